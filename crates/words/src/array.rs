@@ -1,0 +1,178 @@
+//! Sequences larger than an object.
+//!
+//! ```text
+//!   first                                   first + 272
+//!   | block 0: PER_BLOCK elements, 256 bytes | header | block 1 ...      header: 16 bytes
+//! ```
+//!
+//! An element never straddles two blocks, so it belongs to one object. Blocks stand at a fixed
+//! distance, and the elements of a block are a constant number, so the address of an element is
+//! multiplication and shift: no table, no division.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Addr, Allocate, BLOCK_BYTES, BLOCK_STRIDE, Field, Persist, Stop, Words};
+
+/// A fixed number of elements, in blocks of 256 bytes; a value of two words that objects can hold.
+///
+/// It never moves. An element has at most 256 bytes.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct Array<T> {
+    /// The first block's first byte, and the number of elements.
+    parts: [u64; 2],
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T: Persist> Array<T> {
+    /// An array without elements; it owns no memory.
+    pub const EMPTY: Array<T> = Array::from_parts(0, 0);
+
+    const PER_BLOCK: u64 = {
+        assert!(size_of::<T>() as u64 <= BLOCK_BYTES, "an element fits in a block of 256 bytes");
+        BLOCK_BYTES / size_of::<T>() as u64
+    };
+
+    /// An array of `len` elements, all zero words, in this one transaction.
+    ///
+    /// # Errors
+    /// [`Stop::Full`]; [`Stop::TooLarge`] when preparing it needs more than one transaction: then
+    /// [`reserve`](Array::reserve) it and [`prepare`](Array::prepare) it step by step.
+    pub fn create<W: Allocate>(tx: &mut W, len: u64) -> Result<Array<T>, Stop> {
+        let array = Array::reserve(tx, len)?;
+        array.prepare(tx, u64::MAX)?;
+        Ok(array)
+    }
+
+    /// Room for `len` elements, which may be used once [`prepare`](Array::prepare) has said so.
+    /// Store it somewhere reachable in the same transaction: it is the program's from here on.
+    ///
+    /// # Errors
+    /// [`Stop::Full`].
+    pub fn reserve<W: Allocate>(tx: &mut W, len: u64) -> Result<Array<T>, Stop> {
+        let blocks = len.div_ceil(Self::PER_BLOCK);
+        let first = if blocks == 0 { 0 } else { tx.reserve_blocks(blocks)? };
+        Ok(Array::from_parts(first, len))
+    }
+
+    /// Makes up to `most_blocks` further blocks ready; answers whether all are. May be repeated
+    /// after a crash.
+    ///
+    /// # Errors
+    /// [`Stop::TooLarge`] when `most_blocks` are too many for one transaction.
+    pub fn prepare<W: Allocate>(self, tx: &mut W, most_blocks: u64) -> Result<bool, Stop> {
+        Ok(self.is_empty() || tx.prepare_blocks(self.first(), most_blocks)? == 0)
+    }
+
+    /// The place of an element.
+    ///
+    /// # Errors
+    /// [`Stop::BadPointer`] when `index` is not less than the length.
+    #[inline]
+    pub fn at(self, index: u64) -> Result<Field<T>, Stop> {
+        if index >= self.len() {
+            return Err(Stop::BadPointer);
+        }
+        let object = self.first().wrapping_add(index / Self::PER_BLOCK * BLOCK_STRIDE);
+        Ok(Field::new(Addr::new(object, index % Self::PER_BLOCK * size_of::<T>() as u64)))
+    }
+
+    /// Gives the memory back. Every copy of this value leads nowhere from then on.
+    ///
+    /// # Errors
+    /// [`Stop::BadPointer`] when it was given back before.
+    pub fn free<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let blocks = self.len().div_ceil(Self::PER_BLOCK);
+        tx.retire(Addr::new(self.first(), 0), blocks * BLOCK_BYTES)
+    }
+
+    /// The array over blocks that are there already.
+    pub(crate) const fn from_parts(first: u64, len: u64) -> Array<T> {
+        Array { parts: [first, len], element: PhantomData }
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub const fn len(self) -> u64 {
+        self.parts[1]
+    }
+
+    /// Whether it has no elements.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    const fn first(self) -> u64 {
+        self.parts[0]
+    }
+}
+
+impl<T> Clone for Array<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Array<T> {}
+impl<T> PartialEq for Array<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts == other.parts
+    }
+}
+impl<T> Eq for Array<T> {}
+impl<T> fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Array({:#x}, {} elements)", self.parts[0], self.parts[1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock::Mock;
+    use crate::{Objects, Place, Transact};
+
+    #[test]
+    fn every_element_keeps_its_own_value() {
+        let mut mock = Mock::new(1 << 16);
+        let array = mock.transact(|tx| Array::<[u64; 3]>::create(tx, 100)).unwrap();
+        mock.transact(|tx| {
+            for i in 0..100 {
+                assert_eq!(tx.get(array.at(i)?)?, [0; 3]);
+                tx.set(array.at(i)?, [i, i + 1, i + 2])?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        for i in 0..100 {
+            let value = mock.transact(|tx| tx.get(array.at(i)?)).unwrap();
+            assert_eq!(value, [i, i + 1, i + 2]);
+        }
+        assert_eq!(array.at(100).unwrap_err(), Stop::BadPointer);
+        mock.transact(|tx| array.free(tx)).unwrap();
+        assert_eq!(mock.objects(), 0);
+    }
+
+    #[test]
+    fn a_long_array_is_prepared_step_by_step() {
+        let mut mock = Mock::new(1 << 16);
+        let array = mock.transact(|tx| Array::<u64>::reserve(tx, 320)).unwrap();
+        assert!(!mock.transact(|tx| array.prepare(tx, 4)).unwrap());
+        assert!(mock.transact(|tx| array.prepare(tx, 6)).unwrap());
+        assert!(mock.transact(|tx| array.prepare(tx, 1)).unwrap());
+    }
+
+    #[test]
+    fn an_element_never_straddles_two_blocks() {
+        let array = Array::<[u64; 5]>::from_parts(1 << 20, 1000);
+        for i in 0..1000 {
+            assert!(array.at(i).unwrap().addr().offset + 40 <= BLOCK_BYTES);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The waist of Lastword: what a transaction looks like to a data structure.
+//!
+//! ```text
+//!   workloads   collections   alloc          above: plain code over `Words`
+//!        \           |          /
+//!         ========= words =========          this crate
+//!        /           |          \
+//!   lastword        sim         mock         below: designs, and a checker for tests
+//! ```
+//!
+//! Data lives in a *heap* of 8-byte words, cut into *objects*. A program names an object with a
+//! [`Ptr`], a field of it with [`field!`], an element of something large with [`Array::at`], and
+//! reads and writes them inside a transaction:
+//!
+//! ```
+//! use words::{Objects, Ptr, Stop, Transact, field, mock::Mock};
+//! use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+//!
+//! #[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+//! #[repr(C)]
+//! struct Account {
+//!     cents: u64,
+//!     transfers: u64,
+//! }
+//!
+//! let mut mock = Mock::new(1 << 16);
+//! let account: Ptr<Account> =
+//!     mock.transact(|tx| tx.alloc(Account { cents: 100, transfers: 0 }))?;
+//! mock.transact(|tx| tx.update(field!(account, Account, cents), |cents| cents - 40))?;
+//! assert_eq!(mock.transact(|tx| tx.get(account))?.cents, 60);
+//! # Ok::<(), words::mock::Refused>(())
+//! ```
+//!
+//! Nothing here knows how atomic durability is reached; that is a *design*, below the waist.
+#![forbid(unsafe_code)]
+
+mod addr;
+mod array;
+mod bytes;
+pub mod mock;
+mod objects;
+mod persist;
+mod ptr;
+mod stop;
+mod transaction;
+
+pub use addr::{ADDRESS_BITS, Addr, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX};
+pub use array::Array;
+pub use bytes::{Bytes, Text};
+pub use objects::Objects;
+pub use persist::{Persist, words_in};
+#[doc(hidden)]
+pub use ptr::field_of;
+pub use ptr::{Field, HasFields, Place, Ptr};
+pub use stop::Stop;
+pub use transaction::{Allocate, LockId, Transact, TxId, Words};
+
+#[doc(hidden)]
+pub use zerocopy;

@@ -1,0 +1,349 @@
+//! A heap in a `Vec<u64>` that checks its user: for tests of everything above the waist.
+//!
+//! It knows exactly which objects are alive, so an access that leaves its object, reads a freed one
+//! or reads a word that was never written panics there and then. It can also refuse the n-th access
+//! with [`Stop::Conflict`], as real transactional memories do, so that a test can show that a
+//! data structure hands the `Stop` on and leaves nothing half done.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::{
+    Addr, Allocate, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX, Stop, Transact,
+    Words,
+};
+
+/// The tag of every mock heap's pointers.
+const TAG: u64 = 0x6d0c << crate::ADDRESS_BITS;
+
+/// A checking heap; one transaction at a time.
+#[derive(Debug)]
+pub struct Mock {
+    words: Vec<u64>,
+    heap: Heap,
+    /// What `heap` was when the transaction began.
+    before: Heap,
+    /// Words overwritten by the transaction: index and old value, oldest first.
+    undo: Vec<(usize, u64)>,
+    stopped: Option<Stop>,
+    conflict_after: Option<u64>,
+    forgiving: bool,
+}
+
+/// What is allocated.
+#[derive(Clone, Debug, Default)]
+struct Heap {
+    /// Live objects: first byte to size in bytes; blocks of a run only once they are prepared.
+    live: BTreeMap<u64, u64>,
+    /// Reserved runs: first byte to (blocks, blocks prepared).
+    runs: BTreeMap<u64, (u64, u64)>,
+    /// Everything from here on has never been used. Freed memory is not used again, so that a
+    /// dangling pointer never looks right.
+    next: u64,
+    root: u64,
+}
+
+/// A transaction that [`Mock`] did not commit.
+#[derive(Debug, Error)]
+#[error("the transaction was refused: {stop}")]
+pub struct Refused {
+    /// What its body ended with.
+    pub stop: Stop,
+}
+
+impl Mock {
+    /// A heap of so many bytes.
+    pub fn new(bytes: usize) -> Mock {
+        let heap = Heap { next: HEADER_BYTES, ..Heap::default() };
+        Mock {
+            words: vec![0; bytes / 8],
+            before: heap.clone(),
+            heap,
+            undo: Vec::new(),
+            stopped: None,
+            conflict_after: None,
+            forgiving: false,
+        }
+    }
+
+    /// A heap that answers [`Stop::BadPointer`] to a wrong access, as a pool does, and does not
+    /// panic.
+    pub fn forgiving(bytes: usize) -> Mock {
+        Mock { forgiving: true, ..Mock::new(bytes) }
+    }
+
+    /// Lets the access after `accesses` more end in [`Stop::Conflict`], once.
+    pub fn conflict_after(&mut self, accesses: u64) {
+        self.conflict_after = Some(accesses);
+    }
+
+    /// Whether the conflict that was asked for is still to come; takes the wish back.
+    pub fn take_conflict(&mut self) -> bool {
+        self.conflict_after.take().is_some()
+    }
+
+    /// How many objects are alive; each block of an array is one.
+    pub fn objects(&self) -> usize {
+        self.heap.live.len()
+    }
+
+    /// Bytes in live objects.
+    pub fn bytes_live(&self) -> u64 {
+        self.heap.live.values().sum()
+    }
+
+    fn count_access(&mut self) -> Result<(), Stop> {
+        if let Some(stop) = self.stopped {
+            return Err(stop);
+        }
+        match &mut self.conflict_after {
+            Some(0) => {
+                self.conflict_after = None;
+                self.stop(Stop::Conflict)
+            }
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn stop<R>(&mut self, stop: Stop) -> Result<R, Stop> {
+        Err(*self.stopped.get_or_insert(stop))
+    }
+
+    fn wrong<R>(&mut self, at: Addr, what: &str) -> Result<R, Stop> {
+        assert!(self.forgiving, "{what}: object {:#x}, offset {}", at.object, at.offset);
+        self.stop(Stop::BadPointer)
+    }
+
+    /// The index of a word that lies in a live object.
+    fn index(&mut self, at: Addr) -> Result<usize, Stop> {
+        let object = at.object.wrapping_sub(TAG);
+        let Some(&bytes) = self.heap.live.get(&object) else {
+            return self.wrong(at, "no object there");
+        };
+        if !at.offset.is_multiple_of(8) {
+            return self.wrong(at, "not a multiple of 8");
+        }
+        if at.offset.checked_add(8).is_none_or(|end| end > bytes.next_multiple_of(8)) {
+            return self.wrong(at, "the access leaves its object");
+        }
+        Ok((object + at.offset) as usize / 8)
+    }
+
+    fn put(&mut self, index: usize, value: u64) {
+        self.undo.push((index, self.words[index]));
+        self.words[index] = value;
+    }
+
+    /// Takes never-used bytes; answers the first one behind the header.
+    fn take(&mut self, bytes: u64) -> Result<u64, Stop> {
+        let object = self.heap.next;
+        let end = object.checked_add(bytes.next_multiple_of(16) + HEADER_BYTES);
+        match end {
+            Some(end) if end <= 8 * self.words.len() as u64 => self.heap.next = end,
+            _ => return self.stop(Stop::Full),
+        }
+        Ok(object)
+    }
+
+    fn roll_back(&mut self) {
+        while let Some((index, value)) = self.undo.pop() {
+            self.words[index] = value;
+        }
+        self.heap = self.before.clone();
+    }
+}
+
+impl Words for Mock {
+    fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+        self.count_access()?;
+        let index = self.index(at)?;
+        Ok(self.words[index])
+    }
+
+    fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+        self.count_access()?;
+        let index = self.index(at)?;
+        self.put(index, value);
+        Ok(())
+    }
+
+    fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        self.count_access()?;
+        let object = at.object.wrapping_sub(TAG);
+        if let Some((blocks, prepared)) = self.heap.runs.get(&object).copied() {
+            if at.offset != 0 || bytes != blocks * BLOCK_BYTES {
+                return self.wrong(at, "a run of blocks is given back whole");
+            }
+            self.heap.runs.remove(&object);
+            for block in 0..prepared {
+                self.heap.live.remove(&(object + block * BLOCK_STRIDE));
+            }
+            return Ok(());
+        }
+        match self.heap.live.get(&object) {
+            Some(&size) if size == bytes && at.offset == 0 => {
+                self.heap.live.remove(&object);
+                Ok(())
+            }
+            _ => self.wrong(at, "no such object to give back"),
+        }
+    }
+}
+
+impl Allocate for Mock {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
+        self.count_access()?;
+        if bytes == 0 || bytes > OBJECT_BYTES_MAX {
+            return self.stop(Stop::TooLarge);
+        }
+        let object = self.take(bytes as u64)?;
+        self.heap.live.insert(object, bytes as u64);
+        // What a new object holds is not defined: make sure that nobody takes it for zeros.
+        for word in 0..bytes.div_ceil(8) {
+            self.put(object as usize / 8 + word, 0xdead_dead_dead_dead);
+        }
+        Ok(TAG | object)
+    }
+
+    fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
+        self.count_access()?;
+        let Some(bytes) = blocks.checked_mul(BLOCK_STRIDE) else {
+            return self.stop(Stop::Full);
+        };
+        let first = self.take(bytes)?;
+        self.heap.runs.insert(first, (blocks, 0));
+        Ok(TAG | first)
+    }
+
+    fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
+        self.count_access()?;
+        let object = first.wrapping_sub(TAG);
+        let Some((blocks, prepared)) = self.heap.runs.get(&object).copied() else {
+            return self.wrong(Addr::new(first, 0), "no run of blocks there");
+        };
+        let ready = blocks.min(prepared.saturating_add(most));
+        for block in prepared..ready {
+            self.heap.live.insert(object + block * BLOCK_STRIDE, BLOCK_BYTES);
+        }
+        self.heap.runs.insert(object, (blocks, ready));
+        Ok(blocks - ready)
+    }
+
+    fn root(&mut self) -> Result<u64, Stop> {
+        self.count_access()?;
+        Ok(self.heap.root)
+    }
+
+    fn set_root(&mut self, object: u64) -> Result<(), Stop> {
+        self.count_access()?;
+        self.heap.root = object;
+        Ok(())
+    }
+}
+
+impl Transact for Mock {
+    type Tx<'t> = Mock;
+    type Error = Refused;
+
+    fn transact<R>(
+        &mut self,
+        mut body: impl FnMut(&mut Mock) -> Result<R, Stop>,
+    ) -> Result<R, Refused> {
+        loop {
+            self.stopped = None;
+            self.undo.clear();
+            self.before = self.heap.clone();
+            let result = body(self);
+            match (result, self.stopped) {
+                (Ok(value), None) => return Ok(value),
+                (Ok(_), Some(stop)) | (Err(_), Some(stop)) | (Err(stop), None) => {
+                    self.roll_back();
+                    if stop != Stop::Conflict {
+                        return Err(Refused { stop });
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Objects, Ptr};
+
+    #[test]
+    #[should_panic(expected = "the access leaves its object")]
+    fn an_access_that_leaves_its_object_panics() {
+        let mut mock = Mock::new(1 << 12);
+        let _ = mock.transact(|tx| {
+            let first = tx.allocate(16)?;
+            tx.allocate(16)?;
+            tx.read(Addr::new(first, 16))
+        });
+    }
+
+    #[test]
+    fn a_freed_object_is_gone_and_a_second_free_is_refused() {
+        let mut mock = Mock::forgiving(1 << 12);
+        let object: Ptr<u64> = mock.transact(|tx| tx.alloc(7_u64)).unwrap();
+        mock.transact(|tx| tx.free(object)).unwrap();
+        assert_eq!(mock.transact(|tx| tx.get(object)).unwrap_err().stop, Stop::BadPointer);
+        assert_eq!(mock.transact(|tx| tx.free(object)).unwrap_err().stop, Stop::BadPointer);
+    }
+
+    #[test]
+    fn a_refused_transaction_leaves_nothing() {
+        let mut mock = Mock::forgiving(1 << 12);
+        let kept: Ptr<u64> = mock.transact(|tx| tx.alloc(7_u64)).unwrap();
+        let refused = mock.transact(|tx| {
+            tx.set(kept, 8)?;
+            tx.alloc(9_u64)?;
+            tx.get(Ptr::<u64>::NULL)
+        });
+        assert_eq!(refused.unwrap_err().stop, Stop::BadPointer);
+        assert_eq!(mock.transact(|tx| tx.get(kept)).unwrap(), 7);
+        assert_eq!(mock.objects(), 1);
+    }
+
+    #[test]
+    fn a_body_that_swallows_a_stop_cannot_commit() {
+        let mut mock = Mock::forgiving(1 << 12);
+        let refused = mock.transact(|tx| {
+            let _ = tx.get(Ptr::<u64>::from_bits(3));
+            tx.alloc(1_u64).ok();
+            Ok(())
+        });
+        assert_eq!(refused.unwrap_err().stop, Stop::BadPointer);
+        assert_eq!(mock.objects(), 0);
+    }
+
+    #[test]
+    fn a_conflict_runs_the_body_again() {
+        let mut mock = Mock::new(1 << 12);
+        let object: Ptr<u64> = mock.transact(|tx| tx.alloc(1_u64)).unwrap();
+        for accesses in 0..2 {
+            mock.conflict_after(accesses);
+            mock.transact(|tx| tx.update(object, |n| n + 1)).unwrap();
+            assert!(!mock.take_conflict());
+        }
+        assert_eq!(mock.transact(|tx| tx.get(object)).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_full_heap_says_so() {
+        let mut mock = Mock::new(256);
+        let refused = mock.transact(|tx| {
+            for _ in 0..100 {
+                tx.alloc(0_u64)?;
+            }
+            Ok(())
+        });
+        assert_eq!(refused.unwrap_err().stop, Stop::Full);
+    }
+}

@@ -1,0 +1,70 @@
+//! Typed access over [`Words`]: values go in and out by copy.
+
+use crate::persist::{from_words, to_words, with_buffer};
+use crate::{Addr, Allocate, Persist, Place, Ptr, Stop, Words, words_in};
+
+/// Typed access for everything that has words. In scope wherever a transaction is used.
+pub trait Objects: Words {
+    /// The value at a place.
+    ///
+    /// # Errors
+    /// As [`Words::read`]; [`Stop::BadValue`] when what is there is no value of the type.
+    #[inline]
+    fn get<P: Place>(&mut self, place: P) -> Result<P::Value, Stop> {
+        with_buffer::<P::Value, _>(|words| {
+            self.read_words(place.addr(), words)?;
+            from_words(words)
+        })
+    }
+
+    /// Puts a value at a place.
+    ///
+    /// # Errors
+    /// As [`Words::write`].
+    #[inline]
+    fn set<P: Place>(&mut self, place: P, value: P::Value) -> Result<(), Stop> {
+        with_buffer::<P::Value, _>(|words| {
+            to_words(&value, words);
+            self.write_words(place.addr(), words)
+        })
+    }
+
+    /// Replaces the value at a place by what `change` makes of it.
+    ///
+    /// # Errors
+    /// As [`get`](Objects::get) and [`set`](Objects::set).
+    #[inline]
+    fn update<P: Place>(
+        &mut self,
+        place: P,
+        change: impl FnOnce(P::Value) -> P::Value,
+    ) -> Result<(), Stop> {
+        let value = self.get(place)?;
+        self.set(place, change(value))
+    }
+
+    /// A new object that holds `value`.
+    ///
+    /// # Errors
+    /// As [`Allocate::allocate`].
+    #[inline]
+    fn alloc<T: Persist>(&mut self, value: T) -> Result<Ptr<T>, Stop>
+    where
+        Self: Allocate,
+    {
+        let object = Ptr::from_bits(self.allocate(8 * words_in::<T>())?);
+        self.set(object, value)?;
+        Ok(object)
+    }
+
+    /// Gives an object back. Its memory is used again after this transaction has committed.
+    ///
+    /// # Errors
+    /// [`Stop::BadPointer`] when there is no such object (given back before, or never allocated).
+    #[inline]
+    fn free<T: Persist>(&mut self, object: Ptr<T>) -> Result<(), Stop> {
+        self.retire(Addr::new(object.to_bits(), 0), 8 * words_in::<T>() as u64)
+    }
+}
+
+impl<W: Words + ?Sized> Objects for W {}

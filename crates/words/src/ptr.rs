@@ -1,0 +1,224 @@
+//! Typed pointers into a heap: [`Ptr`] to an object, [`Field`] to a part of one.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Addr, Persist};
+
+/// A pointer to an object that holds a `T`; itself a value that objects can hold.
+///
+/// Any bit pattern is allowed, and every access is checked: a pointer that leads out of the heap or
+/// into another pool is [`Stop::BadPointer`](crate::Stop::BadPointer), and so is a write through
+/// one that leads to no live object. That `T` is what lies there is the program's word: reading
+/// through a pointer of another type gives other values, never undefined behaviour.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct Ptr<T> {
+    bits: u64,
+    target: PhantomData<fn() -> T>,
+}
+
+impl<T> Ptr<T> {
+    /// The pointer to nothing. No heap has an object there.
+    pub const NULL: Ptr<T> = Ptr::from_bits(0);
+
+    /// A pointer to the object that [`Addr::object`] names so.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Ptr<T> {
+        Ptr { bits, target: PhantomData }
+    }
+
+    /// The object's address as one number, to be stored where no type is known.
+    #[inline]
+    pub const fn to_bits(self) -> u64 {
+        self.bits
+    }
+
+    /// Whether this is [`Ptr::NULL`].
+    #[inline]
+    pub const fn is_null(self) -> bool {
+        self.bits == 0
+    }
+
+    /// The same object, seen as another type.
+    #[inline]
+    pub const fn cast<U>(self) -> Ptr<U> {
+        Ptr::from_bits(self.bits)
+    }
+
+    /// A part of the object, `offset` bytes in. [`field!`](crate::field) computes the offset.
+    #[inline]
+    pub const fn field_at<F>(self, offset: usize) -> Field<F> {
+        Field::new(Addr::new(self.bits, offset as u64))
+    }
+}
+
+impl<T> Clone for Ptr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Ptr<T> {}
+impl<T> PartialEq for Ptr<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.bits == other.bits
+    }
+}
+impl<T> Eq for Ptr<T> {}
+impl<T> std::hash::Hash for Ptr<T> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.bits.hash(state);
+    }
+}
+impl<T> fmt::Debug for Ptr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ptr({:#x})", self.bits)
+    }
+}
+
+/// A typed place inside an object, made by [`field!`](crate::field) or
+/// [`Array::at`](crate::Array::at).
+pub struct Field<T> {
+    addr: Addr,
+    target: PhantomData<fn() -> T>,
+}
+
+impl<T> Field<T> {
+    /// The place at `addr`.
+    #[inline]
+    pub const fn new(addr: Addr) -> Field<T> {
+        Field { addr, target: PhantomData }
+    }
+
+    /// A part of this place, `offset` bytes in; [`field!`](crate::field) computes the offset.
+    #[inline]
+    pub const fn field_at<F>(self, offset: usize) -> Field<F> {
+        Field::new(self.addr.plus(offset as u64))
+    }
+}
+
+impl<T> Clone for Field<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Field<T> {}
+impl<T> fmt::Debug for Field<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Field({:#x} + {})", self.addr.object, self.addr.offset)
+    }
+}
+
+/// What a transaction can read and write as a value: a whole object or a part of one.
+pub trait Place: Copy {
+    /// The value that lives there.
+    type Value: Persist;
+    /// Its first word.
+    fn addr(self) -> Addr;
+}
+
+impl<T: Persist> Place for Ptr<T> {
+    type Value = T;
+    #[inline]
+    fn addr(self) -> Addr {
+        Addr::new(self.bits, 0)
+    }
+}
+
+impl<T: Persist> Place for Field<T> {
+    type Value = T;
+    #[inline]
+    fn addr(self) -> Addr {
+        self.addr
+    }
+}
+
+/// The field of the struct that a [`Ptr`] or [`Field`] leads to, as a [`Field`] of the right type.
+///
+/// ```
+/// use words::{Field, Place, Ptr, field};
+///
+/// #[repr(C)]
+/// struct Node { key: u64, next: Ptr<Node> }
+///
+/// let node: Ptr<Node> = Ptr::from_bits(64);
+/// let next: Field<Ptr<Node>> = field!(node, Node, next);
+/// assert_eq!(next.addr().offset, 8);
+/// ```
+/// The struct must be the one that the pointer leads to:
+/// ```compile_fail
+/// # use words::{Ptr, field};
+/// # struct Node { key: u64 }
+/// # struct Leaf { key: u64 }
+/// let node: Ptr<Node> = Ptr::from_bits(64);
+/// let wrong = field!(node, Leaf, key);
+/// ```
+#[macro_export]
+macro_rules! field {
+    ($place:expr, $object:ty, $field:ident) => {{
+        const OFFSET: usize = ::core::mem::offset_of!($object, $field);
+        $crate::field_of($place, OFFSET, |object: &$object| &object.$field)
+    }};
+}
+
+/// A pointer or field whose target has fields; see [`field!`](crate::field).
+pub trait HasFields<T> {
+    /// The part `offset` bytes in.
+    fn part<F>(self, offset: usize) -> Field<F>;
+}
+
+impl<T> HasFields<T> for Ptr<T> {
+    #[inline]
+    fn part<F>(self, offset: usize) -> Field<F> {
+        self.field_at(offset)
+    }
+}
+
+impl<T> HasFields<T> for Field<T> {
+    #[inline]
+    fn part<F>(self, offset: usize) -> Field<F> {
+        self.field_at(offset)
+    }
+}
+
+/// What [`field!`](crate::field) expands to; `_typed` only tells the compiler the field's type.
+#[doc(hidden)]
+#[inline]
+pub fn field_of<T, F>(
+    place: impl HasFields<T>,
+    offset: usize,
+    _typed: impl FnOnce(&T) -> &F,
+) -> Field<F> {
+    place.part(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_of_a_field_adds_offsets() {
+        #[repr(C)]
+        struct Inner {
+            a: u64,
+            b: u32,
+        }
+        #[repr(C)]
+        struct Outer {
+            x: u64,
+            inner: Inner,
+        }
+        let outer: Ptr<Outer> = Ptr::from_bits(4096);
+        let b: Field<u32> = field!(field!(outer, Outer, inner), Inner, b);
+        assert_eq!(b.addr, Addr::new(4096, 16));
+        let _ = (|o: &Outer| o.x, |i: &Inner| i.a);
+    }
+
+    #[test]
+    fn null_is_no_object() {
+        assert!(Ptr::<u64>::NULL.is_null());
+        assert!(!Ptr::<u64>::from_bits(16).is_null());
+    }
+}
