@@ -1,0 +1,182 @@
+//! Objects: allocated from an arena's free list or slab, given back to the freer's arena.
+
+use words::{Addr, Stop, Words};
+
+use crate::chunks::arena_lock;
+use crate::classes::{CLASSES, class_of, payload_bytes};
+use crate::header::{Description, Kind, decode, encode};
+use crate::layout::{CHUNK_BYTES, FIRST_SLOT, HEAD, Head, arena, is_slot, next_slot, slab_header};
+use crate::{ARENAS, Heap};
+
+impl Heap {
+    /// A new object of `bytes` (1 to [`words::OBJECT_BYTES_MAX`]); answers its first byte, tagged.
+    /// What is in it is not defined. Writes two words when one was free, three when it is new.
+    ///
+    /// # Errors
+    /// [`Stop::Full`]; [`Stop::TooLarge`] when no object has this size; [`Stop::BadPointer`] when
+    /// the heap is damaged; else as [`Words::write`].
+    ///
+    /// # Panics
+    /// When `arena` is not less than [`ARENAS`].
+    #[inline]
+    pub fn allocate<W: Words>(&self, tx: &mut W, arena: usize, bytes: usize) -> Result<u64, Stop> {
+        let class = class_of(bytes).ok_or(Stop::TooLarge)?;
+        let (object, class) = match self.take_slot(tx, arena, class)? {
+            Some(object) => (object, class),
+            None => self.take_slot_elsewhere(tx, arena, class)?,
+        };
+        let (kind, class, bytes) = (Kind::Object, class as u8, bytes as u64);
+        tx.write(self.header_at(object), encode(object, Description { kind, class, bytes }))?;
+        Ok(self.tag | object)
+    }
+
+    /// Gives back an object, or a whole run of blocks: `bytes` is what was asked for when it was
+    /// allocated. A later allocation may get its memory, even one of the same transaction: a design
+    /// that promises more calls this when the transaction ends.
+    ///
+    /// # Errors
+    /// [`Stop::BadPointer`] when nothing of this size is live at `at` (given back before, never
+    /// allocated, an address inside something); else as [`Words::write`].
+    ///
+    /// # Panics
+    /// When `arena` is not less than [`ARENAS`].
+    #[inline]
+    pub fn retire<W: Words>(
+        &self,
+        tx: &mut W,
+        arena: usize,
+        at: Addr,
+        bytes: u64,
+    ) -> Result<(), Stop> {
+        let object = self.untag(at.object)?;
+        if at.offset != 0 {
+            return Err(Stop::BadPointer);
+        }
+        match decode(tx.read(self.header_at(object))?, object) {
+            Some(Description { kind: Kind::Object, class, bytes: live })
+                if live == bytes && (class as usize) < CLASSES =>
+            {
+                self.push(tx, arena, object, class as usize)
+            }
+            Some(Description { kind: Kind::Block | Kind::Reserved, .. }) => {
+                self.retire_blocks(tx, object, bytes)
+            }
+            _ => Err(Stop::BadPointer),
+        }
+    }
+
+    /// A slot of the arena's free list, or of its slab.
+    #[inline]
+    fn take_slot<W: Words>(
+        &self,
+        tx: &mut W,
+        index: usize,
+        class: usize,
+    ) -> Result<Option<u64>, Stop> {
+        let list = self.list(tx, index, class)?;
+        let first = tx.read(list)?;
+        if first != 0 {
+            self.pop(tx, list, first, class)?;
+            return Ok(Some(first));
+        }
+        let cursor = tx.read(list.plus(8))?;
+        if cursor == 0 {
+            return Ok(None);
+        }
+        self.carve(tx, list.plus(8), cursor, class)?;
+        Ok(Some(cursor))
+    }
+
+    /// Takes the first slot off a free list.
+    #[inline]
+    fn pop<W: Words>(&self, tx: &mut W, list: Addr, first: u64, class: usize) -> Result<(), Stop> {
+        let object = self.untag(self.tag.wrapping_add(first))?;
+        if tx.read(self.header_at(object))? != free_header(object, class) {
+            return Err(Stop::BadPointer);
+        }
+        let next = tx.read(self.addr(object, 0))?;
+        tx.write(list, next)
+    }
+
+    /// Takes the slot at the cursor, which has never been used.
+    #[inline]
+    fn carve<W: Words>(
+        &self,
+        tx: &mut W,
+        cursor_at: Addr,
+        cursor: u64,
+        class: usize,
+    ) -> Result<(), Stop> {
+        let object = self.untag(self.tag.wrapping_add(cursor))?;
+        // A wrong cursor would give out memory that is somebody's: the slab must say it is one.
+        let head = object / CHUNK_BYTES * CHUNK_BYTES + HEAD;
+        let slab = tx.read(self.header_at(head))? == slab_header(head, class as u64);
+        if !slab || !is_slot(object, class) {
+            return Err(Stop::BadPointer);
+        }
+        tx.write(cursor_at, next_slot(object, class))?;
+        tx.write(self.link_at(object), 0)
+    }
+
+    /// A slot when the arena has none of this class: of a new slab; else, before the heap is called
+    /// full, whatever another arena has, or a larger class.
+    #[cold]
+    fn take_slot_elsewhere<W: Words>(
+        &self,
+        tx: &mut W,
+        index: usize,
+        class: usize,
+    ) -> Result<(u64, usize), Stop> {
+        match self.take_chunks(tx, 1) {
+            Ok((chunk, _)) => {
+                self.write_head(tx, chunk, Head::Slab { class: class as u64 })?;
+                let cursor_at = self.list(tx, index, class)?.plus(8);
+                let object = chunk * CHUNK_BYTES + FIRST_SLOT;
+                self.carve(tx, cursor_at, object, class)?;
+                return Ok((object, class));
+            }
+            Err(Stop::Full) => {}
+            Err(stop) => return Err(stop),
+        }
+        for larger in class..CLASSES {
+            for step in 0..ARENAS {
+                let other = (index + step) % ARENAS;
+                if let Some(object) = self.take_slot(tx, other, larger)? {
+                    return Ok((object, larger));
+                }
+            }
+        }
+        Err(Stop::Full)
+    }
+
+    /// Puts a live object on the arena's free list.
+    #[inline]
+    fn push<W: Words>(
+        &self,
+        tx: &mut W,
+        index: usize,
+        object: u64,
+        class: usize,
+    ) -> Result<(), Stop> {
+        let list = self.list(tx, index, class)?;
+        let first = tx.read(list)?;
+        tx.write(self.header_at(object), free_header(object, class))?;
+        tx.write(self.addr(object, 0), first)?;
+        tx.write(list, object)
+    }
+
+    /// The head of the arena's free list; the cursor is the word behind it.
+    #[inline]
+    fn list<W: Words>(&self, tx: &mut W, index: usize, class: usize) -> Result<Addr, Stop> {
+        assert!(index < ARENAS, "a heap has {ARENAS} arenas");
+        tx.lock(arena_lock(index))?;
+        Ok(self.addr(arena(index), 16 * class as u64))
+    }
+}
+
+/// The header word of a slot on a free list.
+#[inline]
+pub(crate) const fn free_header(object: u64, class: usize) -> u64 {
+    let bytes = payload_bytes(class);
+    encode(object, Description { kind: Kind::Free, class: class as u8, bytes })
+}

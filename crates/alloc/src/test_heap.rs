@@ -1,0 +1,163 @@
+//! A heap in a `Vec<u64>` for this crate's tests: it rolls back, refuses the n-th access, counts.
+
+use words::{Addr, Allocate, Stop, Words};
+
+use crate::{Damage, Heap, Usage, header};
+
+pub(crate) const TAG: u16 = 0x1a5e;
+
+/// One transaction at a time; the view that a design gives the allocator.
+pub(crate) struct TestHeap {
+    pub(crate) heap: Heap,
+    pub(crate) words: Vec<u64>,
+    /// Whose arena allocates and frees.
+    pub(crate) arena: usize,
+    undo: Vec<(usize, u64)>,
+    conflict_after: Option<u64>,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    /// Words that were touched, in order, reads and writes alike.
+    pub(crate) touched: Vec<u64>,
+}
+
+impl TestHeap {
+    /// A formatted heap of so many chunks.
+    pub(crate) fn new(chunks: u64) -> TestHeap {
+        let mut this = TestHeap::zeros(chunks);
+        this.run(|tx| tx.format()).unwrap();
+        this
+    }
+
+    pub(crate) fn zeros(chunks: u64) -> TestHeap {
+        let bytes = chunks * crate::CHUNK_BYTES;
+        TestHeap {
+            heap: Heap::new(TAG, bytes),
+            words: vec![0; bytes as usize / 8],
+            arena: 0,
+            undo: Vec::new(),
+            conflict_after: None,
+            reads: 0,
+            writes: 0,
+            touched: Vec::new(),
+        }
+    }
+
+    pub(crate) fn format(&mut self) -> Result<(), Stop> {
+        let heap = self.heap;
+        heap.format(self)
+    }
+
+    /// Runs one transaction; when it fails nothing has happened.
+    pub(crate) fn run<R>(
+        &mut self,
+        body: impl FnOnce(&mut TestHeap) -> Result<R, Stop>,
+    ) -> Result<R, Stop> {
+        self.undo.clear();
+        (self.reads, self.writes) = (0, 0);
+        self.touched.clear();
+        let result = body(self);
+        if result.is_err() {
+            while let Some((index, value)) = self.undo.pop() {
+                self.words[index] = value;
+            }
+        }
+        result
+    }
+
+    /// Runs one transaction with [`Stop::Conflict`] at the access after so many; answers whether it
+    /// came to that access.
+    pub(crate) fn run_with_conflict<R>(
+        &mut self,
+        accesses: u64,
+        body: impl FnOnce(&mut TestHeap) -> Result<R, Stop>,
+    ) -> bool {
+        self.conflict_after = Some(accesses);
+        let result = self.run(body);
+        let met = self.conflict_after.take().is_none();
+        assert_eq!(met, result.err() == Some(Stop::Conflict), "the conflict was handed on");
+        met
+    }
+
+    /// A write as a program's: only where the header permits it.
+    pub(crate) fn program_writes(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+        let object = self.heap.untag(at.object)?;
+        let header = self.words[(object - 8) as usize / 8];
+        if !header::permits(header, object, at.offset) {
+            return Err(Stop::BadPointer);
+        }
+        self.write(at, value)
+    }
+
+    pub(crate) fn check(&self) -> Result<Usage, Damage> {
+        let bytes = 8 * self.words.len() as u64;
+        self.heap.check(|offset| {
+            assert!(offset % 8 == 0 && offset < bytes, "only words of the heap are asked for");
+            self.words[offset as usize / 8]
+        })
+    }
+
+    fn access(&mut self, at: Addr) -> Result<usize, Stop> {
+        match &mut self.conflict_after {
+            Some(0) => {
+                self.conflict_after = None;
+                return Err(Stop::Conflict);
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        let offset = at.byte().wrapping_sub(u64::from(TAG) << words::ADDRESS_BITS);
+        if !offset.is_multiple_of(8) || offset >= 8 * self.words.len() as u64 {
+            return Err(Stop::BadPointer);
+        }
+        self.touched.push(offset);
+        Ok(offset as usize / 8)
+    }
+}
+
+impl Words for TestHeap {
+    fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+        let index = self.access(at)?;
+        self.reads += 1;
+        Ok(self.words[index])
+    }
+
+    fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+        let index = self.access(at)?;
+        self.writes += 1;
+        self.undo.push((index, self.words[index]));
+        self.words[index] = value;
+        Ok(())
+    }
+
+    fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        let (heap, arena) = (self.heap, self.arena);
+        heap.retire(self, arena, at, bytes)
+    }
+}
+
+impl Allocate for TestHeap {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
+        let (heap, arena) = (self.heap, self.arena);
+        heap.allocate(self, arena, bytes)
+    }
+
+    fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
+        let heap = self.heap;
+        heap.reserve_blocks(self, blocks)
+    }
+
+    fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
+        let heap = self.heap;
+        heap.prepare_blocks(self, first, most)
+    }
+
+    fn root(&mut self) -> Result<u64, Stop> {
+        let heap = self.heap;
+        heap.root(self)
+    }
+
+    fn set_root(&mut self, object: u64) -> Result<(), Stop> {
+        let heap = self.heap;
+        heap.set_root(self, object)
+    }
+}

@@ -1,0 +1,217 @@
+//! What the allocator promises, on a heap that rolls back, refuses accesses and counts them.
+
+use words::{Addr, Allocate, Stop, Words};
+
+use crate::test_heap::TestHeap;
+
+mod blocks;
+mod damage;
+mod golden;
+mod model;
+
+/// Fills the heap with objects of one size, by one arena.
+fn fill(heap: &mut TestHeap, bytes: usize) -> Vec<u64> {
+    let mut objects = Vec::new();
+    loop {
+        match heap.run(|tx| tx.allocate(bytes)) {
+            Ok(object) => objects.push(object),
+            Err(stop) => {
+                assert_eq!(stop, Stop::Full);
+                return objects;
+            }
+        }
+    }
+}
+
+fn free(heap: &mut TestHeap, object: u64, bytes: u64) -> Result<(), Stop> {
+    heap.run(|tx| tx.retire(Addr::new(object, 0), bytes))
+}
+
+#[test]
+fn a_new_heap_is_empty_and_is_not_formatted_twice() {
+    let mut heap = TestHeap::new(4);
+    let usage = heap.check().unwrap();
+    assert_eq!((usage.chunks, usage.chunks_free, usage.objects), (4, 3, 0));
+    assert_eq!(heap.run(|tx| tx.root()), Ok(0));
+    assert_eq!(heap.run(|tx| tx.format()), Err(Stop::BadValue));
+    heap.run(|tx| tx.set_root(77)).unwrap();
+    assert_eq!(heap.run(|tx| tx.root()), Ok(77));
+    heap.check().unwrap();
+}
+
+#[test]
+fn a_heap_below_the_minimum_is_full_from_the_start() {
+    let mut heap = TestHeap::zeros(1);
+    assert_eq!(heap.run(|tx| tx.format()), Err(Stop::Full));
+}
+
+#[test]
+fn no_object_has_no_bytes_or_more_than_a_kibibyte() {
+    let mut heap = TestHeap::new(4);
+    for bytes in [0, 1025, usize::MAX] {
+        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::TooLarge));
+    }
+}
+
+#[test]
+fn the_common_case_writes_two_or_three_words_and_shares_nothing() {
+    let mut heap = TestHeap::new(8);
+    let first = heap.run(|tx| tx.allocate(64)).unwrap();
+    let chunk = first % (1 << 48) / crate::CHUNK_BYTES * crate::CHUNK_BYTES;
+    let own = |offset: &u64| (256..512).contains(offset) || *offset >= chunk;
+
+    let carved = heap.run(|tx| tx.allocate(64)).unwrap();
+    assert_eq!((heap.reads, heap.writes), (3, 3), "from the slab");
+    assert!(heap.touched.iter().all(own), "{:x?}", heap.touched);
+
+    heap.run(|tx| tx.retire(Addr::new(carved, 0), 64)).unwrap();
+    assert_eq!((heap.reads, heap.writes), (2, 3), "given back");
+    assert!(heap.touched.iter().all(own));
+
+    assert_eq!(heap.run(|tx| tx.allocate(64)), Ok(carved));
+    assert_eq!((heap.reads, heap.writes), (3, 2), "from the free list");
+    assert!(heap.touched.iter().all(own));
+}
+
+#[test]
+fn a_heap_that_was_filled_and_freed_is_filled_to_the_same_count() {
+    for bytes in [1, 64, 100, 1024] {
+        let mut heap = TestHeap::new(5);
+        let objects = fill(&mut heap, bytes);
+        assert!(objects.len() as u64 * (bytes as u64 + 16) <= 4 * crate::CHUNK_BYTES);
+        assert_eq!(heap.check().unwrap().objects, objects.len() as u64);
+        for &object in objects.iter().rev() {
+            free(&mut heap, object, bytes as u64).unwrap();
+        }
+        let usage = heap.check().unwrap();
+        assert_eq!((usage.objects, usage.slots_free), (0, objects.len() as u64));
+        assert_eq!(fill(&mut heap, bytes).len(), objects.len());
+        heap.check().unwrap();
+    }
+}
+
+#[test]
+fn in_a_full_heap_an_arena_gets_what_another_one_freed() {
+    let mut heap = TestHeap::new(3);
+    let objects = fill(&mut heap, 200);
+    heap.arena = 90;
+    free(&mut heap, objects[3], 200).unwrap();
+    heap.arena = 0;
+    assert_eq!(heap.run(|tx| tx.allocate(200)), Ok(objects[3]));
+    assert_eq!(heap.run(|tx| tx.allocate(200)), Err(Stop::Full));
+}
+
+#[test]
+fn in_a_full_heap_an_arena_gets_the_rest_of_anothers_slab_and_larger_objects() {
+    let mut heap = TestHeap::new(2);
+    let large = heap.run(|tx| tx.allocate(1024)).unwrap();
+    heap.arena = 5;
+    let small = fill(&mut heap, 16);
+    assert_eq!(small.len(), 61, "all other slots of the only slab");
+    assert_eq!(heap.check().unwrap().object_bytes, 1024 + 61 * 16);
+    for object in small {
+        free(&mut heap, object, 16).unwrap();
+    }
+    free(&mut heap, large, 1024).unwrap();
+    assert_eq!(fill(&mut heap, 1024).len(), 62);
+    heap.check().unwrap();
+}
+
+#[test]
+fn what_is_not_there_cannot_be_given_back() {
+    let mut heap = TestHeap::new(4);
+    let kept = heap.run(|tx| tx.allocate(100)).unwrap();
+    let object = heap.run(|tx| tx.allocate(100)).unwrap();
+    let tag = u64::from(crate::test_heap::TAG) << 48;
+    let other_tag = object ^ 1 << 50;
+    let wild = [
+        (Addr::new(object, 0), 99, "a smaller size"),
+        (Addr::new(object, 0), 112, "the slot's size"),
+        (Addr::new(object, 0), 256, "a block's size"),
+        (Addr::new(object, 16), 100, "inside the object"),
+        (Addr::new(object + 16, 0), 100, "inside the object"),
+        (Addr::new(object + 8, 0), 100, "not aligned"),
+        (Addr::new(object + 128, 0), 100, "not given out yet"),
+        (Addr::new(other_tag, 0), 100, "another pool's"),
+        (Addr::new(object & 0xffff_ffff, 0), 100, "without tag"),
+        (Addr::new(0, 0), 100, "nothing"),
+        (Addr::new(tag, 0), 100, "the heap's first byte"),
+        (Addr::new(tag | 272, 0), 240, "an arena"),
+        (Addr::new(tag | 80, 0), 48, "the root object"),
+        (Addr::new(tag | 3 << 16, 0), 100, "never used"),
+        (Addr::new(tag | 4 << 16, 0), 100, "behind the heap"),
+        (Addr::new(u64::MAX - 15, 0), 100, "behind everything"),
+    ];
+    for (at, bytes, what) in wild {
+        assert_eq!(heap.run(|tx| tx.retire(at, bytes)), Err(Stop::BadPointer), "{what}");
+    }
+    free(&mut heap, object, 100).unwrap();
+    assert_eq!(free(&mut heap, object, 100), Err(Stop::BadPointer), "given back twice");
+    assert_eq!(heap.run(|tx| tx.retire(Addr::new(object, 0), 112)), Err(Stop::BadPointer));
+    free(&mut heap, kept, 100).unwrap();
+    heap.check().unwrap();
+}
+
+#[test]
+fn a_program_writes_live_objects_only() {
+    let mut heap = TestHeap::new(4);
+    let object = heap.run(|tx| tx.allocate(20)).unwrap();
+    let write = |heap: &mut TestHeap, at| heap.run(|tx| tx.program_writes(at, 1)).is_ok();
+    for offset in [0, 8, 16] {
+        assert!(write(&mut heap, Addr::new(object, offset)));
+    }
+    for offset in [24, 32, 4, (-8_i64) as u64, (-16_i64) as u64] {
+        assert!(!write(&mut heap, Addr::new(object, offset)), "offset {offset}");
+    }
+    let tag = u64::from(crate::test_heap::TAG) << 48;
+    for own in [16, 80, 144, 272, object - tag - 64, object - tag + 48] {
+        assert!(!write(&mut heap, Addr::new(tag | own, 0)), "at {own:#x}");
+    }
+    free(&mut heap, object, 20).unwrap();
+    assert!(!write(&mut heap, Addr::new(object, 8)));
+}
+
+#[test]
+fn an_abort_at_any_access_leaves_the_heap_as_it_was() {
+    // Each case meets another path: a free slot, a slab's next slot, a new slab, a full heap, a
+    // first and a second free object, runs that split and merge.
+    let mut heap = TestHeap::new(9);
+    let objects: Vec<_> = (0..20).map(|_| heap.run(|tx| tx.allocate(100)).unwrap()).collect();
+    let runs: Vec<_> = (0..3).map(|_| heap.run(|tx| tx.reserve_blocks(300)).unwrap()).collect();
+    for &run in &runs {
+        heap.run(|tx| tx.prepare_blocks(run, 3)).unwrap();
+    }
+    let blocks = 300 * words::BLOCK_BYTES;
+    free(&mut heap, objects[0], 100).unwrap();
+    free(&mut heap, runs[1], blocks).unwrap();
+    let mut attempts = 0;
+    let mut attack = |heap: &mut TestHeap, what: &dyn Fn(&mut TestHeap) -> Result<(), Stop>| {
+        let before = heap.words.clone();
+        for accesses in 0.. {
+            if !heap.run_with_conflict(accesses, what) {
+                return heap.check().unwrap();
+            }
+            assert!(heap.words == before, "access {accesses}");
+            heap.check().unwrap();
+            attempts += 1;
+        }
+        unreachable!("every transaction ends")
+    };
+    attack(&mut heap, &|tx| tx.allocate(100).map(drop));
+    attack(&mut heap, &|tx| tx.allocate(100).map(drop));
+    attack(&mut heap, &|tx| tx.retire(Addr::new(objects[1], 0), 100));
+    attack(&mut heap, &|tx| tx.retire(Addr::new(objects[2], 0), 100));
+    attack(&mut heap, &|tx| tx.allocate(900).map(drop));
+    attack(&mut heap, &|tx| tx.reserve_blocks(1).map(drop));
+    attack(&mut heap, &|tx| tx.prepare_blocks(runs[0], 2).map(drop));
+    attack(&mut heap, &|tx| tx.retire(Addr::new(runs[2], 0), blocks));
+    attack(&mut heap, &|tx| tx.retire(Addr::new(runs[0], 0), blocks));
+    attack(&mut heap, &|tx| {
+        let object = tx.allocate(50)?;
+        tx.write(Addr::new(object, 0), 1)?;
+        tx.retire(Addr::new(object, 0), 50)
+    });
+    fill(&mut heap, 1000);
+    attack(&mut heap, &|tx| tx.allocate(16).map(drop));
+    assert!(attempts > 200, "{attempts}");
+}

@@ -1,0 +1,164 @@
+//! Runs of blocks, and the arrays and strings that are made of them.
+
+use words::{Addr, Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, Bytes, Objects, Stop, Words};
+
+use super::{fill, free};
+use crate::CHUNK_BYTES;
+use crate::test_heap::TestHeap;
+
+/// Writes every word of a prepared run, as a program.
+fn scribble(heap: &mut TestHeap, first: u64, blocks: u64) {
+    heap.run(|tx| {
+        for block in 0..blocks {
+            for offset in (0..BLOCK_BYTES).step_by(8) {
+                tx.program_writes(Addr::new(first + block * BLOCK_STRIDE, offset), u64::MAX)?;
+            }
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_run_prepared_in_steps_and_freed_is_zero_when_it_is_used_again() {
+    let mut heap = TestHeap::new(5);
+    let blocks = 500;
+    let bytes = blocks * BLOCK_BYTES;
+    let first = heap.run(|tx| tx.reserve_blocks(blocks)).unwrap();
+    assert!(heap.run(|tx| tx.program_writes(Addr::new(first, 0), 1)).is_err(), "not prepared");
+    for (most, left) in [(0, 500), (100, 400), (250, 150), (u64::MAX, 0), (5, 0)] {
+        assert_eq!(heap.run(|tx| tx.prepare_blocks(first, most)), Ok(left));
+        let usage = heap.check().unwrap();
+        assert_eq!((usage.runs, usage.blocks, usage.blocks_prepared), (1, 500, 500 - left));
+    }
+    scribble(&mut heap, first, blocks);
+    heap.check().unwrap();
+    free(&mut heap, first, bytes).unwrap();
+    assert_eq!(heap.check().unwrap().chunks_free, 4);
+    assert!(heap.run(|tx| tx.program_writes(Addr::new(first, 0), 1)).is_err(), "freed");
+
+    assert_eq!(heap.run(|tx| tx.reserve_blocks(blocks)), Ok(first));
+    assert_eq!(heap.run(|tx| tx.prepare_blocks(first, u64::MAX)), Ok(0));
+    let mut word = [0; 32];
+    for block in 0..blocks {
+        let at = Addr::new(first + block * BLOCK_STRIDE, 0);
+        heap.run(|tx| tx.read_words(at, &mut word)).unwrap();
+        assert_eq!(word, [0; 32], "block {block}");
+    }
+    scribble(&mut heap, first, blocks);
+    heap.check().unwrap();
+}
+
+#[test]
+fn never_used_memory_costs_one_word_a_block() {
+    let mut heap = TestHeap::new(5);
+    let first = heap.run(|tx| tx.reserve_blocks(100)).unwrap();
+    heap.run(|tx| tx.prepare_blocks(first, u64::MAX)).unwrap();
+    assert_eq!(heap.writes, 101);
+    free(&mut heap, first, 100 * BLOCK_BYTES).unwrap();
+    let first = heap.run(|tx| tx.reserve_blocks(100)).unwrap();
+    heap.run(|tx| tx.prepare_blocks(first, u64::MAX)).unwrap();
+    assert_eq!(heap.writes, 100 * 34 + 1);
+}
+
+#[test]
+fn a_run_is_given_back_whole_and_once() {
+    let mut heap = TestHeap::new(6);
+    let first = heap.run(|tx| tx.reserve_blocks(3)).unwrap();
+    let bytes = 3 * BLOCK_BYTES;
+    for prepared in [0, 2, 3] {
+        heap.run(|tx| tx.prepare_blocks(first, prepared)).unwrap();
+        assert_eq!(free(&mut heap, first, BLOCK_BYTES), Err(Stop::BadPointer));
+        assert_eq!(free(&mut heap, first, u64::MAX), Err(Stop::BadPointer));
+        assert_eq!(free(&mut heap, first + BLOCK_STRIDE, bytes), Err(Stop::BadPointer));
+        let inside = first + BLOCK_STRIDE;
+        assert_eq!(heap.run(|tx| tx.prepare_blocks(inside, 1)), Err(Stop::BadPointer));
+    }
+    free(&mut heap, first, bytes).unwrap();
+    assert_eq!(free(&mut heap, first, bytes), Err(Stop::BadPointer));
+    assert_eq!(heap.run(|tx| tx.prepare_blocks(first, 1)), Err(Stop::BadPointer));
+    let object = heap.run(|tx| tx.allocate(256)).unwrap();
+    assert_eq!(heap.run(|tx| tx.prepare_blocks(object, 1)), Err(Stop::BadPointer));
+    heap.check().unwrap();
+}
+
+#[test]
+fn a_run_merged_into_the_one_before_cannot_be_given_back_again() {
+    let mut heap = TestHeap::new(6);
+    let bytes = BLOCK_BYTES;
+    let runs = [(); 3].map(|()| heap.run(|tx| tx.reserve_blocks(1)).unwrap());
+    free(&mut heap, runs[0], bytes).unwrap();
+    free(&mut heap, runs[1], bytes).unwrap();
+    assert_eq!(free(&mut heap, runs[1], bytes), Err(Stop::BadPointer));
+    assert_eq!(heap.run(|tx| tx.prepare_blocks(runs[1], 1)), Err(Stop::BadPointer));
+    heap.check().unwrap();
+}
+
+#[test]
+fn runs_that_are_freed_in_any_order_merge_into_one() {
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 1, 3], [1, 3, 0, 2], [2, 0, 3, 1]] {
+        let mut heap = TestHeap::new(9);
+        let blocks = 2 * CHUNK_BYTES / BLOCK_STRIDE - 1;
+        let runs = [(); 4].map(|()| heap.run(|tx| tx.reserve_blocks(blocks)).unwrap());
+        assert_eq!(heap.run(|tx| tx.reserve_blocks(1)), Err(Stop::Full));
+        for i in order {
+            free(&mut heap, runs[i], blocks * BLOCK_BYTES).unwrap();
+            heap.check().unwrap();
+        }
+        let all = 8 * CHUNK_BYTES / BLOCK_STRIDE - 1;
+        assert_eq!(heap.run(|tx| tx.reserve_blocks(all)), Ok(runs[0]));
+        assert_eq!(heap.check().unwrap().chunks_free, 0);
+    }
+}
+
+#[test]
+fn the_chunks_of_a_freed_run_become_slabs() {
+    let mut heap = TestHeap::new(3);
+    let blocks = 2 * CHUNK_BYTES / BLOCK_STRIDE - 1;
+    let run = heap.run(|tx| tx.reserve_blocks(blocks)).unwrap();
+    heap.run(|tx| tx.prepare_blocks(run, u64::MAX)).unwrap();
+    scribble(&mut heap, run, blocks);
+    assert_eq!(heap.run(|tx| tx.allocate(16)), Err(Stop::Full));
+    free(&mut heap, run, blocks * BLOCK_BYTES).unwrap();
+    let objects = fill(&mut heap, 16);
+    assert_eq!(objects.len() as u64, 2 * ((CHUNK_BYTES - 64) / 32));
+    for object in objects {
+        let link = Addr::new(object, (-16_i64) as u64);
+        assert_eq!(heap.run(|tx| tx.read(link)), Ok(0), "no link is left from before");
+    }
+    heap.check().unwrap();
+}
+
+#[test]
+fn no_heap_has_room_for_a_run_of_any_length() {
+    let mut heap = TestHeap::new(4);
+    for blocks in [800, 1 << 40, u64::MAX / BLOCK_STRIDE, u64::MAX] {
+        assert_eq!(heap.run(|tx| tx.reserve_blocks(blocks)), Err(Stop::Full), "{blocks}");
+    }
+    assert_eq!(heap.run(|tx| tx.reserve_blocks(0)), Err(Stop::TooLarge));
+}
+
+#[test]
+fn arrays_and_strings_live_in_the_heap() {
+    let mut heap = TestHeap::new(20);
+    let array = heap.run(|tx| Array::<[u64; 3]>::create(tx, 1000)).unwrap();
+    let strings: Vec<Vec<u8>> = [0, 1, 255, 1024, 1025, 70_000]
+        .map(|len| (0..len).map(|i: u32| (i * 7) as u8).collect())
+        .to_vec();
+    let stored: Vec<_> =
+        strings.iter().map(|bytes| heap.run(|tx| Bytes::new(tx, bytes)).unwrap()).collect();
+    heap.run(|tx| (0..1000).try_for_each(|i| tx.set(array.at(i)?, [i; 3]))).unwrap();
+    for i in 0..1000 {
+        assert_eq!(heap.run(|tx| tx.get(array.at(i)?)), Ok([i; 3]));
+    }
+    for (bytes, string) in strings.iter().zip(&stored) {
+        assert_eq!(&heap.run(|tx| string.read(tx)).unwrap(), bytes);
+    }
+    heap.check().unwrap();
+    heap.run(|tx| array.free(tx)).unwrap();
+    for string in stored {
+        heap.run(|tx| string.free(tx)).unwrap();
+    }
+    let usage = heap.check().unwrap();
+    assert_eq!((usage.objects, usage.runs), (0, 0));
+}

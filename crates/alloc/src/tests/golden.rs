@@ -1,0 +1,73 @@
+//! A heap written by version 1 of the format, which every later program must read.
+
+use std::fmt::Write as _;
+
+use words::{Addr, Allocate, Words};
+
+use super::free;
+use crate::test_heap::TestHeap;
+
+/// One line for each word that is not zero: its offset and its value, hexadecimal.
+const IMAGE: &str = include_str!("golden-v1.txt");
+const CHUNKS: u64 = 6;
+
+/// Objects live and free in two arenas, a run half prepared, a free run, a root.
+fn build() -> TestHeap {
+    let mut heap = TestHeap::new(CHUNKS);
+    let objects = [40, 48, 33].map(|bytes| heap.run(|tx| tx.allocate(bytes)).unwrap());
+    heap.run(|tx| tx.write(Addr::new(objects[0], 8), 0x0123_4567_89ab_cdef)).unwrap();
+    heap.arena = 127;
+    heap.run(|tx| tx.allocate(1024)).unwrap();
+    free(&mut heap, objects[1], 48).unwrap();
+    let runs = [5, 1].map(|blocks| heap.run(|tx| tx.reserve_blocks(blocks)).unwrap());
+    heap.run(|tx| tx.prepare_blocks(runs[0], 3)).unwrap();
+    free(&mut heap, runs[1], 256).unwrap();
+    heap.run(|tx| tx.set_root(objects[0])).unwrap();
+    heap
+}
+
+fn dump(heap: &TestHeap) -> String {
+    let mut text = String::new();
+    for (index, word) in heap.words.iter().enumerate().filter(|(_, word)| **word != 0) {
+        writeln!(text, "{:x} {word:x}", 8 * index).expect("a string takes everything");
+    }
+    text
+}
+
+fn load() -> TestHeap {
+    let mut heap = TestHeap::zeros(CHUNKS);
+    for line in IMAGE.lines() {
+        let (offset, word) = line.split_once(' ').unwrap();
+        let offset = usize::from_str_radix(offset, 16).unwrap();
+        heap.words[offset / 8] = u64::from_str_radix(word, 16).unwrap();
+    }
+    heap
+}
+
+#[test]
+fn version_1_is_read_and_used() {
+    let mut heap = load();
+    let usage = heap.check().unwrap();
+    assert_eq!((usage.objects, usage.object_bytes, usage.slots_free), (3, 40 + 33 + 1024, 1));
+    assert_eq!((usage.runs, usage.blocks, usage.blocks_prepared), (1, 5, 3));
+    assert_eq!((usage.chunks, usage.chunks_free), (6, 2));
+    let root = heap.run(|tx| tx.root()).unwrap();
+    let word = heap.run(|tx| tx.read(Addr::new(root, 8)));
+    assert_eq!(word, Ok(0x0123_4567_89ab_cdef));
+    free(&mut heap, root, 40).unwrap();
+    heap.run(|tx| tx.allocate(1000)).unwrap();
+    heap.check().unwrap();
+}
+
+#[test]
+fn the_same_program_still_writes_the_same_image() {
+    // A difference is a change of the format: it needs a version and an image of its own.
+    assert_eq!(dump(&build()), IMAGE);
+}
+
+#[test]
+#[ignore = "writes the image of a new format version: run it by name, then commit the file"]
+fn write_the_image() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/golden-v1.txt");
+    std::fs::write(path, dump(&build())).unwrap();
+}

@@ -1,0 +1,186 @@
+//! Random programs against a model that knows what is allocated.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use words::{Addr, Allocate, BLOCK_BYTES, BLOCK_STRIDE, Stop, Words};
+
+use crate::test_heap::TestHeap;
+
+/// One step of one transaction.
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate {
+        bytes: usize,
+    },
+    /// Free the live thing with this number, counted round.
+    Free {
+        which: usize,
+    },
+    Reserve {
+        blocks: u64,
+    },
+    Prepare {
+        which: usize,
+        most: u64,
+    },
+}
+
+/// What a live thing is: its bytes and what is written into it, or its blocks and how many are
+/// prepared.
+#[derive(Clone, Debug, PartialEq)]
+enum Live {
+    Object { bytes: usize, mark: u64 },
+    Run { blocks: u64, prepared: u64 },
+}
+
+impl Live {
+    /// Bytes from the header's first to the last that is its own.
+    fn extent(&self) -> u64 {
+        match self {
+            Live::Object { bytes, .. } => 16 + *bytes as u64,
+            Live::Run { blocks, .. } => blocks * BLOCK_STRIDE,
+        }
+    }
+}
+
+/// A transaction: its arena, its steps, and whether it is to commit.
+type Transaction = (usize, Vec<Step>, bool);
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1..=1024_usize).prop_map(|bytes| Step::Allocate { bytes }),
+        3 => (1..=48_usize).prop_map(|bytes| Step::Allocate { bytes }),
+        7 => any::<usize>().prop_map(|which| Step::Free { which }),
+        1 => (1..=700_u64).prop_map(|blocks| Step::Reserve { blocks }),
+        1 => (any::<usize>(), 0..300_u64).prop_map(|(which, most)| Step::Prepare { which, most }),
+    ]
+}
+
+fn transactions() -> impl Strategy<Value = Vec<Transaction>> {
+    let steps = proptest::collection::vec(step(), 1..12);
+    let arena = prop_oneof![0..3_usize, Just(crate::ARENAS - 1)];
+    proptest::collection::vec((arena, steps, prop::bool::weighted(0.8)), 1..60)
+}
+
+/// Does a step in both.
+fn take(tx: &mut TestHeap, live: &mut BTreeMap<u64, Live>, step: &Step) -> Result<(), Stop> {
+    let nth = |live: &BTreeMap<u64, Live>, which: usize| {
+        let (&first, what) = live.iter().nth(which % live.len().max(1))?;
+        Some((first, what.clone()))
+    };
+    match *step {
+        Step::Allocate { bytes } => {
+            let object = tx.allocate(bytes)?;
+            let mark = object.rotate_left(20) ^ live.len() as u64;
+            for offset in (0..bytes as u64).step_by(8) {
+                tx.program_writes(Addr::new(object, offset), mark ^ offset)?;
+            }
+            assert_eq!(live.insert(object, Live::Object { bytes, mark }), None);
+        }
+        Step::Reserve { blocks } => {
+            let first = tx.reserve_blocks(blocks)?;
+            assert_eq!(live.insert(first, Live::Run { blocks, prepared: 0 }), None);
+        }
+        Step::Free { which } => {
+            let Some((first, what)) = nth(live, which) else { return Ok(()) };
+            let bytes = match what {
+                Live::Object { bytes, .. } => bytes as u64,
+                Live::Run { blocks, .. } => blocks * BLOCK_BYTES,
+            };
+            tx.retire(Addr::new(first, 0), bytes)?;
+            live.remove(&first);
+        }
+        Step::Prepare { which, most } => {
+            let Some((first, Live::Run { blocks, prepared })) = nth(live, which) else {
+                return Ok(());
+            };
+            let left = tx.prepare_blocks(first, most)?;
+            let prepared = blocks.min(prepared + most);
+            assert_eq!(left, blocks - prepared);
+            live.insert(first, Live::Run { blocks, prepared });
+        }
+    }
+    Ok(())
+}
+
+/// Nothing overlaps, everything holds what was written, and the check counts the same.
+fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
+    let mut end = 0;
+    let (mut objects, mut object_bytes, mut runs, mut blocks_all, mut ready) = (0, 0, 0, 0, 0);
+    for (&first, what) in live {
+        assert!(first % 16 == 0 && first - 16 >= end, "{first:#x} overlaps");
+        end = first - 16 + what.extent();
+        match *what {
+            Live::Object { bytes, mark } => {
+                objects += 1;
+                object_bytes += bytes as u64;
+                for offset in (0..bytes as u64).step_by(8) {
+                    let word = heap.run(|tx| tx.read(Addr::new(first, offset)));
+                    assert_eq!(word, Ok(mark ^ offset));
+                }
+            }
+            Live::Run { blocks, prepared } => {
+                runs += 1;
+                blocks_all += blocks;
+                ready += prepared;
+            }
+        }
+    }
+    let usage = heap.check().unwrap();
+    assert_eq!((usage.objects, usage.object_bytes), (objects, object_bytes));
+    assert_eq!((usage.runs, usage.blocks, usage.blocks_prepared), (runs, blocks_all, ready));
+}
+
+/// Runs transactions; answers how many committed, were aborted, and met a full heap.
+fn play(transactions: &[Transaction]) -> [usize; 3] {
+    let mut heap = TestHeap::new(12);
+    let mut live = BTreeMap::new();
+    let mut outcomes = [0; 3];
+    for (arena, steps, commits) in transactions {
+        heap.arena = *arena;
+        let (before, words) = (live.clone(), heap.words.clone());
+        let result = heap.run(|tx| {
+            steps.iter().try_for_each(|step| take(tx, &mut live, step))?;
+            if *commits { Ok(()) } else { Err(Stop::Aborted) }
+        });
+        let outcome = match result {
+            Ok(()) => 0,
+            Err(stop) => {
+                live = before;
+                assert!(heap.words == words, "an aborted transaction leaves nothing");
+                match stop {
+                    Stop::Aborted => 1,
+                    Stop::Full => 2,
+                    other => panic!("{other}"),
+                }
+            }
+        };
+        outcomes[outcome] += 1;
+        agree(&mut heap, &live);
+    }
+    outcomes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn the_heap_agrees_with_a_model_whatever_happens(transactions in transactions()) {
+        play(&transactions);
+    }
+}
+
+#[test]
+fn the_model_test_sees_commits_aborts_and_full_heaps() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let mut seen = [0; 3];
+    for _ in 0..20 {
+        let transactions = transactions().new_tree(&mut runner).unwrap().current();
+        for (all, outcome) in seen.iter_mut().zip(play(&transactions)) {
+            *all += outcome;
+        }
+    }
+    assert!(seen.iter().all(|&n| n >= 5), "{seen:?}");
+}
