@@ -5,9 +5,9 @@
 //!   | pool tag  |  byte offset of the object in the heap |     `Addr::object`
 //! ```
 //!
-//! The *tag* is a non-zero number drawn when the pool was created. A pointer of another pool, a small
-//! integer or garbage does not carry it, so it falls outside the heap in the one comparison that
-//! also checks the bound. Designs that work on words add `object` and `offset`; a design that
+//! The *tag* is a non-zero number drawn when the pool was created. A pointer of another pool, a
+//! small integer or garbage does not carry it, so it falls outside the heap in the one comparison
+//! that also checks the bound. Designs that work on words add `object` and `offset`; a design that
 //! versions objects needs to know which object a field belongs to.
 
 /// Bits of an address that hold the offset in the heap; the pool's tag stands above them.

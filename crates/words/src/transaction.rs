@@ -136,7 +136,7 @@ pub trait Allocate: Words {
 
     /// Makes up to `most` further blocks of the run ready, in order, filled with zeros; answers how
     /// many are still not ready. A long run is prepared in several transactions, because one must
-    /// fit in the log; how far it has come is part of the pool, so a crash loses only the last step.
+    /// fit in the log; how far it has come is part of the pool: a crash loses only the last step.
     ///
     /// # Errors
     /// [`Stop::BadPointer`] when `first` is no reserved run; else as
