@@ -1,0 +1,112 @@
+//! Which crate may depend on which, read from the manifests.
+//!
+//! The hourglass: data structures stand above `words`, designs below, and neither imports the
+//! other. A crate is called by its folder's name.
+
+use toml::{Table, Value};
+
+use crate::Finding;
+
+/// Each crate and those of ours that it may depend on. `"*"` is any.
+pub const ALLOWED: [(&str, &[&str]); 13] = [
+    ("words", &[]),
+    ("medium", &["words"]),
+    ("log", &["medium", "words"]),
+    ("alloc", &["words"]),
+    ("collections", &["words"]),
+    ("lastword", &["log", "medium", "words", "alloc"]),
+    ("workloads", &["words", "collections", "alloc"]),
+    ("sim", &["words", "alloc"]),
+    ("crash", &["lastword", "log", "medium", "words", "alloc", "collections", "workloads"]),
+    ("models", &["medium", "log", "lastword"]),
+    ("capi", &["lastword"]),
+    ("cli", &["*"]),
+    ("tidy", &[]),
+];
+
+/// What tests may take besides.
+pub const ALLOWED_IN_TESTS: [&str; 4] = ["words", "alloc", "workloads", "collections"];
+
+const RULE: &str = "arrows";
+
+/// The arrows of one crate that are not allowed. `workspace` is the text of the root manifest,
+/// which says what the names of shared dependencies stand for.
+pub fn check(name: &str, manifest: &str, workspace: &str) -> Vec<Finding> {
+    let file = format!("crates/{name}/Cargo.toml");
+    let at = |line, what| Finding { file: file.clone(), line, rule: RULE, what };
+    let (table, shared) = match (manifest.parse::<Table>(), workspace.parse::<Table>()) {
+        (Ok(table), Ok(shared)) => (table, shared),
+        (Err(error), _) => return vec![at(1, format!("not a manifest: {error}"))],
+        (_, Err(error)) => return vec![at(1, format!("the root manifest is none: {error}"))],
+    };
+    let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == name) else {
+        let what = "a crate without a row: add it to `ALLOWED` in crates/tidy/src/arrows.rs";
+        return vec![at(1, what.to_owned())];
+    };
+    let mut found = Vec::new();
+    for (kind, key, value) in dependencies(&table) {
+        let Some(target) = ours(key, value, &shared) else { continue };
+        let known_in_tests = target == name || ALLOWED_IN_TESTS.contains(&target.as_str());
+        let in_tests = kind == "dev-dependencies" && known_in_tests;
+        if !in_tests && !allowed.contains(&target.as_str()) && *allowed != ["*"] {
+            let line = line_of(manifest, kind, key);
+            let list = if allowed.is_empty() { "none of ours".into() } else { allowed.join(", ") };
+            let what = format!(
+                "`{name}` must not depend on `{target}` (allowed: {list}): move the code to the \
+                 other side, or talk through `words`"
+            );
+            found.push(at(line, what));
+        }
+    }
+    found
+}
+
+/// Every dependency: its section, its key and its value; those of one target too.
+fn dependencies(table: &Table) -> Vec<(&'static str, &String, &Value)> {
+    let targets = table.get("target").and_then(Value::as_table);
+    let tables = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
+    let mut all = Vec::new();
+    for table in [table].into_iter().chain(tables) {
+        for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let section = table.get(kind).and_then(Value::as_table);
+            all.extend(section.into_iter().flatten().map(|(key, value)| (kind, key, value)));
+        }
+    }
+    all
+}
+
+/// The folder of the crate of ours that a dependency names; nothing when it is not ours.
+fn ours(key: &str, value: &Value, workspace: &Table) -> Option<String> {
+    let shared = || workspace.get("workspace")?.get("dependencies")?.get(key);
+    let is_shared = value.get("workspace").and_then(Value::as_bool) == Some(true);
+    let value = if is_shared { shared().unwrap_or(value) } else { value };
+    let package = value.get("package").and_then(Value::as_str).unwrap_or(key);
+    match package {
+        "lastword" => Some(package.to_owned()),
+        _ => package.strip_prefix("lastword-").map(str::to_owned),
+    }
+}
+
+/// The line of a dependency, for the message; its section's when it is written another way.
+fn line_of(manifest: &str, kind: &str, key: &str) -> usize {
+    let mut here = false;
+    let mut section = 1;
+    for (i, line) in manifest.lines().enumerate() {
+        let line = line.trim();
+        if line.starts_with('[') {
+            let name = line.trim_matches(['[', ']']);
+            here = name.ends_with(kind);
+            if here {
+                section = i + 1;
+            }
+            if name.ends_with(&format!("{kind}.{key}")) {
+                return i + 1;
+            }
+        }
+        let name = line.split(['.', '=', ' ']).next();
+        if here && name == Some(key) {
+            return i + 1;
+        }
+    }
+    section
+}

@@ -1,0 +1,91 @@
+//! The rules of CONTRIBUTING.md that a machine can check.
+//!
+//! ```text
+//!   arrows    which crate may depend on which                      every Cargo.toml under crates/
+//!   rules     sizes, unsafe code, left-over marks, module docs     every .rs file under crates/
+//!   format    docs/format.md against the sources it comes from
+//! ```
+//! `cargo test -p lastword-tidy` runs them on the repository, and each one on a planted sample, so
+//! that none of them can pass by seeing nothing. Crates that are not there yet are not missed; one
+//! that is there and in no row of [`arrows::ALLOWED`] is.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub mod arrows;
+pub mod format;
+pub mod rules;
+pub mod source;
+
+/// A place that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, from the repository's root.
+    pub file: String,
+    /// Its line, from 1.
+    pub line: usize,
+    /// The rule's name.
+    pub rule: &'static str,
+    /// What is wrong, and what to do.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.file, self.line, self.rule, self.what)
+    }
+}
+
+/// The root of this repository: the one that the test is run in, even when a build folder shared
+/// with another checkout holds the test.
+pub fn repository() -> PathBuf {
+    let here = std::env::var("CARGO_MANIFEST_DIR");
+    Path::new(here.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR"))).join("../..")
+}
+
+/// The folders under `crates/` that have a manifest, by name.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub fn crates(root: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root.join("crates"))? {
+        let entry = entry?;
+        if entry.path().join("Cargo.toml").is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The Rust sources of all crates: each one's path from `root` and its text, in order of crate and
+/// path.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn sources(root: &Path) -> io::Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for name in crates(root)? {
+        collect(root, &format!("crates/{name}"), &mut found)?;
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn collect(root: &Path, folder: &str, found: &mut Vec<(String, String)>) -> io::Result<()> {
+    for entry in std::fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{folder}/{name}");
+        let kind = entry.file_type()?;
+        if kind.is_dir() && name != "target" && !name.starts_with('.') {
+            collect(root, &path, found)?;
+        } else if kind.is_file() && name.ends_with(".rs") {
+            found.push((path, std::fs::read_to_string(entry.path())?));
+        }
+    }
+    Ok(())
+}
