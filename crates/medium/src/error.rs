@@ -1,7 +1,7 @@
 //! What can go wrong with a medium, with what a user needs to act on it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -156,6 +156,16 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+}
+
+impl Error {
+    /// For `map_err`: an operation on the whole file failed.
+    pub(crate) fn io<S: Into<io::Error>>(
+        operation: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(S) -> Error {
+        move |source| Error::Io { operation, path: path.to_path_buf(), source: source.into() }
+    }
 }
 
 #[cfg(test)]

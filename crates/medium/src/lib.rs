@@ -2,16 +2,37 @@
 //!
 //! Two small traits stand between the designs and the world: a [`HomeMedium`] takes words home and
 //! makes them durable there, a [`LogMedium`] takes groups of the log and acknowledges them.
+//!
+//! | back end | home | log | write back | persist barrier |
+//! |---|---|---|---|---|
+//! | `file` | [`FileHome`] | [`FileLog`] | gathered pages; direct groups | one sync |
+//!
+//! Another back end is a folder beside these, a row here, and a run of the tests in `suite`.
+//!
+//! It is a part of a [`PoolFile`], which is locked, allocated and of constant length. [`Memory`]
+//! is what a pool runs on meanwhile, a [`Buffer`] what a group of the log is built in, and [`cpu`]
+//! has what the processor offers beyond loads and stores. The unsafe code is in `mapping`, `memory`
+//! and `cpu`, behind functions that are sound under any input.
 
 pub mod cpu;
 pub mod sync;
 pub mod writes;
 
+mod area;
 mod buffer;
 mod error;
+mod file;
+mod mapping;
+mod memory;
+mod pool_file;
+#[cfg(test)]
+mod suite;
 
 pub use buffer::Buffer;
 pub use error::Error;
+pub use file::{FileHome, FileLog};
+pub use memory::Memory;
+pub use pool_file::{FileSystem, PoolFile, Prewrite};
 
 /// Where words live when no log holds a newer value.
 ///
