@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 
 use crate::Error;
+use crate::mapping::Mapping;
 use crate::pool_file::PoolFile;
 use crate::sync::Arc;
 
@@ -35,6 +36,13 @@ impl Area {
 
     pub(crate) fn fd(&self) -> &File {
         self.file.file()
+    }
+
+    /// The area as memory, shared with whoever reads the file.
+    pub(crate) fn map(&self) -> Result<Mapping, Error> {
+        // The size was checked to fit; the lock that `file` holds keeps the length.
+        Mapping::shared(self.fd(), self.offset, self.bytes as usize)
+            .map_err(Error::io("mapping", self.file.path()))
     }
 
     /// The place in the file of a place in the area.

@@ -6,10 +6,11 @@
 //! | back end | home | log | write back | persist barrier |
 //! |---|---|---|---|---|
 //! | `file` | [`FileHome`] | [`FileLog`] | gathered pages; direct groups | one sync |
+//! | `emulated` | [`EmulatedHome`] | [`EmulatedLog`] | cache lines | a fence and a delay |
 //!
 //! Another back end is a folder beside these, a row here, and a run of the tests in `suite`.
 //!
-//! It is a part of a [`PoolFile`], which is locked, allocated and of constant length. [`Memory`]
+//! Both are parts of a [`PoolFile`], which is locked, allocated and of constant length. [`Memory`]
 //! is what a pool runs on meanwhile, a [`Buffer`] what a group of the log is built in, and [`cpu`]
 //! has what the processor offers beyond loads and stores. The unsafe code is in `mapping`, `memory`
 //! and `cpu`, behind functions that are sound under any input.
@@ -20,6 +21,7 @@ pub mod writes;
 
 mod area;
 mod buffer;
+mod emulated;
 mod error;
 mod file;
 mod mapping;
@@ -29,6 +31,7 @@ mod pool_file;
 mod suite;
 
 pub use buffer::Buffer;
+pub use emulated::{EmulatedHome, EmulatedLog, Emulation};
 pub use error::Error;
 pub use file::{FileHome, FileLog};
 pub use memory::Memory;

@@ -5,6 +5,7 @@
 //! - Everybody reaches them through atomics or through instructions that act like atomics
 //!   ([`cpu`](crate::cpu)), so a race is a stale value, never undefined behaviour.
 
+use std::fs::File;
 use std::io;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
@@ -37,6 +38,13 @@ impl Mapping {
             let _ = map.advise_range(Advice::HugePage, skip, bytes);
         }
         Ok(Mapping { map, skip, words: bytes / 8 })
+    }
+
+    /// A part of a file, shared with everybody who maps or reads it. The caller keeps the file's
+    /// length at `offset + bytes` or more: behind its end an access kills the process (`SIGBUS`).
+    pub(crate) fn shared(file: &File, offset: u64, bytes: usize) -> io::Result<Mapping> {
+        let map = MmapOptions::new().offset(offset).len(bytes).map_raw(file)?;
+        Ok(Mapping { map, skip: 0, words: bytes / 8 })
     }
 
     /// The words.
