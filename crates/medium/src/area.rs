@@ -1,0 +1,110 @@
+//! The part of a file that one medium has to itself.
+
+use std::fs::File;
+use std::io;
+
+use crate::Error;
+use crate::mapping::Mapping;
+use crate::pool_file::PoolFile;
+use crate::sync::Arc;
+
+/// What areas start at and consist of: pages.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// A checked range of a file; keeps the file, and with it the lock.
+#[derive(Debug)]
+pub(crate) struct Area {
+    file: Arc<PoolFile>,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Area {
+    /// The range, if it lies in the file in whole pages and its size fits in memory.
+    pub(crate) fn new(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<Area, Error> {
+        let pages = offset.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES);
+        if !pages || file.check_range(offset, bytes).is_err() || usize::try_from(bytes).is_err() {
+            let (path, file_bytes) = (file.path().to_path_buf(), file.len());
+            return Err(Error::BadArea { path, offset, bytes, unit: PAGE_BYTES, file_bytes });
+        }
+        Ok(Area { file, offset, bytes })
+    }
+
+    pub(crate) fn file(&self) -> &PoolFile {
+        &self.file
+    }
+
+    pub(crate) fn fd(&self) -> &File {
+        self.file.file()
+    }
+
+    /// The area as memory, shared with whoever reads the file.
+    pub(crate) fn map(&self) -> Result<Mapping, Error> {
+        // The size was checked to fit; the lock that `file` holds keeps the length.
+        Mapping::shared(self.fd(), self.offset, self.bytes as usize)
+            .map_err(Error::io("mapping", self.file.path()))
+    }
+
+    /// The place in the file of a place in the area.
+    pub(crate) fn offset(&self, at: u64) -> u64 {
+        self.offset + at
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// For `map_err`: moving bytes of the area failed.
+    pub(crate) fn transfer(
+        &self,
+        operation: &'static str,
+        at: u64,
+        bytes: u64,
+    ) -> impl FnOnce(io::Error) -> Error {
+        self.file.transfer(operation, self.offset(at), bytes)
+    }
+
+    /// That so many words, in whole units, lie in the area at `at`.
+    pub(crate) fn check_log(&self, at: u64, words: usize, unit: u64) -> Result<(), Error> {
+        let bytes = (words as u64).saturating_mul(8);
+        let inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        if inside && at.is_multiple_of(unit) && bytes.is_multiple_of(unit) {
+            return Ok(());
+        }
+        Err(Error::OutOfLog { at, bytes, log_bytes: self.bytes, unit })
+    }
+
+    pub(crate) fn poisoned(&self) -> Error {
+        Error::Poisoned { path: self.file.path().to_path_buf() }
+    }
+}
+
+/// The first `words` words of a group.
+pub(crate) fn group_words(group: &crate::Buffer, words: usize) -> Result<&[u64], Error> {
+    let group = group.words();
+    group
+        .get(..words)
+        .ok_or(Error::OutOfGroup { words: words as u64, group_words: group.len() as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Prewrite;
+
+    #[test]
+    fn an_area_lies_in_its_file_in_whole_pages() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = PoolFile::create(dir.path().join("pool"), 16384, Prewrite::No).unwrap();
+        let file = Arc::new(file);
+        for (offset, bytes) in [(0, 16384), (4096, 8192), (16384, 0)] {
+            assert!(Area::new(file.clone(), offset, bytes).is_ok());
+        }
+        for (offset, bytes) in
+            [(0, 20480), (8, 4096), (4096, 8), (8192, 12288), (u64::MAX - 4095, 8192), (1 << 52, 0)]
+        {
+            let area = Area::new(file.clone(), offset, bytes);
+            assert!(matches!(area, Err(Error::BadArea { .. })), "{offset} {bytes}");
+        }
+    }
+}

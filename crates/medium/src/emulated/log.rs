@@ -1,0 +1,148 @@
+//! The log in emulated memory: groups are stored past the cache.
+
+use crate::area::{Area, group_words};
+use crate::cpu::{self, LINE_BYTES};
+use crate::emulated::Emulation;
+use crate::mapping::Mapping;
+use crate::sync::{Arc, Ordering};
+use crate::{Buffer, Counts, Error, LogMedium, PoolFile};
+
+/// The log in emulated memory. A barrier costs the device's delay.
+///
+/// ```
+/// use medium::{Buffer, EmulatedLog, Emulation, LogMedium, PoolFile, Prewrite, sync::Arc};
+///
+/// let dir = tempfile::tempdir()?;
+/// let file = PoolFile::create(dir.path().join("bank.pool"), 1 << 20, Prewrite::No)?;
+/// let device = Emulation::new(1000, 0);
+/// let mut log = EmulatedLog::new(Arc::new(file), 4096, (1 << 20) - 4096, device)?;
+/// let mut group = Buffer::new(512);
+/// group.words_mut()[0] = 42;
+/// log.append(64, &group, 8)?;
+/// log.barrier()?; // durable, as far as a memory is
+/// let mut words = [0; 2];
+/// log.read(64, &mut words)?;
+/// assert_eq!(words, [42, 0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct EmulatedLog {
+    /// Keeps the file locked, and so its length, while it is mapped.
+    area: Area,
+    mapping: Mapping,
+    emulation: Arc<Emulation>,
+    lines: u64,
+    /// `lines` at the last barrier.
+    lines_before: u64,
+    persist_barriers: u64,
+    delay_cycles: u64,
+}
+
+impl EmulatedLog {
+    /// The log of `bytes` bytes at `offset` in the file; both in whole pages of 4 KiB.
+    ///
+    /// # Errors
+    /// [`Error::BadArea`]; [`Error::Io`] when it cannot be mapped.
+    pub fn new(
+        file: Arc<PoolFile>,
+        offset: u64,
+        bytes: u64,
+        emulation: Arc<Emulation>,
+    ) -> Result<EmulatedLog, Error> {
+        let area = Area::new(file, offset, bytes)?;
+        let mapping = area.map()?;
+        Ok(EmulatedLog {
+            area,
+            mapping,
+            emulation,
+            lines: 0,
+            lines_before: 0,
+            persist_barriers: 0,
+            delay_cycles: 0,
+        })
+    }
+}
+
+impl LogMedium for EmulatedLog {
+    fn bytes(&self) -> u64 {
+        self.area.bytes()
+    }
+
+    fn block_bytes(&self) -> usize {
+        LINE_BYTES
+    }
+
+    fn append(&mut self, at: u64, group: &Buffer, words: usize) -> Result<(), Error> {
+        self.area.check_log(at, words, LINE_BYTES as u64)?;
+        let first = at as usize / 8; // checked: inside the log, whose size is a usize
+        cpu::stream(&self.mapping.words()[first..first + words], group_words(group, words)?);
+        self.lines += (words * 8 / LINE_BYTES) as u64;
+        Ok(())
+    }
+
+    fn barrier(&mut self) -> Result<(), Error> {
+        // No fence: every append ended with one.
+        let bytes = (self.lines - self.lines_before) * LINE_BYTES as u64;
+        self.lines_before = self.lines;
+        self.delay_cycles += self.emulation.wait(bytes);
+        self.persist_barriers += 1;
+        Ok(())
+    }
+
+    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error> {
+        self.area.check_log(at, out.len(), 8)?;
+        let first = at as usize / 8;
+        let words = &self.mapping.words()[first..first + out.len()];
+        for (out, word) in out.iter_mut().zip(words) {
+            *out = word.load(Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            bytes: self.lines * LINE_BYTES as u64,
+            device_writes: self.lines,
+            persist_barriers: self.persist_barriers,
+            emulated_delay_ns: cpu::cycles_to_ns(self.delay_cycles),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
+
+    fn log(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<EmulatedLog, Error> {
+        EmulatedLog::new(file, offset, bytes, Emulation::new(100, 0))
+    }
+
+    #[test]
+    fn groups_come_back_and_no_other_block_changes() {
+        suite::log_keeps_every_group(log);
+    }
+
+    #[test]
+    fn wrong_ranges_are_refused() {
+        suite::log_refuses_wrong_ranges(log);
+    }
+
+    #[test]
+    fn a_barrier_takes_as_long_as_its_bytes() {
+        let (_dir, file) = suite::pool();
+        let device = Emulation::new(100, 1_000_000_000);
+        let mut log = EmulatedLog::new(file, HEAP_OFFSET, HEAP_BYTES, device).unwrap();
+        log.append(0, &Buffer::new(125 * 64), 125 * 64).unwrap();
+        log.barrier().unwrap();
+        let counts = log.counts();
+        assert_eq!(
+            (counts.bytes, counts.device_writes, counts.persist_barriers),
+            (64_000, 1000, 1)
+        );
+        // 64 us at 1 GB/s; cycles and nanoseconds are rounded down once each.
+        assert!(counts.emulated_delay_ns >= 63_998, "{}", counts.emulated_delay_ns);
+        log.barrier().unwrap();
+        assert_eq!(log.counts().bytes, 64_000);
+    }
+}

@@ -1,0 +1,185 @@
+//! What can go wrong with a medium, with what a user needs to act on it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// A medium could not do what was asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused an operation on a file as a whole.
+    #[error("{operation} {} failed: {source}; check the path, its permissions and the disk",
+        .path.display())]
+    Io {
+        /// What was tried, as in "opening".
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The system refused to move bytes to or from a file.
+    #[error("{operation} {bytes} bytes at byte {offset} of {} failed: {source}; \
+        check the disk (the kernel's log names the device), then open the pool again",
+        .path.display())]
+    Transfer {
+        /// What was tried, as in "reading".
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// First byte in the file.
+        offset: u64,
+        /// How many bytes.
+        bytes: u64,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Another process, or another pool of this one, has the file open.
+    #[error("{} is in use; close the program that has it open", .path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file was to be created where there is one.
+    #[error("{} exists already; open it, or remove it first", .path.display())]
+    AlreadyExists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no such file.
+    #[error("{} does not exist; create it first, or check the path", .path.display())]
+    NotFound {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path leads to a directory, a symbolic link, a device or the like.
+    #[error("{} is not a regular file; name the file itself, not a link or directory",
+        .path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file system has no room, or the user no quota, for a file of this size.
+    #[error("no room for {bytes} bytes of {}; free some space or make the pool smaller",
+        .path.display())]
+    NoSpace {
+        /// The file.
+        path: PathBuf,
+        /// Its size in bytes.
+        bytes: u64,
+    },
+    /// A file ends before the bytes that must be there.
+    #[error("{} was cut short: {expected} bytes expected at byte {offset}, {found} found; \
+        restore it from a copy", .path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// First byte in the file.
+        offset: u64,
+        /// How many bytes should have followed.
+        expected: u64,
+        /// How many did.
+        found: u64,
+    },
+    /// An area that does not lie in its file in whole units.
+    #[error("an area of {bytes} bytes at byte {offset} does not lie in whole units of {unit} \
+        bytes in {}, which has {file_bytes}; its superblock is wrong", .path.display())]
+    BadArea {
+        /// The file.
+        path: PathBuf,
+        /// First byte of the area in the file.
+        offset: u64,
+        /// Bytes of the area.
+        bytes: u64,
+        /// Bytes that offset and size must be multiples of.
+        unit: u64,
+        /// Bytes of the file.
+        file_bytes: u64,
+    },
+    /// A write that leaves the heap. Nothing of its batch was written.
+    #[error(
+        "a write of {words} words at word {index} leaves the heap of {heap_words} words; \
+        the log that it came from is damaged"
+    )]
+    OutOfHeap {
+        /// First word of the run.
+        index: u64,
+        /// Words in the run.
+        words: u64,
+        /// Words in the heap.
+        heap_words: u64,
+    },
+    /// A batch that ends inside a run. Nothing of it was written.
+    #[error(
+        "a batch of {words} words ends inside its last run; \
+        the log that it came from is damaged"
+    )]
+    TornBatch {
+        /// Words in the batch.
+        words: u64,
+    },
+    /// A position or length outside the log area, or not in whole blocks.
+    #[error(
+        "{bytes} bytes at byte {at} do not lie in the log of {log_bytes} bytes \
+        in whole units of {unit}; its superblock is wrong"
+    )]
+    OutOfLog {
+        /// First byte in the log area.
+        at: u64,
+        /// How many bytes.
+        bytes: u64,
+        /// Bytes of the log area.
+        log_bytes: u64,
+        /// Bytes that position and length must be multiples of.
+        unit: u64,
+    },
+    /// More words were to be taken from a buffer than it has.
+    #[error("{words} words were to be taken from a group of {group_words}; grow it first")]
+    OutOfGroup {
+        /// Words asked for.
+        words: u64,
+        /// Words in the buffer.
+        group_words: u64,
+    },
+    /// The system has no memory to give.
+    #[error("no memory for {bytes} bytes; make the pool smaller or give the process more memory")]
+    NoMemory {
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// An earlier write or sync failed, so nothing is known about what is on the disk.
+    #[error("an earlier write to {} failed; check the disk, then open the pool again",
+        .path.display())]
+    Poisoned {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// For `map_err`: an operation on the whole file failed.
+    pub(crate) fn io<S: Into<io::Error>>(
+        operation: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(S) -> Error {
+        move |source| Error::Io { operation, path: path.to_path_buf(), source: source.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_file_the_place_and_what_to_do() {
+        let error =
+            Error::Truncated { path: "bank.pool".into(), offset: 4096, expected: 512, found: 8 };
+        assert_eq!(
+            error.to_string(),
+            "bank.pool was cut short: 512 bytes expected at byte 4096, 8 found; \
+             restore it from a copy"
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! What makes bytes durable.
+//!
+//! Two small traits stand between the designs and the world: a [`HomeMedium`] takes words home and
+//! makes them durable there, a [`LogMedium`] takes groups of the log and acknowledges them.
+//!
+//! | back end | home | log | write back | persist barrier |
+//! |---|---|---|---|---|
+//! | `file` | [`FileHome`] | [`FileLog`] | gathered pages; direct groups | one sync |
+//! | `emulated` | [`EmulatedHome`] | [`EmulatedLog`] | cache lines | a fence and a delay |
+//!
+//! Another back end is a folder beside these, a row here, and a run of the tests in `suite`.
+//!
+//! Both are parts of a [`PoolFile`], which is locked, allocated and of constant length. [`Memory`]
+//! is what a pool runs on meanwhile, a [`Buffer`] what a group of the log is built in, and [`cpu`]
+//! has what the processor offers beyond loads and stores. The unsafe code is in `mapping`, `memory`
+//! and `cpu`, behind functions that are sound under any input.
+
+pub mod cpu;
+pub mod sync;
+pub mod writes;
+
+mod area;
+mod buffer;
+mod emulated;
+mod error;
+mod file;
+mod mapping;
+mod memory;
+mod pool_file;
+#[cfg(test)]
+mod suite;
+
+pub use buffer::Buffer;
+pub use emulated::{EmulatedHome, EmulatedLog, Emulation};
+pub use error::Error;
+pub use file::{FileHome, FileLog};
+pub use memory::Memory;
+pub use pool_file::{FileSystem, PoolFile, Prewrite};
+
+/// Where words live when no log holds a newer value.
+///
+/// One thread at a time uses it. Nothing is durable before [`barrier`](HomeMedium::barrier).
+pub trait HomeMedium: Send {
+    /// Starts moving a batch of writes home; see [`writes`] for its encoding. Writes of one word
+    /// take effect in the order given. May be read again (by recovery) only after a barrier.
+    ///
+    /// # Errors
+    /// A write that leaves the heap, or the medium's own; after the latter the pool must not go on.
+    fn write_back(&mut self, writes: &[u64]) -> Result<(), Error>;
+
+    /// Persist barrier: everything written back before is durable when it returns.
+    ///
+    /// # Errors
+    /// The medium's own; then nothing is known about what was written since the last barrier.
+    fn barrier(&mut self) -> Result<(), Error>;
+
+    /// What it has cost.
+    fn counts(&self) -> Counts;
+}
+
+/// Takes groups of the log in order, and tells when they are durable.
+///
+/// One thread at a time uses it. Positions are bytes in the log area, multiples of
+/// [`block_bytes`](LogMedium::block_bytes).
+pub trait LogMedium: Send {
+    /// Bytes of the log area.
+    fn bytes(&self) -> u64;
+
+    /// The unit that groups are padded to: what one append writes shares no such unit with another,
+    /// so that no later write can tear an acknowledged record.
+    fn block_bytes(&self) -> usize;
+
+    /// Starts writing the first `words` words of `group` at `at`; whole blocks, inside the area.
+    ///
+    /// # Errors
+    /// The medium's own; then the pool must not go on.
+    fn append(&mut self, at: u64, group: &Buffer, words: usize) -> Result<(), Error>;
+
+    /// Persist barrier: every group appended before is durable when it returns.
+    ///
+    /// # Errors
+    /// The medium's own; then nothing is known about the groups since the last barrier.
+    fn barrier(&mut self) -> Result<(), Error>;
+
+    /// Reads back what was written at `at`, for recovery.
+    ///
+    /// # Errors
+    /// The medium's own, or a range outside the area.
+    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error>;
+
+    /// What it has cost.
+    fn counts(&self) -> Counts;
+}
+
+/// What a medium has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Bytes sent to the device, padding included.
+    pub bytes: u64,
+    /// Writes sent to the device (system calls, or flushes of emulated memory).
+    pub device_writes: u64,
+    /// Persist barriers.
+    pub persist_barriers: u64,
+    /// Nanoseconds spent spinning for the emulated device.
+    pub emulated_delay_ns: u64,
+}

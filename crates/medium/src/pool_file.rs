@@ -1,0 +1,390 @@
+//! One file of a pool: locked, allocated, read and written by position.
+//!
+//! Invariants:
+//! - An exclusive lock (`flock`) is held from before the first read until the file is closed;
+//!   readers of tools hold a shared one. Renaming keeps it, for it belongs to the open file.
+//! - The length never changes while the file is open: nobody who honours the lock changes it, and
+//!   we never write beyond it. With every block allocated at creation this is what makes mapping
+//!   the file safe: an access behind the end, or one the disk has no room for, kills the process.
+//! - A name appears only when the file behind it is whole and durable.
+
+mod create;
+mod probe;
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags};
+use zerocopy::IntoBytes;
+
+pub use self::create::Prewrite;
+pub use self::probe::FileSystem;
+use crate::Error;
+use crate::sync::Mutex;
+
+/// A file of a pool. Shared by all who use a part of it: heap, log and superblocks.
+///
+/// ```
+/// use medium::{PoolFile, Prewrite};
+///
+/// let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("bank.pool");
+/// let file = PoolFile::create(&path, 1 << 20, Prewrite::No)?;
+/// file.write_at(4096, &[42])?;
+/// file.publish()?; // now it has its name, and is durable
+/// drop(file);
+///
+/// let file = PoolFile::open(&path)?;
+/// let mut word = [0];
+/// file.read_at(4096, &mut word)?;
+/// assert_eq!(word, [42]);
+/// assert!(PoolFile::open(&path).is_err()); // in use
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct PoolFile {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    /// The name that the file has until it is published.
+    temporary: Mutex<Option<PathBuf>>,
+    prewritten: bool,
+}
+
+impl PoolFile {
+    /// Opens a file for reading and writing, and keeps others out.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], [`Error::NotFound`], [`Error::NotAFile`] (a symbolic link too),
+    /// [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<PoolFile, Error> {
+        let path = path.as_ref();
+        PoolFile::open_locked(path, OFlags::RDWR, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Opens a file for reading only, beside others who do the same. Every write to it fails.
+    ///
+    /// # Errors
+    /// As [`open`](PoolFile::open).
+    pub fn open_shared(path: impl AsRef<Path>) -> Result<PoolFile, Error> {
+        let path = path.as_ref();
+        PoolFile::open_locked(path, OFlags::RDONLY, FlockOperation::NonBlockingLockShared)
+    }
+
+    fn open_locked(path: &Path, flags: OFlags, lock: FlockOperation) -> Result<PoolFile, Error> {
+        let file = open_regular(path, flags)?;
+        lock_file(&file, path, lock)?;
+        let metadata = file.metadata().map_err(Error::io("inspecting", path))?;
+        Ok(PoolFile {
+            file,
+            path: path.to_path_buf(),
+            bytes: metadata.len(),
+            temporary: Mutex::new(None),
+            prewritten: false,
+        })
+    }
+
+    /// Where the file is, or will be once it is published.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Reads words.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] when the file ends before, [`Error::Transfer`].
+    pub fn read_at(&self, offset: u64, out: &mut [u64]) -> Result<(), Error> {
+        self.read_bytes_at(offset, out.as_mut_bytes())
+    }
+
+    /// Reads bytes.
+    ///
+    /// # Errors
+    /// As [`read_at`](PoolFile::read_at).
+    pub fn read_bytes_at(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+        let bytes = out.len() as u64;
+        self.check_range(offset, bytes)?;
+        let mut found = 0;
+        while found < out.len() {
+            match rustix::io::pread(&self.file, &mut out[found..], offset + found as u64) {
+                Ok(0) => {
+                    let (path, found) = (self.path.clone(), found as u64);
+                    return Err(Error::Truncated { path, offset, expected: bytes, found });
+                }
+                Ok(more) => found += more,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.transfer("reading", offset, bytes)(errno.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes words. Durable after [`sync`](PoolFile::sync) or [`publish`](PoolFile::publish).
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] when the file ends before, [`Error::Transfer`].
+    pub fn write_at(&self, offset: u64, words: &[u64]) -> Result<(), Error> {
+        self.write_flagged(offset, words, ReadWriteFlags::empty())
+    }
+
+    /// Writes a few words, durable on return; one persist barrier. What is written may be torn by
+    /// a crash before that, so it needs a checksum of its own.
+    ///
+    /// # Errors
+    /// As [`write_at`](PoolFile::write_at); then nothing is known about what is on the disk, and
+    /// the pool must not go on.
+    pub fn write_durable_at(&self, offset: u64, words: &[u64]) -> Result<(), Error> {
+        self.write_flagged(offset, words, ReadWriteFlags::DSYNC)
+    }
+
+    /// Makes everything written before durable; one persist barrier.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; then nothing is known about what is on the disk, and the pool must not go on.
+    pub fn sync(&self) -> Result<(), Error> {
+        rustix::fs::fdatasync(&self.file).map_err(Error::io("syncing", &self.path))
+    }
+
+    fn write_flagged(
+        &self,
+        offset: u64,
+        words: &[u64],
+        flags: ReadWriteFlags,
+    ) -> Result<(), Error> {
+        let bytes = words.as_bytes();
+        self.check_range(offset, bytes.len() as u64)?;
+        write_all(self.file.as_fd(), &mut [IoSlice::new(bytes)], offset, flags)
+            .map(drop)
+            .map_err(self.transfer("writing", offset, bytes.len() as u64))
+    }
+
+    /// That the file has these bytes; answers their end.
+    pub(crate) fn check_range(&self, offset: u64, bytes: u64) -> Result<u64, Error> {
+        offset.checked_add(bytes).filter(|&end| end <= self.bytes).ok_or_else(|| {
+            let found = self.bytes.saturating_sub(offset);
+            Error::Truncated { path: self.path.clone(), offset, expected: bytes, found }
+        })
+    }
+
+    /// The next bytes in `at..end` that may be other than zero. Where the file system cannot tell,
+    /// all are.
+    pub(crate) fn next_data(&self, at: u64, end: u64) -> Option<Range<u64>> {
+        if at >= end {
+            return None;
+        }
+        let start = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
+            Ok(start) => start.max(at),
+            Err(Errno::NXIO) => return None,
+            Err(_) => return Some(at..end),
+        };
+        let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(start)).unwrap_or(end);
+        let stop = if hole > start { hole.min(end) } else { end };
+        (start < end).then_some(start..stop)
+    }
+
+    /// The file behind a second descriptor that writes past the page cache, where the file system
+    /// can. By `/proc`, so that it is this very file whatever its name leads to meanwhile. It has
+    /// the access rights of the first; the lock stays with the first.
+    pub(crate) fn reopen_direct(&self) -> Option<File> {
+        use std::os::fd::AsRawFd;
+        let access = rustix::fs::fcntl_getfl(&self.file).ok()? & OFlags::RWMODE;
+        let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
+        rustix::fs::open(itself, flags, Mode::empty()).ok().map(File::from)
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// For `map_err`: moving bytes failed.
+    pub(crate) fn transfer(
+        &self,
+        operation: &'static str,
+        offset: u64,
+        bytes: u64,
+    ) -> impl FnOnce(io::Error) -> Error {
+        let path = self.path.clone();
+        move |source| Error::Transfer { operation, path, offset, bytes, source }
+    }
+}
+
+/// Writes all of the slices, one behind the other; resumes short writes. Answers how many system
+/// calls it took.
+pub(crate) fn write_all(
+    file: BorrowedFd<'_>,
+    mut slices: &mut [IoSlice<'_>],
+    mut offset: u64,
+    flags: ReadWriteFlags,
+) -> io::Result<u64> {
+    let mut calls = 0;
+    IoSlice::advance_slices(&mut slices, 0); // skips empty ones, so that 0 written means stuck
+    while !slices.is_empty() {
+        match rustix::io::pwritev2(file, slices, offset, flags) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                IoSlice::advance_slices(&mut slices, written);
+                offset += written as u64;
+                calls += 1;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(calls)
+}
+
+/// Opens what is a regular file itself; anything else is refused without waiting for it.
+fn open_regular(path: &Path, flags: OFlags) -> Result<File, Error> {
+    let not_a_file = || Error::NotAFile { path: path.to_path_buf() };
+    // NONBLOCK: a named pipe must not keep us waiting for its other end.
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Err(Error::NotFound { path: path.to_path_buf() }),
+        Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV) => return Err(not_a_file()),
+        Err(errno) => return Err(Error::io("opening", path)(errno)),
+    };
+    let stat = rustix::fs::fstat(&file).map_err(Error::io("inspecting", path))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(file),
+        _ => Err(not_a_file()),
+    }
+}
+
+fn lock_file(file: &File, path: &Path, lock: FlockOperation) -> Result<(), Error> {
+    match rustix::fs::flock(file, lock) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_path_buf() }),
+        Err(errno) => Err(Error::io("locking", path)(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn published(path: &Path, bytes: u64) -> PoolFile {
+        let file = PoolFile::create(path, bytes, Prewrite::No).unwrap();
+        file.publish().unwrap();
+        file
+    }
+
+    #[test]
+    fn a_second_opener_is_refused_while_the_first_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let first = published(&path, 4096);
+        for _ in 0..2 {
+            assert!(matches!(PoolFile::open(&path), Err(Error::InUse { .. })));
+            assert!(matches!(PoolFile::open_shared(&path), Err(Error::InUse { .. })));
+        }
+        drop(first);
+        let shared = PoolFile::open_shared(&path).unwrap();
+        let beside = PoolFile::open_shared(&path).unwrap();
+        assert!(matches!(PoolFile::open(&path), Err(Error::InUse { .. })));
+        drop((shared, beside));
+        assert_eq!(PoolFile::open(&path).unwrap().len(), 4096);
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        drop(published(&path, 4096));
+        let link = dir.path().join("link");
+        symlink(&path, &link).unwrap();
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .unwrap();
+        for path in [dir.path(), &link, &pipe, Path::new("/dev/null"), Path::new("/")] {
+            for open in [PoolFile::open(path), PoolFile::open_shared(path)] {
+                assert!(matches!(open, Err(Error::NotAFile { .. })), "{} {open:?}", path.display());
+            }
+        }
+        let missing = PoolFile::open(dir.path().join("nothing"));
+        assert!(matches!(missing, Err(Error::NotFound { .. })));
+    }
+
+    #[test]
+    fn words_written_are_read_by_the_next_opener() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let file = published(&path, 8192);
+        file.write_at(8, &[1, 2]).unwrap();
+        file.write_durable_at(8184, &[3]).unwrap();
+        file.sync().unwrap();
+        drop(file);
+        let file = PoolFile::open(&path).unwrap();
+        let mut words = [9; 4];
+        file.read_at(0, &mut words).unwrap();
+        assert_eq!(words, [0, 1, 2, 0]);
+        file.read_at(8184, &mut words[..1]).unwrap();
+        assert_eq!(words[0], 3);
+    }
+
+    #[test]
+    fn nothing_is_read_or_written_beyond_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let file = published(&path, 4096);
+        for offset in [4089, 4096, 1 << 40, u64::MAX] {
+            let found = 4096_u64.saturating_sub(offset);
+            let read = file.read_at(offset, &mut [0]);
+            let write = file.write_at(offset, &[1]);
+            let durable = file.write_durable_at(offset, &[1]);
+            for result in [read, write, durable] {
+                let Err(Error::Truncated { found: told, expected: 8, .. }) = result else {
+                    panic!("{result:?}");
+                };
+                assert_eq!(told, found);
+            }
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096);
+        // Somebody who does not honour the lock cuts it off.
+        rustix::fs::ftruncate(&file.file, 100).unwrap();
+        let cut = file.read_at(96, &mut [0]);
+        assert!(matches!(cut, Err(Error::Truncated { found: 4, .. })), "{cut:?}");
+    }
+
+    #[test]
+    fn a_file_opened_for_reading_cannot_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        drop(published(&path, 4096));
+        let file = PoolFile::open_shared(&path).unwrap();
+        assert!(matches!(file.write_at(0, &[1]), Err(Error::Transfer { .. })));
+        assert!(matches!(file.write_durable_at(0, &[1]), Err(Error::Transfer { .. })));
+    }
+
+    #[test]
+    fn holes_are_found_between_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = published(&dir.path().join("pool"), 16 << 20);
+        file.write_at(8 << 20, &[1; 512]).unwrap();
+        let mut at = 0;
+        let mut data = Vec::new();
+        while let Some(range) = file.next_data(at, 16 << 20) {
+            assert!(range.start < range.end && range.start >= at && range.end <= 16 << 20);
+            at = range.end;
+            data.push(range);
+        }
+        assert!(data.iter().any(|range| range.contains(&(8 << 20))), "{data:?}");
+        assert_eq!(file.next_data(16 << 20, 16 << 20), None);
+    }
+}

@@ -1,0 +1,346 @@
+//! How a file of a pool comes to be: built under a temporary name, published whole.
+//!
+//! ```text
+//!   .NAME.lastword-new   create, lock, allocate, prewrite, the caller's first contents
+//!          | fsync, rename without overwriting, fsync of the directory
+//!         NAME           the file, whole and durable
+//! ```
+//!
+//! What a crash leaves under the temporary name is told from a file at work by its lock, and
+//! removed by whoever creates the same pool next.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::{PoolFile, lock_file, open_regular};
+use crate::Error;
+use crate::sync::Mutex;
+
+/// Bytes of one write while prewriting.
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// Whether a file's blocks are written with zeros when it is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prewrite {
+    /// They are only reserved. The first write of each is slower, because the file system notes
+    /// that the block has been written.
+    No,
+    /// They are written, so that later ones need no metadata: for logs.
+    Zeros,
+}
+
+impl PoolFile {
+    /// Makes a file of `bytes` zero bytes, all of them allocated, readable by its owner only, and
+    /// locks it. It has no name and is not durable before [`publish`](PoolFile::publish); when it
+    /// is dropped before, nothing is left of it.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`]; [`Error::InUse`] when somebody else is creating it;
+    /// [`Error::NoSpace`]; [`Error::NotFound`] when there is no such directory;
+    /// [`Error::NotAFile`] when the path ends in no name; [`Error::Io`].
+    pub fn create(
+        path: impl AsRef<Path>,
+        bytes: u64,
+        prewrite: Prewrite,
+    ) -> Result<PoolFile, Error> {
+        let path = path.as_ref().to_path_buf();
+        let temporary =
+            temporary_name(&path).ok_or_else(|| Error::NotAFile { path: path.clone() })?;
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::AlreadyExists { path }); // early; `publish` makes sure
+        }
+        let file = claim(&temporary, &path)?;
+        let prewritten = prewrite == Prewrite::Zeros;
+        // From here on dropping it removes the temporary name.
+        let temporary = Mutex::new(Some(temporary));
+        let this = PoolFile { file, path, bytes, temporary, prewritten };
+        this.allocate()?;
+        Ok(this)
+    }
+
+    /// Makes the file durable and gives it its name. The lock stays. May be called again, as
+    /// after an error.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`] when the name has been taken meanwhile; then that file is
+    /// untouched, and this one still has no name. [`Error::Io`]; when syncing the directory failed
+    /// the file has its name, but may lose it in a crash.
+    pub fn publish(&self) -> Result<(), Error> {
+        let mut name = self.temporary.lock().expect("no one panics while publishing");
+        if let Some(temporary) = name.as_deref() {
+            rustix::fs::fsync(&self.file).map_err(Error::io("syncing", &self.path))?;
+            rename_new(temporary, &self.path)?;
+            *name = None;
+        }
+        sync_directory(&self.path)?;
+        if self.prewritten {
+            // Direct writes need not throw the zeros out of the page cache one by one.
+            let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+        }
+        Ok(())
+    }
+
+    fn allocate(&self) -> Result<(), Error> {
+        let error = |source: io::Error| match Errno::from_io_error(&source) {
+            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
+                Error::NoSpace { path: self.path.clone(), bytes: self.bytes }
+            }
+            _ => Error::io("allocating", &self.path)(source),
+        };
+        if i64::try_from(self.bytes).is_err() || !has_room(&self.file, self.bytes) {
+            return Err(error(Errno::NOSPC.into()));
+        }
+        let reserved = match self.bytes {
+            0 => Ok(true),
+            bytes => reserve(&self.file, bytes),
+        };
+        let reserved = reserved.map_err(error)?;
+        if self.prewritten || !reserved {
+            write_zeros(&self.file, self.bytes).map_err(error)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PoolFile {
+    fn drop(&mut self) {
+        let name = self.temporary.get_mut().map(Option::take).unwrap_or_default();
+        if let Some(temporary) = name {
+            // Still locked, so nobody else can have taken the name for a left-over one.
+            let _ = std::fs::remove_file(temporary);
+        }
+    }
+}
+
+fn temporary_name(path: &Path) -> Option<PathBuf> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name()?);
+    name.push(".lastword-new");
+    Some(path.with_file_name(name))
+}
+
+/// Makes an empty file under the temporary name, locked. One that a crash has left goes first.
+fn claim(temporary: &Path, path: &Path) -> Result<File, Error> {
+    let in_use = || Error::InUse { path: path.to_path_buf() };
+    let lock = FlockOperation::NonBlockingLockExclusive;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let create = || rustix::fs::open(temporary, flags, Mode::RUSR | Mode::WUSR);
+    let mut created = create();
+    if matches!(created, Err(Errno::EXIST)) {
+        let left = open_regular(temporary, OFlags::RDONLY)?;
+        lock_file(&left, path, lock)?;
+        if is_named(&left, temporary) {
+            std::fs::remove_file(temporary).map_err(Error::io("removing", temporary))?;
+        }
+        created = create();
+    }
+    let file = match created {
+        Ok(file) => File::from(file),
+        Err(Errno::EXIST) => return Err(in_use()),
+        Err(Errno::NOENT) => return Err(Error::NotFound { path: path.to_path_buf() }),
+        Err(errno) => return Err(Error::io("creating", path)(errno)),
+    };
+    lock_file(&file, path, lock)?;
+    // Between creating and locking somebody could have taken it for a left-over one.
+    if is_named(&file, temporary) { Ok(file) } else { Err(in_use()) }
+}
+
+fn is_named(file: &File, path: &Path) -> bool {
+    match (file.metadata(), path.symlink_metadata()) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+/// Whether trying is worth while: some file systems reserve all that they have before they refuse,
+/// and whoever else writes meanwhile finds the disk full.
+fn has_room(file: &File, bytes: u64) -> bool {
+    match rustix::fs::fstatvfs(file) {
+        Ok(stat) if stat.f_blocks > 0 => bytes <= stat.f_bavail.saturating_mul(stat.f_frsize),
+        _ => true, // it does not say
+    }
+}
+
+/// Reserves all blocks; answers false when the file system cannot.
+fn reserve(file: &File, bytes: u64) -> io::Result<bool> {
+    loop {
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
+    let zeros = vec![0; ZEROS_BYTES];
+    for at in (0..bytes).step_by(ZEROS_BYTES) {
+        let piece = (bytes - at).min(ZEROS_BYTES as u64) as usize;
+        file.write_all_at(&zeros[..piece], at)?;
+    }
+    Ok(())
+}
+
+/// Renames, but never over a file that is there.
+fn rename_new(from: &Path, to: &Path) -> Result<(), Error> {
+    let renamed = match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // The file system cannot; a link never overwrites either.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(from, to),
+        renamed => renamed,
+    };
+    match renamed {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST) => Err(Error::AlreadyExists { path: to.to_path_buf() }),
+        Err(errno) => Err(Error::io("naming", to)(errno)),
+    }
+}
+
+fn link_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
+    rustix::fs::linkat(CWD, from, CWD, to, AtFlags::empty())?;
+    rustix::fs::unlink(from)
+}
+
+fn sync_directory(path: &Path) -> Result<(), Error> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(Error::io("syncing the directory of", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(dir).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_published_file_is_whole_and_its_owners_alone() {
+        for prewrite in [Prewrite::No, Prewrite::Zeros] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("pool");
+            let bytes = (3 << 20) + 4096;
+            let file = PoolFile::create(&path, bytes, prewrite).unwrap();
+            assert!(!path.exists());
+            file.publish().unwrap();
+            file.publish().unwrap();
+            assert_eq!(names(dir.path()), ["pool"]);
+            let metadata = std::fs::metadata(&path).unwrap();
+            assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+            assert_eq!(metadata.len(), bytes);
+            assert!(metadata.blocks() * 512 >= bytes, "not all of it is allocated");
+            assert!(std::fs::read(&path).unwrap().iter().all(|&byte| byte == 0));
+            assert!(matches!(PoolFile::open(&path), Err(Error::InUse { .. })));
+        }
+    }
+
+    #[test]
+    fn a_file_dropped_before_it_is_published_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = PoolFile::create(dir.path().join("pool"), 8192, Prewrite::Zeros).unwrap();
+        assert_eq!(names(dir.path()).len(), 1);
+        drop(file);
+        assert!(names(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn creating_never_overwrites() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let late = PoolFile::create(&path, 8192, Prewrite::No).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        let early = PoolFile::create(&path, 8192, Prewrite::No);
+        assert!(matches!(early, Err(Error::AlreadyExists { .. })));
+        for _ in 0..2 {
+            assert!(matches!(late.publish(), Err(Error::AlreadyExists { .. })));
+        }
+        drop(late);
+        assert_eq!(names(dir.path()), ["pool"]);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn file_systems_that_cannot_rename_safely_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        std::fs::write(&from, "first").unwrap();
+        link_new(&from, &to).unwrap();
+        assert_eq!(names(dir.path()), ["to"]);
+        std::fs::write(&from, "second").unwrap();
+        assert_eq!(link_new(&from, &to), Err(Errno::EXIST));
+        assert_eq!(std::fs::read(&to).unwrap(), b"first");
+    }
+
+    #[test]
+    fn a_disk_without_room_says_so_and_nothing_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        for bytes in [1 << 60, i64::MAX as u64, u64::MAX] {
+            let file = PoolFile::create(dir.path().join("pool"), bytes, Prewrite::Zeros);
+            let Err(Error::NoSpace { bytes: told, .. }) = file else { panic!("{file:?}") };
+            assert_eq!(told, bytes);
+            assert!(names(dir.path()).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_grow_says_so_and_nothing_is_left() {
+        const NAME: &str = "a_file_that_cannot_grow_says_so_and_nothing_is_left";
+        // The limit is the process's, and its signal ends it unless it is ignored: so a child.
+        if std::env::var_os("LASTWORD_TEST_LIMITED").is_none() {
+            let output = std::process::Command::new("sh")
+                .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact \"$1\""])
+                .arg(std::env::current_exe().unwrap())
+                .arg(module_path!().split_once("::").unwrap().1.to_owned() + "::" + NAME)
+                .env("LASTWORD_TEST_LIMITED", "64 blocks")
+                .output()
+                .unwrap();
+            let told = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && told.contains("1 passed"), "{told}");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        for prewrite in [Prewrite::No, Prewrite::Zeros] {
+            let file = PoolFile::create(dir.path().join("pool"), 1 << 20, prewrite);
+            assert!(matches!(file, Err(Error::NoSpace { bytes: 0x10_0000, .. })), "{file:?}");
+            assert!(names(dir.path()).is_empty());
+        }
+        let file = File::create_new(dir.path().join("file")).unwrap();
+        assert!(write_zeros(&file, 1 << 20).is_err());
+    }
+
+    #[test]
+    fn what_a_crash_left_is_replaced_but_not_what_is_being_created() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        std::fs::write(dir.path().join(".pool.lastword-new"), "left").unwrap();
+        let file = PoolFile::create(&path, 8192, Prewrite::No).unwrap();
+        let second = PoolFile::create(&path, 8192, Prewrite::No);
+        assert!(matches!(second, Err(Error::InUse { .. })));
+        file.publish().unwrap();
+        assert_eq!(names(dir.path()), ["pool"]);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 8192);
+    }
+
+    #[test]
+    fn a_path_without_name_or_directory_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let nameless = PoolFile::create(dir.path().join(".."), 8192, Prewrite::No);
+        assert!(matches!(nameless, Err(Error::NotAFile { .. })));
+        let homeless = PoolFile::create(dir.path().join("no/pool"), 8192, Prewrite::No);
+        assert!(matches!(homeless, Err(Error::NotFound { .. })));
+        let taken = PoolFile::create(dir.path(), 8192, Prewrite::No);
+        assert!(matches!(taken, Err(Error::AlreadyExists { .. })));
+    }
+}

@@ -1,0 +1,191 @@
+//! What every back end must do, as tests that each of them runs.
+
+use std::path::Path;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tempfile::TempDir;
+
+use crate::sync::Arc;
+use crate::writes::{mark, run};
+use crate::{Buffer, Error, HomeMedium, LogMedium, PoolFile, Prewrite};
+
+pub(crate) const HEAP_OFFSET: u64 = 8192;
+pub(crate) const HEAP_BYTES: u64 = 256 << 10;
+const FILE_BYTES: u64 = HEAP_OFFSET + HEAP_BYTES + 4096;
+const HEAP_WORDS: u64 = HEAP_BYTES / 8;
+
+/// A pool's file, published, to be reopened as `pool` in the directory.
+pub(crate) fn pool() -> (TempDir, Arc<PoolFile>) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = PoolFile::create(dir.path().join("pool"), FILE_BYTES, Prewrite::Zeros).unwrap();
+    file.publish().unwrap();
+    (dir, Arc::new(file))
+}
+
+/// The same, opened such that every write fails.
+pub(crate) fn pool_for_reading() -> (TempDir, Arc<PoolFile>) {
+    let (dir, file) = pool();
+    drop(file);
+    let file = PoolFile::open_shared(dir.path().join("pool")).unwrap();
+    (dir, Arc::new(file))
+}
+
+fn reopened_words(dir: &Path) -> Vec<u64> {
+    let file = PoolFile::open(dir.join("pool")).unwrap();
+    let mut words = vec![0; FILE_BYTES as usize / 8];
+    file.read_at(0, &mut words).unwrap();
+    words
+}
+
+pub(crate) fn home_keeps_every_write<H: HomeMedium>(
+    new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
+) {
+    for seed in 0..8 {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (dir, file) = pool();
+        let mut model = vec![0; FILE_BYTES as usize / 8];
+        for _opening in 0..3 {
+            let mut home = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
+            for _ in 0..20 {
+                home.write_back(&random_batch(&mut random, &mut model)).unwrap();
+                if random.random_bool(0.3) {
+                    home.barrier().unwrap();
+                }
+            }
+            home.barrier().unwrap();
+            let mut words = vec![0; FILE_BYTES as usize / 8];
+            file.read_at(0, &mut words).unwrap();
+            assert!(words == model, "seed {seed}");
+        }
+        drop(file);
+        assert!(reopened_words(dir.path()) == model, "seed {seed}, reopened");
+    }
+}
+
+/// A batch of runs of all lengths, some over the same words, and what it makes of the file.
+fn random_batch(random: &mut impl Rng, model: &mut [u64]) -> Vec<u64> {
+    let mut batch = Vec::new();
+    for _ in 0..random.random_range(0..40) {
+        let count = match random.random_range(0..20) {
+            0 => random.random_range(1..5000),
+            1 => 512,
+            _ => random.random_range(1..20),
+        };
+        let mut index = random.random_range(0..=HEAP_WORDS - count);
+        if random.random_bool(0.2) {
+            index = (index & !511).min(HEAP_WORDS - count); // whole pages too
+        }
+        batch.push(mark(random.random_range(0..1 << 48)));
+        batch.push(run(index, count as usize));
+        for word in index..index + count {
+            let value = random.random();
+            batch.push(value);
+            model[(HEAP_OFFSET / 8 + word) as usize] = value;
+        }
+    }
+    batch
+}
+
+pub(crate) fn home_refuses_wrong_batches<H: HomeMedium>(
+    new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
+) {
+    let (dir, file) = pool();
+    let mut home = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
+    let last = HEAP_WORDS - 1;
+    for wrong in [
+        vec![run(0, 1), 7, run(last, 2), 7, 7],
+        vec![run(0, 1), 7, run(last + 1, 1), 7],
+        vec![run(0, 1), 7, run((1 << 48) - 1, 1), 7],
+    ] {
+        let result = home.write_back(&wrong);
+        assert!(matches!(result, Err(Error::OutOfHeap { .. })), "{result:?}");
+    }
+    let torn = home.write_back(&[run(0, 1), 7, run(1, 3), 7, 7]);
+    assert!(matches!(torn, Err(Error::TornBatch { words: 5 })), "{torn:?}");
+    home.barrier().unwrap();
+    assert_eq!((home.counts().bytes, home.counts().device_writes), (0, 0));
+    // It goes on, up to the last word.
+    home.write_back(&[run(last, 1), 42]).unwrap();
+    home.barrier().unwrap();
+    for (offset, bytes) in [(HEAP_OFFSET + 8, 4096), (HEAP_OFFSET, 100), (FILE_BYTES, 4096)] {
+        assert!(matches!(new(file.clone(), offset, bytes), Err(Error::BadArea { .. })));
+    }
+    drop((home, file));
+    let words = reopened_words(dir.path());
+    let written: Vec<usize> = (0..words.len()).filter(|&i| words[i] != 0).collect();
+    assert_eq!(written, [(HEAP_OFFSET / 8 + last) as usize]);
+}
+
+pub(crate) fn log_keeps_every_group<L: LogMedium>(
+    new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<L, Error>,
+) {
+    for seed in 0..4 {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (dir, file) = pool();
+        let mut log = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
+        assert_eq!(log.bytes(), HEAP_BYTES);
+        let block_words = log.block_bytes() / 8;
+        let blocks = HEAP_WORDS as usize / block_words;
+        let mut model = vec![0; FILE_BYTES as usize / 8];
+        let mut group = Buffer::new(0);
+        for _ in 0..60 {
+            let length = random.random_range(0..=blocks.min(9));
+            let first = random.random_range(0..=blocks - length) * block_words;
+            let words = length * block_words;
+            group.grow(words + 1);
+            group.words_mut().iter_mut().for_each(|word| *word = random.random());
+            log.append(first as u64 * 8, &group, words).unwrap();
+            let at = HEAP_OFFSET as usize / 8 + first;
+            model[at..at + words].copy_from_slice(&group.words()[..words]);
+            if random.random_bool(0.5) {
+                log.barrier().unwrap();
+            }
+            let mut back = vec![0; words];
+            log.read(first as u64 * 8, &mut back).unwrap();
+            assert!(back == group.words()[..words], "seed {seed}");
+        }
+        log.barrier().unwrap();
+        let mut one = [0];
+        log.read(HEAP_BYTES - 8, &mut one).unwrap();
+        drop((log, file));
+        assert!(reopened_words(dir.path()) == model, "seed {seed}, reopened");
+    }
+}
+
+pub(crate) fn log_refuses_wrong_ranges<L: LogMedium>(
+    new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<L, Error>,
+) {
+    let (dir, file) = pool();
+    let mut log = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
+    let block = log.block_bytes() as u64;
+    let words = block as usize / 8;
+    let mut group = Buffer::new(2 * words);
+    group.words_mut().fill(7);
+    for (at, words) in [
+        (8, words),
+        (0, words + 1),
+        (HEAP_BYTES - block, 2 * words),
+        (HEAP_BYTES, words),
+        (block.wrapping_neg(), words),
+        (0, usize::MAX & !511),
+    ] {
+        let result = log.append(at, &group, words);
+        assert!(matches!(result, Err(Error::OutOfLog { .. })), "{at} {words} {result:?}");
+    }
+    let group_words = group.words().len();
+    let longer = log.append(0, &group, group_words + 512);
+    assert!(matches!(longer, Err(Error::OutOfGroup { .. })), "{longer:?}");
+    for at in [4, HEAP_BYTES, HEAP_BYTES - 8, u64::MAX - 7] {
+        let result = log.read(at, &mut [0; 2]);
+        assert!(matches!(result, Err(Error::OutOfLog { .. })), "{at} {result:?}");
+    }
+    assert!(log.read(HEAP_BYTES - 8, &mut [0]).is_ok());
+    log.barrier().unwrap();
+    assert_eq!((log.counts().bytes, log.counts().device_writes), (0, 0));
+    for (offset, bytes) in [(HEAP_OFFSET + 8, 4096), (HEAP_OFFSET, 100), (FILE_BYTES, 4096)] {
+        assert!(matches!(new(file.clone(), offset, bytes), Err(Error::BadArea { .. })));
+    }
+    drop((log, file));
+    assert!(reopened_words(dir.path()).iter().all(|&word| word == 0));
+}

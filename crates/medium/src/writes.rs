@@ -1,0 +1,152 @@
+//! A batch of writes, as logs carry it and media take it home: runs of neighbouring words.
+//!
+//! # Durable format: a batch of writes
+//!
+//! ```text
+//!   word   63                    16 15         0
+//!   0      | index of first word   | count     |    a run: `count` words follow
+//!   1..    | value                             |
+//!   or
+//!   0      | 48 bits for the log   | 0         |    a mark: no words follow; media skip it
+//! ```
+//!
+//! Indices count 8-byte words from the start of the heap, so a heap has at most 2^51 bytes.
+
+use crate::Error;
+
+/// Most words in one run.
+pub const RUN_WORDS_MAX: usize = u16::MAX as usize;
+
+/// Most words in a heap: what the index of a run can name.
+pub const HEAP_WORDS_MAX: u64 = 1 << 48;
+
+/// The head of a run of `count` words from `index` on.
+#[inline]
+pub const fn run(index: u64, count: usize) -> u64 {
+    debug_assert!(index < HEAP_WORDS_MAX && count > 0 && count <= RUN_WORDS_MAX);
+    index << 16 | count as u64
+}
+
+/// A mark, which carries 48 bits for the log.
+#[inline]
+pub const fn mark(bits: u64) -> u64 {
+    debug_assert!(bits < 1 << 48);
+    bits << 16
+}
+
+/// A piece of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Neighbouring words, from the index on.
+    Run(u64, &'a [u64]),
+    /// A mark and its 48 bits.
+    Mark(u64),
+}
+
+/// The pieces of a batch, in order. `None` in the end; a run that is longer than what is left of
+/// the batch ends the iteration with [`Pieces::is_whole`] false.
+#[derive(Clone, Debug)]
+pub struct Pieces<'a> {
+    rest: &'a [u64],
+    whole: bool,
+}
+
+impl<'a> Pieces<'a> {
+    /// Reads a batch from its first word on.
+    #[inline]
+    pub const fn new(batch: &'a [u64]) -> Pieces<'a> {
+        Pieces { rest: batch, whole: true }
+    }
+
+    /// Whether no run so far was longer than the batch.
+    #[inline]
+    pub const fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// What has not been read yet.
+    #[inline]
+    pub const fn rest(&self) -> &'a [u64] {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let (&head, rest) = self.rest.split_first()?;
+        let count = (head & 0xffff) as usize;
+        if count == 0 {
+            self.rest = rest;
+            return Some(Piece::Mark(head >> 16));
+        }
+        match rest.split_at_checked(count) {
+            Some((words, rest)) => {
+                self.rest = rest;
+                Some(Piece::Run(head >> 16, words))
+            }
+            None => {
+                self.rest = &[];
+                self.whole = false;
+                None
+            }
+        }
+    }
+}
+
+/// That a batch is whole and no run of it leaves a heap of so many words.
+///
+/// # Errors
+/// [`Error::OutOfHeap`]; [`Error::TornBatch`].
+pub fn check(batch: &[u64], heap_words: u64) -> Result<(), Error> {
+    let mut pieces = Pieces::new(batch);
+    for piece in pieces.by_ref() {
+        if let Piece::Run(index, words) = piece {
+            let words = words.len() as u64;
+            // No overflow: an index has 48 bits, a length 16.
+            if index + words > heap_words {
+                return Err(Error::OutOfHeap { index, words, heap_words });
+            }
+        }
+    }
+    match pieces.is_whole() {
+        true => Ok(()),
+        false => Err(Error::TornBatch { words: batch.len() as u64 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_and_marks_come_back_in_order() {
+        let batch = [mark(77), run(5, 2), 10, 11, run(900, 1), 12, mark(0)];
+        let mut pieces = Pieces::new(&batch);
+        let all: Vec<Piece> = pieces.by_ref().collect();
+        assert_eq!(
+            all,
+            [Piece::Mark(77), Piece::Run(5, &[10, 11]), Piece::Run(900, &[12]), Piece::Mark(0)]
+        );
+        assert!(pieces.is_whole());
+    }
+
+    #[test]
+    fn a_run_longer_than_its_batch_is_noticed() {
+        let mut pieces = Pieces::new(&[4 << 16 | 3, 1, 2]);
+        assert_eq!(pieces.next(), None);
+        assert!(!pieces.is_whole());
+    }
+
+    #[test]
+    fn a_batch_is_checked_to_its_last_run() {
+        assert!(check(&[], 0).is_ok());
+        assert!(check(&[run(0, 2), 1, 2, mark(9), run(99, 1), 3], 100).is_ok());
+        let leaves = check(&[run(0, 2), 1, 2, run(99, 2), 3, 4], 100);
+        assert!(matches!(leaves, Err(Error::OutOfHeap { index: 99, words: 2, heap_words: 100 })));
+        assert!(check(&[run(HEAP_WORDS_MAX - 1, 1), 3], 100).is_err());
+        assert!(matches!(check(&[run(0, 2), 1], 100), Err(Error::TornBatch { words: 2 })));
+    }
+}
