@@ -24,6 +24,7 @@ mod buffer;
 mod emulated;
 mod error;
 mod file;
+mod log_reader;
 mod mapping;
 mod memory;
 mod pool_file;
@@ -34,6 +35,7 @@ pub use buffer::Buffer;
 pub use emulated::{EmulatedHome, EmulatedLog, Emulation};
 pub use error::Error;
 pub use file::{FileHome, FileLog};
+pub use log_reader::LogReader;
 pub use memory::Memory;
 pub use pool_file::{FileSystem, PoolFile, Prewrite};
 
@@ -58,11 +60,8 @@ pub trait HomeMedium: Send {
     fn counts(&self) -> Counts;
 }
 
-/// Takes groups of the log in order, and tells when they are durable.
-///
-/// One thread at a time uses it. Positions are bytes in the log area, multiples of
-/// [`block_bytes`](LogMedium::block_bytes).
-pub trait LogMedium: Send {
+/// A log area that can be read back, by recovery or by who only looks.
+pub trait ReadLog {
     /// Bytes of the log area.
     fn bytes(&self) -> u64;
 
@@ -70,6 +69,18 @@ pub trait LogMedium: Send {
     /// so that no later write can tear an acknowledged record.
     fn block_bytes(&self) -> usize;
 
+    /// Reads back what was written at `at`.
+    ///
+    /// # Errors
+    /// The medium's own, or a range outside the area.
+    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error>;
+}
+
+/// Takes groups of the log in order, and tells when they are durable.
+///
+/// One thread at a time uses it. Positions are bytes in the log area, multiples of
+/// [`block_bytes`](ReadLog::block_bytes).
+pub trait LogMedium: ReadLog + Send {
     /// Starts writing the first `words` words of `group` at `at`; whole blocks, inside the area.
     ///
     /// # Errors
@@ -81,12 +92,6 @@ pub trait LogMedium: Send {
     /// # Errors
     /// The medium's own; then nothing is known about the groups since the last barrier.
     fn barrier(&mut self) -> Result<(), Error>;
-
-    /// Reads back what was written at `at`, for recovery.
-    ///
-    /// # Errors
-    /// The medium's own, or a range outside the area.
-    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error>;
 
     /// What it has cost.
     fn counts(&self) -> Counts;

@@ -83,6 +83,13 @@ impl Memory {
     }
 }
 
+impl AsRef<[AtomicU64]> for Memory {
+    #[inline]
+    fn as_ref(&self) -> &[AtomicU64] {
+        self.words()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

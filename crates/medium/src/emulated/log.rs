@@ -5,12 +5,12 @@ use crate::cpu::{self, LINE_BYTES};
 use crate::emulated::Emulation;
 use crate::mapping::Mapping;
 use crate::sync::{Arc, Ordering};
-use crate::{Buffer, Counts, Error, LogMedium, PoolFile};
+use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
 
 /// The log in emulated memory. A barrier costs the device's delay.
 ///
 /// ```
-/// use medium::{Buffer, EmulatedLog, Emulation, LogMedium, PoolFile, Prewrite, sync::Arc};
+/// use medium::{Buffer, EmulatedLog, Emulation, LogMedium, PoolFile, Prewrite, ReadLog, sync::Arc};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let file = PoolFile::create(dir.path().join("bank.pool"), 1 << 20, Prewrite::No)?;
@@ -63,7 +63,7 @@ impl EmulatedLog {
     }
 }
 
-impl LogMedium for EmulatedLog {
+impl ReadLog for EmulatedLog {
     fn bytes(&self) -> u64 {
         self.area.bytes()
     }
@@ -72,6 +72,18 @@ impl LogMedium for EmulatedLog {
         LINE_BYTES
     }
 
+    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error> {
+        self.area.check_log(at, out.len(), 8)?;
+        let first = at as usize / 8;
+        let words = &self.mapping.words()[first..first + out.len()];
+        for (out, word) in out.iter_mut().zip(words) {
+            *out = word.load(Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl LogMedium for EmulatedLog {
     fn append(&mut self, at: u64, group: &Buffer, words: usize) -> Result<(), Error> {
         self.area.check_log(at, words, LINE_BYTES as u64)?;
         let first = at as usize / 8; // checked: inside the log, whose size is a usize
@@ -86,16 +98,6 @@ impl LogMedium for EmulatedLog {
         self.lines_before = self.lines;
         self.delay_cycles += self.emulation.wait(bytes);
         self.persist_barriers += 1;
-        Ok(())
-    }
-
-    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error> {
-        self.area.check_log(at, out.len(), 8)?;
-        let first = at as usize / 8;
-        let words = &self.mapping.words()[first..first + out.len()];
-        for (out, word) in out.iter_mut().zip(words) {
-            *out = word.load(Ordering::Relaxed);
-        }
         Ok(())
     }
 

@@ -19,14 +19,14 @@ use zerocopy::IntoBytes;
 use crate::area::{Area, PAGE_BYTES, group_words};
 use crate::pool_file::write_all;
 use crate::sync::Arc;
-use crate::{Buffer, Counts, Error, LogMedium, PoolFile};
+use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
 
 const BLOCK_BYTES: u64 = PAGE_BYTES;
 
 /// The log in a file. An append costs one durable write, a barrier nothing more.
 ///
 /// ```
-/// use medium::{Buffer, FileLog, LogMedium, PoolFile, Prewrite, sync::Arc};
+/// use medium::{Buffer, FileLog, LogMedium, PoolFile, Prewrite, ReadLog, sync::Arc};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let file = PoolFile::create(dir.path().join("bank.log"), 1 << 20, Prewrite::Zeros)?;
@@ -78,7 +78,7 @@ impl FileLog {
     }
 }
 
-impl LogMedium for FileLog {
+impl ReadLog for FileLog {
     fn bytes(&self) -> u64 {
         self.area.bytes()
     }
@@ -87,6 +87,19 @@ impl LogMedium for FileLog {
         BLOCK_BYTES as usize
     }
 
+    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error> {
+        self.area.check_log(at, out.len(), 8)?;
+        if self.poisoned {
+            return Err(self.area.poisoned());
+        }
+        // By way of the page cache: a direct write leaves nothing stale in it.
+        let result = self.area.file().read_at(self.area.offset(at), out);
+        self.poisoned = result.is_err();
+        result
+    }
+}
+
+impl LogMedium for FileLog {
     fn append(&mut self, at: u64, group: &Buffer, words: usize) -> Result<(), Error> {
         self.area.check_log(at, words, BLOCK_BYTES)?;
         let group = group_words(group, words)?;
@@ -104,17 +117,6 @@ impl LogMedium for FileLog {
         }
         self.counts.persist_barriers += 1;
         Ok(())
-    }
-
-    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error> {
-        self.area.check_log(at, out.len(), 8)?;
-        if self.poisoned {
-            return Err(self.area.poisoned());
-        }
-        // By way of the page cache: a direct write leaves nothing stale in it.
-        let result = self.area.file().read_at(self.area.offset(at), out);
-        self.poisoned = result.is_err();
-        result
     }
 
     fn counts(&self) -> Counts {

@@ -1,0 +1,56 @@
+//! A log area for who only looks: any back end's, read from its file.
+
+use crate::area::Area;
+use crate::sync::Arc;
+use crate::{Error, PoolFile, ReadLog};
+
+/// The log of any medium, opened for reading; works on a file from
+/// [`PoolFile::open_shared`].
+///
+/// ```
+/// use medium::{LogReader, PoolFile, Prewrite, ReadLog, sync::Arc};
+///
+/// let dir = tempfile::tempdir()?;
+/// let file = Arc::new(PoolFile::create(dir.path().join("log"), 1 << 16, Prewrite::No)?);
+/// let mut log = LogReader::new(file, 4096, 8192, 64)?;
+/// let mut words = [1; 8];
+/// log.read(8128, &mut words)?;
+/// assert_eq!(words, [0; 8]);
+/// assert!(log.read(8192, &mut words).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct LogReader {
+    area: Area,
+    block_bytes: usize,
+}
+
+impl LogReader {
+    /// The log of `bytes` bytes at `offset`, whose groups are padded to `block_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::BadArea`].
+    pub fn new(
+        file: Arc<PoolFile>,
+        offset: u64,
+        bytes: u64,
+        block_bytes: usize,
+    ) -> Result<LogReader, Error> {
+        Ok(LogReader { area: Area::new(file, offset, bytes)?, block_bytes })
+    }
+}
+
+impl ReadLog for LogReader {
+    fn bytes(&self) -> u64 {
+        self.area.bytes()
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error> {
+        self.area.check_log(at, out.len(), 8)?;
+        self.area.file().read_at(self.area.offset(at), out)
+    }
+}
