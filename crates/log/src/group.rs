@@ -1,0 +1,342 @@
+//! A group: what one append writes, and what is durable or lost together.
+//!
+//! # Durable format: a group of the log
+//!
+//! ```text
+//!   word   63            48 47           32 31                         0
+//!   0      | "LWGROUP1"                                                |
+//!   1      | generation of the pool                                    |
+//!   2      | stream         | 0            | words of the payload       |
+//!   3      | sequence: bytes of the log used in this generation before |
+//!   4      | first transaction ID                                      |
+//!   5      | last transaction ID                                       |
+//!   6      | pool ID                                                   |
+//!   7      | 0                             | CRC-32C                    |
+//!   8..    | payload: for each transaction a mark, then its runs       |
+//!          | zeros up to a whole block of the medium                   |
+//!
+//!   mark   | words of the runs (24) | ID - first ID (24) | 0 (16)      |
+//!   run    | index of first word (48)                    | count (16)  |   then `count` words
+//! ```
+//!
+//! The checksum covers words 0 to 6 and the payload: it is the commit mark of all the
+//! transactions in the group, and an old lap's or an earlier generation's group fails by its
+//! sequence or generation before anything in it is believed. A transaction without writes is a
+//! *hole*: an ID that was drawn and then not used.
+
+use medium::Buffer;
+use medium::writes::{Piece, Pieces, mark};
+use words::TxId;
+use zerocopy::IntoBytes;
+
+/// Words before the payload.
+pub const GROUP_HEADER_WORDS: usize = 8;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"LWGROUP1");
+const DELTA_BITS: u32 = 24;
+const DELTA_MASK: u64 = (1 << DELTA_BITS) - 1;
+
+/// Which log a group belongs to: a group of another pool, stream or generation is not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The pool's ID.
+    pub pool: u64,
+    /// The pool's generation: one more at every open, because lost IDs are drawn again.
+    pub generation: u64,
+    /// The stream.
+    pub stream: u16,
+}
+
+/// Transactions that are written to the log together; also the volatile copy that is reproduced.
+#[derive(Debug)]
+pub struct Group {
+    buffer: Buffer,
+    /// Words in use, header included; 0 before the first transaction.
+    used: usize,
+    first: u64,
+    last: u64,
+    /// Words of redo values in it, for the write statistics.
+    values: u64,
+}
+
+impl Group {
+    /// An empty group with room for so many words.
+    pub fn new(words: usize) -> Group {
+        let buffer = Buffer::new(words.max(GROUP_HEADER_WORDS));
+        Group { buffer, used: 0, first: 0, last: 0, values: 0 }
+    }
+
+    /// Makes it empty.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.values = 0;
+    }
+
+    /// Whether it has no transactions.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// ID of its first transaction.
+    pub fn first(&self) -> TxId {
+        TxId(self.first)
+    }
+
+    /// ID of its last transaction.
+    pub fn last(&self) -> TxId {
+        TxId(self.last)
+    }
+
+    /// Words in use, header included, padding not.
+    pub fn words(&self) -> usize {
+        self.used
+    }
+
+    /// Marks, runs and values, as [`medium::writes`].
+    pub fn payload(&self) -> &[u64] {
+        &self.buffer.words()[GROUP_HEADER_WORDS.min(self.used)..self.used]
+    }
+
+    /// The group with its header, as the medium takes it.
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// Whether a transaction's ID and length can be expressed in this group.
+    pub fn can_take(&self, id: TxId) -> bool {
+        self.used == 0 || id.0 - self.first <= DELTA_MASK
+    }
+
+    /// Adds a transaction; answers where its runs of `words` words are to be put.
+    ///
+    /// # Panics
+    /// When IDs do not ascend: the persist step merges before it writes.
+    #[inline]
+    pub fn push(&mut self, id: TxId, words: usize) -> &mut [u64] {
+        if self.used == 0 {
+            self.first = id.0;
+            self.used = GROUP_HEADER_WORDS;
+        } else {
+            assert!(id.0 > self.last, "a group holds transactions in ID order");
+        }
+        let behind = self.used + 1 + words;
+        if behind > self.buffer.words().len() {
+            self.buffer.grow(behind.next_power_of_two());
+        }
+        let at = self.used;
+        self.last = id.0;
+        self.used = behind;
+        let buffer = self.buffer.words_mut();
+        buffer[at] = mark((words as u64) << DELTA_BITS | (id.0 - self.first));
+        &mut buffer[at + 1..behind]
+    }
+
+    /// Writes header and checksum and pads with zeros to whole blocks of `block_words`; answers
+    /// the words to append.
+    pub fn seal(&mut self, identity: Identity, sequence: u64, block_words: usize) -> usize {
+        assert!(!self.is_empty(), "an empty group is not written");
+        let total = self.used.next_multiple_of(block_words);
+        self.buffer.grow(total);
+        let (used, first, last) = (self.used, self.first, self.last);
+        let words = self.buffer.words_mut();
+        words[used..total].fill(0);
+        words[0] = MAGIC;
+        words[1] = identity.generation;
+        words[2] = u64::from(identity.stream) << 48 | (used - GROUP_HEADER_WORDS) as u64;
+        words[3] = sequence;
+        words[4] = first;
+        words[5] = last;
+        words[6] = identity.pool;
+        words[7] = u64::from(checksum(&words[..used]));
+        debug_assert!(Header::read(words).is_some_and(|h| h.is_at(identity, sequence)));
+        total
+    }
+}
+
+/// CRC-32C of a group's header (without the checksum's own word) and payload.
+fn checksum(words: &[u64]) -> u32 {
+    let head = crc32c::crc32c(words[..GROUP_HEADER_WORDS - 1].as_bytes());
+    crc32c::crc32c_append(head, words[GROUP_HEADER_WORDS..].as_bytes())
+}
+
+/// A group's header, as read back; nothing in it is trusted yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    pub(crate) identity: Identity,
+    pub(crate) sequence: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) payload_words: usize,
+    checksum: u32,
+}
+
+impl Header {
+    /// The header in these words, if they begin one.
+    pub(crate) fn read(words: &[u64]) -> Option<Header> {
+        let head: &[u64; GROUP_HEADER_WORDS] = words.first_chunk()?;
+        let reserved = head[2] >> 32 & 0xffff;
+        if head[0] != MAGIC || reserved != 0 || head[7] >> 32 != 0 {
+            return None;
+        }
+        Some(Header {
+            identity: Identity {
+                pool: head[6],
+                generation: head[1],
+                stream: (head[2] >> 48) as u16,
+            },
+            sequence: head[3],
+            first: head[4],
+            last: head[5],
+            payload_words: head[2] as u32 as usize,
+            checksum: head[7] as u32,
+        })
+    }
+
+    /// Whether this is the group that belongs at `sequence` of that log.
+    pub(crate) fn is_at(&self, identity: Identity, sequence: u64) -> bool {
+        self.identity == identity && self.sequence == sequence && self.first <= self.last
+    }
+
+    /// Whether the whole group (header and payload) is as it was written, down to its marks.
+    pub(crate) fn holds(&self, words: &[u64]) -> bool {
+        let used = GROUP_HEADER_WORDS + self.payload_words;
+        if used > words.len() || checksum(&words[..used]) != self.checksum {
+            return false;
+        }
+        // Asserted in pairs: what `push` wrote must read back in ID order, first to last.
+        let payload = &words[GROUP_HEADER_WORDS..used];
+        let mut transactions = Transactions::new(payload, self.first);
+        let (mut first, mut last) = (None, 0);
+        for (id, _) in transactions.by_ref() {
+            if first.is_some() && id.0 <= last {
+                return false;
+            }
+            first.get_or_insert(id.0);
+            last = id.0;
+        }
+        transactions.is_whole() && first == Some(self.first) && last == self.last
+    }
+}
+
+/// The transactions of a payload: ID and runs of each.
+#[derive(Debug)]
+pub struct Transactions<'a> {
+    rest: &'a [u64],
+    first: u64,
+    whole: bool,
+}
+
+impl<'a> Transactions<'a> {
+    /// Reads the payload of a group whose first transaction is `first`.
+    pub fn new(payload: &'a [u64], first: u64) -> Transactions<'a> {
+        Transactions { rest: payload, first, whole: true }
+    }
+
+    /// Whether everything so far was well formed.
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    fn broken(&mut self) -> Option<(TxId, &'a [u64])> {
+        self.whole = false;
+        self.rest = &[];
+        None
+    }
+}
+
+impl<'a> Iterator for Transactions<'a> {
+    type Item = (TxId, &'a [u64]);
+
+    fn next(&mut self) -> Option<(TxId, &'a [u64])> {
+        let (&head, rest) = self.rest.split_first()?;
+        let Some(Piece::Mark(bits)) = Pieces::new(&[head]).next() else {
+            return self.broken();
+        };
+        let Some((runs, rest)) = rest.split_at_checked((bits >> DELTA_BITS) as usize) else {
+            return self.broken();
+        };
+        let mut pieces = Pieces::new(runs);
+        if pieces.any(|piece| matches!(piece, Piece::Mark(_))) || !pieces.is_whole() {
+            return self.broken();
+        }
+        self.rest = rest;
+        Some((TxId(self.first.wrapping_add(bits & DELTA_MASK)), runs))
+    }
+}
+
+const _: () = assert!(GROUP_HEADER_WORDS * 8 == 64, "a header is one cache line");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use medium::writes::run;
+
+    const IDENTITY: Identity = Identity { pool: 9, generation: 3, stream: 0 };
+
+    fn sealed() -> Vec<u64> {
+        let mut group = Group::new(64);
+        group.push(TxId(5), 2).copy_from_slice(&[run(10, 1), 77]);
+        group.push(TxId(6), 0);
+        group.push(TxId(9), 3).copy_from_slice(&[run(20, 2), 1, 2]);
+        let total = group.seal(IDENTITY, 4096, 8);
+        assert_eq!(total, 24);
+        group.buffer().words()[..total].to_vec()
+    }
+
+    fn accepts(words: &[u64]) -> bool {
+        Header::read(words).is_some_and(|h| h.is_at(IDENTITY, 4096) && h.holds(words))
+    }
+
+    #[test]
+    fn a_group_reads_back_as_it_was_written() {
+        let words = sealed();
+        assert!(accepts(&words));
+        let header = Header::read(&words).unwrap();
+        let payload = &words[GROUP_HEADER_WORDS..GROUP_HEADER_WORDS + header.payload_words];
+        let all: Vec<_> = Transactions::new(payload, header.first).collect();
+        let expected: [(TxId, &[u64]); 3] =
+            [(TxId(5), &[run(10, 1), 77]), (TxId(6), &[]), (TxId(9), &[run(20, 2), 1, 2])];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn a_group_with_any_bit_changed_never_happened() {
+        let words = sealed();
+        let used = GROUP_HEADER_WORDS + Header::read(&words).unwrap().payload_words;
+        for bit in 0..used * 64 {
+            let mut torn = words.clone();
+            torn[bit / 64] ^= 1 << (bit % 64);
+            assert!(!accepts(&torn), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_group_cut_short_never_happened() {
+        let words = sealed();
+        for length in 0..GROUP_HEADER_WORDS + 8 {
+            assert!(!accepts(&words[..length]), "{length} words");
+        }
+    }
+
+    #[test]
+    fn a_group_of_another_log_or_lap_is_not_taken() {
+        let words = sealed();
+        let header = Header::read(&words).unwrap();
+        for other in [
+            Identity { pool: 8, ..IDENTITY },
+            Identity { generation: 2, ..IDENTITY },
+            Identity { stream: 1, ..IDENTITY },
+        ] {
+            assert!(!header.is_at(other, 4096));
+        }
+        assert!(!header.is_at(IDENTITY, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "in ID order")]
+    fn a_group_refuses_ids_out_of_order() {
+        let mut group = Group::new(64);
+        group.push(TxId(5), 0);
+        group.push(TxId(5), 0);
+    }
+}

@@ -1,0 +1,261 @@
+//! The volatile ring: records of one worker on their way to the medium.
+//!
+//! ```text
+//!   word 0   transaction ID          }
+//!   word 1   words of the record     }  RECORD_HEAD_WORDS
+//!   word 2.. runs, as in medium::writes
+//! ```
+//!
+//! The cursors count words since the ring was made and never wrap; a word's place is its cursor
+//! modulo the ring's size.
+//!
+//! Invariants:
+//! - `taken <= written <= taken + capacity`; each only grows.
+//! - Only the worker moves `written`, after the words before it are in place.
+//! - Only whoever holds the persist step's lock moves `taken`, after the words before it were
+//!   copied.
+//!
+//! (DudeTM, section 3.2: a fixed-length circular buffer for each thread.)
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Words before the runs of a record: its transaction ID and its length.
+pub const RECORD_HEAD_WORDS: usize = 2;
+
+/// Most words a record's runs can have: what the mark of a group has room for.
+pub const RECORD_WORDS_MAX: usize = (1 << 24) - 1;
+
+/// One worker's records; one thread writes, one at a time takes.
+#[derive(Debug)]
+pub struct Ring<S> {
+    words: S,
+    mask: u64,
+    /// Everything before is published. The worker's line: nobody else writes it.
+    written: CachePadded<AtomicU64>,
+    /// Everything before may be overwritten. The persist step's line.
+    taken: CachePadded<AtomicU64>,
+}
+
+impl<S: AsRef<[AtomicU64]>> Ring<S> {
+    /// A ring over these words.
+    ///
+    /// # Panics
+    /// When their number is not a power of two.
+    pub fn new(words: S) -> Ring<S> {
+        let capacity = words.as_ref().len();
+        assert!(capacity.is_power_of_two(), "a ring's size is a power of two, not {capacity}");
+        Ring {
+            mask: capacity as u64 - 1,
+            words,
+            written: CachePadded::new(AtomicU64::new(0)),
+            taken: CachePadded::new(AtomicU64::new(0)),
+        }
+    }
+
+    /// Words that it can hold, record heads included.
+    pub fn capacity(&self) -> usize {
+        self.words.as_ref().len()
+    }
+
+    /// Words published and not yet taken.
+    pub fn pending(&self) -> u64 {
+        self.written().saturating_sub(self.taken.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn word(&self, at: u64) -> &AtomicU64 {
+        &self.words.as_ref()[(at & self.mask) as usize]
+    }
+
+    /// The cursor behind the last published record.
+    #[inline]
+    pub fn written(&self) -> u64 {
+        // Acquire: whoever sees the cursor must see the words before it. Pairs with `publish`.
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// The cursor of the next record to take.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// The ID and length of the record at a cursor before [`written`](Ring::written).
+    #[inline]
+    pub fn head(&self, at: u64) -> (u64, usize) {
+        // Relaxed: the Acquire load of `written` came before.
+        let id = self.word(at).load(Ordering::Relaxed);
+        let words = self.word(at + 1).load(Ordering::Relaxed);
+        (id, words as usize)
+    }
+
+    /// Copies the runs of the record at `at`, whose head said how long it is.
+    #[inline]
+    pub fn copy(&self, at: u64, out: &mut [u64]) {
+        let first = ((at + RECORD_HEAD_WORDS as u64) & self.mask) as usize;
+        let words = self.words.as_ref();
+        let before_end = out.len().min(words.len() - first);
+        let (left, right) = out.split_at_mut(before_end);
+        for (to, from) in left.iter_mut().zip(&words[first..]) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        for (to, from) in right.iter_mut().zip(words) {
+            *to = from.load(Ordering::Relaxed);
+        }
+    }
+
+    /// The cursor behind a record of so many words.
+    #[inline]
+    pub fn behind(at: u64, words: usize) -> u64 {
+        at + (RECORD_HEAD_WORDS + words) as u64
+    }
+
+    /// Gives the space before `to` back to the worker.
+    pub fn take(&self, to: u64) {
+        debug_assert!(to >= self.taken.load(Ordering::Relaxed) && to <= self.written());
+        // Release: the copies out of this space come before it is overwritten. Pairs with
+        // `Writer::has_room`.
+        self.taken.store(to, Ordering::Release);
+    }
+}
+
+/// The worker's end of a [`Ring`]: knows the cursor without reading shared memory.
+#[derive(Debug, Default)]
+pub struct Writer {
+    written: u64,
+    /// `taken` as last seen; it only grows, so this is a safe bound.
+    taken: u64,
+}
+
+impl Writer {
+    /// Whether a record of so many words fits now. It stays so until this worker writes.
+    #[inline]
+    pub fn has_room<S: AsRef<[AtomicU64]>>(&mut self, ring: &Ring<S>, words: usize) -> bool {
+        let behind = Ring::<S>::behind(self.written, words);
+        if behind - self.taken <= ring.mask + 1 {
+            return true;
+        }
+        self.refresh(ring);
+        behind - self.taken <= ring.mask + 1
+    }
+
+    /// Looks how much has been taken since.
+    pub fn refresh<S: AsRef<[AtomicU64]>>(&mut self, ring: &Ring<S>) {
+        // Acquire: pairs with `Ring::take`.
+        self.taken = ring.taken.load(Ordering::Acquire);
+    }
+
+    /// How much of the ring is in use, in words, as far as this worker knows.
+    #[inline]
+    pub fn used(&self) -> u64 {
+        self.written - self.taken
+    }
+
+    /// Begins a record; [`has_room`](Writer::has_room) has said yes for its words.
+    #[inline]
+    pub fn record<'r, S: AsRef<[AtomicU64]>>(&'r mut self, ring: &'r Ring<S>) -> Record<'r, S> {
+        let at = self.written + RECORD_HEAD_WORDS as u64;
+        Record { ring, writer: self, at }
+    }
+}
+
+/// A record being written. Nobody sees it before [`publish`](Record::publish).
+#[derive(Debug)]
+pub struct Record<'r, S> {
+    ring: &'r Ring<S>,
+    writer: &'r mut Writer,
+    at: u64,
+}
+
+impl<S: AsRef<[AtomicU64]>> Record<'_, S> {
+    /// Appends a word.
+    #[inline]
+    pub fn push(&mut self, word: u64) {
+        self.ring.word(self.at).store(word, Ordering::Relaxed);
+        self.at += 1;
+    }
+
+    /// Where the next word will stand, to be filled in later by [`set`](Record::set).
+    #[inline]
+    pub fn skip(&mut self) -> u64 {
+        self.at += 1;
+        self.at - 1
+    }
+
+    /// Fills in a word that was skipped.
+    #[inline]
+    pub fn set(&mut self, at: u64, word: u64) {
+        self.ring.word(at).store(word, Ordering::Relaxed);
+    }
+
+    /// Shows the record to the persist step.
+    #[inline]
+    pub fn publish(self, id: u64) {
+        let head = self.writer.written;
+        let words = self.at - head - RECORD_HEAD_WORDS as u64;
+        debug_assert!(self.at - self.writer.taken <= self.ring.mask + 1, "no room was reserved");
+        self.ring.word(head).store(id, Ordering::Relaxed);
+        self.ring.word(head + 1).store(words, Ordering::Relaxed);
+        self.writer.written = self.at;
+        // Release: whoever sees the cursor sees the record. Pairs with `Ring::written`.
+        self.ring.written.store(self.at, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(words: usize) -> Ring<Box<[AtomicU64]>> {
+        Ring::new((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    #[test]
+    fn records_come_back_whole_over_many_laps() {
+        let ring = ring(64);
+        let mut writer = Writer::default();
+        let (mut taken, mut expected) = (0, 1);
+        for id in 1..=1000_u64 {
+            let words = (id % 29) as usize;
+            while !writer.has_room(&ring, words) {
+                let (found, length) = ring.head(taken);
+                assert_eq!((found, length), (expected, (expected % 29) as usize));
+                let mut out = vec![0; length];
+                ring.copy(taken, &mut out);
+                assert!(out.iter().enumerate().all(|(i, &word)| word == expected * 100 + i as u64));
+                taken = Ring::<Box<[AtomicU64]>>::behind(taken, length);
+                ring.take(taken);
+                expected += 1;
+            }
+            let mut record = writer.record(&ring);
+            for i in 0..words as u64 {
+                record.push(id * 100 + i);
+            }
+            record.publish(id);
+        }
+        assert!(expected > 900, "only {expected} records were taken back");
+    }
+
+    #[test]
+    fn an_unpublished_record_is_invisible() {
+        let ring = ring(16);
+        let mut writer = Writer::default();
+        let mut record = writer.record(&ring);
+        record.push(7);
+        assert_eq!(ring.written(), 0);
+        record.publish(1);
+        assert_eq!((ring.written(), ring.pending()), (3, 3));
+    }
+
+    #[test]
+    fn a_full_ring_has_no_room_until_something_is_taken() {
+        let ring = ring(8);
+        let mut writer = Writer::default();
+        assert!(writer.has_room(&ring, 6) && !writer.has_room(&ring, 7));
+        writer.record(&ring).publish(1);
+        assert!(writer.has_room(&ring, 4) && !writer.has_room(&ring, 5));
+        ring.take(2);
+        assert!(writer.has_room(&ring, 6));
+    }
+}

@@ -1,0 +1,145 @@
+//! Reading a log back: which groups are whole, in order.
+//!
+//! The scan starts where the superblock says that everything before is at home, and follows the
+//! sequence: a group is accepted only at the very place and sequence where the one before ended
+//! (or at the next lap's start), with this pool's identity, the ID that follows, and its checksum.
+//! The first that fails ends the log: what was acknowledged lies before it, because groups are
+//! acknowledged in order.
+
+use medium::writes::{Piece, Pieces};
+use medium::{Buffer, ReadLog};
+use words::TxId;
+
+use crate::group::Header;
+use crate::persistent::lap_for;
+use crate::{GROUP_HEADER_WORDS, Identity, Transactions};
+
+/// What lies behind the last group that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A whole group, the next in order; see [`Scan::payload`].
+    Group {
+        /// ID of its first transaction.
+        first: TxId,
+        /// ID of its last transaction.
+        last: TxId,
+    },
+    /// The log's end: nothing that belongs there.
+    End,
+    /// A header that belongs there with a payload that does not: a write cut short.
+    Torn {
+        /// Place in the log area, in bytes.
+        at: u64,
+    },
+    /// A whole group that names words outside the heap, or IDs that do not follow: no crash does
+    /// this, the file was damaged or is not ours.
+    Damaged {
+        /// Place in the log area, in bytes.
+        at: u64,
+    },
+}
+
+/// A position in a log that is read back.
+pub struct Scan<'a> {
+    medium: &'a mut dyn ReadLog,
+    identity: Identity,
+    sequence: u64,
+    last: u64,
+    heap_words: u64,
+    buffer: Buffer,
+    payload: (usize, u64),
+}
+
+impl<'a> Scan<'a> {
+    /// Reads from `sequence` on, where the transaction after `reproduced` is expected.
+    pub fn new(
+        medium: &'a mut dyn ReadLog,
+        identity: Identity,
+        sequence: u64,
+        reproduced: TxId,
+        heap_words: u64,
+    ) -> Scan<'a> {
+        let buffer = Buffer::new(8192);
+        let last = reproduced.0;
+        Scan { medium, identity, sequence, last, heap_words, buffer, payload: (0, 0) }
+    }
+
+    /// Looks at what comes next.
+    ///
+    /// # Errors
+    /// The medium's own, when the log cannot be read.
+    pub fn next_group(&mut self) -> Result<Found, medium::Error> {
+        let here = self.group_at(self.sequence)?;
+        if here != Found::End {
+            return Ok(here);
+        }
+        // A group that did not fit before the lap's end stands at the next lap's start.
+        // Only the ID that follows makes it that group, and not one whose predecessor was lost.
+        let next_lap = lap_for(self.sequence, self.medium.bytes(), self.medium.bytes());
+        if next_lap == self.sequence {
+            return Ok(Found::End);
+        }
+        let (sequence, last) = (self.sequence, self.last);
+        let found = self.group_at(next_lap)?;
+        match found {
+            Found::Group { first, .. } if first.0 == last + 1 => Ok(found),
+            _ => {
+                (self.sequence, self.last) = (sequence, last);
+                Ok(Found::End)
+            }
+        }
+    }
+
+    /// The runs and marks of the group that was found last.
+    pub fn payload(&self) -> &[u64] {
+        &self.buffer.words()[GROUP_HEADER_WORDS..GROUP_HEADER_WORDS + self.payload.0]
+    }
+
+    /// The transactions of the group that was found last.
+    pub fn transactions(&self) -> Transactions<'_> {
+        Transactions::new(self.payload(), self.payload.1)
+    }
+
+    fn group_at(&mut self, sequence: u64) -> Result<Found, medium::Error> {
+        let (bytes, block) = (self.medium.bytes(), self.medium.block_bytes());
+        let at = sequence % bytes;
+        let words = self.buffer.words_mut();
+        self.medium.read(at, &mut words[..block.max(64) / 8])?;
+        let Some(header) = Header::read(words) else { return Ok(Found::End) };
+        if !header.is_at(self.identity, sequence) {
+            return Ok(Found::End);
+        }
+        // The length is believed only once the checksum holds; until then it is just bounded.
+        let total = 8 * (GROUP_HEADER_WORDS + header.payload_words) as u64;
+        let total = total.next_multiple_of(block as u64);
+        if total > bytes - at {
+            return Ok(Found::Torn { at });
+        }
+        self.buffer.grow(total as usize / 8);
+        self.medium.read(at, &mut self.buffer.words_mut()[..total as usize / 8])?;
+        if !header.holds(&self.buffer.words()[..total as usize / 8]) {
+            return Ok(Found::Torn { at });
+        }
+        self.payload = (header.payload_words, header.first);
+        if header.first != self.last.wrapping_add(1) || !self.is_inside_heap() {
+            return Ok(Found::Damaged { at });
+        }
+        self.sequence = sequence + total;
+        self.last = header.last;
+        Ok(Found::Group { first: TxId(header.first), last: TxId(header.last) })
+    }
+
+    /// Whether the group's IDs are dense and its runs stay in the heap.
+    fn is_inside_heap(&self) -> bool {
+        let mut expected = self.payload.1;
+        self.transactions().all(|(id, runs)| {
+            let dense = id.0 == expected;
+            expected = expected.wrapping_add(1);
+            dense
+                && Pieces::new(runs).all(|piece| match piece {
+                    Piece::Run(index, words) => index + words.len() as u64 <= self.heap_words,
+                    Piece::Mark(_) => false,
+                })
+        })
+    }
+}

@@ -1,0 +1,3 @@
+//! The seam for concurrency; see `medium::sync`.
+
+pub(crate) use medium::sync::{AtomicU64, Ordering};
