@@ -1,0 +1,336 @@
+//! `decoupled`: run on shadow memory, persist the redo log behind, reproduce it in place later.
+//!
+//! ```text
+//!   perform                     persist                      reproduce
+//!   worker: shadow, ring  -->   group, log, barrier   -->    home, barrier, superblock, recycle
+//!   commit returns (async)      commit returns (sync)
+//! ```
+//!
+//! (DudeTM, section 3.)
+
+use std::path::Path;
+
+use lw_log::{PersistentRing, RECORD_HEAD_WORDS, Writer};
+use words::{Stop, TxId};
+
+use super::Design;
+use crate::metrics::Metrics;
+use crate::options::Durability;
+use crate::perform::{Heap, Redo, Stm, Tm, Written};
+use crate::persist::{Background, Bells, Persist, Slot, Step, Steps};
+use crate::pipeline::Pipeline;
+use crate::pool::Shape;
+use crate::recover::{self, decide::Action};
+use crate::reproduce::Reproduce;
+use crate::shadow::Full;
+use crate::storage::{Opened, Storage};
+use crate::superblock::{LogHead, padded};
+use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::{Error, Options};
+
+/// The default design, over a transactional memory.
+pub struct Decoupled<T: Tm = Stm> {
+    inner: Arc<Inner<T>>,
+    background: Option<Background>,
+    options: Options,
+    words_max: usize,
+}
+
+/// What workers and background threads share.
+struct Inner<T> {
+    memory: T,
+    shadow: Full,
+    pipeline: Pipeline,
+}
+
+/// What one worker owns.
+pub struct Local<T: Tm> {
+    attempt: T::Attempt,
+    redo: RingRedo,
+}
+
+/// A worker's end of its volatile ring.
+struct RingRedo {
+    slot: Arc<Slot>,
+    writer: Writer,
+    /// Words of the record that last found no room.
+    wanted: usize,
+    half: u64,
+}
+
+impl Redo for RingRedo {
+    #[inline]
+    fn has_room(&mut self, words: usize) -> bool {
+        // And for one more hole, so that a commit that fails after this can still record one.
+        let fits = self.writer.has_room(&self.slot.ring, words + RECORD_HEAD_WORDS);
+        if !fits {
+            self.wanted = words;
+        }
+        fits
+    }
+
+    #[inline]
+    fn drawing(&mut self, clock: u64) {
+        self.slot.drawing(clock);
+    }
+
+    #[inline]
+    fn record(&mut self, id: TxId, written: Written<'_>) {
+        let mut record = self.writer.record(&self.slot.ring);
+        written.runs(
+            &mut record,
+            |record| record.skip(),
+            |record, value| record.push(value),
+            |record, at, head| record.set(at, head),
+        );
+        record.publish(id.0);
+        self.slot.drawn();
+    }
+}
+
+impl<T: Tm> Decoupled<T> {
+    /// Recovers, begins a new generation, and starts.
+    fn start(opened: Opened, options: &Options) -> Result<(Self, Shape), Error> {
+        let Opened { mut storage, action, log_head } = opened;
+        let before = *storage.superblocks.current();
+        let mut last = TxId(before.reproduced);
+        if action == Action::Replay {
+            let path = storage.log_path().to_path_buf();
+            let Storage { log, home, .. } = &mut storage;
+            last = recover::replay(&before, log.as_mut(), home.as_mut(), &path)?.last;
+        }
+        // The order matters: see `recover`.
+        let generation = before.generation.wrapping_add(1);
+        if let (Some(file), Some(head)) = (&storage.log_file, log_head) {
+            LogHead { edition: head.edition + 1, pool: before.pool, generation }.write(file)?;
+        }
+        storage.superblocks.update(|now| {
+            now.generation = generation;
+            now.clean = false;
+            now.reproduced = last.0;
+            now.log_sequence = 0;
+            now.design = padded(Self::NAME).expect("a design's name is short");
+        })?;
+        let shadow = Full::load(&storage.file, before.heap_offset, before.heap_bytes)?;
+        Self::run(storage, shadow, last, options)
+    }
+
+    fn run(
+        storage: Storage,
+        shadow: Full,
+        last: TxId,
+        options: &Options,
+    ) -> Result<(Self, Shape), Error> {
+        let shape = Shape::of(&storage);
+        let superblock = *storage.superblocks.current();
+        let blocks = matches!(storage.medium, crate::Medium::File);
+        let log = PersistentRing::new(storage.log, recover::identity(&superblock));
+        let persist = Persist::new(log, last);
+        let reproduce = Reproduce::new(storage.home, storage.superblocks);
+        let pipeline = Pipeline::new(persist, reproduce, superblock.log_bytes, blocks);
+        let memory = T::new(shadow.heap().len(), last);
+        let inner = Arc::new(Inner { memory, shadow, pipeline });
+        let background = match options.background {
+            true => Some(Background::spawn(&inner).map_err(|source| Error::Thread { source })?),
+            false => None,
+        };
+        let words_max = Persist::words_max(superblock.log_bytes, options.ring_words());
+        Ok((Decoupled { inner, background, options: options.clone(), words_max }, shape))
+    }
+
+    fn stop_background(&mut self) {
+        self.inner.pipeline.bells.close();
+        if let Some(background) = self.background.take() {
+            background.join();
+        }
+    }
+
+    /// One persist step, as a background thread would run it: for tests without such threads.
+    ///
+    /// # Errors
+    /// The medium's. Answers whether there was something to do.
+    pub fn persist_step(&self) -> Result<bool, Error> {
+        Ok(Steps::persist_step(&*self.inner)? != Step::Nothing)
+    }
+
+    /// One reproduce step, as a background thread would run it: for tests without such threads.
+    ///
+    /// # Errors
+    /// The medium's. Answers whether there was something to do.
+    pub fn reproduce_step(&self) -> Result<bool, Error> {
+        Ok(Steps::reproduce_step(&*self.inner)? != Step::Nothing)
+    }
+}
+
+impl<T: Tm> Steps for Inner<T> {
+    fn persist_step(&self) -> Result<Step, Error> {
+        self.pipeline.persist_step(self.memory.clock(), false)
+    }
+
+    fn reproduce_if_due(&self) -> Result<Step, Error> {
+        if self.pipeline.is_due() { Steps::reproduce_step(self) } else { Ok(Step::Nothing) }
+    }
+
+    fn reproduce_step(&self) -> Result<Step, Error> {
+        self.pipeline.reproduce_step(false)
+    }
+
+    fn clock(&self) -> &AtomicU64 {
+        self.memory.clock()
+    }
+
+    fn durable(&self) -> u64 {
+        self.pipeline.persist.durable().0
+    }
+
+    fn bells(&self) -> &Bells {
+        &self.pipeline.bells
+    }
+
+    fn reproduce_blocks(&self) -> bool {
+        self.pipeline.blocks
+    }
+}
+
+impl<T: Tm> Design for Decoupled<T> {
+    const NAME: &'static str = "decoupled";
+    const DURABLE: bool = true;
+    const WORKERS_MAX: usize = 1 << 15;
+    type Local = Local<T>;
+
+    fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
+        let storage = Storage::create(path, options, Self::NAME)?;
+        let (action, log_head) = (Action::Start, storage.log_head()?);
+        Self::start(Opened { storage, action, log_head }, options)
+    }
+
+    fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
+        Self::start(Opened::open(path, options)?, options)
+    }
+
+    #[inline]
+    fn heap(&self) -> &Heap {
+        self.inner.shadow.heap()
+    }
+
+    fn local(&self, number: usize) -> Result<Local<T>, Error> {
+        let ring_words = self.options.ring_words();
+        let slot = self.inner.pipeline.persist.register(ring_words)?;
+        let half = ring_words as u64 / 2;
+        let redo = RingRedo { slot, writer: Writer::default(), wanted: 0, half };
+        Ok(Local { attempt: self.inner.memory.attempt(number), redo })
+    }
+
+    fn close_local(&self, local: &mut Local<T>) {
+        local.redo.slot.close();
+    }
+
+    fn words_max(&self) -> usize {
+        self.words_max
+    }
+
+    #[inline]
+    fn begin(&self, local: &mut Local<T>) -> Result<(), Error> {
+        // Room for a hole, always: an attempt that rolls back may need one, and must not wait.
+        let wanted = std::mem::take(&mut local.redo.wanted);
+        if !local.redo.has_room(wanted) {
+            self.wait_for_room(&mut local.redo)?;
+        }
+        self.inner.memory.begin(&mut local.attempt);
+        Ok(())
+    }
+
+    #[inline]
+    fn read(&self, local: &mut Local<T>, index: usize) -> Result<u64, Stop> {
+        self.inner.memory.read(&mut local.attempt, self.heap(), index)
+    }
+
+    #[inline]
+    fn read_run(&self, local: &mut Local<T>, index: usize, out: &mut [u64]) -> Result<(), Stop> {
+        self.inner.memory.read_run(&mut local.attempt, self.heap(), index, out)
+    }
+
+    #[inline]
+    fn write(&self, local: &mut Local<T>, index: usize, value: u64) -> Result<(), Stop> {
+        self.inner.memory.write(&mut local.attempt, self.heap(), index, value)
+    }
+
+    #[inline]
+    fn will_write(&self, index: usize, words: usize) {
+        self.inner.memory.will_write(self.heap(), index, words);
+    }
+
+    #[inline]
+    fn words_written(&self, local: &Local<T>) -> usize {
+        self.inner.memory.words_written(&local.attempt)
+    }
+
+    #[inline]
+    fn commit(&self, local: &mut Local<T>) -> Result<TxId, Stop> {
+        let id = self.inner.memory.commit(&mut local.attempt, self.heap(), &mut local.redo)?;
+        if self.options.durability == Durability::Async {
+            let half_full = local.redo.writer.used() > local.redo.half && local.redo.is_half_full();
+            self.inner.pipeline.bells.committed(half_full);
+        }
+        Ok(id)
+    }
+
+    fn roll_back(&self, local: &mut Local<T>) -> TxId {
+        let seen = self.inner.memory.roll_back(&mut local.attempt, self.heap(), &mut local.redo);
+        self.inner.pipeline.bells.committed(false);
+        seen
+    }
+
+    fn committed_id(&self) -> TxId {
+        // Acquire: whoever asks may wait for this ID, and must find its record published by then.
+        TxId(self.inner.memory.clock().load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn durable_id(&self) -> TxId {
+        self.inner.pipeline.persist.durable()
+    }
+
+    fn reproduced_id(&self) -> TxId {
+        self.inner.pipeline.reproduce.reproduced()
+    }
+
+    fn wait(&self, id: TxId) -> Result<(), Error> {
+        self.inner.pipeline.wait(self.inner.memory.clock(), id)
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        self.stop_background();
+        self.inner.pipeline.close(self.inner.memory.clock())
+    }
+
+    fn abandon(&mut self) {
+        self.stop_background();
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.inner.pipeline.metrics()
+    }
+}
+
+impl RingRedo {
+    #[cold]
+    fn is_half_full(&mut self) -> bool {
+        // Looks at the shared cursor only when the last look says so.
+        self.writer.refresh(&self.slot.ring);
+        self.writer.used() > self.half
+    }
+}
+
+impl<T: Tm> Decoupled<T> {
+    #[cold]
+    fn wait_for_room(&self, redo: &mut RingRedo) -> Result<(), Error> {
+        let pipeline = &self.inner.pipeline;
+        pipeline.persist.meter.ring_full_waits.fetch_add(1, Ordering::Relaxed);
+        let wanted = redo.wanted;
+        let clock = self.inner.memory.clock();
+        let done = pipeline.help_until(clock, || redo.has_room(wanted).then_some(()));
+        redo.wanted = 0;
+        done
+    }
+}

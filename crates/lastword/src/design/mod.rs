@@ -1,0 +1,135 @@
+//! Designs: ways to reach atomic durability, peers behind one small trait.
+//!
+//! | design | perform | persist | reproduce | durable |
+//! |---|---|---|---|---|
+//! | [`Decoupled`] | in shadow memory | behind, by groups | later, by batches | the ticket tells |
+//! | [`Volatile`] | in memory | - | - | never: the upper bound |
+//! | [`Plain`] | in memory, no isolation | - | - | never: the anchor |
+//!
+//! A design is one file here; it says which step runs where, and leaves the steps to their folders.
+
+mod decoupled;
+mod plain;
+mod volatile;
+
+pub use decoupled::Decoupled;
+pub use plain::Plain;
+pub use volatile::Volatile;
+
+use std::path::Path;
+
+use words::{Stop, TxId};
+
+use crate::metrics::Metrics;
+use crate::perform::Heap;
+use crate::pool::Shape;
+use crate::{Error, Options};
+
+/// One way to reach atomic durability.
+///
+/// `Local` is what one worker owns of it. Word indices are inside the heap: the transaction has
+/// checked them. An attempt is `begin`, accesses, then `commit` or `roll_back`; after a `Stop` only
+/// `roll_back` follows.
+pub trait Design: Sized + Send + Sync + 'static {
+    /// Its name in the superblock, on the command line and in results.
+    const NAME: &'static str;
+    /// Whether anything of it survives its process.
+    const DURABLE: bool;
+    /// How many workers it can have at a time.
+    const WORKERS_MAX: usize;
+    /// What one worker owns.
+    type Local: Send;
+
+    /// Makes a new pool. `path` is not used by designs that keep nothing.
+    ///
+    /// # Errors
+    /// See [`Pool::create_as`](crate::Pool::create_as).
+    fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error>;
+
+    /// Opens a pool and recovers it.
+    ///
+    /// # Errors
+    /// See [`Pool::open_as`](crate::Pool::open_as).
+    fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error>;
+
+    /// The memory that transactions work on.
+    fn heap(&self) -> &Heap;
+
+    /// Registers a worker; `number` is unique among the living ones.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    fn local(&self, number: usize) -> Result<Self::Local, Error>;
+
+    /// The worker is gone.
+    fn close_local(&self, local: &mut Self::Local);
+
+    /// Most words that one transaction may write.
+    fn words_max(&self) -> usize;
+
+    /// Begins an attempt; waits for room in the worker's ring, holding nothing.
+    ///
+    /// # Errors
+    /// When the pool cannot go on.
+    fn begin(&self, local: &mut Self::Local) -> Result<(), Error>;
+
+    /// Reads a word.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`].
+    fn read(&self, local: &mut Self::Local, index: usize) -> Result<u64, Stop>;
+
+    /// Reads neighbouring words.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`].
+    fn read_run(&self, local: &mut Self::Local, index: usize, out: &mut [u64]) -> Result<(), Stop>;
+
+    /// Writes a word.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`].
+    fn write(&self, local: &mut Self::Local, index: usize, value: u64) -> Result<(), Stop>;
+
+    /// A hint that words from `index` on will be written.
+    fn will_write(&self, index: usize, words: usize);
+
+    /// How many different words the attempt has written.
+    fn words_written(&self, local: &Self::Local) -> usize;
+
+    /// Commits; answers the ID to wait for.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`]: roll back and try again.
+    fn commit(&self, local: &mut Self::Local) -> Result<TxId, Stop>;
+
+    /// Takes the attempt back; answers the last ID that it may have seen.
+    fn roll_back(&self, local: &mut Self::Local) -> TxId;
+
+    /// The last transaction that is visible.
+    fn committed_id(&self) -> TxId;
+
+    /// The largest ID such that it and all before it survive a crash.
+    fn durable_id(&self) -> TxId;
+
+    /// The last transaction that is at home.
+    fn reproduced_id(&self) -> TxId;
+
+    /// Waits until `id` is durable.
+    ///
+    /// # Errors
+    /// When the pool cannot go on; [`Error::NotDurable`].
+    fn wait(&self, id: TxId) -> Result<(), Error>;
+
+    /// Makes everything durable, brings it home, marks the pool as left in good order.
+    ///
+    /// # Errors
+    /// The medium's.
+    fn close(&mut self) -> Result<(), Error>;
+
+    /// Stops as a crash would: nothing more is made durable.
+    fn abandon(&mut self);
+
+    /// What it has cost.
+    fn metrics(&self) -> Metrics;
+}

@@ -1,0 +1,126 @@
+//! `plain`: loads and stores, no isolation, one worker. What keeps `volatile` honest: a slow
+//! transactional memory would make durability look cheap.
+//!
+//! A body that ends with a `Stop` has nothing taken back: what it wrote before stays.
+
+use std::path::Path;
+
+use words::{Stop, TxId};
+
+use super::Design;
+use crate::metrics::Metrics;
+use crate::perform::Heap;
+use crate::pool::Shape;
+use crate::shadow::Full;
+use crate::sync::{AtomicU64, Ordering};
+use crate::{Error, Options};
+
+/// Bare memory.
+pub struct Plain {
+    shadow: Full,
+    /// Committed transactions; only the one worker counts.
+    committed: AtomicU64,
+}
+
+impl Design for Plain {
+    const NAME: &'static str = "plain";
+    const DURABLE: bool = false;
+    const WORKERS_MAX: usize = 1;
+    type Local = ();
+
+    fn create(_path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
+        let (shadow, shape) = Shape::in_memory(options)?;
+        Ok((Plain { shadow, committed: AtomicU64::new(0) }, shape))
+    }
+
+    fn open(_path: &Path, _options: &Options) -> Result<(Self, Shape), Error> {
+        Err(Error::NotDurable { design: Self::NAME })
+    }
+
+    #[inline]
+    fn heap(&self) -> &Heap {
+        self.shadow.heap()
+    }
+
+    fn local(&self, _number: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn close_local(&self, _local: &mut ()) {}
+
+    fn words_max(&self) -> usize {
+        usize::MAX
+    }
+
+    #[inline]
+    fn begin(&self, _local: &mut ()) -> Result<(), Error> {
+        Ok(())
+    }
+
+    #[inline]
+    fn read(&self, _local: &mut (), index: usize) -> Result<u64, Stop> {
+        Ok(self.heap()[index].load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn read_run(&self, _local: &mut (), index: usize, out: &mut [u64]) -> Result<(), Stop> {
+        for (value, word) in out.iter_mut().zip(&self.heap()[index..]) {
+            *value = word.load(Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write(&self, _local: &mut (), index: usize, value: u64) -> Result<(), Stop> {
+        self.heap()[index].store(value, Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline]
+    fn will_write(&self, index: usize, words: usize) {
+        for at in (index..index + words).step_by(8) {
+            medium::cpu::prefetch_write(self.heap(), at);
+        }
+    }
+
+    fn words_written(&self, _local: &()) -> usize {
+        0
+    }
+
+    #[inline]
+    fn commit(&self, _local: &mut ()) -> Result<TxId, Stop> {
+        let id = self.committed.load(Ordering::Relaxed) + 1;
+        self.committed.store(id, Ordering::Relaxed);
+        Ok(TxId(id))
+    }
+
+    fn roll_back(&self, _local: &mut ()) -> TxId {
+        self.committed_id()
+    }
+
+    fn committed_id(&self) -> TxId {
+        TxId(self.committed.load(Ordering::Relaxed))
+    }
+
+    fn durable_id(&self) -> TxId {
+        TxId::NONE
+    }
+
+    fn reproduced_id(&self) -> TxId {
+        TxId::NONE
+    }
+
+    fn wait(&self, _id: TxId) -> Result<(), Error> {
+        Err(Error::NotDurable { design: Self::NAME })
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn abandon(&mut self) {}
+
+    fn metrics(&self) -> Metrics {
+        Metrics::default()
+    }
+}

@@ -1,0 +1,118 @@
+//! `volatile`: the transactional memory alone. Nothing is durable: the upper bound of what a
+//! durable design can reach over the same memory.
+
+use std::path::Path;
+
+use words::{Stop, TxId};
+
+use super::Design;
+use crate::metrics::Metrics;
+use crate::perform::{Heap, NoRedo, Stm, Tm};
+use crate::pool::Shape;
+use crate::shadow::Full;
+use crate::sync::Ordering;
+use crate::{Error, Options};
+
+/// A transactional memory over memory that dies with the process.
+pub struct Volatile<T: Tm = Stm> {
+    memory: T,
+    shadow: Full,
+}
+
+impl<T: Tm> Design for Volatile<T> {
+    const NAME: &'static str = "volatile";
+    const DURABLE: bool = false;
+    const WORKERS_MAX: usize = 1 << 15;
+    type Local = T::Attempt;
+
+    fn create(_path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
+        let (shadow, shape) = Shape::in_memory(options)?;
+        let memory = T::new(shadow.heap().len(), TxId::NONE);
+        Ok((Volatile { memory, shadow }, shape))
+    }
+
+    fn open(_path: &Path, _options: &Options) -> Result<(Self, Shape), Error> {
+        Err(Error::NotDurable { design: Self::NAME })
+    }
+
+    #[inline]
+    fn heap(&self) -> &Heap {
+        self.shadow.heap()
+    }
+
+    fn local(&self, number: usize) -> Result<T::Attempt, Error> {
+        Ok(self.memory.attempt(number))
+    }
+
+    fn close_local(&self, _local: &mut T::Attempt) {}
+
+    fn words_max(&self) -> usize {
+        usize::MAX
+    }
+
+    #[inline]
+    fn begin(&self, local: &mut T::Attempt) -> Result<(), Error> {
+        self.memory.begin(local);
+        Ok(())
+    }
+
+    #[inline]
+    fn read(&self, local: &mut T::Attempt, index: usize) -> Result<u64, Stop> {
+        self.memory.read(local, self.heap(), index)
+    }
+
+    #[inline]
+    fn read_run(&self, local: &mut T::Attempt, index: usize, out: &mut [u64]) -> Result<(), Stop> {
+        self.memory.read_run(local, self.heap(), index, out)
+    }
+
+    #[inline]
+    fn write(&self, local: &mut T::Attempt, index: usize, value: u64) -> Result<(), Stop> {
+        self.memory.write(local, self.heap(), index, value)
+    }
+
+    #[inline]
+    fn will_write(&self, index: usize, words: usize) {
+        self.memory.will_write(self.heap(), index, words);
+    }
+
+    #[inline]
+    fn words_written(&self, local: &T::Attempt) -> usize {
+        self.memory.words_written(local)
+    }
+
+    #[inline]
+    fn commit(&self, local: &mut T::Attempt) -> Result<TxId, Stop> {
+        self.memory.commit(local, self.heap(), &mut NoRedo)
+    }
+
+    fn roll_back(&self, local: &mut T::Attempt) -> TxId {
+        self.memory.roll_back(local, self.heap(), &mut NoRedo)
+    }
+
+    fn committed_id(&self) -> TxId {
+        TxId(self.memory.clock().load(Ordering::Acquire))
+    }
+
+    fn durable_id(&self) -> TxId {
+        TxId::NONE
+    }
+
+    fn reproduced_id(&self) -> TxId {
+        TxId::NONE
+    }
+
+    fn wait(&self, _id: TxId) -> Result<(), Error> {
+        Err(Error::NotDurable { design: Self::NAME })
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn abandon(&mut self) {}
+
+    fn metrics(&self) -> Metrics {
+        Metrics::default()
+    }
+}

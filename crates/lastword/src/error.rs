@@ -1,0 +1,262 @@
+//! What can go wrong with a pool, and what to do about it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use words::TxId;
+
+use crate::Reason;
+
+/// Why a pool cannot do what was asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The medium's: a file that cannot be opened, a full disk, a failed write.
+    #[error(transparent)]
+    Medium(#[from] medium::Error),
+
+    /// The file has no valid superblock.
+    #[error(
+        "{path} is not a Lastword pool, or both its superblocks are damaged: \
+         restore it from a copy, or create a new pool under another name"
+    )]
+    NotAPool {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// The file's format is of another version of Lastword.
+    #[error("{path} has format version {found:#x}; this program reads version {expected}")]
+    FormatVersion {
+        /// The file.
+        path: PathBuf,
+        /// The version and features that the file names.
+        found: u64,
+        /// The version that this program knows.
+        expected: u64,
+    },
+
+    /// The pool was made for another program, or another version of it.
+    #[error(
+        "{path} has layout {found:?} version {found_version}, not {expected:?} version \
+         {expected_version}: open it with the program that made it"
+    )]
+    Layout {
+        /// The file.
+        path: PathBuf,
+        /// What the pool says.
+        found: String,
+        /// Its version.
+        found_version: u64,
+        /// What was asked for.
+        expected: String,
+        /// Its version.
+        expected_version: u64,
+    },
+
+    /// A medium was asked for that is not the one that the pool was created on.
+    #[error("the pool was created on medium `{own}` and can only be opened on it")]
+    WrongMedium {
+        /// The pool's medium.
+        own: &'static str,
+    },
+
+    /// The superblock describes areas that the file does not have.
+    #[error(
+        "{path} has {found} bytes but its superblock needs {expected}: it was truncated; \
+         restore it from a copy"
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Bytes it must have.
+        expected: u64,
+        /// Bytes it has.
+        found: u64,
+    },
+
+    /// The log file that belongs to the pool is not there.
+    #[error("{path} is missing: a pool and its log belong together; restore both from one copy")]
+    LogMissing {
+        /// The log file.
+        path: PathBuf,
+    },
+
+    /// The log file is damaged, or of another pool or another time.
+    #[error("{path} is not the log of this pool ({why}): restore both files from one copy")]
+    WrongLog {
+        /// The log file.
+        path: PathBuf,
+        /// What does not fit.
+        why: LogMismatch,
+    },
+
+    /// The log holds a whole group that no crash could have left.
+    #[error(
+        "{path} is damaged at byte {at}: a whole log group names words outside the heap or a \
+         transaction out of order; restore both files from one copy"
+    )]
+    DamagedLog {
+        /// The file that holds the log.
+        path: PathBuf,
+        /// Place in the file.
+        at: u64,
+    },
+
+    /// The allocator's metadata do not fit together.
+    #[error("{path}: the heap is damaged: {damage}")]
+    DamagedHeap {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        damage: lw_alloc::Damage,
+    },
+
+    /// A size or name in the options that no pool can have.
+    #[error("{option} is {value}: {must}")]
+    BadOption {
+        /// Which option.
+        option: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// What it must be.
+        must: &'static str,
+    },
+
+    /// The heap has no room left.
+    #[error(
+        "the pool is full: its heap of {heap_bytes} bytes has no room for what was asked (its log \
+         has {log_bytes} bytes); free something, or create a larger pool"
+    )]
+    Full {
+        /// Size of the heap.
+        heap_bytes: u64,
+        /// Size of the log.
+        log_bytes: u64,
+    },
+
+    /// A transaction wrote more than the log can hold.
+    #[error(
+        "a transaction may write {words_max} words here (log of {log_bytes} bytes, ring of \
+         {ring_bytes} bytes): split it, or create the pool with a larger log"
+    )]
+    TransactionTooLarge {
+        /// Most words that one transaction may write.
+        words_max: usize,
+        /// Size of the log.
+        log_bytes: u64,
+        /// Size of a worker's volatile ring.
+        ring_bytes: u64,
+    },
+
+    /// A pointer that leads to no object of this pool.
+    #[error(
+        "object {object:#x}, offset {offset}: no such word in a live object of this pool (a wild \
+         or freed pointer, or one of another pool)"
+    )]
+    BadPointer {
+        /// The address's object.
+        object: u64,
+        /// The offset inside it.
+        offset: u64,
+    },
+
+    /// A stored value that its type does not allow.
+    #[error("a stored value is no value of its type: written through a pointer of another type?")]
+    BadValue,
+
+    /// The body answered a stop of its own that says nothing more.
+    #[error("the transaction was stopped: {stop}")]
+    Stopped {
+        /// What the body answered.
+        stop: words::Stop,
+    },
+
+    /// A write inside [`Worker::read`](crate::Worker::read).
+    #[error("a write in a read-only transaction: use `run` instead of `read`")]
+    ReadOnly,
+
+    /// The body ended its transaction with [`Tx::abort`](crate::Tx::abort).
+    #[error("ended by the program: {reason}")]
+    Aborted {
+        /// What the body gave as its reason.
+        reason: Reason,
+        /// The moment that the body saw, to wait for before telling the world about it.
+        seen: TxId,
+    },
+
+    /// A call that may not be made while a transaction's body runs on this thread.
+    #[error(
+        "`{call}` was called inside a transaction's body: bodies may run again, and never wait"
+    )]
+    InsideTransaction {
+        /// The call.
+        call: &'static str,
+    },
+
+    /// A background thread could not be started.
+    #[error("cannot start a background thread: {source}")]
+    Thread {
+        /// The system's reason.
+        source: std::io::Error,
+    },
+
+    /// A design that keeps nothing was asked when something is durable.
+    #[error("design `{design}` is not durable: nothing of it survives its process")]
+    NotDurable {
+        /// The design.
+        design: &'static str,
+    },
+
+    /// This design has room for one worker at a time.
+    #[error("design `{design}` has no isolation: one worker at a time")]
+    OneWorker {
+        /// The design.
+        design: &'static str,
+    },
+
+    /// An earlier write or sync failed.
+    #[error(
+        "the pool cannot go on, because: {cause}. What was acknowledged is safe; close the pool, \
+         mend the cause and open it again"
+    )]
+    Poisoned {
+        /// The first failure.
+        cause: Arc<Error>,
+    },
+}
+
+/// Why a log file does not belong to a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LogMismatch {
+    /// Neither copy of its head is valid.
+    #[error("both copies of its head are damaged")]
+    Damaged,
+    /// It belongs to another pool.
+    #[error("it belongs to pool {found:016x}, this is pool {expected:016x}")]
+    OtherPool {
+        /// The pool that it names.
+        found: u64,
+        /// This pool.
+        expected: u64,
+    },
+    /// It is of another time than the pool.
+    #[error("it is of generation {found}, the pool is of generation {expected}")]
+    Generation {
+        /// Its generation.
+        found: u64,
+        /// The pool's.
+        expected: u64,
+    },
+    /// It is shorter than the pool says.
+    #[error("it has {found} bytes, not {expected}")]
+    Length {
+        /// Bytes it has.
+        found: u64,
+        /// Bytes it must have.
+        expected: u64,
+    },
+}

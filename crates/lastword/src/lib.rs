@@ -1,0 +1,87 @@
+//! Durable memory transactions.
+//!
+//! Data lives in a *pool*; a program reads and writes it inside transactions, at the speed of
+//! memory; what is committed and acknowledged survives a crash, a `kill -9` or a power cut, whole.
+//!
+//! ```
+//! use lastword::{Objects, Options, Pool, Ptr, field};
+//! use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+//!
+//! #[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+//! #[repr(C)]
+//! struct Account { cents: u64, transfers: u64 }
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("bank.pool");
+//! # fn go(path: &std::path::Path) -> Result<(), lastword::Error> {
+//! let pool = Pool::create(path, Options::new().bytes(1 << 20).log_bytes(1 << 20))?;
+//! let mut worker = pool.worker()?; // one per thread
+//! let account = Account { cents: 100, transfers: 0 };
+//! let (from, to) = worker.run(|tx| Ok((tx.alloc(account)?, tx.alloc(account)?)))?.value;
+//!
+//! let done = worker.run(|tx| { // may run again when another transaction is in the way
+//!     let mut account = tx.get(from)?;
+//!     if account.cents < 30 {
+//!         return tx.abort("insufficient funds");
+//!     }
+//!     account.cents -= 30;
+//!     tx.set(from, account)?;
+//!     tx.update(field!(to, Account, cents), |cents| cents + 30)?;
+//!     Ok(account.cents)
+//! })?;
+//! println!("left: {}", done.value); // committed: visible to every thread
+//! done.ticket.wait()?;              // durable
+//! # Ok(())
+//! # }
+//! # go(&path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! How atomic durability is reached is a [*design*](design). The folders of this crate are its
+//! steps: `perform`, `shadow`, `persist`, `reproduce`, `recover`.
+//!
+//! ```text
+//!   [ reproduced at home | durable in the log | committed, volatile | running ]  transaction ID ->
+//!   0              reproduced ID         durable ID           committed ID
+//!      recover() replays this  ^^^^^^^^^^^^^^^^     lost in a crash ^^^^^^^^^^
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod design;
+mod error;
+mod info;
+mod inside;
+mod inspect;
+mod metrics;
+mod options;
+pub mod perform;
+mod persist;
+mod pipeline;
+mod poison;
+mod pool;
+mod recover;
+mod reproduce;
+mod shadow;
+mod storage;
+mod superblock;
+mod sync;
+mod ticket;
+mod tx;
+mod worker;
+
+pub use design::{Decoupled, Design, Plain, Volatile};
+pub use error::{Error, LogMismatch};
+pub use info::Info;
+pub use inspect::{Checked, check, inspect};
+pub use metrics::Metrics;
+pub use options::{Durability, Medium, Options};
+pub use pool::{Pool, Shape};
+pub use ticket::Ticket;
+pub use tx::{AbortReason, Reason, Tx};
+pub use worker::{Committed, Worker};
+
+pub use lw_alloc::{Damage, Usage};
+pub use words::{
+    Addr, Allocate, Array, Bytes, Field, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId,
+    Words, field,
+};

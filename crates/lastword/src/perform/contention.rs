@@ -1,0 +1,119 @@
+//! Contention management that cannot livelock.
+//!
+//! A transaction that meets a conflict gives way: it rolls back and tries again after a short
+//! random pause. One that has given way too often closes the *gate*: no other transaction of the
+//! pool begins until it is through. Those that were running end by themselves (none waits for
+//! another while it runs), so before long it runs alone and nothing can be in its way.
+//!
+//! Nobody who waits at the gate holds a lock of the transactional memory or a drawn ID.
+
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock, spin_loop, thread};
+
+/// Attempts after which a transaction closes the gate. Chosen, not measured: large enough that
+/// short conflicts pass by themselves, small enough that a starving transaction waits microseconds.
+const PATIENCE: u32 = 24;
+
+/// The gate of one transactional memory.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    closed: AtomicBool,
+    turn: Mutex<()>,
+}
+
+/// How one worker fares with its running transaction.
+#[derive(Debug)]
+pub(crate) struct Fortune {
+    conflicts: u32,
+    seed: u64,
+}
+
+/// Held by the one that closed the gate, until its transaction ends.
+#[derive(Debug)]
+pub(crate) struct Turn<'g> {
+    gate: &'g Gate,
+    _turn: MutexGuard<'g, ()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // Relaxed: whoever waited is released by the mutex; whoever did not look needs no order,
+        // because isolation never rests on the gate.
+        self.gate.closed.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Fortune {
+    pub(crate) fn new(worker: usize) -> Fortune {
+        Fortune { conflicts: 0, seed: (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+    }
+
+    /// The transaction is through, or is given up.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        self.conflicts = 0;
+    }
+
+    /// The attempt met a conflict: pauses, longer and longer.
+    #[cold]
+    pub(crate) fn give_way(&mut self) {
+        self.conflicts = self.conflicts.saturating_add(1);
+        // xorshift64: enough to keep two workers out of step.
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        let longest = 16_u64 << self.conflicts.min(8);
+        for _ in 0..self.seed % longest {
+            spin_loop();
+        }
+        if self.conflicts > 2 {
+            // The other side may not be running: with more threads than cores, spinning would only
+            // keep it from its core.
+            thread::yield_now();
+        }
+    }
+}
+
+impl Gate {
+    /// Passes the gate, waiting while another holds it closed; closes it for a transaction that has
+    /// given way too often.
+    #[inline]
+    pub(crate) fn pass(&self, fortune: &Fortune) -> Option<Turn<'_>> {
+        // Relaxed: the gate only speeds the starving one up; missing a closing is one more
+        // conflict.
+        if fortune.conflicts < PATIENCE && !self.closed.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.wait(fortune)
+    }
+
+    #[cold]
+    fn wait(&self, fortune: &Fortune) -> Option<Turn<'_>> {
+        let turn = lock(&self.turn);
+        if fortune.conflicts < PATIENCE {
+            return None;
+        }
+        self.closed.store(true, Ordering::Relaxed);
+        Some(Turn { gate: self, _turn: turn })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unlucky_transaction_closes_the_gate_until_it_is_through() {
+        let gate = Gate::default();
+        let mut fortune = Fortune::new(0);
+        for _ in 0..PATIENCE {
+            assert!(gate.pass(&fortune).is_none());
+            fortune.give_way();
+        }
+        let turn = gate.pass(&fortune);
+        assert!(turn.is_some() && gate.closed.load(Ordering::Relaxed));
+        drop(turn);
+        assert!(!gate.closed.load(Ordering::Relaxed));
+        fortune.reset();
+        assert!(gate.pass(&fortune).is_none());
+    }
+}

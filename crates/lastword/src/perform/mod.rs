@@ -1,0 +1,136 @@
+//! Perform: transactions run in shadow memory, isolated by a transactional memory.
+//!
+//! A transactional memory is a component behind [`Tm`]; it knows words of a heap and transaction
+//! IDs, and nothing about durability. What a committed transaction wrote goes to a [`Redo`]: the
+//! volatile ring of `decoupled`, or nowhere for `volatile`.
+//!
+//! | memory | isolation | for |
+//! |---|---|---|
+//! | [`Stm`] | time-based, ownership records taken at the first write, in place | the default |
+//! | [`Serial`] | one lock for everything | the reference that others are tested against |
+//!
+//! (DudeTM, sections 3.2 and 4.1.)
+
+mod contention;
+mod serial;
+mod stm;
+mod write_set;
+
+pub(crate) use contention::{Fortune, Gate};
+pub use serial::Serial;
+pub use stm::Stm;
+pub use write_set::Written;
+
+use crate::sync::AtomicU64;
+use words::{Stop, TxId};
+
+/// A heap as a transactional memory sees it: words that are only ever accessed as atomics, so that
+/// an optimistic read beside a write is a race that the language allows.
+pub type Heap = [AtomicU64];
+
+/// A transactional memory: isolation and order for words of a shared heap.
+///
+/// One attempt runs `begin`, then reads and writes, then `commit` or `roll_back`. After any of them
+/// has answered `Stop`, only `roll_back` may follow.
+pub trait Tm: Send + Sync + Sized + 'static {
+    /// Its name, as the command line and statistics say it.
+    const NAME: &'static str;
+
+    /// One worker's running transaction: sets and buffers, kept from one to the next.
+    type Attempt: Send;
+
+    /// A memory for a heap of so many words whose last transaction was `last`.
+    fn new(heap_words: usize, last: TxId) -> Self;
+
+    /// The state of one worker. `worker` is unique among the living ones.
+    fn attempt(&self, worker: usize) -> Self::Attempt;
+
+    /// ID of the last transaction that has drawn one. Committed when no worker is in `commit`.
+    fn clock(&self) -> &AtomicU64;
+
+    /// Begins an attempt.
+    fn begin(&self, attempt: &mut Self::Attempt);
+
+    /// Reads a word of the snapshot.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`].
+    fn read(&self, attempt: &mut Self::Attempt, heap: &Heap, index: usize) -> Result<u64, Stop>;
+
+    /// Reads neighbouring words of the snapshot.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`].
+    fn read_run(
+        &self,
+        attempt: &mut Self::Attempt,
+        heap: &Heap,
+        index: usize,
+        out: &mut [u64],
+    ) -> Result<(), Stop>;
+
+    /// Writes a word.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`].
+    fn write(
+        &self,
+        attempt: &mut Self::Attempt,
+        heap: &Heap,
+        index: usize,
+        value: u64,
+    ) -> Result<(), Stop>;
+
+    /// A hint that words from `index` on will be written.
+    fn will_write(&self, heap: &Heap, index: usize, words: usize);
+
+    /// How many different words the attempt has written.
+    fn words_written(&self, attempt: &Self::Attempt) -> usize;
+
+    /// Commits; answers the transaction's ID, or for a transaction that wrote nothing the ID of
+    /// the last transaction that it may have seen.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`] when another transaction was in the way, or `redo` had no room.
+    fn commit<R: Redo>(
+        &self,
+        attempt: &mut Self::Attempt,
+        heap: &Heap,
+        redo: &mut R,
+    ) -> Result<TxId, Stop>;
+
+    /// Takes everything back. Answers the ID of the last transaction that it may have seen.
+    fn roll_back<R: Redo>(&self, attempt: &mut Self::Attempt, heap: &Heap, redo: &mut R) -> TxId;
+}
+
+/// Where the writes of committed transactions go, in the order of their IDs.
+///
+/// For each ID drawn: `drawing` before the clock is moved, then exactly one `record`.
+pub trait Redo {
+    /// Whether a record of so many runs' words fits; asked before an ID is drawn, so that a commit
+    /// cannot fail for space. A record without writes always fits once this was asked for zero.
+    fn has_room(&mut self, words: usize) -> bool;
+
+    /// An ID larger than `clock` is about to be drawn.
+    fn drawing(&mut self, clock: u64);
+
+    /// The transaction `id` wrote this; nothing at all when it was rolled back.
+    fn record(&mut self, id: TxId, written: Written<'_>);
+}
+
+/// For designs that keep nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoRedo;
+
+impl Redo for NoRedo {
+    #[inline]
+    fn has_room(&mut self, _words: usize) -> bool {
+        true
+    }
+
+    #[inline]
+    fn drawing(&mut self, _clock: u64) {}
+
+    #[inline]
+    fn record(&mut self, _id: TxId, _written: Written<'_>) {}
+}

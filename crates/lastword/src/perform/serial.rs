@@ -1,0 +1,132 @@
+//! `serial`: one lock around each transaction. Nothing to get wrong: what other transactional
+//! memories are tested against.
+
+use super::write_set::{Entry, STRIPE_SHIFT, STRIPE_WORDS, WriteSet};
+use super::{Heap, Redo, Tm, Written};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, spin_loop, thread};
+use words::{Stop, TxId};
+
+/// The transactional memory.
+#[derive(Debug)]
+pub struct Serial {
+    clock: AtomicU64,
+    held: AtomicBool,
+}
+
+/// One worker's running transaction; it holds the lock from `begin` to its end.
+#[derive(Debug, Default)]
+pub struct Attempt {
+    written: WriteSet,
+}
+
+impl Serial {
+    fn release(&self, attempt: &mut Attempt) {
+        attempt.written.clear();
+        // Release: the next holder sees everything. Pairs with `begin`.
+        self.held.store(false, Ordering::Release);
+    }
+
+    fn draw<R: Redo>(&self, redo: &mut R) -> TxId {
+        redo.drawing(self.clock.load(Ordering::Relaxed));
+        // AcqRel: shows what `drawing` announced to the persist step, which reads the clock
+        // without the lock.
+        TxId(self.clock.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+}
+
+impl Tm for Serial {
+    const NAME: &'static str = "serial";
+    type Attempt = Attempt;
+
+    fn new(_heap_words: usize, last: TxId) -> Serial {
+        Serial { clock: AtomicU64::new(last.0), held: AtomicBool::new(false) }
+    }
+
+    fn attempt(&self, _worker: usize) -> Attempt {
+        Attempt::default()
+    }
+
+    fn clock(&self) -> &AtomicU64 {
+        &self.clock
+    }
+
+    fn begin(&self, _attempt: &mut Attempt) {
+        let mut tries = 0_u32;
+        // Acquire: pairs with `release`.
+        while self.held.swap(true, Ordering::Acquire) {
+            tries += 1;
+            if tries.is_multiple_of(64) { thread::yield_now() } else { spin_loop() }
+        }
+    }
+
+    fn read(&self, _attempt: &mut Attempt, heap: &Heap, index: usize) -> Result<u64, Stop> {
+        Ok(heap[index].load(Ordering::Relaxed))
+    }
+
+    fn read_run(
+        &self,
+        _attempt: &mut Attempt,
+        heap: &Heap,
+        index: usize,
+        out: &mut [u64],
+    ) -> Result<(), Stop> {
+        for (value, word) in out.iter_mut().zip(&heap[index..]) {
+            *value = word.load(Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        attempt: &mut Attempt,
+        heap: &Heap,
+        index: usize,
+        value: u64,
+    ) -> Result<(), Stop> {
+        let stripe = index >> STRIPE_SHIFT;
+        let entries = &mut attempt.written.entries;
+        let entry = match entries.iter().position(|entry| entry.stripe == stripe) {
+            Some(entry) => entry,
+            None => {
+                let old = [0; STRIPE_WORDS];
+                entries.push(Entry { stripe, owner: 0, next: 0, version: 0, mask: 0, old });
+                entries.len() - 1
+            }
+        };
+        attempt.written.write(entry, heap, index, value);
+        Ok(())
+    }
+
+    fn will_write(&self, _heap: &Heap, _index: usize, _words: usize) {}
+
+    fn words_written(&self, attempt: &Attempt) -> usize {
+        attempt.written.words
+    }
+
+    fn commit<R: Redo>(
+        &self,
+        attempt: &mut Attempt,
+        heap: &Heap,
+        redo: &mut R,
+    ) -> Result<TxId, Stop> {
+        if attempt.written.entries.is_empty() {
+            let seen = TxId(self.clock.load(Ordering::Relaxed));
+            self.release(attempt);
+            return Ok(seen);
+        }
+        if !redo.has_room(Written::record_words_max(attempt.written.words)) {
+            return Err(Stop::Conflict);
+        }
+        let id = self.draw(redo);
+        redo.record(id, Written::new(&attempt.written, heap));
+        self.release(attempt);
+        Ok(id)
+    }
+
+    fn roll_back<R: Redo>(&self, attempt: &mut Attempt, heap: &Heap, _redo: &mut R) -> TxId {
+        attempt.written.restore(heap);
+        let seen = TxId(self.clock.load(Ordering::Relaxed));
+        self.release(attempt);
+        seen
+    }
+}

@@ -1,0 +1,401 @@
+//! `stm`: a time-based software transactional memory, in place, locks at the first write.
+//!
+//! ```text
+//!   word index   ... | stripe (8 words) | word in stripe |
+//!                           |
+//!                           v modulo table size
+//!   ownership record   | 0 |            version            |    ID of the last writer
+//!                      | 1 | worker (31) | entry (32)      |    taken: that worker's write set
+//!                      entry
+//!                       63
+//! ```
+//!
+//! A transaction reads the clock when it begins (its *snapshot*) and reads only words whose
+//! version is not above it. When it meets a newer one, it reads the clock again and checks that
+//! nothing it has read was changed (*extension*); so a body never sees a torn state. It writes in
+//! place, having taken the stripe's ownership record before. At commit it draws an ID from the
+//! clock with one locked instruction, checks its reads if others have committed since, and releases
+//! its records with the ID as their version.
+//!
+//! Invariants:
+//! - Every word read so far is in the state of one moment, that of `snapshot`.
+//! - The version kept in an entry of the write set is not above `snapshot`.
+//! - A record is released with an ID that was drawn after it was taken, so no reader has seen its
+//!   version before: also by a transaction that rolls back. Otherwise a reader could see version,
+//!   dirty value, same version, and believe it.
+//! - Every ID drawn is recorded once, as a hole when the transaction rolls back.
+//!
+//! Orderings. Writer: take the record (compare-exchange), `fence(Release)`, store values, store the
+//! new version with Release. Reader: load the record with Acquire, load the value,
+//! `fence(Acquire)`, load the record again. If the reader saw a value that the writer stored, the
+//! two fences make it see the writer's taking of the record, or something later, in the second
+//! load: never the old version twice. Without the writer's fence the value could become visible
+//! before the taking; without the reader's, the second load could be done before the value's.
+//!
+//! (DudeTM, section 4.1, on TinySTM's write-through variant; the clock's values are DudeTM's IDs.)
+
+use super::write_set::{Entry, STRIPE_SHIFT, STRIPE_WORDS, WriteSet};
+use super::{Heap, Redo, Tm, Written};
+use crate::sync::{AtomicU64, Ordering, fence};
+use crossbeam_utils::CachePadded;
+use words::{Stop, TxId};
+
+/// Most ownership records: 2^17 take 1 MiB, half of a core's L2 cache here (PERFORMANCE: a table
+/// that misses costs a second miss an access).
+const RECORDS_MAX: usize = 1 << 17;
+
+const TAKEN: u64 = 1 << 63;
+const NO_ENTRY: u32 = u32::MAX;
+
+/// The transactional memory.
+#[derive(Debug)]
+pub struct Stm {
+    /// The last ID drawn. Alone on its line: every commit of every worker moves it.
+    clock: CachePadded<AtomicU64>,
+    records: Box<[AtomicU64]>,
+}
+
+/// One worker's running transaction.
+#[derive(Debug)]
+pub struct Attempt {
+    worker: u64,
+    snapshot: u64,
+    /// Ownership records that were read. A version that is not above `snapshot` when it is checked
+    /// has not changed since it was read, so the version itself need not be kept.
+    reads: Vec<u32>,
+    /// The record read last, so that a walk through one stripe enters it once.
+    last_read: u32,
+    written: WriteSet,
+    /// The stripe written last, and its entry.
+    last_stripe: usize,
+    last_entry: usize,
+}
+
+impl Attempt {
+    fn clear(&mut self) {
+        self.reads.clear();
+        self.written.clear();
+        self.last_read = NO_ENTRY;
+        self.last_stripe = usize::MAX;
+    }
+}
+
+impl Tm for Stm {
+    const NAME: &'static str = "stm";
+    type Attempt = Attempt;
+
+    fn new(heap_words: usize, last: TxId) -> Stm {
+        let stripes = heap_words.div_ceil(STRIPE_WORDS).next_power_of_two();
+        let records = (0..stripes.min(RECORDS_MAX)).map(|_| AtomicU64::new(0)).collect();
+        Stm { clock: CachePadded::new(AtomicU64::new(last.0)), records }
+    }
+
+    fn attempt(&self, worker: usize) -> Attempt {
+        Attempt {
+            worker: worker as u64,
+            snapshot: 0,
+            reads: Vec::with_capacity(1024),
+            last_read: NO_ENTRY,
+            written: WriteSet::default(),
+            last_stripe: usize::MAX,
+            last_entry: 0,
+        }
+    }
+
+    fn clock(&self) -> &AtomicU64 {
+        &self.clock
+    }
+
+    #[inline]
+    fn begin(&self, attempt: &mut Attempt) {
+        debug_assert!(attempt.written.entries.is_empty() && attempt.reads.is_empty());
+        // Acquire: a version up to this clock was released by a commit whose values we must see, or
+        // its record is still taken. Pairs with the AcqRel addition in `draw`.
+        attempt.snapshot = self.clock.load(Ordering::Acquire);
+    }
+
+    #[inline]
+    fn read(&self, attempt: &mut Attempt, heap: &Heap, index: usize) -> Result<u64, Stop> {
+        let number = self.number(index >> STRIPE_SHIFT);
+        let record = &self.records[number as usize];
+        let before = record.load(Ordering::Acquire);
+        let value = heap[index].load(Ordering::Relaxed);
+        // See the module: pairs with the Release fence in `take`.
+        fence(Ordering::Acquire);
+        if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
+            attempt.remember(number);
+            return Ok(value);
+        }
+        self.read_hard(attempt, heap, index)
+    }
+
+    #[inline]
+    fn read_run(
+        &self,
+        attempt: &mut Attempt,
+        heap: &Heap,
+        index: usize,
+        out: &mut [u64],
+    ) -> Result<(), Stop> {
+        let mut at = index;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let here = rest.len().min(STRIPE_WORDS - at % STRIPE_WORDS);
+            let (now, later) = rest.split_at_mut(here);
+            let number = self.number(at >> STRIPE_SHIFT);
+            let record = &self.records[number as usize];
+            let before = record.load(Ordering::Acquire);
+            for (value, word) in now.iter_mut().zip(&heap[at..at + here]) {
+                *value = word.load(Ordering::Relaxed);
+            }
+            // As in `read`, for the whole stripe at once.
+            fence(Ordering::Acquire);
+            if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
+                attempt.remember(number);
+            } else {
+                for (i, value) in now.iter_mut().enumerate() {
+                    *value = self.read_hard(attempt, heap, at + i)?;
+                }
+            }
+            at += here;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write(
+        &self,
+        attempt: &mut Attempt,
+        heap: &Heap,
+        index: usize,
+        value: u64,
+    ) -> Result<(), Stop> {
+        let stripe = index >> STRIPE_SHIFT;
+        if stripe != attempt.last_stripe {
+            attempt.last_entry = self.own(attempt, stripe)?;
+            attempt.last_stripe = stripe;
+        }
+        attempt.written.write(attempt.last_entry, heap, index, value);
+        Ok(())
+    }
+
+    #[inline]
+    fn will_write(&self, heap: &Heap, index: usize, words: usize) {
+        let mut at = index;
+        while at < index + words {
+            medium::cpu::prefetch_write(heap, at);
+            medium::cpu::prefetch_write(&self.records, self.number(at >> STRIPE_SHIFT) as usize);
+            at += STRIPE_WORDS;
+        }
+    }
+
+    #[inline]
+    fn words_written(&self, attempt: &Attempt) -> usize {
+        attempt.written.words
+    }
+
+    #[inline]
+    fn commit<R: Redo>(
+        &self,
+        attempt: &mut Attempt,
+        heap: &Heap,
+        redo: &mut R,
+    ) -> Result<TxId, Stop> {
+        if attempt.written.entries.is_empty() {
+            let seen = TxId(attempt.snapshot);
+            attempt.clear();
+            return Ok(seen);
+        }
+        if !redo.has_room(Written::record_words_max(attempt.written.words)) {
+            return Err(Stop::Conflict);
+        }
+        let id = self.draw(redo);
+        // When no other ID was drawn since the snapshot, nothing can have changed.
+        if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {
+            self.take_back(attempt, heap, redo, id);
+            return Err(Stop::Conflict);
+        }
+        // Recorded before the records are released: until then the values are this transaction's.
+        redo.record(id, Written::new(&attempt.written, heap));
+        self.release(attempt, id);
+        attempt.clear();
+        Ok(id)
+    }
+
+    fn roll_back<R: Redo>(&self, attempt: &mut Attempt, heap: &Heap, redo: &mut R) -> TxId {
+        let seen = TxId(attempt.snapshot);
+        if !attempt.written.entries.is_empty() {
+            let id = self.draw(redo);
+            self.take_back(attempt, heap, redo, id);
+        }
+        attempt.clear();
+        seen
+    }
+}
+
+impl Attempt {
+    /// Enters a record into the read set.
+    #[inline]
+    fn remember(&mut self, number: u32) {
+        if number != self.last_read {
+            self.last_read = number;
+            self.reads.push(number);
+        }
+    }
+
+    fn owns(&self, record: u64) -> bool {
+        record & TAKEN != 0 && (record & !TAKEN) >> 32 == self.worker
+    }
+}
+
+impl Stm {
+    /// The ownership record of a stripe.
+    #[inline]
+    fn number(&self, stripe: usize) -> u32 {
+        (stripe & (self.records.len() - 1)) as u32
+    }
+
+    /// A read that met a taken or newer record.
+    #[cold]
+    fn read_hard(&self, attempt: &mut Attempt, heap: &Heap, index: usize) -> Result<u64, Stop> {
+        let number = self.number(index >> STRIPE_SHIFT);
+        let record = &self.records[number as usize];
+        loop {
+            let before = record.load(Ordering::Acquire);
+            if attempt.owns(before) {
+                return Ok(heap[index].load(Ordering::Relaxed));
+            }
+            if before & TAKEN != 0 {
+                return Err(Stop::Conflict);
+            }
+            if before > attempt.snapshot {
+                self.extend(attempt)?;
+                continue;
+            }
+            let value = heap[index].load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            if record.load(Ordering::Relaxed) == before {
+                attempt.remember(number);
+                return Ok(value);
+            }
+        }
+    }
+
+    /// Moves the snapshot to this moment, if nothing that was read has changed.
+    #[cold]
+    fn extend(&self, attempt: &mut Attempt) -> Result<(), Stop> {
+        // The clock first: whoever takes a record after we have checked it draws its ID later than
+        // this, so all that we have checked is the state of this moment. Acquire as in `begin`.
+        let now = self.clock.load(Ordering::Acquire);
+        if !self.reads_hold(attempt) {
+            return Err(Stop::Conflict);
+        }
+        attempt.snapshot = now;
+        Ok(())
+    }
+
+    /// Whether no record that was read has changed since the snapshot.
+    fn reads_hold(&self, attempt: &Attempt) -> bool {
+        attempt.reads.iter().all(|&number| {
+            let record = self.records[number as usize].load(Ordering::Acquire);
+            // A record of ours had a version not above the snapshot when we took it: see `own`.
+            record <= attempt.snapshot || attempt.owns(record)
+        })
+    }
+
+    /// The write set's entry for a stripe, taking its ownership record if it is not ours yet.
+    #[inline]
+    fn own(&self, attempt: &mut Attempt, stripe: usize) -> Result<usize, Stop> {
+        let number = self.number(stripe);
+        let record = &self.records[number as usize];
+        loop {
+            let before = record.load(Ordering::Acquire);
+            if before & TAKEN != 0 {
+                if !attempt.owns(before) {
+                    return Err(Stop::Conflict);
+                }
+                return Ok(attempt.entry_under(before as u32, number, stripe));
+            }
+            if before > attempt.snapshot {
+                // Also when we have not read it: its version must not be above the snapshot.
+                self.extend(attempt)?;
+                continue;
+            }
+            let entry = attempt.written.entries.len();
+            let taken = TAKEN | attempt.worker << 32 | entry as u64;
+            // Acquire: the values that its last writer left; also keeps our stores behind it.
+            if record.compare_exchange(before, taken, Ordering::Acquire, Ordering::Relaxed).is_err()
+            {
+                continue;
+            }
+            // See the module: no value may become visible before the taking.
+            fence(Ordering::Release);
+            attempt.push_entry(stripe, number, before, NO_ENTRY);
+            return Ok(entry);
+        }
+    }
+
+    /// Draws the next ID.
+    #[inline]
+    fn draw<R: Redo>(&self, redo: &mut R) -> TxId {
+        redo.drawing(self.clock.load(Ordering::Relaxed));
+        // AcqRel: Release shows what `drawing` announced, and the records taken, to whoever reads a
+        // clock that includes this ID; Acquire makes the check of the reads see what earlier
+        // IDs have taken.
+        TxId(self.clock.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+
+    /// Restores the heap, records a hole, and releases with an ID that no reader has seen.
+    #[cold]
+    fn take_back<R: Redo>(&self, attempt: &mut Attempt, heap: &Heap, redo: &mut R, id: TxId) {
+        attempt.written.restore(heap);
+        redo.record(id, Written::nothing());
+        self.release(attempt, id);
+        attempt.clear();
+    }
+
+    /// Releases every ownership record taken.
+    #[inline]
+    fn release(&self, attempt: &Attempt, id: TxId) {
+        for entry in &attempt.written.entries {
+            if entry.version != SHARED {
+                // Release: whoever sees the version sees the values.
+                self.records[entry.owner as usize].store(id.0, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Version of an entry whose ownership record another entry of the same write set has taken.
+const SHARED: u64 = TAKEN;
+
+impl Attempt {
+    #[inline]
+    fn push_entry(&mut self, stripe: usize, owner: u32, version: u64, next: u32) {
+        let old = [0; STRIPE_WORDS];
+        self.written.entries.push(Entry { stripe, owner, next, version, mask: 0, old });
+    }
+
+    /// The entry of a stripe whose record is ours: two stripes may share one record.
+    fn entry_under(&mut self, head: u32, number: u32, stripe: usize) -> usize {
+        let mut at = head;
+        loop {
+            let entry = &self.written.entries[at as usize];
+            if entry.stripe == stripe {
+                return at as usize;
+            }
+            if entry.next == NO_ENTRY {
+                break;
+            }
+            at = entry.next;
+        }
+        let new = self.written.entries.len();
+        self.written.entries[at as usize].next = new as u32;
+        self.push_entry(stripe, number, SHARED, NO_ENTRY);
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests;

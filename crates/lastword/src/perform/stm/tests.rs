@@ -1,0 +1,153 @@
+//! What a single thread can see of the memory's protocol; races are for the suites.
+
+use super::*;
+use crate::perform::NoRedo;
+
+fn heap(words: usize) -> Vec<AtomicU64> {
+    (0..words).map(|_| AtomicU64::new(0)).collect()
+}
+
+fn value(heap: &Heap, index: usize) -> u64 {
+    heap[index].load(Ordering::Relaxed)
+}
+
+/// Remembers what a memory hands to its redo log.
+#[derive(Default)]
+struct Records {
+    announced: Vec<u64>,
+    /// ID, and whether it was a hole.
+    records: Vec<(u64, bool)>,
+    room: Option<usize>,
+}
+
+impl Redo for Records {
+    fn has_room(&mut self, words: usize) -> bool {
+        self.room.is_none_or(|room| words <= room)
+    }
+    fn drawing(&mut self, clock: u64) {
+        self.announced.push(clock);
+    }
+    fn record(&mut self, id: TxId, written: Written<'_>) {
+        self.records.push((id.0, written.words() == 0));
+    }
+}
+
+#[test]
+fn two_transactions_that_touch_the_same_word_conflict() {
+    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
+    stm.begin(&mut one);
+    stm.begin(&mut two);
+    stm.write(&mut one, &heap, 5, 50).unwrap();
+    assert_eq!(stm.read(&mut two, &heap, 5), Err(Stop::Conflict));
+    assert_eq!(stm.write(&mut two, &heap, 5, 51), Err(Stop::Conflict));
+    stm.roll_back(&mut two, &heap, &mut NoRedo);
+    assert_eq!(stm.commit(&mut one, &heap, &mut NoRedo), Ok(TxId(1)));
+    assert_eq!(value(&heap, 5), 50);
+}
+
+#[test]
+fn a_read_of_something_newer_moves_the_snapshot_or_conflicts() {
+    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
+    stm.begin(&mut one);
+    assert_eq!(stm.read(&mut one, &heap, 0), Ok(0));
+    stm.begin(&mut two);
+    stm.write(&mut two, &heap, 40, 1).unwrap();
+    stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
+    // Nothing that `one` has read changed: it moves on and sees the new value.
+    assert_eq!(stm.read(&mut one, &heap, 40), Ok(1));
+    stm.begin(&mut two);
+    stm.write(&mut two, &heap, 0, 1).unwrap();
+    stm.write(&mut two, &heap, 40, 2).unwrap();
+    stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
+    // Now what it read first has changed: no moment holds both.
+    assert_eq!(stm.read(&mut one, &heap, 40), Err(Stop::Conflict));
+    assert_eq!(stm.roll_back(&mut one, &heap, &mut NoRedo), TxId(1));
+}
+
+#[test]
+fn a_rolled_back_transaction_leaves_the_old_values_and_a_new_version() {
+    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
+    stm.begin(&mut two);
+    assert_eq!(stm.read(&mut two, &heap, 9), Ok(0));
+    stm.begin(&mut one);
+    stm.write(&mut one, &heap, 8, 1).unwrap();
+    stm.write(&mut one, &heap, 9, 2).unwrap();
+    let mut redo = Records::default();
+    stm.roll_back(&mut one, &heap, &mut redo);
+    assert_eq!((value(&heap, 8), value(&heap, 9)), (0, 0));
+    assert_eq!(redo.records, [(1, true)], "the ID that it drew is a hole");
+    // A reader that looked before the write and looks after it must not find the same version:
+    // it may have read the dirty value in between.
+    let record = stm.records[stm.number(1) as usize].load(Ordering::Relaxed);
+    assert!(record > two.snapshot, "version {record} was seen by a reader");
+}
+
+#[test]
+fn a_commit_whose_reads_no_longer_hold_leaves_a_hole() {
+    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
+    stm.begin(&mut one);
+    stm.read(&mut one, &heap, 0).unwrap();
+    stm.write(&mut one, &heap, 40, 7).unwrap();
+    stm.begin(&mut two);
+    stm.write(&mut two, &heap, 0, 1).unwrap();
+    stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
+    let mut redo = Records::default();
+    assert_eq!(stm.commit(&mut one, &heap, &mut redo), Err(Stop::Conflict));
+    assert_eq!(redo.records, [(2, true)]);
+    assert_eq!(redo.announced, [1], "announced once, before it was drawn");
+    assert_eq!(value(&heap, 40), 0);
+    // The attempt is over: rolling back draws nothing more.
+    stm.roll_back(&mut one, &heap, &mut redo);
+    assert_eq!(redo.records.len(), 1);
+}
+
+#[test]
+fn a_commit_without_room_draws_no_id() {
+    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let mut one = stm.attempt(1);
+    stm.begin(&mut one);
+    for index in 0..4 {
+        stm.write(&mut one, &heap, index, 7).unwrap();
+    }
+    let mut redo = Records { room: Some(7), ..Records::default() };
+    assert_eq!(stm.commit(&mut one, &heap, &mut redo), Err(Stop::Conflict));
+    assert!(redo.announced.is_empty() && stm.clock().load(Ordering::Relaxed) == 0);
+    redo.room = Some(8);
+    assert!(stm.commit(&mut one, &heap, &mut redo).is_ok());
+}
+
+#[test]
+fn stripes_that_share_an_ownership_record_are_both_restored_and_released() {
+    let words = 2 * RECORDS_MAX * STRIPE_WORDS;
+    let (stm, heap) = (Stm::new(words, TxId(0)), heap(words));
+    let far = RECORDS_MAX * STRIPE_WORDS; // the same record as word 0
+    let mut one = stm.attempt(1);
+    stm.begin(&mut one);
+    for index in [0, far, 1, far + 1] {
+        stm.write(&mut one, &heap, index, 9).unwrap();
+    }
+    assert_eq!(stm.read(&mut one, &heap, far), Ok(9));
+    assert_eq!(one.written.entries.len(), 2);
+    stm.roll_back(&mut one, &heap, &mut NoRedo);
+    assert!([0, far, 1, far + 1].iter().all(|&index| value(&heap, index) == 0));
+    stm.begin(&mut one);
+    stm.write(&mut one, &heap, far, 3).unwrap();
+    stm.write(&mut one, &heap, 0, 4).unwrap();
+    assert_eq!(stm.commit(&mut one, &heap, &mut NoRedo), Ok(TxId(2)));
+    assert!(stm.records.iter().all(|record| record.load(Ordering::Relaxed) & TAKEN == 0));
+}
+
+#[test]
+fn a_transaction_that_only_reads_draws_no_id() {
+    let (stm, heap) = (Stm::new(64, TxId(17)), heap(64));
+    let mut one = stm.attempt(1);
+    stm.begin(&mut one);
+    let mut out = [1; 20];
+    stm.read_run(&mut one, &heap, 3, &mut out).unwrap();
+    assert_eq!(out, [0; 20]);
+    assert_eq!(stm.commit(&mut one, &heap, &mut NoRedo), Ok(TxId(17)));
+}

@@ -1,0 +1,177 @@
+//! The threads behind: they only call steps, in a loop, and sleep when there is nothing to do.
+//!
+//! | state | until | costs |
+//! |---|---|---|
+//! | working | a step has nothing to do | |
+//! | napping | [`NAP`] is over, a ring is half full, the pool closes | 2 000 wake-ups a second |
+//! | asleep | the next commit | nothing |
+//!
+//! A worker wakes a sleeping thread with one load a commit. Neither can miss the other: the thread
+//! first says that it sleeps and then looks at the clock with a locked instruction, the worker
+//! first draws its ID with a locked instruction and then looks whether the thread sleeps. The
+//! two locked instructions on the clock have an order: the later one sees what came before the
+//! other.
+
+use std::time::Duration;
+
+use super::{Event, Step};
+use crate::Error;
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, thread};
+
+/// Pause between groups when nobody waits: larger groups cost fewer barriers, and a commit is
+/// durable well within 10 ms. Chosen: 2 000 groups a second leave the device and a core their time.
+pub(crate) const NAP: Duration = Duration::from_micros(500);
+
+/// Naps without work before a thread goes to sleep.
+const IDLE_NAPS: u32 = 4;
+
+/// What the background threads call. Any other thread may call the same.
+pub(crate) trait Steps: Send + Sync + 'static {
+    /// Runs one persist step.
+    fn persist_step(&self) -> Result<Step, Error>;
+    /// Runs one reproduce step, if enough has come together for one.
+    fn reproduce_if_due(&self) -> Result<Step, Error>;
+    /// Runs one reproduce step on whatever there is.
+    fn reproduce_step(&self) -> Result<Step, Error>;
+    /// The clock that IDs are drawn from.
+    fn clock(&self) -> &AtomicU64;
+    /// The last durable ID.
+    fn durable(&self) -> u64;
+    /// Where the threads are woken.
+    fn bells(&self) -> &Bells;
+    /// Whether a reproduce step sleeps in the kernel, so that it wants a thread of its own.
+    fn reproduce_blocks(&self) -> bool;
+}
+
+/// How background threads are woken.
+#[derive(Debug, Default)]
+pub(crate) struct Bells {
+    /// The persist thread sleeps until it is rung.
+    asleep: AtomicBool,
+    persist: Event,
+    reproduce: Event,
+    closing: AtomicBool,
+}
+
+impl Bells {
+    /// Called by a worker after each commit that nobody waits for.
+    #[inline]
+    pub(crate) fn committed(&self, ring_half_full: bool) {
+        // Relaxed: the drawing of the ID ordered it; see the module.
+        if ring_half_full || self.asleep.load(Ordering::Relaxed) {
+            self.ring();
+        }
+    }
+
+    #[cold]
+    fn ring(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+        self.persist.notify();
+    }
+
+    /// Enough has come together to be reproduced.
+    pub(crate) fn reproduce_is_due(&self) {
+        self.reproduce.notify();
+    }
+
+    /// The pool closes: the threads end.
+    pub(crate) fn close(&self) {
+        // Release and then notify: a thread that wakes sees it. Pairs with `is_closing`.
+        self.closing.store(true, Ordering::Release);
+        self.persist.notify();
+        self.reproduce.notify();
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+}
+
+/// The background threads of one pool.
+#[derive(Debug, Default)]
+pub(crate) struct Background {
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Background {
+    /// Starts them.
+    pub(crate) fn spawn(steps: &Arc<impl Steps>) -> Result<Background, std::io::Error> {
+        let mut background = Background::default();
+        background.start("lastword-persist", steps, persist_loop)?;
+        if steps.reproduce_blocks() {
+            background.start("lastword-reproduce", steps, reproduce_loop)?;
+        }
+        Ok(background)
+    }
+
+    fn start<S: Steps>(
+        &mut self,
+        name: &str,
+        steps: &Arc<S>,
+        run: impl FnOnce(&S) + Send + 'static,
+    ) -> Result<(), std::io::Error> {
+        let steps = Arc::clone(steps);
+        let thread = thread::Builder::new().name(name.into()).spawn(move || run(&steps))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Waits for their end; the bells have said that the pool closes.
+    pub(crate) fn join(self) {
+        for thread in self.threads {
+            // A step that panicked has left the pool unable to go on; the panic was printed, and
+            // the close that follows runs the steps itself and meets the same.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn persist_loop<S: Steps>(steps: &S) {
+    let bells = steps.bells();
+    let mut idle = 0;
+    loop {
+        let epoch = bells.persist.epoch();
+        if bells.is_closing() {
+            break bells.persist.leave();
+        }
+        let step = match steps.persist_step() {
+            // An error is kept by the pool and told to every later call; nothing is left to do
+            // here.
+            Err(_) => break bells.persist.leave(),
+            Ok(step) => step,
+        };
+        if !steps.reproduce_blocks() && steps.reproduce_if_due().is_err() {
+            break bells.persist.leave();
+        }
+        idle = if step == Step::Nothing { idle + 1 } else { 0 };
+        if idle <= IDLE_NAPS {
+            bells.persist.wait(epoch, Some(NAP));
+            continue;
+        }
+        bells.asleep.store(true, Ordering::Relaxed);
+        // AcqRel: Release shows `asleep` to whoever draws after this; Acquire and the fact that an
+        // addition always sees the latest value show whoever drew before. See the module.
+        if steps.clock().fetch_add(0, Ordering::AcqRel) == steps.durable() {
+            bells.persist.wait(epoch, None);
+        } else {
+            bells.persist.leave();
+        }
+        bells.asleep.store(false, Ordering::Relaxed);
+        idle = 0;
+    }
+}
+
+fn reproduce_loop<S: Steps>(steps: &S) {
+    let bells = steps.bells();
+    loop {
+        let epoch = bells.reproduce.epoch();
+        if bells.is_closing() {
+            break bells.reproduce.leave();
+        }
+        match steps.reproduce_if_due() {
+            Err(_) => break bells.reproduce.leave(),
+            Ok(Step::Done) => bells.reproduce.leave(),
+            Ok(_) => bells.reproduce.wait(epoch, None),
+        }
+    }
+}

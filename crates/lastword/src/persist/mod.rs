@@ -1,0 +1,238 @@
+//! Persist: from the volatile rings to the log; advances the durable ID.
+//!
+//! ```text
+//!   rings --merge up to the frontier--> group --append, one barrier--> log
+//!                                         |
+//!                                         +--> queue, to be reproduced from memory
+//! ```
+//!
+//! [`Persist::step`] is a plain function that any thread may call: background threads do nothing
+//! but call it, and whoever waits helps by calling it too. One thread at a time is in it; one that
+//! finds it taken waits for its end and looks again, because its own record may have come too late.
+//!
+//! Invariants:
+//! - The durable ID only grows, and only after the barrier behind every record up to it.
+//! - Groups enter the queue in ID order, after they are durable.
+//!
+//! (DudeTM, section 3.3. The paper writes each thread's log by itself and lets the reproduce step
+//! put them in order; merging here costs one pass over the record heads, and makes a flush shared
+//! by all workers, recovery a straight scan, and reproduction free of any merge.)
+
+mod background;
+pub(crate) mod frontier;
+mod merge;
+mod wake;
+
+use std::collections::VecDeque;
+
+use crossbeam_utils::CachePadded;
+use lw_log::{Group, PersistentRing, Ring};
+use medium::Memory;
+use words::TxId;
+
+use crate::Error;
+use crate::metrics::{Meter, StepTimer};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
+pub(crate) use background::{Background, Bells, Steps};
+use frontier::frontier;
+use merge::Merge;
+pub(crate) use wake::Event;
+
+/// A worker's slot, over real memory.
+pub(crate) type Slot = frontier::Slot<Memory>;
+
+/// What a step has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Something; more may be waiting.
+    Done,
+    /// There was nothing to do.
+    Nothing,
+    /// Another thread is in it.
+    Busy,
+    /// The log has no room until something is reproduced.
+    LogFull,
+}
+
+/// A group that is durable in the log and not yet at home.
+pub(crate) struct Queued {
+    pub(crate) group: Group,
+    /// The sequence of the log behind it.
+    pub(crate) end: u64,
+}
+
+/// The persist step of one pool.
+pub(crate) struct Persist {
+    durable: CachePadded<AtomicU64>,
+    slots: Mutex<Vec<Arc<Slot>>>,
+    state: Mutex<State>,
+    queue: Mutex<VecDeque<Queued>>,
+    /// Bytes of log in the queue.
+    queued_bytes: AtomicU64,
+    /// Groups that have been reproduced, to be used again.
+    spare: Mutex<Vec<Group>>,
+    /// The sequence up to which the log is recycled.
+    pub(crate) tail: AtomicU64,
+    /// Happens after every step, of persist and of reproduce.
+    pub(crate) progress: Event,
+    pub(crate) poison: crate::poison::Poison,
+    pub(crate) meter: Meter,
+}
+
+/// What only one thread at a time touches.
+struct State {
+    log: PersistentRing,
+    /// The last transaction that is in `pending` or durable.
+    merged: u64,
+    /// Words that a group is closed at.
+    group_words: usize,
+    /// Merged and not yet appended: not empty only when the log was full.
+    pending: Group,
+    merge: Merge,
+}
+
+/// Words of a group that is not closed for another reason: 256 KiB, where the device's time a byte
+/// is nearly that of 1 MiB (PERFORMANCE, disk) and the group is still in the L2 cache when it is
+/// reproduced.
+const GROUP_WORDS: usize = 256 * 1024 / 8;
+
+impl Persist {
+    pub(crate) fn new(log: PersistentRing, durable: TxId) -> Persist {
+        // Half the log at most, so that a group always fits; see `words_max`.
+        let group_words = GROUP_WORDS.min((log.bytes() / 2) as usize / 8);
+        let pending = Group::new(group_words);
+        let merge = Merge::default();
+        Persist {
+            durable: CachePadded::new(AtomicU64::new(durable.0)),
+            slots: Mutex::default(),
+            state: Mutex::new(State { log, merged: durable.0, group_words, pending, merge }),
+            queue: Mutex::default(),
+            queued_bytes: AtomicU64::new(0),
+            spare: Mutex::default(),
+            tail: AtomicU64::new(0),
+            progress: Event::default(),
+            poison: crate::poison::Poison::default(),
+            meter: Meter::default(),
+        }
+    }
+
+    /// Most words that a transaction may write so that its group can always be appended: half the
+    /// log, because a lap's rest that is too short is skipped.
+    pub(crate) fn words_max(log_bytes: u64, ring_words: usize) -> usize {
+        let log_words = (log_bytes / 2).saturating_sub(4096) as usize / 8;
+        let record_words = log_words.min(ring_words - 2 * lw_log::RECORD_HEAD_WORDS);
+        record_words.min(lw_log::RECORD_WORDS_MAX) / 2
+    }
+
+    /// Registers a worker with a ring of so many words.
+    pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
+        let slot = Arc::new(Slot::new(Ring::new(Memory::anonymous(8 * ring_words as u64)?)));
+        lock(&self.slots).push(Arc::clone(&slot));
+        Ok(slot)
+    }
+
+    /// The largest ID such that it and all before it survive a crash.
+    #[inline]
+    pub(crate) fn durable(&self) -> TxId {
+        // Acquire: pairs with the Release in `append`.
+        TxId(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Bytes of log that wait for reproduction.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.queued_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Makes one group durable, of whatever is committed. `timer` books the time.
+    ///
+    /// # Errors
+    /// The medium's; the pool is poisoned then.
+    pub(crate) fn step(&self, clock: &AtomicU64, timer: StepTimer) -> Result<Step, Error> {
+        self.poison.check()?;
+        let Some(mut state) = try_lock(&self.state) else { return Ok(Step::Busy) };
+        let started = timer.start();
+        self.gather(&mut state, clock);
+        let step = if state.pending.is_empty() {
+            Ok(Step::Nothing)
+        } else {
+            self.append(&mut state).map_err(|error| self.poison.put(error.into()))
+        };
+        drop(state);
+        self.meter.persist.add(&started);
+        // After the lock is free, and whatever was done: who finds it taken waits for this moment
+        // and then looks again; its record may have been published after this step looked.
+        self.progress.notify();
+        step
+    }
+
+    /// Merges what is published into the pending group.
+    fn gather(&self, state: &mut State, clock: &AtomicU64) {
+        // The clock before the slots: see `frontier`. Acquire: pairs with the addition that drew.
+        let now = clock.load(Ordering::Acquire);
+        if now == state.merged {
+            return;
+        }
+        let mut slots = lock(&self.slots);
+        let merge = &mut state.merge;
+        let frontier = frontier(clock, &slots, now, &mut merge.cursors);
+        if frontier > state.merged {
+            merge.run(&slots, state.merged, frontier, &mut state.pending, state.group_words);
+            if !state.pending.is_empty() {
+                state.merged = state.pending.last().0;
+            }
+        }
+        // The space of a dead worker's ring is needed no longer once it is drained.
+        slots.retain(|slot| !slot.is_done());
+    }
+
+    /// Appends the pending group and moves the durable ID.
+    fn append(&self, state: &mut State) -> Result<Step, medium::Error> {
+        let before = state.log.head();
+        let Ok(end) = state.log.append(&mut state.pending, &self.tail)? else {
+            return Ok(Step::LogFull);
+        };
+        let next = lock(&self.spare).pop().unwrap_or_else(|| Group::new(state.group_words));
+        let group = std::mem::replace(&mut state.pending, next);
+        self.meter.logged(8 * group.words() as u64, end - before);
+        let last = group.last();
+        // Queued before it is acknowledged: whoever drains the queue after a flush finds it there.
+        lock(&self.queue).push_back(Queued { group, end });
+        self.queued_bytes.fetch_add(end - before, Ordering::Relaxed);
+        // Release: whoever sees `durable >= id` also sees everything that led to it (an error that
+        // was set, the queue). Pairs with `durable`.
+        self.durable.store(last.0, Ordering::Release);
+        Ok(Step::Done)
+    }
+
+    /// Takes groups off the queue, oldest first, up to so many bytes of log (at least one group).
+    pub(crate) fn dequeue(&self, bytes: u64) -> Vec<Queued> {
+        let mut queue = lock(&self.queue);
+        let Some(first) = queue.front() else { return Vec::new() };
+        let limit = first.end + bytes;
+        let count = queue.iter().take_while(|queued| queued.end <= limit).count();
+        queue.drain(..count).collect()
+    }
+
+    /// Gives reproduced groups back. `end` is the sequence behind the last.
+    pub(crate) fn recycle(&self, groups: Vec<Queued>, end: u64) {
+        // Release: the appender overwrites the log up to here once it sees this; everything that
+        // made it safe comes before. Pairs with the Acquire in `PersistentRing::append`.
+        let before = self.tail.swap(end, Ordering::Release);
+        self.queued_bytes.fetch_sub(end - before, Ordering::Relaxed);
+        let mut spare = lock(&self.spare);
+        for mut queued in groups {
+            // A few are enough for what is under way; the rest would only keep memory.
+            if spare.len() < 16 {
+                queued.group.clear();
+                spare.push(queued.group);
+            }
+        }
+    }
+
+    /// What the log has cost so far.
+    pub(crate) fn log_counts(&self) -> (medium::Counts, u64, f64) {
+        let state = lock(&self.state);
+        let laps = state.log.head() as f64 / state.log.bytes() as f64;
+        (state.log.counts(), state.log.padding_bytes(), laps)
+    }
+}

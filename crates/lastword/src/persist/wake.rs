@@ -1,0 +1,63 @@
+//! Waiting without losing a wake-up, and without a system call when nobody waits.
+//!
+//! Invariant: a waiter that read the epoch before it looked at the state sleeps only while the
+//! epoch is still that; whoever changes the state raises the epoch afterwards.
+
+use std::time::Duration;
+
+use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, fence, lock};
+
+/// Something that happens now and then, and that threads wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Event {
+    epoch: AtomicU64,
+    waiters: AtomicUsize,
+    mutex: Mutex<()>,
+    condvar: Condvar,
+}
+
+impl Event {
+    /// What to hand to [`wait`](Event::wait); read it before the state that is waited for.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        // SeqCst fence: either the notifier sees this waiter, or this waiter sees the new epoch.
+        // Pairs with the fence in `notify`; without both, each could miss the other's store.
+        fence(Ordering::SeqCst);
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Takes an [`epoch`](Event::epoch) back without waiting.
+    pub(crate) fn leave(&self) {
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Sleeps until it has happened after `epoch` was read, or for so long.
+    pub(crate) fn wait(&self, epoch: u64, longest: Option<Duration>) {
+        let mut guard = lock(&self.mutex);
+        while self.epoch.load(Ordering::Acquire) == epoch {
+            match longest {
+                None => {
+                    guard =
+                        self.condvar.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
+                }
+                Some(longest) => {
+                    let _ = self.condvar.wait_timeout(guard, longest);
+                    break;
+                }
+            }
+        }
+        self.leave();
+    }
+
+    /// It has happened.
+    pub(crate) fn notify(&self) {
+        // Release: a waiter that sees the epoch sees the state. Pairs with the Acquire loads above.
+        self.epoch.fetch_add(1, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.waiters.load(Ordering::Relaxed) > 0 {
+            // The lock: a waiter between its last look at the epoch and its sleep holds it.
+            drop(lock(&self.mutex));
+            self.condvar.notify_all();
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The two steps behind a transactional memory, put together: persist, reproduce, and waiting.
+
+use words::TxId;
+
+use crate::Error;
+use crate::metrics::{Metrics, StepTimer};
+use crate::persist::{Bells, Persist, Step};
+use crate::reproduce::Reproduce;
+use crate::sync::{AtomicU64, Ordering, thread};
+
+/// Persist and reproduce of one pool, whatever runs in front.
+pub(crate) struct Pipeline {
+    pub(crate) persist: Persist,
+    pub(crate) reproduce: Reproduce,
+    pub(crate) bells: Bells,
+    /// Bytes of log that make a reproduce step worth its barriers.
+    due_bytes: u64,
+    /// Whether steps sleep in the kernel.
+    pub(crate) blocks: bool,
+}
+
+/// Log that memory brings home at a time: thousands of entries a barrier, still in the L2 cache.
+const DUE_BYTES_MEMORY: u64 = 1 << 20;
+
+impl Pipeline {
+    pub(crate) fn new(
+        persist: Persist,
+        reproduce: Reproduce,
+        log_bytes: u64,
+        blocks: bool,
+    ) -> Pipeline {
+        // A file gathers writes to one page over as much log as it can and still leaves the other
+        // half of the log to the workers while it writes home.
+        let half = log_bytes / 2;
+        let due_bytes = if blocks { half } else { half.min(DUE_BYTES_MEMORY) };
+        Pipeline { persist, reproduce, bells: Bells::default(), due_bytes, blocks }
+    }
+
+    /// One persist step; rings for reproduction when it is due.
+    pub(crate) fn persist_step(&self, clock: &AtomicU64, helped: bool) -> Result<Step, Error> {
+        let step = self.persist.step(clock, StepTimer { blocks: self.blocks, helped })?;
+        if step == Step::LogFull || self.is_due() {
+            self.bells.reproduce_is_due();
+        }
+        Ok(step)
+    }
+
+    /// One reproduce step on whatever there is.
+    pub(crate) fn reproduce_step(&self, helped: bool) -> Result<Step, Error> {
+        let timer = StepTimer { blocks: self.blocks, helped };
+        self.reproduce.step(&self.persist, self.due_bytes, timer)
+    }
+
+    /// Whether enough has come together for a reproduce step.
+    pub(crate) fn is_due(&self) -> bool {
+        self.persist.queued_bytes() >= self.due_bytes
+    }
+
+    /// Helps until `done` answers something: runs persist steps, reproduces when the log is full,
+    /// and sleeps while another thread does it.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub(crate) fn help_until<R>(
+        &self,
+        clock: &AtomicU64,
+        mut done: impl FnMut() -> Option<R>,
+    ) -> Result<R, Error> {
+        loop {
+            // The epoch before the state: what happens after our look ends the wait.
+            let epoch = self.persist.progress.epoch();
+            if let Some(answer) = done() {
+                self.persist.progress.leave();
+                return Ok(answer);
+            }
+            let step = match self.persist_step(clock, true) {
+                Ok(Step::LogFull) => self.reproduce_step(true),
+                step => step,
+            };
+            match step {
+                Ok(Step::Busy) => self.persist.progress.wait(epoch, None),
+                step => {
+                    self.persist.progress.leave();
+                    if step? == Step::Nothing {
+                        // A worker has drawn an ID and not published it yet: it needs its core.
+                        thread::yield_now();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until `id` is durable.
+    ///
+    /// # Errors
+    /// The medium's; also when it failed in another thread.
+    pub(crate) fn wait(&self, clock: &AtomicU64, id: TxId) -> Result<(), Error> {
+        self.help_until(clock, || (self.persist.durable() >= id).then_some(()))
+    }
+
+    /// Makes everything committed durable and brings it home, and marks the pool as left in good
+    /// order. No worker is left, and no background thread.
+    pub(crate) fn close(&self, clock: &AtomicU64) -> Result<(), Error> {
+        let committed = TxId(clock.load(Ordering::Acquire));
+        self.wait(clock, committed)?;
+        while self.reproduce_step(true)? != Step::Nothing {}
+        self.reproduce.close().map_err(|error| self.persist.poison.put(error.into()))
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        let (log, padding_bytes, log_laps) = self.persist.log_counts();
+        let home = self.reproduce.counts();
+        let meter = &self.persist.meter;
+        Metrics {
+            persist_cpu_ns: meter.persist.ns().saturating_sub(log.emulated_delay_ns),
+            reproduce_cpu_ns: meter.reproduce.ns().saturating_sub(home.emulated_delay_ns),
+            helped_cpu_ns: meter.persist.helped_ns() + meter.reproduce.helped_ns(),
+            emulated_delay_ns: log.emulated_delay_ns + home.emulated_delay_ns,
+            log_payload_bytes: meter.payload_bytes(),
+            log_bytes: log.bytes,
+            padding_bytes,
+            log_laps,
+            home_bytes: home.bytes,
+            device_writes: log.device_writes + home.device_writes,
+            persist_barriers: log.persist_barriers + home.persist_barriers,
+            ring_full_waits: meter.ring_full_waits.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Pools: create, open, use, close.
+
+use std::fmt;
+use std::path::Path;
+
+use words::{Stop, TxId};
+
+use crate::design::{Decoupled, Design};
+use crate::inside::Inside;
+use crate::metrics::Metrics;
+use crate::options::Durability;
+use crate::perform::Gate;
+use crate::shadow::Full;
+use crate::storage::{Storage, heap};
+use crate::sync::{Mutex, Ordering, lock};
+use crate::worker::Seat;
+use crate::{Committed, Error, Info, Options, Tx, Worker};
+
+/// A pool of durable objects, open in this process and in no other.
+///
+/// Dropping it makes everything committed durable and closes it in good order;
+/// [`close`](Pool::close) does the same and tells what went wrong.
+pub struct Pool<D: Design = Decoupled> {
+    /// `None` only while it is dropped.
+    design: Option<D>,
+    pub(crate) shape: Shape,
+    pub(crate) durability: Durability,
+    pub(crate) gate: Gate,
+    numbers: Mutex<Numbers>,
+    /// Workers lent by [`run`](Pool::run), waiting for the next call.
+    seats: Mutex<Vec<Seat<D>>>,
+}
+
+/// What a pool is like, whatever its design.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    heap: lw_alloc::Heap,
+    base: u64,
+    info: Info,
+}
+
+impl Shape {
+    pub(crate) fn of(storage: &Storage) -> Shape {
+        let superblock = storage.superblocks.current();
+        let base = u64::from(superblock.tag()) << words::ADDRESS_BITS;
+        let info = Info::of(&storage.file, superblock, storage.medium, storage.direct);
+        Shape { heap: heap(superblock), base, info }
+    }
+
+    /// A heap that dies with the process, formatted.
+    pub(crate) fn in_memory(options: &Options) -> Result<(Full, Shape), Error> {
+        const TAG: u16 = 0xfade;
+        let bytes = options.heap_rounded()?;
+        let shadow = Full::zeros(bytes)?;
+        let heap = lw_alloc::Heap::new(TAG, bytes);
+        let base = u64::from(TAG) << words::ADDRESS_BITS;
+        for (index, value) in crate::storage::format(&heap, base) {
+            shadow.heap()[index as usize].store(value, Ordering::Relaxed);
+        }
+        let info = Info::in_memory(options, bytes)?;
+        Ok((shadow, Shape { heap, base, info }))
+    }
+
+    #[inline]
+    pub(crate) fn heap(&self) -> lw_alloc::Heap {
+        self.heap
+    }
+
+    #[inline]
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub(crate) fn info(&self) -> &Info {
+        &self.info
+    }
+}
+
+/// Numbers of living workers: the smallest free one is given out.
+#[derive(Debug, Default)]
+struct Numbers {
+    used: Vec<bool>,
+}
+
+impl Numbers {
+    fn take(&mut self) -> usize {
+        let number = self.used.iter().position(|used| !used).unwrap_or(self.used.len());
+        if number == self.used.len() {
+            self.used.push(true);
+        } else {
+            self.used[number] = true;
+        }
+        number
+    }
+}
+
+impl Pool {
+    /// Makes a new pool of the default design at `path` and opens it. Durable on return: a crash
+    /// before leaves no pool.
+    ///
+    /// # Errors
+    /// A file of that name exists; the disk is full (at creation, not at commit: everything is
+    /// allocated here); an option that no pool can have.
+    pub fn create(path: impl AsRef<Path>, options: Options) -> Result<Pool, Error> {
+        Pool::create_as(path, options)
+    }
+
+    /// Opens a pool, recovering what a crash left. `options` that belong to creation (sizes) are
+    /// taken from the pool.
+    ///
+    /// # Errors
+    /// It is in use; it is no pool, truncated, or damaged; it has another layout; its log is
+    /// missing or another's. Nothing has been changed then.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Pool, Error> {
+        Pool::open_as(path, options)
+    }
+}
+
+impl<D: Design> Pool<D> {
+    /// Makes a new pool of design `D`; see [`Pool::create`]. Designs that keep nothing make no
+    /// file.
+    ///
+    /// # Errors
+    /// As [`Pool::create`].
+    pub fn create_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
+        let made = D::create(path.as_ref(), &options)?;
+        Ok(Pool::new(made, &options))
+    }
+
+    /// Opens a pool as design `D`; see [`Pool::open`].
+    ///
+    /// # Errors
+    /// As [`Pool::open`]; [`Error::NotDurable`] for designs that keep nothing.
+    pub fn open_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
+        let opened = D::open(path.as_ref(), &options)?;
+        Ok(Pool::new(opened, &options))
+    }
+
+    fn new((design, shape): (D, Shape), options: &Options) -> Pool<D> {
+        Pool {
+            design: Some(design),
+            shape,
+            durability: options.durability,
+            gate: Gate::default(),
+            numbers: Mutex::default(),
+            seats: Mutex::default(),
+        }
+    }
+
+    /// The design behind it: what is particular to one is there.
+    #[inline]
+    pub fn design(&self) -> &D {
+        self.design.as_ref().expect("a pool has its design until it is dropped")
+    }
+
+    /// A worker for one thread. Takes a volatile ring; for a few transactions now and then use
+    /// [`run`](Pool::run).
+    ///
+    /// # Errors
+    /// No memory for its ring; [`Error::OneWorker`] for designs that allow no more.
+    pub fn worker(&self) -> Result<Worker<'_, D>, Error> {
+        let number = {
+            let mut numbers = lock(&self.numbers);
+            if numbers.used.iter().filter(|used| **used).count() >= D::WORKERS_MAX {
+                return Err(Error::OneWorker { design: D::NAME });
+            }
+            numbers.take()
+        };
+        match self.design().local(number) {
+            Ok(local) => Ok(Worker::new(self, Seat::new(local, number))),
+            Err(error) => {
+                lock(&self.numbers).used[number] = false;
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs one transaction on a worker that the pool keeps for this; see [`Worker::run`].
+    ///
+    /// # Errors
+    /// As [`Worker::run`] and [`worker`](Pool::worker).
+    pub fn run<R>(
+        &self,
+        body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+    ) -> Result<Committed<'_, R, D>, Error> {
+        Inside::refuse("run")?;
+        let seat = lock(&self.seats).pop();
+        let mut worker = match seat {
+            Some(seat) => Worker::new(self, seat),
+            None => self.worker()?,
+        };
+        let done = worker.run(body);
+        lock(&self.seats).push(worker.into_seat());
+        done
+    }
+
+    /// A worker is gone; its number may be used again.
+    pub(crate) fn leave(&self, seat: &mut Seat<D>) {
+        self.design().close_local(&mut seat.local);
+        lock(&self.numbers).used[seat.number] = false;
+    }
+
+    /// The last transaction that is visible.
+    pub fn committed_id(&self) -> TxId {
+        self.design().committed_id()
+    }
+
+    /// The largest ID such that its transaction and all before it survive a crash. Costs a load.
+    #[inline]
+    pub fn durable_id(&self) -> TxId {
+        self.design().durable_id()
+    }
+
+    /// The last transaction whose words are at home: recovery begins after it.
+    pub fn reproduced_id(&self) -> TxId {
+        self.design().reproduced_id()
+    }
+
+    /// Waits until the transaction `id` is durable, for programs that keep IDs and not tickets.
+    ///
+    /// # Errors
+    /// As [`Ticket::wait`](crate::Ticket::wait). An ID that was never drawn is waited for.
+    pub fn wait_for(&self, id: TxId) -> Result<(), Error> {
+        Inside::refuse("wait_for")?;
+        self.design().wait(id)
+    }
+
+    /// Makes everything committed before durable.
+    ///
+    /// # Errors
+    /// As [`Ticket::wait`](crate::Ticket::wait).
+    pub fn flush(&self) -> Result<(), Error> {
+        Inside::refuse("flush")?;
+        self.design().wait(self.committed_id())
+    }
+
+    /// What it has done and cost since it was opened.
+    pub fn metrics(&self) -> Metrics {
+        self.design().metrics()
+    }
+
+    /// What it is like.
+    pub fn info(&self) -> &Info {
+        &self.shape.info
+    }
+
+    /// Makes everything durable and closes the pool in good order, so that opening it recovers
+    /// nothing.
+    ///
+    /// # Errors
+    /// The medium's: then the pool is as a crash would leave it, and opening it recovers.
+    pub fn close(mut self) -> Result<(), Error> {
+        Inside::refuse("close")?;
+        self.leave_seats();
+        self.design.take().expect("a pool has its design until it is dropped").close()
+    }
+
+    /// Leaves the pool as a crash of the process would: nothing more is made durable. For tests and
+    /// for programs that want to see what recovery finds.
+    pub fn abandon(mut self) {
+        self.leave_seats();
+        self.design.take().expect("a pool has its design until it is dropped").abandon();
+    }
+
+    fn leave_seats(&self) {
+        for mut seat in std::mem::take(&mut *lock(&self.seats)) {
+            self.leave(&mut seat);
+        }
+    }
+}
+
+impl<D: Design> Drop for Pool<D> {
+    fn drop(&mut self) {
+        if self.design.is_some() {
+            self.leave_seats();
+        }
+        if let Some(mut design) = self.design.take() {
+            // Nobody is left to be told; `close` is for those who want to know. Nothing
+            // acknowledged is lost: opening the pool recovers it.
+            let _ = design.close();
+        }
+    }
+}
+
+impl<D: Design> fmt::Debug for Pool<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("design", &D::NAME)
+            .field("info", &self.shape.info)
+            .finish_non_exhaustive()
+    }
+}

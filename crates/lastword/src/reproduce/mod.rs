@@ -1,0 +1,126 @@
+//! Reproduce: from the log to home; advances the reproduced ID and recycles the log.
+//!
+//! [`Reproduce::step`] takes a batch of durable groups from memory (never from the medium), writes
+//! their words home in transaction ID order, and recycles. Any thread may call it; one at a time is
+//! in it.
+//!
+//! The order of recycling; each arrow is a persist barrier:
+//!
+//! ```text
+//!   words written home  -->  reproduced ID in the superblock  -->  log space overwritten
+//! ```
+//!
+//! Without the first, a crash would find an ID that says that words are home which are not, and
+//! without the second it would look for records in space that holds others.
+//!
+//! Invariants:
+//! - `reproduced <= durable`: only groups that are durable are in the queue.
+//! - Home holds exactly what the transactions up to some ID wrote, plus whole or partial writes of
+//!   transactions after it that are all still in the log: replaying them gives the same again.
+//!
+//! (DudeTM, section 3.4: one barrier a batch instead of one a transaction.)
+
+use crossbeam_utils::CachePadded;
+use medium::HomeMedium;
+use words::TxId;
+
+use crate::Error;
+use crate::metrics::StepTimer;
+use crate::persist::{Persist, Queued, Step};
+use crate::superblock::Superblocks;
+use crate::sync::{AtomicU64, Mutex, Ordering, lock, try_lock};
+
+/// The reproduce step of one pool.
+pub(crate) struct Reproduce {
+    reproduced: CachePadded<AtomicU64>,
+    state: Mutex<State>,
+}
+
+/// What only one thread at a time touches.
+struct State {
+    home: Box<dyn HomeMedium>,
+    superblocks: Superblocks,
+}
+
+impl Reproduce {
+    pub(crate) fn new(home: Box<dyn HomeMedium>, superblocks: Superblocks) -> Reproduce {
+        let reproduced = superblocks.current().reproduced;
+        Reproduce {
+            reproduced: CachePadded::new(AtomicU64::new(reproduced)),
+            state: Mutex::new(State { home, superblocks }),
+        }
+    }
+
+    /// The last transaction that is at home, durably.
+    pub(crate) fn reproduced(&self) -> TxId {
+        // Acquire: pairs with the Release in `step`.
+        TxId(self.reproduced.load(Ordering::Acquire))
+    }
+
+    /// Brings durable groups home: at least one if there is one, up to `log_bytes` of the log. Two
+    /// persist barriers, however many transactions.
+    ///
+    /// # Errors
+    /// The medium's; the pool is poisoned then.
+    pub(crate) fn step(
+        &self,
+        persist: &Persist,
+        log_bytes: u64,
+        timer: StepTimer,
+    ) -> Result<Step, Error> {
+        persist.poison.check()?;
+        // The lock before the queue: two threads must not take batches and apply them out of order.
+        let Some(mut state) = try_lock(&self.state) else { return Ok(Step::Busy) };
+        let batch = persist.dequeue(log_bytes);
+        let step = if batch.is_empty() {
+            Ok(Step::Nothing)
+        } else {
+            let started = timer.start();
+            let done = self.bring_home(&mut state, &batch);
+            let done = done.map_err(|error| persist.poison.put(error.into()));
+            persist.meter.reproduce.add(&started);
+            done.map(|(last, end)| {
+                // Release: whoever sees the reproduced ID may read home.
+                self.reproduced.store(last, Ordering::Release);
+                persist.recycle(batch, end);
+                Step::Done
+            })
+        };
+        drop(state);
+        // As in the persist step: who found the lock taken waits for this.
+        persist.progress.notify();
+        step
+    }
+
+    fn bring_home(&self, state: &mut State, batch: &[Queued]) -> Result<(u64, u64), medium::Error> {
+        let mut last = self.reproduced.load(Ordering::Relaxed);
+        let mut end = 0;
+        for queued in batch {
+            assert_eq!(queued.group.first().0, last + 1, "transactions come home in ID order");
+            state.home.write_back(queued.group.payload())?;
+            last = queued.group.last().0;
+            end = queued.end;
+        }
+        state.home.barrier()?;
+        state.superblocks.update(|now| {
+            now.reproduced = last;
+            now.log_sequence = end;
+        })?;
+        Ok((last, end))
+    }
+
+    /// Marks the pool as left in good order: nothing needs to be recovered. The queue is empty.
+    pub(crate) fn close(&self) -> Result<(), medium::Error> {
+        lock(&self.state).superblocks.update(|now| now.clean = true)
+    }
+
+    /// What home and the superblocks have cost so far.
+    pub(crate) fn counts(&self) -> medium::Counts {
+        let state = lock(&self.state);
+        let mut counts = state.home.counts();
+        let marks = state.superblocks.writes();
+        counts.device_writes += marks;
+        counts.persist_barriers += marks;
+        counts
+    }
+}

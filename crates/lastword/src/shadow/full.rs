@@ -1,0 +1,34 @@
+//! The whole heap in anonymous memory, with large pages where the system gives them.
+//!
+//! It is filled at open by reading, so that a bad sector is an error there and not a signal in the
+//! middle of a transaction. Costs as much memory as the heap has bytes.
+
+use medium::{Memory, PoolFile};
+
+use crate::perform::Heap;
+
+/// A shadow as large as the heap.
+#[derive(Debug)]
+pub(crate) struct Full {
+    memory: Memory,
+}
+
+impl Full {
+    /// A heap of zeros.
+    pub(crate) fn zeros(bytes: u64) -> Result<Full, medium::Error> {
+        Ok(Full { memory: Memory::anonymous(bytes)? })
+    }
+
+    /// A copy of the heap at `offset` in a file.
+    pub(crate) fn load(file: &PoolFile, offset: u64, bytes: u64) -> Result<Full, medium::Error> {
+        let mut memory = Memory::anonymous(bytes)?;
+        memory.fill_from(file, offset, bytes)?;
+        Ok(Full { memory })
+    }
+
+    /// The words.
+    #[inline]
+    pub(crate) fn heap(&self) -> &Heap {
+        self.memory.words()
+    }
+}

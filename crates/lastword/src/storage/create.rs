@@ -1,0 +1,111 @@
+//! Making a pool: whole or not at all.
+//!
+//! Everything is written under temporary names: sizes, superblocks, the allocator's first words.
+//! Then the log gets its name, and then the pool. A crash before the last rename leaves no pool.
+
+use std::path::Path;
+
+use medium::sync::Arc;
+use medium::{PoolFile, Prewrite, writes};
+use words::{Addr, Stop, Words};
+
+use super::{AREA_ALIGN, Storage, log_path};
+use crate::superblock::{COPIES_BYTES, LogHead, Superblock, Superblocks, padded};
+use crate::{Error, Medium, Options};
+
+impl Storage {
+    /// Makes the files of a new pool and opens them. Durable on return.
+    pub(crate) fn create(path: &Path, options: &Options, design: &str) -> Result<Storage, Error> {
+        let medium = options.medium.unwrap_or(Medium::File);
+        let first = plan(options, design, medium)?;
+        let end = first.heap_offset + first.heap_bytes;
+        // The heap's blocks are only reserved: pages go home in large pieces with one sync, which
+        // bears the file system's notes. The log is written over and over: it is prewritten.
+        let file = Arc::new(PoolFile::create(path, end, Prewrite::No)?);
+        let log_file = match first.log_inside {
+            true => None,
+            false => {
+                let bytes = first.log_offset + first.log_bytes;
+                let file = Arc::new(PoolFile::create(log_path(path), bytes, Prewrite::Zeros)?);
+                let head = LogHead { edition: 0, pool: first.pool, generation: first.generation };
+                head.write(&file)?;
+                LogHead { edition: 1, ..head }.write(&file)?;
+                Some(file)
+            }
+        };
+        let superblocks = Superblocks::create(&file, first)?;
+        let mut storage = Storage::assemble(file, log_file, superblocks, medium)?;
+        let base = u64::from(first.tag()) << words::ADDRESS_BITS;
+        for (index, value) in format(&super::heap(&first), base) {
+            storage.home.write_back(&[writes::run(index, 1), value])?;
+        }
+        storage.home.barrier()?;
+        if let Some(log_file) = &storage.log_file {
+            log_file.publish()?;
+        }
+        storage.file.publish()?;
+        Ok(storage)
+    }
+}
+
+/// The superblock of a new pool.
+fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, Error> {
+    let (heap_bytes, log_bytes) = (options.heap_rounded()?, options.log_rounded()?);
+    let log_inside = matches!(medium, Medium::Emulated { .. });
+    let (log_offset, heap_offset) = if log_inside {
+        (AREA_ALIGN, AREA_ALIGN + log_bytes.next_multiple_of(AREA_ALIGN))
+    } else {
+        (COPIES_BYTES, AREA_ALIGN)
+    };
+    Ok(Superblock {
+        edition: 0,
+        pool: random_id(),
+        generation: 1,
+        clean: true,
+        design: padded(design).expect("a design's name is short"),
+        layout: options.layout_padded()?,
+        layout_version: options.layout_version,
+        heap_offset,
+        heap_bytes,
+        log_inside,
+        log_offset,
+        log_bytes,
+        reproduced: 0,
+        log_sequence: 0,
+    })
+}
+
+/// A number that no other pool has: the standard library's own per-process random keys, over time.
+fn random_id() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    hasher.write_u128(now.map(|since| since.as_nanos()).unwrap_or_default());
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}
+
+/// The words of an empty heap that are not zero: index and value.
+pub(crate) fn format(heap: &lw_alloc::Heap, base: u64) -> Vec<(u64, u64)> {
+    struct Batch {
+        base: u64,
+        words: Vec<(u64, u64)>,
+    }
+    impl Words for Batch {
+        fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+            let index = at.byte().wrapping_sub(self.base) / 8;
+            let written = self.words.iter().rev().find(|(written, _)| *written == index);
+            Ok(written.map_or(0, |(_, value)| *value)) // the heap is zeros
+        }
+        fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+            self.words.push((at.byte().wrapping_sub(self.base) / 8, value));
+            Ok(())
+        }
+        fn retire(&mut self, _at: Addr, _bytes: u64) -> Result<(), Stop> {
+            Err(Stop::BadPointer) // there is nothing to retire in a new heap
+        }
+    }
+    let mut batch = Batch { base, words: Vec::new() };
+    heap.format(&mut batch).expect("the size was checked, and this batch refuses nothing");
+    batch.words
+}

@@ -1,0 +1,222 @@
+//! Opening the files of a pool: everything is checked before it is trusted, and nothing is written.
+
+use std::path::Path;
+
+use medium::PoolFile;
+use medium::sync::Arc;
+
+use super::{AREA_ALIGN, Storage, log_path};
+use crate::recover::decide::{Action, LogState, decide};
+use crate::superblock::{COPIES_BYTES, Invalid, LogHead, Superblock, Superblocks, name};
+use crate::{Error, LogMismatch, Medium, Options};
+
+/// A pool's files, checked, and what has to be done before transactions can start.
+pub(crate) struct Found {
+    pub(crate) file: Arc<PoolFile>,
+    /// The log's own file, if it has one.
+    pub(crate) log_file: Option<Arc<PoolFile>>,
+    pub(crate) superblocks: Superblocks,
+    /// What the log's file says, if the log has one.
+    pub(crate) log_head: Option<LogHead>,
+    pub(crate) action: Action,
+}
+
+/// A pool's files with the media over them.
+pub(crate) struct Opened {
+    pub(crate) storage: Storage,
+    pub(crate) log_head: Option<LogHead>,
+    pub(crate) action: Action,
+}
+
+/// The allocator's view of a pool's heap.
+pub(crate) fn heap(superblock: &Superblock) -> lw_alloc::Heap {
+    lw_alloc::Heap::new(superblock.tag(), superblock.heap_bytes)
+}
+
+impl Opened {
+    /// Opens the files for a pool that goes on. Locks them; writes nothing.
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
+        let found = Found::open(path, |path| PoolFile::open(path))?;
+        check_layout(&found, options)?;
+        let medium = choose_medium(options.medium, found.superblocks.current())?;
+        let Found { file, log_file, superblocks, log_head, action } = found;
+        let storage = Storage::assemble(file, log_file, superblocks, medium)?;
+        Ok(Opened { storage, log_head, action })
+    }
+}
+
+impl Found {
+    /// Opens the files for a look: others may look at the same time, nobody may go on.
+    pub(crate) fn open_shared(path: &Path) -> Result<Found, Error> {
+        Found::open(path, |path| PoolFile::open_shared(path))
+    }
+
+    fn open(
+        path: &Path,
+        open: impl Fn(&Path) -> Result<PoolFile, medium::Error>,
+    ) -> Result<Found, Error> {
+        let file = Arc::new(open(path)?);
+        let superblocks = read_superblocks(&file)?;
+        let superblock = *superblocks.current();
+        check_areas(&superblock, &file)?;
+        let log_path = log_path(path);
+        let log_file = match superblock.log_inside {
+            true => None,
+            false => match open(&log_path) {
+                Ok(file) => Some(Arc::new(file)),
+                Err(medium::Error::NotFound { .. }) => None,
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let (state, log_head) = log_state(&superblock, log_file.as_deref())?;
+        let action = decide(state, superblock.clean);
+        if action == Action::Refuse {
+            return Err(refusal(state, &superblock, log_file.as_deref(), log_head, &log_path));
+        }
+        Ok(Found { file, log_file, superblocks, log_head, action })
+    }
+
+    /// The file that holds the log.
+    pub(crate) fn log_place(&self) -> &Arc<PoolFile> {
+        self.log_file.as_ref().unwrap_or(&self.file)
+    }
+
+    /// The medium that it was created on.
+    pub(crate) fn medium(&self) -> Medium {
+        own_medium(self.superblocks.current())
+    }
+}
+
+fn check_layout(found: &Found, options: &Options) -> Result<(), Error> {
+    let superblock = found.superblocks.current();
+    let asked = (options.layout_padded()?, options.layout_version);
+    if asked == (superblock.layout, superblock.layout_version) {
+        return Ok(());
+    }
+    Err(Error::Layout {
+        path: found.file.path().into(),
+        found: name(&superblock.layout),
+        found_version: superblock.layout_version,
+        expected: options.layout.clone(),
+        expected_version: options.layout_version,
+    })
+}
+
+fn read_superblocks(file: &Arc<PoolFile>) -> Result<Superblocks, Error> {
+    let path = || file.path().to_path_buf();
+    if file.len() < COPIES_BYTES {
+        return Err(Error::NotAPool { path: path() });
+    }
+    Superblocks::read(file)?.map_err(|invalid| match invalid {
+        Invalid::Damaged => Error::NotAPool { path: path() },
+        Invalid::Version(found) => Error::FormatVersion { path: path(), found, expected: 1 },
+    })
+}
+
+/// Whether the areas lie in the file, in order and apart. Their sizes came from the disk.
+fn check_areas(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
+    let path = || file.path().to_path_buf();
+    let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } = *superblock;
+    let heap_end = heap_offset.checked_add(heap_bytes);
+    let log_end = log_offset.checked_add(log_bytes);
+    let (Some(heap_end), Some(log_end)) = (heap_end, log_end) else {
+        return Err(Error::NotAPool { path: path() });
+    };
+    let heap_starts = if superblock.log_inside { log_end } else { COPIES_BYTES };
+    let in_order = log_offset >= COPIES_BYTES
+        && heap_offset >= heap_starts
+        && heap_offset.is_multiple_of(AREA_ALIGN)
+        && heap_bytes.is_multiple_of(lw_alloc::CHUNK_BYTES)
+        && heap_bytes >= lw_alloc::HEAP_BYTES_MIN
+        && heap_end <= 1 << words::ADDRESS_BITS
+        && log_offset.is_multiple_of(4096)
+        && log_bytes.is_multiple_of(4096)
+        && log_bytes > 0
+        && superblock.log_sequence.is_multiple_of(64);
+    if !in_order {
+        return Err(Error::NotAPool { path: path() });
+    }
+    if file.len() != heap_end {
+        return Err(Error::Truncated { path: path(), expected: heap_end, found: file.len() });
+    }
+    Ok(())
+}
+
+fn own_medium(superblock: &Superblock) -> Medium {
+    match superblock.log_inside {
+        true => Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 },
+        false => Medium::File,
+    }
+}
+
+fn choose_medium(asked: Option<Medium>, superblock: &Superblock) -> Result<Medium, Error> {
+    let own = own_medium(superblock);
+    match (asked, own) {
+        (None, own) => Ok(own),
+        (Some(Medium::File), Medium::File) => Ok(own),
+        (Some(asked @ Medium::Emulated { .. }), Medium::Emulated { .. }) => Ok(asked),
+        (Some(_), own) => Err(Error::WrongMedium { own: medium_name(own) }),
+    }
+}
+
+/// A medium's name, as the command line says it.
+pub(crate) fn medium_name(medium: Medium) -> &'static str {
+    match medium {
+        Medium::File => "file",
+        Medium::Emulated { .. } => "emulated",
+    }
+}
+
+/// How the log's head fits.
+fn log_state(
+    superblock: &Superblock,
+    log_file: Option<&PoolFile>,
+) -> Result<(LogState, Option<LogHead>), Error> {
+    if superblock.log_inside {
+        return Ok((LogState::Inside, None));
+    }
+    let Some(file) = log_file else { return Ok((LogState::Missing, None)) };
+    if file.len() < COPIES_BYTES {
+        return Ok((LogState::Short, None));
+    }
+    let Ok(head) = LogHead::read(file)? else { return Ok((LogState::Damaged, None)) };
+    let state = if head.pool != superblock.pool {
+        LogState::OtherPool
+    } else if file.len() != superblock.log_offset + superblock.log_bytes {
+        LogState::Short
+    } else if head.generation == superblock.generation {
+        LogState::Same
+    } else if head.generation.checked_sub(1) == Some(superblock.generation) {
+        LogState::OneLater
+    } else {
+        LogState::OtherTime
+    };
+    Ok((state, Some(head)))
+}
+
+/// What to tell about a log that does not fit.
+fn refusal(
+    state: LogState,
+    superblock: &Superblock,
+    log_file: Option<&PoolFile>,
+    log_head: Option<LogHead>,
+    path: &Path,
+) -> Error {
+    let path = path.to_path_buf();
+    let why = match (state, log_head) {
+        (LogState::Missing, _) => return Error::LogMissing { path },
+        (LogState::Short, _) => LogMismatch::Length {
+            found: log_file.map_or(0, PoolFile::len),
+            expected: superblock.log_offset + superblock.log_bytes,
+        },
+        (LogState::OtherPool, Some(head)) => {
+            LogMismatch::OtherPool { found: head.pool, expected: superblock.pool }
+        }
+        (_, Some(head)) => {
+            let expected = superblock.generation;
+            LogMismatch::Generation { found: head.generation, expected }
+        }
+        (_, None) => LogMismatch::Damaged,
+    };
+    Error::WrongLog { path, why }
+}

@@ -1,0 +1,374 @@
+//! The superblocks of a pool, and the head of its log file.
+//!
+//! # Durable format: superblock
+//!
+//! Two copies, at bytes 0 and 4096 of NAME, written in turn: the valid one with the higher edition
+//! counts. A crash while one is written leaves the other.
+//!
+//! ```text
+//!   word   0      | "LASTWORD"                                         |
+//!          1      | feature bits (32)      | format version (32)       |
+//!          2      | edition: one more at every write                   |
+//!          3      | pool ID                                            |
+//!          4      | generation: one more at every open                 |
+//!          5      | 1 if closed in good order, else 0                  |
+//!          6..7   | name of the design that wrote last, zero-padded    |
+//!          8..11  | layout name, zero-padded UTF-8                     |
+//!          12     | layout version                                     |
+//!          13..14 | heap: offset and bytes, in NAME                    |
+//!          15     | 1 if the log is in NAME, 0 if in NAME.log          |
+//!          16..17 | log: offset and bytes                              |
+//!          18     | streams of the log (1)                             |
+//!          19     | reproduced ID                                      |
+//!          20     | sequence of the log where it goes on               |
+//!          21..62 | 0                                                  |
+//!          63     | 0 (32)                 | CRC-32C of words 0..62    |
+//! ```
+//!
+//! # Durable format: log head
+//!
+//! Two copies, at bytes 0 and 4096 of NAME.log, as above. It ties the log to its pool: a log whose
+//! generation is neither the superblock's nor one more is of another time.
+//!
+//! ```text
+//!   word   0      | "LWLOGFIL"                                         |
+//!          1      | feature bits (32)      | format version (32)       |
+//!          2      | edition                                            |
+//!          3      | pool ID                                            |
+//!          4      | generation                                         |
+//!          5..62  | 0                                                  |
+//!          63     | 0 (32)                 | CRC-32C of words 0..62    |
+//! ```
+
+use std::sync::Arc;
+
+use medium::PoolFile;
+use zerocopy::IntoBytes;
+
+/// Bytes of one copy of a superblock or log head: a page, so that no device write holds two.
+pub(crate) const COPY_BYTES: u64 = 4096;
+/// Bytes of both copies.
+pub(crate) const COPIES_BYTES: u64 = 2 * COPY_BYTES;
+/// Longest layout name in bytes.
+pub(crate) const LAYOUT_BYTES: usize = 32;
+
+const FORMAT_VERSION: u64 = 1;
+const WORDS: usize = 64;
+const MAGIC: u64 = u64::from_le_bytes(*b"LASTWORD");
+const LOG_MAGIC: u64 = u64::from_le_bytes(*b"LWLOGFIL");
+const _: () = assert!(8 * WORDS as u64 <= COPY_BYTES);
+
+type Block = [u64; WORDS];
+
+/// Why a block is not what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Invalid {
+    /// It does not begin as one, or its checksum is wrong.
+    Damaged,
+    /// Of a version, or with features, that this program does not know.
+    Version(u64),
+}
+
+/// What a pool says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) edition: u64,
+    pub(crate) pool: u64,
+    pub(crate) generation: u64,
+    pub(crate) clean: bool,
+    pub(crate) design: [u8; 16],
+    pub(crate) layout: [u8; LAYOUT_BYTES],
+    pub(crate) layout_version: u64,
+    pub(crate) heap_offset: u64,
+    pub(crate) heap_bytes: u64,
+    pub(crate) log_inside: bool,
+    pub(crate) log_offset: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) reproduced: u64,
+    pub(crate) log_sequence: u64,
+}
+
+/// A name as the format holds it.
+pub(crate) fn padded<const N: usize>(name: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+    Some(bytes)
+}
+
+/// A name as people read it.
+pub(crate) fn name(padded: &[u8]) -> String {
+    let end = padded.iter().position(|&byte| byte == 0).unwrap_or(padded.len());
+    String::from_utf8_lossy(&padded[..end]).into_owned()
+}
+
+fn sealed(mut block: Block) -> Block {
+    block[WORDS - 1] = u64::from(crc32c::crc32c(block[..WORDS - 1].as_bytes()));
+    block
+}
+
+fn opened(block: &Block, magic: u64) -> Result<(), Invalid> {
+    let crc = u64::from(crc32c::crc32c(block[..WORDS - 1].as_bytes()));
+    if block[0] != magic || block[WORDS - 1] != crc {
+        return Err(Invalid::Damaged);
+    }
+    // The upper half are feature bits; one that is not known means that we cannot read on.
+    if block[1] != FORMAT_VERSION { Err(Invalid::Version(block[1])) } else { Ok(()) }
+}
+
+impl Superblock {
+    /// The number above every pointer into this pool.
+    pub(crate) fn tag(&self) -> u16 {
+        (self.pool % 0xffff) as u16 + 1
+    }
+
+    fn encode(&self) -> Block {
+        let mut block = [0; WORDS];
+        block[..6].copy_from_slice(&[
+            MAGIC,
+            FORMAT_VERSION,
+            self.edition,
+            self.pool,
+            self.generation,
+            u64::from(self.clean),
+        ]);
+        block[6..8].as_mut_bytes().copy_from_slice(&self.design);
+        block[8..12].as_mut_bytes().copy_from_slice(&self.layout);
+        block[12..21].copy_from_slice(&[
+            self.layout_version,
+            self.heap_offset,
+            self.heap_bytes,
+            u64::from(self.log_inside),
+            self.log_offset,
+            self.log_bytes,
+            1,
+            self.reproduced,
+            self.log_sequence,
+        ]);
+        sealed(block)
+    }
+
+    fn decode(block: &Block) -> Result<Superblock, Invalid> {
+        opened(block, MAGIC)?;
+        let bool_at = |word: usize| match block[word] {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Invalid::Damaged),
+        };
+        if block[18] != 1 || block[21..WORDS - 1].iter().any(|&word| word != 0) {
+            return Err(Invalid::Damaged);
+        }
+        let mut design = [0; 16];
+        design.copy_from_slice(block[6..8].as_bytes());
+        let mut layout = [0; LAYOUT_BYTES];
+        layout.copy_from_slice(block[8..12].as_bytes());
+        Ok(Superblock {
+            edition: block[2],
+            pool: block[3],
+            generation: block[4],
+            clean: bool_at(5)?,
+            design,
+            layout,
+            layout_version: block[12],
+            heap_offset: block[13],
+            heap_bytes: block[14],
+            log_inside: bool_at(15)?,
+            log_offset: block[16],
+            log_bytes: block[17],
+            reproduced: block[19],
+            log_sequence: block[20],
+        })
+    }
+}
+
+/// What a log file says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogHead {
+    pub(crate) edition: u64,
+    pub(crate) pool: u64,
+    pub(crate) generation: u64,
+}
+
+impl LogHead {
+    fn encode(&self) -> Block {
+        let mut block = [0; WORDS];
+        let words = [LOG_MAGIC, FORMAT_VERSION, self.edition, self.pool, self.generation];
+        block[..5].copy_from_slice(&words);
+        sealed(block)
+    }
+
+    fn decode(block: &Block) -> Result<LogHead, Invalid> {
+        opened(block, LOG_MAGIC)?;
+        if block[5..WORDS - 1].iter().any(|&word| word != 0) {
+            return Err(Invalid::Damaged);
+        }
+        Ok(LogHead { edition: block[2], pool: block[3], generation: block[4] })
+    }
+
+    /// Reads the copy that counts.
+    pub(crate) fn read(file: &PoolFile) -> Result<Result<LogHead, Invalid>, medium::Error> {
+        let [a, b] = read_copies(file)?;
+        Ok(newer(LogHead::decode(&a), LogHead::decode(&b), |head| head.edition))
+    }
+
+    /// Writes it over the older copy; durable on return, one persist barrier.
+    pub(crate) fn write(&self, file: &PoolFile) -> Result<(), medium::Error> {
+        file.write_durable_at(self.edition % 2 * COPY_BYTES, &self.encode())
+    }
+}
+
+fn read_copies(file: &PoolFile) -> Result<[Block; 2], medium::Error> {
+    let mut copies = [[0; WORDS]; 2];
+    for (number, copy) in copies.iter_mut().enumerate() {
+        file.read_at(number as u64 * COPY_BYTES, copy)?;
+    }
+    Ok(copies)
+}
+
+/// Of two copies the valid one, or the newer one; else what is wrong with them.
+fn newer<T>(
+    a: Result<T, Invalid>,
+    b: Result<T, Invalid>,
+    edition: impl Fn(&T) -> u64,
+) -> Result<T, Invalid> {
+    match (a, b) {
+        (Ok(a), Ok(b)) => Ok(if edition(&a) >= edition(&b) { a } else { b }),
+        (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
+        // A copy of an unknown version says more than a damaged one.
+        (Err(Invalid::Damaged), Err(other)) | (Err(other), Err(_)) => Err(other),
+    }
+}
+
+/// The superblocks of an open pool: the current one and where it is written.
+#[derive(Debug)]
+pub(crate) struct Superblocks {
+    file: Arc<PoolFile>,
+    current: Superblock,
+    writes: u64,
+}
+
+impl Superblocks {
+    /// The superblock of a file, if it has a valid one.
+    pub(crate) fn read(
+        file: &Arc<PoolFile>,
+    ) -> Result<Result<Superblocks, Invalid>, medium::Error> {
+        let [a, b] = read_copies(file)?;
+        let current = newer(Superblock::decode(&a), Superblock::decode(&b), |one| one.edition);
+        Ok(current.map(|current| Superblocks { file: Arc::clone(file), current, writes: 0 }))
+    }
+
+    /// Writes the first superblock of a new file, both copies.
+    pub(crate) fn create(
+        file: &Arc<PoolFile>,
+        first: Superblock,
+    ) -> Result<Superblocks, medium::Error> {
+        let mut blocks = Superblocks { file: Arc::clone(file), current: first, writes: 0 };
+        blocks.update(|_| ())?;
+        blocks.update(|_| ())?;
+        Ok(blocks)
+    }
+
+    pub(crate) fn current(&self) -> &Superblock {
+        &self.current
+    }
+
+    pub(crate) fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Changes the superblock; durable on return, one persist barrier.
+    pub(crate) fn update(
+        &mut self,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<(), medium::Error> {
+        let mut next = self.current;
+        change(&mut next);
+        next.edition += 1;
+        // In turn: the copy that counts is never the one that is being written.
+        self.file.write_durable_at(next.edition % 2 * COPY_BYTES, &next.encode())?;
+        self.current = next;
+        self.writes += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            edition: 7,
+            pool: 0x1234_5678_9abc_def0,
+            generation: 3,
+            clean: true,
+            design: padded("decoupled").unwrap(),
+            layout: padded("bank").unwrap(),
+            layout_version: 2,
+            heap_offset: 1 << 21,
+            heap_bytes: 1 << 26,
+            log_inside: false,
+            log_offset: 8192,
+            log_bytes: 1 << 24,
+            reproduced: 99,
+            log_sequence: 4096,
+        }
+    }
+
+    #[test]
+    fn a_superblock_reads_back_as_it_was_written() {
+        let block = superblock().encode();
+        assert_eq!(Superblock::decode(&block), Ok(superblock()));
+        assert_eq!(name(&superblock().layout), "bank");
+    }
+
+    #[test]
+    fn a_superblock_with_any_bit_changed_is_refused() {
+        for bit in 0..WORDS * 64 {
+            let mut block = superblock().encode();
+            block[bit / 64] ^= 1 << (bit % 64);
+            assert_eq!(Superblock::decode(&block), Err(Invalid::Damaged), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_version_or_feature_is_named() {
+        for version in [2, 1 << 32 | 1] {
+            let mut block = superblock().encode();
+            block[1] = version;
+            let block = sealed(block);
+            assert_eq!(Superblock::decode(&block), Err(Invalid::Version(version)));
+        }
+    }
+
+    #[test]
+    fn a_reserved_word_that_is_not_zero_is_refused() {
+        let mut block = superblock().encode();
+        block[40] = 1;
+        assert_eq!(Superblock::decode(&sealed(block)), Err(Invalid::Damaged));
+    }
+
+    #[test]
+    fn the_newer_valid_copy_counts() {
+        let damaged = || Err::<u64, _>(Invalid::Damaged);
+        assert_eq!(newer(Ok(3), Ok(4), |&n| n), Ok(4));
+        assert_eq!(newer(Ok(4), Ok(3), |&n| n), Ok(4));
+        assert_eq!(newer(damaged(), Ok(3), |&n| n), Ok(3));
+        assert_eq!(newer(Ok(3), damaged(), |&n| n), Ok(3));
+        assert_eq!(newer(damaged(), Err(Invalid::Version(9)), |&n| n), Err(Invalid::Version(9)));
+    }
+
+    #[test]
+    fn a_log_head_is_not_a_superblock() {
+        let head = LogHead { edition: 1, pool: 2, generation: 3 };
+        assert_eq!(LogHead::decode(&head.encode()), Ok(head));
+        assert_eq!(Superblock::decode(&head.encode()), Err(Invalid::Damaged));
+        assert_eq!(LogHead::decode(&superblock().encode()), Err(Invalid::Damaged));
+    }
+
+    #[test]
+    fn a_tag_is_never_zero() {
+        for pool in [0, 0xfffe, 0xffff, u64::MAX] {
+            assert_ne!(Superblock { pool, ..superblock() }.tag(), 0);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! A running transaction, as its body sees it.
+//!
+//! Every access is checked here, once for all designs: the address against the pool (tag, alignment
+//! and bound in one comparison), a write against the object's header, and the transaction's size
+//! against the log. A wrong one ends the attempt; nothing can reach outside the pool.
+
+use std::any::Any;
+use std::fmt;
+
+use words::{Addr, Allocate, Stop, TxId, Words};
+
+use crate::Error;
+use crate::design::Design;
+use crate::pool::Shape;
+use crate::sync::Ordering;
+
+/// What a program gives as its reason to end a transaction: any value that can be shown.
+pub trait AbortReason: Any + fmt::Debug + Send + Sync {}
+
+impl<T: Any + fmt::Debug + Send + Sync> AbortReason for T {}
+
+/// The reason that a body gave to [`Tx::abort`].
+#[derive(Debug)]
+pub struct Reason(Box<dyn AbortReason>);
+
+impl Reason {
+    /// The reason itself, when it is of this type.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        let any: &dyn Any = &*self.0;
+        any.downcast_ref()
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A running transaction.
+pub struct Tx<'t, D: Design> {
+    design: &'t D,
+    local: &'t mut D::Local,
+    shape: &'t Shape,
+    arena: usize,
+    /// The pool's tag, where an address has it.
+    base: u64,
+    /// Words of the heap; 0 once the attempt has ended, so that every later access meets `refuse`.
+    bound: u64,
+    /// The object that was last found to be live, and its size: its header need not be read again,
+    /// because nobody else can change it while this attempt holds or reads it unchanged.
+    live: (u64, u64),
+    read_only: bool,
+    stop: Option<Stop>,
+    wild: Addr,
+    reason: Option<Reason>,
+    /// Committed or rolled back; otherwise dropping it rolls back.
+    over: bool,
+}
+
+impl<'t, D: Design> Tx<'t, D> {
+    #[inline]
+    pub(crate) fn new(
+        design: &'t D,
+        local: &'t mut D::Local,
+        shape: &'t Shape,
+        arena: usize,
+        read_only: bool,
+    ) -> Tx<'t, D> {
+        let (base, bound) = (shape.base(), design.heap().len() as u64);
+        let wild = Addr::new(0, 0);
+        let live = (0, 0);
+        let (stop, reason, over) = (None, None, false);
+        Tx { design, local, shape, arena, base, bound, live, read_only, stop, wild, reason, over }
+    }
+
+    /// Ends the transaction without any effect: `return tx.abort(reason)`. What `run` answers is
+    /// [`Error::Aborted`] with this reason, and with the moment that the body has seen.
+    ///
+    /// # Errors
+    /// Always: [`Stop::Aborted`].
+    pub fn abort<R>(&mut self, reason: impl AbortReason) -> Result<R, Stop> {
+        if self.stop.is_none() {
+            self.reason = Some(Reason(Box::new(reason)));
+        }
+        Err(self.end(Stop::Aborted))
+    }
+
+    /// The stop that the attempt has met, if any.
+    #[inline]
+    pub(crate) fn stopped(&self) -> Option<Stop> {
+        self.stop
+    }
+
+    /// How many different words were written.
+    #[inline]
+    pub(crate) fn words_written(&self) -> usize {
+        self.design.words_written(self.local)
+    }
+
+    /// Commits; a conflict rolls back.
+    #[inline]
+    pub(crate) fn commit(mut self) -> Result<TxId, Stop> {
+        let id = self.design.commit(self.local)?; // on a conflict, dropping rolls back
+        self.over = true;
+        Ok(id)
+    }
+
+    /// Rolls back and says why, for the program.
+    #[cold]
+    pub(crate) fn fail(mut self, stop: Stop) -> Error {
+        let seen = self.design.roll_back(self.local);
+        self.over = true;
+        let info = self.shape.info();
+        match (stop, self.reason.take()) {
+            (Stop::Aborted, Some(reason)) => Error::Aborted { reason, seen },
+            (Stop::Full, _) => {
+                Error::Full { heap_bytes: info.heap_bytes, log_bytes: info.log_bytes }
+            }
+            (Stop::TooLarge, _) => Error::TransactionTooLarge {
+                words_max: self.design.words_max(),
+                log_bytes: info.log_bytes,
+                ring_bytes: info.ring_bytes,
+            },
+            (Stop::BadValue, _) => Error::BadValue,
+            (Stop::ReadOnly, _) => Error::ReadOnly,
+            (Stop::BadPointer, _) => {
+                Error::BadPointer { object: self.wild.object, offset: self.wild.offset }
+            }
+            (stop, _) => Error::Stopped { stop },
+        }
+    }
+
+    /// The attempt has ended: every later access answers the same.
+    #[cold]
+    fn end(&mut self, stop: Stop) -> Stop {
+        self.bound = 0;
+        *self.stop.get_or_insert(stop)
+    }
+
+    #[cold]
+    fn refuse(&mut self, at: Addr) -> Stop {
+        if self.stop.is_none() {
+            self.wild = at;
+        }
+        self.end(Stop::BadPointer)
+    }
+
+    /// The index of a word of the heap.
+    #[inline]
+    fn index(&mut self, at: Addr) -> Result<usize, Stop> {
+        // A foreign tag, a negative offset or an odd byte all come out far above the bound: the
+        // subtraction wraps, and the rotation carries the low three bits to the top.
+        let index = at.byte().wrapping_sub(self.base).rotate_right(3);
+        if index < self.bound { Ok(index as usize) } else { Err(self.refuse(at)) }
+    }
+
+    /// The index of the first of some neighbouring words of the heap.
+    #[inline]
+    fn run_index(&mut self, at: Addr, words: usize) -> Result<usize, Stop> {
+        let index = at.byte().wrapping_sub(self.base).rotate_right(3);
+        let end = index.saturating_add(words as u64);
+        if end <= self.bound && words > 0 { Ok(index as usize) } else { Err(self.refuse(at)) }
+    }
+
+    /// Whether the program may write these words: they are in a live object.
+    #[inline]
+    fn check_live(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        if at.object == self.live.0 && at.offset.saturating_add(bytes) <= self.live.1 {
+            return Ok(());
+        }
+        self.look_at_header(at, bytes)
+    }
+
+    #[inline(never)]
+    fn look_at_header(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        let object = at.object.wrapping_sub(self.base);
+        let header = Addr::new(at.object, 8_u64.wrapping_neg());
+        let index = self.index(header).map_err(|stop| self.blame(at, stop))?;
+        let last = at.offset.saturating_add(bytes - 8);
+        let permits = |word: u64| {
+            lw_alloc::header::permits(word, object, at.offset)
+                && lw_alloc::header::permits(word, object, last)
+        };
+        // First without the transaction: a header changes only when its object is allocated or
+        // freed. If it looks right, it was right for whoever gave us the pointer, or we conflict
+        // with whoever changed it, which the words themselves will show. If not, ask properly: the
+        // change may be another's that is not committed, or our own that is not in place.
+        let mut word = self.design.heap()[index].load(Ordering::Relaxed);
+        if !permits(word) {
+            word = self.design.read(self.local, index).map_err(|stop| self.end(stop))?;
+            if !permits(word) {
+                return Err(self.refuse(at));
+            }
+        }
+        if let Some(description) = lw_alloc::header::decode(word, object) {
+            self.live = (at.object, description.bytes.next_multiple_of(8));
+        }
+        Ok(())
+    }
+
+    /// Names the access that the program made, not the header's.
+    fn blame(&mut self, at: Addr, stop: Stop) -> Stop {
+        self.wild = at;
+        stop
+    }
+
+    /// Writes a word of the heap.
+    #[inline]
+    fn put(&mut self, index: usize, value: u64) -> Result<(), Stop> {
+        if self.read_only {
+            return Err(self.end(Stop::ReadOnly));
+        }
+        if let Err(stop) = self.design.write(self.local, index, value) {
+            return Err(self.end(stop));
+        }
+        if self.design.words_written(self.local) > self.design.words_max() {
+            return Err(self.end(Stop::TooLarge));
+        }
+        Ok(())
+    }
+}
+
+impl<D: Design> Drop for Tx<'_, D> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.over {
+            self.design.roll_back(self.local);
+        }
+    }
+}
+
+impl<D: Design> Words for Tx<'_, D> {
+    #[inline]
+    fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+        let index = self.index(at)?;
+        match self.design.read(self.local, index) {
+            Ok(value) => Ok(value),
+            Err(stop) => Err(self.end(stop)),
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+        let index = self.index(at)?;
+        self.check_live(at, 8)?;
+        self.put(index, value)
+    }
+
+    #[inline]
+    fn read_words(&mut self, at: Addr, out: &mut [u64]) -> Result<(), Stop> {
+        let index = self.run_index(at, out.len())?;
+        match self.design.read_run(self.local, index, out) {
+            Ok(()) => Ok(()),
+            Err(stop) => Err(self.end(stop)),
+        }
+    }
+
+    #[inline]
+    fn write_words(&mut self, at: Addr, words: &[u64]) -> Result<(), Stop> {
+        let index = self.run_index(at, words.len())?;
+        self.check_live(at, 8 * words.len() as u64)?;
+        for (i, word) in words.iter().enumerate() {
+            self.put(index + i, *word)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn will_write(&mut self, at: Addr, bytes: usize) {
+        let index = at.byte().wrapping_sub(self.base) >> 3;
+        let words = bytes.div_ceil(8).min(words::OBJECT_BYTES_MAX / 8);
+        if index.saturating_add(words as u64) <= self.bound {
+            self.design.will_write(index as usize, words);
+        }
+    }
+
+    fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        self.live = (0, 0);
+        let (heap, arena) = (self.shape.heap(), self.arena);
+        heap.retire(&mut Metadata(self), arena, at, bytes).map_err(|stop| match stop {
+            Stop::BadPointer => self.refuse(at),
+            stop => self.end(stop),
+        })
+    }
+}
+
+impl<D: Design> Allocate for Tx<'_, D> {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
+        let (heap, arena) = (self.shape.heap(), self.arena);
+        heap.allocate(&mut Metadata(self), arena, bytes).map_err(|stop| self.end(stop))
+    }
+
+    fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
+        let heap = self.shape.heap();
+        heap.reserve_blocks(&mut Metadata(self), blocks).map_err(|stop| self.end(stop))
+    }
+
+    fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
+        let heap = self.shape.heap();
+        heap.prepare_blocks(&mut Metadata(self), first, most).map_err(|stop| match stop {
+            Stop::BadPointer => self.refuse(Addr::new(first, 0)),
+            stop => self.end(stop),
+        })
+    }
+
+    fn root(&mut self) -> Result<u64, Stop> {
+        let heap = self.shape.heap();
+        heap.root(&mut Metadata(self)).map_err(|stop| self.end(stop))
+    }
+
+    fn set_root(&mut self, object: u64) -> Result<(), Stop> {
+        let heap = self.shape.heap();
+        heap.set_root(&mut Metadata(self), object).map_err(|stop| self.end(stop))
+    }
+}
+
+/// The allocator's view of a transaction: it writes headers and its own objects, which a program
+/// may not.
+struct Metadata<'a, 't, D: Design>(&'a mut Tx<'t, D>);
+
+impl<D: Design> Words for Metadata<'_, '_, D> {
+    #[inline]
+    fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+        self.0.read(at)
+    }
+
+    #[inline]
+    fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+        let index = self.0.index(at)?;
+        self.0.put(index, value)
+    }
+
+    fn retire(&mut self, at: Addr, _bytes: u64) -> Result<(), Stop> {
+        Err(self.0.refuse(at)) // the allocator frees nothing of its own
+    }
+}

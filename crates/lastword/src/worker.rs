@@ -1,0 +1,199 @@
+//! Workers: one per thread, they run transactions.
+
+use std::fmt;
+
+use words::{Stop, Transact, TxId};
+
+use crate::design::{Decoupled, Design};
+use crate::inside::Inside;
+use crate::options::Durability;
+use crate::perform::Fortune;
+use crate::{Error, Pool, Ticket, Tx};
+
+/// One thread's handle to a pool: its log ring and its statistics.
+///
+/// Dropping it loses nothing: what it has committed is made durable like everything else.
+pub struct Worker<'p, D: Design = Decoupled> {
+    pool: &'p Pool<D>,
+    seat: Option<Seat<D>>,
+}
+
+/// What a worker owns; the pool keeps some for [`Pool::run`].
+pub(crate) struct Seat<D: Design> {
+    pub(crate) local: D::Local,
+    pub(crate) number: usize,
+    pub(crate) fortune: Fortune,
+    conflicts: u64,
+    writes: u64,
+}
+
+impl<D: Design> Seat<D> {
+    pub(crate) fn new(local: D::Local, number: usize) -> Seat<D> {
+        Seat { local, number, fortune: Fortune::new(number), conflicts: 0, writes: 0 }
+    }
+}
+
+/// What a committed transaction answers.
+#[must_use = "committed is not durable: keep the ticket, or say `.value` if you need not know"]
+pub struct Committed<'p, R, D: Design = Decoupled> {
+    /// What the body answered.
+    pub value: R,
+    /// Tells when the transaction is durable.
+    pub ticket: Ticket<'p, D>,
+}
+
+impl<R: fmt::Debug, D: Design> fmt::Debug for Committed<'_, R, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Committed")
+            .field("value", &self.value)
+            .field("ticket", &self.ticket)
+            .finish()
+    }
+}
+
+impl<'p, D: Design> Worker<'p, D> {
+    pub(crate) fn new(pool: &'p Pool<D>, seat: Seat<D>) -> Worker<'p, D> {
+        Worker { pool, seat: Some(seat) }
+    }
+
+    /// Gives the seat back without closing it.
+    pub(crate) fn into_seat(mut self) -> Seat<D> {
+        self.seat.take().expect("a worker has its seat until it is dropped")
+    }
+
+    fn seat(&mut self) -> &mut Seat<D> {
+        self.seat.as_mut().expect("a worker has its seat until it is dropped")
+    }
+
+    /// Runs `body` as one transaction: all of it or nothing, isolated from every other
+    /// (serializable). When another transaction is in the way the body is run again, so it should
+    /// change nothing but the pool.
+    ///
+    /// With [`Durability::Async`] the transaction is visible on return, and durable when the ticket
+    /// says so; with [`Durability::Sync`] it is durable on return.
+    ///
+    /// A panic in the body takes the transaction back and goes on unwinding.
+    ///
+    /// # Errors
+    /// What the body ended with ([`Error::Aborted`], [`Error::Full`], [`Error::BadPointer`], ...):
+    /// then the transaction had no effect. [`Error::InsideTransaction`] in another body.
+    /// [`Error::Poisoned`] when the medium has failed: in sync mode also when the transaction is
+    /// committed but could not be made durable.
+    #[inline]
+    pub fn run<R>(
+        &mut self,
+        body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+    ) -> Result<Committed<'p, R, D>, Error> {
+        self.attempts(body, false)
+    }
+
+    /// Runs `body` as one transaction that only reads. The ticket is that of the moment it saw:
+    /// wait for it before you show the world what you have read.
+    ///
+    /// # Errors
+    /// As [`run`](Worker::run); [`Error::ReadOnly`] when the body writes.
+    #[inline]
+    pub fn read<R>(
+        &mut self,
+        body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+    ) -> Result<Committed<'p, R, D>, Error> {
+        self.attempts(body, true)
+    }
+
+    /// How often a transaction of this worker was run again because another was in the way.
+    pub fn conflicts(&self) -> u64 {
+        self.seat.as_ref().map_or(0, |seat| seat.conflicts)
+    }
+
+    /// Different words that this worker's committed transactions have written.
+    pub fn words_written(&self) -> u64 {
+        self.seat.as_ref().map_or(0, |seat| seat.writes)
+    }
+
+    #[inline]
+    fn attempts<R>(
+        &mut self,
+        mut body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+        read_only: bool,
+    ) -> Result<Committed<'p, R, D>, Error> {
+        let inside = Inside::enter(if read_only { "read" } else { "run" })?;
+        let pool = self.pool;
+        let seat = self.seat();
+        // Whoever has closed the gate keeps it closed until it is through, retries included.
+        let mut turn = pool.gate.pass(&seat.fortune);
+        let (value, id) = loop {
+            match attempt(pool, seat, &mut body, read_only) {
+                Ok(done) => break done,
+                Err(Some(error)) => {
+                    seat.fortune.reset();
+                    return Err(error);
+                }
+                Err(None) => {
+                    seat.conflicts += 1;
+                    seat.fortune.give_way();
+                    if turn.is_none() {
+                        turn = pool.gate.pass(&seat.fortune);
+                    }
+                }
+            }
+        };
+        seat.fortune.reset();
+        drop(turn);
+        drop(inside);
+        let ticket = Ticket::new(pool, id);
+        if pool.durability == Durability::Sync && D::DURABLE {
+            ticket.wait()?;
+        }
+        Ok(Committed { value, ticket })
+    }
+}
+
+/// One attempt. `Err(None)`: another transaction was in the way.
+#[inline]
+fn attempt<R, D: Design>(
+    pool: &Pool<D>,
+    seat: &mut Seat<D>,
+    body: &mut impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+    read_only: bool,
+) -> Result<(R, TxId), Option<Error>> {
+    let design = pool.design();
+    design.begin(&mut seat.local)?;
+    let arena = seat.number % lw_alloc::ARENAS;
+    // Rolls back when the body unwinds.
+    let mut tx = Tx::new(design, &mut seat.local, &pool.shape, arena, read_only);
+    let stop = match (body(&mut tx), tx.stopped()) {
+        (Ok(value), None) => {
+            let words = tx.words_written();
+            let id = tx.commit().map_err(|_| None)?;
+            seat.writes += words as u64;
+            return Ok((value, id));
+        }
+        // Sticky: also when the body has swallowed it.
+        (_, Some(stop)) | (Err(stop), None) => stop,
+    };
+    if stop == Stop::Conflict { Err(None) } else { Err(Some(tx.fail(stop))) }
+}
+
+impl<D: Design> Drop for Worker<'_, D> {
+    fn drop(&mut self) {
+        if let Some(mut seat) = self.seat.take() {
+            self.pool.leave(&mut seat);
+        }
+    }
+}
+
+impl<D: Design> Transact for Worker<'_, D> {
+    type Tx<'t>
+        = Tx<'t, D>
+    where
+        Self: 't;
+    type Error = Error;
+
+    #[inline]
+    fn transact<R>(
+        &mut self,
+        body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        Ok(self.run(body)?.value)
+    }
+}

@@ -1,0 +1,354 @@
+//! What a program sees of a pool: transactions, errors, closing and opening again.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+
+use lastword::{
+    Addr, Allocate, Array, Durability, Error, Medium, Objects, Options, Pool, Ptr, Stop, TxId,
+    Words,
+};
+use tempfile::TempDir;
+
+fn place() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    (dir, path)
+}
+
+fn options() -> Options {
+    Options::new().bytes(1 << 20).log_bytes(1 << 20).ring_entries(1 << 12)
+}
+
+const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+
+fn media() -> [Options; 2] {
+    [options(), options().medium(EMULATED)]
+}
+
+/// A counter as the pool's root.
+fn counter(pool: &Pool) -> Ptr<u64> {
+    let made = pool.run(|tx| {
+        let counter = tx.alloc(0_u64)?;
+        tx.set_root(counter.to_bits())?;
+        Ok(counter)
+    });
+    made.unwrap().value
+}
+
+fn add(pool: &Pool, counter: Ptr<u64>) -> TxId {
+    pool.run(|tx| tx.update(counter, |n| n + 1)).unwrap().ticket.id()
+}
+
+fn value(pool: &Pool) -> u64 {
+    pool.run(|tx| {
+        let root = tx.root()?;
+        tx.get(Ptr::<u64>::from_bits(root))
+    })
+    .unwrap()
+    .value
+}
+
+#[test]
+fn what_is_closed_is_there_when_it_is_opened() {
+    for options in media() {
+        let (_dir, path) = place();
+        let pool = Pool::create(&path, options.clone()).unwrap();
+        let counter = counter(&pool);
+        for _ in 0..1000 {
+            add(&pool, counter);
+        }
+        pool.close().unwrap();
+        assert!(lastword::inspect(&path).unwrap().clean);
+        let pool = Pool::open(&path, options).unwrap();
+        assert_eq!(value(&pool), 1000);
+    }
+}
+
+#[test]
+fn what_is_acknowledged_survives_abandonment_again_and_again() {
+    for options in media() {
+        let (_dir, path) = place();
+        let pool = Pool::create(&path, options.clone()).unwrap();
+        let counter = counter(&pool);
+        pool.close().unwrap();
+        let mut acknowledged = 0;
+        for round in 0..10 {
+            let pool = Pool::open(&path, options.clone()).unwrap();
+            let found = value(&pool);
+            assert!(found >= acknowledged, "round {round}: {found} of {acknowledged}");
+            let base = pool.committed_id().0;
+            for _ in 0..500 {
+                add(&pool, counter);
+            }
+            let ticket = pool.run(|tx| tx.update(counter, |n| n + 1)).unwrap().ticket;
+            ticket.wait().unwrap();
+            assert_eq!(ticket.id().0, base + 501);
+            acknowledged = found + 501;
+            for _ in 0..100 {
+                add(&pool, counter);
+            }
+            pool.abandon();
+            let checked = lastword::check(&path).unwrap();
+            assert!(checked.needs_recovery);
+        }
+    }
+}
+
+#[test]
+fn without_background_threads_nothing_is_durable_before_somebody_waits() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options().background(false)).unwrap();
+    let counter = counter(&pool);
+    let id = add(&pool, counter);
+    assert_eq!(pool.durable_id(), TxId::NONE);
+    pool.wait_for(id).unwrap();
+    assert_eq!(pool.durable_id(), id);
+    assert_eq!(pool.reproduced_id(), TxId::NONE);
+    assert!(pool.design().reproduce_step().unwrap());
+    assert_eq!(pool.reproduced_id(), id);
+    assert!(!pool.design().persist_step().unwrap() && !pool.design().reproduce_step().unwrap());
+}
+
+#[test]
+fn a_log_goes_round_many_times() {
+    for options in media() {
+        let (_dir, path) = place();
+        let options = options.log_bytes(128 << 10);
+        let pool = Pool::create(&path, options.clone()).unwrap();
+        let array = pool.run(|tx| Array::<u64>::create(tx, 1000)).unwrap().value;
+        pool.run(|tx| {
+            let root = tx.alloc(array)?;
+            tx.set_root(root.to_bits())
+        })
+        .unwrap()
+        .ticket
+        .wait()
+        .unwrap();
+        let mut worker = pool.worker().unwrap();
+        for round in 1..=5000_u64 {
+            let done = worker.run(|tx| {
+                for i in 0..20 {
+                    tx.set(array.at((round * 37 + i * 41) % 1000)?, round * 1000 + i)?;
+                }
+                tx.set(array.at(0)?, round)
+            });
+            let _ = done.unwrap();
+        }
+        drop(worker);
+        pool.flush().unwrap();
+        assert!(pool.metrics().log_laps > 3.0, "{:?}", pool.metrics());
+        pool.abandon();
+        let pool = Pool::open(&path, options).unwrap();
+        assert_eq!(pool.run(|tx| tx.get(array.at(0)?)).unwrap().value, 5000);
+    }
+}
+
+#[test]
+fn many_workers_share_groups_and_lose_nothing() {
+    for options in media() {
+        for durability in [Durability::Async, Durability::Sync] {
+            let (_dir, path) = place();
+            let options = options.clone().durability(durability);
+            let pool = Pool::create(&path, options.clone()).unwrap();
+            let shared = counter(&pool);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        let mut worker = pool.worker().unwrap();
+                        for _ in 0..250 {
+                            let done = worker.run(|tx| tx.update(shared, |n| n + 1)).unwrap();
+                            if durability == Durability::Sync {
+                                assert!(done.ticket.is_durable());
+                            }
+                        }
+                    });
+                }
+            });
+            pool.flush().unwrap();
+            pool.abandon();
+            let pool = Pool::open(&path, options).unwrap();
+            assert_eq!(value(&pool), 1000);
+        }
+    }
+}
+
+#[test]
+fn a_transaction_larger_than_the_log_is_refused_at_the_write_that_crosses_the_limit() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options().log_bytes(128 << 10)).unwrap();
+    let array = pool.run(|tx| Array::<u64>::create(tx, 8000)).unwrap().value;
+    let mut written = 0;
+    let error = pool.run(|tx| {
+        for i in 0..8000 {
+            tx.set(array.at(i)?, i + 1)?;
+            written = i;
+        }
+        Ok(())
+    });
+    let Err(Error::TransactionTooLarge { words_max, .. }) = error else { panic!("{error:?}") };
+    assert_eq!(written as usize + 1, words_max);
+    let sum = pool.run(|tx| (0..8000).try_fold(0, |sum, i| Ok(sum + tx.get(array.at(i)?)?)));
+    assert_eq!(sum.unwrap().value, 0, "nothing of it stayed");
+    // What just fits is committed, and can be recovered.
+    pool.run(|tx| (0..words_max as u64).try_for_each(|i| tx.set(array.at(i)?, 1)))
+        .unwrap()
+        .ticket
+        .wait()
+        .unwrap();
+    pool.abandon();
+    let pool = Pool::open(&path, options()).unwrap();
+    let sum = pool.run(|tx| (0..8000).try_fold(0, |sum, i| Ok(sum + tx.get(array.at(i)?)?)));
+    assert_eq!(sum.unwrap().value, words_max as u64);
+}
+
+#[test]
+fn a_full_pool_says_how_large_it_is_and_keeps_what_it_has() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options().bytes(512 << 10)).unwrap();
+    let counter = counter(&pool);
+    let error = loop {
+        add(&pool, counter);
+        if let Err(error) = pool.run(|tx| tx.alloc([0_u64; 64])) {
+            break error;
+        }
+    };
+    let text = error.to_string();
+    assert!(text.contains("524288 bytes") && text.contains("1048576 bytes"), "{text}");
+    assert!(value(&pool) > 10);
+}
+
+#[test]
+fn a_wild_pointer_is_an_error_and_changes_nothing() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options()).unwrap();
+    let counter = counter(&pool);
+    let other = Pool::create(path.with_extension("other"), options()).unwrap();
+    let foreign: Ptr<u64> = other.run(|tx| tx.alloc(1_u64)).unwrap().value;
+    let freed = pool.run(|tx| tx.alloc(1_u64)).unwrap().value;
+    pool.run(|tx| tx.free(freed)).unwrap().ticket.wait().unwrap();
+    let inside: Ptr<u64> = Ptr::from_bits(counter.to_bits() + 8);
+    let beyond: Ptr<u64> = Ptr::from_bits(counter.to_bits() + (1 << 30));
+    let odd: Ptr<u64> = Ptr::from_bits(counter.to_bits() + 4);
+    for wild in [Ptr::NULL, Ptr::from_bits(3), Ptr::from_bits(u64::MAX), foreign, freed, inside] {
+        let error = pool.run(|tx| {
+            tx.update(counter, |n| n + 100)?;
+            tx.set(wild, 7)
+        });
+        assert!(matches!(error, Err(Error::BadPointer { .. })), "{wild:?}: {error:?}");
+    }
+    for wild in [beyond, odd, foreign] {
+        let error = pool.run(|tx| tx.get(wild)).unwrap_err();
+        assert!(error.to_string().contains("no such word in a live object"), "{error}");
+    }
+    let over = pool.run(|tx| tx.write(Addr::new(counter.to_bits(), 8), 1)).unwrap_err();
+    assert!(matches!(over, Error::BadPointer { .. }));
+    assert_eq!(value(&pool), 0);
+}
+
+#[test]
+fn a_body_that_swallows_its_error_cannot_commit() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options()).unwrap();
+    let counter = counter(&pool);
+    let error = pool.run(|tx| {
+        tx.set(counter, 5)?;
+        let _ = tx.get(Ptr::<u64>::NULL);
+        let _ = tx.set(counter, 6);
+        Ok(())
+    });
+    assert!(matches!(error, Err(Error::BadPointer { .. })));
+    assert_eq!(value(&pool), 0);
+}
+
+#[test]
+fn a_body_that_panics_is_rolled_back_and_the_worker_goes_on() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options()).unwrap();
+    let counter = counter(&pool);
+    let mut worker = pool.worker().unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = worker.run(|tx| -> Result<(), Stop> {
+            tx.set(counter, 99)?;
+            panic!("the body's own");
+        });
+    }));
+    assert!(panicked.is_err());
+    let done = worker.run(|tx| tx.update(counter, |n| n + 1)).unwrap();
+    done.ticket.wait().unwrap();
+    drop(worker);
+    assert_eq!(value(&pool), 1);
+}
+
+#[test]
+fn waiting_or_running_inside_a_body_is_an_error() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options()).unwrap();
+    let counter = counter(&pool);
+    let ticket = pool.run(|tx| tx.get(counter)).unwrap().ticket;
+    let done = pool.run(|tx| {
+        assert!(matches!(ticket.wait(), Err(Error::InsideTransaction { call: "wait" })));
+        assert!(matches!(pool.flush(), Err(Error::InsideTransaction { .. })));
+        let inner = pool.run(|tx| tx.get(counter));
+        assert!(matches!(inner, Err(Error::InsideTransaction { call: "run" })));
+        tx.update(counter, |n| n + 1)
+    });
+    done.unwrap().ticket.wait().unwrap();
+    assert_eq!(value(&pool), 1);
+}
+
+#[test]
+fn an_aborted_transaction_tells_its_reason_and_what_it_saw() {
+    #[derive(Debug, PartialEq)]
+    struct Insufficient(u64);
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options()).unwrap();
+    let counter = counter(&pool);
+    let last = add(&pool, counter);
+    let error = pool.run(|tx| {
+        let n = tx.get(counter)?;
+        tx.set(counter, 1000)?;
+        tx.abort::<()>(Insufficient(n))
+    });
+    let Err(Error::Aborted { reason, seen }) = error else { panic!("{error:?}") };
+    assert_eq!(reason.get(), Some(&Insufficient(1)));
+    assert!(seen >= last);
+    pool.wait_for(seen).unwrap();
+    assert_eq!(value(&pool), 1);
+}
+
+#[test]
+fn a_read_only_transaction_waits_for_what_it_saw() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options().background(false)).unwrap();
+    let counter = counter(&pool);
+    let mut worker = pool.worker().unwrap();
+    let read = worker.read(|tx| tx.get(counter)).unwrap();
+    assert!(!read.ticket.is_durable(), "what it saw can still be lost");
+    read.ticket.wait().unwrap();
+    assert!(pool.durable_id() >= read.ticket.id());
+    let error = worker.read(|tx| tx.set(counter, 1)).unwrap_err();
+    assert!(matches!(error, Error::ReadOnly));
+}
+
+#[test]
+fn a_forgotten_or_dropped_worker_loses_nothing_and_holds_nothing_back() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options().background(false)).unwrap();
+    let counter = counter(&pool);
+    let mut forgotten = pool.worker().unwrap();
+    let _ = forgotten.run(|tx| tx.update(counter, |n| n + 1)).unwrap();
+    std::mem::forget(forgotten);
+    let mut dropped = pool.worker().unwrap();
+    let id = dropped.run(|tx| tx.update(counter, |n| n + 1)).unwrap().ticket.id();
+    drop(dropped);
+    pool.wait_for(id).unwrap();
+    for _ in 0..100 {
+        let mut worker = pool.worker().unwrap();
+        let _ = worker.run(|tx| tx.update(counter, |n| n + 1)).unwrap();
+    }
+    pool.flush().unwrap();
+    assert_eq!(pool.durable_id(), pool.committed_id());
+    pool.abandon();
+    let pool = Pool::open(&path, options()).unwrap();
+    assert_eq!(value(&pool), 102);
+}
