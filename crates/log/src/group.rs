@@ -279,7 +279,7 @@ mod tests {
         group.push(TxId(6), 0);
         group.push(TxId(9), 3).copy_from_slice(&[run(20, 2), 1, 2]);
         let total = group.seal(IDENTITY, 4096, 8);
-        assert_eq!(total, 24);
+        assert_eq!(total, 16);
         group.buffer().words()[..total].to_vec()
     }
 
