@@ -175,7 +175,8 @@ impl Persist {
         let mut slots = lock(&self.slots);
         let merge = &mut state.merge;
         let frontier = frontier(clock, &slots, now, &mut merge.cursors);
-        if frontier > state.merged {
+        // A group that waits for room in the log takes more until it is full.
+        if frontier > state.merged && state.pending.words() < state.group_words {
             merge.run(&slots, state.merged, frontier, &mut state.pending, state.group_words);
             if !state.pending.is_empty() {
                 state.merged = state.pending.last().0;
