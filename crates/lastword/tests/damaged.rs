@@ -100,7 +100,7 @@ fn a_missing_damaged_or_foreign_log_is_refused_while_it_may_hold_something() {
     let (error, text) = refused(&path);
     assert!(matches!(error, Error::WrongLog { why: LogMismatch::Length { .. }, .. }), "{text}");
     fs::write(&log, &own).unwrap();
-    change(&log, |bytes| (bytes[30], bytes[4096 + 30]) = (77, 77));
+    change(&log, |bytes| [30, 4096 + 30].into_iter().for_each(|at| bytes[at] ^= 77));
     let (error, text) = refused(&path);
     assert!(matches!(error, Error::WrongLog { why: LogMismatch::Damaged, .. }), "{text}");
     fs::write(&log, &own).unwrap();

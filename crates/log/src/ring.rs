@@ -28,9 +28,9 @@ pub const RECORD_HEAD_WORDS: usize = 2;
 pub const RECORD_WORDS_MAX: usize = (1 << 24) - 1;
 
 /// How far ahead of the cursor a line is fetched for writing. A ring is larger than a cache and its
-/// lines were last read by another core, so a store that waits for its line would hold up the locked
-/// instruction of the next commit. Measured on TATP, one worker: 10 to 15 ns of 190 a transaction;
-/// 32, 64 and 128 words are alike.
+/// lines were last read by another core, so a store that waits for its line would hold up the
+/// locked instruction of the next commit. Measured on TATP, one worker: 10 to 15 ns of 190 a
+/// transaction; 32, 64 and 128 words are alike.
 const PREFETCH_WORDS: u64 = 128;
 
 /// One worker's records; one thread writes, one at a time takes.

@@ -1,7 +1,8 @@
 //! Merging the workers' rings into transaction ID order.
 //!
-//! IDs are dense, so the next record is at the head of exactly one ring: the merge keeps each ring's
-//! first ID, looks for the one that follows, and stays with a ring for as long as its IDs do.
+//! IDs are dense, so the next record is at the head of exactly one ring: the merge keeps each
+//! ring's first ID, looks for the one that follows, and stays with a ring for as long as its IDs
+//! do.
 
 use crate::persist::frontier::Slot;
 use crate::sync::{Arc, AtomicU64};
