@@ -127,3 +127,6 @@ impl Pipeline {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

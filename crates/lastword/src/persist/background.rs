@@ -143,6 +143,11 @@ fn persist_loop<S: Steps>(steps: &S) {
         if !steps.reproduce_blocks() && steps.reproduce_if_due().is_err() {
             break bells.persist.leave();
         }
+        if step == Step::More {
+            idle = 0;
+            bells.persist.leave();
+            continue;
+        }
         idle = if step == Step::Nothing { idle + 1 } else { 0 };
         if idle <= IDLE_NAPS {
             bells.persist.wait(epoch, Some(NAP));

@@ -44,8 +44,10 @@ pub(crate) type Slot = frontier::Slot<Memory>;
 /// What a step has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Something; more may be waiting.
+    /// Something.
     Done,
+    /// Something, and as much as one step can do: more is waiting.
+    More,
     /// There was nothing to do.
     Nothing,
     /// Another thread is in it.
@@ -69,7 +71,9 @@ pub(crate) struct Persist {
     queue: Mutex<VecDeque<Queued>>,
     /// Bytes of log in the queue.
     queued_bytes: AtomicU64,
-    /// Groups that have been reproduced, to be used again.
+    /// Words that a group is closed at.
+    group_words: usize,
+    /// Large groups that have been reproduced, to be used again: together no larger than the log.
     spare: Mutex<Vec<Group>>,
     /// The sequence up to which the log is recycled.
     pub(crate) tail: AtomicU64,
@@ -84,8 +88,6 @@ struct State {
     log: PersistentRing,
     /// The last transaction that is in `pending` or durable.
     merged: u64,
-    /// Words that a group is closed at.
-    group_words: usize,
     /// Merged and not yet appended: not empty only when the log was full.
     pending: Group,
     merge: Merge,
@@ -105,9 +107,10 @@ impl Persist {
         Persist {
             durable: CachePadded::new(AtomicU64::new(durable.0)),
             slots: Mutex::default(),
-            state: Mutex::new(State { log, merged: durable.0, group_words, pending, merge }),
+            state: Mutex::new(State { log, merged: durable.0, pending, merge }),
             queue: Mutex::default(),
             queued_bytes: AtomicU64::new(0),
+            group_words,
             spare: Mutex::default(),
             tail: AtomicU64::new(0),
             progress: Event::default(),
@@ -176,8 +179,8 @@ impl Persist {
         let merge = &mut state.merge;
         let frontier = frontier(clock, &slots, now, &mut merge.cursors);
         // A group that waits for room in the log takes more until it is full.
-        if frontier > state.merged && state.pending.words() < state.group_words {
-            merge.run(&slots, state.merged, frontier, &mut state.pending, state.group_words);
+        if frontier > state.merged && state.pending.words() < self.group_words {
+            merge.run(&slots, state.merged, frontier, &mut state.pending, self.group_words);
             if !state.pending.is_empty() {
                 state.merged = state.pending.last().0;
             }
@@ -192,9 +195,9 @@ impl Persist {
         let Ok(end) = state.log.append(&mut state.pending, &self.tail)? else {
             return Ok(Step::LogFull);
         };
-        let next = lock(&self.spare).pop().unwrap_or_else(|| Group::new(state.group_words));
-        let group = std::mem::replace(&mut state.pending, next);
-        self.meter.logged(8 * group.words() as u64, end - before);
+        let words = state.pending.words();
+        let group = self.keep(state);
+        self.meter.logged(8 * words as u64, end - before);
         let last = group.last();
         // Queued before it is acknowledged: whoever drains the queue after a flush finds it there.
         lock(&self.queue).push_back(Queued { group, end });
@@ -202,7 +205,21 @@ impl Persist {
         // Release: whoever sees `durable >= id` also sees everything that led to it (an error that
         // was set, the queue). Pairs with `durable`.
         self.durable.store(last.0, Ordering::Release);
-        Ok(Step::Done)
+        // A group that is closed for its size is nearly full.
+        Ok(if words > self.group_words / 4 * 3 { Step::More } else { Step::Done })
+    }
+
+    /// Takes the pending group to be queued, and leaves an empty one.
+    fn keep(&self, state: &mut State) -> Group {
+        if state.pending.words() < self.group_words / 2 {
+            // When every commit is waited for, a log holds thousands of small groups, and a whole
+            // buffer for each would be many times the log.
+            let group = state.pending.compact();
+            state.pending.clear();
+            return group;
+        }
+        let next = lock(&self.spare).pop().unwrap_or_else(|| Group::new(self.group_words));
+        std::mem::replace(&mut state.pending, next)
     }
 
     /// Takes groups off the queue, oldest first, up to so many bytes of log (at least one group).
@@ -222,8 +239,8 @@ impl Persist {
         self.queued_bytes.fetch_sub(end - before, Ordering::Relaxed);
         let mut spare = lock(&self.spare);
         for mut queued in groups {
-            // A few are enough for what is under way; the rest would only keep memory.
-            if spare.len() < 16 {
+            // Only large ones: `keep` has made the others to measure.
+            if queued.group.words() >= self.group_words / 2 {
                 queued.group.clear();
                 spare.push(queued.group);
             }
