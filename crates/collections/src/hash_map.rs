@@ -1,9 +1,9 @@
 //! A hash map of fixed size: open addressing with linear probing.
 //!
 //! ```text
-//!   value in the program's object          buckets: capacity + 1, 16 to a block of 256 bytes
-//!   | first bucket | buckets | seed |      | key | value | key | value | ...  | 0 is there | value |
-//!                                            home(key) ->  next  ->  next       the bucket of key 0
+//!   value in the program's object       buckets: capacity + 1, 16 to a block of 256 bytes
+//!   | first bucket | buckets | seed |   | key | value | key | value | ... | 0 is there | value |
+//!                                         home(key) ->  next  ->  next      the bucket of key 0
 //! ```
 //!
 //! A bucket whose key is 0 is empty, which is how fresh blocks come; key 0 itself therefore has a

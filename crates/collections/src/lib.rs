@@ -3,7 +3,7 @@
 //! | map | lookup | words written by an insert | ordered |
 //! |---|---|---|---|
 //! | [`HashMap`] | one probe run, usually one line | 2 | no |
-//! | [`BTreeMap`] | one node a level, 28 pairs a node | 1 over an old key; about 7 for a new one, splits included | yes |
+//! | [`BTreeMap`] | one node a level, 28 pairs a node | new key: 7 with splits; old key: 1 | yes |
 //!
 //! Both are small values: a program stores them in its own objects, reads them once, and keeps the
 //! copy; nothing that never changes is read again. Both are plain code over

@@ -3,9 +3,9 @@
 //! | name | transaction | words written | check |
 //! |---|---|---|---|
 //! | `empty` | nothing | 0 | - |
-//! | `bank` | moves cents between two accounts | 7 (3 when declined) | the total, and transfers counted on both sides |
+//! | `bank` | moves cents between two accounts | 7; declined: 3 | total, transfers on both sides |
 //! | `hashtable` | inserts or overwrites one key | 2 | structure, keys, values |
-//! | `btree` | inserts or overwrites one key | 1 over an old key, about 7 for a new one | structure, keys, values |
+//! | `btree` | inserts or overwrites one key | new: 7; old: 1 | structure, keys, values |
 //! | `tatp-hash` | TATP's Update Location | 1 | index and subscribers agree |
 //!
 //! A workload runs on everything that [`Transact`]s: every design, the simulated machine, the mock.
@@ -15,8 +15,9 @@
 //!
 //! The transactions of a client follow from (its index, the seed), so whoever draws the same client
 //! again knows what it had written. Values carry a stamp: the run, the worker, the transaction's
-//! number in that run, and a few bits that depend on the key. A run is named by its seed's remainder
-//! by 16 383, and **the runs on one pool take ascending numbers**; [`next_run`] draws one durably.
+//! number in that run, and a few bits that depend on the key. A run is named by its seed's
+//! remainder by 16 383, and **the runs on one pool take ascending numbers**; [`next_run`] draws one
+//! durably.
 //! So [`Workload::is_present`] tells a value that this transaction wrote from an older one (lost!)
 //! and from one that came later.
 //!
@@ -121,7 +122,8 @@ pub trait Workload: Send + Sync + Sized {
     /// Draws the parameters of the client's next transaction, outside of it.
     fn next(&self, client: &mut Self::Client);
 
-    /// The body of the client's current transaction. It may run again: it changes nothing but words.
+    /// The body of the client's current transaction. It may run again: it changes nothing but
+    /// words.
     ///
     /// # Errors
     /// As [`Words::write`]; [`Stop::BadValue`] when what must be there is not.

@@ -15,9 +15,9 @@ struct Place {
 
 impl BTreeMap {
     /// Checks up to `most_leaves` leaves from the one where `from` belongs on (the first is 0), and
-    /// the path to each: order, counts, levels, bounds, links. [`whole`](crate::whole) checks all of
-    /// it. Each answer holds for the state that its transaction saw, so the tree may change between
-    /// the parts.
+    /// the path to each: order, counts, levels, bounds, links. [`whole`](crate::whole) checks all
+    /// of it. Each answer holds for the state that its transaction saw, so the tree may change
+    /// between the parts.
     ///
     /// # Errors
     /// As [`Words::read`]: a wild pointer is not damage in the answer but [`Stop::BadPointer`].

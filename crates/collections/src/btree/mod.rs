@@ -7,9 +7,9 @@
 //! same fill shift 20 words and more. Measured with 2^22 keys, two of three present (ns insert / ns
 //! lookup / words written by an insert; a plain heap, then one with ownership records per line; all
 //! with the node prefetched): 28 slots in 512 bytes 582 / 600 / 3.7 and 698 / 711; sorted arrays of
-//! 30 in 512 bytes 531 / 472 / 11.9 and 679 / 579; 14 slots in 256 bytes 641 / 639 / 2.9 and
-//! 819 / 834; sorted arrays of 14 640 / 608 / 7.0 and 820 / 762. What the sorted ones save in front,
-//! a durable design pays again for three times the words in log and home. Sorted inner nodes above
+//! 30 in 512 bytes 531 / 472 / 11.9 and 679 / 579; 14 slots in 256 bytes 641 / 639 / 2.9 and 819 /
+//! 834; sorted arrays of 14 640 / 608 / 7.0 and 820 / 762. What the sorted ones save in front, a
+//! durable design pays again for three times the words in log and home. Sorted inner nodes above
 //! slotted leaves were not faster than one format for both. Of the prefetches counted there only
 //! the leaf of a change is announced here: announcing nodes that are only read as if they were to
 //! be written would make them travel between cores.
@@ -19,8 +19,8 @@
 //!   heap holds.
 //! - A node other than the root has [`LEAST`](node::LEAST) entries or more; only the root may be
 //!   empty, and only as a leaf.
-//! - Child i of an inner node holds the keys from entry i - 1's key up to, not including, entry i's;
-//!   the link is child 0.
+//! - Child i of an inner node holds the keys from entry i - 1's key up to, not including, entry
+//!   i's; the link is child 0.
 //! - A leaf's link leads to the leaf with the next greater keys. A scan wants ascending keys, so a
 //!   cycle of links stops it.
 //! - Two transactions that change what the other relied on write the same node, also under

@@ -119,6 +119,9 @@ impl Node {
         let node = Node { object, link, head, order };
         tx.will_write(node.addr(), NODE_BYTES);
         tx.write_words(node.addr(), &[head[0], head[1], head[2], head[3], link, 0])?;
+        if entries.is_empty() {
+            return Ok(node); // a run without words is no access: designs refuse it
+        }
         let (mut keys, mut values) = ([0; SLOTS], [0; SLOTS]);
         for (i, (key, value)) in entries.iter().enumerate() {
             (keys[i], values[i]) = (*key, *value);
