@@ -1,0 +1,159 @@
+//! A game world that is saved with each tick: a tick is one transaction over what has moved.
+//!
+//! ```text
+//!   cargo run --release -p lastword --example world [PATH] [TICKS]
+//! ```
+//!
+//! Kill it at any time, with `kill -9` too, and run it again: it goes on from the last tick that
+//! was durable, and never from the middle of one. PATH is the pool; default: a file in the system's
+//! directory for temporary files. TICKS defaults to 600, which is ten seconds.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lastword::{Allocate, Array, Error, Objects, Options, Pool, Ptr, Stop, field};
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
+const ENTITIES: u64 = 8192;
+/// An entity moves every so many ticks.
+const REST: u64 = 8;
+/// The world is a square that is closed to a torus.
+const SIDE: i64 = 1 << 20;
+/// Ticks between two saves that the players are told about.
+pub(crate) const SECOND: u64 = 60;
+
+/// A plain struct, stored as it is.
+#[derive(Clone, Copy, Debug, PartialEq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Entity {
+    position: [i64; 2],
+    velocity: [i64; 2],
+    moves: u64,
+}
+
+/// The pool's root.
+#[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct World {
+    tick: u64,
+    entities: Array<Entity>,
+}
+
+impl Entity {
+    fn new(number: u64) -> Entity {
+        let n = number as i64;
+        Entity { position: [n * 37, n * 91], velocity: [n % 61 - 30, n % 43 - 21], moves: 0 }
+    }
+
+    fn step(self) -> Entity {
+        let [x, y] = self.position;
+        let [dx, dy] = self.velocity;
+        let position = [(x + dx).rem_euclid(SIDE), (y + dy).rem_euclid(SIDE)];
+        Entity { position, moves: self.moves + 1, ..self }
+    }
+}
+
+fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args_os().skip(1);
+    let default = || std::env::temp_dir().join("lastword-example-world.pool");
+    let path = arguments.next().map_or_else(default, PathBuf::from);
+    let ticks = arguments.next().and_then(|ticks| ticks.to_str()?.parse().ok()).unwrap_or(600);
+    let pool = open(&path)?;
+    println!("{}: tick {}", path.display(), check(&pool)?);
+    let pace = Duration::from_secs(1) / SECOND as u32;
+    play(&pool, ticks, pace, |saved| {
+        let Saved { tick, behind, took } = saved;
+        println!("tick {tick}: {behind} ticks behind were not durable yet; saved in {took:.2?}");
+    })?;
+    println!("tick {}", check(&pool)?);
+    pool.close()
+}
+
+/// Opens the world, making it when there is none.
+pub(crate) fn open(path: &Path) -> Result<Pool, Error> {
+    let options = Options::new().bytes(4 << 20).log_bytes(16 << 20).layout("example world", 1);
+    let open = if path.exists() { Pool::open } else { Pool::create };
+    let pool = open(path, options)?;
+    let made = pool.run(|tx| {
+        if tx.root()? != 0 {
+            return Ok(());
+        }
+        let world = World { tick: 0, entities: Array::create(tx, ENTITIES)? };
+        for number in 0..ENTITIES {
+            tx.set(world.entities.at(number)?, Entity::new(number))?;
+        }
+        let root = tx.alloc(world)?;
+        tx.set_root(root.to_bits())
+    })?;
+    made.ticket.wait()?;
+    Ok(pool)
+}
+
+/// What is known about the tick that the players are told about.
+pub(crate) struct Saved {
+    pub(crate) tick: u64,
+    /// Committed ticks that were not durable when it had committed, itself included.
+    pub(crate) behind: u64,
+    /// From its commit until it was durable.
+    pub(crate) took: Duration,
+}
+
+/// Plays so many ticks, one each `pace`, and tells each [`SECOND`] what is saved.
+pub(crate) fn play(
+    pool: &Pool,
+    ticks: u64,
+    pace: Duration,
+    mut tell: impl FnMut(Saved),
+) -> Result<(), Error> {
+    let mut worker = pool.worker()?;
+    let mut next = Instant::now();
+    for _ in 0..ticks {
+        // Committed: the next tick builds on it at once, durable or not.
+        let done = worker.run(|tx| tick(tx))?;
+        let committed = Instant::now();
+        if done.value.is_multiple_of(SECOND) {
+            // There is one transaction a tick, so IDs count ticks.
+            let behind = done.ticket.id().0.saturating_sub(pool.durable_id().0);
+            // What leaves this machine waits: a crash must not take back what players were told.
+            done.ticket.wait()?;
+            tell(Saved { tick: done.value, behind, took: committed.elapsed() });
+        }
+        next += pace;
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    Ok(())
+}
+
+/// One tick; answers its number.
+fn tick(tx: &mut impl Allocate) -> Result<u64, Stop> {
+    let root: Ptr<World> = Ptr::from_bits(tx.root()?);
+    let World { tick, entities } = tx.get(root)?;
+    let tick = tick + 1;
+    for number in (tick % REST..ENTITIES).step_by(REST as usize) {
+        tx.update(entities.at(number)?, Entity::step)?;
+    }
+    tx.set(field!(root, World, tick), tick)?;
+    Ok(tick)
+}
+
+/// Looks whether every entity is where it must be after the tick in the root: none has moved too
+/// often or too rarely. Answers the tick.
+pub(crate) fn check(pool: &Pool) -> Result<u64, Error> {
+    let mut worker = pool.worker()?;
+    let (tick, entities) = worker
+        .read(|tx| {
+            let root: Ptr<World> = Ptr::from_bits(tx.root()?);
+            let World { tick, entities } = tx.get(root)?;
+            let all = (0..ENTITIES).map(|number| tx.get(entities.at(number)?));
+            Ok((tick, all.collect::<Result<Vec<Entity>, Stop>>()?))
+        })?
+        .value;
+    for (number, found) in (0..).zip(entities) {
+        // It moves in tick `number` modulo REST, and each REST ticks after that.
+        let moves = (1..=tick).filter(|tick| tick % REST == number % REST).count();
+        let expected = (0..moves).fold(Entity::new(number), |entity, _| entity.step());
+        assert_eq!(found, expected, "entity {number} after tick {tick}");
+    }
+    Ok(tick)
+}
