@@ -96,9 +96,9 @@ impl Reproduce {
         let mut last = self.reproduced.load(Ordering::Relaxed);
         let mut end = 0;
         for queued in batch {
-            assert_eq!(queued.group.first().0, last + 1, "transactions come home in ID order");
-            state.home.write_back(queued.group.payload())?;
-            last = queued.group.last().0;
+            assert_eq!(queued.first, last + 1, "transactions come home in ID order");
+            state.home.write_back(&queued.writes)?;
+            last = queued.last;
             end = queued.end;
         }
         state.home.barrier()?;
