@@ -217,8 +217,9 @@ impl Persist {
         Ok(if words > self.group_words / 4 * 3 { Step::More } else { Step::Done })
     }
 
-    /// Copies a group's writes to the end of the queue. Small groups share memory: when every commit
-    /// is waited for there are thousands of them, each a block of the log and a few words of writes.
+    /// Copies a group's writes to the end of the queue. Small groups share memory: when every
+    /// commit is waited for there are thousands of them, each a block of the log and a few words of
+    /// writes.
     fn enqueue(&self, group: &Group, end: u64) {
         let mut queue = lock(&self.queue);
         let (writes, last) = (group.payload(), group.last().0);
