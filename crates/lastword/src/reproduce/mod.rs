@@ -117,10 +117,11 @@ impl Reproduce {
     /// What home and the superblocks have cost so far.
     pub(crate) fn counts(&self) -> medium::Counts {
         let state = lock(&self.state);
-        let mut counts = state.home.counts();
-        let marks = state.superblocks.writes();
-        counts.device_writes += marks;
-        counts.persist_barriers += marks;
+        let (mut counts, marks) = (state.home.counts(), state.superblocks.counts());
+        counts.bytes += marks.bytes;
+        counts.device_writes += marks.device_writes;
+        counts.persist_barriers += marks.persist_barriers;
+        counts.emulated_delay_ns += marks.emulated_delay_ns;
         counts
     }
 }
