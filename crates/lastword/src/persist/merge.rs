@@ -3,7 +3,7 @@
 //! IDs are dense, so the merge is a counting sort: each record's ID says where it belongs. One pass
 //! over the rings' record heads notes where each ID lies, one pass over the IDs copies the records.
 
-use crate::persist::frontier::Slot;
+use super::frontier::Slot;
 use crate::sync::{Arc, AtomicU64};
 use lw_log::{Group, Ring};
 use words::TxId;
