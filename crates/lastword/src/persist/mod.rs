@@ -20,7 +20,9 @@
 
 mod background;
 pub(crate) mod frontier;
+mod help;
 mod merge;
+mod redo;
 mod wake;
 
 use std::collections::VecDeque;
@@ -32,29 +34,18 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::{Meter, StepTimer};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 pub(crate) use background::{Background, Bells, Steps};
 use frontier::frontier;
+pub(crate) use help::{Step, help_until, take_turn};
 use merge::Merge;
 pub(crate) use wake::Event;
 
 /// A worker's slot, over real memory.
 pub(crate) type Slot = frontier::Slot<Memory>;
 
-/// What a step has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Something.
-    Done,
-    /// Something, and as much as one step can do: more is waiting.
-    More,
-    /// There was nothing to do.
-    Nothing,
-    /// Another thread is in it.
-    Busy,
-    /// The log has no room until something is reproduced.
-    LogFull,
-}
+/// A worker's redo log, over real memory.
+pub(crate) type RingRedo = redo::RingRedo<Memory>;
 
 /// The writes of some neighbouring groups that are durable in the log and not yet at home.
 pub(crate) struct Queued {
@@ -161,20 +152,17 @@ impl Persist {
     /// The medium's; the pool is poisoned then.
     pub(crate) fn step(&self, clock: &AtomicU64, timer: StepTimer) -> Result<Step, Error> {
         self.poison.check()?;
-        let Some(mut state) = try_lock(&self.state) else { return Ok(Step::Busy) };
-        let started = timer.start();
-        self.gather(&mut state, clock);
-        let step = if state.pending.is_empty() {
-            Ok(Step::Nothing)
-        } else {
-            self.append(&mut state).map_err(|error| self.poison.put(error.into()))
-        };
-        drop(state);
-        self.meter.persist.add(&started);
-        // After the lock is free, and whatever was done: who finds it taken waits for this moment
-        // and then looks again; its record may have been published after this step looked.
-        self.progress.notify();
-        step
+        take_turn(&self.state, &self.progress, |state| {
+            let started = timer.start();
+            self.gather(state, clock);
+            let step = if state.pending.is_empty() {
+                Ok(Step::Nothing)
+            } else {
+                self.append(state).map_err(|error| self.poison.put(error.into()))
+            };
+            self.meter.persist.add(&started);
+            step
+        })
     }
 
     /// Merges what is published into the pending group.

@@ -26,9 +26,9 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::StepTimer;
-use crate::persist::{Persist, Queued, Step};
+use crate::persist::{Persist, Queued, Step, take_turn};
 use crate::superblock::Superblocks;
-use crate::sync::{AtomicU64, Mutex, Ordering, lock, try_lock};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 /// The reproduce step of one pool.
 pub(crate) struct Reproduce {
@@ -70,26 +70,21 @@ impl Reproduce {
     ) -> Result<Step, Error> {
         persist.poison.check()?;
         // The lock before the queue: two threads must not take batches and apply them out of order.
-        let Some(mut state) = try_lock(&self.state) else { return Ok(Step::Busy) };
-        let batch = persist.dequeue(log_bytes);
-        let step = if batch.is_empty() {
-            Ok(Step::Nothing)
-        } else {
+        take_turn(&self.state, &persist.progress, |state| {
+            let batch = persist.dequeue(log_bytes);
+            if batch.is_empty() {
+                return Ok(Step::Nothing);
+            }
             let started = timer.start();
-            let done = self.bring_home(&mut state, &batch);
+            let done = self.bring_home(state, &batch);
             let done = done.map_err(|error| persist.poison.put(error.into()));
             persist.meter.reproduce.add(&started);
-            done.map(|(last, end)| {
-                // Release: whoever sees the reproduced ID may read home.
-                self.reproduced.store(last, Ordering::Release);
-                persist.recycle(batch, end);
-                Step::Done
-            })
-        };
-        drop(state);
-        // As in the persist step: who found the lock taken waits for this.
-        persist.progress.notify();
-        step
+            let (last, end) = done?;
+            // Release: whoever sees the reproduced ID may read home.
+            self.reproduced.store(last, Ordering::Release);
+            persist.recycle(batch, end);
+            Ok(Step::Done)
+        })
     }
 
     fn bring_home(&self, state: &mut State, batch: &[Queued]) -> Result<(u64, u64), medium::Error> {
