@@ -148,6 +148,27 @@ fn a_pool_is_never_made_over_a_file() {
 }
 
 #[test]
+fn the_log_of_an_interrupted_creation_is_in_nobodys_way_and_any_other_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    Pool::create(&path, options()).unwrap().close().unwrap();
+    // Opened once, so it may hold records: somebody has lost the pool, not the log.
+    fs::remove_file(&path).unwrap();
+    let before = fs::read(log_of(&path)).unwrap();
+    assert!(Pool::create(&path, options()).unwrap_err().to_string().contains("test.pool.log"));
+    assert!(fs::read(log_of(&path)).unwrap() == before);
+    // Of generation 1, never opened: what a crash between the two renames leaves.
+    let mut head = before.clone();
+    for copy in [0, 4096] {
+        head[copy + 32..copy + 40].copy_from_slice(&1_u64.to_le_bytes());
+        let crc = crc32c::crc32c(&head[copy..copy + 504]);
+        head[copy + 504..copy + 508].copy_from_slice(&crc.to_le_bytes());
+    }
+    fs::write(log_of(&path), head).unwrap();
+    Pool::create(&path, options()).unwrap().close().unwrap();
+}
+
+#[test]
 fn another_layout_or_version_or_medium_is_refused() {
     let (_dir, path) = made(options().layout("bank", 3));
     for (name, version) in [("bank", 4), ("shop", 3), ("", 0)] {

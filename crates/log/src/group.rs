@@ -72,13 +72,6 @@ impl Group {
         self.values = 0;
     }
 
-    /// A copy in no more memory than it needs.
-    pub fn compact(&self) -> Group {
-        let mut buffer = Buffer::new(self.used);
-        buffer.words_mut()[..self.used].copy_from_slice(&self.buffer.words()[..self.used]);
-        Group { buffer, ..*self }
-    }
-
     /// Whether it has no transactions.
     pub fn is_empty(&self) -> bool {
         self.used == 0

@@ -4,7 +4,7 @@
 //! ring's first ID, looks for the one that follows, and stays with a ring for as long as its IDs
 //! do.
 
-use crate::persist::frontier::Slot;
+use super::frontier::Slot;
 use crate::sync::{Arc, AtomicU64};
 use lw_log::{Group, Ring};
 use words::TxId;
