@@ -203,6 +203,17 @@ pub enum Error {
         source: std::io::Error,
     },
 
+    /// An ID that the pool has not given out.
+    #[error(
+        "transaction {id} is not of this pool: the last one that it has given out is {committed}"
+    )]
+    NoSuchTransaction {
+        /// The ID that was asked for.
+        id: TxId,
+        /// The last one drawn.
+        committed: TxId,
+    },
+
     /// A design that keeps nothing was asked when something is durable.
     #[error("design `{design}` is not durable: nothing of it survives its process")]
     NotDurable {

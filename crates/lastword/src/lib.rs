@@ -81,6 +81,7 @@ pub use tx::{AbortReason, Reason, Tx};
 pub use worker::{Committed, Worker};
 
 pub use lw_alloc::{Damage, Usage};
+pub use medium::Error as MediumError;
 pub use words::{
     Addr, Allocate, Array, Bytes, Field, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId,
     Words, field,

@@ -40,10 +40,11 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn of(storage: &Storage) -> Shape {
+    pub(crate) fn of(storage: &Storage, options: &Options) -> Shape {
         let superblock = storage.superblocks.current();
         let base = u64::from(superblock.tag()) << words::ADDRESS_BITS;
         let info = Info::of(&storage.file, superblock, storage.medium, storage.direct);
+        let info = Info { ring_bytes: 8 * options.ring_words() as u64, ..info };
         Shape { heap: heap(superblock), base, info }
     }
 
@@ -194,13 +195,24 @@ impl<D: Design> Pool<D> {
         done
     }
 
+    /// What to tell about a transaction that failed: with [`Durability::Sync`], what an aborted
+    /// body has seen is durable before the program can tell anybody about it.
+    pub(crate) fn settle(&self, error: Error) -> Error {
+        match error {
+            Error::Aborted { seen, .. } if self.durability == Durability::Sync && D::DURABLE => {
+                self.design().wait(seen).err().unwrap_or(error)
+            }
+            error => error,
+        }
+    }
+
     /// A worker is gone; its number may be used again.
     pub(crate) fn leave(&self, seat: &mut Seat<D>) {
         self.design().close_local(&mut seat.local);
         lock(&self.numbers).used[seat.number] = false;
     }
 
-    /// The last transaction that is visible.
+    /// The last transaction that has an ID. All up to it are visible when no worker is committing.
     pub fn committed_id(&self) -> TxId {
         self.design().committed_id()
     }
@@ -219,9 +231,14 @@ impl<D: Design> Pool<D> {
     /// Waits until the transaction `id` is durable, for programs that keep IDs and not tickets.
     ///
     /// # Errors
-    /// As [`Ticket::wait`](crate::Ticket::wait). An ID that was never drawn is waited for.
+    /// As [`Ticket::wait`](crate::Ticket::wait); [`Error::NoSuchTransaction`] for an ID that this
+    /// pool has not given out.
     pub fn wait_for(&self, id: TxId) -> Result<(), Error> {
         Inside::refuse("wait_for")?;
+        let committed = self.committed_id();
+        if id > committed {
+            return Err(Error::NoSuchTransaction { id, committed });
+        }
         self.design().wait(id)
     }
 

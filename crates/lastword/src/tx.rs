@@ -10,9 +10,8 @@ use std::fmt;
 use words::{Addr, Allocate, Stop, TxId, Words};
 
 use crate::Error;
-use crate::design::Design;
+use crate::design::{Decoupled, Design};
 use crate::pool::Shape;
-use crate::sync::Ordering;
 
 /// What a program gives as its reason to end a transaction: any value that can be shown.
 pub trait AbortReason: Any + fmt::Debug + Send + Sync {}
@@ -38,7 +37,7 @@ impl fmt::Display for Reason {
 }
 
 /// A running transaction.
-pub struct Tx<'t, D: Design> {
+pub struct Tx<'t, D: Design = Decoupled> {
     design: &'t D,
     local: &'t mut D::Local,
     shape: &'t Shape,
@@ -47,8 +46,8 @@ pub struct Tx<'t, D: Design> {
     base: u64,
     /// Words of the heap; 0 once the attempt has ended, so that every later access meets `refuse`.
     bound: u64,
-    /// The object that was last found to be live, and its size: its header need not be read again,
-    /// because nobody else can change it while this attempt holds or reads it unchanged.
+    /// The object that was last found to be live, and its size: its header is in the read set, so
+    /// that it stays so until the commit is checked there.
     live: (u64, u64),
     read_only: bool,
     stop: Option<Stop>,
@@ -182,16 +181,12 @@ impl<'t, D: Design> Tx<'t, D> {
             lw_alloc::header::permits(word, object, at.offset)
                 && lw_alloc::header::permits(word, object, last)
         };
-        // First without the transaction: a header changes only when its object is allocated or
-        // freed. If it looks right, it was right for whoever gave us the pointer, or we conflict
-        // with whoever changed it, which the words themselves will show. If not, ask properly: the
-        // change may be another's that is not committed, or our own that is not in place.
-        let mut word = self.design.heap()[index].load(Ordering::Relaxed);
+        // Read in the transaction: that the object is live is part of what the commit rests on. A
+        // look past the transaction would let a write pass that comes after another's free, and end
+        // in the allocator's free list.
+        let word = self.design.read(self.local, index).map_err(|stop| self.end(stop))?;
         if !permits(word) {
-            word = self.design.read(self.local, index).map_err(|stop| self.end(stop))?;
-            if !permits(word) {
-                return Err(self.refuse(at));
-            }
+            return Err(self.refuse(at));
         }
         if let Some(description) = lw_alloc::header::decode(word, object) {
             self.live = (at.object, description.bytes.next_multiple_of(8));

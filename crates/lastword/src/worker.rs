@@ -100,7 +100,8 @@ impl<'p, D: Design> Worker<'p, D> {
         self.attempts(body, true)
     }
 
-    /// How often a transaction of this worker was run again because another was in the way.
+    /// How often a transaction of this worker was run again: because another was in the way, or its
+    /// ring had no room.
     pub fn conflicts(&self) -> u64 {
         self.seat.as_ref().map_or(0, |seat| seat.conflicts)
     }
@@ -126,7 +127,8 @@ impl<'p, D: Design> Worker<'p, D> {
                 Ok(done) => break done,
                 Err(Some(error)) => {
                     seat.fortune.reset();
-                    return Err(error);
+                    drop((turn, inside));
+                    return Err(pool.settle(error));
                 }
                 Err(None) => {
                     seat.conflicts += 1;

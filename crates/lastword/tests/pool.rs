@@ -297,6 +297,39 @@ fn waiting_or_running_inside_a_body_is_an_error() {
 }
 
 #[test]
+fn a_write_to_an_object_that_another_transaction_frees_meanwhile_is_refused() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options()).unwrap();
+    let big: Ptr<[u64; 64]> = pool.run(|tx| tx.alloc([1; 64])).unwrap().value;
+    let (mut one, mut two) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let mut attempts = 0;
+    let refused = one.run(|tx| {
+        attempts += 1;
+        // The last words: another stripe than the header and the first word.
+        tx.write(Addr::new(big.to_bits(), 504), 7)?;
+        if attempts == 1 {
+            std::thread::scope(|scope| {
+                let freed = scope.spawn(|| two.run(|tx| tx.free(big)).map(drop));
+                freed.join().unwrap().unwrap();
+            });
+        }
+        tx.write(Addr::new(big.to_bits(), 0), 7) // where the free list has its link by now
+    });
+    assert!(matches!(refused, Err(Error::BadPointer { .. })), "{refused:?}");
+    drop((one, two));
+    pool.close().unwrap();
+    lastword::check(&path).unwrap();
+}
+
+#[test]
+fn an_id_that_was_never_given_out_is_not_waited_for() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options()).unwrap();
+    let id = pool.committed_id().next();
+    assert!(matches!(pool.wait_for(id), Err(Error::NoSuchTransaction { .. })));
+}
+
+#[test]
 fn an_aborted_transaction_tells_its_reason_and_what_it_saw() {
     #[derive(Debug, PartialEq)]
     struct Insufficient(u64);

@@ -31,9 +31,6 @@ pub enum Stop {
     /// The body ended the transaction itself.
     #[error("ended by the program")]
     Aborted,
-    /// The pool cannot go on (a failed write to its medium).
-    #[error("the pool cannot go on")]
-    Poisoned,
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl<T: Tm> Decoupled<T> {
         last: TxId,
         options: &Options,
     ) -> Result<(Self, Shape), Error> {
-        let shape = Shape::of(&storage);
+        let shape = Shape::of(&storage, options);
         let superblock = *storage.superblocks.current();
         let blocks = matches!(storage.medium, crate::Medium::File);
         let log = PersistentRing::new(storage.log, recover::identity(&superblock));
@@ -189,6 +189,8 @@ impl<T: Tm> Design for Decoupled<T> {
 
     #[inline]
     fn begin(&self, local: &mut Local<T>) -> Result<(), Error> {
+        // A pool that cannot go on says so at once, and not when its ring is full.
+        self.inner.pipeline.persist.poison.check()?;
         // Room for a hole, always: an attempt that rolls back may need one, and must not wait.
         let wanted = std::mem::take(&mut local.redo.wanted);
         if !local.redo.has_room(wanted) {

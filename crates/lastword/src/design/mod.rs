@@ -106,7 +106,7 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// Takes the attempt back; answers the last ID that it may have seen.
     fn roll_back(&self, local: &mut Self::Local) -> TxId;
 
-    /// The last transaction that is visible.
+    /// The last transaction that has an ID.
     fn committed_id(&self) -> TxId;
 
     /// The largest ID such that it and all before it survive a crash.

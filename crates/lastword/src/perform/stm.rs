@@ -120,7 +120,7 @@ impl Tm for Stm {
         let record = &self.records[number as usize];
         let before = record.load(Ordering::Acquire);
         let value = heap[index].load(Ordering::Relaxed);
-        // See the module: pairs with the Release fence in `take`.
+        // See the module: pairs with the Release fence in `own`.
         fence(Ordering::Acquire);
         if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
             attempt.remember(number);

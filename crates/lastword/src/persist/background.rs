@@ -114,7 +114,12 @@ impl Background {
         let mut background = Background::default();
         background.start("lastword-persist", steps, persist_loop)?;
         if steps.reproduce_blocks() {
-            background.start("lastword-reproduce", steps, reproduce_loop)?;
+            let second = background.start("lastword-reproduce", steps, reproduce_loop);
+            if let Err(error) = second {
+                steps.bells().close();
+                background.join();
+                return Err(error);
+            }
         }
         Ok(background)
     }

@@ -240,11 +240,13 @@ impl Persist {
         let before = self.tail.swap(end, Ordering::Release);
         self.queued_bytes.fetch_sub(end - before, Ordering::Relaxed);
         let mut spare = lock(&self.spare);
-        spare.extend(groups.into_iter().map(|mut queued| {
+        // Not what a giant transaction needed once.
+        let usual = groups.into_iter().filter(|q| q.writes.capacity() <= 2 * self.group_words);
+        spare.extend(usual.map(|mut queued| {
             queued.writes.clear();
             queued.writes
         }));
-        // No more than what half a log of full groups takes: that is as long as the queue gets.
+        // As much as half a log of full groups takes: the queue is usually no longer.
         spare.truncate(self.spare_max);
     }
 

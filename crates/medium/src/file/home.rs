@@ -20,7 +20,7 @@
 //! torn between old and new bytes only).
 //!
 //! Why not a shared mapping and `msync`: the page cache works in folios of up to 1 MiB, and one
-//! dirty byte in a mapping writes all of one (measured, docs/performance.md).
+//! dirty byte in a mapping writes all of one.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
