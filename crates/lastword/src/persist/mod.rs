@@ -130,7 +130,11 @@ impl Persist {
     /// Registers a worker with a ring of so many words.
     pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
         let slot = Arc::new(Slot::new(Ring::new(Memory::anonymous(8 * ring_words as u64)?)));
-        lock(&self.slots).push(Arc::clone(&slot));
+        let mut slots = lock(&self.slots);
+        // Steps that find nothing to do look at no slots: without this, workers that come and go
+        // between two commits would pile up.
+        slots.retain(|slot| !slot.is_done());
+        slots.push(Arc::clone(&slot));
         Ok(slot)
     }
 

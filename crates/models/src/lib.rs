@@ -1,0 +1,41 @@
+//! Models of the concurrency protocols, and the proof that the models find bugs.
+//!
+//! ```text
+//!   crates/log/src/ring.rs                 --#[path]-->  tests/loom     beside loom's atomics
+//!   crates/lastword/src/{persist,perform}  --#[path]-->  tests/shuttle  beside shuttle's
+//!            |
+//!            +-- build.rs: one protection taken away --> twins, which must fail
+//! ```
+//!
+//! The protocol files reach everything that threads share through `crate::sync`. Each of the two
+//! test programs is a crate root with a `sync` of its own and compiles the very same files.
+//!
+//! | tool | explores | cannot see |
+//! |---|---|---|
+//! | loom | all interleavings and stale loads, up to some preemptions | loads of later stores |
+//! | shuttle | random and prioritised schedules of whole pipelines | missing fences |
+//!
+//! What loom lacks, and what stands for it:
+//! - A load never sees a later store of another thread (load buffering), as when a ring's word is
+//!   overwritten before its copy was made. The ring's model hands each word over in a cell that
+//!   loom checks for happens-before.
+//! - It misses switches around loads and unlocking; tests/loom/sync.rs says which, and adds them.
+//! - `SeqCst` accesses count as `AcqRel`; the protocols use `SeqCst` fences only, which it orders.
+//!   Its fences are a little stronger than the language's (each happens before the next).
+//! - Waiting with a timeout never times out. Timed waits in the models' `sync` time out at once.
+//! - Additions and compare-exchanges see the latest value: as in the language.
+//! - A load sees one of the last seven stores, and a model has at most five threads.
+//! - `Arc` is the standard one: no protocol here rests on the order of its counts.
+//!
+//! A *twin* is a protocol file with one protection taken away (the tables in build/). Its text is
+//! changed when this crate is built, and the build fails when the text is gone, so a twin cannot
+//! grow apart from the product. shuttle prints the failures that its twins must end with; the
+//! result of the test is what counts.
+//!
+//! `EXECUTIONS=1 cargo test -p lastword-models` prints how many executions loom has explored,
+//! `PREEMPTIONS=n` goes deeper, `SEED=n` explores other schedules with shuttle.
+#![forbid(unsafe_code)]
+
+pub mod oracle;
+pub mod outcomes;
+pub mod trials;

@@ -1,0 +1,72 @@
+//! Taking turns and helping, with a persist step in miniature.
+
+use super::persist::help::{help_until, take_turn};
+use super::persist::{Event, Step};
+use crate::explore::explore;
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, thread};
+use models::outcomes::Outcomes;
+
+/// A pipeline whose log is a number: bit i is the record of worker i.
+struct Pipeline {
+    published: AtomicU64,
+    persisted: Mutex<u64>,
+    durable: AtomicU64,
+    progress: Event,
+}
+
+impl Pipeline {
+    fn new() -> Arc<Pipeline> {
+        Arc::new(Pipeline {
+            published: AtomicU64::new(0),
+            persisted: Mutex::new(0),
+            durable: AtomicU64::new(0),
+            progress: Event::default(),
+        })
+    }
+
+    fn step(&self) -> Result<Step, ()> {
+        take_turn(&self.persisted, &self.progress, |persisted| {
+            let published = self.published.load(Ordering::Acquire);
+            if published == *persisted {
+                return Ok(Step::Nothing);
+            }
+            *persisted = published;
+            self.durable.store(published, Ordering::Release);
+            Ok(Step::Done)
+        })
+    }
+
+    fn commit(&self, record: u64) {
+        self.published.fetch_or(record, Ordering::Release);
+        let done = || (self.durable.load(Ordering::Acquire) & record != 0).then_some(());
+        help_until(&self.progress, done, || self.step()).expect("a step cannot fail");
+    }
+}
+
+/// A background thread runs one step and never comes again: what it has missed, the worker that
+/// found it busy must do itself.
+pub(crate) fn who_finds_the_step_taken_is_not_forgotten() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(5), move || {
+        let pipeline = Pipeline::new();
+        let theirs = Arc::clone(&pipeline);
+        let background = thread::spawn(move || theirs.step());
+        pipeline.commit(1);
+        let step = background.join().expect("the thread ends").expect("a step cannot fail");
+        seen.saw(step as u64);
+    });
+    // Done, nothing and busy.
+    met.are(0..3);
+}
+
+pub(crate) fn two_that_help_each_other_end() {
+    explore(Some(4), || {
+        let pipeline = Pipeline::new();
+        let theirs = Arc::clone(&pipeline);
+        let other = thread::spawn(move || theirs.commit(2));
+        pipeline.commit(1);
+        other.join().expect("the other ends");
+        assert_eq!(pipeline.durable.load(Ordering::Acquire), 3);
+    });
+}

@@ -1,0 +1,77 @@
+//! The ring: one writer, one that takes, over more than a lap.
+
+use super::ring::{RECORD_HEAD_WORDS, Ring, Writer};
+use crate::explore::{explore, words};
+use crate::sync::{Arc, thread};
+use loom::cell::Cell;
+use std::rc::Rc;
+
+/// So few that the second record already goes over the end and needs space of the first.
+const RING_WORDS: usize = 4;
+const RECORD_WORDS: u64 = RECORD_HEAD_WORDS as u64 + 1;
+
+type Words = Box<[crate::sync::AtomicU64]>;
+
+/// Who may touch each word: loom panics when one touches it without having seen the other leave it.
+/// It stands for what loom does not explore: a copy that reads what is stored only later.
+struct Owned(Vec<Cell<u64>>);
+
+impl Owned {
+    fn places(&self, at: u64) -> impl Iterator<Item = &Cell<u64>> {
+        (at..at + RECORD_WORDS).filter_map(|at| self.0.get(at as usize % RING_WORDS))
+    }
+
+    fn write(&self, at: u64) {
+        self.places(at).for_each(|place| place.set(at));
+    }
+
+    fn read(&self, at: u64) {
+        assert!(self.places(at).all(|place| place.get() == at), "a record's place is another's");
+    }
+}
+
+pub(crate) fn records_are_taken_whole() {
+    run(3, false);
+}
+
+pub(crate) fn space_is_overwritten_only_after_its_copy() {
+    run(3, true);
+}
+
+fn run(records: u64, check_owners: bool) {
+    explore(None, move || {
+        let ring = Arc::new(Ring::new(words(RING_WORDS)));
+        let places = if check_owners { RING_WORDS } else { 0 };
+        let owned = Rc::new(Owned((0..places).map(|_| Cell::new(0)).collect()));
+        let (their_ring, their_owned) = (Arc::clone(&ring), Rc::clone(&owned));
+        let worker = thread::spawn(move || write(&their_ring, &their_owned, records));
+        let mut at = 0;
+        for expected in 1..=records {
+            while ring.written() <= at {
+                thread::yield_now();
+            }
+            assert_eq!(ring.head(at), (expected, 1), "a stale or torn record");
+            let mut run = [0];
+            ring.copy(at, &mut run);
+            assert_eq!(run, [100 + expected], "a record with another's words");
+            owned.read(at);
+            at = Ring::<Words>::behind(at, 1);
+            ring.take(at);
+        }
+        worker.join().expect("the writer ends");
+        assert_eq!(ring.pending(), 0);
+    });
+}
+
+fn write(ring: &Ring<Words>, owned: &Owned, records: u64) {
+    let mut writer = Writer::default();
+    for id in 1..=records {
+        while !writer.has_room(ring, 1) {
+            thread::yield_now();
+        }
+        owned.write((id - 1) * RECORD_WORDS);
+        let mut record = writer.record(ring);
+        record.push(100 + id);
+        record.publish(id);
+    }
+}

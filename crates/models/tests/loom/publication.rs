@@ -1,0 +1,44 @@
+//! The transactional memory, the ring and the frontier together: a commit, and one that claims.
+
+use super::perform::{Stm, Tm};
+use super::persist::frontier::{Slot, frontier};
+use super::persist::redo::RingRedo;
+use crate::explore::{explore, words};
+use crate::ring::Ring;
+use crate::sync::{Arc, AtomicU64, Ordering, thread};
+use models::outcomes::Outcomes;
+use words::TxId;
+
+/// What is claimed is there, and says what was written.
+pub(crate) fn a_commit_is_claimed_with_its_record() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(None, move || {
+        let stm = Arc::new(Stm::new(1, TxId(0)));
+        let slot = Arc::new(Slot::new(Ring::new(words(16))));
+        let (theirs, their_slot) = (Arc::clone(&stm), Arc::clone(&slot));
+        let worker = thread::spawn(move || commit(&theirs, their_slot));
+        let mut cursors = Vec::new();
+        let now = stm.clock().load(Ordering::Acquire);
+        let frontier = frontier(stm.clock(), std::slice::from_ref(&slot), now, &mut cursors);
+        if frontier > 0 {
+            assert!(cursors[0] > 0, "claimed, and not published");
+            assert_eq!(slot.ring.head(0), (1, 2));
+            let mut run = [0; 2];
+            slot.ring.copy(0, &mut run);
+            assert_eq!(run, [medium::writes::run(0, 1), 7]);
+        }
+        seen.saw(frontier);
+        worker.join().expect("the worker ends");
+    });
+    met.are(0..2);
+}
+
+fn commit(stm: &Stm, slot: Arc<Slot<Box<[AtomicU64]>>>) {
+    let (heap, mut redo) = (words(1), RingRedo::new(slot));
+    let mut attempt = stm.attempt(1);
+    stm.begin(&mut attempt);
+    stm.write(&mut attempt, &heap, 0, 7).expect("nobody is in the way");
+    let id = stm.commit(&mut attempt, &heap, &mut redo).expect("nobody is in the way");
+    assert_eq!(id, TxId(1));
+}

@@ -1,0 +1,48 @@
+//! The persist thread that goes to sleep, and workers that commit.
+
+use super::persist::background::Bells;
+use crate::explore::explore;
+use crate::sync::{Arc, AtomicU64, Ordering, thread};
+
+struct Shared {
+    clock: AtomicU64,
+    bells: Bells,
+}
+
+/// The thread's loop without its naps, over a step that makes everything durable that it sees.
+fn persist(shared: &Shared, last: u64) {
+    loop {
+        let epoch = shared.bells.persist.epoch();
+        let durable = shared.clock.load(Ordering::Acquire);
+        if durable == last {
+            return shared.bells.persist.leave();
+        }
+        shared.bells.sleep(epoch, &shared.clock, || durable);
+    }
+}
+
+fn run(workers: u64, commits: u64, preemptions: Option<usize>) {
+    explore(preemptions, move || {
+        let shared = Arc::new(Shared { clock: AtomicU64::new(0), bells: Bells::default() });
+        let theirs = Arc::clone(&shared);
+        let mut threads = vec![thread::spawn(move || persist(&theirs, workers * commits))];
+        for _ in 0..workers {
+            let theirs = Arc::clone(&shared);
+            threads.push(thread::spawn(move || {
+                for _ in 0..commits {
+                    theirs.clock.fetch_add(1, Ordering::AcqRel);
+                    theirs.bells.committed(false);
+                }
+            }));
+        }
+        for thread in threads {
+            thread.join().expect("a thread ends");
+        }
+    });
+}
+
+pub(crate) fn a_commit_wakes_the_thread() {
+    run(1, 1, None);
+    run(1, 2, Some(5));
+    run(2, 1, Some(2));
+}

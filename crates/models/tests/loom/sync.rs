@@ -1,0 +1,202 @@
+//! What `crate::sync` is in the product, over loom.
+//!
+//! loom decides where to switch threads by dependent operations, and remembers one last operation
+//! for each object. That misses switches in two cases, so a *touch* (an operation that orders no
+//! memory and depends on every other touch of its object) is added to each:
+//! - Loads do not depend on each other, and a thread's own load hides another's earlier one from
+//!   the store that follows. So a load touches its atomic.
+//! - Giving a lock back is no operation, so nothing falls between locking and unlocking. So trying
+//!   to lock and unlocking touch their mutex.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::LockResult;
+use std::time::Duration;
+
+pub(crate) use loom::hint::spin_loop;
+pub(crate) use loom::sync::atomic::{Ordering, fence};
+pub(crate) use std::sync::Arc;
+
+/// A condition variable that nobody waits for: notifying it is an operation, and nothing else.
+#[derive(Debug, Default)]
+struct Touch(loom::sync::Condvar);
+
+impl Touch {
+    fn touch(&self) {
+        // While a thread unwinds its destructors must not switch to others.
+        if !std::thread::panicking() {
+            self.0.notify_all();
+        }
+    }
+}
+
+macro_rules! atomic {
+    ($name:ident, $value:ty, { $($method:ident),* }) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct $name {
+            inner: loom::sync::atomic::$name,
+            touch: Touch,
+        }
+
+        impl $name {
+            pub(crate) fn new(value: $value) -> $name {
+                let inner = loom::sync::atomic::$name::new(value);
+                $name { inner, touch: Touch::default() }
+            }
+
+            pub(crate) fn load(&self, order: Ordering) -> $value {
+                self.touch.touch();
+                self.inner.load(order)
+            }
+
+            pub(crate) fn store(&self, value: $value, order: Ordering) {
+                self.inner.store(value, order);
+            }
+
+            pub(crate) fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.inner.compare_exchange(current, new, success, failure)
+            }
+
+            $(
+                pub(crate) fn $method(&self, value: $value, order: Ordering) -> $value {
+                    self.inner.$method(value, order)
+                }
+            )*
+        }
+    };
+}
+
+atomic!(AtomicBool, bool, { swap });
+atomic!(AtomicU64, u64, { swap, fetch_add, fetch_sub, fetch_or });
+atomic!(AtomicUsize, usize, { fetch_add, fetch_sub });
+
+/// A mutex.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T> {
+    inner: loom::sync::Mutex<T>,
+    touch: Touch,
+}
+
+/// A locked mutex.
+#[derive(Debug)]
+pub(crate) struct MutexGuard<'m, T> {
+    /// There until it is dropped or waits.
+    inner: Option<loom::sync::MutexGuard<'m, T>>,
+    touch: &'m Touch,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Mutex<T> {
+        Mutex { inner: loom::sync::Mutex::new(value), touch: Touch::default() }
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take() {
+            self.touch.touch();
+            drop(inner);
+        }
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.inner.as_deref().expect("the guard has its lock")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.inner.as_deref_mut().expect("the guard has its lock")
+    }
+}
+
+/// Locks a mutex.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    let inner = mutex.inner.lock().expect("loom's mutexes are never poisoned");
+    MutexGuard { inner: Some(inner), touch: &mutex.touch }
+}
+
+/// Locks a mutex if nobody holds it.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    mutex.touch.touch();
+    let inner = mutex.inner.try_lock().ok()?;
+    Some(MutexGuard { inner: Some(inner), touch: &mutex.touch })
+}
+
+/// A condition variable whose timed waits time out at once.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(loom::sync::Condvar);
+
+impl Condvar {
+    pub(crate) fn wait<'m, T>(
+        &self,
+        mut guard: MutexGuard<'m, T>,
+    ) -> LockResult<MutexGuard<'m, T>> {
+        let touch = guard.touch;
+        touch.touch();
+        let inner = guard.inner.take().expect("the guard has its lock");
+        let inner = self.0.wait(inner).expect("loom's mutexes are never poisoned");
+        Ok(MutexGuard { inner: Some(inner), touch })
+    }
+
+    /// Answers whether it has timed out.
+    pub(crate) fn wait_timeout<T>(&self, guard: MutexGuard<'_, T>, _longest: Duration) -> bool {
+        drop(guard);
+        thread::yield_now();
+        true
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// Threads, with the `Debug` that loom's handles lack.
+pub(crate) mod thread {
+    use std::fmt;
+
+    pub(crate) use loom::thread::{spawn, yield_now};
+
+    pub(crate) struct JoinHandle<T>(loom::thread::JoinHandle<T>);
+
+    impl<T> JoinHandle<T> {
+        pub(crate) fn join(self) -> std::thread::Result<T> {
+            self.0.join()
+        }
+    }
+
+    impl<T> fmt::Debug for JoinHandle<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("JoinHandle")
+        }
+    }
+
+    pub(crate) struct Builder(loom::thread::Builder);
+
+    impl Builder {
+        pub(crate) fn new() -> Builder {
+            Builder(loom::thread::Builder::new())
+        }
+
+        pub(crate) fn name(self, name: String) -> Builder {
+            Builder(self.0.name(name))
+        }
+
+        pub(crate) fn spawn<T: Send + 'static>(
+            self,
+            run: impl FnOnce() -> T + Send + 'static,
+        ) -> super::io::Result<JoinHandle<T>> {
+            self.0.spawn(run).map(JoinHandle)
+        }
+    }
+}

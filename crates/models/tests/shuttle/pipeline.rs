@@ -1,0 +1,249 @@
+//! Everything in front of the medium together: workers that commit and abort, rings so small that
+//! they must wait and help, the persist thread with its naps and its sleep, the merge. The log is a
+//! list.
+
+use super::perform::{Redo, Stm, Tm};
+use super::persist::background::{Background, Bells, Steps};
+use super::persist::frontier::{Slot, frontier};
+use super::persist::help::{help_until, take_turn};
+use super::persist::merge::Merge;
+use super::persist::redo::RingRedo;
+use super::persist::{Event, Step};
+use crate::Error;
+use crate::ring::Ring;
+use crate::schedules::{Dice, explore};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, thread};
+use models::oracle::{self, Attempt};
+use models::outcomes::Outcomes;
+use real_log::{Group, Transactions};
+use words::{Stop, TxId};
+
+const WORKERS: usize = 2;
+const TRANSACTIONS: usize = 4;
+const HEAP_WORDS: usize = 16;
+/// Room for two or three records.
+const RING_WORDS: usize = 16;
+/// Room in a group for two or three records.
+const GROUP_WORDS: usize = 24;
+
+type Words = Box<[AtomicU64]>;
+
+struct Pipeline {
+    stm: Stm,
+    heap: Words,
+    slots: Mutex<Vec<Arc<Slot<Words>>>>,
+    state: Mutex<State>,
+    durable: AtomicU64,
+    progress: Event,
+    bells: Bells,
+    met: Outcomes,
+}
+
+#[derive(Default)]
+struct State {
+    merge: Merge,
+    merged: u64,
+    log: Vec<(u64, Vec<u64>)>,
+}
+
+impl Pipeline {
+    /// As in the product, down to the order.
+    fn step(&self) -> Result<Step, Error> {
+        take_turn(&self.state, &self.progress, |state| {
+            let now = self.stm.clock().load(Ordering::Acquire);
+            if now == state.merged {
+                return Ok(Step::Nothing);
+            }
+            let mut slots = lock(&self.slots);
+            let State { merge, merged, log } = state;
+            let frontier = frontier(self.stm.clock(), &slots, now, &mut merge.cursors);
+            let mut group = Group::new(GROUP_WORDS);
+            if frontier > *merged {
+                merge.run(&slots, *merged, frontier, &mut group, GROUP_WORDS);
+            }
+            slots.retain(|slot| !slot.is_done());
+            drop(slots);
+            if group.is_empty() {
+                return Ok(Step::Nothing);
+            }
+            let first = group.first().0;
+            let records = Transactions::new(group.payload(), first);
+            log.extend(records.map(|(id, runs)| (id.0, runs.to_vec())));
+            *merged = group.last().0;
+            if *merged < frontier {
+                self.met.saw(CUT);
+            }
+            self.durable.store(*merged, Ordering::Release);
+            Ok(Step::Done)
+        })
+    }
+
+    fn help<R>(&self, done: impl FnMut() -> Option<R>) -> R {
+        let step = || {
+            let step = self.step();
+            if let Ok(Step::Busy) = step {
+                self.met.saw(BUSY);
+            }
+            step
+        };
+        help_until(&self.progress, done, step).expect("a step cannot fail")
+    }
+
+    fn wait(&self, id: u64) {
+        self.help(|| (self.durable.load(Ordering::Acquire) >= id).then_some(()));
+    }
+}
+
+impl Steps for Pipeline {
+    fn persist_step(&self) -> Result<Step, Error> {
+        self.step()
+    }
+
+    fn reproduce_if_due(&self) -> Result<Step, Error> {
+        Ok(Step::Nothing)
+    }
+
+    fn reproduce_step(&self) -> Result<Step, Error> {
+        Ok(Step::Nothing)
+    }
+
+    fn clock(&self) -> &AtomicU64 {
+        self.stm.clock()
+    }
+
+    fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    fn bells(&self) -> &Bells {
+        &self.bells
+    }
+
+    fn reproduce_blocks(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) fn what_is_merged_is_the_history() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(30_000, move |seed| run(seed, &seen));
+    met.are([RING_FULL, WAITED, BUSY, HOLE, CUT, LAST]);
+}
+
+/// A worker helped because its ring was full.
+const RING_FULL: u64 = 0;
+/// A worker helped until its transaction was durable.
+const WAITED: u64 = 1;
+/// A step was found taken.
+const BUSY: u64 = 2;
+/// An ID without writes was merged.
+const HOLE: u64 = 3;
+/// A group was closed before the frontier.
+const CUT: u64 = 4;
+/// The last record was left to the thread.
+const LAST: u64 = 5;
+
+fn run(seed: u64, met: &Outcomes) {
+    let slots: Vec<_> =
+        (0..WORKERS).map(|_| Arc::new(Slot::new(Ring::new(words(RING_WORDS))))).collect();
+    let pipeline = Arc::new(Pipeline {
+        stm: Stm::new(HEAP_WORDS, TxId(0)),
+        heap: words(HEAP_WORDS),
+        slots: Mutex::new(slots.clone()),
+        state: Mutex::default(),
+        durable: AtomicU64::new(0),
+        progress: Event::default(),
+        bells: Bells::default(),
+        met: met.clone(),
+    });
+    let background = Background::spawn(&pipeline).expect("the thread is spawned");
+    let workers: Vec<_> = slots
+        .into_iter()
+        .enumerate()
+        .map(|(number, slot)| {
+            let pipeline = Arc::clone(&pipeline);
+            thread::spawn(move || work(&pipeline, slot, number, seed))
+        })
+        .collect();
+    for worker in workers {
+        worker.join().expect("a worker ends");
+    }
+    // Nobody helps: the sleeping thread must have been woken for the last record too.
+    let committed = pipeline.stm.clock().load(Ordering::Acquire);
+    loop {
+        let epoch = pipeline.progress.epoch();
+        if pipeline.durable() >= committed {
+            break pipeline.progress.leave();
+        }
+        pipeline.met.saw(LAST);
+        pipeline.progress.wait(epoch, None);
+    }
+    pipeline.bells.close();
+    background.join();
+    check(&pipeline, committed);
+}
+
+fn check(pipeline: &Pipeline, committed: u64) {
+    let state = lock(&pipeline.state);
+    assert!(state.log.iter().map(|record| record.0).eq(1..=committed), "{:?}", state.log);
+    let record = |(id, record): &(u64, Vec<u64>)| Attempt {
+        id: *id,
+        writes: crate::history::writes(record),
+        ..Attempt::default()
+    };
+    let history: Vec<Attempt> = state.log.iter().map(record).collect();
+    if history.iter().any(|attempt| attempt.writes.is_empty()) {
+        pipeline.met.saw(HOLE);
+    }
+    let heap: Vec<u64> = pipeline.heap.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+    oracle::check(&history, &heap);
+    assert!(lock(&pipeline.slots).iter().all(|slot| slot.is_done()), "rings are drained");
+}
+
+fn words(count: usize) -> Words {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
+}
+
+fn work(pipeline: &Pipeline, slot: Arc<Slot<Words>>, number: usize, seed: u64) {
+    let mut dice = Dice::new(seed.wrapping_mul(31).wrapping_add(number as u64 + 1));
+    let mut redo = RingRedo::new(slot);
+    let mut state = pipeline.stm.attempt(number);
+    for _ in 0..TRANSACTIONS {
+        let wanted = std::mem::take(&mut redo.wanted);
+        if !redo.has_room(wanted) {
+            pipeline.met.saw(RING_FULL);
+            pipeline.help(|| redo.has_room(wanted).then_some(()));
+            redo.wanted = 0;
+        }
+        let (stm, heap) = (&pipeline.stm, &pipeline.heap);
+        stm.begin(&mut state);
+        let ended = body(pipeline, &mut state, &mut dice);
+        let committed = ended.and_then(|()| stm.commit(&mut state, heap, &mut redo));
+        match committed {
+            Ok(id) if dice.below(4) == 0 => {
+                pipeline.met.saw(WAITED);
+                pipeline.wait(id.0);
+            }
+            Ok(_) => pipeline.bells.committed(redo.is_half_full()),
+            Err(_) => {
+                stm.roll_back(&mut state, heap, &mut redo);
+                pipeline.bells.committed(false);
+            }
+        }
+    }
+    redo.slot.close();
+}
+
+fn body(
+    pipeline: &Pipeline,
+    state: &mut <Stm as Tm>::Attempt,
+    dice: &mut Dice,
+) -> Result<(), Stop> {
+    for _ in 0..1 + dice.below(3) {
+        let word = [0, 1, 8][dice.below(3) as usize];
+        let value = pipeline.stm.read(state, &pipeline.heap, word)?;
+        pipeline.stm.write(state, &pipeline.heap, word, 8 * value + dice.below(7) + 1)?;
+    }
+    if dice.below(6) == 0 { Err(Stop::Aborted) } else { Ok(()) }
+}

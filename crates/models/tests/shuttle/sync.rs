@@ -1,0 +1,44 @@
+//! What `crate::sync` is in the product, over shuttle.
+
+use std::sync::{LockResult, PoisonError};
+use std::time::Duration;
+
+pub(crate) use shuttle::hint::spin_loop;
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, TryLockError};
+pub(crate) use shuttle::thread;
+
+/// Locks a mutex.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks a mutex if nobody holds it.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// A condition variable whose timed waits time out at once.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(shuttle::sync::Condvar);
+
+impl Condvar {
+    pub(crate) fn wait<'m, T>(&self, guard: MutexGuard<'m, T>) -> LockResult<MutexGuard<'m, T>> {
+        self.0.wait(guard)
+    }
+
+    /// Answers whether it has timed out.
+    pub(crate) fn wait_timeout<T>(&self, guard: MutexGuard<'_, T>, _longest: Duration) -> bool {
+        drop(guard);
+        thread::yield_now();
+        true
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
