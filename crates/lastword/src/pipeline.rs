@@ -98,6 +98,30 @@ impl Pipeline {
         self.help_until(clock, || (self.persist.durable() >= id).then_some(()))
     }
 
+    /// Makes everything committed before durable and brings it home. Others may go on meanwhile.
+    ///
+    /// # Errors
+    /// The medium's; also when it failed in another thread.
+    pub(crate) fn bring_home(&self, clock: &AtomicU64) -> Result<(), Error> {
+        let committed = TxId(clock.load(Ordering::Acquire));
+        self.wait(clock, committed)?;
+        loop {
+            // As in `help_until`: the epoch before the state.
+            let epoch = self.persist.progress.epoch();
+            if self.reproduce.reproduced() >= committed {
+                self.persist.progress.leave();
+                return Ok(());
+            }
+            match self.reproduce_step(true) {
+                Ok(Step::Busy) => self.persist.progress.wait(epoch, None),
+                step => {
+                    self.persist.progress.leave();
+                    step?;
+                }
+            }
+        }
+    }
+
     /// Makes everything committed durable and brings it home, and marks the pool as left in good
     /// order. No worker is left, and no background thread.
     pub(crate) fn close(&self, clock: &AtomicU64) -> Result<(), Error> {
