@@ -1,0 +1,143 @@
+//! The structural validator.
+
+use words::{Addr, Stop, Words};
+
+use super::BTreeMap;
+use super::node::{LEAST, LEVELS, Node, SLOTS};
+use crate::check::{Checked, Damage};
+
+/// A leaf and the keys that may lie in it.
+struct Place {
+    leaf: Node,
+    low: u64,
+    high: u64,
+}
+
+impl BTreeMap {
+    /// Checks up to `most_leaves` leaves from the one where `from` belongs on (the first is 0), and
+    /// the path to each: order, counts, levels, bounds, links. [`whole`](crate::whole) checks all
+    /// of it. Each answer holds for the state that its transaction saw, so the tree may change
+    /// between the parts.
+    ///
+    /// # Errors
+    /// As [`Words::read`]: a wild pointer is not damage in the answer but [`Stop::BadPointer`].
+    pub fn check<W: Words>(self, tx: &mut W, from: u64, most_leaves: u64) -> Result<Checked, Stop> {
+        let mut answer = Checked::default();
+        let mut place = self.place(tx, from, &mut answer)?;
+        for _ in 0..most_leaves.max(1) {
+            let Some(here) = place else {
+                return Ok(answer); // damaged above: there is no way further
+            };
+            answer.entries += count_from(tx, &here, from)?;
+            answer.next = here.high.checked_add(1);
+            let next = match answer.next {
+                None => None,
+                Some(key) => self.place(tx, key, &mut answer)?,
+            };
+            let expected = next.as_ref().map_or(0, |next| next.leaf.object);
+            if here.leaf.link != expected && (next.is_some() || answer.next.is_none()) {
+                let (leaf, found) = (here.leaf.object, here.leaf.link);
+                answer.found(Damage::Chain { leaf, expected, found });
+            }
+            place = next;
+            if place.is_none() {
+                answer.next = None;
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Descends to the leaf where a key belongs and checks each node on the way.
+    fn place<W: Words>(
+        self,
+        tx: &mut W,
+        key: u64,
+        answer: &mut Checked,
+    ) -> Result<Option<Place>, Stop> {
+        let (mut low, mut high) = (0, u64::MAX);
+        let mut node = Node::peek(tx, self.root.to_bits())?;
+        let mut level = node.level();
+        let mut least = usize::from(level > 0);
+        if level >= LEVELS {
+            let (node, expected) = (node.object, LEVELS as u64 - 1);
+            answer.found(Damage::Level { node, expected, found: level as u64 });
+            return Ok(None);
+        }
+        loop {
+            if !check_node(tx, &node, level, least, (low, high), answer)? {
+                return Ok(None);
+            }
+            if level == 0 {
+                return Ok(Some(Place { leaf: node, low, high }));
+            }
+            let found = node.search(tx, key)?;
+            if found.rank > 0 {
+                low = node.entry(tx, found.rank - 1)?.0;
+            }
+            if found.rank < node.count() {
+                high = node.entry(tx, found.rank)?.0 - 1; // above `key`, so above 0
+            }
+            let child: Addr = node.child(tx, &found)?;
+            (level, least) = (level - 1, LEAST);
+            node = Node::peek(tx, child.object)?;
+        }
+    }
+}
+
+/// Entries of a leaf from a key on. A part that begins inside a leaf was told so by a tree that has
+/// changed since.
+fn count_from<W: Words>(tx: &mut W, place: &Place, from: u64) -> Result<u64, Stop> {
+    let all = place.leaf.count();
+    if from <= place.low {
+        return Ok(all as u64);
+    }
+    let found = place.leaf.search(tx, from)?;
+    Ok((all - found.rank + usize::from(found.exact)) as u64)
+}
+
+/// Checks one node; false when a descent through it makes no sense.
+fn check_node<W: Words>(
+    tx: &mut W,
+    node: &Node,
+    level: usize,
+    least: usize,
+    (low, high): (u64, u64),
+    answer: &mut Checked,
+) -> Result<bool, Stop> {
+    let object = node.object;
+    let count = node.count();
+    if node.level() != level {
+        let (expected, found) = (level as u64, node.level() as u64);
+        answer.found(Damage::Level { node: object, expected, found });
+        return Ok(false);
+    }
+    if count < least || count > SLOTS {
+        let (least, most, found) = (least as u64, SLOTS as u64, count as u64);
+        answer.found(Damage::Count { node: object, least, most, found });
+        return Ok(false);
+    }
+    let mut seen = 0_u64;
+    for position in 0..SLOTS {
+        let slot = node.raw_slot(position);
+        if slot >= SLOTS || seen & (1 << slot) != 0 {
+            let (position, found) = (position as u64, slot as u64);
+            answer.found(Damage::Order { node: object, position, found });
+            return Ok(false);
+        }
+        seen |= 1 << slot;
+    }
+    let mut previous = None;
+    for position in 0..count {
+        let (found, _) = node.entry(tx, position)?;
+        if let Some(previous) = previous.filter(|&previous| previous >= found) {
+            answer.found(Damage::KeyOrder { node: object, previous, found });
+            return Ok(false);
+        }
+        if found < low || found > high {
+            answer.found(Damage::Bounds { node: object, low, high, found });
+            return Ok(false);
+        }
+        previous = Some(found);
+    }
+    Ok(true)
+}

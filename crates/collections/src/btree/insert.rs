@@ -1,0 +1,166 @@
+//! Insertion: into the leaf, and up the path while nodes are full.
+
+use words::{Allocate, Stop, Words};
+
+use super::node::{Entry, LEVELS, Node, SLOTS};
+use super::{BTreeMap, Path};
+
+/// Entries that stay on the left when a full node is split in the middle of its keys.
+const LEFT_HALF: usize = SLOTS.div_ceil(2);
+
+/// Entries that stay on the left when the new one is the last: ascending keys fill nodes to two
+/// thirds, not to a half, and the right node has what every node must have.
+const LEFT_APPEND: usize = SLOTS - super::node::LEAST;
+
+impl BTreeMap {
+    /// Puts a key's value, whether it was there or not; answers the value before. Writes 1 word
+    /// over an old key; key, value and 1 to 4 words of order for a new one, when no node is split.
+    ///
+    /// # Errors
+    /// As [`Words::write`] and [`Allocate::allocate`].
+    #[inline]
+    pub fn insert<W: Allocate>(
+        self,
+        tx: &mut W,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, Stop> {
+        let (mut leaf, path) = self.descend(tx, key)?;
+        let found = leaf.search(tx, key)?;
+        if found.exact {
+            let at = leaf.value_at(found.slot);
+            let before = tx.read(at)?;
+            tx.write(at, value)?;
+            return Ok(Some(before));
+        }
+        if leaf.count() < SLOTS {
+            leaf.put(tx, found.rank, (key, value))?;
+            leaf.store(tx)?;
+        } else {
+            self.split_up(tx, leaf, found.rank, path, (key, value))?;
+        }
+        Ok(None)
+    }
+
+    /// Replaces the value of a key that is there: 1 word. Answers the value before.
+    ///
+    /// # Errors
+    /// As [`Words::write`].
+    #[inline]
+    pub fn update<W: Words>(
+        self,
+        tx: &mut W,
+        key: u64,
+        change: impl FnOnce(u64) -> u64,
+    ) -> Result<Option<u64>, Stop> {
+        let (leaf, _) = self.descend(tx, key)?;
+        let found = leaf.search(tx, key)?;
+        if !found.exact {
+            return Ok(None);
+        }
+        let at = leaf.value_at(found.slot);
+        let before = tx.read(at)?;
+        tx.write(at, change(before))?;
+        Ok(Some(before))
+    }
+
+    /// Puts an entry into a full leaf: splits it, and every full node above it.
+    #[cold]
+    fn split_up<W: Allocate>(
+        self,
+        tx: &mut W,
+        leaf: Node,
+        rank: usize,
+        path: Path,
+        mut entry: Entry,
+    ) -> Result<(), Stop> {
+        let (mut node, mut rank) = (leaf, rank);
+        while node.count() == SLOTS {
+            if node.object == self.root.to_bits() {
+                return grow(tx, node, rank, entry);
+            }
+            entry = split(tx, node, rank, entry)?;
+            let level = node.level() + 1;
+            let (parent, above) = *path.get(level).ok_or(Stop::BadValue)?;
+            (node, rank) = (Node::open(tx, parent, level)?, above);
+        }
+        node.put(tx, rank, entry)?;
+        node.store(tx)
+    }
+}
+
+/// The entries of a full node with one more at its place.
+fn with_entry<W: Words>(
+    tx: &mut W,
+    node: &Node,
+    rank: usize,
+    entry: Entry,
+) -> Result<[Entry; SLOTS + 1], Stop> {
+    let mut entries = [entry; SLOTS + 1];
+    for position in 0..SLOTS {
+        entries[position + usize::from(position >= rank)] = node.entry(tx, position)?;
+    }
+    Ok(entries)
+}
+
+fn left_count(rank: usize) -> usize {
+    if rank == SLOTS { LEFT_APPEND } else { LEFT_HALF }
+}
+
+/// Splits a full node and puts the entry into one of the halves; answers the entry that leads to
+/// the new right half.
+fn split<W: Allocate>(
+    tx: &mut W,
+    mut node: Node,
+    rank: usize,
+    entry: Entry,
+) -> Result<Entry, Stop> {
+    let entries = with_entry(tx, &node, rank, entry)?;
+    let left = left_count(rank);
+    let right = create_right(tx, &node, &entries, left)?;
+    if rank < left {
+        node.take(left - 1, SLOTS);
+        node.put(tx, rank, entry)?;
+    } else {
+        node.take(left, SLOTS);
+    }
+    if node.level() == 0 {
+        node.store_link(tx, right)?;
+    }
+    node.store(tx)?;
+    Ok((entries[left].0, right))
+}
+
+/// The right half of a full node as a node of its own; answers its object.
+fn create_right<W: Allocate>(
+    tx: &mut W,
+    node: &Node,
+    entries: &[Entry],
+    left: usize,
+) -> Result<u64, Stop> {
+    let right = if node.level() == 0 {
+        Node::create(tx, 0, node.link, &entries[left..])?
+    } else {
+        // The middle key goes up, and its child is the leftmost of the right half.
+        Node::create(tx, node.level(), entries[left].1, &entries[left + 1..])?
+    };
+    Ok(right.object)
+}
+
+/// Splits the full root: both halves become new nodes, the root stays where it is.
+fn grow<W: Allocate>(tx: &mut W, mut root: Node, rank: usize, entry: Entry) -> Result<(), Stop> {
+    let level = root.level() + 1;
+    if level == LEVELS {
+        return Err(Stop::Full);
+    }
+    let entries = with_entry(tx, &root, rank, entry)?;
+    let left = left_count(rank);
+    let right = create_right(tx, &root, &entries, left)?;
+    let link = if level == 1 { right } else { root.link };
+    let left_node = Node::create(tx, level - 1, link, &entries[..left])?;
+    root.take(0, SLOTS);
+    root.set_level(level);
+    root.put(tx, 0, (entries[left].0, right))?;
+    root.store_link(tx, left_node.object)?;
+    root.store(tx)
+}

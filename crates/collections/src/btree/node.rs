@@ -1,0 +1,284 @@
+//! A node: how it lies in memory, how it is searched and changed.
+//!
+//! ```text
+//!   byte   0  count (8 bits) | level (8) | slots of the 1st to 6th key, 8 bits each
+//!          8  slots of the 7th to 14th key
+//!         16  slots of the 15th to 22nd
+//!         24  slots of the 23rd to 28th | 0
+//!         32  link: the next leaf (0: none), or the leftmost child
+//!         40  0
+//!         48  key of slot 0 ... 27
+//!        272  value, or child to the right of the key, of slot 0 ... 27
+//! ```
+//!
+//! With its 16-byte header a node takes 512 bytes, and its keys begin at a cache line when the
+//! allocator aligns it so. The order names every slot once: the first `count` in the order of
+//! their keys, then the free ones.
+
+use words::{Addr, Allocate, Stop, Words};
+use zerocopy::IntoBytes;
+
+/// Entries in a full node.
+pub(super) const SLOTS: usize = 28;
+
+/// Fewest entries of a node that is not the root. A node that falls below is joined with a
+/// neighbour when both have at most [`JOINED_MOST`], else they share evenly: either way several
+/// operations pass before the same nodes are rebuilt again.
+pub(super) const LEAST: usize = 9;
+
+/// Most entries of two nodes that are joined to one.
+pub(super) const JOINED_MOST: usize = 24;
+
+/// Levels of a tree, leaves included: more than 9^15 entries fit in no heap.
+pub(super) const LEVELS: usize = 16;
+
+/// Bytes of a node's object; 16 bytes of header come on top.
+pub const NODE_BYTES: usize = (VALUES + 8 * SLOTS as u64) as usize;
+
+const _: () = assert!(NODE_BYTES + words::HEADER_BYTES as usize == 512);
+
+const LINK: u64 = 32;
+const KEYS: u64 = 48;
+const VALUES: u64 = KEYS + 8 * SLOTS as u64;
+
+/// The first byte of the order among the head's bytes: count and level stand before it.
+const FIRST: usize = 2;
+
+/// The count of a node that was merged away.
+const DEAD: u64 = 255;
+
+/// A key and its value, or its right child.
+pub(super) type Entry = (u64, u64);
+
+/// A node's head, read or about to be written; keys and values are read one by one.
+#[derive(Clone, Copy)]
+pub(super) struct Node {
+    /// First byte of the node's object.
+    pub(super) object: u64,
+    /// The next leaf, or the leftmost child; 0 is none.
+    pub(super) link: u64,
+    head: [u64; 4],
+    order: [u8; 32],
+}
+
+/// Where a key is in a node.
+pub(super) struct Found {
+    /// How many of the node's keys are not above the key.
+    pub(super) rank: usize,
+    /// The slot of the last of them; meaningless when there is none.
+    pub(super) slot: usize,
+    /// Whether that one is the key itself.
+    pub(super) exact: bool,
+}
+
+impl Node {
+    /// Reads the head of the node at `at`, which must be at `level`.
+    #[inline]
+    pub(super) fn open<W: Words>(tx: &mut W, at: Addr, level: usize) -> Result<Node, Stop> {
+        let node = Node::peek(tx, at.object)?;
+        if node.count() > SLOTS || node.level() != level {
+            return Err(Stop::BadValue);
+        }
+        Ok(node)
+    }
+
+    /// Reads the head of the root, which knows the tree's height.
+    #[inline]
+    pub(super) fn open_root<W: Words>(tx: &mut W, at: Addr) -> Result<Node, Stop> {
+        let node = Node::peek(tx, at.object)?;
+        if node.count() > SLOTS || node.level() >= LEVELS {
+            return Err(Stop::BadValue);
+        }
+        Ok(node)
+    }
+
+    /// Reads a head and trusts nothing in it.
+    #[inline]
+    pub(super) fn peek<W: Words>(tx: &mut W, object: u64) -> Result<Node, Stop> {
+        let mut words = [0; 5];
+        tx.read_words(Addr::new(object, 0), &mut words)?;
+        let head = [words[0], words[1], words[2], words[3]];
+        Ok(Node { object, link: words[4], head, order: order_of(head) })
+    }
+
+    /// Makes a new node with these entries, at most [`SLOTS`], in slots 0, 1, ...
+    pub(super) fn create<W: Allocate>(
+        tx: &mut W,
+        level: usize,
+        link: u64,
+        entries: &[Entry],
+    ) -> Result<Node, Stop> {
+        let object = tx.allocate(NODE_BYTES)?;
+        let mut order = [0; 32];
+        order[0] = entries.len() as u8;
+        order[1] = level as u8;
+        for slot in 0..SLOTS {
+            order[FIRST + slot] = slot as u8;
+        }
+        let head = head_of(order);
+        let node = Node { object, link, head, order };
+        tx.will_write(node.addr(), NODE_BYTES);
+        tx.write_words(node.addr(), &[head[0], head[1], head[2], head[3], link, 0])?;
+        if entries.is_empty() {
+            return Ok(node); // a run without words is no access: designs refuse it
+        }
+        let (mut keys, mut values) = ([0; SLOTS], [0; SLOTS]);
+        for (i, (key, value)) in entries.iter().enumerate() {
+            (keys[i], values[i]) = (*key, *value);
+        }
+        tx.write_words(node.key_at(0), &keys[..entries.len()])?;
+        tx.write_words(node.value_at(0), &values[..entries.len()])?;
+        Ok(node)
+    }
+
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        usize::from(self.order[0])
+    }
+
+    #[inline]
+    pub(super) fn level(&self) -> usize {
+        usize::from(self.order[1])
+    }
+
+    #[inline]
+    pub(super) fn addr(&self) -> Addr {
+        Addr::new(self.object, 0)
+    }
+
+    #[inline]
+    pub(super) fn key_at(&self, slot: usize) -> Addr {
+        Addr::new(self.object, KEYS + 8 * slot as u64)
+    }
+
+    #[inline]
+    pub(super) fn value_at(&self, slot: usize) -> Addr {
+        Addr::new(self.object, VALUES + 8 * slot as u64)
+    }
+
+    /// The slot at a place of the order, as it stands there.
+    #[inline]
+    pub(super) fn raw_slot(&self, position: usize) -> usize {
+        usize::from(self.order[(FIRST + position) & 31])
+    }
+
+    /// The slot at a place of the order. Checked: a write into a slot beyond the node would damage
+    /// another object.
+    #[inline]
+    pub(super) fn slot(&self, position: usize) -> Result<usize, Stop> {
+        let slot = self.raw_slot(position);
+        if slot < SLOTS { Ok(slot) } else { Err(Stop::BadValue) }
+    }
+
+    /// Searches by halves: reads 5 keys of a full node.
+    #[inline]
+    pub(super) fn search<W: Words>(&self, tx: &mut W, key: u64) -> Result<Found, Stop> {
+        let (mut rank, mut slot, mut exact) = (0, 0, false);
+        let mut left = self.count();
+        while left > 0 {
+            let half = left / 2;
+            let here = self.slot(rank + half)?;
+            let found = tx.read(self.key_at(here))?;
+            // No branch on the key: its outcome is a coin toss.
+            let not_above = found <= key;
+            rank = if not_above { rank + half + 1 } else { rank };
+            left = if not_above { left - half - 1 } else { half };
+            slot = if not_above { here } else { slot };
+            exact |= found == key;
+            tx.after_last_read();
+            tx.compute(8);
+        }
+        Ok(Found { rank, slot, exact })
+    }
+
+    /// The child where a key that was searched for belongs.
+    #[inline]
+    pub(super) fn child<W: Words>(&self, tx: &mut W, found: &Found) -> Result<Addr, Stop> {
+        let object = if found.rank == 0 { self.link } else { tx.read(self.value_at(found.slot))? };
+        tx.after_last_read();
+        Ok(Addr::new(object, 0))
+    }
+
+    /// The child before entry `index`; `index == count` is the last child.
+    pub(super) fn child_at<W: Words>(&self, tx: &mut W, index: usize) -> Result<Addr, Stop> {
+        match index.checked_sub(1) {
+            None => Ok(Addr::new(self.link, 0)),
+            Some(before) => Ok(Addr::new(tx.read(self.value_at(self.slot(before)?))?, 0)),
+        }
+    }
+
+    pub(super) fn entry<W: Words>(&self, tx: &mut W, position: usize) -> Result<Entry, Stop> {
+        let slot = self.slot(position)?;
+        Ok((tx.read(self.key_at(slot))?, tx.read(self.value_at(slot))?))
+    }
+
+    /// Puts an entry at a place of the order, into a free slot; the head changes in memory only.
+    /// The node must not be full.
+    pub(super) fn put<W: Words>(
+        &mut self,
+        tx: &mut W,
+        position: usize,
+        entry: Entry,
+    ) -> Result<(), Stop> {
+        let count = self.count();
+        if count >= SLOTS || position > count {
+            return Err(Stop::BadValue);
+        }
+        let slot = self.slot(count)?;
+        tx.write(self.key_at(slot), entry.0)?;
+        tx.write(self.value_at(slot), entry.1)?;
+        self.order.copy_within(FIRST + position..FIRST + count, FIRST + position + 1);
+        self.order[FIRST + position] = slot as u8;
+        self.order[0] += 1;
+        Ok(())
+    }
+
+    /// Takes the entries of these places out; their slots are free. In memory only.
+    pub(super) fn take(&mut self, from: usize, to: usize) {
+        let count = self.count();
+        // `from..to` goes behind the entries that stay, where the free slots begin.
+        self.order[FIRST + from..FIRST + count].rotate_left(to - from);
+        self.order[0] = (count - (to - from)) as u8;
+    }
+
+    /// A leaf becomes an inner node. In memory only.
+    pub(super) fn set_level(&mut self, level: usize) {
+        self.order[1] = level as u8;
+    }
+
+    /// Writes what changed in the head since it was read.
+    pub(super) fn store<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
+        let head = head_of(self.order);
+        for (i, (new, old)) in head.iter().zip(self.head).enumerate() {
+            if *new != old {
+                tx.write(self.addr().plus(8 * i as u64), *new)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the link.
+    pub(super) fn store_link<W: Words>(&mut self, tx: &mut W, link: u64) -> Result<(), Stop> {
+        self.link = link;
+        tx.write(self.addr().plus(LINK), link)
+    }
+
+    /// Gives the node back. It is written first, so that a transaction which changes it at the
+    /// same time conflicts in every design.
+    pub(super) fn discard<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
+        tx.write(self.addr(), DEAD)?;
+        tx.retire(self.addr(), NODE_BYTES as u64)
+    }
+}
+
+fn order_of(head: [u64; 4]) -> [u8; 32] {
+    let mut order = [0; 32];
+    order.copy_from_slice(head.map(u64::to_le).as_bytes());
+    order
+}
+
+fn head_of(order: [u8; 32]) -> [u64; 4] {
+    let mut head = [0; 4];
+    head.as_mut_bytes().copy_from_slice(&order);
+    head.map(u64::from_le)
+}

@@ -1,0 +1,122 @@
+//! Ordered iteration.
+
+use std::ops::{Bound, ControlFlow, RangeBounds};
+
+use words::{Addr, Stop, Words};
+
+use super::BTreeMap;
+use super::node::Node;
+
+/// A place in a scan that takes several transactions: the keys that are still to come.
+///
+/// It names a key, not a node, so it stays right whatever happens to the tree in between. It is a
+/// plain copy: a body that runs again begins again at the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    tree: BTreeMap,
+    from: u64,
+    to: u64,
+}
+
+impl Cursor {
+    /// Calls `visit` with up to `most` further pairs, in ascending order; answers the place behind
+    /// them, or `None` when there are no more.
+    ///
+    /// # Errors
+    /// As [`BTreeMap::range`].
+    pub fn read<W: Words>(
+        self,
+        tx: &mut W,
+        most: u64,
+        mut visit: impl FnMut(u64, u64),
+    ) -> Result<Option<Cursor>, Stop> {
+        let (mut left, mut from) = (most.max(1), None);
+        self.tree.range(tx, self.from..=self.to, |key, value| {
+            visit(key, value);
+            left -= 1;
+            if left > 0 {
+                return ControlFlow::Continue(());
+            }
+            from = key.checked_add(1).filter(|&next| next <= self.to);
+            ControlFlow::Break(())
+        })?;
+        Ok(from.map(|from| Cursor { from, ..self }))
+    }
+}
+
+impl BTreeMap {
+    /// Calls `visit` with the pairs whose keys lie in `bounds`, in ascending order, until it breaks
+    /// or there are no more. For a long scan in several transactions see
+    /// [`cursor`](BTreeMap::cursor).
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    pub fn range<W: Words>(
+        self,
+        tx: &mut W,
+        bounds: impl RangeBounds<u64>,
+        mut visit: impl FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        let Some((from, to)) = closed(&bounds) else {
+            return Ok(());
+        };
+        let (mut leaf, mut position) = self.first_from(tx, from)?;
+        let mut least = from;
+        loop {
+            while position < leaf.count() {
+                let (key, value) = leaf.entry(tx, position)?;
+                // Ascending keys are what makes a scan over a damaged chain end.
+                if key < least {
+                    return Err(Stop::BadValue);
+                }
+                if key > to || visit(key, value).is_break() || key == u64::MAX {
+                    return Ok(());
+                }
+                least = key + 1;
+                position += 1;
+            }
+            if leaf.link == 0 {
+                return Ok(());
+            }
+            tx.after_last_read();
+            leaf = Node::open(tx, Addr::new(leaf.link, 0), 0)?;
+            if leaf.count() == 0 {
+                return Err(Stop::BadValue);
+            }
+            position = 0;
+        }
+    }
+
+    /// A scan over the keys in `bounds` that may take several transactions; `None` when no key can
+    /// lie there.
+    pub fn cursor(self, bounds: impl RangeBounds<u64>) -> Option<Cursor> {
+        closed(&bounds).map(|(from, to)| Cursor { tree: self, from, to })
+    }
+
+    /// The leaf where `from` belongs, and the place of the first key that is not below it.
+    fn first_from<W: Words>(self, tx: &mut W, from: u64) -> Result<(Node, usize), Stop> {
+        let mut node = Node::open_root(tx, self.root())?;
+        for level in (0..node.level()).rev() {
+            let found = node.search(tx, from)?;
+            let child = node.child(tx, &found)?;
+            node = Node::open(tx, child, level)?;
+        }
+        let found = node.search(tx, from)?;
+        Ok((node, found.rank - usize::from(found.exact)))
+    }
+}
+
+/// First and last key of a range; `None` when it holds none.
+fn closed(bounds: &impl RangeBounds<u64>) -> Option<(u64, u64)> {
+    let from = match bounds.start_bound() {
+        Bound::Included(&key) => key,
+        Bound::Excluded(&key) => key.checked_add(1)?,
+        Bound::Unbounded => 0,
+    };
+    let to = match bounds.end_bound() {
+        Bound::Included(&key) => key,
+        Bound::Excluded(&key) => key.checked_sub(1)?,
+        Bound::Unbounded => u64::MAX,
+    };
+    (from <= to).then_some((from, to))
+}

@@ -1,0 +1,58 @@
+//! Maps from `u64` to `u64` over Lastword's waist, for every design below it.
+//!
+//! | map | lookup | words written by an insert | ordered |
+//! |---|---|---|---|
+//! | [`HashMap`] | one probe run, usually one line | 2 | no |
+//! | [`BTreeMap`] | one node a level, 28 pairs a node | new key: 7 with splits; old key: 1 | yes |
+//!
+//! Both are small values: a program stores them in its own objects, reads them once, and keeps the
+//! copy; nothing that never changes is read again. Both are plain code over
+//! [`Words`](words::Words): what a transaction did to them commits or vanishes with it.
+//!
+//! ```
+//! use collections::{BTreeMap, HashMap, Inserted};
+//! use words::{Objects, Transact, mock::Mock};
+//! use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+//!
+//! #[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+//! #[repr(C)]
+//! struct Root {
+//!     stock: HashMap,
+//!     by_price: BTreeMap,
+//! }
+//!
+//! let mut mock = Mock::new(1 << 16);
+//! let root = mock.transact(|tx| {
+//!     let root = Root { stock: HashMap::create(tx, 64)?, by_price: BTreeMap::create(tx)? };
+//!     let object = tx.alloc(root)?;
+//!     tx.set_root(object.to_bits())?;
+//!     Ok(root)
+//! })?;
+//! mock.transact(|tx| {
+//!     assert_eq!(root.stock.insert(tx, 7, 100)?, Inserted::New);
+//!     root.by_price.insert(tx, 1999, 7)
+//! })?;
+//! assert_eq!(mock.transact(|tx| root.by_price.get(tx, 1999))?, Some(7));
+//! # use words::Allocate;
+//! # Ok::<(), words::mock::Refused>(())
+//! ```
+//!
+//! Invariants of both:
+//! - An operation ends after a number of steps that its structure bounds, whatever the heap holds:
+//!   damaged nodes, cycles and wild pointers answer [`Stop::BadValue`](words::Stop::BadValue) or
+//!   [`Stop::BadPointer`](words::Stop::BadPointer).
+//! - A write goes only to a place that was checked to lie inside the structure's own objects.
+//! - No word is shared by all operations: there is no length to keep, so two inserts meet only when
+//!   they change the same node or bucket.
+//! - Write skew (snapshot isolation) is closed: whatever an operation relied on and does not write,
+//!   it protects.
+#![forbid(unsafe_code)]
+
+mod btree;
+mod check;
+mod hash_map;
+pub mod model;
+
+pub use btree::{BTreeMap, Cursor, NODE_BYTES};
+pub use check::{Checked, Damage, whole};
+pub use hash_map::{HashMap, Inserted};

@@ -1,0 +1,260 @@
+//! A tool for testing designs: random operations on a map of this crate and on the standard
+//! library's, side by side.
+//!
+//! Any [`Transact`] will do, so a design shows with one call that reads, writes, allocation and
+//! retirement work together:
+//!
+//! ```
+//! # let mut worker = words::mock::Mock::new(1 << 20);
+//! collections::model::hash_map(&mut worker, 42, 500)?;
+//! collections::model::btree_map(&mut worker, 42, 500)?;
+//! # Ok::<(), words::mock::Refused>(())
+//! ```
+//!
+//! The map is reached through a root of its own; the root that was there before is put back, and
+//! everything allocated is given back, so that the caller can check the heap for leaks. A
+//! difference panics and names the seed and the operation.
+
+use std::collections::{BTreeMap as StdTree, HashMap as StdHash};
+use std::ops::{Bound, ControlFlow};
+
+use words::{Allocate, Objects, Persist, Ptr, Transact};
+
+use crate::{BTreeMap, HashMap, Inserted, whole};
+
+/// Operations between two looks at the whole map.
+const STRETCH: usize = 64;
+
+/// Buckets of the hash map: small, so that it gets full.
+const CAPACITY: u64 = 64;
+
+/// Random numbers that are the same everywhere (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// Runs `ops` random operations on a [`HashMap`] of 64 buckets, one or a few a transaction, and
+/// compares every answer with the standard library's. The map fills up and empties in turns, and
+/// is opened anew from the root now and then.
+///
+/// # Errors
+/// What a transaction ended with.
+///
+/// # Panics
+/// When the map answers anything else than the standard library's.
+pub fn hash_map<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T::Error> {
+    let mut random = Random(seed);
+    let mut model = StdHash::new();
+    let before = worker.transact(|tx| tx.root())?;
+    let mut map = publish(worker, |tx| HashMap::create(tx, CAPACITY))?;
+    for op in 0..ops {
+        let what = format!("hash map, seed {seed}, operation {op}");
+        // Growing and shrinking in turns: 3 inserts to 1 removal, then the other way round.
+        let grows = (op / 300).is_multiple_of(2);
+        let (key, value) = (random.below(2 * CAPACITY), random.next());
+        match (random.below(8), grows) {
+            (0, _) => {
+                let found = worker.transact(|tx| map.get(tx, key))?;
+                assert_eq!(found, model.get(&key).copied(), "{what}: get {key}");
+            }
+            (1, _) => {
+                let found = worker.transact(|tx| map.update(tx, key, |old| old ^ value))?;
+                let expected = model.get_mut(&key).map(|old| std::mem::replace(old, *old ^ value));
+                assert_eq!(found, expected, "{what}: update {key}");
+            }
+            (2..=5, true) | (2..=3, false) => {
+                let done = worker.transact(|tx| map.insert(tx, key, value))?;
+                let others = model.keys().filter(|&&key| key != 0).count() as u64;
+                let full = key != 0 && others == CAPACITY && !model.contains_key(&key);
+                let expected = match (full, model.get(&key)) {
+                    (true, _) => Inserted::Full,
+                    (false, Some(&old)) => Inserted::Replaced(old),
+                    (false, None) => Inserted::New,
+                };
+                assert_eq!(done, expected, "{what}: insert {key}");
+                if !full {
+                    model.insert(key, value);
+                }
+            }
+            _ => {
+                let found = worker.transact(|tx| map.remove(tx, key))?;
+                assert_eq!(found, model.remove(&key), "{what}: remove {key}");
+            }
+        }
+        if op % STRETCH == STRETCH - 1 || op + 1 == ops {
+            map = reopen(worker)?;
+            let pairs = hash_pairs(worker, map)?;
+            assert_eq!(pairs, model, "{what}: all pairs");
+            let answer = whole(worker, |tx, from| map.check(tx, from, 16))?;
+            assert_eq!(answer.damage, [], "{what}");
+            assert_eq!(answer.entries, model.len() as u64, "{what}: entries");
+        }
+    }
+    worker.transact(|tx| {
+        map.free(tx)?;
+        retract::<HashMap, _>(tx, before)
+    })
+}
+
+fn hash_pairs<T: Transact>(worker: &mut T, map: HashMap) -> Result<StdHash<u64, u64>, T::Error> {
+    worker.transact(|tx| {
+        let (mut pairs, mut from) = (StdHash::new(), Some(0));
+        while let Some(bucket) = from {
+            from = map.scan(tx, bucket, 10, |key, value| {
+                pairs.insert(key, value);
+            })?;
+        }
+        Ok(pairs)
+    })
+}
+
+/// Runs `ops` random operations on a [`BTreeMap`], one a transaction, and compares every answer
+/// with the standard library's. The tree grows and shrinks in turns of 700, so that nodes split,
+/// share and join; it is opened anew from the root now and then.
+///
+/// # Errors
+/// What a transaction ended with.
+///
+/// # Panics
+/// When the map answers anything else than the standard library's.
+pub fn btree_map<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T::Error> {
+    let mut random = Random(seed);
+    let mut model = StdTree::new();
+    let before = worker.transact(|tx| tx.root())?;
+    let mut tree = publish(worker, |tx| BTreeMap::create(tx))?;
+    for op in 0..ops {
+        let what = format!("b+-tree, seed {seed}, operation {op}");
+        let grows = (op / 700).is_multiple_of(2);
+        let (key, value) = (tree_key(&mut random, op), random.next());
+        match (random.below(16), grows) {
+            (0, _) => {
+                let found = worker.transact(|tx| tree.get(tx, key))?;
+                assert_eq!(found, model.get(&key).copied(), "{what}: get {key}");
+            }
+            (1, _) => {
+                let found = worker.transact(|tx| tree.update(tx, key, |old| old ^ value))?;
+                let expected = model.get_mut(&key).map(|old| std::mem::replace(old, *old ^ value));
+                assert_eq!(found, expected, "{what}: update {key}");
+            }
+            (2, _) => compare_range(worker, tree, &model, key, tree_key(&mut random, op), &what)?,
+            (3..=12, true) | (3..=5, false) => {
+                let found = worker.transact(|tx| tree.insert(tx, key, value))?;
+                assert_eq!(found, model.insert(key, value), "{what}: insert {key}");
+            }
+            _ => {
+                // A key that is there, if any is: else a tree of many keys would never shrink.
+                let key = model.range(key..).next().map_or(key, |(&there, _)| there);
+                let found = worker.transact(|tx| tree.remove(tx, key))?;
+                assert_eq!(found, model.remove(&key), "{what}: remove {key}");
+            }
+        }
+        if op % STRETCH == STRETCH - 1 || op + 1 == ops {
+            tree = reopen(worker)?;
+            let answer = whole(worker, |tx, from| tree.check(tx, from, 3))?;
+            assert_eq!(answer.damage, [], "{what}");
+            assert_eq!(answer.entries, model.len() as u64, "{what}: entries");
+            compare_all(worker, tree, &model, &what)?;
+        }
+    }
+    while !worker.transact(|tx| tree.free(tx, 5))? {}
+    worker.transact(|tx| retract::<BTreeMap, _>(tx, before))
+}
+
+/// Mostly keys from a small range, so that they meet again; ascending ones and the ends of the
+/// range of all keys now and then.
+fn tree_key(random: &mut Random, op: usize) -> u64 {
+    match random.below(32) {
+        0 => u64::MAX - random.below(2),
+        1 => random.below(2),
+        2..=9 => 4000 + op as u64,
+        _ => 100 + random.below(2000),
+    }
+}
+
+fn compare_range<T: Transact>(
+    worker: &mut T,
+    tree: BTreeMap,
+    model: &StdTree<u64, u64>,
+    a: u64,
+    b: u64,
+    what: &str,
+) -> Result<(), T::Error> {
+    let bounds = (Bound::Excluded(a.min(b)), Bound::Included(a.max(b)));
+    let found = worker.transact(|tx| {
+        let mut found = Vec::new();
+        tree.range(tx, bounds, |key, value| {
+            found.push((key, value));
+            if found.len() < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(found)
+    })?;
+    let expected: Vec<(u64, u64)> = if a == b {
+        Vec::new() // the standard library would panic
+    } else {
+        model.range(bounds).take(100).map(|(&key, &value)| (key, value)).collect()
+    };
+    assert_eq!(found, expected, "{what}: range {bounds:?}");
+    Ok(())
+}
+
+/// Reads everything through a cursor, a few pairs a transaction.
+fn compare_all<T: Transact>(
+    worker: &mut T,
+    tree: BTreeMap,
+    model: &StdTree<u64, u64>,
+    what: &str,
+) -> Result<(), T::Error> {
+    let mut found = Vec::new();
+    let mut cursor = tree.cursor(..);
+    while let Some(here) = cursor {
+        let (pairs, next) = worker.transact(|tx| {
+            let mut pairs = Vec::new();
+            let next = here.read(tx, 50, |key, value| pairs.push((key, value)))?;
+            Ok((pairs, next))
+        })?;
+        found.extend(pairs);
+        cursor = next;
+    }
+    let expected: Vec<(u64, u64)> = model.iter().map(|(&key, &value)| (key, value)).collect();
+    assert_eq!(found, expected, "{what}: all pairs");
+    Ok(())
+}
+
+/// Makes a map and an object that holds it, the root.
+fn publish<T: Transact, M: Persist>(
+    worker: &mut T,
+    mut create: impl FnMut(&mut T::Tx<'_>) -> Result<M, words::Stop>,
+) -> Result<M, T::Error> {
+    worker.transact(|tx| {
+        let map = create(tx)?;
+        let root = tx.alloc(map)?;
+        tx.set_root(root.to_bits())?;
+        Ok(map)
+    })
+}
+
+fn reopen<T: Transact, M: Persist>(worker: &mut T) -> Result<M, T::Error> {
+    worker.transact(|tx| {
+        let root = tx.root()?;
+        tx.get(Ptr::<M>::from_bits(root))
+    })
+}
+
+/// Gives the root object back and makes the one before the root again.
+fn retract<M: Persist, W: Allocate>(tx: &mut W, before: u64) -> Result<(), words::Stop> {
+    let root = tx.root()?;
+    tx.free(Ptr::<M>::from_bits(root))?;
+    tx.set_root(before)
+}

@@ -1,0 +1,253 @@
+//! Sequences of operations, shrunk to the shortest that fails; and the longer runs of the model.
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+use std::collections::BTreeMap as StdTree;
+use std::ops::ControlFlow;
+
+use collections::{BTreeMap, HashMap, Inserted, model, whole};
+use proptest::prelude::*;
+use words::mock::Mock;
+use words::{Allocate, Transact};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(u64, u64),
+    Remove(u64),
+    Get(u64),
+    Range(u64, u64),
+}
+
+fn op(keys: u64) -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (0..keys, any::<u64>()).prop_map(|(key, value)| Op::Insert(key, value)),
+        3 => (0..keys).prop_map(Op::Remove),
+        1 => (0..keys).prop_map(Op::Get),
+        1 => (0..keys, 0..keys).prop_map(|(from, to)| Op::Range(from, to)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_hash_map_answers_as_the_standard_one(ops in prop::collection::vec(op(24), 0..120)) {
+        let mut mock = Mock::new(1 << 14);
+        let map = mock.transact(|tx| HashMap::create(tx, 16)).unwrap();
+        let mut expected = StdTree::new();
+        for op in ops {
+            match op {
+                Op::Insert(key, value) => {
+                    let full = key != 0
+                        && !expected.contains_key(&key)
+                        && expected.keys().filter(|&&key| key != 0).count() == 16;
+                    let done = mock.transact(|tx| map.insert(tx, key, value)).unwrap();
+                    prop_assert_eq!(done == Inserted::Full, full);
+                    if !full {
+                        expected.insert(key, value);
+                    }
+                }
+                Op::Remove(key) => {
+                    let found = mock.transact(|tx| map.remove(tx, key)).unwrap();
+                    prop_assert_eq!(found, expected.remove(&key));
+                }
+                Op::Get(key) | Op::Range(key, _) => {
+                    let found = mock.transact(|tx| map.get(tx, key)).unwrap();
+                    prop_assert_eq!(found, expected.get(&key).copied());
+                }
+            }
+            let answer = whole(&mut mock, |tx, from| map.check(tx, from, 5)).unwrap();
+            prop_assert_eq!(answer.damage, []);
+            prop_assert_eq!(answer.entries, expected.len() as u64);
+        }
+    }
+
+    #[test]
+    fn a_tree_answers_as_the_standard_one(ops in prop::collection::vec(op(300), 0..600)) {
+        let mut mock = Mock::new(1 << 18);
+        let tree = mock.transact(BTreeMap::create).unwrap();
+        let mut expected = StdTree::new();
+        for op in ops {
+            match op {
+                Op::Insert(key, value) => {
+                    let found = mock.transact(|tx| tree.insert(tx, key, value)).unwrap();
+                    prop_assert_eq!(found, expected.insert(key, value));
+                }
+                Op::Remove(key) => {
+                    let found = mock.transact(|tx| tree.remove(tx, key)).unwrap();
+                    prop_assert_eq!(found, expected.remove(&key));
+                }
+                Op::Get(key) => {
+                    let found = mock.transact(|tx| tree.get(tx, key)).unwrap();
+                    prop_assert_eq!(found, expected.get(&key).copied());
+                }
+                Op::Range(a, b) => {
+                    let bounds = a.min(b)..a.max(b);
+                    let found = mock.transact(|tx| {
+                        let mut keys = Vec::new();
+                        tree.range(tx, bounds.clone(), |key, _| {
+                            keys.push(key);
+                            ControlFlow::Continue(())
+                        })?;
+                        Ok(keys)
+                    });
+                    let keys: Vec<u64> = expected.range(bounds).map(|(&key, _)| key).collect();
+                    prop_assert_eq!(found.unwrap(), keys);
+                }
+            }
+        }
+        let answer = whole(&mut mock, |tx, from| tree.check(tx, from, 2)).unwrap();
+        prop_assert_eq!(answer.damage, []);
+        prop_assert_eq!(answer.entries, expected.len() as u64);
+    }
+}
+
+#[test]
+fn the_model_runs_leave_the_heap_as_it_was() {
+    let mut mock = Mock::new(1 << 26);
+    for seed in 0..8 {
+        model::hash_map(&mut mock, seed, 3000).unwrap();
+        model::btree_map(&mut mock, seed, 6000).unwrap();
+        assert_eq!(mock.objects(), 0, "seed {seed}");
+        assert_eq!(mock.transact(|tx| tx.root()).unwrap(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_tree_of_three_levels_shrinks_to_an_empty_root() {
+    let mut mock = Mock::new(1 << 24);
+    let tree = mock.transact(BTreeMap::create).unwrap();
+    let keys: Vec<u64> = (0..3000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    for &key in &keys {
+        mock.transact(|tx| tree.insert(tx, key, !key)).unwrap();
+    }
+    assert!(mock.objects() > 28 * 3, "three levels");
+    for (i, &key) in keys.iter().enumerate() {
+        assert_eq!(mock.transact(|tx| tree.remove(tx, key)).unwrap(), Some(!key));
+        if i % 97 == 0 {
+            let answer = whole(&mut mock, |tx, from| tree.check(tx, from, 20)).unwrap();
+            assert_eq!((answer.entries, answer.damage), (2999 - i as u64, vec![]));
+        }
+    }
+    assert_eq!(mock.objects(), 1);
+}
+
+#[test]
+fn ascending_keys_fill_nodes_to_two_thirds() {
+    let mut mock = Mock::new(1 << 22);
+    let tree = mock.transact(BTreeMap::create).unwrap();
+    for key in 0..1900 {
+        mock.transact(|tx| tree.insert(tx, key, key)).unwrap();
+    }
+    assert!(mock.objects() < 1900 / 17, "{} nodes", mock.objects());
+    let answer = whole(&mut mock, |tx, from| tree.check(tx, from, 7)).unwrap();
+    assert_eq!((answer.entries, answer.damage), (1900, vec![]));
+}
+
+#[test]
+fn a_large_table_is_prepared_step_by_step_and_a_full_one_says_so() {
+    let mut mock = Mock::new(1 << 20);
+    let map = mock.transact(|tx| HashMap::reserve(tx, 1000, 77)).unwrap();
+    assert_eq!(map.capacity(), 1024);
+    let mut steps = 1;
+    while !mock.transact(|tx| map.prepare(tx, 10)).unwrap() {
+        steps += 1;
+    }
+    assert_eq!(steps, 7);
+    for key in 0..=1024 {
+        assert_eq!(mock.transact(|tx| map.insert(tx, key, key)).unwrap(), Inserted::New);
+    }
+    assert_eq!(mock.transact(|tx| map.insert(tx, 5000, 0)).unwrap(), Inserted::Full);
+    assert_eq!(mock.transact(|tx| map.insert(tx, 5, 6)).unwrap(), Inserted::Replaced(5));
+    assert_eq!(mock.transact(|tx| map.get(tx, 5000)).unwrap(), None);
+    for key in 0..=1024 {
+        let expected = if key == 5 { 6 } else { key };
+        assert_eq!(mock.transact(|tx| map.remove(tx, key)).unwrap(), Some(expected));
+    }
+    let answer = whole(&mut mock, |tx, from| map.check(tx, from, 100)).unwrap();
+    assert_eq!((answer.entries, answer.damage), (0, vec![]));
+}
+
+#[test]
+fn keys_of_every_stride_spread_over_the_table() {
+    // Half full, linear probing passes 0.5 buckets on average before it finds a key.
+    for shift in [0, 1, 4, 8, 16, 20, 24, 32, 43, 51] {
+        let mut mock = Mock::new(1 << 20);
+        let map = mock.transact(|tx| HashMap::create(tx, 4096)).unwrap();
+        let mut passed = 0;
+        mock.transact(|tx| {
+            for i in 1..=2048_u64 {
+                let done = map.insert(tx, i << shift, i)?;
+                assert_eq!(done, Inserted::New);
+            }
+            Ok(())
+        })
+        .unwrap();
+        for i in 1..=2048_u64 {
+            mock.transact(|tx| {
+                let mut watching = common::Watching::new(tx);
+                assert_eq!(map.get(&mut watching, i << shift)?, Some(i));
+                passed += watching.read.len() - 2;
+                Ok(())
+            })
+            .unwrap();
+        }
+        assert!(passed < 2048, "stride 2^{shift}: {passed} buckets passed by 2048 lookups");
+    }
+}
+
+#[test]
+fn a_new_key_protects_every_block_that_it_read_and_did_not_write() {
+    let mut mock = Mock::new(1 << 16);
+    let map = mock.transact(|tx| HashMap::create(tx, 32)).unwrap();
+    let mut passing = 0;
+    for key in 1..=32 {
+        mock.transact(|tx| {
+            let mut watching = common::Watching::new(tx);
+            assert_eq!(map.insert(&mut watching, key * key * 77, 0)?, Inserted::New);
+            watching.read.dedup();
+            watching.read.retain(|object| !watching.written.contains(object));
+            watching.protected.retain(|object| !watching.written.contains(object));
+            assert_eq!(watching.protected, watching.read);
+            passing += watching.protected.len();
+            Ok(())
+        })
+        .unwrap();
+    }
+    assert!(passing > 0, "some key did not fit into the block of its home");
+}
+
+mod common {
+    use words::{Addr, Stop, Words};
+
+    /// Remembers the objects of all accesses.
+    pub(crate) struct Watching<'a, W> {
+        inner: &'a mut W,
+        pub(crate) read: Vec<u64>,
+        pub(crate) written: Vec<u64>,
+        pub(crate) protected: Vec<u64>,
+    }
+
+    impl<'a, W> Watching<'a, W> {
+        pub(crate) fn new(inner: &'a mut W) -> Watching<'a, W> {
+            Watching { inner, read: vec![], written: vec![], protected: vec![] }
+        }
+    }
+
+    impl<W: Words> Words for Watching<'_, W> {
+        fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+            self.read.push(at.object);
+            self.inner.read(at)
+        }
+        fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+            self.written.push(at.object);
+            self.inner.write(at, value)
+        }
+        fn protect(&mut self, at: Addr) -> Result<(), Stop> {
+            self.protected.push(at.object);
+            Ok(())
+        }
+        fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+            self.inner.retire(at, bytes)
+        }
+    }
+}

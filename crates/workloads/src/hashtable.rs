@@ -1,0 +1,138 @@
+//! `hashtable`: insert a random key, or overwrite it, one a transaction (DudeTM, section 5.1).
+//!
+//! 2^22 buckets times the scale, keys from a space half that size, every second one there from the
+//! beginning: a quarter of the buckets are taken, and never more than a half. The paper's table
+//! only ever takes new keys; this one is stationary, and writes a bucket's two words either way.
+
+use collections::{HashMap, Inserted, whole};
+use words::{Allocate, BLOCK_STRIDE, LockId, Stop, Transact, Words};
+
+use crate::keys::{self, KeyClient};
+use crate::root::{self, Build};
+use crate::stamp::Stamp;
+use crate::violation::Violations;
+use crate::{Options, Violation, Workload, scaled, with_slack};
+
+/// Buckets at scale 1.
+const BUCKETS: u64 = 1 << 22;
+
+/// Blocks that one transaction of loading prepares: 70 KB.
+const BLOCKS: u64 = 256;
+
+/// Buckets that one transaction of the check reads.
+const CHECKED: u64 = 4096;
+
+/// A hash table.
+#[derive(Clone, Copy, Debug)]
+pub struct HashTable {
+    map: HashMap,
+    /// Keys are below this.
+    end: u64,
+}
+
+fn buckets(options: &Options) -> u64 {
+    let wanted = scaled(BUCKETS, options, 64);
+    // The nearest power of two on the way up from three quarters.
+    (wanted - wanted / 4).next_power_of_two()
+}
+
+impl Build for HashTable {
+    const NAME: &'static str = "hashtable";
+    type Parts = HashMap;
+
+    fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<HashMap, Stop> {
+        HashMap::reserve(tx, size, 0)
+    }
+
+    /// Progress 0: preparing; 1 + n: the n-th key is next.
+    fn step<W: Allocate>(
+        map: HashMap,
+        tx: &mut W,
+        size: u64,
+        progress: u64,
+    ) -> Result<Option<u64>, Stop> {
+        let Some(at) = progress.checked_sub(1) else {
+            return Ok(Some(u64::from(map.prepare(tx, BLOCKS)?)));
+        };
+        let (keys, next) = keys::batch(at, size / 2, 0);
+        for &key in &keys {
+            map.will_insert(tx, key);
+        }
+        for &key in &keys {
+            if map.insert(tx, key, Stamp::LOADED.value(key))? == Inserted::Full {
+                return Err(Stop::BadValue);
+            }
+        }
+        Ok(next.map(|next| 1 + next))
+    }
+
+    fn free<W: Allocate>(map: HashMap, tx: &mut W) -> Result<bool, Stop> {
+        map.free(tx).map(|()| true)
+    }
+}
+
+impl Workload for HashTable {
+    const NAME: &'static str = <HashTable as Build>::NAME;
+    const ABOUT: &'static str = "hash table: insert or overwrite a random key, one a transaction";
+    type Client = KeyClient;
+
+    fn heap_bytes(options: &Options) -> u64 {
+        with_slack((buckets(options) / 16 + 1) * BLOCK_STRIDE)
+    }
+
+    fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<HashTable, T::Error> {
+        let size = buckets(options);
+        let map = root::load::<HashTable, T>(worker, size)?;
+        Ok(HashTable { map, end: size / 2 })
+    }
+
+    fn open<T: Transact>(worker: &mut T) -> Result<Option<HashTable>, T::Error> {
+        let found = root::open::<HashTable, T>(worker)?;
+        Ok(found.map(|(size, map)| HashTable { map, end: size / 2 }))
+    }
+
+    fn client(&self, index: usize, seed: u64) -> KeyClient {
+        KeyClient::new(index, seed)
+    }
+
+    #[inline]
+    fn next(&self, client: &mut KeyClient) {
+        client.advance(self.end);
+    }
+
+    #[inline]
+    fn run<W: Allocate>(&self, client: &KeyClient, tx: &mut W) -> Result<(), Stop> {
+        // Runs of buckets cross every border that smaller locks could have.
+        tx.lock(LockId(0))?;
+        match self.map.insert(tx, client.key, client.value())? {
+            // Half of the buckets are always free, unless the table is damaged.
+            Inserted::Full => Err(Stop::BadValue),
+            Inserted::New | Inserted::Replaced(_) => Ok(()),
+        }
+    }
+
+    fn is_present<W: Words>(&self, client: &KeyClient, tx: &mut W) -> Result<bool, Stop> {
+        tx.lock(LockId(0))?;
+        Ok(client.is_in(self.map.get(tx, client.key)?))
+    }
+
+    fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<Violation>, T::Error> {
+        let mut violations = Violations::default();
+        let answer = whole(worker, |tx, from| self.map.check(tx, from, CHECKED))?;
+        violations.add_damage(answer.damage);
+        let (mut loaded, mut from) = (0, Some(0));
+        while let Some(bucket) = from {
+            let (pairs, next) = worker.transact(|tx| {
+                let mut pairs = Vec::new();
+                let next = self.map.scan(tx, bucket, CHECKED, |key, value| {
+                    pairs.push((key, value));
+                })?;
+                Ok((pairs, next))
+            })?;
+            loaded += keys::check_pairs(&pairs, self.end, &mut violations);
+            from = next;
+        }
+        violations.expect("keys that were loaded", keys::loaded(self.end), loaded);
+        Ok(violations.0)
+    }
+}

@@ -1,0 +1,140 @@
+//! Keys: who draws them, and which of them are there from the beginning.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+use crate::Violation;
+use crate::stamp::Stamp;
+use crate::violation::Violations;
+
+/// Keys that one transaction of loading inserts.
+const BATCH: usize = 256;
+
+/// One worker's transactions on single keys.
+#[derive(Clone, Debug)]
+pub struct KeyClient {
+    rng: Xoshiro256PlusPlus,
+    pub(crate) stamp: Stamp,
+    pub(crate) key: u64,
+}
+
+impl KeyClient {
+    pub(crate) fn new(index: usize, seed: u64) -> KeyClient {
+        KeyClient { rng: generator(index, seed), stamp: Stamp::first(index, seed), key: 0 }
+    }
+
+    /// The next transaction, on a key below `end`.
+    #[inline]
+    pub(crate) fn advance(&mut self, end: u64) {
+        self.key = below(&mut self.rng, end);
+        self.stamp.advance();
+    }
+
+    /// The value that the current transaction writes under its key.
+    #[inline]
+    pub(crate) fn value(&self) -> u64 {
+        self.stamp.value(self.key)
+    }
+
+    /// Whether a value found under its key is the current transaction's or a later one's.
+    pub(crate) fn is_in(&self, found: Option<u64>) -> bool {
+        found.is_some_and(|found| self.stamp.is_in(found, self.key))
+    }
+}
+
+/// The random numbers of one worker in one run.
+pub(crate) fn generator(index: usize, seed: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(mix(seed).wrapping_add(index as u64))
+}
+
+/// A number below `end`; the bias of not rejecting is below one in a million for 2^44.
+#[inline]
+pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, end: u64) -> u64 {
+    ((u128::from(rng.next_u64()) * u128::from(end)) >> 64) as u64
+}
+
+/// Whether loading inserts this key: about every second one, without a pattern.
+pub(crate) fn is_loaded(key: u64) -> bool {
+    mix(key) & 1 == 0
+}
+
+/// How many of the keys below `end` loading inserts.
+pub(crate) fn loaded(end: u64) -> u64 {
+    (0..end).filter(|&key| is_loaded(key)).count() as u64
+}
+
+/// The keys of one transaction of loading, from this progress on; and the progress after it,
+/// `None` at the end.
+///
+/// Keys come in `1 << rounds_log2` rounds, each an ascending sweep through a share of them without
+/// a pattern: sweeps are quick, and a tree that is filled so has leaves as full as random order
+/// would leave them.
+pub(crate) fn batch(progress: u64, end: u64, rounds_log2: u32) -> (Vec<u64>, Option<u64>) {
+    let rounds = 1_u64 << rounds_log2;
+    let mut keys = Vec::with_capacity(BATCH);
+    let mut at = progress;
+    while at < rounds * end && keys.len() < BATCH {
+        let (round, key) = (at / end, at % end);
+        if is_loaded(key) && (mix(key) >> 1) & (rounds - 1) == round {
+            keys.push(key);
+        }
+        at += 1;
+    }
+    (keys, (at < rounds * end).then_some(at))
+}
+
+/// Checks pairs of a table of stamped values; answers how many of the keys loading had inserted.
+pub(crate) fn check_pairs(pairs: &[(u64, u64)], end: u64, violations: &mut Violations) -> u64 {
+    let mut loaded = 0;
+    for &(key, value) in pairs {
+        if key >= end {
+            violations.add(Violation::Key { end, found: key });
+        } else if Stamp::of(value, key).is_none() {
+            violations.add(Violation::Value { key, found: value });
+        } else {
+            loaded += u64::from(is_loaded(key));
+        }
+    }
+    loaded
+}
+
+/// A permutation of all numbers that looks random (the finalizer of splitmix64).
+fn mix(key: u64) -> u64 {
+    let key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    key ^ (key >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_loaded_key_comes_once_in_whatever_rounds() {
+        for rounds_log2 in [0, 2] {
+            let (mut keys, mut progress) = (Vec::new(), Some(0));
+            while let Some(at) = progress {
+                let (batch, next) = batch(at, 5000, rounds_log2);
+                assert!(batch.len() <= BATCH);
+                keys.extend(batch);
+                progress = next;
+            }
+            keys.sort_unstable();
+            let expected: Vec<u64> = (0..5000).filter(|&key| is_loaded(key)).collect();
+            assert_eq!(keys, expected);
+            assert_eq!(loaded(5000), keys.len() as u64);
+            assert!((2300..2700).contains(&keys.len()));
+        }
+    }
+
+    #[test]
+    fn a_drawn_key_lies_below_the_end() {
+        let mut rng = generator(0, 1);
+        let mut seen = [0; 10];
+        for _ in 0..10_000 {
+            seen[below(&mut rng, 10) as usize] += 1;
+        }
+        assert!(seen.iter().all(|&times| (800..1200).contains(&times)), "{seen:?}");
+    }
+}

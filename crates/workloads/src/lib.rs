@@ -1,0 +1,203 @@
+//! Workloads: data, transactions on it, and the check that says whether it is still consistent.
+//!
+//! | name | transaction | words written | check |
+//! |---|---|---|---|
+//! | `empty` | nothing | 0 | - |
+//! | `bank` | moves cents between two accounts | 7; declined: 3 | total, transfers on both sides |
+//! | `hashtable` | inserts or overwrites one key | 2 | structure, keys, values |
+//! | `btree` | inserts or overwrites one key | new: 7; old: 1 | structure, keys, values |
+//! | `tatp-hash` | TATP's Update Location | 1 | index and subscribers agree |
+//!
+//! A workload runs on everything that [`Transact`]s: every design, the simulated machine, the mock.
+//! All are stationary: however long they run, they stay within [`Workload::heap_bytes`].
+//!
+//! # Who knows what was written
+//!
+//! The transactions of a client follow from (its index, the seed), so whoever draws the same client
+//! again knows what it had written. Values carry a stamp: the run, the worker, the transaction's
+//! number in that run, and a few bits that depend on the key. A run is named by its seed's
+//! remainder by 16 383, and **the runs on one pool take ascending numbers**; [`next_run`] draws one
+//! durably.
+//! So [`Workload::is_present`] tells a value that this transaction wrote from an older one (lost!)
+//! and from one that came later.
+//!
+//! ```
+//! use workloads::{HashTable, Options, Workload};
+//! use words::{Transact, mock::Mock};
+//!
+//! let options = Options { scale: 0.0001, ..Options::default() };
+//! let mut worker = Mock::new(HashTable::heap_bytes(&options) as usize);
+//! let table = HashTable::load(&mut worker, &options)?;
+//! let mut client = table.client(0, 1);
+//! for _ in 0..100 {
+//!     table.next(&mut client);
+//!     worker.transact(|tx| table.run(&client, tx))?;
+//! }
+//! assert!(worker.transact(|tx| table.is_present(&client, tx))?);
+//! assert!(table.check(&mut worker)?.is_empty());
+//! # Ok::<(), words::mock::Refused>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod bank;
+mod btree;
+mod empty;
+mod hashtable;
+mod keys;
+mod root;
+mod stamp;
+mod tatp;
+mod violation;
+
+use words::{Allocate, Stop, Transact, Words};
+
+pub use bank::{Bank, BankClient};
+pub use btree::Btree;
+pub use empty::{Empty, EmptyClient};
+pub use hashtable::HashTable;
+pub use keys::KeyClient;
+pub use root::next_run;
+pub use tatp::TatpHash;
+pub use violation::Violation;
+
+/// Clients that can tell their values apart; an index is below this.
+pub const CLIENTS_MAX: usize = 256;
+
+/// How large, how random, how parallel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Multiplies the sizes of the tables; 1 is the size that papers use.
+    pub scale: f64,
+    /// Seed of the clients.
+    pub seed: u64,
+    /// Workers that will run transactions at the same time.
+    pub workers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { scale: 1.0, seed: 1, workers: 1 }
+    }
+}
+
+/// Data in a pool, the transactions on it, and its consistency.
+///
+/// The value itself is a handle: small, in DRAM, shared by all workers of a process.
+pub trait Workload: Send + Sync + Sized {
+    /// What a user calls it.
+    const NAME: &'static str;
+
+    /// One line about it.
+    const ABOUT: &'static str;
+
+    /// One worker's generator of transactions.
+    type Client: Clone + Send;
+
+    /// Bytes of a heap that holds it for ever, the allocator's share included.
+    fn heap_bytes(options: &Options) -> u64;
+
+    /// Builds it and fills it, in many transactions of moderate size; makes it the pool's root.
+    ///
+    /// What an interrupted call left is continued; a workload of other size or kind is given back
+    /// first; one that is there already stays as it is.
+    ///
+    /// # Errors
+    /// What a transaction ended with; [`Stop::Aborted`] when the root is no workload.
+    fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Self, T::Error>;
+
+    /// What [`load`](Workload::load) has built in this pool, of whatever size; `None` when there is
+    /// nothing, something else, or something half built.
+    ///
+    /// # Errors
+    /// What a transaction ended with.
+    fn open<T: Transact>(worker: &mut T) -> Result<Option<Self>, T::Error>;
+
+    /// The client of a worker: equal arguments give equal transactions. `seed` names the run; the
+    /// runs on one pool take ascending ones (see the crate's documentation).
+    ///
+    /// # Panics
+    /// When `index` is not below [`CLIENTS_MAX`].
+    fn client(&self, index: usize, seed: u64) -> Self::Client;
+
+    /// Draws the parameters of the client's next transaction, outside of it.
+    fn next(&self, client: &mut Self::Client);
+
+    /// The body of the client's current transaction. It may run again: it changes nothing but
+    /// words.
+    ///
+    /// # Errors
+    /// As [`Words::write`]; [`Stop::BadValue`] when what must be there is not.
+    fn run<W: Allocate>(&self, client: &Self::Client, tx: &mut W) -> Result<(), Stop>;
+
+    /// Whether what the client's current transaction wrote is there, or was overwritten by a later
+    /// one. Another worker's value of the same run counts as later.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    fn is_present<W: Words>(&self, client: &Self::Client, tx: &mut W) -> Result<bool, Stop>;
+
+    /// Checks everything; empty: it holds. No transaction may run meanwhile.
+    ///
+    /// # Errors
+    /// What a transaction ended with: a wild pointer in a damaged structure ends so.
+    fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<Violation>, T::Error>;
+}
+
+/// What to do with a workload whose type is known only by name.
+pub trait Visitor {
+    /// What comes out of it.
+    type Out;
+
+    /// Does it with this one.
+    fn visit<W: Workload>(self) -> Self::Out;
+}
+
+/// The one list of workloads.
+macro_rules! workloads {
+    ($($workload:ty),*) => {
+        /// The names of all workloads.
+        pub const NAMES: [&str; [$(<$workload>::NAME),*].len()] = [$(<$workload>::NAME),*];
+
+        /// Calls `visitor` with the workload of this name; `None` when there is none.
+        ///
+        /// ```
+        /// struct About;
+        /// impl workloads::Visitor for About {
+        ///     type Out = &'static str;
+        ///     fn visit<W: workloads::Workload>(self) -> &'static str { W::ABOUT }
+        /// }
+        /// for name in workloads::NAMES {
+        ///     println!("{name:12} {}", workloads::by_name(name, About).unwrap());
+        /// }
+        /// assert!(workloads::by_name("no such", About).is_none());
+        /// ```
+        pub fn by_name<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
+            $(if name == <$workload>::NAME {
+                return Some(visitor.visit::<$workload>());
+            })*
+            None
+        }
+
+        /// Gives back a part of the workload whose head says this name; whether all is gone.
+        fn free_by_name<W: Allocate>(tx: &mut W, head: &root::Head) -> Result<bool, Stop> {
+            $(if head.is_of(<$workload>::NAME) {
+                return root::free_parts::<$workload, W>(tx, head);
+            })*
+            Err(Stop::Aborted)
+        }
+    };
+}
+
+workloads!(Empty, Bank, HashTable, Btree, TatpHash);
+
+/// `count` times the scale, at least `least`.
+fn scaled(count: u64, options: &Options, least: u64) -> u64 {
+    // A float beyond the integers becomes the nearest one; 2^40 of anything fit in no pool.
+    ((count as f64 * options.scale).round() as u64).clamp(least, 1 << 40)
+}
+
+/// Heap for `bytes` of objects with their headers: chunks that arenas have begun, one of each of
+/// the few sizes for each of 128 arenas, and the allocator's own.
+fn with_slack(bytes: u64) -> u64 {
+    bytes + bytes / 16 + (24 << 20)
+}

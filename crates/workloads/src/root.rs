@@ -1,0 +1,176 @@
+//! The pool's root under every workload, and the steps that build and give back what hangs on it.
+//!
+//! ```text
+//!   root -> head: which workload, how large, how far      parts: its maps and arrays
+//!   byte  0  magic                                         (another object, its layout is the
+//!         8  name, 16 bytes, padded with zeros              workload's)
+//!        24  state: 1 loading, 2 ready, 3 being given back
+//!        32  size: the one number that the tables' sizes follow from
+//!        40  progress of loading; what it counts is the workload's
+//!        48  runs begun
+//!        56  address of the parts
+//! ```
+//!
+//! Invariants:
+//! - Loading is a chain of transactions; each reads in the head where it is, does one step, and
+//!   writes where it is then. So a killed load goes on where it was, and nothing is lost.
+//! - Everything allocated is reachable from the head in the same transaction.
+
+use words::{Addr, Allocate, Objects, Persist, Ptr, Stop, Transact, field};
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"lw-work1");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(u64)]
+enum State {
+    Loading = 1,
+    Ready = 2,
+    Freeing = 3,
+}
+
+/// What every workload's root holds.
+#[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Head {
+    magic: u64,
+    name: [u8; 16],
+    state: State,
+    size: u64,
+    progress: u64,
+    runs: u64,
+    parts: u64,
+}
+
+impl Head {
+    /// Whether it is the head of the workload of this name.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        self.name == padded(name)
+    }
+}
+
+/// A workload's tables, as loading sees them.
+pub(crate) trait Build {
+    const NAME: &'static str;
+
+    /// Its maps and arrays: a value that is fixed from the first transaction on.
+    type Parts: Persist;
+
+    /// Room for everything, in one transaction.
+    fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<Self::Parts, Stop>;
+
+    /// One step of loading, in one transaction, from this progress (0 is the beginning); answers
+    /// the progress after it, or `None` when all is there.
+    fn step<W: Allocate>(
+        parts: Self::Parts,
+        tx: &mut W,
+        size: u64,
+        progress: u64,
+    ) -> Result<Option<u64>, Stop>;
+
+    /// Gives a part back, in one transaction, also when loading had not finished; whether that was
+    /// all.
+    fn free<W: Allocate>(parts: Self::Parts, tx: &mut W) -> Result<bool, Stop>;
+}
+
+/// Builds a workload of this size, or what is missing of it; answers its parts.
+pub(crate) fn load<B: Build, T: Transact>(worker: &mut T, size: u64) -> Result<B::Parts, T::Error> {
+    loop {
+        if let Some(parts) = worker.transact(|tx| advance::<B, _>(tx, size))? {
+            return Ok(parts);
+        }
+    }
+}
+
+/// The size and the parts of a workload that is there.
+pub(crate) fn open<B: Build, T: Transact>(
+    worker: &mut T,
+) -> Result<Option<(u64, B::Parts)>, T::Error> {
+    worker.transact(|tx| match head(tx)? {
+        Some((_, head)) if head.is_of(B::NAME) && head.state == State::Ready => {
+            Ok(Some((head.size, tx.get(Ptr::<B::Parts>::from_bits(head.parts))?)))
+        }
+        _ => Ok(None),
+    })
+}
+
+/// Draws the number of a new run on this pool, durably with its transaction: 1, 2, ... `None` when
+/// the root is no workload. Use it as the seed of the run's clients, or as a part of it that makes
+/// the seeds' remainders by 16 383 ascend.
+///
+/// # Errors
+/// What the transaction ended with.
+pub fn next_run<T: Transact>(worker: &mut T) -> Result<Option<u64>, T::Error> {
+    worker.transact(|tx| {
+        let Some((root, head)) = head(tx)? else {
+            return Ok(None);
+        };
+        let run = head.runs.wrapping_add(1);
+        tx.set(field!(root, Head, runs), run)?;
+        Ok(Some(run))
+    })
+}
+
+/// One transaction on the way to a loaded workload; its parts when it is there.
+fn advance<B: Build, W: Allocate>(tx: &mut W, size: u64) -> Result<Option<B::Parts>, Stop> {
+    let Some((root, head)) = head(tx)? else {
+        if tx.root()? != 0 {
+            return Err(Stop::Aborted); // somebody's data, which we cannot give back
+        }
+        create::<B, W>(tx, size)?;
+        return Ok(None);
+    };
+    if !head.is_of(B::NAME) || head.size != size || head.state == State::Freeing {
+        tx.set(field!(root, Head, state), State::Freeing)?;
+        if crate::free_by_name(tx, &head)? {
+            tx.free(root)?;
+            tx.set_root(0)?;
+        }
+        return Ok(None);
+    }
+    let parts = tx.get(Ptr::<B::Parts>::from_bits(head.parts))?;
+    if head.state == State::Ready {
+        return Ok(Some(parts));
+    }
+    match B::step(parts, tx, size, head.progress)? {
+        Some(progress) => tx.set(field!(root, Head, progress), progress)?,
+        None => tx.set(field!(root, Head, state), State::Ready)?,
+    }
+    Ok(None)
+}
+
+fn create<B: Build, W: Allocate>(tx: &mut W, size: u64) -> Result<(), Stop> {
+    let parts = B::reserve(tx, size)?;
+    let parts = tx.alloc(parts)?.to_bits();
+    let (name, state) = (padded(B::NAME), State::Loading);
+    let root = tx.alloc(Head { magic: MAGIC, name, state, size, progress: 0, runs: 0, parts })?;
+    tx.set_root(root.to_bits())
+}
+
+/// Gives back some of what hangs on a head; whether all of it is gone, the parts object too.
+pub(crate) fn free_parts<B: Build, W: Allocate>(tx: &mut W, head: &Head) -> Result<bool, Stop> {
+    let object = Ptr::<B::Parts>::from_bits(head.parts);
+    let parts = tx.get(object)?;
+    let done = B::free(parts, tx)?;
+    if done {
+        tx.free(object)?;
+    }
+    Ok(done)
+}
+
+/// The root, when it is a workload's head.
+fn head<W: Allocate>(tx: &mut W) -> Result<Option<(Ptr<Head>, Head)>, Stop> {
+    let root = tx.root()?;
+    // The magic first: another program's root may be smaller than a head.
+    if root == 0 || tx.read(Addr::new(root, 0))? != MAGIC {
+        return Ok(None);
+    }
+    let root = Ptr::from_bits(root);
+    Ok(Some((root, tx.get(root)?)))
+}
+
+fn padded(name: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    bytes
+}

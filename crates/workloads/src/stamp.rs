@@ -1,0 +1,120 @@
+//! Values that say who wrote them.
+//!
+//! ```text
+//!   63      58 57           44 43      36 35                        0
+//!   | check   | run           | worker   | transaction in this run   |
+//! ```
+//!
+//! Run 0 is loading. The check bits depend on the rest and on the key, so a value that strayed to
+//! another key, or was never written, is recognised 63 times out of 64.
+
+use crate::CLIENTS_MAX;
+
+const SEQUENCE_BITS: u32 = 36;
+const WORKER_BITS: u32 = 8;
+const RUN_BITS: u32 = 14;
+const CHECK_SHIFT: u32 = SEQUENCE_BITS + WORKER_BITS + RUN_BITS;
+
+const _: () = assert!(CLIENTS_MAX == 1 << WORKER_BITS && CHECK_SHIFT == 58);
+
+/// The identity of one transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp(u64);
+
+impl Stamp {
+    /// What loading writes.
+    pub(crate) const LOADED: Stamp = Stamp(0);
+
+    /// Before the first transaction of a client.
+    pub(crate) fn first(index: usize, seed: u64) -> Stamp {
+        assert!(index < CLIENTS_MAX, "client {index} of {CLIENTS_MAX}");
+        // Never 0, which is loading's.
+        let run = 1 + seed % ((1 << RUN_BITS) - 1);
+        Stamp((run << WORKER_BITS | index as u64) << SEQUENCE_BITS)
+    }
+
+    /// The client's next transaction. After 2^36 of them (hours at any rate) they start again.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        let sequence = (self.sequence() + 1) & ((1 << SEQUENCE_BITS) - 1);
+        self.0 = self.0 >> SEQUENCE_BITS << SEQUENCE_BITS | sequence;
+    }
+
+    /// The value to write under a key.
+    #[inline]
+    pub(crate) fn value(self, key: u64) -> u64 {
+        self.0 | check_bits(self.0, key) << CHECK_SHIFT
+    }
+
+    /// The stamp in a value found under a key; `None` when no transaction wrote it there.
+    #[inline]
+    pub(crate) fn of(value: u64, key: u64) -> Option<Stamp> {
+        let stamp = Stamp(value & ((1 << CHECK_SHIFT) - 1));
+        (stamp.value(key) == value).then_some(stamp)
+    }
+
+    /// Whether `found` under the key is this transaction's value or a later one's.
+    pub(crate) fn is_in(self, found: u64, key: u64) -> bool {
+        Stamp::of(found, key).is_some_and(|found| {
+            if found.run() != self.run() {
+                found.run() > self.run()
+            } else {
+                found.worker() != self.worker() || found.sequence() >= self.sequence()
+            }
+        })
+    }
+
+    fn run(self) -> u64 {
+        self.0 >> (SEQUENCE_BITS + WORKER_BITS)
+    }
+
+    fn worker(self) -> u64 {
+        self.0 >> SEQUENCE_BITS & ((1 << WORKER_BITS) - 1)
+    }
+
+    fn sequence(self) -> u64 {
+        self.0 & ((1 << SEQUENCE_BITS) - 1)
+    }
+}
+
+#[inline]
+fn check_bits(stamp: u64, key: u64) -> u64 {
+    (stamp ^ key.rotate_left(32)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nth(index: usize, seed: u64, sequence: u64) -> Stamp {
+        let mut stamp = Stamp::first(index, seed);
+        (0..sequence).for_each(|_| stamp.advance());
+        stamp
+    }
+
+    #[test]
+    fn a_value_is_present_until_something_older_stands_there() {
+        let mine = nth(3, 7, 10);
+        assert!(mine.is_in(mine.value(99), 99));
+        assert!(mine.is_in(nth(3, 7, 11).value(99), 99), "my later transaction");
+        assert!(mine.is_in(nth(4, 7, 1).value(99), 99), "another worker");
+        assert!(mine.is_in(nth(3, 8, 1).value(99), 99), "a later run");
+        assert!(!mine.is_in(nth(3, 7, 9).value(99), 99), "my earlier transaction");
+        assert!(!mine.is_in(nth(4, 6, 50).value(99), 99), "an earlier run");
+        assert!(!mine.is_in(Stamp::LOADED.value(99), 99), "what loading wrote");
+        assert!(!nth(0, 0, 1).is_in(Stamp::LOADED.value(99), 99), "run 0 is loading's alone");
+        assert!(!nth(5, 16_383, 1).is_in(Stamp::LOADED.value(99), 99));
+    }
+
+    #[test]
+    fn a_value_that_strayed_is_recognised() {
+        let mut passed = 0;
+        for key in 0..1000 {
+            let value = nth(1, 1, key).value(key);
+            assert_eq!(Stamp::of(value, key), Some(nth(1, 1, key)));
+            passed += usize::from(Stamp::of(value, key + 1).is_some());
+            passed += usize::from(Stamp::of(value ^ 1 << (key % 64), key).is_some());
+        }
+        assert!(passed < 100, "{passed} of 2000 wrong values passed");
+    }
+}

@@ -1,0 +1,194 @@
+//! `tatp-hash`: Update Location of the TATP benchmark over a hash table (DudeTM, section 5.1).
+//!
+//! A mobile phone network records the cell in which a subscriber is. The transaction gets the
+//! number that was dialled, looks up the subscriber, and writes one field of its record. 100 000
+//! subscribers times the scale, drawn evenly.
+
+use collections::{HashMap, Inserted, whole};
+use words::{Allocate, Array, BLOCK_STRIDE, LockId, Objects, Stop, Transact, Words, field};
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
+use crate::keys::KeyClient;
+use crate::root::{self, Build};
+use crate::stamp::Stamp;
+use crate::violation::Violations;
+use crate::{Options, Violation, Workload, scaled, with_slack};
+
+/// Subscribers at scale 1.
+const SUBSCRIBERS: u64 = 100_000;
+
+/// Blocks that one transaction of loading prepares, and subscribers that one inserts or checks.
+const STEP: u64 = 256;
+
+/// A subscriber, a row of 64 bytes.
+#[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Subscriber {
+    /// 1, 2, ...
+    id: u64,
+    /// The phone number.
+    number: u64,
+    /// Ten flags, ten half bytes and ten bytes of the benchmark's table.
+    flags: [u8; 24],
+    /// The exchange, a field that this transaction leaves alone.
+    exchange: u64,
+    /// The cell where the subscriber is: what is updated.
+    cell: u64,
+    /// Nothing.
+    reserved: u64,
+}
+
+/// Where the tables are.
+#[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Tables {
+    /// Phone number to id.
+    by_number: HashMap,
+    /// By id, less one.
+    subscribers: Array<Subscriber>,
+}
+
+/// A network of subscribers.
+#[derive(Clone, Copy, Debug)]
+pub struct TatpHash {
+    tables: Tables,
+    count: u64,
+}
+
+/// The phone number of a subscriber: 15 digits, without a pattern, one for each id.
+fn number(id: u64) -> u64 {
+    // An odd factor permutes the numbers of 49 bits.
+    id.wrapping_mul(0x1_2345_6789_abcd) & ((1 << 49) - 1)
+}
+
+fn capacity(count: u64) -> u64 {
+    (2 * count).next_power_of_two().max(16)
+}
+
+impl Build for TatpHash {
+    const NAME: &'static str = "tatp-hash";
+    type Parts = Tables;
+
+    fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<Tables, Stop> {
+        let by_number = HashMap::reserve(tx, capacity(size), 0)?;
+        Ok(Tables { by_number, subscribers: Array::reserve(tx, size)? })
+    }
+
+    /// Progress 0 and 1: preparing; 2 + n: subscriber n is next.
+    fn step<W: Allocate>(
+        tables: Tables,
+        tx: &mut W,
+        size: u64,
+        progress: u64,
+    ) -> Result<Option<u64>, Stop> {
+        let Some(first) = progress.checked_sub(2) else {
+            let prepared = match progress {
+                0 => tables.by_number.prepare(tx, STEP)?,
+                _ => tables.subscribers.prepare(tx, STEP)?,
+            };
+            return Ok(Some(progress + u64::from(prepared)));
+        };
+        let end = (first + STEP).min(size);
+        for id in first + 1..=end {
+            let number = number(id);
+            let cell = Stamp::LOADED.value(id - 1);
+            let row = Subscriber { id, number, flags: [0; 24], exchange: id, cell, reserved: 0 };
+            tx.set(tables.subscribers.at(id - 1)?, row)?;
+            if tables.by_number.insert(tx, number, id)? != Inserted::New {
+                return Err(Stop::BadValue);
+            }
+        }
+        Ok((end < size).then_some(2 + end))
+    }
+
+    fn free<W: Allocate>(tables: Tables, tx: &mut W) -> Result<bool, Stop> {
+        tables.by_number.free(tx)?;
+        tables.subscribers.free(tx)?;
+        Ok(true)
+    }
+}
+
+impl Workload for TatpHash {
+    const NAME: &'static str = <TatpHash as Build>::NAME;
+    const ABOUT: &'static str = "TATP Update Location: look a subscriber up, write one field";
+    type Client = KeyClient;
+
+    fn heap_bytes(options: &Options) -> u64 {
+        let count = scaled(SUBSCRIBERS, options, 16);
+        with_slack((capacity(count) / 16 + count.div_ceil(4) + 1) * BLOCK_STRIDE)
+    }
+
+    fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<TatpHash, T::Error> {
+        let count = scaled(SUBSCRIBERS, options, 16);
+        Ok(TatpHash { tables: root::load::<TatpHash, T>(worker, count)?, count })
+    }
+
+    fn open<T: Transact>(worker: &mut T) -> Result<Option<TatpHash>, T::Error> {
+        let found = root::open::<TatpHash, T>(worker)?;
+        Ok(found.map(|(count, tables)| TatpHash { tables, count }))
+    }
+
+    fn client(&self, index: usize, seed: u64) -> KeyClient {
+        KeyClient::new(index, seed)
+    }
+
+    #[inline]
+    fn next(&self, client: &mut KeyClient) {
+        client.advance(self.count);
+    }
+
+    #[inline]
+    fn run<W: Allocate>(&self, client: &KeyClient, tx: &mut W) -> Result<(), Stop> {
+        tx.lock(LockId(client.key))?;
+        let place = self.cell(client, tx)?;
+        tx.set(place, client.value())
+    }
+
+    fn is_present<W: Words>(&self, client: &KeyClient, tx: &mut W) -> Result<bool, Stop> {
+        tx.lock(LockId(client.key))?;
+        let place = self.cell(client, tx)?;
+        let found = tx.get(place)?;
+        Ok(client.is_in(Some(found)))
+    }
+
+    fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<Violation>, T::Error> {
+        let mut violations = Violations::default();
+        let answer = whole(worker, |tx, from| self.tables.by_number.check(tx, from, 16 * STEP))?;
+        violations.add_damage(answer.damage);
+        violations.expect("numbers in the index", self.count, answer.entries);
+        for first in (0..self.count).step_by(STEP as usize) {
+            let rows = worker.transact(|tx| {
+                let mut rows = Vec::new();
+                for index in first..(first + STEP).min(self.count) {
+                    let found = self.tables.by_number.get(tx, number(index + 1))?;
+                    rows.push((tx.get(self.tables.subscribers.at(index)?)?, found));
+                }
+                Ok(rows)
+            })?;
+            for (index, (row, found)) in (first..).zip(rows) {
+                violations.expect("id in a subscriber's row", index + 1, row.id);
+                violations.expect("a subscriber's number", number(index + 1), row.number);
+                violations.expect("a subscriber's exchange", index + 1, row.exchange);
+                violations.expect("id in the index", index + 1, found.unwrap_or(0));
+                if Stamp::of(row.cell, index).is_none() {
+                    violations.add(Violation::Value { key: index, found: row.cell });
+                }
+            }
+        }
+        Ok(violations.0)
+    }
+}
+
+impl TatpHash {
+    /// Looks the client's number up; answers the place of the subscriber's cell.
+    #[inline]
+    fn cell<W: Words>(&self, client: &KeyClient, tx: &mut W) -> Result<words::Field<u64>, Stop> {
+        let id = self.tables.by_number.get(tx, number(client.key + 1))?.unwrap_or(0);
+        tx.after_last_read();
+        // An id of 0 wraps round and is refused like one that is too large.
+        let row = self.tables.subscribers.at(id.wrapping_sub(1))?;
+        let cell = field!(row, Subscriber, cell);
+        tx.will_write(words::Place::addr(cell), 8);
+        Ok(cell)
+    }
+}

@@ -1,0 +1,78 @@
+//! What a workload's check finds.
+
+use std::fmt;
+
+use collections::Damage;
+
+/// Something that must hold and does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A map is damaged.
+    Structure(Damage),
+    /// Two numbers that must be equal are not.
+    Count {
+        /// What was counted.
+        what: &'static str,
+        /// What it must be.
+        expected: u64,
+        /// What it is.
+        found: u64,
+    },
+    /// A key that no transaction inserts.
+    Key {
+        /// Keys are below this.
+        end: u64,
+        /// The key.
+        found: u64,
+    },
+    /// A value that no transaction wrote under this key.
+    Value {
+        /// The key.
+        key: u64,
+        /// The value, in no way what a stamp for this key looks like.
+        found: u64,
+    },
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Violation::Structure(damage) => damage.fmt(f),
+            Violation::Count { what, expected, found } => {
+                write!(f, "{what}: expected {expected}, found {found}")
+            }
+            Violation::Key { end, found } => {
+                write!(f, "expected keys below {end}, found {found}")
+            }
+            Violation::Value { key, found } => {
+                write!(f, "key {key}: expected a stamp of this key, found {found:#x}")
+            }
+        }
+    }
+}
+
+/// How many violations a check lists at most.
+const VIOLATIONS_MAX: usize = 100;
+
+/// Collects violations, the first of them.
+#[derive(Default)]
+pub(crate) struct Violations(pub(crate) Vec<Violation>);
+
+impl Violations {
+    pub(crate) fn add(&mut self, violation: Violation) {
+        if self.0.len() < VIOLATIONS_MAX {
+            self.0.push(violation);
+        }
+    }
+
+    pub(crate) fn add_damage(&mut self, damage: Vec<Damage>) {
+        damage.into_iter().for_each(|damage| self.add(Violation::Structure(damage)));
+    }
+
+    pub(crate) fn expect(&mut self, what: &'static str, expected: u64, found: u64) {
+        if expected != found {
+            self.add(Violation::Count { what, expected, found });
+        }
+    }
+}

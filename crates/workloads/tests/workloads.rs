@@ -1,0 +1,359 @@
+//! Every workload on the mock: loads, runs, holds, knows what it wrote, and finds damage.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+use words::mock::Mock;
+use words::{Addr, Allocate, Objects, Ptr, Stop, Transact, Words};
+use workloads::{
+    Bank, Btree, Empty, HashTable, NAMES, Options, TatpHash, Violation, Visitor, Workload, by_name,
+    next_run,
+};
+
+const SMALL: Options = Options { scale: 0.0005, seed: 1, workers: 3 };
+
+/// A loaded heap.
+fn loaded<W: Workload>(options: &Options) -> (Mock, W) {
+    let mut mock = Mock::forgiving(W::heap_bytes(options) as usize);
+    let workload = W::load(&mut mock, options).unwrap();
+    (mock, workload)
+}
+
+/// Runs transactions of these clients in turns.
+fn run<W: Workload>(mock: &mut Mock, workload: &W, clients: &mut [W::Client], rounds: usize) {
+    for _ in 0..rounds {
+        for client in &mut *clients {
+            workload.next(client);
+            mock.transact(|tx| workload.run(client, tx)).unwrap();
+        }
+    }
+}
+
+fn is_present<W: Workload>(mock: &mut Mock, workload: &W, client: &W::Client) -> bool {
+    mock.transact(|tx| workload.is_present(client, tx)).unwrap()
+}
+
+/// Does the same with every workload.
+macro_rules! for_all {
+    ($test:ident) => {
+        $test::<Empty>();
+        $test::<Bank>();
+        $test::<HashTable>();
+        $test::<Btree>();
+        $test::<TatpHash>();
+    };
+}
+
+fn holds_after_many_transactions<W: Workload>() {
+    let (mut mock, workload) = loaded::<W>(&SMALL);
+    assert_eq!(workload.check(&mut mock).unwrap(), [], "{} after loading", W::NAME);
+    let mut clients: Vec<W::Client> = (0..3).map(|index| workload.client(index, 1)).collect();
+    for _ in 0..10 {
+        run(&mut mock, &workload, &mut clients, 150);
+        for client in &clients {
+            assert!(is_present(&mut mock, &workload, client), "{}", W::NAME);
+        }
+        assert_eq!(workload.check(&mut mock).unwrap(), [], "{}", W::NAME);
+    }
+    assert!(mock.bytes_live() < W::heap_bytes(&SMALL), "{}", W::NAME);
+}
+
+#[test]
+fn every_workload_holds_after_many_transactions() {
+    for_all!(holds_after_many_transactions);
+}
+
+fn opens<W: Workload>() {
+    let mut mock = Mock::new(W::heap_bytes(&SMALL) as usize);
+    assert!(W::open(&mut mock).unwrap().is_none(), "{}: an empty heap", W::NAME);
+    let workload = W::load(&mut mock, &SMALL).unwrap();
+    let mut client = workload.client(0, 1);
+    run(&mut mock, &workload, std::slice::from_mut(&mut client), 20);
+    let opened = W::open(&mut mock).unwrap().unwrap();
+    assert!(is_present(&mut mock, &opened, &client), "{}", W::NAME);
+    assert_eq!(opened.check(&mut mock).unwrap(), [], "{}", W::NAME);
+    // The opened handle draws the same transactions.
+    let (mut ours, mut theirs) = (workload.client(1, 2), opened.client(1, 2));
+    run(&mut mock, &workload, std::slice::from_mut(&mut ours), 20);
+    (0..20).for_each(|_| opened.next(&mut theirs));
+    assert!(is_present(&mut mock, &opened, &theirs), "{}", W::NAME);
+    // Loading again leaves it as it is.
+    let objects = mock.objects();
+    let again = W::load(&mut mock, &SMALL).unwrap();
+    assert!(is_present(&mut mock, &again, &ours), "{}", W::NAME);
+    assert_eq!(mock.objects(), objects);
+}
+
+#[test]
+fn what_load_made_open_finds() {
+    for_all!(opens);
+}
+
+fn is_sharp<W: Workload>() {
+    let (mut mock, workload) = loaded::<W>(&SMALL);
+    // A first run leaves values everywhere; the second must not take them for its own.
+    let mut earlier = workload.client(0, 1);
+    run(&mut mock, &workload, std::slice::from_mut(&mut earlier), 3000);
+    let mut client = workload.client(0, 2);
+    for _ in 0..500 {
+        workload.next(&mut client);
+        assert!(!is_present(&mut mock, &workload, &client), "{}: never ran", W::NAME);
+        mock.transact(|tx| workload.run(&client, tx)).unwrap();
+        assert!(is_present(&mut mock, &workload, &client), "{}: ran", W::NAME);
+    }
+    // What the earlier run wrote is there, or was overwritten by the later one.
+    assert!(is_present(&mut mock, &workload, &earlier), "{}", W::NAME);
+    // A transaction that was given up is not there.
+    workload.next(&mut client);
+    let given_up = mock.transact(|tx| {
+        workload.run(&client, tx)?;
+        Err::<(), Stop>(Stop::Aborted)
+    });
+    assert_eq!(given_up.unwrap_err().stop, Stop::Aborted);
+    assert!(!is_present(&mut mock, &workload, &client), "{}: given up", W::NAME);
+    assert_eq!(workload.check(&mut mock).unwrap(), [], "{}", W::NAME);
+}
+
+#[test]
+fn a_transaction_that_never_ran_is_not_present() {
+    is_sharp::<Bank>();
+    is_sharp::<HashTable>();
+    is_sharp::<Btree>();
+    is_sharp::<TatpHash>();
+}
+
+fn replays<W: Workload>() {
+    let (mut mock, workload) = loaded::<W>(&SMALL);
+    let (mut other, same) = loaded::<W>(&SMALL);
+    for index in [0, 1, 200] {
+        let (mut a, mut b) = (workload.client(index, 9), same.client(index, 9));
+        for _ in 0..100 {
+            workload.next(&mut a);
+            same.next(&mut b);
+            mock.transact(|tx| workload.run(&a, tx)).unwrap();
+            other.transact(|tx| same.run(&b, tx)).unwrap();
+            // Each is present where the other ran: the same key, the same value.
+            assert!(is_present(&mut mock, &workload, &b), "{}", W::NAME);
+            assert!(is_present(&mut other, &same, &a), "{}", W::NAME);
+        }
+    }
+    assert_eq!(words_of(&mut mock), words_of(&mut other), "{}", W::NAME);
+}
+
+/// All words of live objects, in the order of their addresses.
+fn words_of(mock: &mut Mock) -> Vec<u64> {
+    addresses(mock).into_iter().map(|at| mock.transact(|tx| tx.read(at)).unwrap()).collect()
+}
+
+/// The address of every word of a live object; the heap must be forgiving.
+fn addresses(mock: &mut Mock) -> Vec<Addr> {
+    let tag = mock.transact(|tx| tx.root()).unwrap() >> 48 << 48;
+    let mut found = Vec::new();
+    let mut left = mock.objects();
+    for object in (16..).step_by(16) {
+        if left == 0 {
+            break;
+        }
+        let before = found.len();
+        for offset in (0..1024).step_by(8) {
+            let at = Addr::new(tag | object, offset);
+            if mock.transact(|tx| tx.read(at)).is_err() {
+                break;
+            }
+            found.push(at);
+        }
+        left -= usize::from(found.len() > before);
+    }
+    found
+}
+
+#[test]
+fn equal_clients_do_equal_transactions() {
+    for_all!(replays);
+}
+
+/// Stops loading after every number of transactions that is tried, then loads to the end.
+fn survives_interrupted_loading<W: Workload>() {
+    let tiny = Options { scale: 0.0002, ..SMALL };
+    let (mut whole, workload) = loaded::<W>(&tiny);
+    let objects = whole.objects();
+    let (mut steps, mut unfinished) = (0, 0);
+    loop {
+        let mut mock = Mock::new(W::heap_bytes(&tiny) as usize);
+        let mut killed = Killed { mock: &mut mock, left: steps };
+        match W::load(&mut killed, &tiny) {
+            Ok(_) => break,
+            Err(died) => assert_eq!(died.to_string(), "killed"),
+        }
+        match W::open(&mut mock).unwrap() {
+            None => unfinished += 1,
+            // Killed when all was done, before it could be said.
+            Some(opened) => assert_eq!(opened.check(&mut mock).unwrap(), [], "{}", W::NAME),
+        }
+        let again = W::load(&mut mock, &tiny).unwrap();
+        assert_eq!(again.check(&mut mock).unwrap(), [], "{}: step {steps}", W::NAME);
+        assert_eq!(mock.objects(), objects, "{}: step {steps}", W::NAME);
+        // Another workload in its place, from half built and from whole, leaks nothing either.
+        for _ in 0..2 {
+            Empty::load(&mut mock, &tiny).unwrap();
+            assert_eq!(mock.objects(), 2, "{}: step {steps}", W::NAME);
+            let left = steps.min(3);
+            let _ = W::load(&mut Killed { mock: &mut mock, left }, &tiny);
+        }
+        steps += 1;
+    }
+    assert!(unfinished >= 2 && unfinished + 1 >= steps, "{}: {unfinished} of {steps}", W::NAME);
+    assert_eq!(workload.check(&mut whole).unwrap(), []);
+}
+
+/// A worker that is killed when so many transactions have committed.
+struct Killed<'a> {
+    mock: &'a mut Mock,
+    left: usize,
+}
+
+#[derive(Debug)]
+struct Died;
+impl std::fmt::Display for Died {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("killed")
+    }
+}
+impl std::error::Error for Died {}
+
+impl Transact for Killed<'_> {
+    type Tx<'t>
+        = Mock
+    where
+        Self: 't;
+    type Error = Died;
+
+    fn transact<R>(&mut self, body: impl FnMut(&mut Mock) -> Result<R, Stop>) -> Result<R, Died> {
+        self.left = self.left.checked_sub(1).ok_or(Died)?;
+        Ok(self.mock.transact(body).unwrap())
+    }
+}
+
+#[test]
+fn interrupted_loading_goes_on_and_leaks_nothing() {
+    for_all!(survives_interrupted_loading);
+}
+
+#[test]
+fn a_root_of_another_program_is_left_alone() {
+    let mut mock = Mock::new(1 << 20);
+    let theirs: Ptr<u64> = mock.transact(|tx| tx.alloc(5_u64)).unwrap();
+    mock.transact(|tx| tx.set_root(theirs.to_bits())).unwrap();
+    assert!(Bank::open(&mut mock).unwrap().is_none());
+    assert_eq!(Bank::load(&mut mock, &SMALL).unwrap_err().stop, Stop::Aborted);
+    assert_eq!(next_run(&mut mock).unwrap(), None);
+    assert_eq!(mock.transact(|tx| tx.get(theirs)).unwrap(), 5);
+}
+
+#[test]
+fn runs_take_ascending_numbers() {
+    let (mut mock, _) = loaded::<Bank>(&SMALL);
+    assert_eq!(next_run(&mut mock).unwrap(), Some(1));
+    assert_eq!(next_run(&mut mock).unwrap(), Some(2));
+}
+
+/// Changes words one after the other and back, and counts how often the check sees it. A word that
+/// the check cannot know (free slots, spare fields) passes, so only a share must be seen.
+fn finds_damage<W: Workload>(share: f64) -> Vec<Violation> {
+    let tiny = Options { scale: 0.0001, ..SMALL };
+    let (mut mock, workload) = loaded::<W>(&tiny);
+    let mut clients = [workload.client(0, 1), workload.client(1, 1)];
+    run(&mut mock, &workload, &mut clients, 500);
+    let (mut tried, mut seen, mut violations) = (0, 0, Vec::new());
+    let all = addresses(&mut mock);
+    // The first words densely: a small workload's tables may lie there whole.
+    // An odd step meets every field of a row.
+    for at in all[..60].iter().chain(all.iter().step_by((all.len() / 150) | 1)) {
+        let old = mock.transact(|tx| tx.read(*at)).unwrap();
+        mock.transact(|tx| tx.write(*at, old ^ 0x41)).unwrap();
+        tried += 1;
+        match workload.check(&mut mock) {
+            Ok(found) if found.is_empty() => {}
+            Ok(found) => {
+                seen += 1;
+                violations.push(found[0]);
+            }
+            Err(refused) => {
+                assert!(matches!(refused.stop, Stop::BadPointer | Stop::BadValue));
+                seen += 1;
+            }
+        }
+        mock.transact(|tx| tx.write(*at, old)).unwrap();
+    }
+    assert_eq!(workload.check(&mut mock).unwrap(), [], "{}", W::NAME);
+    assert!(f64::from(seen) > share * f64::from(tried), "{}: {seen} of {tried}", W::NAME);
+    for violation in &violations {
+        let text = violation.to_string();
+        assert!(text.contains("expected") && text.contains("found"), "{text}");
+    }
+    violations
+}
+
+#[test]
+fn the_checks_find_planted_damage() {
+    let count = |found: &[Violation], what: &str| {
+        found.iter().filter(|v| matches!(v, Violation::Count { what: w, .. } if *w == what)).count()
+    };
+    let found = finds_damage::<Bank>(0.01);
+    assert!(count(&found, "cents in all accounts") > 0, "{found:?}");
+    assert!(count(&found, "transfers in all accounts") > 0, "{found:?}");
+    let found = finds_damage::<HashTable>(0.5);
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    let found = finds_damage::<Btree>(0.5);
+    assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    let found = finds_damage::<TatpHash>(0.3);
+    assert!(count(&found, "a subscriber's number") > 0, "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+}
+
+/// A conflict at every access of a transaction.
+fn is_done_once<W: Workload>() {
+    let (mut mock, workload) = loaded::<W>(&SMALL);
+    let mut client = workload.client(0, 1);
+    let (mut access, mut conflicts) = (0, 0);
+    for _ in 0..400 {
+        workload.next(&mut client);
+        mock.conflict_after(access);
+        mock.transact(|tx| workload.run(&client, tx)).unwrap();
+        if mock.take_conflict() {
+            access = 0;
+        } else {
+            (access, conflicts) = (access + 1, conflicts + 1);
+        }
+        assert!(is_present(&mut mock, &workload, &client), "{}", W::NAME);
+    }
+    assert!(conflicts > 200, "{}: {conflicts}", W::NAME);
+    assert_eq!(workload.check(&mut mock).unwrap(), [], "{}", W::NAME);
+}
+
+#[test]
+fn a_transaction_that_conflicts_is_done_once() {
+    is_done_once::<Bank>();
+    is_done_once::<HashTable>();
+    is_done_once::<Btree>();
+    is_done_once::<TatpHash>();
+}
+
+struct NameOf;
+impl Visitor for NameOf {
+    type Out = (&'static str, &'static str);
+    fn visit<W: Workload>(self) -> Self::Out {
+        (W::NAME, W::ABOUT)
+    }
+}
+
+#[test]
+fn every_name_leads_to_its_workload() {
+    assert_eq!(NAMES, ["empty", "bank", "hashtable", "btree", "tatp-hash"]);
+    for name in NAMES {
+        let (found, about) = by_name(name, NameOf).unwrap();
+        assert_eq!(found, name);
+        assert!(!about.is_empty());
+    }
+    assert_eq!(by_name("Bank", NameOf), None);
+}
