@@ -172,6 +172,9 @@ pub(crate) struct KillWriter {
     pub(crate) threads: usize,
     #[arg(long, value_enum, default_value = "async")]
     pub(crate) durability: DurabilityName,
+    /// Open and recover the pool, and end.
+    #[arg(long)]
+    pub(crate) only_open: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

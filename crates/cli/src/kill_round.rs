@@ -13,7 +13,7 @@
 //! Bank's clients follow from worker and run, so that the last transfers of each worker can be
 //! drawn again here, and every one of them says whether it is there.
 
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -112,7 +112,7 @@ pub(crate) fn kill(
     let pipe = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let (sender, messages) = channel();
     let reader = thread::spawn(move || {
-        read(pipe, |message| {
+        read(BufReader::new(pipe), |message| {
             // Received until this thread ends.
             let _ = sender.send(message);
         })

@@ -23,11 +23,15 @@ use crate::kill_round::Message;
 /// # Errors
 /// A pool that cannot be opened, or holds no bank; a transaction that failed.
 pub(crate) fn run(arguments: &KillWriter) -> Result<Verdict, Failure> {
-    let KillWriter { path, threads, durability } = arguments;
+    let KillWriter { path, threads, durability, only_open } = arguments;
     let durability = Durability::from(*durability);
     let info = lastword::inspect(path)?;
     let options = Options::new().durability(durability).layout(&info.layout.0, info.layout.1);
     let pool = Pool::open(path, options)?;
+    if *only_open {
+        pool.abandon(); // so that whoever comes next has to recover, too
+        return Ok(Verdict::Held);
+    }
     let no_bank = || Failure::NoBank { path: path.clone() };
     let mut first = pool.worker()?;
     let bank = Bank::open(&mut first)?.ok_or_else(no_bank)?;

@@ -41,6 +41,8 @@ pub(crate) struct Losses {
     missing: u64,
     /// Recovered up to here, though more was acknowledged: (recovered, acknowledged).
     short: Option<(TxId, TxId)>,
+    /// There is no workload in the pool any more.
+    gone: bool,
     violations: Vec<Violation>,
     /// What kept the pool from being opened or read.
     damage: Option<Error>,
@@ -50,6 +52,7 @@ impl Losses {
     pub(crate) fn is_empty(&self) -> bool {
         self.missing == 0
             && self.short.is_none()
+            && !self.gone
             && self.violations.is_empty()
             && self.damage.is_none()
     }
@@ -62,6 +65,9 @@ impl Losses {
         }
         if let Some((recovered, acknowledged)) = self.short {
             lines.push(format!("recovered up to {recovered}, acknowledged up to {acknowledged}"));
+        }
+        if self.gone {
+            lines.push("the workload is gone".into());
         }
         if self.missing > 0 {
             lines.push(format!("{} acknowledged transactions are lost", self.missing));
@@ -92,13 +98,11 @@ pub(crate) fn crash_and_check<D: Design, W: Workload>(
     let reopened = || {
         let pool = Pool::<D>::open_as(place.path(), options)?;
         let recovered = pool.committed_id();
-        let Some(workload) = W::open(&mut pool.worker()?)? else {
-            return Ok(Losses { short: Some((recovered, acknowledged)), ..Losses::default() });
+        let mut losses = match W::open(&mut pool.worker()?)? {
+            Some(workload) => check::<D, W>(&pool, &workload, positions, &tails, acknowledged)?,
+            None => Losses { gone: true, ..Losses::default() },
         };
-        let mut losses = check::<D, W>(&pool, &workload, positions, &tails, acknowledged)?;
-        if recovered < acknowledged {
-            losses.short = Some((recovered, acknowledged));
-        }
+        losses.short = (recovered < acknowledged).then_some((recovered, acknowledged));
         pool.close()?;
         Ok(losses)
     };
@@ -166,4 +170,55 @@ fn check<D: Design, W: Workload>(
     }
     let violations = workload.check(&mut worker)?;
     Ok(Losses { missing, violations, ..Losses::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastword::{Options, Volatile};
+    use workloads::Bank;
+
+    /// A bank in memory, and the positions of two workers that have run so many transfers.
+    fn bank(transfers: u64) -> (Pool<Volatile>, Bank, Vec<Position<<Bank as Workload>::Client>>) {
+        let options = workloads::Options { scale: 0.001, ..workloads::Options::default() };
+        let bytes = Bank::heap_bytes(&options);
+        let pool = Pool::<Volatile>::create_as("", Options::new().bytes(bytes)).unwrap();
+        let mut worker = pool.worker().unwrap();
+        let bank = Bank::load(&mut worker, &options).unwrap();
+        let mut positions: Vec<_> =
+            (0..2).map(|index| Position::new(bank.client(index, 1))).collect();
+        for position in &mut positions {
+            for _ in 0..transfers {
+                bank.next(&mut position.client);
+                let _ = worker.run(|tx| bank.run(&position.client, tx)).unwrap();
+            }
+            position.count = transfers;
+        }
+        drop(worker);
+        (pool, bank, positions)
+    }
+
+    #[test]
+    fn what_was_run_is_found() {
+        let (pool, bank, positions) = bank(100);
+        let losses = check(&pool, &bank, &positions, &[vec![], vec![]], TxId(0)).unwrap();
+        assert!(losses.is_empty(), "{:?}", losses.lines());
+    }
+
+    #[test]
+    fn what_was_counted_and_never_run_is_missed() {
+        let (pool, bank, mut positions) = bank(100);
+        positions[1].count += 3;
+        let losses = check(&pool, &bank, &positions, &[vec![], vec![]], TxId(0)).unwrap();
+        assert_eq!(losses.missing, 3);
+        assert_eq!(losses.lines(), ["3 acknowledged transactions are lost"]);
+    }
+
+    #[test]
+    fn of_the_tail_only_what_was_acknowledged_is_missed() {
+        let (pool, bank, positions) = bank(100);
+        let tails = [vec![TxId(900), TxId(902)], vec![TxId(901), TxId(903)]];
+        let losses = check(&pool, &bank, &positions, &tails, TxId(901)).unwrap();
+        assert_eq!(losses.missing, 2);
+    }
 }
