@@ -44,7 +44,7 @@ pub(crate) struct Demo {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) workload: WorkloadName,
-    /// How atomic durability is reached
+    /// How atomic durability is reached; plain and volatile take no pool and no medium
     #[arg(long, value_name = "D", value_enum, default_value = "decoupled")]
     pub(crate) design: DesignName,
     #[command(flatten)]

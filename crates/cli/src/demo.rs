@@ -169,8 +169,8 @@ fn report(pairs: &[(Measured, Measured)], held: bool) -> Result<bool, Failure> {
     let sum = |value: &dyn Fn(&Measured) -> f64| pairs.iter().map(|(_, d)| value(d)).sum::<f64>();
     let count = sum(&|m| m.transactions as f64);
     print(&format!(
-        "  per CPU-second, all threads: {} tx     log {:.0} B/tx   home {:.0} B/tx   laps {:.0}     \
-         {}",
+        "  per CPU-second, all threads: {} tx     log {:.0} B/tx   home {:.0} B/tx   \
+         laps {:.0}     {}",
         short(ratio(count, sum(&|m| m.cpu.total as f64) / 1e9)),
         ratio(sum(&|m| m.metrics.log_bytes as f64), count),
         ratio(sum(&|m| m.metrics.home_bytes as f64), count),

@@ -60,8 +60,8 @@ impl Message {
     }
 }
 
-/// When the writer is killed: after so many messages (0: it may still be opening the pool), and then
-/// so much later.
+/// When the writer is killed: after so many messages (0: it may still be opening the pool), and
+/// then so much later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct When {
     pub(crate) messages: usize,

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::args::{Format, MediumName, Output, PoolCommand, PoolCreate, PoolPath};
 use crate::failure::{Failure, Verdict, is_damage};
-use crate::report::{json, medium_name, print, table};
+use crate::report::{complain, json, medium_name, print, table};
 
 /// Runs it and prints what it has found.
 ///
@@ -67,6 +67,7 @@ fn check(path: &Path, output: &Output) -> Result<Verdict, Failure> {
                     table::pairs(&[("sound", "no".into()), ("damage", damaged.damage)])
                 }
             })?;
+            complain(&[error.to_string()]);
             return Ok(Verdict::Failed);
         }
         Err(error) => return Err(error.into()),
