@@ -4,9 +4,9 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::{Metrics, StepTimer};
-use crate::persist::{Bells, Persist, Step};
+use crate::persist::{Bells, Persist, Step, help_until};
 use crate::reproduce::Reproduce;
-use crate::sync::{AtomicU64, Ordering, thread};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Persist and reproduce of one pool, whatever runs in front.
 pub(crate) struct Pipeline {
@@ -64,30 +64,12 @@ impl Pipeline {
     pub(crate) fn help_until<R>(
         &self,
         clock: &AtomicU64,
-        mut done: impl FnMut() -> Option<R>,
+        done: impl FnMut() -> Option<R>,
     ) -> Result<R, Error> {
-        loop {
-            // The epoch before the state: what happens after our look ends the wait.
-            let epoch = self.persist.progress.epoch();
-            if let Some(answer) = done() {
-                self.persist.progress.leave();
-                return Ok(answer);
-            }
-            let step = match self.persist_step(clock, true) {
-                Ok(Step::LogFull) => self.reproduce_step(true),
-                step => step,
-            };
-            match step {
-                Ok(Step::Busy) => self.persist.progress.wait(epoch, None),
-                step => {
-                    self.persist.progress.leave();
-                    if step? == Step::Nothing {
-                        // A worker has drawn an ID and not published it yet: it needs its core.
-                        thread::yield_now();
-                    }
-                }
-            }
-        }
+        help_until(&self.persist.progress, done, || match self.persist_step(clock, true)? {
+            Step::LogFull => self.reproduce_step(true),
+            step => Ok(step),
+        })
     }
 
     /// Waits until `id` is durable.
@@ -105,21 +87,8 @@ impl Pipeline {
     pub(crate) fn bring_home(&self, clock: &AtomicU64) -> Result<(), Error> {
         let committed = TxId(clock.load(Ordering::Acquire));
         self.wait(clock, committed)?;
-        loop {
-            // As in `help_until`: the epoch before the state.
-            let epoch = self.persist.progress.epoch();
-            if self.reproduce.reproduced() >= committed {
-                self.persist.progress.leave();
-                return Ok(());
-            }
-            match self.reproduce_step(true) {
-                Ok(Step::Busy) => self.persist.progress.wait(epoch, None),
-                step => {
-                    self.persist.progress.leave();
-                    step?;
-                }
-            }
-        }
+        let home = || (self.reproduce.reproduced() >= committed).then_some(());
+        help_until(&self.persist.progress, home, || self.reproduce_step(true))
     }
 
     /// Makes everything committed durable and brings it home, and marks the pool as left in good
@@ -151,3 +120,6 @@ impl Pipeline {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

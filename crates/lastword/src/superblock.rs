@@ -42,7 +42,7 @@
 
 use std::sync::Arc;
 
-use medium::PoolFile;
+use medium::{Counts, Emulation, PoolFile};
 use zerocopy::IntoBytes;
 
 /// Bytes of one copy of a superblock or log head: a page, so that no device write holds two.
@@ -243,7 +243,9 @@ fn newer<T>(
 pub(crate) struct Superblocks {
     file: Arc<PoolFile>,
     current: Superblock,
-    writes: u64,
+    counts: Counts,
+    /// On emulated memory a superblock costs its barrier like everything else.
+    emulation: Option<Arc<Emulation>>,
 }
 
 impl Superblocks {
@@ -253,7 +255,7 @@ impl Superblocks {
     ) -> Result<Result<Superblocks, Invalid>, medium::Error> {
         let [a, b] = read_copies(file)?;
         let current = newer(Superblock::decode(&a), Superblock::decode(&b), |one| one.edition);
-        Ok(current.map(|current| Superblocks { file: Arc::clone(file), current, writes: 0 }))
+        Ok(current.map(|current| Superblocks::new(file, current)))
     }
 
     /// Writes the first superblock of a new file, both copies.
@@ -261,7 +263,7 @@ impl Superblocks {
         file: &Arc<PoolFile>,
         first: Superblock,
     ) -> Result<Superblocks, medium::Error> {
-        let mut blocks = Superblocks { file: Arc::clone(file), current: first, writes: 0 };
+        let mut blocks = Superblocks::new(file, first);
         blocks.update(|_| ())?;
         blocks.update(|_| ())?;
         Ok(blocks)
@@ -271,8 +273,19 @@ impl Superblocks {
         &self.current
     }
 
-    pub(crate) fn writes(&self) -> u64 {
-        self.writes
+    fn new(file: &Arc<PoolFile>, current: Superblock) -> Superblocks {
+        let (file, counts) = (Arc::clone(file), Counts::default());
+        Superblocks { file, current, counts, emulation: None }
+    }
+
+    /// From here on each write costs what `emulation` says.
+    pub(crate) fn emulate(&mut self, emulation: Arc<Emulation>) {
+        self.emulation = Some(emulation);
+    }
+
+    /// What writing them has cost.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Changes the superblock; durable on return, one persist barrier.
@@ -286,7 +299,13 @@ impl Superblocks {
         // In turn: the copy that counts is never the one that is being written.
         self.file.write_durable_at(next.edition % 2 * COPY_BYTES, &next.encode())?;
         self.current = next;
-        self.writes += 1;
+        self.counts.bytes += 8 * WORDS as u64;
+        self.counts.device_writes += 1;
+        self.counts.persist_barriers += 1;
+        if let Some(emulation) = &self.emulation {
+            let cycles = emulation.wait(8 * WORDS as u64);
+            self.counts.emulated_delay_ns += medium::cpu::cycles_to_ns(cycles);
+        }
         Ok(())
     }
 }

@@ -160,7 +160,7 @@ impl<'t, D: Design> Tx<'t, D> {
     fn run_index(&mut self, at: Addr, words: usize) -> Result<usize, Stop> {
         let index = at.byte().wrapping_sub(self.base).rotate_right(3);
         let end = index.saturating_add(words as u64);
-        if end <= self.bound && words > 0 { Ok(index as usize) } else { Err(self.refuse(at)) }
+        if end <= self.bound { Ok(index as usize) } else { Err(self.refuse(at)) }
     }
 
     /// Whether the program may write these words: they are in a live object.
@@ -258,6 +258,9 @@ impl<D: Design> Words for Tx<'_, D> {
 
     #[inline]
     fn write_words(&mut self, at: Addr, words: &[u64]) -> Result<(), Stop> {
+        if words.is_empty() {
+            return self.stop.map_or(Ok(()), Err);
+        }
         let index = self.run_index(at, words.len())?;
         self.check_live(at, 8 * words.len() as u64)?;
         for (i, word) in words.iter().enumerate() {

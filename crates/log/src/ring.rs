@@ -19,13 +19,19 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, prefetch_write};
 
 /// Words before the runs of a record: its transaction ID and its length.
 pub const RECORD_HEAD_WORDS: usize = 2;
 
 /// Most words a record's runs can have: what the mark of a group has room for.
 pub const RECORD_WORDS_MAX: usize = (1 << 24) - 1;
+
+/// How far ahead of the cursor a line is fetched for writing. A ring is larger than a cache and its
+/// lines were last read by another core, so a store that waits for its line would hold up the
+/// locked instruction of the next commit. Measured on TATP, one worker: 10 to 15 ns of 190 a
+/// transaction; 32, 64 and 128 words are alike.
+const PREFETCH_WORDS: u64 = 128;
 
 /// One worker's records; one thread writes, one at a time takes.
 #[derive(Debug)]
@@ -198,6 +204,8 @@ impl<S: AsRef<[AtomicU64]>> Record<'_, S> {
         self.ring.word(head).store(id, Ordering::Relaxed);
         self.ring.word(head + 1).store(words, Ordering::Relaxed);
         self.writer.written = self.at;
+        let ahead = (self.at + PREFETCH_WORDS) & self.ring.mask;
+        prefetch_write(self.ring.words.as_ref(), ahead as usize);
         // Release: whoever sees the cursor sees the record. Pairs with `Ring::written`.
         self.ring.written.store(self.at, Ordering::Release);
     }

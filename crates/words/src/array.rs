@@ -76,7 +76,9 @@ impl<T: Persist> Array<T> {
         if index >= self.len() {
             return Err(Stop::BadPointer);
         }
-        let object = self.first().wrapping_add(index / Self::PER_BLOCK * BLOCK_STRIDE);
+        // Wrapping: a length read from a damaged pool must not panic; the access will be refused.
+        let block = (index / Self::PER_BLOCK).wrapping_mul(BLOCK_STRIDE);
+        let object = self.first().wrapping_add(block);
         Ok(Field::new(Addr::new(object, index % Self::PER_BLOCK * size_of::<T>() as u64)))
     }
 
@@ -89,7 +91,7 @@ impl<T: Persist> Array<T> {
             return Ok(());
         }
         let blocks = self.len().div_ceil(Self::PER_BLOCK);
-        tx.retire(Addr::new(self.first(), 0), blocks * BLOCK_BYTES)
+        tx.retire(Addr::new(self.first(), 0), blocks.wrapping_mul(BLOCK_BYTES))
     }
 
     /// The array over blocks that are there already.
@@ -166,6 +168,16 @@ mod tests {
         assert!(!mock.transact(|tx| array.prepare(tx, 4)).unwrap());
         assert!(mock.transact(|tx| array.prepare(tx, 6)).unwrap());
         assert!(mock.transact(|tx| array.prepare(tx, 1)).unwrap());
+    }
+
+    #[test]
+    fn a_made_up_length_leads_nowhere_and_does_not_panic() {
+        let array = Array::<u64>::from_parts(64, u64::MAX);
+        let mut mock = Mock::forgiving(1 << 12);
+        let refused = mock.transact(|tx| tx.get(array.at(u64::MAX - 1)?)).unwrap_err();
+        assert_eq!(refused.stop, Stop::BadPointer);
+        let refused = mock.transact(|tx| array.free(tx)).unwrap_err();
+        assert_eq!(refused.stop, Stop::BadPointer);
     }
 
     #[test]

@@ -98,7 +98,8 @@ pub trait Words {
     }
 
     /// The object or run of blocks at `at` is unlinked: its memory may be used again when no
-    /// transaction can still see it, and not before this transaction has committed.
+    /// transaction can still see it. This transaction itself may be given it at once; if it does
+    /// not commit, nothing was retired.
     ///
     /// # Errors
     /// [`Stop::BadPointer`] when nothing was allocated at `at`, or not so many bytes; else as

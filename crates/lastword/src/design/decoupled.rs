@@ -10,14 +10,14 @@
 
 use std::path::Path;
 
-use lw_log::{PersistentRing, RECORD_HEAD_WORDS, Writer};
+use lw_log::PersistentRing;
 use words::{Stop, TxId};
 
 use super::Design;
 use crate::metrics::Metrics;
 use crate::options::Durability;
-use crate::perform::{Heap, Redo, Stm, Tm, Written};
-use crate::persist::{Background, Bells, Persist, Slot, Step, Steps};
+use crate::perform::{Heap, Redo, Stm, Tm};
+use crate::persist::{Background, Bells, Persist, RingRedo, Step, Steps};
 use crate::pipeline::Pipeline;
 use crate::pool::Shape;
 use crate::recover::{self, decide::Action};
@@ -47,45 +47,6 @@ struct Inner<T> {
 pub struct Local<T: Tm> {
     attempt: T::Attempt,
     redo: RingRedo,
-}
-
-/// A worker's end of its volatile ring.
-struct RingRedo {
-    slot: Arc<Slot>,
-    writer: Writer,
-    /// Words of the record that last found no room.
-    wanted: usize,
-    half: u64,
-}
-
-impl Redo for RingRedo {
-    #[inline]
-    fn has_room(&mut self, words: usize) -> bool {
-        // And for one more hole, so that a commit that fails after this can still record one.
-        let fits = self.writer.has_room(&self.slot.ring, words + RECORD_HEAD_WORDS);
-        if !fits {
-            self.wanted = words;
-        }
-        fits
-    }
-
-    #[inline]
-    fn drawing(&mut self, clock: u64) {
-        self.slot.drawing(clock);
-    }
-
-    #[inline]
-    fn record(&mut self, id: TxId, written: Written<'_>) {
-        let mut record = self.writer.record(&self.slot.ring);
-        written.runs(
-            &mut record,
-            |record| record.skip(),
-            |record, value| record.push(value),
-            |record, at, head| record.set(at, head),
-        );
-        record.publish(id.0);
-        self.slot.drawn();
-    }
 }
 
 impl<T: Tm> Decoupled<T> {
@@ -214,11 +175,8 @@ impl<T: Tm> Design for Decoupled<T> {
     }
 
     fn local(&self, number: usize) -> Result<Local<T>, Error> {
-        let ring_words = self.options.ring_words();
-        let slot = self.inner.pipeline.persist.register(ring_words)?;
-        let half = ring_words as u64 / 2;
-        let redo = RingRedo { slot, writer: Writer::default(), wanted: 0, half };
-        Ok(Local { attempt: self.inner.memory.attempt(number), redo })
+        let slot = self.inner.pipeline.persist.register(self.options.ring_words())?;
+        Ok(Local { attempt: self.inner.memory.attempt(number), redo: RingRedo::new(slot) })
     }
 
     fn close_local(&self, local: &mut Local<T>) {
@@ -269,8 +227,7 @@ impl<T: Tm> Design for Decoupled<T> {
     fn commit(&self, local: &mut Local<T>) -> Result<TxId, Stop> {
         let id = self.inner.memory.commit(&mut local.attempt, self.heap(), &mut local.redo)?;
         if self.options.durability == Durability::Async {
-            let half_full = local.redo.writer.used() > local.redo.half && local.redo.is_half_full();
-            self.inner.pipeline.bells.committed(half_full);
+            self.inner.pipeline.bells.committed(local.redo.is_half_full());
         }
         Ok(id)
     }
@@ -314,15 +271,6 @@ impl<T: Tm> Design for Decoupled<T> {
 
     fn metrics(&self) -> Metrics {
         self.inner.pipeline.metrics()
-    }
-}
-
-impl RingRedo {
-    #[cold]
-    fn is_half_full(&mut self) -> bool {
-        // Looks at the shared cursor only when the last look says so.
-        self.writer.refresh(&self.slot.ring);
-        self.writer.used() > self.half
     }
 }
 

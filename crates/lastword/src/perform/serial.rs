@@ -1,6 +1,8 @@
 //! `serial`: one lock around each transaction. Nothing to get wrong: what other transactional
 //! memories are tested against.
 
+use std::collections::HashMap;
+
 use super::write_set::{Entry, STRIPE_SHIFT, STRIPE_WORDS, WriteSet};
 use super::{Heap, Redo, Tm, Written};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, spin_loop, thread};
@@ -17,11 +19,14 @@ pub struct Serial {
 #[derive(Debug, Default)]
 pub struct Attempt {
     written: WriteSet,
+    /// Each written stripe's entry.
+    entry_of: HashMap<usize, usize>,
 }
 
 impl Serial {
     fn release(&self, attempt: &mut Attempt) {
         attempt.written.clear();
+        attempt.entry_of.clear();
         // Release: the next holder sees everything. Pairs with `begin`.
         self.held.store(false, Ordering::Release);
     }
@@ -85,14 +90,11 @@ impl Tm for Serial {
     ) -> Result<(), Stop> {
         let stripe = index >> STRIPE_SHIFT;
         let entries = &mut attempt.written.entries;
-        let entry = match entries.iter().position(|entry| entry.stripe == stripe) {
-            Some(entry) => entry,
-            None => {
-                let old = [0; STRIPE_WORDS];
-                entries.push(Entry { stripe, owner: 0, next: 0, version: 0, mask: 0, old });
-                entries.len() - 1
-            }
-        };
+        let entry = *attempt.entry_of.entry(stripe).or_insert_with(|| {
+            let old = [0; STRIPE_WORDS];
+            entries.push(Entry { stripe, owner: 0, next: 0, version: 0, mask: 0, old });
+            entries.len() - 1
+        });
         attempt.written.write(entry, heap, index, value);
         Ok(())
     }

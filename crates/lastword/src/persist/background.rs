@@ -48,7 +48,7 @@ pub(crate) trait Steps: Send + Sync + 'static {
 pub(crate) struct Bells {
     /// The persist thread sleeps until it is rung.
     asleep: AtomicBool,
-    persist: Event,
+    pub(crate) persist: Event,
     reproduce: Event,
     closing: AtomicBool,
 }
@@ -67,6 +67,21 @@ impl Bells {
     fn ring(&self) {
         self.asleep.store(false, Ordering::Relaxed);
         self.persist.notify();
+    }
+
+    /// Sleeps until the next commit, unless something is committed and not durable. `epoch` is that
+    /// of `persist`, read before the last step.
+    pub(crate) fn sleep(&self, epoch: u64, clock: &AtomicU64, durable: impl FnOnce() -> u64) {
+        self.asleep.store(true, Ordering::Relaxed);
+        // AcqRel: Release shows `asleep` to whoever draws after this; Acquire and the fact that an
+        // addition always sees the latest value show whoever drew before. See the module.
+        let last_drawn = clock.fetch_add(0, Ordering::AcqRel);
+        if last_drawn == durable() {
+            self.persist.wait(epoch, None);
+        } else {
+            self.persist.leave();
+        }
+        self.asleep.store(false, Ordering::Relaxed);
     }
 
     /// Enough has come together to be reproduced.
@@ -143,20 +158,17 @@ fn persist_loop<S: Steps>(steps: &S) {
         if !steps.reproduce_blocks() && steps.reproduce_if_due().is_err() {
             break bells.persist.leave();
         }
+        if step == Step::More {
+            idle = 0;
+            bells.persist.leave();
+            continue;
+        }
         idle = if step == Step::Nothing { idle + 1 } else { 0 };
         if idle <= IDLE_NAPS {
             bells.persist.wait(epoch, Some(NAP));
             continue;
         }
-        bells.asleep.store(true, Ordering::Relaxed);
-        // AcqRel: Release shows `asleep` to whoever draws after this; Acquire and the fact that an
-        // addition always sees the latest value show whoever drew before. See the module.
-        if steps.clock().fetch_add(0, Ordering::AcqRel) == steps.durable() {
-            bells.persist.wait(epoch, None);
-        } else {
-            bells.persist.leave();
-        }
-        bells.asleep.store(false, Ordering::Relaxed);
+        bells.sleep(epoch, steps.clock(), || steps.durable());
         idle = 0;
     }
 }

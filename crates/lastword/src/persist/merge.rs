@@ -1,34 +1,50 @@
 //! Merging the workers' rings into transaction ID order.
 //!
-//! IDs are dense, so the merge is a counting sort: each record's ID says where it belongs. One pass
-//! over the rings' record heads notes where each ID lies, one pass over the IDs copies the records.
+//! IDs are dense, so the next record is at the head of exactly one ring: the merge keeps each
+//! ring's first ID, looks for the one that follows, and stays with a ring for as long as its IDs
+//! do.
 
-use crate::persist::frontier::Slot;
+use super::frontier::Slot;
 use crate::sync::{Arc, AtomicU64};
 use lw_log::{Group, Ring};
 use words::TxId;
 
-/// Most transactions noted in one pass; bounds the memory of the pass and how long it takes.
-const PASS_MAX: u64 = 1 << 15;
-
-/// Bits of a note that hold the cursor; the ring's number stands above them.
-const CURSOR_BITS: u32 = 48;
-
 /// The scratch memory of a merge.
 #[derive(Debug, Default)]
 pub(crate) struct Merge {
-    /// Where ID `last + 1 + i` lies: ring number and low bits of its cursor.
-    notes: Vec<u64>,
+    /// Each ring's cursor that belongs to the frontier; filled by the caller.
     pub(crate) cursors: Vec<u64>,
-    taken: Vec<u64>,
+    heads: Vec<Head>,
+}
+
+/// What a ring would give next.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    /// The transaction's ID, or `NOTHING`.
+    id: u64,
+    words: usize,
+    /// Where its record is.
+    at: u64,
+    /// The ring's cursor that belongs to the frontier.
+    end: u64,
+}
+
+const NOTHING: u64 = u64::MAX;
+
+impl Head {
+    fn load<S: AsRef<[AtomicU64]>>(ring: &Ring<S>, at: u64, end: u64) -> Head {
+        if at >= end {
+            return Head { id: NOTHING, words: 0, at, end };
+        }
+        let (id, words) = ring.head(at);
+        Head { id, words, at, end }
+    }
 }
 
 impl Merge {
     /// Moves the transactions after `last` up to `frontier` from the rings to the group, in order,
-    /// until the group has `words_max` words; a transaction that is larger alone goes alone.
-    ///
-    /// `cursors` are the rings' cursors that belong to the frontier. The space of what was copied
-    /// is given back to the workers.
+    /// until it has `words_max` words; a transaction that is larger goes alone. The space of what
+    /// was copied is given back to the workers.
     ///
     /// # Panics
     /// When an ID up to the frontier is in no ring: the frontier claimed what was not published.
@@ -40,52 +56,34 @@ impl Merge {
         group: &mut Group,
         words_max: usize,
     ) {
-        let frontier = frontier.min(last + PASS_MAX);
-        self.note(slots, last, frontier);
-        let mut expected = last;
-        for &note in &self.notes {
-            expected += 1;
-            assert!(note != u64::MAX, "transaction {expected} is below the frontier, in no ring");
-            let (number, cursor) = ((note >> CURSOR_BITS) as usize, note & MASK);
-            // The low bits name one place: a ring is far smaller than 2^48 words.
-            let ring = &slots[number].ring;
-            let cursor = self.taken[number] + (cursor.wrapping_sub(self.taken[number]) & MASK);
-            let (id, words) = ring.head(cursor);
-            assert_eq!(id, expected, "a record changed while it was merged");
-            let fits = group.is_empty() || group.words() + 1 + words <= words_max;
-            if !fits || !group.can_take(TxId(id)) {
-                break;
+        self.heads.clear();
+        let rings = slots.iter().zip(&self.cursors);
+        self.heads.extend(rings.map(|(slot, &end)| Head::load(&slot.ring, slot.ring.taken(), end)));
+        let mut expected = last + 1;
+        while expected <= frontier {
+            let Some(number) = self.heads.iter().position(|head| head.id == expected) else {
+                panic!("transaction {expected} is below the frontier {frontier}, and in no ring");
+            };
+            let (ring, head) = (&slots[number].ring, &mut self.heads[number]);
+            while head.id == expected && expected <= frontier {
+                let fits = group.is_empty() || group.words() + 1 + head.words <= words_max;
+                if !fits || !group.can_take(TxId(expected)) {
+                    return self.give_back(slots);
+                }
+                ring.copy(head.at, group.push(TxId(expected), head.words));
+                *head = Head::load(ring, Ring::<S>::behind(head.at, head.words), head.end);
+                expected += 1;
             }
-            ring.copy(cursor, group.push(TxId(id), words));
-            self.taken[number] = Ring::<S>::behind(cursor, words);
         }
-        for (slot, &taken) in slots.iter().zip(&self.taken) {
-            slot.ring.take(taken);
-        }
+        self.give_back(slots);
     }
 
-    /// Fills `notes` for the IDs after `last` up to `frontier`.
-    fn note<S: AsRef<[AtomicU64]>>(&mut self, slots: &[Arc<Slot<S>>], last: u64, frontier: u64) {
-        self.notes.clear();
-        self.notes.resize((frontier - last) as usize, u64::MAX);
-        self.taken.clear();
-        for (number, (slot, &end)) in slots.iter().zip(&self.cursors).enumerate() {
-            let mut at = slot.ring.taken();
-            self.taken.push(at);
-            while at < end {
-                let (id, words) = slot.ring.head(at);
-                assert!(id > last, "a record was merged twice, or its worker went back");
-                if id > frontier {
-                    break; // a ring's IDs ascend
-                }
-                self.notes[(id - last - 1) as usize] = (number as u64) << CURSOR_BITS | at & MASK;
-                at = Ring::<S>::behind(at, words);
-            }
+    fn give_back<S: AsRef<[AtomicU64]>>(&self, slots: &[Arc<Slot<S>>]) {
+        for (slot, head) in slots.iter().zip(&self.heads) {
+            slot.ring.take(head.at);
         }
     }
 }
-
-const MASK: u64 = (1 << CURSOR_BITS) - 1;
 
 #[cfg(test)]
 mod tests {
@@ -133,6 +131,26 @@ mod tests {
             assert_eq!(ids, (last + 1..=frontier).collect::<Vec<_>>());
             last = frontier;
         }
+    }
+
+    #[test]
+    fn a_group_is_closed_when_it_is_full_and_the_next_begins_where_it_ended() {
+        let slots = slots(2);
+        let mut writers: Vec<Writer> = (0..2).map(|_| Writer::default()).collect();
+        for id in 1..=20 {
+            publish(&slots[id as usize % 2], &mut writers[id as usize % 2], id);
+        }
+        let mut merge = Merge::default();
+        let mut last = 0;
+        while last < 20 {
+            merge.cursors = slots.iter().map(|slot| slot.ring.written()).collect();
+            let mut group = Group::new(64);
+            merge.run(&slots, last, 20, &mut group, 8 + 3 * 3);
+            assert_eq!(group.first().0, last + 1);
+            assert!(group.last().0 <= last + 3, "a group of at most three");
+            last = group.last().0;
+        }
+        assert!(slots.iter().all(|slot| slot.ring.pending() == 0));
     }
 
     #[test]

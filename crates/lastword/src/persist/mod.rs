@@ -20,7 +20,9 @@
 
 mod background;
 pub(crate) mod frontier;
+mod help;
 mod merge;
+mod redo;
 mod wake;
 
 use std::collections::VecDeque;
@@ -32,32 +34,28 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::{Meter, StepTimer};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 pub(crate) use background::{Background, Bells, Steps};
 use frontier::frontier;
+pub(crate) use help::{Step, help_until, take_turn};
 use merge::Merge;
 pub(crate) use wake::Event;
 
 /// A worker's slot, over real memory.
 pub(crate) type Slot = frontier::Slot<Memory>;
 
-/// What a step has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Something; more may be waiting.
-    Done,
-    /// There was nothing to do.
-    Nothing,
-    /// Another thread is in it.
-    Busy,
-    /// The log has no room until something is reproduced.
-    LogFull,
-}
+/// A worker's redo log, over real memory.
+pub(crate) type RingRedo = redo::RingRedo<Memory>;
 
-/// A group that is durable in the log and not yet at home.
+/// The writes of some neighbouring groups that are durable in the log and not yet at home.
 pub(crate) struct Queued {
-    pub(crate) group: Group,
-    /// The sequence of the log behind it.
+    /// Their payloads, one after the other, as [`medium::writes`].
+    pub(crate) writes: Vec<u64>,
+    /// The first transaction.
+    pub(crate) first: u64,
+    /// The last transaction.
+    pub(crate) last: u64,
+    /// The sequence of the log behind them.
     pub(crate) end: u64,
 }
 
@@ -69,8 +67,12 @@ pub(crate) struct Persist {
     queue: Mutex<VecDeque<Queued>>,
     /// Bytes of log in the queue.
     queued_bytes: AtomicU64,
-    /// Groups that have been reproduced, to be used again.
-    spare: Mutex<Vec<Group>>,
+    /// Words that a group is closed at.
+    group_words: usize,
+    /// Most pieces of memory that are kept.
+    spare_max: usize,
+    /// Memory of writes that have been reproduced, to be used again.
+    spare: Mutex<Vec<Vec<u64>>>,
     /// The sequence up to which the log is recycled.
     pub(crate) tail: AtomicU64,
     /// Happens after every step, of persist and of reproduce.
@@ -84,8 +86,6 @@ struct State {
     log: PersistentRing,
     /// The last transaction that is in `pending` or durable.
     merged: u64,
-    /// Words that a group is closed at.
-    group_words: usize,
     /// Merged and not yet appended: not empty only when the log was full.
     pending: Group,
     merge: Merge,
@@ -100,14 +100,17 @@ impl Persist {
     pub(crate) fn new(log: PersistentRing, durable: TxId) -> Persist {
         // Half the log at most, so that a group always fits; see `words_max`.
         let group_words = GROUP_WORDS.min((log.bytes() / 2) as usize / 8);
+        let spare_max = (log.bytes() / 2) as usize / 8 / group_words + 2;
         let pending = Group::new(group_words);
         let merge = Merge::default();
         Persist {
             durable: CachePadded::new(AtomicU64::new(durable.0)),
             slots: Mutex::default(),
-            state: Mutex::new(State { log, merged: durable.0, group_words, pending, merge }),
+            state: Mutex::new(State { log, merged: durable.0, pending, merge }),
             queue: Mutex::default(),
             queued_bytes: AtomicU64::new(0),
+            group_words,
+            spare_max,
             spare: Mutex::default(),
             tail: AtomicU64::new(0),
             progress: Event::default(),
@@ -149,20 +152,17 @@ impl Persist {
     /// The medium's; the pool is poisoned then.
     pub(crate) fn step(&self, clock: &AtomicU64, timer: StepTimer) -> Result<Step, Error> {
         self.poison.check()?;
-        let Some(mut state) = try_lock(&self.state) else { return Ok(Step::Busy) };
-        let started = timer.start();
-        self.gather(&mut state, clock);
-        let step = if state.pending.is_empty() {
-            Ok(Step::Nothing)
-        } else {
-            self.append(&mut state).map_err(|error| self.poison.put(error.into()))
-        };
-        drop(state);
-        self.meter.persist.add(&started);
-        // After the lock is free, and whatever was done: who finds it taken waits for this moment
-        // and then looks again; its record may have been published after this step looked.
-        self.progress.notify();
-        step
+        take_turn(&self.state, &self.progress, |state| {
+            let started = timer.start();
+            self.gather(state, clock);
+            let step = if state.pending.is_empty() {
+                Ok(Step::Nothing)
+            } else {
+                self.append(state).map_err(|error| self.poison.put(error.into()))
+            };
+            self.meter.persist.add(&started);
+            step
+        })
     }
 
     /// Merges what is published into the pending group.
@@ -175,8 +175,9 @@ impl Persist {
         let mut slots = lock(&self.slots);
         let merge = &mut state.merge;
         let frontier = frontier(clock, &slots, now, &mut merge.cursors);
-        if frontier > state.merged {
-            merge.run(&slots, state.merged, frontier, &mut state.pending, state.group_words);
+        // A group that waits for room in the log takes more until it is full.
+        if frontier > state.merged && state.pending.words() < self.group_words {
+            merge.run(&slots, state.merged, frontier, &mut state.pending, self.group_words);
             if !state.pending.is_empty() {
                 state.merged = state.pending.last().0;
             }
@@ -191,17 +192,36 @@ impl Persist {
         let Ok(end) = state.log.append(&mut state.pending, &self.tail)? else {
             return Ok(Step::LogFull);
         };
-        let next = lock(&self.spare).pop().unwrap_or_else(|| Group::new(state.group_words));
-        let group = std::mem::replace(&mut state.pending, next);
-        self.meter.logged(8 * group.words() as u64, end - before);
-        let last = group.last();
+        let (words, last) = (state.pending.words(), state.pending.last());
+        self.meter.logged(8 * words as u64, end - before);
         // Queued before it is acknowledged: whoever drains the queue after a flush finds it there.
-        lock(&self.queue).push_back(Queued { group, end });
+        self.enqueue(&state.pending, end);
         self.queued_bytes.fetch_add(end - before, Ordering::Relaxed);
+        state.pending.clear();
         // Release: whoever sees `durable >= id` also sees everything that led to it (an error that
         // was set, the queue). Pairs with `durable`.
         self.durable.store(last.0, Ordering::Release);
-        Ok(Step::Done)
+        // A group that is closed for its size is nearly full.
+        Ok(if words > self.group_words / 4 * 3 { Step::More } else { Step::Done })
+    }
+
+    /// Copies a group's writes to the end of the queue. Small groups share memory: when every
+    /// commit is waited for there are thousands of them, each a block of the log and a few words of
+    /// writes.
+    fn enqueue(&self, group: &Group, end: u64) {
+        let mut queue = lock(&self.queue);
+        let (writes, last) = (group.payload(), group.last().0);
+        if let Some(back) = queue.back_mut()
+            && back.writes.len() + writes.len() <= back.writes.capacity()
+        {
+            back.writes.extend_from_slice(writes);
+            (back.last, back.end) = (last, end);
+            return;
+        }
+        let mut memory = lock(&self.spare).pop().unwrap_or_default();
+        memory.reserve(writes.len().max(self.group_words));
+        memory.extend_from_slice(writes);
+        queue.push_back(Queued { writes: memory, first: group.first().0, last, end });
     }
 
     /// Takes groups off the queue, oldest first, up to so many bytes of log (at least one group).
@@ -220,13 +240,12 @@ impl Persist {
         let before = self.tail.swap(end, Ordering::Release);
         self.queued_bytes.fetch_sub(end - before, Ordering::Relaxed);
         let mut spare = lock(&self.spare);
-        for mut queued in groups {
-            // A few are enough for what is under way; the rest would only keep memory.
-            if spare.len() < 16 {
-                queued.group.clear();
-                spare.push(queued.group);
-            }
-        }
+        spare.extend(groups.into_iter().map(|mut queued| {
+            queued.writes.clear();
+            queued.writes
+        }));
+        // No more than what half a log of full groups takes: that is as long as the queue gets.
+        spare.truncate(self.spare_max);
     }
 
     /// What the log has cost so far.

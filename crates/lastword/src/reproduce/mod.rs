@@ -26,9 +26,9 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::StepTimer;
-use crate::persist::{Persist, Queued, Step};
+use crate::persist::{Persist, Queued, Step, take_turn};
 use crate::superblock::Superblocks;
-use crate::sync::{AtomicU64, Mutex, Ordering, lock, try_lock};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 /// The reproduce step of one pool.
 pub(crate) struct Reproduce {
@@ -70,35 +70,30 @@ impl Reproduce {
     ) -> Result<Step, Error> {
         persist.poison.check()?;
         // The lock before the queue: two threads must not take batches and apply them out of order.
-        let Some(mut state) = try_lock(&self.state) else { return Ok(Step::Busy) };
-        let batch = persist.dequeue(log_bytes);
-        let step = if batch.is_empty() {
-            Ok(Step::Nothing)
-        } else {
+        take_turn(&self.state, &persist.progress, |state| {
+            let batch = persist.dequeue(log_bytes);
+            if batch.is_empty() {
+                return Ok(Step::Nothing);
+            }
             let started = timer.start();
-            let done = self.bring_home(&mut state, &batch);
+            let done = self.bring_home(state, &batch);
             let done = done.map_err(|error| persist.poison.put(error.into()));
             persist.meter.reproduce.add(&started);
-            done.map(|(last, end)| {
-                // Release: whoever sees the reproduced ID may read home.
-                self.reproduced.store(last, Ordering::Release);
-                persist.recycle(batch, end);
-                Step::Done
-            })
-        };
-        drop(state);
-        // As in the persist step: who found the lock taken waits for this.
-        persist.progress.notify();
-        step
+            let (last, end) = done?;
+            // Release: whoever sees the reproduced ID may read home.
+            self.reproduced.store(last, Ordering::Release);
+            persist.recycle(batch, end);
+            Ok(Step::Done)
+        })
     }
 
     fn bring_home(&self, state: &mut State, batch: &[Queued]) -> Result<(u64, u64), medium::Error> {
         let mut last = self.reproduced.load(Ordering::Relaxed);
         let mut end = 0;
         for queued in batch {
-            assert_eq!(queued.group.first().0, last + 1, "transactions come home in ID order");
-            state.home.write_back(queued.group.payload())?;
-            last = queued.group.last().0;
+            assert_eq!(queued.first, last + 1, "transactions come home in ID order");
+            state.home.write_back(&queued.writes)?;
+            last = queued.last;
             end = queued.end;
         }
         state.home.barrier()?;
@@ -117,10 +112,11 @@ impl Reproduce {
     /// What home and the superblocks have cost so far.
     pub(crate) fn counts(&self) -> medium::Counts {
         let state = lock(&self.state);
-        let mut counts = state.home.counts();
-        let marks = state.superblocks.writes();
-        counts.device_writes += marks;
-        counts.persist_barriers += marks;
+        let (mut counts, marks) = (state.home.counts(), state.superblocks.counts());
+        counts.bytes += marks.bytes;
+        counts.device_writes += marks.device_writes;
+        counts.persist_barriers += marks.persist_barriers;
+        counts.emulated_delay_ns += marks.emulated_delay_ns;
         counts
     }
 }

@@ -22,6 +22,9 @@ impl Storage {
         // The heap's blocks are only reserved: pages go home in large pieces with one sync, which
         // bears the file system's notes. The log is written over and over: it is prewritten.
         let file = Arc::new(PoolFile::create(path, end, Prewrite::No)?);
+        if !first.log_inside {
+            remove_interrupted(&log_path(path))?;
+        }
         let log_file = match first.log_inside {
             true => None,
             false => {
@@ -48,6 +51,23 @@ impl Storage {
     }
 }
 
+/// Removes a log whose pool never got its name, because its creation was interrupted. It is known
+/// by its generation: every open makes it larger before the first record is written, so this one
+/// holds none. Any other file stays, and stops the creation.
+fn remove_interrupted(log_path: &Path) -> Result<(), Error> {
+    let file = match PoolFile::open(log_path) {
+        Ok(file) if file.len() >= COPIES_BYTES => file,
+        _ => return Ok(()), // none, or not ours: creating the log says so
+    };
+    if matches!(LogHead::read(&file)?, Ok(head) if head.generation == FIRST_GENERATION) {
+        file.remove()?;
+    }
+    Ok(())
+}
+
+/// The generation of a pool that was never opened.
+const FIRST_GENERATION: u64 = 1;
+
 /// The superblock of a new pool.
 fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, Error> {
     let (heap_bytes, log_bytes) = (options.heap_rounded()?, options.log_rounded()?);
@@ -60,7 +80,7 @@ fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, E
     Ok(Superblock {
         edition: 0,
         pool: random_id(),
-        generation: 1,
+        generation: FIRST_GENERATION,
         clean: true,
         design: padded(design).expect("a design's name is short"),
         layout: options.layout_padded()?,

@@ -62,7 +62,7 @@ impl Storage {
     fn assemble(
         file: Arc<PoolFile>,
         log_file: Option<Arc<PoolFile>>,
-        superblocks: Superblocks,
+        mut superblocks: Superblocks,
         medium: Medium,
     ) -> Result<Storage, Error> {
         let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } =
@@ -81,6 +81,7 @@ impl Storage {
             Medium::Emulated { latency_cycles, bandwidth_bytes_per_second } => {
                 let emulation = Emulation::new(latency_cycles, bandwidth_bytes_per_second);
                 let device = Arc::clone(&emulation);
+                superblocks.emulate(Arc::clone(&emulation));
                 home = Box::new(EmulatedHome::new(
                     Arc::clone(&file),
                     heap_offset,

@@ -85,6 +85,15 @@ impl PoolFile {
         Ok(())
     }
 
+    /// Removes a file that was opened, while its lock keeps others out.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn remove(self) -> Result<(), Error> {
+        std::fs::remove_file(&self.path).map_err(Error::io("removing", &self.path))?;
+        sync_directory(&self.path)
+    }
+
     fn allocate(&self) -> Result<(), Error> {
         let error = |source: io::Error| match Errno::from_io_error(&source) {
             Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {

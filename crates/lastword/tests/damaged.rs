@@ -1,0 +1,192 @@
+//! Damaged, foreign and misused pool files: each is a clear error, and nothing is changed.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lastword::{Error, LogMismatch, Medium, Objects, Options, Pool};
+use tempfile::TempDir;
+
+const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+
+fn options() -> Options {
+    Options::new().bytes(1 << 20).log_bytes(128 << 10).ring_entries(1 << 10)
+}
+
+/// A pool of one committed object, left without being closed.
+fn made(options: Options) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    let pool = Pool::create(&path, options).unwrap();
+    pool.run(|tx| tx.alloc(7_u64)).unwrap().ticket.wait().unwrap();
+    pool.abandon();
+    (dir, path)
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    path.with_extension("pool.log")
+}
+
+/// Opens and checks, makes sure that neither changed anything, answers the error's text.
+fn refused(path: &Path) -> (Error, String) {
+    let before: Vec<_> = [path.to_path_buf(), log_of(path)].map(|file| fs::read(file).ok()).into();
+    let error = Pool::open(path, options()).expect_err("must be refused");
+    let checked = lastword::check(path).expect_err("must be refused");
+    assert_eq!(error.to_string(), checked.to_string(), "check says what open says");
+    let after: Vec<_> = [path.to_path_buf(), log_of(path)].map(|file| fs::read(file).ok()).into();
+    assert!(before == after, "a refused pool is left as it was");
+    let text = error.to_string();
+    assert!(text.contains("test.pool"), "names the file: {text}");
+    (error, text)
+}
+
+fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(path).unwrap();
+    change(&mut bytes);
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_file_of_zeros_or_garbage_is_no_pool() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    for bytes in [vec![], vec![0; 100], vec![0; 1 << 20], (0..1 << 16).map(|i| i as u8).collect()] {
+        fs::write(&path, bytes).unwrap();
+        let (error, text) = refused(&path);
+        assert!(matches!(error, Error::NotAPool { .. }), "{text}");
+    }
+}
+
+#[test]
+fn a_truncated_pool_is_refused() {
+    for (options, lengths) in [
+        (options(), [8192, (2 << 20) + 4096, (3 << 20) - 1]),
+        (options().medium(EMULATED), [8192, 2 << 20, (5 << 20) - 1]),
+    ] {
+        for length in lengths {
+            let (_dir, path) = made(options.clone());
+            change(&path, |bytes| bytes.truncate(length));
+            let (error, text) = refused(&path);
+            assert!(matches!(error, Error::Truncated { .. }), "{text}");
+        }
+    }
+}
+
+#[test]
+fn one_damaged_superblock_is_enough_and_two_are_too_many() {
+    for copy in [0, 4096] {
+        let (_dir, path) = made(options());
+        change(&path, |bytes| bytes[copy + 100] ^= 1);
+        Pool::open(&path, options()).unwrap().close().unwrap();
+    }
+    let (_dir, path) = made(options());
+    change(&path, |bytes| (bytes[100], bytes[4196]) = (bytes[100] ^ 1, bytes[4196] ^ 1));
+    assert!(matches!(refused(&path).0, Error::NotAPool { .. }));
+}
+
+#[test]
+fn a_missing_damaged_or_foreign_log_is_refused_while_it_may_hold_something() {
+    let (_dir, path) = made(options());
+    let (_other_dir, other) = made(options());
+    let log = log_of(&path);
+    let own = fs::read(&log).unwrap();
+    fs::remove_file(&log).unwrap();
+    assert!(matches!(refused(&path).0, Error::LogMissing { .. }));
+    fs::copy(log_of(&other), &log).unwrap();
+    let (error, text) = refused(&path);
+    let foreign = matches!(error, Error::WrongLog { why: LogMismatch::OtherPool { .. }, .. });
+    assert!(foreign, "{text}");
+    fs::write(&log, &own[..own.len() - 4096]).unwrap();
+    let (error, text) = refused(&path);
+    assert!(matches!(error, Error::WrongLog { why: LogMismatch::Length { .. }, .. }), "{text}");
+    fs::write(&log, &own).unwrap();
+    change(&log, |bytes| [30, 4096 + 30].into_iter().for_each(|at| bytes[at] ^= 77));
+    let (error, text) = refused(&path);
+    assert!(matches!(error, Error::WrongLog { why: LogMismatch::Damaged, .. }), "{text}");
+    fs::write(&log, &own).unwrap();
+    Pool::open(&path, options()).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_pool_and_a_log_of_different_times_are_refused() {
+    let (_dir, path) = made(options());
+    let (old_pool, old_log) = (fs::read(&path).unwrap(), fs::read(log_of(&path)).unwrap());
+    for _ in 0..2 {
+        Pool::open(&path, options()).unwrap().abandon();
+    }
+    let new_log = fs::read(log_of(&path)).unwrap();
+    fs::write(log_of(&path), &old_log).unwrap();
+    let (error, text) = refused(&path);
+    let why = matches!(error, Error::WrongLog { why: LogMismatch::Generation { .. }, .. });
+    assert!(why, "an older log: {text}");
+    fs::write(&path, &old_pool).unwrap();
+    fs::write(log_of(&path), &new_log).unwrap();
+    refused(&path);
+    fs::write(log_of(&path), &old_log).unwrap();
+    Pool::open(&path, options()).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_second_opener_is_refused_and_the_first_goes_on() {
+    let (_dir, path) = made(options());
+    let pool = Pool::open(&path, options()).unwrap();
+    let text = Pool::open(&path, options()).unwrap_err().to_string();
+    assert!(text.contains("in use"), "{text}");
+    assert!(lastword::check(&path).unwrap_err().to_string().contains("in use"));
+    pool.run(|tx| tx.alloc(8_u64)).unwrap().ticket.wait().unwrap();
+    pool.close().unwrap();
+    lastword::check(&path).unwrap();
+}
+
+#[test]
+fn a_pool_is_never_made_over_a_file() {
+    let (_dir, path) = made(options());
+    let before = fs::read(&path).unwrap();
+    let text = Pool::create(&path, options()).unwrap_err().to_string();
+    assert!(text.contains("exists"), "{text}");
+    assert!(before == fs::read(&path).unwrap());
+}
+
+#[test]
+fn the_log_of_an_interrupted_creation_is_in_nobodys_way_and_any_other_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    Pool::create(&path, options()).unwrap().close().unwrap();
+    // Opened once, so it may hold records: somebody has lost the pool, not the log.
+    fs::remove_file(&path).unwrap();
+    let before = fs::read(log_of(&path)).unwrap();
+    assert!(Pool::create(&path, options()).unwrap_err().to_string().contains("test.pool.log"));
+    assert!(fs::read(log_of(&path)).unwrap() == before);
+    // Of generation 1, never opened: what a crash between the two renames leaves.
+    let mut head = before.clone();
+    for copy in [0, 4096] {
+        head[copy + 32..copy + 40].copy_from_slice(&1_u64.to_le_bytes());
+        let crc = crc32c::crc32c(&head[copy..copy + 504]);
+        head[copy + 504..copy + 508].copy_from_slice(&crc.to_le_bytes());
+    }
+    fs::write(log_of(&path), head).unwrap();
+    Pool::create(&path, options()).unwrap().close().unwrap();
+}
+
+#[test]
+fn another_layout_or_version_or_medium_is_refused() {
+    let (_dir, path) = made(options().layout("bank", 3));
+    for (name, version) in [("bank", 4), ("shop", 3), ("", 0)] {
+        let error = Pool::open(&path, options().layout(name, version)).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::Layout { .. }) && text.contains("version 3"), "{text}");
+    }
+    let error = Pool::open(&path, options().layout("bank", 3).medium(EMULATED)).unwrap_err();
+    assert!(matches!(error, Error::WrongMedium { own: "file" }));
+    Pool::open(&path, options().layout("bank", 3)).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_heap_whose_allocator_is_damaged_is_found_by_check() {
+    let (_dir, path) = made(options());
+    Pool::open(&path, options()).unwrap().close().unwrap();
+    lastword::check(&path).unwrap();
+    change(&path, |bytes| bytes[(2 << 20) + 16] ^= 1);
+    let error = lastword::check(&path).unwrap_err();
+    assert!(matches!(error, Error::DamagedHeap { .. }), "{error}");
+}

@@ -1,0 +1,281 @@
+//! Recovery, with the steps run by hand: what survives is exactly what was made durable, whatever
+//! was cut short, and recovering twice is recovering once.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lastword::{Array, Error, Medium, Objects, Options, Pool, TxId};
+use tempfile::TempDir;
+
+const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+const CELLS: u64 = 64;
+
+fn options() -> Options {
+    let options = Options::new().bytes(1 << 20).log_bytes(128 << 10).ring_entries(1 << 10);
+    options.background(false)
+}
+
+struct Place {
+    _dir: TempDir,
+    path: PathBuf,
+    options: Options,
+    cells: Array<u64>,
+}
+
+/// A closed pool with some cells, all zero.
+fn place(options: Options) -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    let pool = Pool::create(&path, options.clone()).unwrap();
+    let cells = pool.run(|tx| Array::create(tx, CELLS)).unwrap().value;
+    pool.close().unwrap();
+    Place { _dir: dir, path, options, cells }
+}
+
+impl Place {
+    fn open(&self) -> Pool {
+        Pool::open(&self.path, self.options.clone()).unwrap()
+    }
+
+    /// One transaction that puts `n` into three cells.
+    fn put(&self, pool: &Pool, n: u64) -> TxId {
+        let done = pool.run(|tx| {
+            for i in 0..3 {
+                tx.set(self.cells.at((n * 5 + i * 7) % CELLS)?, n)?;
+            }
+            tx.set(self.cells.at(0)?, n)
+        });
+        done.unwrap().ticket.id()
+    }
+
+    fn cells(&self, pool: &Pool) -> Vec<u64> {
+        pool.run(|tx| (0..CELLS).map(|i| tx.get(self.cells.at(i)?)).collect()).unwrap().value
+    }
+
+    /// What the cells are after the first `n` transactions.
+    fn expected(n: u64) -> Vec<u64> {
+        let mut cells = vec![0; CELLS as usize];
+        for n in 1..=n {
+            for i in 0..3 {
+                cells[((n * 5 + i * 7) % CELLS) as usize] = n;
+            }
+            cells[0] = n;
+        }
+        cells
+    }
+
+    /// The file with the log, and where in it the log begins.
+    fn log(&self) -> (PathBuf, usize) {
+        let own = self.path.with_extension("pool.log");
+        if own.exists() { (own, 8192) } else { (self.path.clone(), 2 << 20) }
+    }
+}
+
+fn media() -> [Options; 2] {
+    [options(), options().medium(EMULATED)]
+}
+
+#[test]
+fn exactly_the_durable_prefix_survives() {
+    for options in media() {
+        for durable in [0, 1, 7, 40] {
+            let place = place(options.clone());
+            let pool = place.open();
+            let mut id = pool.committed_id();
+            for n in 1..=durable {
+                id = place.put(&pool, n);
+                if n % 3 == 0 {
+                    pool.wait_for(id).unwrap();
+                }
+                if n % 10 == 0 {
+                    pool.design().reproduce_step().unwrap();
+                }
+            }
+            pool.wait_for(id).unwrap();
+            for n in durable + 1..durable + 20 {
+                place.put(&pool, n);
+            }
+            pool.abandon();
+            let pool = place.open();
+            assert_eq!(place.cells(&pool), Place::expected(durable), "{durable} durable");
+            assert_eq!(pool.committed_id(), id);
+            assert_eq!(place.put(&pool, durable + 1), id.next(), "lost IDs are drawn again");
+        }
+    }
+}
+
+#[test]
+fn a_torn_group_never_happened_and_neither_did_what_followed() {
+    for options in media() {
+        let place = place(options);
+        let pool = place.open();
+        let mut ends = Vec::new();
+        for n in 1..=6 {
+            let id = place.put(&pool, n);
+            pool.wait_for(id).unwrap(); // a group each
+            ends.push(id);
+        }
+        pool.abandon();
+        let saved = fs::read(&place.path).unwrap();
+        let (log, start) = place.log();
+        let saved_log = fs::read(&log).unwrap();
+        let block = if log == place.path { 64 } else { 4096 };
+        let groups: Vec<usize> = (start..saved_log.len() - 8)
+            .step_by(block)
+            .filter(|&at| is_head(&saved_log, at))
+            .collect();
+        assert_eq!(groups.len(), 6);
+        let mut seen = Vec::new();
+        for (group, &at) in groups.iter().enumerate() {
+            for byte in [0, 8, 25, 40, 56, 64, 70, 100] {
+                fs::write(&place.path, &saved).unwrap();
+                let mut torn = saved_log.clone();
+                torn[at + byte] ^= 0x10;
+                fs::write(&log, torn).unwrap();
+                let checked = lastword::check(&place.path).unwrap();
+                let pool = place.open();
+                let survived = group as u64;
+                assert_eq!(
+                    place.cells(&pool),
+                    Place::expected(survived),
+                    "group {group}, byte {byte}"
+                );
+                assert_eq!(checked.transactions_to_replay, survived);
+                assert_eq!(checked.durable_id, pool.durable_id());
+                seen.push(checked.torn_end);
+                // Life goes on: what is written over the torn end is recovered in its turn.
+                let id = place.put(&pool, survived + 1);
+                pool.wait_for(id).unwrap();
+                pool.abandon();
+                let pool = place.open();
+                assert_eq!(place.cells(&pool), Place::expected(survived + 1));
+            }
+        }
+        assert!(seen.contains(&true) && seen.contains(&false), "both kinds of end were seen");
+    }
+}
+
+fn is_head(bytes: &[u8], at: usize) -> bool {
+    bytes[at..].starts_with(b"LWGROUP1")
+}
+
+#[test]
+fn a_crash_during_recovery_is_a_crash() {
+    for options in media() {
+        let place = place(options);
+        let pool = place.open();
+        for n in 1..=30 {
+            let id = place.put(&pool, n);
+            if n % 4 == 0 {
+                pool.wait_for(id).unwrap();
+            }
+        }
+        pool.flush().unwrap();
+        pool.abandon();
+        let saved = fs::read(&place.path).unwrap();
+        let (log, _) = place.log();
+        let saved_log = fs::read(&log).unwrap();
+        let pool = place.open();
+        assert_eq!(place.cells(&pool), Place::expected(30));
+        pool.abandon();
+        // Recovery stopped after it brought the words home but before its superblock was written:
+        // old superblocks over the new heap, with the log's head old or one generation on.
+        let recovered = fs::read(&place.path).unwrap();
+        let recovered_log = fs::read(&log).unwrap();
+        for new_log_head in [false, true] {
+            let mut file = recovered.clone();
+            file[..8192].copy_from_slice(&saved[..8192]);
+            fs::write(&place.path, &file).unwrap();
+            if log != place.path {
+                let bytes = if new_log_head { &recovered_log } else { &saved_log };
+                fs::write(&log, bytes).unwrap();
+            }
+            assert!(lastword::check(&place.path).unwrap().needs_recovery);
+            let pool = place.open();
+            assert_eq!(place.cells(&pool), Place::expected(30));
+            pool.abandon();
+        }
+    }
+}
+
+#[test]
+fn an_old_lap_and_an_old_generation_are_never_taken_for_new() {
+    for options in media() {
+        let place = place(options);
+        let mut n = 0;
+        for generation in 0..6 {
+            let pool = place.open();
+            assert_eq!(place.cells(&pool), Place::expected(n), "generation {generation}");
+            // Enough groups that the log goes round; the last few are not durable.
+            for _ in 0..50 {
+                n += 1;
+                let id = place.put(&pool, n);
+                pool.wait_for(id).unwrap();
+            }
+            for lost in 1..=generation {
+                place.put(&pool, n + lost);
+            }
+            pool.abandon();
+        }
+    }
+}
+
+#[test]
+fn a_log_that_no_crash_leaves_is_refused() {
+    // A group whose checksum is right and whose IDs do not follow: here, the second group made
+    // first by cutting the first one out, with its own place and sequence as it should be.
+    let place = place(options().medium(EMULATED));
+    let pool = place.open();
+    let id = place.put(&pool, 1);
+    pool.wait_for(id).unwrap();
+    pool.abandon();
+    let (log, start) = place.log();
+    let mut bytes = fs::read(&log).unwrap();
+    let first = u64::from_le_bytes(bytes[start + 32..start + 40].try_into().unwrap());
+    for at in [32, 40] {
+        bytes[start + at..start + at + 8].copy_from_slice(&(first + 5).to_le_bytes());
+    }
+    seal(&mut bytes[start..]);
+    fs::write(&log, bytes).unwrap();
+    let error = Pool::open(&place.path, place.options.clone()).unwrap_err();
+    assert!(matches!(error, Error::DamagedLog { .. }), "{error}");
+    assert!(lastword::check(&place.path).is_err());
+}
+
+/// Puts the right checksum into a group.
+fn seal(group: &mut [u8]) {
+    let words = u32::from_le_bytes(group[16..20].try_into().unwrap()) as usize;
+    let head = crc32c::crc32c(&group[..56]);
+    let crc = crc32c::crc32c_append(head, &group[64..64 + 8 * words]);
+    group[56..60].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[test]
+fn a_clean_pool_replays_nothing() {
+    for options in media() {
+        let place = place(options);
+        let pool = place.open();
+        place.put(&pool, 1);
+        pool.close().unwrap();
+        let checked = lastword::check(&place.path).unwrap();
+        assert!(!checked.needs_recovery && checked.transactions_to_replay == 0);
+        assert_eq!(place.cells(&place.open()), Place::expected(1));
+    }
+}
+
+#[test]
+fn checking_never_writes() {
+    for options in media() {
+        let place = place(options);
+        let pool = place.open();
+        let id = place.put(&pool, 1);
+        pool.wait_for(id).unwrap();
+        pool.abandon();
+        let read = |path: &Path| fs::read(path).unwrap();
+        let before = (read(&place.path), read(&place.log().0));
+        let checked = lastword::check(&place.path).unwrap();
+        assert!(checked.needs_recovery && checked.transactions_to_replay == 1);
+        assert!(before == (read(&place.path), read(&place.log().0)));
+    }
+}

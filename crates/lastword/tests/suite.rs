@@ -1,0 +1,189 @@
+//! Every design on every medium and transactional memory: the collections against the standard
+//! library's, and every workload's consistency, with several workers, before and after a recovery.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use lastword::perform::{Serial, Stm, Tm};
+use lastword::{
+    Decoupled, Design, Durability, Medium, Options, Plain, Pool, Transact, TxId, Volatile, Worker,
+};
+use workloads::{Visitor, Workload};
+
+const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+const SCALE: f64 = 0.002;
+
+fn options() -> Options {
+    Options::new().bytes(16 << 20).log_bytes(256 << 10).ring_entries(1 << 12)
+}
+
+/// Every way to run a transaction; `suite` is one test of them all.
+fn every_design(suite: &impl Suite) {
+    let volatile = Durability::Async;
+    suite.run::<Plain>(options(), volatile);
+    suite.run::<Volatile<Stm>>(options(), volatile);
+    suite.run::<Volatile<Serial>>(options(), volatile);
+    for options in [options(), options().medium(EMULATED)] {
+        for durability in [Durability::Async, Durability::Sync] {
+            let options = options.clone().durability(durability);
+            suite.run::<Decoupled<Stm>>(options.clone(), durability);
+            suite.run::<Decoupled<Serial>>(options.clone().background(false), durability);
+        }
+    }
+}
+
+trait Suite {
+    fn run<D: Design>(&self, options: Options, durability: Durability);
+}
+
+struct Models;
+
+impl Suite for Models {
+    fn run<D: Design>(&self, options: Options, durability: Durability) {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::<D>::create_as(dir.path().join("pool"), options.clone()).unwrap();
+        let operations = if durability == Durability::Sync { 300 } else { 3000 };
+        models(&mut pool.worker().unwrap(), 7, operations).unwrap();
+    }
+}
+
+fn models<T: Transact>(worker: &mut T, seed: u64, operations: usize) -> Result<(), T::Error> {
+    collections::model::hash_map(worker, seed, operations)?;
+    collections::model::btree_map(worker, seed, operations)
+}
+
+#[test]
+fn collections_behave_like_the_standard_ones_on_every_design() {
+    every_design(&Models);
+}
+
+/// A workload that runs on every design.
+struct Consistency<W>(std::marker::PhantomData<W>);
+
+struct OnEveryDesign;
+
+impl Visitor for OnEveryDesign {
+    type Out = ();
+    fn visit<W: Workload>(self) {
+        every_design(&Consistency::<W>(std::marker::PhantomData));
+    }
+}
+
+impl<W: Workload> Suite for Consistency<W> {
+    fn run<D: Design>(&self, options: Options, durability: Durability) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let workers = D::WORKERS_MAX.min(3);
+        let parameters = workloads::Options { scale: SCALE, seed: 1, workers };
+        let options = options.bytes(W::heap_bytes(&parameters));
+        let pool = Pool::<D>::create_as(&path, options.clone()).unwrap();
+        let workload: W = loaded(&mut pool.worker().unwrap(), &parameters);
+        let transactions = if durability == Durability::Sync { 50 } else { 2000 };
+        let ran = run_workers(&pool, &workload, workers, 1, transactions);
+        check::<W, D>(&pool, &workload, &ran);
+        if D::DURABLE {
+            pool.flush().unwrap();
+            let durable = pool.durable_id();
+            // Further transactions, of which a crash takes whatever is not durable by then.
+            run_workers(&pool, &workload, workers, 2, transactions);
+            pool.abandon();
+            recovered::<W, D>(&path, &options, &ran, durable);
+        }
+    }
+}
+
+/// Loads through the trait, as workloads do.
+fn loaded<W: Workload, T: Transact>(worker: &mut T, options: &workloads::Options) -> W
+where
+    T::Error: std::fmt::Debug,
+{
+    W::load(worker, options).unwrap()
+}
+
+/// Runs some workers; answers each one's client after its last transaction.
+fn run_workers<W: Workload, D: Design>(
+    pool: &Pool<D>,
+    workload: &W,
+    workers: usize,
+    run: u64,
+    transactions: usize,
+) -> Vec<W::Client> {
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers)
+            .map(|index| {
+                scope.spawn(move || {
+                    let mut worker = pool.worker().unwrap();
+                    let mut client = workload.client(index, run);
+                    for _ in 0..transactions {
+                        workload.next(&mut client);
+                        let _ = worker.run(|tx| workload.run(&client, tx)).unwrap();
+                    }
+                    client
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+fn check<W: Workload, D: Design>(pool: &Pool<D>, workload: &W, ran: &[W::Client]) {
+    let mut worker = pool.worker().unwrap();
+    for client in ran {
+        let present = worker.run(|tx| workload.is_present(client, tx)).unwrap().value;
+        assert!(present, "{} on {}: a committed transaction is missing", W::NAME, D::NAME);
+    }
+    let violations = violations(workload, &mut worker);
+    assert!(violations.is_empty(), "{} on {}: {violations:?}", W::NAME, D::NAME);
+}
+
+fn violations<W: Workload, D: Design>(
+    workload: &W,
+    worker: &mut Worker<'_, D>,
+) -> Vec<workloads::Violation> {
+    fn ask<W: Workload, T: Transact>(workload: &W, worker: &mut T) -> Vec<workloads::Violation> {
+        workload.check(worker).unwrap()
+    }
+    ask(workload, worker)
+}
+
+fn recovered<W: Workload, D: Design>(
+    path: &Path,
+    options: &Options,
+    ran: &[W::Client],
+    durable: TxId,
+) {
+    let checked = lastword::check(path).unwrap();
+    assert!(checked.needs_recovery && checked.durable_id >= durable);
+    let pool = Pool::<D>::open_as(path, options.clone()).unwrap();
+    assert!(pool.committed_id() == checked.durable_id, "opening shows what the check said");
+    let workload: W = opened(&mut pool.worker().unwrap());
+    check::<W, D>(&pool, &workload, ran);
+    pool.close().unwrap();
+    assert_eq!(lastword::check(path).unwrap().usage, checked.usage, "recovery leaks nothing");
+}
+
+fn opened<W: Workload, T: Transact>(worker: &mut T) -> W {
+    W::open(worker).unwrap().expect("the workload is in the pool")
+}
+
+#[test]
+fn every_workload_is_consistent_on_every_design() {
+    for name in workloads::NAMES {
+        workloads::by_name(name, OnEveryDesign).unwrap();
+    }
+}
+
+/// The same random transactions on two memories, one after the other: the heaps are equal.
+#[test]
+fn one_memory_does_what_the_other_does() {
+    fn heap<T: Tm>() -> Vec<u64> {
+        let pool = Pool::<Volatile<T>>::create_as("", options()).unwrap();
+        let parameters = workloads::Options { scale: SCALE, seed: 1, workers: 1 };
+        let workload: workloads::Btree = loaded(&mut pool.worker().unwrap(), &parameters);
+        run_workers(&pool, &workload, 1, 1, 5000);
+        models(&mut pool.worker().unwrap(), 3, 2000).unwrap();
+        let words = pool.design().heap();
+        words.iter().map(|word| word.load(std::sync::atomic::Ordering::Relaxed)).collect()
+    }
+    assert!(heap::<Stm>() == heap::<Serial>());
+}
