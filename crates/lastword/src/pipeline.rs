@@ -80,6 +80,17 @@ impl Pipeline {
         self.help_until(clock, || (self.persist.durable() >= id).then_some(()))
     }
 
+    /// Makes everything committed before durable and brings it home. Others may go on meanwhile.
+    ///
+    /// # Errors
+    /// The medium's; also when it failed in another thread.
+    pub(crate) fn bring_home(&self, clock: &AtomicU64) -> Result<(), Error> {
+        let committed = TxId(clock.load(Ordering::Acquire));
+        self.wait(clock, committed)?;
+        let home = || (self.reproduce.reproduced() >= committed).then_some(());
+        help_until(&self.persist.progress, home, || self.reproduce_step(true))
+    }
+
     /// Makes everything committed durable and brings it home, and marks the pool as left in good
     /// order. No worker is left, and no background thread.
     pub(crate) fn close(&self, clock: &AtomicU64) -> Result<(), Error> {

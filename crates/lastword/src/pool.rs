@@ -251,6 +251,17 @@ impl<D: Design> Pool<D> {
         self.design().wait(self.committed_id())
     }
 
+    /// Makes everything committed before durable and brings it home, so that opening the pool
+    /// after a crash has nothing of it to replay. [`close`](Pool::close) does the same; this is for
+    /// measuring the whole cost of a transaction, what is done behind included.
+    ///
+    /// # Errors
+    /// As [`flush`](Pool::flush).
+    pub fn bring_home(&self) -> Result<(), Error> {
+        Inside::refuse("bring_home")?;
+        self.design().bring_home()
+    }
+
     /// What it has done and cost since it was opened.
     pub fn metrics(&self) -> Metrics {
         self.design().metrics()

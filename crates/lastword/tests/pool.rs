@@ -110,6 +110,23 @@ fn without_background_threads_nothing_is_durable_before_somebody_waits() {
 }
 
 #[test]
+fn what_is_brought_home_needs_no_replay() {
+    for options in media() {
+        let (_dir, path) = place();
+        let pool = Pool::create(&path, options.clone()).unwrap();
+        let counter = counter(&pool);
+        let last = (0..1000).map(|_| add(&pool, counter)).last().unwrap();
+        pool.bring_home().unwrap();
+        assert!(pool.durable_id() >= last && pool.reproduced_id() >= last);
+        pool.abandon();
+        let checked = lastword::check(&path).unwrap();
+        assert_eq!((checked.transactions_to_replay, checked.durable_id), (0, last));
+        let pool = Pool::open(&path, options).unwrap();
+        assert_eq!(value(&pool), 1000);
+    }
+}
+
+#[test]
 fn a_log_goes_round_many_times() {
     for options in media() {
         let (_dir, path) = place();

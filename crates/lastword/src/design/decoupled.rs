@@ -258,6 +258,10 @@ impl<T: Tm> Design for Decoupled<T> {
         self.inner.pipeline.wait(self.inner.memory.clock(), id)
     }
 
+    fn bring_home(&self) -> Result<(), Error> {
+        self.inner.pipeline.bring_home(self.inner.memory.clock())
+    }
+
     fn close(&mut self) -> Result<(), Error> {
         self.stop_background();
         self.inner.pipeline.close(self.inner.memory.clock())

@@ -121,6 +121,12 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// When the pool cannot go on; [`Error::NotDurable`].
     fn wait(&self, id: TxId) -> Result<(), Error>;
 
+    /// Makes everything committed before durable and brings it home.
+    ///
+    /// # Errors
+    /// As [`wait`](Design::wait).
+    fn bring_home(&self) -> Result<(), Error>;
+
     /// Makes everything durable, brings it home, marks the pool as left in good order.
     ///
     /// # Errors

@@ -114,6 +114,10 @@ impl Design for Plain {
         Err(Error::NotDurable { design: Self::NAME })
     }
 
+    fn bring_home(&self) -> Result<(), Error> {
+        Err(Error::NotDurable { design: Self::NAME })
+    }
+
     fn close(&mut self) -> Result<(), Error> {
         Ok(())
     }

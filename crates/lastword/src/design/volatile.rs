@@ -106,6 +106,10 @@ impl<T: Tm> Design for Volatile<T> {
         Err(Error::NotDurable { design: Self::NAME })
     }
 
+    fn bring_home(&self) -> Result<(), Error> {
+        Err(Error::NotDurable { design: Self::NAME })
+    }
+
     fn close(&mut self) -> Result<(), Error> {
         Ok(())
     }

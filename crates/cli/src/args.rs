@@ -1,0 +1,353 @@
+//! The command line: names, defaults and what they are checked for.
+//!
+//! Other programs script against it: a name that is here stays.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lastword::{Decoupled, Design, Durability, Medium, Plain, Volatile};
+
+/// Durable memory transactions: run workloads, compare designs, kill, recover and check.
+#[derive(Debug, Parser)]
+#[command(name = "lastword", version, propagate_version = true)]
+#[command(after_help = "Exit code: 0 it held, 1 a check failed, 2 it could not be run.")]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run, kill -9 in the middle, recover, check; then TATP, volatile against durable (30 s)
+    Demo(Demo),
+    /// Run a workload on a design, then crash it, recover and check
+    Run(Run),
+    /// Compare designs on a workload, in interleaved rounds on fresh pools
+    Compare(Compare),
+    /// Create, describe or check a pool
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// Runs bank on a pool until it is killed; tells on stdout what is durable.
+    #[command(hide = true)]
+    KillWriter(KillWriter),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// How long it takes in all.
+    #[arg(long, value_name = "S", default_value = "30", value_parser = positive, hide = true)]
+    pub(crate) seconds: f64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) workload: WorkloadName,
+    /// How atomic durability is reached; plain and volatile take no pool and no medium
+    #[arg(long, value_name = "D", value_enum, default_value = "decoupled")]
+    pub(crate) design: DesignName,
+    #[command(flatten)]
+    pub(crate) load: Load,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    #[command(flatten)]
+    pub(crate) workload: WorkloadName,
+    /// Two designs or more; the first is what the others are compared with
+    #[arg(long, value_name = "A,B,...", value_enum, value_delimiter = ',', required = true)]
+    pub(crate) designs: Vec<DesignName>,
+    /// Rounds; in each, every design does the same transactions
+    #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
+    pub(crate) rounds: u64,
+    #[command(flatten)]
+    pub(crate) load: Load,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WorkloadName {
+    /// What is run
+    #[arg(value_name = "WORKLOAD", value_parser = PossibleValuesParser::new(workloads::NAMES))]
+    pub(crate) name: String,
+}
+
+/// How much of it, on what. `run` and `compare` have these in common.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Load {
+    /// What makes bytes durable [default: file, or what the pool was created on]
+    #[arg(long, value_name = "M", value_enum)]
+    pub(crate) medium: Option<MediumName>,
+    /// The pool: created if missing, else gone on with; `compare` makes its fresh pools there
+    /// [default: a temporary one in this directory, for emulated in /dev/shm]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) pool: Option<PathBuf>,
+    /// Size of a new pool's heap (K, M, G are powers of 1024) [default: what the workload needs]
+    #[arg(long, value_name = "N", value_parser = size)]
+    pub(crate) bytes: Option<u64>,
+    /// Size of a new pool's log
+    #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
+    pub(crate) log_bytes: u64,
+    /// Workers, a thread each
+    #[arg(long, value_name = "N", value_parser = workers, default_value = "1")]
+    pub(crate) threads: usize,
+    /// How long it runs; `compare`: the first design, the others do as many transactions
+    /// [default: 3, compare: 1]
+    #[arg(long, value_name = "S", value_parser = positive, conflicts_with = "transactions")]
+    pub(crate) seconds: Option<f64>,
+    /// How many transactions all workers do together
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) transactions: Option<u64>,
+    /// When a commit returns: at once, or when it is durable
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "async")]
+    pub(crate) durability: DurabilityName,
+    /// Emulated medium: cycles that a persist barrier takes at least
+    #[arg(long, value_name = "N", default_value = "1000")]
+    pub(crate) latency_cycles: u64,
+    /// Emulated medium: its bandwidth for all threads, in 10^9 bytes a second; 0: no bound
+    #[arg(long, value_name = "X", default_value = "16", value_parser = not_negative)]
+    pub(crate) bandwidth_gbps: f64,
+    /// Multiplies the sizes of the workload's tables
+    #[arg(long, value_name = "X", default_value = "1", value_parser = positive)]
+    pub(crate) scale: f64,
+    /// Layout name of the pool [default: none, or what the pool has]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) layout: Option<String>,
+    /// Seed of the clients
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Output {
+    /// For people or for programs
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Make an empty pool
+    Create(PoolCreate),
+    /// Describe a pool
+    Info(PoolPath),
+    /// Check a pool without writing to it: its superblocks, its log, its heap
+    Check(PoolPath),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolCreate {
+    /// The pool's file
+    pub(crate) path: PathBuf,
+    /// Size of the heap (K, M, G are powers of 1024)
+    #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
+    pub(crate) bytes: u64,
+    /// Size of the log
+    #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
+    pub(crate) log_bytes: u64,
+    /// Layout name
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    pub(crate) layout: String,
+    /// What makes bytes durable
+    #[arg(long, value_name = "M", value_enum, default_value = "file")]
+    pub(crate) medium: MediumName,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolPath {
+    /// The pool's file
+    pub(crate) path: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KillWriter {
+    pub(crate) path: PathBuf,
+    #[arg(long, value_parser = workers, default_value = "2")]
+    pub(crate) threads: usize,
+    #[arg(long, value_enum, default_value = "async")]
+    pub(crate) durability: DurabilityName,
+    /// Open and recover the pool, and end.
+    #[arg(long)]
+    pub(crate) only_open: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DurabilityName {
+    Async,
+    Sync,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MediumName {
+    File,
+    Emulated,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DesignName {
+    /// Bare memory, no isolation, one worker
+    Plain,
+    /// The transactional memory alone
+    Volatile,
+    /// Run in memory, persist behind, reproduce later
+    Decoupled,
+}
+
+/// What to do with a design whose type is known only by name.
+pub(crate) trait DesignVisitor {
+    type Out;
+    fn visit<D: Design>(self) -> Self::Out;
+}
+
+/// The one list of designs.
+macro_rules! designs {
+    ($self:ident, $design:ident => $do:expr) => {
+        match $self {
+            DesignName::Plain => {
+                type $design = Plain;
+                $do
+            }
+            DesignName::Volatile => {
+                type $design = Volatile;
+                $do
+            }
+            DesignName::Decoupled => {
+                type $design = Decoupled;
+                $do
+            }
+        }
+    };
+}
+
+impl DesignName {
+    pub(crate) fn dispatch<V: DesignVisitor>(self, visitor: V) -> V::Out {
+        designs!(self, D => visitor.visit::<D>())
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        designs!(self, D => D::NAME)
+    }
+
+    pub(crate) fn workers_max(self) -> usize {
+        designs!(self, D => D::WORKERS_MAX)
+    }
+}
+
+impl DurabilityName {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            DurabilityName::Async => "async",
+            DurabilityName::Sync => "sync",
+        }
+    }
+}
+
+impl From<DurabilityName> for Durability {
+    fn from(name: DurabilityName) -> Durability {
+        match name {
+            DurabilityName::Async => Durability::Async,
+            DurabilityName::Sync => Durability::Sync,
+        }
+    }
+}
+
+impl Load {
+    /// The medium of this name, with the costs that were asked for.
+    pub(crate) fn medium(&self, name: MediumName) -> Medium {
+        match name {
+            MediumName::File => Medium::File,
+            MediumName::Emulated => Medium::Emulated {
+                latency_cycles: self.latency_cycles,
+                // A float beyond the integers becomes the nearest one.
+                bandwidth_bytes_per_second: (self.bandwidth_gbps * 1e9) as u64,
+            },
+        }
+    }
+
+    pub(crate) fn workload_options(&self) -> workloads::Options {
+        workloads::Options { scale: self.scale, seed: self.seed, workers: self.threads }
+    }
+}
+
+/// A number of bytes: `4096`, `64K`, `64KiB`, `1G`.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        unit => return Err(format!("`{unit}` is no unit of K, M, G, KiB, MiB, GiB")),
+    };
+    let number: u64 = digits.parse().map_err(|error| format!("{error}"))?;
+    number.checked_mul(unit).ok_or_else(|| "too large".into())
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if number.is_finite() { Ok(number) } else { Err("it must be finite".into()) }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = number(text)?;
+    if number > 0.0 { Ok(number) } else { Err("it must be above 0".into()) }
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    let number = number(text)?;
+    if number >= 0.0 { Ok(number) } else { Err("it must not be negative".into()) }
+}
+
+fn at_least_one(text: &str) -> Result<u64, String> {
+    let number: u64 = text.parse().map_err(|error| format!("{error}"))?;
+    if number > 0 { Ok(number) } else { Err("it must be at least 1".into()) }
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    let number: usize = text.parse().map_err(|error| format!("{error}"))?;
+    let max = workloads::CLIENTS_MAX;
+    if (1..=max).contains(&number) { Ok(number) } else { Err(format!("it must be 1 to {max}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_take_powers_of_1024() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("64K"), Ok(64 << 10));
+        assert_eq!(size("64KiB"), Ok(64 << 10));
+        assert_eq!(size("3M"), size("3MiB"));
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        for wrong in ["", "K", "-1", "1.5M", "1T", "1k", "99999999999G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_are_refused() {
+        assert!(positive("0").is_err() && positive("nan").is_err() && positive("inf").is_err());
+        assert!(not_negative("-1").is_err() && not_negative("0").is_ok());
+        assert!(at_least_one("0").is_err());
+        assert!(workers("0").is_err() && workers("257").is_err() && workers("256").is_ok());
+    }
+}

@@ -1,0 +1,175 @@
+//! `lastword compare`: designs side by side, in interleaved rounds.
+//!
+//! In each round every design gets a fresh pool, the same load, and as many transactions of the
+//! same clients. Loading is not timed. A ratio is taken within one round, so that what the machine
+//! does from minute to minute weighs on both sides; medians are over rounds. Each round begins with
+//! another design.
+//!
+//! CPU time is that of all threads from the first transaction until the last is durable *and at
+//! home*: nothing that a transaction costs is left out.
+//!
+//! A design that cannot have so many workers (`plain` has one) is not run: its row has no numbers.
+//! As the first of the list it is an error, because nothing could be compared with it.
+
+use std::marker::PhantomData;
+
+use lastword::{Design, Medium};
+use workloads::Workload;
+
+use crate::args::{Compare, DesignName, DesignVisitor, Format, Load};
+use crate::driver::{self, Limit};
+use crate::failure::{Failure, Verdict};
+use crate::latency::Sampling;
+use crate::machine::process_cpu_ns;
+use crate::report::{self, CompareReport, Conditions, json, progress, table};
+use crate::setup::{self, Place};
+use crate::temporary::Temporary;
+
+/// Seconds of the first design when nothing is said.
+const SECONDS: f64 = 1.0;
+
+/// What one design did in one round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lap {
+    pub(crate) transactions: u64,
+    pub(crate) seconds: f64,
+    pub(crate) durable_seconds: f64,
+    pub(crate) cpu_ns: u64,
+}
+
+/// All rounds of one design; none when it cannot have so many workers.
+#[derive(Clone, Debug)]
+pub(crate) struct Laps {
+    pub(crate) design: DesignName,
+    pub(crate) laps: Vec<Lap>,
+}
+
+/// Runs it and prints the report.
+///
+/// # Errors
+/// What kept it from being run.
+pub(crate) fn run(arguments: &Compare) -> Result<Verdict, Failure> {
+    let Compare { workload, designs, rounds, load } = arguments;
+    let baseline = match designs[..] {
+        [baseline, _, ..] => baseline,
+        _ => return Err(Failure::OneDesign),
+    };
+    if load.threads > baseline.workers_max() {
+        return Err(lastword::Error::OneWorker { design: baseline.name() }.into());
+    }
+    if let Some(path) = load.pool.as_ref().filter(|path| path.symlink_metadata().is_ok()) {
+        return Err(Failure::NotFresh { path: path.clone() });
+    }
+    let name = &workload.name;
+    let transactions = match load.transactions {
+        Some(transactions) => transactions,
+        None => {
+            let limit = Limit::Seconds(load.seconds.unwrap_or(SECONDS));
+            lap(name, baseline, load, limit, false)?.lap.transactions.max(1)
+        }
+    };
+    let limit = Limit::Transactions(transactions);
+    let runs = |design: DesignName| load.threads <= design.workers_max();
+    let mut all: Vec<Laps> =
+        designs.iter().map(|&design| Laps { design, laps: Vec::new() }).collect();
+    let count = designs.iter().filter(|design| runs(**design)).count() as u64;
+    let bar = progress::bar("rounds", rounds * count);
+    let (mut held, mut medium) = (true, None);
+    for round in 0..*rounds {
+        let is_last = round + 1 == *rounds;
+        for step in 0..all.len() {
+            let laps = &mut all[(round as usize + step) % designs.len()];
+            if runs(laps.design) {
+                let done = lap(name, laps.design, load, limit, is_last)?;
+                laps.laps.push(done.lap);
+                report::complain(&done.violations);
+                held &= done.violations.is_empty();
+                medium = medium.or(done.medium);
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    let conditions = Conditions::of(load, medium);
+    let report = CompareReport::new(name, &all, transactions, *rounds, conditions);
+    let text = match load.output.format {
+        Format::Json => json::object(&report),
+        Format::Table => table::compare(&report),
+    };
+    report::print(&text)?;
+    Ok(Verdict::of(held))
+}
+
+/// One design in one round, and what its check says, if it was checked.
+struct Done {
+    lap: Lap,
+    medium: Option<Medium>,
+    violations: Vec<String>,
+}
+
+fn lap(
+    workload: &str,
+    design: DesignName,
+    load: &Load,
+    limit: Limit,
+    check: bool,
+) -> Result<Done, Failure> {
+    let visitor = ByWorkload { design, load, limit, check };
+    workloads::by_name(workload, visitor).expect("the parser knows the names")
+}
+
+#[derive(Clone, Copy)]
+struct ByWorkload<'a> {
+    design: DesignName,
+    load: &'a Load,
+    limit: Limit,
+    check: bool,
+}
+
+impl workloads::Visitor for ByWorkload<'_> {
+    type Out = Result<Done, Failure>;
+
+    fn visit<W: Workload>(self) -> Self::Out {
+        self.design.dispatch(ByDesign::<W> { what: self, workload: PhantomData })
+    }
+}
+
+struct ByDesign<'a, W> {
+    what: ByWorkload<'a>,
+    workload: PhantomData<W>,
+}
+
+impl<W: Workload> DesignVisitor for ByDesign<'_, W> {
+    type Out = Result<Done, Failure>;
+
+    fn visit<D: Design>(self) -> Self::Out {
+        let ByWorkload { load, limit, check, .. } = self.what;
+        let place = match &load.pool {
+            Some(path) => Place::Temporary(Temporary::at(path.clone())),
+            None => Place::temporary(load),
+        };
+        let ready = setup::ready::<D, W>(load, place)?;
+        let mut positions = setup::clients(&ready.workload, load, ready.run);
+        let before_ns = process_cpu_ns();
+        let measured =
+            driver::measure(&ready.pool, &ready.workload, &mut positions, limit, Sampling::Off)?;
+        if D::DURABLE {
+            ready.pool.bring_home()?;
+        }
+        let lap = Lap {
+            transactions: measured.transactions,
+            seconds: measured.seconds,
+            durable_seconds: measured.durable_seconds,
+            cpu_ns: process_cpu_ns() - before_ns,
+        };
+        let mut violations = Vec::new();
+        if check {
+            let found = ready.workload.check(&mut ready.pool.worker()?)?;
+            violations = found.iter().map(|v| format!("{}: {v}", D::NAME)).collect();
+        }
+        let medium = ready.pool.info().medium;
+        // Everything is at home and the files go: no need to close in good order.
+        ready.pool.abandon();
+        Ok(Done { lap, medium, violations })
+    }
+}

@@ -1,0 +1,190 @@
+//! `lastword demo`: what it is about, in half a minute.
+//!
+//! ```text
+//!   five rounds   a process runs bank; kill -9; open here, compare with what it acknowledged
+//!   the rest      TATP: volatile and durable in turns, a second each; then crash and check
+//! ```
+//!
+//! Every number is from this very run.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lastword::{Decoupled, Medium, Options, Pool, Volatile};
+use medium::PoolFile;
+use rand::RngExt;
+use workloads::{Bank, TatpHash, Workload};
+
+use crate::args::{Command, CommandLine, Demo, Load};
+use crate::driver::{Measured, Position};
+use crate::failure::{Failure, Verdict};
+use crate::kill_round::{Ended, Outcome, When, kill, look};
+use crate::latency::Latencies;
+use crate::presence;
+use crate::report::table::{grouped, short};
+use crate::report::{complain, median, print, progress, ratio};
+use crate::run::slice;
+use crate::setup::{self, Place, Ready};
+use crate::temporary::{self, Temporary};
+
+const POOL: &str = "lastword-demo.pool";
+/// Tells a pool that an interrupted demo has left from anybody else's.
+const LAYOUT: &str = "lastword-demo";
+const ROUNDS: usize = 5;
+/// Half the log goes home at a time: a few laps a round.
+const LOG_BYTES: u64 = 16 << 20;
+/// What the last crash and its check take.
+const CHECK_SECONDS: f64 = 1.0;
+
+/// Runs it.
+///
+/// # Errors
+/// What kept it from being run.
+pub(crate) fn run(arguments: &Demo) -> Result<Verdict, Failure> {
+    let end = Instant::now() + Duration::from_secs_f64(arguments.seconds);
+    let held = kill_rounds(arguments.seconds / 30.0)?;
+    let tatp_held = tatp(end)?;
+    Ok(Verdict::of(held && tatp_held))
+}
+
+/// The five rounds; whether nothing was lost.
+fn kill_rounds(round_seconds: f64) -> Result<bool, Failure> {
+    let path = Path::new(POOL);
+    clear(path)?;
+    let place = Temporary::at(path.into());
+    let options = Options::new().layout(LAYOUT, 1).log_bytes(LOG_BYTES);
+    let bank = workloads::Options { workers: 2, ..workloads::Options::default() };
+    let pool = Pool::create(path, options.clone().bytes(Bank::heap_bytes(&bank)))?;
+    Bank::load(&mut pool.worker()?, &bank)?;
+    pool.close()?;
+    print(&format!("lastword demo: bank, 2 workers, ./{POOL} ({})", describe(path)?))?;
+    let program = std::env::current_exe().map_err(Failure::io("finding this program"))?;
+    let (mut held, mut rng) = (true, rand::rng());
+    for round in 1..=ROUNDS {
+        let seconds = round_seconds * rng.random_range(0.5..1.0);
+        let when = When { messages: 1, pause: Duration::from_secs_f64(seconds) };
+        let ended = kill(&program, path, &["--threads", "2"], when);
+        let seen = match ended.map_err(Failure::io("running the writer"))? {
+            Ended::Killed(seen) => seen,
+            Ended::ByItself(status) => return Err(Failure::WriterEnded { status }),
+        };
+        let pool = Pool::open(path, options.clone())?;
+        let outcome = look(&pool, &seen)?.ok_or(Failure::NoBank { path: path.into() })?;
+        pool.close()?;
+        print(&round_line(round, seconds, &outcome))?;
+        let violations: Vec<String> = outcome.violations.iter().map(ToString::to_string).collect();
+        complain(&violations);
+        held &= outcome.lost_acknowledged == 0 && violations.is_empty();
+    }
+    drop(place);
+    Ok(held)
+}
+
+fn round_line(round: usize, seconds: f64, outcome: &Outcome) -> String {
+    let total = if outcome.violations.is_empty() { "balanced" } else { "NOT BALANCED" };
+    format!(
+        "  round {round}  kill -9 after {seconds:.1} s   committed {}   acknowledged {}   \
+         recovered {}   lost acknowledged {}   total {total}",
+        grouped(outcome.committed),
+        grouped(outcome.acknowledged),
+        grouped(outcome.recovered),
+        grouped(outcome.lost_acknowledged),
+    )
+}
+
+/// Removes what an interrupted demo has left.
+fn clear(path: &Path) -> Result<(), Failure> {
+    if path.symlink_metadata().is_ok() {
+        let ours = lastword::inspect(path).is_ok_and(|info| info.layout.0 == LAYOUT);
+        if !ours {
+            return Err(Failure::DemoInTheWay { path: path.into() });
+        }
+        temporary::remove(path);
+    }
+    Ok(())
+}
+
+/// The medium of a pool that is not in use: `file on ext4, flush 0.10 ms`.
+fn describe(path: &Path) -> Result<String, Failure> {
+    let file = PoolFile::open_shared(path)?;
+    let flush_ms = file.measure_flush()? as f64 / 1e6;
+    Ok(format!("file on {}, flush {flush_ms:.2} ms", file.file_system()?))
+}
+
+/// Volatile and durable in turns; whether nothing was lost.
+fn tatp(end: Instant) -> Result<bool, Failure> {
+    let load = defaults();
+    let spinner = progress::spinner("TATP");
+    let volatile = setup::ready::<Volatile, TatpHash>(&load, Place::temporary(&load))?;
+    let durable = setup::ready::<Decoupled, TatpHash>(&load, Place::temporary(&load))?;
+    drop(spinner);
+    let mut volatile_at = setup::clients(&volatile.workload, &load, volatile.run);
+    let mut durable_at = setup::clients(&durable.workload, &load, durable.run);
+    let left = end.saturating_duration_since(Instant::now()).as_secs_f64() - CHECK_SECONDS;
+    let turns = (left / 2.0).clamp(1.0, 100.0) as usize;
+    let seconds = (left / (2 * turns) as f64).max(0.05);
+    let mut pairs = Vec::new();
+    for _ in 0..turns {
+        let volatile = slice(&volatile, &mut volatile_at, seconds)?;
+        pairs.push((volatile, slice(&durable, &mut durable_at, seconds)?));
+    }
+    drop(volatile);
+    report(&pairs, crash(durable, &durable_at)?)
+}
+
+fn crash(
+    durable: Ready<Decoupled, TatpHash>,
+    positions: &[Position<<TatpHash as Workload>::Client>],
+) -> Result<bool, Failure> {
+    debug_assert_eq!(durable.pool.info().medium, Some(Medium::File));
+    let losses = presence::crash_and_check(durable, positions)?;
+    complain(&losses.lines());
+    Ok(losses.is_empty())
+}
+
+/// Prints the two lines about TATP; whether it held.
+fn report(pairs: &[(Measured, Measured)], held: bool) -> Result<bool, Failure> {
+    let rate = |m: &Measured| ratio(m.transactions as f64, m.seconds);
+    let durable_rate = |m: &Measured| ratio(m.transactions as f64, m.durable_seconds);
+    let middle = |values: Vec<f64>| {
+        let mut values = values;
+        values.sort_by(f64::total_cmp);
+        median(&values).unwrap_or_default()
+    };
+    let volatile = middle(pairs.iter().map(|(v, _)| rate(v)).collect());
+    let durable = middle(pairs.iter().map(|(_, d)| durable_rate(d)).collect());
+    let ratios = pairs.iter().map(|(v, d)| ratio(durable_rate(d), rate(v)));
+    let percent = 100.0 * (middle(ratios.collect()) - 1.0);
+    let mut latencies = Latencies::new();
+    pairs.iter().for_each(|(_, durable)| latencies.add(&durable.latencies));
+    let ms = |quantile| latencies.durable.value_at_quantile(quantile) as f64 / 1e6;
+    print(&format!(
+        "  TATP     volatile {} tx/s   durable behind {} tx/s ({percent:+.0} %)   \
+         commit-to-durable p50 {:.1} ms p99 {:.1} ms",
+        short(volatile),
+        short(durable),
+        ms(0.5),
+        ms(0.99),
+    ))?;
+    let sum = |value: &dyn Fn(&Measured) -> f64| pairs.iter().map(|(_, d)| value(d)).sum::<f64>();
+    let count = sum(&|m| m.transactions as f64);
+    print(&format!(
+        "  per CPU-second, all threads: {} tx     log {:.0} B/tx   home {:.0} B/tx   \
+         laps {:.0}     {}",
+        short(ratio(count, sum(&|m| m.cpu.total as f64) / 1e9)),
+        ratio(sum(&|m| m.metrics.log_bytes as f64), count),
+        ratio(sum(&|m| m.metrics.home_bytes as f64), count),
+        sum(&|m| m.metrics.log_laps),
+        if held { "CHECKED" } else { "FAILED" },
+    ))?;
+    Ok(held)
+}
+
+/// What `lastword run` does when nothing is said.
+fn defaults() -> Load {
+    use clap::Parser;
+    match CommandLine::parse_from(["lastword", "run", TatpHash::NAME]).command {
+        Command::Run(run) => run.load,
+        _ => unreachable!("`run` is parsed as run"),
+    }
+}

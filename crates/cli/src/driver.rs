@@ -1,0 +1,271 @@
+//! The timed loop: every worker runs its client's transactions, one behind the other.
+//!
+//! ```text
+//!   workers ready | timed region                    | flush      |
+//!                 A0                                A1           B
+//!   transactions, aborts, seconds         A0 .. A1
+//!   durable seconds, CPU, pool's metrics  A0 ........ B
+//! ```
+//!
+//! Invariants:
+//! - Between A0 and A1 a worker does nothing but draw, run and count, and now and then take a
+//!   sample, look at the clock's flag and keep a copy of its client.
+//! - At B everything that was counted is durable.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lastword::{Design, Metrics, Pool, Worker};
+use medium::cpu;
+use workloads::Workload;
+
+use crate::latency::{Latencies, Sampler, Sampling};
+use crate::machine::process_cpu_ns;
+
+/// Transactions between two copies of a client.
+const CHECKPOINT: u64 = 4096;
+
+/// When workers stop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    Seconds(f64),
+    /// All workers together.
+    Transactions(u64),
+}
+
+impl Limit {
+    /// The share of worker `index` of `threads`.
+    fn quota(self, index: usize, threads: usize) -> u64 {
+        match self {
+            Limit::Seconds(_) => u64::MAX,
+            Limit::Transactions(all) => {
+                let (index, threads) = (index as u64, threads as u64);
+                all / threads + u64::from(index < all % threads)
+            }
+        }
+    }
+}
+
+/// What one measurement has found.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) transactions: u64,
+    /// Attempts that were run again because another transaction was in the way.
+    pub(crate) aborts: u64,
+    /// Different words written by committed transactions.
+    pub(crate) words_written: u64,
+    pub(crate) seconds: f64,
+    /// Until the last one was durable; for designs that keep nothing, the same.
+    pub(crate) durable_seconds: f64,
+    pub(crate) cpu: CpuNs,
+    pub(crate) latencies: Latencies,
+    /// What the pool did meanwhile.
+    pub(crate) metrics: Metrics,
+}
+
+/// CPU time of the timed region in nanoseconds, the flush included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuNs {
+    /// Worker threads, less what they helped the steps behind.
+    pub(crate) workers: u64,
+    /// All threads of the process.
+    pub(crate) total: u64,
+}
+
+/// Where a worker is: after `count` transactions of its client, in this state. `recent` are its two
+/// last copies, oldest first.
+#[derive(Clone, Debug)]
+pub(crate) struct Position<C> {
+    pub(crate) client: C,
+    pub(crate) count: u64,
+    pub(crate) recent: [(C, u64); 2],
+}
+
+impl<C: Clone> Position<C> {
+    pub(crate) fn new(client: C) -> Position<C> {
+        let start = (client.clone(), 0);
+        Position { client, count: 0, recent: [start.clone(), start] }
+    }
+}
+
+/// What one worker has found.
+struct Share<C> {
+    position: Position<C>,
+    sampler: Sampler,
+    aborts: u64,
+    words_written: u64,
+    cpu_ns: u64,
+    start: Instant,
+    end: Instant,
+}
+
+/// Runs the clients' transactions until the limit, and then until all of them are durable. The
+/// positions are moved on: counts begin at 0, so that one pool can be measured again and again.
+///
+/// # Errors
+/// What a transaction ended with.
+pub(crate) fn measure<D: Design, W: Workload>(
+    pool: &Pool<D>,
+    workload: &W,
+    positions: &mut Vec<Position<W::Client>>,
+    limit: Limit,
+    sampling: Sampling,
+) -> Result<Measured, lastword::Error> {
+    cpu::cycles_per_second(); // measured once, before anything is timed
+    let threads = positions.len();
+    let workers = (0..threads).map(|_| pool.worker()).collect::<Result<Vec<_>, _>>()?;
+    let (barrier, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
+    let mut shares = Vec::with_capacity(threads);
+    let before = (pool.metrics(), process_cpu_ns());
+    std::thread::scope(|scope| {
+        let mut handles = Vec::with_capacity(threads);
+        let clients = positions.drain(..).map(|at| Position::new(at.client));
+        for (index, (mut worker, position)) in workers.into_iter().zip(clients).enumerate() {
+            let (barrier, stop, quota) = (&barrier, &stop, limit.quota(index, threads));
+            handles.push(scope.spawn(move || {
+                let sampler = Sampler::new(sampling, D::DURABLE);
+                barrier.wait();
+                let done = run_client(pool, &mut worker, workload, position, sampler, stop, quota);
+                if done.is_err() {
+                    stop.store(true, Ordering::Relaxed); // the others need not go on
+                }
+                done
+            }));
+        }
+        barrier.wait();
+        if let Limit::Seconds(seconds) = limit {
+            sleep_unless(Duration::from_secs_f64(seconds), &stop);
+            stop.store(true, Ordering::Relaxed);
+        }
+        for handle in handles {
+            match handle.join() {
+                Ok(share) => shares.push(share),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    let shares = shares.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let helped_ns = pool.metrics().helped_cpu_ns - before.0.helped_cpu_ns;
+    if D::DURABLE {
+        pool.flush()?;
+    }
+    let (flushed, cycles, cpu_ns) = (Instant::now(), cpu::cycles(), process_cpu_ns());
+    let metrics = since(&pool.metrics(), &before.0);
+    let total = cpu_ns - before.1;
+    let measured = add_up(shares, positions, D::DURABLE.then_some(flushed), cycles);
+    let workers = measured.cpu.workers.saturating_sub(helped_ns);
+    Ok(Measured { metrics, cpu: CpuNs { workers, total }, ..measured })
+}
+
+/// Sleeps, but not longer than a quarter second beyond `stop`.
+fn sleep_unless(time: Duration, stop: &AtomicBool) {
+    let end = Instant::now() + time;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || stop.load(Ordering::Relaxed) {
+            return;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(250)));
+    }
+}
+
+/// The timed loop of one worker.
+fn run_client<D: Design, W: Workload>(
+    pool: &Pool<D>,
+    worker: &mut Worker<'_, D>,
+    workload: &W,
+    mut position: Position<W::Client>,
+    mut sampler: Sampler,
+    stop: &AtomicBool,
+    quota: u64,
+) -> Result<Share<W::Client>, lastword::Error> {
+    let (start, cpu_ns) = (Instant::now(), cpu::thread_cpu_ns());
+    let client = &mut position.client;
+    let mut count = 0;
+    let mut checkpoint = CHECKPOINT;
+    // Relaxed: the flag carries nothing with it.
+    while count < quota && !stop.load(Ordering::Relaxed) {
+        if sampler.is_due(count) {
+            workload.next(client);
+            let begun = cpu::cycles();
+            let id = worker.run(|tx| workload.run(client, tx))?.ticket.id();
+            sampler.sampled(count, begun, cpu::cycles(), id);
+            count += 1;
+        }
+        let run = sampler.stride(count).min(quota - count);
+        for _ in 0..run {
+            workload.next(client);
+            let _ = worker.run(|tx| workload.run(client, tx))?;
+        }
+        count += run;
+        sampler.look(|| pool.durable_id());
+        if count >= checkpoint {
+            checkpoint = count + CHECKPOINT;
+            position.recent.swap(0, 1);
+            position.recent[1] = (client.clone(), count);
+        }
+    }
+    position.count = count;
+    Ok(Share {
+        position,
+        sampler,
+        aborts: worker.conflicts(),
+        words_written: worker.words_written(),
+        cpu_ns: cpu::thread_cpu_ns() - cpu_ns,
+        start,
+        end: Instant::now(),
+    })
+}
+
+/// Adds the workers' shares up; their positions go back.
+fn add_up<C>(
+    shares: Vec<Share<C>>,
+    positions: &mut Vec<Position<C>>,
+    flushed: Option<Instant>,
+    flushed_cycles: u64,
+) -> Measured {
+    let start = shares.iter().map(|share| share.start).min();
+    let end = shares.iter().map(|share| share.end).max();
+    let until = |end: Option<Instant>| match (start, end) {
+        (Some(start), Some(end)) => end.duration_since(start).as_secs_f64(),
+        _ => 0.0,
+    };
+    let mut measured = Measured {
+        transactions: 0,
+        aborts: 0,
+        words_written: 0,
+        seconds: until(end),
+        durable_seconds: until(flushed.or(end)),
+        cpu: CpuNs { workers: 0, total: 0 },
+        latencies: Latencies::new(),
+        metrics: Metrics::default(),
+    };
+    for share in shares {
+        measured.transactions += share.position.count;
+        measured.aborts += share.aborts;
+        measured.words_written += share.words_written;
+        measured.cpu.workers += share.cpu_ns;
+        measured.latencies.add(&share.sampler.finish(flushed_cycles));
+        positions.push(share.position);
+    }
+    measured
+}
+
+/// What was done between two looks at a pool's metrics.
+fn since(now: &Metrics, before: &Metrics) -> Metrics {
+    let mut spent = *now;
+    spent.persist_cpu_ns = now.persist_cpu_ns.saturating_sub(before.persist_cpu_ns);
+    spent.reproduce_cpu_ns = now.reproduce_cpu_ns.saturating_sub(before.reproduce_cpu_ns);
+    spent.helped_cpu_ns -= before.helped_cpu_ns;
+    spent.emulated_delay_ns -= before.emulated_delay_ns;
+    spent.log_payload_bytes -= before.log_payload_bytes;
+    spent.log_bytes -= before.log_bytes;
+    spent.padding_bytes -= before.padding_bytes;
+    spent.log_laps -= before.log_laps;
+    spent.home_bytes -= before.home_bytes;
+    spent.device_writes -= before.device_writes;
+    spent.persist_barriers -= before.persist_barriers;
+    spent.ring_full_waits -= before.ring_full_waits;
+    spent
+}

@@ -1,0 +1,80 @@
+//! Why a command could not be run, in one line; and what its checks said when it could.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// What a command's checks said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Verdict {
+    /// Everything that was checked holds.
+    Held,
+    /// Something was lost or is damaged.
+    Failed,
+}
+
+impl Verdict {
+    pub(crate) fn of(held: bool) -> Verdict {
+        if held { Verdict::Held } else { Verdict::Failed }
+    }
+}
+
+/// Why a command could not be run.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Pool(#[from] lastword::Error),
+
+    #[error(transparent)]
+    Medium(#[from] medium::Error),
+
+    #[error("{path} holds another program's data: name another pool")]
+    ForeignData { path: PathBuf },
+
+    #[error("{path} exists: `compare` makes fresh pools, name a file that is not there")]
+    NotFresh { path: PathBuf },
+
+    #[error("{path} exists and is not left from an earlier demo: move it away")]
+    DemoInTheWay { path: PathBuf },
+
+    #[error("{path} holds no bank: load one with `lastword run bank --pool {path}`")]
+    NoBank { path: PathBuf },
+
+    #[error("compare needs two designs or more, as in `--designs volatile,decoupled`")]
+    OneDesign,
+
+    #[error("the writer process ended by itself ({status})")]
+    WriterEnded { status: std::process::ExitStatus },
+
+    #[error("{doing}: {source}")]
+    Io { doing: &'static str, source: io::Error },
+}
+
+impl Failure {
+    /// For `map_err`.
+    pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Failure {
+        move |source| Failure::Io { doing, source }
+    }
+}
+
+/// Whether an error says that a pool is damaged, not that it could not be looked at.
+pub(crate) fn is_damage(error: &lastword::Error) -> bool {
+    use lastword::Error::{
+        BadPointer, BadValue, DamagedHeap, DamagedLog, LogMissing, Medium, NotAPool, Truncated,
+        WrongLog,
+    };
+    match error {
+        NotAPool { .. } | Truncated { .. } | LogMissing { .. } | WrongLog { .. } => true,
+        DamagedLog { .. } | DamagedHeap { .. } | BadPointer { .. } | BadValue => true,
+        Medium(error) => matches!(
+            error,
+            medium::Error::Truncated { .. }
+                | medium::Error::BadArea { .. }
+                | medium::Error::OutOfHeap { .. }
+                | medium::Error::TornBatch { .. }
+        ),
+        _ => false,
+    }
+}

@@ -1,0 +1,241 @@
+//! One round of killing: a writer process runs bank on a pool, is killed, and what it had
+//! acknowledged is looked for. Shared by the demo and by the test in `tests/kill.rs`.
+//!
+//! ```text
+//!   writer   open, recover, draw a run | transfers ... message ... message ... KILL
+//!   here                               |   <-- pipe --              then: open, recover, compare
+//! ```
+//!
+//! A message is four 64-bit numbers, little-endian: worker, run, transfers committed, transfers
+//! acknowledged. It is written whole (a pipe takes so little at once) and only after the transfers
+//! that it acknowledges are durable.
+//!
+//! Bank's clients follow from worker and run, so that the last transfers of each worker can be
+//! drawn again here, and every one of them says whether it is there.
+
+use std::io::{self, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use lastword::{Pool, Transact};
+use workloads::{Bank, Violation, Workload};
+
+/// Bytes of a message.
+const MESSAGE_BYTES: usize = 32;
+
+/// The signal that cannot be caught.
+const SIGKILL: i32 = 9;
+
+/// What a writer says about one of its workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) worker: u64,
+    /// The run's number: the seed of its clients.
+    pub(crate) run: u64,
+    /// Transfers of this run that are committed.
+    pub(crate) committed: u64,
+    /// Those of them that are durable.
+    pub(crate) acknowledged: u64,
+}
+
+impl Message {
+    pub(crate) fn to_bytes(self) -> [u8; MESSAGE_BYTES] {
+        let mut bytes = [0; MESSAGE_BYTES];
+        let numbers = [self.worker, self.run, self.committed, self.acknowledged];
+        for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; MESSAGE_BYTES]) -> Message {
+        let (words, _) = bytes.as_chunks::<8>();
+        let [worker, run, committed, acknowledged] =
+            std::array::from_fn(|i| u64::from_le_bytes(words[i]));
+        Message { worker, run, committed, acknowledged }
+    }
+}
+
+/// When the writer is killed: after so many messages (0: it may still be opening the pool), and
+/// then so much later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct When {
+    pub(crate) messages: usize,
+    pub(crate) pause: Duration,
+}
+
+/// The last message of each worker that has sent one, in no order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) workers: Vec<Message>,
+}
+
+impl Seen {
+    fn take(&mut self, message: Message) {
+        match self.workers.iter_mut().find(|known| known.worker == message.worker) {
+            Some(known) => *known = message,
+            None => self.workers.push(message),
+        }
+    }
+}
+
+/// How a writer ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Killed, having said this.
+    Killed(Seen),
+    /// By itself, before: it met an error, which it has printed.
+    ByItself(ExitStatus),
+}
+
+/// Starts a writer, kills it, and answers what it had said.
+///
+/// # Errors
+/// When it cannot be started or waited for.
+pub(crate) fn kill(
+    program: &Path,
+    pool: &Path,
+    arguments: &[&str],
+    when: When,
+) -> io::Result<Ended> {
+    let mut child = Command::new(program)
+        .arg("kill-writer")
+        .arg(pool)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let pipe = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let (sender, messages) = channel();
+    let reader = thread::spawn(move || {
+        read(BufReader::new(pipe), |message| {
+            // Received until this thread ends.
+            let _ = sender.send(message);
+        })
+    });
+    let mut seen = Seen::default();
+    wait(when, &messages, &mut seen);
+    let status = kill_and_wait(&mut child)?;
+    // What was in the pipe counts: it was written before the end.
+    messages.iter().for_each(|message| seen.take(message));
+    reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    match status.signal() {
+        Some(SIGKILL) => Ok(Ended::Killed(seen)),
+        _ => Ok(Ended::ByItself(status)),
+    }
+}
+
+fn kill_and_wait(child: &mut Child) -> io::Result<ExitStatus> {
+    child.kill()?; // no error when it has ended by itself
+    child.wait()
+}
+
+/// Returns at the right moment, or when the writer has ended.
+fn wait(when: When, messages: &Receiver<Message>, seen: &mut Seen) {
+    messages.iter().take(when.messages).for_each(|message| seen.take(message));
+    thread::sleep(when.pause);
+}
+
+/// Reads whole messages until the pipe ends.
+fn read(mut pipe: impl Read, mut with: impl FnMut(Message)) -> io::Result<()> {
+    let mut bytes = [0; MESSAGE_BYTES];
+    loop {
+        match pipe.read_exact(&mut bytes) {
+            Ok(()) => with(Message::from_bytes(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What a look at the recovered pool says, over all workers of the killed writer. Numbers are
+/// transfers of its run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    /// At least: the writer may have committed more after its last message.
+    pub(crate) committed: u64,
+    pub(crate) acknowledged: u64,
+    pub(crate) recovered: u64,
+    /// Acknowledged and not there.
+    pub(crate) lost_acknowledged: u64,
+    /// Not acknowledged, and there.
+    pub(crate) survived: u64,
+    /// Committed, not acknowledged, and not there.
+    pub(crate) lost: u64,
+    /// What the bank's own check says; among it, whether the total is balanced.
+    pub(crate) violations: Vec<Violation>,
+}
+
+/// Looks what is there of what a killed writer said. `None`: the pool holds no bank.
+///
+/// # Errors
+/// What a transaction ended with.
+pub(crate) fn look(pool: &Pool, seen: &Seen) -> Result<Option<Outcome>, lastword::Error> {
+    let mut worker = pool.worker()?;
+    let Some(bank) = Bank::open(&mut worker)? else { return Ok(None) };
+    let mut outcome = Outcome::default();
+    for message in &seen.workers {
+        let recovered = count_present(&mut worker, &bank, message)?;
+        let Message { acknowledged, .. } = *message;
+        let committed = message.committed.max(recovered);
+        outcome.committed += committed;
+        outcome.acknowledged += acknowledged;
+        outcome.recovered += recovered;
+        outcome.lost_acknowledged += acknowledged.saturating_sub(recovered);
+        outcome.survived += recovered.saturating_sub(acknowledged);
+        outcome.lost += committed - recovered.max(acknowledged.min(committed));
+    }
+    outcome.violations = bank.check(&mut worker)?;
+    Ok(Some(outcome))
+}
+
+/// How many of a worker's transfers are there, the first missing one ending the count.
+fn count_present<T: Transact>(
+    worker: &mut T,
+    bank: &Bank,
+    message: &Message,
+) -> Result<u64, T::Error> {
+    let first = bank.client(message.worker as usize, message.run);
+    let mut client = first.clone();
+    (0..message.acknowledged).for_each(|_| bank.next(&mut client));
+    let mut count = message.acknowledged;
+    if count > 0 && !worker.transact(|tx| bank.is_present(&client, tx))? {
+        (client, count) = (first, 0); // lost: from the beginning, to see how much
+    }
+    loop {
+        bank.next(&mut client);
+        if !worker.transact(|tx| bank.is_present(&client, tx))? {
+            return Ok(count);
+        }
+        count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_comes_back_as_it_was_and_a_torn_one_does_not_count() {
+        let message = Message { worker: 1, run: 2, committed: 3, acknowledged: u64::MAX };
+        let mut bytes = message.to_bytes().to_vec();
+        bytes.extend(&message.to_bytes()[..31]);
+        let mut found = Vec::new();
+        read(&bytes[..], |message| found.push(message)).unwrap();
+        assert_eq!(found, [message]);
+    }
+
+    #[test]
+    fn the_last_message_of_each_worker_counts() {
+        let mut seen = Seen::default();
+        for (worker, committed) in [(0, 1), (1, 5), (0, 2)] {
+            seen.take(Message { worker, run: 1, committed, acknowledged: 0 });
+        }
+        let committed: Vec<u64> = seen.workers.iter().map(|message| message.committed).collect();
+        assert_eq!(committed, [2, 5]);
+    }
+}

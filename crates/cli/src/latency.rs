@@ -1,0 +1,231 @@
+//! Latencies of some transactions, taken without slowing the others down.
+//!
+//! ```text
+//!   | sampled | up to 64 others | look at the durable ID | up to 64 others | look | ...
+//!    start ... commit .................................. durable
+//! ```
+//!
+//! One transaction in [`EVERY`] is timed; when it became durable is found out by looking between
+//! runs of others, which are so short that a look comes every 10 microseconds or so: that is the
+//! resolution of durable latencies. In sync mode every transaction is timed, and both latencies are
+//! the same.
+
+use std::collections::VecDeque;
+
+use hdrhistogram::Histogram;
+use lastword::{Durability, TxId};
+use medium::cpu;
+
+/// One transaction in so many is timed: reading the clock twice costs as much as a short one.
+const EVERY: u64 = 1024;
+
+/// Most transactions between two looks.
+const STRIDE_MAX: u64 = 64;
+
+/// How far apart looks should be, in nanoseconds.
+const LOOK_NS: u64 = 10_000;
+
+/// Digits that a histogram keeps.
+const DIGITS: u8 = 3;
+
+/// Longest latency that is told from longer ones: 100 s.
+const NS_MAX: u64 = 100_000_000_000;
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sampling {
+    /// Nothing.
+    Off,
+    /// One transaction in [`EVERY`].
+    Some,
+    /// Every transaction: it is durable when it returns.
+    All,
+}
+
+impl Sampling {
+    pub(crate) fn of(durability: Durability) -> Sampling {
+        match durability {
+            Durability::Async => Sampling::Some,
+            Durability::Sync => Sampling::All,
+        }
+    }
+}
+
+/// Latencies in nanoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Latencies {
+    /// From the first attempt to the commit's return.
+    pub(crate) commit: Histogram<u64>,
+    /// From the first attempt until it was durable.
+    pub(crate) durable: Histogram<u64>,
+}
+
+impl Latencies {
+    pub(crate) fn new() -> Latencies {
+        // With bounds: histograms that grow would do it in the middle of a measurement.
+        let empty = || Histogram::new_with_max(NS_MAX, DIGITS).expect("the bounds are allowed");
+        Latencies { commit: empty(), durable: empty() }
+    }
+
+    pub(crate) fn add(&mut self, other: &Latencies) {
+        let add = |to: &mut Histogram<u64>, from| to.add(from).expect("all have the same bounds");
+        add(&mut self.commit, &other.commit);
+        add(&mut self.durable, &other.durable);
+    }
+}
+
+/// One worker's samples.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    sampling: Sampling,
+    is_durable: bool,
+    latencies: Latencies,
+    /// Sampled and not yet durable: when it began, and its ID.
+    pending: VecDeque<(u64, TxId)>,
+    /// The transaction that is sampled next, counted from 0.
+    next: u64,
+    /// Cycles when the last one was sampled.
+    last: u64,
+    stride: u64,
+}
+
+impl Sampler {
+    /// `is_durable`: whether the design ever makes anything durable.
+    pub(crate) fn new(sampling: Sampling, is_durable: bool) -> Sampler {
+        let next = if sampling == Sampling::Off { u64::MAX } else { 0 };
+        Sampler {
+            sampling,
+            is_durable,
+            latencies: Latencies::new(),
+            pending: VecDeque::with_capacity(1024),
+            next,
+            last: cpu::cycles(),
+            stride: STRIDE_MAX,
+        }
+    }
+
+    /// Whether the transaction with this number is to be timed.
+    #[inline]
+    pub(crate) fn is_due(&self, number: u64) -> bool {
+        number >= self.next
+    }
+
+    /// How many transactions may run before the next look.
+    #[inline]
+    pub(crate) fn stride(&self, number: u64) -> u64 {
+        self.stride.min(self.next - number)
+    }
+
+    /// A transaction was timed, in cycles.
+    pub(crate) fn sampled(&mut self, number: u64, start: u64, end: u64, id: TxId) {
+        let ns = cpu::cycles_to_ns(end.saturating_sub(start));
+        self.latencies.commit.saturating_record(ns);
+        if self.sampling == Sampling::All {
+            if self.is_durable {
+                self.latencies.durable.saturating_record(ns);
+            }
+            self.next = number + 1;
+            return;
+        }
+        if self.is_durable {
+            self.pending.push_back((start, id));
+        }
+        let each_ns = cpu::cycles_to_ns(end.saturating_sub(self.last)) / EVERY;
+        if number > 0 {
+            self.stride = (LOOK_NS / each_ns.max(1)).clamp(1, STRIDE_MAX);
+        }
+        self.last = end;
+        self.next = number + EVERY;
+    }
+
+    /// Looks which samples are durable by this ID.
+    #[inline]
+    pub(crate) fn look(&mut self, durable: impl FnOnce() -> TxId) {
+        if let Some(&(_, first)) = self.pending.front() {
+            let durable = durable();
+            if durable >= first {
+                self.settle(durable, cpu::cycles());
+            }
+        }
+    }
+
+    fn settle(&mut self, durable: TxId, now: u64) {
+        while let Some(&(start, _)) = self.pending.front().filter(|(_, id)| durable >= *id) {
+            let ns = cpu::cycles_to_ns(now.saturating_sub(start));
+            self.latencies.durable.saturating_record(ns);
+            self.pending.pop_front();
+        }
+    }
+
+    /// Everything is durable now: the samples that nobody has looked at since, too.
+    pub(crate) fn finish(mut self, now: u64) -> Latencies {
+        self.settle(TxId(u64::MAX), now);
+        self.latencies
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_transaction_in_1024_is_timed() {
+        let mut sampler = Sampler::new(Sampling::Some, true);
+        let (mut number, mut timed) = (0, 0);
+        while number < 10_000 {
+            if sampler.is_due(number) {
+                sampler.sampled(number, 0, 100, TxId(number));
+                (number, timed) = (number + 1, timed + 1);
+            }
+            number += sampler.stride(number);
+        }
+        assert_eq!(timed, 10);
+        assert_eq!(sampler.latencies.commit.len(), 10);
+    }
+
+    #[test]
+    fn a_sample_is_durable_when_its_id_is_and_never_before() {
+        let mut sampler = Sampler::new(Sampling::Some, true);
+        sampler.sampled(0, 0, 100, TxId(7));
+        sampler.look(|| TxId(6));
+        assert_eq!(sampler.latencies.durable.len(), 0);
+        sampler.look(|| TxId(7));
+        assert_eq!(sampler.latencies.durable.len(), 1);
+        let ns = cpu::cycles_to_ns(cpu::cycles()).min(NS_MAX);
+        assert!(
+            sampler.latencies.durable.max() >= ns / 2,
+            "from the start, 0 cycles, until the look"
+        );
+        sampler.look(|| unreachable!("nothing is pending"));
+        sampler.sampled(1024, 0, 100, TxId(9));
+        assert_eq!(sampler.finish(200).durable.len(), 2);
+    }
+
+    #[test]
+    fn designs_that_keep_nothing_have_no_durable_latency() {
+        for sampling in [Sampling::Some, Sampling::All] {
+            let mut sampler = Sampler::new(sampling, false);
+            sampler.sampled(0, 0, 100, TxId(1));
+            let latencies = sampler.finish(200);
+            assert_eq!((latencies.commit.len(), latencies.durable.len()), (1, 0));
+        }
+    }
+
+    #[test]
+    fn in_sync_mode_every_transaction_is_timed() {
+        let mut sampler = Sampler::new(Sampling::All, true);
+        for number in 0..100 {
+            assert!(sampler.is_due(number));
+            sampler.sampled(number, 0, 100, TxId(number));
+            assert_eq!(sampler.stride(number + 1), 0);
+        }
+        assert_eq!(sampler.finish(200).durable.len(), 100);
+    }
+
+    #[test]
+    fn nothing_is_timed_when_it_is_off() {
+        let sampler = Sampler::new(Sampling::Off, true);
+        assert!(!sampler.is_due(1 << 40));
+        assert_eq!(sampler.stride(5), STRIDE_MAX);
+    }
+}

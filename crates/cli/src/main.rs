@@ -1,0 +1,53 @@
+//! The `lastword` program.
+//!
+//! Each command is a file; each answers a [`Verdict`](failure::Verdict) or why it could not be run.
+//!
+//! | exit code | |
+//! |---|---|
+//! | 0 | everything that was checked holds |
+//! | 1 | a check failed |
+//! | 2 | it could not be run, or was asked for wrongly |
+#![forbid(unsafe_code)]
+
+mod args;
+mod compare;
+mod demo;
+mod driver;
+mod failure;
+mod kill_round;
+mod kill_writer;
+mod latency;
+mod machine;
+mod pool;
+mod presence;
+mod report;
+mod run;
+mod setup;
+mod temporary;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Command, CommandLine};
+use crate::failure::Verdict;
+
+fn main() -> ExitCode {
+    let done = match CommandLine::parse().command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Pool(command) => pool::run(&command),
+        Command::KillWriter(arguments) => kill_writer::run(&arguments),
+    };
+    match done {
+        Ok(Verdict::Held) => ExitCode::SUCCESS,
+        Ok(Verdict::Failed) => ExitCode::from(1),
+        Err(failure) => {
+            // Nobody to tell when even this cannot be written.
+            let _ = writeln!(std::io::stderr(), "error: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `lastword pool`: create, describe, check.
+//!
+//! `info` reads superblocks; to time a flush it writes a file without a name beside the pool.
+//! `check` writes nothing: a log that waits to be replayed is replayed in memory. A pool that was
+//! left without being closed is no damage.
+
+use std::path::Path;
+
+use lastword::{Checked, Decoupled, Info, Medium, Options, Pool, Usage};
+use medium::PoolFile;
+use serde::Serialize;
+
+use crate::args::{Format, MediumName, Output, PoolCommand, PoolCreate, PoolPath};
+use crate::failure::{Failure, Verdict, is_damage};
+use crate::report::{complain, json, medium_name, print, table};
+
+/// Runs it and prints what it has found.
+///
+/// # Errors
+/// What kept it from being done; for `check`, damage is a verdict.
+pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
+    match command {
+        PoolCommand::Create(create) => self::create(create),
+        PoolCommand::Info(PoolPath { path, output }) => info(path, output),
+        PoolCommand::Check(PoolPath { path, output }) => check(path, output),
+    }
+}
+
+fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
+    let medium = match arguments.medium {
+        MediumName::File => Medium::File,
+        // What it costs is said by whoever opens it.
+        MediumName::Emulated => {
+            Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 }
+        }
+    };
+    let options = Options::new()
+        .bytes(arguments.bytes)
+        .log_bytes(arguments.log_bytes)
+        .layout(&arguments.layout, 0)
+        .medium(medium);
+    Pool::<Decoupled>::create_as(&arguments.path, options)?.close()?;
+    info(&arguments.path, &arguments.output)
+}
+
+fn info(path: &Path, output: &Output) -> Result<Verdict, Failure> {
+    let description = Description::of(&lastword::inspect(path)?, path);
+    print(&match output.format {
+        Format::Json => json::object(&description),
+        Format::Table => table::pairs(&description.rows()),
+    })?;
+    Ok(Verdict::Held)
+}
+
+fn check(path: &Path, output: &Output) -> Result<Verdict, Failure> {
+    let checked = match lastword::check(path) {
+        Ok(checked) => checked,
+        Err(error) if is_damage(&error) => {
+            let damaged = Damaged {
+                path: path.display().to_string(),
+                sound: false,
+                damage: error.to_string(),
+            };
+            print(&match output.format {
+                Format::Json => json::object(&damaged),
+                Format::Table => {
+                    table::pairs(&[("sound", "no".into()), ("damage", damaged.damage)])
+                }
+            })?;
+            complain(&[error.to_string()]);
+            return Ok(Verdict::Failed);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let findings = Findings::new(&checked, path);
+    print(&match output.format {
+        Format::Json => json::object(&findings),
+        Format::Table => table::pairs(&findings.rows()),
+    })?;
+    Ok(Verdict::Held)
+}
+
+/// `pool info`.
+#[derive(Debug, Serialize)]
+struct Description {
+    path: String,
+    medium: Option<&'static str>,
+    /// In hexadecimal digits.
+    pool_id: String,
+    generation: u64,
+    design: String,
+    layout: String,
+    layout_version: u64,
+    heap_bytes: u64,
+    log_bytes: u64,
+    reproduced_id: u64,
+    /// Whether it was closed in good order; otherwise opening it recovers.
+    clean: bool,
+    file_system: Option<&'static str>,
+    survives_power_loss: bool,
+    /// A small durable write there; nothing when it could not be measured.
+    flush_ns: Option<u64>,
+}
+
+impl Description {
+    fn of(info: &Info, path: &Path) -> Description {
+        let flush_ns = PoolFile::open_shared(path).and_then(|file| file.measure_flush()).ok();
+        Description { flush_ns, ..Description::without_flush(info) }
+    }
+
+    fn without_flush(info: &Info) -> Description {
+        Description {
+            path: info.path.display().to_string(),
+            medium: info.medium.map(medium_name),
+            pool_id: format!("{:016x}", info.pool_id),
+            generation: info.generation,
+            design: info.design.clone(),
+            layout: info.layout.0.clone(),
+            layout_version: info.layout.1,
+            heap_bytes: info.heap_bytes,
+            log_bytes: info.log_bytes,
+            reproduced_id: info.reproduced_id.0,
+            clean: info.clean,
+            file_system: info.file_system,
+            survives_power_loss: info.survives_power_loss,
+            flush_ns: None,
+        }
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let survives = match self.survives_power_loss {
+            true => "kill -9 and power loss, as far as the disk keeps its word about flushes",
+            false => "kill -9, not power loss",
+        };
+        let layout = match self.layout.as_str() {
+            "" => "none".into(),
+            name => format!("{name}, version {}", self.layout_version),
+        };
+        let place = self.file_system.unwrap_or("a file system of unknown name");
+        let mut rows = vec![
+            ("path", self.path.clone()),
+            ("medium", format!("{} on {place}", self.medium.unwrap_or("none"))),
+            ("survives", survives.into()),
+            ("pool ID", self.pool_id.clone()),
+            ("generation", table::grouped(self.generation)),
+            ("design", self.design.clone()),
+            ("layout", layout),
+            ("heap", table::bytes(self.heap_bytes)),
+            ("log", table::bytes(self.log_bytes)),
+            ("reproduced ID", table::grouped(self.reproduced_id)),
+            ("closed in good order", yes_no(self.clean)),
+        ];
+        if let Some(flush_ns) = self.flush_ns {
+            rows.insert(2, ("flush", table::time(flush_ns)));
+        }
+        rows
+    }
+}
+
+/// `pool check`, when it has found no damage.
+#[derive(Debug, Serialize)]
+struct Findings {
+    sound: bool,
+    /// Opening the pool recovers.
+    needs_recovery: bool,
+    transactions_to_replay: u64,
+    /// The last transaction that opening it will show.
+    durable_id: u64,
+    /// The log ends in a write that was cut short; that is no damage.
+    torn_end: bool,
+    objects: u64,
+    object_bytes: u64,
+    blocks: u64,
+    chunks: u64,
+    chunks_free: u64,
+    #[serde(flatten)]
+    info: Description,
+}
+
+impl Findings {
+    fn new(checked: &Checked, path: &Path) -> Findings {
+        let Checked { needs_recovery, transactions_to_replay, durable_id, torn_end, .. } = *checked;
+        let Usage { objects, object_bytes, blocks, chunks, chunks_free, .. } = checked.usage;
+        let mut info = Description::without_flush(&checked.info);
+        info.path = path.display().to_string();
+        Findings {
+            sound: true,
+            needs_recovery,
+            transactions_to_replay,
+            durable_id: durable_id.0,
+            torn_end,
+            objects,
+            object_bytes,
+            blocks,
+            chunks,
+            chunks_free,
+            info,
+        }
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = self.info.rows();
+        let chunks = format!("{} of {}", self.chunks_free, self.chunks);
+        rows.extend([
+            ("needs recovery", yes_no(self.needs_recovery)),
+            ("transactions to replay", table::grouped(self.transactions_to_replay)),
+            ("durable ID", table::grouped(self.durable_id)),
+            ("log ends in a torn write", yes_no(self.torn_end)),
+            ("objects", table::grouped(self.objects)),
+            ("bytes in objects", table::bytes(self.object_bytes)),
+            ("blocks", table::grouped(self.blocks)),
+            ("free chunks", chunks),
+            ("sound", yes_no(self.sound)),
+        ]);
+        rows
+    }
+}
+
+/// `pool check`, when it has.
+#[derive(Debug, Serialize)]
+struct Damaged {
+    path: String,
+    sound: bool,
+    damage: String,
+}
+
+fn yes_no(value: bool) -> String {
+    if value { "yes" } else { "no" }.into()
+}

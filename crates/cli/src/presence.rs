@@ -1,0 +1,224 @@
+//! Whether what was acknowledged is there, after a crash.
+//!
+//! ```text
+//!   timed region        | flush | tail, untimed, 50 ms       | abandon | open, recover
+//!       ~ 4096 to 8192  |       |  acknowledged | the rest   |
+//!       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ looked for
+//! ```
+//!
+//! The measured run ends durable, so what a crash may tear is made afterwards: a tail of further
+//! transactions, each one's ID kept, and the pool is left in the middle of it. A transaction is
+//! acknowledged when its ID is at most the pool's durable ID just before. After recovery clients
+//! are drawn again from a copy made near the end of the timed region: the workload knows what each
+//! of their transactions must have left. In sync mode every commit of the tail is acknowledged.
+//!
+//! Invariants that are checked: the recovered ID is not below the acknowledged one; every
+//! transaction looked for is present; the workload's own check.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use lastword::{Design, Error, Pool, TxId};
+use workloads::{Violation, Workload};
+
+use crate::driver::Position;
+use crate::failure::is_damage;
+use crate::setup::Ready;
+
+/// How long the tail runs.
+const TAIL: Duration = Duration::from_millis(50);
+
+/// Most transactions of a worker's tail: what regenerating them may take.
+const TAIL_MAX: usize = 1 << 16;
+
+/// Violations that are shown.
+const SHOWN: usize = 10;
+
+/// What a check has found. Empty: everything holds.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    /// Acknowledged transactions that are not there.
+    missing: u64,
+    /// Recovered up to here, though more was acknowledged: (recovered, acknowledged).
+    short: Option<(TxId, TxId)>,
+    /// There is no workload in the pool any more.
+    gone: bool,
+    violations: Vec<Violation>,
+    /// What kept the pool from being opened or read.
+    damage: Option<Error>,
+}
+
+impl Losses {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.missing == 0
+            && self.short.is_none()
+            && !self.gone
+            && self.violations.is_empty()
+            && self.damage.is_none()
+    }
+
+    /// One line for each.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(damage) = &self.damage {
+            lines.push(damage.to_string());
+        }
+        if let Some((recovered, acknowledged)) = self.short {
+            lines.push(format!("recovered up to {recovered}, acknowledged up to {acknowledged}"));
+        }
+        if self.gone {
+            lines.push("the workload is gone".into());
+        }
+        if self.missing > 0 {
+            lines.push(format!("{} acknowledged transactions are lost", self.missing));
+        }
+        lines.extend(self.violations.iter().take(SHOWN).map(ToString::to_string));
+        lines
+    }
+}
+
+/// Leaves the pool as a crash would, in the middle of a tail of transactions; opens and checks it.
+/// Designs that keep nothing are checked where they are.
+///
+/// # Errors
+/// What kept the check from being done; damage is a loss, not an error.
+pub(crate) fn crash_and_check<D: Design, W: Workload>(
+    ready: Ready<D, W>,
+    positions: &[Position<W::Client>],
+) -> Result<Losses, Error> {
+    let Ready { pool, workload, options, place, .. } = ready;
+    let tails = run_tails(&pool, &workload, positions)?;
+    if !D::DURABLE {
+        let everything = TxId(u64::MAX);
+        return damage_is_loss(check::<D, W>(&pool, &workload, positions, &tails, everything));
+    }
+    let acknowledged = pool.durable_id();
+    drop(workload);
+    pool.abandon();
+    let reopened = || {
+        let pool = Pool::<D>::open_as(place.path(), options)?;
+        let recovered = pool.committed_id();
+        let mut losses = match W::open(&mut pool.worker()?)? {
+            Some(workload) => check::<D, W>(&pool, &workload, positions, &tails, acknowledged)?,
+            None => Losses { gone: true, ..Losses::default() },
+        };
+        losses.short = (recovered < acknowledged).then_some((recovered, acknowledged));
+        pool.close()?;
+        Ok(losses)
+    };
+    damage_is_loss(reopened())
+}
+
+fn damage_is_loss(checked: Result<Losses, Error>) -> Result<Losses, Error> {
+    match checked {
+        Err(error) if is_damage(&error) => Ok(Losses { damage: Some(error), ..Losses::default() }),
+        checked => checked,
+    }
+}
+
+/// Runs every worker on for a while; answers the IDs of its transactions.
+fn run_tails<D: Design, W: Workload>(
+    pool: &Pool<D>,
+    workload: &W,
+    positions: &[Position<W::Client>],
+) -> Result<Vec<Vec<TxId>>, Error> {
+    let barrier = Barrier::new(positions.len());
+    let workers = positions.iter().map(|_| pool.worker()).collect::<Result<Vec<_>, _>>()?;
+    std::thread::scope(|scope| {
+        let mut handles = Vec::new();
+        for (mut worker, position) in workers.into_iter().zip(positions) {
+            let (barrier, mut client) = (&barrier, position.client.clone());
+            handles.push(scope.spawn(move || {
+                let mut ids = Vec::new();
+                barrier.wait();
+                let start = Instant::now();
+                while ids.len() < TAIL_MAX && start.elapsed() < TAIL {
+                    workload.next(&mut client);
+                    ids.push(worker.run(|tx| workload.run(&client, tx))?.ticket.id());
+                }
+                Ok(ids)
+            }));
+        }
+        let join = |handle: std::thread::ScopedJoinHandle<'_, _>| {
+            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        handles.into_iter().map(join).collect()
+    })
+}
+
+/// Looks for the last transactions of every worker, and runs the workload's check.
+fn check<D: Design, W: Workload>(
+    pool: &Pool<D>,
+    workload: &W,
+    positions: &[Position<W::Client>],
+    tails: &[Vec<TxId>],
+    acknowledged: TxId,
+) -> Result<Losses, Error> {
+    let mut worker = pool.worker()?;
+    let mut missing = 0;
+    for (position, ids) in positions.iter().zip(tails) {
+        let (mut client, from) = position.recent[0].clone();
+        // What was timed was flushed: all of it is acknowledged.
+        let timed = (from..position.count).map(|_| TxId::NONE);
+        for id in timed.chain(ids.iter().copied()) {
+            workload.next(&mut client);
+            if id <= acknowledged {
+                let is_there = worker.read(|tx| workload.is_present(&client, tx))?.value;
+                missing += u64::from(!is_there);
+            }
+        }
+    }
+    let violations = workload.check(&mut worker)?;
+    Ok(Losses { missing, violations, ..Losses::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastword::{Options, Volatile};
+    use workloads::Bank;
+
+    /// A bank in memory, and the positions of two workers that have run so many transfers.
+    fn bank(transfers: u64) -> (Pool<Volatile>, Bank, Vec<Position<<Bank as Workload>::Client>>) {
+        let options = workloads::Options { scale: 0.001, ..workloads::Options::default() };
+        let bytes = Bank::heap_bytes(&options);
+        let pool = Pool::<Volatile>::create_as("", Options::new().bytes(bytes)).unwrap();
+        let mut worker = pool.worker().unwrap();
+        let bank = Bank::load(&mut worker, &options).unwrap();
+        let mut positions: Vec<_> =
+            (0..2).map(|index| Position::new(bank.client(index, 1))).collect();
+        for position in &mut positions {
+            for _ in 0..transfers {
+                bank.next(&mut position.client);
+                let _ = worker.run(|tx| bank.run(&position.client, tx)).unwrap();
+            }
+            position.count = transfers;
+        }
+        drop(worker);
+        (pool, bank, positions)
+    }
+
+    #[test]
+    fn what_was_run_is_found() {
+        let (pool, bank, positions) = bank(100);
+        let losses = check(&pool, &bank, &positions, &[vec![], vec![]], TxId(0)).unwrap();
+        assert!(losses.is_empty(), "{:?}", losses.lines());
+    }
+
+    #[test]
+    fn what_was_counted_and_never_run_is_missed() {
+        let (pool, bank, mut positions) = bank(100);
+        positions[1].count += 3;
+        let losses = check(&pool, &bank, &positions, &[vec![], vec![]], TxId(0)).unwrap();
+        assert_eq!(losses.missing, 3);
+        assert_eq!(losses.lines(), ["3 acknowledged transactions are lost"]);
+    }
+
+    #[test]
+    fn of_the_tail_only_what_was_acknowledged_is_missed() {
+        let (pool, bank, positions) = bank(100);
+        let tails = [vec![TxId(900), TxId(902)], vec![TxId(901), TxId(903)]];
+        let losses = check(&pool, &bank, &positions, &tails, TxId(901)).unwrap();
+        assert_eq!(losses.missing, 2);
+    }
+}

@@ -1,0 +1,335 @@
+//! What is printed: one structure for each command, shown as JSON for programs or as a table.
+//!
+//! The names of the fields are the keys of the JSON: others script against them.
+
+pub(crate) mod json;
+pub(crate) mod progress;
+pub(crate) mod table;
+
+use std::io::{self, Write};
+
+use lastword::{Design, Medium};
+use serde::Serialize;
+use workloads::Workload;
+
+use crate::args::Load;
+use crate::compare::{Lap, Laps};
+use crate::driver::Measured;
+use crate::failure::Failure;
+use crate::latency::Latencies;
+use crate::machine::{self, Machine};
+
+/// Under what conditions it was measured.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Conditions {
+    /// `file`, `emulated`; nothing when no design was durable.
+    pub(crate) medium: Option<&'static str>,
+    /// Latency of the emulated medium; nothing on others.
+    pub(crate) latency_cycles: Option<u64>,
+    /// Bandwidth of the emulated medium; nothing on others.
+    pub(crate) bandwidth_gbps: Option<f64>,
+    pub(crate) durability: &'static str,
+    pub(crate) threads: usize,
+    pub(crate) scale: f64,
+    pub(crate) seed: u64,
+    pub(crate) machine: Machine,
+    pub(crate) commit: Option<&'static str>,
+}
+
+impl Conditions {
+    pub(crate) fn of(load: &Load, medium: Option<Medium>) -> Conditions {
+        let emulated = matches!(medium, Some(Medium::Emulated { .. }));
+        Conditions {
+            medium: medium.map(medium_name),
+            latency_cycles: emulated.then_some(load.latency_cycles),
+            bandwidth_gbps: emulated.then_some(load.bandwidth_gbps),
+            durability: load.durability.name(),
+            threads: load.threads,
+            scale: load.scale,
+            seed: load.seed,
+            machine: Machine::this(),
+            commit: machine::commit(),
+        }
+    }
+}
+
+/// A medium's name on the command line.
+pub(crate) fn medium_name(medium: Medium) -> &'static str {
+    match medium {
+        Medium::Emulated { .. } => "emulated",
+        _ => "file",
+    }
+}
+
+/// CPU time in seconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct CpuSeconds {
+    /// Worker threads, in front: without what they did of the steps behind.
+    pub(crate) workers: f64,
+    pub(crate) persist: f64,
+    pub(crate) reproduce: f64,
+    /// Spent waiting for the emulated medium.
+    pub(crate) emulated_delay: f64,
+    /// The rest of the process.
+    pub(crate) other: f64,
+}
+
+/// Latencies; nothing where none was measured.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Quantiles {
+    pub(crate) p50: Option<u64>,
+    pub(crate) p90: Option<u64>,
+    pub(crate) p99: Option<u64>,
+    pub(crate) max: Option<u64>,
+}
+
+impl Quantiles {
+    pub(crate) fn of(histogram: &hdrhistogram::Histogram<u64>) -> Quantiles {
+        let is_empty = histogram.is_empty();
+        let some = |value: u64| (!is_empty).then_some(value);
+        let at = |quantile| some(histogram.value_at_quantile(quantile));
+        Quantiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: some(histogram.max()) }
+    }
+}
+
+/// `lastword run`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RunReport {
+    pub(crate) workload: &'static str,
+    pub(crate) design: &'static str,
+    #[serde(flatten)]
+    pub(crate) conditions: Conditions,
+    pub(crate) seconds: f64,
+    pub(crate) transactions: u64,
+    pub(crate) aborts: u64,
+    pub(crate) transactions_per_second: f64,
+    /// Until the last was durable; for designs that keep nothing, the same as above.
+    pub(crate) durable_transactions_per_second: f64,
+    /// All threads, until the last was durable.
+    pub(crate) transactions_per_cpu_second: f64,
+    pub(crate) cpu_seconds: CpuSeconds,
+    pub(crate) commit_latency_ns: Quantiles,
+    pub(crate) durable_latency_ns: Quantiles,
+    /// Different words; nothing for a design that does not count them.
+    pub(crate) writes_per_transaction: Option<f64>,
+    pub(crate) log_payload_bytes: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) home_bytes: u64,
+    pub(crate) padding_bytes: u64,
+    pub(crate) log_laps: f64,
+    pub(crate) device_writes: u64,
+    pub(crate) persist_barriers: u64,
+    pub(crate) ring_full_waits: u64,
+    pub(crate) peak_rss_bytes: Option<u64>,
+    /// Nothing: it could not be found out.
+    pub(crate) checked: Option<bool>,
+}
+
+impl RunReport {
+    pub(crate) fn new<D: Design, W: Workload>(
+        measured: &Measured,
+        conditions: Conditions,
+        peak_rss_bytes: Option<u64>,
+        checked: Option<bool>,
+    ) -> RunReport {
+        let Measured { transactions, metrics, latencies, .. } = measured;
+        let Latencies { commit, durable } = latencies;
+        let count = *transactions as f64;
+        // Bare memory does not remember what was written.
+        let counts_words = D::NAME != lastword::Plain::NAME;
+        RunReport {
+            workload: W::NAME,
+            design: D::NAME,
+            conditions,
+            seconds: measured.seconds,
+            transactions: *transactions,
+            aborts: measured.aborts,
+            transactions_per_second: ratio(count, measured.seconds),
+            durable_transactions_per_second: ratio(count, measured.durable_seconds),
+            transactions_per_cpu_second: ratio(count, measured.cpu.total as f64 / 1e9),
+            cpu_seconds: cpu_seconds(measured),
+            commit_latency_ns: Quantiles::of(commit),
+            durable_latency_ns: Quantiles::of(durable),
+            writes_per_transaction: counts_words
+                .then(|| ratio(measured.words_written as f64, count)),
+            log_payload_bytes: metrics.log_payload_bytes,
+            log_bytes: metrics.log_bytes,
+            home_bytes: metrics.home_bytes,
+            padding_bytes: metrics.padding_bytes,
+            log_laps: metrics.log_laps,
+            device_writes: metrics.device_writes,
+            persist_barriers: metrics.persist_barriers,
+            ring_full_waits: metrics.ring_full_waits,
+            peak_rss_bytes,
+            checked,
+        }
+    }
+}
+
+fn cpu_seconds(measured: &Measured) -> CpuSeconds {
+    let (cpu, metrics) = (measured.cpu, &measured.metrics);
+    let known =
+        cpu.workers + metrics.persist_cpu_ns + metrics.reproduce_cpu_ns + metrics.emulated_delay_ns;
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    CpuSeconds {
+        workers: seconds(cpu.workers),
+        persist: seconds(metrics.persist_cpu_ns),
+        reproduce: seconds(metrics.reproduce_cpu_ns),
+        emulated_delay: seconds(metrics.emulated_delay_ns),
+        other: seconds(cpu.total.saturating_sub(known)),
+    }
+}
+
+/// One design of a comparison; no numbers: it cannot have so many workers.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) design: &'static str,
+    pub(crate) transactions_per_second_median: Option<f64>,
+    pub(crate) durable_transactions_per_second_median: Option<f64>,
+    /// Of transactions a second, to the first design.
+    pub(crate) ratio_median: Option<f64>,
+    pub(crate) ratio_min: Option<f64>,
+    pub(crate) ratio_max: Option<f64>,
+    pub(crate) durable_ratio_median: Option<f64>,
+    /// Nanoseconds more than the first design, per transaction and worker.
+    pub(crate) added_ns_median: Option<f64>,
+    /// All threads, until the last transaction was at home.
+    pub(crate) cpu_per_transaction_ns: Option<f64>,
+}
+
+/// `lastword compare`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CompareReport {
+    pub(crate) workload: String,
+    #[serde(flatten)]
+    pub(crate) conditions: Conditions,
+    /// Of one design in one round.
+    pub(crate) transactions: u64,
+    pub(crate) baseline: &'static str,
+    pub(crate) rounds: u64,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl CompareReport {
+    pub(crate) fn new(
+        workload: &str,
+        all: &[Laps],
+        transactions: u64,
+        rounds: u64,
+        conditions: Conditions,
+    ) -> CompareReport {
+        let threads = conditions.threads as f64;
+        let rows = all.iter().map(|laps| row(laps, &all[0].laps, threads)).collect();
+        CompareReport {
+            workload: workload.into(),
+            conditions,
+            transactions,
+            baseline: all[0].design.name(),
+            rounds,
+            rows,
+        }
+    }
+}
+
+fn row(laps: &Laps, baseline: &[Lap], threads: f64) -> Row {
+    let each = |value: &dyn Fn(&Lap) -> f64| sorted(laps.laps.iter().map(value).collect());
+    let pairs = |value: &dyn Fn(&Lap, &Lap) -> f64| {
+        sorted(laps.laps.iter().zip(baseline).map(|(lap, base)| value(lap, base)).collect())
+    };
+    let count = |lap: &Lap| lap.transactions as f64;
+    let rate = |lap: &Lap| ratio(count(lap), lap.seconds);
+    let durable_rate = |lap: &Lap| ratio(count(lap), lap.durable_seconds);
+    let ratios = pairs(&|lap, base| ratio(rate(lap), rate(base)));
+    let worker_ns = |lap: &Lap| ratio(1e9 * lap.seconds * threads, count(lap));
+    Row {
+        design: laps.design.name(),
+        transactions_per_second_median: median(&each(&rate)),
+        durable_transactions_per_second_median: median(&each(&durable_rate)),
+        ratio_median: median(&ratios),
+        ratio_min: ratios.first().copied(),
+        ratio_max: ratios.last().copied(),
+        durable_ratio_median: median(&pairs(&|lap, base| {
+            ratio(durable_rate(lap), durable_rate(base))
+        })),
+        added_ns_median: median(&pairs(&|lap, base| worker_ns(lap) - worker_ns(base))),
+        cpu_per_transaction_ns: median(&each(&|lap| ratio(lap.cpu_ns as f64, count(lap)))),
+    }
+}
+
+fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The middle of sorted values; between two middles, their mean.
+pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
+    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted[sorted.len() / 2]);
+    Some((low + high) / 2.0)
+}
+
+/// 0 where there is nothing to divide by: JSON has no infinity.
+pub(crate) fn ratio(part: f64, of: f64) -> f64 {
+    if of > 0.0 { part / of } else { 0.0 }
+}
+
+/// Prints a report.
+///
+/// # Errors
+/// Nobody listens any more.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Failure::io("writing the report"))
+}
+
+/// Says what does not hold.
+pub(crate) fn complain(lines: &[String]) {
+    for line in lines {
+        // Also said by the report and the exit code: nothing is lost when nobody reads it here.
+        let _ = writeln!(io::stderr(), "check failed: {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::DesignName;
+
+    fn laps(design: DesignName, seconds: &[f64]) -> Laps {
+        let lap = |&seconds: &f64| Lap {
+            transactions: 1000,
+            seconds,
+            durable_seconds: 2.0 * seconds,
+            cpu_ns: 5_000_000,
+        };
+        Laps { design, laps: seconds.iter().map(lap).collect() }
+    }
+
+    #[test]
+    fn a_median_is_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[1.0, 2.0]), Some(1.5));
+        assert_eq!(median(&[1.0, 2.0, 9.0]), Some(2.0));
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        // The machine was four times slower in the second round: for both.
+        let base = laps(DesignName::Volatile, &[1.0, 4.0]);
+        let other = laps(DesignName::Decoupled, &[2.0, 8.0]);
+        let row = row(&other, &base.laps, 2.0);
+        assert_eq!((row.ratio_min, row.ratio_max), (Some(0.5), Some(0.5)));
+        assert_eq!(row.durable_ratio_median, Some(0.5));
+        assert_eq!(row.transactions_per_second_median, Some((500.0 + 125.0) / 2.0));
+        // One second, and four, more for 500 transactions of each of two workers.
+        assert_eq!(row.added_ns_median, Some(5_000_000.0));
+        assert_eq!(row.cpu_per_transaction_ns, Some(5000.0));
+    }
+
+    #[test]
+    fn a_design_that_did_not_run_has_no_numbers() {
+        let base = laps(DesignName::Volatile, &[1.0]);
+        let row = row(&laps(DesignName::Plain, &[]), &base.laps, 2.0);
+        assert!(row.ratio_median.is_none() && row.cpu_per_transaction_ns.is_none());
+    }
+}

@@ -1,0 +1,214 @@
+//! Reports for people.
+
+use std::io::IsTerminal;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::{CompareReport, Conditions, Quantiles, RunReport};
+
+/// What stands where there is no number.
+const NONE: &str = "-";
+
+/// A table with lines on a terminal, with spaces elsewhere.
+fn table() -> Table {
+    let mut table = Table::new();
+    let is_terminal = std::io::stdout().is_terminal();
+    table.load_style(if is_terminal { presets::UTF8_FULL_CONDENSED } else { presets::NOTHING });
+    table
+}
+
+/// Names and what they stand for.
+pub(crate) fn pairs(rows: &[(&str, String)]) -> String {
+    let mut table = table();
+    for (name, value) in rows {
+        table.add_row([*name, value]);
+    }
+    trimmed(&table)
+}
+
+/// `lastword run`.
+pub(crate) fn run(report: &RunReport) -> String {
+    let cpu = &report.cpu_seconds;
+    let seconds = |value: f64| format!("{value:.3} s");
+    let per_transaction = |bytes: u64| {
+        let each = super::ratio(bytes as f64, report.transactions as f64);
+        format!("{} ({each:.1} B/tx)", self::bytes(bytes))
+    };
+    let rows = [
+        ("workload", report.workload.to_owned()),
+        ("design", report.design.to_owned()),
+        ("conditions", conditions(&report.conditions)),
+        ("timed", seconds(report.seconds)),
+        ("transactions", grouped(report.transactions)),
+        ("aborts", grouped(report.aborts)),
+        ("rate", rate(report.transactions_per_second)),
+        ("rate, until durable", rate(report.durable_transactions_per_second)),
+        ("per CPU-second", rate(report.transactions_per_cpu_second)),
+        ("CPU: workers", seconds(cpu.workers)),
+        ("CPU: persist", seconds(cpu.persist)),
+        ("CPU: reproduce", seconds(cpu.reproduce)),
+        ("CPU: emulated delay", seconds(cpu.emulated_delay)),
+        ("CPU: other", seconds(cpu.other)),
+        ("commit latency", quantiles(&report.commit_latency_ns)),
+        ("durable latency", quantiles(&report.durable_latency_ns)),
+        ("words written", option(report.writes_per_transaction, |n| format!("{n:.2} /tx"))),
+        ("log, payload", per_transaction(report.log_payload_bytes)),
+        ("log, written", per_transaction(report.log_bytes)),
+        ("log, padding", bytes(report.padding_bytes)),
+        ("log, laps", format!("{:.2}", report.log_laps)),
+        ("home", per_transaction(report.home_bytes)),
+        ("device writes", grouped(report.device_writes)),
+        ("persist barriers", grouped(report.persist_barriers)),
+        ("waits for the ring", grouped(report.ring_full_waits)),
+        ("peak memory", option(report.peak_rss_bytes, bytes)),
+        ("checked", option(report.checked, |held| if held { "held" } else { "FAILED" }.into())),
+    ];
+    pairs(&rows)
+}
+
+/// `lastword compare`.
+pub(crate) fn compare(report: &CompareReport) -> String {
+    let mut table = table();
+    table.set_header([
+        "design",
+        "rate",
+        "until durable",
+        "ratio",
+        "min",
+        "max",
+        "durable ratio",
+        "added",
+        "CPU",
+    ]);
+    let times = |value: Option<f64>| option(value, |value| format!("{value:.3}"));
+    let ns = |value: Option<f64>| option(value, |value| format!("{value:.1} ns/tx"));
+    for row in &report.rows {
+        table.add_row([
+            row.design.to_owned(),
+            option(row.transactions_per_second_median, rate),
+            option(row.durable_transactions_per_second_median, rate),
+            times(row.ratio_median),
+            times(row.ratio_min),
+            times(row.ratio_max),
+            times(row.durable_ratio_median),
+            ns(row.added_ns_median),
+            ns(row.cpu_per_transaction_ns),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let head = format!(
+        "{}, {} transactions a round, {} rounds; ratios to {}\n{}\n",
+        report.workload,
+        grouped(report.transactions),
+        report.rounds,
+        report.baseline,
+        conditions(&report.conditions),
+    );
+    head + &trimmed(&table)
+}
+
+fn conditions(conditions: &Conditions) -> String {
+    let Conditions { medium, latency_cycles, bandwidth_gbps, threads, .. } = conditions;
+    let workers = if *threads == 1 { "worker" } else { "workers" };
+    let mut text = format!("{threads} {workers}, {}", medium.unwrap_or("no medium"));
+    if let (Some(latency), Some(bandwidth)) = (latency_cycles, bandwidth_gbps) {
+        text += &format!(" ({latency} cycles, {bandwidth} GB/s)");
+    }
+    let (machine, seed) = (&conditions.machine, conditions.seed);
+    text += &format!(", {}, scale {}, seed {seed}", conditions.durability, conditions.scale);
+    text += &format!("; {}, {} cores", machine.cpu, machine.cores);
+    if let Some(commit) = conditions.commit {
+        text += &format!("; commit {commit}");
+    }
+    text
+}
+
+fn quantiles(quantiles: &Quantiles) -> String {
+    let Quantiles { p50: Some(p50), p90: Some(p90), p99: Some(p99), max: Some(max) } = *quantiles
+    else {
+        return NONE.into();
+    };
+    format!("p50 {}, p90 {}, p99 {}, max {}", time(p50), time(p90), time(p99), time(max))
+}
+
+fn option<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| NONE.into(), show)
+}
+
+fn trimmed(table: &Table) -> String {
+    table.trim_fmt()
+}
+
+/// Digits in threes: `1 204 551`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number with two or three digits and its power of 1000: `5.7 M`.
+pub(crate) fn short(number: f64) -> String {
+    let (scaled, unit) = match number.abs() {
+        n if n >= 1e9 => (number / 1e9, " G"),
+        n if n >= 1e6 => (number / 1e6, " M"),
+        n if n >= 1e3 => (number / 1e3, " k"),
+        _ => (number, ""),
+    };
+    let decimals = usize::from(scaled.abs() < 100.0) + usize::from(scaled.abs() < 10.0);
+    format!("{scaled:.decimals$}{unit}")
+}
+
+/// Transactions a second.
+pub(crate) fn rate(number: f64) -> String {
+    format!("{} tx/s", short(number))
+}
+
+/// Bytes, in powers of 1024.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// A time that is given in nanoseconds.
+pub(crate) fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shown_as_people_read_them() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_204_551), "1 204 551");
+        assert_eq!(short(5.0), "5.00");
+        assert_eq!(short(5_712_345.0), "5.71 M");
+        assert_eq!(short(310_000.0), "310 k");
+        assert_eq!(rate(5_712_345.0), "5.71 M tx/s");
+        assert_eq!(rate(310_000.0), "310 k tx/s");
+        assert_eq!(rate(12.0), "12.0 tx/s");
+        assert_eq!(bytes(1000), "1000 B");
+        assert_eq!(bytes(64 << 20), "64.0 MiB");
+        assert_eq!(time(950), "950 ns");
+        assert_eq!(time(1_500), "1.5 us");
+        assert_eq!(time(2_000_000_000), "2.00 s");
+    }
+}

@@ -1,0 +1,113 @@
+//! `lastword run`: one workload on one design, measured, crashed, recovered and checked.
+
+use std::marker::PhantomData;
+
+use lastword::Design;
+use workloads::Workload;
+
+use crate::args::{DesignName, DesignVisitor, Format, Load, Run};
+use crate::driver::{self, Limit, Measured, Position};
+use crate::failure::{Failure, Verdict};
+use crate::latency::Sampling;
+use crate::machine;
+use crate::presence;
+use crate::report::{self, Conditions, RunReport, json, table};
+use crate::setup::{self, Place, Ready};
+
+/// Seconds of a run when nothing is said.
+const SECONDS: f64 = 3.0;
+
+/// Runs it and prints the report.
+///
+/// # Errors
+/// What kept it from being run, or checked.
+pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
+    let Run { workload, design, load } = arguments;
+    let by_design = ByWorkload { design: *design, load };
+    let (report, unchecked) =
+        workloads::by_name(&workload.name, by_design).expect("the parser knows the names")?;
+    let text = match load.output.format {
+        Format::Json => json::object(&report),
+        Format::Table => table::run(&report),
+    };
+    report::print(&text)?;
+    match unchecked {
+        Some(error) => Err(error),
+        None => Ok(Verdict::of(report.checked == Some(true))),
+    }
+}
+
+/// A report, and what kept its check from being done.
+type Reported = Result<(RunReport, Option<Failure>), Failure>;
+
+struct ByWorkload<'a> {
+    design: DesignName,
+    load: &'a Load,
+}
+
+impl workloads::Visitor for ByWorkload<'_> {
+    type Out = Reported;
+
+    fn visit<W: Workload>(self) -> Reported {
+        self.design.dispatch(ByDesign::<W> { load: self.load, workload: PhantomData })
+    }
+}
+
+struct ByDesign<'a, W> {
+    load: &'a Load,
+    workload: PhantomData<W>,
+}
+
+impl<W: Workload> DesignVisitor for ByDesign<'_, W> {
+    type Out = Reported;
+
+    fn visit<D: Design>(self) -> Reported {
+        measure_and_check::<D, W>(self.load)
+    }
+}
+
+fn measure_and_check<D: Design, W: Workload>(load: &Load) -> Reported {
+    let ready = setup::ready::<D, W>(load, Place::of(load))?;
+    let mut positions = setup::clients(&ready.workload, load, ready.run);
+    let limit = match (load.transactions, load.seconds) {
+        (Some(transactions), _) => Limit::Transactions(transactions),
+        (None, seconds) => Limit::Seconds(seconds.unwrap_or(SECONDS)),
+    };
+    let sampling = Sampling::of(load.durability.into());
+    let measured = driver::measure(&ready.pool, &ready.workload, &mut positions, limit, sampling)?;
+    let conditions = Conditions::of(load, ready.pool.info().medium);
+    // Before the pool is opened once more.
+    let peak_rss_bytes = machine::peak_rss_bytes();
+    let (checked, unchecked) = crash_and_check::<D, W>(ready, &positions);
+    let report = RunReport::new::<D, W>(&measured, conditions, peak_rss_bytes, checked);
+    Ok((report, unchecked))
+}
+
+/// Whether it held, and what kept it from being found out.
+fn crash_and_check<D: Design, W: Workload>(
+    ready: Ready<D, W>,
+    positions: &[Position<W::Client>],
+) -> (Option<bool>, Option<Failure>) {
+    match presence::crash_and_check(ready, positions) {
+        Ok(losses) => {
+            report::complain(&losses.lines());
+            (Some(losses.is_empty()), None)
+        }
+        Err(error) => (None, Some(error.into())),
+    }
+}
+
+/// For the demo: a pool that is measured again and again.
+pub(crate) fn slice<D: Design, W: Workload>(
+    ready: &Ready<D, W>,
+    positions: &mut Vec<Position<W::Client>>,
+    seconds: f64,
+) -> Result<Measured, Failure> {
+    let (limit, sampling) = (Limit::Seconds(seconds), Sampling::Some);
+    let measured = driver::measure(&ready.pool, &ready.workload, positions, limit, sampling)?;
+    if D::DURABLE {
+        // Nothing of it is left to be done while something else is measured.
+        ready.pool.bring_home()?;
+    }
+    Ok(measured)
+}

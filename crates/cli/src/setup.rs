@@ -1,0 +1,138 @@
+//! From options to a pool that is open, loaded and idle.
+
+use std::path::{Path, PathBuf};
+
+use lastword::{Design, Medium, Options, Pool, Stop};
+use workloads::Workload;
+
+use crate::args::{Load, MediumName};
+use crate::driver::Position;
+use crate::failure::Failure;
+use crate::report::progress;
+use crate::temporary::Temporary;
+
+/// Runs on one pool have ascending numbers; a client's seed is one whose remainder by this is the
+/// run's (see `workloads`), so that any `--seed` gives other transactions.
+const RUNS: u64 = 16_383;
+
+/// Where a pool is.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// Where the user said; it stays.
+    Given(PathBuf),
+    /// It goes when this is dropped.
+    Temporary(Temporary),
+}
+
+impl Place {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Place::Given(path) => path,
+            Place::Temporary(temporary) => temporary.path(),
+        }
+    }
+
+    /// What `--pool` says; without it, a temporary pool where this medium is best.
+    pub(crate) fn of(load: &Load) -> Place {
+        match &load.pool {
+            Some(path) => Place::Given(path.clone()),
+            None => Place::temporary(load),
+        }
+    }
+
+    pub(crate) fn temporary(load: &Load) -> Place {
+        Place::Temporary(Temporary::new(load.medium == Some(MediumName::Emulated)))
+    }
+}
+
+/// A pool that is ready to be measured. The pool is dropped before its files are removed.
+pub(crate) struct Ready<D: Design, W> {
+    pub(crate) pool: Pool<D>,
+    pub(crate) workload: W,
+    /// Number of this run on this pool.
+    pub(crate) run: u64,
+    /// How to open it again.
+    pub(crate) options: Options,
+    pub(crate) place: Place,
+}
+
+/// Creates or opens the pool and loads the workload, if it is not there. On return everything is
+/// at home, and the background is idle.
+pub(crate) fn ready<D: Design, W: Workload>(
+    load: &Load,
+    place: Place,
+) -> Result<Ready<D, W>, Failure> {
+    let exists = D::DURABLE && place.path().symlink_metadata().is_ok();
+    let options = match exists {
+        true => options_of(load, place.path())?,
+        false => options_for::<W>(load),
+    };
+    let pool = match exists {
+        true => Pool::<D>::open_as(place.path(), options.clone())?,
+        false => Pool::<D>::create_as(place.path(), options.clone())?,
+    };
+    let (workload, run) = fill::<D, W>(&pool, load, place.path())?;
+    Ok(Ready { pool, workload, run, options, place })
+}
+
+/// Loads the workload and draws the number of this run, durably.
+fn fill<D: Design, W: Workload>(
+    pool: &Pool<D>,
+    load: &Load,
+    path: &Path,
+) -> Result<(W, u64), Failure> {
+    let foreign = || Failure::ForeignData { path: path.into() };
+    let mut worker = pool.worker()?;
+    let workload = match W::open(&mut worker)? {
+        Some(workload) => workload,
+        None => {
+            let _spinner = progress::spinner("loading");
+            W::load(&mut worker, &load.workload_options()).map_err(|error| match error {
+                lastword::Error::Stopped { stop: Stop::Aborted } => foreign(),
+                error => error.into(),
+            })?
+        }
+    };
+    let run = workloads::next_run(&mut worker)?.ok_or_else(foreign)?;
+    drop(worker);
+    if D::DURABLE {
+        pool.bring_home()?;
+    }
+    Ok((workload, run))
+}
+
+/// The clients of a run, at their beginning.
+pub(crate) fn clients<W: Workload>(
+    workload: &W,
+    load: &Load,
+    run: u64,
+) -> Vec<Position<W::Client>> {
+    let seed = (load.seed & ((1 << 40) - 1)) * RUNS + run % RUNS;
+    (0..load.threads).map(|index| Position::new(workload.client(index, seed))).collect()
+}
+
+/// Options of a new pool.
+fn options_for<W: Workload>(load: &Load) -> Options {
+    let bytes = load.bytes.unwrap_or_else(|| W::heap_bytes(&load.workload_options()));
+    Options::new()
+        .bytes(bytes)
+        .log_bytes(load.log_bytes)
+        .medium(load.medium(load.medium.unwrap_or(MediumName::File)))
+        .durability(load.durability.into())
+        .layout(load.layout.as_deref().unwrap_or_default(), 0)
+}
+
+/// Options that open the pool which is there: its own layout, unless another was asked for, and its
+/// own medium with the costs that were.
+fn options_of(load: &Load, path: &Path) -> Result<Options, Failure> {
+    let info = lastword::inspect(path)?;
+    let own = match info.medium {
+        Some(Medium::Emulated { .. }) => MediumName::Emulated,
+        _ => MediumName::File,
+    };
+    let (layout, version) = &info.layout;
+    Ok(Options::new()
+        .medium(load.medium(load.medium.unwrap_or(own)))
+        .durability(load.durability.into())
+        .layout(load.layout.as_deref().unwrap_or(layout), *version))
+}

@@ -1,0 +1,86 @@
+//! The program, run in a directory of its own.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The program.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_lastword");
+
+/// A directory that is gone afterwards.
+pub(crate) struct Room(TempDir);
+
+impl Room {
+    pub(crate) fn new() -> Room {
+        Room(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Names of the files here.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The program, about to be run here.
+    pub(crate) fn program(&self) -> Command {
+        let mut program = Command::new(PROGRAM);
+        program.current_dir(self.0.path());
+        program
+    }
+
+    /// Runs the program here.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.program().args(arguments).output().unwrap()
+    }
+
+    /// Runs it and expects this exit code; answers what it printed on stdout.
+    pub(crate) fn expect(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{stdout}\n{stderr}");
+        // Nothing to complain about, or a word about what.
+        assert_eq!(code == 0, stderr.is_empty(), "{arguments:?}\n{stderr}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        stdout
+    }
+
+    /// Runs it, expects this exit code and one line of error with these words in it.
+    pub(crate) fn refuse(&self, words: &str, arguments: &[&str]) {
+        let output = self.run(arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}\n{stderr}");
+        assert!(stderr.starts_with("error: ") && stderr.contains(words), "{stderr}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+
+    /// Runs it, expects this exit code and an object on stdout.
+    pub(crate) fn json(&self, code: i32, arguments: &[&str]) -> Value {
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["--format", "json"]).collect();
+        serde_json::from_str(&self.expect(code, &arguments)).unwrap()
+    }
+}
+
+/// The keys of an object, sorted.
+pub(crate) fn keys(object: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// These arguments and those.
+pub(crate) fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    arguments.iter().chain(more).copied().collect()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}

@@ -1,0 +1,211 @@
+//! `lastword pool`: what it says about sound, damaged, busy and unclean pools.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+use common::{Room, keys};
+use lastword::{Allocate, Objects, Options, Pool, Ptr};
+
+const SMALL: [&str; 4] = ["--bytes", "256K", "--log-bytes", "128KiB"];
+
+/// A room with a pool of this medium.
+fn created(medium: &str) -> Room {
+    let room = Room::new();
+    let create = ["pool", "create", "a.pool", "--medium", medium, "--layout", "ledger"];
+    room.expect(0, &common::with(&create, &SMALL));
+    room
+}
+
+/// A pool that a crash has left, with so many transactions in its log.
+fn crashed(medium: &str, transactions: u64) -> Room {
+    let room = created(medium);
+    let pool = Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap();
+    let counter = pool.run(|tx| {
+        let counter = tx.alloc(0_u64)?;
+        tx.set_root(counter.to_bits())?;
+        Ok(counter)
+    });
+    let counter: Ptr<u64> = counter.unwrap().value;
+    for _ in 1..transactions {
+        let _ = pool.run(|tx| tx.update(counter, |n| n + 1)).unwrap();
+    }
+    pool.flush().unwrap();
+    pool.abandon();
+    room
+}
+
+/// Name and content of every file.
+fn contents(room: &Room) -> Vec<(String, Vec<u8>)> {
+    let read = |name: String| {
+        let bytes = std::fs::read(room.path(&name)).unwrap();
+        (name, bytes)
+    };
+    room.files().into_iter().map(read).collect()
+}
+
+fn open(room: &Room, name: &str) -> File {
+    OpenOptions::new().write(true).open(room.path(name)).unwrap()
+}
+
+#[test]
+fn a_new_pool_is_described_and_sound() {
+    for medium in ["file", "emulated"] {
+        let room = created(medium);
+        let info = room.json(0, &["pool", "info", "a.pool"]);
+        let expected = [
+            "clean",
+            "design",
+            "file_system",
+            "flush_ns",
+            "generation",
+            "heap_bytes",
+            "layout",
+            "layout_version",
+            "log_bytes",
+            "medium",
+            "path",
+            "pool_id",
+            "reproduced_id",
+            "survives_power_loss",
+        ];
+        assert_eq!(keys(&info), expected);
+        assert_eq!((&info["medium"], &info["layout"]), (&medium.into(), &"ledger".into()));
+        assert_eq!((&info["heap_bytes"], &info["log_bytes"]), (&262_144.into(), &131_072.into()));
+        assert_eq!((&info["clean"], &info["design"]), (&true.into(), &"decoupled".into()));
+        let check = room.json(0, &["pool", "check", "a.pool"]);
+        assert_eq!((&check["sound"], &check["needs_recovery"]), (&true.into(), &false.into()));
+        let table = room.expect(0, &["pool", "check", "a.pool"]);
+        assert!(table.contains("sound") && table.contains("ledger"), "{table}");
+    }
+}
+
+#[test]
+fn a_pool_is_not_created_over_another() {
+    let room = created("file");
+    let before = contents(&room);
+    room.refuse("exists", &["pool", "create", "a.pool"]);
+    room.refuse("at least 128 KiB", &["pool", "create", "b.pool", "--bytes", "1K"]);
+    room.refuse("32 bytes", &["pool", "create", "b.pool", "--layout", &"x".repeat(33)]);
+    assert_eq!(contents(&room), before);
+}
+
+#[test]
+fn an_unclean_pool_needs_recovery_and_a_check_changes_no_byte_of_it() {
+    for medium in ["file", "emulated"] {
+        let room = crashed(medium, 100);
+        let before = contents(&room);
+        let check = room.json(0, &["pool", "check", "a.pool"]);
+        let expected = [
+            "blocks",
+            "chunks",
+            "chunks_free",
+            "clean",
+            "design",
+            "durable_id",
+            "file_system",
+            "flush_ns",
+            "generation",
+            "heap_bytes",
+            "layout",
+            "layout_version",
+            "log_bytes",
+            "medium",
+            "needs_recovery",
+            "object_bytes",
+            "objects",
+            "path",
+            "pool_id",
+            "reproduced_id",
+            "sound",
+            "survives_power_loss",
+            "torn_end",
+            "transactions_to_replay",
+        ];
+        assert_eq!(keys(&check), expected);
+        assert_eq!((&check["needs_recovery"], &check["clean"]), (&true.into(), &false.into()));
+        assert_eq!(check["durable_id"], 100);
+        let sum = |a: &str, b: &str| check[a].as_u64().unwrap() + check[b].as_u64().unwrap();
+        assert_eq!(sum("reproduced_id", "transactions_to_replay"), 100);
+        assert_eq!(contents(&room), before, "{medium}");
+        // It said what opening finds.
+        let pool = Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap();
+        let value = pool.run(|tx| {
+            let root = tx.root()?;
+            tx.get(Ptr::<u64>::from_bits(root))
+        });
+        assert_eq!(value.unwrap().value, 99);
+    }
+}
+
+#[test]
+fn a_pool_in_use_and_one_that_is_not_there_could_not_be_checked() {
+    let room = created("file");
+    let pool = Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap();
+    for command in ["info", "check"] {
+        room.refuse("in use", &["pool", command, "a.pool"]);
+        room.refuse("does not exist", &["pool", command, "b.pool"]);
+        room.refuse("not a regular file", &["pool", command, "."]);
+    }
+    pool.close().unwrap();
+    room.expect(0, &["pool", "check", "a.pool"]);
+}
+
+/// A damaged pool: `check` fails and says why, `info` cannot, and neither writes.
+fn assert_damaged(room: &Room, why: &str, info: i32) {
+    let before = contents(room);
+    let output = room.run(&["pool", "check", "a.pool", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", common::text(&output.stderr));
+    let check: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(keys(&check), ["damage", "path", "sound"]);
+    assert_eq!(check["sound"], false);
+    let damage = check["damage"].as_str().unwrap();
+    assert!(damage.contains(why), "{damage}");
+    let stderr = common::text(&output.stderr);
+    assert_eq!(stderr, format!("check failed: {damage}\n"));
+    let output = room.run(&["pool", "info", "a.pool"]);
+    assert_eq!(output.status.code(), Some(info), "{}", common::text(&output.stderr));
+    assert_eq!(contents(room), before);
+}
+
+#[test]
+fn a_truncated_pool_is_damaged() {
+    let room = created("file");
+    let bytes = std::fs::metadata(room.path("a.pool")).unwrap().len();
+    open(&room, "a.pool").set_len(bytes - 4096).unwrap();
+    assert_damaged(&room, "truncated", 2);
+    open(&room, "a.pool").set_len(1000).unwrap();
+    assert_damaged(&room, "not a Lastword pool", 2);
+}
+
+#[test]
+fn garbage_and_nothing_at_all_are_no_pools() {
+    let room = Room::new();
+    let garbage: Vec<u8> =
+        (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for content in [&garbage[..], &[0; 100_000], b""] {
+        std::fs::write(room.path("a.pool"), content).unwrap();
+        assert_damaged(&room, "not a Lastword pool", 2);
+    }
+}
+
+#[test]
+fn a_pool_without_its_log_or_with_a_shorter_one_is_damaged() {
+    let room = crashed("file", 10);
+    let log = room.path("a.pool.log");
+    let bytes = std::fs::metadata(&log).unwrap().len();
+    open(&room, "a.pool.log").set_len(bytes / 2).unwrap();
+    assert_damaged(&room, "not the log of this pool", 2);
+    std::fs::remove_file(log).unwrap();
+    assert_damaged(&room, "is missing", 2);
+}
+
+#[test]
+fn a_heap_that_was_overwritten_is_damaged_and_still_described() {
+    let room = created("file");
+    let heap = 2 << 20; // where the heap begins
+    open(&room, "a.pool").write_all_at(&[0xa5; 65536], heap).unwrap();
+    assert_damaged(&room, "the heap is damaged", 0);
+}

@@ -1,0 +1,344 @@
+//! `lastword run`, `compare` and `demo` as a user and as a script meet them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::process::Stdio;
+
+use common::{Room, keys, with};
+use lastword::{Addr, Allocate, Objects, Options, Pool, Words};
+
+/// Runs that take moments: small tables, a small log, few transactions.
+const TINY: [&str; 6] = ["--scale", "0.0005", "--log-bytes", "256K", "--transactions", "3000"];
+
+#[test]
+fn every_workload_holds_on_every_design_and_medium() {
+    let room = Room::new();
+    for workload in workloads::NAMES {
+        for (design, medium) in [
+            ("plain", "file"),
+            ("volatile", "emulated"),
+            ("decoupled", "file"),
+            ("decoupled", "emulated"),
+        ] {
+            let what = ["run", workload, "--design", design, "--medium", medium];
+            let report = room.json(0, &with(&what, &TINY));
+            assert_eq!(report["checked"], true, "{what:?}");
+            assert_eq!(report["transactions"], 3000, "{what:?}");
+            assert_eq!(report["workload"], workload);
+            let durable = design == "decoupled";
+            assert_eq!(report["medium"].as_str(), durable.then_some(medium), "{what:?}");
+        }
+    }
+    assert_eq!(room.files(), [""; 0], "temporary pools are removed");
+}
+
+#[test]
+fn workers_share_the_transactions_in_both_modes() {
+    let room = Room::new();
+    for durability in ["async", "sync"] {
+        let what = ["run", "bank", "--threads", "3", "--durability", durability];
+        let some = ["--transactions", "1000", "--scale", "0.001", "--log-bytes", "256K"];
+        let report = room.json(0, &with(&what, &some));
+        assert_eq!((&report["transactions"], &report["checked"]), (&1000.into(), &true.into()));
+        assert_eq!(report["threads"], 3);
+        assert!(report["persist_barriers"].as_u64().unwrap() > 0);
+        if durability == "sync" {
+            assert_eq!(report["commit_latency_ns"], report["durable_latency_ns"]);
+        }
+    }
+}
+
+#[test]
+fn a_report_has_these_keys() {
+    let room = Room::new();
+    let report = room.json(0, &with(&["run", "tatp-hash"], &TINY));
+    let expected = [
+        "aborts",
+        "bandwidth_gbps",
+        "checked",
+        "commit",
+        "commit_latency_ns",
+        "cpu_seconds",
+        "design",
+        "device_writes",
+        "durability",
+        "durable_latency_ns",
+        "durable_transactions_per_second",
+        "home_bytes",
+        "latency_cycles",
+        "log_bytes",
+        "log_laps",
+        "log_payload_bytes",
+        "machine",
+        "medium",
+        "padding_bytes",
+        "peak_rss_bytes",
+        "persist_barriers",
+        "ring_full_waits",
+        "scale",
+        "seconds",
+        "seed",
+        "threads",
+        "transactions",
+        "transactions_per_cpu_second",
+        "transactions_per_second",
+        "workload",
+        "writes_per_transaction",
+    ];
+    assert_eq!(keys(&report), expected);
+    let cpu = ["emulated_delay", "other", "persist", "reproduce", "workers"];
+    assert_eq!(keys(&report["cpu_seconds"]), cpu);
+    for latency in ["commit_latency_ns", "durable_latency_ns"] {
+        assert_eq!(keys(&report[latency]), ["max", "p50", "p90", "p99"]);
+        let at = |key: &str| report[latency][key].as_u64().unwrap();
+        assert!(at("p50") <= at("p90") && at("p90") <= at("p99") && at("p99") <= at("max"));
+    }
+    assert_eq!(keys(&report["machine"]), ["cores", "cpu"]);
+    let number = |key: &str| report[key].as_f64().unwrap();
+    assert_eq!(number("writes_per_transaction"), 1.0);
+    assert!(number("log_bytes") >= number("log_payload_bytes"));
+    assert!(number("durable_transactions_per_second") <= number("transactions_per_second"));
+    assert!(number("transactions_per_cpu_second") > 0.0);
+    assert!(number("peak_rss_bytes") > 1e6);
+}
+
+#[test]
+fn the_emulated_medium_costs_what_was_asked_for() {
+    let room = Room::new();
+    let what = ["run", "bank", "--medium", "emulated", "--latency-cycles", "5000"];
+    let report = room.json(0, &with(&with(&what, &TINY), &["--bandwidth-gbps", "2.5"]));
+    assert_eq!((&report["latency_cycles"], &report["bandwidth_gbps"]), (&5000.into(), &2.5.into()));
+    assert!(report["cpu_seconds"]["emulated_delay"].as_f64().unwrap() > 0.0);
+    let report = room.json(0, &with(&["run", "bank"], &TINY));
+    assert!(report["latency_cycles"].is_null() && report["bandwidth_gbps"].is_null());
+}
+
+#[test]
+fn a_named_pool_stays_and_is_gone_on_with() {
+    let room = Room::new();
+    let what = with(&["run", "bank", "--pool", "bank.pool"], &TINY);
+    for _ in 0..3 {
+        assert_eq!(room.json(0, &what)["checked"], true);
+        assert_eq!(room.files(), ["bank.pool", "bank.pool.log"]);
+    }
+    let info = room.json(0, &["pool", "info", "bank.pool"]);
+    assert!(info["generation"].as_u64().unwrap() >= 6, "opened twice a run");
+    // Another workload takes its place; another layout does not.
+    let what = with(&["run", "hashtable", "--pool", "bank.pool"], &TINY);
+    assert_eq!(room.json(0, &what)["checked"], true);
+    room.refuse("layout", &with(&what, &["--layout", "other"]));
+    room.refuse("medium", &with(&what, &["--medium", "emulated"]));
+}
+
+#[test]
+fn another_programs_data_are_left_alone() {
+    let room = Room::new();
+    let pool = Pool::create(room.path("own.pool"), Options::new().layout("own", 3)).unwrap();
+    let own = pool
+        .run(|tx| {
+            let own = tx.alloc(42_u64)?;
+            tx.set_root(own.to_bits())?;
+            Ok(own)
+        })
+        .unwrap()
+        .value;
+    let what = with(&["run", "bank", "--pool", "own.pool"], &TINY);
+    room.refuse("in use", &what);
+    pool.close().unwrap();
+    room.refuse("another program's data", &what);
+    let pool = Pool::open(room.path("own.pool"), Options::new().layout("own", 3)).unwrap();
+    assert_eq!(pool.run(|tx| tx.get(own)).unwrap().value, 42);
+}
+
+#[test]
+fn a_workload_that_does_not_hold_is_exit_code_1() {
+    let room = Room::new();
+    let what = with(&["run", "bank", "--pool", "bank.pool"], &TINY);
+    room.json(0, &what);
+    let pool = Pool::open(room.path("bank.pool"), Options::new()).unwrap();
+    let forge = pool.run(|tx| {
+        // Root, its word 7: the tables; their word 0: the first account, its word 0: its cents.
+        let root = tx.root()?;
+        let tables = tx.read(Addr::new(root, 56))?;
+        let account = tx.read(Addr::new(tables, 0))?;
+        let cents = tx.read(Addr::new(account, 0))?;
+        tx.write(Addr::new(account, 0), cents + 1)
+    });
+    forge.unwrap().ticket.wait().unwrap();
+    pool.close().unwrap();
+    let report = room.json(1, &what);
+    assert_eq!(report["checked"], false);
+    let output = room.run(&what);
+    assert!(common::text(&output.stderr).contains("check failed: cents in all accounts"));
+    assert!(common::text(&output.stdout).contains("FAILED"));
+}
+
+#[test]
+fn a_run_that_ends_in_an_error_leaves_nothing() {
+    let room = Room::new();
+    room.refuse("full", &["run", "bank", "--bytes", "128K"]);
+    room.refuse("at least 128 KiB", &["run", "bank", "--log-bytes", "1K"]);
+    room.refuse("does not exist", &with(&["run", "bank", "--pool", "no/such.pool"], &TINY));
+    room.refuse(
+        "one worker",
+        &with(&["run", "bank", "--design", "plain", "--threads", "2"], &TINY),
+    );
+    assert_eq!(room.files(), [""; 0]);
+}
+
+#[test]
+fn a_run_that_is_interrupted_leaves_nothing() {
+    let room = Room::new();
+    let mut child = room
+        .program()
+        .args(["run", "bank", "--seconds", "600"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !room.files().iter().any(|name| name.ends_with(".pool")) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(room.files(), [""; 0]);
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    let room = Room::new();
+    for wrong in [
+        &["run"][..],
+        &["run", "no-such-workload"],
+        &["run", "bank", "--design", "no-such-design"],
+        &["run", "bank", "--medium", "no-such-medium"],
+        &["run", "bank", "--no-such-flag"],
+        &["run", "bank", "--seconds", "1", "--transactions", "1"],
+        &["run", "bank", "--seconds", "0"],
+        &["run", "bank", "--bytes", "1T"],
+        &["run", "bank", "--threads", "0"],
+        &["run", "bank", "--scale", "-1"],
+        &["run", "bank", "--durability", "perhaps"],
+        &["run", "bank", "--format", "xml"],
+        &["compare", "bank"],
+        &["compare", "bank", "--designs", "volatile"],
+        &["compare", "bank", "--designs", "volatile,no-such"],
+        &["compare", "bank", "--designs", "plain,volatile", "--threads", "2"],
+        &["pool"],
+        &["pool", "check"],
+        &["no-such-command"],
+    ] {
+        let output = room.run(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{wrong:?}");
+    }
+    let output = room.run(&["run", "bank", "--design", "no-such-design"]);
+    let stderr = common::text(&output.stderr);
+    assert!(stderr.contains("plain, volatile, decoupled"), "{stderr}");
+    assert_eq!(room.files(), [""; 0]);
+}
+
+#[test]
+fn help_shows_what_works_and_nothing_else() {
+    let room = Room::new();
+    let help = room.expect(0, &["--help"]);
+    for command in ["demo", "run", "compare", "pool"] {
+        assert!(help.contains(command), "{help}");
+    }
+    assert!(!help.contains("kill-writer"), "{help}");
+    let help = room.expect(0, &["run", "--help"]);
+    for flag in ["--design", "--medium", "--pool", "--log-bytes", "--bandwidth-gbps", "--layout"] {
+        assert!(help.contains(flag), "{help}");
+    }
+}
+
+#[test]
+fn a_comparison_has_these_keys_and_its_ratios_are_to_the_first() {
+    let room = Room::new();
+    let what = ["compare", "hashtable", "--designs", "volatile,decoupled,plain", "--rounds", "2"];
+    let report = room.json(0, &with(&what, &TINY));
+    let expected = [
+        "bandwidth_gbps",
+        "baseline",
+        "commit",
+        "durability",
+        "latency_cycles",
+        "machine",
+        "medium",
+        "rounds",
+        "rows",
+        "scale",
+        "seed",
+        "threads",
+        "transactions",
+        "workload",
+    ];
+    assert_eq!(keys(&report), expected);
+    assert_eq!((&report["baseline"], &report["rounds"]), (&"volatile".into(), &2.into()));
+    assert_eq!((&report["medium"], &report["transactions"]), (&"file".into(), &3000.into()));
+    let rows = report["rows"].as_array().unwrap();
+    let designs: Vec<_> = rows.iter().map(|row| row["design"].as_str().unwrap()).collect();
+    assert_eq!(designs, ["volatile", "decoupled", "plain"]);
+    for row in rows {
+        let expected = [
+            "added_ns_median",
+            "cpu_per_transaction_ns",
+            "design",
+            "durable_ratio_median",
+            "durable_transactions_per_second_median",
+            "ratio_max",
+            "ratio_median",
+            "ratio_min",
+            "transactions_per_second_median",
+        ];
+        assert_eq!(keys(row), expected);
+        assert!(row["cpu_per_transaction_ns"].as_f64().unwrap() > 0.0);
+    }
+    assert_eq!((&rows[0]["ratio_median"], &rows[0]["added_ns_median"]), (&1.0.into(), &0.0.into()));
+    let rate = |key: &str| rows[0][key].as_f64().unwrap();
+    let plain = rate("transactions_per_second_median");
+    assert_eq!(rate("durable_transactions_per_second_median"), plain, "nothing to wait for");
+    assert_eq!(room.files(), [""; 0]);
+}
+
+#[test]
+fn a_design_with_too_few_workers_has_a_row_without_numbers() {
+    let room = Room::new();
+    let what = ["compare", "bank", "--designs", "volatile,plain", "--rounds", "1"];
+    let report = room.json(0, &with(&with(&what, &TINY), &["--threads", "2"]));
+    let row = &report["rows"][1];
+    assert_eq!(row["design"], "plain");
+    assert!(row["ratio_median"].is_null() && row["transactions_per_second_median"].is_null());
+    assert!(report["medium"].is_null());
+}
+
+#[test]
+fn compare_makes_its_fresh_pools_where_it_is_told_and_nowhere_else() {
+    let room = Room::new();
+    let what =
+        ["compare", "bank", "--designs", "volatile,decoupled", "--rounds", "1", "--pool", "a"];
+    let table = room.expect(0, &with(&what, &TINY));
+    assert!(table.contains("decoupled") && table.contains("ratios to volatile"), "{table}");
+    assert_eq!(room.files(), [""; 0]);
+    std::fs::write(room.path("a"), "mine").unwrap();
+    room.refuse("fresh", &with(&what, &TINY));
+    assert_eq!(std::fs::read(room.path("a")).unwrap(), b"mine");
+}
+
+#[test]
+fn the_demo_kills_recovers_compares_and_tidies_up() {
+    let room = Room::new();
+    let text = room.expect(0, &["demo", "--seconds", "2"]);
+    for round in 1..=5 {
+        assert!(text.contains(&format!("round {round}  kill -9 after")), "{text}");
+    }
+    assert_eq!(text.matches("lost acknowledged 0   total balanced").count(), 5, "{text}");
+    assert!(text.contains("TATP     volatile") && text.contains("CHECKED"), "{text}");
+    assert_eq!(room.files(), [""; 0]);
+    // A file of that name that is no demo's stays.
+    std::fs::write(room.path("lastword-demo.pool"), "mine").unwrap();
+    room.refuse("move it away", &["demo"]);
+    assert_eq!(room.files(), ["lastword-demo.pool"]);
+}
