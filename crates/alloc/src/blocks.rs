@@ -21,11 +21,11 @@ impl Heap {
     /// whole chunks: `blocks` * 272 + 64 bytes, rounded up to 64 KiB.
     ///
     /// # Errors
-    /// [`Stop::Full`]; [`Stop::TooLarge`] when `blocks` is 0; [`Stop::BadPointer`] when the heap is
+    /// [`Stop::Full`]; [`Stop::BadSize`] when `blocks` is 0; [`Stop::BadPointer`] when the heap is
     /// damaged; else as [`Words::write`].
     pub fn reserve_blocks<W: Words>(&self, tx: &mut W, blocks: u64) -> Result<u64, Stop> {
         if blocks == 0 {
-            return Err(Stop::TooLarge);
+            return Err(Stop::BadSize);
         }
         let chunks = chunks_for(blocks).ok_or(Stop::Full)?;
         let (chunk, fresh) = self.take_chunks(tx, chunks)?;

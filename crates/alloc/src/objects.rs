@@ -13,14 +13,14 @@ impl Heap {
     /// What is in it is not defined. Writes two words when one was free, three when it is new.
     ///
     /// # Errors
-    /// [`Stop::Full`]; [`Stop::TooLarge`] when no object has this size; [`Stop::BadPointer`] when
+    /// [`Stop::Full`]; [`Stop::BadSize`] when no object has this size; [`Stop::BadPointer`] when
     /// the heap is damaged; else as [`Words::write`].
     ///
     /// # Panics
     /// When `arena` is not less than [`ARENAS`].
     #[inline]
     pub fn allocate<W: Words>(&self, tx: &mut W, arena: usize, bytes: usize) -> Result<u64, Stop> {
-        let class = class_of(bytes).ok_or(Stop::TooLarge)?;
+        let class = class_of(bytes).ok_or(Stop::BadSize)?;
         let (object, class) = match self.take_slot(tx, arena, class)? {
             Some(object) => (object, class),
             None => self.take_slot_elsewhere(tx, arena, class)?,

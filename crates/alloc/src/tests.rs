@@ -49,7 +49,7 @@ fn a_heap_below_the_minimum_is_full_from_the_start() {
 fn no_object_has_no_bytes_or_more_than_a_kibibyte() {
     let mut heap = TestHeap::new(4);
     for bytes in [0, 1025, usize::MAX] {
-        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::TooLarge));
+        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadSize));
     }
 }
 

@@ -196,6 +196,22 @@ pub enum Error {
         call: &'static str,
     },
 
+    /// The pool was written by a design that this program does not know.
+    #[error("{path} was written by design {found:?}, which this program does not know")]
+    UnknownDesign {
+        /// The file.
+        path: PathBuf,
+        /// The design that the superblock names.
+        found: String,
+    },
+
+    /// A step of the pool's own panicked: a bug in Lastword. The panic's message says more.
+    #[error("the {step} step panicked")]
+    StepPanicked {
+        /// Which step.
+        step: &'static str,
+    },
+
     /// A background thread could not be started.
     #[error("cannot start a background thread: {source}")]
     Thread {
@@ -221,12 +237,18 @@ pub enum Error {
         design: &'static str,
     },
 
-    /// This design has room for one worker at a time.
-    #[error("design `{design}` has no isolation: one worker at a time")]
-    OneWorker {
+    /// The design has no room for another worker: `plain` has no isolation, so it has one.
+    #[error("design `{design}` has as many workers as it can have ({max}): drop one first")]
+    TooManyWorkers {
         /// The design.
         design: &'static str,
+        /// Workers that it can have at a time.
+        max: usize,
     },
+
+    /// An object of no bytes, or of more than an object can have.
+    #[error("an object has 1 to 1024 bytes: put what is larger into an `Array` or `Bytes`")]
+    BadSize,
 
     /// An earlier write or sync failed.
     #[error(

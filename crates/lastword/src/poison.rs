@@ -25,6 +25,12 @@ impl Poison {
         Error::Poisoned { cause: Arc::clone(cause) }
     }
 
+    /// Held while a step runs: when it panics, what it had in hand is lost to memory, so the pool
+    /// must not go on, and must not be closed as if all were well.
+    pub(crate) fn on_panic(&self, step: &'static str) -> OnPanic<'_> {
+        OnPanic { poison: self, step }
+    }
+
     /// Answers the failure, if there was one.
     #[inline]
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -33,6 +39,20 @@ impl Poison {
         }
         let cause = self.cause.get().expect("the cause is kept before the mark is set");
         Err(Error::Poisoned { cause: Arc::clone(cause) })
+    }
+}
+
+/// See [`Poison::on_panic`].
+pub(crate) struct OnPanic<'p> {
+    poison: &'p Poison,
+    step: &'static str,
+}
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.poison.put(Error::StepPanicked { step: self.step });
+        }
     }
 }
 

@@ -158,12 +158,12 @@ impl<D: Design> Pool<D> {
     /// [`run`](Pool::run).
     ///
     /// # Errors
-    /// No memory for its ring; [`Error::OneWorker`] for designs that allow no more.
+    /// No memory for its ring; [`Error::TooManyWorkers`].
     pub fn worker(&self) -> Result<Worker<'_, D>, Error> {
         let number = {
             let mut numbers = lock(&self.numbers);
             if numbers.used.iter().filter(|used| **used).count() >= D::WORKERS_MAX {
-                return Err(Error::OneWorker { design: D::NAME });
+                return Err(Error::TooManyWorkers { design: D::NAME, max: D::WORKERS_MAX });
             }
             numbers.take()
         };

@@ -2,8 +2,9 @@
 //!
 //! # Durable format: superblock
 //!
-//! Two copies, at bytes 0 and 4096 of NAME, written in turn: the valid one with the higher edition
-//! counts. A crash while one is written leaves the other.
+//! Two copies, at bytes 0 and 4096 of NAME, written one after the other at every change: the valid
+//! one with the higher edition counts. A crash while one is written leaves the other; damage to one
+//! leaves the other, and both say the same.
 //!
 //! ```text
 //!   word   0      | "LASTWORD"                                         |
@@ -54,6 +55,8 @@ pub(crate) const LAYOUT_BYTES: usize = 32;
 
 const FORMAT_VERSION: u64 = 1;
 const WORDS: usize = 64;
+/// No pool reaches such an edition, generation, ID or sequence; sums with them do not overflow.
+const NUMBER_MAX: u64 = 1 << 62;
 const MAGIC: u64 = u64::from_le_bytes(*b"LASTWORD");
 const LOG_MAGIC: u64 = u64::from_le_bytes(*b"LWLOGFIL");
 const _: () = assert!(8 * WORDS as u64 <= COPY_BYTES);
@@ -154,6 +157,10 @@ impl Superblock {
             1 => Ok(true),
             _ => Err(Invalid::Damaged),
         };
+        let counted = [block[2], block[4], block[19], block[20]];
+        if counted.iter().any(|&number| number > NUMBER_MAX) {
+            return Err(Invalid::Damaged);
+        }
         if block[18] != 1 || block[21..WORDS - 1].iter().any(|&word| word != 0) {
             return Err(Invalid::Damaged);
         }
@@ -198,7 +205,8 @@ impl LogHead {
 
     fn decode(block: &Block) -> Result<LogHead, Invalid> {
         opened(block, LOG_MAGIC)?;
-        if block[5..WORDS - 1].iter().any(|&word| word != 0) {
+        let reserved = block[5..WORDS - 1].iter().any(|&word| word != 0);
+        if reserved || block[2] > NUMBER_MAX || block[4] > NUMBER_MAX {
             return Err(Invalid::Damaged);
         }
         Ok(LogHead { edition: block[2], pool: block[3], generation: block[4] })
@@ -210,9 +218,11 @@ impl LogHead {
         Ok(newer(LogHead::decode(&a), LogHead::decode(&b), |head| head.edition))
     }
 
-    /// Writes it over the older copy; durable on return, one persist barrier.
+    /// Writes both copies; durable on return, two persist barriers.
     pub(crate) fn write(&self, file: &PoolFile) -> Result<(), medium::Error> {
-        file.write_durable_at(self.edition % 2 * COPY_BYTES, &self.encode())
+        let block = self.encode();
+        file.write_durable_at(0, &block)?;
+        file.write_durable_at(COPY_BYTES, &block)
     }
 }
 
@@ -232,9 +242,12 @@ fn newer<T>(
 ) -> Result<T, Invalid> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok(if edition(&a) >= edition(&b) { a } else { b }),
+        // A newer program has been here, and the other copy may be from before.
+        (_, Err(version @ Invalid::Version(_))) | (Err(version @ Invalid::Version(_)), _) => {
+            Err(version)
+        }
         (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
-        // A copy of an unknown version says more than a damaged one.
-        (Err(Invalid::Damaged), Err(other)) | (Err(other), Err(_)) => Err(other),
+        (Err(Invalid::Damaged), Err(Invalid::Damaged)) => Err(Invalid::Damaged),
     }
 }
 
@@ -265,12 +278,17 @@ impl Superblocks {
     ) -> Result<Superblocks, medium::Error> {
         let mut blocks = Superblocks::new(file, first);
         blocks.update(|_| ())?;
-        blocks.update(|_| ())?;
         Ok(blocks)
     }
 
     pub(crate) fn current(&self) -> &Superblock {
         &self.current
+    }
+
+    /// The file that they are in.
+    #[cfg(test)]
+    pub(crate) fn file(&self) -> &Arc<PoolFile> {
+        &self.file
     }
 
     fn new(file: &Arc<PoolFile>, current: Superblock) -> Superblocks {
@@ -288,7 +306,8 @@ impl Superblocks {
         self.counts
     }
 
-    /// Changes the superblock; durable on return, one persist barrier.
+    /// Changes the superblock; durable on return, two persist barriers. With one copy only, its
+    /// damage would lead recovery to the older one, to a place of the log that is recycled.
     pub(crate) fn update(
         &mut self,
         change: impl FnOnce(&mut Superblock),
@@ -296,16 +315,18 @@ impl Superblocks {
         let mut next = self.current;
         change(&mut next);
         next.edition += 1;
-        // In turn: the copy that counts is never the one that is being written.
-        self.file.write_durable_at(next.edition % 2 * COPY_BYTES, &next.encode())?;
-        self.current = next;
-        self.counts.bytes += 8 * WORDS as u64;
-        self.counts.device_writes += 1;
-        self.counts.persist_barriers += 1;
-        if let Some(emulation) = &self.emulation {
-            let cycles = emulation.wait(8 * WORDS as u64);
-            self.counts.emulated_delay_ns += medium::cpu::cycles_to_ns(cycles);
+        let block = next.encode();
+        for copy in [0, COPY_BYTES] {
+            self.file.write_durable_at(copy, &block)?;
+            self.counts.bytes += 8 * WORDS as u64;
+            self.counts.device_writes += 1;
+            self.counts.persist_barriers += 1;
+            if let Some(emulation) = &self.emulation {
+                let cycles = emulation.wait(8 * WORDS as u64);
+                self.counts.emulated_delay_ns += medium::cpu::cycles_to_ns(cycles);
+            }
         }
+        self.current = next;
         Ok(())
     }
 }
@@ -367,13 +388,26 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_no_pool_reaches_are_refused() {
+        for word in [2, 4, 19, 20] {
+            let mut block = superblock().encode();
+            block[word] = u64::MAX - 1;
+            assert_eq!(Superblock::decode(&sealed(block)), Err(Invalid::Damaged), "word {word}");
+        }
+    }
+
+    #[test]
     fn the_newer_valid_copy_counts() {
         let damaged = || Err::<u64, _>(Invalid::Damaged);
         assert_eq!(newer(Ok(3), Ok(4), |&n| n), Ok(4));
         assert_eq!(newer(Ok(4), Ok(3), |&n| n), Ok(4));
         assert_eq!(newer(damaged(), Ok(3), |&n| n), Ok(3));
         assert_eq!(newer(Ok(3), damaged(), |&n| n), Ok(3));
-        assert_eq!(newer(damaged(), Err(Invalid::Version(9)), |&n| n), Err(Invalid::Version(9)));
+        let version = || Err(Invalid::Version(9));
+        for other in [damaged(), Ok(3)] {
+            assert_eq!(newer(other, version(), |&n| n), version());
+            assert_eq!(newer(version(), other, |&n| n), version());
+        }
     }
 
     #[test]

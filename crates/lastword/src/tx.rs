@@ -121,6 +121,7 @@ impl<'t, D: Design> Tx<'t, D> {
                 log_bytes: info.log_bytes,
                 ring_bytes: info.ring_bytes,
             },
+            (Stop::BadSize, _) => Error::BadSize,
             (Stop::BadValue, _) => Error::BadValue,
             (Stop::ReadOnly, _) => Error::ReadOnly,
             (Stop::BadPointer, _) => {

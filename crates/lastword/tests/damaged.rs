@@ -75,13 +75,78 @@ fn a_truncated_pool_is_refused() {
 #[test]
 fn one_damaged_superblock_is_enough_and_two_are_too_many() {
     for copy in [0, 4096] {
-        let (_dir, path) = made(options());
-        change(&path, |bytes| bytes[copy + 100] ^= 1);
-        Pool::open(&path, options()).unwrap().close().unwrap();
+        for opened_before in [false, true] {
+            let (_dir, path) = made(options());
+            if opened_before {
+                Pool::open(&path, options()).unwrap().abandon();
+            }
+            change(&path, |bytes| bytes[copy + 100] ^= 1);
+            assert_eq!(lastword::check(&path).unwrap().usage.objects, 1);
+            Pool::open(&path, options()).unwrap().close().unwrap();
+            assert_eq!(lastword::check(&path).unwrap().usage.objects, 1, "nothing is lost");
+        }
     }
     let (_dir, path) = made(options());
     change(&path, |bytes| (bytes[100], bytes[4196]) = (bytes[100] ^ 1, bytes[4196] ^ 1));
     assert!(matches!(refused(&path).0, Error::NotAPool { .. }));
+}
+
+#[test]
+fn a_pool_of_a_newer_program_or_an_unknown_design_is_refused() {
+    for (word, value) in [(1, 2_u64), (6, u64::from_le_bytes(*b"newdesig"))] {
+        let (_dir, path) = made(options());
+        // A newer program has written one copy, and the other is as we left it.
+        for copy in if word == 1 { vec![4096] } else { vec![0, 4096] } {
+            change(&path, |bytes| set_word(&mut bytes[copy..], word, value));
+        }
+        let (error, text) = refused(&path);
+        let fits = matches!(error, Error::FormatVersion { .. } | Error::UnknownDesign { .. });
+        assert!(fits, "{text}");
+    }
+}
+
+/// Sets a word of a superblock and its checksum.
+fn set_word(block: &mut [u8], word: usize, value: u64) {
+    block[8 * word..8 * word + 8].copy_from_slice(&value.to_le_bytes());
+    let crc = crc32c::crc32c(&block[..504]);
+    block[504..508].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Random words in superblocks and log heads, checksums put right again: a pool or an error.
+#[test]
+fn hostile_numbers_in_superblocks_never_panic() {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let (mut opened, mut refused) = (0, 0);
+    let (_dir, path) = made(options());
+    let saved = [path.clone(), log_of(&path)].map(|file| (fs::read(&file).unwrap(), file));
+    for _ in 0..400 {
+        for (bytes, file) in &saved {
+            fs::write(file, bytes).unwrap();
+        }
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random
+        };
+        let file = if next() % 4 == 0 { log_of(&path) } else { path.clone() };
+        let (word, shift) = (next() as usize % 21, next() % 64);
+        let value = if next() % 2 == 0 { next() >> shift } else { u64::MAX - (next() % 3) };
+        change(&file, |bytes| {
+            for copy in [0, 4096] {
+                set_word(&mut bytes[copy..], word, value);
+            }
+        });
+        let _ = lastword::check(&path);
+        match Pool::open(&path, options()) {
+            Ok(pool) => {
+                let _ = pool.run(|tx| tx.alloc(1_u64));
+                opened += 1;
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(opened > 10 && refused > 10, "{opened} opened, {refused} refused");
 }
 
 #[test]
@@ -160,9 +225,7 @@ fn the_log_of_an_interrupted_creation_is_in_nobodys_way_and_any_other_is_kept() 
     // Of generation 1, never opened: what a crash between the two renames leaves.
     let mut head = before.clone();
     for copy in [0, 4096] {
-        head[copy + 32..copy + 40].copy_from_slice(&1_u64.to_le_bytes());
-        let crc = crc32c::crc32c(&head[copy..copy + 504]);
-        head[copy + 504..copy + 508].copy_from_slice(&crc.to_le_bytes());
+        set_word(&mut head[copy..], 4, 1);
     }
     fs::write(log_of(&path), head).unwrap();
     Pool::create(&path, options()).unwrap().close().unwrap();

@@ -132,7 +132,27 @@ fn a_torn_group_never_happened_and_neither_did_what_followed() {
                 fs::write(&place.path, &saved).unwrap();
                 let mut torn = saved_log.clone();
                 torn[at + byte] ^= 0x10;
-                fs::write(&log, torn).unwrap();
+                fs::write(&log, &torn).unwrap();
+                if group + 1 < groups.len() {
+                    // With whole groups behind it, this is no write cut short.
+                    let error = Pool::open(&place.path, place.options.clone()).unwrap_err();
+                    assert!(matches!(error, Error::DamagedLog { .. }), "{error}");
+                    assert!(matches!(lastword::check(&place.path), Err(Error::DamagedLog { .. })));
+                    assert!(fs::read(&place.path).unwrap()[..8192] == saved[..8192]);
+                    for &later in &groups[group + 1..] {
+                        torn[later..later + 64].fill(0);
+                    }
+                    fs::write(&log, torn).unwrap();
+                    fs::write(&place.path, &saved).unwrap();
+                    if log == place.path {
+                        let mut torn = fs::read(&log).unwrap();
+                        torn[at + byte] ^= 0x10;
+                        for &later in &groups[group + 1..] {
+                            torn[later..later + 64].fill(0);
+                        }
+                        fs::write(&log, torn).unwrap();
+                    }
+                }
                 let checked = lastword::check(&place.path).unwrap();
                 let pool = place.open();
                 let survived = group as u64;

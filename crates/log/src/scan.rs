@@ -4,7 +4,7 @@
 //! sequence: a group is accepted only at the very place and sequence where the one before ended
 //! (or at the next lap's start), with this pool's identity, the ID that follows, and its checksum.
 //! The first that fails ends the log: what was acknowledged lies before it, because groups are
-//! acknowledged in order.
+//! acknowledged in order. A whole group behind that end is a proof of damage, and not passed over.
 
 use medium::writes::{Piece, Pieces};
 use medium::{Buffer, ReadLog};
@@ -31,12 +31,25 @@ pub enum Found {
         /// Place in the log area, in bytes.
         at: u64,
     },
-    /// A whole group that names words outside the heap, or IDs that do not follow: no crash does
-    /// this, the file was damaged or is not ours.
+    /// A whole group that names words outside the heap, or IDs that do not follow; or the end of
+    /// the log with a whole later group behind it: no crash does this, the file was damaged.
     Damaged {
         /// Place in the log area, in bytes.
         at: u64,
     },
+}
+
+/// Bytes of the log read at a time in search of a later group.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// What stands at a place of the log.
+enum Place {
+    /// No group of this log and sequence.
+    Nothing,
+    /// The header of one, and not the rest.
+    Torn,
+    /// One, and the bytes that it takes.
+    Whole(Header, u64),
 }
 
 /// A position in a log that is read back.
@@ -69,6 +82,16 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// The medium's own, when the log cannot be read.
     pub fn next_group(&mut self) -> Result<Found, medium::Error> {
+        let found = self.follow()?;
+        if matches!(found, Found::End | Found::Torn { .. })
+            && let Some(at) = self.later_group()?
+        {
+            return Ok(Found::Damaged { at });
+        }
+        Ok(found)
+    }
+
+    fn follow(&mut self) -> Result<Found, medium::Error> {
         let here = self.group_at(self.sequence)?;
         if here != Found::End {
             return Ok(here);
@@ -100,33 +123,70 @@ impl<'a> Scan<'a> {
         Transactions::new(self.payload(), self.payload.1)
     }
 
+    /// The place of a whole group of this log that was written after the place that is looked at.
+    ///
+    /// One group is on its way at a time, so when a later one is whole, what is missing here was
+    /// durable once, and acknowledged: the log was damaged, or the superblock led to a place that
+    /// has been overwritten since. Reads the whole log, once, when its end is reached.
+    fn later_group(&mut self) -> Result<Option<u64>, medium::Error> {
+        let (bytes, block) = (self.medium.bytes(), self.medium.block_bytes());
+        let mut piece = vec![0; PIECE_BYTES / 8];
+        for start in (0..bytes).step_by(PIECE_BYTES) {
+            let length = (bytes - start).min(PIECE_BYTES as u64) as usize;
+            let piece = &mut piece[..length / 8];
+            self.medium.read(start, piece)?;
+            for offset in (0..length).step_by(block) {
+                let Some(header) = Header::read(&piece[offset / 8..]) else { continue };
+                let (at, sequence) = (start + offset as u64, header.sequence);
+                let is_later = sequence > self.sequence && sequence % bytes == at;
+                if is_later && matches!(self.read_group(sequence)?, Place::Whole(..)) {
+                    return Ok(Some(at));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The group at this place, if it is the one that follows.
     fn group_at(&mut self, sequence: u64) -> Result<Found, medium::Error> {
+        let at = sequence % self.medium.bytes();
+        match self.read_group(sequence)? {
+            Place::Nothing => Ok(Found::End),
+            Place::Torn => Ok(Found::Torn { at }),
+            Place::Whole(header, total) => {
+                if header.first != self.last.wrapping_add(1) || !self.is_inside_heap() {
+                    return Ok(Found::Damaged { at });
+                }
+                self.sequence = sequence + total;
+                self.last = header.last;
+                Ok(Found::Group { first: TxId(header.first), last: TxId(header.last) })
+            }
+        }
+    }
+
+    /// Reads what stands where a group of this sequence would.
+    fn read_group(&mut self, sequence: u64) -> Result<Place, medium::Error> {
         let (bytes, block) = (self.medium.bytes(), self.medium.block_bytes());
         let at = sequence % bytes;
         let words = self.buffer.words_mut();
         self.medium.read(at, &mut words[..block.max(64) / 8])?;
-        let Some(header) = Header::read(words) else { return Ok(Found::End) };
+        let Some(header) = Header::read(words) else { return Ok(Place::Nothing) };
         if !header.is_at(self.identity, sequence) {
-            return Ok(Found::End);
+            return Ok(Place::Nothing);
         }
         // The length is believed only once the checksum holds; until then it is just bounded.
         let total = 8 * (GROUP_HEADER_WORDS + header.payload_words) as u64;
         let total = total.next_multiple_of(block as u64);
         if total > bytes - at {
-            return Ok(Found::Torn { at });
+            return Ok(Place::Torn);
         }
         self.buffer.grow(total as usize / 8);
         self.medium.read(at, &mut self.buffer.words_mut()[..total as usize / 8])?;
         if !header.holds(&self.buffer.words()[..total as usize / 8]) {
-            return Ok(Found::Torn { at });
+            return Ok(Place::Torn);
         }
         self.payload = (header.payload_words, header.first);
-        if header.first != self.last.wrapping_add(1) || !self.is_inside_heap() {
-            return Ok(Found::Damaged { at });
-        }
-        self.sequence = sequence + total;
-        self.last = header.last;
-        Ok(Found::Group { first: TxId(header.first), last: TxId(header.last) })
+        Ok(Place::Whole(header, total))
     }
 
     /// Whether the group's IDs are dense and its runs stay in the heap.

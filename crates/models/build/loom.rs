@@ -177,8 +177,8 @@ pub(crate) const TWINS: &[Twin] = &[
         name: "a_waiter_without_its_fence",
         changes: &[(
             "        fence(Ordering::SeqCst);
-        self.epoch.load(Ordering::Acquire)",
-            "        self.epoch.load(Ordering::Acquire)",
+        let mut guard",
+            "        let mut guard",
         )],
         ..WAKE
     },
@@ -207,10 +207,8 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "an_epoch_read_after_the_step",
         changes: &[(
-            "            progress.wait(epoch, None);",
-            "            progress.leave();
-            let epoch = { let _ = epoch; progress.epoch() };
-            progress.wait(epoch, None);",
+            "Step::Busy => progress.wait(epoch, None),",
+            "Step::Busy => progress.wait({ let _ = epoch; progress.epoch() }, None),",
         )],
         ..HELP
     },

@@ -199,7 +199,7 @@ impl Allocate for Mock {
     fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
         self.count_access()?;
         if bytes == 0 || bytes > OBJECT_BYTES_MAX {
-            return self.stop(Stop::TooLarge);
+            return self.stop(Stop::BadSize);
         }
         let object = self.take(bytes as u64)?;
         self.heap.live.insert(object, bytes as u64);

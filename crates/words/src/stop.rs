@@ -22,6 +22,9 @@ pub enum Stop {
     /// A stored value that its type does not allow (an enum's or bool's unknown bit pattern).
     #[error("a stored value that its type does not allow")]
     BadValue,
+    /// An object of no bytes, or of more than an object can have.
+    #[error("an object has 1 to 1024 bytes")]
+    BadSize,
     /// The transaction has written more words than the log can hold at once.
     #[error("the transaction is larger than the log")]
     TooLarge,

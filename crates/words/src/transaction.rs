@@ -124,7 +124,7 @@ pub trait Allocate: Words {
     /// answers its first byte. What is in it is not defined: write every word before you read it.
     ///
     /// # Errors
-    /// [`Stop::Full`], [`Stop::TooLarge`] (also when `bytes` is out of range), [`Stop::Conflict`].
+    /// [`Stop::Full`], [`Stop::BadSize`], [`Stop::TooLarge`], [`Stop::Conflict`].
     fn allocate(&mut self, bytes: usize) -> Result<u64, Stop>;
 
     /// Room for a run of `blocks` objects of [`BLOCK_BYTES`](crate::BLOCK_BYTES) each,

@@ -135,7 +135,7 @@ fn no_heap_has_room_for_a_run_of_any_length() {
     for blocks in [800, 1 << 40, u64::MAX / BLOCK_STRIDE, u64::MAX] {
         assert_eq!(heap.run(|tx| tx.reserve_blocks(blocks)), Err(Stop::Full), "{blocks}");
     }
-    assert_eq!(heap.run(|tx| tx.reserve_blocks(0)), Err(Stop::TooLarge));
+    assert_eq!(heap.run(|tx| tx.reserve_blocks(0)), Err(Stop::BadSize));
 }
 
 #[test]

@@ -229,14 +229,17 @@ impl<T: Tm> Design for Decoupled<T> {
     fn commit(&self, local: &mut Local<T>) -> Result<TxId, Stop> {
         let id = self.inner.memory.commit(&mut local.attempt, self.heap(), &mut local.redo)?;
         if self.options.durability == Durability::Async {
-            self.inner.pipeline.bells.committed(local.redo.is_half_full());
+            self.inner.pipeline.bells.committed();
+            if self.background.is_some() && local.redo.is_late() {
+                self.help();
+            }
         }
         Ok(id)
     }
 
     fn roll_back(&self, local: &mut Local<T>) -> TxId {
         let seen = self.inner.memory.roll_back(&mut local.attempt, self.heap(), &mut local.redo);
-        self.inner.pipeline.bells.committed(false);
+        self.inner.pipeline.bells.committed();
         seen
     }
 
@@ -277,6 +280,14 @@ impl<T: Tm> Design for Decoupled<T> {
 }
 
 impl<T: Tm> Decoupled<T> {
+    /// One persist step by a worker, when the background thread does not get a core: otherwise what
+    /// is committed would wait for as long as the scheduler likes.
+    #[cold]
+    fn help(&self) {
+        // An error is kept, and told when the next transaction begins.
+        let _ = self.inner.pipeline.persist_step(self.inner.memory.clock(), true);
+    }
+
     #[cold]
     fn wait_for_room(&self, redo: &mut RingRedo) -> Result<(), Error> {
         let pipeline = &self.inner.pipeline;

@@ -3,7 +3,7 @@
 //! | state | until | costs |
 //! |---|---|---|
 //! | working | a step has nothing to do | |
-//! | napping | [`NAP`] is over, a ring is half full, the pool closes | 2 000 wake-ups a second |
+//! | napping | [`NAP`] is over, the pool closes | 2 000 wake-ups a second |
 //! | asleep | the next commit | nothing |
 //!
 //! A worker wakes a sleeping thread with one load a commit. Neither can miss the other: the thread
@@ -56,9 +56,9 @@ pub(crate) struct Bells {
 impl Bells {
     /// Called by a worker after each commit that nobody waits for.
     #[inline]
-    pub(crate) fn committed(&self, ring_half_full: bool) {
+    pub(crate) fn committed(&self) {
         // Relaxed: the drawing of the ID ordered it; see the module.
-        if ring_half_full || self.asleep.load(Ordering::Relaxed) {
+        if self.asleep.load(Ordering::Relaxed) {
             self.ring();
         }
     }
@@ -78,15 +78,13 @@ impl Bells {
         let last_drawn = clock.fetch_add(0, Ordering::AcqRel);
         if last_drawn == durable() {
             self.persist.wait(epoch, None);
-        } else {
-            self.persist.leave();
         }
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Enough has come together to be reproduced.
-    pub(crate) fn reproduce_is_due(&self) {
-        self.reproduce.notify();
+    /// Enough has come together to be reproduced, by a thread of its own or by the persist thread.
+    pub(crate) fn reproduce_is_due(&self, own_thread: bool) {
+        if own_thread { self.reproduce.notify() } else { self.ring() }
     }
 
     /// The pool closes: the threads end.
@@ -152,20 +150,19 @@ fn persist_loop<S: Steps>(steps: &S) {
     loop {
         let epoch = bells.persist.epoch();
         if bells.is_closing() {
-            break bells.persist.leave();
+            break;
         }
         let step = match steps.persist_step() {
             // An error is kept by the pool and told to every later call; nothing is left to do
             // here.
-            Err(_) => break bells.persist.leave(),
+            Err(_) => break,
             Ok(step) => step,
         };
         if !steps.reproduce_blocks() && steps.reproduce_if_due().is_err() {
-            break bells.persist.leave();
+            break;
         }
         if step == Step::More {
             idle = 0;
-            bells.persist.leave();
             continue;
         }
         idle = if step == Step::Nothing { idle + 1 } else { 0 };
@@ -183,11 +180,11 @@ fn reproduce_loop<S: Steps>(steps: &S) {
     loop {
         let epoch = bells.reproduce.epoch();
         if bells.is_closing() {
-            break bells.reproduce.leave();
+            break;
         }
         match steps.reproduce_if_due() {
-            Err(_) => break bells.reproduce.leave(),
-            Ok(Step::Done) => bells.reproduce.leave(),
+            Err(_) => break,
+            Ok(Step::Done) => {}
             Ok(_) => bells.reproduce.wait(epoch, None),
         }
     }

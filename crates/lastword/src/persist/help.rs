@@ -41,22 +41,23 @@ pub(crate) fn take_turn<T, E>(
     progress: &Event,
     step: impl FnOnce(&mut T) -> Result<Step, E>,
 ) -> Result<Step, E> {
-    // Dropped last, so after the lock is free, and whatever was done: see the module. Also when the
-    // step panics: a sleeper then tries it, and meets the same.
-    let over = Over(progress);
-    let Some(mut state) = try_lock(state) else {
-        std::mem::forget(over); // it is not our turn that is over
-        return Ok(Step::Busy);
-    };
-    step(&mut state)
+    let _panic = TellOnPanic(progress); // dropped after the lock
+    let Some(mut state) = try_lock(state) else { return Ok(Step::Busy) };
+    let step = step(&mut state);
+    drop(state);
+    // After the lock is free, and whatever was done: see the module.
+    progress.notify();
+    step
 }
 
-/// Tells that a turn is over when it is dropped.
-struct Over<'e>(&'e Event);
+/// Wakes the sleepers when a step panics: they try it themselves, and meet the same.
+struct TellOnPanic<'e>(&'e Event);
 
-impl Drop for Over<'_> {
+impl Drop for TellOnPanic<'_> {
     fn drop(&mut self) {
-        self.0.notify();
+        if std::thread::panicking() {
+            self.0.notify();
+        }
     }
 }
 
@@ -72,18 +73,13 @@ pub(crate) fn help_until<R, E>(
     loop {
         let epoch = progress.epoch();
         if let Some(answer) = done() {
-            progress.leave();
             return Ok(answer);
         }
-        let step = step();
-        if let Ok(Step::Busy) = step {
-            progress.wait(epoch, None);
-            continue;
-        }
-        progress.leave();
-        if step? == Step::Nothing {
+        match step()? {
+            Step::Busy => progress.wait(epoch, None),
             // A worker has drawn an ID and not published it yet: it needs its core.
-            thread::yield_now();
+            Step::Nothing => thread::yield_now(),
+            Step::Done | Step::More | Step::LogFull => {}
         }
     }
 }

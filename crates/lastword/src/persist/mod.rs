@@ -34,7 +34,7 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::{Meter, StepTimer};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 pub(crate) use background::{Background, Bells, Steps};
 use frontier::frontier;
 pub(crate) use help::{Step, help_until, take_turn};
@@ -67,6 +67,8 @@ pub(crate) struct Persist {
     queue: Mutex<VecDeque<Queued>>,
     /// Bytes of log in the queue.
     queued_bytes: AtomicU64,
+    /// The last group found no room in the log.
+    log_full: AtomicBool,
     /// Words that a group is closed at.
     group_words: usize,
     /// Most pieces of memory that are kept.
@@ -109,6 +111,7 @@ impl Persist {
             state: Mutex::new(State { log, merged: durable.0, pending, merge }),
             queue: Mutex::default(),
             queued_bytes: AtomicU64::new(0),
+            log_full: AtomicBool::new(false),
             group_words,
             spare_max,
             spare: Mutex::default(),
@@ -145,6 +148,11 @@ impl Persist {
         TxId(self.durable.load(Ordering::Acquire))
     }
 
+    /// Whether a group waits for room in the log.
+    pub(crate) fn is_log_full(&self) -> bool {
+        self.log_full.load(Ordering::Relaxed)
+    }
+
     /// Bytes of log that wait for reproduction.
     pub(crate) fn queued_bytes(&self) -> u64 {
         self.queued_bytes.load(Ordering::Relaxed)
@@ -157,6 +165,7 @@ impl Persist {
     pub(crate) fn step(&self, clock: &AtomicU64, timer: StepTimer) -> Result<Step, Error> {
         self.poison.check()?;
         take_turn(&self.state, &self.progress, |state| {
+            let _panic = self.poison.on_panic("persist");
             let started = timer.start();
             self.gather(state, clock);
             let step = if state.pending.is_empty() {
@@ -193,9 +202,10 @@ impl Persist {
     /// Appends the pending group and moves the durable ID.
     fn append(&self, state: &mut State) -> Result<Step, medium::Error> {
         let before = state.log.head();
-        let Ok(end) = state.log.append(&mut state.pending, &self.tail)? else {
-            return Ok(Step::LogFull);
-        };
+        let appended = state.log.append(&mut state.pending, &self.tail)?;
+        // Relaxed: only tells that a reproduce step is wanted; see `Pipeline::is_due`.
+        self.log_full.store(appended.is_err(), Ordering::Relaxed);
+        let Ok(end) = appended else { return Ok(Step::LogFull) };
         let (words, last) = (state.pending.words(), state.pending.last());
         self.meter.logged(8 * words as u64, end - before);
         // Queued before it is acknowledged: whoever drains the queue after a flush finds it there.

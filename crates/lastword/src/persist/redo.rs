@@ -15,26 +15,35 @@ pub(crate) struct RingRedo<S> {
     writer: Writer,
     /// Words of the record that last found no room.
     pub(crate) wanted: usize,
-    half: u64,
+    /// Words in the ring from which on the worker looks whether it should help.
+    late_at: u64,
+    /// Words in the ring that are as they should be.
+    usual: u64,
 }
+
+/// Words that wait for the persist step when its thread keeps up: what the fastest worker writes in
+/// a few naps. More of them mean that the thread does not get a core.
+const USUAL_WORDS: u64 = 512 * 1024 / 8;
 
 impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
     pub(crate) fn new(slot: Arc<Slot<S>>) -> RingRedo<S> {
-        let half = slot.ring.capacity() as u64 / 2;
-        RingRedo { slot, writer: Writer::default(), wanted: 0, half }
+        let usual = USUAL_WORDS.min(slot.ring.capacity() as u64 / 2);
+        RingRedo { slot, writer: Writer::default(), wanted: 0, late_at: usual, usual }
     }
 
-    /// Whether more than half the ring waits for the persist step.
+    /// Whether so much waits for the persist step that the worker should help.
     #[inline]
-    pub(crate) fn is_half_full(&mut self) -> bool {
-        self.writer.used() > self.half && self.is_still_half_full()
+    pub(crate) fn is_late(&mut self) -> bool {
+        self.writer.used() > self.late_at && self.is_still_late()
     }
 
     #[cold]
-    fn is_still_half_full(&mut self) -> bool {
-        // Looks at the shared cursor only when the last look says so.
+    fn is_still_late(&mut self) -> bool {
+        // Looks at the shared cursor only when the last look says so, and then not for a while.
         self.writer.refresh(&self.slot.ring);
-        self.writer.used() > self.half
+        let used = self.writer.used();
+        self.late_at = self.usual.max(used + self.usual / 8);
+        used > self.usual
     }
 }
 

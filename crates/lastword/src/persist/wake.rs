@@ -19,20 +19,16 @@ pub(crate) struct Event {
 impl Event {
     /// What to hand to [`wait`](Event::wait); read it before the state that is waited for.
     pub(crate) fn epoch(&self) -> u64 {
-        self.waiters.fetch_add(1, Ordering::Relaxed);
-        // SeqCst fence: either the notifier sees this waiter, or this waiter sees the new epoch.
-        // Pairs with the fence in `notify`; without both, each could miss the other's store.
-        fence(Ordering::SeqCst);
+        // Acquire: the state is looked at after this.
         self.epoch.load(Ordering::Acquire)
-    }
-
-    /// Takes an [`epoch`](Event::epoch) back without waiting.
-    pub(crate) fn leave(&self) {
-        self.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Sleeps until it has happened after `epoch` was read, or for so long.
     pub(crate) fn wait(&self, epoch: u64, longest: Option<Duration>) {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        // SeqCst fence: either the notifier sees this waiter, or this waiter sees the new epoch.
+        // Pairs with the fence in `notify`; without both, each could miss the other's store.
+        fence(Ordering::SeqCst);
         let mut guard = lock(&self.mutex);
         while self.epoch.load(Ordering::Acquire) == epoch {
             match longest {
@@ -46,7 +42,7 @@ impl Event {
                 }
             }
         }
-        self.leave();
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// It has happened.

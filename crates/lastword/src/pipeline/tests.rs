@@ -73,7 +73,7 @@ struct World {
     home_fails: Arc<AtomicBool>,
 }
 
-fn world() -> World {
+fn superblocks() -> (tempfile::TempDir, Superblocks) {
     let dir = tempfile::tempdir().unwrap();
     let file = PoolFile::create(dir.path().join("pool"), 1 << 16, Prewrite::No).unwrap();
     let superblock = Superblock {
@@ -93,11 +93,16 @@ fn world() -> World {
         log_sequence: 0,
     };
     let superblocks = Superblocks::create(&Arc::new(file), superblock).unwrap();
+    (dir, superblocks)
+}
+
+fn world() -> World {
+    let (dir, superblocks) = superblocks();
     let [log_fails, home_fails] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let identity = Identity { pool: 1, generation: 1, stream: 0 };
     let log = PersistentRing::new(Box::new(Log(Arc::clone(&log_fails))), identity);
     let persist = Persist::new(log, TxId(0));
-    let slot = persist.register(1 << 10).unwrap();
+    let slot = persist.register(1 << 14).unwrap();
     let reproduce = Reproduce::new(Box::new(Home(Arc::clone(&home_fails))), superblocks);
     let pipeline = Pipeline::new(persist, reproduce, 1 << 16, false);
     let (clock, writer) = (AtomicU64::new(0), Writer::default());
@@ -106,10 +111,21 @@ fn world() -> World {
 
 impl World {
     fn commit(&mut self) -> TxId {
-        assert!(self.writer.has_room(&self.slot.ring, 0));
+        self.commit_bytes(72)
+    }
+
+    /// Commits what takes so many bytes of the log, as a group of its own.
+    fn commit_bytes(&mut self, bytes: usize) -> TxId {
+        let words = bytes / 8 - lw_log::GROUP_HEADER_WORDS - 1;
+        assert!(self.writer.has_room(&self.slot.ring, words));
         self.slot.drawing(self.clock.load(Ordering::Relaxed));
         let id = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
-        self.writer.record(&self.slot.ring).publish(id);
+        let mut record = self.writer.record(&self.slot.ring);
+        if words > 0 {
+            record.push(medium::writes::run(0, words - 1));
+            (1..words).for_each(|_| record.push(id));
+        }
+        record.publish(id);
         self.slot.drawn();
         TxId(id)
     }
@@ -171,4 +187,52 @@ fn home_never_runs_ahead_of_the_log_and_the_log_is_recycled_after_home() {
         assert!(persist.queued_bytes() <= 1 << 16, "round {round}");
     }
     assert!(world.pipeline.reproduce.reproduced() > TxId(0), "the log went round");
+}
+
+#[test]
+fn a_full_log_is_a_reason_to_reproduce_however_little_is_queued() {
+    const KIB: usize = 1 << 10;
+    let mut world = world();
+    let id = world.commit_bytes(31 * KIB);
+    world.pipeline.wait(&world.clock, id).unwrap();
+    assert_eq!(world.pipeline.reproduce_step(false).unwrap(), Step::Done);
+    let id = world.commit_bytes(2 * KIB);
+    world.pipeline.wait(&world.clock, id).unwrap();
+    assert!(!world.pipeline.is_due());
+    // Half a log does not fit before the end of this lap, and not yet behind it.
+    let id = world.commit_bytes(32 * KIB);
+    assert_eq!(world.pipeline.persist_step(&world.clock, false).unwrap(), Step::LogFull);
+    assert!(world.pipeline.is_due());
+    assert_eq!(world.pipeline.reproduce_step(false).unwrap(), Step::Done);
+    assert_ne!(world.pipeline.persist_step(&world.clock, false).unwrap(), Step::LogFull);
+    assert_eq!(world.pipeline.persist.durable(), id);
+}
+
+struct Panics;
+
+impl HomeMedium for Panics {
+    fn write_back(&mut self, _: &[u64]) -> Result<(), medium::Error> {
+        panic!("a bug")
+    }
+    fn barrier(&mut self) -> Result<(), medium::Error> {
+        Ok(())
+    }
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
+
+#[test]
+fn a_step_that_panics_poisons_and_leaves_no_clean_mark() {
+    let mut world = world();
+    let (_dir, superblocks) = superblocks();
+    let file = Arc::clone(superblocks.file());
+    world.pipeline.reproduce = Reproduce::new(Box::new(Panics), superblocks);
+    let id = world.commit();
+    world.pipeline.wait(&world.clock, id).unwrap();
+    let step = std::panic::AssertUnwindSafe(|| world.pipeline.reproduce_step(true));
+    assert!(std::panic::catch_unwind(step).is_err());
+    let told = world.pipeline.close(&world.clock).unwrap_err().to_string();
+    assert!(told.contains("reproduce step panicked"), "{told}");
+    assert!(!Superblocks::read(&file).unwrap().unwrap().current().clean);
 }

@@ -75,6 +75,7 @@ impl Reproduce {
             if batch.is_empty() {
                 return Ok(Step::Nothing);
             }
+            let _panic = persist.poison.on_panic("reproduce");
             let started = timer.start();
             let done = self.bring_home(state, &batch);
             let done = done.map_err(|error| persist.poison.put(error.into()));

@@ -30,9 +30,8 @@ impl Storage {
             false => {
                 let bytes = first.log_offset + first.log_bytes;
                 let file = Arc::new(PoolFile::create(log_path(path), bytes, Prewrite::Zeros)?);
-                let head = LogHead { edition: 0, pool: first.pool, generation: first.generation };
-                head.write(&file)?;
-                LogHead { edition: 1, ..head }.write(&file)?;
+                LogHead { edition: 0, pool: first.pool, generation: first.generation }
+                    .write(&file)?;
                 Some(file)
             }
         };

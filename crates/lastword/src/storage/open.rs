@@ -7,8 +7,8 @@ use medium::sync::Arc;
 
 use super::{AREA_ALIGN, Storage, log_path};
 use crate::recover::decide::{Action, LogState, decide};
-use crate::superblock::{COPIES_BYTES, Invalid, LogHead, Superblock, Superblocks, name};
-use crate::{Error, LogMismatch, Medium, Options};
+use crate::superblock::{COPIES_BYTES, Invalid, LogHead, Superblock, Superblocks, name, padded};
+use crate::{Decoupled, Design, Error, LogMismatch, Medium, Options};
 
 /// A pool's files, checked, and what has to be done before transactions can start.
 pub(crate) struct Found {
@@ -59,6 +59,7 @@ impl Found {
         let superblocks = read_superblocks(&file)?;
         let superblock = *superblocks.current();
         check_areas(&superblock, &file)?;
+        check_design(&superblock, &file)?;
         let log_path = log_path(path);
         let log_file = match superblock.log_inside {
             true => None,
@@ -111,6 +112,14 @@ fn read_superblocks(file: &Arc<PoolFile>) -> Result<Superblocks, Error> {
         Invalid::Damaged => Error::NotAPool { path: path() },
         Invalid::Version(found) => Error::FormatVersion { path: path(), found, expected: 1 },
     })
+}
+
+/// Whether the design that wrote it is one whose log this program can recover.
+fn check_design(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
+    if superblock.design == padded(<Decoupled as Design>::NAME).expect("a design's name is short") {
+        return Ok(());
+    }
+    Err(Error::UnknownDesign { path: file.path().into(), found: name(&superblock.design) })
 }
 
 /// Whether the areas lie in the file, in order and apart. Their sizes came from the disk.

@@ -15,7 +15,7 @@ fn persist(shared: &Shared, last: u64) {
         let epoch = shared.bells.persist.epoch();
         let durable = shared.clock.load(Ordering::Acquire);
         if durable == last {
-            return shared.bells.persist.leave();
+            return;
         }
         shared.bells.sleep(epoch, &shared.clock, || durable);
     }
@@ -31,7 +31,7 @@ fn run(workers: u64, commits: u64, preemptions: Option<usize>) {
             threads.push(thread::spawn(move || {
                 for _ in 0..commits {
                     theirs.clock.fetch_add(1, Ordering::AcqRel);
-                    theirs.bells.committed(false);
+                    theirs.bells.committed();
                 }
             }));
         }

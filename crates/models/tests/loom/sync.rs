@@ -17,6 +17,9 @@ pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::atomic::{Ordering, fence};
 pub(crate) use std::sync::Arc;
 
+/// A hint changes nothing that a model could see.
+pub(crate) fn prefetch_write<T>(_words: &[T], _index: usize) {}
+
 /// A condition variable that nobody waits for: notifying it is an operation, and nothing else.
 #[derive(Debug, Default)]
 struct Touch(loom::sync::Condvar);

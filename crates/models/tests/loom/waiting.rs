@@ -34,7 +34,7 @@ fn wait_for(event: &Event, state: &AtomicU64, wanted: u64) {
     loop {
         let epoch = event.epoch();
         if state.load(Ordering::Relaxed) == wanted {
-            return event.leave();
+            return;
         }
         event.wait(epoch, None);
     }

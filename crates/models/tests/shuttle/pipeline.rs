@@ -174,7 +174,7 @@ fn run(seed: u64, met: &Outcomes) {
     loop {
         let epoch = pipeline.progress.epoch();
         if pipeline.durable() >= committed {
-            break pipeline.progress.leave();
+            break;
         }
         pipeline.met.saw(LAST);
         pipeline.progress.wait(epoch, None);
@@ -225,10 +225,10 @@ fn work(pipeline: &Pipeline, slot: Arc<Slot<Words>>, number: usize, seed: u64) {
                 pipeline.met.saw(WAITED);
                 pipeline.wait(id.0);
             }
-            Ok(_) => pipeline.bells.committed(redo.is_half_full()),
+            Ok(_) => pipeline.bells.committed(),
             Err(_) => {
                 stm.roll_back(&mut state, heap, &mut redo);
-                pipeline.bells.committed(false);
+                pipeline.bells.committed();
             }
         }
     }

@@ -8,6 +8,9 @@ pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Order
 pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, TryLockError};
 pub(crate) use shuttle::thread;
 
+/// A hint changes nothing that a schedule could see.
+pub(crate) fn prefetch_write<T>(_words: &[T], _index: usize) {}
+
 /// Locks a mutex.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
