@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Compare) -> Result<Verdict, Failure> {
         _ => return Err(Failure::OneDesign),
     };
     if load.threads > baseline.workers_max() {
-        return Err(lastword::Error::OneWorker { design: baseline.name() }.into());
+        return Err(lastword::Error::TooManyWorkers { design: baseline.name(), max: 1 }.into());
     }
     if let Some(path) = load.pool.as_ref().filter(|path| path.symlink_metadata().is_ok()) {
         return Err(Failure::NotFresh { path: path.clone() });
