@@ -159,7 +159,7 @@ fn attempt<R, D: Design>(
     read_only: bool,
 ) -> Result<(R, TxId), Option<Error>> {
     let design = pool.design();
-    design.begin(&mut seat.local)?;
+    design.begin(&mut seat.local, read_only && seat.fortune.is_good())?;
     let arena = seat.number % lw_alloc::ARENAS;
     // Rolls back when the body unwinds.
     let mut tx = Tx::new(design, &mut seat.local, &pool.shape, arena, read_only);

@@ -1,4 +1,4 @@
-//! DRAM that a pool runs on: the shadow of its heap, its ownership records.
+//! DRAM that a pool runs on: the shadow of its heap, the rings of its workers.
 
 use std::io;
 

@@ -284,10 +284,10 @@ pub(crate) const TWINS: &[Twin] = &[
             "            fence(Ordering::Acquire);
             if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
                 attempt.remember(number);
-            } else {",
+            } else if !attempt.owns(before) {",
             "            if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
                 attempt.remember(number);
-            } else {",
+            } else if !attempt.owns(before) {",
         )],
         check: "a_run_is_never_torn",
         ..STM
@@ -305,7 +305,7 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "an_extension_that_checks_nothing",
         changes: &[(
-            "        if !self.reads_hold(attempt) {
+            "        if forgot || !self.reads_hold(attempt) {
             return Err(Stop::Conflict);
         }
         attempt.snapshot = now;",

@@ -35,7 +35,7 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_history_whose_extensions_check_nothing",
         changes: &[(
-            "        if !self.reads_hold(attempt) {
+            "        if forgot || !self.reads_hold(attempt) {
             return Err(Stop::Conflict);
         }
         attempt.snapshot = now;",

@@ -188,7 +188,7 @@ impl<T: Tm> Design for Decoupled<T> {
     }
 
     #[inline]
-    fn begin(&self, local: &mut Local<T>) -> Result<(), Error> {
+    fn begin(&self, local: &mut Local<T>, read_only: bool) -> Result<(), Error> {
         // A pool that cannot go on says so at once, and not when its ring is full.
         self.inner.pipeline.persist.poison.check()?;
         // Room for a hole, always: an attempt that rolls back may need one, and must not wait.
@@ -196,7 +196,10 @@ impl<T: Tm> Design for Decoupled<T> {
         if !local.redo.has_room(wanted) {
             self.wait_for_room(&mut local.redo)?;
         }
-        self.inner.memory.begin(&mut local.attempt);
+        match read_only {
+            false => self.inner.memory.begin(&mut local.attempt),
+            true => self.inner.memory.begin_read(&mut local.attempt),
+        }
         Ok(())
     }
 

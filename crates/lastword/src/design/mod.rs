@@ -67,11 +67,12 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// Most words that one transaction may write.
     fn words_max(&self) -> usize;
 
-    /// Begins an attempt; waits for room in the worker's ring, holding nothing.
+    /// Begins an attempt; waits for room in the worker's ring, holding nothing. `read_only` says
+    /// that it will not write.
     ///
     /// # Errors
     /// When the pool cannot go on.
-    fn begin(&self, local: &mut Self::Local) -> Result<(), Error>;
+    fn begin(&self, local: &mut Self::Local, read_only: bool) -> Result<(), Error>;
 
     /// Reads a word.
     ///

@@ -53,7 +53,7 @@ impl Design for Plain {
     }
 
     #[inline]
-    fn begin(&self, _local: &mut ()) -> Result<(), Error> {
+    fn begin(&self, _local: &mut (), _read_only: bool) -> Result<(), Error> {
         Ok(())
     }
 

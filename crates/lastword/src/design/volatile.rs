@@ -51,8 +51,11 @@ impl<T: Tm> Design for Volatile<T> {
     }
 
     #[inline]
-    fn begin(&self, local: &mut T::Attempt) -> Result<(), Error> {
-        self.memory.begin(local);
+    fn begin(&self, local: &mut T::Attempt, read_only: bool) -> Result<(), Error> {
+        match read_only {
+            false => self.memory.begin(local),
+            true => self.memory.begin_read(local),
+        }
         Ok(())
     }
 

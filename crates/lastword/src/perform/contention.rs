@@ -47,6 +47,12 @@ impl Fortune {
         Fortune { conflicts: 0, seed: (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }
 
+    /// Whether the running transaction has met few conflicts so far.
+    #[inline]
+    pub(crate) fn is_good(&self) -> bool {
+        self.conflicts < 2
+    }
+
     /// The transaction is through, or is given up.
     #[inline]
     pub(crate) fn reset(&mut self) {

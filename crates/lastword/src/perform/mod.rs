@@ -51,6 +51,11 @@ pub trait Tm: Send + Sync + Sized + 'static {
     /// Begins an attempt.
     fn begin(&self, attempt: &mut Self::Attempt);
 
+    /// Begins an attempt that will not write. It may be quicker, and conflict more often.
+    fn begin_read(&self, attempt: &mut Self::Attempt) {
+        self.begin(attempt);
+    }
+
     /// Reads a word of the snapshot.
     ///
     /// # Errors

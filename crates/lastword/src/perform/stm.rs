@@ -65,6 +65,9 @@ pub struct Attempt {
     reads: Vec<u32>,
     /// The record read last, so that a walk through one stripe enters it once.
     last_read: u32,
+    /// Whether reads are entered at all. Who only reads needs no read set: every read is in the
+    /// state of the snapshot, and there is no commit that it must still hold at.
+    tracks: bool,
     written: WriteSet,
     /// The stripe written last, and its entry.
     last_stripe: usize,
@@ -96,6 +99,7 @@ impl Tm for Stm {
             snapshot: 0,
             reads: Vec::with_capacity(1024),
             last_read: NO_ENTRY,
+            tracks: true,
             written: WriteSet::default(),
             last_stripe: usize::MAX,
             last_entry: 0,
@@ -112,6 +116,13 @@ impl Tm for Stm {
         // Acquire: a version up to this clock was released by a commit whose values we must see, or
         // its record is still taken. Pairs with the AcqRel addition in `draw`.
         attempt.snapshot = self.clock.load(Ordering::Acquire);
+        attempt.tracks = true;
+    }
+
+    #[inline]
+    fn begin_read(&self, attempt: &mut Attempt) {
+        self.begin(attempt);
+        attempt.tracks = false;
     }
 
     #[inline]
@@ -124,6 +135,9 @@ impl Tm for Stm {
         fence(Ordering::Acquire);
         if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
             attempt.remember(number);
+            return Ok(value);
+        }
+        if attempt.owns(before) {
             return Ok(value);
         }
         self.read_hard(attempt, heap, index)
@@ -152,7 +166,7 @@ impl Tm for Stm {
             fence(Ordering::Acquire);
             if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
                 attempt.remember(number);
-            } else {
+            } else if !attempt.owns(before) {
                 for (i, value) in now.iter_mut().enumerate() {
                     *value = self.read_hard(attempt, heap, at + i)?;
                 }
@@ -240,7 +254,9 @@ impl Attempt {
     fn remember(&mut self, number: u32) {
         if number != self.last_read {
             self.last_read = number;
-            self.reads.push(number);
+            if self.tracks {
+                self.reads.push(number);
+            }
         }
     }
 
@@ -288,7 +304,8 @@ impl Stm {
         // The clock first: whoever takes a record after we have checked it draws its ID later than
         // this, so all that we have checked is the state of this moment. Acquire as in `begin`.
         let now = self.clock.load(Ordering::Acquire);
-        if !self.reads_hold(attempt) {
+        let forgot = !attempt.tracks && attempt.last_read != NO_ENTRY;
+        if forgot || !self.reads_hold(attempt) {
             return Err(Stop::Conflict);
         }
         attempt.snapshot = now;

@@ -103,7 +103,7 @@ impl FileHome {
         })
     }
 
-    /// Bounds the memory for gathered pages (default 64 MiB, at least one page). When it is used
+    /// Bounds the memory for gathered pages (default 256 MiB, at least one page). When it is used
     /// up, pages are written before the barrier; their sync still waits for it.
     pub fn with_gather_bytes_max(mut self, bytes: u64) -> FileHome {
         let pages = (bytes / PAGE_BYTES).clamp(1, u64::from(u32::MAX) - 1);

@@ -86,6 +86,23 @@ fn a_rolled_back_transaction_leaves_the_old_values_and_a_new_version() {
 }
 
 #[test]
+fn who_only_reads_keeps_no_read_set_and_still_sees_one_moment() {
+    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
+    stm.begin_read(&mut one);
+    stm.begin(&mut two);
+    stm.write(&mut two, &heap, 40, 1).unwrap();
+    stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
+    assert_eq!(stm.read(&mut one, &heap, 40), Ok(1), "nothing was read yet: it moves on");
+    assert_eq!(stm.read(&mut one, &heap, 0), Ok(0));
+    assert!(one.reads.is_empty());
+    stm.begin(&mut two);
+    stm.write(&mut two, &heap, 8, 1).unwrap();
+    stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
+    assert_eq!(stm.read(&mut one, &heap, 8), Err(Stop::Conflict), "what it has read is forgotten");
+}
+
+#[test]
 fn a_commit_whose_reads_no_longer_hold_leaves_a_hole() {
     let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
