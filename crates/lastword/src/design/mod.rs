@@ -25,7 +25,7 @@ use crate::perform::Heap;
 use crate::pool::Shape;
 use crate::{Error, Options};
 
-/// One way to reach atomic durability.
+/// One way to reach atomic durability. What has a default is that of a design that keeps nothing.
 ///
 /// `Local` is what one worker owns of it. Word indices are inside the heap: the transaction has
 /// checked them. An attempt is `begin`, accesses, then `commit` or `roll_back`; after a `Stop` only
@@ -62,10 +62,14 @@ pub trait Design: Sized + Send + Sync + 'static {
     fn local(&self, number: usize) -> Result<Self::Local, Error>;
 
     /// The worker is gone.
-    fn close_local(&self, local: &mut Self::Local);
+    fn close_local(&self, local: &mut Self::Local) {
+        let _ = local;
+    }
 
     /// Most words that one transaction may write.
-    fn words_max(&self) -> usize;
+    fn words_max(&self) -> usize {
+        usize::MAX
+    }
 
     /// Begins an attempt; waits for room in the worker's ring, holding nothing. `read_only` says
     /// that it will not write.
@@ -111,32 +115,45 @@ pub trait Design: Sized + Send + Sync + 'static {
     fn committed_id(&self) -> TxId;
 
     /// The largest ID such that it and all before it survive a crash.
-    fn durable_id(&self) -> TxId;
+    fn durable_id(&self) -> TxId {
+        TxId::NONE
+    }
 
     /// The last transaction that is at home.
-    fn reproduced_id(&self) -> TxId;
+    fn reproduced_id(&self) -> TxId {
+        TxId::NONE
+    }
 
     /// Waits until `id` is durable.
     ///
     /// # Errors
     /// When the pool cannot go on; [`Error::NotDurable`].
-    fn wait(&self, id: TxId) -> Result<(), Error>;
+    fn wait(&self, id: TxId) -> Result<(), Error> {
+        let _ = id;
+        Err(Error::NotDurable { design: Self::NAME })
+    }
 
     /// Makes everything committed before durable and brings it home.
     ///
     /// # Errors
     /// As [`wait`](Design::wait).
-    fn bring_home(&self) -> Result<(), Error>;
+    fn bring_home(&self) -> Result<(), Error> {
+        Err(Error::NotDurable { design: Self::NAME })
+    }
 
     /// Makes everything durable, brings it home, marks the pool as left in good order.
     ///
     /// # Errors
     /// The medium's.
-    fn close(&mut self) -> Result<(), Error>;
+    fn close(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Stops as a crash would: nothing more is made durable.
-    fn abandon(&mut self);
+    fn abandon(&mut self) {}
 
     /// What it has cost.
-    fn metrics(&self) -> Metrics;
+    fn metrics(&self) -> Metrics {
+        Metrics::default()
+    }
 }

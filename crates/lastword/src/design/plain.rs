@@ -8,7 +8,6 @@ use std::path::Path;
 use words::{Stop, TxId};
 
 use super::Design;
-use crate::metrics::Metrics;
 use crate::perform::Heap;
 use crate::pool::Shape;
 use crate::shadow::Full;
@@ -44,12 +43,6 @@ impl Design for Plain {
 
     fn local(&self, _number: usize) -> Result<(), Error> {
         Ok(())
-    }
-
-    fn close_local(&self, _local: &mut ()) {}
-
-    fn words_max(&self) -> usize {
-        usize::MAX
     }
 
     #[inline]
@@ -100,31 +93,5 @@ impl Design for Plain {
 
     fn committed_id(&self) -> TxId {
         TxId(self.committed.load(Ordering::Relaxed))
-    }
-
-    fn durable_id(&self) -> TxId {
-        TxId::NONE
-    }
-
-    fn reproduced_id(&self) -> TxId {
-        TxId::NONE
-    }
-
-    fn wait(&self, _id: TxId) -> Result<(), Error> {
-        Err(Error::NotDurable { design: Self::NAME })
-    }
-
-    fn bring_home(&self) -> Result<(), Error> {
-        Err(Error::NotDurable { design: Self::NAME })
-    }
-
-    fn close(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn abandon(&mut self) {}
-
-    fn metrics(&self) -> Metrics {
-        Metrics::default()
     }
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use words::{Stop, TxId};
 
 use super::Design;
-use crate::metrics::Metrics;
 use crate::perform::{Heap, NoRedo, Stm, Tm};
 use crate::pool::Shape;
 use crate::shadow::Full;
@@ -42,12 +41,6 @@ impl<T: Tm> Design for Volatile<T> {
 
     fn local(&self, number: usize) -> Result<T::Attempt, Error> {
         Ok(self.memory.attempt(number))
-    }
-
-    fn close_local(&self, _local: &mut T::Attempt) {}
-
-    fn words_max(&self) -> usize {
-        usize::MAX
     }
 
     #[inline]
@@ -95,31 +88,5 @@ impl<T: Tm> Design for Volatile<T> {
 
     fn committed_id(&self) -> TxId {
         TxId(self.memory.clock().load(Ordering::Acquire))
-    }
-
-    fn durable_id(&self) -> TxId {
-        TxId::NONE
-    }
-
-    fn reproduced_id(&self) -> TxId {
-        TxId::NONE
-    }
-
-    fn wait(&self, _id: TxId) -> Result<(), Error> {
-        Err(Error::NotDurable { design: Self::NAME })
-    }
-
-    fn bring_home(&self) -> Result<(), Error> {
-        Err(Error::NotDurable { design: Self::NAME })
-    }
-
-    fn close(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn abandon(&mut self) {}
-
-    fn metrics(&self) -> Metrics {
-        Metrics::default()
     }
 }
