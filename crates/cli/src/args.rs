@@ -78,16 +78,16 @@ pub(crate) struct Load {
     /// What makes bytes durable [default: file, or what the pool was created on]
     #[arg(long, value_name = "M", value_enum)]
     pub(crate) medium: Option<MediumName>,
-    /// The pool: created if missing, else gone on with; `compare` makes its fresh pools there
-    /// [default: a temporary one in this directory, for emulated in /dev/shm]
+    /// The pool: created if missing, else gone on with, as large as it is; `compare` makes its
+    /// fresh pools there [default: a temporary one in this directory, for emulated in /dev/shm]
     #[arg(long, value_name = "PATH")]
     pub(crate) pool: Option<PathBuf>,
     /// Size of a new pool's heap (K, M, G are powers of 1024) [default: what the workload needs]
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) bytes: Option<u64>,
-    /// Size of a new pool's log
-    #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
-    pub(crate) log_bytes: u64,
+    /// Size of a new pool's log [default: 64M]
+    #[arg(long, value_name = "N", value_parser = size)]
+    pub(crate) log_bytes: Option<u64>,
     /// Workers, a thread each
     #[arg(long, value_name = "N", value_parser = workers, default_value = "1")]
     pub(crate) threads: usize,
@@ -107,9 +107,9 @@ pub(crate) struct Load {
     /// Emulated medium: its bandwidth for all threads, in 10^9 bytes a second; 0: no bound
     #[arg(long, value_name = "X", default_value = "16", value_parser = not_negative)]
     pub(crate) bandwidth_gbps: f64,
-    /// Multiplies the sizes of the workload's tables
-    #[arg(long, value_name = "X", default_value = "1", value_parser = positive)]
-    pub(crate) scale: f64,
+    /// Multiplies the sizes of the workload's tables, when they are loaded [default: 1]
+    #[arg(long, value_name = "X", value_parser = positive)]
+    pub(crate) scale: Option<f64>,
     /// Layout name of the pool [default: none, or what the pool has]
     #[arg(long, value_name = "NAME")]
     pub(crate) layout: Option<String>,
@@ -277,7 +277,11 @@ impl Load {
     }
 
     pub(crate) fn workload_options(&self) -> workloads::Options {
-        workloads::Options { scale: self.scale, seed: self.seed, workers: self.threads }
+        workloads::Options {
+            scale: self.scale.unwrap_or(1.0),
+            seed: self.seed,
+            workers: self.threads,
+        }
     }
 }
 
@@ -302,7 +306,8 @@ fn number(text: &str) -> Result<f64, String> {
 
 fn positive(text: &str) -> Result<f64, String> {
     let number = number(text)?;
-    if number > 0.0 { Ok(number) } else { Err("it must be above 0".into()) }
+    let fits = number > 0.0 && number <= 1e9;
+    if fits { Ok(number) } else { Err("it must be above 0 and at most 10^9".into()) }
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {

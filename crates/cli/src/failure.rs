@@ -33,6 +33,15 @@ pub(crate) enum Failure {
     #[error("{path} holds another program's data: name another pool")]
     ForeignData { path: PathBuf },
 
+    #[error("{path} holds workload {found}: run that one, or name another pool")]
+    OtherWorkload { path: PathBuf, found: &'static str },
+
+    #[error(
+        "{workload} needs a heap of {needed} bytes at this scale: give it `--bytes {needed}`, or \
+         leave --bytes out"
+    )]
+    SmallHeap { workload: &'static str, needed: u64 },
+
     #[error("{path} exists: `compare` makes fresh pools, name a file that is not there")]
     NotFresh { path: PathBuf },
 

@@ -23,6 +23,11 @@ const SECONDS: f64 = 3.0;
 /// What kept it from being run, or checked.
 pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
     let Run { workload, design, load } = arguments;
+    let mut load = load.clone();
+    if load.pool.as_ref().is_some_and(|path| path.symlink_metadata().is_ok()) {
+        load.scale = None; // the pool has its own, and keeps it
+    }
+    let load = &load;
     let by_design = ByWorkload { design: *design, load };
     let (report, unchecked) =
         workloads::by_name(&workload.name, by_design).expect("the parser knows the names")?;

@@ -67,6 +67,10 @@ pub(crate) fn ready<D: Design, W: Workload>(
         true => options_of(load, place.path())?,
         false => options_for::<W>(load),
     };
+    let needed = W::heap_bytes(&load.workload_options());
+    if !exists && load.bytes.is_some_and(|bytes| bytes < needed) {
+        return Err(Failure::SmallHeap { workload: W::NAME, needed });
+    }
     let pool = match exists {
         true => Pool::<D>::open_as(place.path(), options.clone())?,
         false => Pool::<D>::create_as(place.path(), options.clone())?,
@@ -83,9 +87,12 @@ fn fill<D: Design, W: Workload>(
 ) -> Result<(W, u64), Failure> {
     let foreign = || Failure::ForeignData { path: path.into() };
     let mut worker = pool.worker()?;
-    let workload = match W::open(&mut worker)? {
-        Some(workload) => workload,
-        None => {
+    let workload = match (W::open(&mut worker)?, workloads::name_in(&mut worker)?) {
+        (Some(workload), _) => workload,
+        (None, Some(found)) if found != W::NAME => {
+            return Err(Failure::OtherWorkload { path: path.into(), found });
+        }
+        (None, _) => {
             let _spinner = progress::spinner("loading");
             W::load(&mut worker, &load.workload_options()).map_err(|error| match error {
                 lastword::Error::Stopped { stop: Stop::Aborted } => foreign(),
@@ -116,7 +123,7 @@ fn options_for<W: Workload>(load: &Load) -> Options {
     let bytes = load.bytes.unwrap_or_else(|| W::heap_bytes(&load.workload_options()));
     Options::new()
         .bytes(bytes)
-        .log_bytes(load.log_bytes)
+        .log_bytes(load.log_bytes.unwrap_or(64 << 20))
         .medium(load.medium(load.medium.unwrap_or(MediumName::File)))
         .durability(load.durability.into())
         .layout(load.layout.as_deref().unwrap_or_default(), 0)

@@ -124,8 +124,9 @@ fn a_named_pool_stays_and_is_gone_on_with() {
     }
     let info = room.json(0, &["pool", "info", "bank.pool"]);
     assert!(info["generation"].as_u64().unwrap() >= 6, "opened twice a run");
-    // Another workload takes its place; another layout does not.
-    let what = with(&["run", "hashtable", "--pool", "bank.pool"], &TINY);
+    // Neither another workload nor another layout takes its place.
+    let other = with(&["run", "hashtable", "--pool", "bank.pool"], &TINY);
+    room.refuse("holds workload bank", &other);
     assert_eq!(room.json(0, &what)["checked"], true);
     room.refuse("layout", &with(&what, &["--layout", "other"]));
     room.refuse("medium", &with(&what, &["--medium", "emulated"]));
@@ -177,7 +178,8 @@ fn a_workload_that_does_not_hold_is_exit_code_1() {
 #[test]
 fn a_run_that_ends_in_an_error_leaves_nothing() {
     let room = Room::new();
-    room.refuse("full", &["run", "bank", "--bytes", "128K"]);
+    room.refuse("needs a heap of", &["run", "bank", "--bytes", "128K"]);
+    room.refuse("at most 10^9", &["run", "bank", "--seconds", "1e300"]);
     room.refuse("at least 128 KiB", &["run", "bank", "--log-bytes", "1K"]);
     room.refuse("does not exist", &with(&["run", "bank", "--pool", "no/such.pool"], &TINY));
     room.refuse(

@@ -1,5 +1,6 @@
 //! What can go wrong with a pool, and what to do about it.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +11,9 @@ use words::TxId;
 use crate::Reason;
 
 /// Why a pool cannot do what was asked.
-#[derive(Debug, Error)]
+///
+/// `Debug` shows the same text as `Display`, so that a `main` that returns it says what to do.
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The medium's: a file that cannot be opened, a full disk, a failed write.
@@ -259,6 +262,12 @@ pub enum Error {
         /// The first failure.
         cause: Arc<Error>,
     },
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Why a log file does not belong to a pool.

@@ -37,6 +37,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! What is to be found again is reached from the root: `tx.set_root_ptr(object)` once, and
+//! `tx.root_ptr::<Account>()` after [`Pool::open`], which also recovers what a crash left.
+//!
 //! How atomic durability is reached is a [*design*](design). The folders of this crate are its
 //! steps: `perform`, `shadow`, `persist`, `reproduce`, `recover`.
 //!

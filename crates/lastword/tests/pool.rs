@@ -29,7 +29,7 @@ fn media() -> [Options; 2] {
 fn counter(pool: &Pool) -> Ptr<u64> {
     let made = pool.run(|tx| {
         let counter = tx.alloc(0_u64)?;
-        tx.set_root(counter.to_bits())?;
+        tx.set_root_ptr(counter)?;
         Ok(counter)
     });
     made.unwrap().value
@@ -41,8 +41,8 @@ fn add(pool: &Pool, counter: Ptr<u64>) -> TxId {
 
 fn value(pool: &Pool) -> u64 {
     pool.run(|tx| {
-        let root = tx.root()?;
-        tx.get(Ptr::<u64>::from_bits(root))
+        let root = tx.root_ptr::<u64>()?;
+        tx.get(root)
     })
     .unwrap()
     .value

@@ -57,6 +57,30 @@ pub trait Objects: Words {
         Ok(object)
     }
 
+    /// The root as the object that the program knows it to be; [`Ptr::NULL`] in a new heap.
+    ///
+    /// # Errors
+    /// As [`Allocate::root`].
+    #[inline]
+    fn root_ptr<T>(&mut self) -> Result<Ptr<T>, Stop>
+    where
+        Self: Allocate,
+    {
+        self.root().map(Ptr::from_bits)
+    }
+
+    /// Makes an object the root: where the program finds everything again.
+    ///
+    /// # Errors
+    /// As [`Allocate::set_root`].
+    #[inline]
+    fn set_root_ptr<T>(&mut self, object: Ptr<T>) -> Result<(), Stop>
+    where
+        Self: Allocate,
+    {
+        self.set_root(object.to_bits())
+    }
+
     /// Gives an object back. Its memory is used again after this transaction has committed.
     ///
     /// # Errors

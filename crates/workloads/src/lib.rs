@@ -56,7 +56,7 @@ pub use btree::Btree;
 pub use empty::{Empty, EmptyClient};
 pub use hashtable::HashTable;
 pub use keys::KeyClient;
-pub use root::next_run;
+pub use root::{name_in, next_run};
 pub use tatp::TatpHash;
 pub use violation::Violation;
 

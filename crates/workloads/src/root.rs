@@ -94,6 +94,15 @@ pub(crate) fn open<B: Build, T: Transact>(
     })
 }
 
+/// The name of the workload whose data this pool holds, whole or half built.
+///
+/// # Errors
+/// What the transaction ended with.
+pub fn name_in<T: Transact>(worker: &mut T) -> Result<Option<&'static str>, T::Error> {
+    let head = worker.transact(|tx| Ok(head(tx)?.map(|(_, head)| head)))?;
+    Ok(head.and_then(|head| crate::NAMES.into_iter().find(|name| head.is_of(name))))
+}
+
 /// Draws the number of a new run on this pool, durably with its transaction: 1, 2, ... `None` when
 /// the root is no workload. Use it as the seed of the run's clients, or as a part of it that makes
 /// the seeds' remainders by 16 383 ascend.

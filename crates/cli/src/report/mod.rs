@@ -30,7 +30,7 @@ pub(crate) struct Conditions {
     pub(crate) bandwidth_gbps: Option<f64>,
     pub(crate) durability: &'static str,
     pub(crate) threads: usize,
-    pub(crate) scale: f64,
+    pub(crate) scale: Option<f64>,
     pub(crate) seed: u64,
     pub(crate) machine: Machine,
     pub(crate) commit: Option<&'static str>,
@@ -45,7 +45,8 @@ impl Conditions {
             bandwidth_gbps: emulated.then_some(load.bandwidth_gbps),
             durability: load.durability.name(),
             threads: load.threads,
-            scale: load.scale,
+            // A pool that was there has the scale that it was loaded with.
+            scale: load.scale.or(load.pool.is_none().then_some(1.0)),
             seed: load.seed,
             machine: Machine::this(),
             commit: machine::commit(),

@@ -117,7 +117,8 @@ fn conditions(conditions: &Conditions) -> String {
         text += &format!(" ({latency} cycles, {bandwidth} GB/s)");
     }
     let (machine, seed) = (&conditions.machine, conditions.seed);
-    text += &format!(", {}, scale {}, seed {seed}", conditions.durability, conditions.scale);
+    let scale = conditions.scale.map_or("of the pool".into(), |scale| scale.to_string());
+    text += &format!(", {}, scale {scale}, seed {seed}", conditions.durability);
     text += &format!("; {}, {} cores", machine.cpu, machine.cores);
     if let Some(commit) = conditions.commit {
         text += &format!("; commit {commit}");
