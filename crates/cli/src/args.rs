@@ -239,10 +239,6 @@ impl DesignName {
     pub(crate) fn name(self) -> &'static str {
         designs!(self, D => D::NAME)
     }
-
-    pub(crate) fn workers_max(self) -> usize {
-        designs!(self, D => D::WORKERS_MAX)
-    }
 }
 
 impl DurabilityName {

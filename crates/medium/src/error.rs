@@ -54,6 +54,12 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// A file was to be created in a directory that is not there.
+    #[error("there is no directory for {}; make it first, or check the path", .path.display())]
+    NoDirectory {
+        /// The file's path.
+        path: PathBuf,
+    },
     /// The path leads to a directory, a symbolic link, a device or the like.
     #[error("{} is not a regular file; name the file itself, not a link or directory",
         .path.display())]

@@ -181,10 +181,12 @@ fn cpu_seconds(measured: &Measured) -> CpuSeconds {
     }
 }
 
-/// One design of a comparison; no numbers: it cannot have so many workers.
+/// One design of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) design: &'static str,
+    /// Workers: as many as were asked for, or as it can have.
+    pub(crate) threads: usize,
     pub(crate) transactions_per_second_median: Option<f64>,
     pub(crate) durable_transactions_per_second_median: Option<f64>,
     /// Of transactions a second, to the first design.
@@ -219,8 +221,7 @@ impl CompareReport {
         rounds: u64,
         conditions: Conditions,
     ) -> CompareReport {
-        let threads = conditions.threads as f64;
-        let rows = all.iter().map(|laps| row(laps, &all[0].laps, threads)).collect();
+        let rows = all.iter().map(|laps| row(laps, &all[0].laps)).collect();
         CompareReport {
             workload: workload.into(),
             conditions,
@@ -232,7 +233,7 @@ impl CompareReport {
     }
 }
 
-fn row(laps: &Laps, baseline: &[Lap], threads: f64) -> Row {
+fn row(laps: &Laps, baseline: &[Lap]) -> Row {
     let each = |value: &dyn Fn(&Lap) -> f64| sorted(laps.laps.iter().map(value).collect());
     let pairs = |value: &dyn Fn(&Lap, &Lap) -> f64| {
         sorted(laps.laps.iter().zip(baseline).map(|(lap, base)| value(lap, base)).collect())
@@ -241,9 +242,10 @@ fn row(laps: &Laps, baseline: &[Lap], threads: f64) -> Row {
     let rate = |lap: &Lap| ratio(count(lap), lap.seconds);
     let durable_rate = |lap: &Lap| ratio(count(lap), lap.durable_seconds);
     let ratios = pairs(&|lap, base| ratio(rate(lap), rate(base)));
-    let worker_ns = |lap: &Lap| ratio(1e9 * lap.seconds * threads, count(lap));
+    let worker_ns = |lap: &Lap| ratio(1e9 * lap.seconds * lap.workers as f64, count(lap));
     Row {
         design: laps.design.name(),
+        threads: laps.laps.first().map_or(0, |lap| lap.workers),
         transactions_per_second_median: median(&each(&rate)),
         durable_transactions_per_second_median: median(&each(&durable_rate)),
         ratio_median: median(&ratios),
@@ -298,6 +300,7 @@ mod tests {
     fn laps(design: DesignName, seconds: &[f64]) -> Laps {
         let lap = |&seconds: &f64| Lap {
             transactions: 1000,
+            workers: 2,
             seconds,
             durable_seconds: 2.0 * seconds,
             cpu_ns: 5_000_000,
@@ -318,7 +321,7 @@ mod tests {
         // The machine was four times slower in the second round: for both.
         let base = laps(DesignName::Volatile, &[1.0, 4.0]);
         let other = laps(DesignName::Decoupled, &[2.0, 8.0]);
-        let row = row(&other, &base.laps, 2.0);
+        let row = row(&other, &base.laps);
         assert_eq!((row.ratio_min, row.ratio_max), (Some(0.5), Some(0.5)));
         assert_eq!(row.durable_ratio_median, Some(0.5));
         assert_eq!(row.transactions_per_second_median, Some((500.0 + 125.0) / 2.0));
@@ -330,7 +333,7 @@ mod tests {
     #[test]
     fn a_design_that_did_not_run_has_no_numbers() {
         let base = laps(DesignName::Volatile, &[1.0]);
-        let row = row(&laps(DesignName::Plain, &[]), &base.laps, 2.0);
+        let row = row(&laps(DesignName::Plain, &[]), &base.laps);
         assert!(row.ratio_median.is_none() && row.cpu_per_transaction_ns.is_none());
     }
 }

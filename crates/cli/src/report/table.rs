@@ -84,7 +84,10 @@ pub(crate) fn compare(report: &CompareReport) -> String {
     let ns = |value: Option<f64>| option(value, |value| format!("{value:.1} ns/tx"));
     for row in &report.rows {
         table.add_row([
-            row.design.to_owned(),
+            match row.threads == report.conditions.threads {
+                true => row.design.to_owned(),
+                false => format!("{} ({} worker)", row.design, row.threads),
+            },
             option(row.transactions_per_second_median, rate),
             option(row.durable_transactions_per_second_median, rate),
             times(row.ratio_median),

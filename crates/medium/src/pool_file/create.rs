@@ -41,7 +41,7 @@ impl PoolFile {
     ///
     /// # Errors
     /// [`Error::AlreadyExists`]; [`Error::InUse`] when somebody else is creating it;
-    /// [`Error::NoSpace`]; [`Error::NotFound`] when there is no such directory;
+    /// [`Error::NoSpace`]; [`Error::NoDirectory`];
     /// [`Error::NotAFile`] when the path ends in no name; [`Error::Io`].
     pub fn create(
         path: impl AsRef<Path>,
@@ -151,7 +151,7 @@ fn claim(temporary: &Path, path: &Path) -> Result<File, Error> {
     let file = match created {
         Ok(file) => File::from(file),
         Err(Errno::EXIST) => return Err(in_use()),
-        Err(Errno::NOENT) => return Err(Error::NotFound { path: path.to_path_buf() }),
+        Err(Errno::NOENT) => return Err(Error::NoDirectory { path: path.to_path_buf() }),
         Err(errno) => return Err(Error::io("creating", path)(errno)),
     };
     lock_file(&file, path, lock)?;
@@ -348,7 +348,7 @@ mod tests {
         let nameless = PoolFile::create(dir.path().join(".."), 8192, Prewrite::No);
         assert!(matches!(nameless, Err(Error::NotAFile { .. })));
         let homeless = PoolFile::create(dir.path().join("no/pool"), 8192, Prewrite::No);
-        assert!(matches!(homeless, Err(Error::NotFound { .. })));
+        assert!(matches!(homeless, Err(Error::NoDirectory { .. })));
         let taken = PoolFile::create(dir.path(), 8192, Prewrite::No);
         assert!(matches!(taken, Err(Error::AlreadyExists { .. })));
     }
