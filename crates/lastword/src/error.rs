@@ -242,7 +242,8 @@ pub enum Error {
 
     /// The design has no room for another worker: `plain` has no isolation, so it has one.
     #[error(
-        "design `{design}` has as many workers as it can have ({max}); drop one, or use another design"
+        "design `{design}` has as many workers as it can have ({max}): drop one, or use another \
+         design"
     )]
     TooManyWorkers {
         /// The design.
