@@ -361,6 +361,38 @@ mod tests {
         assert_eq!(name(&superblock().layout), "bank");
     }
 
+    /// The words as they were when format 1 was set: another result is another format.
+    #[test]
+    fn a_superblock_is_laid_out_as_format_1_says() {
+        let mut golden = [0; WORDS];
+        golden[..21].copy_from_slice(&[
+            0x4452_4f57_5453_414c,
+            0x0000_0000_0000_0001,
+            0x0000_0000_0000_0007,
+            0x1234_5678_9abc_def0,
+            0x0000_0000_0000_0003,
+            0x0000_0000_0000_0001,
+            0x656c_7075_6f63_6564,
+            0x0000_0000_0000_0064,
+            0x0000_0000_6b6e_6162,
+            0x0000_0000_0000_0000,
+            0x0000_0000_0000_0000,
+            0x0000_0000_0000_0000,
+            0x0000_0000_0000_0002,
+            0x0000_0000_0020_0000,
+            0x0000_0000_0400_0000,
+            0x0000_0000_0000_0000,
+            0x0000_0000_0000_2000,
+            0x0000_0000_0100_0000,
+            0x0000_0000_0000_0001,
+            0x0000_0000_0000_0063,
+            0x0000_0000_0000_1000,
+        ]);
+        golden[WORDS - 1] = 0x0000_0000_868e_e712;
+        assert_eq!(superblock().encode(), golden);
+        assert_eq!(Superblock::decode(&golden), Ok(superblock()));
+    }
+
     #[test]
     fn a_superblock_with_any_bit_changed_is_refused() {
         for bit in 0..WORDS * 64 {

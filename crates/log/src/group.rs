@@ -299,6 +299,30 @@ mod tests {
         assert_eq!(all, expected);
     }
 
+    /// The bytes as they were when format 1 was set: another result is another format.
+    #[test]
+    fn a_group_is_laid_out_as_format_1_says() {
+        let golden: [u64; 16] = [
+            0x3150_554f_5247_574c,
+            0x0000_0000_0000_0003,
+            0x0000_0000_0000_0008,
+            0x0000_0000_0000_1000,
+            0x0000_0000_0000_0005,
+            0x0000_0000_0000_0009,
+            0x0000_0000_0000_0009,
+            0x0000_0000_886a_0164,
+            0x0000_0200_0000_0000,
+            0x0000_0000_000a_0001,
+            0x0000_0000_0000_004d,
+            0x0000_0000_0001_0000,
+            0x0000_0300_0004_0000,
+            0x0000_0000_0014_0002,
+            0x0000_0000_0000_0001,
+            0x0000_0000_0000_0002,
+        ];
+        assert_eq!(sealed(), golden);
+    }
+
     #[test]
     fn a_group_with_any_bit_changed_never_happened() {
         let words = sealed();
