@@ -100,7 +100,8 @@ pub(crate) fn decide_next(found: &lw_log::Found) -> Next {
         Found::End => Next::End,
         // A write cut short. Groups are acknowledged in order, so nothing behind it was.
         Found::Torn { .. } => Next::End,
-        // The checksum holds, so it was written like this, by no Lastword or for no such pool.
+        // Whole, and not what follows; or an end with something whole behind it. What is missing
+        // was acknowledged, perhaps: replaying without it would lose it silently.
         Found::Damaged { .. } => Next::Refuse,
     }
 }

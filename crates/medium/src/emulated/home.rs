@@ -1,8 +1,8 @@
 //! Home in emulated memory: words are stored through the mapping, their lines written back.
 
 use crate::area::Area;
-use crate::cpu::{self, LINE_BYTES, LINE_WORDS, LineWriteBack};
-use crate::emulated::Emulation;
+use crate::cpu::{self, LINE_WORDS, LineWriteBack};
+use crate::emulated::{Device, Emulation};
 use crate::mapping::Mapping;
 use crate::sync::{Arc, Ordering};
 use crate::writes::{self, Piece, Pieces};
@@ -29,12 +29,7 @@ pub struct EmulatedHome {
     area: Area,
     mapping: Mapping,
     line_write_back: LineWriteBack,
-    emulation: Arc<Emulation>,
-    lines: u64,
-    /// `lines` at the last barrier.
-    lines_before: u64,
-    persist_barriers: u64,
-    delay_cycles: u64,
+    device: Device,
 }
 
 impl EmulatedHome {
@@ -54,11 +49,7 @@ impl EmulatedHome {
             area,
             mapping,
             line_write_back: LineWriteBack::detect(),
-            emulation,
-            lines: 0,
-            lines_before: 0,
-            persist_barriers: 0,
-            delay_cycles: 0,
+            device: Device::new(emulation),
         })
     }
 
@@ -98,7 +89,7 @@ impl HomeMedium for EmulatedHome {
         if let Some(last) = last_line {
             write_back.line(heap, last * LINE_WORDS);
         }
-        self.lines += lines;
+        self.device.lines += lines;
         Ok(())
     }
 
@@ -106,20 +97,12 @@ impl HomeMedium for EmulatedHome {
         // Orders the write-backs before whatever is stored next: on persistent memory they are
         // durable from here on.
         cpu::store_fence();
-        let bytes = (self.lines - self.lines_before) * LINE_BYTES as u64;
-        self.lines_before = self.lines;
-        self.delay_cycles += self.emulation.wait(bytes);
-        self.persist_barriers += 1;
+        self.device.barrier();
         Ok(())
     }
 
     fn counts(&self) -> Counts {
-        Counts {
-            bytes: self.lines * LINE_BYTES as u64,
-            device_writes: self.lines,
-            persist_barriers: self.persist_barriers,
-            emulated_delay_ns: cpu::cycles_to_ns(self.delay_cycles),
-        }
+        self.device.counts()
     }
 }
 
@@ -155,8 +138,8 @@ mod tests {
         home.barrier().unwrap();
         let counts = home.counts();
         assert_eq!((counts.bytes, counts.device_writes, counts.persist_barriers), (192, 3, 2));
-        assert!(home.delay_cycles >= 100_000);
-        assert_eq!(counts.emulated_delay_ns, cpu::cycles_to_ns(home.delay_cycles));
+        assert!(home.device.delay_cycles >= 100_000);
+        assert_eq!(counts.emulated_delay_ns, cpu::cycles_to_ns(home.device.delay_cycles));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::area::{Area, group_words};
 use crate::cpu::{self, LINE_BYTES};
-use crate::emulated::Emulation;
+use crate::emulated::{Device, Emulation};
 use crate::mapping::Mapping;
 use crate::sync::{Arc, Ordering};
 use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
@@ -30,12 +30,7 @@ pub struct EmulatedLog {
     /// Keeps the file locked, and so its length, while it is mapped.
     area: Area,
     mapping: Mapping,
-    emulation: Arc<Emulation>,
-    lines: u64,
-    /// `lines` at the last barrier.
-    lines_before: u64,
-    persist_barriers: u64,
-    delay_cycles: u64,
+    device: Device,
 }
 
 impl EmulatedLog {
@@ -51,15 +46,7 @@ impl EmulatedLog {
     ) -> Result<EmulatedLog, Error> {
         let area = Area::new(file, offset, bytes)?;
         let mapping = area.map()?;
-        Ok(EmulatedLog {
-            area,
-            mapping,
-            emulation,
-            lines: 0,
-            lines_before: 0,
-            persist_barriers: 0,
-            delay_cycles: 0,
-        })
+        Ok(EmulatedLog { area, mapping, device: Device::new(emulation) })
     }
 }
 
@@ -88,26 +75,18 @@ impl LogMedium for EmulatedLog {
         self.area.check_log(at, words, LINE_BYTES as u64)?;
         let first = at as usize / 8; // checked: inside the log, whose size is a usize
         cpu::stream(&self.mapping.words()[first..first + words], group_words(group, words)?);
-        self.lines += (words * 8 / LINE_BYTES) as u64;
+        self.device.lines += (words * 8 / LINE_BYTES) as u64;
         Ok(())
     }
 
     fn barrier(&mut self) -> Result<(), Error> {
         // No fence: every append ended with one.
-        let bytes = (self.lines - self.lines_before) * LINE_BYTES as u64;
-        self.lines_before = self.lines;
-        self.delay_cycles += self.emulation.wait(bytes);
-        self.persist_barriers += 1;
+        self.device.barrier();
         Ok(())
     }
 
     fn counts(&self) -> Counts {
-        Counts {
-            bytes: self.lines * LINE_BYTES as u64,
-            device_writes: self.lines,
-            persist_barriers: self.persist_barriers,
-            emulated_delay_ns: cpu::cycles_to_ns(self.delay_cycles),
-        }
+        self.device.counts()
     }
 }
 
