@@ -208,6 +208,18 @@ pub enum Error {
         found: String,
     },
 
+    /// The pool was last on a medium that this program does not know, or that does not fit where
+    /// its log is.
+    #[error(
+        "{path} was last on medium {found:?}, which this program cannot open: use the one that did"
+    )]
+    UnknownMedium {
+        /// The file.
+        path: PathBuf,
+        /// The medium that the superblock names.
+        found: String,
+    },
+
     /// A step of the pool's own panicked: a bug in Lastword. The panic's message says more.
     #[error("the {step} step panicked")]
     StepPanicked {

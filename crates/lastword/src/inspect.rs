@@ -27,7 +27,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Info, Error> {
 }
 
 fn info(found: &Found) -> Info {
-    Info::of(&found.file, found.superblocks.current(), found.medium(), None)
+    Info::of(&found.file, found.superblocks.current(), found.medium, None)
 }
 
 /// What a check has found, when it has found no damage.
@@ -61,10 +61,10 @@ pub fn check(path: impl AsRef<Path>) -> Result<Checked, Error> {
     if found.action == Action::Replay {
         let log_file = found.log_place();
         let Superblock { log_offset, log_bytes, .. } = superblock;
-        let block_bytes = Storage::block_bytes(found.medium());
-        let mut log = LogReader::new(Arc::clone(log_file), log_offset, log_bytes, block_bytes)?;
+        let block_bytes = Storage::block_bytes(found.medium);
+        let log = LogReader::new(Arc::clone(log_file), log_offset, log_bytes, block_bytes)?;
         let mut home = Image(&image);
-        replayed = Some(recover::replay(&superblock, &mut log, &mut home, log_file.path())?);
+        replayed = Some(recover::replay(&superblock, &log, &mut home, log_file.path())?);
     }
     let word = |offset: u64| image.heap()[offset as usize / 8].load(Ordering::Relaxed);
     let usage = heap(&superblock)

@@ -79,7 +79,7 @@ pub use inspect::{Checked, check, inspect};
 pub use metrics::Metrics;
 pub use options::{Durability, Medium, Options};
 pub use pool::{Pool, Shape};
-pub use ticket::Ticket;
+pub use ticket::{Durable, Ticket};
 pub use tx::{AbortReason, Reason, Tx};
 pub use worker::{Committed, Worker};
 

@@ -21,6 +21,27 @@ pub enum Medium {
     },
 }
 
+impl Medium {
+    /// Its name, as the superblock and the command line say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Medium::File => "file",
+            Medium::Emulated { .. } => "emulated",
+        }
+    }
+
+    /// The medium of that name; an emulated one without delay.
+    pub(crate) fn named(name: &str) -> Option<Medium> {
+        let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+        [Medium::File, emulated].into_iter().find(|medium| medium.name() == name)
+    }
+
+    /// Whether the log is in the pool's own file, because it is mapped.
+    pub(crate) fn log_inside(self) -> bool {
+        self != Medium::File
+    }
+}
+
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {

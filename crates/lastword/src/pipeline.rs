@@ -36,13 +36,32 @@ impl Pipeline {
         Pipeline { persist, reproduce, bells: Bells::default(), due_bytes, blocks }
     }
 
-    /// One persist step; rings for reproduction when it is due.
-    pub(crate) fn persist_step(&self, clock: &AtomicU64, helped: bool) -> Result<Step, Error> {
-        let step = self.persist.step(clock, StepTimer { blocks: self.blocks, helped })?;
+    /// One persist step: sends a group, and acknowledges what is durable, waiting for that if
+    /// `wait` says so and there is nothing more to send. Rings for reproduction when it is due.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub(crate) fn persist_step(
+        &self,
+        clock: &AtomicU64,
+        helped: bool,
+        wait: bool,
+    ) -> Result<Step, Error> {
+        let timer = StepTimer { blocks: self.blocks, helped };
+        let sent = self.persist.send(clock, timer)?;
+        let acknowledged = self.persist.acknowledge(wait && sent != Step::More, timer)?;
         if self.is_due() {
             self.bells.reproduce_is_due(self.blocks);
         }
-        Ok(step)
+        Ok(match (sent, acknowledged) {
+            (Step::More, _) => Step::More,
+            // Room for a group that waits for it.
+            (Step::Deep, Step::Done) => Step::More,
+            (Step::LogFull, acknowledged) if acknowledged != Step::Done => Step::LogFull,
+            (Step::Done, _) | (_, Step::Done) => Step::Done,
+            (Step::Busy, _) | (_, Step::Busy) => Step::Busy,
+            (sent, _) => sent,
+        })
     }
 
     /// One reproduce step on whatever there is.
@@ -53,24 +72,31 @@ impl Pipeline {
 
     /// Whether enough has come together for a reproduce step.
     pub(crate) fn is_due(&self) -> bool {
-        let queued = self.persist.queued_bytes();
+        let queued = self.persist.queue.bytes();
         // A full log may have less than that in its queue: a large group and the rest of a lap that
         // it skips take the other half.
         queued >= self.due_bytes || (queued > 0 && self.persist.is_log_full())
     }
 
-    /// Helps until `done` answers something: runs persist steps, reproduces when the log is full,
-    /// and sleeps while another thread does it.
+    /// Helps until `done` answers something, at the latest when `id` is durable (0: something
+    /// else): runs persist steps, reproduces when the log is full, and sleeps while another thread
+    /// does it.
     ///
     /// # Errors
     /// The medium's.
     pub(crate) fn help_until<R>(
         &self,
         clock: &AtomicU64,
-        done: impl FnMut() -> Option<R>,
+        id: TxId,
+        mut done: impl FnMut() -> Option<R>,
     ) -> Result<R, Error> {
-        help_until(&self.persist.progress, done, || match self.persist_step(clock, true)? {
-            Step::LogFull => self.reproduce_step(true),
+        let progress = &self.persist.progress;
+        help_until(progress, id.0, &mut done, || match self.persist_step(clock, true, true)? {
+            // What is under way has to come back first, or another thread reproduces.
+            Step::LogFull => Ok(match self.reproduce_step(true)? {
+                Step::Nothing => Step::Busy,
+                step => step,
+            }),
             step => Ok(step),
         })
     }
@@ -80,7 +106,7 @@ impl Pipeline {
     /// # Errors
     /// The medium's; also when it failed in another thread.
     pub(crate) fn wait(&self, clock: &AtomicU64, id: TxId) -> Result<(), Error> {
-        self.help_until(clock, || (self.persist.durable() >= id).then_some(()))
+        self.help_until(clock, id, || (self.persist.durable() >= id).then_some(()))
     }
 
     /// Makes everything committed before durable and brings it home. Others may go on meanwhile.
@@ -91,7 +117,7 @@ impl Pipeline {
         let committed = TxId(clock.load(Ordering::Acquire));
         self.wait(clock, committed)?;
         let home = || (self.reproduce.reproduced() >= committed).then_some(());
-        help_until(&self.persist.progress, home, || self.reproduce_step(true))
+        help_until(&self.persist.progress, 0, home, || self.reproduce_step(true))
     }
 
     /// Makes everything committed durable and brings it home, and marks the pool as left in good
@@ -101,7 +127,7 @@ impl Pipeline {
         // The mark says that nothing needs to be replayed: it must be so, whatever went wrong.
         let (home, drawn) = (self.reproduce.reproduced().0, clock.load(Ordering::Acquire));
         assert_eq!(home, drawn, "a pool is closed when everything is at home");
-        self.reproduce.close().map_err(|error| self.persist.poison.put(error.into()))
+        self.reproduce.close().map_err(|error| self.persist.progress.poison.put(error.into()))
     }
 
     pub(crate) fn metrics(&self) -> Metrics {

@@ -22,7 +22,8 @@
 //!          18     | streams of the log (1)                             |
 //!          19     | reproduced ID                                      |
 //!          20     | sequence of the log where it goes on               |
-//!          21..62 | 0                                                  |
+//!          21..22 | name of the medium that it was last on, zero-padded |
+//!          23..62 | 0                                                  |
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 //!
@@ -53,7 +54,7 @@ pub(crate) const COPIES_BYTES: u64 = 2 * COPY_BYTES;
 /// Longest layout name in bytes.
 pub(crate) const LAYOUT_BYTES: usize = 32;
 
-const FORMAT_VERSION: u64 = 1;
+pub(crate) const FORMAT_VERSION: u64 = 2;
 const WORDS: usize = 64;
 /// No pool reaches such an edition, generation, ID or sequence; sums with them do not overflow.
 const NUMBER_MAX: u64 = 1 << 62;
@@ -89,6 +90,7 @@ pub(crate) struct Superblock {
     pub(crate) log_bytes: u64,
     pub(crate) reproduced: u64,
     pub(crate) log_sequence: u64,
+    pub(crate) medium: [u8; 16],
 }
 
 /// A name as the format holds it.
@@ -147,6 +149,7 @@ impl Superblock {
             self.reproduced,
             self.log_sequence,
         ]);
+        block[21..23].as_mut_bytes().copy_from_slice(&self.medium);
         sealed(block)
     }
 
@@ -161,11 +164,13 @@ impl Superblock {
         if counted.iter().any(|&number| number > NUMBER_MAX) {
             return Err(Invalid::Damaged);
         }
-        if block[18] != 1 || block[21..WORDS - 1].iter().any(|&word| word != 0) {
+        if block[18] != 1 || block[23..WORDS - 1].iter().any(|&word| word != 0) {
             return Err(Invalid::Damaged);
         }
         let mut design = [0; 16];
         design.copy_from_slice(block[6..8].as_bytes());
+        let mut medium = [0; 16];
+        medium.copy_from_slice(block[21..23].as_bytes());
         let mut layout = [0; LAYOUT_BYTES];
         layout.copy_from_slice(block[8..12].as_bytes());
         Ok(Superblock {
@@ -183,6 +188,7 @@ impl Superblock {
             log_bytes: block[17],
             reproduced: block[19],
             log_sequence: block[20],
+            medium,
         })
     }
 }
@@ -351,6 +357,7 @@ mod tests {
             log_bytes: 1 << 24,
             reproduced: 99,
             log_sequence: 4096,
+            medium: padded("persistent_cache").unwrap(),
         }
     }
 
@@ -361,13 +368,13 @@ mod tests {
         assert_eq!(name(&superblock().layout), "bank");
     }
 
-    /// The words as they were when format 1 was set: another result is another format.
+    /// The words as they were when format 2 was set: another result is another format.
     #[test]
-    fn a_superblock_is_laid_out_as_format_1_says() {
+    fn a_superblock_is_laid_out_as_format_2_says() {
         let mut golden = [0; WORDS];
-        golden[..21].copy_from_slice(&[
+        golden[..23].copy_from_slice(&[
             0x4452_4f57_5453_414c,
-            0x0000_0000_0000_0001,
+            0x0000_0000_0000_0002,
             0x0000_0000_0000_0007,
             0x1234_5678_9abc_def0,
             0x0000_0000_0000_0003,
@@ -387,8 +394,10 @@ mod tests {
             0x0000_0000_0000_0001,
             0x0000_0000_0000_0063,
             0x0000_0000_0000_1000,
+            0x6574_7369_7372_6570,
+            0x6568_6361_635f_746e,
         ]);
-        golden[WORDS - 1] = 0x0000_0000_868e_e712;
+        golden[WORDS - 1] = 0x0000_0000_b0e4_1ce0;
         assert_eq!(superblock().encode(), golden);
         assert_eq!(Superblock::decode(&golden), Ok(superblock()));
     }
@@ -404,7 +413,7 @@ mod tests {
 
     #[test]
     fn an_unknown_version_or_feature_is_named() {
-        for version in [2, 1 << 32 | 1] {
+        for version in [1, 3, 1 << 32 | 2] {
             let mut block = superblock().encode();
             block[1] = version;
             let block = sealed(block);

@@ -1,11 +1,22 @@
 //! Tickets: when is a transaction durable?
+//!
+//! | | costs whoever asks | the log is written |
+//! |---|---|---|
+//! | [`is_durable`](Ticket::is_durable) | a load | behind, within 10 ms |
+//! | [`wait`](Ticket::wait) | the thread, which helps | at once |
+//! | `ticket.await` | a registration | at once, by the pool's thread |
+//! | [`on_durable`](Ticket::on_durable) | an allocation | behind, within 10 ms |
 
 use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use words::TxId;
 
 use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
+use crate::persist::Listener;
 use crate::{Error, Pool};
 
 /// Tells when a transaction can no longer be lost.
@@ -43,6 +54,80 @@ impl<'p, D: Design> Ticket<'p, D> {
     pub fn wait(self) -> Result<(), Error> {
         Inside::refuse("wait")?;
         self.pool.wait_for(self.id)
+    }
+
+    /// Calls `callback` once: when it is durable, at once if it is, or with what keeps it from ever
+    /// being known to be. It runs in the thread that has made it durable (the pool's own, or a
+    /// worker's that waits), so it should be short, and must not wait. A pool that is
+    /// [abandoned](Pool::abandon) drops it without a call.
+    ///
+    /// ```
+    /// # use lastword::{Objects, Options, Pool};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = Options::new().bytes(1 << 20).log_bytes(1 << 20);
+    /// # let pool = Pool::create(dir.path().join("callback.pool"), options)?;
+    /// let (told, ear) = std::sync::mpsc::channel();
+    /// let done = pool.run(|tx| tx.alloc(7_u64))?;
+    /// done.ticket.on_durable(move |outcome| drop(told.send(outcome.is_ok())))?;
+    /// pool.flush()?;
+    /// assert_eq!(ear.recv(), Ok(true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotDurable`] for designs that keep nothing.
+    pub fn on_durable(
+        self,
+        callback: impl FnOnce(Result<(), Error>) + Send + 'static,
+    ) -> Result<(), Error> {
+        self.pool.design().tell(self.id, Listener::Callback(Box::new(callback)))
+    }
+}
+
+/// A ticket that is awaited: ready when the transaction is durable, or when the pool has failed.
+///
+/// The first poll has the pool's thread write the log at once. A pool without threads of its own
+/// ([`Options::background`](crate::Options::background)) writes it in the poll, which then takes as
+/// long as [`Ticket::wait`].
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct Durable<'p, D: Design = Decoupled> {
+    ticket: Ticket<'p, D>,
+}
+
+impl<'p, D: Design> IntoFuture for Ticket<'p, D> {
+    type Output = Result<(), Error>;
+    type IntoFuture = Durable<'p, D>;
+
+    fn into_future(self) -> Durable<'p, D> {
+        Durable { ticket: self }
+    }
+}
+
+impl<D: Design> Future for Durable<'_, D> {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if let Err(error) = Inside::refuse("await") {
+            return Poll::Ready(Err(error));
+        }
+        let Ticket { pool, id } = self.ticket;
+        let design = pool.design();
+        if let Some(outcome) = design.outcome(id) {
+            return Poll::Ready(outcome);
+        }
+        // Each poll leaves a listener of its own: a waker that is stale by then wakes in vain.
+        if let Err(error) = design.tell(id, Listener::Task(context.waker().clone())) {
+            return Poll::Ready(Err(error));
+        }
+        design.hurry(id);
+        // Also when it is known by then: whoever was told of it has woken the task already.
+        design.outcome(id).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl<D: Design> fmt::Debug for Durable<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Durable").field(&self.ticket).finish()
     }
 }
 

@@ -92,15 +92,20 @@ fn one_damaged_superblock_is_enough_and_two_are_too_many() {
 }
 
 #[test]
-fn a_pool_of_a_newer_program_or_an_unknown_design_is_refused() {
-    for (word, value) in [(1, 2_u64), (6, u64::from_le_bytes(*b"newdesig"))] {
+fn a_pool_of_a_newer_program_or_an_unknown_design_or_medium_is_refused() {
+    let (design, medium) = (u64::from_le_bytes(*b"newdesig"), u64::from_le_bytes(*b"clay\0\0\0\0"));
+    for (word, value) in [(1, 3_u64), (6, design), (21, medium)] {
         let (_dir, path) = made(options());
         // A newer program has written one copy, and the other is as we left it.
         for copy in if word == 1 { vec![4096] } else { vec![0, 4096] } {
             change(&path, |bytes| set_word(&mut bytes[copy..], word, value));
         }
         let (error, text) = refused(&path);
-        let fits = matches!(error, Error::FormatVersion { .. } | Error::UnknownDesign { .. });
+        let fits = match word {
+            1 => matches!(error, Error::FormatVersion { .. }),
+            6 => matches!(error, Error::UnknownDesign { .. }),
+            _ => matches!(error, Error::UnknownMedium { .. }),
+        };
         assert!(fits, "{text}");
     }
 }

@@ -402,3 +402,56 @@ fn a_forgotten_or_dropped_worker_loses_nothing_and_holds_nothing_back() {
     let pool = Pool::open(&path, options()).unwrap();
     assert_eq!(value(&pool), 102);
 }
+
+/// Polls a future on this thread, which sleeps until it is woken.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(output) => return output,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_ticket_is_awaited_with_and_without_threads_of_the_pool() {
+    for background in [true, false] {
+        for medium in [Medium::File, EMULATED] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = options().medium(medium).background(background);
+            let pool = Pool::create(dir.path().join("test.pool"), options).unwrap();
+            for n in 0..20_u64 {
+                let done = pool.run(|tx| tx.alloc(n)).unwrap();
+                let id = done.ticket.id();
+                block_on(async move { done.ticket.await }).unwrap();
+                assert!(pool.durable_id() >= id);
+            }
+            let done = pool.run(|tx| tx.alloc(1_u64)).unwrap();
+            let refused = pool.run(|_| Ok(block_on(done.ticket.into_future()).is_err()));
+            assert!(refused.unwrap().value, "a body never waits");
+        }
+    }
+}
+
+#[test]
+fn a_callback_is_called_when_its_transaction_is_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::create(dir.path().join("test.pool"), options()).unwrap();
+    let (told, ear) = std::sync::mpsc::channel();
+    for n in 0..100_u64 {
+        let told = told.clone();
+        let done = pool.run(|tx| tx.alloc(n)).unwrap();
+        done.ticket.on_durable(move |outcome| told.send(outcome.is_ok()).unwrap()).unwrap();
+    }
+    // Nobody waits in the pool: its own thread gets to it.
+    assert!(ear.iter().take(100).all(|durable| durable));
+}

@@ -4,14 +4,14 @@
 //!
 //! ```text
 //!   word   63            48 47           32 31                         0
-//!   0      | "LWGROUP1"                                                |
+//!   0      | "LWGROUP2"                                                |
 //!   1      | generation of the pool                                    |
 //!   2      | stream         | 0            | words of the payload       |
 //!   3      | sequence: bytes of the log used in this generation before |
 //!   4      | first transaction ID                                      |
 //!   5      | last transaction ID                                       |
 //!   6      | pool ID                                                   |
-//!   7      | 0                             | CRC-32C                    |
+//!   7      | not acknowledged              | CRC-32C                    |
 //!   8..    | payload: for each transaction a mark, then its runs       |
 //!          | zeros up to a whole block of the medium                   |
 //!
@@ -19,10 +19,14 @@
 //!   run    | index of first word (48)                    | count (16)  |   then `count` words
 //! ```
 //!
-//! The checksum covers words 0 to 6 and the payload: it is the commit mark of all the
-//! transactions in the group, and an old lap's or an earlier generation's group fails by its
+//! The checksum covers everything in header and payload but itself: it is the commit mark of all
+//! the transactions in the group, and an old lap's or an earlier generation's group fails by its
 //! sequence or generation before anything in it is believed. A transaction without writes is a
 //! *hole*: an ID that was drawn and then not used.
+//!
+//! *Not acknowledged* counts units of 64 bytes of the log right before the group that were still
+//! under way when it was sealed. After a crash one of several groups under way may be missing and a
+//! later one whole; what was acknowledged before the later one can not: then the log was damaged.
 
 use medium::Buffer;
 use medium::writes::{Piece, Pieces, mark};
@@ -32,7 +36,12 @@ use zerocopy::IntoBytes;
 /// Words before the payload.
 pub const GROUP_HEADER_WORDS: usize = 8;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"LWGROUP1");
+/// What is not acknowledged is counted in.
+const UNIT_BYTES: u64 = 64;
+/// Units that stand for any higher number too.
+const UNKNOWN: u64 = u32::MAX as u64;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"LWGROUP2");
 const DELTA_BITS: u32 = 24;
 const DELTA_MASK: u64 = (1 << DELTA_BITS) - 1;
 
@@ -55,21 +64,13 @@ pub struct Group {
     used: usize,
     first: u64,
     last: u64,
-    /// Words of redo values in it, for the write statistics.
-    values: u64,
 }
 
 impl Group {
-    /// An empty group with room for so many words.
-    pub fn new(words: usize) -> Group {
-        let buffer = Buffer::new(words.max(GROUP_HEADER_WORDS));
-        Group { buffer, used: 0, first: 0, last: 0, values: 0 }
-    }
-
-    /// Makes it empty.
-    pub fn clear(&mut self) {
-        self.used = 0;
-        self.values = 0;
+    /// An empty group in this memory.
+    pub fn new(mut buffer: Buffer) -> Group {
+        buffer.grow(GROUP_HEADER_WORDS);
+        Group { buffer, used: 0, first: 0, last: 0 }
     }
 
     /// Whether it has no transactions.
@@ -98,8 +99,8 @@ impl Group {
     }
 
     /// The group with its header, as the medium takes it.
-    pub(crate) fn buffer(&self) -> &Buffer {
-        &self.buffer
+    pub(crate) fn into_buffer(self) -> Buffer {
+        self.buffer
     }
 
     /// Whether a transaction's ID and length can be expressed in this group.
@@ -132,8 +133,15 @@ impl Group {
     }
 
     /// Writes header and checksum and pads with zeros to whole blocks of `block_words`; answers
-    /// the words to append.
-    pub fn seal(&mut self, identity: Identity, sequence: u64, block_words: usize) -> usize {
+    /// the words to append. `acknowledged` is the sequence behind the last group that is known to
+    /// be durable.
+    pub fn seal(
+        &mut self,
+        identity: Identity,
+        sequence: u64,
+        acknowledged: u64,
+        block_words: usize,
+    ) -> usize {
         assert!(!self.is_empty(), "an empty group is not written");
         let total = self.used.next_multiple_of(block_words);
         self.buffer.grow(total);
@@ -147,16 +155,21 @@ impl Group {
         words[4] = first;
         words[5] = last;
         words[6] = identity.pool;
-        words[7] = u64::from(checksum(&words[..used]));
+        let under_way = (sequence - acknowledged).div_ceil(UNIT_BYTES).min(UNKNOWN);
+        words[7] = under_way << 32;
+        words[7] |= u64::from(checksum(&words[..used]));
         debug_assert!(Header::read(words).is_some_and(|h| h.is_at(identity, sequence)));
         total
     }
 }
 
-/// CRC-32C of a group's header (without the checksum's own word) and payload.
+/// CRC-32C of a group's header, with zeros in the checksum's own place, and payload.
 fn checksum(words: &[u64]) -> u32 {
-    let head = crc32c::crc32c(words[..GROUP_HEADER_WORDS - 1].as_bytes());
-    crc32c::crc32c_append(head, words[GROUP_HEADER_WORDS..].as_bytes())
+    let (head, payload) = words.split_at(GROUP_HEADER_WORDS);
+    let mut header = [0; GROUP_HEADER_WORDS];
+    header.copy_from_slice(head);
+    header[7] &= !u64::from(u32::MAX);
+    crc32c::crc32c_append(crc32c::crc32c(header.as_bytes()), payload.as_bytes())
 }
 
 /// A group's header, as read back; nothing in it is trusted yet.
@@ -167,6 +180,8 @@ pub(crate) struct Header {
     pub(crate) first: u64,
     pub(crate) last: u64,
     pub(crate) payload_words: usize,
+    /// The sequence behind what was acknowledged when it was sealed.
+    pub(crate) acknowledged: u64,
     checksum: u32,
 }
 
@@ -175,7 +190,7 @@ impl Header {
     pub(crate) fn read(words: &[u64]) -> Option<Header> {
         let head: &[u64; GROUP_HEADER_WORDS] = words.first_chunk()?;
         let reserved = head[2] >> 32 & 0xffff;
-        if head[0] != MAGIC || reserved != 0 || head[7] >> 32 != 0 {
+        if head[0] != MAGIC || reserved != 0 {
             return None;
         }
         Some(Header {
@@ -188,6 +203,10 @@ impl Header {
             first: head[4],
             last: head[5],
             payload_words: head[2] as u32 as usize,
+            acknowledged: match head[7] >> 32 {
+                UNKNOWN => 0, // less damage is found, and none is made up
+                units => head[3].saturating_sub(units * UNIT_BYTES),
+            },
             checksum: head[7] as u32,
         })
     }
@@ -274,13 +293,13 @@ mod tests {
     const IDENTITY: Identity = Identity { pool: 9, generation: 3, stream: 0 };
 
     fn sealed() -> Vec<u64> {
-        let mut group = Group::new(64);
+        let mut group = Group::new(Buffer::new(64));
         group.push(TxId(5), 2).copy_from_slice(&[run(10, 1), 77]);
         group.push(TxId(6), 0);
         group.push(TxId(9), 3).copy_from_slice(&[run(20, 2), 1, 2]);
-        let total = group.seal(IDENTITY, 4096, 8);
+        let total = group.seal(IDENTITY, 4096, 3072, 8);
         assert_eq!(total, 16);
-        group.buffer().words()[..total].to_vec()
+        group.into_buffer().words()[..total].to_vec()
     }
 
     fn accepts(words: &[u64]) -> bool {
@@ -292,6 +311,7 @@ mod tests {
         let words = sealed();
         assert!(accepts(&words));
         let header = Header::read(&words).unwrap();
+        assert_eq!(header.acknowledged, 3072);
         let payload = &words[GROUP_HEADER_WORDS..GROUP_HEADER_WORDS + header.payload_words];
         let all: Vec<_> = Transactions::new(payload, header.first).collect();
         let expected: [(TxId, &[u64]); 3] =
@@ -299,18 +319,18 @@ mod tests {
         assert_eq!(all, expected);
     }
 
-    /// The bytes as they were when format 1 was set: another result is another format.
+    /// The bytes as they were when format 2 was set: another result is another format.
     #[test]
-    fn a_group_is_laid_out_as_format_1_says() {
+    fn a_group_is_laid_out_as_format_2_says() {
         let golden: [u64; 16] = [
-            0x3150_554f_5247_574c,
+            0x3250_554f_5247_574c,
             0x0000_0000_0000_0003,
             0x0000_0000_0000_0008,
             0x0000_0000_0000_1000,
             0x0000_0000_0000_0005,
             0x0000_0000_0000_0009,
             0x0000_0000_0000_0009,
-            0x0000_0000_886a_0164,
+            0x0000_0010_b996_70d3,
             0x0000_0200_0000_0000,
             0x0000_0000_000a_0001,
             0x0000_0000_0000_004d,
@@ -359,7 +379,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "in ID order")]
     fn a_group_refuses_ids_out_of_order() {
-        let mut group = Group::new(64);
+        let mut group = Group::new(Buffer::new(64));
         group.push(TxId(5), 0);
         group.push(TxId(5), 0);
     }

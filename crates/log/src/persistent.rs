@@ -14,37 +14,32 @@
 //! - Nothing between tail and head is overwritten: a group is recycled only after it is reproduced
 //!   and that fact is durable.
 
-use medium::sync::{AtomicU64, Ordering};
-use medium::{Counts, LogMedium};
-use thiserror::Error;
+use medium::sync::{Arc, AtomicU64, Ordering};
+use medium::{Buffer, LogMedium};
 
 use crate::{Group, Identity};
 
-/// The ring has no room for a group until something is recycled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the log has no room for {bytes} bytes before something is recycled")]
-pub struct Full {
-    /// What the group needs.
-    pub bytes: u64,
-}
-
-/// One stream of the log.
+/// One stream of the log: where its next group goes.
 pub struct PersistentRing {
-    medium: Box<dyn LogMedium>,
+    medium: Arc<dyn LogMedium>,
     identity: Identity,
     head: u64,
     padding: u64,
 }
 
+/// A group that was sent.
+#[derive(Debug)]
+pub struct Sent {
+    /// The sequence behind it.
+    pub end: u64,
+    /// Its memory, when it is durable already; else the medium's acknowledgement gives it back.
+    pub durable: Option<Buffer>,
+}
+
 impl PersistentRing {
     /// An empty ring; a new generation begins at sequence 0.
-    pub fn new(medium: Box<dyn LogMedium>, identity: Identity) -> PersistentRing {
+    pub fn new(medium: Arc<dyn LogMedium>, identity: Identity) -> PersistentRing {
         PersistentRing { medium, identity, head: 0, padding: 0 }
-    }
-
-    /// Size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.medium.bytes()
     }
 
     /// The sequence behind the last group.
@@ -52,42 +47,39 @@ impl PersistentRing {
         self.head
     }
 
-    /// What the medium has done.
-    pub fn counts(&self) -> Counts {
-        self.medium.counts()
-    }
-
     /// Bytes that were written or skipped only to fill blocks and laps.
     pub fn padding_bytes(&self) -> u64 {
         self.padding
     }
 
-    /// Appends a group and makes it durable (one persist barrier); answers the sequence behind it.
-    ///
-    /// `tail` is the sequence up to which groups are recycled.
-    ///
-    /// # Errors
-    /// `Ok(Err(Full))` when there is no room: recycle, then try again. `Err` when the medium
-    /// failed.
-    pub fn append(
-        &mut self,
-        group: &mut Group,
-        tail: &AtomicU64,
-    ) -> Result<Result<u64, Full>, medium::Error> {
-        let block = self.medium.block_bytes();
-        let bytes = (8 * group.words()).next_multiple_of(block) as u64;
-        let sequence = lap_for(self.head, bytes, self.medium.bytes());
+    /// Whether a group fits; `tail` is the sequence up to which groups are recycled.
+    pub fn has_room(&self, group: &Group, tail: &AtomicU64) -> bool {
+        let (sequence, bytes) = self.place(group);
         // Acquire: the tail grows only after the recycled groups are reproduced and that is
         // durable; seeing it must mean seeing that. Pairs with the reproduce step's Release store.
-        if sequence + bytes > tail.load(Ordering::Acquire) + self.medium.bytes() {
-            return Ok(Err(Full { bytes }));
-        }
-        let words = group.seal(self.identity, sequence, block / 8);
-        self.medium.append(sequence % self.medium.bytes(), group.buffer(), words)?;
-        self.medium.barrier()?;
+        sequence + bytes <= tail.load(Ordering::Acquire) + self.medium.bytes()
+    }
+
+    /// Sends a group for which there is room. It is durable when the medium acknowledges it (one
+    /// persist barrier). `acknowledged` is the sequence behind the last group that was.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn append(&mut self, mut group: Group, acknowledged: u64) -> Result<Sent, medium::Error> {
+        let (sequence, bytes) = self.place(&group);
         self.padding += sequence - self.head + bytes - 8 * group.words() as u64;
+        let block_words = self.medium.block_bytes() / 8;
+        let words = group.seal(self.identity, sequence, acknowledged, block_words);
+        let at = sequence % self.medium.bytes();
+        let durable = self.medium.append(at, group.into_buffer(), words)?;
         self.head = sequence + bytes;
-        Ok(Ok(self.head))
+        Ok(Sent { end: self.head, durable })
+    }
+
+    /// The sequence and the bytes of a group.
+    fn place(&self, group: &Group) -> (u64, u64) {
+        let bytes = (8 * group.words()).next_multiple_of(self.medium.block_bytes()) as u64;
+        (lap_for(self.head, bytes, self.medium.bytes()), bytes)
     }
 }
 

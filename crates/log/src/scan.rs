@@ -4,7 +4,8 @@
 //! sequence: a group is accepted only at the very place and sequence where the one before ended
 //! (or at the next lap's start), with this pool's identity, the ID that follows, and its checksum.
 //! The first that fails ends the log: what was acknowledged lies before it, because groups are
-//! acknowledged in order. A whole group behind that end is a proof of damage, and not passed over.
+//! acknowledged in order. A whole group behind that end that was sealed when what is missing was
+//! acknowledged already is a proof of damage, and not passed over.
 
 use medium::writes::{Piece, Pieces};
 use medium::{Buffer, ReadLog};
@@ -32,7 +33,8 @@ pub enum Found {
         at: u64,
     },
     /// A whole group that names words outside the heap, or IDs that do not follow; or the end of
-    /// the log with a whole later group behind it: no crash does this, the file was damaged.
+    /// the log, and a whole group behind it that says that more was acknowledged: no crash does
+    /// this, the file was damaged.
     Damaged {
         /// Place in the log area, in bytes.
         at: u64,
@@ -54,7 +56,7 @@ enum Place {
 
 /// A position in a log that is read back.
 pub struct Scan<'a> {
-    medium: &'a mut dyn ReadLog,
+    medium: &'a dyn ReadLog,
     identity: Identity,
     sequence: u64,
     last: u64,
@@ -66,7 +68,7 @@ pub struct Scan<'a> {
 impl<'a> Scan<'a> {
     /// Reads from `sequence` on, where the transaction after `reproduced` is expected.
     pub fn new(
-        medium: &'a mut dyn ReadLog,
+        medium: &'a dyn ReadLog,
         identity: Identity,
         sequence: u64,
         reproduced: TxId,
@@ -123,11 +125,13 @@ impl<'a> Scan<'a> {
         Transactions::new(self.payload(), self.payload.1)
     }
 
-    /// The place of a whole group of this log that was written after the place that is looked at.
+    /// The place of a whole group of this log that was sealed when the place that is looked at was
+    /// acknowledged.
     ///
-    /// One group is on its way at a time, so when a later one is whole, what is missing here was
-    /// durable once, and acknowledged: the log was damaged, or the superblock led to a place that
-    /// has been overwritten since. Reads the whole log, once, when its end is reached.
+    /// Several groups are under way at a time, so a crash may leave a later one whole. But one that
+    /// says that what is missing here was acknowledged before it was sealed proves that the log was
+    /// damaged, or that the superblock led to a place that has been overwritten since. Reads the
+    /// whole log, once, when its end is reached.
     fn later_group(&mut self) -> Result<Option<u64>, medium::Error> {
         let (bytes, block) = (self.medium.bytes(), self.medium.block_bytes());
         let mut piece = vec![0; PIECE_BYTES / 8];
@@ -138,7 +142,7 @@ impl<'a> Scan<'a> {
             for offset in (0..length).step_by(block) {
                 let Some(header) = Header::read(&piece[offset / 8..]) else { continue };
                 let (at, sequence) = (start + offset as u64, header.sequence);
-                let is_later = sequence > self.sequence && sequence % bytes == at;
+                let is_later = header.acknowledged > self.sequence && sequence % bytes == at;
                 if is_later && matches!(self.read_group(sequence)?, Place::Whole(..)) {
                     return Ok(Some(at));
                 }

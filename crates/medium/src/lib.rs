@@ -69,29 +69,42 @@ pub trait ReadLog {
     /// so that no later write can tear an acknowledged record.
     fn block_bytes(&self) -> usize;
 
-    /// Reads back what was written at `at`.
+    /// Reads back what was written at `at`; what is under way may be read or not.
     ///
     /// # Errors
     /// The medium's own, or a range outside the area.
-    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error>;
+    fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error>;
 }
 
-/// Takes groups of the log in order, and tells when they are durable.
+/// Takes groups of the log, several at a time where the device can, and tells in their order when
+/// they are durable.
 ///
-/// One thread at a time uses it. Positions are bytes in the log area, multiples of
-/// [`block_bytes`](ReadLog::block_bytes).
-pub trait LogMedium: ReadLog + Send {
-    /// Starts writing the first `words` words of `group` at `at`; whole blocks, inside the area.
+/// One thread at a time appends and one at a time asks for acknowledgements; others wait inside.
+/// Positions are bytes in the log area, multiples of [`block_bytes`](ReadLog::block_bytes).
+pub trait LogMedium: ReadLog + Send + Sync {
+    /// Most groups that may be under way. Where bytes are durable as soon as they are written there
+    /// are none, and [`append`](LogMedium::append) gives each group straight back.
+    fn depth(&self) -> usize;
+
+    /// Sends the first `words` words of `group` to `at`: whole blocks, inside the area, apart from
+    /// everything that is under way. A device is not waited for: its group is under way on return,
+    /// and its memory comes back with the acknowledgement. Memory gives it back at once, durable.
     ///
     /// # Errors
     /// The medium's own; then the pool must not go on.
-    fn append(&mut self, at: u64, group: &Buffer, words: usize) -> Result<(), Error>;
+    ///
+    /// # Panics
+    /// When as many groups are under way as can be.
+    fn append(&self, at: u64, group: Buffer, words: usize) -> Result<Option<Buffer>, Error>;
 
-    /// Persist barrier: every group appended before is durable when it returns.
+    /// The oldest group under way, once it is durable, whatever became of later ones; `wait` says
+    /// whether to wait for that. `None` when it is not durable yet, or nothing is under way. The
+    /// persist barrier of a group is here.
     ///
     /// # Errors
-    /// The medium's own; then nothing is known about the groups since the last barrier.
-    fn barrier(&mut self) -> Result<(), Error>;
+    /// The medium's own; then nothing is known about any group that was under way, and none is
+    /// acknowledged any more.
+    fn acknowledge(&self, wait: bool) -> Result<Option<Buffer>, Error>;
 
     /// What it has cost.
     fn counts(&self) -> Counts;

@@ -12,7 +12,7 @@ use crate::{Error, PoolFile, ReadLog};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let file = Arc::new(PoolFile::create(dir.path().join("log"), 1 << 16, Prewrite::No)?);
-/// let mut log = LogReader::new(file, 4096, 8192, 64)?;
+/// let log = LogReader::new(file, 4096, 8192, 64)?;
 /// let mut words = [1; 8];
 /// log.read(8128, &mut words)?;
 /// assert_eq!(words, [0; 8]);
@@ -49,7 +49,7 @@ impl ReadLog for LogReader {
         self.block_bytes
     }
 
-    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error> {
+    fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error> {
         self.area.check_log(at, out.len(), 8)?;
         self.area.file().read_at(self.area.offset(at), out)
     }

@@ -7,3 +7,8 @@ pub use std::sync::atomic::{
 };
 pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 pub use std::thread;
+
+/// Locks a mutex whose data every holder leaves whole even if it panics.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

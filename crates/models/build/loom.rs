@@ -44,6 +44,8 @@ const HELP: Twin = Twin {
 const SLEEP: Twin =
     Twin { file: "background.rs", model: "sleeping", check: "a_commit_wakes_the_thread", ..WAKE };
 
+const PROGRESS: Twin = Twin { file: "progress.rs", ..HELP };
+
 pub(crate) const STM: Twin = Twin {
     folders: &[Perform],
     file: "stm.rs",
@@ -207,16 +209,16 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "an_epoch_read_after_the_step",
         changes: &[(
-            "Step::Busy => progress.wait(epoch, None),",
-            "Step::Busy => progress.wait({ let _ = epoch; progress.epoch() }, None),",
+            "Step::Busy => progress.sleep(epoch, id),",
+            "Step::Busy => progress.sleep({ let _ = epoch; progress.epoch() }, id),",
         )],
         ..HELP
     },
     Twin {
         name: "a_step_that_tells_only_when_it_has_done_something",
         changes: &[(
-            "    progress.notify();",
-            "    if matches!(step, Ok(Step::Done)) { progress.notify(); }",
+            "    progress.turn_is_over();",
+            "    if matches!(step, Ok(Step::Done)) { progress.turn_is_over(); }",
         )],
         ..HELP
     },
@@ -224,9 +226,37 @@ pub(crate) const TWINS: &[Twin] = &[
         name: "a_step_that_tells_before_it_unlocks",
         changes: &[
             ("    drop(state);\n", ""),
-            ("    progress.notify();", "    progress.notify();\n    drop(state);"),
+            ("    progress.turn_is_over();", "    progress.turn_is_over();\n    drop(state);"),
         ],
         ..HELP
+    },
+    Twin {
+        name: "a_sleeper_without_its_fence",
+        changes: &[(
+            "        fence(Ordering::SeqCst);
+        {",
+            "        {",
+        )],
+        ..PROGRESS
+    },
+    Twin {
+        name: "a_turn_that_ends_without_its_fence",
+        changes: &[(
+            "        fence(Ordering::SeqCst);
+        if self.waiting",
+            "        if self.waiting",
+        )],
+        ..PROGRESS
+    },
+    Twin {
+        name: "a_sleeper_that_does_not_look_again",
+        changes: &[("if self.epoch.load(Ordering::Acquire) != epoch {", "if epoch == u64::MAX {")],
+        ..PROGRESS
+    },
+    Twin {
+        name: "a_turn_that_wakes_only_whom_it_has_served",
+        changes: &[("            sleepers.extend(lists.sleepers.pop()); // one more", "")],
+        ..PROGRESS
     },
     Twin {
         name: "a_clock_looked_at_without_the_locked_addition",

@@ -55,9 +55,15 @@ impl Folder {
     pub(crate) const fn files(self) -> &'static [&'static str] {
         match self {
             Folder::Log => &["ring.rs"],
-            Folder::Persist => {
-                &["background.rs", "frontier.rs", "help.rs", "merge.rs", "redo.rs", "wake.rs"]
-            }
+            Folder::Persist => &[
+                "background.rs",
+                "frontier.rs",
+                "help.rs",
+                "merge.rs",
+                "progress.rs",
+                "redo.rs",
+                "wake.rs",
+            ],
             Folder::Perform => &["mod.rs", "contention.rs", "serial.rs", "stm.rs", "write_set.rs"],
         }
     }
@@ -74,8 +80,10 @@ impl Folder {
                 let files = self.files().iter();
                 let files: String =
                     files.map(|file| module(file.trim_end_matches(".rs"), file)).collect();
-                let step = "pub(crate) use help::Step; pub(crate) use wake::Event;";
-                format!("    pub(crate) mod persist {{\n{files}    {step}\n    }}\n")
+                let uses = ["help::Step", "progress::Progress", "wake::Event"]
+                    .map(|name| format!("    pub(crate) use {name};\n"))
+                    .concat();
+                format!("    pub(crate) mod persist {{\n{files}{uses}    }}\n")
             }
         }
     }

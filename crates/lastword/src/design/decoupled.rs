@@ -10,14 +10,13 @@
 
 use std::path::Path;
 
-use lw_log::PersistentRing;
 use words::{Stop, TxId};
 
 use super::Design;
 use crate::metrics::Metrics;
 use crate::options::Durability;
 use crate::perform::{Heap, Redo, Stm, Tm};
-use crate::persist::{Background, Bells, Persist, RingRedo, Step, Steps};
+use crate::persist::{Background, Bells, Listener, Persist, RingRedo, Step, Steps};
 use crate::pipeline::Pipeline;
 use crate::pool::Shape;
 use crate::recover::{self, decide::Action};
@@ -58,10 +57,10 @@ impl<T: Tm> Decoupled<T> {
         if action == Action::Replay {
             let path = storage.log_path().to_path_buf();
             let Storage { log, home, .. } = &mut storage;
-            last = recover::replay(&before, log.as_mut(), home.as_mut(), &path)?.last;
+            last = recover::replay(&before, &**log, home.as_mut(), &path)?.last;
         }
         // The order matters: see `recover`.
-        let generation = before.generation.wrapping_add(1);
+        let (generation, medium) = (before.generation.wrapping_add(1), storage.medium);
         if let (Some(file), Some(head)) = (&storage.log_file, log_head) {
             LogHead { edition: head.edition + 1, pool: before.pool, generation }.write(file)?;
         }
@@ -71,6 +70,7 @@ impl<T: Tm> Decoupled<T> {
             now.reproduced = last.0;
             now.log_sequence = 0;
             now.design = padded(Self::NAME).expect("a design's name is short");
+            now.medium = padded(medium.name()).expect("a medium's name is short");
         })?;
         let shadow = Full::load(&storage.file, before.heap_offset, before.heap_bytes)?;
         Self::run(storage, shadow, last, options)
@@ -85,8 +85,7 @@ impl<T: Tm> Decoupled<T> {
         let shape = Shape::of(&storage, options);
         let superblock = *storage.superblocks.current();
         let blocks = matches!(storage.medium, crate::Medium::File);
-        let log = PersistentRing::new(storage.log, recover::identity(&superblock));
-        let persist = Persist::new(log, last);
+        let persist = Persist::new(storage.log, recover::identity(&superblock), last);
         let reproduce = Reproduce::new(storage.home, storage.superblocks);
         let pipeline = Pipeline::new(persist, reproduce, superblock.log_bytes, blocks);
         let memory = T::new(shadow.heap().len(), last);
@@ -125,7 +124,7 @@ impl<T: Tm> Decoupled<T> {
 
 impl<T: Tm> Steps for Inner<T> {
     fn persist_step(&self) -> Result<Step, Error> {
-        self.pipeline.persist_step(self.memory.clock(), false)
+        self.pipeline.persist_step(self.memory.clock(), false, true)
     }
 
     fn reproduce_if_due(&self) -> Result<Step, Error> {
@@ -190,7 +189,7 @@ impl<T: Tm> Design for Decoupled<T> {
     #[inline]
     fn begin(&self, local: &mut Local<T>, read_only: bool) -> Result<(), Error> {
         // A pool that cannot go on says so at once, and not when its ring is full.
-        self.inner.pipeline.persist.poison.check()?;
+        self.inner.pipeline.persist.progress.poison.check()?;
         // Room for a hole, always: an attempt that rolls back may need one, and must not wait.
         let wanted = std::mem::take(&mut local.redo.wanted);
         if !local.redo.has_room(wanted) {
@@ -264,6 +263,23 @@ impl<T: Tm> Design for Decoupled<T> {
         self.inner.pipeline.wait(self.inner.memory.clock(), id)
     }
 
+    fn outcome(&self, id: TxId) -> Option<Result<(), Error>> {
+        self.inner.pipeline.persist.progress.outcome(id.0)
+    }
+
+    fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
+        self.inner.pipeline.persist.progress.tell(id.0, listener);
+        Ok(())
+    }
+
+    fn hurry(&self, id: TxId) {
+        match self.background {
+            Some(_) => self.inner.pipeline.bells.hurry(),
+            // An error is kept, and is the outcome.
+            None => drop(self.wait(id)),
+        }
+    }
+
     fn bring_home(&self) -> Result<(), Error> {
         self.inner.pipeline.bring_home(self.inner.memory.clock())
     }
@@ -284,11 +300,11 @@ impl<T: Tm> Design for Decoupled<T> {
 
 impl<T: Tm> Decoupled<T> {
     /// One persist step by a worker, when the background thread does not get a core: otherwise what
-    /// is committed would wait for as long as the scheduler likes.
+    /// is committed would wait for as long as the scheduler likes. Waits for no device.
     #[cold]
     fn help(&self) {
         // An error is kept, and told when the next transaction begins.
-        let _ = self.inner.pipeline.persist_step(self.inner.memory.clock(), true);
+        let _ = self.inner.pipeline.persist_step(self.inner.memory.clock(), true, false);
     }
 
     #[cold]
@@ -297,7 +313,7 @@ impl<T: Tm> Decoupled<T> {
         pipeline.persist.meter.ring_full_waits.fetch_add(1, Ordering::Relaxed);
         let wanted = redo.wanted;
         let clock = self.inner.memory.clock();
-        let done = pipeline.help_until(clock, || redo.has_room(wanted).then_some(()));
+        let done = pipeline.help_until(clock, TxId::NONE, || redo.has_room(wanted).then_some(()));
         redo.wanted = 0;
         done
     }

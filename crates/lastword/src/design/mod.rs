@@ -20,6 +20,8 @@ use std::path::Path;
 
 use words::{Stop, TxId};
 
+pub use crate::persist::Listener;
+
 use crate::metrics::Metrics;
 use crate::perform::Heap;
 use crate::pool::Shape;
@@ -131,6 +133,26 @@ pub trait Design: Sized + Send + Sync + 'static {
     fn wait(&self, id: TxId) -> Result<(), Error> {
         let _ = id;
         Err(Error::NotDurable { design: Self::NAME })
+    }
+
+    /// What has become of `id`: durable, never to be, or neither yet (`None`).
+    fn outcome(&self, id: TxId) -> Option<Result<(), Error>> {
+        let _ = id;
+        Some(Err(Error::NotDurable { design: Self::NAME }))
+    }
+
+    /// Tells the listener once what has become of `id`.
+    ///
+    /// # Errors
+    /// [`Error::NotDurable`].
+    fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
+        let _ = (id, listener);
+        Err(Error::NotDurable { design: Self::NAME })
+    }
+
+    /// Somebody waits for `id` who cannot help: it is made durable at once.
+    fn hurry(&self, id: TxId) {
+        let _ = id;
     }
 
     /// Makes everything committed before durable and brings it home.

@@ -63,6 +63,12 @@ impl Bells {
         }
     }
 
+    /// Called when somebody waits who cannot help: ends a nap too.
+    #[cold]
+    pub(crate) fn hurry(&self) {
+        self.ring();
+    }
+
     #[cold]
     fn ring(&self) {
         self.asleep.store(false, Ordering::Relaxed);

@@ -5,16 +5,16 @@
 //!   1 epoch                              a lock
 //!   2 what I wait for? done              b work on what is there
 //!   3 try the step: done, or busy        c unlock
-//!   4 busy: sleep until the epoch moves  d the epoch moves, sleepers wake
+//!   4 busy: sleep on that epoch          d the turn is over: the epoch moves, sleepers wake
 //! ```
 //!
-//! Invariant: whoever finds the step taken sleeps only until the turn that it has found is over.
-//! That turn may have looked before the sleeper's record was published, so it ends the sleep
-//! whatever it has done, and the sleeper tries again. It cannot be missed: its d comes after its c,
-//! which comes after 3, and 1 came before. Were 1 after 3, c and d could fall between the two, and
-//! with nobody else at work the sleep would never end.
+//! What a sleeper misses, and how it is woken, is the matter of [`progress`](super::progress): the
+//! turn that it has found may have looked before its record was published, so the end of that turn
+//! wakes it, or another that sleeps, to try again. It cannot be missed: d comes after c, which
+//! comes after 3, and 1 came before. Were 1 after 3, c and d could fall between the two, and with
+//! nobody else at work the sleep would never end.
 
-use super::Event;
+use super::Progress;
 use crate::sync::{Mutex, thread, try_lock};
 
 /// What a step has done.
@@ -28,6 +28,8 @@ pub(crate) enum Step {
     Nothing,
     /// Another thread is in it.
     Busy,
+    /// A group waits until one under way is acknowledged.
+    Deep,
     /// The log has no room until something is reproduced.
     LogFull,
 }
@@ -38,7 +40,7 @@ pub(crate) enum Step {
 /// The step's.
 pub(crate) fn take_turn<T, E>(
     state: &Mutex<T>,
-    progress: &Event,
+    progress: &Progress,
     step: impl FnOnce(&mut T) -> Result<Step, E>,
 ) -> Result<Step, E> {
     let _panic = TellOnPanic(progress); // dropped after the lock
@@ -46,27 +48,29 @@ pub(crate) fn take_turn<T, E>(
     let step = step(&mut state);
     drop(state);
     // After the lock is free, and whatever was done: see the module.
-    progress.notify();
+    progress.turn_is_over();
     step
 }
 
 /// Wakes the sleepers when a step panics: they try it themselves, and meet the same.
-struct TellOnPanic<'e>(&'e Event);
+struct TellOnPanic<'p>(&'p Progress);
 
 impl Drop for TellOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.notify();
+            self.0.turn_is_over();
         }
     }
 }
 
-/// Helps until `done` answers something: runs `step`, and sleeps while another thread does.
+/// Helps until `done` answers something, at the latest when `id` is durable (0: something else):
+/// runs `step`, and sleeps while another thread does.
 ///
 /// # Errors
 /// The step's.
 pub(crate) fn help_until<R, E>(
-    progress: &Event,
+    progress: &Progress,
+    id: u64,
     mut done: impl FnMut() -> Option<R>,
     mut step: impl FnMut() -> Result<Step, E>,
 ) -> Result<R, E> {
@@ -76,10 +80,10 @@ pub(crate) fn help_until<R, E>(
             return Ok(answer);
         }
         match step()? {
-            Step::Busy => progress.wait(epoch, None),
+            Step::Busy => progress.sleep(epoch, id),
             // A worker has drawn an ID and not published it yet: it needs its core.
             Step::Nothing => thread::yield_now(),
-            Step::Done | Step::More | Step::LogFull => {}
+            Step::Done | Step::More | Step::Deep | Step::LogFull => {}
         }
     }
 }

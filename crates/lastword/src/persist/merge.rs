@@ -89,6 +89,7 @@ impl Merge {
 mod tests {
     use super::*;
     use lw_log::{Transactions, Writer};
+    use medium::Buffer;
 
     type Words = Box<[AtomicU64]>;
 
@@ -107,7 +108,7 @@ mod tests {
 
     fn merged(merge: &mut Merge, slots: &[Arc<Slot<Words>>], last: u64, to: u64) -> Vec<u64> {
         merge.cursors = slots.iter().map(|slot| slot.ring.written()).collect();
-        let mut group = Group::new(64);
+        let mut group = Group::new(Buffer::new(64));
         merge.run(slots, last, to, &mut group, 1000);
         let first = group.first().0;
         Transactions::new(group.payload(), first).map(|(id, _)| id.0).collect()
@@ -144,7 +145,7 @@ mod tests {
         let mut last = 0;
         while last < 20 {
             merge.cursors = slots.iter().map(|slot| slot.ring.written()).collect();
-            let mut group = Group::new(64);
+            let mut group = Group::new(Buffer::new(64));
             merge.run(&slots, last, 20, &mut group, 8 + 3 * 3);
             assert_eq!(group.first().0, last + 1);
             assert!(group.last().0 <= last + 3, "a group of at most three");

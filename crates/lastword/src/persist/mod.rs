@@ -1,18 +1,20 @@
 //! Persist: from the volatile rings to the log; advances the durable ID.
 //!
 //! ```text
-//!   rings --merge up to the frontier--> group --append, one barrier--> log
-//!                                         |
-//!                                         +--> queue, to be reproduced from memory
+//!   rings --merge up to the frontier--> group --send--> under way --acknowledge--> durable
+//!                                                                                    |
+//!                                          queue, to be reproduced from memory  <----+
 //! ```
 //!
-//! [`Persist::step`] is a plain function that any thread may call: background threads do nothing
-//! but call it, and whoever waits helps by calling it too. One thread at a time is in it; one that
-//! finds it taken waits for its end and looks again, because its own record may have come too late.
+//! [`Persist::send`] and [`Persist::acknowledge`] are plain functions that any thread may call:
+//! background threads do nothing but call them, and whoever waits helps by calling them too. One
+//! thread at a time is in each; one that finds the second taken waits for its end and looks again.
+//! So one thread sleeps until the device has written a group while others send the next.
 //!
 //! Invariants:
-//! - The durable ID only grows, and only after the barrier behind every record up to it.
-//! - Groups enter the queue in ID order, after they are durable.
+//! - Groups are sent, and acknowledged, in ID order.
+//! - `flights` holds what the medium has under way and nobody has acknowledged, in that order.
+//! - The durable ID grows only after the barrier behind every record up to it.
 //!
 //! (DudeTM, section 3.3. The paper writes each thread's log by itself and lets the reproduce step
 //! put them in order; merging here costs one pass over the record heads, and makes a flush shared
@@ -22,14 +24,15 @@ mod background;
 pub(crate) mod frontier;
 mod help;
 mod merge;
+mod progress;
+mod queue;
 mod redo;
 mod wake;
 
 use std::collections::VecDeque;
 
-use crossbeam_utils::CachePadded;
-use lw_log::{Group, PersistentRing, Ring};
-use medium::Memory;
+use lw_log::{Group, Identity, PersistentRing, Ring};
+use medium::{Buffer, LogMedium, Memory};
 use words::TxId;
 
 use crate::Error;
@@ -39,6 +42,10 @@ pub(crate) use background::{Background, Bells, Steps};
 use frontier::frontier;
 pub(crate) use help::{Step, help_until, take_turn};
 use merge::Merge;
+pub use progress::Listener;
+pub(crate) use progress::Progress;
+use queue::Flight;
+pub(crate) use queue::{Queue, Queued};
 pub(crate) use wake::Event;
 
 /// A worker's slot, over real memory.
@@ -47,48 +54,30 @@ pub(crate) type Slot = frontier::Slot<Memory>;
 /// A worker's redo log, over real memory.
 pub(crate) type RingRedo = redo::RingRedo<Memory>;
 
-/// The writes of some neighbouring groups that are durable in the log and not yet at home.
-pub(crate) struct Queued {
-    /// Their payloads, one after the other, as [`medium::writes`].
-    pub(crate) writes: Vec<u64>,
-    /// The first transaction.
-    pub(crate) first: u64,
-    /// The last transaction.
-    pub(crate) last: u64,
-    /// The sequence of the log behind them.
-    pub(crate) end: u64,
-}
-
 /// The persist step of one pool.
 pub(crate) struct Persist {
-    durable: CachePadded<AtomicU64>,
+    pub(crate) progress: Progress,
     slots: Mutex<Vec<Arc<Slot>>>,
-    state: Mutex<State>,
-    queue: Mutex<VecDeque<Queued>>,
-    /// Bytes of log in the queue.
-    queued_bytes: AtomicU64,
+    medium: Arc<dyn LogMedium>,
+    sending: Mutex<Sending>,
+    /// Sent and not acknowledged.
+    flights: Mutex<VecDeque<Flight>>,
+    /// Held while groups are acknowledged.
+    acknowledging: Mutex<()>,
+    pub(crate) queue: Queue,
     /// The last group found no room in the log.
     log_full: AtomicBool,
     /// Words that a group is closed at.
     group_words: usize,
-    /// Most pieces of memory that are kept.
-    spare_max: usize,
-    /// Memory of writes that have been reproduced, to be used again.
-    spare: Mutex<Vec<Vec<u64>>>,
-    /// The sequence up to which the log is recycled.
-    pub(crate) tail: AtomicU64,
-    /// Happens after every step, of persist and of reproduce.
-    pub(crate) progress: Event,
-    pub(crate) poison: crate::poison::Poison,
     pub(crate) meter: Meter,
 }
 
-/// What only one thread at a time touches.
-struct State {
+/// What only the thread that sends touches.
+struct Sending {
     log: PersistentRing,
-    /// The last transaction that is in `pending` or durable.
+    /// The last transaction that is in `pending` or was sent.
     merged: u64,
-    /// Merged and not yet appended: not empty only when the log was full.
+    /// Merged and not yet sent: not empty only when the log or the medium had no room.
     pending: Group,
     merge: Merge,
 }
@@ -98,32 +87,38 @@ struct State {
 /// reproduced.
 const GROUP_WORDS: usize = 256 * 1024 / 8;
 
+/// Groups under way from which on only full ones are sent.
+const EAGER_FLIGHTS: usize = 2;
+
 impl Persist {
-    pub(crate) fn new(log: PersistentRing, durable: TxId) -> Persist {
+    pub(crate) fn new(medium: Arc<dyn LogMedium>, identity: Identity, durable: TxId) -> Persist {
         // Half the log at most, so that a group always fits; see `words_max`.
-        let group_words = GROUP_WORDS.min((log.bytes() / 2) as usize / 8);
-        let spare_max = (log.bytes() / 2) as usize / 8 / group_words + 2;
-        let pending = Group::new(group_words);
-        let merge = Merge::default();
+        let group_words = GROUP_WORDS.min((medium.bytes() / 2) as usize / 8);
+        // As much as half a log of full groups takes: the queue is usually no longer.
+        let spare_max = (medium.bytes() / 2) as usize / 8 / group_words + medium.depth() + 2;
+        let queue = Queue::new(group_words, spare_max);
+        let sending = Sending {
+            log: PersistentRing::new(Arc::clone(&medium), identity),
+            merged: durable.0,
+            pending: Group::new(queue.memory()),
+            merge: Merge::default(),
+        };
         Persist {
-            durable: CachePadded::new(AtomicU64::new(durable.0)),
+            progress: Progress::new(durable.0),
             slots: Mutex::default(),
-            state: Mutex::new(State { log, merged: durable.0, pending, merge }),
-            queue: Mutex::default(),
-            queued_bytes: AtomicU64::new(0),
+            medium,
+            sending: Mutex::new(sending),
+            flights: Mutex::default(),
+            acknowledging: Mutex::default(),
+            queue,
             log_full: AtomicBool::new(false),
             group_words,
-            spare_max,
-            spare: Mutex::default(),
-            tail: AtomicU64::new(0),
-            progress: Event::default(),
-            poison: crate::poison::Poison::default(),
             meter: Meter::default(),
         }
     }
 
-    /// Most words that a transaction may write so that its group can always be appended: half the
-    /// log, because a lap's rest that is too short is skipped.
+    /// Most words that a transaction may write so that its group can always be sent: half the log,
+    /// because a lap's rest that is too short is skipped.
     pub(crate) fn words_max(log_bytes: u64, ring_words: usize) -> usize {
         let log_words = (log_bytes / 2).saturating_sub(4096) as usize / 8;
         let record_words = log_words.min(ring_words - 2 * lw_log::RECORD_HEAD_WORDS);
@@ -144,8 +139,7 @@ impl Persist {
     /// The largest ID such that it and all before it survive a crash.
     #[inline]
     pub(crate) fn durable(&self) -> TxId {
-        // Acquire: pairs with the Release in `append`.
-        TxId(self.durable.load(Ordering::Acquire))
+        TxId(self.progress.durable())
     }
 
     /// Whether a group waits for room in the log.
@@ -153,121 +147,116 @@ impl Persist {
         self.log_full.load(Ordering::Relaxed)
     }
 
-    /// Bytes of log that wait for reproduction.
-    pub(crate) fn queued_bytes(&self) -> u64 {
-        self.queued_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Makes one group durable, of whatever is committed. `timer` books the time.
+    /// Sends one group of whatever is committed. Waits for no device.
     ///
     /// # Errors
     /// The medium's; the pool is poisoned then.
-    pub(crate) fn step(&self, clock: &AtomicU64, timer: StepTimer) -> Result<Step, Error> {
-        self.poison.check()?;
-        take_turn(&self.state, &self.progress, |state| {
-            let _panic = self.poison.on_panic("persist");
+    pub(crate) fn send(&self, clock: &AtomicU64, timer: StepTimer) -> Result<Step, Error> {
+        self.progress.poison.check()?;
+        take_turn(&self.sending, &self.progress, |sending| {
+            let _panic = self.progress.poison.on_panic("persist");
             let started = timer.start();
-            self.gather(state, clock);
-            let step = if state.pending.is_empty() {
-                Ok(Step::Nothing)
-            } else {
-                self.append(state).map_err(|error| self.poison.put(error.into()))
-            };
+            self.gather(sending, clock);
+            let step = self.send_pending(sending);
             self.meter.persist.add(&started);
-            step
+            step.map_err(|error| self.progress.poison.put(error.into()))
         })
     }
 
     /// Merges what is published into the pending group.
-    fn gather(&self, state: &mut State, clock: &AtomicU64) {
+    fn gather(&self, sending: &mut Sending, clock: &AtomicU64) {
         // The clock before the slots: see `frontier`. Acquire: pairs with the addition that drew.
         let now = clock.load(Ordering::Acquire);
-        if now == state.merged {
+        if now == sending.merged {
             return;
         }
         let mut slots = lock(&self.slots);
-        let merge = &mut state.merge;
+        let Sending { merge, merged, pending, .. } = sending;
         let frontier = frontier(clock, &slots, now, &mut merge.cursors);
-        // A group that waits for room in the log takes more until it is full.
-        if frontier > state.merged && state.pending.words() < self.group_words {
-            merge.run(&slots, state.merged, frontier, &mut state.pending, self.group_words);
-            if !state.pending.is_empty() {
-                state.merged = state.pending.last().0;
+        // A group that waits for room takes more until it is full.
+        if frontier > *merged && pending.words() < self.group_words {
+            merge.run(&slots, *merged, frontier, pending, self.group_words);
+            if !pending.is_empty() {
+                *merged = pending.last().0;
             }
         }
         // The space of a dead worker's ring is needed no longer once it is drained.
         slots.retain(|slot| !slot.is_done());
     }
 
-    /// Appends the pending group and moves the durable ID.
-    fn append(&self, state: &mut State) -> Result<Step, medium::Error> {
-        let before = state.log.head();
-        let appended = state.log.append(&mut state.pending, &self.tail)?;
-        // Relaxed: only tells that a reproduce step is wanted; see `Pipeline::is_due`.
-        self.log_full.store(appended.is_err(), Ordering::Relaxed);
-        let Ok(end) = appended else { return Ok(Step::LogFull) };
-        let (words, last) = (state.pending.words(), state.pending.last());
-        self.meter.logged(8 * words as u64, end - before);
-        // Queued before it is acknowledged: whoever drains the queue after a flush finds it there.
-        self.enqueue(&state.pending, end);
-        self.queued_bytes.fetch_add(end - before, Ordering::Relaxed);
-        state.pending.clear();
-        // Release: whoever sees `durable >= id` also sees everything that led to it (an error that
-        // was set, the queue). Pairs with `durable`.
-        self.durable.store(last.0, Ordering::Release);
-        // A group that is closed for its size is nearly full.
-        Ok(if words > self.group_words / 4 * 3 { Step::More } else { Step::Done })
-    }
-
-    /// Copies a group's writes to the end of the queue. Small groups share memory: when every
-    /// commit is waited for there are thousands of them, each a block of the log and a few words of
-    /// writes.
-    fn enqueue(&self, group: &Group, end: u64) {
-        let mut queue = lock(&self.queue);
-        let (writes, last) = (group.payload(), group.last().0);
-        if let Some(back) = queue.back_mut()
-            && back.writes.len() + writes.len() <= back.writes.capacity()
-        {
-            back.writes.extend_from_slice(writes);
-            (back.last, back.end) = (last, end);
-            return;
+    /// Sends the pending group, if there is room for it in the medium and the log.
+    fn send_pending(&self, sending: &mut Sending) -> Result<Step, medium::Error> {
+        let Sending { log, pending, .. } = sending;
+        if pending.is_empty() {
+            return Ok(Step::Nothing);
         }
-        let mut memory = lock(&self.spare).pop().unwrap_or_default();
-        memory.reserve(writes.len().max(self.group_words));
-        memory.extend_from_slice(writes);
-        queue.push_back(Queued { writes: memory, first: group.first().0, last, end });
+        // A group that is closed for its size is nearly full.
+        let full = pending.words() > self.group_words / 4 * 3;
+        let most = if full { self.medium.depth() } else { EAGER_FLIGHTS.min(self.medium.depth()) };
+        if self.medium.depth() > 0 && lock(&self.flights).len() >= most {
+            return Ok(Step::Deep);
+        }
+        let has_room = log.has_room(pending, &self.queue.tail);
+        // Relaxed: only tells that a reproduce step is wanted; see `Pipeline::is_due`.
+        self.log_full.store(!has_room, Ordering::Relaxed);
+        if !has_room {
+            return Ok(Step::LogFull);
+        }
+        let group = std::mem::replace(pending, Group::new(self.queue.memory()));
+        let (first, last, words) = (group.first().0, group.last().0, group.words());
+        let before = log.head();
+        let sent = log.append(group, self.queue.end())?;
+        self.meter.logged(8 * words as u64, sent.end - before);
+        let flight = Flight { first, last, words, end: sent.end };
+        match sent.durable {
+            Some(buffer) => self.acknowledged(buffer, flight),
+            // Before the lock of `sending` is free: whoever sends next comes behind it.
+            None => lock(&self.flights).push_back(flight),
+        }
+        Ok(if full { Step::More } else { Step::Done })
     }
 
-    /// Takes groups off the queue, oldest first, up to so many bytes of log (at least one group).
-    pub(crate) fn dequeue(&self, bytes: u64) -> Vec<Queued> {
-        let mut queue = lock(&self.queue);
-        let Some(first) = queue.front() else { return Vec::new() };
-        let limit = first.end + bytes;
-        let count = queue.iter().take_while(|queued| queued.end <= limit).count();
-        queue.drain(..count).collect()
+    /// Acknowledges what the medium has made durable. `wait`: at least one group, if any is under
+    /// way.
+    ///
+    /// # Errors
+    /// The medium's; the pool is poisoned then.
+    pub(crate) fn acknowledge(&self, wait: bool, timer: StepTimer) -> Result<Step, Error> {
+        if self.medium.depth() == 0 {
+            return Ok(Step::Nothing);
+        }
+        self.progress.poison.check()?;
+        take_turn(&self.acknowledging, &self.progress, |()| {
+            let _panic = self.progress.poison.on_panic("persist");
+            let started = timer.start();
+            let step = self.acknowledge_flights(wait);
+            self.meter.persist.add(&started);
+            step.map_err(|error| self.progress.poison.put(error.into()))
+        })
     }
 
-    /// Gives reproduced groups back. `end` is the sequence behind the last.
-    pub(crate) fn recycle(&self, groups: Vec<Queued>, end: u64) {
-        // Release: the appender overwrites the log up to here once it sees this; everything that
-        // made it safe comes before. Pairs with the Acquire in `PersistentRing::append`.
-        let before = self.tail.swap(end, Ordering::Release);
-        self.queued_bytes.fetch_sub(end - before, Ordering::Relaxed);
-        let mut spare = lock(&self.spare);
-        // Not what a giant transaction needed once.
-        let usual = groups.into_iter().filter(|q| q.writes.capacity() <= 2 * self.group_words);
-        spare.extend(usual.map(|mut queued| {
-            queued.writes.clear();
-            queued.writes
-        }));
-        // As much as half a log of full groups takes: the queue is usually no longer.
-        spare.truncate(self.spare_max);
+    fn acknowledge_flights(&self, mut wait: bool) -> Result<Step, medium::Error> {
+        let mut step = Step::Nothing;
+        loop {
+            let Some(flight) = lock(&self.flights).front().copied() else { return Ok(step) };
+            let Some(buffer) = self.medium.acknowledge(wait)? else { return Ok(step) };
+            lock(&self.flights).pop_front();
+            self.acknowledged(buffer, flight);
+            (step, wait) = (Step::Done, false);
+        }
+    }
+
+    /// A group is durable.
+    fn acknowledged(&self, buffer: Buffer, flight: Flight) {
+        // Queued before it is acknowledged: whoever drains the queue after a flush finds it there.
+        self.queue.push(buffer, flight);
+        self.progress.advance(flight.last);
     }
 
     /// What the log has cost so far.
     pub(crate) fn log_counts(&self) -> (medium::Counts, u64, f64) {
-        let state = lock(&self.state);
-        let laps = state.log.head() as f64 / state.log.bytes() as f64;
-        (state.log.counts(), state.log.padding_bytes(), laps)
+        let sending = lock(&self.sending);
+        let laps = sending.log.head() as f64 / self.medium.bytes() as f64;
+        (self.medium.counts(), sending.log.padding_bytes(), laps)
     }
 }

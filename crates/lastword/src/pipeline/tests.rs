@@ -1,18 +1,23 @@
 //! The steps over a medium that fails: whoever waits is told, nothing is acknowledged, and the pool
 //! says so ever after.
 
+use std::collections::VecDeque;
 use std::io;
 
-use lw_log::{Identity, PersistentRing, Writer};
+use lw_log::{Identity, Writer};
 use medium::{Buffer, Counts, HomeMedium, LogMedium, PoolFile, Prewrite, ReadLog};
 
 use super::*;
-use crate::persist::Slot;
+use crate::persist::{Listener, Slot};
 use crate::superblock::{Superblock, Superblocks};
-use crate::sync::{Arc, AtomicBool};
+use crate::sync::{Arc, AtomicBool, Mutex, lock};
 
-/// Fails when it is told to.
-struct Log(Arc<AtomicBool>);
+/// A log that fails when it is told to; with a depth of 0 it is memory.
+struct Log {
+    fails: Arc<AtomicBool>,
+    depth: usize,
+    under_way: Mutex<VecDeque<Buffer>>,
+}
 struct Home(Arc<AtomicBool>);
 
 fn fails(switch: &AtomicBool) -> Result<(), medium::Error> {
@@ -33,18 +38,30 @@ impl ReadLog for Log {
     fn block_bytes(&self) -> usize {
         64
     }
-    fn read(&mut self, _at: u64, out: &mut [u64]) -> Result<(), medium::Error> {
+    fn read(&self, _at: u64, out: &mut [u64]) -> Result<(), medium::Error> {
         out.fill(0);
         Ok(())
     }
 }
 
 impl LogMedium for Log {
-    fn append(&mut self, _: u64, _: &Buffer, _: usize) -> Result<(), medium::Error> {
-        Ok(())
+    fn depth(&self) -> usize {
+        self.depth
     }
-    fn barrier(&mut self) -> Result<(), medium::Error> {
-        fails(&self.0)
+    fn append(&self, _: u64, group: Buffer, _: usize) -> Result<Option<Buffer>, medium::Error> {
+        if self.depth == 0 {
+            return fails(&self.fails).map(|()| Some(group));
+        }
+        let mut under_way = lock(&self.under_way);
+        assert!(under_way.len() < self.depth, "as many are under way as can be");
+        under_way.push_back(group);
+        Ok(None)
+    }
+    fn acknowledge(&self, wait: bool) -> Result<Option<Buffer>, medium::Error> {
+        if !wait {
+            return Ok(None);
+        }
+        fails(&self.fails).map(|()| lock(&self.under_way).pop_front())
     }
     fn counts(&self) -> Counts {
         Counts::default()
@@ -82,6 +99,7 @@ fn superblocks() -> (tempfile::TempDir, Superblocks) {
         generation: 1,
         clean: false,
         design: [0; 16],
+        medium: [0; 16],
         layout: [0; 32],
         layout_version: 0,
         heap_offset: 0,
@@ -96,12 +114,16 @@ fn superblocks() -> (tempfile::TempDir, Superblocks) {
     (dir, superblocks)
 }
 
-fn world() -> World {
+/// Memory, a device that takes one write at a time, and one that takes several.
+const DEPTHS: [usize; 3] = [0, 1, 8];
+
+/// A pipeline over a log of this depth.
+fn world(depth: usize) -> World {
     let (dir, superblocks) = superblocks();
     let [log_fails, home_fails] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let identity = Identity { pool: 1, generation: 1, stream: 0 };
-    let log = PersistentRing::new(Box::new(Log(Arc::clone(&log_fails))), identity);
-    let persist = Persist::new(log, TxId(0));
+    let log = Log { fails: Arc::clone(&log_fails), depth, under_way: Mutex::default() };
+    let persist = Persist::new(Arc::new(log), identity, TxId(0));
     let slot = persist.register(1 << 14).unwrap();
     let reproduce = Reproduce::new(Box::new(Home(Arc::clone(&home_fails))), superblocks);
     let pipeline = Pipeline::new(persist, reproduce, 1 << 16, false);
@@ -114,98 +136,110 @@ impl World {
         self.commit_bytes(72)
     }
 
-    /// Commits what takes so many bytes of the log, as a group of its own.
     fn commit_bytes(&mut self, bytes: usize) -> TxId {
-        let words = bytes / 8 - lw_log::GROUP_HEADER_WORDS - 1;
-        assert!(self.writer.has_room(&self.slot.ring, words));
-        self.slot.drawing(self.clock.load(Ordering::Relaxed));
-        let id = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
-        let mut record = self.writer.record(&self.slot.ring);
-        if words > 0 {
-            record.push(medium::writes::run(0, words - 1));
-            (1..words).for_each(|_| record.push(id));
-        }
-        record.publish(id);
-        self.slot.drawn();
-        TxId(id)
+        commit(&self.clock, &self.slot, &mut self.writer, bytes)
     }
+}
+
+/// Commits what takes so many bytes of the log, as a group of its own.
+fn commit(clock: &AtomicU64, slot: &Slot, writer: &mut Writer, bytes: usize) -> TxId {
+    let words = bytes / 8 - lw_log::GROUP_HEADER_WORDS - 1;
+    assert!(writer.has_room(&slot.ring, words));
+    slot.drawing(clock.load(Ordering::Relaxed));
+    let id = clock.fetch_add(1, Ordering::AcqRel) + 1;
+    let mut record = writer.record(&slot.ring);
+    if words > 0 {
+        record.push(medium::writes::run(0, words - 1));
+        (1..words).for_each(|_| record.push(id));
+    }
+    record.publish(id);
+    slot.drawn();
+    TxId(id)
 }
 
 #[test]
 fn a_failed_log_write_acknowledges_nothing_and_poisons() {
-    let mut world = world();
-    let good = world.commit();
-    world.pipeline.wait(&world.clock, good).unwrap();
-    let lost = world.commit();
-    world.log_fails.store(true, Ordering::Relaxed);
-    let told = world.pipeline.wait(&world.clock, lost).unwrap_err().to_string();
-    assert!(told.contains("cannot go on") && told.contains("broken"), "{told}");
-    assert_eq!(world.pipeline.persist.durable(), good);
-    // The medium works again: that proves nothing about what failed before.
-    world.log_fails.store(false, Ordering::Relaxed);
-    assert!(matches!(world.pipeline.wait(&world.clock, lost), Err(Error::Poisoned { .. })));
-    assert!(world.pipeline.close(&world.clock).is_err());
-    world.pipeline.wait(&world.clock, good).unwrap();
-    assert_eq!(world.pipeline.persist.durable(), good);
+    for depth in DEPTHS {
+        let mut world = world(depth);
+        let good = world.commit();
+        world.pipeline.wait(&world.clock, good).unwrap();
+        let lost = world.commit();
+        world.log_fails.store(true, Ordering::Relaxed);
+        let told = world.pipeline.wait(&world.clock, lost).unwrap_err().to_string();
+        assert!(told.contains("cannot go on") && told.contains("broken"), "{told}");
+        assert_eq!(world.pipeline.persist.durable(), good);
+        // The medium works again: that proves nothing about what failed before.
+        world.log_fails.store(false, Ordering::Relaxed);
+        assert!(matches!(world.pipeline.wait(&world.clock, lost), Err(Error::Poisoned { .. })));
+        assert!(world.pipeline.close(&world.clock).is_err());
+        world.pipeline.wait(&world.clock, good).unwrap();
+        assert_eq!(world.pipeline.persist.durable(), good);
+    }
 }
 
 #[test]
 fn a_failed_log_write_reaches_every_waiter() {
-    let mut world = world();
-    let lost = world.commit();
-    world.log_fails.store(true, Ordering::Relaxed);
-    let (pipeline, clock) = (&world.pipeline, &world.clock);
-    std::thread::scope(|scope| {
-        let waiters = [(); 4].map(|()| scope.spawn(|| pipeline.wait(clock, lost)));
-        for waiter in waiters {
-            assert!(matches!(waiter.join().unwrap(), Err(Error::Poisoned { .. })));
-        }
-    });
+    for depth in DEPTHS {
+        let mut world = world(depth);
+        let lost = world.commit();
+        world.log_fails.store(true, Ordering::Relaxed);
+        let (pipeline, clock) = (&world.pipeline, &world.clock);
+        std::thread::scope(|scope| {
+            let waiters = [(); 4].map(|()| scope.spawn(|| pipeline.wait(clock, lost)));
+            for waiter in waiters {
+                assert!(matches!(waiter.join().unwrap(), Err(Error::Poisoned { .. })));
+            }
+        });
+    }
 }
 
 #[test]
 fn a_failed_home_write_keeps_the_log_and_poisons() {
-    let mut world = world();
+    let mut world = world(0);
     let id = world.commit();
     world.pipeline.wait(&world.clock, id).unwrap();
     world.home_fails.store(true, Ordering::Relaxed);
     assert!(matches!(world.pipeline.reproduce_step(true), Err(Error::Poisoned { .. })));
     assert_eq!(world.pipeline.reproduce.reproduced(), TxId(0));
-    assert_eq!(world.pipeline.persist.tail.load(Ordering::Relaxed), 0, "nothing is recycled");
+    assert_eq!(world.pipeline.persist.queue.tail.load(Ordering::Relaxed), 0, "nothing is recycled");
     let next = world.commit();
     assert!(world.pipeline.wait(&world.clock, next).is_err());
 }
 
 #[test]
 fn home_never_runs_ahead_of_the_log_and_the_log_is_recycled_after_home() {
-    let mut world = world();
-    for round in 1..=2000_u64 {
-        let id = world.commit();
-        world.pipeline.wait(&world.clock, id).unwrap();
-        let (persist, reproduce) = (&world.pipeline.persist, &world.pipeline.reproduce);
-        assert!(reproduce.reproduced() <= persist.durable() && persist.durable() == id);
-        assert!(persist.queued_bytes() <= 1 << 16, "round {round}");
+    for depth in DEPTHS {
+        let mut world = world(depth);
+        for round in 1..=2000_u64 {
+            let id = world.commit();
+            world.pipeline.wait(&world.clock, id).unwrap();
+            let (persist, reproduce) = (&world.pipeline.persist, &world.pipeline.reproduce);
+            assert!(reproduce.reproduced() <= persist.durable() && persist.durable() == id);
+            assert!(persist.queue.bytes() <= 1 << 16, "round {round}");
+        }
+        assert!(world.pipeline.reproduce.reproduced() > TxId(0), "the log went round");
     }
-    assert!(world.pipeline.reproduce.reproduced() > TxId(0), "the log went round");
 }
 
 #[test]
 fn a_full_log_is_a_reason_to_reproduce_however_little_is_queued() {
-    const KIB: usize = 1 << 10;
-    let mut world = world();
-    let id = world.commit_bytes(31 * KIB);
-    world.pipeline.wait(&world.clock, id).unwrap();
-    assert_eq!(world.pipeline.reproduce_step(false).unwrap(), Step::Done);
-    let id = world.commit_bytes(2 * KIB);
-    world.pipeline.wait(&world.clock, id).unwrap();
-    assert!(!world.pipeline.is_due());
-    // Half a log does not fit before the end of this lap, and not yet behind it.
-    let id = world.commit_bytes(32 * KIB);
-    assert_eq!(world.pipeline.persist_step(&world.clock, false).unwrap(), Step::LogFull);
-    assert!(world.pipeline.is_due());
-    assert_eq!(world.pipeline.reproduce_step(false).unwrap(), Step::Done);
-    assert_ne!(world.pipeline.persist_step(&world.clock, false).unwrap(), Step::LogFull);
-    assert_eq!(world.pipeline.persist.durable(), id);
+    for depth in DEPTHS {
+        const KIB: usize = 1 << 10;
+        let mut world = world(depth);
+        let id = world.commit_bytes(31 * KIB);
+        world.pipeline.wait(&world.clock, id).unwrap();
+        assert_eq!(world.pipeline.reproduce_step(false).unwrap(), Step::Done);
+        let id = world.commit_bytes(2 * KIB);
+        world.pipeline.wait(&world.clock, id).unwrap();
+        assert!(!world.pipeline.is_due());
+        // Half a log does not fit before the end of this lap, and not yet behind it.
+        let id = world.commit_bytes(32 * KIB);
+        assert_eq!(world.pipeline.persist_step(&world.clock, false, true).unwrap(), Step::LogFull);
+        assert!(world.pipeline.is_due());
+        assert_eq!(world.pipeline.reproduce_step(false).unwrap(), Step::Done);
+        assert_ne!(world.pipeline.persist_step(&world.clock, false, true).unwrap(), Step::LogFull);
+        world.pipeline.wait(&world.clock, id).unwrap();
+    }
 }
 
 struct Panics;
@@ -224,7 +258,7 @@ impl HomeMedium for Panics {
 
 #[test]
 fn a_step_that_panics_poisons_and_leaves_no_clean_mark() {
-    let mut world = world();
+    let mut world = world(0);
     let (_dir, superblocks) = superblocks();
     let file = Arc::clone(superblocks.file());
     world.pipeline.reproduce = Reproduce::new(Box::new(Panics), superblocks);
@@ -235,4 +269,64 @@ fn a_step_that_panics_poisons_and_leaves_no_clean_mark() {
     let told = world.pipeline.close(&world.clock).unwrap_err().to_string();
     assert!(told.contains("reproduce step panicked"), "{told}");
     assert!(!Superblocks::read(&file).unwrap().unwrap().current().clean);
+}
+
+#[test]
+fn several_groups_are_under_way_and_acknowledged_in_order() {
+    let mut world = world(4);
+    let timer = StepTimer { blocks: false, helped: false };
+    let persist = &world.pipeline.persist;
+    let ids: Vec<TxId> = (0..2)
+        .map(|_| {
+            let id = commit(&world.clock, &world.slot, &mut world.writer, 72);
+            assert_eq!(persist.send(&world.clock, timer).unwrap(), Step::Done);
+            id
+        })
+        .collect();
+    assert_eq!(persist.durable(), TxId(0), "sent is not durable");
+    // A small one waits, a full one goes.
+    commit(&world.clock, &world.slot, &mut world.writer, 72);
+    assert_eq!(persist.send(&world.clock, timer).unwrap(), Step::Deep);
+    commit(&world.clock, &world.slot, &mut world.writer, 30 << 10);
+    assert_eq!(persist.send(&world.clock, timer).unwrap(), Step::More);
+    assert_eq!(persist.acknowledge(false, timer).unwrap(), Step::Nothing);
+    for id in ids {
+        assert_eq!(persist.acknowledge(true, timer).unwrap(), Step::Done);
+        assert_eq!(persist.durable(), id);
+    }
+    assert_eq!(persist.acknowledge(true, timer).unwrap(), Step::Done);
+    assert_eq!(persist.durable(), TxId(4));
+    assert_eq!(persist.acknowledge(true, timer).unwrap(), Step::Nothing);
+    world.pipeline.close(&world.clock).unwrap();
+    assert_eq!(world.pipeline.reproduce.reproduced(), TxId(4));
+}
+
+#[test]
+fn whoever_listens_is_told_once_what_became_of_it() {
+    for depth in DEPTHS {
+        let mut world = world(depth);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let listen = |world: &World, name: &'static str, id: TxId| {
+            let told = Arc::clone(&told);
+            let tell = move |outcome: Result<(), Error>| lock(&told).push((name, outcome.is_ok()));
+            world.pipeline.persist.progress.tell(id.0, Listener::Callback(Box::new(tell)));
+        };
+        let first = world.commit();
+        listen(&world, "before", first);
+        listen(&world, "panics", first);
+        let panics = Listener::Callback(Box::new(|_| panic!("a callback's own bug")));
+        world.pipeline.persist.progress.tell(first.0, panics);
+        assert!(lock(&told).is_empty());
+        world.pipeline.wait(&world.clock, first).unwrap();
+        listen(&world, "after", first);
+        assert_eq!(*lock(&told), [("before", true), ("panics", true), ("after", true)]);
+        let lost = world.commit();
+        listen(&world, "lost", lost);
+        world.log_fails.store(true, Ordering::Relaxed);
+        assert!(world.pipeline.wait(&world.clock, lost).is_err());
+        listen(&world, "hopeless", lost);
+        listen(&world, "durable all the same", first);
+        let rest = [("lost", false), ("hopeless", false), ("durable all the same", true)];
+        assert_eq!(lock(&told)[3..], rest);
+    }
 }

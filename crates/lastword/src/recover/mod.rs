@@ -53,7 +53,7 @@ pub(crate) fn identity(superblock: &Superblock) -> Identity {
 /// A medium that cannot be read or written; a log that no crash leaves.
 pub(crate) fn replay(
     superblock: &Superblock,
-    log: &mut dyn ReadLog,
+    log: &dyn ReadLog,
     home: &mut dyn HomeMedium,
     log_path: &std::path::Path,
 ) -> Result<Replayed, Error> {

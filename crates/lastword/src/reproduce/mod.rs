@@ -68,22 +68,22 @@ impl Reproduce {
         log_bytes: u64,
         timer: StepTimer,
     ) -> Result<Step, Error> {
-        persist.poison.check()?;
+        persist.progress.poison.check()?;
         // The lock before the queue: two threads must not take batches and apply them out of order.
         take_turn(&self.state, &persist.progress, |state| {
-            let batch = persist.dequeue(log_bytes);
+            let batch = persist.queue.take(log_bytes);
             if batch.is_empty() {
                 return Ok(Step::Nothing);
             }
-            let _panic = persist.poison.on_panic("reproduce");
+            let _panic = persist.progress.poison.on_panic("reproduce");
             let started = timer.start();
             let done = self.bring_home(state, &batch);
-            let done = done.map_err(|error| persist.poison.put(error.into()));
+            let done = done.map_err(|error| persist.progress.poison.put(error.into()));
             persist.meter.reproduce.add(&started);
             let (last, end) = done?;
             // Release: whoever sees the reproduced ID may read home.
             self.reproduced.store(last, Ordering::Release);
-            persist.recycle(batch, end);
+            persist.queue.recycle(batch, end);
             Ok(Step::Done)
         })
     }
@@ -92,10 +92,10 @@ impl Reproduce {
         let mut last = self.reproduced.load(Ordering::Relaxed);
         let mut end = 0;
         for queued in batch {
-            assert_eq!(queued.first, last + 1, "transactions come home in ID order");
-            state.home.write_back(&queued.writes)?;
-            last = queued.last;
-            end = queued.end;
+            let flight = queued.flight;
+            assert_eq!(flight.first, last + 1, "transactions come home in ID order");
+            state.home.write_back(queued.writes())?;
+            (last, end) = (flight.last, flight.end);
         }
         state.home.barrier()?;
         state.superblocks.update(|now| {

@@ -70,7 +70,7 @@ const FIRST_GENERATION: u64 = 1;
 /// The superblock of a new pool.
 fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, Error> {
     let (heap_bytes, log_bytes) = (options.heap_rounded()?, options.log_rounded()?);
-    let log_inside = matches!(medium, Medium::Emulated { .. });
+    let log_inside = medium.log_inside();
     let (log_offset, heap_offset) = if log_inside {
         (AREA_ALIGN, AREA_ALIGN + log_bytes.next_multiple_of(AREA_ALIGN))
     } else {
@@ -91,6 +91,7 @@ fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, E
         log_bytes,
         reproduced: 0,
         log_sequence: 0,
+        medium: padded(medium.name()).expect("a medium's name is short"),
     })
 }
 

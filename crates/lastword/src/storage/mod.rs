@@ -35,7 +35,7 @@ pub(crate) struct Storage {
     /// The log's own file, if it has one.
     pub(crate) log_file: Option<Arc<PoolFile>>,
     pub(crate) home: Box<dyn HomeMedium>,
-    pub(crate) log: Box<dyn LogMedium>,
+    pub(crate) log: Arc<dyn LogMedium>,
     pub(crate) superblocks: Superblocks,
     pub(crate) medium: Medium,
     /// Whether log writes bypass the page cache; `None` where there is no such question.
@@ -69,14 +69,14 @@ impl Storage {
             *superblocks.current();
         let log_place = Arc::clone(log_file.as_ref().unwrap_or(&file));
         let home: Box<dyn HomeMedium>;
-        let log: Box<dyn LogMedium>;
+        let log: Arc<dyn LogMedium>;
         let mut direct = None;
         match medium {
             Medium::File => {
                 home = Box::new(FileHome::new(Arc::clone(&file), heap_offset, heap_bytes)?);
                 let file_log = FileLog::new(log_place, log_offset, log_bytes)?;
                 direct = Some(file_log.direct());
-                log = Box::new(file_log);
+                log = Arc::new(file_log);
             }
             Medium::Emulated { latency_cycles, bandwidth_bytes_per_second } => {
                 let emulation = Emulation::new(latency_cycles, bandwidth_bytes_per_second);
@@ -88,7 +88,7 @@ impl Storage {
                     heap_bytes,
                     emulation,
                 )?);
-                log = Box::new(EmulatedLog::new(log_place, log_offset, log_bytes, device)?);
+                log = Arc::new(EmulatedLog::new(log_place, log_offset, log_bytes, device)?);
             }
         }
         assert_eq!(log.block_bytes(), Storage::block_bytes(medium), "readers must agree");

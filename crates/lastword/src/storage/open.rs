@@ -7,7 +7,9 @@ use medium::sync::Arc;
 
 use super::{AREA_ALIGN, Storage, log_path};
 use crate::recover::decide::{Action, LogState, decide};
-use crate::superblock::{COPIES_BYTES, Invalid, LogHead, Superblock, Superblocks, name, padded};
+use crate::superblock::{
+    COPIES_BYTES, FORMAT_VERSION, Invalid, LogHead, Superblock, Superblocks, name, padded,
+};
 use crate::{Decoupled, Design, Error, LogMismatch, Medium, Options};
 
 /// A pool's files, checked, and what has to be done before transactions can start.
@@ -18,6 +20,8 @@ pub(crate) struct Found {
     pub(crate) superblocks: Superblocks,
     /// What the log's file says, if the log has one.
     pub(crate) log_head: Option<LogHead>,
+    /// The medium that it was last on.
+    pub(crate) medium: Medium,
     pub(crate) action: Action,
 }
 
@@ -38,8 +42,8 @@ impl Opened {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
         let found = Found::open(path, |path| PoolFile::open(path))?;
         check_layout(&found, options)?;
-        let medium = choose_medium(options.medium, found.superblocks.current())?;
-        let Found { file, log_file, superblocks, log_head, action } = found;
+        let medium = choose_medium(options.medium, found.medium)?;
+        let Found { file, log_file, superblocks, log_head, action, .. } = found;
         let storage = Storage::assemble(file, log_file, superblocks, medium)?;
         Ok(Opened { storage, log_head, action })
     }
@@ -60,6 +64,7 @@ impl Found {
         let superblock = *superblocks.current();
         check_areas(&superblock, &file)?;
         check_design(&superblock, &file)?;
+        let medium = own_medium(&superblock, &file)?;
         let log_path = log_path(path);
         let log_file = match superblock.log_inside {
             true => None,
@@ -74,17 +79,12 @@ impl Found {
         if action == Action::Refuse {
             return Err(refusal(state, &superblock, log_file.as_deref(), log_head, &log_path));
         }
-        Ok(Found { file, log_file, superblocks, log_head, action })
+        Ok(Found { file, log_file, superblocks, log_head, medium, action })
     }
 
     /// The file that holds the log.
     pub(crate) fn log_place(&self) -> &Arc<PoolFile> {
         self.log_file.as_ref().unwrap_or(&self.file)
-    }
-
-    /// The medium that it was created on.
-    pub(crate) fn medium(&self) -> Medium {
-        own_medium(self.superblocks.current())
     }
 }
 
@@ -110,7 +110,9 @@ fn read_superblocks(file: &Arc<PoolFile>) -> Result<Superblocks, Error> {
     }
     Superblocks::read(file)?.map_err(|invalid| match invalid {
         Invalid::Damaged => Error::NotAPool { path: path() },
-        Invalid::Version(found) => Error::FormatVersion { path: path(), found, expected: 1 },
+        Invalid::Version(found) => {
+            Error::FormatVersion { path: path(), found, expected: FORMAT_VERSION }
+        }
     })
 }
 
@@ -151,28 +153,20 @@ fn check_areas(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
     Ok(())
 }
 
-fn own_medium(superblock: &Superblock) -> Medium {
-    match superblock.log_inside {
-        true => Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 },
-        false => Medium::File,
-    }
+/// The medium that the pool was last on.
+fn own_medium(superblock: &Superblock, file: &PoolFile) -> Result<Medium, Error> {
+    let found = name(&superblock.medium);
+    Medium::named(&found)
+        .filter(|medium| medium.log_inside() == superblock.log_inside)
+        .ok_or_else(|| Error::UnknownMedium { path: file.path().into(), found })
 }
 
-fn choose_medium(asked: Option<Medium>, superblock: &Superblock) -> Result<Medium, Error> {
-    let own = own_medium(superblock);
-    match (asked, own) {
-        (None, own) => Ok(own),
-        (Some(Medium::File), Medium::File) => Ok(own),
-        (Some(asked @ Medium::Emulated { .. }), Medium::Emulated { .. }) => Ok(asked),
-        (Some(_), own) => Err(Error::WrongMedium { own: medium_name(own) }),
-    }
-}
-
-/// A medium's name, as the command line says it.
-pub(crate) fn medium_name(medium: Medium) -> &'static str {
-    match medium {
-        Medium::File => "file",
-        Medium::Emulated { .. } => "emulated",
+/// What is mapped can go on as any medium that is; a file cannot become one.
+fn choose_medium(asked: Option<Medium>, own: Medium) -> Result<Medium, Error> {
+    match asked {
+        None => Ok(own),
+        Some(asked) if asked.log_inside() == own.log_inside() => Ok(asked),
+        Some(_) => Err(Error::WrongMedium { own: own.name() }),
     }
 }
 

@@ -4,10 +4,10 @@ use crate::area::{Area, group_words};
 use crate::cpu::{self, LINE_BYTES};
 use crate::emulated::{Device, Emulation};
 use crate::mapping::Mapping;
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Arc, Mutex, Ordering, lock};
 use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
 
-/// The log in emulated memory. A barrier costs the device's delay.
+/// The log in emulated memory. A group costs the device's delay.
 ///
 /// ```
 /// use medium::{Buffer, EmulatedLog, Emulation, LogMedium, PoolFile, Prewrite, ReadLog, sync::Arc};
@@ -15,11 +15,10 @@ use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
 /// let dir = tempfile::tempdir()?;
 /// let file = PoolFile::create(dir.path().join("bank.pool"), 1 << 20, Prewrite::No)?;
 /// let device = Emulation::new(1000, 0);
-/// let mut log = EmulatedLog::new(Arc::new(file), 4096, (1 << 20) - 4096, device)?;
+/// let log = EmulatedLog::new(Arc::new(file), 4096, (1 << 20) - 4096, device)?;
 /// let mut group = Buffer::new(512);
 /// group.words_mut()[0] = 42;
-/// log.append(64, &group, 8)?;
-/// log.barrier()?; // durable, as far as a memory is
+/// assert!(log.append(64, group, 8)?.is_some()); // durable, as far as a memory is
 /// let mut words = [0; 2];
 /// log.read(64, &mut words)?;
 /// assert_eq!(words, [42, 0]);
@@ -30,7 +29,7 @@ pub struct EmulatedLog {
     /// Keeps the file locked, and so its length, while it is mapped.
     area: Area,
     mapping: Mapping,
-    device: Device,
+    device: Mutex<Device>,
 }
 
 impl EmulatedLog {
@@ -46,7 +45,8 @@ impl EmulatedLog {
     ) -> Result<EmulatedLog, Error> {
         let area = Area::new(file, offset, bytes)?;
         let mapping = area.map()?;
-        Ok(EmulatedLog { area, mapping, device: Device::new(emulation) })
+        let device = Mutex::new(Device::new(emulation));
+        Ok(EmulatedLog { area, mapping, device })
     }
 }
 
@@ -59,7 +59,7 @@ impl ReadLog for EmulatedLog {
         LINE_BYTES
     }
 
-    fn read(&mut self, at: u64, out: &mut [u64]) -> Result<(), Error> {
+    fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error> {
         self.area.check_log(at, out.len(), 8)?;
         let first = at as usize / 8;
         let words = &self.mapping.words()[first..first + out.len()];
@@ -71,22 +71,27 @@ impl ReadLog for EmulatedLog {
 }
 
 impl LogMedium for EmulatedLog {
-    fn append(&mut self, at: u64, group: &Buffer, words: usize) -> Result<(), Error> {
-        self.area.check_log(at, words, LINE_BYTES as u64)?;
-        let first = at as usize / 8; // checked: inside the log, whose size is a usize
-        cpu::stream(&self.mapping.words()[first..first + words], group_words(group, words)?);
-        self.device.lines += (words * 8 / LINE_BYTES) as u64;
-        Ok(())
+    fn depth(&self) -> usize {
+        0
     }
 
-    fn barrier(&mut self) -> Result<(), Error> {
-        // No fence: every append ended with one.
-        self.device.barrier();
-        Ok(())
+    fn append(&self, at: u64, group: Buffer, words: usize) -> Result<Option<Buffer>, Error> {
+        self.area.check_log(at, words, LINE_BYTES as u64)?;
+        let first = at as usize / 8; // checked: inside the log, whose size is a usize
+        // Fenced: on persistent memory the words are durable when this returns.
+        cpu::stream(&self.mapping.words()[first..first + words], group_words(&group, words)?);
+        let mut device = lock(&self.device);
+        device.lines += (words * 8 / LINE_BYTES) as u64;
+        device.barrier();
+        Ok(Some(group))
+    }
+
+    fn acknowledge(&self, _wait: bool) -> Result<Option<Buffer>, Error> {
+        Ok(None)
     }
 
     fn counts(&self) -> Counts {
-        self.device.counts()
+        lock(&self.device).counts()
     }
 }
 
@@ -113,9 +118,8 @@ mod tests {
     fn a_barrier_takes_as_long_as_its_bytes() {
         let (_dir, file) = suite::pool();
         let device = Emulation::new(100, 1_000_000_000);
-        let mut log = EmulatedLog::new(file, HEAP_OFFSET, HEAP_BYTES, device).unwrap();
-        log.append(0, &Buffer::new(125 * 64), 125 * 64).unwrap();
-        log.barrier().unwrap();
+        let log = EmulatedLog::new(file, HEAP_OFFSET, HEAP_BYTES, device).unwrap();
+        assert!(log.append(0, Buffer::new(125 * 64), 125 * 64).unwrap().is_some());
         let counts = log.counts();
         assert_eq!(
             (counts.bytes, counts.device_writes, counts.persist_barriers),
@@ -123,7 +127,7 @@ mod tests {
         );
         // 64 us at 1 GB/s; cycles and nanoseconds are rounded down once each.
         assert!(counts.emulated_delay_ns >= 63_998, "{}", counts.emulated_delay_ns);
-        log.barrier().unwrap();
-        assert_eq!(log.counts().bytes, 64_000);
+        assert!(log.acknowledge(true).unwrap().is_none());
+        assert_eq!(log.counts(), counts);
     }
 }

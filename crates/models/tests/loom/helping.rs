@@ -1,7 +1,7 @@
 //! Taking turns and helping, with a persist step in miniature.
 
 use super::persist::help::{help_until, take_turn};
-use super::persist::{Event, Step};
+use super::persist::{Progress, Step};
 use crate::explore::explore;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, thread};
 use models::outcomes::Outcomes;
@@ -10,8 +10,7 @@ use models::outcomes::Outcomes;
 struct Pipeline {
     published: AtomicU64,
     persisted: Mutex<u64>,
-    durable: AtomicU64,
-    progress: Event,
+    progress: Progress,
 }
 
 impl Pipeline {
@@ -19,8 +18,7 @@ impl Pipeline {
         Arc::new(Pipeline {
             published: AtomicU64::new(0),
             persisted: Mutex::new(0),
-            durable: AtomicU64::new(0),
-            progress: Event::default(),
+            progress: Progress::new(0),
         })
     }
 
@@ -31,15 +29,16 @@ impl Pipeline {
                 return Ok(Step::Nothing);
             }
             *persisted = published;
-            self.durable.store(published, Ordering::Release);
+            self.progress.advance(published);
             Ok(Step::Done)
         })
     }
 
     fn commit(&self, record: u64) {
         self.published.fetch_or(record, Ordering::Release);
-        let done = || (self.durable.load(Ordering::Acquire) & record != 0).then_some(());
-        help_until(&self.progress, done, || self.step()).expect("a step cannot fail");
+        // As a number: whoever has the lower bit may be durable before.
+        let done = || (self.progress.durable() & record != 0).then_some(());
+        help_until(&self.progress, record, done, || self.step()).expect("a step cannot fail");
     }
 }
 
@@ -66,6 +65,6 @@ pub(crate) fn two_that_help_each_other_end() {
         let other = thread::spawn(move || theirs.commit(2));
         pipeline.commit(1);
         other.join().expect("the other ends");
-        assert_eq!(pipeline.durable.load(Ordering::Acquire), 3);
+        assert_eq!(pipeline.progress.durable(), 3);
     });
 }

@@ -19,6 +19,8 @@ mod laps;
 mod perform;
 #[path = "../protocols/persist.rs"]
 mod persist;
+#[path = "../../../lastword/src/poison.rs"]
+mod poison;
 mod publication;
 #[path = "../../../log/src/ring.rs"]
 mod ring;
@@ -28,13 +30,16 @@ mod twins;
 mod waiting;
 
 use real_log::{Group, Transactions};
-use real_medium::writes;
+use real_medium::{Buffer, writes};
 use ring::{RECORD_HEAD_WORDS, Ring, Writer};
 use std::process::ExitCode;
 
-/// The product's error, which no protocol looks into.
+/// What protocols know of the product's error.
 #[derive(Debug)]
-struct Error;
+enum Error {
+    Poisoned { cause: std::sync::Arc<Error> },
+    StepPanicked { step: &'static str },
+}
 
 /// What the processor offers, of which the protocols take only hints.
 mod cpu {

@@ -168,7 +168,7 @@ impl Condvar {
 pub(crate) mod thread {
     use std::fmt;
 
-    pub(crate) use loom::thread::{spawn, yield_now};
+    pub(crate) use loom::thread::{Thread, current, park, spawn, yield_now};
 
     pub(crate) struct JoinHandle<T>(loom::thread::JoinHandle<T>);
 

@@ -8,10 +8,13 @@ pub(crate) mod frontier;
 pub(crate) mod help;
 #[path = "../../../lastword/src/persist/merge.rs"]
 pub(crate) mod merge;
+#[path = "../../../lastword/src/persist/progress.rs"]
+pub(crate) mod progress;
 #[path = "../../../lastword/src/persist/redo.rs"]
 pub(crate) mod redo;
 #[path = "../../../lastword/src/persist/wake.rs"]
 pub(crate) mod wake;
 
 pub(crate) use help::Step;
+pub(crate) use progress::Progress;
 pub(crate) use wake::Event;

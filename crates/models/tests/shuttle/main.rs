@@ -13,6 +13,8 @@ mod perform;
 #[path = "../protocols/persist.rs"]
 mod persist;
 mod pipeline;
+#[path = "../../../lastword/src/poison.rs"]
+mod poison;
 #[path = "../../../log/src/ring.rs"]
 mod ring;
 mod schedules;
@@ -20,13 +22,16 @@ mod sync;
 mod twins;
 
 use real_log::{Group, Transactions};
-use real_medium::writes;
+use real_medium::{Buffer, writes};
 use ring::{RECORD_HEAD_WORDS, Ring, Writer};
 use std::process::ExitCode;
 
-/// The product's error, which no protocol looks into.
+/// What protocols know of the product's error.
 #[derive(Debug)]
-struct Error;
+enum Error {
+    Poisoned { cause: std::sync::Arc<Error> },
+    StepPanicked { step: &'static str },
+}
 
 /// What the processor offers, of which the protocols take only hints.
 mod cpu {

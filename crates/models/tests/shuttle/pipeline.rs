@@ -8,7 +8,7 @@ use super::persist::frontier::{Slot, frontier};
 use super::persist::help::{help_until, take_turn};
 use super::persist::merge::Merge;
 use super::persist::redo::RingRedo;
-use super::persist::{Event, Step};
+use super::persist::{Progress, Step};
 use crate::Error;
 use crate::ring::Ring;
 use crate::schedules::{Dice, explore};
@@ -16,6 +16,7 @@ use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, thread};
 use models::oracle::{self, Attempt};
 use models::outcomes::Outcomes;
 use real_log::{Group, Transactions};
+use real_medium::Buffer;
 use words::{Stop, TxId};
 
 const WORKERS: usize = 2;
@@ -33,8 +34,7 @@ struct Pipeline {
     heap: Words,
     slots: Mutex<Vec<Arc<Slot<Words>>>>,
     state: Mutex<State>,
-    durable: AtomicU64,
-    progress: Event,
+    progress: Progress,
     bells: Bells,
     met: Outcomes,
 }
@@ -57,7 +57,7 @@ impl Pipeline {
             let mut slots = lock(&self.slots);
             let State { merge, merged, log } = state;
             let frontier = frontier(self.stm.clock(), &slots, now, &mut merge.cursors);
-            let mut group = Group::new(GROUP_WORDS);
+            let mut group = Group::new(Buffer::new(GROUP_WORDS));
             if frontier > *merged {
                 merge.run(&slots, *merged, frontier, &mut group, GROUP_WORDS);
             }
@@ -73,12 +73,12 @@ impl Pipeline {
             if *merged < frontier {
                 self.met.saw(CUT);
             }
-            self.durable.store(*merged, Ordering::Release);
+            self.progress.advance(*merged);
             Ok(Step::Done)
         })
     }
 
-    fn help<R>(&self, done: impl FnMut() -> Option<R>) -> R {
+    fn help<R>(&self, id: u64, done: impl FnMut() -> Option<R>) -> R {
         let step = || {
             let step = self.step();
             if let Ok(Step::Busy) = step {
@@ -86,11 +86,11 @@ impl Pipeline {
             }
             step
         };
-        help_until(&self.progress, done, step).expect("a step cannot fail")
+        help_until(&self.progress, id, done, step).expect("a step cannot fail")
     }
 
     fn wait(&self, id: u64) {
-        self.help(|| (self.durable.load(Ordering::Acquire) >= id).then_some(()));
+        self.help(id, || (self.progress.durable() >= id).then_some(()));
     }
 }
 
@@ -112,7 +112,7 @@ impl Steps for Pipeline {
     }
 
     fn durable(&self) -> u64 {
-        self.durable.load(Ordering::Acquire)
+        self.progress.durable()
     }
 
     fn bells(&self) -> &Bells {
@@ -152,8 +152,7 @@ fn run(seed: u64, met: &Outcomes) {
         heap: words(HEAP_WORDS),
         slots: Mutex::new(slots.clone()),
         state: Mutex::default(),
-        durable: AtomicU64::new(0),
-        progress: Event::default(),
+        progress: Progress::new(0),
         bells: Bells::default(),
         met: met.clone(),
     });
@@ -177,7 +176,7 @@ fn run(seed: u64, met: &Outcomes) {
             break;
         }
         pipeline.met.saw(LAST);
-        pipeline.progress.wait(epoch, None);
+        pipeline.progress.sleep(epoch, committed);
     }
     pipeline.bells.close();
     background.join();
@@ -213,7 +212,7 @@ fn work(pipeline: &Pipeline, slot: Arc<Slot<Words>>, number: usize, seed: u64) {
         let wanted = std::mem::take(&mut redo.wanted);
         if !redo.has_room(wanted) {
             pipeline.met.saw(RING_FULL);
-            pipeline.help(|| redo.has_room(wanted).then_some(()));
+            pipeline.help(0, || redo.has_room(wanted).then_some(()));
             redo.wanted = 0;
         }
         let (stm, heap) = (&pipeline.stm, &pipeline.heap);

@@ -1,0 +1,131 @@
+//! The queue of groups that are durable in the log and not yet at home, and the memory they are in.
+//!
+//! Invariants:
+//! - Groups enter in ID order, after they are durable.
+//! - `queued_bytes` is what the log holds between the queue's first group and its last.
+
+use std::collections::VecDeque;
+
+use lw_log::GROUP_HEADER_WORDS;
+use medium::Buffer;
+
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+
+/// A group on its way: what was in it and where it ends in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    /// The first transaction.
+    pub(crate) first: u64,
+    /// The last transaction.
+    pub(crate) last: u64,
+    /// Words in use, header included.
+    pub(crate) words: usize,
+    /// The sequence of the log behind it.
+    pub(crate) end: u64,
+}
+
+/// The writes of some neighbouring groups that are durable in the log and not yet at home.
+pub(crate) struct Queued {
+    /// The first group, and the payloads of those that follow.
+    buffer: Buffer,
+    /// All of them as if they were one group.
+    pub(crate) flight: Flight,
+}
+
+impl Queued {
+    /// Their payloads, one after the other, as [`medium::writes`].
+    pub(crate) fn writes(&self) -> &[u64] {
+        &self.buffer.words()[GROUP_HEADER_WORDS..self.flight.words]
+    }
+}
+
+/// What waits to be reproduced.
+pub(crate) struct Queue {
+    groups: Mutex<VecDeque<Queued>>,
+    /// The sequence behind the last group that came.
+    end: AtomicU64,
+    /// The sequence up to which the log is recycled.
+    pub(crate) tail: AtomicU64,
+    /// Memory of groups that have been reproduced, to be used again.
+    spare: Mutex<Vec<Buffer>>,
+    /// Most pieces of memory that are kept.
+    spare_max: usize,
+    /// Words that memory is made for.
+    group_words: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(group_words: usize, spare_max: usize) -> Queue {
+        Queue {
+            groups: Mutex::default(),
+            end: AtomicU64::new(0),
+            tail: AtomicU64::new(0),
+            spare: Mutex::default(),
+            spare_max,
+            group_words,
+        }
+    }
+
+    /// Bytes of log that wait for reproduction.
+    pub(crate) fn bytes(&self) -> u64 {
+        // The tail first: it is never beyond the end, and what came in between only adds.
+        let tail = self.tail.load(Ordering::Relaxed);
+        self.end().saturating_sub(tail)
+    }
+
+    /// The sequence behind the last group that is durable.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Memory for a group.
+    pub(crate) fn memory(&self) -> Buffer {
+        let spare = lock(&self.spare).pop();
+        spare.unwrap_or_else(|| Buffer::new(self.group_words))
+    }
+
+    /// Adds a group that is durable. A small one shares memory with the one before: when every
+    /// commit is waited for there are thousands of them, each a block of the log and a few words of
+    /// writes.
+    pub(crate) fn push(&self, buffer: Buffer, flight: Flight) {
+        let mut groups = lock(&self.groups);
+        self.end.store(flight.end, Ordering::Relaxed);
+        let payload = GROUP_HEADER_WORDS..flight.words;
+        if let Some(back) = groups.back_mut()
+            && back.flight.words + payload.len() <= back.buffer.words().len()
+        {
+            let Queued { buffer: memory, flight: all } = back;
+            let more = all.words..all.words + payload.len();
+            memory.words_mut()[more.clone()].copy_from_slice(&buffer.words()[payload]);
+            *all = Flight { first: all.first, words: more.end, ..flight };
+            drop(groups);
+            return self.keep([buffer]);
+        }
+        groups.push_back(Queued { buffer, flight });
+    }
+
+    /// Takes groups off the queue, oldest first, up to so many bytes of log (at least one group).
+    pub(crate) fn take(&self, bytes: u64) -> Vec<Queued> {
+        let mut groups = lock(&self.groups);
+        let Some(first) = groups.front() else { return Vec::new() };
+        let limit = first.flight.end + bytes;
+        let count = groups.iter().take_while(|queued| queued.flight.end <= limit).count();
+        groups.drain(..count).collect()
+    }
+
+    /// Gives reproduced groups back: the log may be overwritten up to `end`.
+    pub(crate) fn recycle(&self, groups: Vec<Queued>, end: u64) {
+        // Release: the sender overwrites the log up to here once it sees this; everything that made
+        // it safe comes before. Pairs with the Acquire in `PersistentRing::has_room`.
+        self.tail.store(end, Ordering::Release);
+        self.keep(groups.into_iter().map(|queued| queued.buffer));
+    }
+
+    fn keep(&self, buffers: impl IntoIterator<Item = Buffer>) {
+        let mut spare = lock(&self.spare);
+        // Not what a giant transaction needed once.
+        let usual = |buffer: &Buffer| buffer.words().len() <= 2 * self.group_words;
+        spare.extend(buffers.into_iter().filter(usual));
+        spare.truncate(self.spare_max);
+    }
+}
