@@ -59,6 +59,8 @@ impl Pipeline {
             (Step::Deep, Step::Done) => Step::More,
             (Step::LogFull, acknowledged) if acknowledged != Step::Done => Step::LogFull,
             (Step::Done, _) | (_, Step::Done) => Step::Done,
+            // Somebody is sending, which is soon over: nothing to sleep on.
+            (Step::Busy, Step::Nothing) if !self.persist.is_memory() => Step::Nothing,
             (Step::Busy, _) | (_, Step::Busy) => Step::Busy,
             (sent, _) => sent,
         })

@@ -217,8 +217,8 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_step_that_tells_only_when_it_has_done_something",
         changes: &[(
-            "    progress.turn_is_over();",
-            "    if matches!(step, Ok(Step::Done)) { progress.turn_is_over(); }",
+            "    if turn == Turn::Awaited || step.is_err() {",
+            "    if matches!(step, Ok(Step::Done)) {",
         )],
         ..HELP
     },
@@ -226,7 +226,7 @@ pub(crate) const TWINS: &[Twin] = &[
         name: "a_step_that_tells_before_it_unlocks",
         changes: &[
             ("    drop(state);\n", ""),
-            ("    progress.turn_is_over();", "    progress.turn_is_over();\n    drop(state);"),
+            ("        progress.turn_is_over();\n    }\n    step", "        progress.turn_is_over();\n    }\n    drop(state);\n    step"),
         ],
         ..HELP
     },

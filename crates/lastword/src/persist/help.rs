@@ -34,13 +34,23 @@ pub(crate) enum Step {
     LogFull,
 }
 
-/// Runs a step on `state`, unless another thread is in it, and tells who has found it taken.
+/// Whether anybody sleeps until a turn is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Whoever finds the step taken sleeps.
+    Awaited,
+    /// Whoever finds the step taken has something else to do or to sleep on: only a failure is told.
+    Passing,
+}
+
+/// Runs a step on `state`, unless another thread is in it, and tells who sleeps when it is over.
 ///
 /// # Errors
 /// The step's.
 pub(crate) fn take_turn<T, E>(
     state: &Mutex<T>,
     progress: &Progress,
+    turn: Turn,
     step: impl FnOnce(&mut T) -> Result<Step, E>,
 ) -> Result<Step, E> {
     let _panic = TellOnPanic(progress); // dropped after the lock
@@ -48,7 +58,9 @@ pub(crate) fn take_turn<T, E>(
     let step = step(&mut state);
     drop(state);
     // After the lock is free, and whatever was done: see the module.
-    progress.turn_is_over();
+    if turn == Turn::Awaited || step.is_err() {
+        progress.turn_is_over();
+    }
     step
 }
 

@@ -40,7 +40,7 @@ use crate::metrics::{Meter, StepTimer};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 pub(crate) use background::{Background, Bells, Steps};
 use frontier::frontier;
-pub(crate) use help::{Step, help_until, take_turn};
+pub(crate) use help::{Step, Turn, help_until, take_turn};
 use merge::Merge;
 pub use progress::Listener;
 pub(crate) use progress::Progress;
@@ -147,13 +147,22 @@ impl Persist {
         self.log_full.load(Ordering::Relaxed)
     }
 
+    /// Whether groups are durable as soon as they are sent.
+    pub(crate) fn is_memory(&self) -> bool {
+        self.medium.depth() == 0
+    }
+
     /// Sends one group of whatever is committed. Waits for no device.
     ///
     /// # Errors
     /// The medium's; the pool is poisoned then.
     pub(crate) fn send(&self, clock: &AtomicU64, timer: StepTimer) -> Result<Step, Error> {
         self.progress.poison.check()?;
-        take_turn(&self.sending, &self.progress, |sending| {
+        // Where groups are under way, whoever finds this taken goes on to acknowledge them. Were it
+        // woken whenever somebody has looked in vain for something to send, it would look itself,
+        // and wake the next: a storm, while the device takes its time.
+        let turn = if self.is_memory() { Turn::Awaited } else { Turn::Passing };
+        take_turn(&self.sending, &self.progress, turn, |sending| {
             let _panic = self.progress.poison.on_panic("persist");
             let started = timer.start();
             self.gather(sending, clock);
@@ -193,7 +202,7 @@ impl Persist {
         // A group that is closed for its size is nearly full.
         let full = pending.words() > self.group_words / 4 * 3;
         let most = if full { self.medium.depth() } else { EAGER_FLIGHTS.min(self.medium.depth()) };
-        if self.medium.depth() > 0 && lock(&self.flights).len() >= most {
+        if !self.is_memory() && lock(&self.flights).len() >= most {
             return Ok(Step::Deep);
         }
         let has_room = log.has_room(pending, &self.queue.tail);
@@ -222,11 +231,11 @@ impl Persist {
     /// # Errors
     /// The medium's; the pool is poisoned then.
     pub(crate) fn acknowledge(&self, wait: bool, timer: StepTimer) -> Result<Step, Error> {
-        if self.medium.depth() == 0 {
+        self.progress.poison.check()?;
+        if self.is_memory() || lock(&self.flights).is_empty() {
             return Ok(Step::Nothing);
         }
-        self.progress.poison.check()?;
-        take_turn(&self.acknowledging, &self.progress, |()| {
+        take_turn(&self.acknowledging, &self.progress, Turn::Awaited, |()| {
             let _panic = self.progress.poison.on_panic("persist");
             let started = timer.start();
             let step = self.acknowledge_flights(wait);

@@ -26,7 +26,7 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::StepTimer;
-use crate::persist::{Persist, Queued, Step, take_turn};
+use crate::persist::{Persist, Queued, Step, Turn, take_turn};
 use crate::superblock::Superblocks;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -70,7 +70,7 @@ impl Reproduce {
     ) -> Result<Step, Error> {
         persist.progress.poison.check()?;
         // The lock before the queue: two threads must not take batches and apply them out of order.
-        take_turn(&self.state, &persist.progress, |state| {
+        take_turn(&self.state, &persist.progress, Turn::Awaited, |state| {
             let batch = persist.queue.take(log_bytes);
             if batch.is_empty() {
                 return Ok(Step::Nothing);

@@ -1,6 +1,6 @@
 //! Taking turns and helping, with a persist step in miniature.
 
-use super::persist::help::{help_until, take_turn};
+use super::persist::help::{Turn, help_until, take_turn};
 use super::persist::{Progress, Step};
 use crate::explore::explore;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, thread};
@@ -23,7 +23,7 @@ impl Pipeline {
     }
 
     fn step(&self) -> Result<Step, ()> {
-        take_turn(&self.persisted, &self.progress, |persisted| {
+        take_turn(&self.persisted, &self.progress, Turn::Awaited, |persisted| {
             let published = self.published.load(Ordering::Acquire);
             if published == *persisted {
                 return Ok(Step::Nothing);

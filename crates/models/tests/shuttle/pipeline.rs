@@ -5,7 +5,7 @@
 use super::perform::{Redo, Stm, Tm};
 use super::persist::background::{Background, Bells, Steps};
 use super::persist::frontier::{Slot, frontier};
-use super::persist::help::{help_until, take_turn};
+use super::persist::help::{Turn, help_until, take_turn};
 use super::persist::merge::Merge;
 use super::persist::redo::RingRedo;
 use super::persist::{Progress, Step};
@@ -49,7 +49,7 @@ struct State {
 impl Pipeline {
     /// As in the product, down to the order.
     fn step(&self) -> Result<Step, Error> {
-        take_turn(&self.state, &self.progress, |state| {
+        take_turn(&self.state, &self.progress, Turn::Awaited, |state| {
             let now = self.stm.clock().load(Ordering::Acquire);
             if now == state.merged {
                 return Ok(Step::Nothing);
