@@ -16,7 +16,7 @@ pub(crate) const DAMAGE_MAX: usize = 100;
 pub struct Checked {
     /// Key-value pairs seen.
     pub entries: u64,
-    /// Where to go on: a bucket's number or a key. `None`: this was the last part.
+    /// Where to go on: a bucket's or chain's number, or a key. `None`: this was the last part.
     pub next: Option<u64>,
     /// What does not hold; empty in a sound structure, at most 100 findings.
     pub damage: Vec<Damage>,
@@ -52,6 +52,15 @@ pub enum Damage {
         /// The earlier bucket.
         first: u64,
     },
+    /// A chained map's key that no lookup finds: it is in another key's chain.
+    Stray {
+        /// The chain where it is.
+        chain: u64,
+        /// The key.
+        key: u64,
+        /// The chain where it belongs.
+        home: u64,
+    },
     /// A tree node with too few or too many entries.
     Count {
         /// The node's object.
@@ -81,9 +90,9 @@ pub enum Damage {
         /// The slot that stands there.
         found: u64,
     },
-    /// A tree node's keys do not ascend.
+    /// The keys of a tree's node, or of a chained map's chain, do not ascend.
     KeyOrder {
-        /// The node's object.
+        /// The node's object; in a chain, that of the entry whose key is not greater.
         node: u64,
         /// The key before.
         previous: u64,
@@ -120,6 +129,9 @@ impl fmt::Display for Damage {
             }
             Damage::Duplicate { bucket, key, first } => {
                 write!(f, "bucket {bucket}: key {key}, expected once, found in {first} too")
+            }
+            Damage::Stray { chain, key, home } => {
+                write!(f, "chain {chain}: key {key}, expected in chain {home}, found here")
             }
             Damage::Count { node, least, most, found } => {
                 write!(f, "node {node:#x}: expected {least} to {most} entries, found {found}")

@@ -24,18 +24,10 @@ use words::{Addr, Allocate, Array, Place, Stop, Words};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::check::{Checked, Damage};
+use crate::hash;
 
 /// Buckets in one block of the array.
 const PER_BLOCK: u64 = words::BLOCK_BYTES / 16;
-
-/// The largest capacity: addresses have 48 bits, so no heap holds more.
-const CAPACITY_MAX: u64 = 1 << 43;
-
-/// The fractional part of the golden ratio, odd: spreads neighbouring keys evenly.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The lowest bits of a product know only the key's lowest bits: the hash begins above them.
-const HASH_SHIFT: u32 = 20;
 
 /// What [`HashMap::insert`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +80,7 @@ impl HashMap {
     /// # Errors
     /// [`Stop::Full`].
     pub fn reserve<W: Allocate>(tx: &mut W, capacity: u64, seed: u64) -> Result<HashMap, Stop> {
-        if capacity > CAPACITY_MAX {
+        if capacity > hash::PLACES_MAX {
             return Err(Stop::Full);
         }
         let capacity = capacity.max(PER_BLOCK).next_power_of_two();
@@ -337,19 +329,13 @@ impl HashMap {
         if key == 0 {
             return mask + 1;
         }
-        // Folding the upper half of the product in lets every bit of the key reach every bit used.
-        let product = u128::from(key ^ self.seed) * u128::from(GOLDEN);
-        let hash = (product as u64) ^ (product >> 64) as u64;
-        (hash >> HASH_SHIFT) & mask
+        hash::home(key, self.seed, mask)
     }
 
-    /// Capacity - 1. A capacity that is no power of two is damage: going round it would not visit
-    /// every bucket; one beyond all addresses is damage too.
+    /// Capacity - 1.
     #[inline]
     fn mask(self) -> Result<u64, Stop> {
-        let capacity = self.capacity();
-        let sound = capacity.is_power_of_two() && capacity <= CAPACITY_MAX;
-        if sound { Ok(capacity - 1) } else { Err(Stop::BadValue) }
+        hash::mask(self.capacity())
     }
 
     /// What stands in the key word of a bucket that holds the key.

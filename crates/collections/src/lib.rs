@@ -3,10 +3,11 @@
 //! | map | lookup | words written by an insert | ordered |
 //! |---|---|---|---|
 //! | [`HashMap`] | one probe run, usually one line | 2 | no |
+//! | [`ChainedMap`] | a head, then an object an entry | new key: 4 and an object; old: 1 | no |
 //! | [`BTreeMap`] | one node a level, 28 pairs a node | new key: 7 with splits; old key: 1 | yes |
 //!
-//! Both are small values: a program stores them in its own objects, reads them once, and keeps the
-//! copy; nothing that never changes is read again. Both are plain code over
+//! All are small values: a program stores them in its own objects, reads them once, and keeps the
+//! copy; nothing that never changes is read again. They are plain code over
 //! [`Words`](words::Words): what a transaction did to them commits or vanishes with it.
 //!
 //! ```
@@ -37,7 +38,7 @@
 //! # Ok::<(), words::mock::Refused>(())
 //! ```
 //!
-//! Invariants of both:
+//! Invariants of all:
 //! - An operation ends after a number of steps that its structure bounds, whatever the heap holds:
 //!   damaged nodes, cycles and wild pointers answer [`Stop::BadValue`](words::Stop::BadValue) or
 //!   [`Stop::BadPointer`](words::Stop::BadPointer).
@@ -49,10 +50,13 @@
 #![forbid(unsafe_code)]
 
 mod btree;
+mod chained_map;
 mod check;
+mod hash;
 mod hash_map;
 pub mod model;
 
 pub use btree::{BTreeMap, Cursor, NODE_BYTES};
+pub use chained_map::{ChainedMap, ENTRY_BYTES};
 pub use check::{Checked, Damage, whole};
 pub use hash_map::{HashMap, Inserted};

@@ -7,6 +7,7 @@
 //! ```
 //! # let mut worker = words::mock::Mock::new(1 << 20);
 //! collections::model::hash_map(&mut worker, 42, 500)?;
+//! collections::model::chained_map(&mut worker, 42, 500)?;
 //! collections::model::btree_map(&mut worker, 42, 500)?;
 //! # Ok::<(), words::mock::Refused>(())
 //! ```
@@ -18,15 +19,18 @@
 use std::collections::{BTreeMap as StdTree, HashMap as StdHash};
 use std::ops::{Bound, ControlFlow};
 
-use words::{Allocate, Objects, Persist, Ptr, Transact};
+use words::{Allocate, Objects, Persist, Ptr, Stop, Transact, Words};
 
-use crate::{BTreeMap, HashMap, Inserted, whole};
+use crate::{BTreeMap, ChainedMap, Checked, HashMap, Inserted, whole};
 
 /// Operations between two looks at the whole map.
 const STRETCH: usize = 64;
 
-/// Buckets of the hash map: small, so that it gets full.
+/// Buckets of the hash map: small, so that it gets full. Twice as many keys are drawn.
 const CAPACITY: u64 = 64;
+
+/// Chains of the chained map: few, so that they get long.
+const CHAINS: u64 = 32;
 
 /// Random numbers that are the same everywhere (splitmix64).
 struct Random(u64);
@@ -55,12 +59,111 @@ impl Random {
 /// # Panics
 /// When the map answers anything else than the standard library's.
 pub fn hash_map<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T::Error> {
+    unordered::<HashMap, T>(worker, seed, ops)
+}
+
+/// Runs `ops` random operations on a [`ChainedMap`] of 32 chains, one a transaction, and compares
+/// every answer with the standard library's. Chains grow to four entries and shrink in turns; the
+/// map is opened anew from the root now and then.
+///
+/// # Errors
+/// What a transaction ended with.
+///
+/// # Panics
+/// When the map answers anything else than the standard library's.
+pub fn chained_map<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T::Error> {
+    unordered::<ChainedMap, T>(worker, seed, ops)
+}
+
+/// What the two hash maps have in common.
+trait Unordered: Persist {
+    /// Keys other than 0 that it has room for, if that is bounded.
+    const ROOM: Option<u64>;
+
+    fn create<W: Allocate>(tx: &mut W) -> Result<Self, Stop>;
+    fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop>;
+    fn insert<W: Allocate>(self, tx: &mut W, key: u64, value: u64) -> Result<Inserted, Stop>;
+    fn flip<W: Words>(self, tx: &mut W, key: u64, bits: u64) -> Result<Option<u64>, Stop>;
+    fn remove<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop>;
+    fn scan<W: Words>(
+        self,
+        tx: &mut W,
+        from: u64,
+        most: u64,
+        visit: impl FnMut(u64, u64),
+    ) -> Result<Option<u64>, Stop>;
+    fn check<W: Words>(self, tx: &mut W, from: u64, most: u64) -> Result<Checked, Stop>;
+    fn free<W: Words>(self, tx: &mut W, from: u64) -> Result<Option<u64>, Stop>;
+}
+
+/// The methods of a map that have the same name and type as the trait's.
+macro_rules! same {
+    () => {
+        fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
+            self.get(tx, key)
+        }
+        fn flip<W: Words>(self, tx: &mut W, key: u64, bits: u64) -> Result<Option<u64>, Stop> {
+            self.update(tx, key, |old| old ^ bits)
+        }
+        fn remove<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
+            self.remove(tx, key)
+        }
+        fn scan<W: Words>(
+            self,
+            tx: &mut W,
+            from: u64,
+            most: u64,
+            visit: impl FnMut(u64, u64),
+        ) -> Result<Option<u64>, Stop> {
+            self.scan(tx, from, most, visit)
+        }
+        fn check<W: Words>(self, tx: &mut W, from: u64, most: u64) -> Result<Checked, Stop> {
+            self.check(tx, from, most)
+        }
+    };
+}
+
+impl Unordered for HashMap {
+    const ROOM: Option<u64> = Some(CAPACITY);
+    same!();
+
+    fn create<W: Allocate>(tx: &mut W) -> Result<HashMap, Stop> {
+        HashMap::create(tx, CAPACITY)
+    }
+    fn insert<W: Allocate>(self, tx: &mut W, key: u64, value: u64) -> Result<Inserted, Stop> {
+        self.insert(tx, key, value)
+    }
+    fn free<W: Words>(self, tx: &mut W, _from: u64) -> Result<Option<u64>, Stop> {
+        self.free(tx).map(|()| None)
+    }
+}
+
+impl Unordered for ChainedMap {
+    const ROOM: Option<u64> = None;
+    same!();
+
+    fn create<W: Allocate>(tx: &mut W) -> Result<ChainedMap, Stop> {
+        ChainedMap::create(tx, CHAINS)
+    }
+    fn insert<W: Allocate>(self, tx: &mut W, key: u64, value: u64) -> Result<Inserted, Stop> {
+        Ok(self.insert(tx, key, value)?.map_or(Inserted::New, Inserted::Replaced))
+    }
+    fn free<W: Words>(self, tx: &mut W, from: u64) -> Result<Option<u64>, Stop> {
+        self.free(tx, from, 5)
+    }
+}
+
+fn unordered<M: Unordered, T: Transact>(
+    worker: &mut T,
+    seed: u64,
+    ops: usize,
+) -> Result<(), T::Error> {
     let mut random = Random(seed);
     let mut model = StdHash::new();
     let before = worker.transact(|tx| tx.root())?;
-    let mut map = publish(worker, |tx| HashMap::create(tx, CAPACITY))?;
+    let mut map = publish(worker, |tx| M::create(tx))?;
     for op in 0..ops {
-        let what = format!("hash map, seed {seed}, operation {op}");
+        let what = format!("{}, seed {seed}, operation {op}", std::any::type_name::<M>());
         // Growing and shrinking in turns: 3 inserts to 1 removal, then the other way round.
         let grows = (op / 300).is_multiple_of(2);
         let (key, value) = (random.below(2 * CAPACITY), random.next());
@@ -70,14 +173,14 @@ pub fn hash_map<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<()
                 assert_eq!(found, model.get(&key).copied(), "{what}: get {key}");
             }
             (1, _) => {
-                let found = worker.transact(|tx| map.update(tx, key, |old| old ^ value))?;
+                let found = worker.transact(|tx| map.flip(tx, key, value))?;
                 let expected = model.get_mut(&key).map(|old| std::mem::replace(old, *old ^ value));
                 assert_eq!(found, expected, "{what}: update {key}");
             }
             (2..=5, true) | (2..=3, false) => {
                 let done = worker.transact(|tx| map.insert(tx, key, value))?;
                 let others = model.keys().filter(|&&key| key != 0).count() as u64;
-                let full = key != 0 && others == CAPACITY && !model.contains_key(&key);
+                let full = key != 0 && M::ROOM == Some(others) && !model.contains_key(&key);
                 let expected = match (full, model.get(&key)) {
                     (true, _) => Inserted::Full,
                     (false, Some(&old)) => Inserted::Replaced(old),
@@ -95,29 +198,37 @@ pub fn hash_map<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<()
         }
         if op % STRETCH == STRETCH - 1 || op + 1 == ops {
             map = reopen(worker)?;
-            let pairs = hash_pairs(worker, map)?;
-            assert_eq!(pairs, model, "{what}: all pairs");
-            let answer = whole(worker, |tx, from| map.check(tx, from, 16))?;
-            assert_eq!(answer.damage, [], "{what}");
-            assert_eq!(answer.entries, model.len() as u64, "{what}: entries");
+            compare_unordered(worker, map, &model, &what)?;
         }
     }
-    worker.transact(|tx| {
-        map.free(tx)?;
-        retract::<HashMap, _>(tx, before)
-    })
+    let mut from = Some(0);
+    while let Some(at) = from {
+        from = worker.transact(|tx| map.free(tx, at))?;
+    }
+    worker.transact(|tx| retract::<M, _>(tx, before))
 }
 
-fn hash_pairs<T: Transact>(worker: &mut T, map: HashMap) -> Result<StdHash<u64, u64>, T::Error> {
-    worker.transact(|tx| {
+/// Reads everything, a few buckets or chains at a time.
+fn compare_unordered<M: Unordered, T: Transact>(
+    worker: &mut T,
+    map: M,
+    model: &StdHash<u64, u64>,
+    what: &str,
+) -> Result<(), T::Error> {
+    let pairs = worker.transact(|tx| {
         let (mut pairs, mut from) = (StdHash::new(), Some(0));
-        while let Some(bucket) = from {
-            from = map.scan(tx, bucket, 10, |key, value| {
+        while let Some(at) = from {
+            from = map.scan(tx, at, 10, |key, value| {
                 pairs.insert(key, value);
             })?;
         }
         Ok(pairs)
-    })
+    })?;
+    assert_eq!(pairs, *model, "{what}: all pairs");
+    let answer = whole(worker, |tx, from| map.check(tx, from, 16))?;
+    assert_eq!(answer.damage, [], "{what}");
+    assert_eq!(answer.entries, model.len() as u64, "{what}: entries");
+    Ok(())
 }
 
 /// Runs `ops` random operations on a [`BTreeMap`], one a transaction, and compares every answer
@@ -235,7 +346,7 @@ fn compare_all<T: Transact>(
 /// Makes a map and an object that holds it, the root.
 fn publish<T: Transact, M: Persist>(
     worker: &mut T,
-    mut create: impl FnMut(&mut T::Tx<'_>) -> Result<M, words::Stop>,
+    mut create: impl FnMut(&mut T::Tx<'_>) -> Result<M, Stop>,
 ) -> Result<M, T::Error> {
     worker.transact(|tx| {
         let map = create(tx)?;
@@ -253,7 +364,7 @@ fn reopen<T: Transact, M: Persist>(worker: &mut T) -> Result<M, T::Error> {
 }
 
 /// Gives the root object back and makes the one before the root again.
-fn retract<M: Persist, W: Allocate>(tx: &mut W, before: u64) -> Result<(), words::Stop> {
+fn retract<M: Persist, W: Allocate>(tx: &mut W, before: u64) -> Result<(), Stop> {
     let root = tx.root()?;
     tx.free(Ptr::<M>::from_bits(root))?;
     tx.set_root(before)

@@ -1,7 +1,7 @@
 //! A conflict at every single access of an operation: it is run again, and nothing is half done.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use collections::{BTreeMap, HashMap, Inserted, whole};
+use collections::{BTreeMap, ChainedMap, HashMap, Inserted, whole};
 use words::mock::Mock;
 use words::{Stop, Transact};
 
@@ -175,4 +175,37 @@ fn a_hash_map_operation_that_conflicts_is_done_once_or_not() {
         most = most.max(conflict_everywhere(setup, operation, Some(key), holds(13)));
     }
     assert!(most > 10, "some removal moves a bucket: {most}");
+}
+
+#[test]
+fn a_chained_map_operation_that_conflicts_is_done_once_or_not() {
+    let setup = |mock: &mut Mock| {
+        mock.transact(|tx| {
+            let map = ChainedMap::create(tx, 32)?;
+            for key in 0..100 {
+                map.insert(tx, 2 * key, key)?;
+            }
+            Ok(map)
+        })
+        .unwrap()
+    };
+    let holds = |entries: u64| {
+        move |mock: &mut Mock, map: ChainedMap| {
+            let answer = whole(mock, |tx, from| map.check(tx, from, 10)).unwrap();
+            assert_eq!((answer.entries, answer.damage), (entries, vec![]));
+            1 + entries as usize
+        }
+    };
+    conflict_everywhere(setup, |tx, map| map.insert(tx, 20, 1), Some(10), holds(100));
+    conflict_everywhere(setup, |tx, map| map.update(tx, 7, |v| v + 1), None, holds(100));
+    let mut most = 0;
+    for key in 80..100 {
+        let insert = |tx: &mut Mock, map: ChainedMap| map.insert(tx, 2 * key + 1, 1);
+        most = most.max(conflict_everywhere(setup, insert, None, holds(101)));
+        let update = |tx: &mut Mock, map: ChainedMap| map.update(tx, 2 * key, |v| v + 1);
+        conflict_everywhere(setup, update, Some(key), holds(100));
+        let remove = |tx: &mut Mock, map: ChainedMap| map.remove(tx, 2 * key);
+        most = most.max(conflict_everywhere(setup, remove, Some(key), holds(99)));
+    }
+    assert!(most > 10, "some chain is long: {most}");
 }

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use collections::{BTreeMap, Damage, HashMap, Inserted, whole};
+use collections::{BTreeMap, ChainedMap, Damage, HashMap, Inserted, whole};
 use words::mock::Mock;
 use words::{Addr, BLOCK_STRIDE, Stop, Transact};
 use zerocopy::IntoBytes;
@@ -75,6 +75,17 @@ fn damage_of(mock: &mut Mock, tree: BTreeMap) -> Vec<Damage> {
     whole(mock, |tx, from| tree.check(tx, from, 3)).unwrap().damage
 }
 
+/// Random numbers below an end (xorshift).
+fn draws() -> impl FnMut(u64) -> u64 {
+    let mut random = 88_172_645_463_325_252_u64;
+    move |end| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 16) % end
+    }
+}
+
 #[test]
 fn a_sound_tree_has_no_damage_and_each_kind_of_damage_is_found() {
     let mut mock = Mock::forgiving(1 << 20);
@@ -128,13 +139,7 @@ fn cycles_end_in_a_stop() {
 
 #[test]
 fn no_operation_hangs_or_panics_in_a_tree_with_random_damage() {
-    let mut random = 88_172_645_463_325_252_u64;
-    let mut draw = move |end: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random >> 16) % end
-    };
+    let mut draw = draws();
     let (mut refused, mut answered) = (0, 0);
     for round in 0..400 {
         let mut mock = Mock::forgiving(1 << 18);
@@ -226,5 +231,118 @@ fn a_hash_map_value_that_was_never_made_is_refused() {
         }
     }
     let wrong = HashMap::read_from_bytes(&[0; 24]).unwrap();
+    assert_eq!(mock.transact(|tx| wrong.get(tx, 1)).unwrap_err().stop, Stop::BadValue);
+}
+
+/// A chained map of long chains, and the objects of each chain.
+fn chains(mock: &mut Mock) -> (ChainedMap, Vec<Vec<u64>>) {
+    let map = mock
+        .transact(|tx| {
+            let map = ChainedMap::create(tx, 32)?;
+            for key in 0..150 {
+                map.insert(tx, key * key, key)?;
+            }
+            Ok(map)
+        })
+        .unwrap();
+    let block = words_of(&map)[0];
+    let chains = mock.transact(|tx| (0..32).map(|chain| entries(tx, block, chain)).collect());
+    (map, chains.unwrap())
+}
+
+fn entries(tx: &mut Mock, block: u64, chain: u64) -> Result<Vec<u64>, Stop> {
+    use words::Words;
+    let (mut found, mut at) = (Vec::new(), tx.read(Addr::new(block, 8 * chain))?);
+    while at != 0 {
+        found.push(at);
+        at = tx.read(Addr::new(at, 8))?;
+    }
+    Ok(found)
+}
+
+#[test]
+fn each_kind_of_damage_in_a_chained_map_is_found() {
+    let mut mock = Mock::forgiving(1 << 16);
+    let (map, chains) = chains(&mut mock);
+    let check = |mock: &mut Mock| whole(mock, |tx, from| map.check(tx, from, 7));
+    let sound = check(&mut mock).unwrap();
+    assert_eq!((sound.entries, sound.damage), (150, vec![]));
+    let (a, chain) = chains.iter().enumerate().find(|(_, chain)| chain.len() > 4).unwrap();
+    let (b, other) = chains.iter().enumerate().rfind(|(_, chain)| chain.len() > 4).unwrap();
+    let block = words_of(&map)[0];
+
+    type Is = fn(&Damage) -> bool;
+    let plants: [(u64, u64, u64, Is); 5] = [
+        (chain[1], 0, u64::MAX, |d| matches!(d, Damage::KeyOrder { previous: u64::MAX, .. })),
+        (chain[1], 0, 1_000_003, |d| matches!(d, Damage::Stray { key: 1_000_003, .. })),
+        (chain[3], 1, chain[1], |d| matches!(d, Damage::KeyOrder { .. })),
+        (chain[2], 1, chain[2], |d| matches!(d, Damage::KeyOrder { .. })),
+        (block, a as u64, other[0], |d| matches!(d, Damage::Stray { .. })),
+    ];
+    for (object, word, value, is) in plants {
+        let old = poke(&mut mock, object, word, value);
+        let damage = check(&mut mock).unwrap().damage;
+        assert!(damage.iter().any(is), "word {word} = {value:#x}: {damage:?}");
+        assert!(damage[0].to_string().contains("expected"), "{}", damage[0]);
+        poke(&mut mock, object, word, old);
+    }
+    let old = poke(&mut mock, block, b as u64, 3 << 40);
+    assert_eq!(check(&mut mock).unwrap_err().stop, Stop::BadPointer);
+    poke(&mut mock, block, b as u64, old);
+    assert_eq!(check(&mut mock).unwrap().damage, []);
+}
+
+#[test]
+fn no_operation_hangs_or_panics_in_a_chained_map_with_random_damage() {
+    let mut draw = draws();
+    let (mut refused, mut answered) = (0, 0);
+    for _ in 0..400 {
+        let mut mock = Mock::forgiving(1 << 15);
+        let (map, chains) = chains(&mut mock);
+        let objects: Vec<u64> = chains.into_iter().flatten().collect();
+        let mut any = |end| objects[draw(end) as usize];
+        let (victims, others) = ([any(150), any(150), any(150)], [any(150), any(150), any(150)]);
+        for (victim, other) in victims.into_iter().zip(others) {
+            let value = [victim, other, draw(30_000), draw(u64::MAX)][draw(4) as usize];
+            poke(&mut mock, victim, draw(2), value);
+        }
+        let mut count = |done: bool| if done { answered += 1 } else { refused += 1 };
+        for _ in 0..100 {
+            let key = draw(200) * draw(200);
+            count(mock.transact(|tx| map.get(tx, key)).is_ok());
+            count(mock.transact(|tx| map.insert(tx, key, 1)).is_ok());
+            count(mock.transact(|tx| map.remove(tx, key)).is_ok());
+        }
+        count(mock.transact(|tx| map.scan(tx, 0, 32, |_, _| ())).is_ok());
+        let checked = whole(&mut mock, |tx, from| map.check(tx, from, 4));
+        count(checked.is_ok_and(|answer| answer.damage.is_empty()));
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = mock.transact(|tx| map.free(tx, at, 3)).unwrap_or(None);
+        }
+    }
+    assert!(refused > 1000 && answered > 1000, "{refused} refused, {answered} answered");
+}
+
+#[test]
+fn a_chained_map_value_that_was_never_made_is_refused() {
+    use zerocopy::FromBytes;
+    let mut mock = Mock::forgiving(1 << 16);
+    let (map, _) = chains(&mut mock);
+    let first = words_of(&map)[0];
+    for len in [0, 1, 2, 3, 17, 100, 1 << 40, (1 << 60) + 2, 1 << 60, u64::MAX] {
+        for first in [first, 0, 12345] {
+            let bytes: Vec<u8> =
+                [first, len, 5].into_iter().flat_map(|w: u64| w.to_le_bytes()).collect();
+            let wrong = ChainedMap::read_from_bytes(&bytes).unwrap();
+            for key in 0..50 {
+                let _ = mock.transact(|tx| wrong.get(tx, key));
+                let _ = mock.transact(|tx| wrong.insert(tx, key, 1));
+                let _ = mock.transact(|tx| wrong.remove(tx, key));
+            }
+            let _ = mock.transact(|tx| wrong.check(tx, 0, 100));
+        }
+    }
+    let wrong = ChainedMap::read_from_bytes(&[0; 24]).unwrap();
     assert_eq!(mock.transact(|tx| wrong.get(tx, 1)).unwrap_err().stop, Stop::BadValue);
 }

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap as StdTree;
 use std::ops::ControlFlow;
 
-use collections::{BTreeMap, HashMap, Inserted, model, whole};
+use collections::{BTreeMap, ChainedMap, HashMap, Inserted, model, whole};
 use proptest::prelude::*;
 use words::mock::Mock;
-use words::{Allocate, Transact};
+use words::{Allocate, Stop, Transact};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -62,6 +62,33 @@ proptest! {
     }
 
     #[test]
+    fn a_chained_map_answers_as_the_standard_one(ops in prop::collection::vec(op(300), 0..300)) {
+        let mut mock = Mock::new(1 << 16);
+        let map = mock.transact(|tx| ChainedMap::create(tx, 32)).unwrap();
+        let mut expected = StdTree::new();
+        for op in ops {
+            match op {
+                Op::Insert(key, value) => {
+                    let found = mock.transact(|tx| map.insert(tx, key, value)).unwrap();
+                    prop_assert_eq!(found, expected.insert(key, value));
+                }
+                Op::Remove(key) => {
+                    let found = mock.transact(|tx| map.remove(tx, key)).unwrap();
+                    prop_assert_eq!(found, expected.remove(&key));
+                }
+                Op::Get(key) | Op::Range(key, _) => {
+                    let found = mock.transact(|tx| map.get(tx, key)).unwrap();
+                    prop_assert_eq!(found, expected.get(&key).copied());
+                }
+            }
+            prop_assert_eq!(mock.objects(), 1 + expected.len());
+        }
+        let answer = whole(&mut mock, |tx, from| map.check(tx, from, 5)).unwrap();
+        prop_assert_eq!(answer.damage, []);
+        prop_assert_eq!(answer.entries, expected.len() as u64);
+    }
+
+    #[test]
     fn a_tree_answers_as_the_standard_one(ops in prop::collection::vec(op(300), 0..600)) {
         let mut mock = Mock::new(1 << 18);
         let tree = mock.transact(BTreeMap::create).unwrap();
@@ -106,6 +133,7 @@ fn the_model_runs_leave_the_heap_as_it_was() {
     let mut mock = Mock::new(1 << 26);
     for seed in 0..8 {
         model::hash_map(&mut mock, seed, 3000).unwrap();
+        model::chained_map(&mut mock, seed, 3000).unwrap();
         model::btree_map(&mut mock, seed, 6000).unwrap();
         assert_eq!(mock.objects(), 0, "seed {seed}");
         assert_eq!(mock.transact(|tx| tx.root()).unwrap(), 0, "seed {seed}");
@@ -168,6 +196,123 @@ fn a_large_table_is_prepared_step_by_step_and_a_full_one_says_so() {
 }
 
 #[test]
+fn a_large_chained_map_is_prepared_and_given_back_step_by_step() {
+    let mut mock = Mock::new(1 << 20);
+    let map = mock.transact(|tx| ChainedMap::reserve(tx, 1000, 77)).unwrap();
+    assert_eq!(map.chains(), 1024);
+    let mut steps = 1;
+    while !mock.transact(|tx| map.prepare(tx, 10)).unwrap() {
+        steps += 1;
+    }
+    assert_eq!(steps, 4);
+    for key in 0..4000 {
+        assert_eq!(mock.transact(|tx| map.insert(tx, key, key)).unwrap(), None);
+    }
+    let (mut from, mut steps) = (Some(0), 0);
+    while let Some(at) = from {
+        let before = mock.objects();
+        from = mock.transact(|tx| map.free(tx, at, 100)).unwrap();
+        // As after a crash: from the beginning, where all chains are empty.
+        from = if steps == 20 { Some(0) } else { from };
+        assert!(from.is_none() || before - mock.objects() <= 100);
+        steps += 1;
+    }
+    assert_eq!(mock.objects(), 0);
+    assert!(steps > 40, "{steps}");
+    let huge = mock.transact(|tx| ChainedMap::reserve(tx, u64::MAX, 0));
+    assert_eq!(huge.unwrap_err().stop, Stop::Full);
+}
+
+#[test]
+fn keys_of_every_stride_spread_over_the_chains() {
+    // As many keys as chains: a lookup passes 0.5 entries on average before it finds a key.
+    for shift in [0, 1, 4, 8, 16, 20, 24, 32, 43, 51] {
+        let mut mock = Mock::new(1 << 20);
+        let map = mock.transact(|tx| ChainedMap::create(tx, 2048)).unwrap();
+        for i in 1..=2048_u64 {
+            mock.transact(|tx| map.insert(tx, i << shift, i)).unwrap();
+        }
+        let mut passed = 0;
+        for i in 1..=2048_u64 {
+            mock.transact(|tx| {
+                let mut watching = common::Watching::new(tx);
+                assert_eq!(map.get(&mut watching, i << shift)?, Some(i));
+                // A chain's head; key and link of each entry; the value.
+                passed += (watching.read.len() - 4) / 2;
+                Ok(())
+            })
+            .unwrap();
+        }
+        assert!(passed < 2048, "stride 2^{shift}: {passed} entries passed by 2048 lookups");
+    }
+}
+
+/// What makes snapshot isolation enough: reads are not looked at there, writes of one object are.
+#[test]
+fn changes_beside_each_other_in_a_chain_write_the_same_object() {
+    // 32 chains, some 300 keys: every second one is there, so that neighbours come in all kinds.
+    let mut mock = Mock::new(1 << 20);
+    let map = mock.transact(|tx| ChainedMap::create(tx, 32)).unwrap();
+    for key in (0..600).step_by(2) {
+        mock.transact(|tx| map.insert(tx, key, key)).unwrap();
+    }
+    let mut order = Vec::new();
+    mock.transact(|tx| map.scan(tx, 0, 32, |key, _| order.push(key))).unwrap();
+    let written = |mock: &mut Mock, change: &dyn Fn(&mut common::Watching<'_, Mock>)| {
+        let mut written = Vec::new();
+        let refused = mock.transact(|tx| {
+            let mut watching = common::Watching::new(tx);
+            change(&mut watching);
+            written = watching.written;
+            Err::<(), Stop>(Stop::Aborted) // the map stays as it is
+        });
+        assert_eq!(refused.unwrap_err().stop, Stop::Aborted);
+        written
+    };
+    let (mut pairs, mut inserts) = (0, 0);
+    for (&key, &behind) in order.iter().zip(&order[1..]) {
+        let removed = written(&mut mock, &|tx| {
+            let _ = map.remove(tx, key);
+        });
+        let updated = written(&mut mock, &|tx| {
+            let _ = map.update(tx, key, |old| old + 1);
+        });
+        assert!(updated.iter().any(|object| removed.contains(object)), "{key}: update, removal");
+        if key > behind {
+            continue; // the next chain begins
+        }
+        let other = written(&mut mock, &|tx| {
+            let _ = map.remove(tx, behind);
+        });
+        assert!(other.iter().any(|object| removed.contains(object)), "{key}, {behind}: removals");
+        pairs += 1;
+        // Keys that are not there and belong between the two.
+        for between in (key + 1..behind).step_by(2) {
+            let new = written(&mut mock, &|tx| {
+                let _ = map.insert(tx, between, 0);
+            });
+            // An insert elsewhere meets neither; one here meets the removal of what is before it.
+            let here = mock.transact(|tx| neighbours(tx, map, between)).unwrap() == (key, behind);
+            if here {
+                assert!(new.iter().any(|object| removed.contains(object)), "{key}, {between}");
+                inserts += 1;
+            }
+        }
+    }
+    assert!(pairs > 200 && inserts > 100, "{pairs} pairs, {inserts} inserts");
+}
+
+/// The keys before and behind a key that is not there, in its chain; itself at the ends.
+fn neighbours(tx: &mut Mock, map: ChainedMap, key: u64) -> Result<(u64, u64), Stop> {
+    map.insert(tx, key, 0)?;
+    let mut order = Vec::new();
+    map.scan(tx, 0, 32, |key, _| order.push(key))?;
+    map.remove(tx, key)?;
+    let at = order.iter().position(|&found| found == key).unwrap();
+    Ok((order[at.saturating_sub(1)], order[(at + 1).min(order.len() - 1)]))
+}
+
+#[test]
 fn keys_of_every_stride_spread_over_the_table() {
     // Half full, linear probing passes 0.5 buckets on average before it finds a key.
     for shift in [0, 1, 4, 8, 16, 20, 24, 32, 43, 51] {
@@ -217,7 +362,7 @@ fn a_new_key_protects_every_block_that_it_read_and_did_not_write() {
 }
 
 mod common {
-    use words::{Addr, Stop, Words};
+    use words::{Addr, Allocate, Stop, Words};
 
     /// Remembers the objects of all accesses.
     pub(crate) struct Watching<'a, W> {
@@ -248,6 +393,25 @@ mod common {
         }
         fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
             self.inner.retire(at, bytes)
+        }
+    }
+
+    /// What allocation writes is the allocator's and not looked at.
+    impl<W: Allocate> Allocate for Watching<'_, W> {
+        fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
+            self.inner.allocate(bytes)
+        }
+        fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
+            self.inner.reserve_blocks(blocks)
+        }
+        fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
+            self.inner.prepare_blocks(first, most)
+        }
+        fn root(&mut self) -> Result<u64, Stop> {
+            self.inner.root()
+        }
+        fn set_root(&mut self, object: u64) -> Result<(), Stop> {
+            self.inner.set_root(object)
         }
     }
 }

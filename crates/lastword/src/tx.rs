@@ -271,6 +271,11 @@ impl<D: Design> Words for Tx<'_, D> {
         let words = bytes.div_ceil(8).min(words::OBJECT_BYTES_MAX / 8);
         if index.saturating_add(words as u64) <= self.bound {
             self.design.will_write(index as usize, words);
+            // The object's header too, which the write looks at, unless it is in the same line.
+            let header = at.object.wrapping_sub(self.base).wrapping_sub(8) >> 3;
+            if header < self.bound && header >> 3 != index >> 3 {
+                self.design.will_write(header as usize, 1);
+            }
         }
     }
 

@@ -49,6 +49,7 @@ impl Suite for Models {
 
 fn models<T: Transact>(worker: &mut T, seed: u64, operations: usize) -> Result<(), T::Error> {
     collections::model::hash_map(worker, seed, operations)?;
+    collections::model::chained_map(worker, seed, operations)?;
     collections::model::btree_map(worker, seed, operations)
 }
 

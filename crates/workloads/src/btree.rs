@@ -4,20 +4,18 @@
 //! every second transaction inserts a new key (about 7 words with its share of splits); when all
 //! keys are there, after some times 2^22 transactions, each overwrites (1 word).
 
-use collections::{BTreeMap, NODE_BYTES, whole};
-use words::{Allocate, HEADER_BYTES, LockId, Stop, Transact, Words};
+use collections::BTreeMap;
+use words::{Allocate, LockId, Stop, Transact, Words};
 
 use crate::keys::{self, KeyClient};
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
+use crate::tree;
 use crate::violation::Violations;
 use crate::{Options, Violation, Workload, scaled, with_slack};
 
 /// Keys at scale 1.
 const KEYS: u64 = 1 << 22;
-
-/// Fewest entries that splitting leaves in a node on average: half of a full one.
-const ENTRIES_LEAST: u64 = 13;
 
 /// Rounds of loading, as a power of two: later rounds split the leaves that the first one made.
 const ROUNDS_LOG2: u32 = 2;
@@ -25,8 +23,8 @@ const ROUNDS_LOG2: u32 = 2;
 /// Nodes that one transaction gives back.
 const FREED: u64 = 256;
 
-/// Leaves, or pairs, that one transaction of the check reads.
-const CHECKED: u64 = 256;
+/// Pairs that one transaction of the check reads.
+const CHECKED: u64 = 4096;
 
 /// A B+-tree.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +67,7 @@ impl Workload for Btree {
     type Client = KeyClient;
 
     fn heap_bytes(options: &Options) -> u64 {
-        let leaves = scaled(KEYS, options, 64) / ENTRIES_LEAST + 1;
-        let nodes = leaves + leaves / (ENTRIES_LEAST - 1) + 1;
-        with_slack(nodes * (NODE_BYTES as u64 + HEADER_BYTES))
+        with_slack(tree::bytes(scaled(KEYS, options, 64)))
     }
 
     fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Btree, T::Error> {
@@ -105,24 +101,14 @@ impl Workload for Btree {
     }
 
     fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<Violation>, T::Error> {
-        let mut violations = Violations::default();
-        let answer = whole(worker, |tx, from| self.tree.check(tx, from, CHECKED))?;
-        if !answer.damage.is_empty() {
-            // A scan of a damaged tree may end in a `Stop` that says less than this.
-            violations.add_damage(answer.damage);
-            return Ok(violations.0);
+        let (mut violations, mut loaded) = (Violations::default(), 0);
+        let visit = |_: &mut T, pairs: &[(u64, u64)], violations: &mut Violations| {
+            loaded += keys::check_pairs(pairs, self.end, violations);
+            Ok(())
+        };
+        if tree::check(worker, self.tree, CHECKED, &mut violations, visit)? {
+            violations.expect("keys that were loaded", keys::loaded(self.end), loaded);
         }
-        let (mut loaded, mut cursor) = (0, self.tree.cursor(..));
-        while let Some(here) = cursor {
-            let (pairs, next) = worker.transact(|tx| {
-                let mut pairs = Vec::new();
-                let next = here.read(tx, 16 * CHECKED, |key, value| pairs.push((key, value)))?;
-                Ok((pairs, next))
-            })?;
-            loaded += keys::check_pairs(&pairs, self.end, &mut violations);
-            cursor = next;
-        }
-        violations.expect("keys that were loaded", keys::loaded(self.end), loaded);
         Ok(violations.0)
     }
 }

@@ -6,7 +6,11 @@
 //! | `bank` | moves cents between two accounts | 7; declined: 3 | total, transfers on both sides |
 //! | `hashtable` | inserts or overwrites one key | 2 | structure, keys, values |
 //! | `btree` | inserts or overwrites one key | new: 7; old: 1 | structure, keys, values |
-//! | `tatp-hash` | TATP's Update Location | 1 | index and subscribers agree |
+//! | `tatp-hash`, `tatp-btree` | TATP's Update Location | 1 | index and subscribers agree |
+//! | `records` | overwrites a record of 100 bytes | 13 | structure, every record whole |
+//! | `records-20` | overwrites 10, inserts 10, removes 10 | some 340 | the same |
+//! | `writes` | writes words all over 64 MiB | 200 | words go in pairs |
+//! | `scatter` | writes words all over 512 MiB | 4 | words go in pairs |
 //!
 //! A workload runs on everything that [`Transact`]s: every design, the simulated machine, the mock.
 //! All are stationary: however long they run, they stay within [`Workload::heap_bytes`].
@@ -40,24 +44,30 @@
 #![forbid(unsafe_code)]
 
 mod bank;
+mod blind;
 mod btree;
 mod empty;
 mod hashtable;
+mod index;
 mod keys;
+mod records;
 mod root;
 mod stamp;
 mod tatp;
+mod tree;
 mod violation;
 
 use words::{Allocate, Stop, Transact, Words};
 
 pub use bank::{Bank, BankClient};
+pub use blind::{Blind, BlindClient, Scatter, Writes};
 pub use btree::Btree;
 pub use empty::{Empty, EmptyClient};
 pub use hashtable::HashTable;
 pub use keys::KeyClient;
+pub use records::{Records, Records20, Store, StoreClient};
 pub use root::{name_in, next_run};
-pub use tatp::TatpHash;
+pub use tatp::{Tatp, TatpBtree, TatpHash};
 pub use violation::Violation;
 
 /// Clients that can tell their values apart; an index is below this.
@@ -188,7 +198,7 @@ macro_rules! workloads {
     };
 }
 
-workloads!(Empty, Bank, HashTable, Btree, TatpHash);
+workloads!(Empty, Bank, HashTable, Btree, TatpHash, TatpBtree, Records, Records20, Writes, Scatter);
 
 /// `count` times the scale, at least `least`.
 fn scaled(count: u64, options: &Options, least: u64) -> u64 {

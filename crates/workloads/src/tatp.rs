@@ -1,13 +1,17 @@
-//! `tatp-hash`: Update Location of the TATP benchmark over a hash table (DudeTM, section 5.1).
+//! `tatp-hash`, `tatp-btree`: Update Location of the TATP benchmark, over a hash map and over a
+//! B+-tree (DudeTM, section 5.1).
 //!
 //! A mobile phone network records the cell in which a subscriber is. The transaction gets the
 //! number that was dialled, looks up the subscriber, and writes one field of its record. 100 000
 //! subscribers times the scale, drawn evenly.
 
-use collections::{HashMap, Inserted, whole};
-use words::{Allocate, Array, BLOCK_STRIDE, LockId, Objects, Stop, Transact, Words, field};
+use collections::{BTreeMap, HashMap, whole};
+use words::{
+    Allocate, Array, BLOCK_STRIDE, Field, LockId, Objects, Place, Stop, Transact, Words, field,
+};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
+use crate::index::Index;
 use crate::keys::KeyClient;
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
@@ -42,18 +46,24 @@ pub(crate) struct Subscriber {
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
-    /// Phone number to id.
-    by_number: HashMap,
+    /// The index from phone number to id.
+    by_number: [u64; 3],
     /// By id, less one.
     subscribers: Array<Subscriber>,
 }
 
-/// A network of subscribers.
+/// A network of subscribers, found by their numbers through this index.
 #[derive(Clone, Copy, Debug)]
-pub struct TatpHash {
-    tables: Tables,
-    count: u64,
+pub struct Tatp<I> {
+    by_number: I,
+    subscribers: Array<Subscriber>,
 }
+
+/// A network of subscribers in a hash map.
+pub type TatpHash = Tatp<HashMap>;
+
+/// A network of subscribers in a B+-tree.
+pub type TatpBtree = Tatp<BTreeMap>;
 
 /// The phone number of a subscriber: 15 digits, without a pattern, one for each id.
 fn number(id: u64) -> u64 {
@@ -61,16 +71,12 @@ fn number(id: u64) -> u64 {
     id.wrapping_mul(0x1_2345_6789_abcd) & ((1 << 49) - 1)
 }
 
-fn capacity(count: u64) -> u64 {
-    (2 * count).next_power_of_two().max(16)
-}
-
-impl Build for TatpHash {
-    const NAME: &'static str = "tatp-hash";
+impl<I: Index> Build for Tatp<I> {
+    const NAME: &'static str = I::TATP_NAME;
     type Parts = Tables;
 
     fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<Tables, Stop> {
-        let by_number = HashMap::reserve(tx, capacity(size), 0)?;
+        let by_number = I::reserve(tx, size)?.to_words();
         Ok(Tables { by_number, subscribers: Array::reserve(tx, size)? })
     }
 
@@ -81,10 +87,11 @@ impl Build for TatpHash {
         size: u64,
         progress: u64,
     ) -> Result<Option<u64>, Stop> {
+        let Tatp { by_number, subscribers } = Tatp::<I>::of(tables);
         let Some(first) = progress.checked_sub(2) else {
             let prepared = match progress {
-                0 => tables.by_number.prepare(tx, STEP)?,
-                _ => tables.subscribers.prepare(tx, STEP)?,
+                0 => by_number.prepare(tx)?,
+                _ => subscribers.prepare(tx, STEP)?,
             };
             return Ok(Some(progress + u64::from(prepared)));
         };
@@ -93,39 +100,39 @@ impl Build for TatpHash {
             let number = number(id);
             let cell = Stamp::LOADED.value(id - 1);
             let row = Subscriber { id, number, flags: [0; 24], exchange: id, cell, reserved: 0 };
-            tx.set(tables.subscribers.at(id - 1)?, row)?;
-            if tables.by_number.insert(tx, number, id)? != Inserted::New {
-                return Err(Stop::BadValue);
-            }
+            tx.set(subscribers.at(id - 1)?, row)?;
+            by_number.insert(tx, number, id)?;
         }
         Ok((end < size).then_some(2 + end))
     }
 
     fn free<W: Allocate>(tables: Tables, tx: &mut W) -> Result<bool, Stop> {
-        tables.by_number.free(tx)?;
-        tables.subscribers.free(tx)?;
-        Ok(true)
+        let Tatp { by_number, subscribers } = Tatp::<I>::of(tables);
+        let done = by_number.free(tx)?;
+        if done {
+            subscribers.free(tx)?;
+        }
+        Ok(done)
     }
 }
 
-impl Workload for TatpHash {
-    const NAME: &'static str = <TatpHash as Build>::NAME;
-    const ABOUT: &'static str = "TATP Update Location: look a subscriber up, write one field";
+impl<I: Index> Workload for Tatp<I> {
+    const NAME: &'static str = I::TATP_NAME;
+    const ABOUT: &'static str = I::TATP_ABOUT;
     type Client = KeyClient;
 
     fn heap_bytes(options: &Options) -> u64 {
         let count = scaled(SUBSCRIBERS, options, 16);
-        with_slack((capacity(count) / 16 + count.div_ceil(4) + 1) * BLOCK_STRIDE)
+        with_slack(I::heap_bytes(count) + (count.div_ceil(4) + 1) * BLOCK_STRIDE)
     }
 
-    fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<TatpHash, T::Error> {
+    fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Tatp<I>, T::Error> {
         let count = scaled(SUBSCRIBERS, options, 16);
-        Ok(TatpHash { tables: root::load::<TatpHash, T>(worker, count)?, count })
+        Ok(Tatp::of(root::load::<Tatp<I>, T>(worker, count)?))
     }
 
-    fn open<T: Transact>(worker: &mut T) -> Result<Option<TatpHash>, T::Error> {
-        let found = root::open::<TatpHash, T>(worker)?;
-        Ok(found.map(|(count, tables)| TatpHash { tables, count }))
+    fn open<T: Transact>(worker: &mut T) -> Result<Option<Tatp<I>>, T::Error> {
+        Ok(root::open::<Tatp<I>, T>(worker)?.map(|(_, tables)| Tatp::of(tables)))
     }
 
     fn client(&self, index: usize, seed: u64) -> KeyClient {
@@ -134,7 +141,7 @@ impl Workload for TatpHash {
 
     #[inline]
     fn next(&self, client: &mut KeyClient) {
-        client.advance(self.count);
+        client.advance(self.subscribers.len());
     }
 
     #[inline]
@@ -153,15 +160,16 @@ impl Workload for TatpHash {
 
     fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<Violation>, T::Error> {
         let mut violations = Violations::default();
-        let answer = whole(worker, |tx, from| self.tables.by_number.check(tx, from, 16 * STEP))?;
+        let count = self.subscribers.len();
+        let answer = whole(worker, |tx, from| self.by_number.check(tx, from))?;
         violations.add_damage(answer.damage);
-        violations.expect("numbers in the index", self.count, answer.entries);
-        for first in (0..self.count).step_by(STEP as usize) {
+        violations.expect("numbers in the index", count, answer.entries);
+        for first in (0..count).step_by(STEP as usize) {
             let rows = worker.transact(|tx| {
                 let mut rows = Vec::new();
-                for index in first..(first + STEP).min(self.count) {
-                    let found = self.tables.by_number.get(tx, number(index + 1))?;
-                    rows.push((tx.get(self.tables.subscribers.at(index)?)?, found));
+                for index in first..(first + STEP).min(count) {
+                    let found = self.by_number.get(tx, number(index + 1))?;
+                    rows.push((tx.get(self.subscribers.at(index)?)?, found));
                 }
                 Ok(rows)
             })?;
@@ -179,16 +187,21 @@ impl Workload for TatpHash {
     }
 }
 
-impl TatpHash {
+impl<I: Index> Tatp<I> {
+    fn of(tables: Tables) -> Tatp<I> {
+        let Tables { by_number, subscribers } = tables;
+        Tatp { by_number: I::from_words(by_number), subscribers }
+    }
+
     /// Looks the client's number up; answers the place of the subscriber's cell.
     #[inline]
-    fn cell<W: Words>(&self, client: &KeyClient, tx: &mut W) -> Result<words::Field<u64>, Stop> {
-        let id = self.tables.by_number.get(tx, number(client.key + 1))?.unwrap_or(0);
+    fn cell<W: Words>(&self, client: &KeyClient, tx: &mut W) -> Result<Field<u64>, Stop> {
+        let id = self.by_number.get(tx, number(client.key + 1))?.unwrap_or(0);
         tx.after_last_read();
         // An id of 0 wraps round and is refused like one that is too large.
-        let row = self.tables.subscribers.at(id.wrapping_sub(1))?;
+        let row = self.subscribers.at(id.wrapping_sub(1))?;
         let cell = field!(row, Subscriber, cell);
-        tx.will_write(words::Place::addr(cell), 8);
+        tx.will_write(cell.addr(), 8);
         Ok(cell)
     }
 }

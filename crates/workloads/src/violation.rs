@@ -33,6 +33,29 @@ pub enum Violation {
         /// The value, in no way what a stamp for this key looks like.
         found: u64,
     },
+    /// A record that is not whole: a word does not follow from its stamp.
+    Record {
+        /// The key.
+        key: u64,
+        /// The word, from 0.
+        word: usize,
+        /// What it must be.
+        expected: u64,
+        /// What it is.
+        found: u64,
+    },
+    /// A transaction of which only a part is there: words that are always written together carry
+    /// different stamps.
+    Pair {
+        /// The word's place.
+        key: u64,
+        /// The other's.
+        other: u64,
+        /// The other's value.
+        expected: u64,
+        /// The value.
+        found: u64,
+    },
 }
 
 impl fmt::Display for Violation {
@@ -47,6 +70,13 @@ impl fmt::Display for Violation {
             }
             Violation::Value { key, found } => {
                 write!(f, "key {key}: expected a stamp of this key, found {found:#x}")
+            }
+            Violation::Record { key, word, expected, found } => {
+                write!(f, "key {key}, word {word}: expected {expected:#x}, found {found:#x}")
+            }
+            Violation::Pair { key, other, expected, found } => {
+                let (one, two) = (found, expected);
+                write!(f, "word {key}: expected word {other}'s stamp, {two:#x}, found {one:#x}")
             }
         }
     }
