@@ -1,5 +1,5 @@
-//! Compiles the C side, once as transactions for libitm and once as plain code, and tells the program
-//! which commit it is built from and with which flags.
+//! Compiles the C side, once as transactions for libitm and once as plain code, and tells the
+//! program which commit it is built from and with which flags.
 
 use std::process::Command;
 

@@ -11,7 +11,8 @@ enum { HUGE = 2 << 20 };
 /* Zeros, aligned to 2 MiB and made of huge pages where the system has them: as Lastword's heap. */
 static void *map(uint64_t bytes, uint64_t *mapped) {
     uint64_t size = (bytes + HUGE - 1) / HUGE * HUGE;
-    char *raw = mmap(0, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    char *raw = mmap(0, size + HUGE, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (raw == MAP_FAILED) return 0;
     char *start = (char *)(((uintptr_t)raw + HUGE - 1) / HUGE * HUGE);
     if (start > raw) munmap(raw, start - raw);
@@ -50,8 +51,8 @@ static int make_tatp(struct peer *peer) {
     return 1;
 }
 
-/* Room for each thread to make all nodes: none but the root is left with less than 9 entries, and the
- * pages are taken when they are first used. */
+/* Room for each thread to make all nodes: none but the root is left with less than 9 entries, and
+ * the pages are taken when they are first used. */
 static int make_tree(struct peer *peer, uint64_t threads) {
     uint64_t each = peer->size / 6 + 1024;
     peer->nodes = map(threads * each * sizeof(struct node), &peer->bytes[0]);
@@ -86,8 +87,9 @@ struct peer *peer_new(uint64_t kind, uint64_t size, uint64_t threads) {
 }
 
 void peer_free(struct peer *peer) {
-    void *first = peer->buckets ? (void *)peer->buckets : peer->nodes ? (void *)peer->nodes : peer->words;
-    if (first) munmap(first, peer->bytes[0]);
+    if (peer->buckets) munmap(peer->buckets, peer->bytes[0]);
+    if (peer->nodes) munmap(peer->nodes, peer->bytes[0]);
+    if (peer->words) munmap(peer->words, peer->bytes[0]);
     if (peer->rows) munmap(peer->rows, peer->bytes[1]);
     free(peer);
 }
@@ -121,9 +123,11 @@ static int tatp_content(const struct peer *peer, uint64_t out[3]) {
     return sound;
 }
 
-static unsigned byte(const struct node *node, unsigned at) { return ((const uint8_t *)&node->head)[at]; }
+static unsigned byte(const struct node *node, unsigned at) {
+    return ((const uint8_t *)&node->head)[at];
+}
 
-/* The leaves from left to right, keys ascending; and the leaves that the tree leads to are these. */
+/* The leaves from left to right, keys ascending; the tree leads from the root to each of them. */
 static int tree_content(const struct peer *peer, uint64_t out[3]) {
     const struct node *node = peer->root;
     while (byte(node, 1)) node = (const struct node *)node->link;
@@ -139,8 +143,11 @@ static int tree_content(const struct peer *peer, uint64_t out[3]) {
             const struct node *down = peer->root;
             for (int level = byte(down, 1); level > 0; level--) {
                 uint64_t child = down->link;
-                for (unsigned k = 0; k < byte(down, 0) && down->keys[byte(down, 2 + k)] <= before; k++)
-                    child = down->values[byte(down, 2 + k)];
+                for (unsigned k = 0; k < byte(down, 0); k++) {
+                    unsigned entry = byte(down, 2 + k);
+                    if (down->keys[entry] > before) break;
+                    child = down->values[entry];
+                }
                 down = (const struct node *)child;
                 if (!down || byte(down, 1) != (unsigned)level - 1) return 0;
             }

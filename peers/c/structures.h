@@ -1,12 +1,13 @@
 /* The structures that libitm's transactions and plain code work on: word for word those of
  * Lastword's collections, so that both sides read and write the same.
  *
- *   hash    open addressing, linear probing, a bucket is key and value      (collections/hash_map.rs)
- *   tatp    a hash table from number to id, and rows of 64 bytes            (workloads/tatp.rs)
- *   tree    B+-tree, 28 slots to a node of 512 bytes, an order over slots   (collections/btree)
+ *   hash    open addressing, linear probing, a bucket is key and value   (collections/hash_map.rs)
+ *   tatp    a hash table from number to id, and rows of 64 bytes         (workloads/tatp.rs)
+ *   tree    B+-tree, 28 slots to a node of 512 bytes, an order over them (collections/btree)
  *   writes  an array of words
  *
- * A pointer to `struct peer` is all that the Rust side knows. Keys are 1 and up: 0 is an empty bucket. */
+ * A pointer to `struct peer` is all that the Rust side knows. Keys are 1 and up: 0 is an empty
+ * bucket. */
 #ifndef PEERS_STRUCTURES_H
 #define PEERS_STRUCTURES_H
 
@@ -14,8 +15,8 @@
 
 enum kind { HASH, TATP, TREE, WRITES };
 
-/* What a transaction is to do, drawn by the Rust side: the same for every system. For `writes` the key
- * is a seed, and the value's low half is zero. */
+/* What a transaction is to do, drawn by the Rust side: the same for every system. For `writes` the
+ * key is a seed, and the value's low half is zero. */
 struct call {
     uint64_t key, value;
 };
@@ -32,8 +33,8 @@ struct subscriber {
 
 enum { SLOTS = 28, LEVELS = 16, WRITES_EACH = 200, THREADS_MAX = 64 };
 
-/* The first bytes of `head` are count and level, then the slots in the order of their keys, the free
- * ones last. `link` is the next leaf or the leftmost child. `up` stands where Lastword has an
+/* The first bytes of `head` are count and level, then the slots in the order of their keys, the
+ * free ones last. `link` is the next leaf or the leftmost child. `up` stands where Lastword has an
  * object's header: the key that leads to a node which has just been split off. */
 struct head {
     uint64_t words[4];
@@ -93,8 +94,8 @@ _Static_assert(sizeof(struct arena) == 64, "a cache line");
 struct peer *peer_new(uint64_t kind, uint64_t size, uint64_t threads);
 void peer_free(struct peer *peer);
 
-/* Count, sum of keys, sum of the low halves of values of what is there; answers 0 when the structure
- * itself is damaged. */
+/* Count, sum of keys, sum of the low halves of values of what is there; answers 0 when the
+ * structure itself is damaged. */
 int peer_content(const struct peer *peer, uint64_t out[3]);
 
 #endif

@@ -1,9 +1,10 @@
-/* The transactions themselves, compiled twice: with -fgnu-tm and TRANSACTIONAL for libitm, and without
- * as plain code. What a transaction is to do is read into locals before it begins: inside it every
- * access to shared memory costs a call of libitm, and those of the arguments are not what is asked
- * about. Everything else that a transaction reads or writes is shared and instrumented.
+/* The transactions themselves, compiled twice: with -fgnu-tm and TRANSACTIONAL for libitm, and
+ * without as plain code. What a transaction is to do is read into locals before it begins: inside
+ * it every access to shared memory costs a call of libitm, and those of the arguments are not what
+ * is asked about. Everything else that a transaction reads or writes is shared and instrumented.
  *
- * Like Lastword's `will_write`, a prefetch names what will be written, where that is known beforehand. */
+ * Like Lastword's `will_write`, a prefetch names what will be written, where that is known
+ * beforehand. */
 #include "structures.h"
 
 #ifdef TRANSACTIONAL
@@ -18,8 +19,8 @@
 
 #define INLINE SAFE static inline
 
-/* Arithmetic stands in macros: with -fgnu-tm GCC 12 calls functions that it finds to be pure, however
- * small, and does not inline them. */
+/* Arithmetic stands in macros: with -fgnu-tm GCC 12 calls functions that it finds to be pure,
+ * however small, and does not inline them. */
 
 void NAME(hash)(struct peer *peer, uint64_t thread, const struct call *calls, uint64_t count) {
     struct bucket *buckets = peer->buckets;
@@ -61,7 +62,7 @@ void NAME(tatp)(struct peer *peer, uint64_t thread, const struct call *calls, ui
     }
 }
 
-/* The words follow from the call by arithmetic: a list of them would be memory that is read inside. */
+/* The words follow from the call by arithmetic: a list would be memory that is read inside. */
 void NAME(writes)(struct peer *peer, uint64_t thread, const struct call *calls, uint64_t count) {
     uint64_t *words = peer->words, mask = peer->size - 1;
     (void)thread;
@@ -81,7 +82,8 @@ void NAME(announced)(struct peer *peer, uint64_t thread, const struct call *call
     (void)thread;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t seed = calls[i].key, value = calls[i].value;
-        for (uint64_t k = 0; k < WRITES_EACH; k++) __builtin_prefetch(&words[WORD(seed, k, mask)], 1);
+        for (uint64_t k = 0; k < WRITES_EACH; k++)
+            __builtin_prefetch(&words[WORD(seed, k, mask)], 1);
         ATOMIC {
             for (uint64_t k = 0; k < WRITES_EACH; k++) {
                 uint64_t at = WORD(seed, k, mask);
@@ -91,8 +93,8 @@ void NAME(announced)(struct peer *peer, uint64_t thread, const struct call *call
     }
 }
 
-/* A node's head in registers: an array would be a local in memory, which costs libitm a log entry at
- * every store. */
+/* A node's head in registers: an array would be a local in memory, which costs libitm a log entry
+ * at every store. */
 struct places {
     uint64_t a, b, c, d;
 };
@@ -112,19 +114,20 @@ INLINE void store(struct node *node, struct places before, struct places after) 
 
 #define COUNT(order) ((order).a & 255)
 #define LEVEL(order) ((order).a >> 8 & 255)
-#define WITH_COUNT(order, count) ((struct places){((order).a & ~255ull) | (count), (order).b, (order).c, (order).d})
+#define WITH_COUNT(order, count) \
+    ((struct places){((order).a & ~255ull) | (count), (order).b, (order).c, (order).d})
 #define WITH_LEVEL(order, level) \
     ((struct places){((order).a & ~0xff00ull) | (level) << 8, (order).b, (order).c, (order).d})
 
-/* Entries that stay on the left when a full node is split: more when the last key is the new one. */
+/* Entries that stay on the left when a full node is split: more when the new key is the last. */
 #define LEFT(rank) ((rank) == SLOTS ? SLOTS - 9 : SLOTS / 2)
 
 /* The slot at a place of the order. */
-#define SLOT(order, place)                                                                           \
-    ({                                                                                               \
-        uint64_t at_ = (place) + 2;                                                                  \
-        uint64_t low_ = at_ & 8 ? (order).b : (order).a, high_ = at_ & 8 ? (order).d : (order).c;    \
-        (at_ & 16 ? high_ : low_) >> 8 * (at_ & 7) & 255;                                            \
+#define SLOT(order, place)  \
+    ({  \
+        uint64_t at_ = (place) + 2;  \
+        uint64_t low_ = at_ & 8 ? (order).b : (order).a, high_ = at_ & 8 ? (order).d : (order).c;  \
+        (at_ & 16 ? high_ : low_) >> 8 * (at_ & 7) & 255;  \
     })
 
 /* Bytes of word `w` whose place in the head is `from` or higher. */
@@ -132,25 +135,25 @@ INLINE void store(struct node *node, struct places before, struct places after) 
     ((from) <= 8 * (w) ? ~0ull : (from) >= 8 * (w) + 8 ? 0 : ~0ull << 8 * ((from) - 8 * (w)))
 
 /* Word `w` after a byte was put at `from` and those from there up to `to` moved up by one. */
-#define MOVED(w, word, below, from, to, byte)                                   \
-    ({                                                                          \
-        uint64_t here_ = BYTES_FROM(w, from) & ~BYTES_FROM(w, from + 1);        \
-        uint64_t up_ = BYTES_FROM(w, from + 1) & ~BYTES_FROM(w, to + 1);        \
-        ((word) & ~here_ & ~up_) | (((word) << 8 | (below) >> 56) & up_) |      \
-            ((byte) * 0x0101010101010101u & here_);                             \
+#define MOVED(w, word, below, from, to, byte)  \
+    ({  \
+        uint64_t here_ = BYTES_FROM(w, from) & ~BYTES_FROM(w, from + 1);  \
+        uint64_t up_ = BYTES_FROM(w, from + 1) & ~BYTES_FROM(w, to + 1);  \
+        ((word) & ~here_ & ~up_) | (((word) << 8 | (below) >> 56) & up_) |  \
+            ((byte) * 0x0101010101010101u & here_);  \
     })
 
 /* The order after its first free slot came to `place`. */
-#define OPENED(order, place, slot)                                              \
-    ({                                                                          \
-        uint64_t from_ = (place) + 2, to_ = COUNT(order) + 2;                   \
-        uint64_t a_ = MOVED(0, (order).a, 0ull, from_, to_, slot);              \
-        (struct places){                                                         \
-            a_ + 1,                                                             \
-            MOVED(1, (order).b, (order).a, from_, to_, slot),                   \
-            MOVED(2, (order).c, (order).b, from_, to_, slot),                   \
-            MOVED(3, (order).d, (order).c, from_, to_, slot),                   \
-        };                                                                      \
+#define OPENED(order, place, slot)  \
+    ({  \
+        uint64_t from_ = (place) + 2, to_ = COUNT(order) + 2;  \
+        uint64_t a_ = MOVED(0, (order).a, 0ull, from_, to_, slot);  \
+        (struct places){  \
+            a_ + 1,  \
+            MOVED(1, (order).b, (order).a, from_, to_, slot),  \
+            MOVED(2, (order).c, (order).b, from_, to_, slot),  \
+            MOVED(3, (order).d, (order).c, from_, to_, slot),  \
+        };  \
     })
 
 struct found {
@@ -178,8 +181,8 @@ INLINE struct node *child(struct node *node, struct found found) {
 }
 
 /* Puts an entry into a node that is not full. */
-INLINE void put(struct node *node, struct places before, struct places order, uint64_t place, uint64_t key,
-                uint64_t value) {
+INLINE void put(struct node *node, struct places before, struct places order, uint64_t place,
+                uint64_t key, uint64_t value) {
     uint64_t slot = SLOT(order, COUNT(order));
     node->keys[slot] = key;
     node->values[slot] = value;
@@ -204,8 +207,8 @@ INLINE void write_head(struct node *node, uint64_t count, uint64_t level, uint64
 }
 
 /* Entries `from` and up to `to` of a full node with (key, value) put in at `rank`, as a node. */
-INLINE void copy(struct node *out, struct node *node, struct places order, uint64_t rank, uint64_t key,
-                 uint64_t value, uint64_t from, uint64_t to) {
+INLINE void copy(struct node *out, struct node *node, struct places order, uint64_t rank,
+                 uint64_t key, uint64_t value, uint64_t from, uint64_t to) {
     for (uint64_t i = from; i < to; i++) {
         uint64_t slot = SLOT(order, i < rank ? i : i - (i > rank));
         out->keys[i - from] = i == rank ? key : node->keys[slot];
@@ -214,8 +217,8 @@ INLINE void copy(struct node *out, struct node *node, struct places order, uint6
 }
 
 /* The right half of a full node with one more entry; its `up` is the key that leads to it. */
-SAFE static struct node *right_half(struct arena *arena, struct node *node, struct places order, uint64_t rank,
-                                    uint64_t key, uint64_t value) {
+SAFE static struct node *right_half(struct arena *arena, struct node *node, struct places order,
+                                    uint64_t rank, uint64_t key, uint64_t value) {
     struct node *right = allocate(arena);
     uint64_t left = LEFT(rank), level = LEVEL(order);
     uint64_t slot = SLOT(order, left < rank ? left : left - (left > rank));
@@ -231,8 +234,8 @@ SAFE static struct node *right_half(struct arena *arena, struct node *node, stru
 }
 
 /* Splits a full node and puts the entry into one half; answers the right one. */
-SAFE static struct node *split(struct arena *arena, struct node *node, struct places order, uint64_t rank,
-                               uint64_t key, uint64_t value) {
+SAFE static struct node *split(struct arena *arena, struct node *node, struct places order,
+                               uint64_t rank, uint64_t key, uint64_t value) {
     struct node *right = right_half(arena, node, order, rank, key, value);
     uint64_t left = LEFT(rank);
     if (LEVEL(order) == 0) node->link = (uint64_t)right;
@@ -245,8 +248,8 @@ SAFE static struct node *split(struct arena *arena, struct node *node, struct pl
 }
 
 /* Splits the full root: both halves become new nodes, the root stays where it is. */
-SAFE static void grow(struct arena *arena, struct node *root, struct places order, uint64_t rank, uint64_t key,
-                      uint64_t value) {
+SAFE static void grow(struct arena *arena, struct node *root, struct places order, uint64_t rank,
+                      uint64_t key, uint64_t value) {
     uint64_t level = LEVEL(order) + 1, left = LEFT(rank);
     struct node *right = right_half(arena, root, order, rank, key, value);
     struct node *first = allocate(arena);
@@ -257,7 +260,8 @@ SAFE static void grow(struct arena *arena, struct node *root, struct places orde
 }
 
 /* Inserts below a node; answers the node that was split off it, or nothing. */
-SAFE static struct node *insert_below(struct arena *arena, struct node *node, uint64_t key, uint64_t value) {
+SAFE static struct node *insert_below(struct arena *arena, struct node *node, uint64_t key,
+                                      uint64_t value) {
     struct places order = load(node);
     struct found found = search(node, order, key);
     if (LEVEL(order) > 0) {
@@ -272,8 +276,8 @@ SAFE static struct node *insert_below(struct arena *arena, struct node *node, ui
 }
 
 /* The leaf where the key belongs is full. */
-SAFE static __attribute__((noinline)) void insert_and_split(struct arena *arena, struct node *root, uint64_t key,
-                                                            uint64_t value) {
+SAFE static __attribute__((noinline)) void insert_and_split(struct arena *arena, struct node *root,
+                                                            uint64_t key, uint64_t value) {
     struct places order = load(root);
     struct found found = search(root, order, key);
     if (LEVEL(order) > 0) {

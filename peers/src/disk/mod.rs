@@ -1,18 +1,18 @@
 //! `peers disk`: how fast is a store that keeps its promises beside the fastest that makes none?
 //!
 //! Lastword's `decoupled` design, asynchronous, on an ordinary file, keeps the order of commits and
-//! tells by tickets what is durable. LMDB with `MDB_NOSYNC | MDB_WRITEMAP` stores into the page cache
-//! and leaves it to the kernel. The work is the same: the same keys and records in the same order
-//! (`records.rs`), one thread, an ordered index on both sides, a store made and loaded for each slice
-//! in one directory, synced before the clock starts.
+//! tells by tickets what is durable. LMDB with `MDB_NOSYNC | MDB_WRITEMAP` stores into the page
+//! cache and leaves it to the kernel. The work is the same: the same keys and records in the same
+//! order (`records.rs`), one thread, an ordered index on both sides, a store made and loaded for
+//! each slice in one directory, synced before the clock starts.
 //!
 //! Lastword's clock runs until all is at home (`bring_home`), and the log of 64 MiB must be gone
 //! round three times. LMDB's rate is taken both ways: until its last commit, with nothing synced,
 //! and until `mdb_env_sync` is through. `by LMDB` is Lastword's rate until all is at home by LMDB's
 //! until the last commit: what is hardest on Lastword.
 //!
-//! Bytes written are those that the kernel sent to the device, by all of the machine; Lastword's own
-//! count is shown beside it. A slice ends with every record read and compared.
+//! Bytes written are those that the kernel sent to the device, by all of the machine; Lastword's
+//! own count is shown beside it. A slice ends with every record read and compared.
 
 mod device;
 mod lmdb;
@@ -59,8 +59,8 @@ pub(crate) struct Options {
     /// Rounds: in each one all run, beginning with another one.
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(1..))]
     rounds: u64,
-    /// Length of a slice: with --sync in seconds; else in transactions, 2 000 000 updates or 100 000
-    /// of the others for each.
+    /// Length of a slice: with --sync in seconds; else in transactions, 2 000 000 updates or
+    /// 100 000 of the others for each.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
     /// Seed of keys.

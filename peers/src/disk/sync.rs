@@ -2,8 +2,8 @@
 //!
 //! One-record updates (`records.rs`), each durable when its call returns: Lastword's sync mode with
 //! 1, 16 and 64 threads that share flushes, LMDB with its default flags and one thread (it has one
-//! writer), and the disk itself: 4 KiB written with `O_DIRECT` and `RWF_DSYNC`, one at a time. All in
-//! one directory, in interleaved slices of so many seconds.
+//! writer), and the disk itself: 4 KiB written with `O_DIRECT` and `RWF_DSYNC`, one at a time. All
+//! in one directory, in interleaved slices of so many seconds.
 //!
 //! A slice ends with every record read: one thread's are the last written; several threads' records
 //! must each be whole, as one of the transactions wrote it.

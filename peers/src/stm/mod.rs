@@ -208,8 +208,8 @@ fn slice(
     Ok(Slice { rate: (each * threads) as f64 / seconds, lost_keys })
 }
 
-/// Runs every source's transactions on a thread of its own; seconds from the first that began to the
-/// last that ended.
+/// Runs every source's transactions on a thread of its own; seconds from the first that began to
+/// the last that ended.
 fn time(subject: &dyn Subject, sources: &[Source], each: u64) -> Result<f64, Failure> {
     let barrier = Barrier::new(sources.len());
     let run = |thread: usize, source: &Source| -> Result<(Instant, Instant), Failure> {

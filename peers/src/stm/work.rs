@@ -2,13 +2,13 @@
 //!
 //! | work | structure | transaction |
 //! |---|---|---|
-//! | `hash` | 2^22 buckets of 16 bytes, every second of 2^21 keys there | a random key inserted, or overwritten |
-//! | `tatp` | 100 000 rows of 64 bytes behind a hash table of 2^18 buckets | a number looked up, one word of its row written |
-//! | `tree` | B+-tree of 512-byte nodes, every second of 2^22 keys there | a random key inserted, or overwritten |
-//! | `writes` | 64 MiB of words | 200 random words written |
-//! | `announced` | the same | the same, each word announced (prefetched) before the first is written |
+//! | `hash` | 2^22 buckets of 16 bytes, every second of 2^21 keys there | insert or overwrite |
+//! | `tatp` | 100 000 rows of 64 bytes, a hash table of 2^18 buckets | look up, write one word |
+//! | `tree` | B+-tree of 512-byte nodes, every second of 2^22 keys there | insert or overwrite |
+//! | `writes` | 64 MiB of words | write 200 words |
+//! | `announced` | the same | prefetch 200 words, then write them |
 //!
-//! A source draws the transactions: (key, value) pairs, 256 at a time, handed to each system alike.
+//! Keys and words are drawn evenly, 256 transactions at a time, and handed to each system alike.
 //! Values depend on the key in their low half, so what must be there follows from the keys drawn,
 //! in whatever order threads committed.
 
@@ -78,7 +78,7 @@ impl Work {
         }
     }
 
-    /// Transactions for each second asked for, of all threads: about what one thread of libitm does.
+    /// Transactions for each second asked for, of all threads: about what libitm does on one.
     pub(crate) fn per_second(self) -> f64 {
         match self {
             Work::Hash => 4e6,
