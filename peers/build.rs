@@ -1,0 +1,46 @@
+//! Compiles the C side, once as transactions for libitm and once as plain code, and tells the
+//! program which commit it is built from and with which flags.
+
+use std::process::Command;
+
+/// What both sides have in common; the crate's release profile says the same to rustc.
+const LEVEL: u32 = 2;
+
+fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+fn compile(file: &str, library: &str, flags: &[&str]) {
+    let mut build = cc::Build::new();
+    build.file(file).opt_level(LEVEL).warnings(true).extra_warnings(true);
+    // The transaction's beginning returns twice, like `setjmp`; libitm restores the registers.
+    build.flag("-Wno-clobbered");
+    build.flags(flags);
+    build.compile(library);
+}
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=c");
+    compile("c/structures.c", "peers_structures", &[]);
+    compile("c/work.c", "peers_plain", &[]);
+    compile("c/work.c", "peers_itm", &["-fgnu-tm", "-DTRANSACTIONAL"]);
+    println!("cargo::rustc-link-lib=itm");
+    let compiler = cc::Build::new().get_compiler();
+    let cc = output(&compiler.path().to_string_lossy(), &["--version"]).unwrap_or_default();
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let rustc = output(&rustc, &["--version"]).unwrap_or_default();
+    let level = std::env::var("OPT_LEVEL").unwrap_or_default();
+    println!(
+        "cargo::rustc-env=PEERS_COMPILERS={rustc}, opt-level={level}; {cc}, -O{LEVEL}, libitm's \
+         side -fgnu-tm"
+    );
+    if let Some(log) = output("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
+        println!("cargo::rerun-if-changed={log}");
+    }
+    if let Some(commit) = output("git", &["rev-parse", "--short=12", "HEAD"]) {
+        println!("cargo::rustc-env=LASTWORD_COMMIT={commit}");
+    }
+}

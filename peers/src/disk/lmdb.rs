@@ -1,0 +1,86 @@
+//! LMDB: keys as native integers, its quickest way; records as bytes.
+
+use std::path::Path;
+
+use heed::byteorder::NativeEndian;
+use heed::types::{Bytes, U64};
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator};
+use zerocopy::IntoBytes;
+
+use super::records::{Put, RECORD_BYTES, Record};
+use super::{Counts, Store};
+use crate::failure::Failure;
+
+/// Address space for the map; the file grows as it is used.
+const MAP_BYTES: usize = 8 << 30;
+
+/// When a commit is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Commit {
+    /// Whenever the kernel likes, in any order: `MDB_NOSYNC | MDB_WRITEMAP`. A crash of the machine
+    /// may leave a damaged store.
+    Unsynced,
+    /// On return: LMDB's default.
+    Synced,
+}
+
+/// One store.
+#[derive(Debug)]
+pub(crate) struct Lmdb {
+    env: Env,
+    records: Database<U64<NativeEndian>, Bytes, IntegerComparator>,
+}
+
+impl Lmdb {
+    /// Makes one in an empty directory.
+    pub(crate) fn create(dir: &Path, commit: Commit) -> Result<Lmdb, Failure> {
+        let mut options = EnvOpenOptions::new();
+        options.map_size(MAP_BYTES);
+        if commit == Commit::Unsynced {
+            // SAFETY: the flags risk the file after a crash of the machine; the store is made for
+            // one slice and removed, and no second process knows it.
+            unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
+        }
+        // SAFETY: the directory was made for this store: nobody else maps or changes its files.
+        let env = unsafe { options.open(dir)? };
+        let mut tx = env.write_txn()?;
+        let records = env
+            .database_options()
+            .types::<U64<NativeEndian>, Bytes>()
+            .key_comparator::<IntegerComparator>()
+            .create(&mut tx)?;
+        tx.commit()?;
+        Ok(Lmdb { env, records })
+    }
+}
+
+impl Store for Lmdb {
+    const NAME: &'static str = "LMDB";
+
+    #[inline]
+    fn run(&mut self, puts: &[Put]) -> Result<(), Failure> {
+        let mut tx = self.env.write_txn()?;
+        for put in puts {
+            self.records.put(&mut tx, &put.key, &put.record.as_bytes()[..RECORD_BYTES])?;
+        }
+        Ok(tx.commit()?)
+    }
+
+    fn drain(&mut self) -> Result<(), Failure> {
+        Ok(self.env.force_sync()?)
+    }
+
+    fn get(&mut self, key: u64) -> Result<Option<Record>, Failure> {
+        let tx = self.env.read_txn()?;
+        Ok(self.records.get(&tx, &key)?.map(|bytes| {
+            let mut record = [0; 13];
+            let known = bytes.len().min(RECORD_BYTES);
+            record.as_mut_bytes()[..known].copy_from_slice(&bytes[..known]);
+            record
+        }))
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}

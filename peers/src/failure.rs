@@ -1,0 +1,49 @@
+//! What keeps a comparison from being made.
+
+use std::io;
+
+/// Why there are no figures, or none to be believed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// Lastword refused.
+    #[error("lastword: {0}")]
+    Lastword(#[from] lastword::Error),
+    /// LMDB refused.
+    #[error("LMDB: {0}")]
+    Lmdb(#[from] heed::Error),
+    /// The C side has no memory.
+    #[error("no memory for the structures of the C side")]
+    NoMemory,
+    /// A file of the comparison itself.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// What is there at the end is not what was written.
+    #[error("{system}: {what}")]
+    Wrong {
+        /// Whose data are wrong.
+        system: &'static str,
+        /// In which way.
+        what: String,
+    },
+    /// The run says nothing about what it costs to go round the log.
+    #[error("the log was gone round {laps:.1} times, at least 3 are needed: give more --seconds")]
+    ShortRun {
+        /// Times the log was gone round.
+        laps: f64,
+    },
+    /// The report cannot be written.
+    #[error("writing the report: {0}")]
+    Report(#[from] serde_json::Error),
+}
+
+impl Failure {
+    /// For `map_err`.
+    pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> Failure {
+        move |error| Failure::Io { what, error }
+    }
+}
