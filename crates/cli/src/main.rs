@@ -18,6 +18,7 @@ mod kill_round;
 mod kill_writer;
 mod latency;
 mod machine;
+mod pace;
 mod pool;
 mod presence;
 mod report;

@@ -108,6 +108,10 @@ pub(crate) struct RunReport {
     pub(crate) durable_transactions_per_second: f64,
     /// All threads, until the last was durable.
     pub(crate) transactions_per_cpu_second: f64,
+    /// The fewest in any 100 ms of the run; nothing when it was shorter.
+    pub(crate) worst_100ms_transactions: Option<u64>,
+    /// The same as a rate.
+    pub(crate) worst_100ms_transactions_per_second: Option<f64>,
     pub(crate) cpu_seconds: CpuSeconds,
     pub(crate) commit_latency_ns: Quantiles,
     pub(crate) durable_latency_ns: Quantiles,
@@ -116,9 +120,14 @@ pub(crate) struct RunReport {
     pub(crate) log_payload_bytes: u64,
     pub(crate) log_bytes: u64,
     pub(crate) home_bytes: u64,
+    /// Bytes sent to the device, log and home, for each byte of the words written; nothing where
+    /// nothing was written or is kept. Over less than one lap of the log little has gone home yet.
+    pub(crate) write_amplification: Option<f64>,
     pub(crate) padding_bytes: u64,
     pub(crate) log_laps: f64,
     pub(crate) device_writes: u64,
+    /// Acknowledged transactions; nothing where nothing was written to a device.
+    pub(crate) transactions_per_device_write: Option<f64>,
     pub(crate) persist_barriers: u64,
     pub(crate) ring_full_waits: u64,
     pub(crate) peak_rss_bytes: Option<u64>,
@@ -138,6 +147,9 @@ impl RunReport {
         let count = *transactions as f64;
         // Bare memory does not remember what was written.
         let counts_words = D::NAME != lastword::Plain::NAME;
+        let changed_bytes = 8.0 * measured.words_written as f64;
+        let device_bytes = (metrics.log_bytes + metrics.home_bytes) as f64;
+        let device_writes = metrics.device_writes as f64;
         RunReport {
             workload: W::NAME,
             design: D::NAME,
@@ -148,6 +160,8 @@ impl RunReport {
             transactions_per_second: ratio(count, measured.seconds),
             durable_transactions_per_second: ratio(count, measured.durable_seconds),
             transactions_per_cpu_second: ratio(count, measured.cpu.total as f64 / 1e9),
+            worst_100ms_transactions: measured.worst_100ms,
+            worst_100ms_transactions_per_second: measured.worst_100ms.map(|n| 10.0 * n as f64),
             cpu_seconds: cpu_seconds(measured),
             commit_latency_ns: Quantiles::of(commit),
             durable_latency_ns: Quantiles::of(durable),
@@ -156,9 +170,11 @@ impl RunReport {
             log_payload_bytes: metrics.log_payload_bytes,
             log_bytes: metrics.log_bytes,
             home_bytes: metrics.home_bytes,
+            write_amplification: some_ratio(device_bytes, changed_bytes).filter(|_| D::DURABLE),
             padding_bytes: metrics.padding_bytes,
             log_laps: metrics.log_laps,
             device_writes: metrics.device_writes,
+            transactions_per_device_write: some_ratio(count, device_writes),
             persist_barriers: metrics.persist_barriers,
             ring_full_waits: metrics.ring_full_waits,
             peak_rss_bytes,
@@ -273,6 +289,11 @@ pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
 /// 0 where there is nothing to divide by: JSON has no infinity.
 pub(crate) fn ratio(part: f64, of: f64) -> f64 {
     if of > 0.0 { part / of } else { 0.0 }
+}
+
+/// Nothing where there is nothing to divide by.
+fn some_ratio(part: f64, of: f64) -> Option<f64> {
+    (of > 0.0).then(|| part / of)
 }
 
 /// Prints a report.
