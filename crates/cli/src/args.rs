@@ -25,12 +25,13 @@ pub(crate) enum Command {
     Run(Run),
     /// Compare designs on a workload, in interleaved rounds on fresh pools
     Compare(Compare),
-    /// Create, describe or check a pool
+    /// Create, describe, check or show a pool
     #[command(subcommand)]
     Pool(PoolCommand),
-    /// Runs bank on a pool until it is killed; tells on stdout what is durable.
-    #[command(hide = true)]
-    KillWriter(KillWriter),
+    /// Print what a shell completes commands and flags with
+    Completions(Completions),
+    /// Print the manual, to be read with `lastword man | man -l -`
+    Man(Manual),
 }
 
 #[derive(Debug, Args)]
@@ -135,6 +136,8 @@ pub(crate) enum PoolCommand {
     Info(PoolPath),
     /// Check a pool without writing to it: its superblocks, its log, its heap
     Check(PoolPath),
+    /// Show every live object of a pool, a line each, without writing to it
+    Dump(PoolDump),
 }
 
 #[derive(Debug, Args)]
@@ -166,6 +169,34 @@ pub(crate) struct PoolPath {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct PoolDump {
+    /// The pool's file
+    pub(crate) path: PathBuf,
+    /// How many words of each object are shown
+    #[arg(long, value_name = "N", default_value = "4")]
+    pub(crate) words: usize,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Manual {
+    /// Write it to this directory, a page a command
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Runs bank on a pool until it is killed; tells on stdout what is durable. For the demo and the
+/// test that kill it: users do not meet it.
+#[derive(Debug, Parser)]
+#[command(name = KillWriter::NAME)]
 pub(crate) struct KillWriter {
     pub(crate) path: PathBuf,
     #[arg(long, value_parser = workers, default_value = "2")]
@@ -175,6 +206,11 @@ pub(crate) struct KillWriter {
     /// Open and recover the pool, and end.
     #[arg(long)]
     pub(crate) only_open: bool,
+}
+
+impl KillWriter {
+    /// What the first argument is.
+    pub(crate) const NAME: &str = "kill-writer";
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,4 +1,4 @@
-//! `lastword pool`: create, describe, check.
+//! `lastword pool`: create, describe, check; what is in it is shown by `dump`.
 //!
 //! `info` reads superblocks; to time a flush it writes a file without a name beside the pool.
 //! `check` writes nothing: a log that waits to be replayed is replayed in memory. A pool that was
@@ -23,6 +23,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
         PoolCommand::Create(create) => self::create(create),
         PoolCommand::Info(PoolPath { path, output }) => info(path, output),
         PoolCommand::Check(PoolPath { path, output }) => check(path, output),
+        PoolCommand::Dump(arguments) => crate::dump::run(arguments),
     }
 }
 
@@ -53,24 +54,9 @@ fn info(path: &Path, output: &Output) -> Result<Verdict, Failure> {
 }
 
 fn check(path: &Path, output: &Output) -> Result<Verdict, Failure> {
-    let checked = match lastword::check(path) {
-        Ok(checked) => checked,
-        Err(error) if is_damage(&error) => {
-            let damaged = Damaged {
-                path: path.display().to_string(),
-                sound: false,
-                damage: error.to_string(),
-            };
-            print(&match output.format {
-                Format::Json => json::object(&damaged),
-                Format::Table => {
-                    table::pairs(&[("sound", "no".into()), ("damage", damaged.damage)])
-                }
-            })?;
-            complain(&[error.to_string()]);
-            return Ok(Verdict::Failed);
-        }
-        Err(error) => return Err(error.into()),
+    let checked = match sound(path, output, |path| lastword::check(path))? {
+        Some(checked) => checked,
+        None => return Ok(Verdict::Failed),
     };
     let findings = Findings::new(&checked, path);
     print(&match output.format {
@@ -78,6 +64,31 @@ fn check(path: &Path, output: &Output) -> Result<Verdict, Failure> {
         Format::Table => table::pairs(&findings.rows()),
     })?;
     Ok(Verdict::Held)
+}
+
+/// What a look at a sound pool has found; of a damaged one the damage is printed, and nothing is
+/// answered.
+///
+/// # Errors
+/// What kept it from being looked at.
+pub(crate) fn sound<R>(
+    path: &Path,
+    output: &Output,
+    look: impl FnOnce(&Path) -> Result<R, lastword::Error>,
+) -> Result<Option<R>, Failure> {
+    let error = match look(path) {
+        Ok(found) => return Ok(Some(found)),
+        Err(error) if is_damage(&error) => error,
+        Err(error) => return Err(error.into()),
+    };
+    let path = path.display().to_string();
+    let damaged = Damaged { path, sound: false, damage: error.to_string() };
+    print(&match output.format {
+        Format::Json => json::object(&damaged),
+        Format::Table => table::pairs(&[("sound", "no".into()), ("damage", damaged.damage)]),
+    })?;
+    complain(&[error.to_string()]);
+    Ok(None)
 }
 
 /// `pool info`.

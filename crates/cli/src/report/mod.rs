@@ -305,6 +305,17 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Failure::io("writing the report"))
 }
 
+/// What came of printing something long: a reader that has seen enough is no failure.
+///
+/// # Errors
+/// It could not be written.
+pub(crate) fn printed(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(Failure::io("writing to standard output")),
+    }
+}
+
 /// Says what does not hold.
 pub(crate) fn complain(lines: &[String]) {
     for line in lines {
