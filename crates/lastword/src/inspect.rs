@@ -8,7 +8,7 @@ use std::path::Path;
 
 use lw_alloc::{Live, Usage};
 use medium::writes::{Piece, Pieces};
-use medium::{Counts, HomeMedium, LogReader};
+use medium::{Counts, FileLog, HomeMedium, LogReader};
 use words::TxId;
 
 use crate::recover::{self, decide::Action};
@@ -16,9 +16,10 @@ use crate::shadow::Full;
 use crate::storage::{Found, Storage, heap};
 use crate::superblock::Superblock;
 use crate::sync::{Arc, Ordering};
-use crate::{Error, Info};
+use crate::{Error, Info, Medium};
 
-/// Describes a pool; reads its superblocks only.
+/// Describes a pool; reads its superblocks, and a block of its log to see whether that works past
+/// the page cache.
 ///
 /// # Errors
 /// What keeps a pool from being opened; see [`Pool::open`](crate::Pool::open).
@@ -27,7 +28,13 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Info, Error> {
 }
 
 fn info(found: &Found) -> Info {
-    Info::of(&found.file, found.superblocks.current(), found.medium(), None)
+    let (superblock, medium) = (found.superblocks.current(), found.medium());
+    let direct = (medium == Medium::File).then(|| {
+        let place = Arc::clone(found.log_place());
+        FileLog::new(place, superblock.log_offset, superblock.log_bytes).ok()
+    });
+    let direct = direct.flatten().map(|log| log.direct());
+    Info::of(&found.file, superblock, medium, direct)
 }
 
 /// What a check has found, when it has found no damage.

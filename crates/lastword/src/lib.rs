@@ -74,7 +74,7 @@ mod worker;
 
 pub use design::{Decoupled, Design, Plain, Volatile};
 pub use error::{Error, LogMismatch};
-pub use info::Info;
+pub use info::{Info, MemoryUse};
 pub use inspect::{Checked, Snapshot, check, inspect};
 pub use metrics::Metrics;
 pub use options::{Durability, Medium, Options};
