@@ -235,6 +235,25 @@ fn a_run_that_is_interrupted_leaves_nothing() {
 }
 
 #[test]
+fn what_a_killed_run_leaves_is_removed_by_the_next() {
+    let room = Room::new();
+    let mut program = room.program();
+    program.args(["run", "bank", "--seconds", "600"]).stdout(Stdio::null());
+    let mut child = program.spawn().unwrap();
+    while !room.files().iter().any(|name| name.ends_with(".pool.log")) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = room.files();
+    assert!(!left.is_empty() && left.iter().all(|name| name.contains("temporary")), "{left:?}");
+    std::fs::write(room.path("mine.pool"), "mine").unwrap();
+    room.json(0, &with(&["run", "empty"], &TINY));
+    assert_eq!(room.files(), ["mine.pool"]);
+}
+
+#[test]
 fn wrong_usage_is_exit_code_2() {
     let room = Room::new();
     for wrong in [
