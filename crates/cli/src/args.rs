@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lastword::{Decoupled, Design, Durability, Medium, Plain, Volatile};
+use lastword::{Decoupled, Design, Durability, Plain, Volatile};
+
+use crate::media::{Costs, MediumName};
 
 /// Durable memory transactions: run workloads, compare designs, kill, recover and check.
 #[derive(Debug, Parser)]
@@ -226,12 +228,6 @@ pub(crate) enum DurabilityName {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MediumName {
-    File,
-    Emulated,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DesignName {
     /// Bare memory, no isolation, one worker
     Plain,
@@ -296,16 +292,10 @@ impl From<DurabilityName> for Durability {
 }
 
 impl Load {
-    /// The medium of this name, with the costs that were asked for.
-    pub(crate) fn medium(&self, name: MediumName) -> Medium {
-        match name {
-            MediumName::File => Medium::File,
-            MediumName::Emulated => Medium::Emulated {
-                latency_cycles: self.latency_cycles,
-                // A float beyond the integers becomes the nearest one.
-                bandwidth_bytes_per_second: (self.bandwidth_gbps * 1e9) as u64,
-            },
-        }
+    /// What the emulated medium is to cost.
+    pub(crate) fn costs(&self) -> Costs {
+        let Load { latency_cycles, bandwidth_gbps, .. } = *self;
+        Costs { latency_cycles, bandwidth_gbps }
     }
 
     pub(crate) fn workload_options(&self) -> workloads::Options {

@@ -20,6 +20,7 @@ mod kill_writer;
 mod latency;
 mod machine;
 mod manual;
+mod media;
 mod pace;
 mod pool;
 mod presence;

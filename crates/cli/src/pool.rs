@@ -6,13 +6,14 @@
 
 use std::path::Path;
 
-use lastword::{Checked, Decoupled, Info, Medium, Options, Pool, Usage};
+use lastword::{Checked, Decoupled, Info, MemoryUse, Options, Pool, Usage};
 use medium::PoolFile;
 use serde::Serialize;
 
-use crate::args::{Format, MediumName, Output, PoolCommand, PoolCreate, PoolPath};
+use crate::args::{Format, Output, PoolCommand, PoolCreate, PoolPath};
 use crate::failure::{Failure, Verdict, is_damage};
-use crate::report::{complain, json, medium_name, print, table};
+use crate::media::{Costs, MediumName};
+use crate::report::{complain, json, print, table};
 
 /// Runs it and prints what it has found.
 ///
@@ -28,13 +29,8 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
 }
 
 fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
-    let medium = match arguments.medium {
-        MediumName::File => Medium::File,
-        // What it costs is said by whoever opens it.
-        MediumName::Emulated => {
-            Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 }
-        }
-    };
+    // What it costs is said by whoever opens it.
+    let medium = arguments.medium.medium(Costs::default());
     let options = Options::new()
         .bytes(arguments.bytes)
         .log_bytes(arguments.log_bytes)
@@ -111,6 +107,56 @@ struct Description {
     survives_power_loss: bool,
     /// A small durable write there; nothing when it could not be measured.
     flush_ns: Option<u64>,
+    /// Nothing where there is no page cache between.
+    log_bypasses_page_cache: Option<bool>,
+    memory_bytes: MemoryBytes,
+}
+
+/// Memory that the pool takes when it is open.
+#[derive(Debug, Serialize)]
+struct MemoryBytes {
+    /// What transactions work on: as large as the heap.
+    heap: u64,
+    /// Each worker's ring, when it was filled once.
+    ring_per_worker: u64,
+    /// At most: what is in the log and not at home yet.
+    queue_max: u64,
+    /// At most: pages gathered on their way home.
+    gathered_max: u64,
+    /// The pool's files, where they are in memory themselves.
+    files: u64,
+    /// All of it, with one worker.
+    total_max_with_one_worker: u64,
+}
+
+impl MemoryBytes {
+    fn of(memory: MemoryUse) -> MemoryBytes {
+        MemoryBytes {
+            heap: memory.heap_bytes,
+            ring_per_worker: memory.ring_bytes,
+            queue_max: memory.queue_bytes_max,
+            gathered_max: memory.gathered_bytes_max,
+            files: memory.file_bytes,
+            total_max_with_one_worker: memory.total_bytes_max(1),
+        }
+    }
+
+    /// As one formula.
+    fn show(&self) -> String {
+        let parts = [
+            ("", self.heap, " heap"),
+            ("", self.ring_per_worker, " a worker"),
+            ("up to ", self.queue_max, " queue"),
+            ("up to ", self.gathered_max, " pages"),
+            ("", self.files, " files in memory"),
+        ];
+        let shown = parts.iter().filter(|part| part.1 > 0);
+        let terms: Vec<String> = shown
+            .map(|(before, bytes, what)| format!("{before}{}{what}", table::bytes(*bytes)))
+            .collect();
+        let total = table::bytes(self.total_max_with_one_worker);
+        format!("{}; with one worker up to {total}", terms.join(" + "))
+    }
 }
 
 impl Description {
@@ -122,7 +168,7 @@ impl Description {
     fn without_flush(info: &Info) -> Description {
         Description {
             path: info.path.display().to_string(),
-            medium: info.medium.map(medium_name),
+            medium: info.medium.map(|medium| MediumName::of(medium).name()),
             pool_id: format!("{:016x}", info.pool_id),
             generation: info.generation,
             design: info.design.clone(),
@@ -135,6 +181,8 @@ impl Description {
             file_system: info.file_system,
             survives_power_loss: info.survives_power_loss,
             flush_ns: None,
+            log_bypasses_page_cache: info.direct,
+            memory_bytes: MemoryBytes::of(info.memory()),
         }
     }
 
@@ -160,7 +208,12 @@ impl Description {
             ("log", table::bytes(self.log_bytes)),
             ("reproduced ID", table::grouped(self.reproduced_id)),
             ("closed in good order", yes_no(self.clean)),
+            ("memory when open", self.memory_bytes.show()),
         ];
+        if let Some(direct) = self.log_bypasses_page_cache {
+            let way = if direct { "past the page cache" } else { "through the page cache" };
+            rows.insert(2, ("log is written", way.into()));
+        }
         if let Some(flush_ns) = self.flush_ns {
             rows.insert(2, ("flush", table::time(flush_ns)));
         }

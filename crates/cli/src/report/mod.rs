@@ -18,11 +18,12 @@ use crate::driver::Measured;
 use crate::failure::Failure;
 use crate::latency::Latencies;
 use crate::machine::{self, Machine};
+use crate::media::MediumName;
 
 /// Under what conditions it was measured.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Conditions {
-    /// `file`, `emulated`; nothing when no design was durable.
+    /// Its name; nothing when no design was durable.
     pub(crate) medium: Option<&'static str>,
     /// Latency of the emulated medium; nothing on others.
     pub(crate) latency_cycles: Option<u64>,
@@ -40,7 +41,7 @@ impl Conditions {
     pub(crate) fn of(load: &Load, medium: Option<Medium>) -> Conditions {
         let emulated = matches!(medium, Some(Medium::Emulated { .. }));
         Conditions {
-            medium: medium.map(medium_name),
+            medium: medium.map(|medium| MediumName::of(medium).name()),
             latency_cycles: emulated.then_some(load.latency_cycles),
             bandwidth_gbps: emulated.then_some(load.bandwidth_gbps),
             durability: load.durability.name(),
@@ -51,14 +52,6 @@ impl Conditions {
             machine: Machine::this(),
             commit: machine::commit(),
         }
-    }
-}
-
-/// A medium's name on the command line.
-pub(crate) fn medium_name(medium: Medium) -> &'static str {
-    match medium {
-        Medium::Emulated { .. } => "emulated",
-        _ => "file",
     }
 }
 
