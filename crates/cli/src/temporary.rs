@@ -185,7 +185,8 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        (left.sort(), kept.sort());
+        left.sort();
+        kept.sort();
         assert_eq!(left, kept);
         drop(in_use);
         sweep(dir.path());
