@@ -30,6 +30,9 @@ pub(crate) enum Command {
     /// Create, describe, check or show a pool
     #[command(subcommand)]
     Pool(PoolCommand),
+    /// Measure what figures are judged by: the disk alone, the steps behind alone
+    #[command(subcommand)]
+    Measure(MeasureCommand),
     /// Print what a shell completes commands and flags with
     Completions(Completions),
     /// Print the manual, to be read with `lastword man | man -l -`
@@ -123,7 +126,7 @@ pub(crate) struct Load {
     pub(crate) output: Output,
 }
 
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Output {
     /// For people or for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
@@ -177,6 +180,53 @@ pub(crate) struct PoolDump {
     /// How many words of each object are shown
     #[arg(long, value_name = "N", default_value = "4")]
     pub(crate) words: usize,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MeasureCommand {
+    /// How long durable writes of 4 KiB, 64 KiB and 1 MiB take on the disk below a directory
+    Disk(MeasureDisk),
+    /// How many entries a second one thread persists and reproduces
+    Reproduce(MeasureReproduce),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MeasureDisk {
+    /// Where the file is made that is written to; it is gone afterwards
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// Writes of each size in a round
+    #[arg(long, value_name = "N", default_value = "200", value_parser = at_least_one)]
+    pub(crate) writes: u64,
+    /// Rounds; in each, every size has its turn
+    #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
+    pub(crate) rounds: u64,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MeasureReproduce {
+    /// Entries of a round: words written, four a transaction
+    #[arg(long, value_name = "N", default_value = "8000000", value_parser = at_least_one)]
+    pub(crate) entries: u64,
+    /// Size of the heap
+    #[arg(long, value_name = "N", value_parser = size, default_value = "512M")]
+    pub(crate) bytes: u64,
+    /// Size of the log
+    #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
+    pub(crate) log_bytes: u64,
+    /// Addresses are skewed by Zipf's law with this exponent [default: uniform]
+    #[arg(long, value_name = "X", value_parser = positive)]
+    pub(crate) zipf: Option<f64>,
+    /// Workers whose rings are merged
+    #[arg(long, value_name = "N", value_parser = workers, default_value = "2")]
+    pub(crate) threads: usize,
+    /// Rounds
+    #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
+    pub(crate) rounds: u64,
     #[command(flatten)]
     pub(crate) output: Output,
 }

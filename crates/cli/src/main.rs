@@ -20,6 +20,7 @@ mod kill_writer;
 mod latency;
 mod machine;
 mod manual;
+mod measure;
 mod media;
 mod pace;
 mod pool;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Pool(command) => pool::run(&command),
+        Command::Measure(command) => measure::run(&command),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::man(&arguments),
     })

@@ -268,9 +268,35 @@ fn row(laps: &Laps, baseline: &[Lap]) -> Row {
     }
 }
 
-fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+pub(crate) fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     values
+}
+
+/// One figure over rounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct OverRounds {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl OverRounds {
+    /// Of one value a round; 0 when there was no round.
+    pub(crate) fn of(values: Vec<f64>) -> OverRounds {
+        let values = sorted(values);
+        let at = |value: Option<&f64>| value.copied().unwrap_or(0.0);
+        OverRounds {
+            median: median(&values).unwrap_or(0.0),
+            min: at(values.first()),
+            max: at(values.last()),
+        }
+    }
+
+    /// As `median (min to max)`.
+    pub(crate) fn show(&self, each: impl Fn(f64) -> String) -> String {
+        format!("{} ({} to {})", each(self.median), each(self.min), each(self.max))
+    }
 }
 
 /// The middle of sorted values; between two middles, their mean.

@@ -26,6 +26,19 @@ pub(crate) fn pairs(rows: &[(&str, String)]) -> String {
     trimmed(&table)
 }
 
+/// Rows of figures under a header, names in front.
+pub(crate) fn sheet<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
+    let mut table = table();
+    table.set_header(header);
+    rows.iter().for_each(|row| {
+        table.add_row(row);
+    });
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    trimmed(&table)
+}
+
 /// `lastword run`.
 pub(crate) fn run(report: &RunReport) -> String {
     let cpu = &report.cpu_seconds;

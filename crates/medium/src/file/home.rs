@@ -75,9 +75,10 @@ pub struct FileHome {
 }
 
 impl FileHome {
-    /// Memory for gathered pages unless told otherwise. A batch that touches more pages than fit writes
-    /// some of them many times. Measured with `lastword run hashtable` (uniform writes to 68 MiB, a log
-    /// of 64 MiB): 1 540 bytes home a transaction with 64 MiB of memory, 71 with enough.
+    /// Memory for gathered pages unless told otherwise. A batch that touches more pages than fit
+    /// writes some of them many times. Measured with `lastword run hashtable` (uniform writes to
+    /// 68 MiB, a log of 64 MiB): 1 540 bytes home a transaction with 64 MiB of memory, 71 with
+    /// enough.
     pub const GATHER_BYTES: u64 = 256 << 20;
 
     /// The heap of `bytes` bytes at `offset` in the file; both in whole pages of 4 KiB.
