@@ -73,9 +73,11 @@ mod objects;
 mod test_heap;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 pub use check::{Damage, Usage, Wrong};
 pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN};
+pub use walk::{Live, Walk};
 
 /// Arenas of a heap; workers lease them.
 pub const ARENAS: usize = 128;

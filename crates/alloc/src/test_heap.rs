@@ -2,7 +2,7 @@
 
 use words::{Addr, Allocate, Stop, Words};
 
-use crate::{Damage, Heap, Usage, header};
+use crate::{Damage, Heap, Live, Usage, header};
 
 pub(crate) const TAG: u16 = 0x1a5e;
 
@@ -89,11 +89,18 @@ impl TestHeap {
     }
 
     pub(crate) fn check(&self) -> Result<Usage, Damage> {
+        self.heap.check(|offset| self.word(offset))
+    }
+
+    /// Everything live, in order.
+    pub(crate) fn live(&self) -> Vec<Live> {
+        self.heap.live(|offset| self.word(offset)).collect()
+    }
+
+    fn word(&self, offset: u64) -> u64 {
         let bytes = 8 * self.words.len() as u64;
-        self.heap.check(|offset| {
-            assert!(offset % 8 == 0 && offset < bytes, "only words of the heap are asked for");
-            self.words[offset as usize / 8]
-        })
+        assert!(offset.is_multiple_of(8) && offset < bytes, "only words of the heap are asked for");
+        self.words[offset as usize / 8]
     }
 
     fn access(&mut self, at: Addr) -> Result<usize, Stop> {

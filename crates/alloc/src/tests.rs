@@ -36,6 +36,8 @@ fn a_new_heap_is_empty_and_is_not_formatted_twice() {
     assert_eq!(heap.run(|tx| tx.format()), Err(Stop::BadValue));
     heap.run(|tx| tx.set_root(77)).unwrap();
     assert_eq!(heap.run(|tx| tx.root()), Ok(77));
+    assert_eq!(heap.heap.root_at_rest(|offset| heap.words[offset as usize / 8]), 77);
+    assert_eq!(heap.live(), []);
     heap.check().unwrap();
 }
 

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lastword::{Decoupled, Design, Durability, Medium, Plain, Volatile};
+use lastword::{Decoupled, Design, Durability, Plain, Volatile};
+
+use crate::media::{Costs, MediumName};
 
 /// Durable memory transactions: run workloads, compare designs, kill, recover and check.
 #[derive(Debug, Parser)]
@@ -25,12 +27,16 @@ pub(crate) enum Command {
     Run(Run),
     /// Compare designs on a workload, in interleaved rounds on fresh pools
     Compare(Compare),
-    /// Create, describe or check a pool
+    /// Create, describe, check or show a pool
     #[command(subcommand)]
     Pool(PoolCommand),
-    /// Runs bank on a pool until it is killed; tells on stdout what is durable.
-    #[command(hide = true)]
-    KillWriter(KillWriter),
+    /// Measure what figures are judged by: the disk alone, the steps behind alone
+    #[command(subcommand)]
+    Measure(MeasureCommand),
+    /// Print what a shell completes commands and flags with
+    Completions(Completions),
+    /// Print the manual, to be read with `lastword man | man -l -`
+    Man(Manual),
 }
 
 #[derive(Debug, Args)]
@@ -120,7 +126,7 @@ pub(crate) struct Load {
     pub(crate) output: Output,
 }
 
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Output {
     /// For people or for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
@@ -135,6 +141,8 @@ pub(crate) enum PoolCommand {
     Info(PoolPath),
     /// Check a pool without writing to it: its superblocks, its log, its heap
     Check(PoolPath),
+    /// Show every live object of a pool, a line each, without writing to it
+    Dump(PoolDump),
 }
 
 #[derive(Debug, Args)]
@@ -166,6 +174,81 @@ pub(crate) struct PoolPath {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct PoolDump {
+    /// The pool's file
+    pub(crate) path: PathBuf,
+    /// How many words of each object are shown
+    #[arg(long, value_name = "N", default_value = "4")]
+    pub(crate) words: usize,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MeasureCommand {
+    /// How long durable writes of 4 KiB, 64 KiB and 1 MiB take on the disk below a directory
+    Disk(MeasureDisk),
+    /// How many entries a second one thread persists and reproduces
+    Reproduce(MeasureReproduce),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MeasureDisk {
+    /// Where the file is made that is written to; it is gone afterwards
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// Writes of each size in a round
+    #[arg(long, value_name = "N", default_value = "200", value_parser = at_least_one)]
+    pub(crate) writes: u64,
+    /// Rounds; in each, every size has its turn
+    #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
+    pub(crate) rounds: u64,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MeasureReproduce {
+    /// Entries of a round: words written, four a transaction
+    #[arg(long, value_name = "N", default_value = "8000000", value_parser = at_least_one)]
+    pub(crate) entries: u64,
+    /// Size of the heap
+    #[arg(long, value_name = "N", value_parser = size, default_value = "512M")]
+    pub(crate) bytes: u64,
+    /// Size of the log
+    #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
+    pub(crate) log_bytes: u64,
+    /// Addresses are skewed by Zipf's law with this exponent [default: uniform]
+    #[arg(long, value_name = "X", value_parser = positive)]
+    pub(crate) zipf: Option<f64>,
+    /// Workers whose rings are merged
+    #[arg(long, value_name = "N", value_parser = workers, default_value = "2")]
+    pub(crate) threads: usize,
+    /// Rounds
+    #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
+    pub(crate) rounds: u64,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Manual {
+    /// Write it to this directory, a page a command
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Runs bank on a pool until it is killed; tells on stdout what is durable. For the demo and the
+/// test that kill it: users do not meet it.
+#[derive(Debug, Parser)]
+#[command(name = KillWriter::NAME)]
 pub(crate) struct KillWriter {
     pub(crate) path: PathBuf,
     #[arg(long, value_parser = workers, default_value = "2")]
@@ -175,6 +258,11 @@ pub(crate) struct KillWriter {
     /// Open and recover the pool, and end.
     #[arg(long)]
     pub(crate) only_open: bool,
+}
+
+impl KillWriter {
+    /// What the first argument is.
+    pub(crate) const NAME: &str = "kill-writer";
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -187,12 +275,6 @@ pub(crate) enum Format {
 pub(crate) enum DurabilityName {
     Async,
     Sync,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MediumName {
-    File,
-    Emulated,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -260,16 +342,10 @@ impl From<DurabilityName> for Durability {
 }
 
 impl Load {
-    /// The medium of this name, with the costs that were asked for.
-    pub(crate) fn medium(&self, name: MediumName) -> Medium {
-        match name {
-            MediumName::File => Medium::File,
-            MediumName::Emulated => Medium::Emulated {
-                latency_cycles: self.latency_cycles,
-                // A float beyond the integers becomes the nearest one.
-                bandwidth_bytes_per_second: (self.bandwidth_gbps * 1e9) as u64,
-            },
-        }
+    /// What the emulated medium is to cost.
+    pub(crate) fn costs(&self) -> Costs {
+        let Load { latency_cycles, bandwidth_gbps, .. } = *self;
+        Costs { latency_cycles, bandwidth_gbps }
     }
 
     pub(crate) fn workload_options(&self) -> workloads::Options {

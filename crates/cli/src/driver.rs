@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! - Between A0 and A1 a worker does nothing but draw, run and count, and now and then take a
-//!   sample, look at the clock's flag and keep a copy of its client.
+//!   sample, note how far it is, look at the clock's flag and keep a copy of its client.
 //! - At B everything that was counted is durable.
 
 use std::sync::Barrier;
@@ -22,6 +22,7 @@ use workloads::Workload;
 
 use crate::latency::{Latencies, Sampler, Sampling};
 use crate::machine::process_cpu_ns;
+use crate::pace::{Pace, worst_100ms};
 
 /// Transactions between two copies of a client.
 const CHECKPOINT: u64 = 4096;
@@ -56,6 +57,8 @@ pub(crate) struct Measured {
     /// Different words written by committed transactions.
     pub(crate) words_written: u64,
     pub(crate) seconds: f64,
+    /// The fewest transactions in any 100 ms; nothing when it was not sampled, or shorter.
+    pub(crate) worst_100ms: Option<u64>,
     /// Until the last one was durable; for designs that keep nothing, the same.
     pub(crate) durable_seconds: f64,
     pub(crate) cpu: CpuNs,
@@ -93,6 +96,7 @@ impl<C: Clone> Position<C> {
 struct Share<C> {
     position: Position<C>,
     sampler: Sampler,
+    pace: Pace,
     aborts: u64,
     words_written: u64,
     cpu_ns: u64,
@@ -181,6 +185,7 @@ fn run_client<D: Design, W: Workload>(
     quota: u64,
 ) -> Result<Share<W::Client>, lastword::Error> {
     let (start, cpu_ns) = (Instant::now(), cpu::thread_cpu_ns());
+    let mut pace = Pace::start(cpu::cycles());
     let client = &mut position.client;
     let mut count = 0;
     let mut checkpoint = CHECKPOINT;
@@ -190,8 +195,10 @@ fn run_client<D: Design, W: Workload>(
             workload.next(client);
             let begun = cpu::cycles();
             let id = worker.run(|tx| workload.run(client, tx))?.ticket.id();
-            sampler.sampled(count, begun, cpu::cycles(), id);
+            let ended = cpu::cycles();
+            sampler.sampled(count, begun, ended, id);
             count += 1;
+            pace.mark(ended, count);
         }
         let run = sampler.stride(count).min(quota - count);
         for _ in 0..run {
@@ -200,6 +207,9 @@ fn run_client<D: Design, W: Workload>(
         }
         count += run;
         sampler.look(|| pool.durable_id());
+        if sampler.is_slow(count) {
+            pace.mark(cpu::cycles(), count);
+        }
         if count >= checkpoint {
             checkpoint = count + CHECKPOINT;
             position.recent.swap(0, 1);
@@ -210,6 +220,7 @@ fn run_client<D: Design, W: Workload>(
     Ok(Share {
         position,
         sampler,
+        pace: pace.end(cpu::cycles(), count),
         aborts: worker.conflicts(),
         words_written: worker.words_written(),
         cpu_ns: cpu::thread_cpu_ns() - cpu_ns,
@@ -236,11 +247,13 @@ fn add_up<C>(
         aborts: 0,
         words_written: 0,
         seconds: until(end),
+        worst_100ms: None,
         durable_seconds: until(flushed.or(end)),
         cpu: CpuNs { workers: 0, total: 0 },
         latencies: Latencies::new(),
         metrics: Metrics::default(),
     };
+    let mut paces = Vec::with_capacity(shares.len());
     for share in shares {
         measured.transactions += share.position.count;
         measured.aborts += share.aborts;
@@ -248,7 +261,9 @@ fn add_up<C>(
         measured.cpu.workers += share.cpu_ns;
         measured.latencies.add(&share.sampler.finish(flushed_cycles));
         positions.push(share.position);
+        paces.push(share.pace);
     }
+    measured.worst_100ms = worst_100ms(&paces);
     measured
 }
 

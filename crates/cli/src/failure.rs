@@ -1,7 +1,7 @@
 //! Why a command could not be run, in one line; and what its checks said when it could.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -57,11 +57,22 @@ pub(crate) enum Failure {
     #[error("the writer process ended by itself ({status})")]
     WriterEnded { status: std::process::ExitStatus },
 
+    #[error("{doing} {path}: {source}")]
+    File { doing: &'static str, path: PathBuf, source: io::Error },
+
     #[error("{doing}: {source}")]
     Io { doing: &'static str, source: io::Error },
 }
 
 impl Failure {
+    /// For `map_err`, where a file is concerned.
+    pub(crate) fn file<E: Into<io::Error>>(
+        doing: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(E) -> Failure {
+        move |source| Failure::File { doing, path: path.into(), source: source.into() }
+    }
+
     /// For `map_err`.
     pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Failure {
         move |source| Failure::Io { doing, source }

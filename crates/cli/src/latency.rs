@@ -84,6 +84,8 @@ pub(crate) struct Sampler {
     pending: VecDeque<(u64, TxId)>,
     /// The transaction that is sampled next, counted from 0.
     next: u64,
+    /// The clock is looked at from here on.
+    next_look: u64,
     /// Cycles when the last one was sampled.
     last: u64,
     stride: u64,
@@ -99,6 +101,7 @@ impl Sampler {
             latencies: Latencies::new(),
             pending: VecDeque::with_capacity(1024),
             next,
+            next_look: 0,
             last: cpu::cycles(),
             stride: STRIDE_MAX,
         }
@@ -114,6 +117,17 @@ impl Sampler {
     #[inline]
     pub(crate) fn stride(&self, number: u64) -> u64 {
         self.stride.min(self.next - number)
+    }
+
+    /// Whether transactions take so long that the clock may be looked at now and then between two
+    /// that are timed. Read once for [`STRIDE_MAX`] of them at most: short ones would notice.
+    #[inline]
+    pub(crate) fn is_slow(&mut self, number: u64) -> bool {
+        let is_due = self.stride < STRIDE_MAX && number >= self.next_look;
+        if is_due {
+            self.next_look = number + STRIDE_MAX;
+        }
+        is_due
     }
 
     /// A transaction was timed, in cycles.
@@ -220,6 +234,18 @@ mod tests {
             assert_eq!(sampler.stride(number + 1), 0);
         }
         assert_eq!(sampler.finish(200).durable.len(), 100);
+    }
+
+    #[test]
+    fn the_clock_is_looked_at_between_slow_transactions_only() {
+        let ms = cpu::cycles_per_second() / 1000;
+        for (each, looks) in [(ms / 1_000_000, 0), (ms, 15)] {
+            let mut sampler = Sampler::new(Sampling::Some, true);
+            sampler.last = 0;
+            sampler.sampled(1024, 0, 1024 * each, TxId(1));
+            let looked = (1025..2048).filter(|&number| sampler.is_slow(number)).count();
+            assert!((looks..=looks + 1).contains(&looked), "{looked}");
+        }
     }
 
     #[test]

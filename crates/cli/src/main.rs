@@ -13,11 +13,16 @@ mod args;
 mod compare;
 mod demo;
 mod driver;
+mod dump;
 mod failure;
 mod kill_round;
 mod kill_writer;
 mod latency;
 mod machine;
+mod manual;
+mod measure;
+mod media;
+mod pace;
 mod pool;
 mod presence;
 mod report;
@@ -30,17 +35,26 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Command, CommandLine};
-use crate::failure::Verdict;
+use crate::args::{Command, CommandLine, KillWriter};
+use crate::failure::{Failure, Verdict};
 
 fn main() -> ExitCode {
-    let done = match CommandLine::parse().command {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.peek().is_some_and(|first| first == KillWriter::NAME) {
+        return exit(kill_writer::run(&KillWriter::parse_from(arguments)));
+    }
+    exit(match CommandLine::parse().command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Pool(command) => pool::run(&command),
-        Command::KillWriter(arguments) => kill_writer::run(&arguments),
-    };
+        Command::Measure(command) => measure::run(&command),
+        Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Man(arguments) => manual::man(&arguments),
+    })
+}
+
+fn exit(done: Result<Verdict, Failure>) -> ExitCode {
     match done {
         Ok(Verdict::Held) => ExitCode::SUCCESS,
         Ok(Verdict::Failed) => ExitCode::from(1),

@@ -1,4 +1,4 @@
-//! `lastword pool`: create, describe, check.
+//! `lastword pool`: create, describe, check; what is in it is shown by `dump`.
 //!
 //! `info` reads superblocks; to time a flush it writes a file without a name beside the pool.
 //! `check` writes nothing: a log that waits to be replayed is replayed in memory. A pool that was
@@ -6,13 +6,14 @@
 
 use std::path::Path;
 
-use lastword::{Checked, Decoupled, Info, Medium, Options, Pool, Usage};
+use lastword::{Checked, Decoupled, Info, MemoryUse, Options, Pool, Usage};
 use medium::PoolFile;
 use serde::Serialize;
 
-use crate::args::{Format, MediumName, Output, PoolCommand, PoolCreate, PoolPath};
+use crate::args::{Format, Output, PoolCommand, PoolCreate, PoolPath};
 use crate::failure::{Failure, Verdict, is_damage};
-use crate::report::{complain, json, medium_name, print, table};
+use crate::media::{Costs, MediumName};
+use crate::report::{complain, json, print, table};
 
 /// Runs it and prints what it has found.
 ///
@@ -23,17 +24,13 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
         PoolCommand::Create(create) => self::create(create),
         PoolCommand::Info(PoolPath { path, output }) => info(path, output),
         PoolCommand::Check(PoolPath { path, output }) => check(path, output),
+        PoolCommand::Dump(arguments) => crate::dump::run(arguments),
     }
 }
 
 fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
-    let medium = match arguments.medium {
-        MediumName::File => Medium::File,
-        // What it costs is said by whoever opens it.
-        MediumName::Emulated => {
-            Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 }
-        }
-    };
+    // What it costs is said by whoever opens it.
+    let medium = arguments.medium.medium(Costs::default());
     let options = Options::new()
         .bytes(arguments.bytes)
         .log_bytes(arguments.log_bytes)
@@ -53,24 +50,9 @@ fn info(path: &Path, output: &Output) -> Result<Verdict, Failure> {
 }
 
 fn check(path: &Path, output: &Output) -> Result<Verdict, Failure> {
-    let checked = match lastword::check(path) {
-        Ok(checked) => checked,
-        Err(error) if is_damage(&error) => {
-            let damaged = Damaged {
-                path: path.display().to_string(),
-                sound: false,
-                damage: error.to_string(),
-            };
-            print(&match output.format {
-                Format::Json => json::object(&damaged),
-                Format::Table => {
-                    table::pairs(&[("sound", "no".into()), ("damage", damaged.damage)])
-                }
-            })?;
-            complain(&[error.to_string()]);
-            return Ok(Verdict::Failed);
-        }
-        Err(error) => return Err(error.into()),
+    let checked = match sound(path, output, |path| lastword::check(path))? {
+        Some(checked) => checked,
+        None => return Ok(Verdict::Failed),
     };
     let findings = Findings::new(&checked, path);
     print(&match output.format {
@@ -78,6 +60,31 @@ fn check(path: &Path, output: &Output) -> Result<Verdict, Failure> {
         Format::Table => table::pairs(&findings.rows()),
     })?;
     Ok(Verdict::Held)
+}
+
+/// What a look at a sound pool has found; of a damaged one the damage is printed, and nothing is
+/// answered.
+///
+/// # Errors
+/// What kept it from being looked at.
+pub(crate) fn sound<R>(
+    path: &Path,
+    output: &Output,
+    look: impl FnOnce(&Path) -> Result<R, lastword::Error>,
+) -> Result<Option<R>, Failure> {
+    let error = match look(path) {
+        Ok(found) => return Ok(Some(found)),
+        Err(error) if is_damage(&error) => error,
+        Err(error) => return Err(error.into()),
+    };
+    let path = path.display().to_string();
+    let damaged = Damaged { path, sound: false, damage: error.to_string() };
+    print(&match output.format {
+        Format::Json => json::object(&damaged),
+        Format::Table => table::pairs(&[("sound", "no".into()), ("damage", damaged.damage)]),
+    })?;
+    complain(&[error.to_string()]);
+    Ok(None)
 }
 
 /// `pool info`.
@@ -100,6 +107,56 @@ struct Description {
     survives_power_loss: bool,
     /// A small durable write there; nothing when it could not be measured.
     flush_ns: Option<u64>,
+    /// Nothing where there is no page cache between.
+    log_bypasses_page_cache: Option<bool>,
+    memory_bytes: MemoryBytes,
+}
+
+/// Memory that the pool takes when it is open.
+#[derive(Debug, Serialize)]
+struct MemoryBytes {
+    /// What transactions work on: as large as the heap.
+    heap: u64,
+    /// Each worker's ring, when it was filled once.
+    ring_per_worker: u64,
+    /// At most: what is in the log and not at home yet.
+    queue_max: u64,
+    /// At most: pages gathered on their way home.
+    gathered_max: u64,
+    /// The pool's files, where they are in memory themselves.
+    files: u64,
+    /// All of it, with one worker.
+    total_max_with_one_worker: u64,
+}
+
+impl MemoryBytes {
+    fn of(memory: MemoryUse) -> MemoryBytes {
+        MemoryBytes {
+            heap: memory.heap_bytes,
+            ring_per_worker: memory.ring_bytes,
+            queue_max: memory.queue_bytes_max,
+            gathered_max: memory.gathered_bytes_max,
+            files: memory.file_bytes,
+            total_max_with_one_worker: memory.total_bytes_max(1),
+        }
+    }
+
+    /// As one formula.
+    fn show(&self) -> String {
+        let parts = [
+            ("", self.heap, " heap"),
+            ("", self.ring_per_worker, " a worker"),
+            ("up to ", self.queue_max, " queue"),
+            ("up to ", self.gathered_max, " pages"),
+            ("", self.files, " files in memory"),
+        ];
+        let shown = parts.iter().filter(|part| part.1 > 0);
+        let terms: Vec<String> = shown
+            .map(|(before, bytes, what)| format!("{before}{}{what}", table::bytes(*bytes)))
+            .collect();
+        let total = table::bytes(self.total_max_with_one_worker);
+        format!("{}; with one worker up to {total}", terms.join(" + "))
+    }
 }
 
 impl Description {
@@ -111,7 +168,7 @@ impl Description {
     fn without_flush(info: &Info) -> Description {
         Description {
             path: info.path.display().to_string(),
-            medium: info.medium.map(medium_name),
+            medium: info.medium.map(|medium| MediumName::of(medium).name()),
             pool_id: format!("{:016x}", info.pool_id),
             generation: info.generation,
             design: info.design.clone(),
@@ -124,6 +181,8 @@ impl Description {
             file_system: info.file_system,
             survives_power_loss: info.survives_power_loss,
             flush_ns: None,
+            log_bypasses_page_cache: info.direct,
+            memory_bytes: MemoryBytes::of(info.memory()),
         }
     }
 
@@ -149,7 +208,12 @@ impl Description {
             ("log", table::bytes(self.log_bytes)),
             ("reproduced ID", table::grouped(self.reproduced_id)),
             ("closed in good order", yes_no(self.clean)),
+            ("memory when open", self.memory_bytes.show()),
         ];
+        if let Some(direct) = self.log_bypasses_page_cache {
+            let way = if direct { "past the page cache" } else { "through the page cache" };
+            rows.insert(2, ("log is written", way.into()));
+        }
         if let Some(flush_ns) = self.flush_ns {
             rows.insert(2, ("flush", table::time(flush_ns)));
         }

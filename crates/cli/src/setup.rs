@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use lastword::{Design, Medium, Options, Pool, Stop};
+use lastword::{Design, Options, Pool, Stop};
 use workloads::Workload;
 
-use crate::args::{Load, MediumName};
+use crate::args::Load;
 use crate::driver::Position;
 use crate::failure::Failure;
+use crate::media::MediumName;
 use crate::report::progress;
 use crate::temporary::Temporary;
 
@@ -41,7 +42,8 @@ impl Place {
     }
 
     pub(crate) fn temporary(load: &Load) -> Place {
-        Place::Temporary(Temporary::new(load.medium == Some(MediumName::Emulated)))
+        let in_memory = load.medium.is_some_and(MediumName::is_best_in_memory);
+        Place::Temporary(Temporary::new(in_memory))
     }
 }
 
@@ -124,7 +126,7 @@ fn options_for<W: Workload>(load: &Load) -> Options {
     Options::new()
         .bytes(bytes)
         .log_bytes(load.log_bytes.unwrap_or(64 << 20))
-        .medium(load.medium(load.medium.unwrap_or(MediumName::File)))
+        .medium(load.medium.unwrap_or(MediumName::DEFAULT).medium(load.costs()))
         .durability(load.durability.into())
         .layout(load.layout.as_deref().unwrap_or_default(), 0)
 }
@@ -133,13 +135,10 @@ fn options_for<W: Workload>(load: &Load) -> Options {
 /// own medium with the costs that were.
 fn options_of(load: &Load, path: &Path) -> Result<Options, Failure> {
     let info = lastword::inspect(path)?;
-    let own = match info.medium {
-        Some(Medium::Emulated { .. }) => MediumName::Emulated,
-        _ => MediumName::File,
-    };
+    let own = info.medium.map_or(MediumName::DEFAULT, MediumName::of);
     let (layout, version) = &info.layout;
     Ok(Options::new()
-        .medium(load.medium(load.medium.unwrap_or(own)))
+        .medium(load.medium.unwrap_or(own).medium(load.costs()))
         .durability(load.durability.into())
         .layout(load.layout.as_deref().unwrap_or(layout), *version))
 }

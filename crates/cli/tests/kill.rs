@@ -2,16 +2,25 @@
 //! there.
 //!
 //! A round: a writer runs bank on the pool of the round before, and is killed after a number of
-//! messages drawn at random. In some rounds other processes then open the pool and are killed while
-//! they recover it. Then this process opens it and looks. Pools and logs are small, so that a log
-//! goes round many times.
+//! messages drawn at random. In every other round further processes then open the pool and are
+//! killed while they open or recover it:
+//!
+//! ```text
+//!   start | read, check | home written | log's head | superblock | shadow loaded | end
+//!         `--- before: no byte changed `-- in recovery -----------`-- opened
+//! ```
+//!
+//! Then this process opens it and looks. Pools and logs are small, so that a log goes round many
+//! times. `LASTWORD_KILL_ROUNDS` says how many rounds there are, `LASTWORD_SEED` repeats their
+//! draws.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../src/kill_round.rs"]
 mod kill_round;
 
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kill_round::{Ended, Outcome, When, kill, look};
 use lastword::{Options, Pool};
@@ -19,22 +28,35 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use workloads::{Bank, Workload};
 
+/// Where the heap begins in the pool's file.
+const HEAP_OFFSET: usize = 2 << 20;
+
+/// Bytes of the log's head, both copies.
+const LOG_HEAD_BYTES: usize = 8192;
+
 /// Small: it goes round dozens of times.
 const LOG_BYTES: u64 = 256 << 10;
 
-/// Rounds on each pool.
-const ROUNDS: usize = 5;
+/// Rounds when nothing is said, over all pools.
+const ROUNDS: usize = 20;
 
-/// In one of so many rounds recovery is killed too,
+/// In one of so many rounds of a pool its recovery is killed too,
 const RECOVERY: usize = 2;
 
-/// so often in a row.
-const RECOVERIES: usize = 3;
+/// at most so often in a row.
+const RECOVERIES: usize = 6;
+
+/// From so many rounds on, one that has killed no recovery in its midst has not aimed at it.
+const ENOUGH: usize = 100;
+
+/// A number that the environment gives.
+fn given(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().expect(name))
+}
 
 fn seed() -> u64 {
-    let seed = std::env::var("LASTWORD_SEED").ok().map(|seed| seed.parse().unwrap());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos();
-    let seed = seed.unwrap_or_else(|| now.into());
+    let seed = given("LASTWORD_SEED").unwrap_or(now.into());
     println!("LASTWORD_SEED={seed}");
     seed
 }
@@ -55,8 +77,43 @@ fn new_bank(path: &Path) {
 struct Seen {
     survived: usize,
     lost: usize,
-    killed_opening: usize,
+    /// Of processes that were killed while they opened a pool.
+    stages: [usize; 3],
     laps: u64,
+}
+
+/// How far a process came that was killed while it opened a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Before,
+    InRecovery,
+    Opened,
+}
+
+/// What recovery writes: the superblock's generation last, home and the log's head before it.
+#[derive(PartialEq, Eq)]
+struct Mark {
+    generation: u64,
+    home: Vec<u8>,
+    log_head: Vec<u8>,
+}
+
+impl Mark {
+    fn of(path: &Path) -> Mark {
+        let generation = lastword::inspect(path).unwrap().generation;
+        let home = std::fs::read(path).unwrap().split_off(HEAP_OFFSET);
+        let mut log_head = std::fs::read(path.with_added_extension("log")).unwrap();
+        log_head.truncate(LOG_HEAD_BYTES);
+        Mark { generation, home, log_head }
+    }
+
+    fn stage(&self, after: &Mark) -> Stage {
+        match (self.generation == after.generation, self == after) {
+            (false, _) => Stage::Opened,
+            (true, false) => Stage::InRecovery,
+            (true, true) => Stage::Before,
+        }
+    }
 }
 
 /// Runs a writer and kills it.
@@ -78,43 +135,85 @@ fn recover(path: &Path, said: &kill_round::Seen) -> Outcome {
     outcome
 }
 
+/// When to kill what opens a pool: it is moved towards recovery, which takes a millisecond or so.
+struct Aim(Duration);
+
+impl Aim {
+    /// Opens the pool and recovers it in a process that is killed meanwhile; answers how far it
+    /// came.
+    fn kill(&mut self, path: &Path, rng: &mut StdRng) -> Stage {
+        let before = Mark::of(path);
+        let pause = self.0.mul_f64(rng.random_range(0.7..1.3));
+        let stage = match kill_writer(path, &["--only-open"], When { messages: 0, pause }) {
+            Ended::Killed(_) => before.stage(&Mark::of(path)),
+            Ended::ByItself(status) => {
+                assert!(status.success(), "{status}");
+                Stage::Opened
+            }
+        };
+        match stage {
+            Stage::Before => self.0 = self.0.mul_f64(1.1),
+            Stage::InRecovery => {}
+            Stage::Opened => self.0 = self.0.mul_f64(0.9),
+        }
+        stage
+    }
+}
+
+/// How long a process takes that opens a pool and ends.
+fn time_of_opening(path: &Path) -> Duration {
+    let start = Instant::now();
+    let mut opening = Command::new(env!("CARGO_BIN_EXE_lastword"));
+    let status = opening.arg("kill-writer").arg(path).arg("--only-open").status().unwrap();
+    assert!(status.success(), "{status}");
+    start.elapsed()
+}
+
 #[test]
 fn whatever_was_acknowledged_survives_kill_9_again_and_again() {
     let dir = tempfile::tempdir().unwrap();
     let mut rng = StdRng::seed_from_u64(seed());
     let mut seen = Seen::default();
-    for (durability, threads) in [("async", "1"), ("async", "2"), ("sync", "1"), ("sync", "2")] {
-        let path = dir.path().join(format!("{durability}-{threads}.pool"));
-        new_bank(&path);
-        for round in 0..ROUNDS {
-            let most = if durability == "async" { 4000 } else { 60 };
-            let when = When { messages: rng.random_range(1..most), pause: Duration::ZERO };
-            let arguments = ["--durability", durability, "--threads", threads];
-            let said = match kill_writer(&path, &arguments, when) {
-                Ended::Killed(said) => said,
-                Ended::ByItself(status) => panic!("the writer ended by itself: {status}"),
-            };
-            let recoveries = if round % RECOVERY == 0 { RECOVERIES } else { 0 };
-            for _ in 0..recoveries {
-                let pause = Duration::from_micros(rng.random_range(0..10_000));
-                match kill_writer(&path, &["--only-open"], When { messages: 0, pause }) {
-                    Ended::Killed(_) => seen.killed_opening += 1,
-                    Ended::ByItself(status) => assert!(status.success(), "{status}"),
+    let pools = [("async", "1"), ("async", "4"), ("sync", "1"), ("sync", "4")];
+    let place = |(durability, threads): (&str, &str)| {
+        dir.path().join(format!("{durability}-{threads}.pool"))
+    };
+    pools.iter().for_each(|&pool| new_bank(&place(pool)));
+    let mut aim = Aim(time_of_opening(&place(pools[0])) / 2);
+    let rounds = given("LASTWORD_KILL_ROUNDS").map_or(ROUNDS, |rounds| rounds as usize);
+    for round in 0..rounds {
+        let pool @ (durability, threads) = pools[round % pools.len()];
+        let path = place(pool);
+        let most = if durability == "async" { 4000 } else { 60 };
+        let when = When { messages: rng.random_range(1..most), pause: Duration::ZERO };
+        let arguments = ["--durability", durability, "--threads", threads];
+        let said = match kill_writer(&path, &arguments, when) {
+            Ended::Killed(said) => said,
+            Ended::ByItself(status) => panic!("the writer ended by itself: {status}"),
+        };
+        if (round / pools.len()).is_multiple_of(RECOVERY) {
+            for _ in 0..RECOVERIES {
+                let stage = aim.kill(&path, &mut rng);
+                seen.stages[stage as usize] += 1;
+                if stage == Stage::Opened {
+                    break; // there is nothing to recover any more
                 }
             }
-            let outcome = recover(&path, &said);
-            println!("{durability}, {threads} workers, round {round}, {when:?}: {outcome:?}");
-            assert!(durability == "async" || outcome.lost == 0, "in sync mode nothing is lost");
-            seen.survived += usize::from(outcome.survived > 0);
-            seen.lost += usize::from(outcome.lost > 0);
-            // A transfer takes 80 bytes of the log or more: mark, three heads, seven words.
-            seen.laps += outcome.recovered * 80 / LOG_BYTES;
         }
+        let outcome = recover(&path, &said);
+        println!("{durability}, {threads} workers, round {round}, {when:?}: {outcome:?}");
+        assert!(durability == "async" || outcome.lost == 0, "in sync mode nothing is lost");
+        seen.survived += usize::from(outcome.survived > 0);
+        seen.lost += usize::from(outcome.lost > 0);
+        // A transfer takes 80 bytes of the log or more: mark, three heads, seven words.
+        seen.laps += outcome.recovered * 80 / LOG_BYTES;
     }
-    println!("{seen:?}");
+    println!("{rounds} rounds: {seen:?}");
     // A test of crashes that saw none of these has tested nothing.
     assert!(seen.survived > 0, "no transfer survived without being acknowledged: {seen:?}");
     assert!(seen.lost > 0, "no transfer that was committed was lost: {seen:?}");
-    assert!(seen.killed_opening > 0, "no recovery was killed: {seen:?}");
     assert!(seen.laps >= 10, "the logs did not go round: {seen:?}");
+    let [before, in_recovery, opened] = seen.stages;
+    assert!(before + in_recovery + opened > 0, "nobody was killed while opening: {seen:?}");
+    assert!(rounds < ENOUGH || in_recovery > 0, "no recovery was killed: {seen:?}");
 }

@@ -64,14 +64,31 @@ fn a_new_pool_is_described_and_sound() {
             "heap_bytes",
             "layout",
             "layout_version",
+            "log_bypasses_page_cache",
             "log_bytes",
             "medium",
+            "memory_bytes",
             "path",
             "pool_id",
             "reproduced_id",
             "survives_power_loss",
         ];
         assert_eq!(keys(&info), expected);
+        assert_eq!(info["log_bypasses_page_cache"].is_boolean(), medium == "file");
+        assert!(info["flush_ns"].as_u64().unwrap() > 0);
+        let memory = &info["memory_bytes"];
+        let expected = [
+            "files",
+            "gathered_max",
+            "heap",
+            "queue_max",
+            "ring_per_worker",
+            "total_max_with_one_worker",
+        ];
+        assert_eq!(keys(memory), expected);
+        assert_eq!((&memory["heap"], &memory["queue_max"]), (&262_144.into(), &131_072.into()));
+        let parts = expected[..5].iter().map(|key| memory[key].as_u64().unwrap());
+        assert_eq!(memory["total_max_with_one_worker"], parts.sum::<u64>());
         assert_eq!((&info["medium"], &info["layout"]), (&medium.into(), &"ledger".into()));
         assert_eq!((&info["heap_bytes"], &info["log_bytes"]), (&262_144.into(), &131_072.into()));
         assert_eq!((&info["clean"], &info["design"]), (&true.into(), &"decoupled".into()));
@@ -79,6 +96,30 @@ fn a_new_pool_is_described_and_sound() {
         assert_eq!((&check["sound"], &check["needs_recovery"]), (&true.into(), &false.into()));
         let table = room.expect(0, &["pool", "check", "a.pool"]);
         assert!(table.contains("sound") && table.contains("ledger"), "{table}");
+    }
+}
+
+#[test]
+fn a_pool_in_memory_does_not_survive_power_loss_and_says_so() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+    let path = dir.path().join("a.pool");
+    let path = path.to_str().unwrap();
+    let room = Room::new();
+    for medium in ["file", "emulated"] {
+        room.expect(0, &common::with(&["pool", "create", path, "--medium", medium], &SMALL));
+        let info = room.json(0, &["pool", "info", path]);
+        assert_eq!(
+            (&info["file_system"], &info["survives_power_loss"]),
+            (&"tmpfs".into(), &false.into())
+        );
+        let files = info["memory_bytes"]["files"].as_u64().unwrap();
+        assert_eq!(files, 262_144 + 131_072, "its files are memory too");
+        let table = room.expect(0, &["pool", "info", path]);
+        assert!(table.contains("kill -9, not power loss") && table.contains("tmpfs"), "{table}");
+        let flush = table.lines().find(|line| line.trim_start().starts_with("flush")).unwrap();
+        assert!(flush.contains("us") || flush.contains("ns") || flush.contains("ms"), "{flush}");
+        std::fs::remove_file(path).unwrap();
+        let _ = std::fs::remove_file(format!("{path}.log"));
     }
 }
 
@@ -111,8 +152,10 @@ fn an_unclean_pool_needs_recovery_and_a_check_changes_no_byte_of_it() {
             "heap_bytes",
             "layout",
             "layout_version",
+            "log_bypasses_page_cache",
             "log_bytes",
             "medium",
+            "memory_bytes",
             "needs_recovery",
             "object_bytes",
             "objects",

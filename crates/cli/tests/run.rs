@@ -82,8 +82,12 @@ fn a_report_has_these_keys() {
         "threads",
         "transactions",
         "transactions_per_cpu_second",
+        "transactions_per_device_write",
         "transactions_per_second",
         "workload",
+        "worst_100ms_transactions",
+        "worst_100ms_transactions_per_second",
+        "write_amplification",
         "writes_per_transaction",
     ];
     assert_eq!(keys(&report), expected);
@@ -101,6 +105,28 @@ fn a_report_has_these_keys() {
     assert!(number("durable_transactions_per_second") <= number("transactions_per_second"));
     assert!(number("transactions_per_cpu_second") > 0.0);
     assert!(number("peak_rss_bytes") > 1e6);
+    let device_bytes = number("log_bytes") + number("home_bytes");
+    assert_eq!(number("write_amplification"), device_bytes / (8.0 * 3000.0));
+    let each = number("transactions_per_device_write");
+    assert_eq!(each, 3000.0 / number("device_writes"));
+    let short = room.json(0, &with(&["run", "empty"], &TINY));
+    for none in ["write_amplification", "transactions_per_device_write"] {
+        assert!(short[none].is_null(), "nothing was written: {none}");
+    }
+    assert!(short["worst_100ms_transactions"].is_null(), "3000 of nothing are over before");
+}
+
+#[test]
+fn a_run_tells_its_worst_100_ms() {
+    let room = Room::new();
+    let what = ["run", "tatp-hash", "--scale", "0.001", "--seconds", "0.5"];
+    for durability in ["async", "sync"] {
+        let report = room.json(0, &with(&what, &["--durability", durability, "--threads", "2"]));
+        let number = |key: &str| report[key].as_f64().unwrap();
+        let worst = number("worst_100ms_transactions");
+        assert!(worst <= number("transactions"));
+        assert_eq!(number("worst_100ms_transactions_per_second"), 10.0 * worst);
+    }
 }
 
 #[test]
@@ -206,6 +232,25 @@ fn a_run_that_is_interrupted_leaves_nothing() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(room.files(), [""; 0]);
+}
+
+#[test]
+fn what_a_killed_run_leaves_is_removed_by_the_next() {
+    let room = Room::new();
+    let mut program = room.program();
+    program.args(["run", "bank", "--seconds", "600"]).stdout(Stdio::null());
+    let mut child = program.spawn().unwrap();
+    while !room.files().iter().any(|name| name.ends_with(".pool.log")) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = room.files();
+    assert!(!left.is_empty() && left.iter().all(|name| name.contains("temporary")), "{left:?}");
+    std::fs::write(room.path("mine.pool"), "mine").unwrap();
+    room.json(0, &with(&["run", "empty"], &TINY));
+    assert_eq!(room.files(), ["mine.pool"]);
 }
 
 #[test]

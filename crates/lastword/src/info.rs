@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use medium::PoolFile;
+use medium::{FileHome, PoolFile};
 use words::TxId;
 
 use crate::superblock::{Superblock, name};
@@ -42,7 +42,61 @@ pub struct Info {
     pub direct: Option<bool>,
 }
 
+/// Memory that an open pool takes, part by part. What is not here is small: a word for each stripe
+/// of 64 bytes up to 1 MiB, a group of 256 KiB, 4 bytes for each page of 4 KiB on a file.
+///
+/// ```
+/// use lastword::{Options, Pool};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("bank.pool");
+/// let pool = Pool::create(&path, Options::new().bytes(1 << 20).log_bytes(1 << 20))?;
+/// let memory = pool.info().memory();
+/// assert_eq!((memory.heap_bytes, memory.queue_bytes_max), (1 << 20, 1 << 20));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryUse {
+    /// The shadow: as large as the heap.
+    pub heap_bytes: u64,
+    /// The volatile ring of each worker, when it was gone round once.
+    pub ring_bytes: u64,
+    /// Writes that are in the log and not at home yet: at most as much as the log holds.
+    pub queue_bytes_max: u64,
+    /// Pages gathered on their way home: those of the heap, up to a bound.
+    pub gathered_bytes_max: u64,
+    /// The pool's files, where the file system keeps them in memory.
+    pub file_bytes: u64,
+}
+
+impl MemoryUse {
+    /// The sum, with so many workers.
+    pub fn total_bytes_max(&self, workers: u64) -> u64 {
+        let rings = self.ring_bytes.saturating_mul(workers);
+        let parts = [self.queue_bytes_max, self.gathered_bytes_max, self.file_bytes, rings];
+        parts.iter().fold(self.heap_bytes, |sum, part| sum.saturating_add(*part))
+    }
+}
+
 impl Info {
+    /// The memory that it takes when it is open.
+    pub fn memory(&self) -> MemoryUse {
+        let gathers = self.medium == Some(Medium::File);
+        let in_memory = matches!(self.file_system, Some("tmpfs" | "ramfs"));
+        let file_bytes = if in_memory { self.heap_bytes + self.log_bytes } else { 0 };
+        MemoryUse {
+            heap_bytes: self.heap_bytes,
+            ring_bytes: self.ring_bytes,
+            queue_bytes_max: self.log_bytes,
+            gathered_bytes_max: match gathers {
+                true => self.heap_bytes.min(FileHome::GATHER_BYTES),
+                false => 0,
+            },
+            file_bytes,
+        }
+    }
+
     pub(crate) fn of(
         file: &PoolFile,
         superblock: &Superblock,
@@ -87,5 +141,35 @@ impl Info {
             survives_power_loss: false,
             direct: None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_the_sum_of_its_parts() {
+        let options = Options::new().layout("x", 1);
+        let kept_nowhere = Info::in_memory(&options, 3 << 30).unwrap();
+        assert_eq!(kept_nowhere.memory().total_bytes_max(7), 3 << 30);
+        let (log_bytes, ring_bytes) = (64 << 20, 16 << 20);
+        let on = |medium, file_system| Info {
+            medium: Some(medium),
+            file_system,
+            log_bytes,
+            ring_bytes,
+            ..kept_nowhere.clone()
+        };
+        let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+        let both = (3 << 30) + log_bytes;
+        for (info, total) in [
+            (on(Medium::File, Some("ext4")), both + (256 << 20)),
+            (on(Medium::File, Some("tmpfs")), both + (256 << 20) + both),
+            (on(emulated, Some("tmpfs")), both + both),
+            (on(emulated, Some("ext4")), both),
+        ] {
+            assert_eq!(info.memory().total_bytes_max(2), total + 2 * ring_bytes, "{info:?}");
+        }
     }
 }

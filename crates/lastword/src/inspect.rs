@@ -6,9 +6,9 @@
 
 use std::path::Path;
 
-use lw_alloc::Usage;
+use lw_alloc::{Live, Usage};
 use medium::writes::{Piece, Pieces};
-use medium::{Counts, HomeMedium, LogReader};
+use medium::{Counts, FileLog, HomeMedium, LogReader};
 use words::TxId;
 
 use crate::recover::{self, decide::Action};
@@ -16,9 +16,10 @@ use crate::shadow::Full;
 use crate::storage::{Found, Storage, heap};
 use crate::superblock::Superblock;
 use crate::sync::{Arc, Ordering};
-use crate::{Error, Info};
+use crate::{Error, Info, Medium};
 
-/// Describes a pool; reads its superblocks only.
+/// Describes a pool; reads its superblocks, and a block of its log to see whether that works past
+/// the page cache.
 ///
 /// # Errors
 /// What keeps a pool from being opened; see [`Pool::open`](crate::Pool::open).
@@ -27,7 +28,13 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Info, Error> {
 }
 
 fn info(found: &Found) -> Info {
-    Info::of(&found.file, found.superblocks.current(), found.medium, None)
+    let (superblock, medium) = (found.superblocks.current(), found.medium);
+    let direct = (medium == Medium::File).then(|| {
+        let place = Arc::clone(found.log_place());
+        FileLog::new(place, superblock.log_offset, superblock.log_bytes).ok()
+    });
+    let direct = direct.flatten().map(|log| log.direct());
+    Info::of(&found.file, superblock, medium, direct)
 }
 
 /// What a check has found, when it has found no damage.
@@ -54,30 +61,96 @@ pub struct Checked {
 /// # Errors
 /// What keeps the pool from being opened, or the first damage found in its heap.
 pub fn check(path: impl AsRef<Path>) -> Result<Checked, Error> {
-    let found = Found::open_shared(path.as_ref())?;
-    let superblock = *found.superblocks.current();
-    let image = Full::load(&found.file, superblock.heap_offset, superblock.heap_bytes)?;
-    let mut replayed = None;
-    if found.action == Action::Replay {
-        let log_file = found.log_place();
-        let Superblock { log_offset, log_bytes, .. } = superblock;
-        let block_bytes = Storage::block_bytes(found.medium);
-        let log = LogReader::new(Arc::clone(log_file), log_offset, log_bytes, block_bytes)?;
-        let mut home = Image(&image);
-        replayed = Some(recover::replay(&superblock, &log, &mut home, log_file.path())?);
+    Ok(Snapshot::load(path)?.checked)
+}
+
+/// What opening a pool would show, in memory: for tools that look at objects. It has been checked,
+/// so it is sound.
+///
+/// ```
+/// use lastword::{Objects, Options, Pool, Snapshot};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("bank.pool");
+/// let pool = Pool::create(&path, Options::new().bytes(1 << 20).log_bytes(1 << 20))?;
+/// let object = pool.run(|tx| tx.alloc([42_u64, 7]))?.value;
+/// pool.close()?;
+///
+/// let snapshot = Snapshot::load(&path)?;
+/// let found = snapshot.objects().next().expect("one object is live");
+/// assert_eq!((found.object, found.bytes), (object.to_bits(), 16));
+/// assert!(snapshot.words(&found).eq([42, 7]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Snapshot {
+    checked: Checked,
+    image: Full,
+    heap: lw_alloc::Heap,
+}
+
+impl Snapshot {
+    /// Takes one, as [`check`] does; never writes. Takes as much memory as the heap.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub fn load(path: impl AsRef<Path>) -> Result<Snapshot, Error> {
+        let found = Found::open_shared(path.as_ref())?;
+        let superblock = *found.superblocks.current();
+        let image = Full::load(&found.file, superblock.heap_offset, superblock.heap_bytes)?;
+        let mut replayed = None;
+        if found.action == Action::Replay {
+            let log_file = found.log_place();
+            let Superblock { log_offset, log_bytes, .. } = superblock;
+            let block_bytes = Storage::block_bytes(found.medium);
+            let log = LogReader::new(Arc::clone(log_file), log_offset, log_bytes, block_bytes)?;
+            let mut home = Image(&image);
+            replayed = Some(recover::replay(&superblock, &log, &mut home, log_file.path())?);
+        }
+        let heap = heap(&superblock);
+        let usage = heap
+            .check(|offset| word(&image, offset))
+            .map_err(|damage| Error::DamagedHeap { path: path.as_ref().into(), damage })?;
+        let checked = Checked {
+            info: info(&found),
+            needs_recovery: found.action == Action::Replay,
+            transactions_to_replay: replayed.map_or(0, |replayed| replayed.transactions),
+            durable_id: replayed.map_or(TxId(superblock.reproduced), |replayed| replayed.last),
+            torn_end: replayed.is_some_and(|replayed| replayed.torn),
+            usage,
+        };
+        Ok(Snapshot { checked, image, heap })
     }
-    let word = |offset: u64| image.heap()[offset as usize / 8].load(Ordering::Relaxed);
-    let usage = heap(&superblock)
-        .check(word)
-        .map_err(|damage| Error::DamagedHeap { path: path.as_ref().into(), damage })?;
-    Ok(Checked {
-        info: info(&found),
-        needs_recovery: found.action == Action::Replay,
-        transactions_to_replay: replayed.map_or(0, |replayed| replayed.transactions),
-        durable_id: replayed.map_or(TxId(superblock.reproduced), |replayed| replayed.last),
-        torn_end: replayed.is_some_and(|replayed| replayed.torn),
-        usage,
-    })
+
+    /// What its check has found.
+    pub fn checked(&self) -> &Checked {
+        &self.checked
+    }
+
+    /// The program's root, as it was given; 0 when there is none.
+    pub fn root(&self) -> u64 {
+        self.heap.root_at_rest(|offset| word(&self.image, offset))
+    }
+
+    /// Every live object and every block of an array that is prepared, in address order.
+    pub fn objects(&self) -> impl Iterator<Item = Live> + '_ {
+        self.heap.live(|offset| word(&self.image, offset))
+    }
+
+    /// The words of an object.
+    ///
+    /// # Panics
+    /// When it is an object of another snapshot that this one's heap has no room for.
+    pub fn words(&self, object: &Live) -> impl Iterator<Item = u64> + '_ {
+        let first = object.offset as usize / 8;
+        let words = object.bytes.div_ceil(8) as usize;
+        self.image.heap()[first..first + words].iter().map(|word| word.load(Ordering::Relaxed))
+    }
+}
+
+/// The word at an offset in bytes.
+fn word(image: &Full, offset: u64) -> u64 {
+    image.heap()[offset as usize / 8].load(Ordering::Relaxed)
 }
 
 /// A home in memory.

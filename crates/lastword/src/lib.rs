@@ -74,8 +74,8 @@ mod worker;
 
 pub use design::{Decoupled, Design, Plain, Volatile};
 pub use error::{Error, LogMismatch};
-pub use info::Info;
-pub use inspect::{Checked, check, inspect};
+pub use info::{Info, MemoryUse};
+pub use inspect::{Checked, Snapshot, check, inspect};
 pub use metrics::Metrics;
 pub use options::{Durability, Medium, Options};
 pub use pool::{Pool, Shape};
@@ -83,7 +83,8 @@ pub use ticket::{Durable, Ticket};
 pub use tx::{AbortReason, Reason, Tx};
 pub use worker::{Committed, Worker};
 
-pub use lw_alloc::{Damage, Usage};
+pub use lw_alloc::header::Kind;
+pub use lw_alloc::{Damage, Live, Usage};
 pub use medium::Error as MediumError;
 pub use words::{
     Addr, Allocate, Array, Bytes, Field, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId,

@@ -177,6 +177,7 @@ proptest! {
             heap.words[chunk as usize * 8192 + word] = value;
         }
         let _ = heap.check();
+        let _ = heap.live();
         use_it(&mut heap);
         let _ = heap.check();
     }
@@ -192,6 +193,7 @@ proptest! {
             heap.words[place(to)] = heap.words[place(from)];
         }
         let _ = heap.check();
+        let _ = heap.live();
         use_it(&mut heap);
         let _ = heap.check();
     }
@@ -206,6 +208,7 @@ proptest! {
         }
         heap.words[144 / 8] = seed % 7;
         let _ = heap.check();
+        let _ = heap.live();
         use_it(&mut heap);
         let _ = heap.check();
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use words::{Addr, Allocate, BLOCK_BYTES, BLOCK_STRIDE, Stop, Words};
 
+use crate::header::Kind;
 use crate::test_heap::TestHeap;
 
 /// One step of one transaction.
@@ -130,6 +131,23 @@ fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
     let usage = heap.check().unwrap();
     assert_eq!((usage.objects, usage.object_bytes), (objects, object_bytes));
     assert_eq!((usage.runs, usage.blocks, usage.blocks_prepared), (runs, blocks_all, ready));
+    walk_finds(heap, live);
+}
+
+/// A walk meets what is live, each once, in order.
+fn walk_finds(heap: &TestHeap, live: &BTreeMap<u64, Live>) {
+    let expected = live.iter().flat_map(|(&first, what)| match *what {
+        Live::Object { bytes, .. } => vec![(first, Kind::Object, bytes as u64)],
+        Live::Run { prepared, .. } => {
+            (0..prepared).map(|i| (first + i * BLOCK_STRIDE, Kind::Block, BLOCK_BYTES)).collect()
+        }
+    });
+    let found = heap.live();
+    assert!(found.iter().map(|live| (live.object, live.kind, live.bytes)).eq(expected));
+    for live in found {
+        assert_eq!(live.offset, live.object % (1 << 48));
+        assert!(live.taken_bytes >= live.bytes + words::HEADER_BYTES);
+    }
 }
 
 /// Runs transactions; answers how many committed, were aborted, and met a full heap.

@@ -18,11 +18,12 @@ use crate::driver::Measured;
 use crate::failure::Failure;
 use crate::latency::Latencies;
 use crate::machine::{self, Machine};
+use crate::media::MediumName;
 
 /// Under what conditions it was measured.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Conditions {
-    /// `file`, `emulated`; nothing when no design was durable.
+    /// Its name; nothing when no design was durable.
     pub(crate) medium: Option<&'static str>,
     /// Latency of the emulated medium; nothing on others.
     pub(crate) latency_cycles: Option<u64>,
@@ -40,7 +41,7 @@ impl Conditions {
     pub(crate) fn of(load: &Load, medium: Option<Medium>) -> Conditions {
         let emulated = matches!(medium, Some(Medium::Emulated { .. }));
         Conditions {
-            medium: medium.map(medium_name),
+            medium: medium.map(|medium| MediumName::of(medium).name()),
             latency_cycles: emulated.then_some(load.latency_cycles),
             bandwidth_gbps: emulated.then_some(load.bandwidth_gbps),
             durability: load.durability.name(),
@@ -51,14 +52,6 @@ impl Conditions {
             machine: Machine::this(),
             commit: machine::commit(),
         }
-    }
-}
-
-/// A medium's name on the command line.
-pub(crate) fn medium_name(medium: Medium) -> &'static str {
-    match medium {
-        Medium::Emulated { .. } => "emulated",
-        _ => "file",
     }
 }
 
@@ -108,6 +101,10 @@ pub(crate) struct RunReport {
     pub(crate) durable_transactions_per_second: f64,
     /// All threads, until the last was durable.
     pub(crate) transactions_per_cpu_second: f64,
+    /// The fewest in any 100 ms of the run; nothing when it was shorter.
+    pub(crate) worst_100ms_transactions: Option<u64>,
+    /// The same as a rate.
+    pub(crate) worst_100ms_transactions_per_second: Option<f64>,
     pub(crate) cpu_seconds: CpuSeconds,
     pub(crate) commit_latency_ns: Quantiles,
     pub(crate) durable_latency_ns: Quantiles,
@@ -116,9 +113,14 @@ pub(crate) struct RunReport {
     pub(crate) log_payload_bytes: u64,
     pub(crate) log_bytes: u64,
     pub(crate) home_bytes: u64,
+    /// Bytes sent to the device, log and home, for each byte of the words written; nothing where
+    /// nothing was written or is kept. Over less than one lap of the log little has gone home yet.
+    pub(crate) write_amplification: Option<f64>,
     pub(crate) padding_bytes: u64,
     pub(crate) log_laps: f64,
     pub(crate) device_writes: u64,
+    /// Acknowledged transactions; nothing where nothing was written to a device.
+    pub(crate) transactions_per_device_write: Option<f64>,
     pub(crate) persist_barriers: u64,
     pub(crate) ring_full_waits: u64,
     pub(crate) peak_rss_bytes: Option<u64>,
@@ -138,6 +140,9 @@ impl RunReport {
         let count = *transactions as f64;
         // Bare memory does not remember what was written.
         let counts_words = D::NAME != lastword::Plain::NAME;
+        let changed_bytes = 8.0 * measured.words_written as f64;
+        let device_bytes = (metrics.log_bytes + metrics.home_bytes) as f64;
+        let device_writes = metrics.device_writes as f64;
         RunReport {
             workload: W::NAME,
             design: D::NAME,
@@ -148,6 +153,8 @@ impl RunReport {
             transactions_per_second: ratio(count, measured.seconds),
             durable_transactions_per_second: ratio(count, measured.durable_seconds),
             transactions_per_cpu_second: ratio(count, measured.cpu.total as f64 / 1e9),
+            worst_100ms_transactions: measured.worst_100ms,
+            worst_100ms_transactions_per_second: measured.worst_100ms.map(|n| 10.0 * n as f64),
             cpu_seconds: cpu_seconds(measured),
             commit_latency_ns: Quantiles::of(commit),
             durable_latency_ns: Quantiles::of(durable),
@@ -156,9 +163,11 @@ impl RunReport {
             log_payload_bytes: metrics.log_payload_bytes,
             log_bytes: metrics.log_bytes,
             home_bytes: metrics.home_bytes,
+            write_amplification: some_ratio(device_bytes, changed_bytes).filter(|_| D::DURABLE),
             padding_bytes: metrics.padding_bytes,
             log_laps: metrics.log_laps,
             device_writes: metrics.device_writes,
+            transactions_per_device_write: some_ratio(count, device_writes),
             persist_barriers: metrics.persist_barriers,
             ring_full_waits: metrics.ring_full_waits,
             peak_rss_bytes,
@@ -259,9 +268,35 @@ fn row(laps: &Laps, baseline: &[Lap]) -> Row {
     }
 }
 
-fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+pub(crate) fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     values
+}
+
+/// One figure over rounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct OverRounds {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl OverRounds {
+    /// Of one value a round; 0 when there was no round.
+    pub(crate) fn of(values: Vec<f64>) -> OverRounds {
+        let values = sorted(values);
+        let at = |value: Option<&f64>| value.copied().unwrap_or(0.0);
+        OverRounds {
+            median: median(&values).unwrap_or(0.0),
+            min: at(values.first()),
+            max: at(values.last()),
+        }
+    }
+
+    /// As `median (min to max)`.
+    pub(crate) fn show(&self, each: impl Fn(f64) -> String) -> String {
+        format!("{} ({} to {})", each(self.median), each(self.min), each(self.max))
+    }
 }
 
 /// The middle of sorted values; between two middles, their mean.
@@ -275,6 +310,11 @@ pub(crate) fn ratio(part: f64, of: f64) -> f64 {
     if of > 0.0 { part / of } else { 0.0 }
 }
 
+/// Nothing where there is nothing to divide by.
+fn some_ratio(part: f64, of: f64) -> Option<f64> {
+    (of > 0.0).then(|| part / of)
+}
+
 /// Prints a report.
 ///
 /// # Errors
@@ -282,6 +322,17 @@ pub(crate) fn ratio(part: f64, of: f64) -> f64 {
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Failure::io("writing the report"))
+}
+
+/// What came of printing something long: a reader that has seen enough is no failure.
+///
+/// # Errors
+/// It could not be written.
+pub(crate) fn printed(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(Failure::io("writing to standard output")),
+    }
 }
 
 /// Says what does not hold.

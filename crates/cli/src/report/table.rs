@@ -26,6 +26,19 @@ pub(crate) fn pairs(rows: &[(&str, String)]) -> String {
     trimmed(&table)
 }
 
+/// Rows of figures under a header, names in front.
+pub(crate) fn sheet<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
+    let mut table = table();
+    table.set_header(header);
+    rows.iter().for_each(|row| {
+        table.add_row(row);
+    });
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    trimmed(&table)
+}
+
 /// `lastword run`.
 pub(crate) fn run(report: &RunReport) -> String {
     let cpu = &report.cpu_seconds;
@@ -43,6 +56,7 @@ pub(crate) fn run(report: &RunReport) -> String {
         ("aborts", grouped(report.aborts)),
         ("rate", rate(report.transactions_per_second)),
         ("rate, until durable", rate(report.durable_transactions_per_second)),
+        ("worst 100 ms", worst(report)),
         ("per CPU-second", rate(report.transactions_per_cpu_second)),
         ("CPU: workers", seconds(cpu.workers)),
         ("CPU: persist", seconds(cpu.persist)),
@@ -57,13 +71,27 @@ pub(crate) fn run(report: &RunReport) -> String {
         ("log, padding", bytes(report.padding_bytes)),
         ("log, laps", format!("{:.2}", report.log_laps)),
         ("home", per_transaction(report.home_bytes)),
-        ("device writes", grouped(report.device_writes)),
+        ("write amplification", option(report.write_amplification, |n| format!("{n:.2}"))),
+        ("device writes", device_writes(report)),
         ("persist barriers", grouped(report.persist_barriers)),
         ("waits for the ring", grouped(report.ring_full_waits)),
         ("peak memory", option(report.peak_rss_bytes, bytes)),
         ("checked", option(report.checked, |held| if held { "held" } else { "FAILED" }.into())),
     ];
     pairs(&rows)
+}
+
+fn worst(report: &RunReport) -> String {
+    let each = |count: u64| format!("{} ({})", grouped(count), rate(10.0 * count as f64));
+    option(report.worst_100ms_transactions, each)
+}
+
+fn device_writes(report: &RunReport) -> String {
+    let writes = grouped(report.device_writes);
+    match report.transactions_per_device_write {
+        Some(each) => format!("{writes} ({} tx each)", short(each)),
+        None => writes,
+    }
 }
 
 /// `lastword compare`.

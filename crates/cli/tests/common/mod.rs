@@ -1,4 +1,5 @@
 //! The program, run in a directory of its own.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

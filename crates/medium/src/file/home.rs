@@ -42,11 +42,6 @@ const WRITE_PAGES: usize = 256;
 /// Pages in one piece of buffer memory.
 const PIECE_PAGES: usize = 256;
 
-/// Memory for gathered pages unless told otherwise. A batch that touches more pages than fit writes
-/// some of them many times. Measured with `lastword run hashtable` (uniform writes to 68 MiB, a log
-/// of 64 MiB): 1 540 bytes home a transaction with 64 MiB of memory, 71 with enough.
-const GATHER_BYTES: u64 = 256 << 20;
-
 /// The heap in a file. A barrier costs one `fdatasync`, and none when nothing was written.
 ///
 /// ```
@@ -80,6 +75,12 @@ pub struct FileHome {
 }
 
 impl FileHome {
+    /// Memory for gathered pages unless told otherwise. A batch that touches more pages than fit
+    /// writes some of them many times. Measured with `lastword run hashtable` (uniform writes to
+    /// 68 MiB, a log of 64 MiB): 1 540 bytes home a transaction with 64 MiB of memory, 71 with
+    /// enough.
+    pub const GATHER_BYTES: u64 = 256 << 20;
+
     /// The heap of `bytes` bytes at `offset` in the file; both in whole pages of 4 KiB.
     ///
     /// # Errors
@@ -96,7 +97,7 @@ impl FileHome {
             slots: vec![0; pages as usize],
             dirty: Vec::new(),
             pieces: Vec::new(),
-            dirty_max: (GATHER_BYTES / PAGE_BYTES) as usize,
+            dirty_max: (FileHome::GATHER_BYTES / PAGE_BYTES) as usize,
             unsynced: false,
             poisoned: false,
             counts: Counts::default(),

@@ -38,6 +38,15 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
+    /// The file system of an open file or directory.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn of(file: impl AsFd) -> std::io::Result<FileSystem> {
+        let stat = rustix::fs::fstatfs(file)?;
+        Ok(FileSystem { magic: stat.f_type as u64 & 0xffff_ffff })
+    }
+
     /// Its name, where we know it.
     pub fn name(self) -> Option<&'static str> {
         KNOWN.iter().find(|known| known.0 == self.magic).map(|known| known.1)
@@ -65,9 +74,7 @@ impl PoolFile {
     /// # Errors
     /// [`Error::Io`].
     pub fn file_system(&self) -> Result<FileSystem, Error> {
-        let stat =
-            rustix::fs::fstatfs(self.file()).map_err(Error::io("inspecting", self.path()))?;
-        Ok(FileSystem { magic: stat.f_type as u64 & 0xffff_ffff })
+        FileSystem::of(self.file()).map_err(Error::io("inspecting", self.path()))
     }
 
     /// How long a small durable write takes here, in nanoseconds: the median of some, to a file of

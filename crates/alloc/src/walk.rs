@@ -1,0 +1,146 @@
+//! A walk over what is live, in address order.
+//!
+//! For tools that show a heap at rest. It believes what it reads as far as every step goes forward
+//! and stays inside the heap; whether all of it is true is what the check is for.
+
+use std::collections::BTreeMap;
+
+use words::BLOCK_STRIDE;
+
+use crate::blocks::block;
+use crate::classes::{CLASSES, slot_bytes};
+use crate::header::{Kind, decode};
+use crate::layout::{
+    CHUNK_BYTES, CHUNKS, FIRST_SLOT, FRONTIER, HEAD, Head, LINE_WORDS, ROOT, ROOT_USER, arena,
+    is_slot, next_slot,
+};
+use crate::{ARENAS, Heap};
+
+/// A live object, or a prepared block of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Live {
+    /// Its pointer, as the program has it.
+    pub object: u64,
+    /// Its first byte, from the heap's.
+    pub offset: u64,
+    /// [`Kind::Object`] or [`Kind::Block`].
+    pub kind: Kind,
+    /// Bytes that were asked for.
+    pub bytes: u64,
+    /// Bytes that it takes: its slot of a size class, or its share of a run; header included.
+    pub taken_bytes: u64,
+}
+
+/// The walk; see [`Heap::live`].
+#[derive(Clone, Debug)]
+pub struct Walk<F> {
+    heap: Heap,
+    word: F,
+    /// Chunks that were ever used.
+    frontier: u64,
+    /// Slab's chunk to its cursor: slots from there on were not given out yet.
+    cursors: BTreeMap<u64, u64>,
+    /// The chunk whose head is read next.
+    chunk: u64,
+    place: Place,
+}
+
+/// Where the walk is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// Before a chunk's head.
+    Head,
+    /// Before this slot of a slab, if it is before the end.
+    Slab { class: usize, slot: u64, end: u64 },
+    /// Before this block of a run.
+    Run { first: u64, index: u64, prepared: u64 },
+}
+
+impl Heap {
+    /// Walks a heap in which no transaction runs: every live object and prepared block, in address
+    /// order. `word` is asked for words inside the heap only, by their offset in bytes. Meant for a
+    /// heap that [`check`](Heap::check) found sound; in another it ends where it cannot go on.
+    pub fn live<F: FnMut(u64) -> u64>(&self, mut word: F) -> Walk<F> {
+        let mut cursors = BTreeMap::new();
+        let is_heap = self.chunks() >= 2;
+        for index in 0..if is_heap { ARENAS } else { 0 } {
+            for class in 0..CLASSES {
+                let cursor = word(arena(index) + 16 * class as u64 + 8);
+                if is_slot(cursor, class) {
+                    cursors.insert(cursor / CHUNK_BYTES, cursor);
+                }
+            }
+        }
+        let used = if is_heap { word(CHUNKS + FRONTIER) } else { 0 };
+        let frontier = used.min(self.chunks());
+        Walk { heap: *self, word, frontier, cursors, chunk: 0, place: Place::Head }
+    }
+
+    /// The program's root in a heap in which no transaction runs; `word` as for
+    /// [`live`](Heap::live).
+    pub fn root_at_rest(&self, word: impl FnOnce(u64) -> u64) -> u64 {
+        word(ROOT + ROOT_USER)
+    }
+}
+
+impl<F: FnMut(u64) -> u64> Walk<F> {
+    /// Reads the next chunk's head; nothing when there is none.
+    fn enter(&mut self) -> Option<()> {
+        let chunk = self.chunk;
+        if chunk >= self.frontier {
+            return None;
+        }
+        let head = chunk * CHUNK_BYTES + HEAD;
+        let words: [u64; LINE_WORDS] = std::array::from_fn(|i| (self.word)(head + 8 * i as u64));
+        let head = Head::decode(words, chunk, self.frontier).ok()?;
+        let first = chunk * CHUNK_BYTES + FIRST_SLOT;
+        self.place = match head {
+            Head::Slab { class } => {
+                let end = (chunk + 1) * CHUNK_BYTES;
+                let end = self.cursors.get(&chunk).map_or(end, |&cursor| cursor);
+                Place::Slab { class: class as usize, slot: first, end }
+            }
+            Head::Run { prepared, .. } => Place::Run { first: chunk, index: 0, prepared },
+            Head::First | Head::Free { .. } => Place::Head,
+        };
+        self.chunk += match head {
+            Head::Run { chunks, .. } | Head::Free { chunks, .. } => chunks,
+            Head::First | Head::Slab { .. } => 1,
+        };
+        Some(())
+    }
+
+    /// What its header says is here, if it is live.
+    fn live(&mut self, offset: u64, kind: Kind, taken_bytes: u64) -> Option<Live> {
+        let header = decode((self.word)(offset - 8), offset).filter(|found| found.kind == kind)?;
+        let object = self.heap.tag | offset;
+        Some(Live { object, offset, kind, bytes: header.bytes, taken_bytes })
+    }
+}
+
+impl<F: FnMut(u64) -> u64> Iterator for Walk<F> {
+    type Item = Live;
+
+    fn next(&mut self) -> Option<Live> {
+        loop {
+            let found = match self.place {
+                Place::Slab { class, slot, end } if slot != 0 && slot < end => {
+                    self.place = Place::Slab { class, slot: next_slot(slot, class), end };
+                    self.live(slot, Kind::Object, slot_bytes(class))
+                }
+                Place::Run { first, index, prepared } if index < prepared => {
+                    self.place = Place::Run { first, index: index + 1, prepared };
+                    self.live(block(first, index), Kind::Block, BLOCK_STRIDE)
+                }
+                _ => {
+                    self.enter()?;
+                    None
+                }
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+}

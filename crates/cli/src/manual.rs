@@ -1,0 +1,60 @@
+//! `lastword completions` and `lastword man`: what shells and `man` are told, made from the same
+//! command line that is parsed.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::CommandFactory;
+use clap_mangen::Man;
+
+use crate::args::{CommandLine, Completions, Manual};
+use crate::failure::{Failure, Verdict};
+use crate::report::printed;
+
+/// Prints the completions for a shell.
+///
+/// # Errors
+/// They cannot be printed.
+pub(crate) fn completions(arguments: &Completions) -> Result<Verdict, Failure> {
+    let mut command = CommandLine::command();
+    let name = command.get_name().to_owned();
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, name, &mut script);
+    print(&script)?;
+    Ok(Verdict::Held)
+}
+
+/// Prints the whole manual, or writes it to a directory, a page a command.
+///
+/// # Errors
+/// A page cannot be written or printed.
+pub(crate) fn man(arguments: &Manual) -> Result<Verdict, Failure> {
+    match &arguments.out {
+        Some(directory) => write(directory).map_err(Failure::io("writing the manual"))?,
+        None => print(&whole().map_err(Failure::io("writing the manual"))?)?,
+    }
+    Ok(Verdict::Held)
+}
+
+fn print(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    printed(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+fn write(directory: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    clap_mangen::generate_to(CommandLine::command(), directory)
+}
+
+/// All pages, one behind the other.
+fn whole() -> io::Result<Vec<u8>> {
+    fn add(command: &clap::Command, pages: &mut Vec<u8>) -> io::Result<()> {
+        Man::new(command.clone()).render(pages)?;
+        command.get_subcommands().try_for_each(|command| add(command, pages))
+    }
+    let mut command = CommandLine::command().disable_help_subcommand(true);
+    command.build(); // pages have the names that commands get here
+    let mut pages = Vec::new();
+    add(&command, &mut pages)?;
+    Ok(pages)
+}
