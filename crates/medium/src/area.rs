@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::io;
 
+use rustix::io::Errno;
+
 use crate::Error;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, Sharing};
 use crate::pool_file::PoolFile;
 use crate::sync::Arc;
 
@@ -38,11 +40,24 @@ impl Area {
         self.file.file()
     }
 
-    /// The area as memory, shared with whoever reads the file.
-    pub(crate) fn map(&self) -> Result<Mapping, Error> {
+    /// The area as memory.
+    pub(crate) fn map(&self, sharing: Sharing) -> Result<Mapping, Error> {
         // The size was checked to fit; the lock that `file` holds keeps the length.
-        Mapping::shared(self.fd(), self.offset, self.bytes as usize)
-            .map_err(Error::io("mapping", self.file.path()))
+        Mapping::of_file(self.fd(), self.offset, self.bytes as usize, sharing)
+            .map_err(|source| self.not_mapped(sharing, source))
+    }
+
+    fn not_mapped(&self, sharing: Sharing, source: io::Error) -> Error {
+        let path = self.file.path().to_path_buf();
+        match (Errno::from_io_error(&source), sharing) {
+            // Kernels that do not know the flags answer INVAL.
+            (Some(Errno::OPNOTSUPP | Errno::INVAL), Sharing::Synchronous) => {
+                Error::NoDax { path, source }
+            }
+            (Some(Errno::ACCESS), _) => Error::ReadOnly { path },
+            (Some(Errno::NOMEM), _) => Error::NoMemory { bytes: self.bytes },
+            _ => Error::Io { operation: "mapping", path, source },
+        }
     }
 
     /// The place in the file of a place in the area.

@@ -116,6 +116,17 @@ impl LineWriteBack {
         LineWriteBack(arch::LineWriteBack::detect())
     }
 
+    /// Whether there is a way at all; without one, stores become durable when the cache likes.
+    pub fn is_there(self) -> bool {
+        self.0.is_there()
+    }
+
+    /// Every way that this processor has.
+    #[cfg(test)]
+    pub(crate) fn every() -> Vec<LineWriteBack> {
+        arch::LineWriteBack::every().into_iter().map(LineWriteBack).collect()
+    }
+
     /// The instruction's name.
     pub fn name(self) -> &'static str {
         self.0.name()
@@ -145,16 +156,55 @@ pub fn store_fence() {
 /// When the slices are not of one length.
 #[inline]
 pub fn stream(to: &[AtomicU64], from: &[u64]) {
-    assert_eq!(to.len(), from.len(), "as many words come as go");
-    let (to_lines, to_rest) = to.as_chunks::<LINE_WORDS>();
-    let (from_lines, from_rest) = from.as_chunks::<LINE_WORDS>();
-    for (to, from) in to_lines.iter().zip(from_lines) {
-        arch::stream_line(to, from);
+    Stream::begin().words(to, from);
+}
+
+/// Many copies past the cache and one [`store_fence`] behind them, when it is dropped.
+///
+/// ```
+/// use medium::{cpu::Stream, sync::AtomicU64, sync::Ordering::Relaxed};
+///
+/// let words = [const { AtomicU64::new(0) }; 16];
+/// let stream = Stream::begin();
+/// stream.words(&words[3..5], &[42, 43]);
+/// stream.words(&words[9..10], &[44]);
+/// drop(stream); // on persistent memory the words are durable
+/// assert_eq!(words[9].load(Relaxed), 44);
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct Stream(());
+
+impl Stream {
+    /// Begins to copy.
+    #[inline(always)]
+    pub fn begin() -> Stream {
+        Stream(())
     }
-    for (to, from) in to_rest.iter().zip(from_rest) {
-        arch::stream_word(to, *from);
+
+    /// Copies words. Those copied to one place take effect in order.
+    ///
+    /// # Panics
+    /// When the slices are not of one length.
+    #[inline(always)]
+    pub fn words(&self, to: &[AtomicU64], from: &[u64]) {
+        assert_eq!(to.len(), from.len(), "as many words come as go");
+        let (to_lines, to_rest) = to.as_chunks::<LINE_WORDS>();
+        let (from_lines, from_rest) = from.as_chunks::<LINE_WORDS>();
+        for (to, from) in to_lines.iter().zip(from_lines) {
+            arch::stream_line(to, from);
+        }
+        for (to, from) in to_rest.iter().zip(from_rest) {
+            arch::stream_word(to, *from);
+        }
     }
-    arch::store_fence();
+}
+
+impl Drop for Stream {
+    #[inline(always)]
+    fn drop(&mut self) {
+        arch::store_fence();
+    }
 }
 
 /// Both clocks at one moment: of several tries the one that was interrupted least.
@@ -198,15 +248,23 @@ mod tests {
     #[test]
     fn hints_change_nothing_and_take_any_index() {
         let words: Vec<AtomicU64> = (0..64).map(AtomicU64::new).collect();
-        let write_back = LineWriteBack::detect();
         for index in (0..70).chain([usize::MAX, usize::MAX / 8]) {
             prefetch_read(&words, index);
             prefetch_write(&words, index);
-            write_back.line(&words, index);
+            LineWriteBack::every().iter().for_each(|way| way.line(&words, index));
         }
         store_fence();
         assert!(words.iter().enumerate().all(|(i, word)| word.load(Relaxed) == i as u64));
-        assert!(!write_back.name().is_empty());
+    }
+
+    #[test]
+    fn the_best_way_to_write_a_line_back_is_taken() {
+        let (every, best) = (LineWriteBack::every(), LineWriteBack::detect());
+        assert_eq!(every.first(), Some(&best));
+        assert_eq!(best.is_there(), best.name() != "none");
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(every.last().map(|way| way.name()), Some("clflush"));
+        }
     }
 
     #[test]
@@ -227,7 +285,8 @@ mod tests {
         portable::stream_word(&words[8], 9);
         portable::prefetch_read(&words[0]);
         portable::prefetch_write(&words[0]);
-        portable::LineWriteBack::detect().line(&words[0]);
+        portable::LineWriteBack::every().iter().for_each(|way| way.line(&words[0]));
+        assert!(!portable::LineWriteBack::detect().is_there());
         portable::store_fence();
         assert!(words[..8].iter().all(|word| word.load(Relaxed) == 7));
         assert_eq!(words[8].load(Relaxed), 9);

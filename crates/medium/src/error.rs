@@ -67,6 +67,22 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// A file that was opened for reading only was to be mapped for writing.
+    #[error("{} is open for reading only; open it for reading and writing", .path.display())]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Persistent memory was asked for, and the file does not lie in any that this machine can
+    /// write back to.
+    #[error("{} is not in persistent memory: {source}; move it to a file system on persistent \
+        memory that is mounted with `-o dax`, or choose another medium", .path.display())]
+    NoDax {
+        /// The file.
+        path: PathBuf,
+        /// The answer of the kernel, the file system or the processor.
+        source: io::Error,
+    },
     /// The file system has no room, or the user no quota, for a file of this size.
     #[error("no room for {bytes} bytes of {}; free some space or make the pool smaller",
         .path.display())]

@@ -6,7 +6,11 @@
 //! | back end | home | log | write back | persist barrier |
 //! |---|---|---|---|---|
 //! | `file` | [`FileHome`] | [`FileLog`] | gathered pages; direct groups | one sync |
-//! | `emulated` | [`EmulatedHome`] | [`EmulatedLog`] | cache lines | a fence and a delay |
+//! | `dax` | [`MappedHome`] | [`MappedLog`] | past the cache, or lines | a fence |
+//! | `persistent_cache` | [`MappedHome`] | [`MappedLog`] | nothing | a fence |
+//! | `emulated` | [`MappedHome`] | [`MappedLog`] | as on `dax` | a fence and a delay |
+//!
+//! The last three map their file and differ in their [`Domain`].
 //!
 //! Another back end is a folder beside these, a row here, and a run of the tests in `suite`.
 //!
@@ -21,10 +25,10 @@ pub mod writes;
 
 mod area;
 mod buffer;
-mod emulated;
 mod error;
 mod file;
 mod log_reader;
+mod mapped;
 mod mapping;
 mod memory;
 mod pool_file;
@@ -32,10 +36,10 @@ mod pool_file;
 mod suite;
 
 pub use buffer::Buffer;
-pub use emulated::{EmulatedHome, EmulatedLog, Emulation};
 pub use error::Error;
 pub use file::{FileHome, FileLog};
 pub use log_reader::LogReader;
+pub use mapped::{Combining, Domain, Emulation, MappedHome, MappedLog};
 pub use memory::Memory;
 pub use pool_file::{FileSystem, PoolFile, Prewrite};
 

@@ -63,8 +63,7 @@ impl Memory {
         file_offset: u64,
         bytes: u64,
     ) -> Result<(), Error> {
-        // SAFETY: `mapping` was made by `Mapping::anonymous`.
-        let memory = unsafe { self.mapping.bytes_mut() };
+        let memory = self.mapping.bytes_mut().expect("anonymous memory is our own");
         let memory = usize::try_from(bytes)
             .ok()
             .and_then(|bytes| memory.get_mut(..bytes))

@@ -7,9 +7,10 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tempfile::TempDir;
 
+use crate::cpu::LineWriteBack;
 use crate::sync::Arc;
 use crate::writes::{mark, run};
-use crate::{Buffer, Error, HomeMedium, LogMedium, PoolFile, Prewrite};
+use crate::{Buffer, Domain, Emulation, Error, HomeMedium, LogMedium, PoolFile, Prewrite};
 
 pub(crate) const HEAP_OFFSET: u64 = 8192;
 pub(crate) const HEAP_BYTES: u64 = 256 << 10;
@@ -30,6 +31,13 @@ pub(crate) fn pool_for_reading() -> (TempDir, Arc<PoolFile>) {
     drop(file);
     let file = PoolFile::open_shared(dir.path().join("pool")).unwrap();
     (dir, Arc::new(file))
+}
+
+/// Every persistence domain that runs on this machine, each way to write lines back included.
+pub(crate) fn domains() -> Vec<Domain> {
+    let dax = LineWriteBack::every().into_iter().map(Domain::dax_over_dram);
+    let emulated = Domain::emulated(Emulation::new(100, 0));
+    dax.chain([Domain::persistent_cache(), emulated]).collect()
 }
 
 fn reopened_words(dir: &Path) -> Vec<u64> {

@@ -14,6 +14,15 @@ impl LineWriteBack {
         LineWriteBack
     }
 
+    #[cfg(test)]
+    pub(super) fn every() -> Vec<LineWriteBack> {
+        vec![LineWriteBack]
+    }
+
+    pub(super) fn is_there(self) -> bool {
+        false
+    }
+
     pub(super) fn name(self) -> &'static str {
         "none"
     }

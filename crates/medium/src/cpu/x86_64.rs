@@ -5,7 +5,7 @@ use std::arch::x86_64::{__cpuid_count, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _r
 
 use crate::sync::AtomicU64;
 
-/// Made only by [`LineWriteBack::detect`], so the processor has the instruction.
+/// Made only by [`LineWriteBack::available`], so the processor has the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineWriteBack {
     /// Writes back and may keep the line.
@@ -17,14 +17,30 @@ pub(super) enum LineWriteBack {
 }
 
 impl LineWriteBack {
-    pub(super) fn detect() -> LineWriteBack {
+    /// What the processor has, best first.
+    fn available() -> impl Iterator<Item = LineWriteBack> {
         let leaves = __cpuid_count(0, 0).eax;
         let features = if leaves >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
-        match (features & 1 << 24 != 0, features & 1 << 23 != 0) {
-            (true, _) => LineWriteBack::Clwb,
-            (_, true) => LineWriteBack::ClflushOpt,
-            _ => LineWriteBack::Clflush, // comes with SSE2, which x86-64 includes
-        }
+        [
+            (features & 1 << 24 != 0, LineWriteBack::Clwb),
+            (features & 1 << 23 != 0, LineWriteBack::ClflushOpt),
+            (true, LineWriteBack::Clflush), // comes with SSE2, which x86-64 includes
+        ]
+        .into_iter()
+        .filter_map(|(has, way)| has.then_some(way))
+    }
+
+    pub(super) fn detect() -> LineWriteBack {
+        LineWriteBack::available().next().expect("every x86-64 processor has CLFLUSH")
+    }
+
+    #[cfg(test)]
+    pub(super) fn every() -> Vec<LineWriteBack> {
+        LineWriteBack::available().collect()
+    }
+
+    pub(super) fn is_there(self) -> bool {
+        true
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -40,7 +56,7 @@ impl LineWriteBack {
     pub(super) fn line(self, word: &AtomicU64) {
         let at = word.as_ptr();
         match self {
-            // SAFETY: changes no memory, `at` is mapped, and `detect` saw the instruction.
+            // SAFETY: changes no memory, `at` is mapped, and `available` saw the instruction.
             LineWriteBack::Clwb => unsafe {
                 asm!("clwb [{}]", in(reg) at, options(nostack, preserves_flags));
             },

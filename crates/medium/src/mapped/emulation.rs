@@ -1,17 +1,11 @@
-//! The back end for experiments: memory with the latency and bandwidth of a device that we lack.
+//! A device that we lack: its latency and bandwidth, spun on the cycle counter.
 //!
-//! A file (on tmpfs, so that it is memory, or on any file system) is mapped; stores go to the
-//! mapping, lines are written back with the processor's own instructions, and each persist barrier
-//! then waits as long as the device would have taken: max(latency, bytes / bandwidth), where the
-//! bandwidth is one budget for all threads, home and log alike (DudeTM, section 5.1).
+//! Each persist barrier waits as long as the device would have taken: max(latency, bytes /
+//! bandwidth), where the bandwidth is one budget for all threads, home and log alike (DudeTM,
+//! section 5.1).
 
-mod home;
-mod log;
-
-pub use self::home::EmulatedHome;
-pub use self::log::EmulatedLog;
+use crate::cpu;
 use crate::sync::{Arc, AtomicU64, Ordering, spin_loop};
-use crate::{Counts, cpu};
 
 /// When less is left to wait, the wait goes without pauses, which last 140 cycles on some
 /// processors and would round it up.
@@ -90,41 +84,6 @@ impl Emulation {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free_at| Some(done(free_at)))
             .expect("the update always has a value");
         done(before)
-    }
-}
-
-/// What one medium has sent to the emulated device, and waited for it.
-#[derive(Debug)]
-struct Device {
-    emulation: Arc<Emulation>,
-    /// Cache lines sent.
-    lines: u64,
-    /// `lines` at the last barrier.
-    lines_before: u64,
-    persist_barriers: u64,
-    delay_cycles: u64,
-}
-
-impl Device {
-    fn new(emulation: Arc<Emulation>) -> Device {
-        Device { emulation, lines: 0, lines_before: 0, persist_barriers: 0, delay_cycles: 0 }
-    }
-
-    /// Waits as long as a barrier behind what was sent since the last one takes.
-    fn barrier(&mut self) {
-        let bytes = (self.lines - self.lines_before) * cpu::LINE_BYTES as u64;
-        self.lines_before = self.lines;
-        self.delay_cycles += self.emulation.wait(bytes);
-        self.persist_barriers += 1;
-    }
-
-    fn counts(&self) -> Counts {
-        Counts {
-            bytes: self.lines * cpu::LINE_BYTES as u64,
-            device_writes: self.lines,
-            persist_barriers: self.persist_barriers,
-            emulated_delay_ns: cpu::cycles_to_ns(self.delay_cycles),
-        }
     }
 }
 

@@ -1,0 +1,201 @@
+//! The persistence domain: what a store to mapped memory has to reach to be durable.
+//!
+//! | | mapping | home and log | persist barrier |
+//! |---|---|---|---|
+//! | [`dax`](Domain::dax) | synchronous | past the cache, or lines written back | a fence |
+//! | [`persistent_cache`](Domain::persistent_cache) | synchronous if it can be | stores | a fence |
+//! | [`emulated`](Domain::emulated) | shared | as on `dax` | a fence and a delay |
+
+use std::io;
+
+use crate::area::Area;
+use crate::cpu::{self, LINE_BYTES, LineWriteBack};
+use crate::mapped::Emulation;
+use crate::mapping::{Mapping, Sharing};
+use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::{Counts, Error, PoolFile};
+
+/// What a store to mapped memory has to reach to be durable: one of the three back ends that map
+/// their file. Cheap to clone; home and log of a pool share one, and so the emulated device.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    /// How the file is mapped, tried in this order.
+    sharing: &'static [Sharing],
+    /// How a line leaves the cache; `None` where the cache is inside the domain.
+    write_back: Option<LineWriteBack>,
+    /// The device whose delay a barrier costs.
+    emulation: Option<Arc<Emulation>>,
+}
+
+impl Domain {
+    /// Persistent memory, in which the file lies: its file system is mounted with `-o dax`. A
+    /// store is durable once it has left the cache.
+    ///
+    /// # Errors
+    /// [`Error::NoDax`] when the kernel or the file system refuses a synchronous mapping, or the
+    /// processor has no way to write a line back; [`Error::ReadOnly`].
+    pub fn dax(file: &Arc<PoolFile>) -> Result<Domain, Error> {
+        let write_back = LineWriteBack::detect();
+        if !write_back.is_there() {
+            let source = io::Error::other("this processor has no instruction to write lines back");
+            return Err(Error::NoDax { path: file.path().to_path_buf(), source });
+        }
+        let sharing = &[Sharing::Synchronous];
+        let domain = Domain { sharing, write_back: Some(write_back), emulation: None };
+        domain.map(&Area::new(file.clone(), 0, 0)?)?;
+        Ok(domain)
+    }
+
+    /// Memory whose caches are kept when the power fails, by the machine (eADR, a battery) or by
+    /// the device (CXL global persistent flush): a store is durable as soon as other processors
+    /// can see it. That the machine does so, and that the file is kept in such memory, is for the
+    /// user to know; no program can find out.
+    pub fn persistent_cache() -> Domain {
+        let sharing = &[Sharing::Synchronous, Sharing::Shared];
+        Domain { sharing, write_back: None, emulation: None }
+    }
+
+    /// For experiments: memory (a file on tmpfs, or any other) with the latency and bandwidth of
+    /// persistent memory. What it keeps survives the process, not the machine.
+    pub fn emulated(device: Arc<Emulation>) -> Domain {
+        let write_back = Some(LineWriteBack::detect());
+        Domain { sharing: &[Sharing::Shared], write_back, emulation: Some(device) }
+    }
+
+    /// `dax` over ordinary memory: everything but the synchronous mapping.
+    #[cfg(test)]
+    pub(crate) fn dax_over_dram(write_back: LineWriteBack) -> Domain {
+        Domain { sharing: &[Sharing::Shared], write_back: Some(write_back), emulation: None }
+    }
+
+    /// The instruction that writes lines back; "none" where none is needed.
+    pub fn line_write_back(&self) -> &'static str {
+        self.write_back.map_or("none", LineWriteBack::name)
+    }
+
+    pub(super) fn write_back(&self) -> Option<LineWriteBack> {
+        self.write_back
+    }
+
+    pub(super) fn map(&self, area: &Area) -> Result<Mapping, Error> {
+        let (last, before) = self.sharing.split_last().expect("there is a way to map");
+        before.iter().find_map(|&way| area.map(way).ok()).map_or_else(|| area.map(*last), Ok)
+    }
+
+    /// Stores a group of the log such that it is durable on return but for the device's delay.
+    pub(super) fn store_group(&self, to: &[AtomicU64], from: &[u64]) {
+        if self.write_back.is_some() {
+            cpu::stream(to, from);
+            return;
+        }
+        for (to, from) in to.iter().zip(from) {
+            // Relaxed: nobody reads the group before it is acknowledged, which a lock orders.
+            to.store(*from, Ordering::Relaxed);
+        }
+        // Durable is what others can see, so the store buffer must be empty.
+        cpu::store_fence();
+    }
+}
+
+/// What one medium has stored, and waited for the device.
+#[derive(Debug)]
+pub(super) struct Account {
+    emulation: Option<Arc<Emulation>>,
+    /// Cache lines sent to the domain.
+    lines: u64,
+    /// `lines` at the last barrier.
+    lines_before: u64,
+    persist_barriers: u64,
+    delay_cycles: u64,
+}
+
+impl Account {
+    pub(super) fn new(domain: &Domain) -> Account {
+        let emulation = domain.emulation.clone();
+        Account { emulation, lines: 0, lines_before: 0, persist_barriers: 0, delay_cycles: 0 }
+    }
+
+    pub(super) fn add_lines(&mut self, lines: u64) {
+        self.lines += lines;
+    }
+
+    /// Waits as long as a barrier behind what was sent since the last one takes.
+    pub(super) fn barrier(&mut self) {
+        let bytes = (self.lines - self.lines_before) * LINE_BYTES as u64;
+        self.lines_before = self.lines;
+        self.delay_cycles += self.emulation.as_ref().map_or(0, |device| device.wait(bytes));
+        self.persist_barriers += 1;
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            bytes: self.lines * LINE_BYTES as u64,
+            device_writes: self.lines,
+            persist_barriers: self.persist_barriers,
+            emulated_delay_ns: cpu::cycles_to_ns(self.delay_cycles),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapped::{MappedHome, MappedLog};
+    use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
+
+    #[test]
+    fn dax_is_refused_where_there_is_none_and_the_error_says_what_to_do() {
+        let (_dir, file) = suite::pool();
+        let error = match Domain::dax(&file) {
+            Err(error) => error,
+            // Then the tests run on persistent memory, and the suite too.
+            Ok(domain) => return runs_the_suite(&domain),
+        };
+        assert!(matches!(error, Error::NoDax { .. }), "{error}");
+        let path = file.path().display().to_string();
+        let error = error.to_string();
+        assert!(error.starts_with(&path) && error.contains("-o dax"), "{error}");
+        // Neither does a home or a log without one.
+        let dax = Domain { sharing: &[Sharing::Synchronous], ..Domain::persistent_cache() };
+        let home = MappedHome::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &dax);
+        assert!(matches!(home, Err(Error::NoDax { .. })), "{home:?}");
+        let log = MappedLog::new(file, HEAP_OFFSET, HEAP_BYTES, &dax);
+        assert!(matches!(log, Err(Error::NoDax { .. })), "{log:?}");
+    }
+
+    fn runs_the_suite(domain: &Domain) {
+        suite::home_keeps_every_write(|file, at, bytes| MappedHome::new(file, at, bytes, domain));
+        suite::log_keeps_every_group(|file, at, bytes| MappedLog::new(file, at, bytes, domain));
+    }
+
+    #[test]
+    fn a_file_opened_for_reading_is_refused_by_every_domain() {
+        let (_dir, file) = suite::pool_for_reading();
+        for domain in suite::domains() {
+            let home = MappedHome::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain);
+            assert!(matches!(home, Err(Error::ReadOnly { .. })), "{home:?}");
+            let log = MappedLog::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain);
+            assert!(matches!(log, Err(Error::ReadOnly { .. })), "{log:?}");
+        }
+        // Which of the two answers depends on what the file system looks at first.
+        let dax = Domain::dax(&file);
+        assert!(matches!(dax, Err(Error::ReadOnly { .. } | Error::NoDax { .. })), "{dax:?}");
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_mapping_that_does_not_fit_into_the_address_space_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        // A sparse file of 8 TiB, mapped until 2^47 bytes of addresses are used up.
+        let path = dir.path().join("pool");
+        let bytes = 1 << 43;
+        std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        let file = Arc::new(PoolFile::open(&path).unwrap());
+        let home: Vec<_> = (0..20)
+            .map(|_| MappedHome::new(file.clone(), 0, bytes, &Domain::persistent_cache()))
+            .collect();
+        assert!(home[0].is_ok(), "{:?}", home[0]);
+        let refused = home.iter().filter_map(|home| home.as_ref().err()).next();
+        assert!(matches!(refused, Some(Error::NoMemory { .. })), "{refused:?}");
+    }
+}

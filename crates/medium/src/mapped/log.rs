@@ -1,0 +1,159 @@
+//! The log in mapped memory: groups are stored such that they are durable at once, but for the device's
+//! delay if it is emulated.
+
+use crate::area::{Area, group_words};
+use crate::cpu::LINE_BYTES;
+use crate::mapped::domain::{Account, Domain};
+use crate::mapping::Mapping;
+use crate::sync::{Arc, Mutex, Ordering, lock};
+use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
+
+/// The log in mapped memory. A group costs a fence, and the device's delay if it is emulated.
+///
+/// ```
+/// use medium::{Buffer, Domain, Emulation, LogMedium, MappedLog, PoolFile, Prewrite, ReadLog};
+/// use medium::sync::Arc;
+///
+/// let dir = tempfile::tempdir()?;
+/// let file = Arc::new(PoolFile::create(dir.path().join("bank.pool"), 1 << 20, Prewrite::No)?);
+/// let domain = Domain::dax(&file).unwrap_or(Domain::emulated(Emulation::new(1000, 0)));
+/// let log = MappedLog::new(file, 4096, (1 << 20) - 4096, &domain)?;
+/// let mut group = Buffer::new(512);
+/// group.words_mut()[0] = 42;
+/// assert!(log.append(64, group, 8)?.is_some()); // durable
+/// let mut words = [0; 2];
+/// log.read(64, &mut words)?;
+/// assert_eq!(words, [42, 0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct MappedLog {
+    /// Keeps the file locked, and so its length, while it is mapped.
+    area: Area,
+    mapping: Mapping,
+    domain: Domain,
+    account: Mutex<Account>,
+}
+
+impl MappedLog {
+    /// The log of `bytes` bytes at `offset` in the file; both in whole pages of 4 KiB.
+    ///
+    /// # Errors
+    /// [`Error::BadArea`]; [`Error::NoDax`], [`Error::ReadOnly`], [`Error::NoMemory`] (addresses or
+    /// page tables) or [`Error::Io`] when it cannot be mapped.
+    pub fn new(
+        file: Arc<PoolFile>,
+        offset: u64,
+        bytes: u64,
+        domain: &Domain,
+    ) -> Result<MappedLog, Error> {
+        let area = Area::new(file, offset, bytes)?;
+        Ok(MappedLog {
+            mapping: domain.map(&area)?,
+            area,
+            domain: domain.clone(),
+            account: Mutex::new(Account::new(domain)),
+        })
+    }
+}
+
+impl ReadLog for MappedLog {
+    fn bytes(&self) -> u64 {
+        self.area.bytes()
+    }
+
+    fn block_bytes(&self) -> usize {
+        LINE_BYTES
+    }
+
+    fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error> {
+        self.area.check_log(at, out.len(), 8)?;
+        let first = at as usize / 8;
+        let words = &self.mapping.words()[first..first + out.len()];
+        for (out, word) in out.iter_mut().zip(words) {
+            *out = word.load(Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl LogMedium for MappedLog {
+    fn depth(&self) -> usize {
+        0
+    }
+
+    fn append(&self, at: u64, group: Buffer, words: usize) -> Result<Option<Buffer>, Error> {
+        self.area.check_log(at, words, LINE_BYTES as u64)?;
+        let first = at as usize / 8; // checked: inside the log, whose size is a usize
+        let to = &self.mapping.words()[first..first + words];
+        self.domain.store_group(to, group_words(&group, words)?);
+        let mut account = lock(&self.account);
+        account.add_lines((words * 8 / LINE_BYTES) as u64);
+        account.barrier();
+        Ok(Some(group))
+    }
+
+    fn acknowledge(&self, _wait: bool) -> Result<Option<Buffer>, Error> {
+        Ok(None)
+    }
+
+    fn counts(&self) -> Counts {
+        lock(&self.account).counts()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Emulation;
+    use crate::cpu::LineWriteBack;
+    use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
+
+    #[test]
+    fn groups_come_back_and_no_other_block_changes() {
+        for domain in suite::domains() {
+            suite::log_keeps_every_group(|file, offset, bytes| {
+                MappedLog::new(file, offset, bytes, &domain)
+            });
+        }
+    }
+
+    #[test]
+    fn wrong_ranges_are_refused() {
+        for domain in suite::domains() {
+            suite::log_refuses_wrong_ranges(|file, offset, bytes| {
+                MappedLog::new(file, offset, bytes, &domain)
+            });
+        }
+    }
+
+    #[test]
+    fn only_an_emulated_device_makes_anybody_wait() {
+        for domain in [Domain::dax_over_dram(LineWriteBack::detect()), Domain::persistent_cache()] {
+            let (_dir, file) = suite::pool();
+            let log = MappedLog::new(file, HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
+            assert!(log.append(0, Buffer::new(512), 16).unwrap().is_some());
+            let expected =
+                Counts { bytes: 128, device_writes: 2, persist_barriers: 1, emulated_delay_ns: 0 };
+            assert_eq!(log.counts(), expected);
+        }
+    }
+
+    #[test]
+    fn a_barrier_takes_as_long_as_its_bytes() {
+        let (_dir, file) = suite::pool();
+        let device = Emulation::new(100, 1_000_000_000);
+        let domain = Domain::emulated(device);
+        let log = MappedLog::new(file, HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
+        assert!(log.append(0, Buffer::new(125 * 64), 125 * 64).unwrap().is_some());
+        let counts = log.counts();
+        assert_eq!(
+            (counts.bytes, counts.device_writes, counts.persist_barriers),
+            (64_000, 1000, 1)
+        );
+        // 64 us at 1 GB/s; cycles and nanoseconds are rounded down once each.
+        assert!(counts.emulated_delay_ns >= 63_998, "{}", counts.emulated_delay_ns);
+        assert!(log.acknowledge(true).unwrap().is_none());
+        assert_eq!(log.counts(), counts);
+    }
+}
