@@ -28,6 +28,8 @@ pub(crate) enum Sharing {
     /// is durable (`MAP_SYNC`), so that a store which is written back is durable without asking the
     /// kernel. Only file systems on persistent memory can.
     Synchronous,
+    /// A page is this process's own from its first write on, and until then the file's.
+    CopyOnWrite,
 }
 
 /// Mapped words.
@@ -119,6 +121,8 @@ impl Map {
             Sharing::Shared => MapFlags::SHARED,
             // Validated: older kernels ignore what they do not know in a `SHARED` mapping.
             Sharing::Synchronous => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            // Not reserved: the mapping may be larger than memory, for few pages are copied.
+            Sharing::CopyOnWrite => MapFlags::PRIVATE | MapFlags::NORESERVE,
         };
         let start = std::ptr::null_mut();
         // SAFETY: a mapping at an address that the system chooses touches no other.

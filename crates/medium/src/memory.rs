@@ -1,19 +1,35 @@
 //! DRAM that a pool runs on: the shadow of its heap, the rings of its workers.
+//!
+//! A shadow is filled from home at once ([`Memory::fill_from`]) or page by page
+//! ([`Memory::copy_on_write`]). The second opens a pool of any size instantly, and a page that is
+//! not written takes no memory of its own. Its price: pages are read when they are first touched,
+//! and where the disk cannot read one the kernel has no call to fail; it kills the process
+//! (`SIGBUS`). What was acknowledged survives that as it survives `kill -9`.
+//!
+//! A page that is not copied is the very page of the page cache through which home is written, so
+//! whoever reads it sees what goes home meanwhile. That changes nothing there, because:
+//! - What goes home was first written here, by a transaction. A page's first write copies it, so a
+//!   page that is not copied has no logged write that is not home yet: home writes none of its
+//!   words, or writes the values that they have (whole pages are written with the words around).
+//! - Replay after a crash ends before the memory is mapped, and the superblock is another area.
+//! - A copied page never sees the file again.
+//! - The lock on the file, kept as long as the mapping, keeps others from writing and the length
+//!   from changing. Whoever ignores the lock and cuts the file kills the process as above.
+//!
+//! So home must be written through the page cache, never past it.
 
 use std::io;
 
 use crate::Error;
-use crate::mapping::Mapping;
+use crate::area::Area;
+use crate::mapping::{Mapping, Sharing};
 use crate::pool_file::PoolFile;
-use crate::sync::AtomicU64;
+use crate::sync::{Arc, AtomicU64};
 
 /// Bytes of one read while filling: large enough to keep a fast disk busy.
 const READ_BYTES: usize = 8 << 20;
 
-/// Zeroed memory of this process, seen as atomic words. Nothing in it is durable.
-///
-/// It starts at a page; from 2 MiB on it is aligned to 2 MiB and made of huge pages where the
-/// system gives them. Memory that is never touched costs nothing.
+/// Memory of this process, seen as atomic words. Nothing in it is durable. It starts at a page.
 ///
 /// ```
 /// use medium::Memory;
@@ -28,10 +44,14 @@ const READ_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub struct Memory {
     mapping: Mapping,
+    /// Keeps the file that is mapped locked, and so its length.
+    _area: Option<Area>,
 }
 
 impl Memory {
-    /// Memory of `bytes` bytes; what is beyond the last whole word cannot be reached.
+    /// Zeroed memory of `bytes` bytes; what is beyond the last whole word cannot be reached. From
+    /// 2 MiB on it is aligned to 2 MiB and made of huge pages where the system gives them. What is
+    /// never touched costs nothing.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -40,7 +60,34 @@ impl Memory {
             .map_err(|_| io::ErrorKind::OutOfMemory.into())
             .and_then(Mapping::anonymous)
             .map_err(|_| Error::NoMemory { bytes })?;
-        Ok(Memory { mapping })
+        Ok(Memory { mapping, _area: None })
+    }
+
+    /// A part of a file, in whole pages of 4 KiB, read page by page when it is first touched.
+    /// Writes stay in this process: the first to a page copies it. See the module's documentation
+    /// for what happens when a page cannot be read (`SIGBUS`), and why the file's other writers do
+    /// no harm.
+    ///
+    /// ```
+    /// use medium::sync::{Arc, Ordering::Relaxed};
+    /// use medium::{Memory, PoolFile, Prewrite};
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// let file = Arc::new(PoolFile::create(dir.path().join("bank.pool"), 8192, Prewrite::No)?);
+    /// file.write_at(4096, &[42])?;
+    /// let memory = Memory::copy_on_write(file.clone(), 4096, 4096)?;
+    /// assert_eq!(memory.words()[0].swap(43, Relaxed), 42);
+    /// let mut home = [0];
+    /// file.read_at(4096, &mut home)?;
+    /// assert_eq!(home, [42]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadArea`]; [`Error::NoMemory`] or [`Error::Io`] when it cannot be mapped.
+    pub fn copy_on_write(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<Memory, Error> {
+        let area = Area::new(file, offset, bytes)?;
+        Ok(Memory { mapping: area.map(Sharing::CopyOnWrite)?, _area: Some(area) })
     }
 
     /// The words.
@@ -57,13 +104,16 @@ impl Memory {
     /// # Errors
     /// [`Error::Transfer`]; [`Error::Truncated`] when the file ends before;
     /// [`Error::NoMemory`] when the memory is smaller than `bytes`.
+    ///
+    /// # Panics
+    /// When the memory is a file's own, which needs no filling.
     pub fn fill_from(
         &mut self,
         file: &PoolFile,
         file_offset: u64,
         bytes: u64,
     ) -> Result<(), Error> {
-        let memory = self.mapping.bytes_mut().expect("anonymous memory is our own");
+        let memory = self.mapping.bytes_mut().expect("only anonymous memory is filled");
         let memory = usize::try_from(bytes)
             .ok()
             .and_then(|bytes| memory.get_mut(..bytes))
@@ -147,5 +197,109 @@ mod tests {
         assert!(memory.fill_from(&file, u64::MAX, 8192).is_err());
         let error = memory.fill_from(&file, 0, 32768).unwrap_err();
         assert!(matches!(error, Error::NoMemory { bytes: 32768 }), "{error}");
+    }
+
+    const PAGE: u64 = 4096;
+
+    /// Page i of the file begins with i.
+    fn numbered_pages(pages: u64) -> (tempfile::TempDir, Arc<PoolFile>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let file = PoolFile::create(path, pages * PAGE, Prewrite::Zeros).unwrap();
+        (0..pages).for_each(|page| file.write_at(page * PAGE, &[page]).unwrap());
+        (dir, Arc::new(file))
+    }
+
+    #[test]
+    fn writes_to_copied_pages_stay_here_and_writes_to_the_file_stay_out_of_them() {
+        let (_dir, file) = numbered_pages(64);
+        let memory = Memory::copy_on_write(file.clone(), 8 * PAGE, 56 * PAGE).unwrap();
+        let words = memory.words();
+        assert_eq!(words.len() as u64, 56 * PAGE / 8);
+        for page in 0..56 {
+            assert_eq!(words[512 * page].load(Relaxed), page as u64 + 8);
+        }
+        // Every other page gets a word of its own.
+        for page in (0..56).step_by(2) {
+            words[512 * page + 7].store(1000 + page as u64, Relaxed);
+        }
+        let mut home = vec![0; 64 * PAGE as usize / 8];
+        file.read_at(0, &mut home).unwrap();
+        assert!(
+            home.iter()
+                .enumerate()
+                .all(|(i, word)| *word == [0, i as u64 / 512][usize::from(i % 512 == 0)])
+        );
+        // Home takes each of these words, and with it the page around as home has it.
+        for page in (0..56).step_by(2) {
+            home[512 * (page + 8) + 7] = 1000 + page as u64;
+            file.write_at((page as u64 + 8) * PAGE, &home[512 * (page + 8)..][..512]).unwrap();
+        }
+        // What goes home elsewhere, or later, never comes into a copied page.
+        file.write_at(8 * PAGE, &[77; 512]).unwrap();
+        for page in 0..56 {
+            let own = if page % 2 == 0 { 1000 + page as u64 } else { 0 };
+            assert_eq!(words[512 * page].load(Relaxed), page as u64 + 8);
+            assert_eq!(words[512 * page + 7].load(Relaxed), own);
+            assert_eq!(words[512 * page + 8].load(Relaxed), 0);
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn only_written_pages_take_memory() {
+        let (_dir, file) = numbered_pages(256);
+        let memory = Memory::copy_on_write(file, 0, 256 * PAGE).unwrap();
+        let words = memory.words();
+        let own_kib = || {
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let start = format!("{:x}-", words.as_ptr().addr());
+            let mut map = maps.lines().skip_while(|line| !line.starts_with(&start));
+            let line = map.find(|line| line.starts_with("Anonymous:")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        assert_eq!(own_kib(), 0);
+        assert_eq!((0..256).map(|page| words[512 * page].load(Relaxed)).sum::<u64>(), 255 * 128);
+        assert_eq!(own_kib(), 0);
+        for page in [3, 100, 255] {
+            words[512 * page].store(0, Relaxed);
+        }
+        let page_kib = rustix::param::page_size() as u64 / 1024;
+        assert_eq!(own_kib(), 3 * page_kib);
+    }
+
+    #[test]
+    fn a_file_opened_for_reading_can_be_copied_and_its_lock_stays() {
+        let (dir, file) = numbered_pages(4);
+        file.publish().unwrap();
+        drop(file);
+        let file = Arc::new(PoolFile::open_shared(dir.path().join("pool")).unwrap());
+        let memory = Memory::copy_on_write(file, PAGE, 3 * PAGE).unwrap();
+        assert_eq!(memory.words()[512].swap(9, Relaxed), 2);
+        assert_eq!(memory.words()[512].load(Relaxed), 9);
+        let writer = PoolFile::open(dir.path().join("pool"));
+        assert!(matches!(writer, Err(Error::InUse { .. })), "{writer:?}");
+        drop(memory);
+        assert!(PoolFile::open(dir.path().join("pool")).is_ok());
+    }
+
+    #[test]
+    fn a_part_outside_of_the_file_or_of_half_a_page_is_not_mapped() {
+        let (_dir, file) = numbered_pages(4);
+        for (offset, bytes) in
+            [(PAGE, 4 * PAGE), (4 * PAGE, PAGE), (8, PAGE), (0, 8), (u64::MAX - 4095, PAGE)]
+        {
+            let memory = Memory::copy_on_write(file.clone(), offset, bytes);
+            assert!(matches!(memory, Err(Error::BadArea { .. })), "{offset} {bytes} {memory:?}");
+        }
+        assert!(Memory::copy_on_write(file, 4 * PAGE, 0).unwrap().words().is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "only anonymous memory is filled")]
+    fn a_files_own_memory_is_not_filled() {
+        let (_dir, file) = numbered_pages(1);
+        let mut memory = Memory::copy_on_write(file.clone(), 0, PAGE).unwrap();
+        drop(memory.fill_from(&file, 0, PAGE));
     }
 }
