@@ -37,7 +37,7 @@ mod suite;
 
 pub use buffer::Buffer;
 pub use error::Error;
-pub use file::{FileHome, FileLog};
+pub use file::{FileHome, FileLog, LogPath};
 pub use log_reader::LogReader;
 pub use mapped::{Combining, Domain, Emulation, MappedHome, MappedLog};
 pub use memory::Memory;

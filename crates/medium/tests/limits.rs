@@ -1,0 +1,100 @@
+//! The log in a file under limits of its process, so each test in a process of its own. Not beside
+//! the unit tests: a process that is just starting has a copy of every descriptor, and with it
+//! every lock, of whoever starts it.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use medium::sync::{Arc, Mutex, lock};
+use medium::{Buffer, Error, FileLog, LogMedium, LogPath, PoolFile, Prewrite};
+
+/// Set in a child, to its pool.
+const CHILD: &str = "LASTWORD_TEST_CHILD";
+
+const BYTES: u64 = 256 << 10;
+
+const PATHS: [LogPath; 4] = [
+    LogPath { io_uring: true, direct: true },
+    LogPath { io_uring: true, direct: false },
+    LogPath { io_uring: false, direct: true },
+    LogPath { io_uring: false, direct: false },
+];
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Runs a test in a child, alone and under limits of the shell's.
+fn in_child(test: &str, limits: &str, pool: &Path) {
+    let output = std::process::Command::new("sh")
+        .args(["-c", &format!("{limits}; exec \"$0\" --exact {test}")])
+        .arg(std::env::current_exe().expect("a test has a program"))
+        .env(CHILD, pool)
+        .output()
+        .expect("a shell");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+}
+
+#[test]
+fn a_failed_write_among_others_lets_through_what_came_before_it() {
+    const NAME: &str = "a_failed_write_among_others_lets_through_what_came_before_it";
+    let Some(pool) = std::env::var_os(CHILD) else {
+        let _one = lock(&ONE_AT_A_TIME);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        PoolFile::create(&path, BYTES, Prewrite::Zeros).unwrap().publish().unwrap();
+        // Writes end at the limit; the signal that goes with it would end the process.
+        return in_child(NAME, "trap '' XFSZ; ulimit -f 128", &path);
+    };
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap();
+    let file = Arc::new(PoolFile::open(pool).unwrap());
+    for path in PATHS {
+        let log = FileLog::with_path(file.clone(), 0, BYTES, path).unwrap();
+        // The second is cut short at the limit, and its rest fails.
+        let groups = [(limit - 8192, 512), (limit - 4096, 1024), (limit + 4096, 512), (0, 512)];
+        let mut groups = groups.into_iter();
+        let send = |(at, words)| drop(log.append(at, Buffer::new(words), words).unwrap());
+        groups.by_ref().take(log.depth()).for_each(send);
+        assert!(log.acknowledge(true).unwrap().is_some());
+        groups.by_ref().take(1).for_each(send);
+        let error = log.acknowledge(true).unwrap_err();
+        let Error::Transfer { offset, bytes, source, .. } = error else { panic!("{error}") };
+        assert_eq!((offset, bytes), (limit - 4096, 8192));
+        assert_eq!(source.kind(), io::ErrorKind::FileTooLarge);
+        for wait in [true, false] {
+            assert!(matches!(log.acknowledge(wait), Err(Error::Poisoned { .. })));
+        }
+        assert!(matches!(log.append(0, Buffer::new(512), 512), Err(Error::Poisoned { .. })));
+        assert_eq!(log.counts().persist_barriers, 1);
+    }
+}
+
+#[test]
+fn a_process_that_may_open_no_more_files_takes_a_path_that_needs_none() {
+    const NAME: &str = "a_process_that_may_open_no_more_files_takes_a_path_that_needs_none";
+    if std::env::var_os(CHILD).is_none() {
+        let _one = lock(&ONE_AT_A_TIME);
+        return in_child(NAME, "ulimit -n 64", Path::new("a pool of its own"));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = PoolFile::create(dir.path().join("pool"), BYTES, Prewrite::Zeros).unwrap();
+    let file = Arc::new(file);
+    let open = |path| {
+        let log = FileLog::with_path(file.clone(), 0, BYTES, path).unwrap();
+        log.append(0, Buffer::new(512), 512).unwrap();
+        assert!(log.acknowledge(true).unwrap().is_some());
+        log.path()
+    };
+    let free = PATHS.map(open);
+    let mut taken = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        taken.push(file);
+    }
+    assert_eq!(PATHS.map(open), [PATHS[3]; 4]);
+    taken.pop();
+    let LogPath { io_uring, direct } = free[0];
+    assert_eq!(open(PATHS[0]), LogPath { io_uring: io_uring && !direct, direct });
+    assert_eq!(open(PATHS[1]), free[1]);
+    taken.pop();
+    assert_eq!(PATHS.map(open), free);
+}
