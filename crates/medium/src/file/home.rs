@@ -1,17 +1,26 @@
-//! Home in a file: writes are gathered by page, pages are written at the barrier.
+//! Home in a file: writes are gathered by page, pages are built and written at the barrier.
 //!
 //! ```text
-//!   write_back   run -> page number -> slot -> page buffer, read on first use, patched
-//!   barrier      dirty pages in order of their numbers; neighbours together, up to 1 MiB a write;
+//!   write_back   run -> page number -> slot -> page buffer and mask of the words that are in it
+//!   barrier      dirty pages in order of their numbers, neighbours together:
+//!                  one run of words    written as it is
+//!                  else                read, the words laid over, written
 //!                one fdatasync
 //! ```
 //!
 //! Invariants:
-//! - `slots[page]` is 0, or 1 + the place in `dirty` that holds `page`; `dirty` is as long as the
-//!   page buffers in use.
-//! - A page buffer holds the page as of the last barrier or early write, and every write since.
+//! - `slots[page]` is 0, or 1 + the place in `dirty` that holds `page`; `dirty` and `masks` are as
+//!   long as the page buffers in use.
+//! - A page buffer holds, where its mask has a bit, the last value of the word written since the
+//!   page was last written, and nothing elsewhere.
 //! - Once something failed, nothing is written any more: a failed sync may have dropped pages that
 //!   the kernel takes for clean, so the next one would succeed and mean nothing.
+//!
+//! Why the file is not read before the barrier: CPU for 20 000 pages of 1 GiB in the page cache, us
+//! a page: reading in the order of the writes 3.9, in order of the pages 1.4; writing a page 4.3, a
+//! word of it 3.5, so that a page with one run is not read at all. The sync adds 2.7. Batches of 32
+//! by io_uring take as long for reads and more than twice as long for writes, which go to workers;
+//! reading sparse neighbours together does not pay either.
 //!
 //! Why pages may be written before the barrier when memory runs short: what comes home is durable
 //! in the log already, and stays there until the barrier and then the reproduced ID are durable.
@@ -23,6 +32,7 @@
 //! dirty byte in a mapping writes all of one.
 
 use std::io::IoSlice;
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 use rustix::io::ReadWriteFlags;
@@ -36,8 +46,8 @@ use crate::{Buffer, Counts, Error, HomeMedium, PoolFile};
 
 const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
 
-/// Pages in one write: 1 MiB, from which on a disk gains little from larger ones.
-const WRITE_PAGES: usize = 256;
+/// Pages in one write, which are built in 128 KiB of memory that stays in the processor's cache.
+const WRITE_PAGES: usize = 32;
 
 /// Pages in one piece of buffer memory.
 const PIECE_PAGES: usize = 256;
@@ -65,9 +75,13 @@ pub struct FileHome {
     slots: Vec<u32>,
     /// Per slot in use, the page.
     dirty: Vec<u32>,
+    /// Per slot in use, which words of its buffer are to be written.
+    masks: Vec<Mask>,
     /// The page buffers, slot by slot; pieces are allocated when first used and kept.
     pieces: Vec<Buffer>,
     dirty_max: usize,
+    /// What pages are built in that are read first.
+    scratch: Buffer,
     /// Pages were written since the last sync.
     unsynced: bool,
     poisoned: bool,
@@ -96,8 +110,10 @@ impl FileHome {
             area,
             slots: vec![0; pages as usize],
             dirty: Vec::new(),
+            masks: Vec::new(),
             pieces: Vec::new(),
             dirty_max: (FileHome::GATHER_BYTES / PAGE_BYTES) as usize,
+            scratch: Buffer::new(WRITE_PAGES * PAGE_WORDS),
             unsynced: false,
             poisoned: false,
             counts: Counts::default(),
@@ -133,21 +149,21 @@ impl FileHome {
                 let (page, first) = (index / PAGE_WORDS, index % PAGE_WORDS);
                 let here = words.len().min(PAGE_WORDS - first);
                 let slot = match self.slots[page] {
-                    0 => self.take_slot(page, here == PAGE_WORDS)?,
+                    0 => self.take_slot(page)?,
                     slot => slot as usize - 1,
                 };
                 let (these, rest) = words.split_at(here);
                 page_mut(&mut self.pieces, slot)[first..first + here].copy_from_slice(these);
+                self.masks[slot].set(first, here);
                 (index, words) = (index + here, rest);
             }
         }
         Ok(())
     }
 
-    /// A page buffer for a page that has none, holding what the file holds, unless all of it will
-    /// be overwritten.
+    /// A page buffer for a page that has none.
     #[cold]
-    fn take_slot(&mut self, page: usize, overwritten: bool) -> Result<usize, Error> {
+    fn take_slot(&mut self, page: usize) -> Result<usize, Error> {
         if self.dirty.len() >= self.dirty_max {
             self.write_pages()?;
         }
@@ -155,38 +171,74 @@ impl FileHome {
         if slot == self.pieces.len() * PIECE_PAGES {
             self.pieces.push(Buffer::new(PIECE_PAGES * PAGE_WORDS));
         }
-        if !overwritten {
-            let offset = self.area.offset(page as u64 * PAGE_BYTES);
-            self.area.file().read_at(offset, page_mut(&mut self.pieces, slot))?;
-        }
         self.dirty.push(page as u32);
+        self.masks.push(Mask::default());
         self.slots[page] = slot as u32 + 1;
         Ok(slot)
     }
 
     /// Writes every dirty page, without syncing; then none is dirty.
     fn write_pages(&mut self) -> Result<(), Error> {
-        self.dirty.sort_unstable();
-        self.unsynced |= !self.dirty.is_empty();
-        let neighbours = self.dirty.chunk_by(|page, next| page + 1 == *next);
-        for pages in neighbours.flat_map(|pages| pages.chunks(WRITE_PAGES)) {
-            let mut slices = [IoSlice::new(&[]); WRITE_PAGES];
-            for (slice, page) in slices.iter_mut().zip(pages) {
-                let slot = self.slots[*page as usize] as usize - 1;
-                *slice = IoSlice::new(self::page(&self.pieces, slot).as_bytes());
-            }
-            let at = u64::from(pages[0]) * PAGE_BYTES;
-            let bytes = pages.len() as u64 * PAGE_BYTES;
-            let offset = self.area.offset(at);
-            let slices = &mut slices[..pages.len()];
-            let flags = ReadWriteFlags::empty();
-            self.counts.device_writes += write_all(self.area.fd().as_fd(), slices, offset, flags)
-                .map_err(self.area.transfer("writing", at, bytes))?;
-            self.counts.bytes += bytes;
+        if self.dirty.is_empty() {
+            return Ok(());
         }
-        for page in self.dirty.drain(..) {
+        self.check_length()?;
+        self.unsynced = true;
+        self.dirty.sort_unstable();
+        let dirty = std::mem::take(&mut self.dirty);
+        let neighbours = dirty.chunk_by(|page, next| page + 1 == *next);
+        let mut groups = neighbours.flat_map(|pages| pages.chunks(WRITE_PAGES));
+        groups.try_for_each(|pages| self.write_neighbours(pages))?;
+        for &page in &dirty {
             self.slots[page as usize] = 0;
         }
+        self.dirty = dirty;
+        self.dirty.clear();
+        self.masks.clear();
+        Ok(())
+    }
+
+    /// Words are written without being read first, and would make a file that was cut short longer
+    /// again, with nothing in between.
+    fn check_length(&self) -> Result<(), Error> {
+        let path = self.area.file().path();
+        let found = self.area.fd().metadata().map_err(Error::io("inspecting", path))?.len();
+        let (offset, expected) = (self.area.offset(0), self.area.bytes());
+        if found < offset + expected {
+            let (path, found) = (path.to_path_buf(), found.saturating_sub(offset));
+            return Err(Error::Truncated { path, offset, expected, found });
+        }
+        Ok(())
+    }
+
+    /// Writes neighbouring pages.
+    fn write_neighbours(&mut self, pages: &[u32]) -> Result<(), Error> {
+        let slot = |page: &u32| self.slots[*page as usize] as usize - 1;
+        let masks = || pages.iter().map(|page| &self.masks[slot(page)]);
+        let mut slices = [IoSlice::new(&[]); WRITE_PAGES];
+        let mut first = 0;
+        let slices = if let Some(start) = one_run(masks()) {
+            first = start;
+            for (slice, page) in slices.iter_mut().zip(pages) {
+                let words = self.masks[slot(page)].span();
+                *slice = IoSlice::new(self::page(&self.pieces, slot(page))[words].as_bytes());
+            }
+            &mut slices[..pages.len()]
+        } else {
+            let scratch = &mut self.scratch.words_mut()[..pages.len() * PAGE_WORDS];
+            let at = u64::from(pages[0]) * PAGE_BYTES;
+            self.area.file().read_at(self.area.offset(at), scratch)?;
+            for (out, page) in scratch.chunks_exact_mut(PAGE_WORDS).zip(pages) {
+                let slot = self.slots[*page as usize] as usize - 1;
+                self.masks[slot].lay_over(self::page(&self.pieces, slot), out);
+            }
+            slices[0] = IoSlice::new(scratch.as_bytes());
+            &mut slices[..1]
+        };
+        let at = u64::from(pages[0]) * PAGE_BYTES + 8 * first as u64;
+        self.counts.device_writes += write(&self.area, at, slices)?;
+        // The device gets whole pages.
+        self.counts.bytes += pages.len() as u64 * PAGE_BYTES;
         Ok(())
     }
 }
@@ -212,6 +264,76 @@ impl HomeMedium for FileHome {
     fn counts(&self) -> Counts {
         self.counts
     }
+}
+
+/// Which words of a page are to be written, a bit each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mask([u64; PAGE_WORDS / 64]);
+
+impl Mask {
+    #[inline]
+    fn set(&mut self, mut first: usize, mut count: usize) {
+        while count > 0 {
+            let here = count.min(64 - first % 64);
+            self.0[first / 64] |= (u64::MAX >> (64 - here)) << (first % 64);
+            (first, count) = (first + here, count - here);
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.0.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+
+    /// From the first word to the last.
+    fn span(&self) -> Range<usize> {
+        let some = |bits: &u64| *bits != 0;
+        let Some(first) = self.0.iter().position(some) else { return 0..0 };
+        let last = self.0.iter().rposition(some).unwrap_or(first);
+        let start = first * 64 + self.0[first].trailing_zeros() as usize;
+        start..last * 64 + 64 - self.0[last].leading_zeros() as usize
+    }
+
+    /// Copies these words.
+    fn lay_over(&self, from: &[u64], to: &mut [u64]) {
+        let parts = from.chunks_exact(64).zip(to.chunks_exact_mut(64));
+        for (&bits, (from, to)) in self.0.iter().zip(parts) {
+            if bits == u64::MAX {
+                to.copy_from_slice(from);
+                continue;
+            }
+            let mut rest = bits;
+            while rest != 0 {
+                let word = rest.trailing_zeros() as usize;
+                to[word] = from[word];
+                rest &= rest - 1;
+            }
+        }
+    }
+}
+
+/// If the words of neighbouring pages are one run, where it starts in the first page.
+fn one_run<'a>(masks: impl ExactSizeIterator<Item = &'a Mask>) -> Option<usize> {
+    let last = masks.len() - 1;
+    let mut start = 0;
+    for (i, mask) in masks.enumerate() {
+        let span = mask.span();
+        let starts = i == 0 || span.start == 0;
+        let ends = i == last || span.end == PAGE_WORDS;
+        if span.len() != mask.count() || !starts || !ends {
+            return None;
+        }
+        if i == 0 {
+            start = span.start;
+        }
+    }
+    Some(start)
+}
+
+/// Writes to a place in the heap; answers how many system calls it took.
+fn write(area: &Area, at: u64, slices: &mut [IoSlice<'_>]) -> Result<u64, Error> {
+    let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
+    write_all(area.fd().as_fd(), slices, area.offset(at), ReadWriteFlags::empty())
+        .map_err(area.transfer("writing", at, bytes))
 }
 
 fn page(pieces: &[Buffer], slot: usize) -> &[u64] {
@@ -295,13 +417,15 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_cannot_be_read_ends_everything() {
+    fn a_file_that_was_cut_short_is_noticed_and_not_made_longer() {
         let (dir, file) = suite::pool();
         let path = dir.path().join("pool");
         let mut home = FileHome::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
-        std::fs::File::options().write(true).open(path).unwrap().set_len(HEAP_OFFSET).unwrap();
-        let cut = home.write_back(&[run(7, 1), 42]);
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(HEAP_OFFSET).unwrap();
+        home.write_back(&[run(7, 1), 42]).unwrap();
+        let cut = home.barrier();
         assert!(matches!(cut, Err(Error::Truncated { found: 0, .. })), "{cut:?}");
+        assert_eq!(std::fs::metadata(path).unwrap().len(), HEAP_OFFSET);
         assert!(matches!(home.barrier(), Err(Error::Poisoned { .. })));
     }
 }
