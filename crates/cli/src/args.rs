@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lastword::{Decoupled, Design, Durability, Plain, Volatile};
+use lastword::{Decoupled, Design, Durability, Plain, Shadow, Volatile};
 
 use crate::media::{Costs, MediumName};
 
@@ -85,7 +85,8 @@ pub(crate) struct Load {
     #[arg(long, value_name = "M", value_enum)]
     pub(crate) medium: Option<MediumName>,
     /// The pool: created if missing, else gone on with, as large as it is; `compare` makes its
-    /// fresh pools there [default: a temporary one in this directory, for emulated in /dev/shm]
+    /// fresh pools there [default: a temporary one in this directory, for
+    /// emulated and persistent_cache in /dev/shm]
     #[arg(long, value_name = "PATH")]
     pub(crate) pool: Option<PathBuf>,
     /// Size of a new pool's heap (K, M, G are powers of 1024) [default: what the workload needs]
@@ -107,6 +108,9 @@ pub(crate) struct Load {
     /// When a commit returns: at once, or when it is durable
     #[arg(long, value_name = "WHEN", value_enum, default_value = "async")]
     pub(crate) durability: DurabilityName,
+    /// What transactions work on: all of the heap in memory, or a private mapping of its file
+    #[arg(long, value_name = "S", value_enum, default_value = "full")]
+    pub(crate) shadow: ShadowName,
     /// Emulated medium: cycles that a persist barrier takes at least
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) latency_cycles: u64,
@@ -328,6 +332,33 @@ impl DurabilityName {
         match self {
             DurabilityName::Async => "async",
             DurabilityName::Sync => "sync",
+        }
+    }
+}
+
+/// What the memory in front of the heap begins as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShadowName {
+    /// The whole heap, read when the pool is opened
+    Full,
+    /// Pages are copied when they are first written
+    Cow,
+}
+
+impl ShadowName {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ShadowName::Full => "full",
+            ShadowName::Cow => "cow",
+        }
+    }
+}
+
+impl From<ShadowName> for Shadow {
+    fn from(name: ShadowName) -> Shadow {
+        match name {
+            ShadowName::Full => Shadow::Full,
+            ShadowName::Cow => Shadow::CopyOnWrite,
         }
     }
 }

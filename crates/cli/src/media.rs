@@ -6,7 +6,14 @@ use lastword::Medium;
 /// A medium's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MediumName {
+    /// Any disk
     File,
+    /// Persistent memory
+    Dax,
+    /// Memory that is kept with its caches
+    #[value(name = "persistent_cache")]
+    PersistentCache,
+    /// Memory with the delays of a device
     Emulated,
 }
 
@@ -26,21 +33,22 @@ impl MediumName {
     pub(crate) fn of(medium: Medium) -> MediumName {
         match medium {
             Medium::Emulated { .. } => MediumName::Emulated,
+            Medium::Dax => MediumName::Dax,
+            Medium::PersistentCache => MediumName::PersistentCache,
             _ => MediumName::File,
         }
     }
 
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            MediumName::File => "file",
-            MediumName::Emulated => "emulated",
-        }
+        self.medium(Costs::default()).name()
     }
 
     /// The medium of this name.
     pub(crate) fn medium(self, costs: Costs) -> Medium {
         match self {
             MediumName::File => Medium::File,
+            MediumName::Dax => Medium::Dax,
+            MediumName::PersistentCache => Medium::PersistentCache,
             MediumName::Emulated => Medium::Emulated {
                 latency_cycles: costs.latency_cycles,
                 // A float beyond the integers becomes the nearest one.
@@ -51,7 +59,7 @@ impl MediumName {
 
     /// Whether a pool that nobody keeps is best in a directory in memory.
     pub(crate) fn is_best_in_memory(self) -> bool {
-        self == MediumName::Emulated
+        matches!(self, MediumName::Emulated | MediumName::PersistentCache)
     }
 }
 

@@ -107,8 +107,8 @@ struct Description {
     survives_power_loss: bool,
     /// A small durable write there; nothing when it could not be measured.
     flush_ns: Option<u64>,
-    /// Nothing where there is no page cache between.
-    log_bypasses_page_cache: Option<bool>,
+    /// How groups get to the log; nothing where it is mapped.
+    log_path: Option<String>,
     memory_bytes: MemoryBytes,
 }
 
@@ -181,7 +181,7 @@ impl Description {
             file_system: info.file_system,
             survives_power_loss: info.survives_power_loss,
             flush_ns: None,
-            log_bypasses_page_cache: info.direct,
+            log_path: info.log_path.map(|path| path.to_string()),
             memory_bytes: MemoryBytes::of(info.memory()),
         }
     }
@@ -210,9 +210,8 @@ impl Description {
             ("closed in good order", yes_no(self.clean)),
             ("memory when open", self.memory_bytes.show()),
         ];
-        if let Some(direct) = self.log_bypasses_page_cache {
-            let way = if direct { "past the page cache" } else { "through the page cache" };
-            rows.insert(2, ("log is written", way.into()));
+        if let Some(path) = &self.log_path {
+            rows.insert(2, ("log is written by", path.clone()));
         }
         if let Some(flush_ns) = self.flush_ns {
             rows.insert(2, ("flush", table::time(flush_ns)));

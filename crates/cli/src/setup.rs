@@ -128,6 +128,7 @@ fn options_for<W: Workload>(load: &Load) -> Options {
         .log_bytes(load.log_bytes.unwrap_or(64 << 20))
         .medium(load.medium.unwrap_or(MediumName::DEFAULT).medium(load.costs()))
         .durability(load.durability.into())
+        .shadow(load.shadow.into())
         .layout(load.layout.as_deref().unwrap_or_default(), 0)
 }
 
@@ -140,5 +141,6 @@ fn options_of(load: &Load, path: &Path) -> Result<Options, Failure> {
     Ok(Options::new()
         .medium(load.medium.unwrap_or(own).medium(load.costs()))
         .durability(load.durability.into())
+        .shadow(load.shadow.into())
         .layout(load.layout.as_deref().unwrap_or(layout), *version))
 }

@@ -64,7 +64,7 @@ fn a_new_pool_is_described_and_sound() {
             "heap_bytes",
             "layout",
             "layout_version",
-            "log_bypasses_page_cache",
+            "log_path",
             "log_bytes",
             "medium",
             "memory_bytes",
@@ -74,7 +74,7 @@ fn a_new_pool_is_described_and_sound() {
             "survives_power_loss",
         ];
         assert_eq!(keys(&info), expected);
-        assert_eq!(info["log_bypasses_page_cache"].is_boolean(), medium == "file");
+        assert_eq!(info["log_path"].is_string(), medium == "file");
         assert!(info["flush_ns"].as_u64().unwrap() > 0);
         let memory = &info["memory_bytes"];
         let expected = [
@@ -152,7 +152,7 @@ fn an_unclean_pool_needs_recovery_and_a_check_changes_no_byte_of_it() {
             "heap_bytes",
             "layout",
             "layout_version",
-            "log_bypasses_page_cache",
+            "log_path",
             "log_bytes",
             "medium",
             "memory_bytes",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use medium::{FileHome, PoolFile};
+use medium::{FileHome, LogPath, PoolFile};
 use words::TxId;
 
 use crate::superblock::{Superblock, name};
@@ -36,10 +36,12 @@ pub struct Info {
     pub clean: bool,
     /// The file system that it is on.
     pub file_system: Option<&'static str>,
-    /// Whether what is on that file system outlives the machine's power.
+    /// Whether what is on that file system and medium outlives the machine's power, as far as disk or
+    /// memory keep what they promise.
     pub survives_power_loss: bool,
-    /// Whether log writes bypass the page cache (`O_DIRECT`).
-    pub direct: Option<bool>,
+    /// How groups get to the log: by io_uring or not, past the page cache or not. `None` where the log
+    /// is mapped.
+    pub log_path: Option<LogPath>,
 }
 
 /// Memory that an open pool takes, part by part. What is not here is small: a word for each stripe
@@ -101,7 +103,7 @@ impl Info {
         file: &PoolFile,
         superblock: &Superblock,
         medium: Medium,
-        direct: Option<bool>,
+        written: Option<LogPath>,
     ) -> Info {
         let file_system = file.file_system().ok();
         let in_memory = file_system.is_none_or(|fs| fs.is_in_memory());
@@ -118,8 +120,8 @@ impl Info {
             reproduced_id: TxId(superblock.reproduced),
             clean: superblock.clean,
             file_system: file_system.and_then(|fs| fs.name()),
-            survives_power_loss: medium == Medium::File && !in_memory,
-            direct,
+            survives_power_loss: !in_memory && !matches!(medium, Medium::Emulated { .. }),
+            log_path: written,
         }
     }
 
@@ -139,7 +141,7 @@ impl Info {
             clean: true,
             file_system: None,
             survives_power_loss: false,
-            direct: None,
+            log_path: None,
         })
     }
 }

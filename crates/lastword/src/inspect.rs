@@ -12,7 +12,7 @@ use medium::{Counts, FileLog, HomeMedium, LogReader};
 use words::TxId;
 
 use crate::recover::{self, decide::Action};
-use crate::shadow::Full;
+use crate::shadow::ShadowHeap;
 use crate::storage::{Found, Storage, heap};
 use crate::superblock::Superblock;
 use crate::sync::{Arc, Ordering};
@@ -29,12 +29,12 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Info, Error> {
 
 fn info(found: &Found) -> Info {
     let (superblock, medium) = (found.superblocks.current(), found.medium);
-    let direct = (medium == Medium::File).then(|| {
+    let written = (medium == Medium::File).then(|| {
         let place = Arc::clone(found.log_place());
         FileLog::new(place, superblock.log_offset, superblock.log_bytes).ok()
     });
-    let direct = direct.flatten().map(|log| log.direct());
-    Info::of(&found.file, superblock, medium, direct)
+    let written = written.flatten().map(|log| log.path());
+    Info::of(&found.file, superblock, medium, written)
 }
 
 /// What a check has found, when it has found no damage.
@@ -85,7 +85,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Checked, Error> {
 #[derive(Debug)]
 pub struct Snapshot {
     checked: Checked,
-    image: Full,
+    image: ShadowHeap,
     heap: lw_alloc::Heap,
 }
 
@@ -97,7 +97,7 @@ impl Snapshot {
     pub fn load(path: impl AsRef<Path>) -> Result<Snapshot, Error> {
         let found = Found::open_shared(path.as_ref())?;
         let superblock = *found.superblocks.current();
-        let image = Full::load(&found.file, superblock.heap_offset, superblock.heap_bytes)?;
+        let image = ShadowHeap::load(&found.file, superblock.heap_offset, superblock.heap_bytes)?;
         let mut replayed = None;
         if found.action == Action::Replay {
             let log_file = found.log_place();
@@ -149,12 +149,12 @@ impl Snapshot {
 }
 
 /// The word at an offset in bytes.
-fn word(image: &Full, offset: u64) -> u64 {
+fn word(image: &ShadowHeap, offset: u64) -> u64 {
     image.heap()[offset as usize / 8].load(Ordering::Relaxed)
 }
 
 /// A home in memory.
-struct Image<'a>(&'a Full);
+struct Image<'a>(&'a ShadowHeap);
 
 impl HomeMedium for Image<'_> {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), medium::Error> {

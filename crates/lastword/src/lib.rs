@@ -77,7 +77,7 @@ pub use error::{Error, LogMismatch};
 pub use info::{Info, MemoryUse};
 pub use inspect::{Checked, Snapshot, check, inspect};
 pub use metrics::Metrics;
-pub use options::{Durability, Medium, Options};
+pub use options::{Durability, Medium, Options, Shadow};
 pub use pool::{Pool, Shape};
 pub use ticket::{Durable, Ticket};
 pub use tx::{AbortReason, Reason, Tx};
@@ -85,7 +85,7 @@ pub use worker::{Committed, Worker};
 
 pub use lw_alloc::header::Kind;
 pub use lw_alloc::{Damage, Live, Usage};
-pub use medium::Error as MediumError;
+pub use medium::{Error as MediumError, LogPath};
 pub use words::{
     Addr, Allocate, Array, Bytes, Field, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId,
     Words, field,

@@ -10,6 +10,13 @@ pub enum Medium {
     /// Two files, NAME and NAME.log, on any file system. Survives a power cut where the file
     /// system and the disk keep their word about flushes.
     File,
+    /// Persistent memory: one mapped file on a file system mounted with `-o dax`. Survives a power
+    /// cut.
+    Dax,
+    /// Memory that is kept with its caches when the power fails, by the machine or the device (eADR,
+    /// a battery, CXL global persistent flush): one mapped file in it. That it is so is for the user
+    /// to know; no program can find out.
+    PersistentCache,
     /// One mapped file, best on tmpfs, with the costs of persistent memory imitated: each persist
     /// barrier takes max(latency, bytes / bandwidth). For experiments: it survives the process, not
     /// the machine.
@@ -26,6 +33,8 @@ impl Medium {
     pub fn name(self) -> &'static str {
         match self {
             Medium::File => "file",
+            Medium::Dax => "dax",
+            Medium::PersistentCache => "persistent_cache",
             Medium::Emulated { .. } => "emulated",
         }
     }
@@ -33,7 +42,9 @@ impl Medium {
     /// The medium of that name; an emulated one without delay.
     pub(crate) fn named(name: &str) -> Option<Medium> {
         let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
-        [Medium::File, emulated].into_iter().find(|medium| medium.name() == name)
+        [Medium::File, Medium::Dax, Medium::PersistentCache, emulated]
+            .into_iter()
+            .find(|medium| medium.name() == name)
     }
 
     /// Whether the log is in the pool's own file, because it is mapped.
@@ -50,6 +61,20 @@ pub enum Durability {
     Async,
     /// When it is durable. Workers that commit at the same time share a flush.
     Sync,
+}
+
+/// The memory that transactions work on, in front of the heap at home.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shadow {
+    /// As large as the heap, filled when the pool is opened: opening reads the whole heap, an access
+    /// never waits for the disk, and a sector that cannot be read is an error of `open`.
+    #[default]
+    Full,
+    /// A private mapping of the pool's file: opening is instant, a page is read when it is first
+    /// used and copied when it is first written, and a page that was never written takes no memory
+    /// of the process. A sector that cannot be read kills the process (`SIGBUS`), and so does
+    /// memory that cannot be had for a copy.
+    CopyOnWrite,
 }
 
 /// What a pool is like; see each method for its default.
@@ -70,6 +95,7 @@ pub struct Options {
     pub(crate) layout: String,
     pub(crate) layout_version: u64,
     pub(crate) background: bool,
+    pub(crate) shadow: Shadow,
 }
 
 impl Default for Options {
@@ -90,6 +116,7 @@ impl Options {
             layout: String::new(),
             layout_version: 0,
             background: true,
+            shadow: Shadow::Full,
         }
     }
 
@@ -115,8 +142,9 @@ impl Options {
         self
     }
 
-    /// What makes bytes durable. Default: a new pool is on [`Medium::File`], an existing one on
-    /// what it was created on (emulated without any delay).
+    /// What makes bytes durable. Default: a new pool is on [`Medium::Dax`] where its directory is in
+    /// persistent memory, else on [`Medium::File`]; an existing one on what it was last on (emulated
+    /// without any delay). A pool that was made for one of the mapped media opens on any of them.
     pub fn medium(mut self, medium: Medium) -> Options {
         self.medium = Some(medium);
         self
@@ -141,6 +169,12 @@ impl Options {
     /// themselves, and for programs whose workers all wait.
     pub fn background(mut self, background: bool) -> Options {
         self.background = background;
+        self
+    }
+
+    /// What the memory that transactions work on begins as. Default [`Shadow::Full`].
+    pub fn shadow(mut self, shadow: Shadow) -> Options {
+        self.shadow = shadow;
         self
     }
 

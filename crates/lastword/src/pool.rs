@@ -10,7 +10,7 @@ use crate::inside::Inside;
 use crate::metrics::Metrics;
 use crate::options::Durability;
 use crate::perform::Gate;
-use crate::shadow::Full;
+use crate::shadow::ShadowHeap;
 use crate::storage::{Storage, heap};
 use crate::sync::{Mutex, Ordering, lock};
 use crate::worker::Seat;
@@ -43,16 +43,16 @@ impl Shape {
     pub(crate) fn of(storage: &Storage, options: &Options) -> Shape {
         let superblock = storage.superblocks.current();
         let base = u64::from(superblock.tag()) << words::ADDRESS_BITS;
-        let info = Info::of(&storage.file, superblock, storage.medium, storage.direct);
+        let info = Info::of(&storage.file, superblock, storage.medium, storage.written);
         let info = Info { ring_bytes: 8 * options.ring_words() as u64, ..info };
         Shape { heap: heap(superblock), base, info }
     }
 
     /// A heap that dies with the process, formatted.
-    pub(crate) fn in_memory(options: &Options) -> Result<(Full, Shape), Error> {
+    pub(crate) fn in_memory(options: &Options) -> Result<(ShadowHeap, Shape), Error> {
         const TAG: u16 = 0xfade;
         let bytes = options.heap_rounded()?;
-        let shadow = Full::zeros(bytes)?;
+        let shadow = ShadowHeap::zeros(bytes)?;
         let heap = lw_alloc::Heap::new(TAG, bytes);
         let base = u64::from(TAG) << words::ADDRESS_BITS;
         for (index, value) in crate::storage::format(&heap, base) {

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use lastword::{
-    Addr, Allocate, Array, Durability, Error, Medium, Objects, Options, Pool, Ptr, Stop, TxId,
-    Words,
+    Addr, Allocate, Array, Durability, Error, Medium, Objects, Options, Pool, Ptr, Shadow, Stop,
+    TxId, Words,
 };
 use tempfile::TempDir;
 
@@ -21,8 +21,14 @@ fn options() -> Options {
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
 
-fn media() -> [Options; 2] {
-    [options(), options().medium(EMULATED)]
+/// Each medium that is to be had here, and each shadow.
+fn media() -> [Options; 4] {
+    [
+        options(),
+        options().shadow(Shadow::CopyOnWrite),
+        options().medium(EMULATED),
+        options().medium(Medium::PersistentCache).shadow(Shadow::CopyOnWrite),
+    ]
 }
 
 /// A counter as the pool's root.

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lastword::{Array, Error, Medium, Objects, Options, Pool, TxId};
+use lastword::{Array, Error, Medium, Objects, Options, Pool, Shadow, TxId};
 use tempfile::TempDir;
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
@@ -72,8 +72,14 @@ impl Place {
     }
 }
 
-fn media() -> [Options; 2] {
-    [options(), options().medium(EMULATED)]
+/// Each medium that is to be had here, and each shadow.
+fn media() -> [Options; 4] {
+    [
+        options(),
+        options().shadow(Shadow::CopyOnWrite),
+        options().medium(EMULATED),
+        options().medium(Medium::PersistentCache).shadow(Shadow::CopyOnWrite),
+    ]
 }
 
 #[test]

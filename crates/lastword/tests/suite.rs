@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lastword::perform::{Serial, Stm, Tm};
 use lastword::{
-    Decoupled, Design, Durability, Medium, Options, Plain, Pool, Transact, TxId, Volatile, Worker,
+    Decoupled, Design, Durability, Medium, Options, Plain, Pool, Shadow, Transact, TxId, Volatile, Worker,
 };
 use workloads::{Visitor, Workload};
 
@@ -23,7 +23,8 @@ fn every_design(suite: &impl Suite) {
     suite.run::<Plain>(options(), volatile);
     suite.run::<Volatile<Stm>>(options(), volatile);
     suite.run::<Volatile<Serial>>(options(), volatile);
-    for options in [options(), options().medium(EMULATED)] {
+    let mapped = options().medium(Medium::PersistentCache).shadow(Shadow::CopyOnWrite);
+    for options in [options(), options().medium(EMULATED), mapped] {
         for durability in [Durability::Async, Durability::Sync] {
             let options = options.clone().durability(durability);
             suite.run::<Decoupled<Stm>>(options.clone(), durability);

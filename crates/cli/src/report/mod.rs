@@ -30,6 +30,7 @@ pub(crate) struct Conditions {
     /// Bandwidth of the emulated medium; nothing on others.
     pub(crate) bandwidth_gbps: Option<f64>,
     pub(crate) durability: &'static str,
+    pub(crate) shadow: &'static str,
     pub(crate) threads: usize,
     pub(crate) scale: Option<f64>,
     pub(crate) seed: u64,
@@ -45,6 +46,7 @@ impl Conditions {
             latency_cycles: emulated.then_some(load.latency_cycles),
             bandwidth_gbps: emulated.then_some(load.bandwidth_gbps),
             durability: load.durability.name(),
+            shadow: load.shadow.name(),
             threads: load.threads,
             // A pool that was there has the scale that it was loaded with.
             scale: load.scale.or(load.pool.is_none().then_some(1.0)),

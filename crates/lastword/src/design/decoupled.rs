@@ -21,7 +21,7 @@ use crate::pipeline::Pipeline;
 use crate::pool::Shape;
 use crate::recover::{self, decide::Action};
 use crate::reproduce::Reproduce;
-use crate::shadow::Full;
+use crate::shadow::ShadowHeap;
 use crate::storage::{Opened, Storage};
 use crate::superblock::{LogHead, padded};
 use crate::sync::{Arc, AtomicU64, Ordering};
@@ -38,7 +38,7 @@ pub struct Decoupled<T: Tm = Stm> {
 /// What workers and background threads share.
 struct Inner<T> {
     memory: T,
-    shadow: Full,
+    shadow: ShadowHeap,
     pipeline: Pipeline,
 }
 
@@ -72,13 +72,14 @@ impl<T: Tm> Decoupled<T> {
             now.design = padded(Self::NAME).expect("a design's name is short");
             now.medium = padded(medium.name()).expect("a medium's name is short");
         })?;
-        let shadow = Full::load(&storage.file, before.heap_offset, before.heap_bytes)?;
+        let shadow =
+            ShadowHeap::open(options.shadow, &storage.file, before.heap_offset, before.heap_bytes)?;
         Self::run(storage, shadow, last, options)
     }
 
     fn run(
         storage: Storage,
-        shadow: Full,
+        shadow: ShadowHeap,
         last: TxId,
         options: &Options,
     ) -> Result<(Self, Shape), Error> {

@@ -10,13 +10,13 @@ use words::{Stop, TxId};
 use super::Design;
 use crate::perform::Heap;
 use crate::pool::Shape;
-use crate::shadow::Full;
+use crate::shadow::ShadowHeap;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Error, Options};
 
 /// Bare memory.
 pub struct Plain {
-    shadow: Full,
+    shadow: ShadowHeap,
     /// Committed transactions; only the one worker counts.
     committed: AtomicU64,
 }

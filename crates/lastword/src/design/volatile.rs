@@ -8,14 +8,14 @@ use words::{Stop, TxId};
 use super::Design;
 use crate::perform::{Heap, NoRedo, Stm, Tm};
 use crate::pool::Shape;
-use crate::shadow::Full;
+use crate::shadow::ShadowHeap;
 use crate::sync::Ordering;
 use crate::{Error, Options};
 
 /// A transactional memory over memory that dies with the process.
 pub struct Volatile<T: Tm = Stm> {
     memory: T,
-    shadow: Full,
+    shadow: ShadowHeap,
 }
 
 impl<T: Tm> Design for Volatile<T> {

@@ -5,30 +5,22 @@
 
 use medium::{Memory, PoolFile};
 
-use crate::perform::Heap;
+use super::ShadowHeap;
 
-/// A shadow as large as the heap.
-#[derive(Debug)]
-pub(crate) struct Full {
-    memory: Memory,
-}
-
-impl Full {
+impl ShadowHeap {
     /// A heap of zeros.
-    pub(crate) fn zeros(bytes: u64) -> Result<Full, medium::Error> {
-        Ok(Full { memory: Memory::anonymous(bytes)? })
+    pub(crate) fn zeros(bytes: u64) -> Result<ShadowHeap, medium::Error> {
+        Ok(ShadowHeap { memory: Memory::anonymous(bytes)? })
     }
 
     /// A copy of the heap at `offset` in a file.
-    pub(crate) fn load(file: &PoolFile, offset: u64, bytes: u64) -> Result<Full, medium::Error> {
+    pub(crate) fn load(
+        file: &PoolFile,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<ShadowHeap, medium::Error> {
         let mut memory = Memory::anonymous(bytes)?;
         memory.fill_from(file, offset, bytes)?;
-        Ok(Full { memory })
-    }
-
-    /// The words.
-    #[inline]
-    pub(crate) fn heap(&self) -> &Heap {
-        self.memory.words()
+        Ok(ShadowHeap { memory })
     }
 }

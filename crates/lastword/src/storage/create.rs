@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use medium::sync::Arc;
-use medium::{PoolFile, Prewrite, writes};
+use medium::{Domain, PoolFile, Prewrite, writes};
 use words::{Addr, Stop, Words};
 
 use super::{AREA_ALIGN, Storage, log_path};
@@ -16,7 +16,7 @@ use crate::{Error, Medium, Options};
 impl Storage {
     /// Makes the files of a new pool and opens them. Durable on return.
     pub(crate) fn create(path: &Path, options: &Options, design: &str) -> Result<Storage, Error> {
-        let medium = options.medium.unwrap_or(Medium::File);
+        let medium = options.medium.unwrap_or_else(|| probe(path));
         let first = plan(options, design, medium)?;
         let end = first.heap_offset + first.heap_bytes;
         // The heap's blocks are only reserved: pages go home in large pieces with one sync, which
@@ -47,6 +47,17 @@ impl Storage {
         }
         storage.file.publish()?;
         Ok(storage)
+    }
+}
+
+/// The best medium for a pool in this place: persistent memory where it is, else the file.
+fn probe(path: &Path) -> Medium {
+    // A file of its own, which has no name and goes when it is dropped. Whatever keeps it from being
+    // made is told when the pool is.
+    let file = PoolFile::create(path, COPIES_BYTES, Prewrite::No).map(Arc::new);
+    match file.map(|file| Domain::dax(&file)) {
+        Ok(Ok(_)) => Medium::Dax,
+        _ => Medium::File,
     }
 }
 

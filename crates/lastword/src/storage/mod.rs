@@ -3,7 +3,7 @@
 //! ```text
 //!   file       NAME      superblocks | to 2 MiB | heap
 //!              NAME.log  log heads | log
-//!   emulated   NAME      superblocks | to 2 MiB | log | to 2 MiB | heap
+//!   mapped     NAME      superblocks | to 2 MiB | log | to 2 MiB | heap
 //! ```
 //!
 //! On a file system, direct writes to the log and buffered writes home slow each other down when
@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 
 use medium::sync::Arc;
 use medium::{
-    EmulatedHome, EmulatedLog, Emulation, FileHome, FileLog, HomeMedium, LogMedium, PoolFile,
+    Domain, Emulation, FileHome, FileLog, HomeMedium, LogMedium, LogPath, MappedHome, MappedLog,
+    PoolFile,
 };
 
 use crate::superblock::{LogHead, Superblock, Superblocks};
@@ -38,8 +39,8 @@ pub(crate) struct Storage {
     pub(crate) log: Arc<dyn LogMedium>,
     pub(crate) superblocks: Superblocks,
     pub(crate) medium: Medium,
-    /// Whether log writes bypass the page cache; `None` where there is no such question.
-    pub(crate) direct: Option<bool>,
+    /// How groups get to the log; `None` where it is mapped.
+    pub(crate) written: Option<LogPath>,
 }
 
 /// The log's file of the pool NAME.
@@ -54,7 +55,7 @@ impl Storage {
     pub(crate) fn block_bytes(medium: Medium) -> usize {
         match medium {
             Medium::File => 4096,
-            Medium::Emulated { .. } => 64,
+            Medium::Dax | Medium::PersistentCache | Medium::Emulated { .. } => 64,
         }
     }
 
@@ -68,31 +69,26 @@ impl Storage {
         let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } =
             *superblocks.current();
         let log_place = Arc::clone(log_file.as_ref().unwrap_or(&file));
-        let home: Box<dyn HomeMedium>;
-        let log: Arc<dyn LogMedium>;
-        let mut direct = None;
-        match medium {
-            Medium::File => {
-                home = Box::new(FileHome::new(Arc::clone(&file), heap_offset, heap_bytes)?);
-                let file_log = FileLog::new(log_place, log_offset, log_bytes)?;
-                direct = Some(file_log.direct());
-                log = Arc::new(file_log);
-            }
+        if medium == Medium::File {
+            let home = FileHome::new(Arc::clone(&file), heap_offset, heap_bytes)?;
+            let log = FileLog::new(log_place, log_offset, log_bytes)?;
+            let written = Some(log.path());
+            let (home, log) = (Box::new(home), Arc::new(log));
+            return Ok(Storage { file, log_file, home, log, superblocks, medium, written });
+        }
+        let domain = match medium {
+            Medium::Dax => Domain::dax(&file)?,
             Medium::Emulated { latency_cycles, bandwidth_bytes_per_second } => {
                 let emulation = Emulation::new(latency_cycles, bandwidth_bytes_per_second);
-                let device = Arc::clone(&emulation);
                 superblocks.emulate(Arc::clone(&emulation));
-                home = Box::new(EmulatedHome::new(
-                    Arc::clone(&file),
-                    heap_offset,
-                    heap_bytes,
-                    emulation,
-                )?);
-                log = Arc::new(EmulatedLog::new(log_place, log_offset, log_bytes, device)?);
+                Domain::emulated(emulation)
             }
-        }
-        assert_eq!(log.block_bytes(), Storage::block_bytes(medium), "readers must agree");
-        Ok(Storage { file, log_file, home, log, superblocks, medium, direct })
+            _ => Domain::persistent_cache(),
+        };
+        let home = MappedHome::new(Arc::clone(&file), heap_offset, heap_bytes, &domain)?;
+        let log = MappedLog::new(log_place, log_offset, log_bytes, &domain)?;
+        let (home, log) = (Box::new(home), Arc::new(log));
+        Ok(Storage { file, log_file, home, log, superblocks, medium, written: None })
     }
 
     /// What the log's file says, if the log has one.
