@@ -107,6 +107,19 @@ pub const fn permits(header: u64, object_offset: u64, offset: u64) -> bool {
         && offset < description & BYTES
 }
 
+/// How many bytes a program may write of the object at heap offset `object_offset` (without tag),
+/// whose header's second word is `header`: the whole words of a live object or prepared block;
+/// nothing for all else, as with [`permits`].
+#[inline]
+pub const fn writable_bytes(header: u64, object_offset: u64) -> Option<u64> {
+    let description = header & DESCRIPTION;
+    if header == seal(object_offset, description) && description & WRITABLE != 0 {
+        Some((description & BYTES).next_multiple_of(8))
+    } else {
+        None
+    }
+}
+
 #[inline]
 const fn seal(object_offset: u64, description: u64) -> u64 {
     // Offsets are multiples of 16, so the two do not overlap; one multiplication mixes both.
@@ -137,10 +150,15 @@ mod tests {
         for before in 1..=64_u64 {
             assert!(!permits(header, 4096, before.wrapping_neg()));
         }
+        assert_eq!(writable_bytes(header, 4096), Some(64), "60 bytes are 8 words");
+        assert_eq!(writable_bytes(header, 4112), None, "another object's");
         for kind in [Kind::Free, Kind::Reserved, Kind::Own, Kind::Slab] {
-            assert!(!permits(encode(4096, Description { kind, ..LIVE }), 4096, 0), "{kind:?}");
+            let header = encode(4096, Description { kind, ..LIVE });
+            assert!(!permits(header, 4096, 0), "{kind:?}");
+            assert_eq!(writable_bytes(header, 4096), None, "{kind:?}");
         }
         assert!(!permits(0, 4096, 0));
+        assert_eq!(writable_bytes(0, 4096), None);
     }
 
     #[test]

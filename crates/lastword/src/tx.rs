@@ -99,7 +99,7 @@ impl<'t, D: Design> Tx<'t, D> {
 
     /// Commits; a conflict rolls back.
     #[inline]
-    pub(crate) fn commit(mut self) -> Result<TxId, Stop> {
+    pub(crate) fn commit(&mut self) -> Result<TxId, Stop> {
         let id = self.design.commit(self.local)?; // on a conflict, dropping rolls back
         self.over = true;
         Ok(id)
@@ -147,7 +147,7 @@ impl<'t, D: Design> Tx<'t, D> {
     }
 
     /// The index of a word of the heap.
-    #[inline]
+    #[inline(always)]
     fn index(&mut self, at: Addr) -> Result<usize, Stop> {
         // A foreign tag, a negative offset or an odd byte all come out far above the bound: the
         // subtraction wraps, and the rotation carries the low three bits to the top.
@@ -163,36 +163,34 @@ impl<'t, D: Design> Tx<'t, D> {
         if end <= self.bound { Ok(index as usize) } else { Err(self.refuse(at)) }
     }
 
-    /// Whether the program may write these words: they are in a live object.
-    #[inline]
-    fn check_live(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+    /// Whether the program may write these words, of which the first has this index: they are in a
+    /// live object.
+    #[inline(always)]
+    fn check_live(&mut self, at: Addr, index: usize, bytes: u64) -> Result<(), Stop> {
         if at.object == self.live.0 && at.offset.saturating_add(bytes) <= self.live.1 {
             return Ok(());
         }
-        self.look_at_header(at, bytes)
+        self.look_at_header(at, index, bytes)
     }
 
     #[inline(never)]
-    fn look_at_header(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+    fn look_at_header(&mut self, at: Addr, index: usize, bytes: u64) -> Result<(), Stop> {
+        // What is to be written comes while the header does, not after it.
+        self.design.will_write(index, 1);
         let object = at.object.wrapping_sub(self.base);
-        let header = Addr::new(at.object, 8_u64.wrapping_neg());
-        let index = self.index(header).map_err(|stop| self.blame(at, stop))?;
-        let last = at.offset.saturating_add(bytes - 8);
-        let permits = |word: u64| {
-            lw_alloc::header::permits(word, object, at.offset)
-                && lw_alloc::header::permits(word, object, last)
-        };
+        let index = self.index(header_of(at)).map_err(|stop| self.blame(at, stop))?;
         // Read in the transaction: that the object is live is part of what the commit rests on. A
         // look past the transaction would let a write pass that comes after another's free, and end
         // in the allocator's free list.
-        let word = self.design.read(self.local, index).map_err(|stop| self.end(stop))?;
-        if !permits(word) {
-            return Err(self.refuse(at));
+        let header = self.design.read(self.local, index).map_err(|stop| self.end(stop))?;
+        // Both bytes are multiples of 8, the object's and the first one to be written.
+        match lw_alloc::header::writable_bytes(header, object) {
+            Some(size) if at.offset.saturating_add(bytes) <= size => {
+                self.live = (at.object, size);
+                Ok(())
+            }
+            _ => Err(self.refuse(at)),
         }
-        if let Some(description) = lw_alloc::header::decode(word, object) {
-            self.live = (at.object, description.bytes.next_multiple_of(8));
-        }
-        Ok(())
     }
 
     /// Names the access that the program made, not the header's.
@@ -202,18 +200,35 @@ impl<'t, D: Design> Tx<'t, D> {
     }
 
     /// Writes a word of the heap.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, index: usize, value: u64) -> Result<(), Stop> {
         if self.read_only {
             return Err(self.end(Stop::ReadOnly));
         }
-        if let Err(stop) = self.design.write(self.local, index, value) {
+        let done = self.design.write(self.local, index, value);
+        self.check_size(done)
+    }
+
+    /// After a write: whether it was done, and the log still has room for the transaction.
+    #[inline(always)]
+    fn check_size(&mut self, done: Result<(), Stop>) -> Result<(), Stop> {
+        if let Err(stop) = done {
             return Err(self.end(stop));
         }
         if self.design.words_written(self.local) > self.design.words_max() {
             return Err(self.end(Stop::TooLarge));
         }
         Ok(())
+    }
+
+    /// The index of the first of some words and their number, when all of them are in the heap: for
+    /// hints, which may be wrong.
+    #[inline]
+    fn hint(&self, at: Addr, bytes: usize) -> Option<(usize, usize)> {
+        let index = at.byte().wrapping_sub(self.base) >> 3;
+        let words = bytes.div_ceil(8).min(words::OBJECT_BYTES_MAX / 8);
+        let end = index.saturating_add(words as u64);
+        (end <= self.bound).then_some((index as usize, words))
     }
 }
 
@@ -227,7 +242,7 @@ impl<D: Design> Drop for Tx<'_, D> {
 }
 
 impl<D: Design> Words for Tx<'_, D> {
-    #[inline]
+    #[inline(always)]
     fn read(&mut self, at: Addr) -> Result<u64, Stop> {
         let index = self.index(at)?;
         match self.design.read(self.local, index) {
@@ -236,10 +251,10 @@ impl<D: Design> Words for Tx<'_, D> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
         let index = self.index(at)?;
-        self.check_live(at, 8)?;
+        self.check_live(at, index, 8)?;
         self.put(index, value)
     }
 
@@ -258,24 +273,29 @@ impl<D: Design> Words for Tx<'_, D> {
             return self.stop.map_or(Ok(()), Err);
         }
         let index = self.run_index(at, words.len())?;
-        self.check_live(at, 8 * words.len() as u64)?;
-        for (i, word) in words.iter().enumerate() {
-            self.put(index + i, *word)?;
+        self.check_live(at, index, 8 * words.len() as u64)?;
+        if self.read_only {
+            return Err(self.end(Stop::ReadOnly));
         }
-        Ok(())
+        let done = self.design.write_run(self.local, index, words);
+        self.check_size(done)
     }
 
     #[inline]
     fn will_write(&mut self, at: Addr, bytes: usize) {
-        let index = at.byte().wrapping_sub(self.base) >> 3;
-        let words = bytes.div_ceil(8).min(words::OBJECT_BYTES_MAX / 8);
-        if index.saturating_add(words as u64) <= self.bound {
-            self.design.will_write(index as usize, words);
-            // The object's header too, which the write looks at, unless it is in the same line.
-            let header = at.object.wrapping_sub(self.base).wrapping_sub(8) >> 3;
-            if header < self.bound && header >> 3 != index >> 3 {
-                self.design.will_write(header as usize, 1);
-            }
+        if let Some((index, words)) = self.hint(at, bytes) {
+            self.design.will_write(index, words);
+        }
+        // The first write will look at it.
+        if let Some((index, words)) = self.hint(header_of(at), 8) {
+            self.design.will_read(index, words);
+        }
+    }
+
+    #[inline]
+    fn will_read(&mut self, at: Addr, bytes: usize) {
+        if let Some((index, words)) = self.hint(at, bytes) {
+            self.design.will_read(index, words);
         }
     }
 
@@ -317,6 +337,12 @@ impl<D: Design> Allocate for Tx<'_, D> {
         let heap = self.shape.heap();
         heap.set_root(&mut Metadata(self), object).map_err(|stop| self.end(stop))
     }
+}
+
+/// Where the header of an object stands: its second word, right before the object.
+#[inline]
+fn header_of(at: Addr) -> Addr {
+    Addr::new(at.object, 8_u64.wrapping_neg())
 }
 
 /// The allocator's view of a transaction: it writes headers and its own objects, which a program

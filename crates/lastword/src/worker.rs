@@ -150,6 +150,15 @@ impl<'p, D: Design> Worker<'p, D> {
     }
 }
 
+/// The arena of a worker: its number with the bits in reverse, so that the first workers' arenas
+/// lie far apart. Two neighbours share a stripe of the transactional memory, sixteen of them a
+/// cache line of its records (two workers that allocate and free: 290 ns where they share one,
+/// 130 ns where they do not).
+#[inline]
+fn arena(number: usize) -> usize {
+    (number % lw_alloc::ARENAS).reverse_bits() >> (usize::BITS - lw_alloc::ARENAS.trailing_zeros())
+}
+
 /// One attempt. `Err(None)`: another transaction was in the way.
 #[inline]
 fn attempt<R, D: Design>(
@@ -160,7 +169,7 @@ fn attempt<R, D: Design>(
 ) -> Result<(R, TxId), Option<Error>> {
     let design = pool.design();
     design.begin(&mut seat.local, read_only && seat.fortune.is_good())?;
-    let arena = seat.number % lw_alloc::ARENAS;
+    let arena = arena(seat.number);
     // Rolls back when the body unwinds.
     let mut tx = Tx::new(design, &mut seat.local, &pool.shape, arena, read_only);
     let stop = match (body(&mut tx), tx.stopped()) {
@@ -197,5 +206,20 @@ impl<D: Design> Transact for Worker<'_, D> {
         body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
     ) -> Result<R, Error> {
         Ok(self.run(body)?.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_worker_has_an_arena_of_its_own_and_the_first_ones_no_neighbour() {
+        let arenas: Vec<usize> = (0..lw_alloc::ARENAS).map(arena).collect();
+        assert!(arenas[..64].iter().all(|arena| arena % 2 == 0), "{arenas:?}");
+        assert!(arenas[..8].iter().all(|arena| arena % 16 == 0), "{arenas:?}");
+        let mut sorted = arenas.clone();
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(0..lw_alloc::ARENAS), "{arenas:?}");
     }
 }

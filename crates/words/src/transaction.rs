@@ -90,6 +90,13 @@ pub trait Words {
         Ok(())
     }
 
+    /// A hint: these bytes will be read soon, one read telling where the next one goes. Designs may
+    /// prefetch. Any address is allowed.
+    #[inline]
+    fn will_read(&mut self, at: Addr, bytes: usize) {
+        let _ = (at, bytes);
+    }
+
     /// A hint: these bytes will be written, or read closely together, soon. Designs may prefetch.
     /// Any address is allowed.
     #[inline]

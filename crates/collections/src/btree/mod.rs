@@ -10,9 +10,9 @@
 //! 30 in 512 bytes 531 / 472 / 11.9 and 679 / 579; 14 slots in 256 bytes 641 / 639 / 2.9 and 819 /
 //! 834; sorted arrays of 14 640 / 608 / 7.0 and 820 / 762. What the sorted ones save in front, a
 //! durable design pays again for three times the words in log and home. Sorted inner nodes above
-//! slotted leaves were not faster than one format for both. Of the prefetches counted there only
-//! the leaf of a change is announced here: announcing nodes that are only read as if they were to
-//! be written would make them travel between cores.
+//! slotted leaves were not faster than one format for both. A descent announces each node before it
+//! searches it, and only the leaf of a change as one that will be written: otherwise the others
+//! would travel between cores.
 //!
 //! Invariants:
 //! - A node's level is its parent's less one, leaves are level 0; so a descent ends, whatever the
@@ -69,6 +69,7 @@ impl BTreeMap {
         for level in (0..node.level()).rev() {
             let found = node.search(tx, key)?;
             let child = node.child(tx, &found)?;
+            tx.will_read(child, NODE_BYTES);
             node = Node::open(tx, child, level)?;
         }
         let found = node.search(tx, key)?;
@@ -86,6 +87,8 @@ impl BTreeMap {
             let child = node.child(tx, &found)?;
             if level == 0 {
                 tx.will_write(child, NODE_BYTES);
+            } else {
+                tx.will_read(child, NODE_BYTES);
             }
             node = Node::open(tx, child, level)?;
         }

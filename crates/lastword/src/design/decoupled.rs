@@ -203,7 +203,7 @@ impl<T: Tm> Design for Decoupled<T> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, local: &mut Local<T>, index: usize) -> Result<u64, Stop> {
         self.inner.memory.read(&mut local.attempt, self.heap(), index)
     }
@@ -213,9 +213,19 @@ impl<T: Tm> Design for Decoupled<T> {
         self.inner.memory.read_run(&mut local.attempt, self.heap(), index, out)
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, local: &mut Local<T>, index: usize, value: u64) -> Result<(), Stop> {
         self.inner.memory.write(&mut local.attempt, self.heap(), index, value)
+    }
+
+    #[inline]
+    fn write_run(&self, local: &mut Local<T>, index: usize, values: &[u64]) -> Result<(), Stop> {
+        self.inner.memory.write_run(&mut local.attempt, self.heap(), index, values)
+    }
+
+    #[inline]
+    fn will_read(&self, index: usize, words: usize) {
+        self.inner.memory.will_read(self.heap(), index, words);
     }
 
     #[inline]

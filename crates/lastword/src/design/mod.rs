@@ -98,6 +98,15 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// [`Stop::Conflict`].
     fn write(&self, local: &mut Self::Local, index: usize, value: u64) -> Result<(), Stop>;
 
+    /// Writes neighbouring words.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`].
+    fn write_run(&self, local: &mut Self::Local, index: usize, values: &[u64]) -> Result<(), Stop>;
+
+    /// A hint that words from `index` on will be read.
+    fn will_read(&self, index: usize, words: usize);
+
     /// A hint that words from `index` on will be written.
     fn will_write(&self, index: usize, words: usize);
 

@@ -50,7 +50,7 @@ impl Design for Plain {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, _local: &mut (), index: usize) -> Result<u64, Stop> {
         Ok(self.heap()[index].load(Ordering::Relaxed))
     }
@@ -63,10 +63,25 @@ impl Design for Plain {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, _local: &mut (), index: usize, value: u64) -> Result<(), Stop> {
         self.heap()[index].store(value, Ordering::Relaxed);
         Ok(())
+    }
+
+    #[inline]
+    fn write_run(&self, _local: &mut (), index: usize, values: &[u64]) -> Result<(), Stop> {
+        for (value, word) in values.iter().zip(&self.heap()[index..]) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn will_read(&self, index: usize, words: usize) {
+        for at in (index..index + words).step_by(8) {
+            medium::cpu::prefetch_read(self.heap(), at);
+        }
     }
 
     #[inline]

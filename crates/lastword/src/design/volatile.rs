@@ -52,7 +52,7 @@ impl<T: Tm> Design for Volatile<T> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, local: &mut T::Attempt, index: usize) -> Result<u64, Stop> {
         self.memory.read(local, self.heap(), index)
     }
@@ -62,9 +62,19 @@ impl<T: Tm> Design for Volatile<T> {
         self.memory.read_run(local, self.heap(), index, out)
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, local: &mut T::Attempt, index: usize, value: u64) -> Result<(), Stop> {
         self.memory.write(local, self.heap(), index, value)
+    }
+
+    #[inline]
+    fn write_run(&self, local: &mut T::Attempt, index: usize, values: &[u64]) -> Result<(), Stop> {
+        self.memory.write_run(local, self.heap(), index, values)
+    }
+
+    #[inline]
+    fn will_read(&self, index: usize, words: usize) {
+        self.memory.will_read(self.heap(), index, words);
     }
 
     #[inline]

@@ -86,6 +86,21 @@ pub trait Tm: Send + Sync + Sized + 'static {
         value: u64,
     ) -> Result<(), Stop>;
 
+    /// Writes neighbouring words.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`].
+    fn write_run(
+        &self,
+        attempt: &mut Self::Attempt,
+        heap: &Heap,
+        index: usize,
+        values: &[u64],
+    ) -> Result<(), Stop>;
+
+    /// A hint that words from `index` on will be read.
+    fn will_read(&self, heap: &Heap, index: usize, words: usize);
+
     /// A hint that words from `index` on will be written.
     fn will_write(&self, heap: &Heap, index: usize, words: usize);
 

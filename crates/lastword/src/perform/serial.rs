@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::write_set::{Entry, STRIPE_SHIFT, STRIPE_WORDS, WriteSet};
+use super::write_set::{Entry, STRIPE_SHIFT, WriteSet, in_stripe};
 use super::{Heap, Redo, Tm, Written};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, spin_loop, thread};
 use words::{Stop, TxId};
@@ -88,21 +88,37 @@ impl Tm for Serial {
         index: usize,
         value: u64,
     ) -> Result<(), Stop> {
-        let stripe = index >> STRIPE_SHIFT;
-        let entries = &mut attempt.written.entries;
-        let entry = *attempt.entry_of.entry(stripe).or_insert_with(|| {
-            let old = [0; STRIPE_WORDS];
-            entries.push(Entry { stripe, owner: 0, next: 0, version: 0, mask: 0, old });
-            entries.len() - 1
-        });
-        attempt.written.write(entry, heap, index, value);
+        self.write_run(attempt, heap, index, &[value])
+    }
+
+    fn write_run(
+        &self,
+        attempt: &mut Attempt,
+        heap: &Heap,
+        index: usize,
+        values: &[u64],
+    ) -> Result<(), Stop> {
+        let (mut at, mut rest) = (index, values);
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(in_stripe(at, rest.len()));
+            let stripe = at >> STRIPE_SHIFT;
+            let entries = &mut attempt.written.entries;
+            let entry = *attempt.entry_of.entry(stripe).or_insert_with(|| {
+                entries.push(Entry { stripe, version: 0, mask: 0, owner: 0, next: 0 });
+                entries.len() - 1
+            });
+            attempt.written.write_run(entry, heap, at, now);
+            (at, rest) = (at + now.len(), later);
+        }
         Ok(())
     }
+
+    fn will_read(&self, _heap: &Heap, _index: usize, _words: usize) {}
 
     fn will_write(&self, _heap: &Heap, _index: usize, _words: usize) {}
 
     fn words_written(&self, attempt: &Attempt) -> usize {
-        attempt.written.words
+        attempt.written.words()
     }
 
     fn commit<R: Redo>(
@@ -116,7 +132,7 @@ impl Tm for Serial {
             self.release(attempt);
             return Ok(seen);
         }
-        if !redo.has_room(Written::record_words_max(attempt.written.words)) {
+        if !redo.has_room(Written::record_words_max(attempt.written.words())) {
             return Err(Stop::Conflict);
         }
         let id = self.draw(redo);

@@ -1,7 +1,7 @@
-//! What a transaction has written: old values by stripe, from which the redo record is derived.
+//! What a transaction has written, and what was there before.
 //!
-//! A *stripe* is 64 bytes of heap. Its entry holds which words were written and what they were, so
-//! a word written many times is kept once, and neighbouring words become one run of the record.
+//! A *stripe* is 512 bytes of heap. Its entry says which words were written, so the old value of a
+//! word written many times is kept once, and neighbouring words become one run of the redo record.
 //!
 //! The final values are read from the heap itself at commit, while the transaction still holds
 //! its locks: nothing is logged while it runs. (DudeTM appends an entry at every write; deriving
@@ -9,69 +9,108 @@
 //! stores and the duplicates.)
 
 use super::Heap;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
+use medium::cpu::LINE_WORDS;
 use medium::writes::run;
 
-/// Words in a stripe.
-pub(crate) const STRIPE_WORDS: usize = 8;
+/// Words in a stripe: eight cache lines.
+///
+/// Measured with lines of 64 bytes (`btree`, one worker / two; ns a transaction): stripes of 64
+/// bytes 799 / 471, of 256 bytes 806 / 475, of 512 bytes 749 / 442, since a node of the tree is one
+/// stripe, taken and remembered once. `hashtable` and `tatp-hash` do not care: with 2^17 records
+/// many stripes of a large heap share one anyway.
+pub(crate) const STRIPE_WORDS: usize = 8 * LINE_WORDS;
 /// Bits of a word index below the stripe's.
-pub(crate) const STRIPE_SHIFT: u32 = 3;
+pub(crate) const STRIPE_SHIFT: u32 = STRIPE_WORDS.trailing_zeros();
+
+const _: () = assert!(STRIPE_WORDS.is_power_of_two() && STRIPE_WORDS <= u64::BITS as usize);
 
 /// What one transaction did to one stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     /// The stripe: index of its first word >> `STRIPE_SHIFT`.
     pub(crate) stripe: usize,
-    /// The ownership record, for the transactional memory.
+    /// What the ownership record held before, for the transactional memory.
+    pub(crate) version: u64,
+    /// Bit i: word i was written.
+    pub(crate) mask: u64,
+    /// The ownership record.
     pub(crate) owner: u32,
     /// The next entry under the same ownership record, or `u32::MAX`.
     pub(crate) next: u32,
-    /// What the ownership record held before.
-    pub(crate) version: u64,
-    /// Bit i: word i was written, and `old[i]` is what it was.
-    pub(crate) mask: u8,
-    pub(crate) old: [u64; STRIPE_WORDS],
+}
+
+/// What a word was before the transaction wrote it.
+#[derive(Clone, Copy, Debug)]
+struct Old {
+    index: usize,
+    value: u64,
 }
 
 /// The stripes that a transaction has written, in the order of their first write.
 #[derive(Debug, Default)]
 pub(crate) struct WriteSet {
     pub(crate) entries: Vec<Entry>,
-    /// Different words written.
-    pub(crate) words: usize,
+    /// One for each different word written.
+    old: Vec<Old>,
 }
 
 impl WriteSet {
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
-        self.words = 0;
+        self.old.clear();
+    }
+
+    /// Different words written.
+    #[inline]
+    pub(crate) fn words(&self) -> usize {
+        self.old.len()
     }
 
     /// Writes a word of the stripe of `entry`, keeping what it was.
-    #[inline]
-    pub(crate) fn write(&mut self, entry: usize, heap: &Heap, index: usize, value: u64) {
-        let entry = &mut self.entries[entry];
-        let word = index % STRIPE_WORDS;
-        let bit = 1 << word;
-        if entry.mask & bit == 0 {
-            entry.mask |= bit;
-            entry.old[word] = heap[index].load(Ordering::Relaxed);
-            self.words += 1;
+    #[inline(always)]
+    pub(crate) fn write(&mut self, entry: usize, word: &AtomicU64, index: usize, value: u64) {
+        let mask = &mut self.entries[entry].mask;
+        let bit = 1 << (index % STRIPE_WORDS);
+        if *mask & bit == 0 {
+            *mask |= bit;
+            self.old.push(Old { index, value: word.load(Ordering::Relaxed) });
         }
-        heap[index].store(value, Ordering::Relaxed);
+        word.store(value, Ordering::Relaxed);
+    }
+
+    /// Writes neighbouring words of the stripe of `entry`, at least one, keeping what they were.
+    #[inline]
+    pub(crate) fn write_run(&mut self, entry: usize, heap: &Heap, index: usize, values: &[u64]) {
+        let mask = &mut self.entries[entry].mask;
+        let bits = u64::MAX >> (64 - values.len()) << (index % STRIPE_WORDS);
+        let words = heap[index..][..values.len()].iter();
+        if *mask & bits == 0 {
+            *mask |= bits;
+            for (i, (word, value)) in words.zip(values).enumerate() {
+                self.old.push(Old { index: index + i, value: word.load(Ordering::Relaxed) });
+                word.store(*value, Ordering::Relaxed);
+            }
+        } else {
+            for (i, (word, value)) in words.zip(values).enumerate() {
+                self.write(entry, word, index + i, *value);
+            }
+        }
     }
 
     /// Puts back what was there before, everywhere.
     pub(crate) fn restore(&self, heap: &Heap) {
-        for entry in &self.entries {
-            for word in 0..STRIPE_WORDS {
-                if entry.mask & 1 << word != 0 {
-                    let index = entry.stripe * STRIPE_WORDS + word;
-                    heap[index].store(entry.old[word], Ordering::Relaxed);
-                }
-            }
+        for old in &self.old {
+            heap[old.index].store(old.value, Ordering::Relaxed);
         }
     }
+}
+
+/// How many of some neighbouring words, of which the first has this index, are in its stripe.
+#[inline]
+pub(crate) fn in_stripe(index: usize, words: usize) -> usize {
+    words.min(STRIPE_WORDS - index % STRIPE_WORDS)
 }
 
 /// What a committed transaction wrote, to be read while nobody else can write it.
@@ -84,7 +123,7 @@ pub struct Written<'a> {
 
 impl<'a> Written<'a> {
     pub(crate) fn new(set: &'a WriteSet, heap: &'a Heap) -> Written<'a> {
-        Written { entries: &set.entries, words: set.words, heap }
+        Written { entries: &set.entries, words: set.words(), heap }
     }
 
     /// Nothing at all: the ID is a hole.
@@ -143,7 +182,6 @@ impl<'a> Written<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::AtomicU64;
     use medium::writes::{Piece, Pieces};
 
     fn heap(words: u64) -> Vec<AtomicU64> {
@@ -152,21 +190,22 @@ mod tests {
 
     fn open(set: &mut WriteSet, stripe: usize) -> usize {
         let (owner, next, version) = (0, u32::MAX, 0);
-        set.entries.push(Entry { stripe, owner, next, version, mask: 0, old: [0; 8] });
+        set.entries.push(Entry { stripe, version, mask: 0, owner, next });
         set.entries.len() - 1
     }
 
     #[test]
     fn neighbouring_words_become_one_run_across_stripes() {
-        let heap = heap(64);
+        let heap = heap(4 * STRIPE_WORDS as u64);
+        let edge = 2 * STRIPE_WORDS;
         let mut set = WriteSet::default();
         let first = open(&mut set, 1);
         let second = open(&mut set, 2);
-        for index in [15, 14, 14] {
-            set.write(first, &heap, index, 100 + index as u64);
+        for index in [edge - 1, edge - 2, edge - 2] {
+            set.write(first, &heap[index], index, 100 + index as u64);
         }
-        for index in [16, 18] {
-            set.write(second, &heap, index, 100 + index as u64);
+        for index in [edge, edge + 2] {
+            set.write(second, &heap[index], index, 100 + index as u64);
         }
         let mut out: Vec<u64> = Vec::new();
         let written = Written::new(&set, &heap);
@@ -181,9 +220,11 @@ mod tests {
             |out, at, word| out[at as usize] = word,
         );
         let pieces: Vec<Piece> = Pieces::new(&out).collect();
-        assert_eq!(pieces, [Piece::Run(14, &[114, 115, 116]), Piece::Run(18, &[118])]);
+        let first = edge as u64 - 2;
+        let values = [100 + first, 101 + first, 102 + first];
+        assert_eq!(pieces, [Piece::Run(first, &values), Piece::Run(first + 4, &[104 + first])]);
         assert!(out.len() <= Written::record_words_max(4));
         set.restore(&heap);
-        assert!((0..64).all(|i| heap[i as usize].load(Ordering::Relaxed) == i));
+        assert!(heap.iter().zip(0..).all(|(word, i)| word.load(Ordering::Relaxed) == i));
     }
 }

@@ -105,8 +105,7 @@ pub(crate) fn a_run_is_never_torn() {
     let seen = met.clone();
     let writer = |shared: &Shared| {
         shared.run(1, &mut NoRedo, |tx| {
-            tx.write(X, 1)?;
-            tx.write(X + 1, 1)
+            shared.stm.write_run(&mut tx.attempt, &shared.heap, X, &[1, 1])
         });
     };
     beside(1, None, writer, move |shared| {

@@ -43,7 +43,14 @@ enum Error {
 
 /// What the processor offers, of which the protocols take only hints.
 mod cpu {
-    pub(crate) fn prefetch_write(_words: &[crate::sync::AtomicU64], _index: usize) {}
+    use crate::sync::AtomicU64;
+
+    /// Short lines make short stripes: eight words.
+    pub(crate) const LINE_WORDS: usize = 1;
+
+    pub(crate) fn prefetch_read(_words: &[AtomicU64], _index: usize) {}
+
+    pub(crate) fn prefetch_write(_words: &[AtomicU64], _index: usize) {}
 }
 
 fn main() -> ExitCode {

@@ -11,6 +11,10 @@ fn value(heap: &Heap, index: usize) -> u64 {
     heap[index].load(Ordering::Relaxed)
 }
 
+/// Words of a heap of eight stripes.
+const WORDS: usize = 8 * S;
+const S: usize = STRIPE_WORDS;
+
 /// Remembers what a memory hands to its redo log.
 #[derive(Default)]
 struct Records {
@@ -34,7 +38,7 @@ impl Redo for Records {
 
 #[test]
 fn two_transactions_that_touch_the_same_word_conflict() {
-    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
     stm.begin(&mut two);
@@ -48,67 +52,67 @@ fn two_transactions_that_touch_the_same_word_conflict() {
 
 #[test]
 fn a_read_of_something_newer_moves_the_snapshot_or_conflicts() {
-    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
     assert_eq!(stm.read(&mut one, &heap, 0), Ok(0));
     stm.begin(&mut two);
-    stm.write(&mut two, &heap, 40, 1).unwrap();
+    stm.write(&mut two, &heap, 5 * S, 1).unwrap();
     stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
     // Nothing that `one` has read changed: it moves on and sees the new value.
-    assert_eq!(stm.read(&mut one, &heap, 40), Ok(1));
+    assert_eq!(stm.read(&mut one, &heap, 5 * S), Ok(1));
     stm.begin(&mut two);
     stm.write(&mut two, &heap, 0, 1).unwrap();
-    stm.write(&mut two, &heap, 40, 2).unwrap();
+    stm.write(&mut two, &heap, 5 * S, 2).unwrap();
     stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
     // Now what it read first has changed: no moment holds both.
-    assert_eq!(stm.read(&mut one, &heap, 40), Err(Stop::Conflict));
+    assert_eq!(stm.read(&mut one, &heap, 5 * S), Err(Stop::Conflict));
     assert_eq!(stm.roll_back(&mut one, &heap, &mut NoRedo), TxId(1));
 }
 
 #[test]
 fn a_rolled_back_transaction_leaves_the_old_values_and_a_new_version() {
-    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut two);
-    assert_eq!(stm.read(&mut two, &heap, 9), Ok(0));
+    assert_eq!(stm.read(&mut two, &heap, S + 1), Ok(0));
     stm.begin(&mut one);
-    stm.write(&mut one, &heap, 8, 1).unwrap();
-    stm.write(&mut one, &heap, 9, 2).unwrap();
+    stm.write(&mut one, &heap, S, 1).unwrap();
+    stm.write(&mut one, &heap, S + 1, 2).unwrap();
     let mut redo = Records::default();
     stm.roll_back(&mut one, &heap, &mut redo);
-    assert_eq!((value(&heap, 8), value(&heap, 9)), (0, 0));
+    assert_eq!((value(&heap, S), value(&heap, S + 1)), (0, 0));
     assert_eq!(redo.records, [(1, true)], "the ID that it drew is a hole");
     // A reader that looked before the write and looks after it must not find the same version:
     // it may have read the dirty value in between.
-    let record = stm.records[stm.number(1) as usize].load(Ordering::Relaxed);
+    let record = stm.records[stm.number(1)].load(Ordering::Relaxed);
     assert!(record > two.snapshot, "version {record} was seen by a reader");
 }
 
 #[test]
 fn who_only_reads_keeps_no_read_set_and_still_sees_one_moment() {
-    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin_read(&mut one);
     stm.begin(&mut two);
-    stm.write(&mut two, &heap, 40, 1).unwrap();
+    stm.write(&mut two, &heap, 5 * S, 1).unwrap();
     stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
-    assert_eq!(stm.read(&mut one, &heap, 40), Ok(1), "nothing was read yet: it moves on");
+    assert_eq!(stm.read(&mut one, &heap, 5 * S), Ok(1), "nothing was read yet: it moves on");
     assert_eq!(stm.read(&mut one, &heap, 0), Ok(0));
-    assert!(one.reads.is_empty());
+    assert!(one.read_count == 0);
     stm.begin(&mut two);
-    stm.write(&mut two, &heap, 8, 1).unwrap();
+    stm.write(&mut two, &heap, S, 1).unwrap();
     stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
-    assert_eq!(stm.read(&mut one, &heap, 8), Err(Stop::Conflict), "what it has read is forgotten");
+    assert_eq!(stm.read(&mut one, &heap, S), Err(Stop::Conflict), "what it has read is forgotten");
 }
 
 #[test]
 fn a_commit_whose_reads_no_longer_hold_leaves_a_hole() {
-    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
     stm.read(&mut one, &heap, 0).unwrap();
-    stm.write(&mut one, &heap, 40, 7).unwrap();
+    stm.write(&mut one, &heap, 5 * S, 7).unwrap();
     stm.begin(&mut two);
     stm.write(&mut two, &heap, 0, 1).unwrap();
     stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
@@ -116,7 +120,7 @@ fn a_commit_whose_reads_no_longer_hold_leaves_a_hole() {
     assert_eq!(stm.commit(&mut one, &heap, &mut redo), Err(Stop::Conflict));
     assert_eq!(redo.records, [(2, true)]);
     assert_eq!(redo.announced, [1], "announced once, before it was drawn");
-    assert_eq!(value(&heap, 40), 0);
+    assert_eq!(value(&heap, 5 * S), 0);
     // The attempt is over: rolling back draws nothing more.
     stm.roll_back(&mut one, &heap, &mut redo);
     assert_eq!(redo.records.len(), 1);
@@ -124,7 +128,7 @@ fn a_commit_whose_reads_no_longer_hold_leaves_a_hole() {
 
 #[test]
 fn a_commit_without_room_draws_no_id() {
-    let (stm, heap) = (Stm::new(64, TxId(0)), heap(64));
+    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
     let mut one = stm.attempt(1);
     stm.begin(&mut one);
     for index in 0..4 {
@@ -160,11 +164,47 @@ fn stripes_that_share_an_ownership_record_are_both_restored_and_released() {
 
 #[test]
 fn a_transaction_that_only_reads_draws_no_id() {
-    let (stm, heap) = (Stm::new(64, TxId(17)), heap(64));
+    let (stm, heap) = (Stm::new(WORDS, TxId(17)), heap(WORDS));
     let mut one = stm.attempt(1);
     stm.begin(&mut one);
-    let mut out = [1; 20];
+    let mut out = [1; 2 * S];
     stm.read_run(&mut one, &heap, 3, &mut out).unwrap();
-    assert_eq!(out, [0; 20]);
+    assert_eq!(out, [0; 2 * S]);
     assert_eq!(stm.commit(&mut one, &heap, &mut NoRedo), Ok(TxId(17)));
+}
+
+#[test]
+fn a_run_is_written_whole_across_stripes_and_over_words_written_before() {
+    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let mut one = stm.attempt(1);
+    stm.begin(&mut one);
+    stm.write(&mut one, &heap, S - 1, 1).unwrap();
+    let run: Vec<u64> = (100..100 + 2 * S as u64).collect();
+    stm.write_run(&mut one, &heap, S - 2, &run).unwrap();
+    assert_eq!(one.written.entries.len(), 3);
+    assert_eq!(stm.words_written(&one), 2 * S, "a word written twice counts once");
+    let mut back = vec![0; 2 * S];
+    stm.read_run(&mut one, &heap, S - 2, &mut back).unwrap();
+    assert_eq!(back, run);
+    stm.roll_back(&mut one, &heap, &mut NoRedo);
+    assert!(heap.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+    assert!(stm.records.iter().all(|record| record.load(Ordering::Relaxed) & TAKEN == 0));
+}
+
+#[test]
+fn more_reads_than_there_is_room_for_are_all_remembered() {
+    let words = 3 * READS * S;
+    let (stm, heap) = (Stm::new(words, TxId(0)), heap(words));
+    let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
+    stm.begin(&mut one);
+    for stripe in 0..3 * READS {
+        stm.read(&mut one, &heap, stripe * S).unwrap();
+        stm.read(&mut one, &heap, stripe * S + 1).unwrap();
+    }
+    assert_eq!(one.read_count, 3 * READS, "a stripe is entered once");
+    stm.begin(&mut two);
+    stm.write(&mut two, &heap, READS * S, 1).unwrap();
+    stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
+    stm.write(&mut one, &heap, 2, 1).unwrap();
+    assert_eq!(stm.commit(&mut one, &heap, &mut NoRedo), Err(Stop::Conflict));
 }
