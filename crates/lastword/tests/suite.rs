@@ -6,7 +6,8 @@ use std::path::Path;
 
 use lastword::perform::{Serial, Stm, Tm};
 use lastword::{
-    Decoupled, Design, Durability, Medium, Options, Plain, Pool, Shadow, Transact, TxId, Volatile, Worker,
+    Decoupled, Design, Durability, Medium, Options, Plain, Pool, Shadow, Transact, TxId, Volatile,
+    Worker,
 };
 use workloads::{Visitor, Workload};
 
