@@ -108,6 +108,10 @@ pub(crate) struct Load {
     /// When a commit returns: at once, or when it is durable
     #[arg(long, value_name = "WHEN", value_enum, default_value = "async")]
     pub(crate) durability: DurabilityName,
+    /// Transactions of each worker that may wait to be durable when it begins the next, which then
+    /// waits for the oldest: many callers behind few threads [default: any number]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) outstanding: Option<u64>,
     /// What transactions work on: all of the heap in memory, or a private mapping of its file
     #[arg(long, value_name = "S", value_enum, default_value = "full")]
     pub(crate) shadow: ShadowName,
@@ -373,6 +377,11 @@ impl From<DurabilityName> for Durability {
 }
 
 impl Load {
+    /// Transactions that may wait, as a number of them.
+    pub(crate) fn outstanding(&self) -> Option<usize> {
+        self.outstanding.map(|most| usize::try_from(most).unwrap_or(usize::MAX - 1))
+    }
+
     /// What the emulated medium is to cost.
     pub(crate) fn costs(&self) -> Costs {
         let Load { latency_cycles, bandwidth_gbps, .. } = *self;

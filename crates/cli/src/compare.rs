@@ -17,7 +17,7 @@ use lastword::{Design, Medium};
 use workloads::Workload;
 
 use crate::args::{Compare, DesignName, DesignVisitor, Format, Load};
-use crate::driver::{self, Limit};
+use crate::driver::{self, Limit, Manner};
 use crate::failure::{Failure, Verdict};
 use crate::latency::Sampling;
 use crate::machine::process_cpu_ns;
@@ -146,9 +146,12 @@ impl<W: Workload> DesignVisitor for ByDesign<'_, W> {
         };
         let ready = setup::ready::<D, W>(load, place)?;
         let mut positions = setup::clients(&ready.workload, load, ready.run);
+        // Designs that keep nothing have nothing to wait for.
+        let outstanding = load.outstanding().filter(|_| D::DURABLE);
+        let manner = Manner { sampling: Sampling::Off, outstanding };
         let before_ns = process_cpu_ns();
         let measured =
-            driver::measure(&ready.pool, &ready.workload, &mut positions, limit, Sampling::Off)?;
+            driver::measure(&ready.pool, &ready.workload, &mut positions, limit, manner)?;
         if D::DURABLE {
             ready.pool.bring_home()?;
         }

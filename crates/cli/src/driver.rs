@@ -12,11 +12,12 @@
 //!   sample, note how far it is, look at the clock's flag and keep a copy of its client.
 //! - At B everything that was counted is durable.
 
+use std::collections::VecDeque;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lastword::{Design, Metrics, Pool, Worker};
+use lastword::{Design, Metrics, Pool, Ticket, Worker};
 use medium::cpu;
 use workloads::Workload;
 
@@ -44,6 +45,41 @@ impl Limit {
                 let (index, threads) = (index as u64, threads as u64);
                 all / threads + u64::from(index < all % threads)
             }
+        }
+    }
+}
+
+/// How transactions are run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    pub(crate) sampling: Sampling,
+    /// Transactions of one worker that may wait to be durable when it begins another; `None`: any
+    /// number.
+    pub(crate) outstanding: Option<usize>,
+}
+
+/// A worker's transactions that are not known to be durable, when their number is bounded.
+struct Outstanding<'p, D: Design> {
+    most: usize,
+    tickets: VecDeque<Ticket<'p, D>>,
+}
+
+impl<'p, D: Design> Outstanding<'p, D> {
+    fn new(most: Option<usize>) -> Outstanding<'p, D> {
+        let most = most.unwrap_or(usize::MAX);
+        Outstanding { most, tickets: VecDeque::new() }
+    }
+
+    /// Adds one; waits for the oldest if there are too many.
+    #[inline]
+    fn add(&mut self, ticket: Ticket<'p, D>) -> Result<(), lastword::Error> {
+        if self.most == usize::MAX {
+            return Ok(());
+        }
+        self.tickets.push_back(ticket);
+        match self.tickets.len() > self.most {
+            true => self.tickets.pop_front().map_or(Ok(()), |oldest| oldest.wait()),
+            false => Ok(()),
         }
     }
 }
@@ -114,7 +150,7 @@ pub(crate) fn measure<D: Design, W: Workload>(
     workload: &W,
     positions: &mut Vec<Position<W::Client>>,
     limit: Limit,
-    sampling: Sampling,
+    manner: Manner,
 ) -> Result<Measured, lastword::Error> {
     cpu::cycles_per_second(); // measured once, before anything is timed
     let threads = positions.len();
@@ -128,9 +164,8 @@ pub(crate) fn measure<D: Design, W: Workload>(
         for (index, (mut worker, position)) in workers.into_iter().zip(clients).enumerate() {
             let (barrier, stop, quota) = (&barrier, &stop, limit.quota(index, threads));
             handles.push(scope.spawn(move || {
-                let sampler = Sampler::new(sampling, D::DURABLE);
                 barrier.wait();
-                let done = run_client(pool, &mut worker, workload, position, sampler, stop, quota);
+                let done = run_client(pool, &mut worker, workload, position, manner, stop, quota);
                 if done.is_err() {
                     stop.store(true, Ordering::Relaxed); // the others need not go on
                 }
@@ -180,10 +215,12 @@ fn run_client<D: Design, W: Workload>(
     worker: &mut Worker<'_, D>,
     workload: &W,
     mut position: Position<W::Client>,
-    mut sampler: Sampler,
+    manner: Manner,
     stop: &AtomicBool,
     quota: u64,
 ) -> Result<Share<W::Client>, lastword::Error> {
+    let mut sampler = Sampler::new(manner.sampling, D::DURABLE);
+    let mut outstanding = Outstanding::new(manner.outstanding);
     let (start, cpu_ns) = (Instant::now(), cpu::thread_cpu_ns());
     let mut pace = Pace::start(cpu::cycles());
     let client = &mut position.client;
@@ -194,16 +231,17 @@ fn run_client<D: Design, W: Workload>(
         if sampler.is_due(count) {
             workload.next(client);
             let begun = cpu::cycles();
-            let id = worker.run(|tx| workload.run(client, tx))?.ticket.id();
+            let ticket = worker.run(|tx| workload.run(client, tx))?.ticket;
             let ended = cpu::cycles();
-            sampler.sampled(count, begun, ended, id);
+            sampler.sampled(count, begun, ended, ticket.id());
+            outstanding.add(ticket)?;
             count += 1;
             pace.mark(ended, count);
         }
         let run = sampler.stride(count).min(quota - count);
         for _ in 0..run {
             workload.next(client);
-            let _ = worker.run(|tx| workload.run(client, tx))?;
+            outstanding.add(worker.run(|tx| workload.run(client, tx))?.ticket)?;
         }
         count += run;
         sampler.look(|| pool.durable_id());

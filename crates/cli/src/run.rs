@@ -6,7 +6,7 @@ use lastword::Design;
 use workloads::Workload;
 
 use crate::args::{DesignName, DesignVisitor, Format, Load, Run};
-use crate::driver::{self, Limit, Measured, Position};
+use crate::driver::{self, Limit, Manner, Measured, Position};
 use crate::failure::{Failure, Verdict};
 use crate::latency::Sampling;
 use crate::machine;
@@ -79,7 +79,8 @@ fn measure_and_check<D: Design, W: Workload>(load: &Load) -> Reported {
         (None, seconds) => Limit::Seconds(seconds.unwrap_or(SECONDS)),
     };
     let sampling = Sampling::of(load.durability.into());
-    let measured = driver::measure(&ready.pool, &ready.workload, &mut positions, limit, sampling)?;
+    let manner = Manner { sampling, outstanding: load.outstanding() };
+    let measured = driver::measure(&ready.pool, &ready.workload, &mut positions, limit, manner)?;
     let conditions = Conditions::of(load, ready.pool.info().medium);
     // Before the pool is opened once more.
     let peak_rss_bytes = machine::peak_rss_bytes();
@@ -108,8 +109,9 @@ pub(crate) fn slice<D: Design, W: Workload>(
     positions: &mut Vec<Position<W::Client>>,
     seconds: f64,
 ) -> Result<Measured, Failure> {
-    let (limit, sampling) = (Limit::Seconds(seconds), Sampling::Some);
-    let measured = driver::measure(&ready.pool, &ready.workload, positions, limit, sampling)?;
+    let limit = Limit::Seconds(seconds);
+    let manner = Manner { sampling: Sampling::Some, outstanding: None };
+    let measured = driver::measure(&ready.pool, &ready.workload, positions, limit, manner)?;
     if D::DURABLE {
         // Nothing of it is left to be done while something else is measured.
         ready.pool.bring_home()?;

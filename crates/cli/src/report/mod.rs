@@ -31,6 +31,8 @@ pub(crate) struct Conditions {
     pub(crate) bandwidth_gbps: Option<f64>,
     pub(crate) durability: &'static str,
     pub(crate) shadow: &'static str,
+    /// Bound of what waits to be durable, for each worker; nothing when there is none.
+    pub(crate) outstanding: Option<u64>,
     pub(crate) threads: usize,
     pub(crate) scale: Option<f64>,
     pub(crate) seed: u64,
@@ -47,6 +49,7 @@ impl Conditions {
             bandwidth_gbps: emulated.then_some(load.bandwidth_gbps),
             durability: load.durability.name(),
             shadow: load.shadow.name(),
+            outstanding: load.outstanding,
             threads: load.threads,
             // A pool that was there has the scale that it was loaded with.
             scale: load.scale.or(load.pool.is_none().then_some(1.0)),

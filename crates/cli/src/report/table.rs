@@ -150,6 +150,12 @@ fn conditions(conditions: &Conditions) -> String {
     let (machine, seed) = (&conditions.machine, conditions.seed);
     let scale = conditions.scale.map_or("of the pool".into(), |scale| scale.to_string());
     text += &format!(", {}, scale {scale}, seed {seed}", conditions.durability);
+    if conditions.shadow != "full" {
+        text += &format!(", shadow {}", conditions.shadow);
+    }
+    if let Some(most) = conditions.outstanding {
+        text += &format!(", {most} outstanding");
+    }
     text += &format!("; {}, {} cores", machine.cpu, machine.cores);
     if let Some(commit) = conditions.commit {
         text += &format!("; commit {commit}");
