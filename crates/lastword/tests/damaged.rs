@@ -62,6 +62,7 @@ fn a_truncated_pool_is_refused() {
     for (options, lengths) in [
         (options(), [8192, (2 << 20) + 4096, (3 << 20) - 1]),
         (options().medium(EMULATED), [8192, 2 << 20, (5 << 20) - 1]),
+        (options().medium(Medium::PersistentCache), [8192, 2 << 20, (5 << 20) - 1]),
     ] {
         for length in lengths {
             let (_dir, path) = made(options.clone());
@@ -72,11 +73,16 @@ fn a_truncated_pool_is_refused() {
     }
 }
 
+/// Each medium that is to be had on any machine.
+fn media() -> [Options; 3] {
+    [options(), options().medium(EMULATED), options().medium(Medium::PersistentCache)]
+}
+
 #[test]
 fn one_damaged_superblock_is_enough_and_two_are_too_many() {
-    for copy in [0, 4096] {
+    for (made_as, copy) in media().into_iter().flat_map(|one| [(one.clone(), 0), (one, 4096)]) {
         for opened_before in [false, true] {
-            let (_dir, path) = made(options());
+            let (_dir, path) = made(made_as.clone());
             if opened_before {
                 Pool::open(&path, options()).unwrap().abandon();
             }
@@ -247,6 +253,39 @@ fn another_layout_or_version_or_medium_is_refused() {
     let error = Pool::open(&path, options().layout("bank", 3).medium(EMULATED)).unwrap_err();
     assert!(matches!(error, Error::WrongMedium { own: "file" }));
     Pool::open(&path, options().layout("bank", 3)).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_mapped_pool_opens_on_any_mapped_medium_and_remembers_which() {
+    let (_dir, path) = made(options().medium(EMULATED));
+    Pool::open(&path, options().medium(Medium::PersistentCache)).unwrap().close().unwrap();
+    assert_eq!(lastword::inspect(&path).unwrap().medium, Some(Medium::PersistentCache));
+    let pool = Pool::open(&path, options()).unwrap();
+    assert_eq!(pool.info().medium, Some(Medium::PersistentCache));
+    pool.close().unwrap();
+    assert!(Pool::open(&path, options().medium(Medium::File)).is_err());
+}
+
+#[test]
+fn dax_where_there_is_none_is_refused_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    match Pool::create(&path, options().medium(Medium::Dax)) {
+        // A machine with persistent memory.
+        Ok(pool) => return pool.close().unwrap(),
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.contains("test.pool") && text.contains("-o dax"), "{text}");
+        }
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    // By default such a place gets a file; a pool that is mapped there refuses as well.
+    let (_dir, path) = made(options());
+    assert_eq!(lastword::inspect(&path).unwrap().medium, Some(Medium::File));
+    let (_dir, path) = made(options().medium(EMULATED));
+    let before = fs::read(&path).unwrap();
+    assert!(Pool::open(&path, options().medium(Medium::Dax)).is_err());
+    assert!(fs::read(&path).unwrap() == before, "a refused pool is left as it was");
 }
 
 #[test]
