@@ -37,7 +37,8 @@ pub struct Info {
     /// The file system that it is on.
     pub file_system: Option<&'static str>,
     /// Whether what is on that file system and medium outlives the machine's power, as far as disk or
-    /// memory keep what they promise.
+    /// memory keep what they promise. A mapped file is only said to where it lies in persistent
+    /// memory: what a battery keeps no program can find out.
     pub survives_power_loss: bool,
     /// How groups get to the log: by io_uring or not, past the page cache or not. `None` where the log
     /// is mapped.
@@ -120,7 +121,11 @@ impl Info {
             reproduced_id: TxId(superblock.reproduced),
             clean: superblock.clean,
             file_system: file_system.and_then(|fs| fs.name()),
-            survives_power_loss: !in_memory && !matches!(medium, Medium::Emulated { .. }),
+            survives_power_loss: match medium {
+                Medium::File => !in_memory,
+                Medium::Dax | Medium::PersistentCache => file.is_dax(),
+                Medium::Emulated { .. } => false,
+            },
             log_path: written,
         }
     }

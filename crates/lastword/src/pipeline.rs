@@ -17,6 +17,8 @@ pub(crate) struct Pipeline {
     due_bytes: u64,
     /// Whether steps sleep in the kernel.
     pub(crate) blocks: bool,
+    /// Whether a thread does nothing but reproduce.
+    own_reproducer: bool,
 }
 
 /// Log that memory brings home at a time: thousands of entries a barrier, still in the L2 cache.
@@ -28,12 +30,14 @@ impl Pipeline {
         reproduce: Reproduce,
         log_bytes: u64,
         blocks: bool,
+        background: bool,
     ) -> Pipeline {
         // A file gathers writes to one page over as much log as it can and still leaves the other
         // half of the log to the workers while it writes home.
         let half = log_bytes / 2;
         let due_bytes = if blocks { half } else { half.min(DUE_BYTES_MEMORY) };
-        Pipeline { persist, reproduce, bells: Bells::default(), due_bytes, blocks }
+        let (bells, own_reproducer) = (Bells::default(), blocks && background);
+        Pipeline { persist, reproduce, bells, due_bytes, blocks, own_reproducer }
     }
 
     /// One persist step: sends a group, and acknowledges what is durable, waiting for that if
@@ -94,12 +98,24 @@ impl Pipeline {
     ) -> Result<R, Error> {
         let progress = &self.persist.progress;
         help_until(progress, id.0, &mut done, || match self.persist_step(clock, true, true)? {
-            // What is under way has to come back first, or another thread reproduces.
-            Step::LogFull => Ok(match self.reproduce_step(true)? {
-                Step::Nothing => Step::Busy,
-                step => step,
-            }),
+            Step::LogFull => self.make_room(),
             step => Ok(step),
+        })
+    }
+
+    /// Sees to it that a full log gets room.
+    fn make_room(&self) -> Result<Step, Error> {
+        // A thread that has sent a group by io_uring must not sleep in a sync of its own: what it
+        // has sent is not reported as written before it is back. The pool's thread reproduces.
+        let has_thread = self.own_reproducer && !self.bells.is_closing();
+        if has_thread && !self.persist.queue.is_empty() {
+            self.bells.reproduce_is_due(true);
+            return Ok(Step::Busy);
+        }
+        Ok(match self.reproduce_step(true)? {
+            // What is under way has to come back first: whoever waits for it tells.
+            Step::Nothing => Step::Busy,
+            step => step,
         })
     }
 

@@ -25,7 +25,7 @@ impl Poison {
         Error::Poisoned { cause: Arc::clone(cause) }
     }
 
-    /// Held while a step runs: when it panics, what it had in hand is lost to memory, so the pool
+    /// Held while a step runs, then disarmed: when it panics, what it had in hand is lost to memory, so the pool
     /// must not go on, and must not be closed as if all were well.
     pub(crate) fn on_panic(&self, step: &'static str) -> OnPanic<'_> {
         OnPanic { poison: self, step }
@@ -48,11 +48,17 @@ pub(crate) struct OnPanic<'p> {
     step: &'static str,
 }
 
+impl OnPanic<'_> {
+    /// The step is over and has not panicked. Whether the thread panics for another reason (a step
+    /// may run in a destructor) is no matter.
+    pub(crate) fn disarm(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for OnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.poison.put(Error::StepPanicked { step: self.step });
-        }
+        self.poison.put(Error::StepPanicked { step: self.step });
     }
 }
 

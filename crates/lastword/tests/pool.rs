@@ -448,6 +448,35 @@ fn a_ticket_is_awaited_with_and_without_threads_of_the_pool() {
     }
 }
 
+/// The pool ends in its own thread, which must not wait for itself.
+#[test]
+fn the_last_owner_of_a_pool_may_be_a_callback() {
+    for medium in [Medium::File, EMULATED] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("test.pool");
+        let pool = std::sync::Arc::new(Pool::create(&path, options().medium(medium)).unwrap());
+        let (told, ear) = std::sync::mpsc::channel();
+        let owner = std::sync::Arc::clone(&pool);
+        let ticket = pool.run(|tx| tx.alloc(7_u64)).unwrap().ticket;
+        let drops = move |outcome: Result<(), Error>| {
+            drop(owner);
+            told.send(outcome.is_ok()).unwrap();
+        };
+        let id = ticket.id();
+        ticket.on_durable(drops).unwrap();
+        drop(pool);
+        assert!(ear.recv().unwrap());
+        // The files are closed when that thread ends.
+        let checked = loop {
+            match lastword::check(&path) {
+                Err(error) if error.to_string().contains("in use") => std::thread::yield_now(),
+                checked => break checked.unwrap(),
+            }
+        };
+        assert!(!checked.needs_recovery && checked.durable_id == id);
+    }
+}
+
 #[test]
 fn a_callback_is_called_when_its_transaction_is_durable() {
     let dir = tempfile::tempdir().unwrap();

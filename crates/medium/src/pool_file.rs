@@ -1,8 +1,9 @@
 //! One file of a pool: locked, allocated, read and written by position.
 //!
 //! Invariants:
-//! - An exclusive lock (`flock`) is held from before the first read until the file is closed;
-//!   readers of tools hold a shared one. Renaming keeps it, for it belongs to the open file.
+//! - An exclusive lock (`flock`) is held from before the first read until the file is closed, and
+//!   until everything that io_uring was given is written; readers of tools hold a shared one.
+//!   Renaming keeps it, for it belongs to the open file.
 //! - The length never changes while the file is open: nobody who honours the lock changes it, and
 //!   we never write beyond it. With every block allocated at creation this is what makes mapping
 //!   the file safe: an access behind the end, or one the disk has no room for, kills the process.
@@ -198,13 +199,34 @@ impl PoolFile {
 
     /// The file behind a second descriptor that writes past the page cache, where the file system
     /// can. By `/proc`, so that it is this very file whatever its name leads to meanwhile. It has
-    /// the access rights of the first; the lock stays with the first.
+    /// the access rights of the first; the lock stays with the first, unless it is
+    /// [moved](PoolFile::move_lock).
     pub(crate) fn reopen_direct(&self) -> Option<File> {
         use std::os::fd::AsRawFd;
         let access = rustix::fs::fcntl_getfl(&self.file).ok()? & OFlags::RWMODE;
         let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
         rustix::fs::open(itself, flags, Mode::empty()).ok().map(File::from)
+    }
+
+    /// Moves the exclusive lock to another description of this file; answers whether it is there. It
+    /// goes when that one is closed.
+    /// The kernel keeps a description for as long as writes by it are under way, also when the
+    /// process was killed: so whoever gets the lock next finds nothing that is still being written.
+    pub(crate) fn move_lock(&self, to: &File) -> bool {
+        let can_write = |flags: OFlags| flags & OFlags::RWMODE == OFlags::RDWR;
+        if !rustix::fs::fcntl_getfl(&self.file).is_ok_and(can_write) {
+            return true; // a shared lock: this one only looks, and writes nothing
+        }
+        let lock = FlockOperation::NonBlockingLockExclusive;
+        let moved = rustix::fs::flock(&self.file, FlockOperation::Unlock).is_ok()
+            && rustix::fs::flock(to, lock).is_ok();
+        if !moved {
+            // Back where it was. Between the two nobody else has had it: a pool's files are locked
+            // in one order, and the first is not unlocked.
+            let _ = rustix::fs::flock(&self.file, lock);
+        }
+        moved
     }
 
     pub(crate) fn file(&self) -> &File {

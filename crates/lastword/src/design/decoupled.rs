@@ -88,7 +88,8 @@ impl<T: Tm> Decoupled<T> {
         let blocks = matches!(storage.medium, crate::Medium::File);
         let persist = Persist::new(storage.log, recover::identity(&superblock), last);
         let reproduce = Reproduce::new(storage.home, storage.superblocks);
-        let pipeline = Pipeline::new(persist, reproduce, superblock.log_bytes, blocks);
+        let pipeline =
+            Pipeline::new(persist, reproduce, superblock.log_bytes, blocks, options.background);
         let memory = T::new(shadow.heap().len(), last);
         let inner = Arc::new(Inner { memory, shadow, pipeline });
         let background = match options.background {

@@ -101,7 +101,7 @@ impl Bells {
         self.reproduce.notify();
     }
 
-    fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 }
@@ -143,6 +143,10 @@ impl Background {
     /// Waits for their end; the bells have said that the pool closes.
     pub(crate) fn join(self) {
         for thread in self.threads {
+            // A callback that dropped the pool: this thread ends when it is through with it.
+            if thread.thread().id() == thread::current().id() {
+                continue;
+            }
             // A step that panicked has left the pool unable to go on; the panic was printed, and
             // the close that follows runs the steps itself and meets the same.
             let _ = thread.join();

@@ -53,10 +53,14 @@ pub(crate) fn take_turn<T, E>(
     turn: Turn,
     step: impl FnOnce(&mut T) -> Result<Step, E>,
 ) -> Result<Step, E> {
-    let _panic = TellOnPanic(progress); // dropped after the lock
-    let Some(mut state) = try_lock(state) else { return Ok(Step::Busy) };
+    let panic = TellOnPanic(progress); // dropped after the lock
+    let Some(mut state) = try_lock(state) else {
+        panic.disarm();
+        return Ok(Step::Busy);
+    };
     let step = step(&mut state);
     drop(state);
+    panic.disarm();
     // After the lock is free, and whatever was done: see the module.
     if turn == Turn::Awaited || step.is_err() {
         progress.turn_is_over();
@@ -67,11 +71,15 @@ pub(crate) fn take_turn<T, E>(
 /// Wakes the sleepers when a step panics: they try it themselves, and meet the same.
 struct TellOnPanic<'p>(&'p Progress);
 
+impl TellOnPanic<'_> {
+    fn disarm(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for TellOnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.turn_is_over();
-        }
+        self.0.turn_is_over();
     }
 }
 

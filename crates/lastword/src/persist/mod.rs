@@ -167,11 +167,12 @@ impl Persist {
         // and wake the next: a storm, while the device takes its time.
         let turn = if self.is_memory() { Turn::Awaited } else { Turn::Passing };
         take_turn(&self.sending, &self.progress, turn, |sending| {
-            let _panic = self.progress.poison.on_panic("persist");
+            let panic = self.progress.poison.on_panic("persist");
             let started = timer.start();
             self.gather(sending, clock);
             let step = self.send_pending(sending);
             self.meter.persist.add(&started);
+            panic.disarm();
             step.map_err(|error| self.progress.poison.put(error.into()))
         })
     }
@@ -247,10 +248,11 @@ impl Persist {
             return Ok(Step::Nothing);
         }
         take_turn(&self.acknowledging, &self.progress, Turn::Awaited, |()| {
-            let _panic = self.progress.poison.on_panic("persist");
+            let panic = self.progress.poison.on_panic("persist");
             let started = timer.start();
             let step = self.acknowledge_flights(wait);
             self.meter.persist.add(&started);
+            panic.disarm();
             step.map_err(|error| self.progress.poison.put(error.into()))
         })
     }

@@ -181,14 +181,12 @@ impl Progress {
 
 impl Listener {
     fn tell(self, outcome: Result<(), Error>) {
-        match self {
+        let tell = || match self {
             Listener::Task(waker) => waker.wake(),
-            Listener::Callback(callback) => {
-                // A callback that panics must not take a step down with it; the panic was printed.
-                let call = std::panic::AssertUnwindSafe(|| callback(outcome));
-                let _ = std::panic::catch_unwind(call);
-            }
-        }
+            Listener::Callback(callback) => callback(outcome),
+        };
+        // One that panics must not take a step, or other listeners, down with it; it was printed.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell));
     }
 }
 

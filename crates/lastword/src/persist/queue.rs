@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - Groups enter in ID order, after they are durable.
-//! - `queued_bytes` is what the log holds between the queue's first group and its last.
+//! - `tail <= end`: between them lies what is in the queue or being reproduced.
 
 use std::collections::VecDeque;
 
@@ -102,6 +102,11 @@ impl Queue {
             return self.keep([buffer]);
         }
         groups.push_back(Queued { buffer, flight });
+    }
+
+    /// Whether nothing waits; what is being reproduced is off the queue.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.groups).is_empty()
     }
 
     /// Takes groups off the queue, oldest first, up to so many bytes of log (at least one group).

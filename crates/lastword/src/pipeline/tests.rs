@@ -126,7 +126,7 @@ fn world(depth: usize) -> World {
     let persist = Persist::new(Arc::new(log), identity, TxId(0));
     let slot = persist.register(1 << 14).unwrap();
     let reproduce = Reproduce::new(Box::new(Home(Arc::clone(&home_fails))), superblocks);
-    let pipeline = Pipeline::new(persist, reproduce, 1 << 16, false);
+    let pipeline = Pipeline::new(persist, reproduce, 1 << 16, false, false);
     let (clock, writer) = (AtomicU64::new(0), Writer::default());
     World { _dir: dir, pipeline, clock, slot, writer, log_fails, home_fails }
 }
@@ -242,6 +242,29 @@ fn a_full_log_is_a_reason_to_reproduce_however_little_is_queued() {
     }
 }
 
+/// A step in a destructor, while its thread panics for a reason of its own.
+#[test]
+fn a_step_that_ends_well_in_a_panicking_thread_poisons_nothing() {
+    struct WaitsWhenDropped<'w>(&'w Pipeline, &'w AtomicU64, TxId);
+    impl Drop for WaitsWhenDropped<'_> {
+        fn drop(&mut self) {
+            self.0.wait(self.1, self.2).expect("the medium works");
+            self.0.bring_home(self.1).expect("the medium works");
+        }
+    }
+    for depth in DEPTHS {
+        let mut world = world(depth);
+        let id = world.commit();
+        let panics = std::panic::AssertUnwindSafe(|| {
+            let _waits = WaitsWhenDropped(&world.pipeline, &world.clock, id);
+            panic!("a program's own bug");
+        });
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(world.pipeline.persist.durable(), id);
+        world.pipeline.close(&world.clock).unwrap();
+    }
+}
+
 struct Panics;
 
 impl HomeMedium for Panics {
@@ -316,6 +339,13 @@ fn whoever_listens_is_told_once_what_became_of_it() {
         listen(&world, "panics", first);
         let panics = Listener::Callback(Box::new(|_| panic!("a callback's own bug")));
         world.pipeline.persist.progress.tell(first.0, panics);
+        struct Wakes;
+        impl std::task::Wake for Wakes {
+            fn wake(self: Arc<Self>) {
+                panic!("an executor's own bug");
+            }
+        }
+        world.pipeline.persist.progress.tell(first.0, Listener::Task(Arc::new(Wakes).into()));
         assert!(lock(&told).is_empty());
         world.pipeline.wait(&world.clock, first).unwrap();
         listen(&world, "after", first);

@@ -28,12 +28,14 @@ use crate::Error;
 use crate::metrics::StepTimer;
 use crate::persist::{Persist, Queued, Step, Turn, take_turn};
 use crate::superblock::Superblocks;
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 /// The reproduce step of one pool.
 pub(crate) struct Reproduce {
     reproduced: CachePadded<AtomicU64>,
     state: Mutex<State>,
+    /// A batch is off the queue and not yet at home.
+    working: AtomicBool,
 }
 
 /// What only one thread at a time touches.
@@ -48,6 +50,7 @@ impl Reproduce {
         Reproduce {
             reproduced: CachePadded::new(AtomicU64::new(reproduced)),
             state: Mutex::new(State { home, superblocks }),
+            working: AtomicBool::new(false),
         }
     }
 
@@ -69,17 +72,29 @@ impl Reproduce {
         timer: StepTimer,
     ) -> Result<Step, Error> {
         persist.progress.poison.check()?;
+        // Not even a turn: whoever looks in vain while the log is full of what is under way would
+        // wake others to do the same.
+        if persist.queue.is_empty() {
+            // Acquire: pairs with the Release below. Whoever sees it set sleeps until that turn is
+            // over; it is cleared before that is told.
+            let working = self.working.load(Ordering::Acquire);
+            return Ok(if working { Step::Busy } else { Step::Nothing });
+        }
         // The lock before the queue: two threads must not take batches and apply them out of order.
         take_turn(&self.state, &persist.progress, Turn::Awaited, |state| {
+            self.working.store(true, Ordering::Release);
             let batch = persist.queue.take(log_bytes);
             if batch.is_empty() {
+                self.working.store(false, Ordering::Release);
                 return Ok(Step::Nothing);
             }
-            let _panic = persist.progress.poison.on_panic("reproduce");
+            let panic = persist.progress.poison.on_panic("reproduce");
             let started = timer.start();
             let done = self.bring_home(state, &batch);
             let done = done.map_err(|error| persist.progress.poison.put(error.into()));
             persist.meter.reproduce.add(&started);
+            panic.disarm();
+            self.working.store(false, Ordering::Release);
             let (last, end) = done?;
             // Release: whoever sees the reproduced ID may read home.
             self.reproduced.store(last, Ordering::Release);

@@ -1,6 +1,7 @@
 //! Opening the files of a pool: everything is checked before it is trusted, and nothing is written.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use medium::PoolFile;
 use medium::sync::Arc;
@@ -10,7 +11,11 @@ use crate::recover::decide::{Action, LogState, decide};
 use crate::superblock::{
     COPIES_BYTES, FORMAT_VERSION, Invalid, LogHead, Superblock, Superblocks, name, padded,
 };
+use crate::sync::thread;
 use crate::{Decoupled, Design, Error, LogMismatch, Medium, Options};
+
+/// How long the writes of a killed process are waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A pool's files, checked, and what has to be done before transactions can start.
 pub(crate) struct Found {
@@ -68,7 +73,7 @@ impl Found {
         let log_path = log_path(path);
         let log_file = match superblock.log_inside {
             true => None,
-            false => match open(&log_path) {
+            false => match open_log(&log_path, &open) {
                 Ok(file) => Some(Arc::new(file)),
                 Err(medium::Error::NotFound { .. }) => None,
                 Err(error) => return Err(error.into()),
@@ -85,6 +90,23 @@ impl Found {
     /// The file that holds the log.
     pub(crate) fn log_place(&self) -> &Arc<PoolFile> {
         self.log_file.as_ref().unwrap_or(&self.file)
+    }
+}
+
+/// Opens the log. The pool's own file is locked by then, so whoever has the log's lock is a process
+/// that was killed and whose last writes are still on their way, which takes the disk's time.
+fn open_log(
+    path: &Path,
+    open: impl Fn(&Path) -> Result<PoolFile, medium::Error>,
+) -> Result<PoolFile, medium::Error> {
+    let start = Instant::now();
+    loop {
+        match open(path) {
+            Err(medium::Error::InUse { .. }) if start.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened,
+        }
     }
 }
 

@@ -11,6 +11,8 @@
 //! - Groups are acknowledged in the order in which they came, each when it is durable.
 //! - A group is written from whole blocks to whole blocks: no block of an acknowledged record is
 //!   written again before the log is recycled.
+//! - The file's lock is held by the description that io_uring writes through: it lasts as long as
+//!   anything is under way, whatever becomes of the process.
 //! - Once somebody was told of a failure, nothing is taken any more. What was sent before that may
 //!   still be written, as after a crash.
 //!
@@ -60,10 +62,11 @@ const BLOCK_BYTES: u64 = PAGE_BYTES;
 /// waits for the device. Dropping it waits for what is under way.
 #[derive(Debug)]
 pub struct FileLog {
-    area: Area,
-    /// A second descriptor of the file, for direct writes.
-    direct: Option<File>,
+    /// First, because dropping it waits for what is under way.
     writer: Writer,
+    /// A second descriptor of the file, for direct writes; with io_uring it has the file's lock.
+    direct: Option<File>,
+    area: Area,
     counts: Mutex<Counts>,
     poisoned: AtomicBool,
 }
@@ -132,7 +135,10 @@ impl FileLog {
     }
 
     fn with_uring(mut self) -> FileLog {
-        if let Some(uring) = Uring::new() {
+        // What a killed process has given to io_uring is written after its end. Were the lock gone
+        // by then, it could fall on what the next opener has acknowledged.
+        let is_safe = self.direct.as_ref().is_none_or(|direct| self.area.file().move_lock(direct));
+        if let Some(uring) = Uring::new().filter(|_| is_safe) {
             self.writer = Writer::Uring(Box::new(uring));
         }
         self
@@ -384,6 +390,22 @@ mod tests {
                 assert!(back == [if sent { at + 1 } else { 0 }; 4096]);
             }
         }
+    }
+
+    /// A killed process's last writes come after its end: whoever gets the lock must come after them.
+    #[test]
+    fn the_lock_lasts_as_long_as_what_is_under_way() {
+        let (_dir, file) = suite::pool();
+        let log = FileLog::new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
+        let relock = || {
+            let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+            rustix::fs::flock(file.file(), lock)
+        };
+        // The one that writes has it, and not the one that the file was opened by.
+        let elsewhere = log.path() == LogPath { io_uring: true, direct: true };
+        assert_eq!(relock().is_err(), elsewhere, "{}", log.path());
+        drop(log);
+        relock().unwrap();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{PoolFile, write_all};
@@ -75,6 +75,13 @@ impl PoolFile {
     /// [`Error::Io`].
     pub fn file_system(&self) -> Result<FileSystem, Error> {
         FileSystem::of(self.file()).map_err(Error::io("inspecting", self.path()))
+    }
+
+    /// Whether the file lies in persistent memory and is accessed directly (`-o dax`).
+    pub fn is_dax(&self) -> bool {
+        let (flags, mask) = (AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
+        let stat = rustix::fs::statx(self.file(), "", flags, mask);
+        stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::DAX))
     }
 
     /// How long a small durable write takes here, in nanoseconds: the median of some, to a file of

@@ -176,6 +176,10 @@ pub(crate) mod thread {
         pub(crate) fn join(self) -> std::thread::Result<T> {
             self.0.join()
         }
+
+        pub(crate) fn thread(&self) -> &Thread {
+            self.0.thread()
+        }
     }
 
     impl<T> fmt::Debug for JoinHandle<T> {
