@@ -36,12 +36,12 @@ pub struct Info {
     pub clean: bool,
     /// The file system that it is on.
     pub file_system: Option<&'static str>,
-    /// Whether what is on that file system and medium outlives the machine's power, as far as disk or
-    /// memory keep what they promise. A mapped file is only said to where it lies in persistent
+    /// Whether what is on that file system and medium outlives the machine's power, as far as disk
+    /// or memory keep what they promise. A mapped file is only said to where it lies in persistent
     /// memory: what a battery keeps no program can find out.
     pub survives_power_loss: bool,
-    /// How groups get to the log: by io_uring or not, past the page cache or not. `None` where the log
-    /// is mapped.
+    /// How groups get to the log: by io_uring or not, past the page cache or not. `None` where the
+    /// log is mapped.
     pub log_path: Option<LogPath>,
 }
 

@@ -13,9 +13,9 @@ pub enum Medium {
     /// Persistent memory: one mapped file on a file system mounted with `-o dax`. Survives a power
     /// cut.
     Dax,
-    /// Memory that is kept with its caches when the power fails, by the machine or the device (eADR,
-    /// a battery, CXL global persistent flush): one mapped file in it. That it is so is for the user
-    /// to know; no program can find out.
+    /// Memory that is kept with its caches when the power fails, by the machine or the device
+    /// (eADR, a battery, CXL global persistent flush): one mapped file in it. That it is so is for
+    /// the user to know; no program can find out.
     PersistentCache,
     /// One mapped file, best on tmpfs, with the costs of persistent memory imitated: each persist
     /// barrier takes max(latency, bytes / bandwidth). For experiments: it survives the process, not
@@ -66,8 +66,8 @@ pub enum Durability {
 /// The memory that transactions work on, in front of the heap at home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shadow {
-    /// As large as the heap, filled when the pool is opened: opening reads the whole heap, an access
-    /// never waits for the disk, and a sector that cannot be read is an error of `open`.
+    /// As large as the heap, filled when the pool is opened: opening reads the whole heap, an
+    /// access never waits for the disk, and a sector that cannot be read is an error of `open`.
     #[default]
     Full,
     /// A private mapping of the pool's file: opening is instant, a page is read when it is first
@@ -142,9 +142,10 @@ impl Options {
         self
     }
 
-    /// What makes bytes durable. Default: a new pool is on [`Medium::Dax`] where its directory is in
-    /// persistent memory, else on [`Medium::File`]; an existing one on what it was last on (emulated
-    /// without any delay). A pool that was made for one of the mapped media opens on any of them.
+    /// What makes bytes durable. Default: a new pool is on [`Medium::Dax`] where its directory is
+    /// in persistent memory, else on [`Medium::File`]; an existing one on what it was last on
+    /// (emulated without any delay). A pool that was made for one of the mapped media opens on any
+    /// of them.
     pub fn medium(mut self, medium: Medium) -> Options {
         self.medium = Some(medium);
         self

@@ -57,17 +57,7 @@ impl Pipeline {
         if self.is_due() {
             self.bells.reproduce_is_due(self.blocks);
         }
-        Ok(match (sent, acknowledged) {
-            (Step::More, _) => Step::More,
-            // Room for a group that waits for it.
-            (Step::Deep, Step::Done) => Step::More,
-            (Step::LogFull, acknowledged) if acknowledged != Step::Done => Step::LogFull,
-            (Step::Done, _) | (_, Step::Done) => Step::Done,
-            // Somebody is sending, which is soon over: nothing to sleep on.
-            (Step::Busy, Step::Nothing) if !self.persist.is_memory() => Step::Nothing,
-            (Step::Busy, _) | (_, Step::Busy) => Step::Busy,
-            (sent, _) => sent,
-        })
+        Ok(Step::of_both(sent, acknowledged, self.persist.is_memory()))
     }
 
     /// One reproduce step on whatever there is.

@@ -25,8 +25,8 @@ impl Poison {
         Error::Poisoned { cause: Arc::clone(cause) }
     }
 
-    /// Held while a step runs, then disarmed: when it panics, what it had in hand is lost to memory, so the pool
-    /// must not go on, and must not be closed as if all were well.
+    /// Held while a step runs, then disarmed: when it panics, what it had in hand is lost to
+    /// memory, so the pool must not go on, and must not be closed as if all were well.
     pub(crate) fn on_panic(&self, step: &'static str) -> OnPanic<'_> {
         OnPanic { poison: self, step }
     }

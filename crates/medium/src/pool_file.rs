@@ -209,10 +209,10 @@ impl PoolFile {
         rustix::fs::open(itself, flags, Mode::empty()).ok().map(File::from)
     }
 
-    /// Moves the exclusive lock to another description of this file; answers whether it is there. It
-    /// goes when that one is closed.
-    /// The kernel keeps a description for as long as writes by it are under way, also when the
-    /// process was killed: so whoever gets the lock next finds nothing that is still being written.
+    /// Moves the exclusive lock to another description of this file; answers whether it is there.
+    /// It goes when that one is closed. The kernel keeps a description for as long as writes by it
+    /// are under way, also when the process was killed: so whoever gets the lock next finds nothing
+    /// that is still being written.
     pub(crate) fn move_lock(&self, to: &File) -> bool {
         let can_write = |flags: OFlags| flags & OFlags::RWMODE == OFlags::RDWR;
         if !rustix::fs::fcntl_getfl(&self.file).is_ok_and(can_write) {

@@ -226,7 +226,15 @@ pub(crate) const TWINS: &[Twin] = &[
         name: "a_step_that_tells_before_it_unlocks",
         changes: &[
             ("    drop(state);\n", ""),
-            ("        progress.turn_is_over();\n    }\n    step", "        progress.turn_is_over();\n    }\n    drop(state);\n    step"),
+            (
+                "        progress.turn_is_over();
+    }
+    step",
+                "        progress.turn_is_over();
+    }
+    drop(state);
+    step",
+            ),
         ],
         ..HELP
     },

@@ -113,6 +113,13 @@ pub(crate) const TWINS: &[Twin] = &[
         ..PIPELINE
     },
     Twin {
+        name: "an_acknowledgement_that_nobody_is_told_of",
+        file: "help.rs",
+        changes: &[("if turn == Turn::Awaited || step.is_err() {", "if step.is_err() {")],
+        says: "deadlock",
+        ..PIPELINE
+    },
+    Twin {
         name: "a_thread_that_sleeps_without_looking_at_the_clock",
         file: "background.rs",
         changes: &[(

@@ -34,12 +34,31 @@ pub(crate) enum Step {
     LogFull,
 }
 
+impl Step {
+    /// What sending, and then acknowledging what is under way, amount to. `memory`: nothing ever
+    /// is.
+    pub(crate) fn of_both(sent: Step, acknowledged: Step, memory: bool) -> Step {
+        match (sent, acknowledged) {
+            (Step::More, _) => Step::More,
+            // Room for a group that waits for it.
+            (Step::Deep, Step::Done) => Step::More,
+            (Step::LogFull, acknowledged) if acknowledged != Step::Done => Step::LogFull,
+            (Step::Done, _) | (_, Step::Done) => Step::Done,
+            // Somebody is sending, which is soon over: nothing to sleep on.
+            (Step::Busy, Step::Nothing) if !memory => Step::Nothing,
+            (Step::Busy, _) | (_, Step::Busy) => Step::Busy,
+            (sent, _) => sent,
+        }
+    }
+}
+
 /// Whether anybody sleeps until a turn is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Whoever finds the step taken sleeps.
     Awaited,
-    /// Whoever finds the step taken has something else to do or to sleep on: only a failure is told.
+    /// Whoever finds the step taken has something else to do or to sleep on: only a failure is
+    /// told.
     Passing,
 }
 

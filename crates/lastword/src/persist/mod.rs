@@ -87,11 +87,11 @@ struct Sending {
 /// reproduced.
 const GROUP_WORDS: usize = 256 * 1024 / 8;
 
-/// Transactions under way up to which another small group is sent beside them. Two threads that wait
-/// for each commit are not held up by each other; of more, the later ones share a write, because a
-/// write of its own costs the processor more than it saves in time. Measured with `lastword run
-/// tatp-hash --durability sync` (disk at 0.14 ms), 2, 16 and 64 threads: 7.8, 52 and 153 k/s with
-/// one group at a time, 8.7, 49 and 148 with 2, 9.0, 45 and 139 with 8.
+/// Transactions under way up to which another small group is sent beside them. Two threads that
+/// wait for each commit are not held up by each other; of more, the later ones share a write,
+/// because a write of its own costs the processor more than it saves in time. Measured with
+/// `lastword run tatp-hash --durability sync` (disk at 0.14 ms), 2, 16 and 64 threads: 7.8, 52 and
+/// 153 k/s with one group at a time, 8.7, 49 and 148 with 2, 9.0, 45 and 139 with 8.
 const EAGER_TRANSACTIONS: u64 = 2;
 
 impl Persist {

@@ -52,8 +52,8 @@ impl Storage {
 
 /// The best medium for a pool in this place: persistent memory where it is, else the file.
 fn probe(path: &Path) -> Medium {
-    // A file of its own, which has no name and goes when it is dropped. Whatever keeps it from being
-    // made is told when the pool is.
+    // A file of its own, which has no name and goes when it is dropped. Whatever keeps it from
+    // being made is told when the pool is.
     let file = PoolFile::create(path, COPIES_BYTES, Prewrite::No).map(Arc::new);
     match file.map(|file| Domain::dax(&file)) {
         Ok(Ok(_)) => Medium::Dax,

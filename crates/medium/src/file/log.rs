@@ -392,7 +392,8 @@ mod tests {
         }
     }
 
-    /// A killed process's last writes come after its end: whoever gets the lock must come after them.
+    /// A killed process's last writes come after its end: whoever gets the lock must come after
+    /// them.
     #[test]
     fn the_lock_lasts_as_long_as_what_is_under_way() {
         let (_dir, file) = suite::pool();

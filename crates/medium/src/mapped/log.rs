@@ -1,5 +1,5 @@
-//! The log in mapped memory: groups are stored such that they are durable at once, but for the device's
-//! delay if it is emulated.
+//! The log in mapped memory: groups are stored such that they are durable at once, but for the
+//! device's delay if it is emulated.
 
 use crate::area::{Area, group_words};
 use crate::cpu::LINE_BYTES;

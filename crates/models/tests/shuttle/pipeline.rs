@@ -9,6 +9,8 @@ use super::persist::help::{Turn, help_until, take_turn};
 use super::persist::merge::Merge;
 use super::persist::redo::RingRedo;
 use super::persist::{Progress, Step};
+use std::collections::VecDeque;
+
 use crate::Error;
 use crate::ring::Ring;
 use crate::schedules::{Dice, explore};
@@ -29,53 +31,83 @@ const GROUP_WORDS: usize = 24;
 
 type Words = Box<[AtomicU64]>;
 
+/// Groups that are under way at a time.
+const DEPTH: usize = 2;
+
 struct Pipeline {
     stm: Stm,
     heap: Words,
     slots: Mutex<Vec<Arc<Slot<Words>>>>,
-    state: Mutex<State>,
+    sending: Mutex<Sending>,
+    flights: Mutex<VecDeque<Vec<Record>>>,
+    /// What is durable; held while groups are acknowledged.
+    log: Mutex<Vec<Record>>,
     progress: Progress,
     bells: Bells,
     met: Outcomes,
 }
 
+/// A transaction's ID and its runs.
+type Record = (u64, Vec<u64>);
+
 #[derive(Default)]
-struct State {
+struct Sending {
     merge: Merge,
     merged: u64,
-    log: Vec<(u64, Vec<u64>)>,
 }
 
 impl Pipeline {
     /// As in the product, down to the order.
     fn step(&self) -> Result<Step, Error> {
-        take_turn(&self.state, &self.progress, Turn::Awaited, |state| {
-            let now = self.stm.clock().load(Ordering::Acquire);
-            if now == state.merged {
-                return Ok(Step::Nothing);
-            }
-            let mut slots = lock(&self.slots);
-            let State { merge, merged, log } = state;
-            let frontier = frontier(self.stm.clock(), &slots, now, &mut merge.cursors);
-            let mut group = Group::new(Buffer::new(GROUP_WORDS));
-            if frontier > *merged {
-                merge.run(&slots, *merged, frontier, &mut group, GROUP_WORDS);
-            }
-            slots.retain(|slot| !slot.is_done());
-            drop(slots);
-            if group.is_empty() {
-                return Ok(Step::Nothing);
-            }
-            let first = group.first().0;
-            let records = Transactions::new(group.payload(), first);
-            log.extend(records.map(|(id, runs)| (id.0, runs.to_vec())));
-            *merged = group.last().0;
-            if *merged < frontier {
-                self.met.saw(CUT);
-            }
-            self.progress.advance(*merged);
-            Ok(Step::Done)
-        })
+        let sent = take_turn(&self.sending, &self.progress, Turn::Passing, |sending| {
+            Ok::<_, Error>(self.send(sending))
+        })?;
+        if lock(&self.flights).is_empty() {
+            return Ok(Step::of_both(sent, Step::Nothing, false));
+        }
+        let acknowledged = take_turn(&self.log, &self.progress, Turn::Awaited, |log| {
+            Ok::<_, Error>(self.acknowledge(log))
+        })?;
+        Ok(Step::of_both(sent, acknowledged, false))
+    }
+
+    fn send(&self, sending: &mut Sending) -> Step {
+        let now = self.stm.clock().load(Ordering::Acquire);
+        if now == sending.merged {
+            return Step::Nothing;
+        }
+        if lock(&self.flights).len() == DEPTH {
+            self.met.saw(DEEP);
+            return Step::Deep;
+        }
+        let mut slots = lock(&self.slots);
+        let Sending { merge, merged } = sending;
+        let frontier = frontier(self.stm.clock(), &slots, now, &mut merge.cursors);
+        let mut group = Group::new(Buffer::new(GROUP_WORDS));
+        if frontier > *merged {
+            merge.run(&slots, *merged, frontier, &mut group, GROUP_WORDS);
+        }
+        slots.retain(|slot| !slot.is_done());
+        drop(slots);
+        if group.is_empty() {
+            return Step::Nothing;
+        }
+        *merged = group.last().0;
+        if *merged < frontier {
+            self.met.saw(CUT);
+        }
+        let records = Transactions::new(group.payload(), group.first().0);
+        let records = records.map(|(id, runs)| (id.0, runs.to_vec())).collect();
+        lock(&self.flights).push_back(records);
+        Step::Done
+    }
+
+    fn acknowledge(&self, log: &mut Vec<Record>) -> Step {
+        thread::yield_now(); // the device takes its time
+        let Some(records) = lock(&self.flights).pop_front() else { return Step::Nothing };
+        log.extend(records);
+        self.progress.advance(log.last().map_or(0, |record| record.0));
+        Step::Done
     }
 
     fn help<R>(&self, id: u64, done: impl FnMut() -> Option<R>) -> R {
@@ -128,7 +160,7 @@ pub(crate) fn what_is_merged_is_the_history() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(30_000, move |seed| run(seed, &seen));
-    met.are([RING_FULL, WAITED, BUSY, HOLE, CUT, LAST]);
+    met.are([RING_FULL, WAITED, BUSY, HOLE, CUT, LAST, DEEP]);
 }
 
 /// A worker helped because its ring was full.
@@ -144,6 +176,9 @@ const CUT: u64 = 4;
 /// The last record was left to the thread.
 const LAST: u64 = 5;
 
+/// As many groups were under way as can be.
+const DEEP: u64 = 6;
+
 fn run(seed: u64, met: &Outcomes) {
     let slots: Vec<_> =
         (0..WORKERS).map(|_| Arc::new(Slot::new(Ring::new(words(RING_WORDS))))).collect();
@@ -151,7 +186,9 @@ fn run(seed: u64, met: &Outcomes) {
         stm: Stm::new(HEAP_WORDS, TxId(0)),
         heap: words(HEAP_WORDS),
         slots: Mutex::new(slots.clone()),
-        state: Mutex::default(),
+        sending: Mutex::default(),
+        flights: Mutex::default(),
+        log: Mutex::default(),
         progress: Progress::new(0),
         bells: Bells::default(),
         met: met.clone(),
@@ -184,14 +221,14 @@ fn run(seed: u64, met: &Outcomes) {
 }
 
 fn check(pipeline: &Pipeline, committed: u64) {
-    let state = lock(&pipeline.state);
-    assert!(state.log.iter().map(|record| record.0).eq(1..=committed), "{:?}", state.log);
-    let record = |(id, record): &(u64, Vec<u64>)| Attempt {
+    let log = lock(&pipeline.log);
+    assert!(log.iter().map(|record| record.0).eq(1..=committed), "{log:?}");
+    let record = |(id, record): &Record| Attempt {
         id: *id,
         writes: crate::history::writes(record),
         ..Attempt::default()
     };
-    let history: Vec<Attempt> = state.log.iter().map(record).collect();
+    let history: Vec<Attempt> = log.iter().map(record).collect();
     if history.iter().any(|attempt| attempt.writes.is_empty()) {
         pipeline.met.saw(HOLE);
     }
