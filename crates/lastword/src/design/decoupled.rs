@@ -181,7 +181,7 @@ impl<T: Tm> Design for Decoupled<T> {
     }
 
     fn close_local(&self, local: &mut Local<T>) {
-        local.redo.slot.close();
+        self.inner.pipeline.persist.leave(&local.redo.slot);
     }
 
     fn words_max(&self) -> usize {
@@ -244,7 +244,8 @@ impl<T: Tm> Design for Decoupled<T> {
         let id = self.inner.memory.commit(&mut local.attempt, self.heap(), &mut local.redo)?;
         if self.options.durability == Durability::Async {
             self.inner.pipeline.bells.committed();
-            if self.background.is_some() && local.redo.is_late() {
+            let crowded = || self.inner.pipeline.persist.is_crowded();
+            if self.background.is_some() && local.redo.is_late(crowded) {
                 self.help();
             }
         }

@@ -37,7 +37,7 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::{Meter, StepTimer};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 pub(crate) use background::{Background, Bells, Steps};
 use frontier::frontier;
 pub(crate) use help::{Step, Turn, help_until, take_turn};
@@ -58,6 +58,9 @@ pub(crate) type RingRedo = redo::RingRedo<Memory>;
 pub(crate) struct Persist {
     pub(crate) progress: Progress,
     slots: Mutex<Vec<Arc<Slot>>>,
+    /// Living workers.
+    workers: AtomicUsize,
+    cores: usize,
     medium: Arc<dyn LogMedium>,
     sending: Mutex<Sending>,
     /// Sent and not acknowledged.
@@ -110,6 +113,8 @@ impl Persist {
         Persist {
             progress: Progress::new(durable.0),
             slots: Mutex::default(),
+            workers: AtomicUsize::new(0),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
             medium,
             sending: Mutex::new(sending),
             flights: Mutex::default(),
@@ -137,7 +142,19 @@ impl Persist {
         // between two commits would pile up.
         slots.retain(|slot| !slot.is_done());
         slots.push(Arc::clone(&slot));
+        self.workers.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
+    }
+
+    /// A worker is gone; what it has published will still be taken.
+    pub(crate) fn leave(&self, slot: &Slot) {
+        slot.close();
+        self.workers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether no core is free for a thread beside the workers.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.workers.load(Ordering::Relaxed) >= self.cores
     }
 
     /// The largest ID such that it and all before it survive a crash.
