@@ -27,7 +27,8 @@ const USUAL_WORDS: u64 = 512 * 1024 / 8;
 /// worker, so workers persist inline, and early: the work is the same, and commits are durable
 /// sooner. Measured with two workers on two cores, `lastword run tatp-hash --threads 2 --medium
 /// emulated`, three runs each, with 16, 64, 512 and 4096 KiB: 5.5, 5.5, 6.1 and 5.9 M/s, durable in
-/// p50 0.09, 0.37, 0.72 and 0.73 ms, p99 1.7, 2.9, 5.7 and 7.1 ms; hashtable 5.2, 5.3, 5.4, 5.4 M/s.
+/// p50 0.09, 0.37, 0.72 and 0.73 ms, p99 1.7, 2.9, 5.7 and 7.1 ms; hashtable 5.2, 5.3, 5.4, 5.4
+/// M/s.
 const CROWDED_WORDS: u64 = 64 * 1024 / 8;
 
 impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
