@@ -7,11 +7,13 @@
 use std::any::Any;
 use std::fmt;
 
-use words::{Addr, Allocate, Stop, TxId, Words};
+use lw_alloc::{Prepared, Runs};
+use words::{Addr, Allocate, BLOCK_BYTES, Stop, TxId, Words};
 
 use crate::Error;
 use crate::design::{Decoupled, Design};
 use crate::pool::Shape;
+use crate::sync::Ordering;
 
 /// What a program gives as its reason to end a transaction: any value that can be shown.
 pub trait AbortReason: Any + fmt::Debug + Send + Sync {}
@@ -49,6 +51,8 @@ pub struct Tx<'t, D: Design = Decoupled> {
     /// The object that was last found to be live, and its size: its header is in the read set, so
     /// that it stays so until the commit is checked there.
     live: (u64, u64),
+    /// The run whose block was last found to be live: its watch is in the read set.
+    run: Prepared,
     read_only: bool,
     stop: Option<Stop>,
     wild: Addr,
@@ -68,9 +72,23 @@ impl<'t, D: Design> Tx<'t, D> {
     ) -> Tx<'t, D> {
         let (base, bound) = (shape.base(), design.heap().len() as u64);
         let wild = Addr::new(0, 0);
-        let live = (0, 0);
+        let (live, run) = ((0, 0), Prepared::NONE);
         let (stop, reason, over) = (None, None, false);
-        Tx { design, local, shape, arena, base, bound, live, read_only, stop, wild, reason, over }
+        Tx {
+            design,
+            local,
+            shape,
+            arena,
+            base,
+            bound,
+            live,
+            run,
+            read_only,
+            stop,
+            wild,
+            reason,
+            over,
+        }
     }
 
     /// Ends the transaction without any effect: `return tx.abort(reason)`. What `run` answers is
@@ -170,7 +188,38 @@ impl<'t, D: Design> Tx<'t, D> {
         if at.object == self.live.0 && at.offset.saturating_add(bytes) <= self.live.1 {
             return Ok(());
         }
+        if at.offset.saturating_add(bytes) <= BLOCK_BYTES
+            && (self.run.has(at.object.wrapping_sub(self.base)) || self.look_at_run(at)?)
+        {
+            return Ok(());
+        }
         self.look_at_header(at, index, bytes)
+    }
+
+    /// Whether the object is a block of a live run, as far as is known without its header: a block
+    /// all by itself in memory would cost a cache miss for the header and one for the word.
+    #[inline]
+    fn look_at_run(&mut self, at: Addr) -> Result<bool, Stop> {
+        let object = at.object.wrapping_sub(self.base);
+        let Some(begin) = self.shape.runs().begin(object) else {
+            return Ok(false);
+        };
+        self.watch(begin)?;
+        // Past the transaction, and yet as if in it: who changes the head has written the watch
+        // before. What was seen of a change is refused by the second look at the watch, whose
+        // Acquire fence stands behind these loads; a change after it is a conflict at the commit.
+        let heap = self.design.heap();
+        let load = |offset: u64| heap[(offset / 8) as usize].load(Ordering::Relaxed);
+        let run = Prepared::of(begin, load);
+        self.watch(begin)?;
+        self.run = run;
+        Ok(run.has(object))
+    }
+
+    #[inline]
+    fn watch(&mut self, begin: u64) -> Result<(), Stop> {
+        let index = (Runs::watch(begin) / 8) as usize;
+        self.design.read(self.local, index).map_err(|stop| self.end(stop)).map(drop)
     }
 
     #[inline(never)]
@@ -187,6 +236,11 @@ impl<'t, D: Design> Tx<'t, D> {
         match lw_alloc::header::writable_bytes(header, object) {
             Some(size) if at.offset.saturating_add(bytes) <= size => {
                 self.live = (at.object, size);
+                if lw_alloc::header::is_block(header) {
+                    let heap = self.design.heap();
+                    let load = |offset: u64| heap[(offset / 8) as usize].load(Ordering::Relaxed);
+                    self.shape.runs().learn(object, load);
+                }
                 Ok(())
             }
             _ => Err(self.refuse(at)),
@@ -286,8 +340,10 @@ impl<D: Design> Words for Tx<'_, D> {
         if let Some((index, words)) = self.hint(at, bytes) {
             self.design.will_write(index, words);
         }
-        // The first write will look at it.
-        if let Some((index, words)) = self.hint(header_of(at), 8) {
+        // The first write will look at it, unless the run's head will do.
+        if self.shape.runs().begin(at.object.wrapping_sub(self.base)).is_none()
+            && let Some((index, words)) = self.hint(header_of(at), 8)
+        {
             self.design.will_read(index, words);
         }
     }
@@ -300,7 +356,7 @@ impl<D: Design> Words for Tx<'_, D> {
     }
 
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
-        self.live = (0, 0);
+        (self.live, self.run) = ((0, 0), Prepared::NONE);
         let (heap, arena) = (self.shape.heap(), self.arena);
         heap.retire(&mut Metadata(self), arena, at, bytes).map_err(|stop| match stop {
             Stop::BadPointer => self.refuse(at),
