@@ -92,7 +92,7 @@ pub(crate) const HEAD_PREPARED: u64 = 24;
 
 /// Words of the first chunk that are always 0: see [`watch`].
 const WATCH_FIRST: u64 = 33 << 10;
-const WATCHES: u64 = 32;
+pub(crate) const WATCHES: u64 = 32;
 /// The largest stripe that a design locks: a watch shares it with nothing that changes.
 const WATCH_STRIDE: u64 = 512;
 

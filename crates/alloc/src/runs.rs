@@ -14,13 +14,15 @@
 //!   checks that a head is there and that the block is among those it has prepared.
 //! - Only *live* follows from here. Whoever finds nothing looks at the block's header.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use words::BLOCK_STRIDE;
 
 use crate::Heap;
 use crate::blocks::block;
-use crate::layout::{self, CHUNK_BYTES, HEAD, HEAD_PREPARED, Head, LINE_PAYLOAD, own_header};
+use crate::layout::{
+    self, CHUNK_BYTES, HEAD, HEAD_PREPARED, Head, LINE_PAYLOAD, WATCHES, own_header,
+};
 
 /// Chunks that one call of [`Runs::learn`] goes back at most. Chosen, not measured: it runs inside
 /// a transaction, and each step is a cache miss.
@@ -53,6 +55,12 @@ impl Prepared {
         }
     }
 
+    /// The chunk that the run begins in.
+    #[inline]
+    pub const fn begin(self) -> u64 {
+        self.first / CHUNK_BYTES
+    }
+
     /// Whether the object at this heap offset is one of them.
     #[inline]
     pub const fn has(self, object: u64) -> bool {
@@ -70,12 +78,15 @@ const HEAD_BLOCKS: u64 = 16;
 pub struct Runs {
     /// 0: not known. Relaxed throughout: a hint carries nothing with it.
     begins: Box<[AtomicU32]>,
+    /// For each watch, how often it was written since the pool was opened.
+    changes: [AtomicU64; WATCHES as usize],
 }
 
 impl Runs {
     /// Nothing is known: 4 bytes for every 64 KiB of the heap.
     pub fn new(heap: &Heap) -> Runs {
-        Runs { begins: (0..heap.chunks()).map(|_| AtomicU32::new(0)).collect() }
+        let begins = (0..heap.chunks()).map(|_| AtomicU32::new(0)).collect();
+        Runs { begins, changes: [const { AtomicU64::new(0) }; WATCHES as usize] }
     }
 
     /// The chunk in which the run of the block at this heap offset may begin.
@@ -90,6 +101,27 @@ impl Runs {
     #[inline]
     pub const fn watch(begin: u64) -> u64 {
         layout::watch(begin)
+    }
+
+    /// Whether the object is where the first block of a run stands.
+    #[inline]
+    pub const fn may_begin_with(object: u64) -> bool {
+        object == block(object / CHUNK_BYTES, 0)
+    }
+
+    /// How often the watch of a run in `begin` was written. Whoever reads it after the watch, in a
+    /// transaction, and finds what it was when [`Prepared::of`] was asked, need not ask again.
+    #[inline]
+    pub fn changes(&self, begin: u64) -> u64 {
+        // Relaxed: the watch's ownership record, released behind `changed`, brings the number.
+        self.changes[(begin % WATCHES) as usize].load(Ordering::Relaxed)
+    }
+
+    /// The run of the block at this heap offset was prepared or freed: called by the transaction
+    /// that does it, behind the writing of the watch, before anybody can see it.
+    pub fn changed(&self, object: u64) {
+        let watch = object / CHUNK_BYTES % WATCHES;
+        self.changes[watch as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Looks for the run of the live block at this heap offset, some chunks at a time: a run is

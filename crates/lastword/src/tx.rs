@@ -38,6 +38,17 @@ impl fmt::Display for Reason {
     }
 }
 
+/// A run that a worker has found to be live, and how often its watch had been written by then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    run: Prepared,
+    changes: u64,
+}
+
+impl Known {
+    pub(crate) const NOTHING: Known = Known { run: Prepared::NONE, changes: 0 };
+}
+
 /// A running transaction.
 pub struct Tx<'t, D: Design = Decoupled> {
     design: &'t D,
@@ -53,6 +64,11 @@ pub struct Tx<'t, D: Design = Decoupled> {
     live: (u64, u64),
     /// The run whose block was last found to be live: its watch is in the read set.
     run: Prepared,
+    /// The same from an earlier transaction: to be believed once the watch is read.
+    known: &'t mut Known,
+    /// Whether this transaction itself has prepared or freed a run: then what it sees of runs is
+    /// not to be remembered, for it may be rolled back.
+    changes_runs: bool,
     read_only: bool,
     stop: Option<Stop>,
     wild: Addr,
@@ -66,6 +82,7 @@ impl<'t, D: Design> Tx<'t, D> {
     pub(crate) fn new(
         design: &'t D,
         local: &'t mut D::Local,
+        known: &'t mut Known,
         shape: &'t Shape,
         arena: usize,
         read_only: bool,
@@ -83,6 +100,8 @@ impl<'t, D: Design> Tx<'t, D> {
             bound,
             live,
             run,
+            known,
+            changes_runs: false,
             read_only,
             stop,
             wild,
@@ -201,9 +220,23 @@ impl<'t, D: Design> Tx<'t, D> {
     #[inline]
     fn look_at_run(&mut self, at: Addr) -> Result<bool, Stop> {
         let object = at.object.wrapping_sub(self.base);
-        let Some(begin) = self.shape.runs().begin(object) else {
-            return Ok(false);
-        };
+        let known = *self.known;
+        if known.run.has(object) {
+            let begin = known.run.begin();
+            self.watch(begin)?;
+            if self.shape.runs().changes(begin) == known.changes {
+                self.run = known.run;
+                return Ok(true);
+            }
+        }
+        match self.shape.runs().begin(object) {
+            Some(begin) => self.look_at_head(object, begin),
+            None => Ok(false),
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_head(&mut self, object: u64, begin: u64) -> Result<bool, Stop> {
         self.watch(begin)?;
         // Past the transaction, and yet as if in it: who changes the head has written the watch
         // before. What was seen of a change is refused by the second look at the watch, whose
@@ -211,8 +244,12 @@ impl<'t, D: Design> Tx<'t, D> {
         let heap = self.design.heap();
         let load = |offset: u64| heap[(offset / 8) as usize].load(Ordering::Relaxed);
         let run = Prepared::of(begin, load);
+        let changes = self.shape.runs().changes(begin);
         self.watch(begin)?;
         self.run = run;
+        if !self.changes_runs {
+            *self.known = Known { run, changes };
+        }
         Ok(run.has(object))
     }
 
@@ -220,6 +257,16 @@ impl<'t, D: Design> Tx<'t, D> {
     fn watch(&mut self, begin: u64) -> Result<(), Stop> {
         let index = (Runs::watch(begin) / 8) as usize;
         self.design.read(self.local, index).map_err(|stop| self.end(stop)).map(drop)
+    }
+
+    /// If a run begins with this object, the transaction has prepared or freed it.
+    #[inline]
+    fn changed(&mut self, first: u64) {
+        let object = first.wrapping_sub(self.base);
+        if Runs::may_begin_with(object) {
+            self.changes_runs = true;
+            self.shape.runs().changed(object);
+        }
     }
 
     #[inline(never)]
@@ -361,7 +408,9 @@ impl<D: Design> Words for Tx<'_, D> {
         heap.retire(&mut Metadata(self), arena, at, bytes).map_err(|stop| match stop {
             Stop::BadPointer => self.refuse(at),
             stop => self.end(stop),
-        })
+        })?;
+        self.changed(at.object);
+        Ok(())
     }
 }
 
@@ -378,10 +427,13 @@ impl<D: Design> Allocate for Tx<'_, D> {
 
     fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
         let heap = self.shape.heap();
-        heap.prepare_blocks(&mut Metadata(self), first, most).map_err(|stop| match stop {
-            Stop::BadPointer => self.refuse(Addr::new(first, 0)),
-            stop => self.end(stop),
-        })
+        let left =
+            heap.prepare_blocks(&mut Metadata(self), first, most).map_err(|stop| match stop {
+                Stop::BadPointer => self.refuse(Addr::new(first, 0)),
+                stop => self.end(stop),
+            })?;
+        self.changed(first);
+        Ok(left)
     }
 
     fn root(&mut self) -> Result<u64, Stop> {

@@ -88,10 +88,12 @@ impl WriteSet {
         let words = heap[index..][..values.len()].iter();
         if *mask & bits == 0 {
             *mask |= bits;
-            for (i, (word, value)) in words.zip(values).enumerate() {
-                self.old.push(Old { index: index + i, value: word.load(Ordering::Relaxed) });
+            // One look for room, not one for each word.
+            self.old.extend(words.zip(values).enumerate().map(|(i, (word, value))| {
+                let old = Old { index: index + i, value: word.load(Ordering::Relaxed) };
                 word.store(*value, Ordering::Relaxed);
-            }
+                old
+            }));
         } else {
             for (i, (word, value)) in words.zip(values).enumerate() {
                 self.write(entry, word, index + i, *value);
