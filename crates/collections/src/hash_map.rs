@@ -51,10 +51,10 @@ pub struct HashMap {
 
 /// Where the search for a key ended.
 enum Probe {
-    /// In this bucket.
-    Found(u64),
+    /// In this bucket, which is here.
+    Found(u64, Addr),
     /// Nowhere; this bucket is the first empty one.
-    Free(u64),
+    Free(u64, Addr),
     /// Nowhere, and no bucket is empty.
     Full,
 }
@@ -109,8 +109,8 @@ impl HashMap {
     #[inline]
     pub fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
         match self.probe(tx, key)? {
-            Probe::Found(bucket) => tx.read(self.at(bucket)?.plus(8)).map(Some),
-            Probe::Free(_) | Probe::Full => Ok(None),
+            Probe::Found(_, at) => tx.read(at.plus(8)).map(Some),
+            Probe::Free(..) | Probe::Full => Ok(None),
         }
     }
 
@@ -123,14 +123,13 @@ impl HashMap {
     pub fn insert<W: Words>(self, tx: &mut W, key: u64, value: u64) -> Result<Inserted, Stop> {
         let home = self.home_to_write(tx, key)?;
         match self.probe_from(tx, key, home)? {
-            Probe::Found(bucket) => {
-                let at = self.at(bucket)?;
+            Probe::Found(_, at) => {
                 let before = tx.read(at.plus(8))?;
                 tx.write_words(at, &[self.mark(key), value])?;
                 Ok(Inserted::Replaced(before))
             }
-            Probe::Free(bucket) => {
-                tx.write_words(self.at(bucket)?, &[self.mark(key), value])?;
+            Probe::Free(bucket, at) => {
+                tx.write_words(at, &[self.mark(key), value])?;
                 self.protect_passed(tx, home, bucket)?;
                 Ok(Inserted::New)
             }
@@ -150,10 +149,10 @@ impl HashMap {
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Stop> {
         let home = self.home_to_write(tx, key)?;
-        let Probe::Found(bucket) = self.probe_from(tx, key, home)? else {
+        let Probe::Found(_, at) = self.probe_from(tx, key, home)? else {
             return Ok(None);
         };
-        let at = self.at(bucket)?.plus(8);
+        let at = at.plus(8);
         let before = tx.read(at)?;
         tx.write(at, change(before))?;
         Ok(Some(before))
@@ -165,10 +164,10 @@ impl HashMap {
     /// As [`Words::write`].
     pub fn remove<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
         let home = self.home_to_write(tx, key)?;
-        let Probe::Found(bucket) = self.probe_from(tx, key, home)? else {
+        let Probe::Found(bucket, at) = self.probe_from(tx, key, home)? else {
             return Ok(None);
         };
-        let value = tx.read(self.at(bucket)?.plus(8))?;
+        let value = tx.read(at.plus(8))?;
         let hole = if key == 0 { bucket } else { self.close(tx, bucket)? };
         tx.write_words(self.at(hole)?, &[0, 0])?;
         Ok(Some(value))
@@ -296,18 +295,20 @@ impl HashMap {
     fn probe_from<W: Words>(self, tx: &mut W, key: u64, home: u64) -> Result<Probe, Stop> {
         let (mask, mut bucket) = (self.mask()?, home);
         if key == 0 {
-            let there = tx.read(self.at(bucket)?)? != 0;
-            return Ok(if there { Probe::Found(bucket) } else { Probe::Free(bucket) });
+            let at = self.at(bucket)?;
+            let there = tx.read(at)? != 0;
+            return Ok(if there { Probe::Found(bucket, at) } else { Probe::Free(bucket, at) });
         }
         tx.compute(10);
         for _ in 0..=mask {
-            let found = tx.read(self.at(bucket)?)?;
+            let at = self.at(bucket)?;
+            let found = tx.read(at)?;
             tx.compute(6);
             if found == key {
-                return Ok(Probe::Found(bucket));
+                return Ok(Probe::Found(bucket, at));
             }
             if found == 0 {
-                return Ok(Probe::Free(bucket));
+                return Ok(Probe::Free(bucket, at));
             }
             bucket = (bucket + 1) & mask;
         }

@@ -193,7 +193,7 @@ impl<'t, D: Design> Tx<'t, D> {
     }
 
     /// The index of the first of some neighbouring words of the heap.
-    #[inline]
+    #[inline(always)]
     fn run_index(&mut self, at: Addr, words: usize) -> Result<usize, Stop> {
         let index = at.byte().wrapping_sub(self.base).rotate_right(3);
         let end = index.saturating_add(words as u64);
@@ -217,7 +217,7 @@ impl<'t, D: Design> Tx<'t, D> {
 
     /// Whether the object is a block of a live run, as far as is known without its header: a block
     /// all by itself in memory would cost a cache miss for the header and one for the word.
-    #[inline]
+    #[inline(always)]
     fn look_at_run(&mut self, at: Addr) -> Result<bool, Stop> {
         let object = at.object.wrapping_sub(self.base);
         let known = *self.known;
@@ -253,7 +253,7 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(run.has(object))
     }
 
-    #[inline]
+    #[inline(always)]
     fn watch(&mut self, begin: u64) -> Result<(), Stop> {
         let index = (Runs::watch(begin) / 8) as usize;
         self.design.read(self.local, index).map_err(|stop| self.end(stop)).map(drop)
@@ -368,7 +368,7 @@ impl<D: Design> Words for Tx<'_, D> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_words(&mut self, at: Addr, words: &[u64]) -> Result<(), Stop> {
         if words.is_empty() {
             return self.stop.map_or(Ok(()), Err);

@@ -179,6 +179,7 @@ fn attempt<R, D: Design>(
         (Ok(value), None) => {
             let words = tx.words_written();
             let id = tx.commit().map_err(|_| None)?;
+            std::mem::forget(tx); // nothing to take back, and no reason to drop
             seat.writes += words as u64;
             return Ok((value, id));
         }

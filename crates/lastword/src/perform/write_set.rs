@@ -81,7 +81,7 @@ impl WriteSet {
     }
 
     /// Writes neighbouring words of the stripe of `entry`, at least one, keeping what they were.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_run(&mut self, entry: usize, heap: &Heap, index: usize, values: &[u64]) {
         let mask = &mut self.entries[entry].mask;
         let bits = u64::MAX >> (64 - values.len()) << (index % STRIPE_WORDS);
