@@ -7,7 +7,7 @@ use words::{BLOCK_BYTES, BLOCK_STRIDE, Stop, Words};
 
 use crate::Heap;
 use crate::header::{Description, Kind, encode};
-use crate::layout::{CHUNK_BYTES, FIRST_SLOT, HEAD, HEAD_PREPARED, Head, chunks_for};
+use crate::layout::{CHUNK_BYTES, FIRST_SLOT, HEAD, HEAD_PREPARED, Head, chunks_for, watch};
 
 /// Blocks whose headers are cleared when a run is freed, so that a write through a pointer that was
 /// forgotten is refused: all of a run of one chunk. Clearing every header of a long run could
@@ -37,7 +37,8 @@ impl Heap {
     }
 
     /// Makes up to `most` further blocks of the run ready, in order, filled with zeros; answers how
-    /// many are still not ready. Writes one word a block where the memory was never used, else 34.
+    /// many are still not ready. Writes two words, and one a block where the memory was never used,
+    /// else 34.
     ///
     /// # Errors
     /// [`Stop::BadPointer`] when `first` is no reserved run; else as [`Words::write`].
@@ -45,6 +46,7 @@ impl Heap {
         let object = self.untag(first)?;
         let (chunk, run) = self.read_run(tx, object)?;
         let ready = run.blocks.min(run.prepared.saturating_add(most));
+        tx.write(self.addr(0, watch(chunk)), 0)?;
         for index in run.prepared..ready {
             let object = block(chunk, index);
             tx.write(self.header_at(object), block_header(object, Kind::Block))?;
@@ -72,6 +74,7 @@ impl Heap {
         if run.blocks.checked_mul(BLOCK_BYTES) != Some(bytes) {
             return Err(Stop::BadPointer);
         }
+        tx.write(self.addr(0, watch(chunk)), 0)?;
         // The first one's header is there even when none is prepared.
         for index in 0..run.prepared.clamp(1, HEADERS_CLEARED) {
             tx.write(self.header_at(block(chunk, index)), 0)?;

@@ -120,6 +120,12 @@ pub const fn writable_bytes(header: u64, object_offset: u64) -> Option<u64> {
     }
 }
 
+/// Whether this header, which [`writable_bytes`] lets pass, is that of a block of a run.
+#[inline]
+pub const fn is_block(header: u64) -> bool {
+    (header >> KIND_SHIFT) & 0xf == Kind::Block as u64
+}
+
 #[inline]
 const fn seal(object_offset: u64, description: u64) -> u64 {
     // Offsets are multiples of 16, so the two do not overlap; one multiplication mixes both.

@@ -90,6 +90,12 @@ pub(crate) const FIRST_SLOT: u64 = 80;
 pub(crate) const HEAD_NEXT: u64 = 16;
 pub(crate) const HEAD_PREPARED: u64 = 24;
 
+/// Words of the first chunk that are always 0: see [`watch`].
+const WATCH_FIRST: u64 = 33 << 10;
+pub(crate) const WATCHES: u64 = 32;
+/// The largest stripe that a design locks: a watch shares it with nothing that changes.
+const WATCH_STRIDE: u64 = 512;
+
 const ARENA_FIRST: u64 = 272;
 /// A power of two: whatever stripe up to this a design locks, two arenas share none.
 const ARENA_STRIDE: u64 = 256;
@@ -100,8 +106,20 @@ const _: () = assert!(HEAD + LINE_PAYLOAD == 64 && FIRST_SLOT == 64 + HEADER_BYT
 const _: () = assert!((ARENA_FIRST - HEADER_BYTES).is_multiple_of(ARENA_STRIDE));
 const _: () = assert!(ARENA_PAYLOAD + HEADER_BYTES == ARENA_STRIDE);
 const _: () = assert!(ARENA_FIRST - HEADER_BYTES + ARENAS as u64 * ARENA_STRIDE == 33024);
-const _: () = assert!(33024 <= CHUNK_BYTES);
+const _: () = assert!(33024 <= WATCH_FIRST && WATCH_FIRST.is_multiple_of(WATCH_STRIDE));
+const _: () = assert!(WATCH_FIRST + WATCHES * WATCH_STRIDE <= CHUNK_BYTES);
 const _: () = assert!(FIRST_SLOT + slot_bytes(CLASSES - 1) <= CHUNK_BYTES);
+
+/// The word, from the heap's first byte, that stands for the run which starts in `chunk` (and for
+/// some others): whoever prepares or frees the run writes its 0 again, before anything else.
+///
+/// So a transaction that has it in its read set rests on the run's head without having that there.
+/// The head shares its stripe with the run's first elements, which a program may write all the
+/// time.
+#[inline]
+pub(crate) const fn watch(chunk: u64) -> u64 {
+    WATCH_FIRST + chunk % WATCHES * WATCH_STRIDE
+}
 
 /// The arena's object.
 #[inline]
@@ -167,11 +185,11 @@ impl Head {
         }
     }
 
-    pub(crate) fn encode(self) -> [u64; LINE_WORDS] {
+    pub(crate) const fn encode(self) -> [u64; LINE_WORDS] {
         match self {
             Head::Slab { class } => [1, 1, class, 0, 0, 0],
             Head::Run { chunks, blocks, prepared, fresh } => {
-                [2, chunks, blocks, prepared, u64::from(fresh), 0]
+                [2, chunks, blocks, prepared, fresh as u64, 0]
             }
             Head::Free { chunks, next } => [3, chunks, next, 0, 0, 0],
             Head::First => [4, 1, 0, 0, 0, 0],

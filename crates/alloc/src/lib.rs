@@ -69,6 +69,7 @@ mod classes;
 pub mod header;
 mod layout;
 mod objects;
+mod runs;
 #[cfg(test)]
 mod test_heap;
 #[cfg(test)]
@@ -77,6 +78,7 @@ mod walk;
 
 pub use check::{Damage, Usage, Wrong};
 pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN};
+pub use runs::{Prepared, Runs};
 pub use walk::{Live, Walk};
 
 /// Arenas of a heap; workers lease them.

@@ -97,7 +97,12 @@ impl TestHeap {
         self.heap.live(|offset| self.word(offset)).collect()
     }
 
-    fn word(&self, offset: u64) -> u64 {
+    /// The words that the last transaction wrote, in order.
+    pub(crate) fn written(&self) -> Vec<u64> {
+        self.undo.iter().map(|&(index, _)| 8 * index as u64).collect()
+    }
+
+    pub(crate) fn word(&self, offset: u64) -> u64 {
         let bytes = 8 * self.words.len() as u64;
         assert!(offset.is_multiple_of(8) && offset < bytes, "only words of the heap are asked for");
         self.words[offset as usize / 8]

@@ -8,6 +8,7 @@ mod blocks;
 mod damage;
 mod golden;
 mod model;
+mod runs;
 
 /// Fills the heap with objects of one size, by one arena.
 fn fill(heap: &mut TestHeap, bytes: usize) -> Vec<u64> {

@@ -51,10 +51,10 @@ pub struct HashMap {
 
 /// Where the search for a key ended.
 enum Probe {
-    /// In this bucket.
-    Found(u64),
+    /// In this bucket, which is here.
+    Found(u64, Addr),
     /// Nowhere; this bucket is the first empty one.
-    Free(u64),
+    Free(u64, Addr),
     /// Nowhere, and no bucket is empty.
     Full,
 }
@@ -109,8 +109,8 @@ impl HashMap {
     #[inline]
     pub fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
         match self.probe(tx, key)? {
-            Probe::Found(bucket) => tx.read(self.at(bucket)?.plus(8)).map(Some),
-            Probe::Free(_) | Probe::Full => Ok(None),
+            Probe::Found(_, at) => tx.read(at.plus(8)).map(Some),
+            Probe::Free(..) | Probe::Full => Ok(None),
         }
     }
 
@@ -121,19 +121,20 @@ impl HashMap {
     /// As [`Words::write`]. That no bucket is free is [`Inserted::Full`], not an error.
     #[inline]
     pub fn insert<W: Words>(self, tx: &mut W, key: u64, value: u64) -> Result<Inserted, Stop> {
-        self.will_insert(tx, key);
-        let (bucket, done) = match self.probe(tx, key)? {
-            Probe::Found(bucket) => {
-                (bucket, Inserted::Replaced(tx.read(self.at(bucket)?.plus(8))?))
+        let home = self.home_to_write(tx, key)?;
+        match self.probe_from(tx, key, home)? {
+            Probe::Found(_, at) => {
+                let before = tx.read(at.plus(8))?;
+                tx.write_words(at, &[self.mark(key), value])?;
+                Ok(Inserted::Replaced(before))
             }
-            Probe::Free(bucket) => (bucket, Inserted::New),
-            Probe::Full => return Ok(Inserted::Full),
-        };
-        tx.write_words(self.at(bucket)?, &[self.mark(key), value])?;
-        if done == Inserted::New {
-            self.protect_passed(tx, key, bucket)?;
+            Probe::Free(bucket, at) => {
+                tx.write_words(at, &[self.mark(key), value])?;
+                self.protect_passed(tx, home, bucket)?;
+                Ok(Inserted::New)
+            }
+            Probe::Full => Ok(Inserted::Full),
         }
-        Ok(done)
     }
 
     /// Replaces the value of a key that is there: 1 word. Answers the value before.
@@ -147,11 +148,11 @@ impl HashMap {
         key: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Stop> {
-        self.will_insert(tx, key);
-        let Probe::Found(bucket) = self.probe(tx, key)? else {
+        let home = self.home_to_write(tx, key)?;
+        let Probe::Found(_, at) = self.probe_from(tx, key, home)? else {
             return Ok(None);
         };
-        let at = self.at(bucket)?.plus(8);
+        let at = at.plus(8);
         let before = tx.read(at)?;
         tx.write(at, change(before))?;
         Ok(Some(before))
@@ -162,11 +163,11 @@ impl HashMap {
     /// # Errors
     /// As [`Words::write`].
     pub fn remove<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
-        self.will_insert(tx, key);
-        let Probe::Found(bucket) = self.probe(tx, key)? else {
+        let home = self.home_to_write(tx, key)?;
+        let Probe::Found(bucket, at) = self.probe_from(tx, key, home)? else {
             return Ok(None);
         };
-        let value = tx.read(self.at(bucket)?.plus(8))?;
+        let value = tx.read(at.plus(8))?;
         let hole = if key == 0 { bucket } else { self.close(tx, bucket)? };
         tx.write_words(self.at(hole)?, &[0, 0])?;
         Ok(Some(value))
@@ -285,21 +286,29 @@ impl HashMap {
 
     #[inline]
     fn probe<W: Words>(self, tx: &mut W, key: u64) -> Result<Probe, Stop> {
-        let mask = self.mask()?;
-        let mut bucket = self.home(key, mask);
+        let home = self.home(key, self.mask()?);
+        self.probe_from(tx, key, home)
+    }
+
+    /// Searches from the key's home on.
+    #[inline(always)]
+    fn probe_from<W: Words>(self, tx: &mut W, key: u64, home: u64) -> Result<Probe, Stop> {
+        let (mask, mut bucket) = (self.mask()?, home);
         if key == 0 {
-            let there = tx.read(self.at(bucket)?)? != 0;
-            return Ok(if there { Probe::Found(bucket) } else { Probe::Free(bucket) });
+            let at = self.at(bucket)?;
+            let there = tx.read(at)? != 0;
+            return Ok(if there { Probe::Found(bucket, at) } else { Probe::Free(bucket, at) });
         }
         tx.compute(10);
         for _ in 0..=mask {
-            let found = tx.read(self.at(bucket)?)?;
+            let at = self.at(bucket)?;
+            let found = tx.read(at)?;
             tx.compute(6);
             if found == key {
-                return Ok(Probe::Found(bucket));
+                return Ok(Probe::Found(bucket, at));
             }
             if found == 0 {
-                return Ok(Probe::Free(bucket));
+                return Ok(Probe::Free(bucket, at));
             }
             bucket = (bucket + 1) & mask;
         }
@@ -308,9 +317,8 @@ impl HashMap {
 
     /// Protects the blocks between a new key's home and the bucket that it was put into.
     #[inline]
-    fn protect_passed<W: Words>(self, tx: &mut W, key: u64, bucket: u64) -> Result<(), Stop> {
-        let mask = self.mask()?;
-        let mut at = self.home(key, mask);
+    fn protect_passed<W: Words>(self, tx: &mut W, home: u64, bucket: u64) -> Result<(), Stop> {
+        let (mask, mut at) = (self.mask()?, home);
         for _ in 0..=mask / PER_BLOCK {
             // In its block and behind `at`: a nearly full table's run may come round to the block
             // that it began in.
@@ -330,6 +338,14 @@ impl HashMap {
             return mask + 1;
         }
         hash::home(key, self.seed, mask)
+    }
+
+    /// The bucket where the search for a key begins, announced as soon as it is known.
+    #[inline]
+    fn home_to_write<W: Words>(self, tx: &mut W, key: u64) -> Result<u64, Stop> {
+        let home = self.home(key, self.mask()?);
+        tx.will_write(self.at(home)?, 16);
+        Ok(home)
     }
 
     /// Capacity - 1.

@@ -32,9 +32,10 @@ pub struct Pool<D: Design = Decoupled> {
 }
 
 /// What a pool is like, whatever its design.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Shape {
     heap: lw_alloc::Heap,
+    runs: lw_alloc::Runs,
     base: u64,
     info: Info,
 }
@@ -45,7 +46,7 @@ impl Shape {
         let base = u64::from(superblock.tag()) << words::ADDRESS_BITS;
         let info = Info::of(&storage.file, superblock, storage.medium, storage.written);
         let info = Info { ring_bytes: 8 * options.ring_words() as u64, ..info };
-        Shape { heap: heap(superblock), base, info }
+        Shape::new(heap(superblock), base, info)
     }
 
     /// A heap that dies with the process, formatted.
@@ -59,7 +60,16 @@ impl Shape {
             shadow.heap()[index as usize].store(value, Ordering::Relaxed);
         }
         let info = Info::in_memory(options, bytes)?;
-        Ok((shadow, Shape { heap, base, info }))
+        Ok((shadow, Shape::new(heap, base, info)))
+    }
+
+    fn new(heap: lw_alloc::Heap, base: u64, info: Info) -> Shape {
+        Shape { heap, runs: lw_alloc::Runs::new(&heap), base, info }
+    }
+
+    #[inline]
+    pub(crate) fn runs(&self) -> &lw_alloc::Runs {
+        &self.runs
     }
 
     #[inline]

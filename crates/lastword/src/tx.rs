@@ -7,11 +7,13 @@
 use std::any::Any;
 use std::fmt;
 
-use words::{Addr, Allocate, Stop, TxId, Words};
+use lw_alloc::{Prepared, Runs};
+use words::{Addr, Allocate, BLOCK_BYTES, Stop, TxId, Words};
 
 use crate::Error;
 use crate::design::{Decoupled, Design};
 use crate::pool::Shape;
+use crate::sync::Ordering;
 
 /// What a program gives as its reason to end a transaction: any value that can be shown.
 pub trait AbortReason: Any + fmt::Debug + Send + Sync {}
@@ -36,6 +38,17 @@ impl fmt::Display for Reason {
     }
 }
 
+/// A run that a worker has found to be live, and how often its watch had been written by then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    run: Prepared,
+    changes: u64,
+}
+
+impl Known {
+    pub(crate) const NOTHING: Known = Known { run: Prepared::NONE, changes: 0 };
+}
+
 /// A running transaction.
 pub struct Tx<'t, D: Design = Decoupled> {
     design: &'t D,
@@ -49,6 +62,13 @@ pub struct Tx<'t, D: Design = Decoupled> {
     /// The object that was last found to be live, and its size: its header is in the read set, so
     /// that it stays so until the commit is checked there.
     live: (u64, u64),
+    /// The run whose block was last found to be live: its watch is in the read set.
+    run: Prepared,
+    /// The same from an earlier transaction: to be believed once the watch is read.
+    known: &'t mut Known,
+    /// Whether this transaction itself has prepared or freed a run: then what it sees of runs is
+    /// not to be remembered, for it may be rolled back.
+    changes_runs: bool,
     read_only: bool,
     stop: Option<Stop>,
     wild: Addr,
@@ -62,15 +82,32 @@ impl<'t, D: Design> Tx<'t, D> {
     pub(crate) fn new(
         design: &'t D,
         local: &'t mut D::Local,
+        known: &'t mut Known,
         shape: &'t Shape,
         arena: usize,
         read_only: bool,
     ) -> Tx<'t, D> {
         let (base, bound) = (shape.base(), design.heap().len() as u64);
         let wild = Addr::new(0, 0);
-        let live = (0, 0);
+        let (live, run) = ((0, 0), Prepared::NONE);
         let (stop, reason, over) = (None, None, false);
-        Tx { design, local, shape, arena, base, bound, live, read_only, stop, wild, reason, over }
+        Tx {
+            design,
+            local,
+            shape,
+            arena,
+            base,
+            bound,
+            live,
+            run,
+            known,
+            changes_runs: false,
+            read_only,
+            stop,
+            wild,
+            reason,
+            over,
+        }
     }
 
     /// Ends the transaction without any effect: `return tx.abort(reason)`. What `run` answers is
@@ -156,7 +193,7 @@ impl<'t, D: Design> Tx<'t, D> {
     }
 
     /// The index of the first of some neighbouring words of the heap.
-    #[inline]
+    #[inline(always)]
     fn run_index(&mut self, at: Addr, words: usize) -> Result<usize, Stop> {
         let index = at.byte().wrapping_sub(self.base).rotate_right(3);
         let end = index.saturating_add(words as u64);
@@ -170,7 +207,66 @@ impl<'t, D: Design> Tx<'t, D> {
         if at.object == self.live.0 && at.offset.saturating_add(bytes) <= self.live.1 {
             return Ok(());
         }
+        if at.offset.saturating_add(bytes) <= BLOCK_BYTES
+            && (self.run.has(at.object.wrapping_sub(self.base)) || self.look_at_run(at)?)
+        {
+            return Ok(());
+        }
         self.look_at_header(at, index, bytes)
+    }
+
+    /// Whether the object is a block of a live run, as far as is known without its header: a block
+    /// all by itself in memory would cost a cache miss for the header and one for the word.
+    #[inline(always)]
+    fn look_at_run(&mut self, at: Addr) -> Result<bool, Stop> {
+        let object = at.object.wrapping_sub(self.base);
+        let known = *self.known;
+        if known.run.has(object) {
+            let begin = known.run.begin();
+            self.watch(begin)?;
+            if self.shape.runs().changes(begin) == known.changes {
+                self.run = known.run;
+                return Ok(true);
+            }
+        }
+        match self.shape.runs().begin(object) {
+            Some(begin) => self.look_at_head(object, begin),
+            None => Ok(false),
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_head(&mut self, object: u64, begin: u64) -> Result<bool, Stop> {
+        self.watch(begin)?;
+        // Past the transaction, and yet as if in it: who changes the head has written the watch
+        // before. What was seen of a change is refused by the second look at the watch, whose
+        // Acquire fence stands behind these loads; a change after it is a conflict at the commit.
+        let heap = self.design.heap();
+        let load = |offset: u64| heap[(offset / 8) as usize].load(Ordering::Relaxed);
+        let run = Prepared::of(begin, load);
+        let changes = self.shape.runs().changes(begin);
+        self.watch(begin)?;
+        self.run = run;
+        if !self.changes_runs {
+            *self.known = Known { run, changes };
+        }
+        Ok(run.has(object))
+    }
+
+    #[inline(always)]
+    fn watch(&mut self, begin: u64) -> Result<(), Stop> {
+        let index = (Runs::watch(begin) / 8) as usize;
+        self.design.read(self.local, index).map_err(|stop| self.end(stop)).map(drop)
+    }
+
+    /// If a run begins with this object, the transaction has prepared or freed it.
+    #[inline]
+    fn changed(&mut self, first: u64) {
+        let object = first.wrapping_sub(self.base);
+        if Runs::may_begin_with(object) {
+            self.changes_runs = true;
+            self.shape.runs().changed(object);
+        }
     }
 
     #[inline(never)]
@@ -187,6 +283,11 @@ impl<'t, D: Design> Tx<'t, D> {
         match lw_alloc::header::writable_bytes(header, object) {
             Some(size) if at.offset.saturating_add(bytes) <= size => {
                 self.live = (at.object, size);
+                if lw_alloc::header::is_block(header) {
+                    let heap = self.design.heap();
+                    let load = |offset: u64| heap[(offset / 8) as usize].load(Ordering::Relaxed);
+                    self.shape.runs().learn(object, load);
+                }
                 Ok(())
             }
             _ => Err(self.refuse(at)),
@@ -267,7 +368,7 @@ impl<D: Design> Words for Tx<'_, D> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_words(&mut self, at: Addr, words: &[u64]) -> Result<(), Stop> {
         if words.is_empty() {
             return self.stop.map_or(Ok(()), Err);
@@ -286,8 +387,10 @@ impl<D: Design> Words for Tx<'_, D> {
         if let Some((index, words)) = self.hint(at, bytes) {
             self.design.will_write(index, words);
         }
-        // The first write will look at it.
-        if let Some((index, words)) = self.hint(header_of(at), 8) {
+        // The first write will look at it, unless the run's head will do.
+        if self.shape.runs().begin(at.object.wrapping_sub(self.base)).is_none()
+            && let Some((index, words)) = self.hint(header_of(at), 8)
+        {
             self.design.will_read(index, words);
         }
     }
@@ -300,12 +403,14 @@ impl<D: Design> Words for Tx<'_, D> {
     }
 
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
-        self.live = (0, 0);
+        (self.live, self.run) = ((0, 0), Prepared::NONE);
         let (heap, arena) = (self.shape.heap(), self.arena);
         heap.retire(&mut Metadata(self), arena, at, bytes).map_err(|stop| match stop {
             Stop::BadPointer => self.refuse(at),
             stop => self.end(stop),
-        })
+        })?;
+        self.changed(at.object);
+        Ok(())
     }
 }
 
@@ -322,10 +427,13 @@ impl<D: Design> Allocate for Tx<'_, D> {
 
     fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
         let heap = self.shape.heap();
-        heap.prepare_blocks(&mut Metadata(self), first, most).map_err(|stop| match stop {
-            Stop::BadPointer => self.refuse(Addr::new(first, 0)),
-            stop => self.end(stop),
-        })
+        let left =
+            heap.prepare_blocks(&mut Metadata(self), first, most).map_err(|stop| match stop {
+                Stop::BadPointer => self.refuse(Addr::new(first, 0)),
+                stop => self.end(stop),
+            })?;
+        self.changed(first);
+        Ok(left)
     }
 
     fn root(&mut self) -> Result<u64, Stop> {

@@ -8,6 +8,7 @@ use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::options::Durability;
 use crate::perform::Fortune;
+use crate::tx::Known;
 use crate::{Error, Pool, Ticket, Tx};
 
 /// One thread's handle to a pool: its log ring and its statistics.
@@ -23,13 +24,15 @@ pub(crate) struct Seat<D: Design> {
     pub(crate) local: D::Local,
     pub(crate) number: usize,
     pub(crate) fortune: Fortune,
+    known: Known,
     conflicts: u64,
     writes: u64,
 }
 
 impl<D: Design> Seat<D> {
     pub(crate) fn new(local: D::Local, number: usize) -> Seat<D> {
-        Seat { local, number, fortune: Fortune::new(number), conflicts: 0, writes: 0 }
+        let (fortune, known) = (Fortune::new(number), Known::NOTHING);
+        Seat { local, number, fortune, known, conflicts: 0, writes: 0 }
     }
 }
 
@@ -171,11 +174,12 @@ fn attempt<R, D: Design>(
     design.begin(&mut seat.local, read_only && seat.fortune.is_good())?;
     let arena = arena(seat.number);
     // Rolls back when the body unwinds.
-    let mut tx = Tx::new(design, &mut seat.local, &pool.shape, arena, read_only);
+    let mut tx = Tx::new(design, &mut seat.local, &mut seat.known, &pool.shape, arena, read_only);
     let stop = match (body(&mut tx), tx.stopped()) {
         (Ok(value), None) => {
             let words = tx.words_written();
             let id = tx.commit().map_err(|_| None)?;
+            std::mem::forget(tx); // nothing to take back, and no reason to drop
             seat.writes += words as u64;
             return Ok((value, id));
         }

@@ -490,3 +490,31 @@ fn a_callback_is_called_when_its_transaction_is_durable() {
     // Nobody waits in the pool: its own thread gets to it.
     assert!(ear.iter().take(100).all(|durable| durable));
 }
+
+#[test]
+fn a_write_to_an_array_that_another_transaction_frees_meanwhile_is_refused() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options()).unwrap();
+    let array = pool.run(|tx| Array::<[u64; 32]>::create(tx, 300)).unwrap().value;
+    // From here on the array is known by its head, and no header of it is read.
+    pool.run(|tx| tx.set(array.at(299)?, [1; 32])).unwrap().ticket.wait().unwrap();
+    let (mut one, mut two) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let mut attempts = 0;
+    let refused = one.run(|tx| {
+        attempts += 1;
+        tx.set(array.at(290)?, [2; 32])?;
+        if attempts == 1 {
+            std::thread::scope(|scope| {
+                // It clears the headers of one chunk: that of the block just written is in another.
+                let freed = scope.spawn(|| two.run(|tx| array.free(tx)).map(drop));
+                freed.join().unwrap().unwrap();
+            });
+        }
+        tx.set(array.at(50)?, [2; 32]) // its header is cleared, and not looked at in this attempt
+    });
+    assert!(matches!(refused, Err(Error::BadPointer { .. })), "{refused:?}");
+    assert_eq!(attempts, 2, "the freeing is a conflict");
+    drop((one, two));
+    pool.close().unwrap();
+    lastword::check(&path).unwrap();
+}

@@ -219,7 +219,7 @@ impl<T: Tm> Design for Decoupled<T> {
         self.inner.memory.write(&mut local.attempt, self.heap(), index, value)
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_run(&self, local: &mut Local<T>, index: usize, values: &[u64]) -> Result<(), Stop> {
         self.inner.memory.write_run(&mut local.attempt, self.heap(), index, values)
     }

@@ -69,7 +69,7 @@ impl Design for Plain {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_run(&self, _local: &mut (), index: usize, values: &[u64]) -> Result<(), Stop> {
         for (value, word) in values.iter().zip(&self.heap()[index..]) {
             word.store(*value, Ordering::Relaxed);

@@ -67,7 +67,7 @@ impl<T: Tm> Design for Volatile<T> {
         self.memory.write(local, self.heap(), index, value)
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_run(&self, local: &mut T::Attempt, index: usize, values: &[u64]) -> Result<(), Stop> {
         self.memory.write_run(local, self.heap(), index, values)
     }

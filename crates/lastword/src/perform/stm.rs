@@ -200,7 +200,7 @@ impl Tm for Stm {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_run(
         &self,
         attempt: &mut Attempt,
@@ -209,6 +209,16 @@ impl Tm for Stm {
         values: &[u64],
     ) -> Result<(), Stop> {
         let (mut at, mut rest) = (index, values);
+        // Mostly all of it is in one stripe: no loop then, for a number of words known beforehand.
+        if in_stripe(at, rest.len()) == rest.len() {
+            let stripe = at >> STRIPE_SHIFT;
+            if stripe != attempt.last_stripe {
+                attempt.last_entry = self.own(attempt, stripe)?;
+                attempt.last_stripe = stripe;
+            }
+            attempt.written.write_run(attempt.last_entry, heap, at, rest);
+            return Ok(());
+        }
         while !rest.is_empty() {
             let (now, later) = rest.split_at(in_stripe(at, rest.len()));
             let stripe = at >> STRIPE_SHIFT;

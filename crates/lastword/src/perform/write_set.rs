@@ -81,17 +81,19 @@ impl WriteSet {
     }
 
     /// Writes neighbouring words of the stripe of `entry`, at least one, keeping what they were.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_run(&mut self, entry: usize, heap: &Heap, index: usize, values: &[u64]) {
         let mask = &mut self.entries[entry].mask;
         let bits = u64::MAX >> (64 - values.len()) << (index % STRIPE_WORDS);
         let words = heap[index..][..values.len()].iter();
         if *mask & bits == 0 {
             *mask |= bits;
-            for (i, (word, value)) in words.zip(values).enumerate() {
-                self.old.push(Old { index: index + i, value: word.load(Ordering::Relaxed) });
+            // One look for room, not one for each word.
+            self.old.extend(words.zip(values).enumerate().map(|(i, (word, value))| {
+                let old = Old { index: index + i, value: word.load(Ordering::Relaxed) };
                 word.store(*value, Ordering::Relaxed);
-            }
+                old
+            }));
         } else {
             for (i, (word, value)) in words.zip(values).enumerate() {
                 self.write(entry, word, index + i, *value);
