@@ -61,7 +61,8 @@ pub struct Info {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
-    /// The shadow: as large as the heap.
+    /// The shadow: as large as the heap; with a copy-on-write shadow at most that, for the pages
+    /// that were written.
     pub heap_bytes: u64,
     /// The volatile ring of each worker, when it was gone round once.
     pub ring_bytes: u64,

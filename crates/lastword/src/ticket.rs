@@ -10,7 +10,7 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use words::TxId;
 
@@ -92,6 +92,8 @@ impl<'p, D: Design> Ticket<'p, D> {
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Durable<'p, D: Design = Decoupled> {
     ticket: Ticket<'p, D>,
+    /// Who was last left as a listener.
+    waker: Option<Waker>,
 }
 
 impl<'p, D: Design> IntoFuture for Ticket<'p, D> {
@@ -99,14 +101,14 @@ impl<'p, D: Design> IntoFuture for Ticket<'p, D> {
     type IntoFuture = Durable<'p, D>;
 
     fn into_future(self) -> Durable<'p, D> {
-        Durable { ticket: self }
+        Durable { ticket: self, waker: None }
     }
 }
 
 impl<D: Design> Future for Durable<'_, D> {
     type Output = Result<(), Error>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if let Err(error) = Inside::refuse("await") {
             return Poll::Ready(Err(error));
         }
@@ -115,9 +117,13 @@ impl<D: Design> Future for Durable<'_, D> {
         if let Some(outcome) = design.outcome(id) {
             return Poll::Ready(outcome);
         }
-        // Each poll leaves a listener of its own: a waker that is stale by then wakes in vain.
-        if let Err(error) = design.tell(id, Listener::Task(context.waker().clone())) {
-            return Poll::Ready(Err(error));
+        // One listener for a task, however often it polls; one that is stale wakes in vain.
+        if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            let waker = context.waker().clone();
+            if let Err(error) = design.tell(id, Listener::Task(waker.clone())) {
+                return Poll::Ready(Err(error));
+            }
+            self.waker = Some(waker);
         }
         design.hurry(id);
         // Also when it is known by then: whoever was told of it has woken the task already.
