@@ -166,9 +166,9 @@ pub(crate) struct PoolCreate {
     /// Layout name
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub(crate) layout: String,
-    /// What makes bytes durable
-    #[arg(long, value_name = "M", value_enum, default_value = "file")]
-    pub(crate) medium: MediumName,
+    /// What makes bytes durable [default: dax where the place is persistent memory, else file]
+    #[arg(long, value_name = "M", value_enum)]
+    pub(crate) medium: Option<MediumName>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -51,6 +51,9 @@ pub(crate) enum Failure {
     #[error("{path} holds no bank: load one with `lastword run bank --pool {path}`")]
     NoBank { path: PathBuf },
 
+    #[error("{design} keeps nothing in a pool: leave --pool out")]
+    KeepsNothing { design: &'static str },
+
     #[error("compare needs two designs or more, as in `--designs volatile,decoupled`")]
     OneDesign,
 

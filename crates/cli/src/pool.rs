@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use lastword::{Checked, Decoupled, Info, MemoryUse, Options, Pool, Usage};
+use lastword::{Checked, Decoupled, Info, Medium, MemoryUse, Options, Pool, Usage};
 use medium::PoolFile;
 use serde::Serialize;
 
@@ -30,12 +30,14 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
 
 fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
     // What it costs is said by whoever opens it.
-    let medium = arguments.medium.medium(Costs::default());
     let options = Options::new()
         .bytes(arguments.bytes)
         .log_bytes(arguments.log_bytes)
-        .layout(&arguments.layout, 0)
-        .medium(medium);
+        .layout(&arguments.layout, 0);
+    let options = match arguments.medium {
+        Some(medium) => options.medium(medium.medium(Costs::default())),
+        None => options,
+    };
     Pool::<Decoupled>::create_as(&arguments.path, options)?.close()?;
     info(&arguments.path, &arguments.output)
 }
@@ -161,7 +163,9 @@ impl MemoryBytes {
 
 impl Description {
     fn of(info: &Info, path: &Path) -> Description {
-        let flush_ns = PoolFile::open_shared(path).and_then(|file| file.measure_flush()).ok();
+        // What is mapped is not flushed to a disk.
+        let place = (info.medium == Some(Medium::File)).then(|| PoolFile::open_shared(path).ok());
+        let flush_ns = place.flatten().and_then(|file| file.measure_flush().ok());
         Description { flush_ns, ..Description::without_flush(info) }
     }
 

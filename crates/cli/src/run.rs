@@ -67,6 +67,9 @@ impl<W: Workload> DesignVisitor for ByDesign<'_, W> {
     type Out = Reported;
 
     fn visit<D: Design>(self) -> Reported {
+        if self.load.pool.is_some() && !D::DURABLE {
+            return Err(Failure::KeepsNothing { design: D::NAME });
+        }
         measure_and_check::<D, W>(self.load)
     }
 }

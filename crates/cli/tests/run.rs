@@ -208,6 +208,7 @@ fn a_run_that_ends_in_an_error_leaves_nothing() {
     let room = Room::new();
     room.refuse("needs a heap of", &["run", "bank", "--bytes", "128K"]);
     room.refuse("at most 10^9", &["run", "bank", "--seconds", "1e300"]);
+    room.refuse("leave --pool out", &["run", "bank", "--design", "volatile", "--pool", "a.pool"]);
     room.refuse("at least 128 KiB", &["run", "bank", "--log-bytes", "1K"]);
     room.refuse("no directory", &with(&["run", "bank", "--pool", "no/such.pool"], &TINY));
     room.refuse(

@@ -32,7 +32,7 @@ pub struct Info {
     pub ring_bytes: u64,
     /// The last transaction that is at home, as of the superblock.
     pub reproduced_id: TxId,
-    /// Whether it was closed in good order; otherwise opening it recovers.
+    /// Whether it is closed, in good order; otherwise opening it recovers. False while it is open.
     pub clean: bool,
     /// The file system that it is on.
     pub file_system: Option<&'static str>,

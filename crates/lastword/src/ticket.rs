@@ -2,10 +2,10 @@
 //!
 //! | | costs whoever asks | the log is written |
 //! |---|---|---|
-//! | [`is_durable`](Ticket::is_durable) | a load | behind, within 10 ms |
+//! | [`is_durable`](Ticket::is_durable) | a load | behind |
 //! | [`wait`](Ticket::wait) | the thread, which helps | at once |
 //! | `ticket.await` | a registration | at once, by the pool's thread |
-//! | [`on_durable`](Ticket::on_durable) | an allocation | behind, within 10 ms |
+//! | [`on_durable`](Ticket::on_durable) | an allocation | behind |
 
 use std::fmt;
 use std::future::{Future, IntoFuture};

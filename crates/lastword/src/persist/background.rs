@@ -19,7 +19,7 @@ use crate::Error;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, thread};
 
 /// Pause between groups when nobody waits: larger groups cost fewer barriers, and a commit is
-/// durable well within 10 ms. Chosen: 2 000 groups a second leave the device and a core their time.
+/// durable soon. Chosen: 2 000 groups a second leave the device and a core their time.
 pub(crate) const NAP: Duration = Duration::from_micros(500);
 
 /// Naps without work before a thread goes to sleep.
