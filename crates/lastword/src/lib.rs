@@ -85,7 +85,7 @@ pub use worker::{Committed, Worker};
 
 pub use lw_alloc::header::Kind;
 pub use lw_alloc::{Damage, Live, Usage};
-pub use medium::{Error as MediumError, LogPath};
+pub use medium::{Error as MediumError, LogPath, System};
 pub use words::{
     Addr, Allocate, Array, Bytes, Field, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId,
     Words, field,

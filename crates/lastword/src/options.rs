@@ -1,5 +1,7 @@
 //! How a pool is made and opened.
 
+use medium::System;
+
 use crate::Error;
 use crate::superblock::{LAYOUT_BYTES, padded};
 
@@ -96,6 +98,7 @@ pub struct Options {
     pub(crate) layout_version: u64,
     pub(crate) background: bool,
     pub(crate) shadow: Shadow,
+    pub(crate) system: System,
 }
 
 impl Default for Options {
@@ -117,6 +120,7 @@ impl Options {
             layout_version: 0,
             background: true,
             shadow: Shadow::Full,
+            system: System::kernel(),
         }
     }
 
@@ -176,6 +180,13 @@ impl Options {
     /// What the memory that transactions work on begins as. Default [`Shadow::Full`].
     pub fn shadow(mut self, shadow: Shadow) -> Options {
         self.shadow = shadow;
+        self
+    }
+
+    /// Whose files they are. Default: the kernel's. For tests: a system whose calls fail, or a
+    /// recorded machine that can crash (see [`medium::recording`]).
+    pub fn system(mut self, system: System) -> Options {
+        self.system = system;
         self
     }
 

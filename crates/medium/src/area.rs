@@ -1,14 +1,12 @@
 //! The part of a file that one medium has to itself.
 
-use std::fs::File;
-use std::io;
-
 use rustix::io::Errno;
 
 use crate::Error;
 use crate::mapping::{Mapping, Sharing};
 use crate::pool_file::PoolFile;
 use crate::sync::Arc;
+use crate::system::Handle;
 
 /// What areas start at and consist of: pages.
 pub(crate) const PAGE_BYTES: u64 = 4096;
@@ -36,26 +34,26 @@ impl Area {
         &self.file
     }
 
-    pub(crate) fn fd(&self) -> &File {
-        self.file.file()
+    pub(crate) fn handle(&self) -> &dyn Handle {
+        self.file.handle()
     }
 
     /// The area as memory.
     pub(crate) fn map(&self, sharing: Sharing) -> Result<Mapping, Error> {
         // The size was checked to fit; the lock that `file` holds keeps the length.
-        Mapping::of_file(self.fd(), self.offset, self.bytes as usize, sharing)
-            .map_err(|source| self.not_mapped(sharing, source))
+        let mapped = self.handle().map(self.offset, self.bytes as usize, sharing);
+        mapped.map_err(|errno| self.not_mapped(sharing, errno))
     }
 
-    fn not_mapped(&self, sharing: Sharing, source: io::Error) -> Error {
-        let path = self.file.path().to_path_buf();
-        match (Errno::from_io_error(&source), sharing) {
+    fn not_mapped(&self, sharing: Sharing, errno: Errno) -> Error {
+        let (path, source) = (self.file.path().to_path_buf(), errno.into());
+        match (errno, sharing) {
             // Kernels that do not know the flags answer INVAL.
-            (Some(Errno::OPNOTSUPP | Errno::INVAL), Sharing::Synchronous) => {
+            (Errno::OPNOTSUPP | Errno::INVAL, Sharing::Synchronous) => {
                 Error::NoDax { path, source }
             }
-            (Some(Errno::ACCESS), _) => Error::ReadOnly { path },
-            (Some(Errno::NOMEM), _) => Error::NoMemory { bytes: self.bytes },
+            (Errno::ACCESS, _) => Error::ReadOnly { path },
+            (Errno::NOMEM, _) => Error::NoMemory { bytes: self.bytes },
             _ => Error::Io { operation: "mapping", path, source },
         }
     }
@@ -75,7 +73,7 @@ impl Area {
         operation: &'static str,
         at: u64,
         bytes: u64,
-    ) -> impl FnOnce(io::Error) -> Error {
+    ) -> impl FnOnce(std::io::Error) -> Error {
         self.file.transfer(operation, self.offset(at), bytes)
     }
 

@@ -188,15 +188,24 @@ impl Stream {
     /// When the slices are not of one length.
     #[inline(always)]
     pub fn words(&self, to: &[AtomicU64], from: &[u64]) {
-        assert_eq!(to.len(), from.len(), "as many words come as go");
-        let (to_lines, to_rest) = to.as_chunks::<LINE_WORDS>();
-        let (from_lines, from_rest) = from.as_chunks::<LINE_WORDS>();
-        for (to, from) in to_lines.iter().zip(from_lines) {
-            arch::stream_line(to, from);
-        }
-        for (to, from) in to_rest.iter().zip(from_rest) {
-            arch::stream_word(to, *from);
-        }
+        stream_unfenced(to, from);
+    }
+}
+
+/// [`stream`], for who fences himself.
+///
+/// # Panics
+/// When the slices are not of one length.
+#[inline(always)]
+pub(crate) fn stream_unfenced(to: &[AtomicU64], from: &[u64]) {
+    assert_eq!(to.len(), from.len(), "as many words come as go");
+    let (to_lines, to_rest) = to.as_chunks::<LINE_WORDS>();
+    let (from_lines, from_rest) = from.as_chunks::<LINE_WORDS>();
+    for (to, from) in to_lines.iter().zip(from_lines) {
+        arch::stream_line(to, from);
+    }
+    for (to, from) in to_rest.iter().zip(from_rest) {
+        arch::stream_word(to, *from);
     }
 }
 

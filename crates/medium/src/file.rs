@@ -4,6 +4,7 @@
 mod blocking;
 mod home;
 mod log;
+mod queued;
 mod under_way;
 mod uring;
 

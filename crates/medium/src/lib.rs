@@ -20,6 +20,7 @@
 //! and `cpu`, behind functions that are sound under any input.
 
 pub mod cpu;
+pub mod recording;
 pub mod sync;
 pub mod writes;
 
@@ -34,6 +35,7 @@ mod memory;
 mod pool_file;
 #[cfg(test)]
 mod suite;
+mod system;
 
 pub use buffer::Buffer;
 pub use error::Error;
@@ -42,6 +44,7 @@ pub use log_reader::LogReader;
 pub use mapped::{Combining, Domain, Emulation, MappedHome, MappedLog};
 pub use memory::Memory;
 pub use pool_file::{FileSystem, PoolFile, Prewrite};
+pub use system::{Call, Fault, Faults, System};
 
 /// Where words live when no log holds a newer value.
 ///

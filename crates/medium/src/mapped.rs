@@ -16,6 +16,7 @@ mod domain;
 mod emulation;
 mod home;
 mod log;
+mod stores;
 
 pub use self::combiner::Combining;
 pub use self::domain::Domain;

@@ -12,13 +12,11 @@
 mod create;
 mod probe;
 
-use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use zerocopy::IntoBytes;
 
@@ -26,6 +24,7 @@ pub use self::create::Prewrite;
 pub use self::probe::FileSystem;
 use crate::Error;
 use crate::sync::Mutex;
+use crate::system::{Files, Handle, Seek, System};
 
 /// A file of a pool. Shared by all who use a part of it: heap, log and superblocks.
 ///
@@ -48,7 +47,8 @@ use crate::sync::Mutex;
 /// ```
 #[derive(Debug)]
 pub struct PoolFile {
-    file: File,
+    system: System,
+    file: Box<dyn Handle>,
     path: PathBuf,
     bytes: u64,
     /// The name that the file has until it is published.
@@ -57,33 +57,56 @@ pub struct PoolFile {
 }
 
 impl PoolFile {
-    /// Opens a file for reading and writing, and keeps others out.
+    /// Opens a file of the kernel's for reading and writing, and keeps others out.
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::NotFound`], [`Error::NotAFile`] (a symbolic link too),
     /// [`Error::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<PoolFile, Error> {
-        let path = path.as_ref();
-        PoolFile::open_locked(path, OFlags::RDWR, FlockOperation::NonBlockingLockExclusive)
+        PoolFile::open_on(&System::kernel(), path)
     }
 
-    /// Opens a file for reading only, beside others who do the same. Every write to it fails.
+    /// Opens a file of a system for reading and writing, and keeps others out.
+    ///
+    /// # Errors
+    /// As [`open`](PoolFile::open).
+    pub fn open_on(system: &System, path: impl AsRef<Path>) -> Result<PoolFile, Error> {
+        let lock = FlockOperation::NonBlockingLockExclusive;
+        PoolFile::open_locked(system, path.as_ref(), OFlags::RDWR, lock)
+    }
+
+    /// Opens a file of the kernel's for reading only, beside others who do the same. Every write to
+    /// it fails.
     ///
     /// # Errors
     /// As [`open`](PoolFile::open).
     pub fn open_shared(path: impl AsRef<Path>) -> Result<PoolFile, Error> {
-        let path = path.as_ref();
-        PoolFile::open_locked(path, OFlags::RDONLY, FlockOperation::NonBlockingLockShared)
+        PoolFile::open_shared_on(&System::kernel(), path)
     }
 
-    fn open_locked(path: &Path, flags: OFlags, lock: FlockOperation) -> Result<PoolFile, Error> {
-        let file = open_regular(path, flags)?;
-        lock_file(&file, path, lock)?;
-        let metadata = file.metadata().map_err(Error::io("inspecting", path))?;
+    /// Opens a file of a system for reading only, beside others who do the same.
+    ///
+    /// # Errors
+    /// As [`open`](PoolFile::open).
+    pub fn open_shared_on(system: &System, path: impl AsRef<Path>) -> Result<PoolFile, Error> {
+        let lock = FlockOperation::NonBlockingLockShared;
+        PoolFile::open_locked(system, path.as_ref(), OFlags::RDONLY, lock)
+    }
+
+    fn open_locked(
+        system: &System,
+        path: &Path,
+        flags: OFlags,
+        lock: FlockOperation,
+    ) -> Result<PoolFile, Error> {
+        let file = open_regular(system.files(), path, flags)?;
+        lock_file(&*file, path, lock)?;
+        let stat = file.stat().map_err(Error::io("inspecting", path))?;
         Ok(PoolFile {
+            system: system.clone(),
             file,
             path: path.to_path_buf(),
-            bytes: metadata.len(),
+            bytes: stat.bytes,
             temporary: Mutex::new(None),
             prewritten: false,
         })
@@ -121,7 +144,7 @@ impl PoolFile {
         self.check_range(offset, bytes)?;
         let mut found = 0;
         while found < out.len() {
-            match rustix::io::pread(&self.file, &mut out[found..], offset + found as u64) {
+            match self.file.read(&mut out[found..], offset + found as u64) {
                 Ok(0) => {
                     let (path, found) = (self.path.clone(), found as u64);
                     return Err(Error::Truncated { path, offset, expected: bytes, found });
@@ -157,7 +180,7 @@ impl PoolFile {
     /// # Errors
     /// [`Error::Io`]; then nothing is known about what is on the disk, and the pool must not go on.
     pub fn sync(&self) -> Result<(), Error> {
-        rustix::fs::fdatasync(&self.file).map_err(Error::io("syncing", &self.path))
+        self.file.sync_data().map_err(Error::io("syncing", &self.path))
     }
 
     fn write_flagged(
@@ -168,7 +191,7 @@ impl PoolFile {
     ) -> Result<(), Error> {
         let bytes = words.as_bytes();
         self.check_range(offset, bytes.len() as u64)?;
-        write_all(self.file.as_fd(), &mut [IoSlice::new(bytes)], offset, flags)
+        write_all(&*self.file, &mut [IoSlice::new(bytes)], offset, flags)
             .map(drop)
             .map_err(self.transfer("writing", offset, bytes.len() as u64))
     }
@@ -187,50 +210,47 @@ impl PoolFile {
         if at >= end {
             return None;
         }
-        let start = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
+        let start = match self.file.seek(Seek::Data(at)) {
             Ok(start) => start.max(at),
             Err(Errno::NXIO) => return None,
             Err(_) => return Some(at..end),
         };
-        let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(start)).unwrap_or(end);
+        let hole = self.file.seek(Seek::Hole(start)).unwrap_or(end);
         let stop = if hole > start { hole.min(end) } else { end };
         (start < end).then_some(start..stop)
     }
 
-    /// The file behind a second descriptor that writes past the page cache, where the file system
-    /// can. By `/proc`, so that it is this very file whatever its name leads to meanwhile. It has
-    /// the access rights of the first; the lock stays with the first, unless it is
-    /// [moved](PoolFile::move_lock).
-    pub(crate) fn reopen_direct(&self) -> Option<File> {
-        use std::os::fd::AsRawFd;
-        let access = rustix::fs::fcntl_getfl(&self.file).ok()? & OFlags::RWMODE;
-        let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
-        rustix::fs::open(itself, flags, Mode::empty()).ok().map(File::from)
+    /// The file behind a second description that writes past the page cache, where the file system
+    /// can. The lock stays with the first, unless it is [moved](PoolFile::move_lock).
+    pub(crate) fn reopen_direct(&self) -> Option<Box<dyn Handle>> {
+        self.file.reopen_direct()
     }
 
     /// Moves the exclusive lock to another description of this file; answers whether it is there.
     /// It goes when that one is closed. The kernel keeps a description for as long as writes by it
     /// are under way, also when the process was killed: so whoever gets the lock next finds nothing
     /// that is still being written.
-    pub(crate) fn move_lock(&self, to: &File) -> bool {
-        let can_write = |flags: OFlags| flags & OFlags::RWMODE == OFlags::RDWR;
-        if !rustix::fs::fcntl_getfl(&self.file).is_ok_and(can_write) {
+    pub(crate) fn move_lock(&self, to: &dyn Handle) -> bool {
+        if !self.file.can_write() {
             return true; // a shared lock: this one only looks, and writes nothing
         }
         let lock = FlockOperation::NonBlockingLockExclusive;
-        let moved = rustix::fs::flock(&self.file, FlockOperation::Unlock).is_ok()
-            && rustix::fs::flock(to, lock).is_ok();
+        let moved = self.file.lock(FlockOperation::Unlock).is_ok() && to.lock(lock).is_ok();
         if !moved {
             // Back where it was. Between the two nobody else has had it: a pool's files are locked
             // in one order, and the first is not unlocked.
-            let _ = rustix::fs::flock(&self.file, lock);
+            let _ = self.file.lock(lock);
         }
         moved
     }
 
-    pub(crate) fn file(&self) -> &File {
-        &self.file
+    pub(crate) fn handle(&self) -> &dyn Handle {
+        &*self.file
+    }
+
+    /// The system that the file is on.
+    pub fn system(&self) -> &System {
+        &self.system
     }
 
     /// For `map_err`: moving bytes failed.
@@ -248,7 +268,7 @@ impl PoolFile {
 /// Writes all of the slices, one behind the other; resumes short writes. Answers how many system
 /// calls it took.
 pub(crate) fn write_all(
-    file: BorrowedFd<'_>,
+    file: &dyn Handle,
     mut slices: &mut [IoSlice<'_>],
     mut offset: u64,
     flags: ReadWriteFlags,
@@ -256,7 +276,7 @@ pub(crate) fn write_all(
     let mut calls = 0;
     IoSlice::advance_slices(&mut slices, 0); // skips empty ones, so that 0 written means stuck
     while !slices.is_empty() {
-        match rustix::io::pwritev2(file, slices, offset, flags) {
+        match file.write(slices, offset, flags) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => {
                 IoSlice::advance_slices(&mut slices, written);
@@ -271,25 +291,22 @@ pub(crate) fn write_all(
 }
 
 /// Opens what is a regular file itself; anything else is refused without waiting for it.
-fn open_regular(path: &Path, flags: OFlags) -> Result<File, Error> {
+fn open_regular(files: &dyn Files, path: &Path, flags: OFlags) -> Result<Box<dyn Handle>, Error> {
     let not_a_file = || Error::NotAFile { path: path.to_path_buf() };
     // NONBLOCK: a named pipe must not keep us waiting for its other end.
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
+    let file = match files.open(path, flags, Mode::empty()) {
+        Ok(file) => file,
         Err(Errno::NOENT) => return Err(Error::NotFound { path: path.to_path_buf() }),
         Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV) => return Err(not_a_file()),
         Err(errno) => return Err(Error::io("opening", path)(errno)),
     };
-    let stat = rustix::fs::fstat(&file).map_err(Error::io("inspecting", path))?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok(file),
-        _ => Err(not_a_file()),
-    }
+    let stat = file.stat().map_err(Error::io("inspecting", path))?;
+    if stat.is_regular { Ok(file) } else { Err(not_a_file()) }
 }
 
-fn lock_file(file: &File, path: &Path, lock: FlockOperation) -> Result<(), Error> {
-    match rustix::fs::flock(file, lock) {
+fn lock_file(file: &dyn Handle, path: &Path, lock: FlockOperation) -> Result<(), Error> {
+    match file.lock(lock) {
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_path_buf() }),
         Err(errno) => Err(Error::io("locking", path)(errno)),
@@ -299,6 +316,7 @@ fn lock_file(file: &File, path: &Path, lock: FlockOperation) -> Result<(), Error
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::FileType;
     use std::os::unix::fs::symlink;
 
     fn published(path: &Path, bytes: u64) -> PoolFile {
@@ -379,7 +397,7 @@ mod tests {
         }
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096);
         // Somebody who does not honour the lock cuts it off.
-        rustix::fs::ftruncate(&file.file, 100).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
         let cut = file.read_at(96, &mut [0]);
         assert!(matches!(cut, Err(Error::Truncated { found: 4, .. })), "{cut:?}");
     }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use medium::sync::Arc;
-use medium::{Domain, PoolFile, Prewrite, writes};
+use medium::{Domain, PoolFile, Prewrite, System, writes};
 use words::{Addr, Stop, Words};
 
 use super::{AREA_ALIGN, Storage, log_path};
@@ -16,20 +16,23 @@ use crate::{Error, Medium, Options};
 impl Storage {
     /// Makes the files of a new pool and opens them. Durable on return.
     pub(crate) fn create(path: &Path, options: &Options, design: &str) -> Result<Storage, Error> {
-        let medium = options.medium.unwrap_or_else(|| probe(path));
+        let system = &options.system;
+        let medium = options.medium.unwrap_or_else(|| probe(system, path));
         let first = plan(options, design, medium)?;
         let end = first.heap_offset + first.heap_bytes;
         // The heap's blocks are only reserved: pages go home in large pieces with one sync, which
         // bears the file system's notes. The log is written over and over: it is prewritten.
-        let file = Arc::new(PoolFile::create(path, end, Prewrite::No)?);
+        let file = Arc::new(PoolFile::create_on(system, path, end, Prewrite::No)?);
         if !first.log_inside {
-            remove_interrupted(&log_path(path))?;
+            remove_interrupted(system, &log_path(path))?;
         }
         let log_file = match first.log_inside {
             true => None,
             false => {
                 let bytes = first.log_offset + first.log_bytes;
-                let file = Arc::new(PoolFile::create(log_path(path), bytes, Prewrite::Zeros)?);
+                let log_path = log_path(path);
+                let file = PoolFile::create_on(system, log_path, bytes, Prewrite::Zeros)?;
+                let file = Arc::new(file);
                 LogHead { edition: 0, pool: first.pool, generation: first.generation }
                     .write(&file)?;
                 Some(file)
@@ -51,10 +54,10 @@ impl Storage {
 }
 
 /// The best medium for a pool in this place: persistent memory where it is, else the file.
-fn probe(path: &Path) -> Medium {
+fn probe(system: &System, path: &Path) -> Medium {
     // A file of its own, which has no name and goes when it is dropped. Whatever keeps it from
     // being made is told when the pool is.
-    let file = PoolFile::create(path, COPIES_BYTES, Prewrite::No).map(Arc::new);
+    let file = PoolFile::create_on(system, path, COPIES_BYTES, Prewrite::No).map(Arc::new);
     match file.map(|file| Domain::dax(&file)) {
         Ok(Ok(_)) => Medium::Dax,
         _ => Medium::File,
@@ -64,8 +67,8 @@ fn probe(path: &Path) -> Medium {
 /// Removes a log whose pool never got its name, because its creation was interrupted. It is known
 /// by its generation: every open makes it larger before the first record is written, so this one
 /// holds none. Any other file stays, and stops the creation.
-fn remove_interrupted(log_path: &Path) -> Result<(), Error> {
-    let file = match PoolFile::open(log_path) {
+fn remove_interrupted(system: &System, log_path: &Path) -> Result<(), Error> {
+    let file = match PoolFile::open_on(system, log_path) {
         Ok(file) if file.len() >= COPIES_BYTES => file,
         _ => return Ok(()), // none, or not ours: creating the log says so
     };
@@ -89,7 +92,7 @@ fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, E
     };
     Ok(Superblock {
         edition: 0,
-        pool: random_id(),
+        pool: options.system.random(),
         generation: FIRST_GENERATION,
         clean: true,
         design: padded(design).expect("a design's name is short"),
@@ -104,16 +107,6 @@ fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, E
         log_sequence: 0,
         medium: padded(medium.name()).expect("a medium's name is short"),
     })
-}
-
-/// A number that no other pool has: the standard library's own per-process random keys, over time.
-fn random_id() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    hasher.write_u128(now.map(|since| since.as_nanos()).unwrap_or_default());
-    hasher.write_u32(std::process::id());
-    hasher.finish()
 }
 
 /// The words of an empty heap that are not zero: index and value.

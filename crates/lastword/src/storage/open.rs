@@ -45,7 +45,7 @@ pub(crate) fn heap(superblock: &Superblock) -> lw_alloc::Heap {
 impl Opened {
     /// Opens the files for a pool that goes on. Locks them; writes nothing.
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
-        let found = Found::open(path, |path| PoolFile::open(path))?;
+        let found = Found::open(path, |path| PoolFile::open_on(&options.system, path))?;
         check_layout(&found, options)?;
         let medium = choose_medium(options.medium, found.medium)?;
         let Found { file, log_file, superblocks, log_head, action, .. } = found;

@@ -1,13 +1,13 @@
 //! Groups by way of `pwritev2`: one at a time, written by who waits for it.
 
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 
 use rustix::io::ReadWriteFlags;
 
 use super::under_way::{Failure, Taken, UnderWay};
 use crate::Buffer;
 use crate::sync::{Mutex, lock};
+use crate::system::Handle;
 
 /// Groups under way at most.
 pub(super) const DEPTH: usize = 1;
@@ -37,7 +37,7 @@ impl Blocking {
     /// The group, written, for who waits.
     pub(super) fn acknowledge(
         &self,
-        file: BorrowedFd<'_>,
+        file: &dyn Handle,
         wait: bool,
     ) -> Result<Option<Taken>, Failure> {
         if !wait {
@@ -47,7 +47,7 @@ impl Blocking {
         let number = under_way.oldest();
         while let Some((rest, offset)) = under_way.rest(number) {
             let slices = [IoSlice::new(rest)];
-            let written = rustix::io::pwritev2(file, &slices, offset, ReadWriteFlags::DSYNC);
+            let written = file.write(&slices, offset, ReadWriteFlags::DSYNC);
             under_way.complete(number, written);
         }
         under_way.take()

@@ -33,7 +33,6 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
-use std::os::fd::AsFd;
 
 use rustix::io::ReadWriteFlags;
 use zerocopy::IntoBytes;
@@ -202,7 +201,7 @@ impl FileHome {
     /// again, with nothing in between.
     fn check_length(&self) -> Result<(), Error> {
         let path = self.area.file().path();
-        let found = self.area.fd().metadata().map_err(Error::io("inspecting", path))?.len();
+        let found = self.area.handle().stat().map_err(Error::io("inspecting", path))?.bytes;
         let (offset, expected) = (self.area.offset(0), self.area.bytes());
         if found < offset + expected {
             let (path, found) = (path.to_path_buf(), found.saturating_sub(offset));
@@ -332,7 +331,7 @@ fn one_run<'a>(masks: impl ExactSizeIterator<Item = &'a Mask>) -> Option<usize> 
 /// Writes to a place in the heap; answers how many system calls it took.
 fn write(area: &Area, at: u64, slices: &mut [IoSlice<'_>]) -> Result<u64, Error> {
     let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
-    write_all(area.fd().as_fd(), slices, area.offset(at), ReadWriteFlags::empty())
+    write_all(area.handle(), slices, area.offset(at), ReadWriteFlags::empty())
         .map_err(area.transfer("writing", at, bytes))
 }
 

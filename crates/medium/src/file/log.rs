@@ -24,17 +24,17 @@
 //! groups/s, `pwritev2` 5 600; on tmpfs 77 us a group, `pwritev2` 0.6.
 
 use std::fmt;
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::io::{Errno, ReadWriteFlags};
 use zerocopy::IntoBytes;
 
 use super::blocking::{self, Blocking};
+use super::queued::Queued;
 use super::under_way::{Failure, Taken};
 use super::uring::{self, Uring};
 use crate::area::{Area, PAGE_BYTES, group_words};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
+use crate::system::Handle;
 use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
 
 const BLOCK_BYTES: u64 = PAGE_BYTES;
@@ -65,7 +65,7 @@ pub struct FileLog {
     /// First, because dropping it waits for what is under way.
     writer: Writer,
     /// A second descriptor of the file, for direct writes; with io_uring it has the file's lock.
-    direct: Option<File>,
+    direct: Option<Box<dyn Handle>>,
     area: Area,
     counts: Mutex<Counts>,
     poisoned: AtomicBool,
@@ -84,6 +84,7 @@ pub struct LogPath {
 enum Writer {
     Uring(Box<Uring>),
     Blocking(Blocking),
+    Queued(Queued),
 }
 
 impl fmt::Display for LogPath {
@@ -104,7 +105,8 @@ impl FileLog {
         // Through the page cache io_uring gains nothing, and memory has nothing beside its cache.
         let in_memory = file.file_system().is_ok_and(|system| system.is_in_memory());
         let log = FileLog::blocking(Area::new(file, offset, bytes)?, !in_memory);
-        let waits = log.direct.as_ref().is_none_or(|direct| !can_skip_waiting(direct, &log.area));
+        let waits =
+            log.direct.as_ref().is_none_or(|direct| !can_skip_waiting(&**direct, &log.area));
         Ok(if waits { log } else { log.with_uring() })
     }
 
@@ -126,7 +128,7 @@ impl FileLog {
     fn blocking(area: Area, direct: bool) -> FileLog {
         let direct = if direct { area.file().reopen_direct() } else { None };
         FileLog {
-            direct: direct.filter(|direct| can_read_direct(direct, &area)),
+            direct: direct.filter(|direct| can_read_direct(&**direct, &area)),
             area,
             writer: Writer::Blocking(Blocking::new()),
             counts: Mutex::default(),
@@ -135,9 +137,16 @@ impl FileLog {
     }
 
     fn with_uring(mut self) -> FileLog {
+        if let Some(queue) = self.handle().queue() {
+            self.writer = Writer::Queued(Queued::new(queue));
+        }
+        if self.handle().kernel().is_none() {
+            return self; // whatever plays the kernel has no io_uring
+        }
         // What a killed process has given to io_uring is written after its end. Were the lock gone
         // by then, it could fall on what the next opener has acknowledged.
-        let is_safe = self.direct.as_ref().is_none_or(|direct| self.area.file().move_lock(direct));
+        let is_safe =
+            self.direct.as_ref().is_none_or(|direct| self.area.file().move_lock(&**direct));
         if let Some(uring) = Uring::new().filter(|_| is_safe) {
             self.writer = Writer::Uring(Box::new(uring));
         }
@@ -146,7 +155,8 @@ impl FileLog {
 
     /// How groups get to the file.
     pub fn path(&self) -> LogPath {
-        LogPath { io_uring: matches!(self.writer, Writer::Uring(_)), direct: self.direct.is_some() }
+        let io_uring = !matches!(self.writer, Writer::Blocking(_));
+        LogPath { io_uring, direct: self.direct.is_some() }
     }
 
     /// Whether groups go past the page cache. Where the file system refuses that they are as
@@ -155,8 +165,13 @@ impl FileLog {
         self.path().direct
     }
 
+    /// What groups are written through.
+    fn handle(&self) -> &dyn Handle {
+        self.direct.as_ref().map_or(self.area.handle(), |direct| &**direct)
+    }
+
     fn fd(&self) -> BorrowedFd<'_> {
-        self.direct.as_ref().unwrap_or(self.area.fd()).as_fd()
+        self.handle().kernel().expect("io_uring is for files of the kernel").as_fd()
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -192,7 +207,7 @@ impl ReadLog for FileLog {
 impl LogMedium for FileLog {
     fn depth(&self) -> usize {
         match &self.writer {
-            Writer::Uring(_) => uring::DEPTH,
+            Writer::Uring(_) | Writer::Queued(_) => uring::DEPTH,
             Writer::Blocking(_) => blocking::DEPTH,
         }
     }
@@ -205,6 +220,7 @@ impl LogMedium for FileLog {
         match &self.writer {
             Writer::Uring(uring) => uring.append(self.fd(), offset, group, words),
             Writer::Blocking(blocking) => blocking.append(offset, group, words),
+            Writer::Queued(queued) => queued.append(offset, group, words),
         }
         Ok(None)
     }
@@ -213,7 +229,8 @@ impl LogMedium for FileLog {
         self.check()?;
         let taken = match &self.writer {
             Writer::Uring(uring) => uring.acknowledge(self.fd(), wait),
-            Writer::Blocking(blocking) => blocking.acknowledge(self.fd(), wait),
+            Writer::Blocking(blocking) => blocking.acknowledge(self.handle(), wait),
+            Writer::Queued(queued) => queued.acknowledge(wait),
         };
         let failed = |Failure { offset, bytes, source }| match source {
             Some(source) => self.area.file().transfer("writing", offset, bytes)(source),
@@ -234,19 +251,16 @@ impl LogMedium for FileLog {
 }
 
 /// Some file systems take the flag and refuse the transfer; ask before it matters.
-fn can_read_direct(direct: &File, area: &Area) -> bool {
+fn can_read_direct(direct: &dyn Handle, area: &Area) -> bool {
     let mut block = Buffer::new(BLOCK_BYTES as usize / 8);
-    rustix::io::pread(direct, block.words_mut().as_mut_bytes(), area.offset(0)).is_ok()
+    direct.read(block.words_mut().as_mut_bytes(), area.offset(0)).is_ok()
 }
 
 /// Whether the file system starts a transfer without waiting for its end. One that cannot blocks a
 /// thread of the kernel for each group, which is slower than blocking ours.
-fn can_skip_waiting(direct: &File, area: &Area) -> bool {
+fn can_skip_waiting(direct: &dyn Handle, area: &Area) -> bool {
     let mut block = Buffer::new(BLOCK_BYTES as usize / 8);
-    let mut slices = [std::io::IoSliceMut::new(block.words_mut().as_mut_bytes())];
-    let flags = ReadWriteFlags::NOWAIT;
-    let read = rustix::io::preadv2(direct, &mut slices, area.offset(0), flags);
-    matches!(read, Ok(_) | Err(Errno::AGAIN))
+    direct.can_skip_waiting(area.offset(0), block.words_mut().as_mut_bytes())
 }
 
 #[cfg(test)]
@@ -400,7 +414,7 @@ mod tests {
         let log = FileLog::new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
         let relock = || {
             let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
-            rustix::fs::flock(file.file(), lock)
+            rustix::fs::flock(file.handle().kernel().unwrap(), lock)
         };
         // The one that writes has it, and not the one that the file was opened by.
         let elsewhere = log.path() == LogPath { io_uring: true, direct: true };

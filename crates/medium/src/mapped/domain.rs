@@ -8,11 +8,12 @@
 
 use std::io;
 
+use super::stores::{Mapped, Stores};
 use crate::area::Area;
 use crate::cpu::{self, LINE_BYTES, LineWriteBack};
 use crate::mapped::Emulation;
-use crate::mapping::{Mapping, Sharing};
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::mapping::Sharing;
+use crate::sync::Arc;
 use crate::{Counts, Error, PoolFile};
 
 /// What a store to mapped memory has to reach to be durable: one of the three back ends that map
@@ -77,23 +78,28 @@ impl Domain {
         self.write_back
     }
 
-    pub(super) fn map(&self, area: &Area) -> Result<Mapping, Error> {
+    pub(super) fn map(&self, area: &Area) -> Result<Mapped, Error> {
+        if let Some(file) = area.handle().recorded() {
+            let bytes = area.bytes() as usize; // checked to fit
+            return Ok(Mapped::Recorded(file.area(
+                area.offset(0),
+                bytes,
+                self.write_back.is_none(),
+            )));
+        }
         let (last, before) = self.sharing.split_last().expect("there is a way to map");
-        before.iter().find_map(|&way| area.map(way).ok()).map_or_else(|| area.map(*last), Ok)
+        let mapped = before.iter().find_map(|&way| area.map(way).ok());
+        mapped.map_or_else(|| area.map(*last), Ok).map(Mapped::Real)
     }
 
     /// Stores a group of the log such that it is durable on return but for the device's delay.
-    pub(super) fn store_group(&self, to: &[AtomicU64], from: &[u64]) {
-        if self.write_back.is_some() {
-            cpu::stream(to, from);
-            return;
+    pub(super) fn store_group(&self, to: &(impl Stores + ?Sized), first: usize, group: &[u64]) {
+        match self.write_back {
+            Some(_) => to.stream(first, group),
+            None => to.store(first, group),
         }
-        for (to, from) in to.iter().zip(from) {
-            // Relaxed: nobody reads the group before it is acknowledged, which a lock orders.
-            to.store(*from, Ordering::Relaxed);
-        }
-        // Durable is what others can see, so the store buffer must be empty.
-        cpu::store_fence();
+        // Durable is what has left the store buffer.
+        to.fence();
     }
 }
 

@@ -30,11 +30,11 @@
 //! runs of four.
 
 use crate::area::Area;
-use crate::cpu::{self, LINE_WORDS, LineWriteBack, Stream};
+use crate::cpu::{LINE_WORDS, LineWriteBack};
 use crate::mapped::combiner::{Combiner, Combining, first_word};
 use crate::mapped::domain::{Account, Domain};
-use crate::mapping::Mapping;
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::mapped::stores::{Mapped, Stores};
+use crate::sync::Arc;
 use crate::writes::{self, Piece, Pieces};
 use crate::{Counts, Error, HomeMedium, PoolFile};
 
@@ -59,7 +59,7 @@ const AHEAD: usize = 16;
 pub struct MappedHome {
     /// Keeps the file locked, and so its length, while it is mapped.
     area: Area,
-    mapping: Mapping,
+    mapped: Mapped,
     write_back: Option<LineWriteBack>,
     combiner: Combiner,
     account: Account,
@@ -79,7 +79,7 @@ impl MappedHome {
     ) -> Result<MappedHome, Error> {
         let area = Area::new(file, offset, bytes)?;
         Ok(MappedHome {
-            mapping: domain.map(&area)?,
+            mapped: domain.map(&area)?,
             area,
             write_back: domain.write_back(),
             combiner: Combiner::new(Combining::WhenSkewed),
@@ -102,33 +102,22 @@ impl MappedHome {
 impl HomeMedium for MappedHome {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), Error> {
         writes::check(writes, self.area.bytes() / 8)?;
-        let heap = self.mapping.words();
-        let lines = match self.write_back {
-            Some(write_back) if self.combiner.is_combining() => {
-                combining(heap, writes, &mut self.combiner, write_back)
-            }
-            Some(_) => {
-                let stream = Stream::begin();
-                let lines = straight(heap, writes, |to, from| stream.words(to, from));
-                self.combiner.pass(lines);
-                lines
-            }
-            None => straight(heap, writes, store),
+        let (combiner, way) = (&mut self.combiner, self.write_back);
+        let lines = match &self.mapped {
+            Mapped::Real(mapping) => put(mapping.words(), writes, combiner, way),
+            Mapped::Recorded(recorded) => put(recorded, writes, combiner, way),
         };
         self.account.add_lines(lines);
         Ok(())
     }
 
     fn barrier(&mut self) -> Result<(), Error> {
-        if let Some(write_back) = self.write_back {
-            let (heap, account) = (self.mapping.words(), &mut self.account);
-            self.combiner.end(|line| {
-                write_back.line(heap, first_word(line));
-                account.add_lines(1);
-            });
-        }
-        // What was written back, or needs not be, is durable from here on.
-        cpu::store_fence();
+        let (combiner, way) = (&mut self.combiner, self.write_back);
+        let lines = match &self.mapped {
+            Mapped::Real(mapping) => finish(mapping.words(), combiner, way),
+            Mapped::Recorded(recorded) => finish(recorded, combiner, way),
+        };
+        self.account.add_lines(lines);
         self.account.barrier();
         Ok(())
     }
@@ -138,9 +127,48 @@ impl HomeMedium for MappedHome {
     }
 }
 
+/// Stores a batch; answers how many lines leave the cache.
+#[inline(always)]
+fn put(
+    heap: &(impl Stores + ?Sized),
+    writes: &[u64],
+    combiner: &mut Combiner,
+    way: Option<LineWriteBack>,
+) -> u64 {
+    match way {
+        Some(way) if combiner.is_combining() => combining(heap, writes, combiner, way),
+        Some(_) => {
+            let lines = straight(writes, |first, words| heap.stream(first, words));
+            // A fence covers the stores of its own thread, and another may call the barrier.
+            heap.fence();
+            combiner.pass(lines);
+            lines
+        }
+        None => straight(writes, |first, words| heap.store(first, words)),
+    }
+}
+
+/// Writes back the lines that wait, and waits for all; answers how many lines they were.
+fn finish(
+    heap: &(impl Stores + ?Sized),
+    combiner: &mut Combiner,
+    way: Option<LineWriteBack>,
+) -> u64 {
+    let mut lines = 0;
+    if let Some(way) = way {
+        combiner.end(|line| {
+            heap.write_back(way, first_word(line));
+            lines += 1;
+        });
+    }
+    // What was written back, or needs not be, is durable from here on.
+    heap.fence();
+    lines
+}
+
 /// Puts each run in its place; answers how many lines they touched, neighbours in one line once.
 #[inline(always)]
-fn straight(heap: &[AtomicU64], writes: &[u64], put: impl Fn(&[AtomicU64], &[u64])) -> u64 {
+fn straight(writes: &[u64], put: impl Fn(usize, &[u64])) -> u64 {
     let mut lines = 0;
     // The number of no line: the last word of a heap is far below.
     let mut last_line = usize::MAX;
@@ -148,7 +176,7 @@ fn straight(heap: &[AtomicU64], writes: &[u64], put: impl Fn(&[AtomicU64], &[u64
         let Piece::Run(index, words) = piece else { continue };
         let first = index as usize; // checked: inside the heap, whose size is a usize
         let end = first + words.len();
-        put(&heap[first..end], words);
+        put(first, words);
         // The mapping starts at a line, so index / 8 names one.
         let first_line = first / LINE_WORDS;
         lines += (end - 1) / LINE_WORDS - first_line + usize::from(first_line != last_line);
@@ -157,22 +185,14 @@ fn straight(heap: &[AtomicU64], writes: &[u64], put: impl Fn(&[AtomicU64], &[u64
     lines as u64
 }
 
-#[inline(always)]
-fn store(to: &[AtomicU64], from: &[u64]) {
-    for (to, from) in to.iter().zip(from) {
-        // Relaxed: nobody but who writes home looks at the mapping before the barrier.
-        to.store(*from, Ordering::Relaxed);
-    }
-}
-
 /// Stores each run, and writes a line back when another needs its place among those that wait;
 /// answers how many lines that were.
 #[inline(always)]
 fn combining(
-    heap: &[AtomicU64],
+    heap: &(impl Stores + ?Sized),
     writes: &[u64],
     combiner: &mut Combiner,
-    write_back: LineWriteBack,
+    way: LineWriteBack,
 ) -> u64 {
     let mut lines = 0;
     let mut last_line = usize::MAX;
@@ -180,25 +200,25 @@ fn combining(
     ahead.by_ref().take(AHEAD).for_each(drop);
     for piece in Pieces::new(writes) {
         if let Some(Piece::Run(index, _)) = ahead.next() {
-            cpu::prefetch_write(heap, index as usize);
+            heap.prefetch(index as usize);
         }
         let Piece::Run(index, words) = piece else { continue };
         let first = index as usize; // checked, as above
         let end = first + words.len();
-        store(&heap[first..end], words);
+        heap.store(first, words);
         for line in first / LINE_WORDS..=(end - 1) / LINE_WORDS {
             // Neighbours are no gain: the straight way joins them too.
             if line != last_line {
                 last_line = line;
                 if let Some(other) = combiner.touch(line) {
-                    write_back.line(heap, first_word(other));
+                    heap.write_back(way, first_word(other));
                     lines += 1;
                 }
             }
         }
     }
     // A fence covers the write-backs of its own thread, and the barrier may be called by another.
-    cpu::store_fence();
+    heap.fence();
     lines
 }
 
@@ -206,6 +226,7 @@ fn combining(
 mod tests {
     use super::*;
     use crate::Emulation;
+    use crate::cpu;
     use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
     use crate::writes::run;
 

@@ -4,7 +4,7 @@
 use crate::area::{Area, group_words};
 use crate::cpu::LINE_BYTES;
 use crate::mapped::domain::{Account, Domain};
-use crate::mapping::Mapping;
+use crate::mapped::stores::Mapped;
 use crate::sync::{Arc, Mutex, Ordering, lock};
 use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
 
@@ -30,7 +30,7 @@ use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
 pub struct MappedLog {
     /// Keeps the file locked, and so its length, while it is mapped.
     area: Area,
-    mapping: Mapping,
+    mapped: Mapped,
     domain: Domain,
     account: Mutex<Account>,
 }
@@ -49,7 +49,7 @@ impl MappedLog {
     ) -> Result<MappedLog, Error> {
         let area = Area::new(file, offset, bytes)?;
         Ok(MappedLog {
-            mapping: domain.map(&area)?,
+            mapped: domain.map(&area)?,
             area,
             domain: domain.clone(),
             account: Mutex::new(Account::new(domain)),
@@ -69,9 +69,14 @@ impl ReadLog for MappedLog {
     fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error> {
         self.area.check_log(at, out.len(), 8)?;
         let first = at as usize / 8;
-        let words = &self.mapping.words()[first..first + out.len()];
-        for (out, word) in out.iter_mut().zip(words) {
-            *out = word.load(Ordering::Relaxed);
+        match &self.mapped {
+            Mapped::Real(mapping) => {
+                let words = &mapping.words()[first..first + out.len()];
+                for (out, word) in out.iter_mut().zip(words) {
+                    *out = word.load(Ordering::Relaxed);
+                }
+            }
+            Mapped::Recorded(recorded) => recorded.read(first, out),
         }
         Ok(())
     }
@@ -85,8 +90,11 @@ impl LogMedium for MappedLog {
     fn append(&self, at: u64, group: Buffer, words: usize) -> Result<Option<Buffer>, Error> {
         self.area.check_log(at, words, LINE_BYTES as u64)?;
         let first = at as usize / 8; // checked: inside the log, whose size is a usize
-        let to = &self.mapping.words()[first..first + words];
-        self.domain.store_group(to, group_words(&group, words)?);
+        let from = group_words(&group, words)?;
+        match &self.mapped {
+            Mapped::Real(mapping) => self.domain.store_group(mapping.words(), first, from),
+            Mapped::Recorded(recorded) => self.domain.store_group(recorded, first, from),
+        }
         let mut account = lock(&self.account);
         account.add_lines((words * 8 / LINE_BYTES) as u64);
         account.barrier();

@@ -9,17 +9,16 @@
 //! What a crash leaves under the temporary name is told from a file at work by its lock, and
 //! removed by whoever creates the same pool next.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
-use rustix::io::Errno;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{PoolFile, lock_file, open_regular};
+use super::{PoolFile, lock_file, open_regular, write_all};
 use crate::Error;
 use crate::sync::Mutex;
+use crate::system::{Files, Handle, System};
 
 /// Bytes of one write while prewriting.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -35,6 +34,18 @@ pub enum Prewrite {
 }
 
 impl PoolFile {
+    /// Makes a file of the kernel's; see [`create_on`](PoolFile::create_on).
+    ///
+    /// # Errors
+    /// As [`create_on`](PoolFile::create_on).
+    pub fn create(
+        path: impl AsRef<Path>,
+        bytes: u64,
+        prewrite: Prewrite,
+    ) -> Result<PoolFile, Error> {
+        PoolFile::create_on(&System::kernel(), path, bytes, prewrite)
+    }
+
     /// Makes a file of `bytes` zero bytes, all of them allocated, readable by its owner only, and
     /// locks it. It has no name and is not durable before [`publish`](PoolFile::publish); when it
     /// is dropped before, nothing is left of it.
@@ -43,22 +54,24 @@ impl PoolFile {
     /// [`Error::AlreadyExists`]; [`Error::InUse`] when somebody else is creating it;
     /// [`Error::NoSpace`]; [`Error::NoDirectory`];
     /// [`Error::NotAFile`] when the path ends in no name; [`Error::Io`].
-    pub fn create(
+    pub fn create_on(
+        system: &System,
         path: impl AsRef<Path>,
         bytes: u64,
         prewrite: Prewrite,
     ) -> Result<PoolFile, Error> {
-        let path = path.as_ref().to_path_buf();
+        let (files, path) = (system.files(), path.as_ref().to_path_buf());
         let temporary =
             temporary_name(&path).ok_or_else(|| Error::NotAFile { path: path.clone() })?;
-        if path.symlink_metadata().is_ok() {
+        if files.stat(&path).is_ok() {
             return Err(Error::AlreadyExists { path }); // early; `publish` makes sure
         }
-        let file = claim(&temporary, &path)?;
+        let file = claim(files, &temporary, &path)?;
         let prewritten = prewrite == Prewrite::Zeros;
         // From here on dropping it removes the temporary name.
         let temporary = Mutex::new(Some(temporary));
-        let this = PoolFile { file, path, bytes, temporary, prewritten };
+        let system = system.clone();
+        let this = PoolFile { system, file, path, bytes, temporary, prewritten };
         this.allocate()?;
         Ok(this)
     }
@@ -73,14 +86,14 @@ impl PoolFile {
     pub fn publish(&self) -> Result<(), Error> {
         let mut name = self.temporary.lock().expect("no one panics while publishing");
         if let Some(temporary) = name.as_deref() {
-            rustix::fs::fsync(&self.file).map_err(Error::io("syncing", &self.path))?;
-            rename_new(temporary, &self.path)?;
+            self.file.sync_all().map_err(Error::io("syncing", &self.path))?;
+            rename_new(self.system.files(), temporary, &self.path)?;
             *name = None;
         }
-        sync_directory(&self.path)?;
+        sync_directory(self.system.files(), &self.path)?;
         if self.prewritten {
             // Direct writes need not throw the zeros out of the page cache one by one.
-            let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+            self.file.forget_pages();
         }
         Ok(())
     }
@@ -90,8 +103,9 @@ impl PoolFile {
     /// # Errors
     /// [`Error::Io`].
     pub fn remove(self) -> Result<(), Error> {
-        std::fs::remove_file(&self.path).map_err(Error::io("removing", &self.path))?;
-        sync_directory(&self.path)
+        let files = self.system.files();
+        files.unlink(&self.path).map_err(Error::io("removing", &self.path))?;
+        sync_directory(files, &self.path)
     }
 
     fn allocate(&self) -> Result<(), Error> {
@@ -101,16 +115,16 @@ impl PoolFile {
             }
             _ => Error::io("allocating", &self.path)(source),
         };
-        if i64::try_from(self.bytes).is_err() || !has_room(&self.file, self.bytes) {
+        if i64::try_from(self.bytes).is_err() || !has_room(&*self.file, self.bytes) {
             return Err(error(Errno::NOSPC.into()));
         }
         let reserved = match self.bytes {
             0 => Ok(true),
-            bytes => reserve(&self.file, bytes),
+            bytes => reserve(&*self.file, bytes),
         };
         let reserved = reserved.map_err(error)?;
         if self.prewritten || !reserved {
-            write_zeros(&self.file, self.bytes).map_err(error)?;
+            write_zeros(&*self.file, self.bytes).map_err(error)?;
         }
         Ok(())
     }
@@ -121,7 +135,7 @@ impl Drop for PoolFile {
         let name = self.temporary.get_mut().map(Option::take).unwrap_or_default();
         if let Some(temporary) = name {
             // Still locked, so nobody else can have taken the name for a left-over one.
-            let _ = std::fs::remove_file(temporary);
+            let _ = self.system.files().unlink(&temporary);
         }
     }
 }
@@ -134,51 +148,48 @@ fn temporary_name(path: &Path) -> Option<PathBuf> {
 }
 
 /// Makes an empty file under the temporary name, locked. One that a crash has left goes first.
-fn claim(temporary: &Path, path: &Path) -> Result<File, Error> {
+fn claim(files: &dyn Files, temporary: &Path, path: &Path) -> Result<Box<dyn Handle>, Error> {
     let in_use = || Error::InUse { path: path.to_path_buf() };
     let lock = FlockOperation::NonBlockingLockExclusive;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let create = || rustix::fs::open(temporary, flags, Mode::RUSR | Mode::WUSR);
+    let create = || files.open(temporary, flags, Mode::RUSR | Mode::WUSR);
     let mut created = create();
     if matches!(created, Err(Errno::EXIST)) {
-        let left = open_regular(temporary, OFlags::RDONLY)?;
-        lock_file(&left, path, lock)?;
-        if is_named(&left, temporary) {
-            std::fs::remove_file(temporary).map_err(Error::io("removing", temporary))?;
+        let left = open_regular(files, temporary, OFlags::RDONLY)?;
+        lock_file(&*left, path, lock)?;
+        if is_named(files, &*left, temporary) {
+            files.unlink(temporary).map_err(Error::io("removing", temporary))?;
         }
         created = create();
     }
     let file = match created {
-        Ok(file) => File::from(file),
+        Ok(file) => file,
         Err(Errno::EXIST) => return Err(in_use()),
         Err(Errno::NOENT) => return Err(Error::NoDirectory { path: path.to_path_buf() }),
         Err(errno) => return Err(Error::io("creating", path)(errno)),
     };
-    lock_file(&file, path, lock)?;
+    lock_file(&*file, path, lock)?;
     // Between creating and locking somebody could have taken it for a left-over one.
-    if is_named(&file, temporary) { Ok(file) } else { Err(in_use()) }
+    if is_named(files, &*file, temporary) { Ok(file) } else { Err(in_use()) }
 }
 
-fn is_named(file: &File, path: &Path) -> bool {
-    match (file.metadata(), path.symlink_metadata()) {
-        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+fn is_named(files: &dyn Files, file: &dyn Handle, path: &Path) -> bool {
+    match (file.stat(), files.stat(path)) {
+        (Ok(open), Ok(named)) => open.identity == named.identity,
         _ => false,
     }
 }
 
 /// Whether trying is worth while: some file systems reserve all that they have before they refuse,
 /// and whoever else writes meanwhile finds the disk full.
-fn has_room(file: &File, bytes: u64) -> bool {
-    match rustix::fs::fstatvfs(file) {
-        Ok(stat) if stat.f_blocks > 0 => bytes <= stat.f_bavail.saturating_mul(stat.f_frsize),
-        _ => true, // it does not say
-    }
+fn has_room(file: &dyn Handle, bytes: u64) -> bool {
+    file.available().is_none_or(|available| bytes <= available)
 }
 
 /// Reserves all blocks; answers false when the file system cannot.
-fn reserve(file: &File, bytes: u64) -> io::Result<bool> {
+fn reserve(file: &dyn Handle, bytes: u64) -> io::Result<bool> {
     loop {
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        match file.allocate(bytes) {
             Ok(()) => return Ok(true),
             Err(Errno::INTR) => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
@@ -187,20 +198,20 @@ fn reserve(file: &File, bytes: u64) -> io::Result<bool> {
     }
 }
 
-fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
+fn write_zeros(file: &dyn Handle, bytes: u64) -> io::Result<()> {
     let zeros = vec![0; ZEROS_BYTES];
     for at in (0..bytes).step_by(ZEROS_BYTES) {
         let piece = (bytes - at).min(ZEROS_BYTES as u64) as usize;
-        file.write_all_at(&zeros[..piece], at)?;
+        write_all(file, &mut [IoSlice::new(&zeros[..piece])], at, ReadWriteFlags::empty())?;
     }
     Ok(())
 }
 
 /// Renames, but never over a file that is there.
-fn rename_new(from: &Path, to: &Path) -> Result<(), Error> {
-    let renamed = match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+fn rename_new(files: &dyn Files, from: &Path, to: &Path) -> Result<(), Error> {
+    let renamed = match files.rename(from, to) {
         // The file system cannot; a link never overwrites either.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(from, to),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(files, from, to),
         renamed => renamed,
     };
     match renamed {
@@ -210,25 +221,23 @@ fn rename_new(from: &Path, to: &Path) -> Result<(), Error> {
     }
 }
 
-fn link_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
-    rustix::fs::linkat(CWD, from, CWD, to, AtFlags::empty())?;
-    rustix::fs::unlink(from)
+fn link_new(files: &dyn Files, from: &Path, to: &Path) -> rustix::io::Result<()> {
+    files.link(from, to)?;
+    files.unlink(from)
 }
 
-fn sync_directory(path: &Path) -> Result<(), Error> {
+fn sync_directory(files: &dyn Files, path: &Path) -> Result<(), Error> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    File::open(directory)
-        .and_then(|directory| directory.sync_all())
-        .map_err(Error::io("syncing the directory of", path))
+    files.sync_directory(directory).map_err(Error::io("syncing the directory of", path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn names(dir: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(dir).unwrap();
@@ -285,10 +294,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         std::fs::write(&from, "first").unwrap();
-        link_new(&from, &to).unwrap();
+        let system = System::kernel();
+        link_new(system.files(), &from, &to).unwrap();
         assert_eq!(names(dir.path()), ["to"]);
         std::fs::write(&from, "second").unwrap();
-        assert_eq!(link_new(&from, &to), Err(Errno::EXIST));
+        assert_eq!(link_new(system.files(), &from, &to), Err(Errno::EXIST));
         assert_eq!(std::fs::read(&to).unwrap(), b"first");
     }
 
@@ -325,7 +335,7 @@ mod tests {
             assert!(matches!(file, Err(Error::NoSpace { bytes: 0x10_0000, .. })), "{file:?}");
             assert!(names(dir.path()).is_empty());
         }
-        let file = File::create_new(dir.path().join("file")).unwrap();
+        let file = std::fs::File::create_new(dir.path().join("file")).unwrap();
         assert!(write_zeros(&file, 1 << 20).is_err());
     }
 

@@ -1,22 +1,25 @@
 //! What a pool's owner wants to know about the disk below it.
 
 use std::fmt;
-use std::fs::File;
 use std::io::IoSlice;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{PoolFile, write_all};
 use crate::Error;
+use crate::system::Handle;
 
 /// How many flushes are measured; their median counts.
 const FLUSHES: usize = 9;
 
+/// What a recorded machine says; no file system of the kernel's has this number.
+const RECORDED: u64 = 0x4c57_5243;
+
 /// The numbers that the kernel's `statfs` knows file systems by.
-const KNOWN: [(u64, &str); 12] = [
+const KNOWN: [(u64, &str); 13] = [
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
     (0x9123_683e, "btrfs"),
@@ -29,6 +32,7 @@ const KNOWN: [(u64, &str); 12] = [
     (0x6969, "nfs"),
     (0x0102_1997, "9p"),
     (0x6573_5546, "fuse"),
+    (RECORDED, "recorded"),
 ];
 
 /// The file system that a file lives on.
@@ -43,8 +47,17 @@ impl FileSystem {
     /// # Errors
     /// The system's.
     pub fn of(file: impl AsFd) -> std::io::Result<FileSystem> {
-        let stat = rustix::fs::fstatfs(file)?;
-        Ok(FileSystem { magic: stat.f_type as u64 & 0xffff_ffff })
+        Ok(FileSystem::numbered(rustix::fs::fstatfs(file)?.f_type as u64))
+    }
+
+    /// The file system of this number.
+    pub(crate) fn numbered(magic: u64) -> FileSystem {
+        FileSystem { magic: magic & 0xffff_ffff }
+    }
+
+    /// What a recorded machine has.
+    pub(crate) fn recorded() -> FileSystem {
+        FileSystem { magic: RECORDED }
     }
 
     /// Its name, where we know it.
@@ -74,14 +87,12 @@ impl PoolFile {
     /// # Errors
     /// [`Error::Io`].
     pub fn file_system(&self) -> Result<FileSystem, Error> {
-        FileSystem::of(self.file()).map_err(Error::io("inspecting", self.path()))
+        self.handle().file_system().map_err(Error::io("inspecting", self.path()))
     }
 
     /// Whether the file lies in persistent memory and is accessed directly (`-o dax`).
     pub fn is_dax(&self) -> bool {
-        let (flags, mask) = (AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
-        let stat = rustix::fs::statx(self.file(), "", flags, mask);
-        stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::DAX))
+        self.handle().is_dax()
     }
 
     /// How long a small durable write takes here, in nanoseconds: the median of some, to a file of
@@ -97,7 +108,7 @@ impl PoolFile {
             // The first round allocates the block; what it took is overwritten.
             for flush_ns in &mut flushes_ns {
                 let start = Instant::now();
-                write_all(scratch.as_fd(), &mut [IoSlice::new(&block)], 0, ReadWriteFlags::DSYNC)
+                write_all(&*scratch, &mut [IoSlice::new(&block)], 0, ReadWriteFlags::DSYNC)
                     .map_err(self.transfer("flushing beside", 0, 4096))?;
                 *flush_ns = start.elapsed().as_nanos() as u64;
             }
@@ -107,16 +118,17 @@ impl PoolFile {
     }
 
     /// A file without a name in the same directory.
-    fn scratch(&self) -> Result<File, Errno> {
+    fn scratch(&self) -> Result<Box<dyn Handle>, Errno> {
         let mut name = std::ffi::OsString::from(".");
         name.push(self.path().file_name().unwrap_or_default());
         name.push(format!(".lastword-flush-{}", std::process::id()));
         let name = self.path().with_file_name(name);
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
-        rustix::fs::unlink(&name)?;
-        Ok(File::from(file))
+        let files = self.system().files();
+        let file = files.open(&name, flags, Mode::RUSR | Mode::WUSR)?;
+        files.unlink(&name)?;
+        Ok(file)
     }
 }
 

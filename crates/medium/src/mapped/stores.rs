@@ -1,0 +1,86 @@
+//! What is done to mapped memory: the seam between the back ends and the processor.
+//!
+//! Real memory does it by instructions, at no cost: everything here is inlined. A recorded machine
+//! ([`recording`](crate::recording)) notes it instead, line by line, and may crash in between.
+
+use crate::cpu::{self, LineWriteBack};
+use crate::mapping::Mapping;
+use crate::recording::RecordedArea;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Mapped words that can be stored to and written back.
+pub(super) trait Stores {
+    /// Stores words, from a word on.
+    fn store(&self, first: usize, words: &[u64]);
+
+    /// Stores words past the cache: durable after the next fence of this thread.
+    fn stream(&self, first: usize, words: &[u64]);
+
+    /// Starts to write a word's line back: durable after the next fence of this thread.
+    fn write_back(&self, way: LineWriteBack, word: usize);
+
+    /// A hint that a word will be stored to.
+    fn prefetch(&self, word: usize);
+
+    /// Waits for what this thread has written back or stored past the cache.
+    fn fence(&self);
+}
+
+impl Stores for [AtomicU64] {
+    #[inline(always)]
+    fn store(&self, first: usize, words: &[u64]) {
+        for (to, from) in self[first..first + words.len()].iter().zip(words) {
+            // Relaxed: nobody but who writes looks at the mapping before the barrier.
+            to.store(*from, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn stream(&self, first: usize, words: &[u64]) {
+        cpu::stream_unfenced(&self[first..first + words.len()], words);
+    }
+
+    #[inline(always)]
+    fn write_back(&self, way: LineWriteBack, word: usize) {
+        way.line(self, word);
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, word: usize) {
+        cpu::prefetch_write(self, word);
+    }
+
+    #[inline(always)]
+    fn fence(&self) {
+        cpu::store_fence();
+    }
+}
+
+impl Stores for RecordedArea {
+    fn store(&self, first: usize, words: &[u64]) {
+        RecordedArea::store(self, first, words);
+    }
+
+    fn stream(&self, first: usize, words: &[u64]) {
+        RecordedArea::stream(self, first, words);
+    }
+
+    fn write_back(&self, _way: LineWriteBack, word: usize) {
+        RecordedArea::write_back(self, word);
+    }
+
+    fn prefetch(&self, _word: usize) {}
+
+    fn fence(&self) {
+        RecordedArea::fence(self);
+    }
+}
+
+/// A mapped part of a file.
+#[derive(Debug)]
+pub(super) enum Mapped {
+    /// By the kernel.
+    Real(Mapping),
+    /// On a recorded machine.
+    Recorded(RecordedArea),
+}

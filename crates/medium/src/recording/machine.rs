@@ -1,0 +1,391 @@
+//! The machine: boots, names, and everything that is asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::Choose;
+use super::lines::Lines;
+use super::sectors::Inode;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ask {
+    /// Whether the power goes here. 1: it does.
+    Crash,
+    /// What a sector, a line or a length that was read holds: one of its possible contents, the
+    /// oldest first.
+    Content,
+    /// Whether a word that was stored past the cache got there. 1: it did.
+    Word,
+    /// Whether the creation, renaming or removal of a name is durable. 1: it is.
+    Name,
+    /// Whether a call fails. 1: it does; 2, for a write: it ends early.
+    Fault,
+    /// Which of the writes under way completes; the last option, for who does not wait: none.
+    Completion,
+    /// What the tester itself leaves open: which step is next, what a transaction does.
+    Tester,
+}
+
+/// A question with at least two answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Question {
+    /// What is asked.
+    pub ask: Ask,
+    /// How many answers there are.
+    pub options: usize,
+}
+
+/// What is asked about, beyond crashes before barriers and contents after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// Crashes that may still come.
+    pub crashes: usize,
+    /// Crash points at every store and every write, not only before barriers; to see that they
+    /// find nothing more.
+    pub every_store: bool,
+    /// Each word that was stored past the cache is lost or kept by itself; else a line's are lost
+    /// and kept together, or in halves.
+    pub every_word: bool,
+    /// Calls that may still fail.
+    pub faults: usize,
+    /// Whether a call that has failed goes on failing.
+    pub sticky: bool,
+    /// Sectors that were being written may hold garbage (A7).
+    pub garbage: bool,
+    /// Whether files are written by several writes under way, as io_uring does it.
+    pub queue: bool,
+}
+
+impl Default for Model {
+    fn default() -> Model {
+        Model {
+            crashes: 1,
+            every_store: false,
+            every_word: true,
+            faults: 0,
+            sticky: false,
+            garbage: false,
+            queue: true,
+        }
+    }
+}
+
+/// The files of a machine, cheap to copy.
+#[derive(Clone, Default)]
+pub struct Image {
+    names: BTreeMap<PathBuf, usize>,
+    inodes: Vec<Inode>,
+    digest: u64,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+/// Why a call does not do what it should.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// The power went.
+    Crash,
+    /// The call fails.
+    Errno(Errno),
+}
+
+impl From<Errno> for Halt {
+    fn from(errno: Errno) -> Halt {
+        Halt::Errno(errno)
+    }
+}
+
+/// A change of names that is not durable yet (A9).
+#[derive(Clone, Debug)]
+enum Naming {
+    Create(PathBuf, usize),
+    Rename(PathBuf, PathBuf, usize),
+    Remove(PathBuf, usize),
+}
+
+pub(super) struct Machine {
+    chooser: Box<dyn Choose>,
+    pub(super) model: Model,
+    boot: u64,
+    /// Something may be lost that could not be at the last crash point.
+    changed: bool,
+    /// A sticky fault has begun.
+    broken: bool,
+    names: BTreeMap<PathBuf, usize>,
+    durable_names: BTreeMap<PathBuf, usize>,
+    namings: Vec<Naming>,
+    inodes: Vec<Inode>,
+    pub(super) lines: Lines,
+    digest: u64,
+    handles: u64,
+    randoms: u64,
+}
+
+impl Machine {
+    pub(super) fn new(image: &Image, model: Model, chooser: Box<dyn Choose>) -> Machine {
+        Machine {
+            chooser,
+            model,
+            boot: 0,
+            changed: false,
+            broken: false,
+            names: image.names.clone(),
+            durable_names: image.names.clone(),
+            namings: Vec::new(),
+            inodes: image.inodes.clone(),
+            lines: Lines::default(),
+            digest: image.digest,
+            handles: 0,
+            randoms: 0,
+        }
+    }
+
+    pub(super) fn image(&self) -> Image {
+        assert!(self.namings.is_empty(), "a name is on its way");
+        assert!(self.inodes.iter().all(Inode::is_settled), "something of a file is on its way");
+        assert!(self.lines.is_settled(), "a line is on its way");
+        let mut inodes = self.inodes.clone();
+        inodes.iter_mut().for_each(Inode::unlock_all);
+        Image { names: self.names.clone(), inodes, digest: self.digest }
+    }
+
+    pub(super) fn boot(&self) -> u64 {
+        self.boot
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Notes that durable content has changed.
+    pub(super) fn digested<T: Hash + PartialEq>(&mut self, place: impl Hash, from: T, to: T) {
+        if from != to {
+            self.digest ^= hash((&place, from)) ^ hash((&place, to));
+        }
+    }
+
+    /// A number that another machine on the same way draws too.
+    pub(super) fn random(&mut self) -> u64 {
+        self.randoms += 1;
+        hash((self.randoms, "random"))
+    }
+
+    /// A number for a handle.
+    pub(super) fn handle(&mut self) -> u64 {
+        self.handles += 1;
+        self.handles
+    }
+
+    /// Asks, when there is a choice.
+    pub(super) fn choose(&mut self, ask: Ask, options: usize) -> usize {
+        if options < 2 {
+            return 0;
+        }
+        let chosen = self.chooser.choose(Question { ask, options });
+        assert!(chosen < options, "{ask:?} has {options} options, not {chosen}");
+        chosen
+    }
+
+    /// Tells, when somebody listens.
+    pub(super) fn tell(&mut self, what: impl FnOnce(&mut dyn FnMut(fmt::Arguments<'_>))) {
+        if self.chooser.listens() {
+            what(&mut |text| self.chooser.hear(text));
+        }
+    }
+
+    /// Something may be lost from here on.
+    pub(super) fn changed(&mut self) {
+        self.changed = true;
+    }
+
+    /// After a store or a write: a crash point for who wants every one of them.
+    pub(super) fn after_store(&mut self) -> Result<(), Halt> {
+        if self.model.every_store { self.before_barrier() } else { Ok(()) }
+    }
+
+    /// Before a barrier: between two such points what a crash may leave only grows, so none in
+    /// between is needed.
+    pub(super) fn before_barrier(&mut self) -> Result<(), Halt> {
+        if self.changed && self.crash_point() { Err(Halt::Crash) } else { Ok(()) }
+    }
+
+    /// Whether the power goes, now.
+    pub(super) fn crash_point(&mut self) -> bool {
+        self.changed = false;
+        let crashes = self.model.crashes > 0 && self.choose(Ask::Crash, 2) == 1;
+        if crashes {
+            self.crash();
+        }
+        crashes
+    }
+
+    /// Which way a call fails: 0 it does not, 1 it fails, 2 (of `options` 3) it ends early.
+    pub(super) fn fault(&mut self, options: usize) -> usize {
+        if self.broken {
+            return 1;
+        }
+        if self.model.faults == 0 {
+            return 0;
+        }
+        let fault = self.choose(Ask::Fault, options);
+        if fault > 0 {
+            self.model.faults -= 1;
+            self.broken = self.model.sticky && fault == 1;
+        }
+        fault
+    }
+
+    /// [`fault`](Machine::fault), where ending early makes no sense.
+    pub(super) fn may_fail(&mut self) -> Result<(), Errno> {
+        if self.fault(2) == 0 { Ok(()) } else { Err(Errno::IO) }
+    }
+
+    /// Cuts the power: what was certain stays, the rest is decided when it is read.
+    pub(super) fn crash(&mut self) {
+        self.tell(|say| say(format_args!("the power goes")));
+        self.boot += 1;
+        self.model.crashes = self.model.crashes.saturating_sub(1);
+        (self.changed, self.broken) = (false, false);
+        // A9: each naming by itself. Few, so at once.
+        for naming in std::mem::take(&mut self.namings) {
+            let kept = self.choose(Ask::Name, 2) == 1;
+            self.tell(|say| say(format_args!("{} {naming:?}", if kept { "kept" } else { "lost" })));
+            if kept {
+                apply(&mut self.durable_names, &naming);
+            }
+        }
+        self.names = self.durable_names.clone();
+        for number in 0..self.inodes.len() {
+            self.with_inode(number, |machine, inode| inode.crash(machine));
+        }
+        self.lines.crash();
+    }
+
+    /// An inode and the machine, both to be changed.
+    pub(super) fn with_inode<R>(
+        &mut self,
+        number: usize,
+        change: impl FnOnce(&mut Machine, &mut Inode) -> R,
+    ) -> R {
+        let mut inode = std::mem::take(&mut self.inodes[number]);
+        let answer = change(self, &mut inode);
+        self.inodes[number] = inode;
+        answer
+    }
+
+    pub(super) fn inode(&self, number: usize) -> &Inode {
+        &self.inodes[number]
+    }
+
+    pub(super) fn find(&self, path: &Path) -> Option<usize> {
+        self.names.get(path).copied()
+    }
+
+    pub(super) fn create(&mut self, path: &Path) -> usize {
+        self.inodes.push(Inode::numbered(self.inodes.len()));
+        let number = self.inodes.len() - 1;
+        self.name(Naming::Create(path.into(), number));
+        number
+    }
+
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Result<(), Errno> {
+        let number = self.find(from).ok_or(Errno::NOENT)?;
+        if self.names.contains_key(to) {
+            return Err(Errno::EXIST);
+        }
+        self.name(Naming::Rename(from.into(), to.into(), number));
+        Ok(())
+    }
+
+    pub(super) fn link(&mut self, from: &Path, to: &Path) -> Result<(), Errno> {
+        let number = self.find(from).ok_or(Errno::NOENT)?;
+        if self.names.contains_key(to) {
+            return Err(Errno::EXIST);
+        }
+        self.name(Naming::Create(to.into(), number));
+        Ok(())
+    }
+
+    pub(super) fn unlink(&mut self, path: &Path) -> Result<(), Errno> {
+        let number = self.find(path).ok_or(Errno::NOENT)?;
+        self.name(Naming::Remove(path.into(), number));
+        Ok(())
+    }
+
+    fn name(&mut self, naming: Naming) {
+        self.tell(|say| say(format_args!("{naming:?}")));
+        apply(&mut self.names, &naming);
+        self.namings.push(naming);
+        self.changed();
+    }
+
+    /// The names in a directory are durable.
+    pub(super) fn sync_names(&mut self, directory: &Path) {
+        let inside = |path: &Path| path.parent().is_none_or(|parent| parent == directory);
+        let (durable, rest) = std::mem::take(&mut self.namings).into_iter().partition(|naming| {
+            let (Naming::Create(path, _) | Naming::Rename(_, path, _) | Naming::Remove(path, _)) =
+                naming;
+            inside(path)
+        });
+        let durable: Vec<Naming> = durable;
+        durable.iter().for_each(|naming| apply(&mut self.durable_names, naming));
+        self.namings = rest;
+    }
+}
+
+fn apply(names: &mut BTreeMap<PathBuf, usize>, naming: &Naming) {
+    match naming {
+        Naming::Create(path, number) => {
+            names.insert(path.clone(), *number);
+        }
+        Naming::Rename(from, to, number) => {
+            if names.get(from) == Some(number) {
+                names.remove(from);
+            }
+            names.insert(to.clone(), *number);
+        }
+        Naming::Remove(path, number) => {
+            if names.get(path) == Some(number) {
+                names.remove(path);
+            }
+        }
+    }
+}
+
+/// The same in every process: traces are replayed elsewhere.
+pub(super) fn hash(what: impl Hash) -> u64 {
+    struct Fnv(u64);
+    impl Hasher for Fnv {
+        fn finish(&self) -> u64 {
+            self.0 ^ self.0 >> 29
+        }
+        fn write(&mut self, bytes: &[u8]) {
+            let mut words = bytes.chunks_exact(8);
+            for word in words.by_ref() {
+                self.write_u64(u64::from_le_bytes(word.try_into().expect("eight bytes")));
+            }
+            words.remainder().iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+        }
+        fn write_u64(&mut self, word: u64) {
+            self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Contents without their doubles, in order.
+pub(super) fn distinct<T: Ord + Clone>(contents: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut seen = BTreeSet::new();
+    contents.into_iter().filter(|content| seen.insert(content.clone())).collect()
+}

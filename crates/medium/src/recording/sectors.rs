@@ -1,0 +1,308 @@
+//! A file of a recorded machine: what its sectors may hold after a crash.
+//!
+//! ```text
+//!   sector    | durable content | written since | written since | ...     the last is what is read
+//!   sync      the last becomes the durable one                                               (A5)
+//!   failed    all of them stay possible, until it is written again and synced                (A8)
+//!   crash     one of them, chosen when the sector is read                                (A5, A6)
+//! ```
+//!
+//! Invariants:
+//! - A sector without an entry holds for certain what the page says.
+//! - `versions` has no two equal neighbours, and its last is what the page says, unless `lost`.
+//! - After a crash every entry is `lost`: its page is not looked at before one version is chosen.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use rustix::io::Errno;
+
+use super::machine::{Ask, Machine, distinct};
+use crate::sync::Arc;
+
+/// What is written whole or not at all (A5).
+pub(super) const SECTOR_BYTES: u64 = 512;
+pub(super) const PAGE_BYTES: u64 = 4096;
+
+type Page = [u8; PAGE_BYTES as usize];
+pub(super) type Content = [u8; SECTOR_BYTES as usize];
+
+static ZEROS: Page = [0; PAGE_BYTES as usize];
+
+/// A sector that is not certain.
+#[derive(Clone, Debug)]
+struct Sector {
+    versions: Vec<Content>,
+    /// The next sync makes the last version durable. Not so after a sync that failed: the kernel
+    /// takes the page for clean (A8).
+    dirty: bool,
+    /// The power went: one of the versions is there.
+    lost: bool,
+}
+
+/// A private mapping of a part: what is written to the file appears in it, where it was not
+/// written itself.
+#[derive(Clone, Debug)]
+struct Mirror {
+    offset: u64,
+    bytes: u64,
+    memory: Arc<File>,
+}
+
+/// A file, its name apart.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inode {
+    number: usize,
+    /// The lengths that a crash may leave, the oldest first (A10); the last is what is seen.
+    lengths: Vec<u64>,
+    pages: Vec<Option<Arc<Page>>>,
+    sectors: BTreeMap<u64, Sector>,
+    mirrors: Vec<Mirror>,
+    /// Who holds the lock: handles, and whether for themselves alone.
+    locks: Vec<(u64, bool)>,
+}
+
+impl Inode {
+    pub(super) fn numbered(number: usize) -> Inode {
+        Inode { number, lengths: vec![0], ..Inode::default() }
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.lengths.len() == 1 && self.sectors.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.lengths.last().copied().unwrap_or(0)
+    }
+
+    pub(super) fn lock(&mut self, handle: u64, exclusive: bool) -> Result<(), Errno> {
+        let in_the_way = |(other, alone): &(u64, bool)| *other != handle && (exclusive || *alone);
+        if self.locks.iter().any(in_the_way) {
+            return Err(Errno::WOULDBLOCK);
+        }
+        self.unlock(handle);
+        self.locks.push((handle, exclusive));
+        Ok(())
+    }
+
+    pub(super) fn unlock(&mut self, handle: u64) {
+        self.locks.retain(|(other, _)| *other != handle);
+    }
+
+    pub(super) fn unlock_all(&mut self) {
+        self.locks.clear();
+    }
+
+    /// Reserves: the length, and zeros.
+    pub(super) fn allocate(&mut self, bytes: u64) {
+        if bytes > self.bytes() {
+            self.lengths.push(bytes);
+            self.pages.resize(bytes.div_ceil(PAGE_BYTES) as usize, None);
+        }
+    }
+
+    fn page(&self, at: u64) -> &Page {
+        self.pages
+            .get((at / PAGE_BYTES) as usize)
+            .and_then(|page| page.as_deref())
+            .unwrap_or(&ZEROS)
+    }
+
+    /// What is read at `at`, up to the page's end.
+    fn piece(&self, at: u64, bytes: usize) -> &[u8] {
+        let first = (at % PAGE_BYTES) as usize;
+        &self.page(at)[first..(first + bytes).min(PAGE_BYTES as usize)]
+    }
+
+    /// The bytes at `at`, inside a page, whatever is certain of them.
+    pub(super) fn peek(&self, at: u64, bytes: usize) -> &[u8] {
+        &self.piece(at, bytes)[..bytes]
+    }
+
+    /// Changes bytes inside a page, and what is mapped of them.
+    pub(super) fn poke(&mut self, at: u64, bytes: &[u8]) {
+        if self.peek(at, bytes.len()) == bytes {
+            return; // a page of zeros needs no memory
+        }
+        let page = self.pages[(at / PAGE_BYTES) as usize].get_or_insert_with(|| Arc::new(ZEROS));
+        let first = (at % PAGE_BYTES) as usize;
+        Arc::make_mut(page)[first..first + bytes.len()].copy_from_slice(bytes);
+        for mirror in &self.mirrors {
+            if at >= mirror.offset && at + bytes.len() as u64 <= mirror.offset + mirror.bytes {
+                let written = mirror.memory.write_all_at(bytes, at - mirror.offset);
+                written.expect("memory for what is mapped");
+            }
+        }
+    }
+
+    fn content(&self, sector: u64) -> Content {
+        let content = self.piece(sector * SECTOR_BYTES, SECTOR_BYTES as usize);
+        content.try_into().expect("sectors do not cross pages")
+    }
+
+    /// Decides the lost sectors of a range.
+    pub(super) fn decide(&mut self, machine: &mut Machine, range: Range<u64>) {
+        let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
+        while let Some((&sector, _)) =
+            self.sectors.range(sectors.clone()).find(|(_, sector)| sector.lost)
+        {
+            let Sector { versions, .. } = self.sectors.remove(&sector).expect("it was found");
+            let before = versions[0];
+            let mut contents = distinct(versions);
+            let chosen = machine.choose(Ask::Content, contents.len());
+            let kept = contents.swap_remove(chosen);
+            machine.tell(|say| {
+                let (at, number) = (sector * SECTOR_BYTES, self.number);
+                say(format_args!("file {number}, sector at {at}: version {chosen} was there"));
+            });
+            machine.digested((self.number, sector), before, kept);
+            self.poke(sector * SECTOR_BYTES, &kept);
+        }
+    }
+
+    /// Reads; answers how many bytes.
+    pub(super) fn read(&mut self, machine: &mut Machine, at: u64, out: &mut [u8]) -> usize {
+        let bytes = self.bytes().saturating_sub(at).min(out.len() as u64) as usize;
+        let (mut at, end) = (at, at + bytes as u64);
+        self.decide(machine, at..end);
+        machine.decide_lines(self, at..end);
+        for out in pieces(&mut out[..bytes], at) {
+            out.copy_from_slice(self.peek(at, out.len()));
+            at += out.len() as u64;
+        }
+        bytes
+    }
+
+    /// Writes to the page cache, or past it: not durable yet. Makes the file longer.
+    pub(super) fn write(&mut self, machine: &mut Machine, at: u64, mut bytes: &[u8]) {
+        self.allocate(at + bytes.len() as u64);
+        let mut at = at;
+        while !bytes.is_empty() {
+            let room = (SECTOR_BYTES - at % SECTOR_BYTES) as usize;
+            let (these, rest) = bytes.split_at(room.min(bytes.len()));
+            self.write_sector(machine, at, these);
+            (at, bytes) = (at + these.len() as u64, rest);
+        }
+        machine.changed();
+    }
+
+    fn write_sector(&mut self, machine: &mut Machine, at: u64, bytes: &[u8]) {
+        let sector = at / SECTOR_BYTES;
+        let whole = bytes.len() as u64 == SECTOR_BYTES;
+        if !whole {
+            self.decide(machine, at..at + 1);
+        }
+        if !self.sectors.contains_key(&sector) {
+            if self.peek(at, bytes.len()) == bytes {
+                return; // whatever a crash leaves is the same
+            }
+            let entry = Sector { versions: vec![self.content(sector)], dirty: true, lost: false };
+            self.sectors.insert(sector, entry);
+        }
+        self.poke(at, bytes);
+        let content = self.content(sector);
+        let entry = self.sectors.get_mut(&sector).expect("it is there");
+        (entry.dirty, entry.lost) = (true, false);
+        if entry.versions.last() != Some(&content) {
+            entry.versions.push(content);
+        }
+    }
+
+    /// What was written to this range is durable; with the length that it needs.
+    pub(super) fn settle(&mut self, machine: &mut Machine, range: Range<u64>) {
+        let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
+        let durable = |entry: &Sector| entry.dirty && !entry.lost;
+        let settled: Vec<u64> = self
+            .sectors
+            .range(sectors)
+            .filter(|(_, entry)| durable(entry))
+            .map(|(sector, _)| *sector)
+            .collect();
+        for sector in settled {
+            let entry = self.sectors.remove(&sector).expect("it was found");
+            let last = *entry.versions.last().expect("there is one");
+            machine.digested((self.number, sector), entry.versions[0], last);
+        }
+        if let Some(&bytes) = self.lengths.last() {
+            self.lengths = vec![bytes];
+        }
+    }
+
+    /// A sync of this range failed: what it should have made durable is so or not, for ever (A8).
+    pub(super) fn fail_sync(&mut self, range: Range<u64>) {
+        let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
+        self.sectors.range_mut(sectors).for_each(|(_, sector)| sector.dirty = false);
+    }
+
+    /// The power goes.
+    pub(super) fn crash(&mut self, machine: &mut Machine) {
+        self.locks.clear();
+        self.mirrors.clear();
+        for sector in self.sectors.values_mut() {
+            if machine.model.garbage && !sector.lost {
+                let last = *sector.versions.last().expect("there is one");
+                sector.versions.push(last.map(|byte| byte ^ 0xa5)); // A7
+            }
+            (sector.lost, sector.dirty) = (true, false);
+        }
+        let chosen = machine.choose(Ask::Content, self.lengths.len());
+        self.lengths = vec![self.lengths.get(chosen).copied().unwrap_or(0)];
+        self.pages.truncate(self.bytes().div_ceil(PAGE_BYTES) as usize);
+        let end = self.bytes().div_ceil(SECTOR_BYTES);
+        self.sectors.retain(|sector, _| *sector < end);
+    }
+
+    /// The next page from `at` on that may be other than zero, or the next that is not.
+    pub(super) fn next_page(&self, at: u64, data: bool) -> Option<u64> {
+        let first = at / PAGE_BYTES;
+        let has_data = |page: u64| {
+            let sectors =
+                page * (PAGE_BYTES / SECTOR_BYTES)..(page + 1) * (PAGE_BYTES / SECTOR_BYTES);
+            self.pages[page as usize].is_some() || self.sectors.range(sectors).next().is_some()
+        };
+        let page = (first..self.pages.len() as u64).find(|&page| has_data(page) == data)?;
+        Some(at.max(page * PAGE_BYTES))
+    }
+
+    /// A file of the kernel's with the content of a part, kept equal to it until the power goes.
+    pub(super) fn mirror(
+        &mut self,
+        machine: &mut Machine,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Arc<File>, Errno> {
+        self.decide(machine, offset..offset + bytes);
+        machine.decide_lines(self, offset..offset + bytes);
+        let memory = rustix::fs::memfd_create("recorded", rustix::fs::MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&memory, bytes)?;
+        let memory = Arc::new(File::from(memory));
+        for at in (offset..offset + bytes).step_by(PAGE_BYTES as usize) {
+            if self.pages[(at / PAGE_BYTES) as usize].is_some() {
+                let page = self.peek(at, PAGE_BYTES as usize);
+                memory.write_all_at(page, at - offset).map_err(|_| Errno::NOMEM)?;
+            }
+        }
+        self.mirrors.push(Mirror { offset, bytes, memory: Arc::clone(&memory) });
+        Ok(memory)
+    }
+
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+}
+
+/// Bytes from `at` on, cut at the ends of pages.
+fn pieces(mut bytes: &mut [u8], mut at: u64) -> impl Iterator<Item = &mut [u8]> {
+    std::iter::from_fn(move || {
+        let rest = std::mem::take(&mut bytes);
+        if rest.is_empty() {
+            return None;
+        }
+        let room = ((PAGE_BYTES - at % PAGE_BYTES) as usize).min(rest.len());
+        let (piece, rest) = rest.split_at_mut(room);
+        (bytes, at) = (rest, at + room as u64);
+        Some(piece)
+    })
+}

@@ -1,0 +1,453 @@
+//! The calls of a recorded machine.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::IoSlice;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags, Result};
+
+use super::lines::Way;
+use super::machine::{Ask, Halt, Machine};
+use super::{Recorder, cut};
+use crate::FileSystem;
+use crate::mapping::{Mapping, Sharing};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::system::{Files, Handle, Seek, Stat};
+
+/// A machine in one of its boots.
+#[derive(Clone)]
+struct Boot {
+    recorder: Recorder,
+    boot: u64,
+}
+
+impl Boot {
+    /// Does something with the machine, if it is still this boot; unwinds when the power goes.
+    fn with<R, H: Into<Halt>>(
+        &self,
+        call: impl FnOnce(&mut Machine) -> std::result::Result<R, H>,
+    ) -> Result<R> {
+        let answer = {
+            let mut machine = lock(&self.recorder.machine);
+            if machine.boot() != self.boot {
+                return Err(Errno::IO); // the machine that asks is off
+            }
+            call(&mut machine).map_err(Into::into)
+        };
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(Halt::Errno(errno)) => Err(errno),
+            Err(Halt::Crash) => cut(),
+        }
+    }
+}
+
+/// The names of a recorded machine.
+pub(super) struct Recorded(Boot);
+
+impl Recorded {
+    pub(super) fn new(recorder: Recorder) -> Recorded {
+        let boot = recorder.boots();
+        Recorded(Boot { recorder, boot })
+    }
+}
+
+impl fmt::Debug for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorded")
+    }
+}
+
+impl Files for Recorded {
+    fn open(&self, path: &Path, flags: OFlags, _mode: Mode) -> Result<Box<dyn Handle>> {
+        let can_write = flags & OFlags::RWMODE == OFlags::RDWR;
+        let (inode, handle) = self.0.with(|machine| {
+            machine.may_fail()?;
+            let inode = match machine.find(path) {
+                Some(_) if flags.contains(OFlags::EXCL) => Err(Errno::EXIST),
+                Some(inode) => Ok(inode),
+                None if flags.contains(OFlags::CREATE) => Ok(machine.create(path)),
+                None => Err(Errno::NOENT),
+            };
+            inode.map(|inode| (inode, machine.handle()))
+        })?;
+        Ok(Box::new(RecordedFile { boot: self.0.clone(), inode, handle, can_write }))
+    }
+
+    fn stat(&self, path: &Path) -> Result<Stat> {
+        self.0.with(|machine| {
+            machine.find(path).map(|inode| stat(machine, inode)).ok_or(Errno::NOENT)
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.0.with(|machine| machine.may_fail().and_then(|()| machine.rename(from, to)))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.0.with(|machine| machine.may_fail().and_then(|()| machine.link(from, to)))
+    }
+
+    fn unlink(&self, path: &Path) -> Result<()> {
+        self.0.with(|machine| machine.may_fail().and_then(|()| machine.unlink(path)))
+    }
+
+    fn sync_directory(&self, path: &Path) -> Result<()> {
+        self.0.with(|machine| -> std::result::Result<(), Halt> {
+            machine.before_barrier()?;
+            machine.may_fail()?;
+            machine.sync_names(path);
+            Ok(())
+        })
+    }
+
+    fn random(&self) -> u64 {
+        lock(&self.0.recorder.machine).random()
+    }
+}
+
+fn stat(machine: &Machine, inode: usize) -> Stat {
+    let bytes = machine.inode(inode).bytes();
+    Stat { is_regular: true, identity: (0, inode as u64), bytes }
+}
+
+/// An open file of a recorded machine.
+pub(crate) struct RecordedFile {
+    boot: Boot,
+    inode: usize,
+    handle: u64,
+    can_write: bool,
+}
+
+impl fmt::Debug for RecordedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordedFile").field("inode", &self.inode).finish_non_exhaustive()
+    }
+}
+
+impl RecordedFile {
+    /// A part of the file as memory.
+    pub(crate) fn area(&self, offset: u64, bytes: usize, durable_cache: bool) -> RecordedArea {
+        let (boot, inode) = (self.boot.clone(), self.inode);
+        RecordedArea { boot, inode, offset, words: bytes / 8, durable_cache }
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.boot.with(|machine| -> std::result::Result<(), Halt> {
+            machine.before_barrier()?;
+            machine.tell(|say| say(format_args!("sync file {}", self.inode)));
+            let failed = machine.may_fail();
+            machine.with_inode(self.inode, |machine, inode| match failed {
+                Ok(()) => inode.settle(machine, 0..u64::MAX),
+                Err(_) => inode.fail_sync(0..u64::MAX),
+            });
+            failed?;
+            machine.settle_lines(self.inode);
+            Ok(())
+        })
+    }
+}
+
+impl Drop for RecordedFile {
+    fn drop(&mut self) {
+        let _ = self.boot.with(|machine| -> Result<()> {
+            machine.with_inode(self.inode, |_, inode| inode.unlock(self.handle));
+            Ok(())
+        });
+    }
+}
+
+impl Handle for RecordedFile {
+    fn stat(&self) -> Result<Stat> {
+        self.boot.with(|machine| machine.may_fail().map(|()| stat(machine, self.inode)))
+    }
+
+    fn lock(&self, operation: FlockOperation) -> Result<()> {
+        self.boot.with(|machine| {
+            machine.with_inode(self.inode, |_, inode| match operation {
+                FlockOperation::NonBlockingLockExclusive => inode.lock(self.handle, true),
+                FlockOperation::NonBlockingLockShared => inode.lock(self.handle, false),
+                _ => {
+                    inode.unlock(self.handle);
+                    Ok(())
+                }
+            })
+        })
+    }
+
+    fn read(&self, out: &mut [u8], offset: u64) -> Result<usize> {
+        self.boot.with(|machine| {
+            machine.may_fail()?;
+            let read = |machine: &mut Machine, inode: &mut super::sectors::Inode| {
+                inode.read(machine, offset, out)
+            };
+            Ok::<_, Errno>(machine.with_inode(self.inode, read))
+        })
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>], offset: u64, flags: ReadWriteFlags) -> Result<usize> {
+        if !self.can_write {
+            return Err(Errno::BADF);
+        }
+        let mut bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        self.boot.with(|machine| -> std::result::Result<usize, Halt> {
+            let fault = machine.fault(3);
+            if fault != 0 {
+                bytes.truncate(half(bytes.len())); // an error may come in the middle, too
+            }
+            let durable = flags.contains(ReadWriteFlags::DSYNC);
+            let end = offset + bytes.len() as u64;
+            machine.tell(|say| {
+                let how = if durable { "durably " } else { "" };
+                say(format_args!("{how}write file {}, {offset}..{end}", self.inode));
+            });
+            let write = |machine: &mut Machine, inode: &mut super::sectors::Inode| {
+                inode.write(machine, offset, &bytes)
+            };
+            machine.with_inode(self.inode, write);
+            machine.after_store()?;
+            if durable {
+                machine.before_barrier()?;
+            }
+            if fault == 1 {
+                if durable {
+                    machine.with_inode(self.inode, |_, inode| inode.fail_sync(offset..end));
+                }
+                return Err(Errno::IO.into());
+            }
+            if durable {
+                machine.with_inode(self.inode, |machine, inode| inode.settle(machine, offset..end));
+            }
+            Ok(bytes.len())
+        })
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        self.sync()
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        self.sync()
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<()> {
+        self.boot.with(|machine| -> std::result::Result<(), Halt> {
+            if machine.fault(2) != 0 {
+                return Err(Errno::NOSPC.into());
+            }
+            machine.with_inode(self.inode, |_, inode| inode.allocate(bytes));
+            machine.changed();
+            machine.after_store()
+        })
+    }
+
+    fn available(&self) -> Option<u64> {
+        None
+    }
+
+    fn seek(&self, at: Seek) -> Result<u64> {
+        let (at, data) = match at {
+            Seek::Data(at) => (at, true),
+            Seek::Hole(at) => (at, false),
+        };
+        self.boot.with(|machine| {
+            let found = machine.inode(self.inode).next_page(at, data);
+            found.ok_or(Errno::NXIO)
+        })
+    }
+
+    fn forget_pages(&self) {}
+
+    fn reopen_direct(&self) -> Option<Box<dyn Handle>> {
+        let handle = self.boot.with(|machine| Ok::<_, Errno>(machine.handle())).ok()?;
+        let (boot, inode) = (self.boot.clone(), self.inode);
+        Some(Box::new(RecordedFile { boot, inode, handle, can_write: self.can_write }))
+    }
+
+    fn can_write(&self) -> bool {
+        self.can_write
+    }
+
+    fn file_system(&self) -> Result<FileSystem> {
+        Ok(FileSystem::recorded())
+    }
+
+    fn is_dax(&self) -> bool {
+        true
+    }
+
+    fn map(&self, offset: u64, bytes: usize, sharing: Sharing) -> Result<Mapping> {
+        assert_eq!(sharing, Sharing::CopyOnWrite, "shared memory is a `RecordedArea`");
+        let memory = self.boot.with(|machine| {
+            machine.with_inode(self.inode, |machine, inode| {
+                inode.mirror(machine, offset, bytes as u64)
+            })
+        })?;
+        Mapping::of_file(&memory, 0, bytes, sharing).map_err(|_| Errno::NOMEM)
+    }
+
+    fn can_skip_waiting(&self, _offset: u64, _block: &mut [u8]) -> bool {
+        self.boot.with(|machine| Ok::<_, Errno>(machine.model.queue)).unwrap_or(false)
+    }
+
+    fn queue(&self) -> Option<Queue> {
+        let file =
+            RecordedFile { boot: self.boot.clone(), inode: self.inode, handle: 0, can_write: true };
+        Some(Queue { file, under_way: Mutex::default() })
+    }
+
+    fn recorded(&self) -> Option<&RecordedFile> {
+        Some(self)
+    }
+}
+
+/// Where a write that is cut short ends: between sectors.
+fn half(bytes: usize) -> usize {
+    bytes / 1024 * 512
+}
+
+/// A write that is under way.
+#[derive(Debug)]
+struct Write {
+    number: u64,
+    offset: u64,
+    bytes: u64,
+}
+
+/// Durable writes that are sent and complete later, in any order (A6).
+#[derive(Debug)]
+pub(crate) struct Queue {
+    file: RecordedFile,
+    under_way: Mutex<VecDeque<Write>>,
+}
+
+impl Queue {
+    /// Sends a write. It completes with its number.
+    pub(crate) fn submit(&self, number: u64, offset: u64, bytes: &[u8]) {
+        let RecordedFile { boot, inode, .. } = &self.file;
+        // A machine that is off completes nothing.
+        let _ = boot.with(|machine| {
+            machine.tell(|say| {
+                let end = offset + bytes.len() as u64;
+                say(format_args!("send write {number} to file {inode}, {offset}..{end}"));
+            });
+            machine.with_inode(*inode, |machine, inode| inode.write(machine, offset, bytes));
+            machine.after_store()
+        });
+        lock(&self.under_way).push_back(Write { number, offset, bytes: bytes.len() as u64 });
+    }
+
+    /// A write that has completed: its number, and how many bytes are durable. `None` when none
+    /// has and nobody waits, or none is under way.
+    pub(crate) fn completion(&self, wait: bool) -> Option<(u64, Result<usize>)> {
+        let mut under_way = lock(&self.under_way);
+        let oldest = under_way.front()?.number;
+        let RecordedFile { boot, inode, .. } = &self.file;
+        let completed = boot.with(|machine| -> std::result::Result<_, Halt> {
+            machine.before_barrier()?;
+            let options = under_way.len() + usize::from(!wait);
+            let which = machine.choose(Ask::Completion, options);
+            let Some(write) = under_way.get_mut(which) else { return Ok(None) };
+            let (number, fault) = (write.number, machine.fault(3));
+            machine.tell(|say| say(format_args!("write {number} completes, fault {fault}")));
+            let bytes = if fault == 0 { write.bytes } else { half(write.bytes as usize) as u64 };
+            let range = write.offset..write.offset + bytes;
+            under_way.remove(which);
+            machine.with_inode(*inode, |machine, inode| match fault {
+                1 => inode.fail_sync(range),
+                _ => inode.settle(machine, range),
+            });
+            let nothing = fault == 2 && bytes == 0; // one sector is written whole or not
+            let result = if fault == 1 || nothing { Err(Errno::IO) } else { Ok(bytes as usize) };
+            Ok(Some((number, result)))
+        });
+        completed.unwrap_or(Some((oldest, Err(Errno::IO))))
+    }
+}
+
+/// Numbers of threads: a fence is a thread's own (A3).
+fn thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    std::thread_local!(static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
+    NUMBER.with(|number| *number)
+}
+
+/// A part of a file as memory.
+#[derive(Clone)]
+pub(crate) struct RecordedArea {
+    boot: Boot,
+    inode: usize,
+    offset: u64,
+    words: usize,
+    /// The cache is kept when the power goes (A4).
+    durable_cache: bool,
+}
+
+impl fmt::Debug for RecordedArea {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordedArea").field("inode", &self.inode).finish_non_exhaustive()
+    }
+}
+
+impl RecordedArea {
+    fn at(&self, first: usize, words: usize) -> u64 {
+        assert!(first + words <= self.words, "a store leaves the mapping");
+        self.offset + 8 * first as u64
+    }
+
+    fn put(&self, first: usize, words: &[u64], way: Way) {
+        let at = self.at(first, words.len());
+        // A machine that is off keeps nothing.
+        let _ = self.boot.with(|machine| {
+            machine.tell(|say| {
+                let end = at + 8 * words.len() as u64;
+                say(format_args!("{way:?} store to file {}, {at}..{end}", self.inode));
+            });
+            machine.with_inode(self.inode, |machine, inode| {
+                machine.store(inode, at, words, way, thread());
+            });
+            machine.after_store()
+        });
+    }
+
+    /// Stores words, from a word on.
+    pub(crate) fn store(&self, first: usize, words: &[u64]) {
+        self.put(first, words, if self.durable_cache { Way::Durable } else { Way::Cached });
+    }
+
+    /// Stores words past the cache.
+    pub(crate) fn stream(&self, first: usize, words: &[u64]) {
+        self.put(first, words, Way::Streamed);
+    }
+
+    /// Starts to write a word's line back.
+    pub(crate) fn write_back(&self, word: usize) {
+        let at = self.at(word, 0);
+        let _ = self.boot.with(|machine| -> Result<()> {
+            machine.write_back(self.inode, at, thread());
+            Ok(())
+        });
+    }
+
+    /// Orders the thread's stores.
+    pub(crate) fn fence(&self) {
+        let _ = self.boot.with(|machine| {
+            machine.tell(|say| say(format_args!("fence")));
+            machine.fence(thread())
+        });
+    }
+
+    /// Reads words, from a word on.
+    pub(crate) fn read(&self, first: usize, out: &mut [u64]) {
+        use zerocopy::IntoBytes;
+        let at = self.at(first, out.len());
+        let _ = self.boot.with(|machine| -> Result<()> {
+            machine.with_inode(self.inode, |machine, inode| {
+                inode.read(machine, at, out.as_mut_bytes())
+            });
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,183 @@
+//! Who carries out what is asked of files: the one door to the world below.
+//!
+//! | system | what it is | for |
+//! |---|---|---|
+//! | [`System::kernel`] | the system calls, one by one | real pools |
+//! | [`System::failing`] | another system whose n-th call fails | what a bad disk does |
+//! | [`Recorder::system`] | a machine in memory whose power can be cut | what a crash leaves |
+//!
+//! [`PoolFile`](crate::PoolFile) and everything above it run on any of them unchanged, so what is
+//! tested on a recorded machine is the code that runs on real ones. A call costs a virtual call
+//! more than the system call alone, which takes a hundred times as long. Mapped memory has no
+//! calls: there the seam is `mapped::stores`, at no cost for real memory.
+//!
+//! [`Recorder::system`]: crate::recording::Recorder::system
+
+mod failing;
+mod kernel;
+
+use std::fmt;
+use std::fs::File;
+use std::io::IoSlice;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::{ReadWriteFlags, Result};
+
+use crate::FileSystem;
+use crate::mapping::{Mapping, Sharing};
+use crate::recording::{Queue, RecordedFile};
+use crate::sync::Arc;
+
+pub use self::failing::{Call, Fault, Faults};
+
+/// Where files are: the kernel's file systems unless told otherwise. Cheap to clone.
+#[derive(Clone)]
+pub struct System(Arc<dyn Files>);
+
+impl System {
+    /// The kernel's.
+    pub fn kernel() -> System {
+        System(Arc::new(kernel::Kernel))
+    }
+
+    /// This system, but for the calls that `faults` lets fail.
+    pub fn failing(&self, faults: Arc<Faults>) -> System {
+        System(Arc::new(failing::Failing::new(self.clone(), faults)))
+    }
+
+    pub(crate) fn of(files: Arc<dyn Files>) -> System {
+        System(files)
+    }
+
+    pub(crate) fn files(&self) -> &dyn Files {
+        &*self.0
+    }
+
+    /// A number that is different every time, where the system has such: a pool's name for itself.
+    pub fn random(&self) -> u64 {
+        self.0.random()
+    }
+}
+
+impl Default for System {
+    fn default() -> System {
+        System::kernel()
+    }
+}
+
+impl fmt::Debug for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a name or an open file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) is_regular: bool,
+    /// Device and number: equal for two names of one file.
+    pub(crate) identity: (u64, u64),
+    pub(crate) bytes: u64,
+}
+
+/// Names and what is behind them.
+pub(crate) trait Files: fmt::Debug + Send + Sync {
+    /// `open(2)`.
+    fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<Box<dyn Handle>>;
+
+    /// `lstat(2)`: of the name itself.
+    fn stat(&self, path: &Path) -> Result<Stat>;
+
+    /// Renames, but never over a name that is there.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// `link(2)`.
+    fn link(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// `unlink(2)`.
+    fn unlink(&self, path: &Path) -> Result<()>;
+
+    /// Makes the names in a directory durable.
+    fn sync_directory(&self, path: &Path) -> Result<()>;
+
+    /// See [`System::random`].
+    fn random(&self) -> u64;
+}
+
+/// An open file.
+pub(crate) trait Handle: fmt::Debug + Send + Sync {
+    /// `fstat(2)`.
+    fn stat(&self) -> Result<Stat>;
+
+    /// `flock(2)`.
+    fn lock(&self, operation: FlockOperation) -> Result<()>;
+
+    /// `pread(2)`: may read less.
+    fn read(&self, out: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// `pwritev2(2)`: may write less.
+    fn write(&self, slices: &[IoSlice<'_>], offset: u64, flags: ReadWriteFlags) -> Result<usize>;
+
+    /// `fdatasync(2)`.
+    fn sync_data(&self) -> Result<()>;
+
+    /// `fsync(2)`.
+    fn sync_all(&self) -> Result<()>;
+
+    /// `fallocate(2)` from the start.
+    fn allocate(&self, bytes: u64) -> Result<()>;
+
+    /// Bytes that the file system has for us; `None` when it does not say.
+    fn available(&self) -> Option<u64>;
+
+    /// `lseek(2)` to data or to a hole from `at` on.
+    fn seek(&self, at: Seek) -> Result<u64>;
+
+    /// The pages in the page cache are needed no longer.
+    fn forget_pages(&self);
+
+    /// The file again, for writes past the page cache, where there are such; with the access
+    /// rights of this one.
+    fn reopen_direct(&self) -> Option<Box<dyn Handle>>;
+
+    /// Whether it is open for writing.
+    fn can_write(&self) -> bool;
+
+    /// The file system below.
+    fn file_system(&self) -> Result<FileSystem>;
+
+    /// Whether it lies in persistent memory.
+    fn is_dax(&self) -> bool;
+
+    /// `mmap(2)` of a part.
+    fn map(&self, offset: u64, bytes: usize, sharing: Sharing) -> Result<Mapping>;
+
+    /// Whether the file system starts a transfer without waiting for its end. `block` is aligned
+    /// as direct transfers want it.
+    fn can_skip_waiting(&self, offset: u64, block: &mut [u8]) -> bool;
+
+    /// The kernel's file, for io_uring.
+    fn kernel(&self) -> Option<&File> {
+        None
+    }
+
+    /// Writes that are sent and complete later, where a recorded machine plays io_uring.
+    fn queue(&self) -> Option<Queue> {
+        None
+    }
+
+    /// The recorded machine's file, for what plays mapped memory.
+    fn recorded(&self) -> Option<&RecordedFile> {
+        None
+    }
+}
+
+/// What to look for in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seek {
+    /// The first byte from here on that may be other than zero.
+    Data(u64),
+    /// The first hole from here on.
+    Hole(u64),
+}
