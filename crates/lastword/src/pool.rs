@@ -272,6 +272,16 @@ impl<D: Design> Pool<D> {
         self.design().bring_home()
     }
 
+    /// Checks that live and free objects make up the whole heap, and counts them. Takes as long as
+    /// reading the heap; no transaction may run meanwhile.
+    ///
+    /// # Errors
+    /// The first damage found.
+    pub fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage> {
+        let words = self.design().heap();
+        self.shape.heap.check(|offset| words[offset as usize / 8].load(Ordering::Relaxed))
+    }
+
     /// What it has done and cost since it was opened.
     pub fn metrics(&self) -> Metrics {
         self.design().metrics()

@@ -20,6 +20,7 @@
 //! and `cpu`, behind functions that are sound under any input.
 
 pub mod cpu;
+pub mod mutants;
 pub mod recording;
 pub mod sync;
 pub mod writes;

@@ -158,6 +158,7 @@ impl<T: Tm> Design for Decoupled<T> {
     const NAME: &'static str = "decoupled";
     const DURABLE: bool = true;
     const WORKERS_MAX: usize = 1 << 15;
+    const STEPS: &'static [&'static str] = &["persist", "reproduce", "help"];
     type Local = Local<T>;
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
@@ -304,6 +305,19 @@ impl<T: Tm> Design for Decoupled<T> {
 
     fn abandon(&mut self) {
         self.stop_background();
+    }
+
+    fn step(&self, number: usize) -> Result<bool, Error> {
+        match number {
+            0 => self.persist_step(),
+            1 => self.reproduce_step(),
+            2 => {
+                // As a worker helps: it waits for no device, so several groups get under way.
+                let Inner { pipeline, memory, .. } = &*self.inner;
+                Ok(pipeline.persist_step(memory.clock(), true, false)? != Step::Nothing)
+            }
+            _ => panic!("{} has no step {number}", Self::NAME),
+        }
     }
 
     fn metrics(&self) -> Metrics {

@@ -39,6 +39,8 @@ pub trait Design: Sized + Send + Sync + 'static {
     const DURABLE: bool;
     /// How many workers it can have at a time.
     const WORKERS_MAX: usize;
+    /// What its background threads do, step by step: the steps' names.
+    const STEPS: &'static [&'static str] = &[];
     /// What one worker owns.
     type Local: Send;
 
@@ -182,6 +184,18 @@ pub trait Design: Sized + Send + Sync + 'static {
 
     /// Stops as a crash would: nothing more is made durable.
     fn abandon(&mut self) {}
+
+    /// One of its [`STEPS`](Design::STEPS), as a background thread would run it: for tests without
+    /// such threads, which run them in any order. Answers whether there was something to do.
+    ///
+    /// # Errors
+    /// The medium's.
+    ///
+    /// # Panics
+    /// When there is no such step.
+    fn step(&self, number: usize) -> Result<bool, Error> {
+        panic!("{} has no step {number}", Self::NAME)
+    }
 
     /// What it has cost.
     fn metrics(&self) -> Metrics {

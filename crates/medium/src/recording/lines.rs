@@ -55,6 +55,8 @@ struct Line {
     written_back: Vec<(u64, usize)>,
     /// The power went.
     lost: bool,
+    /// When it was stored to last.
+    written: u64,
 }
 
 /// The lines that are not certain.
@@ -125,7 +127,7 @@ impl Line {
             ends.map(|end| (self.with(|number, store| !store.streamed && number < end), end)),
         );
         let contents = distinct(prefixes.iter().map(|(words, _)| *words));
-        let chosen = machine.choose(Ask::Content, contents.len());
+        let chosen = machine.choose_about(Ask::Content, contents.len(), self.written);
         let end = prefixes.iter().find(|(words, _)| *words == contents[chosen]);
         let end = end.map_or(0, |(_, end)| *end);
         let mut words = contents[chosen];
@@ -141,7 +143,7 @@ impl Line {
             (0..LINE_WORDS).filter(|&word| all[word] != words[word]).collect();
         if machine.model.every_word {
             for word in differs {
-                if machine.choose(Ask::Word, 2) == 1 {
+                if machine.choose_about(Ask::Word, 2, self.written) == 1 {
                     words[word] = all[word];
                 }
             }
@@ -153,7 +155,7 @@ impl Line {
         let choices =
             [words, half(&|word| word < LINE_WORDS / 2), half(&|word| word >= LINE_WORDS / 2), all];
         let mut choices = distinct(choices);
-        let chosen = machine.choose(Ask::Content, choices.len());
+        let chosen = machine.choose_about(Ask::Content, choices.len(), self.written);
         choices.swap_remove(chosen)
     }
 }
@@ -169,6 +171,7 @@ impl Machine {
         thread: u64,
     ) {
         self.decide_lines(inode, at..at + 8 * words.len() as u64);
+        let written = self.tick();
         for (number, &value) in words.iter().enumerate() {
             let at = at + 8 * number as u64;
             let place = (inode.number(), at / LINE_BYTES);
@@ -177,8 +180,10 @@ impl Machine {
                 stores: Vec::new(),
                 written_back: Vec::new(),
                 lost: false,
+                written: 0,
             });
             let (word, streamed) = (at as usize / 8 % LINE_WORDS, way == Way::Streamed);
+            line.written = written;
             line.stores.push(Store { word, value, streamed, thread });
             if way == Way::Durable {
                 line.written_back.push((thread, line.stores.len()));

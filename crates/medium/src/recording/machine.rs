@@ -38,6 +38,8 @@ pub struct Question {
     pub ask: Ask,
     /// How many answers there are.
     pub options: usize,
+    /// It is about what was written last before the power went.
+    pub newest: bool,
 }
 
 /// What is asked about, beyond crashes before barriers and contents after them.
@@ -120,6 +122,8 @@ pub(super) struct Machine {
     changed: bool,
     /// A sticky fault has begun.
     broken: bool,
+    /// Calls that have failed.
+    pub(super) failed: u64,
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
     namings: Vec<Naming>,
@@ -128,6 +132,10 @@ pub(super) struct Machine {
     digest: u64,
     handles: u64,
     randoms: u64,
+    /// Counts writes: their times.
+    writes: u64,
+    /// The time of the last write before the last crash.
+    last_written: u64,
 }
 
 impl Machine {
@@ -138,6 +146,7 @@ impl Machine {
             boot: 0,
             changed: false,
             broken: false,
+            failed: 0,
             names: image.names.clone(),
             durable_names: image.names.clone(),
             namings: Vec::new(),
@@ -146,6 +155,8 @@ impl Machine {
             digest: image.digest,
             handles: 0,
             randoms: 0,
+            writes: 0,
+            last_written: 0,
         }
     }
 
@@ -154,7 +165,7 @@ impl Machine {
         assert!(self.inodes.iter().all(Inode::is_settled), "something of a file is on its way");
         assert!(self.lines.is_settled(), "a line is on its way");
         let mut inodes = self.inodes.clone();
-        inodes.iter_mut().for_each(Inode::unlock_all);
+        inodes.iter_mut().for_each(Inode::exit);
         Image { names: self.names.clone(), inodes, digest: self.digest }
     }
 
@@ -187,10 +198,16 @@ impl Machine {
 
     /// Asks, when there is a choice.
     pub(super) fn choose(&mut self, ask: Ask, options: usize) -> usize {
+        self.choose_about(ask, options, 0)
+    }
+
+    /// Asks about something that was written at this time.
+    pub(super) fn choose_about(&mut self, ask: Ask, options: usize, written: u64) -> usize {
         if options < 2 {
             return 0;
         }
-        let chosen = self.chooser.choose(Question { ask, options });
+        let newest = written > 0 && written == self.last_written;
+        let chosen = self.chooser.choose(Question { ask, options, newest });
         assert!(chosen < options, "{ask:?} has {options} options, not {chosen}");
         chosen
     }
@@ -200,6 +217,12 @@ impl Machine {
         if self.chooser.listens() {
             what(&mut |text| self.chooser.hear(text));
         }
+    }
+
+    /// The time of a write.
+    pub(super) fn tick(&mut self) -> u64 {
+        self.writes += 1;
+        self.writes
     }
 
     /// Something may be lost from here on.
@@ -230,17 +253,15 @@ impl Machine {
 
     /// Which way a call fails: 0 it does not, 1 it fails, 2 (of `options` 3) it ends early.
     pub(super) fn fault(&mut self, options: usize) -> usize {
-        if self.broken {
-            return 1;
-        }
-        if self.model.faults == 0 {
+        if !self.broken && self.model.faults == 0 {
             return 0;
         }
-        let fault = self.choose(Ask::Fault, options);
+        let fault = if self.broken { 1 } else { self.choose(Ask::Fault, options) };
         if fault > 0 {
-            self.model.faults -= 1;
+            self.model.faults = self.model.faults.saturating_sub(1);
             self.broken = self.model.sticky && fault == 1;
         }
+        self.failed += u64::from(fault == 1);
         fault
     }
 
@@ -253,6 +274,7 @@ impl Machine {
     pub(super) fn crash(&mut self) {
         self.tell(|say| say(format_args!("the power goes")));
         self.boot += 1;
+        self.last_written = self.writes;
         self.model.crashes = self.model.crashes.saturating_sub(1);
         (self.changed, self.broken) = (false, false);
         // A9: each naming by itself. Few, so at once.
@@ -268,6 +290,14 @@ impl Machine {
             self.with_inode(number, |machine, inode| inode.crash(machine));
         }
         self.lines.crash();
+    }
+
+    /// The process ends.
+    pub(super) fn exit(&mut self) {
+        self.tell(|say| say(format_args!("the process ends")));
+        self.boot += 1;
+        self.broken = false;
+        self.inodes.iter_mut().for_each(Inode::exit);
     }
 
     /// An inode and the machine, both to be changed.

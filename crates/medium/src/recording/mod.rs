@@ -118,7 +118,18 @@ impl Recorder {
         lock(&self.machine).crash();
     }
 
-    /// How often the power went.
+    /// The process ends, without closing anything; the machine goes on. What it has written stays,
+    /// as durable as it is; a call that goes on failing works again.
+    pub fn exit(&self) {
+        lock(&self.machine).exit();
+    }
+
+    /// How many calls have failed.
+    pub fn faults(&self) -> u64 {
+        lock(&self.machine).failed
+    }
+
+    /// How often the power went, or the process ended.
     pub fn boots(&self) -> u64 {
         lock(&self.machine).boot()
     }

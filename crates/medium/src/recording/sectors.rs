@@ -40,6 +40,8 @@ struct Sector {
     dirty: bool,
     /// The power went: one of the versions is there.
     lost: bool,
+    /// When it was written last.
+    written: u64,
 }
 
 /// A private mapping of a part: what is written to the file appears in it, where it was not
@@ -91,8 +93,10 @@ impl Inode {
         self.locks.retain(|(other, _)| *other != handle);
     }
 
-    pub(super) fn unlock_all(&mut self) {
+    /// The process that has it open ends.
+    pub(super) fn exit(&mut self) {
         self.locks.clear();
+        self.mirrors.clear();
     }
 
     /// Reserves: the length, and zeros.
@@ -148,10 +152,11 @@ impl Inode {
         while let Some((&sector, _)) =
             self.sectors.range(sectors.clone()).find(|(_, sector)| sector.lost)
         {
-            let Sector { versions, .. } = self.sectors.remove(&sector).expect("it was found");
+            let Sector { versions, written, .. } =
+                self.sectors.remove(&sector).expect("it was found");
             let before = versions[0];
             let mut contents = distinct(versions);
-            let chosen = machine.choose(Ask::Content, contents.len());
+            let chosen = machine.choose_about(Ask::Content, contents.len(), written);
             let kept = contents.swap_remove(chosen);
             machine.tell(|say| {
                 let (at, number) = (sector * SECTOR_BYTES, self.number);
@@ -198,13 +203,14 @@ impl Inode {
             if self.peek(at, bytes.len()) == bytes {
                 return; // whatever a crash leaves is the same
             }
-            let entry = Sector { versions: vec![self.content(sector)], dirty: true, lost: false };
+            let versions = vec![self.content(sector)];
+            let entry = Sector { versions, dirty: true, lost: false, written: 0 };
             self.sectors.insert(sector, entry);
         }
         self.poke(at, bytes);
         let content = self.content(sector);
         let entry = self.sectors.get_mut(&sector).expect("it is there");
-        (entry.dirty, entry.lost) = (true, false);
+        (entry.dirty, entry.lost, entry.written) = (true, false, machine.tick());
         if entry.versions.last() != Some(&content) {
             entry.versions.push(content);
         }
@@ -238,8 +244,7 @@ impl Inode {
 
     /// The power goes.
     pub(super) fn crash(&mut self, machine: &mut Machine) {
-        self.locks.clear();
-        self.mirrors.clear();
+        self.exit();
         for sector in self.sectors.values_mut() {
             if machine.model.garbage && !sector.lost {
                 let last = *sector.versions.last().expect("there is one");

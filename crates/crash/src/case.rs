@@ -1,0 +1,219 @@
+//! What is explored: a design, a workload, a medium, and how they run. One line of text says it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lastword::{Durability, Medium, Options, Shadow};
+use medium::recording::Model;
+use thiserror::Error;
+
+/// The model of what makes bytes durable (docs/crash-model.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediumModel {
+    /// Mapped memory behind a cache.
+    Memory,
+    /// Mapped memory whose cache is kept.
+    Cache,
+    /// Files.
+    File,
+}
+
+impl MediumModel {
+    /// All of them, with the names that they have in traces and on the command line.
+    pub const ALL: [(&'static str, MediumModel); 3] = [
+        ("memory", MediumModel::Memory),
+        ("cache", MediumModel::Cache),
+        ("file", MediumModel::File),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let named = MediumModel::ALL.iter().find(|(_, model)| *model == self);
+        named.expect("all are in the table").0
+    }
+
+    /// The medium that a pool is opened with.
+    pub(crate) fn medium(self) -> Medium {
+        match self {
+            MediumModel::Memory => Medium::Dax,
+            MediumModel::Cache => Medium::PersistentCache,
+            MediumModel::File => Medium::File,
+        }
+    }
+}
+
+/// One thing to explore. Two equal cases have equal executions for equal choices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The design's name.
+    pub design: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The medium's model.
+    pub medium: MediumModel,
+    /// Whether a commit returns when it is durable.
+    pub sync: bool,
+    /// Whether the shadow is a copy-on-write mapping.
+    pub cow: bool,
+    /// Whether the pool is made under the explorer's eyes, instead of being there already.
+    pub create: bool,
+    /// Workers, which take turns.
+    pub workers: usize,
+    /// Transactions that are committed at most.
+    pub transactions: usize,
+    /// Moves at most: transactions, steps, waits and others.
+    pub moves: usize,
+    /// Whether moves are chosen beyond the simplest: aborts, reads, closing and opening again.
+    pub all_moves: bool,
+    /// What the machine asks about.
+    pub model: Model,
+    /// The bug that is planted.
+    pub plant: Option<String>,
+}
+
+impl Case {
+    /// Three transactions on four words, in memory, one crash: the smallest.
+    pub fn new(design: &str, workload: &str, medium: MediumModel) -> Case {
+        Case {
+            design: design.into(),
+            workload: workload.into(),
+            medium,
+            sync: false,
+            cow: false,
+            create: false,
+            workers: 1,
+            transactions: 3,
+            moves: 8,
+            all_moves: false,
+            model: Model::default(),
+            plant: None,
+        }
+    }
+
+    /// The pool's options, but for its system.
+    pub(crate) fn options(&self, heap_bytes: u64) -> Options {
+        let durability = if self.sync { Durability::Sync } else { Durability::Async };
+        let shadow = if self.cow { Shadow::CopyOnWrite } else { Shadow::Full };
+        Options::new()
+            .bytes(heap_bytes)
+            .log_bytes(128 << 10)
+            .ring_entries(1 << 12)
+            .medium(self.medium.medium())
+            .durability(durability)
+            .shadow(shadow)
+            .background(false)
+    }
+}
+
+/// The fields, in order; `true` and `false` are 1 and 0.
+macro_rules! fields {
+    ($($name:literal: $($path:ident).+,)*) => {
+        impl fmt::Display for Case {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "design={} workload={}", self.design, self.workload)?;
+                write!(f, " medium={}", self.medium.name())?;
+                let plain = Case::new(&self.design, &self.workload, self.medium);
+                $(if self.$($path).+ != plain.$($path).+ {
+                    write!(f, " {}={}", $name, self.$($path).+ as usize)?;
+                })*
+                match &self.plant {
+                    Some(mutant) => write!(f, " plant={mutant}"),
+                    None => Ok(()),
+                }
+            }
+        }
+
+        impl Case {
+            fn set(&mut self, name: &str, value: &str) -> Result<(), BadCase> {
+                let bad = || BadCase { part: format!("{name}={value}") };
+                let number = || value.parse::<usize>().map_err(|_| bad());
+                match name {
+                    "design" => self.design = value.into(),
+                    "workload" => self.workload = value.into(),
+                    "plant" => self.plant = Some(value.into()),
+                    "medium" => {
+                        let known = MediumModel::ALL.iter().find(|(known, _)| *known == value);
+                        self.medium = known.ok_or_else(bad)?.1;
+                    }
+                    $($name => Number::put(&mut self.$($path).+, number()?),)*
+                    _ => return Err(bad()),
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+/// What a field is made of.
+trait Number {
+    fn put(&mut self, number: usize);
+}
+
+impl Number for bool {
+    fn put(&mut self, number: usize) {
+        *self = number != 0;
+    }
+}
+
+impl Number for usize {
+    fn put(&mut self, number: usize) {
+        *self = number;
+    }
+}
+
+fields! {
+    "sync": sync,
+    "cow": cow,
+    "create": create,
+    "workers": workers,
+    "transactions": transactions,
+    "moves": moves,
+    "all_moves": all_moves,
+    "crashes": model.crashes,
+    "every_store": model.every_store,
+    "every_word": model.every_word,
+    "faults": model.faults,
+    "sticky": model.sticky,
+    "garbage": model.garbage,
+    "queue": model.queue,
+}
+
+/// A part of a case that says nothing.
+#[derive(Debug, Error)]
+#[error("`{part}` is no part of a case; see `lastword crash explore --help`")]
+pub struct BadCase {
+    part: String,
+}
+
+impl FromStr for Case {
+    type Err = BadCase;
+
+    fn from_str(text: &str) -> Result<Case, BadCase> {
+        let mut case = Case::new("decoupled", "cells", MediumModel::Memory);
+        for part in text.split_whitespace() {
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| BadCase { part: part.to_owned() })?;
+            case.set(name, value)?;
+        }
+        Ok(case)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_says_itself_in_a_line() {
+        let mut case = Case::new("decoupled", "bank", MediumModel::File);
+        assert_eq!(case.to_string(), "design=decoupled workload=bank medium=file");
+        assert_eq!(case.to_string().parse::<Case>().unwrap(), case);
+        case.sync = true;
+        case.moves = 99;
+        case.model.every_word = false;
+        case.plant = Some("home-not-synced".into());
+        assert_eq!(case.to_string().parse::<Case>().unwrap(), case);
+        assert!("design=decoupled colour=red".parse::<Case>().is_err());
+        assert!("medium=stone".parse::<Case>().is_err());
+    }
+}

@@ -1,0 +1,522 @@
+//! One way through a case: boot after boot, until it has ended in good order or broken a promise.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use lastword::{Allocate, Design, Error, MediumError, Pool, Worker};
+use medium::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
+
+use crate::oracle::{States, Words, words_of};
+use crate::picker::Shared;
+use crate::workload::Scenario;
+use crate::{Case, Picker, Violation, designs, workload};
+
+const PATH: &str = "/pool";
+
+/// What a case starts from, made once: the disk, and what is in the pool.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    image: Image,
+    start: Option<(u64, Words)>,
+}
+
+/// Never crashes, and asks nobody.
+struct Quiet;
+
+impl Choose for Quiet {
+    fn choose(&mut self, _question: Question) -> usize {
+        0
+    }
+}
+
+/// How a crash turned out for what was committed and not acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Crashes that left everything.
+    pub all_present: u64,
+    /// Crashes that left a part.
+    pub some_lost: u64,
+    /// Crashes that left nothing of it, and something was.
+    pub none: u64,
+}
+
+/// What an execution has seen.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How its crashes turned out.
+    pub outcome: Outcome,
+    /// Openings after a crash that went through.
+    pub recoveries: u64,
+    /// Crashes while the pool was being opened.
+    pub nested_crashes: u64,
+    /// Calls that failed.
+    pub faults: u64,
+    /// What was durable when recoveries had ended: equal numbers, equal images.
+    pub images: Vec<u64>,
+    /// The promise that was broken.
+    pub violation: Option<Violation>,
+}
+
+struct Prepare<'a>(&'a Case);
+struct PrepareOn<'a, D>(&'a Case, std::marker::PhantomData<D>);
+
+impl designs::Visitor for Prepare<'_> {
+    type Out = Option<Result<Prepared, Error>>;
+
+    fn visit<D: Design>(self) -> Self::Out {
+        workload::by_name(&self.0.workload, PrepareOn::<D>(self.0, std::marker::PhantomData))
+    }
+}
+
+impl<D: Design> workload::Visitor for PrepareOn<'_, D> {
+    type Out = Result<Prepared, Error>;
+
+    fn visit<S: Scenario>(self) -> Self::Out {
+        let model = Model { crashes: 0, ..self.0.model };
+        let recorder = Recorder::new(Model { faults: 0, ..model }, Box::new(Quiet));
+        if self.0.create {
+            return Ok(Prepared { image: recorder.image(), start: None });
+        }
+        let options = self.0.options(S::HEAP_BYTES).system(recorder.system());
+        let pool = Pool::<D>::create_as(PATH, options)?;
+        S::load(&mut pool.worker()?)?;
+        let start = Some((pool.committed_id().0, words_of(&pool)));
+        pool.close()?;
+        Ok(Prepared { image: recorder.image(), start })
+    }
+}
+
+impl Prepared {
+    /// Prepares a case. `None`: it names a design or a workload that there is not.
+    pub fn new(case: &Case) -> Option<Result<Prepared, Error>> {
+        designs::by_name(&case.design, Prepare(case)).flatten()
+    }
+
+    /// One execution; answers what it has seen, and the picker with what was chosen.
+    pub fn run(&self, case: &Case, picker: Picker) -> (Report, Picker) {
+        let picker = Shared::new(picker);
+        let run = Run { case, prepared: self, picker: &picker };
+        let report = designs::by_name(&case.design, run).flatten();
+        let report = report.expect("a case that was prepared can be run");
+        (report, picker.with(Clone::clone))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    case: &'a Case,
+    prepared: &'a Prepared,
+    picker: &'a Shared,
+}
+
+struct RunOn<'a, D>(Run<'a>, std::marker::PhantomData<D>);
+
+impl designs::Visitor for Run<'_> {
+    type Out = Option<Report>;
+
+    fn visit<D: Design>(self) -> Self::Out {
+        workload::by_name(&self.case.workload, RunOn::<D>(self, std::marker::PhantomData))
+    }
+}
+
+impl<D: Design> workload::Visitor for RunOn<'_, D> {
+    type Out = Report;
+
+    fn visit<S: Scenario>(self) -> Report {
+        let Run { case, prepared, picker } = self.0;
+        let planted = medium::mutants::plant(case.plant.as_deref());
+        let recorder = Recorder::from_image(&prepared.image, case.model, Box::new(picker.clone()));
+        let mut execution = Execution {
+            case,
+            picker,
+            recorder,
+            states: prepared.start.clone().map(|(id, words)| States::new(id, words)),
+            made: prepared.start.is_some(),
+            transactions: 0,
+            moves: 0,
+            report: Report::default(),
+        };
+        execution.report.violation = execution.boots::<D, S>().err();
+        drop(planted);
+        execution.report
+    }
+}
+
+/// What is known while it goes on.
+struct Execution<'a> {
+    case: &'a Case,
+    picker: &'a Shared,
+    recorder: Recorder,
+    /// `None` until the pool has been open once.
+    states: Option<States>,
+    /// The pool was made: it must be there.
+    made: bool,
+    transactions: usize,
+    moves: usize,
+    report: Report,
+}
+
+/// How a boot ended.
+enum End {
+    /// The pool was closed.
+    Closed,
+    /// The power went.
+    PowerCut,
+    /// A call of the system failed: the program ends, and is started again.
+    Broken,
+}
+
+/// What came of opening the pool.
+enum Opened<D: Design> {
+    Pool(Box<Pool<D>>),
+    /// The power went.
+    PowerCut,
+    /// A call failed, as it was asked to.
+    Broken,
+}
+
+impl Execution<'_> {
+    /// Boot after boot.
+    fn boots<D: Design, S: Scenario>(&mut self) -> Result<(), Violation> {
+        let mut after_crash = false;
+        loop {
+            match self.boot::<D, S>(after_crash)? {
+                End::Closed => break,
+                End::PowerCut => after_crash = true,
+                End::Broken => {
+                    self.report.faults += 1;
+                    self.recorder.exit();
+                }
+            }
+        }
+        // Once more, with nothing going wrong: everything is there, and nothing is to be done.
+        self.picker.tell(format_args!("the pool is opened for the last time"));
+        self.recorder.set_model(|model| (model.crashes, model.faults) = (0, 0));
+        let Opened::Pool(pool) = self.open::<D, S>(false)? else {
+            return Err(Violation::Vanished);
+        };
+        self.check_end(&pool)
+    }
+
+    fn check_end<D: Design>(&mut self, pool: &Pool<D>) -> Result<(), Violation> {
+        let (found, states) = (pool.committed_id().0, self.states.as_ref());
+        let committed = states.map_or(0, States::committed);
+        if found < committed {
+            return Err(Violation::Lost { found, acknowledged: committed });
+        }
+        self.recovered(pool)
+    }
+
+    /// From opening the pool to its end, or the machine's.
+    fn boot<D: Design, S: Scenario>(&mut self, after_crash: bool) -> Result<End, Violation> {
+        self.picker.tell(format_args!("the pool is opened"));
+        let pool = match self.open::<D, S>(after_crash)? {
+            Opened::PowerCut => return Ok(End::PowerCut),
+            Opened::Broken => return Ok(End::Broken),
+            Opened::Pool(pool) => pool,
+        };
+        let boots = self.recorder.boots();
+        let lived = catch_unwind(AssertUnwindSafe(|| {
+            let scenario = self.scenario::<D, S>(&pool)?;
+            let workers = (0..self.case.workers).map(|_| pool.worker());
+            let workers: Result<Vec<_>, _> = workers.collect();
+            let workers = workers.map_err(|error| self.broken("worker", &error))?;
+            self.live(&pool, &scenario, workers, boots)
+        }));
+        // A transaction may have committed before the power went while it was made durable.
+        self.note_commit(&pool);
+        let end = match lived {
+            Ok(Ok(())) => return self.close(*pool),
+            Ok(Err(Stopped::Broken)) => End::Broken,
+            Ok(Err(Stopped::Violation(violation))) => return Err(violation),
+            Err(panic) => self.caught(panic)?,
+        };
+        pool.abandon();
+        Ok(end)
+    }
+
+    fn close<D: Design>(&mut self, pool: Pool<D>) -> Result<End, Violation> {
+        self.picker.tell(format_args!("the pool is closed"));
+        let committed = pool.committed_id().0;
+        match catch_unwind(AssertUnwindSafe(|| pool.close())) {
+            Ok(Ok(())) => {
+                self.states.iter_mut().for_each(|states| states.acknowledge(committed));
+                Ok(End::Closed)
+            }
+            Ok(Err(error)) => match self.broken("close", &error) {
+                Stopped::Broken => Ok(End::Broken),
+                Stopped::Violation(violation) => Err(violation),
+            },
+            Err(panic) => self.caught(panic),
+        }
+    }
+
+    /// A power cut is how it goes; any other panic is not.
+    fn caught(&self, panic: Box<dyn std::any::Any + Send>) -> Result<End, Violation> {
+        if panic.is::<PowerCut>() {
+            return Ok(End::PowerCut);
+        }
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Violation::Panic { message: text.unwrap_or("something").to_owned() })
+    }
+
+    /// An error is one of the faults that were asked for, or there was none to ask for.
+    fn broken(&self, operation: &'static str, error: &Error) -> Stopped {
+        if self.recorder.faults() > self.report.faults {
+            return Stopped::Broken;
+        }
+        Stopped::Violation(Violation::Failed { operation, error: error.to_string() })
+    }
+
+    /// Opens the pool, or makes it.
+    fn open<D: Design, S: Scenario>(&mut self, after_crash: bool) -> Result<Opened<D>, Violation> {
+        let options = || self.case.options(S::HEAP_BYTES).system(self.recorder.system());
+        let made = self.made;
+        let opened = catch_unwind(AssertUnwindSafe(|| match Pool::open_as(PATH, options()) {
+            Err(error) if is_missing(&error) && !made => Pool::create_as(PATH, options()),
+            opened => opened,
+        }));
+        let pool = match opened {
+            Ok(Ok(pool)) => pool,
+            Ok(Err(error)) if is_missing(&error) && made => return Err(Violation::Vanished),
+            Ok(Err(error)) => match self.broken("open", &error) {
+                Stopped::Broken => return Ok(Opened::Broken),
+                Stopped::Violation(_) => {
+                    return Err(Violation::Refused { error: error.to_string() });
+                }
+            },
+            Err(panic) => {
+                self.caught(panic)?;
+                self.report.nested_crashes += 1;
+                return Ok(Opened::PowerCut);
+            }
+        };
+        self.made = true;
+        if after_crash {
+            self.report.recoveries += 1;
+            self.report.images.push(self.recorder.digest());
+            self.count_outcome(pool.committed_id().0);
+        }
+        self.recovered(&pool)?;
+        Ok(Opened::Pool(Box::new(pool)))
+    }
+
+    fn count_outcome(&mut self, found: u64) {
+        let Some(states) = &self.states else { return };
+        let outcome = &mut self.report.outcome;
+        *match (found >= states.committed(), found > states.acknowledged()) {
+            (true, _) => &mut outcome.all_present,
+            (false, true) => &mut outcome.some_lost,
+            (false, false) => &mut outcome.none,
+        } += 1;
+    }
+
+    /// Checks what an opening shows.
+    fn recovered<D: Design>(&mut self, pool: &Pool<D>) -> Result<(), Violation> {
+        let (found, words) = (pool.committed_id().0, words_of(pool));
+        self.picker.tell(format_args!("  it shows the transactions up to {found}"));
+        match &mut self.states {
+            Some(states) => states.recovered(found, &words)?,
+            None => self.states = Some(States::new(found, Arc::clone(&words))),
+        }
+        check_order(pool)?;
+        pool.check_heap().map_err(|damage| Violation::Heap { damage: damage.to_string() })?;
+        Ok(())
+    }
+
+    /// The workload, loaded if it is not, and checked.
+    fn scenario<D: Design, S: Scenario>(&mut self, pool: &Pool<D>) -> Result<S, Stopped> {
+        let mut worker = pool.worker().map_err(|error| self.broken("worker", &error))?;
+        loop {
+            let opened = S::open(&mut worker).map_err(|error| self.broken("look", &error))?;
+            if let Some(scenario) = opened {
+                let wrong = scenario.check(&mut worker);
+                let wrong = wrong.map_err(|error| self.broken("check", &error))?;
+                return match wrong.first() {
+                    None => Ok(scenario),
+                    Some(wrong) => Err(Violation::Workload { wrong: wrong.clone() }.into()),
+                };
+            }
+            S::load(&mut worker).map_err(|error| self.broken("load", &error))?;
+            self.note_commit(pool);
+        }
+    }
+
+    fn note_commit<D: Design>(&mut self, pool: &Pool<D>) {
+        if let Some(states) = &mut self.states {
+            states.commit(pool.committed_id().0, || words_of(pool));
+        }
+    }
+
+    fn states(&mut self) -> &mut States {
+        self.states.as_mut().expect("the pool has been open")
+    }
+
+    /// Moves until there are enough.
+    fn live<'p, D: Design, S: Scenario>(
+        &mut self,
+        pool: &'p Pool<D>,
+        scenario: &S,
+        mut workers: Vec<Worker<'p, D>>,
+        seed: u64,
+    ) -> Result<(), Stopped> {
+        let mut clients: Vec<S::Client> =
+            (0..workers.len()).map(|worker| scenario.client(worker, 1 + seed)).collect();
+        while self.moves < self.case.moves && self.transactions < self.case.transactions {
+            self.moves += 1;
+            let turn = self.picker.pick(workers.len());
+            let (worker, client) = (&mut workers[turn], &mut clients[turn]);
+            let steps = D::STEPS.len();
+            let others = if self.case.all_moves { 4 } else { 0 };
+            match self.picker.pick(2 + steps + others) {
+                0 => self.transaction(pool, scenario, worker, client)?,
+                1 => self.wait(pool)?,
+                step if step < 2 + steps => self.step(pool, step - 2)?,
+                other => match other - steps - 2 {
+                    0 => self.abort(pool, scenario, worker, client)?,
+                    1 => self.read(pool, worker)?,
+                    2 => self.bring_home(pool)?,
+                    _ => {
+                        *worker = pool.worker().map_err(|error| self.broken("worker", &error))?;
+                    }
+                },
+            }
+            check_order(pool)?;
+        }
+        Ok(())
+    }
+
+    /// A transaction, acknowledged at once if that is how the pool was opened.
+    fn transaction<D: Design, S: Scenario>(
+        &mut self,
+        pool: &Pool<D>,
+        scenario: &S,
+        worker: &mut Worker<'_, D>,
+        client: &mut S::Client,
+    ) -> Result<(), Stopped> {
+        self.transactions += 1;
+        scenario.next(client);
+        let done = worker.run(|tx| scenario.run(client, tx));
+        self.note_commit(pool);
+        let id = done.map_err(|error| self.broken("transaction", &error))?.ticket.id().0;
+        self.picker.tell(format_args!("transaction {id} is committed"));
+        if self.case.sync {
+            self.acknowledged(id);
+        }
+        Ok(())
+    }
+
+    /// A transaction that takes itself back after it has written; its ID is a hole.
+    fn abort<D: Design, S: Scenario>(
+        &mut self,
+        pool: &Pool<D>,
+        scenario: &S,
+        worker: &mut Worker<'_, D>,
+        client: &mut S::Client,
+    ) -> Result<(), Stopped> {
+        scenario.next(client);
+        let before = words_of(pool);
+        let aborted = worker.run(|tx| {
+            scenario.run(client, tx)?;
+            tx.abort::<()>("as asked")
+        });
+        match aborted {
+            Err(Error::Aborted { .. }) if words_of(pool) == before => Ok(()),
+            Err(Error::Aborted { .. }) => {
+                let wrong = "an abort has left something".to_owned();
+                Err(Violation::Workload { wrong }.into())
+            }
+            Err(error) => Err(self.broken("abort", &error)),
+            Ok(_) => Err(Violation::Workload { wrong: "an abort commits".to_owned() }.into()),
+        }
+    }
+
+    /// A transaction that only reads; when its ticket says so, what it has seen is acknowledged.
+    fn read<D: Design>(
+        &mut self,
+        pool: &Pool<D>,
+        worker: &mut Worker<'_, D>,
+    ) -> Result<(), Stopped> {
+        let done = worker.read(|tx| tx.root());
+        let ticket = done.map_err(|error| self.broken("read", &error))?.ticket;
+        if ticket.is_durable() {
+            // It has seen all that is committed.
+            let committed = pool.committed_id().0;
+            self.acknowledged(committed);
+        }
+        Ok(())
+    }
+
+    /// Waits for everything that is committed, as a program does that must be sure.
+    fn wait<D: Design>(&mut self, pool: &Pool<D>) -> Result<(), Stopped> {
+        let awaited = pool.committed_id().0;
+        // First by steps, which must get there: `flush` would wait for ever.
+        let mut idle = 0;
+        while !self.case.sync && D::STEPS.first() == Some(&"persist") && idle < 3 {
+            if pool.durable_id().0 >= awaited {
+                break;
+            }
+            let moved = (0..D::STEPS.len())
+                .try_fold(false, |moved, step| pool.design().step(step).map(|more| more || moved));
+            let moved = moved.map_err(|error| self.broken("step", &error))?;
+            idle = if moved { 0 } else { idle + 1 };
+        }
+        let durable = pool.durable_id().0;
+        if idle == 3 && durable < awaited {
+            return Err(Violation::Stalled { durable, awaited }.into());
+        }
+        pool.flush().map_err(|error| self.broken("flush", &error))?;
+        self.acknowledged(awaited);
+        Ok(())
+    }
+
+    fn step<D: Design>(&mut self, pool: &Pool<D>, step: usize) -> Result<(), Stopped> {
+        self.picker.tell(format_args!("step: {}", D::STEPS[step]));
+        let stepped = pool.design().step(step);
+        stepped.map_err(|error| self.broken("step", &error))?;
+        // Whoever asks is told: that is an acknowledgement.
+        let durable = pool.durable_id().0;
+        if durable > self.states().acknowledged() {
+            self.acknowledged(durable);
+        }
+        Ok(())
+    }
+
+    fn bring_home<D: Design>(&mut self, pool: &Pool<D>) -> Result<(), Stopped> {
+        let committed = pool.committed_id().0;
+        pool.bring_home().map_err(|error| self.broken("bring_home", &error))?;
+        self.acknowledged(committed);
+        Ok(())
+    }
+
+    /// The program was told: a moment at which the power may go.
+    fn acknowledged(&mut self, id: u64) {
+        self.picker.tell(format_args!("up to {id} is acknowledged"));
+        self.states().acknowledge(id);
+        self.recorder.crash_point();
+    }
+}
+
+/// Why moving on makes no sense.
+enum Stopped {
+    /// A call of the system failed, as it was asked to.
+    Broken,
+    Violation(Violation),
+}
+
+impl From<Violation> for Stopped {
+    fn from(violation: Violation) -> Stopped {
+        Stopped::Violation(violation)
+    }
+}
+
+fn check_order<D: Design>(pool: &Pool<D>) -> Result<(), Violation> {
+    let ids = [pool.reproduced_id().0, pool.durable_id().0, pool.committed_id().0];
+    if ids.is_sorted() { Ok(()) } else { Err(Violation::Order { ids }) }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Medium(MediumError::NotFound { path }) if path == Path::new(PATH))
+}

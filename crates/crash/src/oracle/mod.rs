@@ -1,0 +1,115 @@
+//! What must be true: the states that transactions have made, and which of them a crash may leave.
+//!
+//! The explorer runs one transaction after the other, so the state behind each is known to the
+//! last word: it is copied when the transaction has committed. What a recovery shows must be one of
+//! these states, no older than what was acknowledged or shown before. That says at once that
+//! transactions are whole, that those which are there are a prefix of the commit order, and that
+//! they were replayed rightly; the allocator's words are among the words that are compared.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lastword::{Design, Pool};
+
+use crate::Violation;
+
+/// The words of a heap.
+pub(crate) type Words = Arc<[u64]>;
+
+/// The words of an open pool's heap.
+pub(crate) fn words_of<D: Design>(pool: &Pool<D>) -> Words {
+    // Relaxed: the explorer has one thread.
+    pool.design().heap().iter().map(|word| word.load(Ordering::Relaxed)).collect()
+}
+
+/// The states that may be there.
+#[derive(Clone, Debug)]
+pub(crate) struct States {
+    /// The ID of each committed transaction that is not known to be lost, and the state behind it;
+    /// in order. The first is what was last shown, or there from the beginning.
+    states: Vec<(u64, Words)>,
+    /// The last transaction that was acknowledged, or shown by a recovery.
+    acknowledged: u64,
+    /// The last ID that was drawn.
+    committed: u64,
+}
+
+impl States {
+    /// What there is at first: nothing but this.
+    pub(crate) fn new(id: u64, words: Words) -> States {
+        States { states: vec![(id, words)], acknowledged: id, committed: id }
+    }
+
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// The last ID that was drawn.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// Committed up to this ID; if that is a later one than before, this is the state behind it.
+    pub(crate) fn commit(&mut self, id: u64, words: impl FnOnce() -> Words) {
+        if id > self.committed {
+            self.committed = id;
+            self.states.push((id, words()));
+        }
+    }
+
+    /// Acknowledged up to this ID.
+    pub(crate) fn acknowledge(&mut self, id: u64) {
+        self.acknowledged = self.acknowledged.max(id);
+    }
+
+    /// A recovery shows the transactions up to this ID. What came after never happened.
+    pub(crate) fn recovered(&mut self, found: u64, words: &Words) -> Result<(), Violation> {
+        if found < self.acknowledged {
+            return Err(Violation::Lost { found, acknowledged: self.acknowledged });
+        }
+        if found > self.committed {
+            return Err(Violation::Invented { found, committed: self.committed });
+        }
+        // An ID without a state of its own is one that an abort has used up.
+        self.states.retain(|(id, _)| *id <= found);
+        let (_, expected) = self.states.last().expect("the first is never later than that");
+        if let Some(word) = expected.iter().zip(words.iter()).position(|(a, b)| a != b) {
+            let (expected, value) = (expected[word], words[word]);
+            return Err(Violation::Torn { found, word, expected, value });
+        }
+        *self = States::new(found, Arc::clone(words));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(value: u64) -> Words {
+        Arc::new([value; 4])
+    }
+
+    #[test]
+    fn a_prefix_from_what_was_acknowledged_on_may_be_there_and_nothing_else() {
+        let mut states = States::new(10, words(0));
+        states.commit(11, || words(1));
+        states.commit(13, || words(3)); // 12 was an abort's
+        states.acknowledge(11);
+        let recovered = |found, value| states.clone().recovered(found, &words(value));
+        assert!(matches!(recovered(10, 0), Err(Violation::Lost { .. })));
+        assert_eq!(recovered(11, 1), Ok(()));
+        assert_eq!(recovered(12, 1), Ok(()));
+        assert_eq!(recovered(13, 3), Ok(()));
+        assert!(matches!(recovered(13, 1), Err(Violation::Torn { word: 0, expected: 3, .. })));
+        assert!(matches!(recovered(14, 3), Err(Violation::Invented { .. })));
+    }
+
+    #[test]
+    fn what_a_recovery_has_shown_is_acknowledged() {
+        let mut states = States::new(10, words(0));
+        states.commit(11, || words(1));
+        states.recovered(11, &words(1)).unwrap();
+        assert!(matches!(states.recovered(10, &words(0)), Err(Violation::Lost { .. })));
+    }
+}

@@ -1,0 +1,71 @@
+//! Makes a failing way shorter, as long as it fails in the same manner.
+
+use std::mem::discriminant;
+
+use crate::{Picker, Policy, Prepared, Trace, Violation};
+
+/// A trace that is no longer than this one and ends with the same kind of violation: fewer moves,
+/// fewer choices other than 0, earlier ends.
+pub fn shrink(trace: &Trace, prepared: &Prepared, violation: &Violation) -> Trace {
+    let mut best = trace.clone();
+    let fails = |trace: &Trace| {
+        let picker = Picker::new(trace.choices.clone(), Policy::AllOld);
+        let (report, picker) = prepared.run(&trace.case, picker);
+        let same = |found: &Violation| discriminant(found) == discriminant(violation);
+        report
+            .violation
+            .as_ref()
+            .is_some_and(same)
+            .then(|| picker.made().iter().map(|made| made.chosen).collect::<Vec<u16>>())
+    };
+    loop {
+        let smaller = candidates(&best).find_map(|candidate| {
+            let choices = fails(&candidate)?;
+            let shrunk = Trace { case: candidate.case, choices: trimmed(choices) };
+            (size(&shrunk) < size(&best)).then_some(shrunk)
+        });
+        match smaller {
+            Some(smaller) => best = smaller,
+            None => return best,
+        }
+    }
+}
+
+/// What shrinking makes smaller.
+fn size(trace: &Trace) -> (usize, usize, usize, usize, u64) {
+    let not_zero = trace.choices.iter().filter(|choice| **choice > 0).count();
+    let sum = trace.choices.iter().map(|choice| u64::from(*choice)).sum();
+    let Trace { case, choices } = trace;
+    (case.transactions, case.moves, not_zero, choices.len(), sum)
+}
+
+/// Traces that are a little smaller.
+fn candidates(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
+    let fewer = [(1, 0), (0, 1)].into_iter().filter_map(|(transactions, moves)| {
+        let mut fewer = trace.clone();
+        fewer.case.transactions = trace.case.transactions.checked_sub(transactions)?;
+        fewer.case.moves = trace.case.moves.checked_sub(moves)?;
+        Some(fewer)
+    });
+    let with = |change: &dyn Fn(&mut Vec<u16>)| {
+        let mut changed = trace.clone();
+        change(&mut changed.choices);
+        changed
+    };
+    let length = trace.choices.len();
+    let cut = (0..length).map(move |at| with(&|choices| choices.truncate(at)));
+    let zero = (0..length).rev().filter(|&at| trace.choices[at] > 0);
+    let zero = zero.map(move |at| with(&|choices| choices[at] = 0));
+    let without = (0..length).rev().map(move |at| {
+        with(&|choices| {
+            choices.remove(at);
+        })
+    });
+    fewer.chain(cut).chain(zero).chain(without)
+}
+
+/// Without the zeros at the end, which come by themselves.
+fn trimmed(mut choices: Vec<u16>) -> Vec<u16> {
+    while choices.pop_if(|choice| *choice == 0).is_some() {}
+    choices
+}

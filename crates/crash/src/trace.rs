@@ -1,0 +1,117 @@
+//! A failing way in one line: the case, and the choices.
+//!
+//! ```text
+//!   design=decoupled workload=cells medium=file choices=0*12,1,0*3,2
+//! ```
+//!
+//! `0*12` is twelve times 0. What the choices say depends on the program: a trace belongs to the
+//! commit that it was found at, and one that is kept as a regression test says what it tests.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::{BadCase, Case, Picker, Policy, Prepared, Report};
+
+/// A way through a case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// The case.
+    pub case: Case,
+    /// The choices, in order; behind their end, the quietest.
+    pub choices: Vec<u16>,
+}
+
+/// A line that is no trace.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BadTrace {
+    /// A part of the case says nothing.
+    #[error(transparent)]
+    Case(#[from] BadCase),
+    /// A choice is no number.
+    #[error("`{choice}` is no choice: expected numbers, or number*times, with commas between")]
+    Choice {
+        /// What stands there.
+        choice: String,
+    },
+    /// The case names a design or a workload that there is not.
+    #[error("no such design or workload: {case}; see `lastword crash explore --help`")]
+    Unknown {
+        /// The case.
+        case: String,
+    },
+    /// The pool that the case starts from cannot be made.
+    #[error("{0}")]
+    Prepare(#[from] lastword::Error),
+}
+
+impl Trace {
+    /// Goes this way again; answers what was seen, and what happened, line by line.
+    ///
+    /// # Errors
+    /// [`BadTrace::Unknown`], [`BadTrace::Prepare`].
+    pub fn replay(&self) -> Result<(Report, Vec<String>), BadTrace> {
+        let prepared = Prepared::new(&self.case)
+            .ok_or_else(|| BadTrace::Unknown { case: self.case.to_string() })??;
+        let picker = Picker::new(self.choices.clone(), Policy::AllOld).listening();
+        let (report, picker) = prepared.run(&self.case, picker);
+        Ok((report, picker.heard().to_vec()))
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} choices=", self.case)?;
+        for (number, run) in self.choices.chunk_by(|a, b| a == b).enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            match run {
+                [once] => write!(f, "{comma}{once}")?,
+                _ => write!(f, "{comma}{}*{}", run[0], run.len())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// More choices than any way has.
+const CHOICES_MAX: usize = 1 << 20;
+
+impl FromStr for Trace {
+    type Err = BadTrace;
+
+    fn from_str(line: &str) -> Result<Trace, BadTrace> {
+        let (case, choices) = line.trim().rsplit_once("choices=").unwrap_or((line.trim(), ""));
+        let mut trace = Trace { case: case.parse()?, choices: Vec::new() };
+        for choice in choices.split(',').filter(|choice| !choice.is_empty()) {
+            let bad = || BadTrace::Choice { choice: choice.to_owned() };
+            let (value, times) = choice.split_once('*').unwrap_or((choice, "1"));
+            let value: u16 = value.parse().map_err(|_| bad())?;
+            let times: usize = times.parse().map_err(|_| bad())?;
+            if times > CHOICES_MAX - trace.choices.len() {
+                return Err(bad());
+            }
+            trace.choices.extend(std::iter::repeat_n(value, times));
+        }
+        Ok(trace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MediumModel;
+
+    #[test]
+    fn a_trace_is_a_line() {
+        let case = Case::new("decoupled", "cells", MediumModel::File);
+        for choices in [vec![], vec![1], vec![0, 0, 0, 2, 1, 1], vec![7; 1000]] {
+            let trace = Trace { case: case.clone(), choices };
+            assert_eq!(trace.to_string().parse::<Trace>().unwrap(), trace, "{trace}");
+        }
+        for bad in ["choices=x", "choices=1*y", "choices=0*99999999999", "colour=red choices="] {
+            assert!(bad.parse::<Trace>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What runs while the power may go: small versions of workloads.
+//!
+//! | name | transaction | for |
+//! |---|---|---|
+//! | [`cells`](Cells) | writes two of four words and their sum | every crash and content |
+//! | [`churn`](Churn) | allocates or frees an object of one of several sizes | the allocator |
+//! | [`append`](Append) | reads a list, appends to another | histories: order and isolation |
+//! | [`bulk`](Bulk) | overwrites an array of 10 KiB | laps of the log, groups of many lines |
+//! | `bank`, `hashtable`, `btree` | those of the `workloads` crate | structures |
+//!
+//! A row is a type that is a [`Scenario`]; it runs on every design.
+
+mod append;
+mod bulk;
+mod cells;
+mod churn;
+mod large;
+
+use words::{Allocate, Stop, Transact};
+
+pub use append::{Append, Appender, Observed};
+pub use bulk::Bulk;
+pub use cells::Cells;
+pub use churn::Churn;
+pub use large::Of;
+
+/// Data in a pool, small transactions on it, and what must be true of it.
+pub trait Scenario: Sized {
+    /// Its name.
+    const NAME: &'static str;
+    /// Bytes of a heap that holds it.
+    const HEAP_BYTES: u64;
+    /// One worker's generator of transactions.
+    type Client;
+
+    /// Builds it in an empty pool.
+    ///
+    /// # Errors
+    /// What a transaction ended with.
+    fn load<T: Transact>(worker: &mut T) -> Result<(), T::Error>;
+
+    /// What was loaded; `None` when nothing was.
+    ///
+    /// # Errors
+    /// What a transaction ended with.
+    fn open<T: Transact>(worker: &mut T) -> Result<Option<Self>, T::Error>;
+
+    /// The generator of a worker: equal arguments give equal transactions.
+    fn client(&self, worker: usize, seed: u64) -> Self::Client;
+
+    /// Draws the next transaction.
+    fn next(&self, client: &mut Self::Client);
+
+    /// The body of the current transaction.
+    ///
+    /// # Errors
+    /// As [`words::Words::write`].
+    fn run<W: Allocate>(&self, client: &Self::Client, tx: &mut W) -> Result<(), Stop>;
+
+    /// What is wrong with it, in words.
+    ///
+    /// # Errors
+    /// What a transaction ended with.
+    fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<String>, T::Error>;
+}
+
+/// What to do with a scenario that is known only by name.
+pub trait Visitor {
+    /// What comes out of it.
+    type Out;
+
+    /// Does it with this one.
+    fn visit<S: Scenario>(self) -> Self::Out;
+}
+
+/// The one list of scenarios.
+macro_rules! scenarios {
+    ($($scenario:ty),*) => {
+        /// The names of all scenarios.
+        pub const NAMES: [&str; [$(<$scenario>::NAME),*].len()] = [$(<$scenario>::NAME),*];
+
+        /// Calls `visitor` with the scenario of this name; `None` when there is none.
+        pub fn by_name<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
+            $(if name == <$scenario>::NAME {
+                return Some(visitor.visit::<$scenario>());
+            })*
+            None
+        }
+    };
+}
+
+scenarios!(
+    Cells,
+    Churn,
+    Append,
+    Bulk,
+    Of<workloads::Bank>,
+    Of<workloads::HashTable>,
+    Of<workloads::Btree>
+);
+
+/// Random numbers that follow from a worker and a seed.
+fn generator(worker: usize, seed: u64) -> rand_xoshiro::Xoshiro256PlusPlus {
+    use rand::SeedableRng;
+    rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed << 8 | worker as u64)
+}
