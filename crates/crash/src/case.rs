@@ -170,6 +170,7 @@ fields! {
     "moves": moves,
     "all_moves": all_moves,
     "crashes": model.crashes,
+    "kills": model.kills,
     "every_store": model.every_store,
     "every_word": model.every_word,
     "faults": model.faults,

@@ -73,8 +73,9 @@ impl<D: Design> workload::Visitor for PrepareOn<'_, D> {
     type Out = Result<Prepared, Error>;
 
     fn visit<S: Scenario>(self) -> Self::Out {
-        let model = Model { crashes: 0, ..self.0.model };
-        let recorder = Recorder::new(Model { faults: 0, ..model }, Box::new(Quiet));
+        let mut model = self.0.model;
+        model.calm();
+        let recorder = Recorder::new(model, Box::new(Quiet));
         if self.0.create {
             return Ok(Prepared { image: recorder.image(), start: None });
         }
@@ -192,7 +193,7 @@ impl Execution<'_> {
         }
         // Once more, with nothing going wrong: everything is there, and nothing is to be done.
         self.picker.tell(format_args!("the pool is opened for the last time"));
-        self.recorder.set_model(|model| (model.crashes, model.faults) = (0, 0));
+        self.recorder.set_model(Model::calm);
         let Opened::Pool(pool) = self.open::<D, S>(false)? else {
             return Err(Violation::Vanished);
         };

@@ -73,7 +73,7 @@ impl Chance {
                 if crash {
                     self.contents = Chance::contents(random);
                 }
-                usize::from(crash)
+                if crash { random.random_range(1..options) } else { 0 }
             }
             Ask::Fault if !one_in(random, self.fault_in) => 0,
             Ask::Fault | Ask::Tester | Ask::Completion => random.random_range(0..options),

@@ -3,8 +3,8 @@
 //! # Durable format: superblock
 //!
 //! Two copies, at bytes 0 and 4096 of NAME, written one after the other at every change: the valid
-//! one with the higher edition counts. A crash while one is written leaves the other; damage to one
-//! leaves the other, and both say the same.
+//! one with the higher edition counts, and whoever opens the pool writes it last. A crash while one
+//! is written leaves the other; damage to one leaves the other, and both say the same.
 //!
 //! ```text
 //!   word   0      | "LASTWORD"                                         |
@@ -220,15 +220,23 @@ impl LogHead {
 
     /// Reads the copy that counts.
     pub(crate) fn read(file: &PoolFile) -> Result<Result<LogHead, Invalid>, medium::Error> {
+        Ok(LogHead::read_copy(file)?.map(|(head, _)| head))
+    }
+
+    /// The copy that counts, and which it is.
+    fn read_copy(file: &PoolFile) -> Result<Result<(LogHead, u64), Invalid>, medium::Error> {
         let [a, b] = read_copies(file)?;
         Ok(newer(LogHead::decode(&a), LogHead::decode(&b), |head| head.edition))
     }
 
-    /// Writes both copies; durable on return, two persist barriers.
+    /// Writes both copies, the one that counts last; durable on return, two persist barriers.
     pub(crate) fn write(&self, file: &PoolFile) -> Result<(), medium::Error> {
         let block = self.encode();
-        file.write_durable_at(0, &block)?;
-        file.write_durable_at(COPY_BYTES, &block)
+        let counts = LogHead::read_copy(file)?.map_or(0, |(_, copy)| copy);
+        for copy in [COPY_BYTES - counts, counts] {
+            file.write_durable_at(copy, &block)?;
+        }
+        Ok(())
     }
 }
 
@@ -240,14 +248,14 @@ fn read_copies(file: &PoolFile) -> Result<[Block; 2], medium::Error> {
     Ok(copies)
 }
 
-/// Of two copies the valid one, or the newer one; else what is wrong with them.
+/// Of two copies the valid one, or the newer one, and its place; else what is wrong with them.
 fn newer<T>(
     a: Result<T, Invalid>,
     b: Result<T, Invalid>,
     edition: impl Fn(&T) -> u64,
-) -> Result<T, Invalid> {
-    match (a, b) {
-        (Ok(a), Ok(b)) => Ok(if edition(&a) >= edition(&b) { a } else { b }),
+) -> Result<(T, u64), Invalid> {
+    match (a.map(|a| (a, 0)), b.map(|b| (b, COPY_BYTES))) {
+        (Ok(a), Ok(b)) => Ok(if edition(&a.0) >= edition(&b.0) { a } else { b }),
         // A newer program has been here, and the other copy may be from before.
         (_, Err(version @ Invalid::Version(_))) | (Err(version @ Invalid::Version(_)), _) => {
             Err(version)
@@ -262,6 +270,10 @@ fn newer<T>(
 pub(crate) struct Superblocks {
     file: Arc<PoolFile>,
     current: Superblock,
+    /// The copy that counted when it was opened: it is written last. Were it written first, and
+    /// torn by a crash that leaves its bytes in no state at all, the other one, which such a crash
+    /// has left before, would not be there to help.
+    copy: u64,
     counts: Counts,
     /// On emulated memory a superblock costs its barrier like everything else.
     emulation: Option<Arc<Emulation>>,
@@ -274,7 +286,7 @@ impl Superblocks {
     ) -> Result<Result<Superblocks, Invalid>, medium::Error> {
         let [a, b] = read_copies(file)?;
         let current = newer(Superblock::decode(&a), Superblock::decode(&b), |one| one.edition);
-        Ok(current.map(|current| Superblocks::new(file, current)))
+        Ok(current.map(|(current, copy)| Superblocks { copy, ..Superblocks::new(file, current) }))
     }
 
     /// Writes the first superblock of a new file, both copies.
@@ -299,7 +311,7 @@ impl Superblocks {
 
     fn new(file: &Arc<PoolFile>, current: Superblock) -> Superblocks {
         let (file, counts) = (Arc::clone(file), Counts::default());
-        Superblocks { file, current, counts, emulation: None }
+        Superblocks { file, current, copy: 0, counts, emulation: None }
     }
 
     /// From here on each write costs what `emulation` says.
@@ -322,7 +334,7 @@ impl Superblocks {
         change(&mut next);
         next.edition += 1;
         let block = next.encode();
-        for copy in [0, COPY_BYTES] {
+        for copy in [COPY_BYTES - self.copy, self.copy] {
             self.file.write_durable_at(copy, &block)?;
             self.counts.bytes += 8 * WORDS as u64;
             self.counts.device_writes += 1;
@@ -440,14 +452,15 @@ mod tests {
     #[test]
     fn the_newer_valid_copy_counts() {
         let damaged = || Err::<u64, _>(Invalid::Damaged);
-        assert_eq!(newer(Ok(3), Ok(4), |&n| n), Ok(4));
-        assert_eq!(newer(Ok(4), Ok(3), |&n| n), Ok(4));
-        assert_eq!(newer(damaged(), Ok(3), |&n| n), Ok(3));
-        assert_eq!(newer(Ok(3), damaged(), |&n| n), Ok(3));
-        let version = || Err(Invalid::Version(9));
+        let second = COPY_BYTES;
+        assert_eq!(newer(Ok(3), Ok(4), |&n| n), Ok((4, second)));
+        assert_eq!(newer(Ok(4), Ok(3), |&n| n), Ok((4, 0)));
+        assert_eq!(newer(damaged(), Ok(3), |&n| n), Ok((3, second)));
+        assert_eq!(newer(Ok(3), damaged(), |&n| n), Ok((3, 0)));
+        let version = || Err::<u64, _>(Invalid::Version(9));
         for other in [damaged(), Ok(3)] {
-            assert_eq!(newer(other, version(), |&n| n), version());
-            assert_eq!(newer(version(), other, |&n| n), version());
+            assert_eq!(newer(other, version(), |&n| n), Err(Invalid::Version(9)));
+            assert_eq!(newer(version(), other, |&n| n), Err(Invalid::Version(9)));
         }
     }
 

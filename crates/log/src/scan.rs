@@ -63,6 +63,9 @@ pub struct Scan<'a> {
     heap_words: u64,
     buffer: Buffer,
     payload: (usize, u64),
+    /// The group that was found last: its sequence, its bytes with padding, and the sequence behind
+    /// what was acknowledged when it was sealed.
+    found: (u64, u64, u64),
 }
 
 impl<'a> Scan<'a> {
@@ -76,7 +79,8 @@ impl<'a> Scan<'a> {
     ) -> Scan<'a> {
         let buffer = Buffer::new(8192);
         let last = reproduced.0;
-        Scan { medium, identity, sequence, last, heap_words, buffer, payload: (0, 0) }
+        let (payload, found) = ((0, 0), (0, 0, 0));
+        Scan { medium, identity, sequence, last, heap_words, buffer, payload, found }
     }
 
     /// Looks at what comes next.
@@ -120,6 +124,24 @@ impl<'a> Scan<'a> {
         &self.buffer.words()[GROUP_HEADER_WORDS..GROUP_HEADER_WORDS + self.payload.0]
     }
 
+    /// Where the group that was found last stands in the log area, and all its words, padding
+    /// included: what was appended.
+    pub fn group(&self) -> (u64, &[u64]) {
+        let (sequence, bytes, _) = self.found;
+        (sequence % self.medium.bytes(), &self.buffer.words()[..bytes as usize / 8])
+    }
+
+    /// The sequence of the group that was found last.
+    pub fn sequence(&self) -> u64 {
+        self.found.0
+    }
+
+    /// The sequence behind what was acknowledged when the group that was found last was sealed:
+    /// what lies before was durable then.
+    pub fn acknowledged(&self) -> u64 {
+        self.found.2
+    }
+
     /// The transactions of the group that was found last.
     pub fn transactions(&self) -> Transactions<'_> {
         Transactions::new(self.payload(), self.payload.1)
@@ -161,6 +183,7 @@ impl<'a> Scan<'a> {
                 if header.first != self.last.wrapping_add(1) || !self.is_inside_heap() {
                     return Ok(Found::Damaged { at });
                 }
+                self.found = (sequence, total, header.acknowledged);
                 self.sequence = sequence + total;
                 self.last = header.last;
                 Ok(Found::Group { first: TxId(header.first), last: TxId(header.last) })

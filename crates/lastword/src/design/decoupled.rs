@@ -57,11 +57,13 @@ impl<T: Tm> Decoupled<T> {
         if action == Action::Replay {
             let path = storage.log_path().to_path_buf();
             let Storage { log, home, .. } = &mut storage;
-            last = recover::replay(&before, &**log, home.as_mut(), &path)?.last;
+            let settle = &mut |at, group: &[u64]| recover::settle(&**log, at, group);
+            last = recover::replay(&before, &**log, settle, home.as_mut(), &path)?.last;
         }
         // The order matters: see `recover`.
         let (generation, medium) = (before.generation.wrapping_add(1), storage.medium);
         if let (Some(file), Some(head)) = (&storage.log_file, log_head) {
+            storage.superblocks.update(|_| ())?;
             LogHead { edition: head.edition + 1, pool: before.pool, generation }.write(file)?;
         }
         storage.superblocks.update(|now| {

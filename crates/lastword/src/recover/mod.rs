@@ -1,10 +1,14 @@
 //! Recover: what a crash left becomes a state that transactions can start from.
 //!
 //! ```text
-//!   scan the log from the superblock's sequence
+//!   scan the log from the superblock's sequence, to its end
+//!     groups that nobody knows to be durable, again  } a barrier each, at most as many as
+//!                                                    } were under way
 //!     whole groups in ID order  ->  home           } one barrier in the end
-//!   log head: generation + 1                        } one barrier
-//!   superblock: generation + 1, reproduced ID       } one barrier
+//!   superblock, as it was read                      } two barriers, if the log is a file
+//!   log head: generation + 1                        } of its own,
+//!                                                   } and two
+//!   superblock: generation + 1, reproduced ID       } two barriers
 //!   only then: new records
 //! ```
 //!
@@ -13,6 +17,16 @@
 //! twice is replaying once), and no new record has overwritten it. The new generation keeps what is
 //! left of the old log from being taken for new: the IDs that were lost will be drawn again.
 //!
+//! What is brought home must be durable in the log before. A group that can be read need not be:
+//! the process may have been killed, or its write may have failed, between the page cache or the
+//! processor's cache and the disk. Were such a group brought home and its like lost from the log by
+//! a crash, home would hold what no log tells of. So the groups that were not acknowledged for
+//! certain (later groups say how far that went) are written again, as they are, where they are.
+//!
+//! The superblock is written again for the same reason: one that can be read need not be durable.
+//! Were the log's head two generations ahead of the one that a crash brings back, the two would
+//! look like files of different times.
+//!
 //! What to do when is decided by tables; see [`decide`].
 //!
 //! (DudeTM, section 3.5.)
@@ -20,7 +34,7 @@
 pub(crate) mod decide;
 
 use lw_log::{Found, Identity, Scan};
-use medium::{HomeMedium, ReadLog};
+use medium::{Buffer, HomeMedium, LogMedium, ReadLog};
 use words::TxId;
 
 use crate::Error;
@@ -46,27 +60,57 @@ pub(crate) fn identity(superblock: &Superblock) -> Identity {
     Identity { pool: superblock.pool, generation: superblock.generation, stream: STREAM }
 }
 
-/// Brings home what the log holds and home does not. Durable on return: one persist barrier, none
-/// when there was nothing to replay.
+/// Makes sure that a group is durable where it stands.
+pub(crate) type Settle<'a> = &'a mut dyn FnMut(u64, &[u64]) -> Result<(), medium::Error>;
+
+/// Brings home what the log holds and home does not. Durable on return: one persist barrier and one
+/// for each group that is settled; none when there was nothing to replay.
 ///
 /// # Errors
 /// A medium that cannot be read or written; a log that no crash leaves.
 pub(crate) fn replay(
     superblock: &Superblock,
     log: &dyn ReadLog,
+    settle: Settle<'_>,
     home: &mut dyn HomeMedium,
     log_path: &std::path::Path,
 ) -> Result<Replayed, Error> {
-    let heap_words = superblock.heap_bytes / 8;
-    let reproduced = TxId(superblock.reproduced);
-    let mut replayed = Replayed { last: reproduced, transactions: 0, torn: false };
-    let mut scan =
-        Scan::new(log, identity(superblock), superblock.log_sequence, reproduced, heap_words);
+    let scan = || {
+        let (identity, start) = (identity(superblock), superblock.log_sequence);
+        let (reproduced, heap_words) = (TxId(superblock.reproduced), superblock.heap_bytes / 8);
+        Scan::new(log, identity, start, reproduced, heap_words)
+    };
+    let (groups, certain, replayed) = look(superblock, scan(), log_path)?;
+    let mut scan = scan();
+    for _ in 0..groups {
+        scan.next_group()?;
+        if scan.sequence() >= certain {
+            let (at, group) = scan.group();
+            settle(at, group)?;
+        }
+        home.write_back(scan.payload())?;
+    }
+    if groups > 0 {
+        home.barrier()?;
+    }
+    Ok(replayed)
+}
+
+/// How many groups there are to replay, and up to which sequence they are durable for certain.
+fn look(
+    superblock: &Superblock,
+    mut scan: Scan<'_>,
+    log_path: &std::path::Path,
+) -> Result<(usize, u64, Replayed), Error> {
+    let last = TxId(superblock.reproduced);
+    let mut replayed = Replayed { last, transactions: 0, torn: false };
+    let (mut groups, mut certain) = (0, 0);
     loop {
         let found = scan.next_group()?;
         match (decide_next(&found), found) {
             (Next::Apply, Found::Group { first, last }) => {
-                home.write_back(scan.payload())?;
+                groups += 1;
+                certain = scan.acknowledged().max(certain);
                 replayed.transactions += last.0 - first.0 + 1;
                 replayed.last = last;
             }
@@ -76,12 +120,18 @@ pub(crate) fn replay(
             }
             (_, found) => {
                 replayed.torn = matches!(found, Found::Torn { .. });
-                break;
+                return Ok((groups, certain, replayed));
             }
         }
     }
-    if replayed.transactions > 0 {
-        home.barrier()?;
+}
+
+/// Writes a group again, durably: one persist barrier.
+pub(crate) fn settle(log: &dyn LogMedium, at: u64, group: &[u64]) -> Result<(), medium::Error> {
+    let mut buffer = Buffer::new(group.len());
+    buffer.words_mut()[..group.len()].copy_from_slice(group);
+    if log.append(at, buffer, group.len())?.is_none() {
+        log.acknowledge(true)?;
     }
-    Ok(replayed)
+    Ok(())
 }

@@ -43,11 +43,14 @@ pub(crate) fn heap(superblock: &Superblock) -> lw_alloc::Heap {
 }
 
 impl Opened {
-    /// Opens the files for a pool that goes on. Locks them; writes nothing.
+    /// Opens the files for a pool that goes on. Locks them; writes nothing. One persist barrier.
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
         let found = Found::open(path, |path| PoolFile::open_on(&options.system, path))?;
         check_layout(&found, options)?;
         let medium = choose_medium(options.medium, found.medium)?;
+        // Before anything in it is acknowledged: whoever made the pool may have been killed between
+        // giving it its name and making that durable. Both files are in one directory.
+        found.file.sync_name()?;
         let Found { file, log_file, superblocks, log_head, action, .. } = found;
         let storage = Storage::assemble(file, log_file, superblocks, medium)?;
         Ok(Opened { storage, log_head, action })

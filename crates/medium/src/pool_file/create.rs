@@ -98,6 +98,15 @@ impl PoolFile {
         Ok(())
     }
 
+    /// Makes the name that the file was opened by durable. Whoever gave it to the file may have
+    /// been killed before, or could not.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sync_name(&self) -> Result<(), Error> {
+        sync_directory(self.system.files(), &self.path)
+    }
+
     /// Removes a file that was opened, while its lock keeps others out.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use super::sectors::Inode;
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ask {
-    /// Whether the power goes here. 1: it does.
+    /// Whether the power goes here. 1: it does. 2, where that is asked: the process is killed.
     Crash,
     /// What a sector, a line or a length that was read holds: one of its possible contents, the
     /// oldest first.
@@ -47,6 +47,8 @@ pub struct Question {
 pub struct Model {
     /// Crashes that may still come.
     pub crashes: usize,
+    /// Kills of the process that may still come.
+    pub kills: usize,
     /// Crash points at every store and every write, not only before barriers; to see that they
     /// find nothing more.
     pub every_store: bool,
@@ -57,16 +59,24 @@ pub struct Model {
     pub faults: usize,
     /// Whether a call that has failed goes on failing.
     pub sticky: bool,
-    /// Sectors that were being written may hold garbage (A7).
+    /// Sectors that were being written durably may hold garbage (A7).
     pub garbage: bool,
     /// Whether files are written by several writes under way, as io_uring does it.
     pub queue: bool,
+}
+
+impl Model {
+    /// Nothing goes wrong from here on.
+    pub fn calm(&mut self) {
+        (self.crashes, self.kills, self.faults) = (0, 0, 0);
+    }
 }
 
 impl Default for Model {
     fn default() -> Model {
         Model {
             crashes: 1,
+            kills: 0,
             every_store: false,
             every_word: true,
             faults: 0,
@@ -241,14 +251,20 @@ impl Machine {
         if self.changed && self.crash_point() { Err(Halt::Crash) } else { Ok(()) }
     }
 
-    /// Whether the power goes, now.
+    /// Whether the power goes, or the process is killed, now.
     pub(super) fn crash_point(&mut self) -> bool {
         self.changed = false;
-        let crashes = self.model.crashes > 0 && self.choose(Ask::Crash, 2) == 1;
-        if crashes {
-            self.crash();
+        let Model { crashes, kills, .. } = self.model;
+        let options = 1 + usize::from(crashes > 0) + usize::from(kills > 0);
+        match self.choose(Ask::Crash, options) {
+            0 => return false,
+            1 if crashes > 0 => self.crash(),
+            _ => {
+                self.model.kills -= 1;
+                self.exit();
+            }
         }
-        crashes
+        true
     }
 
     /// Which way a call fails: 0 it does not, 1 it fails, 2 (of `options` 3) it ends early.

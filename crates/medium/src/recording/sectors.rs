@@ -42,6 +42,8 @@ struct Sector {
     lost: bool,
     /// When it was written last.
     written: u64,
+    /// It was written such that it is durable at once: by who knows a torn write from a whole one.
+    checked: bool,
 }
 
 /// A private mapping of a part: what is written to the file appears in it, where it was not
@@ -97,6 +99,7 @@ impl Inode {
     pub(super) fn exit(&mut self) {
         self.locks.clear();
         self.mirrors.clear();
+        self.sectors.values_mut().for_each(|sector| sector.checked = false);
     }
 
     /// Reserves: the length, and zeros.
@@ -180,20 +183,27 @@ impl Inode {
         bytes
     }
 
-    /// Writes to the page cache, or past it: not durable yet. Makes the file longer.
-    pub(super) fn write(&mut self, machine: &mut Machine, at: u64, mut bytes: &[u8]) {
+    /// Writes to the page cache, or past it: not durable yet, though it may be on its way there.
+    /// Makes the file longer.
+    pub(super) fn write(
+        &mut self,
+        machine: &mut Machine,
+        at: u64,
+        mut bytes: &[u8],
+        durable: bool,
+    ) {
         self.allocate(at + bytes.len() as u64);
         let mut at = at;
         while !bytes.is_empty() {
             let room = (SECTOR_BYTES - at % SECTOR_BYTES) as usize;
             let (these, rest) = bytes.split_at(room.min(bytes.len()));
-            self.write_sector(machine, at, these);
+            self.write_sector(machine, at, these, durable);
             (at, bytes) = (at + these.len() as u64, rest);
         }
         machine.changed();
     }
 
-    fn write_sector(&mut self, machine: &mut Machine, at: u64, bytes: &[u8]) {
+    fn write_sector(&mut self, machine: &mut Machine, at: u64, bytes: &[u8], checked: bool) {
         let sector = at / SECTOR_BYTES;
         let whole = bytes.len() as u64 == SECTOR_BYTES;
         if !whole {
@@ -204,13 +214,14 @@ impl Inode {
                 return; // whatever a crash leaves is the same
             }
             let versions = vec![self.content(sector)];
-            let entry = Sector { versions, dirty: true, lost: false, written: 0 };
+            let entry = Sector { versions, dirty: true, lost: false, written: 0, checked };
             self.sectors.insert(sector, entry);
         }
         self.poke(at, bytes);
         let content = self.content(sector);
         let entry = self.sectors.get_mut(&sector).expect("it is there");
         (entry.dirty, entry.lost, entry.written) = (true, false, machine.tick());
+        entry.checked = checked;
         if entry.versions.last() != Some(&content) {
             entry.versions.push(content);
         }
@@ -239,19 +250,21 @@ impl Inode {
     /// A sync of this range failed: what it should have made durable is so or not, for ever (A8).
     pub(super) fn fail_sync(&mut self, range: Range<u64>) {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
-        self.sectors.range_mut(sectors).for_each(|(_, sector)| sector.dirty = false);
+        for (_, sector) in self.sectors.range_mut(sectors) {
+            (sector.dirty, sector.checked) = (false, false);
+        }
     }
 
     /// The power goes.
     pub(super) fn crash(&mut self, machine: &mut Machine) {
-        self.exit();
         for sector in self.sectors.values_mut() {
-            if machine.model.garbage && !sector.lost {
+            if machine.model.garbage && sector.checked && !sector.lost {
                 let last = *sector.versions.last().expect("there is one");
                 sector.versions.push(last.map(|byte| byte ^ 0xa5)); // A7
             }
             (sector.lost, sector.dirty) = (true, false);
         }
+        self.exit();
         let chosen = machine.choose(Ask::Content, self.lengths.len());
         self.lengths = vec![self.lengths.get(chosen).copied().unwrap_or(0)];
         self.pages.truncate(self.bytes().div_ceil(PAGE_BYTES) as usize);

@@ -205,7 +205,7 @@ impl Handle for RecordedFile {
                 say(format_args!("{how}write file {}, {offset}..{end}", self.inode));
             });
             let write = |machine: &mut Machine, inode: &mut super::sectors::Inode| {
-                inode.write(machine, offset, &bytes)
+                inode.write(machine, offset, &bytes, durable)
             };
             machine.with_inode(self.inode, write);
             machine.after_store()?;
@@ -334,7 +334,7 @@ impl Queue {
                 let end = offset + bytes.len() as u64;
                 say(format_args!("send write {number} to file {inode}, {offset}..{end}"));
             });
-            machine.with_inode(*inode, |machine, inode| inode.write(machine, offset, bytes));
+            machine.with_inode(*inode, |machine, inode| inode.write(machine, offset, bytes, true));
             machine.after_store()
         });
         lock(&self.under_way).push_back(Write { number, offset, bytes: bytes.len() as u64 });
