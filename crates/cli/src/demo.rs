@@ -104,11 +104,15 @@ fn clear(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The medium of a pool that is not in use: `file on ext4, flush 0.10 ms`.
+/// The medium of a pool that is not in use: `file on ext4, flush 0.10 ms`, `dax on ext4`.
 fn describe(path: &Path) -> Result<String, Failure> {
+    let medium = lastword::inspect(path)?.medium;
     let file = PoolFile::open_shared(path)?;
-    let flush_ms = file.measure_flush()? as f64 / 1e6;
-    Ok(format!("file on {}, flush {flush_ms:.2} ms", file.file_system()?))
+    let place = format!("{} on {}", medium.map_or("none", Medium::name), file.file_system()?);
+    if medium != Some(Medium::File) {
+        return Ok(place); // what is mapped is not flushed to a disk
+    }
+    Ok(format!("{place}, flush {:.2} ms", file.measure_flush()? as f64 / 1e6))
 }
 
 /// Volatile and durable in turns; whether nothing was lost.

@@ -75,7 +75,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn take(&mut self, message: Message) {
+    /// Counts a message in.
+    pub(crate) fn take(&mut self, message: Message) {
         match self.workers.iter_mut().find(|known| known.worker == message.worker) {
             Some(known) => *known = message,
             None => self.workers.push(message),
@@ -142,13 +143,22 @@ fn wait(when: When, messages: &Receiver<Message>, seen: &mut Seen) {
 
 /// Reads whole messages until the pipe ends.
 fn read(mut pipe: impl Read, mut with: impl FnMut(Message)) -> io::Result<()> {
+    while let Some(message) = read_one(&mut pipe)? {
+        with(message);
+    }
+    Ok(())
+}
+
+/// Reads the next message; `None` at the pipe's end, which may be inside one.
+///
+/// # Errors
+/// The pipe's.
+pub(crate) fn read_one(pipe: &mut impl Read) -> io::Result<Option<Message>> {
     let mut bytes = [0; MESSAGE_BYTES];
-    loop {
-        match pipe.read_exact(&mut bytes) {
-            Ok(()) => with(Message::from_bytes(&bytes)),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            Err(error) => return Err(error),
-        }
+    match pipe.read_exact(&mut bytes) {
+        Ok(()) => Ok(Some(Message::from_bytes(&bytes))),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -192,6 +192,9 @@ impl Description {
 
     fn rows(&self) -> Vec<(&'static str, String)> {
         let survives = match self.survives_power_loss {
+            true if self.medium != Some(MediumName::File.name()) => {
+                "kill -9 and power loss, as far as the memory does"
+            }
             true => "kill -9 and power loss, as far as the disk keeps its word about flushes",
             false => "kill -9, not power loss",
         };

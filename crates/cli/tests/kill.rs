@@ -102,7 +102,8 @@ impl Mark {
     fn of(path: &Path) -> Mark {
         let generation = lastword::inspect(path).unwrap().generation;
         let home = std::fs::read(path).unwrap().split_off(HEAP_OFFSET);
-        let mut log_head = std::fs::read(path.with_added_extension("log")).unwrap();
+        // Where the log is in the pool's own file it has no head.
+        let mut log_head = std::fs::read(path.with_added_extension("log")).unwrap_or_default();
         log_head.truncate(LOG_HEAD_BYTES);
         Mark { generation, home, log_head }
     }

@@ -329,9 +329,10 @@ mod tests {
 
     #[test]
     fn a_write_that_ends_early_is_resumed_where_it_ended() {
-        let Some(uring) = Uring::new().map(Arc::new) else { return };
+        let Some(uring) = Uring::new() else { return };
+        // Some kernels end the write when the pipe is full, others wait for room for all of it.
+        let uring = Arc::new(uring.with_write_bytes_max(300 << 10));
         let (mut reader, writer) = io::pipe().unwrap();
-        // More than a pipe holds: it takes what it can and says so.
         let mut group = Buffer::new(1 << 17);
         (0..1 << 17).for_each(|i| group.words_mut()[i] = i as u64);
         uring.append(writer.as_fd(), 0, group, 1 << 17);

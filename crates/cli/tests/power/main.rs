@@ -1,0 +1,266 @@
+//! Cuts the power of a block device at many moments, and looks whether what was acknowledged is
+//! there.
+//!
+//! ```text
+//!   bank on `file` -> ext4 -> dm-log-writes -> a device
+//!   acknowledged transfers ---- marks ---'---> a log of every write and flush, in order
+//!
+//!   a cut: the log up to some entry -> another device -> mount (journal), check, open, look
+//! ```
+//!
+//! A mark stands in the log behind everything that was durable when it was made, so what it says
+//! was acknowledged must be found in every cut behind it.
+//!
+//! `LASTWORD_POWER_DEVICES` names the three devices, separated by colons: their contents are lost.
+//! Without it the test says that it is skipped; the guest of `tests/dax` has them.
+//! `LASTWORD_SEED` repeats its choices of cuts, for as far as the kernel's order repeats.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "the writer is killed by this test's own hand")]
+#[path = "../../src/kill_round.rs"]
+mod kill_round;
+mod trace;
+
+use std::io::{self, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use kill_round::{Message, Outcome, Seen, look};
+use lastword::{Medium, Options, Pool};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tempfile::TempDir;
+use trace::{Image, Trace};
+use workloads::{Bank, Workload};
+
+/// Of the file system.
+const DEVICE_BYTES: usize = 56 << 20;
+
+/// Small: it goes round many times.
+const LOG_BYTES: u64 = 256 << 10;
+
+/// Marks that are made while the writer runs.
+const MARKS: usize = 40;
+
+/// Cuts of one writer's trace.
+const CUTS: usize = 24;
+
+/// The device-mapper's name of what is written to.
+const NAME: &str = "lastword-power";
+
+/// The mark behind which the pool is there.
+const READY: &str = "ready";
+
+fn seed() -> u64 {
+    let given = std::env::var("LASTWORD_SEED").ok().map(|seed| seed.parse().unwrap());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos();
+    let seed = given.unwrap_or(now.into());
+    println!("LASTWORD_SEED={seed}");
+    seed
+}
+
+/// Runs a program of the system, which must succeed.
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {told}");
+}
+
+/// A mounted file system, until it is dropped.
+struct Mounted {
+    dir: TempDir,
+}
+
+impl Mounted {
+    fn new(device: &str) -> Mounted {
+        let dir = tempfile::tempdir().unwrap();
+        run("mount", &["-t", "ext4", device, dir.path().to_str().unwrap()]);
+        Mounted { dir }
+    }
+
+    fn pool(&self) -> PathBuf {
+        self.dir.path().join("bank.pool")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        run("umount", &[self.dir.path().to_str().unwrap()]);
+    }
+}
+
+/// The three devices.
+struct Devices {
+    data: String,
+    log: String,
+    cut: String,
+}
+
+impl Devices {
+    fn given() -> Option<Devices> {
+        let Ok(given) = std::env::var("LASTWORD_POWER_DEVICES") else {
+            println!("skipped: LASTWORD_POWER_DEVICES is not set; tests/dax/run sets it");
+            return None;
+        };
+        let mut names = given.split(':').map(str::to_owned);
+        let mut next = || names.next().expect("three devices");
+        Some(Devices { data: next(), log: next(), cut: next() })
+    }
+
+    /// Runs a writer over a device whose writes are recorded; answers the record.
+    fn record(&self, durability: &str) -> Trace {
+        let table = format!("0 {} log-writes {} {}", DEVICE_BYTES / 512, self.data, self.log);
+        run("dmsetup", &["create", NAME, "--noudevsync", "--table", &table]);
+        let device = format!("/dev/mapper/{NAME}");
+        run("mkfs.ext4", &["-q", "-b", "4096", "-J", "size=4", &device]);
+        let mounted = Mounted::new(&device);
+        let options = options().medium(Medium::File);
+        let bank = workloads::Options { scale: 0.01, ..workloads::Options::default() };
+        let pool = Pool::create(mounted.pool(), options.bytes(Bank::heap_bytes(&bank))).unwrap();
+        assert!(pool.info().survives_power_loss);
+        println!("{durability}: log by {}", pool.info().log_path.unwrap());
+        Bank::load(&mut pool.worker().unwrap(), &bank).unwrap();
+        pool.close().unwrap();
+        mark(READY);
+        write_and_mark(&mounted.pool(), durability);
+        drop(mounted);
+        run("dmsetup", &["remove", "--noudevsync", NAME]);
+        Trace::read(Path::new(&self.log)).unwrap()
+    }
+
+    /// What is found after a power cut that left this image, by who knows of each of these.
+    fn look(&self, image: &Image, seen: [&Seen; 2]) -> [Outcome; 2] {
+        let mut device = std::fs::OpenOptions::new().write(true).open(&self.cut).unwrap();
+        device.write_all(&image.bytes).unwrap();
+        drop(device);
+        let mounted = Mounted::new(&self.cut);
+        let checked = lastword::check(mounted.pool()).unwrap();
+        let pool = Pool::open(mounted.pool(), options()).unwrap();
+        assert_eq!(pool.committed_id(), checked.durable_id, "opening shows what the check said");
+        let outcomes = seen.map(|seen| look(&pool, seen).unwrap().unwrap());
+        pool.close().unwrap();
+        outcomes
+    }
+}
+
+fn options() -> Options {
+    Options::new().log_bytes(LOG_BYTES)
+}
+
+fn mark(text: &str) {
+    run("dmsetup", &["message", NAME, "0", "mark", text]);
+}
+
+/// Runs the writer, marks what it has acknowledged, and kills it.
+fn write_and_mark(pool: &Path, durability: &str) {
+    let mut writer = Command::new(env!("CARGO_BIN_EXE_lastword"))
+        .arg("kill-writer")
+        .arg(pool)
+        .args(["--threads", "2", "--durability", durability])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = BufReader::new(writer.stdout.take().unwrap());
+    let (sender, messages) = channel();
+    let reader = thread::spawn(move || {
+        while let Some(message) = kill_round::read_one(&mut pipe).unwrap() {
+            let _ = sender.send(message); // the last ones nobody wants
+        }
+    });
+    let mut seen = Seen::default();
+    for _ in 0..MARKS {
+        seen.take(messages.recv().expect("the writer goes on"));
+        // All that came while the last mark was made, so that this one says what holds about now.
+        messages.try_iter().for_each(|message| seen.take(message));
+        mark(&to_mark(&seen));
+    }
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    reader.join().unwrap();
+}
+
+fn to_mark(seen: &Seen) -> String {
+    let numbers =
+        |m: &Message| format!("{}:{}:{}:{}", m.worker, m.run, m.committed, m.acknowledged);
+    format!("seen={}", seen.workers.iter().map(numbers).collect::<Vec<_>>().join(","))
+}
+
+fn from_mark(mark: &str) -> Option<Seen> {
+    let message = |text: &str| {
+        let mut numbers = text.split(':').map(|number| number.parse().unwrap());
+        let mut next = || numbers.next().unwrap();
+        Message { worker: next(), run: next(), committed: next(), acknowledged: next() }
+    };
+    let workers = mark.strip_prefix("seen=")?.split(',').map(message).collect();
+    Some(Seen { workers })
+}
+
+/// What was seen of the writer before a cut.
+fn seen_before(trace: &Trace, cut: usize) -> Seen {
+    let marks = trace.entries[..cut].iter().rev();
+    marks.filter_map(|entry| from_mark(entry.mark.as_deref()?)).next().unwrap_or_default()
+}
+
+/// Ascending places to cut at; half of them before writes that were in the device's cache.
+fn cuts(trace: &Trace, rng: &mut StdRng) -> Vec<usize> {
+    let ready = trace.find(READY) + 1;
+    let all = ready..trace.entries.len();
+    let cached: Vec<usize> = all.clone().filter(|&cut| !trace.cached(cut).is_empty()).collect();
+    assert!(!cached.is_empty(), "nothing ever waited for a flush");
+    let mut cuts: Vec<usize> = (0..CUTS)
+        .map(|n| match n % 2 {
+            0 => rng.random_range(all.clone()),
+            _ => cached[rng.random_range(0..cached.len())],
+        })
+        .collect();
+    cuts.sort_unstable();
+    cuts
+}
+
+/// How often each outcome was seen.
+#[derive(Debug, Default)]
+struct Tally {
+    /// Cuts that kept something that was not acknowledged yet.
+    survived: usize,
+    /// Cuts that lost something that was committed when the last mark before them was made: few,
+    /// for making a mark takes longer than a transfer waits to be durable.
+    lost: usize,
+    /// Cuts of which a look that knows of later acknowledgements finds some missing.
+    noticed: usize,
+}
+
+#[test]
+fn whatever_was_acknowledged_survives_a_power_cut() {
+    let Some(devices) = Devices::given() else { return };
+    let mut rng = StdRng::seed_from_u64(seed());
+    let mut tally = Tally::default();
+    for durability in ["async", "sync"] {
+        let trace = devices.record(durability);
+        let [fua, flushes, cached] = trace.counts();
+        println!("{durability}: {fua} writes with FUA, {flushes} flushes of {cached} writes");
+        let last = seen_before(&trace, trace.entries.len());
+        let mut image = Image::new(DEVICE_BYTES);
+        for cut in cuts(&trace, &mut rng) {
+            image.advance(&trace, cut).unwrap();
+            let some: Vec<usize> = trace.cached(cut).filter(|_| rng.random()).collect();
+            let undo = image.apply_some(&trace, &some).unwrap();
+            let seen = seen_before(&trace, cut);
+            let [outcome, late] = devices.look(&image, [&seen, &last]);
+            image.undo(undo);
+            println!("{durability}, cut at {cut}, {} of the cache: {outcome:?}", some.len());
+            io::stdout().flush().unwrap();
+            assert_eq!(outcome.lost_acknowledged, 0, "{outcome:?}");
+            assert_eq!(outcome.violations, [], "{outcome:?}");
+            tally.survived += usize::from(outcome.survived > 0);
+            tally.lost += usize::from(outcome.lost > 0);
+            tally.noticed += usize::from(late.lost_acknowledged > 0);
+        }
+    }
+    println!("{} cuts: {tally:?}", 2 * CUTS);
+    // A test of crashes that saw none of these has tested nothing.
+    assert!(tally.survived > 0, "nothing survived without being acknowledged: {tally:?}");
+    assert!(tally.noticed > 0, "a device that forgot what it had kept looked whole: {tally:?}");
+}

@@ -1,0 +1,197 @@
+//! Pools in persistent memory, and pools that were to be there and are not.
+//!
+//! `LASTWORD_DAX_DIR` names a directory of a file system that is mounted with `-o dax`, and
+//! `LASTWORD_NO_DAX_DIRS` others, separated by colons, on file systems that are not. Without them
+//! these tests say that they are skipped; the guest of `tests/dax` has both.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lastword::{
+    Durability, Error, Medium, MediumError, Objects, Options, Pool, Ptr, Shadow, Transact,
+};
+use tempfile::TempDir;
+use workloads::{Violation, Visitor, Workload};
+
+fn options() -> Options {
+    Options::new().bytes(1 << 20).log_bytes(256 << 10).ring_entries(1 << 12)
+}
+
+fn given(name: &str) -> Option<OsString> {
+    let given = std::env::var_os(name);
+    if given.is_none() {
+        println!("skipped: {name} is not set; tests/dax/run sets it");
+    }
+    given
+}
+
+/// A directory in persistent memory that is gone afterwards.
+fn persistent_memory() -> Option<TempDir> {
+    given("LASTWORD_DAX_DIR").map(|dir| tempfile::tempdir_in(dir).unwrap())
+}
+
+/// Directories elsewhere that are gone afterwards.
+fn elsewhere() -> Vec<TempDir> {
+    let dirs = given("LASTWORD_NO_DAX_DIRS").unwrap_or_default();
+    let dirs = std::env::split_paths(&dirs).filter(|dir| !dir.as_os_str().is_empty());
+    dirs.map(|dir| tempfile::tempdir_in(dir).unwrap()).collect()
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Expects that persistent memory was asked for in vain, for the reason that the kernel gives.
+fn assert_no_dax(result: Result<Pool, Error>, path: &Path) {
+    const EOPNOTSUPP: i32 = 95;
+    match result.expect_err("there is no persistent memory") {
+        Error::Medium(MediumError::NoDax { path: named, source }) => {
+            assert_eq!(named, path);
+            assert_eq!(source.raw_os_error(), Some(EOPNOTSUPP), "{source}");
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_pool_in_persistent_memory_is_on_dax_without_being_asked() {
+    let Some(dir) = persistent_memory() else { return };
+    let path = dir.path().join("test.pool");
+    let pool = Pool::create(&path, options()).unwrap();
+    let cell = pool.run(|tx| tx.alloc(7_u64)).unwrap();
+    cell.ticket.wait().unwrap();
+    let info = pool.info().clone();
+    assert_eq!((info.medium, info.log_path), (Some(Medium::Dax), None));
+    assert!(info.survives_power_loss, "{info:?}");
+    pool.close().unwrap();
+    assert_eq!(files(dir.path()), std::slice::from_ref(&path), "the log is in the pool's own file");
+    let inspected = lastword::inspect(&path).unwrap();
+    assert_eq!(inspected.medium, Some(Medium::Dax));
+    assert!(inspected.survives_power_loss && inspected.clean, "{inspected:?}");
+    // By name it can be on another medium; a file there keeps what files keep.
+    let file = dir.path().join("file.pool");
+    let pool = Pool::create(&file, options().medium(Medium::File)).unwrap();
+    assert_eq!(pool.info().medium, Some(Medium::File));
+}
+
+#[test]
+fn where_there_is_no_persistent_memory_dax_is_refused_and_leaves_nothing() {
+    for dir in elsewhere() {
+        let path = dir.path().join("test.pool");
+        assert_no_dax(Pool::create(&path, options().medium(Medium::Dax)), &path);
+        assert_eq!(files(dir.path()), [] as [PathBuf; 0]);
+        let pool = Pool::create(&path, options()).unwrap();
+        assert_eq!(pool.info().medium, Some(Medium::File));
+    }
+}
+
+#[test]
+fn a_pool_copied_out_of_persistent_memory_is_refused_until_another_medium_is_named() {
+    let Some(dir) = persistent_memory() else { return };
+    let path = dir.path().join("test.pool");
+    let pool = Pool::create(&path, options()).unwrap();
+    let number = |tx: &mut lastword::Tx<'_>| {
+        let root: Ptr<u64> = tx.root_ptr()?;
+        tx.get(root)
+    };
+    let wrote = pool.run(|tx| {
+        let cell = tx.alloc(42_u64)?;
+        tx.set_root_ptr(cell)
+    });
+    wrote.unwrap().ticket.wait().unwrap();
+    pool.abandon(); // so that whoever opens it has to recover
+    let whole = fs::read(&path).unwrap();
+    for dir in elsewhere() {
+        let copy = dir.path().join("copy.pool");
+        fs::write(&copy, &whole).unwrap();
+        assert_no_dax(Pool::open(&copy, options()), &copy);
+        assert!(fs::read(&copy).unwrap() == whole, "a refused pool is left as it was");
+        let cached = options().medium(Medium::PersistentCache);
+        let pool = Pool::open(&copy, cached).unwrap();
+        assert!(!pool.info().survives_power_loss);
+        assert_eq!(pool.run(number).unwrap().value, 42);
+    }
+}
+
+/// Runs a workload in persistent memory, abandons the pool, recovers and checks it.
+struct InPersistentMemory<'d>(&'d Path);
+
+impl Visitor for InPersistentMemory<'_> {
+    type Out = ();
+
+    fn visit<W: Workload>(self) {
+        for shadow in [Shadow::Full, Shadow::CopyOnWrite] {
+            for durability in [Durability::Async, Durability::Sync] {
+                let options = options().shadow(shadow).durability(durability);
+                survives::<W>(&self.0.join("test.pool"), &options.medium(Medium::Dax));
+            }
+        }
+    }
+}
+
+fn survives<W: Workload>(path: &Path, options: &Options) {
+    let parameters = workloads::Options { scale: 0.002, seed: 1, workers: 2 };
+    let options = options.clone().bytes(W::heap_bytes(&parameters));
+    let pool = Pool::create(path, options.clone()).unwrap();
+    let workload: W = loaded(&mut pool.worker().unwrap(), &parameters);
+    let clients = run_two(&pool, &workload);
+    pool.flush().unwrap();
+    let durable = pool.durable_id();
+    pool.abandon();
+    let checked = lastword::check(path).unwrap();
+    assert!(checked.needs_recovery && checked.durable_id >= durable);
+    let pool = Pool::open(path, options).unwrap();
+    assert_eq!(pool.info().medium, Some(Medium::Dax));
+    let mut worker = pool.worker().unwrap();
+    for client in &clients {
+        let present = worker.run(|tx| workload.is_present(client, tx)).unwrap().value;
+        assert!(present, "{}: an acknowledged transaction is missing", W::NAME);
+    }
+    let violations = violations(&workload, &mut worker);
+    assert!(violations.is_empty(), "{}: {violations:?}", W::NAME);
+    drop(worker);
+    pool.close().unwrap();
+    assert_eq!(lastword::check(path).unwrap().usage, checked.usage, "recovery leaks nothing");
+    fs::remove_file(path).unwrap();
+}
+
+fn loaded<W: Workload, T: Transact>(worker: &mut T, options: &workloads::Options) -> W
+where
+    T::Error: std::fmt::Debug,
+{
+    W::load(worker, options).unwrap()
+}
+
+fn violations<W: Workload, T: Transact>(workload: &W, worker: &mut T) -> Vec<Violation>
+where
+    T::Error: std::fmt::Debug,
+{
+    workload.check(worker).unwrap()
+}
+
+/// Two workers at a time; answers each one's client after its last transaction.
+fn run_two<W: Workload>(pool: &Pool, workload: &W) -> Vec<W::Client> {
+    let run = |index| {
+        let mut worker = pool.worker().unwrap();
+        let mut client = workload.client(index, 1);
+        for _ in 0..1000 {
+            workload.next(&mut client);
+            let _ = worker.run(|tx| workload.run(&client, tx)).unwrap();
+        }
+        client
+    };
+    std::thread::scope(|scope| {
+        let workers = [0, 1].map(|index| scope.spawn(move || run(index)));
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn every_workload_survives_in_persistent_memory() {
+    let Some(dir) = persistent_memory() else { return };
+    for name in workloads::NAMES {
+        workloads::by_name(name, InPersistentMemory(dir.path())).unwrap();
+    }
+}
