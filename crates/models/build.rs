@@ -29,9 +29,13 @@ fn main() {
             emit(twin, &here, &out, &mut text);
         }
         text.push_str("pub(crate) const ALL: &[models::trials::Twin] = &[\n");
-        for Twin { name, model, check, says, .. } in twins {
-            writeln!(text, "    ({name:?}, {name}::{model}::{check}, {says:?}),")
-                .expect("a string takes all");
+        for Twin { name, mutant, model, check, says, .. } in twins {
+            writeln!(
+                text,
+                "    models::trials::Twin {{ name: {name:?}, mutant: {mutant:?}, says: {says:?},
+        model: \"{model}::{check}\", explore: {name}::{model}::{check} }},"
+            )
+            .expect("a string takes all");
         }
         text.push_str("];\n");
         write(&out.join(format!("{}.rs", twins[0].tool.folder())), &text);

@@ -7,6 +7,7 @@ use crate::twin::{
 
 const RING: Twin = Twin {
     name: "",
+    mutant: None,
     tool: Tool::Loom,
     folders: &[Log],
     file: "ring.rs",
@@ -69,6 +70,7 @@ const PUBLICATION: Twin = Twin {
 pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_record_published_relaxed",
+        mutant: Some(11),
         changes: &[(
             "self.ring.written.store(self.at, Ordering::Release)",
             "self.ring.written.store(self.at, Ordering::Relaxed)",
@@ -78,6 +80,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_cursor_read_relaxed",
+        mutant: Some(11),
         changes: &[(
             "self.written.load(Ordering::Acquire)",
             "self.written.load(Ordering::Relaxed)",
@@ -107,6 +110,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "cursors_read_before_committing",
+        mutant: Some(41),
         changes: &[
             (
                 "    let oldest =",
@@ -134,6 +138,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "committing_cleared_before_the_record_is_published",
+        mutant: Some(42),
         file: "redo.rs",
         changes: &[(
             "        record.publish(id.0);
@@ -342,6 +347,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "an_extension_that_checks_nothing",
+        mutant: Some(31),
         changes: &[(
             "        if forgot || !self.reads_hold(attempt) {
             return Err(Stop::Conflict);
@@ -374,6 +380,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "an_abort_that_releases_the_old_version",
+        mutant: Some(40),
         changes: &[(
             "        self.release(attempt, id);
         attempt.clear();
@@ -392,6 +399,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_commit_that_does_not_check_its_reads",
+        mutant: Some(32),
         changes: &[(
             "if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {",
             "if false {",

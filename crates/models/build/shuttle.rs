@@ -26,6 +26,7 @@ const PIPELINE: Twin = Twin {
 pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_history_whose_reads_are_not_checked",
+        mutant: Some(32),
         changes: &[(
             "if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {",
             "if false {",
@@ -34,6 +35,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_history_whose_extensions_check_nothing",
+        mutant: Some(31),
         changes: &[(
             "        if forgot || !self.reads_hold(attempt) {
             return Err(Stop::Conflict);
@@ -45,6 +47,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_history_whose_aborts_release_the_old_version",
+        mutant: Some(40),
         changes: &[(
             "        self.release(attempt, id);
         attempt.clear();
@@ -88,6 +91,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_merge_of_cursors_read_too_early",
+        mutant: Some(41),
         changes: &[
             (
                 "    let oldest =",
@@ -107,6 +111,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_hole_that_is_not_recorded",
+        mutant: Some(34),
         file: "stm.rs",
         changes: &[("        redo.record(id, Written::nothing());\n", "")],
         says: "in no ring",

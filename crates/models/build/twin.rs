@@ -94,6 +94,8 @@ impl Folder {
 pub(crate) struct Twin {
     /// What is wrong, as the test's name.
     pub(crate) name: &'static str,
+    /// Its number in the list of mutants that the crash tests are measured by.
+    pub(crate) mutant: Option<u8>,
     /// Who must find it.
     pub(crate) tool: Tool,
     /// What is compiled anew: the folder of the changed file, and those that build on it.

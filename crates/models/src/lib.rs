@@ -36,6 +36,7 @@
 //! `PREEMPTIONS=n` goes deeper, `SEED=n` explores other schedules with shuttle.
 #![forbid(unsafe_code)]
 
+pub mod history;
 pub mod oracle;
 pub mod outcomes;
 pub mod trials;

@@ -24,7 +24,10 @@ fn run(scheduler: impl Scheduler + 'static, model: impl Fn(u64) + Send + Sync + 
     config.silence_warnings = true;
     config.failure_persistence = FailurePersistence::None;
     config.stack_size = 1 << 18;
-    Runner::new(scheduler, config).run(move || model(thread_rng().next_u64()));
+    Runner::new(scheduler, config).run(move || {
+        models::trials::execution();
+        model(thread_rng().next_u64());
+    });
 }
 
 /// Small random numbers, the same for every run of one seed.
