@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(kinds(&history(all, &[(X, &[1]), (Y, &[2])])), [Some(Kind::WriteSkew), None]);
     }
 
-    /// Fekete's third: a reader makes a history that was serializable without it into one that is not.
+    /// A reader makes a history that was serializable without it into one that is not.
     #[test]
     fn the_read_only_anomaly_is_write_skew() {
         let all = vec![
