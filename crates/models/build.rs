@@ -8,6 +8,8 @@
 mod loom;
 #[path = "build/shuttle.rs"]
 mod shuttle;
+#[path = "build/steps.rs"]
+mod steps;
 #[path = "build/twin.rs"]
 mod twin;
 
@@ -16,59 +18,94 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use twin::{Folder, Twin};
+use twin::{Folder, Tool, Twin};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=build");
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
-    for twins in [loom::TWINS, shuttle::TWINS] {
+    let loom = [loom::TWINS, steps::TWINS].concat();
+    for (tool, twins) in [(Tool::Loom, &*loom), (Tool::Shuttle, shuttle::TWINS)] {
         let mut text = String::new();
+        emit_whole(tool.whole(), &here, &out.join(tool.folder()), &mut text);
         for twin in twins {
             emit(twin, &here, &out, &mut text);
         }
         text.push_str("pub(crate) const ALL: &[models::trials::Twin] = &[\n");
-        for Twin { name, model, check, says, .. } in twins {
-            writeln!(text, "    ({name:?}, {name}::{model}::{check}, {says:?}),")
-                .expect("a string takes all");
+        for Twin { name, mutant, model, check, says, .. } in twins {
+            writeln!(
+                text,
+                "    models::trials::Twin {{ name: {name:?}, mutant: {mutant:?}, says: {says:?},
+        model: \"{model}::{check}\", explore: {name}::{model}::{check} }},"
+            )
+            .expect("a string takes all");
         }
         text.push_str("];\n");
-        write(&out.join(format!("{}.rs", twins[0].tool.folder())), &text);
+        write(&out.join(format!("{}.rs", tool.folder())), &text);
     }
 }
 
-/// Writes a twin's files, and its module to `text`.
+/// Writes a twin's files, and its module to `text`. What it does not change it has from the crate's
+/// root.
 fn emit(twin: &Twin, here: &Path, out: &Path, text: &mut String) {
-    let mut changed = 0;
     let name = twin.name;
     let mut line = |what: String| writeln!(text, "{what}").expect("a string takes all");
-    line(format!("pub(crate) mod {name} {{"));
-    for folder in [Folder::Log, Folder::Persist, Folder::Perform] {
-        if !twin.folders.contains(&folder) {
-            line(format!("    pub(crate) use crate::{};", folder.module()));
-            continue;
-        }
-        let (from, to) =
-            (here.join("..").join(folder.path()), out.join(name).join(folder.module()));
+    line(format!("pub(crate) mod {name} {{\n    use crate::*;"));
+    let mut changed = 0;
+    for folder in Folder::ALL.into_iter().filter(|folder| twin.folders.contains(folder)) {
+        let to = out.join(name);
         for file in folder.files() {
-            let path = from.join(file);
-            println!("cargo::rerun-if-changed={}", path.display());
-            let mut source = fs::read_to_string(&path)
-                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let mut source = protocol(folder, file, here);
             if *file == twin.file {
                 source = change(twin, &source);
                 changed += 1;
             }
-            // Its own tests stand at a file's end.
-            let source = source.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
-            write(&to.join(file), &rebase(twin, source.to_owned()));
+            let own = format!("crate::twins::{name}::");
+            write(&to.join(file), &source.replace("crate::", &own).replace("lw_log::", &own));
         }
         line(folder.declare(&to.display().to_string()));
+        if folder == Folder::PersistentRing {
+            line(format!("    use crate::twins::{name}::persistent::{{PersistentRing, Sent}};"));
+        }
     }
     assert_eq!(changed, 1, "{name}: {} is not in its folders", twin.file);
-    let model = here.join("tests").join(twin.tool.folder()).join(format!("{}.rs", twin.model));
-    line(format!("    #[path = {model:?}]\n    pub(crate) mod {};\n}}", twin.model));
+    for file in twin.beside.iter().chain([&twin.model]) {
+        let path = here.join("tests").join(twin.tool.folder()).join(format!("{file}.rs"));
+        line(format!("    #[path = {path:?}]\n    pub(crate) mod {file};"));
+    }
+    // What stands beside the model takes the place of the root's.
+    twin.beside
+        .iter()
+        .for_each(|file| line(format!("    use crate::twins::{name}::{file}::{};", capital(file))));
+    line("}".to_owned());
+}
+
+/// The type that a file is named after.
+fn capital(file: &str) -> String {
+    file[..1].to_uppercase() + &file[1..]
+}
+
+/// Writes files as they are, without their tests, and their modules to `text`.
+fn emit_whole(folders: &[Folder], here: &Path, out: &Path, text: &mut String) {
+    text.push_str("pub(crate) mod whole {\n");
+    for folder in folders {
+        let to = out.join("whole");
+        for file in folder.files() {
+            write(&to.join(file), &protocol(*folder, file, here));
+        }
+        text.push_str(&folder.declare(&to.display().to_string()));
+    }
+    text.push_str("}\n");
+}
+
+/// A protocol file without its own tests, which stand at its end.
+fn protocol(folder: Folder, file: &str, here: &Path) -> String {
+    let path = here.join("..").join(folder.path()).join(file);
+    println!("cargo::rerun-if-changed={}", path.display());
+    let source =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    source.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned()
 }
 
 /// The text with the protection taken away.
@@ -78,16 +115,6 @@ fn change(twin: &Twin, source: &str) -> String {
         let found = source.matches(from).count();
         assert_eq!(found, 1, "twin {}: `{from}` stands {found} times in {}", twin.name, twin.file);
         source = source.replace(from, to);
-    }
-    source
-}
-
-/// Paths from the root to a twin's own folders lead to the twin's.
-fn rebase(twin: &Twin, mut source: String) -> String {
-    for folder in twin.folders {
-        let module = folder.module();
-        let own = format!("crate::twins::{}::{module}::", twin.name);
-        source = source.replace(&format!("crate::{module}::"), &own);
     }
     source
 }

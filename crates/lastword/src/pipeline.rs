@@ -54,7 +54,9 @@ impl Pipeline {
         let timer = StepTimer { blocks: self.blocks, helped };
         let sent = self.persist.send(clock, timer)?;
         let acknowledged = self.persist.acknowledge(wait && sent != Step::More, timer)?;
-        if self.is_due() {
+        // On memory the thread that would be rung is the persist thread, which looks by itself
+        // after each of its steps: ringing for itself it would not nap while another brings home.
+        if (self.blocks || helped) && self.is_due() {
             self.bells.reproduce_is_due(self.blocks);
         }
         Ok(Step::of_both(sent, acknowledged, self.persist.is_memory()))
@@ -103,6 +105,10 @@ impl Pipeline {
             return Ok(Step::Busy);
         }
         Ok(match self.reproduce_step(true)? {
+            // On memory this thread's own turn, the one that found the log full, has moved the
+            // epoch, so it would not sleep but run on against the thread that brings home: that one
+            // needs a core.
+            Step::Busy | Step::Nothing if self.persist.is_memory() => Step::Nothing,
             // What is under way has to come back first: whoever waits for it tells.
             Step::Nothing => Step::Busy,
             step => step,

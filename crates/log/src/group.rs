@@ -99,7 +99,7 @@ impl Group {
     }
 
     /// The group with its header, as the medium takes it.
-    pub(crate) fn into_buffer(self) -> Buffer {
+    pub fn into_buffer(self) -> Buffer {
         self.buffer
     }
 

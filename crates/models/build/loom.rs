@@ -1,16 +1,19 @@
-//! The twins that loom must find: which line is changed, and what must go wrong then.
+//! The twins that loom must find between a commit and what is claimed of it: which line is
+//! changed, and what must go wrong then.
 
 use crate::twin::{
-    Folder::{Log, Perform, Persist},
+    Folder::{Perform, Persist, Ring},
     Tool, Twin,
 };
 
-const RING: Twin = Twin {
+pub(crate) const RING: Twin = Twin {
     name: "",
+    mutant: None,
     tool: Tool::Loom,
-    folders: &[Log],
+    folders: &[Ring],
     file: "ring.rs",
     changes: &[],
+    beside: &[],
     model: "laps",
     check: "records_are_taken_whole",
     says: "",
@@ -18,37 +21,16 @@ const RING: Twin = Twin {
 
 pub(crate) const FRONTIER: Twin = Twin {
     folders: &[Persist],
-    file: "frontier.rs",
+    file: "persist/frontier.rs",
     model: "claims",
     check: "only_what_is_published_is_claimed",
     says: "claimed",
     ..RING
 };
 
-const WAKE: Twin = Twin {
-    folders: &[Persist],
-    file: "wake.rs",
-    model: "waiting",
-    check: "no_wake_up_is_lost",
-    says: "deadlock",
-    ..RING
-};
-
-const HELP: Twin = Twin {
-    file: "help.rs",
-    model: "helping",
-    check: "who_finds_the_step_taken_is_not_forgotten",
-    ..WAKE
-};
-
-const SLEEP: Twin =
-    Twin { file: "background.rs", model: "sleeping", check: "a_commit_wakes_the_thread", ..WAKE };
-
-const PROGRESS: Twin = Twin { file: "progress.rs", ..HELP };
-
 pub(crate) const STM: Twin = Twin {
     folders: &[Perform],
-    file: "stm.rs",
+    file: "perform/stm.rs",
     model: "isolation",
     check: "a_body_never_sees_a_torn_pair",
     says: "torn",
@@ -69,6 +51,7 @@ const PUBLICATION: Twin = Twin {
 pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_record_published_relaxed",
+        mutant: Some(11),
         changes: &[(
             "self.ring.written.store(self.at, Ordering::Release)",
             "self.ring.written.store(self.at, Ordering::Relaxed)",
@@ -78,6 +61,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_cursor_read_relaxed",
+        mutant: Some(11),
         changes: &[(
             "self.written.load(Ordering::Acquire)",
             "self.written.load(Ordering::Relaxed)",
@@ -107,6 +91,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "cursors_read_before_committing",
+        mutant: Some(41),
         changes: &[
             (
                 "    let oldest =",
@@ -134,7 +119,8 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "committing_cleared_before_the_record_is_published",
-        file: "redo.rs",
+        mutant: Some(42),
+        file: "persist/redo.rs",
         changes: &[(
             "        record.publish(id.0);
         self.slot.drawn();",
@@ -174,129 +160,6 @@ pub(crate) const TWINS: &[Twin] = &[
             "let _ = clock",
         )],
         ..FRONTIER
-    },
-    Twin {
-        name: "a_waiter_without_its_fence",
-        changes: &[(
-            "        fence(Ordering::SeqCst);
-        let mut guard",
-            "        let mut guard",
-        )],
-        ..WAKE
-    },
-    Twin {
-        name: "a_notifier_without_its_fence",
-        changes: &[(
-            "        fence(Ordering::SeqCst);
-        if self.waiters",
-            "        if self.waiters",
-        )],
-        ..WAKE
-    },
-    Twin {
-        name: "a_notifier_that_does_not_take_the_lock",
-        changes: &[("drop(lock(&self.mutex));", "")],
-        ..WAKE
-    },
-    Twin {
-        name: "an_epoch_raised_relaxed",
-        changes: &[(
-            "self.epoch.fetch_add(1, Ordering::Release)",
-            "self.epoch.fetch_add(1, Ordering::Relaxed)",
-        )],
-        ..WAKE
-    },
-    Twin {
-        name: "an_epoch_read_after_the_step",
-        changes: &[(
-            "Step::Busy => progress.sleep(epoch, id),",
-            "Step::Busy => progress.sleep({ let _ = epoch; progress.epoch() }, id),",
-        )],
-        ..HELP
-    },
-    Twin {
-        name: "a_step_that_tells_only_when_it_has_done_something",
-        changes: &[(
-            "    if turn == Turn::Awaited || step.is_err() {",
-            "    if matches!(step, Ok(Step::Done)) {",
-        )],
-        ..HELP
-    },
-    Twin {
-        name: "a_step_that_tells_before_it_unlocks",
-        changes: &[
-            ("    drop(state);\n", ""),
-            (
-                "        progress.turn_is_over();
-    }
-    step",
-                "        progress.turn_is_over();
-    }
-    drop(state);
-    step",
-            ),
-        ],
-        ..HELP
-    },
-    Twin {
-        name: "a_sleeper_without_its_fence",
-        changes: &[(
-            "        fence(Ordering::SeqCst);
-        {",
-            "        {",
-        )],
-        ..PROGRESS
-    },
-    Twin {
-        name: "a_turn_that_ends_without_its_fence",
-        changes: &[(
-            "        fence(Ordering::SeqCst);
-        if self.waiting",
-            "        if self.waiting",
-        )],
-        ..PROGRESS
-    },
-    Twin {
-        name: "a_sleeper_that_does_not_look_again",
-        changes: &[("if self.epoch.load(Ordering::Acquire) != epoch {", "if epoch == u64::MAX {")],
-        ..PROGRESS
-    },
-    Twin {
-        name: "a_turn_that_wakes_only_whom_it_has_served",
-        changes: &[("            sleepers.extend(lists.sleepers.pop()); // one more", "")],
-        ..PROGRESS
-    },
-    Twin {
-        name: "a_clock_looked_at_without_the_locked_addition",
-        changes: &[(
-            "clock.fetch_add(0, Ordering::AcqRel)",
-            "clock.load(Ordering::Acquire)",
-        )],
-        ..SLEEP
-    },
-    Twin {
-        name: "a_clock_looked_at_before_it_is_said",
-        changes: &[
-            (
-                "        self.asleep.store(true, Ordering::Relaxed);
-        // AcqRel",
-                "        // AcqRel",
-            ),
-            (
-                "        if last_drawn == durable() {",
-                "        self.asleep.store(true, Ordering::Relaxed);
-        if last_drawn == durable() {",
-            ),
-        ],
-        ..SLEEP
-    },
-    Twin {
-        name: "a_clock_looked_at_without_release",
-        changes: &[(
-            "clock.fetch_add(0, Ordering::AcqRel)",
-            "clock.fetch_add(0, Ordering::Acquire)",
-        )],
-        ..SLEEP
     },
     Twin {
         name: "no_fence_after_taking",
@@ -342,6 +205,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "an_extension_that_checks_nothing",
+        mutant: Some(31),
         changes: &[(
             "        if forgot || !self.reads_hold(attempt) {
             return Err(Stop::Conflict);
@@ -374,6 +238,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "an_abort_that_releases_the_old_version",
+        mutant: Some(40),
         changes: &[(
             "        self.release(attempt, id);
         attempt.clear();
@@ -392,6 +257,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_commit_that_does_not_check_its_reads",
+        mutant: Some(32),
         changes: &[(
             "if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {",
             "if false {",

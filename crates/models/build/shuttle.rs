@@ -2,7 +2,7 @@
 
 use crate::loom::{FRONTIER, STM};
 use crate::twin::{
-    Folder::{Perform, Persist},
+    Folder::{Design, Perform, Persist, Pipeline},
     Tool, Twin,
 };
 
@@ -17,15 +17,27 @@ const HISTORY: Twin = Twin {
 const PIPELINE: Twin = Twin {
     tool: Tool::Shuttle,
     folders: &[Persist, Perform],
-    model: "pipeline",
+    model: "merging",
     check: "what_is_merged_is_the_history",
     ..FRONTIER
+};
+
+const LISTS: Twin = Twin {
+    tool: Tool::Shuttle,
+    folders: &[Perform, Persist, Pipeline, Design],
+    file: "perform/stm.rs",
+    beside: &["pool"],
+    model: "lists",
+    check: "every_crash_leaves_a_prefix_of_a_serial_history",
+    says: "crash",
+    ..STM
 };
 
 /// All of them.
 pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_history_whose_reads_are_not_checked",
+        mutant: Some(32),
         changes: &[(
             "if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {",
             "if false {",
@@ -34,6 +46,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_history_whose_extensions_check_nothing",
+        mutant: Some(31),
         changes: &[(
             "        if forgot || !self.reads_hold(attempt) {
             return Err(Stop::Conflict);
@@ -45,6 +58,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_history_whose_aborts_release_the_old_version",
+        mutant: Some(40),
         changes: &[(
             "        self.release(attempt, id);
         attempt.clear();
@@ -72,7 +86,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_serial_memory_that_never_waits",
-        file: "serial.rs",
+        file: "perform/serial.rs",
         changes: &[(
             "while self.held.swap(true, Ordering::Acquire) {",
             "while self.held.swap(true, Ordering::Acquire) && tries == 0 {",
@@ -88,6 +102,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_merge_of_cursors_read_too_early",
+        mutant: Some(41),
         changes: &[
             (
                 "    let oldest =",
@@ -107,26 +122,128 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_hole_that_is_not_recorded",
-        file: "stm.rs",
+        mutant: Some(34),
+        file: "perform/stm.rs",
         changes: &[("        redo.record(id, Written::nothing());\n", "")],
         says: "in no ring",
         ..PIPELINE
     },
     Twin {
         name: "an_acknowledgement_that_nobody_is_told_of",
-        file: "help.rs",
+        file: "persist/help.rs",
         changes: &[("if turn == Turn::Awaited || step.is_err() {", "if step.is_err() {")],
         says: "deadlock",
         ..PIPELINE
     },
     Twin {
         name: "a_thread_that_sleeps_without_looking_at_the_clock",
-        file: "background.rs",
+        file: "persist/background.rs",
         changes: &[(
             "if last_drawn == durable() {",
             "let _ = (last_drawn, durable());\n if true {",
         )],
         says: "deadlock",
         ..PIPELINE
+    },
+    Twin {
+        name: "a_reader_that_is_acknowledged_before_what_it_has_read",
+        mutant: Some(33),
+        changes: &[(
+            "let seen = TxId(attempt.snapshot);
+            attempt.clear();
+            return Ok(seen);",
+            "let seen = TxId(attempt.snapshot.saturating_sub(1));
+            attempt.clear();
+            return Ok(seen);",
+        )],
+        says: "crash: Unfounded",
+        ..LISTS
+    },
+    Twin {
+        name: "a_group_acknowledged_when_it_is_sent",
+        mutant: Some(5),
+        file: "persist/mod.rs",
+        changes: &[(
+            "            None => lock(&self.flights).push_back(flight),",
+            "            None => {
+                lock(&self.flights).push_back(flight);
+                self.progress.advance(flight.last);
+            }",
+        )],
+        ..LISTS
+    },
+    Twin {
+        name: "a_superblock_written_before_home_is_durable",
+        mutant: Some(7),
+        file: "reproduce/mod.rs",
+        changes: &[
+            ("        state.home.barrier()?;\n", ""),
+            (
+                "        Ok((last, end))\n",
+                "        state.home.barrier()?;\n        Ok((last, end))\n",
+            ),
+        ],
+        ..LISTS
+    },
+    Twin {
+        name: "a_log_recycled_before_it_is_home",
+        mutant: Some(9),
+        file: "reproduce/mod.rs",
+        changes: &[(
+            "            let panic = persist.progress.poison.on_panic(\"reproduce\");\n",
+            "            let panic = persist.progress.poison.on_panic(\"reproduce\");
+            let ends = batch.iter().map(|queued| queued.flight.end).max();
+            persist.queue.tail.store(ends.unwrap_or(0), Ordering::Release);\n",
+        )],
+        ..LISTS
+    },
+    Twin {
+        name: "a_batch_that_is_taken_before_the_turn",
+        file: "reproduce/mod.rs",
+        changes: &[
+            ("            let batch = persist.queue.take(log_bytes);\n", ""),
+            (
+                "        take_turn(&self.state,",
+                "        let batch = persist.queue.take(log_bytes);
+        let _ = self.state.try_lock().map(drop);
+        take_turn(&self.state,",
+            ),
+        ],
+        says: "",
+        ..LISTS
+    },
+    Twin {
+        name: "a_listener_that_is_left_without_a_look",
+        file: "persist/progress.rs",
+        changes: &[(
+            "        if let Some(outcome) = self.outcome(id) {",
+            "        if let Some(outcome) = self.outcome(id).filter(|_| id == 0) {",
+        )],
+        says: "",
+        ..LISTS
+    },
+    Twin {
+        name: "a_poll_that_leaves_nobody_to_wake",
+        file: "ticket.rs",
+        changes: &[("if !self.waker.as_ref()", "if self.waker.as_ref()")],
+        says: "deadlock",
+        ..LISTS
+    },
+    Twin {
+        name: "a_full_log_that_is_waited_for_without_giving_way",
+        file: "pipeline.rs",
+        changes: &[(
+            "Step::Busy | Step::Nothing if self.persist.is_memory() => Step::Nothing,",
+            "",
+        )],
+        says: "exceeded max_steps",
+        ..LISTS
+    },
+    Twin {
+        name: "a_persist_thread_that_rings_for_itself",
+        file: "pipeline.rs",
+        changes: &[("if (self.blocks || helped) && self.is_due() {", "if self.is_due() {")],
+        says: "exceeded max_steps",
+        ..LISTS
     },
 ];

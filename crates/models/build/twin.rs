@@ -19,73 +19,104 @@ impl Tool {
             Tool::Shuttle => "shuttle",
         }
     }
+
+    /// What its program compiles from copies without tests: their tests want more of the product.
+    pub(crate) const fn whole(self) -> &'static [Folder] {
+        match self {
+            Tool::Loom => &[Folder::Pipeline],
+            Tool::Shuttle => &[Folder::Pipeline, Folder::Design, Folder::Recover],
+        }
+    }
 }
 
 /// Protocol files that are compiled together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Folder {
     /// The volatile ring.
-    Log,
-    /// Frontier, merge, waiting.
+    Ring,
+    /// The persistent ring.
+    PersistentRing,
+    /// From the rings to the log.
     Persist,
     /// Transactional memories.
     Perform,
+    /// From the log to home, and both steps together.
+    Pipeline,
+    /// The design around them, and tickets.
+    Design,
+    /// What makes a state of what a crash has left.
+    Recover,
 }
 
 impl Folder {
+    /// All of them; later ones may build on earlier ones.
+    pub(crate) const ALL: [Folder; 7] = [
+        Folder::Ring,
+        Folder::PersistentRing,
+        Folder::Perform,
+        Folder::Persist,
+        Folder::Pipeline,
+        Folder::Design,
+        Folder::Recover,
+    ];
+
     /// Where its files are, under `crates`.
     pub(crate) const fn path(self) -> &'static str {
         match self {
-            Folder::Log => "log/src",
-            Folder::Persist => "lastword/src/persist",
-            Folder::Perform => "lastword/src/perform",
-        }
-    }
-
-    /// The module that it makes.
-    pub(crate) const fn module(self) -> &'static str {
-        match self {
-            Folder::Log => "ring",
-            Folder::Persist => "persist",
-            Folder::Perform => "perform",
+            Folder::Ring | Folder::PersistentRing => "log/src",
+            _ => "lastword/src",
         }
     }
 
     /// Its protocol files.
     pub(crate) const fn files(self) -> &'static [&'static str] {
         match self {
-            Folder::Log => &["ring.rs"],
+            Folder::Ring => &["ring.rs"],
+            Folder::PersistentRing => &["persistent.rs"],
             Folder::Persist => &[
-                "background.rs",
-                "frontier.rs",
-                "help.rs",
-                "merge.rs",
-                "progress.rs",
-                "redo.rs",
-                "wake.rs",
+                "persist/mod.rs",
+                "persist/background.rs",
+                "persist/frontier.rs",
+                "persist/help.rs",
+                "persist/merge.rs",
+                "persist/progress.rs",
+                "persist/queue.rs",
+                "persist/redo.rs",
+                "persist/wake.rs",
+                "poison.rs",
             ],
-            Folder::Perform => &["mod.rs", "contention.rs", "serial.rs", "stm.rs", "write_set.rs"],
+            Folder::Perform => &[
+                "perform/mod.rs",
+                "perform/contention.rs",
+                "perform/serial.rs",
+                "perform/stm.rs",
+                "perform/write_set.rs",
+            ],
+            Folder::Pipeline => &["reproduce/mod.rs", "pipeline.rs"],
+            Folder::Design => &[
+                "design/mod.rs",
+                "design/decoupled.rs",
+                "design/plain.rs",
+                "design/volatile.rs",
+                "inside.rs",
+                "ticket.rs",
+            ],
+            Folder::Recover => &["recover/mod.rs", "recover/decide.rs"],
         }
     }
 
-    /// The text that declares its module over files in `at`.
+    /// The text that declares its modules over files in `at`.
     pub(crate) fn declare(self, at: &str) -> String {
         let module = |name: &str, file: &str| {
             format!("    #[path = {:?}]\n    pub(crate) mod {name};\n", format!("{at}/{file}"))
         };
-        match self {
-            Folder::Log => module("ring", "ring.rs"),
-            Folder::Perform => module("perform", "mod.rs"),
-            Folder::Persist => {
-                let files = self.files().iter();
-                let files: String =
-                    files.map(|file| module(file.trim_end_matches(".rs"), file)).collect();
-                let uses = ["help::Step", "progress::Progress", "wake::Event"]
-                    .map(|name| format!("    pub(crate) use {name};\n"))
-                    .concat();
-                format!("    pub(crate) mod persist {{\n{files}{uses}    }}\n")
-            }
-        }
+        let files = self.files().iter();
+        let modules = files.filter_map(|file| match file.split_once('/') {
+            Some((name, "mod.rs")) => Some(module(name, file)),
+            Some(_) => None,
+            None => Some(module(file.trim_end_matches(".rs"), file)),
+        });
+        modules.collect()
     }
 }
 
@@ -94,14 +125,18 @@ impl Folder {
 pub(crate) struct Twin {
     /// What is wrong, as the test's name.
     pub(crate) name: &'static str,
+    /// Its number in the list of mutants that the crash tests are measured by.
+    pub(crate) mutant: Option<u8>,
     /// Who must find it.
     pub(crate) tool: Tool,
     /// What is compiled anew: the folder of the changed file, and those that build on it.
     pub(crate) folders: &'static [Folder],
-    /// The changed file.
+    /// The changed file, as its folder has it.
     pub(crate) file: &'static str,
     /// Each text, which stands once in the file, and what takes its place.
     pub(crate) changes: &'static [(&'static str, &'static str)],
+    /// Files beside the model that are compiled anew too.
+    pub(crate) beside: &'static [&'static str],
     /// The model: a file beside the tool's main.rs.
     pub(crate) model: &'static str,
     /// Its function.

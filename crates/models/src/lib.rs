@@ -1,8 +1,9 @@
 //! Models of the concurrency protocols, and the proof that the models find bugs.
 //!
 //! ```text
-//!   crates/log/src/ring.rs                 --#[path]-->  tests/loom     beside loom's atomics
-//!   crates/lastword/src/{persist,perform}  --#[path]-->  tests/shuttle  beside shuttle's
+//!   crates/log/src/{ring,persistent}.rs    --#[path]-->  tests/loom     beside loom's atomics
+//!   crates/lastword/src/{perform,persist}  --#[path]-->  tests/shuttle  beside shuttle's
+//!   reproduce, pipeline; design, ticket    --build.rs--> the same, without their own tests
 //!            |
 //!            +-- build.rs: one protection taken away --> twins, which must fail
 //! ```
@@ -32,10 +33,18 @@
 //! grow apart from the product. shuttle prints the failures that its twins must end with; the
 //! result of the test is what counts.
 //!
-//! `EXECUTIONS=1 cargo test -p lastword-models` prints how many executions loom has explored,
-//! `PREEMPTIONS=n` goes deeper, `SEED=n` explores other schedules with shuttle.
+//! Each test program ends with a line a twin: its number in the list of mutants that all crash
+//! testing is measured by, the model that has killed it, after how many executions.
+//!
+//! shuttle's model `lists` runs the whole of `decoupled` over a machine whose power may fail at any
+//! time, and [`history`] judges what transactions have read and what each crash has left.
+//!
+//! `EXECUTIONS=1 cargo test -p lastword-models` prints how many executions each model has taken.
+//! Longer runs: `PREEMPTIONS=n` goes deeper with loom, `SCHEDULES=n` explores n times as many
+//! schedules with shuttle and `SEED=n` others.
 #![forbid(unsafe_code)]
 
+pub mod history;
 pub mod oracle;
 pub mod outcomes;
 pub mod trials;

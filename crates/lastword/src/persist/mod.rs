@@ -20,14 +20,14 @@
 //! put them in order; merging here costs one pass over the record heads, and makes a flush shared
 //! by all workers, recovery a straight scan, and reproduction free of any merge.)
 
-mod background;
+pub(crate) mod background;
 pub(crate) mod frontier;
-mod help;
-mod merge;
-mod progress;
-mod queue;
-mod redo;
-mod wake;
+pub(crate) mod help;
+pub(crate) mod merge;
+pub(crate) mod progress;
+pub(crate) mod queue;
+pub(crate) mod redo;
+pub(crate) mod wake;
 
 use std::collections::VecDeque;
 

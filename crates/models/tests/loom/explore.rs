@@ -1,8 +1,5 @@
 //! Runs loom.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::sync;
 
 /// Explores all executions with at most so many preemptions (any number: `None`). `PREEMPTIONS`
@@ -13,15 +10,10 @@ pub(crate) fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send
     let bound = std::env::var("PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
     builder.preemption_bound = preemptions.map(|own| bound.unwrap_or(own));
     builder.max_branches = 10_000;
-    let executions = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&executions);
     builder.check(move || {
-        count.fetch_add(1, Ordering::Relaxed);
+        models::trials::execution();
         model();
     });
-    if std::env::var_os("EXECUTIONS").is_some() {
-        println!("{} executions", executions.load(Ordering::Relaxed));
-    }
 }
 
 /// Words of a ring or a heap, all zero.

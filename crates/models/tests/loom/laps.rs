@@ -31,15 +31,15 @@ impl Owned {
 }
 
 pub(crate) fn records_are_taken_whole() {
-    run(3, false);
+    run(3, Some(3), false);
 }
 
 pub(crate) fn space_is_overwritten_only_after_its_copy() {
-    run(3, true);
+    run(3, None, true);
 }
 
-fn run(records: u64, check_owners: bool) {
-    explore(None, move || {
+fn run(records: u64, preemptions: Option<usize>, check_owners: bool) {
+    explore(preemptions, move || {
         let ring = Arc::new(Ring::new(words(RING_WORDS)));
         let places = if check_owners { RING_WORDS } else { 0 };
         let owned = Rc::new(Owned((0..places).map(|_| Cell::new(0)).collect()));

@@ -4,54 +4,52 @@
 //! do nothing and the ring beside loom's atomics, and hands on the rest of the real ones.
 #![forbid(unsafe_code)]
 // Protocol files are compiled whole, and no model calls everything in them. A model is compiled
-// again for each of its twins.
-#![allow(dead_code, unused_imports, unreachable_pub, clippy::duplicate_mod)]
+// again for each of its twins. The medium's error is here the product's.
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    clippy::duplicate_mod,
+    clippy::useless_conversion
+)]
 
 extern crate self as lw_log;
 extern crate self as medium;
 
+#[path = "../protocols/around.rs"]
+mod around;
 mod claims;
 mod explore;
 mod helping;
 mod isolation;
 mod laps;
+#[path = "../../../lastword/src/metrics.rs"]
+mod metrics;
 #[path = "../../../lastword/src/perform/mod.rs"]
 mod perform;
-#[path = "../protocols/persist.rs"]
+#[path = "../../../lastword/src/persist/mod.rs"]
 mod persist;
+#[path = "../../../log/src/persistent.rs"]
+mod persistent;
 #[path = "../../../lastword/src/poison.rs"]
 mod poison;
 mod publication;
+mod recycling;
 #[path = "../../../log/src/ring.rs"]
 mod ring;
 mod sleeping;
 mod sync;
+mod telling;
 mod twins;
 mod waiting;
 
-use real_log::{Group, Transactions};
-use real_medium::{Buffer, writes};
-use ring::{RECORD_HEAD_WORDS, Ring, Writer};
+use around::{Error, Memory, cpu, superblock};
+use persistent::{PersistentRing, Sent};
+use real_log::{GROUP_HEADER_WORDS, Group, Identity, Transactions};
+use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog, writes};
+use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
 use std::process::ExitCode;
-
-/// What protocols know of the product's error.
-#[derive(Debug)]
-enum Error {
-    Poisoned { cause: std::sync::Arc<Error> },
-    StepPanicked { step: &'static str },
-}
-
-/// What the processor offers, of which the protocols take only hints.
-mod cpu {
-    use crate::sync::AtomicU64;
-
-    /// Short lines make short stripes: eight words.
-    pub(crate) const LINE_WORDS: usize = 1;
-
-    pub(crate) fn prefetch_read(_words: &[AtomicU64], _index: usize) {}
-
-    pub(crate) fn prefetch_write(_words: &[AtomicU64], _index: usize) {}
-}
+use twins::whole::{pipeline, reproduce};
 
 fn main() -> ExitCode {
     models::trials::run(
@@ -94,6 +92,25 @@ fn main() -> ExitCode {
             (
                 "publication::a_commit_is_claimed_with_its_record",
                 publication::a_commit_is_claimed_with_its_record,
+            ),
+            ("telling::a_listener_is_told_once", telling::a_listener_is_told_once),
+            ("telling::a_failure_is_told_to_all", telling::a_failure_is_told_to_all),
+            ("telling::a_task_is_woken", telling::a_task_is_woken),
+            (
+                "telling::what_is_durable_is_seen_with_its_group",
+                telling::what_is_durable_is_seen_with_its_group,
+            ),
+            (
+                "recycling::a_log_is_overwritten_only_when_it_is_recycled",
+                recycling::a_log_is_overwritten_only_when_it_is_recycled,
+            ),
+            (
+                "recycling::what_is_reproduced_is_seen_at_home",
+                recycling::what_is_reproduced_is_seen_at_home,
+            ),
+            (
+                "recycling::two_that_bring_home_keep_the_order",
+                recycling::two_that_bring_home_keep_the_order,
             ),
         ],
         twins::ALL,

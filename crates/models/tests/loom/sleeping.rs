@@ -43,6 +43,6 @@ fn run(workers: u64, commits: u64, preemptions: Option<usize>) {
 
 pub(crate) fn a_commit_wakes_the_thread() {
     run(1, 1, None);
-    run(1, 2, Some(5));
+    run(1, 2, Some(4));
     run(2, 1, Some(2));
 }

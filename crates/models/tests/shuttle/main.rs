@@ -1,48 +1,66 @@
 //! The protocols under shuttle; see the library, and tests/loom/main.rs for the names.
 #![forbid(unsafe_code)]
 // Protocol files are compiled whole, and no model calls everything in them. A model is compiled
-// again for each of its twins.
-#![allow(dead_code, unused_imports, unreachable_pub, clippy::duplicate_mod)]
+// again for each of its twins. The medium's error is here the product's.
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    clippy::duplicate_mod,
+    clippy::useless_conversion
+)]
 
 extern crate self as lw_log;
 extern crate self as medium;
 
+#[path = "../protocols/around.rs"]
+mod around;
 mod history;
+mod lists;
+mod machine;
+mod merging;
+#[path = "../../../lastword/src/metrics.rs"]
+mod metrics;
+mod options;
 #[path = "../../../lastword/src/perform/mod.rs"]
 mod perform;
-#[path = "../protocols/persist.rs"]
+#[path = "../../../lastword/src/persist/mod.rs"]
 mod persist;
-mod pipeline;
+#[path = "../../../log/src/persistent.rs"]
+mod persistent;
 #[path = "../../../lastword/src/poison.rs"]
 mod poison;
+mod pool;
 #[path = "../../../log/src/ring.rs"]
 mod ring;
 mod schedules;
 mod sync;
 mod twins;
 
-use real_log::{Group, Transactions};
-use real_medium::{Buffer, writes};
-use ring::{RECORD_HEAD_WORDS, Ring, Writer};
-use std::process::ExitCode;
+use options as shadow;
+use options as storage;
 
-/// What protocols know of the product's error.
-#[derive(Debug)]
-enum Error {
-    Poisoned { cause: std::sync::Arc<Error> },
-    StepPanicked { step: &'static str },
+use around::{Error, Memory, cpu, superblock};
+use options::Options;
+use persistent::{PersistentRing, Sent};
+use pool::Pool;
+use real_log::{Found, GROUP_HEADER_WORDS, Group, Identity, Scan, Transactions};
+use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog, writes};
+use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
+use std::process::ExitCode;
+use twins::whole::{design, inside, pipeline, recover, reproduce, ticket};
+
+/// Media that a design asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Medium {
+    File,
+    Dax,
 }
 
-/// What the processor offers, of which the protocols take only hints.
-mod cpu {
-    use crate::sync::AtomicU64;
-
-    /// Short lines make short stripes: eight words.
-    pub(crate) const LINE_WORDS: usize = 1;
-
-    pub(crate) fn prefetch_read(_words: &[AtomicU64], _index: usize) {}
-
-    pub(crate) fn prefetch_write(_words: &[AtomicU64], _index: usize) {}
+impl Medium {
+    fn name(self) -> &'static str {
+        "model"
+    }
 }
 
 fn main() -> ExitCode {
@@ -53,7 +71,11 @@ fn main() -> ExitCode {
                 "history::serial_is_serializable_in_id_order",
                 history::serial_is_serializable_in_id_order,
             ),
-            ("pipeline::what_is_merged_is_the_history", pipeline::what_is_merged_is_the_history),
+            ("merging::what_is_merged_is_the_history", merging::what_is_merged_is_the_history),
+            (
+                "lists::every_crash_leaves_a_prefix_of_a_serial_history",
+                lists::every_crash_leaves_a_prefix_of_a_serial_history,
+            ),
         ],
         twins::ALL,
     )

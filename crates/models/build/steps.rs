@@ -1,0 +1,327 @@
+//! The twins that loom must find in the steps: waiting, helping, telling, recycling.
+
+use crate::loom::RING;
+use crate::twin::{
+    Folder::{Persist, PersistentRing, Pipeline},
+    Twin,
+};
+
+const WAKE: Twin = Twin {
+    folders: &[Persist],
+    file: "persist/wake.rs",
+    model: "waiting",
+    check: "no_wake_up_is_lost",
+    says: "deadlock",
+    ..RING
+};
+
+const HELP: Twin = Twin {
+    file: "persist/help.rs",
+    model: "helping",
+    check: "who_finds_the_step_taken_is_not_forgotten",
+    ..WAKE
+};
+
+const SLEEP: Twin = Twin {
+    file: "persist/background.rs",
+    model: "sleeping",
+    check: "a_commit_wakes_the_thread",
+    ..WAKE
+};
+
+const PROGRESS: Twin = Twin { file: "persist/progress.rs", ..HELP };
+
+const TELLING: Twin =
+    Twin { model: "telling", check: "a_listener_is_told_once", says: "told once", ..PROGRESS };
+
+const RECYCLING: Twin = Twin {
+    folders: &[Persist, Pipeline],
+    file: "persist/queue.rs",
+    model: "recycling",
+    check: "a_log_is_overwritten_only_when_it_is_recycled",
+    says: "not recycled",
+    ..RING
+};
+
+const AT_HOME: Twin = Twin {
+    file: "reproduce/mod.rs",
+    check: "what_is_reproduced_is_seen_at_home",
+    says: "not at home",
+    ..RECYCLING
+};
+
+/// All of them.
+pub(crate) const TWINS: &[Twin] = &[
+    Twin {
+        name: "a_waiter_without_its_fence",
+        changes: &[(
+            "        fence(Ordering::SeqCst);
+        let mut guard",
+            "        let mut guard",
+        )],
+        ..WAKE
+    },
+    Twin {
+        name: "a_notifier_without_its_fence",
+        changes: &[(
+            "        fence(Ordering::SeqCst);
+        if self.waiters",
+            "        if self.waiters",
+        )],
+        ..WAKE
+    },
+    Twin {
+        name: "a_notifier_that_does_not_take_the_lock",
+        changes: &[("drop(lock(&self.mutex));", "")],
+        ..WAKE
+    },
+    Twin {
+        name: "an_epoch_raised_relaxed",
+        changes: &[(
+            "self.epoch.fetch_add(1, Ordering::Release)",
+            "self.epoch.fetch_add(1, Ordering::Relaxed)",
+        )],
+        ..WAKE
+    },
+    Twin {
+        name: "an_epoch_read_after_the_step",
+        changes: &[(
+            "Step::Busy => progress.sleep(epoch, id),",
+            "Step::Busy => progress.sleep({ let _ = epoch; progress.epoch() }, id),",
+        )],
+        ..HELP
+    },
+    Twin {
+        name: "a_step_that_tells_only_when_it_has_done_something",
+        changes: &[(
+            "    if turn == Turn::Awaited || step.is_err() {",
+            "    if matches!(step, Ok(Step::Done)) {",
+        )],
+        ..HELP
+    },
+    Twin {
+        name: "a_step_that_tells_before_it_unlocks",
+        changes: &[
+            ("    drop(state);\n", ""),
+            (
+                "        progress.turn_is_over();
+    }
+    step",
+                "        progress.turn_is_over();
+    }
+    drop(state);
+    step",
+            ),
+        ],
+        ..HELP
+    },
+    Twin {
+        name: "a_sleeper_without_its_fence",
+        changes: &[(
+            "        fence(Ordering::SeqCst);
+        {",
+            "        {",
+        )],
+        ..PROGRESS
+    },
+    Twin {
+        name: "a_turn_that_ends_without_its_fence",
+        changes: &[(
+            "        fence(Ordering::SeqCst);
+        if self.waiting",
+            "        if self.waiting",
+        )],
+        ..PROGRESS
+    },
+    Twin {
+        name: "a_sleeper_that_does_not_look_again",
+        changes: &[("if self.epoch.load(Ordering::Acquire) != epoch {", "if epoch == u64::MAX {")],
+        ..PROGRESS
+    },
+    Twin {
+        name: "a_turn_that_wakes_only_whom_it_has_served",
+        changes: &[("            sleepers.extend(lists.sleepers.pop()); // one more", "")],
+        ..PROGRESS
+    },
+    Twin {
+        name: "a_clock_looked_at_without_the_locked_addition",
+        changes: &[("clock.fetch_add(0, Ordering::AcqRel)", "clock.load(Ordering::Acquire)")],
+        ..SLEEP
+    },
+    Twin {
+        name: "a_clock_looked_at_before_it_is_said",
+        changes: &[
+            (
+                "        self.asleep.store(true, Ordering::Relaxed);
+        // AcqRel",
+                "        // AcqRel",
+            ),
+            (
+                "        if last_drawn == durable() {",
+                "        self.asleep.store(true, Ordering::Relaxed);
+        if last_drawn == durable() {",
+            ),
+        ],
+        ..SLEEP
+    },
+    Twin {
+        name: "a_clock_looked_at_without_release",
+        changes: &[(
+            "clock.fetch_add(0, Ordering::AcqRel)",
+            "clock.fetch_add(0, Ordering::Acquire)",
+        )],
+        ..SLEEP
+    },
+    Twin {
+        name: "a_durable_id_stored_relaxed",
+        mutant: Some(30),
+        changes: &[(
+            "self.durable.store(id, Ordering::Release)",
+            "self.durable.store(id, Ordering::Relaxed)",
+        )],
+        check: "what_is_durable_is_seen_with_its_group",
+        says: "not seen in the log",
+        ..TELLING
+    },
+    Twin {
+        name: "a_durable_id_read_relaxed",
+        mutant: Some(30),
+        changes: &[(
+            "self.durable.load(Ordering::Acquire)",
+            "self.durable.load(Ordering::Relaxed)",
+        )],
+        check: "what_is_durable_is_seen_with_its_group",
+        says: "not seen in the log",
+        ..TELLING
+    },
+    Twin {
+        name: "a_listener_without_its_fence",
+        changes: &[(
+            "        fence(Ordering::SeqCst);
+        let mut lists",
+            "        let mut lists",
+        )],
+        ..TELLING
+    },
+    Twin {
+        name: "a_turn_that_tells_listeners_without_its_fence",
+        changes: &[(
+            "        fence(Ordering::SeqCst);
+        if self.waiting",
+            "        if self.waiting",
+        )],
+        ..TELLING
+    },
+    Twin {
+        name: "a_listener_that_looks_before_it_says_so",
+        changes: &[
+            (
+                "    pub(crate) fn tell(&self, id: u64, listener: Listener) {\n",
+                "    pub(crate) fn tell(&self, id: u64, listener: Listener) {
+        let before = self.outcome(id);\n",
+            ),
+            (
+                "        if let Some(outcome) = self.outcome(id) {\n            drop(lists)",
+                "        if let Some(outcome) = before {\n            drop(lists)",
+            ),
+        ],
+        ..TELLING
+    },
+    Twin {
+        name: "a_failure_that_is_told_to_the_served_alone",
+        changes: &[(
+            "served = |id: u64| failed || id <= durable;",
+            "served = |id: u64| id <= durable;",
+        )],
+        check: "a_failure_is_told_to_all",
+        ..TELLING
+    },
+    Twin {
+        name: "a_failure_that_nobody_is_told_of",
+        file: "persist/help.rs",
+        changes: &[("    if turn == Turn::Awaited || step.is_err() {", "    if step.is_ok() {")],
+        check: "a_failure_is_told_to_all",
+        ..TELLING
+    },
+    Twin {
+        name: "a_mark_of_poison_set_before_its_cause",
+        file: "poison.rs",
+        changes: &[(
+            "        let cause = self.cause.get_or_init(|| Arc::new(error));",
+            "        self.set.store(true, Ordering::Release);
+        crate::sync::thread::yield_now(); // the cause is nothing that loom sees
+        let cause = self.cause.get_or_init(|| Arc::new(error));",
+        )],
+        check: "a_failure_is_told_to_all",
+        says: "the cause is kept before",
+        ..TELLING
+    },
+    Twin {
+        name: "a_task_whose_waker_is_left_without_a_look",
+        changes: &[(
+            "if let Some(outcome) = self.outcome(id) {\n            drop(lists)",
+            "if let Some(outcome) = self.outcome(id).filter(|_| id == 0) {
+            drop(lists)",
+        )],
+        check: "a_listener_is_told_once",
+        ..TELLING
+    },
+    Twin {
+        name: "a_task_without_its_fence",
+        changes: &[(
+            "        fence(Ordering::SeqCst);
+        let mut lists",
+            "        let mut lists",
+        )],
+        check: "a_task_is_woken",
+        says: "deadlock",
+        ..TELLING
+    },
+    Twin {
+        name: "a_tail_moved_relaxed",
+        mutant: Some(12),
+        changes: &[(
+            "self.tail.store(end, Ordering::Release)",
+            "self.tail.store(end, Ordering::Relaxed)",
+        )],
+        ..RECYCLING
+    },
+    Twin {
+        name: "a_tail_read_relaxed",
+        mutant: Some(12),
+        folders: &[PersistentRing, Persist, Pipeline],
+        file: "persistent.rs",
+        changes: &[("tail.load(Ordering::Acquire)", "tail.load(Ordering::Relaxed)")],
+        ..RECYCLING
+    },
+    Twin {
+        name: "a_reproduced_id_stored_relaxed",
+        changes: &[(
+            "self.reproduced.store(last, Ordering::Release)",
+            "self.reproduced.store(last, Ordering::Relaxed)",
+        )],
+        ..AT_HOME
+    },
+    Twin {
+        name: "a_reproduced_id_read_relaxed",
+        changes: &[(
+            "TxId(self.reproduced.load(Ordering::Acquire))",
+            "TxId(self.reproduced.load(Ordering::Relaxed))",
+        )],
+        ..AT_HOME
+    },
+    Twin {
+        name: "a_batch_taken_by_two",
+        changes: &[
+            ("            let batch = persist.queue.take(log_bytes);\n", ""),
+            (
+                "        take_turn(&self.state,",
+                "        let batch = persist.queue.take(log_bytes);
+        take_turn(&self.state,",
+            ),
+        ],
+        check: "two_that_bring_home_keep_the_order",
+        says: "home",
+        ..AT_HOME
+    },
+];

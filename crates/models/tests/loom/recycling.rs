@@ -1,0 +1,190 @@
+//! Persist and reproduce, the product's own, over media that are numbers: all are stored and loaded
+//! relaxed, so what must be seen of them is shown by the steps alone.
+
+use super::persist::{Persist, Slot, Step};
+use super::reproduce::Reproduce;
+use crate::around::superblock::{Superblock, Superblocks};
+use crate::explore::explore;
+use crate::metrics::StepTimer;
+use crate::sync::{Arc, AtomicU64, Ordering, thread};
+use models::outcomes::Outcomes;
+use real_log::Identity;
+use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog};
+use words::TxId;
+
+/// A group without writes takes a block; two fill the log.
+const BLOCK_BYTES: u64 = 128;
+const LOG_BYTES: u64 = 2 * BLOCK_BYTES;
+const TIMER: StepTimer = StepTimer { blocks: false, helped: false };
+
+#[derive(Default)]
+struct Disk {
+    /// Batches at home.
+    home: AtomicU64,
+    /// The sequence that the superblock knows: what comes before it may be overwritten.
+    recycled: AtomicU64,
+    /// Bytes sent to the log.
+    sent: AtomicU64,
+}
+
+struct Log(Arc<Disk>);
+
+impl ReadLog for Log {
+    fn bytes(&self) -> u64 {
+        LOG_BYTES
+    }
+
+    fn block_bytes(&self) -> usize {
+        BLOCK_BYTES as usize
+    }
+
+    fn read(&self, _at: u64, _out: &mut [u64]) -> Result<(), real_medium::Error> {
+        unreachable!("nobody recovers")
+    }
+}
+
+impl LogMedium for Log {
+    fn depth(&self) -> usize {
+        0
+    }
+
+    fn append(
+        &self,
+        _at: u64,
+        group: Buffer,
+        _words: usize,
+    ) -> Result<Option<Buffer>, real_medium::Error> {
+        let behind = self.0.sent.fetch_add(BLOCK_BYTES, Ordering::Relaxed) + BLOCK_BYTES;
+        let recycled = self.0.recycled.load(Ordering::Relaxed);
+        assert!(behind <= recycled + LOG_BYTES, "overwritten, and not recycled: {behind}");
+        Ok(Some(group))
+    }
+
+    fn acknowledge(&self, _wait: bool) -> Result<Option<Buffer>, real_medium::Error> {
+        Ok(None)
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
+
+struct Home(Arc<Disk>);
+
+impl HomeMedium for Home {
+    fn write_back(&mut self, _writes: &[u64]) -> Result<(), real_medium::Error> {
+        Ok(())
+    }
+
+    fn barrier(&mut self) -> Result<(), real_medium::Error> {
+        self.0.home.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
+
+struct Pool {
+    disk: Arc<Disk>,
+    clock: AtomicU64,
+    persist: Persist,
+    reproduce: Reproduce,
+}
+
+impl Pool {
+    /// With so many groups in the log, and another transaction committed.
+    fn with(groups: u64) -> Arc<Pool> {
+        let disk = Arc::new(Disk::default());
+        let theirs = Arc::clone(&disk);
+        let superblocks = Superblocks::new(Superblock::default(), move |next| {
+            theirs.recycled.store(next.log_sequence, Ordering::Relaxed);
+        });
+        let identity = Identity { pool: 1, generation: 1, stream: 0 };
+        let persist = Persist::new(Arc::new(Log(Arc::clone(&disk))), identity, TxId(0));
+        let reproduce = Reproduce::new(Box::new(Home(Arc::clone(&disk))), superblocks);
+        let slot = persist.register(32).expect("there is memory");
+        let pool = Pool { disk, clock: AtomicU64::new(0), persist, reproduce };
+        let mut writer = crate::Writer::default();
+        for _ in 0..groups {
+            pool.commit(&slot, &mut writer);
+            assert_eq!(pool.send(), Step::Done);
+        }
+        pool.commit(&slot, &mut writer);
+        Arc::new(pool)
+    }
+
+    /// A transaction without writes.
+    fn commit(&self, slot: &Slot, writer: &mut crate::Writer) {
+        slot.drawing(self.clock.load(Ordering::Relaxed));
+        let id = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
+        writer.record(&slot.ring).publish(id);
+        slot.drawn();
+    }
+
+    fn send(&self) -> Step {
+        self.persist.send(&self.clock, TIMER).expect("nothing fails")
+    }
+
+    fn bring_home(&self) -> Step {
+        self.reproduce.step(&self.persist, LOG_BYTES, TIMER).expect("nothing fails")
+    }
+}
+
+/// One brings the whole log home while another has a group that needs its room.
+pub(crate) fn a_log_is_overwritten_only_when_it_is_recycled() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let pool = Pool::with(2);
+        let theirs = Arc::clone(&pool);
+        let other = thread::spawn(move || theirs.bring_home());
+        seen.saw(u64::from(pool.send() == Step::Done));
+        assert_eq!(other.join().expect("it ends"), Step::Done);
+        assert_eq!(pool.persist.queue.tail.load(Ordering::Relaxed), LOG_BYTES);
+    });
+    met.are(0..2);
+}
+
+/// Whoever sees the reproduced ID may read home.
+pub(crate) fn what_is_reproduced_is_seen_at_home() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let pool = Pool::with(1);
+        let theirs = Arc::clone(&pool);
+        let other = thread::spawn(move || theirs.bring_home());
+        let reproduced = pool.reproduce.reproduced().0;
+        if reproduced > 0 {
+            assert_eq!(pool.disk.home.load(Ordering::Relaxed), 1, "reproduced, and not at home");
+        }
+        seen.saw(reproduced);
+        assert_eq!(other.join().expect("it ends"), Step::Done);
+    });
+    met.are(0..2);
+}
+
+/// Two bring home what is there, one of them in vain or both some: the first transactions first.
+pub(crate) fn two_that_bring_home_keep_the_order() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let pool = Pool::with(1);
+        let theirs = Arc::clone(&pool);
+        let other = thread::spawn(move || {
+            theirs.send();
+            theirs.bring_home()
+        });
+        let mine = pool.bring_home();
+        let theirs = other.join().expect("it ends");
+        pool.bring_home();
+        assert_eq!(pool.reproduce.reproduced(), TxId(2), "at home in the end");
+        seen.saw(4 * mine as u64 + theirs as u64);
+    });
+    let pairs =
+        [(Step::Done, Step::Done), (Step::Done, Step::Nothing), (Step::Nothing, Step::Done)];
+    let busy = [(Step::Done, Step::Busy), (Step::Busy, Step::Done)];
+    let all = pairs.into_iter().chain(busy);
+    met.are(all.map(|(mine, theirs)| 4 * mine as u64 + theirs as u64));
+}

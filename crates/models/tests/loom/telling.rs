@@ -1,0 +1,164 @@
+//! Callbacks and tasks: whoever asks when a transaction is durable is told once, whatever comes
+//! between its look and its registration; and everybody is told when the pool has failed.
+
+use super::persist::help::{Turn, take_turn};
+use super::persist::{Listener, Progress, Step};
+use crate::Error;
+use crate::explore::explore;
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, thread};
+use models::outcomes::Outcomes;
+use std::task::Wake;
+
+/// What a listener was told; only ever touched between two switches.
+#[derive(Clone, Default)]
+struct Ear(std::sync::Arc<std::sync::Mutex<Vec<bool>>>);
+
+impl Ear {
+    fn told(&self, durable: bool) {
+        self.0.lock().expect("nobody panics with it").push(durable);
+    }
+
+    fn heard(&self) -> Vec<bool> {
+        self.0.lock().expect("nobody panics with it").clone()
+    }
+
+    fn listener(&self) -> Listener {
+        let ear = self.clone();
+        Listener::Callback(Box::new(move |outcome| ear.told(outcome.is_ok())))
+    }
+}
+
+struct Shared {
+    progress: Progress,
+    step: Mutex<()>,
+}
+
+impl Shared {
+    fn new() -> Arc<Shared> {
+        Arc::new(Shared { progress: Progress::new(0), step: Mutex::new(()) })
+    }
+
+    /// A turn of which everything up to `id` comes out durable; or that fails.
+    fn turn(&self, id: Option<u64>) {
+        let _ = take_turn(&self.step, &self.progress, Turn::Awaited, |()| match id {
+            Some(id) => {
+                self.progress.advance(id);
+                Ok(Step::Done)
+            }
+            None => Err(self.progress.poison.put(Error::StepPanicked { step: "persist" })),
+        });
+    }
+}
+
+/// A task that has a thread of its own.
+struct Task {
+    thread: thread::Thread,
+    awake: AtomicBool,
+}
+
+impl Task {
+    fn new() -> Arc<Task> {
+        Arc::new(Task { thread: thread::current(), awake: AtomicBool::new(false) })
+    }
+
+    /// Until its waker is called.
+    fn sleep(&self) {
+        while !self.awake.load(Ordering::Acquire) {
+            thread::park();
+        }
+    }
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.awake.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+/// One registers while another's turn ends.
+pub(crate) fn a_listener_is_told_once() {
+    listeners(1, None);
+    listeners(2, Some(3));
+}
+
+fn listeners(listeners: u64, preemptions: Option<usize>) {
+    explore(preemptions, move || {
+        let shared = Shared::new();
+        let ears: Vec<Ear> = (0..listeners).map(|_| Ear::default()).collect();
+        let threads: Vec<_> = ears
+            .iter()
+            .map(|ear| {
+                let (shared, listener) = (Arc::clone(&shared), ear.listener());
+                thread::spawn(move || shared.progress.tell(1, listener))
+            })
+            .collect();
+        shared.turn(Some(1));
+        threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
+        assert!(ears.iter().all(|ear| ear.heard() == [true]), "a listener is told once");
+    });
+}
+
+/// Two turns: one serves the first listener, one fails and ends the hopes of the second.
+pub(crate) fn a_failure_is_told_to_all() {
+    explore(Some(4), || {
+        let shared = Shared::new();
+        let (served, lost) = (Ear::default(), Ear::default());
+        let (theirs, listeners) = (Arc::clone(&shared), [served.listener(), lost.listener()]);
+        let asks = thread::spawn(move || {
+            let [served, lost] = listeners;
+            theirs.progress.tell(2, lost);
+            theirs.progress.tell(1, served);
+        });
+        shared.turn(Some(1));
+        shared.turn(None);
+        asks.join().expect("it ends");
+        assert_eq!(served.heard(), [true], "a listener is told once");
+        assert_eq!(lost.heard(), [false], "a listener is told once");
+    });
+}
+
+/// A task as `ticket.await` polls it: a look, a registration, another look; then it sleeps until
+/// its waker is called.
+pub(crate) fn a_task_is_woken() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(None, move || {
+        let shared = Shared::new();
+        let (theirs, seen) = (Arc::clone(&shared), seen.clone());
+        // The task is not the thread that joins: loom takes a late unparking for the join's end.
+        let task = thread::spawn(move || {
+            let task = Task::new();
+            let outcome = || theirs.progress.outcome(1).map(|outcome| outcome.is_ok());
+            if outcome().is_none() {
+                theirs.progress.tell(1, Listener::Task(Arc::clone(&task).into()));
+                if outcome().is_none() {
+                    task.sleep();
+                    seen.saw(1);
+                }
+            }
+            assert_eq!(outcome(), Some(true), "woken, and not durable");
+            seen.saw(0);
+        });
+        shared.turn(Some(1));
+        task.join().expect("the task ends");
+    });
+    met.are([0, 1]);
+}
+
+/// Whoever knows an ID to be durable knows what has made it so.
+pub(crate) fn what_is_durable_is_seen_with_its_group() {
+    explore(None, || {
+        let shared = Shared::new();
+        let log = Arc::new(AtomicU64::new(0));
+        let (theirs, their_log) = (Arc::clone(&shared), Arc::clone(&log));
+        let turn = thread::spawn(move || {
+            their_log.store(1, Ordering::Relaxed);
+            theirs.turn(Some(1));
+        });
+        if shared.progress.durable() >= 1 {
+            assert_eq!(log.load(Ordering::Relaxed), 1, "durable, and not seen in the log");
+        }
+        turn.join().expect("the thread ends");
+    });
+}

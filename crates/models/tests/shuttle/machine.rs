@@ -1,0 +1,295 @@
+//! A machine whose power may fail at any time: what of one pool is durable, and what may be.
+//!
+//! It takes no part in the scheduling: whatever it does falls between two switches. A crash is a
+//! copy of what a power failure would have left at that moment; the program goes on.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::around::Error;
+use crate::around::superblock::{Superblock, Superblocks};
+use crate::recover::replay;
+use crate::schedules::Dice;
+use crate::sync::{Arc, thread};
+use models::history::Lists;
+use real_medium::writes::{Piece, Pieces};
+use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog};
+
+pub(crate) const HEAP_WORDS: usize = 64;
+const LOG_BYTES: u64 = 768;
+const BLOCK_BYTES: usize = 64;
+
+/// Lists in the heap; each has its length in its first word.
+pub(crate) const LISTS: usize = 3;
+pub(crate) const LIST_WORDS: usize = 16;
+
+/// What one pool is kept in.
+#[derive(Clone)]
+struct Stored {
+    log: Vec<u64>,
+    home: Vec<u64>,
+    superblock: Superblock,
+    /// Sent to the log and not acknowledged: place, words.
+    flights: VecDeque<(usize, Vec<u64>)>,
+    /// Sent home since the last barrier.
+    unsynced: Vec<(usize, u64)>,
+}
+
+/// What a power failure has left, and what had been acknowledged by then.
+pub(crate) struct Crash {
+    stored: Stored,
+    pub(crate) acknowledged: usize,
+}
+
+pub(crate) struct Machine {
+    /// Groups that may be under way; 0 for memory.
+    pub(crate) depth: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    stored: Stored,
+    buffers: VecDeque<Buffer>,
+    dice: Dice,
+    crashes: Vec<Crash>,
+    /// Moments until the log fails.
+    fails_in: Option<u64>,
+    acknowledged: Vec<usize>,
+}
+
+impl Machine {
+    pub(crate) fn new(depth: usize, fails_in: Option<u64>, seed: u64) -> Arc<Machine> {
+        let superblock = Superblock {
+            pool: 1,
+            heap_bytes: 8 * HEAP_WORDS as u64,
+            log_bytes: LOG_BYTES,
+            ..Superblock::default()
+        };
+        let stored = Stored {
+            log: vec![0; LOG_BYTES as usize / 8],
+            home: vec![0; HEAP_WORDS],
+            superblock,
+            flights: VecDeque::new(),
+            unsynced: Vec::new(),
+        };
+        let state = State {
+            stored,
+            buffers: VecDeque::new(),
+            dice: Dice::new(seed),
+            crashes: Vec::new(),
+            fails_in,
+            acknowledged: Vec::new(),
+        };
+        Arc::new(Machine { depth, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its superblock, as the product keeps it.
+    pub(crate) fn superblocks(self: &Arc<Self>) -> Superblocks {
+        let (current, machine) = (self.state().stored.superblock, Arc::clone(self));
+        Superblocks::new(current, move |next| {
+            machine.state().moment().stored.superblock = next;
+        })
+    }
+
+    pub(crate) fn log(self: &Arc<Self>) -> Arc<dyn LogMedium> {
+        Arc::new(Log(Arc::clone(self)))
+    }
+
+    pub(crate) fn home(self: &Arc<Self>) -> Box<dyn HomeMedium> {
+        Box::new(Home(Arc::clone(self)))
+    }
+
+    /// The program has been told that this transaction is durable.
+    pub(crate) fn acknowledged(&self, transaction: usize) {
+        let mut state = self.state();
+        state.acknowledged.push(transaction);
+        state.moment();
+    }
+
+    /// All that were acknowledged, in their order, and the crashes.
+    pub(crate) fn ends(&self) -> (Vec<usize>, Vec<Crash>) {
+        let state = &mut *self.state();
+        state.crash();
+        (state.acknowledged.clone(), std::mem::take(&mut state.crashes))
+    }
+
+    /// The words at home.
+    pub(crate) fn words_at_home(&self) -> Vec<u64> {
+        self.state().stored.home.clone()
+    }
+}
+
+impl State {
+    /// The power may fail here.
+    fn moment(&mut self) -> &mut State {
+        if self.dice.below(12) == 0 {
+            self.crash();
+        }
+        self
+    }
+
+    fn crash(&mut self) {
+        let mut stored = self.stored.clone();
+        // A third each: nothing of what was under way has become durable, all, some words.
+        let luck = self.dice.below(3);
+        let mut lands = || luck == 1 || luck == 2 && self.dice.below(2) == 0;
+        for (at, words) in std::mem::take(&mut stored.flights) {
+            for (word, value) in stored.log[at..].iter_mut().zip(words) {
+                if lands() {
+                    *word = value;
+                }
+            }
+        }
+        for (at, value) in std::mem::take(&mut stored.unsynced) {
+            if lands() {
+                stored.home[at] = value;
+            }
+        }
+        self.crashes.push(Crash { stored, acknowledged: self.acknowledged.len() });
+    }
+
+    /// Whether the log has failed.
+    fn fails(&mut self) -> Result<(), real_medium::Error> {
+        if let Some(left) = &mut self.fails_in {
+            if *left == 0 {
+                return Err(real_medium::Error::Io {
+                    operation: "writing",
+                    path: "broken".into(),
+                    source: std::io::ErrorKind::StorageFull.into(),
+                });
+            }
+            *left -= 1;
+        }
+        Ok(())
+    }
+}
+
+impl Crash {
+    /// The last transaction that its superblock knows to be at home.
+    pub(crate) fn reproduced(&self) -> u64 {
+        self.stored.superblock.reproduced
+    }
+
+    /// What recovery makes of it: the last transaction, and the lists.
+    pub(crate) fn recover(&self) -> (u64, Lists) {
+        let machine = Machine::new(0, None, 0);
+        machine.state().stored = self.stored.clone();
+        let (log, mut home) = (machine.log(), machine.home());
+        let replayed = replay(&self.stored.superblock, &*log, &mut *home, Path::new("log"));
+        let last = replayed.expect("crash: no crash damages a log").last;
+        (last.0, lists(&machine.words_at_home()))
+    }
+}
+
+/// The lists in a heap.
+pub(crate) fn lists(heap: &[u64]) -> Lists {
+    let list = |list: usize| {
+        let words = &heap[list * LIST_WORDS..][..LIST_WORDS];
+        (list as u64, words[1..][..words[0] as usize].to_vec())
+    };
+    (0..LISTS).map(list).collect()
+}
+
+struct Log(Arc<Machine>);
+
+impl ReadLog for Log {
+    fn bytes(&self) -> u64 {
+        LOG_BYTES
+    }
+
+    fn block_bytes(&self) -> usize {
+        BLOCK_BYTES
+    }
+
+    fn read(&self, at: u64, out: &mut [u64]) -> Result<(), real_medium::Error> {
+        out.copy_from_slice(&self.0.state().stored.log[at as usize / 8..][..out.len()]);
+        Ok(())
+    }
+}
+
+impl LogMedium for Log {
+    fn depth(&self) -> usize {
+        self.0.depth
+    }
+
+    fn append(
+        &self,
+        at: u64,
+        group: Buffer,
+        words: usize,
+    ) -> Result<Option<Buffer>, real_medium::Error> {
+        let mut state = self.0.state();
+        let state = state.moment();
+        state.fails()?;
+        let flight = (at as usize / 8, group.words()[..words].to_vec());
+        state.stored.flights.push_back(flight);
+        assert!(state.stored.flights.len() <= self.0.depth.max(1), "as many as can be");
+        if self.0.depth > 0 {
+            state.buffers.push_back(group);
+            return Ok(None);
+        }
+        state.moment().land().map(|()| Some(group))
+    }
+
+    fn acknowledge(&self, wait: bool) -> Result<Option<Buffer>, real_medium::Error> {
+        if !wait && self.0.state().dice.below(2) == 0 {
+            return Ok(None);
+        }
+        thread::yield_now(); // the device takes its time
+        let mut state = self.0.state();
+        if state.stored.flights.is_empty() {
+            return Ok(None);
+        }
+        state.moment().land()?;
+        Ok(state.buffers.pop_front())
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
+
+impl State {
+    /// The oldest group under way is durable.
+    fn land(&mut self) -> Result<(), real_medium::Error> {
+        self.fails()?;
+        let (at, words) = self.stored.flights.pop_front().expect("one is under way");
+        self.stored.log[at..][..words.len()].copy_from_slice(&words);
+        Ok(())
+    }
+}
+
+struct Home(Arc<Machine>);
+
+impl HomeMedium for Home {
+    fn write_back(&mut self, writes: &[u64]) -> Result<(), real_medium::Error> {
+        let mut state = self.0.state();
+        for piece in Pieces::new(writes) {
+            if let Piece::Run(first, values) = piece {
+                let run = values.iter().enumerate().map(|(i, &v)| (first as usize + i, v));
+                state.stored.unsynced.extend(run);
+            }
+        }
+        state.moment();
+        Ok(())
+    }
+
+    fn barrier(&mut self) -> Result<(), real_medium::Error> {
+        thread::yield_now(); // the device takes its time
+        let mut state = self.0.state();
+        let stored = &mut state.moment().stored;
+        for (at, value) in stored.unsynced.drain(..) {
+            stored.home[at] = value;
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
