@@ -44,6 +44,7 @@
 //! schedules with shuttle and `SEED=n` others.
 #![forbid(unsafe_code)]
 
+#[path = "../../crash/src/oracle/history.rs"]
 pub mod history;
 pub mod oracle;
 pub mod outcomes;

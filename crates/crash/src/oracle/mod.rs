@@ -5,6 +5,10 @@
 //! these states, no older than what was acknowledged or shown before. That says at once that
 //! transactions are whole, that those which are there are a prefix of the commit order, and that
 //! they were replayed rightly; the allocator's words are among the words that are compared.
+//!
+//! Where transactions run at the same time, [`history`] judges what they have read.
+
+pub mod history;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
