@@ -7,11 +7,11 @@
 //!
 //! Behind damage the pass goes on where what follows can still be told from what the damage made
 //! look wrong, so that each finding is damage and none an echo of another:
-//! - Behind the head of a chunk that cannot be, at the next chunk that has a head. What lies between
+//! - Behind the head of a chunk that cannot be, at the next chunk that has a head. What is between
 //!   is *unknown*: cursors, free lists and the list of free runs may lead there.
 //! - A slab whose cursor cannot be is known up to its first slot that is none.
-//! - A free list ends where it leads to damage; free slots that no list leads to are found only when
-//!   no list ended so.
+//! - A free list ends where it leads to damage; free slots that no list leads to are found only
+//!   when no list ended so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -179,7 +179,7 @@ impl Heap {
             free: Bits::default(),
             unknown: Unknown::default(),
         };
-        let complete = check.all().is_ok() && check.unknown.is_empty();
+        let complete = check.all().is_ok() && !check.unknown.hides();
         Survey { usage: check.usage, damage: check.damage, complete }
     }
 }
@@ -198,8 +198,9 @@ struct Unknown {
 }
 
 impl Unknown {
-    fn is_empty(&self) -> bool {
-        self.chunks.is_empty() && self.slots.is_empty() && self.tails.is_empty() && !self.lists
+    /// Whether damage may be hidden. A slot with a wrong header hides none but its own.
+    fn hides(&self) -> bool {
+        !self.chunks.is_empty() || !self.tails.is_empty() || self.lists
     }
 
     fn has_chunk(&self, chunk: u64) -> bool {
@@ -421,7 +422,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         match head {
             Ok(mut head) => {
                 if !self.expect(Wrong::OwnHeader, object - 8, head.header(chunk))? {
-                    // Two words name a slab's class, and one of them is wrong: a header has a check.
+                    // Two words name a slab's class, and one is wrong: headers have a check.
                     let slab = decode(self.read(object - 8), object);
                     let slab = slab.filter(|slab| slab.kind == Kind::Slab);
                     if let (Some(slab), Head::Slab { .. }) = (slab, head)
@@ -551,7 +552,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                 }
             }
         }
-        if self.unknown.is_empty() {
+        if !self.unknown.lists {
             while let Some(object) = self.free.first() {
                 self.free.take(object);
                 let found = self.read(object - 8);

@@ -71,6 +71,9 @@ pub(crate) enum Invalid {
     Damaged,
     /// Of a version, or with features, that this program does not know.
     Version(u64),
+    /// Both copies are whole, and no update has left one beside the other: of one edition and not
+    /// the same, or of two pools.
+    Contradiction,
 }
 
 /// What a pool says about itself.
@@ -104,6 +107,13 @@ pub(crate) fn padded<const N: usize>(name: &str) -> Option<[u8; N]> {
 pub(crate) fn name(padded: &[u8]) -> String {
     let end = padded.iter().position(|&byte| byte == 0).unwrap_or(padded.len());
     String::from_utf8_lossy(&padded[..end]).into_owned()
+}
+
+/// Whether these bytes are a name and zeros, as [`padded`] leaves them.
+fn is_padded(padded: &[u8]) -> bool {
+    let end = padded.iter().position(|&byte| byte == 0).unwrap_or(padded.len());
+    let (name, zeros) = padded.split_at(end);
+    std::str::from_utf8(name).is_ok() && zeros.iter().all(|&byte| byte == 0)
 }
 
 fn sealed(mut block: Block) -> Block {
@@ -173,6 +183,9 @@ impl Superblock {
         medium.copy_from_slice(block[21..23].as_bytes());
         let mut layout = [0; LAYOUT_BYTES];
         layout.copy_from_slice(block[8..12].as_bytes());
+        if ![&design[..], &medium, &layout].into_iter().all(is_padded) {
+            return Err(Invalid::Damaged);
+        }
         Ok(Superblock {
             edition: block[2],
             pool: block[3],
@@ -218,12 +231,6 @@ impl LogHead {
         Ok(LogHead { edition: block[2], pool: block[3], generation: block[4] })
     }
 
-    /// Reads the copy that counts.
-    pub(crate) fn read(file: &PoolFile) -> Result<Result<LogHead, Invalid>, medium::Error> {
-        let [a, b] = read_copies(file)?;
-        Ok(newer(LogHead::decode(&a), LogHead::decode(&b), |head| head.edition))
-    }
-
     /// Writes both copies; durable on return, two persist barriers.
     pub(crate) fn write(&self, file: &PoolFile) -> Result<(), medium::Error> {
         let block = self.encode();
@@ -232,28 +239,105 @@ impl LogHead {
     }
 }
 
-fn read_copies(file: &PoolFile) -> Result<[Block; 2], medium::Error> {
-    let mut copies = [[0; WORDS]; 2];
-    for (number, copy) in copies.iter_mut().enumerate() {
-        file.read_at(number as u64 * COPY_BYTES, copy)?;
-    }
-    Ok(copies)
+/// What a pair of blocks holds.
+pub(crate) trait Paired: Copy + PartialEq {
+    /// What the block says.
+    fn decode(block: &[u64; WORDS]) -> Result<Self, Invalid>;
+
+    /// One more at every write.
+    fn edition(&self) -> u64;
+
+    /// Whether both are of one pool: what no update changes is the same.
+    fn is_akin(&self, other: &Self) -> bool;
 }
 
-/// Of two copies the valid one, or the newer one; else what is wrong with them.
-fn newer<T>(
-    a: Result<T, Invalid>,
-    b: Result<T, Invalid>,
-    edition: impl Fn(&T) -> u64,
-) -> Result<T, Invalid> {
-    match (a, b) {
-        (Ok(a), Ok(b)) => Ok(if edition(&a) >= edition(&b) { a } else { b }),
-        // A newer program has been here, and the other copy may be from before.
-        (_, Err(version @ Invalid::Version(_))) | (Err(version @ Invalid::Version(_)), _) => {
-            Err(version)
+/// A pair of blocks as it is in a file, both copies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copies<T> {
+    blocks: [Block; 2],
+    pub(crate) decoded: [Result<T, Invalid>; 2],
+}
+
+impl<T: Paired> Copies<T> {
+    /// Reads both copies of a file that is long enough to have them.
+    pub(crate) fn read(file: &PoolFile) -> Result<Copies<T>, medium::Error> {
+        let mut blocks = [[0; WORDS]; 2];
+        for (copy, block) in blocks.iter_mut().enumerate() {
+            file.read_at(copy as u64 * COPY_BYTES, block)?;
         }
-        (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
-        (Err(Invalid::Damaged), Err(Invalid::Damaged)) => Err(Invalid::Damaged),
+        let decoded = [T::decode(&blocks[0]), T::decode(&blocks[1])];
+        Ok(Copies { blocks, decoded })
+    }
+
+    /// The copy that counts: the valid one, or the newer one; else what is wrong with them.
+    pub(crate) fn current(&self) -> Result<T, Invalid> {
+        let (a, b) = match self.decoded {
+            // A newer program has been here, and the other copy may be from before.
+            [_, Err(version @ Invalid::Version(_))] | [Err(version @ Invalid::Version(_)), _] => {
+                return Err(version);
+            }
+            [Ok(a), Ok(b)] => (a, b),
+            [one, Err(_)] | [Err(_), one] => return one,
+        };
+        if !a.is_akin(&b) || (a.edition() == b.edition() && a != b) {
+            return Err(Invalid::Contradiction);
+        }
+        Ok(if a.edition() >= b.edition() { a } else { b })
+    }
+
+    /// Writes the copy that counts over the other one; durable on return, one persist barrier.
+    ///
+    /// Safe at any time: nobody who reads the pair takes the copy that is written over, before,
+    /// while or after, for it is damaged or the older one; and what counts is not touched. Doing it
+    /// twice is doing it once.
+    ///
+    /// # Panics
+    /// When `copy` is the one that counts.
+    pub(crate) fn mend(&self, file: &PoolFile, copy: usize) -> Result<(), medium::Error> {
+        let good = 1 - copy;
+        let counts = self.current().is_ok_and(|one| self.decoded[good] == Ok(one));
+        assert!(counts, "a copy is mended from the one that counts");
+        file.write_durable_at(copy as u64 * COPY_BYTES, &self.blocks[good])
+    }
+}
+
+impl Paired for Superblock {
+    fn decode(block: &Block) -> Result<Superblock, Invalid> {
+        Superblock::decode(block)
+    }
+
+    fn edition(&self) -> u64 {
+        self.edition
+    }
+
+    fn is_akin(&self, other: &Superblock) -> bool {
+        let Superblock { edition, generation, clean, design, .. } = *self;
+        let Superblock { reproduced, log_sequence, medium, .. } = *self;
+        let changing = Superblock {
+            edition,
+            generation,
+            clean,
+            design,
+            reproduced,
+            log_sequence,
+            medium,
+            ..*other
+        };
+        changing == *self
+    }
+}
+
+impl Paired for LogHead {
+    fn decode(block: &Block) -> Result<LogHead, Invalid> {
+        LogHead::decode(block)
+    }
+
+    fn edition(&self) -> u64 {
+        self.edition
+    }
+
+    fn is_akin(&self, other: &LogHead) -> bool {
+        self.pool == other.pool
     }
 }
 
@@ -272,8 +356,7 @@ impl Superblocks {
     pub(crate) fn read(
         file: &Arc<PoolFile>,
     ) -> Result<Result<Superblocks, Invalid>, medium::Error> {
-        let [a, b] = read_copies(file)?;
-        let current = newer(Superblock::decode(&a), Superblock::decode(&b), |one| one.edition);
+        let current = Copies::read(file)?.current();
         Ok(current.map(|current| Superblocks::new(file, current)))
     }
 
@@ -428,6 +511,17 @@ mod tests {
         assert_eq!(Superblock::decode(&sealed(block)), Err(Invalid::Damaged));
     }
 
+    /// One layout name would be told as another, or as none, and never match what is asked for.
+    #[test]
+    fn a_name_with_something_behind_its_end_is_refused() {
+        for (word, value) in [(8, 0x61_0000), (7, 1 << 32), (9, 1 << 40), (22, 1 << 63), (10, 0xff)]
+        {
+            let mut block = superblock().encode();
+            block[word] = value;
+            assert_eq!(Superblock::decode(&sealed(block)), Err(Invalid::Damaged), "word {word}");
+        }
+    }
+
     #[test]
     fn numbers_that_no_pool_reaches_are_refused() {
         for word in [2, 4, 19, 20] {
@@ -439,15 +533,32 @@ mod tests {
 
     #[test]
     fn the_newer_valid_copy_counts() {
-        let damaged = || Err::<u64, _>(Invalid::Damaged);
-        assert_eq!(newer(Ok(3), Ok(4), |&n| n), Ok(4));
-        assert_eq!(newer(Ok(4), Ok(3), |&n| n), Ok(4));
-        assert_eq!(newer(damaged(), Ok(3), |&n| n), Ok(3));
-        assert_eq!(newer(Ok(3), damaged(), |&n| n), Ok(3));
-        let version = || Err(Invalid::Version(9));
-        for other in [damaged(), Ok(3)] {
-            assert_eq!(newer(other, version(), |&n| n), version());
-            assert_eq!(newer(version(), other, |&n| n), version());
+        let of = |edition| Ok(Superblock { edition, generation: edition, ..superblock() });
+        let current = |decoded| Copies { blocks: [[0; WORDS]; 2], decoded }.current();
+        let damaged = Err(Invalid::Damaged);
+        assert_eq!(current([of(3), of(4)]), of(4));
+        assert_eq!(current([of(4), of(3)]), of(4));
+        assert_eq!(current([of(4), of(4)]), of(4));
+        assert_eq!(current([damaged, of(3)]), of(3));
+        assert_eq!(current([of(3), damaged]), of(3));
+        assert_eq!(current([damaged, damaged]), damaged);
+        let version = Err(Invalid::Version(9));
+        for other in [damaged, of(3)] {
+            assert_eq!(current([other, version]), version);
+            assert_eq!(current([version, other]), version);
+        }
+    }
+
+    #[test]
+    fn copies_that_no_update_leaves_contradict_each_other() {
+        let current = |decoded| Copies { blocks: [[0; WORDS]; 2], decoded }.current();
+        let one = superblock();
+        let same_edition = Superblock { reproduced: 100, ..one };
+        let other_pool = Superblock { edition: 8, pool: 1, ..one };
+        let other_size = Superblock { edition: 8, heap_bytes: 1 << 27, ..one };
+        for other in [same_edition, other_pool, other_size] {
+            assert_eq!(current([Ok(one), Ok(other)]), Err(Invalid::Contradiction), "{other:?}");
+            assert_eq!(current([Ok(other), Ok(one)]), Err(Invalid::Contradiction), "{other:?}");
         }
     }
 

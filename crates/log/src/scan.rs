@@ -181,22 +181,24 @@ impl<'a> Scan<'a> {
     /// whole log, once, when its end is reached.
     fn later_group(&mut self) -> Result<Option<u64>, medium::Error> {
         let mut later = None;
-        self.search(
+        let gave_up = self.search(
             |header, here| header.acknowledged > here,
             |group| {
                 later = Some(group.at);
                 ControlFlow::Break(())
             },
         )?;
-        Ok(later)
+        Ok(later.or(gave_up))
     }
 
-    /// Finds the whole groups whose header is wanted, in the order of their places.
+    /// Finds the whole groups whose header is wanted, in the order of their places. Answers the
+    /// place where it gave up: there are more headers than groups could be, so they are data that
+    /// imitate them. Nobody's log has that but who means to keep us busy.
     fn search(
         &mut self,
         wanted: impl Fn(&Header, u64) -> bool,
         mut found: impl FnMut(Unreached) -> ControlFlow<()>,
-    ) -> Result<(), medium::Error> {
+    ) -> Result<Option<u64>, medium::Error> {
         let (bytes, block) = (self.medium.bytes(), self.medium.block_bytes());
         let mut left = bytes.saturating_mul(SEARCH_READS);
         let mut piece = vec![0; PIECE_BYTES.min(bytes as usize) / 8];
@@ -218,19 +220,16 @@ impl<'a> Scan<'a> {
                 let group = Unreached { at, first, last, proves_damage };
                 let costs = header.bytes().min(bytes - at);
                 if costs > left {
-                    // Data that imitate headers, more than once over all of it: nobody's but who
-                    // means to keep us busy. To take one for a group refuses the log.
-                    let _ = found(group);
-                    return Ok(());
+                    return Ok(Some(at));
                 }
                 left -= costs;
                 let is_whole = matches!(self.read_group(header.sequence)?, Place::Whole(..));
                 if is_whole && found(group).is_break() {
-                    return Ok(());
+                    return Ok(None);
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The group at this place, if it is the one that follows.
