@@ -351,6 +351,43 @@ fn any_changed_bit_of_a_superblock_a_log_head_or_an_acknowledged_group_is_found(
     }
 }
 
+/// A repair writes a copy; a crash leaves any of its words old or new.
+#[test]
+fn a_repair_that_a_crash_cuts_short_has_changed_nothing_and_is_done_again() {
+    let mut files = Files::make(Kind { mapped: false, clean: false });
+    for file in [0, 1] {
+        for stale in [false, true] {
+            files.reset();
+            if stale {
+                forge(&mut files, file, 0, 2, |edition| edition + 1);
+            } else {
+                spoil(&mut files, file, &[1]);
+            }
+            let good = files.copies(file).words[..64].to_vec();
+            let bad = files.copies(file).words[COPY..COPY + 64].to_vec();
+            files.write(&[], false);
+            let shown = lastword::check(files.path()).unwrap().checked.unwrap();
+            let mut mended = 0;
+            // Each prefix, and each pattern of every third word and the like.
+            for cut in 0..=64 {
+                for pattern in [1, 2, 3] {
+                    for word in 0..64 {
+                        let is_new = word < cut && word % pattern == 0;
+                        files.copies(file).words[COPY + word] =
+                            if is_new { good[word] } else { bad[word] };
+                    }
+                    files.write(&[], false);
+                    let repair = lastword::repair(files.path()).unwrap();
+                    assert_eq!(repair.after.checked.as_ref(), Some(&shown), "{cut} {pattern}");
+                    assert!(repair.after.findings.is_empty() && repair.left.is_empty());
+                    mended += repair.mended.len();
+                }
+            }
+            assert!((100..3 * 65).contains(&mended), "{mended}: not when it was whole");
+        }
+    }
+}
+
 /// Home pages carry no checksum: said in the help of `pool check` and in docs/durability.md.
 #[test]
 fn a_changed_value_at_home_is_not_found() {
