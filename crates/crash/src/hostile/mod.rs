@@ -26,7 +26,7 @@ pub mod seal;
 pub use self::alloc::alloc;
 pub use self::log::log;
 pub use self::pool::{examine, pool, superblock};
-pub use files::{Files, Kind, options};
+pub use files::{Area, Files, Kind, Part, options};
 pub use input::Input;
 
 /// A target: its name, which is also that of its folder in the corpus, and its body.
