@@ -142,6 +142,9 @@ const SUPERBLOCKS: &[Plant] = &[
     row(Any, Refused, &["areas"], |files| forge_both(files, 0, 13, |offset| offset + 4096)),
     row(Any, Refused, &["areas"], |files| forge_both(files, 0, 14, |_| u64::MAX - 0xffff)),
     row(Any, Refused, &["areas"], |files| forge_both(files, 0, 20, |sequence| sequence + 8)),
+    // A number that the next update would make one that nobody reads.
+    row(Any, Refused, &["areas"], |files| forge_both(files, 0, 2, |_| 1 << 62)),
+    row(Any, Refused, &["areas"], |files| forge_both(files, 0, 19, |_| (1 << 61) + 1)),
     row(Any, Refused, &["unknown_design", UNCHECKED], |files| {
         forge_both(files, 0, 6, |_| u64::from_le_bytes(*b"newdesig"))
     }),
@@ -166,6 +169,7 @@ const LOGS: &[Plant] = &[
     row(OwnLog, Refused, &["log_of_other_time"], |files| forge_both(files, 1, 4, |of| of - 1)),
     row(OwnLog, Refused, &["log_of_other_time"], |files| forge_both(files, 1, 4, |of| of + 2)),
     row(OwnLog, Refused, &["no_log_head"], |files| spoil(files, 1, &[0, 1])),
+    row(OwnLog, Refused, &["no_log_head"], |files| forge_both(files, 1, 2, |_| 1 << 62)),
     row(OwnLog, Refused, &["log_format_version"], |files| {
         forge(files, 1, 0, 1, |_| 9);
         NOTHING

@@ -58,6 +58,9 @@ pub(crate) const FORMAT_VERSION: u64 = 2;
 const WORDS: usize = 64;
 /// No pool reaches such an edition, generation, ID or sequence; sums with them do not overflow.
 const NUMBER_MAX: u64 = 1 << 62;
+/// No pool that is opened has one above this: it goes on for as long as anybody lives before it
+/// writes a number that is refused when it is read.
+const START_MAX: u64 = NUMBER_MAX / 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"LASTWORD");
 const LOG_MAGIC: u64 = u64::from_le_bytes(*b"LWLOGFIL");
 const _: () = assert!(8 * WORDS as u64 <= COPY_BYTES);
@@ -134,6 +137,12 @@ impl Superblock {
     /// The number above every pointer into this pool.
     pub(crate) fn tag(&self) -> u16 {
         (self.pool % 0xffff) as u16 + 1
+    }
+
+    /// Whether its numbers leave room to go on.
+    pub(crate) fn can_go_on(&self) -> bool {
+        let numbers = [self.edition, self.generation, self.reproduced, self.log_sequence];
+        numbers.into_iter().all(|number| number <= START_MAX)
     }
 
     fn encode(&self) -> Block {
@@ -215,6 +224,11 @@ pub(crate) struct LogHead {
 }
 
 impl LogHead {
+    /// Whether its edition leaves room to go on.
+    pub(crate) fn can_go_on(&self) -> bool {
+        self.edition <= START_MAX
+    }
+
     fn encode(&self) -> Block {
         let mut block = [0; WORDS];
         let words = [LOG_MAGIC, FORMAT_VERSION, self.edition, self.pool, self.generation];

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use lastword::{Allocate, Objects, Pool, Report, Severity, Shadow};
+use lastword::{Allocate, Finding, Objects, Pool, Problem, Report, Severity, Shadow};
 
 use super::files::{Area, Files, Kind, Part, options};
 use super::input::Input;
@@ -136,8 +136,12 @@ pub fn examine(files: &Files, shadow: Shadow, repairs: bool) -> Report {
     }
     if report.opens() {
         let after = lastword::check(&path).expect("it can be looked at");
-        assert!(after.opens(), "{:?}", after.findings);
-        let spare = |one: &lastword::Finding| one.severity() == Severity::Spare;
+        // What counts goes on counting; a number that was the largest possible is too large then.
+        let too_large =
+            [&Problem::Areas, &Problem::NoLogHead { needed_after: None }].map(|one| one.name());
+        let is_known = |one: &Finding| too_large.contains(&one.problem.name());
+        assert!(after.opens() || after.findings.iter().any(is_known), "{:?}", after.findings);
+        let spare = |one: &Finding| one.severity() == Severity::Spare;
         assert!(!after.findings.iter().any(spare), "opening it has written all copies");
     }
     report

@@ -202,6 +202,7 @@ impl Examined {
             Err(Invalid::Damaged) => Some(Problem::NoLogHead { needed_after }),
             Err(Invalid::Contradiction) => Some(Problem::LogHeads { needed_after }),
             Err(Invalid::Version(_)) => None, // told of each copy
+            Ok(head) if !head.can_go_on() => Some(Problem::NoLogHead { needed_after }),
             Ok(LogHead { pool: found, .. }) if found != superblock.pool => {
                 let expected = superblock.pool;
                 Some(Problem::LogOfOtherPool { found, expected, needed_after })

@@ -74,8 +74,8 @@ pub enum Problem {
         /// The version that this program knows.
         expected: u64,
     },
-    /// The superblock describes areas that no pool has.
-    #[error("the superblock describes areas that no pool has")]
+    /// The superblock describes areas, or has numbers, that no pool has.
+    #[error("the superblock describes areas, or has numbers, that no pool has")]
     Areas,
     /// The pool's file is not as long as the superblock says.
     #[error("the file has {found} bytes, not {expected}: it was {}", if found < expected {

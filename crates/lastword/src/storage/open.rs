@@ -156,7 +156,8 @@ pub(crate) fn check_design(superblock: &Superblock, file: &PoolFile) -> Result<(
     Err(Error::UnknownDesign { path: file.path().into(), found: name(&superblock.design) })
 }
 
-/// Whether the areas lie in order and apart. Their sizes came from the disk.
+/// Whether the areas lie in order and apart, and the numbers are those of a pool. They came from
+/// the disk.
 pub(crate) fn check_areas(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
     let path = || file.path().to_path_buf();
     let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } = *superblock;
@@ -175,6 +176,7 @@ pub(crate) fn check_areas(superblock: &Superblock, file: &PoolFile) -> Result<()
         && log_offset.is_multiple_of(4096)
         && log_bytes.is_multiple_of(4096)
         && log_bytes > 0
+        && superblock.can_go_on()
         && superblock.log_sequence.is_multiple_of(if superblock.log_inside { 64 } else { 4096 });
     if in_order { Ok(()) } else { Err(Error::NotAPool { path: path() }) }
 }
@@ -220,6 +222,7 @@ pub(crate) fn log_state(
         return Ok((LogState::Short, None));
     }
     let read = Copies::<LogHead>::read(file)?.current();
+    let read = read.and_then(|head| if head.can_go_on() { read } else { Err(Invalid::Damaged) });
     let Ok(head) = read else { return Ok((LogState::Damaged, Some(read))) };
     let state = if head.pool != superblock.pool {
         LogState::OtherPool
