@@ -113,9 +113,8 @@ pub fn examine(files: &Files, shadow: Shadow, repairs: bool) -> Report {
         let told = [finding.to_string(), problem.affected(), problem.remedy().into()];
         assert!(told.iter().all(|text| !text.is_empty()), "{problem:?}");
     }
-    if report.opens() {
-        lastword::inspect(&path).expect("a pool that opens can be described");
-    }
+    let info = lastword::inspect(&path);
+    assert!(info.is_ok() || !report.opens(), "a pool that opens can be described");
     let _ = lastword::Snapshot::load(&path).map(|snapshot| {
         snapshot.objects().map(|live| snapshot.words(&live).fold(0, u64::wrapping_add)).max()
     });
@@ -126,7 +125,8 @@ pub fn examine(files: &Files, shadow: Shadow, repairs: bool) -> Report {
         assert_eq!(left, report.findings.len(), "each is mended or left with a reason");
         assert_eq!(repair.after.checked, report.checked, "a repair changes nothing that counts");
     }
-    let layout = report.info.as_ref().map(|info| info.layout.clone()).unwrap_or_default();
+    // With the layout that it says it has, as whoever made it would.
+    let layout = info.map(|info| info.layout).unwrap_or_default();
     let opened = Pool::open(&path, options().shadow(shadow).layout(&layout.0, layout.1));
     match (opened, &report.refusal) {
         (Ok(pool), None) => use_it(pool),
