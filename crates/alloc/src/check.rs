@@ -4,8 +4,16 @@
 //! for each arena and class) and one bit for each 16 bytes of heap, set where the pass finds a free
 //! slot and cleared where a free list leads. Time and memory are bounded by the heap's size,
 //! whatever is in it.
+//!
+//! Behind damage the pass goes on where what follows can still be told from what the damage made
+//! look wrong, so that each finding is damage and none an echo of another:
+//! - Behind the head of a chunk that cannot be, at the next chunk that has a head. What is between
+//!   is *unknown*: cursors, free lists and the list of free runs may lead there.
+//! - A slab whose cursor cannot be is known up to its first slot that is none.
+//! - A free list ends where it leads to damage; free slots that no list leads to are found only
+//!   when no list ended so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
@@ -13,8 +21,9 @@ use crate::blocks::{block, block_header};
 use crate::classes::{CLASSES, payload_bytes};
 use crate::header::{Kind, decode};
 use crate::layout::{
-    ARENA_PAYLOAD, CHUNK_BYTES, CHUNKS, FIRST_FREE, FIRST_SLOT, FRONTIER, HEAD, Head, LINE_PAYLOAD,
-    LINE_WORDS, MAGIC, ROOT, ROOT_USER, VERSION, arena, is_slot, next_slot, own_header,
+    ARENA_PAYLOAD, CHUNK_BYTES, CHUNKS, FIRST_FREE, FIRST_SLOT, FRONTIER, HEAD, HEAD_CLASS,
+    HEAD_NEXT, Head, LINE_PAYLOAD, LINE_WORDS, MAGIC, ROOT, ROOT_USER, VERSION, arena, is_slot,
+    next_slot, own_header,
 };
 use crate::objects::free_header;
 use crate::{ARENAS, Heap};
@@ -86,7 +95,7 @@ pub enum Wrong {
     Lost,
 }
 
-/// The first damage that a check found.
+/// Damage that a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{wrong}: heap offset {offset:#x}, expected {expected:#x}, found {found:#x}")]
 pub struct Damage {
@@ -100,30 +109,108 @@ pub struct Damage {
     pub found: u64,
 }
 
+impl Damage {
+    /// The chunk that it is in.
+    pub fn chunk(&self) -> u64 {
+        self.offset / CHUNK_BYTES
+    }
+
+    /// The program's object or block whose header is wrong, in bytes from the heap's start.
+    pub fn object(&self) -> Option<u64> {
+        matches!(self.wrong, Wrong::Object | Wrong::Block).then_some(self.offset + 8)
+    }
+}
+
+/// All that a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Survey {
+    /// What is in the heap, as far as it is known.
+    pub usage: Usage,
+    /// The damage, in the order of the walk; at most [`Survey::DAMAGE_MAX`].
+    pub damage: Vec<Damage>,
+    /// Whether everything was looked at. Damage may hide what lies behind it.
+    pub complete: bool,
+}
+
+impl Survey {
+    /// The walk ends when it has found so much damage: there is no sense left to be made of it.
+    pub const DAMAGE_MAX: usize = 256;
+}
+
+/// The walk has found all that it may, or cannot go on.
+struct Enough;
+
 impl Heap {
     /// Walks a heap in which no transaction runs and counts what is in it. `word` is asked for
     /// words inside the heap only, by their offset in bytes. The order of the walk is that of the
     /// heap, but for the free lists.
     ///
     /// # Errors
-    /// The first [`Damage`] it meets.
+    /// The first [`Damage`] it meets; [`survey`](Heap::survey) finds more.
     pub fn check(&self, word: impl FnMut(u64) -> u64) -> Result<Usage, Damage> {
+        let survey = self.walk(word, 1);
+        match survey.damage.first() {
+            None => Ok(survey.usage),
+            Some(damage) => Err(*damage),
+        }
+    }
+
+    /// Walks a heap as [`check`](Heap::check) does, and goes on behind damage where it can.
+    pub fn survey(&self, word: impl FnMut(u64) -> u64) -> Survey {
+        self.walk(word, Survey::DAMAGE_MAX)
+    }
+
+    fn walk(&self, word: impl FnMut(u64) -> u64, most: usize) -> Survey {
+        let usage = Usage { chunks: self.chunks(), ..Usage::default() };
         if self.chunks() < 2 {
             let (expected, found) = (crate::HEAP_BYTES_MIN, self.bytes);
-            return Err(Damage { wrong: Wrong::Size, offset: 0, expected, found });
+            let damage = vec![Damage { wrong: Wrong::Size, offset: 0, expected, found }];
+            return Survey { usage, damage, complete: false };
         }
         let mut check = Check {
             heap: *self,
             word,
-            usage: Usage { chunks: self.chunks(), ..Usage::default() },
+            usage,
+            damage: Vec::new(),
+            most,
             cursors: BTreeMap::new(),
+            lost_cursors: [0; CLASSES],
             free: Bits::default(),
+            unknown: Unknown::default(),
         };
-        let frontier = check.first_chunk()?;
-        check.arenas(frontier)?;
-        check.chunks(frontier)?;
-        check.free_lists()?;
-        Ok(check.usage)
+        let complete = check.all().is_ok() && !check.unknown.hides();
+        Survey { usage: check.usage, damage: check.damage, complete }
+    }
+}
+
+/// What damage has made impossible to judge.
+#[derive(Default)]
+struct Unknown {
+    /// First chunks of parts between a head that cannot be and the next one, and their ends.
+    chunks: BTreeMap<u64, u64>,
+    /// Slots with a wrong header.
+    slots: BTreeSet<u64>,
+    /// Slabs from one slot on, to the chunk's end.
+    tails: BTreeMap<u64, u64>,
+    /// A free list ended at damage.
+    lists: bool,
+}
+
+impl Unknown {
+    /// Whether damage may be hidden. A slot with a wrong header hides none but its own.
+    fn hides(&self) -> bool {
+        !self.chunks.is_empty() || !self.tails.is_empty() || self.lists
+    }
+
+    fn has_chunk(&self, chunk: u64) -> bool {
+        self.chunks.range(..=chunk).next_back().is_some_and(|(_, &end)| chunk < end)
+    }
+
+    fn has_slot(&self, object: u64) -> bool {
+        let chunk = object / CHUNK_BYTES;
+        let in_tail = self.tails.get(&chunk).is_some_and(|&first| object >= first);
+        in_tail || self.slots.contains(&object) || self.has_chunk(chunk)
     }
 }
 
@@ -131,10 +218,16 @@ struct Check<F> {
     heap: Heap,
     word: F,
     usage: Usage,
+    damage: Vec<Damage>,
+    /// Findings after which it ends.
+    most: usize,
     /// Slab's chunk to its cursor, the cursor's class, and where the cursor stands.
     cursors: BTreeMap<u64, (u64, usize, u64)>,
+    /// Of each class, cursors that cannot be: so many slabs are not full and do not show where.
+    lost_cursors: [usize; CLASSES],
     /// Free slots that no free list has led to yet.
     free: Bits,
+    unknown: Unknown,
 }
 
 /// One bit for each 16 bytes of the heap.
@@ -152,6 +245,11 @@ impl Bits {
         }
         self.bits[index] |= 1 << (object / 16 % 64);
         self.set += 1;
+    }
+
+    fn has(&self, object: u64) -> bool {
+        let bits = self.bits.get((object / 1024) as usize);
+        object.is_multiple_of(16) && bits.is_some_and(|bits| bits & 1 << (object / 16 % 64) != 0)
     }
 
     /// Clears a bit; answers whether it was set.
@@ -174,22 +272,42 @@ impl Bits {
 }
 
 impl<F: FnMut(u64) -> u64> Check<F> {
+    fn all(&mut self) -> Result<(), Enough> {
+        let frontier = self.first_chunk()?;
+        self.arenas(frontier)?;
+        self.chunks(frontier)?;
+        self.free_lists()
+    }
+
     fn read(&mut self, offset: u64) -> u64 {
         (self.word)(offset)
     }
 
-    fn expect(&mut self, wrong: Wrong, offset: u64, expected: u64) -> Result<(), Damage> {
+    fn found(&mut self, damage: Damage) -> Result<(), Enough> {
+        self.damage.push(damage);
+        if self.damage.len() < self.most { Ok(()) } else { Err(Enough) }
+    }
+
+    /// Answers whether the word is as it must be.
+    fn expect(&mut self, wrong: Wrong, offset: u64, expected: u64) -> Result<bool, Enough> {
         let found = self.read(offset);
-        let right = found == expected;
-        if right { Ok(()) } else { Err(Damage { wrong, offset, expected, found }) }
+        if found != expected {
+            self.found(Damage { wrong, offset, expected, found })?;
+        }
+        Ok(found == expected)
     }
 
     /// The root object and the chunks object; answers the frontier.
-    fn first_chunk(&mut self) -> Result<u64, Damage> {
-        self.expect(Wrong::Magic, ROOT, MAGIC)?;
-        self.expect(Wrong::Version, ROOT + 8, VERSION)?;
+    fn first_chunk(&mut self) -> Result<u64, Enough> {
+        let magic = self.expect(Wrong::Magic, ROOT, MAGIC)?;
+        let version = self.expect(Wrong::Version, ROOT + 8, VERSION)?;
+        let mut headers = true;
         for object in [ROOT, CHUNKS] {
-            self.expect(Wrong::OwnHeader, object - 8, own_header(object, LINE_PAYLOAD))?;
+            let own = own_header(object, LINE_PAYLOAD);
+            headers &= self.expect(Wrong::OwnHeader, object - 8, own)?;
+        }
+        if !version || (!magic && !headers) {
+            return Err(Enough); // no heap, or one of another program: nothing else means anything
         }
         for offset in (ROOT + ROOT_USER + 8..ROOT + LINE_PAYLOAD).step_by(8) {
             self.expect(Wrong::Reserved, offset, 0)?;
@@ -200,14 +318,17 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         let found = self.read(CHUNKS + FRONTIER);
         let (chunks, offset) = (self.heap.chunks(), CHUNKS + FRONTIER);
         if found == 0 || found > chunks {
-            return Err(Damage { wrong: Wrong::Frontier, offset, expected: chunks, found });
+            self.found(Damage { wrong: Wrong::Frontier, offset, expected: chunks, found })?;
+            // The arenas do not need it; the chunks do.
+            self.arenas(chunks)?;
+            return Err(Enough);
         }
         self.usage.chunks_free = chunks - found;
         Ok(found)
     }
 
     /// The arenas' headers and cursors.
-    fn arenas(&mut self, frontier: u64) -> Result<(), Damage> {
+    fn arenas(&mut self, frontier: u64) -> Result<(), Enough> {
         for index in 0..ARENAS {
             let object = arena(index);
             self.expect(Wrong::OwnHeader, object - 8, own_header(object, ARENA_PAYLOAD))?;
@@ -219,24 +340,45 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                 }
                 let chunk = cursor / CHUNK_BYTES;
                 let possible = is_slot(cursor, class) && chunk >= 1 && chunk < frontier;
-                let first =
-                    possible && self.cursors.insert(chunk, (cursor, class, offset)).is_none();
-                if !first {
-                    let wrong = Wrong::Cursor;
-                    return Err(Damage { wrong, offset, expected: 0, found: cursor });
+                let mut place = (cursor, class, offset);
+                if possible {
+                    let Some(other) = self.cursors.insert(chunk, place) else { continue };
+                    // One slab, two cursors: the wrong one is that of another class, or the later.
+                    let of_slab = |place: (u64, usize, u64), slab| place.1 as u64 == slab;
+                    let slab = self.read(chunk * CHUNK_BYTES + HEAD + HEAD_CLASS);
+                    if of_slab(other, slab) || !of_slab(place, slab) {
+                        self.cursors.insert(chunk, other);
+                    } else {
+                        place = other;
+                    }
                 }
+                self.lost_cursor(place.2, place.0, place.1)?;
             }
         }
         Ok(())
     }
 
+    fn lost_cursor(&mut self, offset: u64, found: u64, class: usize) -> Result<(), Enough> {
+        self.lost_cursors[class] += 1;
+        self.found(Damage { wrong: Wrong::Cursor, offset, expected: 0, found })
+    }
+
     /// Every chunk below the frontier.
-    fn chunks(&mut self, frontier: u64) -> Result<(), Damage> {
+    fn chunks(&mut self, frontier: u64) -> Result<(), Enough> {
         let mut chunk = 0;
-        // The word that leads to the next free run.
-        let mut link = CHUNKS + FIRST_FREE;
+        // The word that leads to the next free run; nothing when that is unknown.
+        let mut link = Some(CHUNKS + FIRST_FREE);
         while chunk < frontier {
-            let head = self.head(chunk, frontier)?;
+            let Some(head) = self.head(chunk, frontier)? else {
+                let end = self.next_head(chunk + 1, frontier);
+                self.unknown.chunks.insert(chunk, end);
+                let next = link.map(|link| self.read(link));
+                if next.is_some_and(|next| (chunk..end).contains(&next)) {
+                    link = None;
+                }
+                chunk = end;
+                continue;
+            };
             chunk += match head {
                 Head::First => 1,
                 Head::Slab { class } => {
@@ -248,66 +390,114 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                     chunks
                 }
                 Head::Free { chunks, .. } => {
-                    self.expect(Wrong::FreeRuns, link, chunk)?;
-                    link = chunk * CHUNK_BYTES + HEAD + crate::layout::HEAD_NEXT;
+                    if let Some(link) = link {
+                        self.expect(Wrong::FreeRuns, link, chunk)?;
+                    }
+                    link = Some(chunk * CHUNK_BYTES + HEAD + HEAD_NEXT);
                     self.usage.chunks_free += chunks;
                     chunks
                 }
             };
         }
-        self.expect(Wrong::FreeRuns, link, 0)?;
-        match self.cursors.pop_first() {
-            None => Ok(()),
-            Some((_, (found, _, offset))) => {
-                Err(Damage { wrong: Wrong::Cursor, offset, expected: 0, found })
+        if let Some(link) = link {
+            self.expect(Wrong::FreeRuns, link, 0)?;
+        }
+        for (chunk, (found, _, offset)) in std::mem::take(&mut self.cursors) {
+            if !self.unknown.has_chunk(chunk) {
+                self.found(Damage { wrong: Wrong::Cursor, offset, expected: 0, found })?;
             }
         }
+        Ok(())
     }
 
-    fn head(&mut self, chunk: u64, frontier: u64) -> Result<Head, Damage> {
+    /// The head of a chunk; nothing when it cannot be.
+    fn head(&mut self, chunk: u64, frontier: u64) -> Result<Option<Head>, Enough> {
         let object = chunk * CHUNK_BYTES + HEAD;
-        let mut words = [0; LINE_WORDS];
-        for (i, word) in words.iter_mut().enumerate() {
-            *word = self.read(object + 8 * i as u64);
-        }
+        let words = self.head_words(chunk);
         let head = match Head::decode(words, chunk, frontier) {
             Ok(head) if chunk == 0 && head != Head::First => Err((0, Head::First.encode()[0])),
             Ok(head) => Ok(head),
             Err(bad) => Err((bad.offset, bad.expected)),
         };
-        let head = head.map_err(|(offset, expected)| Damage {
-            wrong: Wrong::ChunkHead,
-            offset: object + offset,
-            expected,
-            found: words[offset as usize / 8],
-        })?;
-        self.expect(Wrong::OwnHeader, object - 8, head.header(chunk))?;
-        Ok(head)
+        match head {
+            Ok(mut head) => {
+                if !self.expect(Wrong::OwnHeader, object - 8, head.header(chunk))? {
+                    // Two words name a slab's class, and one is wrong: headers have a check.
+                    let slab = decode(self.read(object - 8), object);
+                    let slab = slab.filter(|slab| slab.kind == Kind::Slab);
+                    if let (Some(slab), Head::Slab { .. }) = (slab, head)
+                        && usize::from(slab.class) < CLASSES
+                    {
+                        head = Head::Slab { class: slab.class.into() };
+                    }
+                }
+                Ok(Some(head))
+            }
+            Err((offset, expected)) => {
+                let found = words[offset as usize / 8];
+                let (wrong, offset) = (Wrong::ChunkHead, object + offset);
+                self.found(Damage { wrong, offset, expected, found })?;
+                Ok(None)
+            }
+        }
     }
 
-    fn slab(&mut self, chunk: u64, class: usize) -> Result<(), Damage> {
-        let mut end = (chunk + 1) * CHUNK_BYTES;
-        if let Some((cursor, of, offset)) = self.cursors.remove(&chunk) {
-            if of != class {
-                let wrong = Wrong::Cursor;
-                return Err(Damage { wrong, offset, expected: 0, found: cursor });
+    fn head_words(&mut self, chunk: u64) -> [u64; LINE_WORDS] {
+        std::array::from_fn(|i| self.read(chunk * CHUNK_BYTES + HEAD + 8 * i as u64))
+    }
+
+    /// The next chunk with a head that is whole, header word and all; the frontier when there is
+    /// none. Data in the chunks of a run pass for one as rarely as for a header.
+    fn next_head(&mut self, mut chunk: u64, frontier: u64) -> u64 {
+        while chunk < frontier {
+            let header = self.read(chunk * CHUNK_BYTES + HEAD - 8);
+            match Head::decode(self.head_words(chunk), chunk, frontier) {
+                Ok(head) if head.header(chunk) == header => break,
+                _ => chunk += 1,
             }
-            end = cursor;
         }
-        let mut object = chunk * CHUNK_BYTES + FIRST_SLOT;
+        chunk
+    }
+
+    fn slab(&mut self, chunk: u64, class: usize) -> Result<(), Enough> {
+        let first = chunk * CHUNK_BYTES + FIRST_SLOT;
+        let mut end = (chunk + 1) * CHUNK_BYTES;
+        let mut is_full = true;
+        if let Some((cursor, of, offset)) = self.cursors.remove(&chunk) {
+            if of == class {
+                (end, is_full) = (cursor, false);
+            } else {
+                self.lost_cursor(offset, cursor, of)?;
+                self.unknown.tails.insert(chunk, first);
+                return Ok(());
+            }
+        }
+        let mut object = first;
         while object != 0 && object < end {
-            self.slot(object, class)?;
+            if !self.slot(object, class) {
+                if is_full && self.lost_cursors[class] > 0 {
+                    // This is where a cursor was, perhaps: nothing was given out from here on.
+                    self.lost_cursors[class] -= 1;
+                    self.unknown.tails.insert(chunk, object);
+                    return Ok(());
+                }
+                self.unknown.slots.insert(object);
+                let found = self.read(object - 8);
+                let (wrong, expected) = (Wrong::Object, free_header(object, class));
+                self.found(Damage { wrong, offset: object - 8, expected, found })?;
+            }
             object = next_slot(object, class);
         }
         Ok(())
     }
 
-    fn slot(&mut self, object: u64, class: usize) -> Result<(), Damage> {
+    /// Counts a slot; answers whether its header is one.
+    fn slot(&mut self, object: u64, class: usize) -> bool {
         let found = self.read(object - 8);
         if found == free_header(object, class) {
             self.usage.slots_free += 1;
             self.free.set(object);
-            return Ok(());
+            return true;
         }
         match decode(found, object) {
             Some(live)
@@ -317,16 +507,13 @@ impl<F: FnMut(u64) -> u64> Check<F> {
             {
                 self.usage.objects += 1;
                 self.usage.object_bytes += live.bytes;
-                Ok(())
+                true
             }
-            _ => {
-                let (wrong, expected) = (Wrong::Object, free_header(object, class));
-                Err(Damage { wrong, offset: object - 8, expected, found })
-            }
+            _ => false,
         }
     }
 
-    fn run(&mut self, chunk: u64, blocks: u64, prepared: u64) -> Result<(), Damage> {
+    fn run(&mut self, chunk: u64, blocks: u64, prepared: u64) -> Result<(), Enough> {
         self.usage.runs += 1;
         self.usage.blocks += blocks;
         self.usage.blocks_prepared += prepared;
@@ -341,8 +528,8 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(())
     }
 
-    /// Every free list: each step clears a bit or is damage, so it ends.
-    fn free_lists(&mut self) -> Result<(), Damage> {
+    /// Every free list: each step clears a bit or ends it, so all end.
+    fn free_lists(&mut self) -> Result<(), Enough> {
         for index in 0..ARENAS {
             for class in 0..CLASSES {
                 let mut at = arena(index) + 16 * class as u64;
@@ -351,22 +538,28 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                     if object == 0 {
                         break;
                     }
-                    let known = self.free.take(object);
-                    if !known || self.read(object - 8) != free_header(object, class) {
-                        let wrong = Wrong::FreeList;
-                        return Err(Damage { wrong, offset: at, expected: 0, found: object });
+                    let is_free = self.free.has(object)
+                        && self.read(object - 8) == free_header(object, class);
+                    if !is_free || !self.free.take(object) {
+                        self.unknown.lists = true;
+                        if !self.unknown.has_slot(object) {
+                            let (wrong, found) = (Wrong::FreeList, object);
+                            self.found(Damage { wrong, offset: at, expected: 0, found })?;
+                        }
+                        break;
                     }
                     at = object;
                 }
             }
         }
-        match self.free.first() {
-            None => Ok(()),
-            Some(object) => {
+        if !self.unknown.lists {
+            while let Some(object) = self.free.first() {
+                self.free.take(object);
                 let found = self.read(object - 8);
                 let (wrong, offset) = (Wrong::Lost, object - 8);
-                Err(Damage { wrong, offset, expected: 0, found })
+                self.found(Damage { wrong, offset, expected: 0, found })?;
             }
         }
+        Ok(())
     }
 }

@@ -86,6 +86,8 @@ pub(crate) const LINE_WORDS: usize = LINE_PAYLOAD as usize / 8;
 pub(crate) const HEAD: u64 = 16;
 pub(crate) const FIRST_SLOT: u64 = 80;
 
+/// The word in a slab's head that says of which class it is.
+pub(crate) const HEAD_CLASS: u64 = 16;
 /// Offsets of the words in a chunk's head that are changed alone.
 pub(crate) const HEAD_NEXT: u64 = 16;
 pub(crate) const HEAD_PREPARED: u64 = 24;

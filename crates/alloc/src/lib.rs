@@ -76,7 +76,7 @@ mod test_heap;
 mod tests;
 mod walk;
 
-pub use check::{Damage, Usage, Wrong};
+pub use check::{Damage, Survey, Usage, Wrong};
 pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN};
 pub use runs::{Prepared, Runs};
 pub use walk::{Live, Walk};

@@ -2,7 +2,7 @@
 
 use words::{Addr, Allocate, Stop, Words};
 
-use crate::{Damage, Heap, Live, Usage, header};
+use crate::{Damage, Heap, Live, Survey, Usage, header};
 
 pub(crate) const TAG: u16 = 0x1a5e;
 
@@ -90,6 +90,11 @@ impl TestHeap {
 
     pub(crate) fn check(&self) -> Result<Usage, Damage> {
         self.heap.check(|offset| self.word(offset))
+    }
+
+    /// All damage.
+    pub(crate) fn survey(&self) -> Survey {
+        self.heap.survey(|offset| self.word(offset))
     }
 
     /// Everything live, in order.

@@ -82,6 +82,15 @@ impl Heap {
     pub fn root_at_rest(&self, word: impl FnOnce(u64) -> u64) -> u64 {
         word(ROOT + ROOT_USER)
     }
+
+    /// Whether a pointer leads to a live object or to a block of an array, in a heap in which no
+    /// transaction runs; `word` as for [`live`](Heap::live). It asks the header before it, which
+    /// says for sure what is not one.
+    pub fn is_live_at_rest(&self, object: u64, word: impl FnOnce(u64) -> u64) -> bool {
+        let Ok(offset) = self.untag(object) else { return false };
+        let live = |kind| matches!(kind, Kind::Object | Kind::Block | Kind::Reserved);
+        decode(word(offset - 8), offset).is_some_and(|found| live(found.kind))
+    }
 }
 
 impl<F: FnMut(u64) -> u64> Walk<F> {

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod check;
 mod compare;
 mod demo;
 mod driver;

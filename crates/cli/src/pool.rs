@@ -1,12 +1,11 @@
 //! `lastword pool`: create, describe, check; what is in it is shown by `dump`.
 //!
 //! `info` reads superblocks; to time a flush it writes a file without a name beside the pool.
-//! `check` writes nothing: a log that waits to be replayed is replayed in memory. A pool that was
-//! left without being closed is no damage.
+//! What `check` says is in [`crate::check`].
 
 use std::path::Path;
 
-use lastword::{Checked, Decoupled, Info, Medium, MemoryUse, Options, Pool, Usage};
+use lastword::{Decoupled, Info, Medium, MemoryUse, Options, Pool};
 use medium::PoolFile;
 use serde::Serialize;
 
@@ -23,7 +22,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
     match command {
         PoolCommand::Create(create) => self::create(create),
         PoolCommand::Info(PoolPath { path, output }) => info(path, output),
-        PoolCommand::Check(PoolPath { path, output }) => check(path, output),
+        PoolCommand::Check(arguments) => crate::check::run(arguments),
         PoolCommand::Dump(arguments) => crate::dump::run(arguments),
     }
 }
@@ -47,19 +46,6 @@ fn info(path: &Path, output: &Output) -> Result<Verdict, Failure> {
     print(&match output.format {
         Format::Json => json::object(&description),
         Format::Table => table::pairs(&description.rows()),
-    })?;
-    Ok(Verdict::Held)
-}
-
-fn check(path: &Path, output: &Output) -> Result<Verdict, Failure> {
-    let checked = match sound(path, output, |path| lastword::check(path))? {
-        Some(checked) => checked,
-        None => return Ok(Verdict::Failed),
-    };
-    let findings = Findings::new(&checked, path);
-    print(&match output.format {
-        Format::Json => json::object(&findings),
-        Format::Table => table::pairs(&findings.rows()),
     })?;
     Ok(Verdict::Held)
 }
@@ -91,8 +77,8 @@ pub(crate) fn sound<R>(
 
 /// `pool info`.
 #[derive(Debug, Serialize)]
-struct Description {
-    path: String,
+pub(crate) struct Description {
+    pub(crate) path: String,
     medium: Option<&'static str>,
     /// In hexadecimal digits.
     pool_id: String,
@@ -169,7 +155,7 @@ impl Description {
         Description { flush_ns, ..Description::without_flush(info) }
     }
 
-    fn without_flush(info: &Info) -> Description {
+    pub(crate) fn without_flush(info: &Info) -> Description {
         Description {
             path: info.path.display().to_string(),
             medium: info.medium.map(|medium| MediumName::of(medium).name()),
@@ -190,7 +176,7 @@ impl Description {
         }
     }
 
-    fn rows(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
         let survives = match self.survives_power_loss {
             true if self.medium != Some(MediumName::File.name()) => {
                 "kill -9 and power loss, as far as the memory does"
@@ -227,66 +213,7 @@ impl Description {
     }
 }
 
-/// `pool check`, when it has found no damage.
-#[derive(Debug, Serialize)]
-struct Findings {
-    sound: bool,
-    /// Opening the pool recovers.
-    needs_recovery: bool,
-    transactions_to_replay: u64,
-    /// The last transaction that opening it will show.
-    durable_id: u64,
-    /// The log ends in a write that was cut short; that is no damage.
-    torn_end: bool,
-    objects: u64,
-    object_bytes: u64,
-    blocks: u64,
-    chunks: u64,
-    chunks_free: u64,
-    #[serde(flatten)]
-    info: Description,
-}
-
-impl Findings {
-    fn new(checked: &Checked, path: &Path) -> Findings {
-        let Checked { needs_recovery, transactions_to_replay, durable_id, torn_end, .. } = *checked;
-        let Usage { objects, object_bytes, blocks, chunks, chunks_free, .. } = checked.usage;
-        let mut info = Description::without_flush(&checked.info);
-        info.path = path.display().to_string();
-        Findings {
-            sound: true,
-            needs_recovery,
-            transactions_to_replay,
-            durable_id: durable_id.0,
-            torn_end,
-            objects,
-            object_bytes,
-            blocks,
-            chunks,
-            chunks_free,
-            info,
-        }
-    }
-
-    fn rows(&self) -> Vec<(&'static str, String)> {
-        let mut rows = self.info.rows();
-        let chunks = format!("{} of {}", self.chunks_free, self.chunks);
-        rows.extend([
-            ("needs recovery", yes_no(self.needs_recovery)),
-            ("transactions to replay", table::grouped(self.transactions_to_replay)),
-            ("durable ID", table::grouped(self.durable_id)),
-            ("log ends in a torn write", yes_no(self.torn_end)),
-            ("objects", table::grouped(self.objects)),
-            ("bytes in objects", table::bytes(self.object_bytes)),
-            ("blocks", table::grouped(self.blocks)),
-            ("free chunks", chunks),
-            ("sound", yes_no(self.sound)),
-        ]);
-        rows
-    }
-}
-
-/// `pool check`, when it has.
+/// A damaged pool, where a sound one is needed.
 #[derive(Debug, Serialize)]
 struct Damaged {
     path: String,
@@ -294,6 +221,6 @@ struct Damaged {
     damage: String,
 }
 
-fn yes_no(value: bool) -> String {
+pub(crate) fn yes_no(value: bool) -> String {
     if value { "yes" } else { "no" }.into()
 }

@@ -149,6 +149,7 @@ fn an_unclean_pool_needs_recovery_and_a_check_changes_no_byte_of_it() {
             "design",
             "durable_id",
             "file_system",
+            "findings",
             "flush_ns",
             "generation",
             "heap_bytes",
@@ -161,6 +162,7 @@ fn an_unclean_pool_needs_recovery_and_a_check_changes_no_byte_of_it() {
             "needs_recovery",
             "object_bytes",
             "objects",
+            "opens",
             "path",
             "pool_id",
             "reproduced_id",
@@ -204,12 +206,17 @@ fn assert_damaged(room: &Room, why: &str, info: i32) {
     let output = room.run(&["pool", "check", "a.pool", "--format", "json"]);
     assert_eq!(output.status.code(), Some(1), "{}", common::text(&output.stderr));
     let check: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(keys(&check), ["damage", "path", "sound"]);
-    assert_eq!(check["sound"], false);
-    let damage = check["damage"].as_str().unwrap();
-    assert!(damage.contains(why), "{damage}");
+    assert_eq!((&check["sound"], &check["opens"]), (&false.into(), &(info == 0).into()));
+    assert_eq!(check["path"], "a.pool");
+    let finding = &check["findings"][0];
+    let expected = ["affected", "at", "file", "problem", "remedy", "severity", "what"];
+    assert_eq!(keys(finding), expected);
+    let severity = if info == 0 { "damage" } else { "refused" };
+    assert_eq!(finding["severity"], severity, "{finding}");
+    let what = finding["what"].as_str().unwrap();
+    assert!(what.contains(why), "{what}");
     let stderr = common::text(&output.stderr);
-    assert_eq!(stderr, format!("check failed: {damage}\n"));
+    assert!(stderr.starts_with("check failed: ") && stderr.contains(what), "{stderr}");
     let output = room.run(&["pool", "info", "a.pool"]);
     assert_eq!(output.status.code(), Some(info), "{}", common::text(&output.stderr));
     assert_eq!(contents(room), before);
@@ -222,7 +229,7 @@ fn a_truncated_pool_is_damaged() {
     open(&room, "a.pool").set_len(bytes - 4096).unwrap();
     assert_damaged(&room, "truncated", 2);
     open(&room, "a.pool").set_len(1000).unwrap();
-    assert_damaged(&room, "not a Lastword pool", 2);
+    assert_damaged(&room, "neither copy of the superblock", 2);
 }
 
 #[test]
@@ -232,7 +239,7 @@ fn garbage_and_nothing_at_all_are_no_pools() {
         (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     for content in [&garbage[..], &[0; 100_000], b""] {
         std::fs::write(room.path("a.pool"), content).unwrap();
-        assert_damaged(&room, "not a Lastword pool", 2);
+        assert_damaged(&room, "neither copy of the superblock", 2);
     }
 }
 
@@ -242,7 +249,7 @@ fn a_pool_without_its_log_or_with_a_shorter_one_is_damaged() {
     let log = room.path("a.pool.log");
     let bytes = std::fs::metadata(&log).unwrap().len();
     open(&room, "a.pool.log").set_len(bytes / 2).unwrap();
-    assert_damaged(&room, "not the log of this pool", 2);
+    assert_damaged(&room, "the log has 69632 bytes, not 139264", 2);
     std::fs::remove_file(log).unwrap();
     assert_damaged(&room, "is missing", 2);
 }
@@ -252,5 +259,47 @@ fn a_heap_that_was_overwritten_is_damaged_and_still_described() {
     let room = created("file");
     let heap = 2 << 20; // where the heap begins
     open(&room, "a.pool").write_all_at(&[0xa5; 65536], heap).unwrap();
-    assert_damaged(&room, "the heap is damaged", 0);
+    assert_damaged(&room, "no heap starts here", 0);
+}
+
+#[test]
+fn a_damaged_copy_is_found_and_repaired_and_worse_is_left_with_a_reason() {
+    let room = crashed("file", 10);
+    let before = contents(&room);
+    let plant = |name, at| open(&room, name).write_all_at(&[0xa5; 8], at).unwrap();
+    plant("a.pool", 100);
+    plant("a.pool.log", 4096 + 30);
+    let check = room.json(1, &["pool", "check", "a.pool"]);
+    assert_eq!(check["opens"], true);
+    let problems = |findings: &serde_json::Value| -> Vec<String> {
+        let findings = findings.as_array().unwrap().iter();
+        findings.map(|one| one["problem"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(problems(&check["findings"]), ["superblock_copy", "log_head_copy"]);
+    let repair = room.json(0, &["pool", "check", "a.pool", "--repair"]);
+    assert_eq!(problems(&repair["repaired"]["mended"]), ["superblock_copy", "log_head_copy"]);
+    assert_eq!((&repair["sound"], problems(&repair["findings"]).len()), (&true.into(), 0));
+    assert_eq!(contents(&room), before, "both are what they were");
+    // One copy and both heads of the log: the first is left too.
+    plant("a.pool", 100);
+    plant("a.pool.log", 30);
+    plant("a.pool.log", 4096 + 30);
+    let damaged = contents(&room);
+    let repair = room.json(1, &["pool", "check", "a.pool", "--repair"]);
+    let left = &repair["repaired"]["left"];
+    assert_eq!(problems(left), ["superblock_copy", "no_log_head", "heap_unchecked"]);
+    assert!(left[0]["why"].as_str().unwrap().contains("something else is wrong"), "{left}");
+    assert_eq!(contents(&room), damaged, "nothing was touched");
+    let output = room.run(&["pool", "check", "a.pool", "--repair"]);
+    assert_eq!(output.status.code(), Some(1));
+    let table = common::text(&output.stdout);
+    assert!(table.contains("to do") && table.contains("left"), "{table}");
+}
+
+#[test]
+fn a_pool_in_use_is_not_repaired() {
+    let room = created("file");
+    let pool = Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap();
+    room.refuse("in use", &["pool", "check", "a.pool", "--repair"]);
+    drop(pool);
 }

@@ -22,10 +22,11 @@
 //! | `picker`, `search` | which ways are gone: A (all), B (near four policies), C (by chance) |
 //! | `shrink`, `trace` | what is told about a way that fails |
 //!
-//! A design is explored by its row in [`designs`].
+//! A design is explored by its row in [`designs`]. [`hostile`] are files that lie.
 #![forbid(unsafe_code)]
 
 pub mod designs;
+pub mod hostile;
 pub mod oracle;
 pub mod workload;
 

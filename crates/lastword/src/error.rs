@@ -30,6 +30,16 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// Both superblocks are whole, and no update has left one beside the other.
+    #[error(
+        "the two superblocks of {path} contradict each other, and either could be the true one: \
+         restore the pool from a copy"
+    )]
+    Contradiction {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// The file's format is of another version of Lastword.
     #[error("{path} has format version {found:#x}; this program reads version {expected}")]
     FormatVersion {
@@ -72,6 +82,20 @@ pub enum Error {
          restore it from a copy"
     )]
     Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Bytes it must have.
+        expected: u64,
+        /// Bytes it has.
+        found: u64,
+    },
+
+    /// The file has more bytes than its superblock describes.
+    #[error(
+        "{path} has {found} bytes but its superblock describes {expected}: something was added to \
+         it, or its superblock is of another time; restore it from a copy"
+    )]
+    TooLong {
         /// The file.
         path: PathBuf,
         /// Bytes it must have.
@@ -292,6 +316,17 @@ pub enum LogMismatch {
     /// Neither copy of its head is valid.
     #[error("both copies of its head are damaged")]
     Damaged,
+    /// Both copies of its head are whole, and no update has left one beside the other.
+    #[error("the copies of its head contradict each other")]
+    Contradiction,
+    /// Its format is of another version of Lastword.
+    #[error("it has format version {found:#x}, this program reads version {expected}")]
+    Version {
+        /// The version and features that it names.
+        found: u64,
+        /// The version that this program knows.
+        expected: u64,
+    },
     /// It belongs to another pool.
     #[error("it belongs to pool {found:016x}, this is pool {expected:016x}")]
     OtherPool {
@@ -308,7 +343,7 @@ pub enum LogMismatch {
         /// The pool's.
         expected: u64,
     },
-    /// It is shorter than the pool says.
+    /// It is shorter or longer than the pool says.
     #[error("it has {found} bytes, not {expected}")]
     Length {
         /// Bytes it has.

@@ -75,7 +75,9 @@ mod worker;
 pub use design::{Decoupled, Design, Plain, Volatile};
 pub use error::{Error, LogMismatch};
 pub use info::{Info, MemoryUse};
-pub use inspect::{Checked, Snapshot, check, inspect};
+pub use inspect::{
+    Checked, Finding, Problem, Repair, Report, Severity, Snapshot, check, inspect, repair,
+};
 pub use metrics::Metrics;
 pub use options::{Durability, Medium, Options, Shadow};
 pub use pool::{Pool, Shape};
@@ -84,7 +86,7 @@ pub use tx::{AbortReason, Reason, Tx};
 pub use worker::{Committed, Worker};
 
 pub use lw_alloc::header::Kind;
-pub use lw_alloc::{Damage, Live, Usage};
+pub use lw_alloc::{Damage, Live, Usage, Wrong};
 pub use medium::{Error as MediumError, LogPath, System};
 pub use words::{
     Addr, Allocate, Array, Bytes, Field, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId,

@@ -42,10 +42,14 @@
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 
+mod copies;
+
 use std::sync::Arc;
 
 use medium::{Counts, Emulation, PoolFile};
 use zerocopy::IntoBytes;
+
+pub(crate) use copies::{Copies, Paired};
 
 /// Bytes of one copy of a superblock or log head: a page, so that no device write holds two.
 pub(crate) const COPY_BYTES: u64 = 4096;
@@ -58,6 +62,9 @@ pub(crate) const FORMAT_VERSION: u64 = 2;
 const WORDS: usize = 64;
 /// No pool reaches such an edition, generation, ID or sequence; sums with them do not overflow.
 const NUMBER_MAX: u64 = 1 << 62;
+/// No pool that is opened has one above this: it goes on for as long as anybody lives before it
+/// writes a number that is refused when it is read.
+const START_MAX: u64 = NUMBER_MAX / 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"LASTWORD");
 const LOG_MAGIC: u64 = u64::from_le_bytes(*b"LWLOGFIL");
 const _: () = assert!(8 * WORDS as u64 <= COPY_BYTES);
@@ -71,6 +78,9 @@ pub(crate) enum Invalid {
     Damaged,
     /// Of a version, or with features, that this program does not know.
     Version(u64),
+    /// Both copies are whole, and no update has left one beside the other: of one edition and not
+    /// the same, or of two pools.
+    Contradiction,
 }
 
 /// What a pool says about itself.
@@ -106,6 +116,13 @@ pub(crate) fn name(padded: &[u8]) -> String {
     String::from_utf8_lossy(&padded[..end]).into_owned()
 }
 
+/// Whether these bytes are a name and zeros, as [`padded`] leaves them.
+fn is_padded(padded: &[u8]) -> bool {
+    let end = padded.iter().position(|&byte| byte == 0).unwrap_or(padded.len());
+    let (name, zeros) = padded.split_at(end);
+    std::str::from_utf8(name).is_ok() && zeros.iter().all(|&byte| byte == 0)
+}
+
 fn sealed(mut block: Block) -> Block {
     block[WORDS - 1] = u64::from(crc32c::crc32c(block[..WORDS - 1].as_bytes()));
     block
@@ -124,6 +141,12 @@ impl Superblock {
     /// The number above every pointer into this pool.
     pub(crate) fn tag(&self) -> u16 {
         (self.pool % 0xffff) as u16 + 1
+    }
+
+    /// Whether its numbers leave room to go on.
+    pub(crate) fn can_go_on(&self) -> bool {
+        let numbers = [self.edition, self.generation, self.reproduced, self.log_sequence];
+        numbers.into_iter().all(|number| number <= START_MAX)
     }
 
     fn encode(&self) -> Block {
@@ -173,6 +196,9 @@ impl Superblock {
         medium.copy_from_slice(block[21..23].as_bytes());
         let mut layout = [0; LAYOUT_BYTES];
         layout.copy_from_slice(block[8..12].as_bytes());
+        if ![&design[..], &medium, &layout].into_iter().all(is_padded) {
+            return Err(Invalid::Damaged);
+        }
         Ok(Superblock {
             edition: block[2],
             pool: block[3],
@@ -202,6 +228,11 @@ pub(crate) struct LogHead {
 }
 
 impl LogHead {
+    /// Whether its edition leaves room to go on.
+    pub(crate) fn can_go_on(&self) -> bool {
+        self.edition <= START_MAX
+    }
+
     fn encode(&self) -> Block {
         let mut block = [0; WORDS];
         let words = [LOG_MAGIC, FORMAT_VERSION, self.edition, self.pool, self.generation];
@@ -218,21 +249,10 @@ impl LogHead {
         Ok(LogHead { edition: block[2], pool: block[3], generation: block[4] })
     }
 
-    /// Reads the copy that counts.
-    pub(crate) fn read(file: &PoolFile) -> Result<Result<LogHead, Invalid>, medium::Error> {
-        Ok(LogHead::read_copy(file)?.map(|(head, _)| head))
-    }
-
-    /// The copy that counts, and which it is.
-    fn read_copy(file: &PoolFile) -> Result<Result<(LogHead, u64), Invalid>, medium::Error> {
-        let [a, b] = read_copies(file)?;
-        Ok(newer(LogHead::decode(&a), LogHead::decode(&b), |head| head.edition))
-    }
-
     /// Writes both copies, the one that counts last; durable on return, two persist barriers.
     pub(crate) fn write(&self, file: &PoolFile) -> Result<(), medium::Error> {
         let block = self.encode();
-        let counts = LogHead::read_copy(file)?.map_or(0, |(_, copy)| copy);
+        let counts = Copies::<LogHead>::read(file)?.counts();
         for copy in [COPY_BYTES - counts, counts] {
             file.write_durable_at(copy, &block)?;
         }
@@ -240,28 +260,43 @@ impl LogHead {
     }
 }
 
-fn read_copies(file: &PoolFile) -> Result<[Block; 2], medium::Error> {
-    let mut copies = [[0; WORDS]; 2];
-    for (number, copy) in copies.iter_mut().enumerate() {
-        file.read_at(number as u64 * COPY_BYTES, copy)?;
+impl Paired for Superblock {
+    fn decode(block: &Block) -> Result<Superblock, Invalid> {
+        Superblock::decode(block)
     }
-    Ok(copies)
+
+    fn edition(&self) -> u64 {
+        self.edition
+    }
+
+    fn is_akin(&self, other: &Superblock) -> bool {
+        let Superblock { edition, generation, clean, design, .. } = *self;
+        let Superblock { reproduced, log_sequence, medium, .. } = *self;
+        let changing = Superblock {
+            edition,
+            generation,
+            clean,
+            design,
+            reproduced,
+            log_sequence,
+            medium,
+            ..*other
+        };
+        changing == *self
+    }
 }
 
-/// Of two copies the valid one, or the newer one, and its place; else what is wrong with them.
-fn newer<T>(
-    a: Result<T, Invalid>,
-    b: Result<T, Invalid>,
-    edition: impl Fn(&T) -> u64,
-) -> Result<(T, u64), Invalid> {
-    match (a.map(|a| (a, 0)), b.map(|b| (b, COPY_BYTES))) {
-        (Ok(a), Ok(b)) => Ok(if edition(&a.0) >= edition(&b.0) { a } else { b }),
-        // A newer program has been here, and the other copy may be from before.
-        (_, Err(version @ Invalid::Version(_))) | (Err(version @ Invalid::Version(_)), _) => {
-            Err(version)
-        }
-        (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
-        (Err(Invalid::Damaged), Err(Invalid::Damaged)) => Err(Invalid::Damaged),
+impl Paired for LogHead {
+    fn decode(block: &Block) -> Result<LogHead, Invalid> {
+        LogHead::decode(block)
+    }
+
+    fn edition(&self) -> u64 {
+        self.edition
+    }
+
+    fn is_akin(&self, other: &LogHead) -> bool {
+        self.pool == other.pool
     }
 }
 
@@ -284,9 +319,10 @@ impl Superblocks {
     pub(crate) fn read(
         file: &Arc<PoolFile>,
     ) -> Result<Result<Superblocks, Invalid>, medium::Error> {
-        let [a, b] = read_copies(file)?;
-        let current = newer(Superblock::decode(&a), Superblock::decode(&b), |one| one.edition);
-        Ok(current.map(|(current, copy)| Superblocks { copy, ..Superblocks::new(file, current) }))
+        let copies = Copies::read(file)?;
+        let open =
+            |current| Superblocks { copy: copies.counts(), ..Superblocks::new(file, current) };
+        Ok(copies.current().map(open))
     }
 
     /// Writes the first superblock of a new file, both copies.
@@ -440,6 +476,17 @@ mod tests {
         assert_eq!(Superblock::decode(&sealed(block)), Err(Invalid::Damaged));
     }
 
+    /// One layout name would be told as another, or as none, and never match what is asked for.
+    #[test]
+    fn a_name_with_something_behind_its_end_is_refused() {
+        for (word, value) in [(8, 0x61_0000), (7, 1 << 32), (9, 1 << 40), (22, 1 << 63), (10, 0xff)]
+        {
+            let mut block = superblock().encode();
+            block[word] = value;
+            assert_eq!(Superblock::decode(&sealed(block)), Err(Invalid::Damaged), "word {word}");
+        }
+    }
+
     #[test]
     fn numbers_that_no_pool_reaches_are_refused() {
         for word in [2, 4, 19, 20] {
@@ -451,16 +498,32 @@ mod tests {
 
     #[test]
     fn the_newer_valid_copy_counts() {
-        let damaged = || Err::<u64, _>(Invalid::Damaged);
-        let second = COPY_BYTES;
-        assert_eq!(newer(Ok(3), Ok(4), |&n| n), Ok((4, second)));
-        assert_eq!(newer(Ok(4), Ok(3), |&n| n), Ok((4, 0)));
-        assert_eq!(newer(damaged(), Ok(3), |&n| n), Ok((3, second)));
-        assert_eq!(newer(Ok(3), damaged(), |&n| n), Ok((3, 0)));
-        let version = || Err::<u64, _>(Invalid::Version(9));
-        for other in [damaged(), Ok(3)] {
-            assert_eq!(newer(other, version(), |&n| n), Err(Invalid::Version(9)));
-            assert_eq!(newer(version(), other, |&n| n), Err(Invalid::Version(9)));
+        let of = |edition| Ok(Superblock { edition, generation: edition, ..superblock() });
+        let current = |decoded| Copies { blocks: [[0; WORDS]; 2], decoded }.current();
+        let damaged = Err(Invalid::Damaged);
+        assert_eq!(current([of(3), of(4)]), of(4));
+        assert_eq!(current([of(4), of(3)]), of(4));
+        assert_eq!(current([of(4), of(4)]), of(4));
+        assert_eq!(current([damaged, of(3)]), of(3));
+        assert_eq!(current([of(3), damaged]), of(3));
+        assert_eq!(current([damaged, damaged]), damaged);
+        let version = Err(Invalid::Version(9));
+        for other in [damaged, of(3)] {
+            assert_eq!(current([other, version]), version);
+            assert_eq!(current([version, other]), version);
+        }
+    }
+
+    #[test]
+    fn copies_that_no_update_leaves_contradict_each_other() {
+        let current = |decoded| Copies { blocks: [[0; WORDS]; 2], decoded }.current();
+        let one = superblock();
+        let same_edition = Superblock { reproduced: 100, ..one };
+        let other_pool = Superblock { edition: 8, pool: 1, ..one };
+        let other_size = Superblock { edition: 8, heap_bytes: 1 << 27, ..one };
+        for other in [same_edition, other_pool, other_size] {
+            assert_eq!(current([Ok(one), Ok(other)]), Err(Invalid::Contradiction), "{other:?}");
+            assert_eq!(current([Ok(other), Ok(one)]), Err(Invalid::Contradiction), "{other:?}");
         }
     }
 

@@ -7,6 +7,11 @@ use std::path::{Path, PathBuf};
 use lastword::{Error, LogMismatch, Medium, Objects, Options, Pool};
 use tempfile::TempDir;
 
+/// What opening the pool would show, if it is sound.
+fn checked(path: &Path) -> Result<lastword::Checked, lastword::Error> {
+    lastword::check(path)?.sound()
+}
+
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
 
 fn options() -> Options {
@@ -31,8 +36,8 @@ fn log_of(path: &Path) -> PathBuf {
 fn refused(path: &Path) -> (Error, String) {
     let before: Vec<_> = [path.to_path_buf(), log_of(path)].map(|file| fs::read(file).ok()).into();
     let error = Pool::open(path, options()).expect_err("must be refused");
-    let checked = lastword::check(path).expect_err("must be refused");
-    assert_eq!(error.to_string(), checked.to_string(), "check says what open says");
+    let shown = checked(path).expect_err("must be refused");
+    assert_eq!(error.to_string(), shown.to_string(), "check says what open says");
     let after: Vec<_> = [path.to_path_buf(), log_of(path)].map(|file| fs::read(file).ok()).into();
     assert!(before == after, "a refused pool is left as it was");
     let text = error.to_string();
@@ -87,9 +92,9 @@ fn one_damaged_superblock_is_enough_and_two_are_too_many() {
                 Pool::open(&path, options()).unwrap().abandon();
             }
             change(&path, |bytes| bytes[copy + 100] ^= 1);
-            assert_eq!(lastword::check(&path).unwrap().usage.objects, 1);
+            assert_eq!(checked(&path).unwrap().usage.objects, 1);
             Pool::open(&path, options()).unwrap().close().unwrap();
-            assert_eq!(lastword::check(&path).unwrap().usage.objects, 1, "nothing is lost");
+            assert_eq!(checked(&path).unwrap().usage.objects, 1, "nothing is lost");
         }
     }
     let (_dir, path) = made(options());
@@ -208,10 +213,10 @@ fn a_second_opener_is_refused_and_the_first_goes_on() {
     let pool = Pool::open(&path, options()).unwrap();
     let text = Pool::open(&path, options()).unwrap_err().to_string();
     assert!(text.contains("in use"), "{text}");
-    assert!(lastword::check(&path).unwrap_err().to_string().contains("in use"));
+    assert!(checked(&path).unwrap_err().to_string().contains("in use"));
     pool.run(|tx| tx.alloc(8_u64)).unwrap().ticket.wait().unwrap();
     pool.close().unwrap();
-    lastword::check(&path).unwrap();
+    checked(&path).unwrap();
 }
 
 #[test]
@@ -292,8 +297,8 @@ fn dax_where_there_is_none_is_refused_and_leaves_nothing() {
 fn a_heap_whose_allocator_is_damaged_is_found_by_check() {
     let (_dir, path) = made(options());
     Pool::open(&path, options()).unwrap().close().unwrap();
-    lastword::check(&path).unwrap();
+    checked(&path).unwrap();
     change(&path, |bytes| bytes[(2 << 20) + 16] ^= 1);
-    let error = lastword::check(&path).unwrap_err();
+    let error = checked(&path).unwrap_err();
     assert!(matches!(error, Error::DamagedHeap { .. }), "{error}");
 }

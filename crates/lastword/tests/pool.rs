@@ -9,6 +9,11 @@ use lastword::{
 };
 use tempfile::TempDir;
 
+/// What opening the pool would show, if it is sound.
+fn checked(path: &std::path::Path) -> Result<lastword::Checked, lastword::Error> {
+    lastword::check(path)?.sound()
+}
+
 fn place() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.pool");
@@ -94,8 +99,8 @@ fn what_is_acknowledged_survives_abandonment_again_and_again() {
                 add(&pool, counter);
             }
             pool.abandon();
-            let checked = lastword::check(&path).unwrap();
-            assert!(checked.needs_recovery);
+            let shown = checked(&path).unwrap();
+            assert!(shown.needs_recovery);
         }
     }
 }
@@ -125,8 +130,8 @@ fn what_is_brought_home_needs_no_replay() {
         pool.bring_home().unwrap();
         assert!(pool.durable_id() >= last && pool.reproduced_id() >= last);
         pool.abandon();
-        let checked = lastword::check(&path).unwrap();
-        assert_eq!((checked.transactions_to_replay, checked.durable_id), (0, last));
+        let shown = checked(&path).unwrap();
+        assert_eq!((shown.transactions_to_replay, shown.durable_id), (0, last));
         let pool = Pool::open(&path, options).unwrap();
         assert_eq!(value(&pool), 1000);
     }
@@ -341,7 +346,7 @@ fn a_write_to_an_object_that_another_transaction_frees_meanwhile_is_refused() {
     assert!(matches!(refused, Err(Error::BadPointer { .. })), "{refused:?}");
     drop((one, two));
     pool.close().unwrap();
-    lastword::check(&path).unwrap();
+    checked(&path).unwrap();
 }
 
 #[test]
@@ -467,13 +472,13 @@ fn the_last_owner_of_a_pool_may_be_a_callback() {
         drop(pool);
         assert!(ear.recv().unwrap());
         // The files are closed when that thread ends.
-        let checked = loop {
-            match lastword::check(&path) {
+        let shown = loop {
+            match checked(&path) {
                 Err(error) if error.to_string().contains("in use") => std::thread::yield_now(),
-                checked => break checked.unwrap(),
+                shown => break shown.unwrap(),
             }
         };
-        assert!(!checked.needs_recovery && checked.durable_id == id);
+        assert!(!shown.needs_recovery && shown.durable_id == id);
     }
 }
 
@@ -516,5 +521,5 @@ fn a_write_to_an_array_that_another_transaction_frees_meanwhile_is_refused() {
     assert_eq!(attempts, 2, "the freeing is a conflict");
     drop((one, two));
     pool.close().unwrap();
-    lastword::check(&path).unwrap();
+    checked(&path).unwrap();
 }

@@ -211,6 +211,11 @@ impl Header {
         })
     }
 
+    /// Bytes of the group that it says it begins, padding not; not bounded by anything.
+    pub(crate) fn bytes(&self) -> u64 {
+        8 * (GROUP_HEADER_WORDS + self.payload_words) as u64
+    }
+
     /// Whether this is the group that belongs at `sequence` of that log.
     pub(crate) fn is_at(&self, identity: Identity, sequence: u64) -> bool {
         self.identity == identity && self.sequence == sequence && self.first <= self.last

@@ -22,4 +22,4 @@ mod sync;
 pub use group::{GROUP_HEADER_WORDS, Group, Identity, Transactions};
 pub use persistent::{PersistentRing, Sent};
 pub use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
-pub use scan::{Found, Scan};
+pub use scan::{Found, Scan, Unreached};

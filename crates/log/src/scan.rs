@@ -6,6 +6,12 @@
 //! The first that fails ends the log: what was acknowledged lies before it, because groups are
 //! acknowledged in order. A whole group behind that end that was sealed when what is missing was
 //! acknowledged already is a proof of damage, and not passed over.
+//!
+//! What is read may have been written by anybody. So nothing is believed before it is bounded, and
+//! the search behind the end, which may meet a header at every block and each of them with a length
+//! up to the log's end, reads so many bytes and no more.
+
+use std::ops::ControlFlow;
 
 use medium::writes::{Piece, Pieces};
 use medium::{Buffer, ReadLog};
@@ -43,6 +49,23 @@ pub enum Found {
 
 /// Bytes of the log read at a time in search of a later group.
 const PIECE_BYTES: usize = 1 << 20;
+/// How many times the log's bytes are read at most to find out which of the headers that a search
+/// meets belong to whole groups. Groups do not overlap, so a log that we have written needs one;
+/// only data that imitate headers need more.
+const SEARCH_READS: u64 = 8;
+
+/// A whole group of the log that a replay does not reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreached {
+    /// Place in the log area, in bytes.
+    pub at: u64,
+    /// ID of its first transaction.
+    pub first: TxId,
+    /// ID of its last transaction.
+    pub last: TxId,
+    /// Whether it was sealed when what is missing before it was acknowledged.
+    pub proves_damage: bool,
+}
 
 /// What stands at a place of the log.
 enum Place {
@@ -110,13 +133,18 @@ impl<'a> Scan<'a> {
         }
         let (sequence, last) = (self.sequence, self.last);
         let found = self.group_at(next_lap)?;
-        match found {
-            Found::Group { first, .. } if first.0 == last + 1 => Ok(found),
-            _ => {
-                (self.sequence, self.last) = (sequence, last);
-                Ok(Found::End)
-            }
+        let follows = |found: &Found| match found {
+            Found::Group { first, .. } => first.0 == last.wrapping_add(1),
+            // Whole, and it names words outside the heap: no other group is looked for.
+            Found::Damaged { .. } => Header::read(self.buffer.words())
+                .is_some_and(|header| header.first == last.wrapping_add(1)),
+            Found::End | Found::Torn { .. } => false,
+        };
+        if follows(&found) {
+            return Ok(found);
         }
+        (self.sequence, self.last) = (sequence, last);
+        Ok(Found::End)
     }
 
     /// The runs and marks of the group that was found last.
@@ -147,6 +175,25 @@ impl<'a> Scan<'a> {
         Transactions::new(self.payload(), self.payload.1)
     }
 
+    /// The whole groups of this log that lie behind the place that is looked at, in ID order: what
+    /// a replay does not reach, because something before it is missing or wrong. For tools that say
+    /// what was lost. Reads the whole log.
+    ///
+    /// # Errors
+    /// The medium's own.
+    pub fn unreached(&mut self) -> Result<Vec<Unreached>, medium::Error> {
+        let mut found = Vec::new();
+        self.search(
+            |header, here| header.sequence >= here,
+            |group| {
+                found.push(group);
+                ControlFlow::Continue(())
+            },
+        )?;
+        found.sort_unstable_by_key(|group| group.first);
+        Ok(found)
+    }
+
     /// The place of a whole group of this log that was sealed when the place that is looked at was
     /// acknowledged.
     ///
@@ -155,18 +202,52 @@ impl<'a> Scan<'a> {
     /// damaged, or that the superblock led to a place that has been overwritten since. Reads the
     /// whole log, once, when its end is reached.
     fn later_group(&mut self) -> Result<Option<u64>, medium::Error> {
+        let mut later = None;
+        let gave_up = self.search(
+            |header, here| header.acknowledged > here,
+            |group| {
+                later = Some(group.at);
+                ControlFlow::Break(())
+            },
+        )?;
+        Ok(later.or(gave_up))
+    }
+
+    /// Finds the whole groups whose header is wanted, in the order of their places. Answers the
+    /// place where it gave up: there are more headers than groups could be, so they are data that
+    /// imitate them. Nobody's log has that but who means to keep us busy.
+    fn search(
+        &mut self,
+        wanted: impl Fn(&Header, u64) -> bool,
+        mut found: impl FnMut(Unreached) -> ControlFlow<()>,
+    ) -> Result<Option<u64>, medium::Error> {
         let (bytes, block) = (self.medium.bytes(), self.medium.block_bytes());
-        let mut piece = vec![0; PIECE_BYTES / 8];
+        let mut left = bytes.saturating_mul(SEARCH_READS);
+        let mut piece = vec![0; PIECE_BYTES.min(bytes as usize) / 8];
         for start in (0..bytes).step_by(PIECE_BYTES) {
             let length = (bytes - start).min(PIECE_BYTES as u64) as usize;
             let piece = &mut piece[..length / 8];
             self.medium.read(start, piece)?;
             for offset in (0..length).step_by(block) {
                 let Some(header) = Header::read(&piece[offset / 8..]) else { continue };
-                let (at, sequence) = (start + offset as u64, header.sequence);
-                let is_later = header.acknowledged > self.sequence && sequence % bytes == at;
-                if is_later && matches!(self.read_group(sequence)?, Place::Whole(..)) {
+                let at = start + offset as u64;
+                let is_here = header.is_at(self.identity, header.sequence)
+                    && header.sequence % bytes == at
+                    && wanted(&header, self.sequence);
+                if !is_here {
+                    continue;
+                }
+                let (first, last) = (TxId(header.first), TxId(header.last));
+                let proves_damage = header.acknowledged > self.sequence;
+                let group = Unreached { at, first, last, proves_damage };
+                let costs = header.bytes().min(bytes - at);
+                if costs > left {
                     return Ok(Some(at));
+                }
+                left -= costs;
+                let is_whole = matches!(self.read_group(header.sequence)?, Place::Whole(..));
+                if is_whole && found(group).is_break() {
+                    return Ok(None);
                 }
             }
         }
@@ -202,8 +283,7 @@ impl<'a> Scan<'a> {
             return Ok(Place::Nothing);
         }
         // The length is believed only once the checksum holds; until then it is just bounded.
-        let total = 8 * (GROUP_HEADER_WORDS + header.payload_words) as u64;
-        let total = total.next_multiple_of(block as u64);
+        let total = header.bytes().next_multiple_of(block as u64);
         if total > bytes - at {
             return Ok(Place::Torn);
         }

@@ -87,6 +87,10 @@ fn every_kind_of_damage_is_named_with_its_place() {
         assert_ne!(*word, value, "damage at {offset:#x}");
         *word = value;
         let damage = heap.check().expect_err("damage is found");
+        let all = heap.survey().damage;
+        assert_eq!(all[0], damage);
+        let echoes = if (offset, value) == (LIST, 0) { 1 } else { 0 }; // two objects are lost
+        assert_eq!(all.len(), 1 + echoes, "{value:#x} at {offset:#x}: {all:#x?}");
         assert_eq!(damage.wrong, wrong, "{value:#x} at {offset:#x}: {damage}");
         // A list that does not reach an object, or a cursor that hides one, shows elsewhere.
         if !matches!(wrong, Wrong::Lost | Wrong::FreeList) {
@@ -95,6 +99,72 @@ fn every_kind_of_damage_is_named_with_its_place() {
         }
         assert!(damage.to_string().contains("heap offset 0x"), "{damage}");
     }
+}
+
+#[test]
+fn damage_in_many_places_is_all_found_and_nothing_else_is() {
+    let planted = [
+        (264, 0, Wrong::OwnHeader),
+        (184, 1, Wrong::Reserved),
+        (272 + 256 - 8, 5, Wrong::OwnHeader),
+        (CURSOR + 512, 17, Wrong::Cursor),
+        (SLAB + 8, 0, Wrong::OwnHeader),
+        (object(0) - 8, 0, Wrong::Object),
+        (object(4) - 8, 1 << 50, Wrong::Object),
+        (RUN + 80 - 8, 0, Wrong::Block),
+        (RUN + 80 + 272 - 8, 0, Wrong::Block),
+        (FREE_RUN + 24, 0, Wrong::ChunkHead),
+        (4 * CHUNK_BYTES + 72, 0, Wrong::Block),
+        (object(3), object(0), Wrong::FreeList),
+    ];
+    let mut heap = heap();
+    for (offset, value, _) in planted {
+        heap.words[offset as usize / 8] = value;
+    }
+    let survey = heap.survey();
+    let mut found: Vec<_> = survey.damage.iter().map(|one| (one.offset, one.wrong)).collect();
+    // The free list ends at an object whose damage is known already.
+    let mut expected: Vec<_> = planted[..11].iter().map(|one| (one.0, one.2)).collect();
+    // The broken slot is where a lost cursor of its class may have stood, but for the class of the
+    // slab's own cursor, which is there.
+    found.sort_by_key(|one| one.0);
+    expected.sort_by_key(|one| one.0);
+    assert_eq!(found, expected);
+    assert!(!survey.complete);
+    assert_eq!((survey.usage.runs, survey.usage.chunks_free), (2, 1));
+}
+
+#[test]
+fn a_lost_cursor_or_head_is_found_once_and_makes_up_nothing_else() {
+    for (offset, value) in [(CURSOR, 8), (SLAB + 32, 3), (SLAB + 16, 9), (RUN + 16, 9)] {
+        let mut heap = heap();
+        heap.words[offset as usize / 8] = value;
+        // What was never given out is not zero.
+        heap.words[object(5) as usize / 8 - 1] = 0x1234_5678;
+        heap.words[RUN as usize / 8 + 40] = 0xffff;
+        let found = heap.survey().damage;
+        assert_eq!(found.len(), 1, "{value} at {offset:#x}: {found:#x?}");
+        assert_eq!(found[0].chunk(), offset / CHUNK_BYTES);
+    }
+}
+
+#[test]
+fn the_object_whose_header_is_wrong_is_named() {
+    let mut heap = heap();
+    heap.words[object(4) as usize / 8 - 1] = 3;
+    heap.words[object(1) as usize / 8 - 1] = 3;
+    let named: Vec<_> = heap.survey().damage.iter().map(|one| one.object()).collect();
+    assert_eq!(named, [Some(object(1)), Some(object(4))]);
+}
+
+#[test]
+fn a_survey_of_garbage_ends() {
+    let mut heap = heap();
+    heap.words[SLAB as usize / 8 + 8..RUN as usize / 8].fill(7);
+    heap.words[CURSOR as usize / 8] = 0;
+    let survey = heap.survey();
+    assert_eq!(survey.damage.len(), crate::Survey::DAMAGE_MAX);
+    assert!(!survey.complete);
 }
 
 #[test]
@@ -160,6 +230,14 @@ fn use_it(heap: &mut TestHeap) {
     }
 }
 
+/// Looks at all of it in every way; the ways agree.
+fn check_all(heap: &TestHeap) {
+    let (checked, survey) = (heap.check(), heap.survey());
+    assert_eq!(checked.err(), survey.damage.first().copied());
+    assert!(checked.is_err() || survey.complete);
+    let _ = heap.live();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -176,10 +254,9 @@ proptest! {
         for (word, chunk, value) in near {
             heap.words[chunk as usize * 8192 + word] = value;
         }
-        let _ = heap.check();
-        let _ = heap.live();
+        check_all(&heap);
         use_it(&mut heap);
-        let _ = heap.check();
+        check_all(&heap);
     }
 
     #[test]
@@ -192,10 +269,9 @@ proptest! {
         for (from, to) in moves {
             heap.words[place(to)] = heap.words[place(from)];
         }
-        let _ = heap.check();
-        let _ = heap.live();
+        check_all(&heap);
         use_it(&mut heap);
-        let _ = heap.check();
+        check_all(&heap);
     }
 
     #[test]
@@ -207,9 +283,8 @@ proptest! {
             *word = state >> (state >> 58);
         }
         heap.words[144 / 8] = seed % 7;
-        let _ = heap.check();
-        let _ = heap.live();
+        check_all(&heap);
         use_it(&mut heap);
-        let _ = heap.check();
+        check_all(&heap);
     }
 }

@@ -137,7 +137,7 @@ impl Devices {
         device.write_all(&image.bytes).unwrap();
         drop(device);
         let mounted = Mounted::new(&self.cut);
-        let checked = lastword::check(mounted.pool()).unwrap();
+        let checked = lastword::check(mounted.pool()).unwrap().sound().unwrap();
         let pool = Pool::open(mounted.pool(), options()).unwrap();
         assert_eq!(pool.committed_id(), checked.durable_id, "opening shows what the check said");
         let outcomes = seen.map(|seen| look(&pool, seen).unwrap().unwrap());

@@ -10,7 +10,7 @@ use medium::{Domain, PoolFile, Prewrite, System, writes};
 use words::{Addr, Stop, Words};
 
 use super::{AREA_ALIGN, Storage, log_path};
-use crate::superblock::{COPIES_BYTES, LogHead, Superblock, Superblocks, padded};
+use crate::superblock::{COPIES_BYTES, Copies, LogHead, Superblock, Superblocks, padded};
 use crate::{Error, Medium, Options};
 
 impl Storage {
@@ -72,7 +72,8 @@ fn remove_interrupted(system: &System, log_path: &Path) -> Result<(), Error> {
         Ok(file) if file.len() >= COPIES_BYTES => file,
         _ => return Ok(()), // none, or not ours: creating the log says so
     };
-    if matches!(LogHead::read(&file)?, Ok(head) if head.generation == FIRST_GENERATION) {
+    let head = Copies::<LogHead>::read(&file)?.current();
+    if head.is_ok_and(|head| head.generation == FIRST_GENERATION) {
         file.remove()?;
     }
     Ok(())

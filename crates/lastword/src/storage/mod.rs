@@ -21,11 +21,13 @@ use medium::{
     PoolFile,
 };
 
-use crate::superblock::{LogHead, Superblock, Superblocks};
+use crate::superblock::{Copies, LogHead, Superblock, Superblocks};
 use crate::{Error, Medium};
 
 pub(crate) use create::format;
-pub(crate) use open::{Found, Opened, heap};
+pub(crate) use open::{
+    Found, Opened, check_areas, check_design, heap, log_state, open_log, own_medium,
+};
 
 /// Areas of a pool file begin at multiples of this, so that mappings can use large pages.
 const AREA_ALIGN: u64 = 2 << 20;
@@ -94,7 +96,7 @@ impl Storage {
     /// What the log's file says, if the log has one.
     pub(crate) fn log_head(&self) -> Result<Option<LogHead>, Error> {
         match &self.log_file {
-            Some(file) => Ok(LogHead::read(file)?.ok()),
+            Some(file) => Ok(Copies::<LogHead>::read(file)?.current().ok()),
             None => Ok(None),
         }
     }

@@ -9,7 +9,7 @@ use medium::sync::Arc;
 use super::{AREA_ALIGN, Storage, log_path};
 use crate::recover::decide::{Action, LogState, decide};
 use crate::superblock::{
-    COPIES_BYTES, FORMAT_VERSION, Invalid, LogHead, Superblock, Superblocks, name, padded,
+    COPIES_BYTES, Copies, FORMAT_VERSION, Invalid, LogHead, Superblock, Superblocks, name, padded,
 };
 use crate::sync::thread;
 use crate::{Decoupled, Design, Error, LogMismatch, Medium, Options};
@@ -67,26 +67,32 @@ impl Found {
         path: &Path,
         open: impl Fn(&Path) -> Result<PoolFile, medium::Error>,
     ) -> Result<Found, Error> {
-        let file = Arc::new(open(path)?);
+        Found::of(Arc::new(open(path)?), |log_path| open_log(log_path, &open))
+    }
+
+    /// What is in a pool's file that is open and locked. Its log is opened here, if it has one of
+    /// its own; `open_log` answers nothing when there is none.
+    pub(crate) fn of(
+        file: Arc<PoolFile>,
+        open_log: impl FnOnce(&Path) -> Result<Option<Arc<PoolFile>>, Error>,
+    ) -> Result<Found, Error> {
         let superblocks = read_superblocks(&file)?;
         let superblock = *superblocks.current();
         check_areas(&superblock, &file)?;
+        check_length(&superblock, &file)?;
         check_design(&superblock, &file)?;
         let medium = own_medium(&superblock, &file)?;
-        let log_path = log_path(path);
+        let log_path = log_path(file.path());
         let log_file = match superblock.log_inside {
             true => None,
-            false => match open_log(&log_path, &open) {
-                Ok(file) => Some(Arc::new(file)),
-                Err(medium::Error::NotFound { .. }) => None,
-                Err(error) => return Err(error.into()),
-            },
+            false => open_log(&log_path)?,
         };
         let (state, log_head) = log_state(&superblock, log_file.as_deref())?;
         let action = decide(state, superblock.clean);
         if action == Action::Refuse {
             return Err(refusal(state, &superblock, log_file.as_deref(), log_head, &log_path));
         }
+        let log_head = log_head.and_then(Result::ok);
         Ok(Found { file, log_file, superblocks, log_head, medium, action })
     }
 
@@ -98,17 +104,20 @@ impl Found {
 
 /// Opens the log. The pool's own file is locked by then, so whoever has the log's lock is a process
 /// that was killed and whose last writes are still on their way, which takes the disk's time.
-fn open_log(
+/// Answers nothing when there is no such file.
+pub(crate) fn open_log(
     path: &Path,
     open: impl Fn(&Path) -> Result<PoolFile, medium::Error>,
-) -> Result<PoolFile, medium::Error> {
+) -> Result<Option<Arc<PoolFile>>, Error> {
     let start = Instant::now();
     loop {
         match open(path) {
             Err(medium::Error::InUse { .. }) if start.elapsed() < PATIENCE => {
                 thread::sleep(Duration::from_millis(1));
             }
-            opened => return opened,
+            Ok(file) => return Ok(Some(Arc::new(file))),
+            Err(medium::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -135,6 +144,7 @@ fn read_superblocks(file: &Arc<PoolFile>) -> Result<Superblocks, Error> {
     }
     Superblocks::read(file)?.map_err(|invalid| match invalid {
         Invalid::Damaged => Error::NotAPool { path: path() },
+        Invalid::Contradiction => Error::Contradiction { path: path() },
         Invalid::Version(found) => {
             Error::FormatVersion { path: path(), found, expected: FORMAT_VERSION }
         }
@@ -142,15 +152,16 @@ fn read_superblocks(file: &Arc<PoolFile>) -> Result<Superblocks, Error> {
 }
 
 /// Whether the design that wrote it is one whose log this program can recover.
-fn check_design(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
+pub(crate) fn check_design(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
     if superblock.design == padded(<Decoupled as Design>::NAME).expect("a design's name is short") {
         return Ok(());
     }
     Err(Error::UnknownDesign { path: file.path().into(), found: name(&superblock.design) })
 }
 
-/// Whether the areas lie in the file, in order and apart. Their sizes came from the disk.
-fn check_areas(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
+/// Whether the areas lie in order and apart, and the numbers are those of a pool. They came from
+/// the disk.
+pub(crate) fn check_areas(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
     let path = || file.path().to_path_buf();
     let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } = *superblock;
     let heap_end = heap_offset.checked_add(heap_bytes);
@@ -168,18 +179,24 @@ fn check_areas(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
         && log_offset.is_multiple_of(4096)
         && log_bytes.is_multiple_of(4096)
         && log_bytes > 0
-        && superblock.log_sequence.is_multiple_of(64);
-    if !in_order {
-        return Err(Error::NotAPool { path: path() });
+        && superblock.can_go_on()
+        && superblock.log_sequence.is_multiple_of(if superblock.log_inside { 64 } else { 4096 });
+    if in_order { Ok(()) } else { Err(Error::NotAPool { path: path() }) }
+}
+
+/// Whether the file is as long as its areas, which are in order.
+fn check_length(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
+    let (expected, found) = (superblock.heap_offset + superblock.heap_bytes, file.len());
+    let path = file.path().to_path_buf();
+    match found.cmp(&expected) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Less => Err(Error::Truncated { path, expected, found }),
+        std::cmp::Ordering::Greater => Err(Error::TooLong { path, expected, found }),
     }
-    if file.len() != heap_end {
-        return Err(Error::Truncated { path: path(), expected: heap_end, found: file.len() });
-    }
-    Ok(())
 }
 
 /// The medium that the pool was last on.
-fn own_medium(superblock: &Superblock, file: &PoolFile) -> Result<Medium, Error> {
+pub(crate) fn own_medium(superblock: &Superblock, file: &PoolFile) -> Result<Medium, Error> {
     let found = name(&superblock.medium);
     Medium::named(&found)
         .filter(|medium| medium.log_inside() == superblock.log_inside)
@@ -195,11 +212,11 @@ fn choose_medium(asked: Option<Medium>, own: Medium) -> Result<Medium, Error> {
     }
 }
 
-/// How the log's head fits.
-fn log_state(
+/// How the log's head fits, and the head or what is wrong with it.
+pub(crate) fn log_state(
     superblock: &Superblock,
     log_file: Option<&PoolFile>,
-) -> Result<(LogState, Option<LogHead>), Error> {
+) -> Result<(LogState, Option<Result<LogHead, Invalid>>), Error> {
     if superblock.log_inside {
         return Ok((LogState::Inside, None));
     }
@@ -207,7 +224,9 @@ fn log_state(
     if file.len() < COPIES_BYTES {
         return Ok((LogState::Short, None));
     }
-    let Ok(head) = LogHead::read(file)? else { return Ok((LogState::Damaged, None)) };
+    let read = Copies::<LogHead>::read(file)?.current();
+    let read = read.and_then(|head| if head.can_go_on() { read } else { Err(Invalid::Damaged) });
+    let Ok(head) = read else { return Ok((LogState::Damaged, Some(read))) };
     let state = if head.pool != superblock.pool {
         LogState::OtherPool
     } else if file.len() != superblock.log_offset + superblock.log_bytes {
@@ -219,7 +238,7 @@ fn log_state(
     } else {
         LogState::OtherTime
     };
-    Ok((state, Some(head)))
+    Ok((state, Some(Ok(head))))
 }
 
 /// What to tell about a log that does not fit.
@@ -227,7 +246,7 @@ fn refusal(
     state: LogState,
     superblock: &Superblock,
     log_file: Option<&PoolFile>,
-    log_head: Option<LogHead>,
+    log_head: Option<Result<LogHead, Invalid>>,
     path: &Path,
 ) -> Error {
     let path = path.to_path_buf();
@@ -237,14 +256,18 @@ fn refusal(
             found: log_file.map_or(0, PoolFile::len),
             expected: superblock.log_offset + superblock.log_bytes,
         },
-        (LogState::OtherPool, Some(head)) => {
+        (LogState::OtherPool, Some(Ok(head))) => {
             LogMismatch::OtherPool { found: head.pool, expected: superblock.pool }
         }
-        (_, Some(head)) => {
+        (_, Some(Ok(head))) => {
             let expected = superblock.generation;
             LogMismatch::Generation { found: head.generation, expected }
         }
-        (_, None) => LogMismatch::Damaged,
+        (_, Some(Err(Invalid::Version(found)))) => {
+            LogMismatch::Version { found, expected: FORMAT_VERSION }
+        }
+        (_, Some(Err(Invalid::Contradiction))) => LogMismatch::Contradiction,
+        (_, Some(Err(Invalid::Damaged)) | None) => LogMismatch::Damaged,
     };
     Error::WrongLog { path, why }
 }

@@ -1,0 +1,211 @@
+//! `lastword pool check`: everything that is wrong with a pool, what it affects, what can be done.
+//!
+//! It writes nothing, unless told to repair: a log that waits to be replayed is replayed in memory.
+//! A pool that was left without being closed is no damage. The exit code is 0 when there is no
+//! damage (after a repair: none left), 1 when there is, 2 when the pool could not be looked at.
+
+use std::path::Path;
+
+use lastword::{Checked, Finding, Report, Severity, Usage};
+use serde::Serialize;
+
+use crate::args::{Format, PoolCheck};
+use crate::failure::{Failure, Verdict};
+use crate::pool::{Description, yes_no};
+use crate::report::{complain, json, print, table};
+
+/// Runs it and prints what it has found.
+///
+/// # Errors
+/// What kept the pool from being looked at or written.
+pub(crate) fn run(arguments: &PoolCheck) -> Result<Verdict, Failure> {
+    let PoolCheck { path, repair, output } = arguments;
+    let (repaired, report) = if *repair {
+        let repair = lastword::repair(path)?;
+        (Some(Repaired::new(&repair.mended, &repair.left)), repair.after)
+    } else {
+        (None, lastword::check(path)?)
+    };
+    let found = Found::new(&report, path, repaired);
+    print(&match output.format {
+        Format::Json => json::object(&found),
+        Format::Table => table::pairs(&found.rows()),
+    })?;
+    let damage = report.findings.iter().filter(|one| one.severity() > Severity::Harmless);
+    complain(&damage.map(Finding::to_string).collect::<Vec<_>>());
+    Ok(Verdict::of(report.is_sound()))
+}
+
+/// All that it says.
+#[derive(Debug, Serialize)]
+struct Found {
+    /// The pool's description has it, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// No damage, not even of one of two copies.
+    sound: bool,
+    /// Whether the pool opens.
+    opens: bool,
+    findings: Vec<Line>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repaired: Option<Repaired>,
+    /// What opening the pool shows; absent when it does not open.
+    #[serde(flatten)]
+    shown: Option<Shown>,
+}
+
+/// A finding.
+#[derive(Debug, Serialize)]
+struct Line {
+    problem: &'static str,
+    /// `harmless`, `spare`, `damage` or `refused`.
+    severity: &'static str,
+    file: String,
+    /// In bytes; nothing where it is about the file as a whole.
+    at: Option<u64>,
+    what: String,
+    affected: String,
+    remedy: &'static str,
+}
+
+/// What a repair has done.
+#[derive(Debug, Serialize)]
+struct Repaired {
+    mended: Vec<Line>,
+    left: Vec<Left>,
+}
+
+/// A finding that was not repaired.
+#[derive(Debug, Serialize)]
+struct Left {
+    #[serde(flatten)]
+    finding: Line,
+    why: &'static str,
+}
+
+/// What opening the pool shows.
+#[derive(Debug, Serialize)]
+struct Shown {
+    /// Opening the pool recovers.
+    needs_recovery: bool,
+    transactions_to_replay: u64,
+    /// The last transaction that opening it will show.
+    durable_id: u64,
+    /// The log ends in a write that was cut short; that is no damage.
+    torn_end: bool,
+    objects: u64,
+    object_bytes: u64,
+    blocks: u64,
+    chunks: u64,
+    chunks_free: u64,
+    #[serde(flatten)]
+    info: Description,
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Harmless => "harmless",
+        Severity::Spare => "spare",
+        Severity::Damage => "damage",
+        _ => "refused",
+    }
+}
+
+impl Line {
+    fn new(finding: &Finding) -> Line {
+        let problem = &finding.problem;
+        Line {
+            problem: problem.name(),
+            severity: severity(problem.severity()),
+            file: finding.path.display().to_string(),
+            at: finding.at,
+            what: problem.to_string(),
+            affected: problem.affected(),
+            remedy: problem.remedy(),
+        }
+    }
+
+    /// For people: what is wrong and where, what it affects, what can be done.
+    fn rows(&self, rows: &mut Vec<(&'static str, String)>) {
+        let place = self.at.map(|at| format!(" at byte {at}")).unwrap_or_default();
+        rows.push((self.severity, format!("{}{place}: {}", self.file, self.what)));
+        rows.push(("  affects", self.affected.clone()));
+        rows.push(("  to do", self.remedy.into()));
+    }
+}
+
+impl Repaired {
+    fn new(mended: &[Finding], left: &[(Finding, &'static str)]) -> Repaired {
+        let left = left.iter().map(|(finding, why)| Left { finding: Line::new(finding), why });
+        Repaired { mended: mended.iter().map(Line::new).collect(), left: left.collect() }
+    }
+}
+
+impl Shown {
+    fn new(checked: &Checked, path: &Path) -> Shown {
+        let Checked { needs_recovery, transactions_to_replay, durable_id, torn_end, .. } = *checked;
+        let Usage { objects, object_bytes, blocks, chunks, chunks_free, .. } = checked.usage;
+        let mut info = Description::without_flush(&checked.info);
+        info.path = path.display().to_string();
+        Shown {
+            needs_recovery,
+            transactions_to_replay,
+            durable_id: durable_id.0,
+            torn_end,
+            objects,
+            object_bytes,
+            blocks,
+            chunks,
+            chunks_free,
+            info,
+        }
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = self.info.rows();
+        let chunks = format!("{} of {}", self.chunks_free, self.chunks);
+        rows.extend([
+            ("needs recovery", yes_no(self.needs_recovery)),
+            ("transactions to replay", table::grouped(self.transactions_to_replay)),
+            ("durable ID", table::grouped(self.durable_id)),
+            ("log ends in a torn write", yes_no(self.torn_end)),
+            ("objects", table::grouped(self.objects)),
+            ("bytes in objects", table::bytes(self.object_bytes)),
+            ("blocks", table::grouped(self.blocks)),
+            ("free chunks", chunks),
+        ]);
+        rows
+    }
+}
+
+impl Found {
+    fn new(report: &Report, path: &Path, repaired: Option<Repaired>) -> Found {
+        let shown = report.checked.as_ref().map(|checked| Shown::new(checked, path));
+        Found {
+            path: shown.is_none().then(|| path.display().to_string()),
+            sound: report.is_sound(),
+            opens: report.opens(),
+            findings: report.findings.iter().map(Line::new).collect(),
+            repaired,
+            shown,
+        }
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = self.shown.as_ref().map(Shown::rows).unwrap_or_default();
+        for finding in &self.findings {
+            finding.rows(&mut rows);
+        }
+        if let Some(Repaired { mended, left }) = &self.repaired {
+            for one in mended {
+                rows.push(("mended", format!("{}: {}", one.file, one.what)));
+            }
+            for Left { finding, why } in left {
+                rows.push(("left", format!("{}: {}: {why}", finding.file, finding.what)));
+            }
+        }
+        rows.push(("opens", yes_no(self.opens)));
+        rows.push(("sound", yes_no(self.sound)));
+        rows
+    }
+}

@@ -1,0 +1,148 @@
+//! What is checked before a pool's files are read: names, kinds, locks, lengths.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use crash::hostile::{Files, Kind, options, seal};
+use lastword::{Error, MediumError, Pool};
+
+const OWN_LOG: Kind = Kind { mapped: false, clean: false };
+
+fn made(kind: Kind) -> Files {
+    let files = Files::make(kind);
+    files.write(&[], false);
+    files
+}
+
+/// What everything that takes a path answers.
+fn all(path: &Path) -> [Result<(), Error>; 5] {
+    [
+        Pool::open(path, options()).map(drop),
+        lastword::check(path).map(drop),
+        lastword::inspect(path).map(drop),
+        lastword::repair(path).map(drop),
+        lastword::Snapshot::load(path).map(drop),
+    ]
+}
+
+#[test]
+fn a_link_a_directory_or_a_socket_is_no_pool_and_no_log() {
+    let files = made(OWN_LOG);
+    let aside = files.path().with_file_name("aside");
+    for file in [files.path(), files.log_path()] {
+        let before = fs::read(&file).unwrap();
+        fs::rename(&file, &aside).unwrap();
+        symlink(&aside, &file).unwrap();
+        let others: [fn(&Path); 2] = [
+            |path| fs::create_dir(path).unwrap(),
+            |path| drop(UnixListener::bind(path).unwrap()), // its name stays
+        ];
+        for make in [None].into_iter().chain(others.map(Some)) {
+            if let Some(make) = make {
+                let _ = fs::remove_file(&file).or_else(|_| fs::remove_dir(&file));
+                make(&file);
+            }
+            for answer in all(&files.path()) {
+                let refused = matches!(&answer, Err(Error::Medium(MediumError::NotAFile { path }))
+                    if *path == file);
+                assert!(refused, "{} {answer:?}", file.display());
+            }
+        }
+        assert!(fs::read(&aside).unwrap() == before, "what the link leads to was not touched");
+        let _ = fs::remove_file(&file).or_else(|_| fs::remove_dir(&file));
+        fs::rename(&aside, &file).unwrap();
+    }
+    Pool::open(files.path(), options()).unwrap().close().unwrap();
+}
+
+#[test]
+fn nothing_is_created_through_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, precious) = (dir.path().join("new.pool"), dir.path().join("precious"));
+    fs::write(&precious, "precious").unwrap();
+    for name in ["new.pool", "new.pool.log", ".new.pool.lastword-new", ".new.pool.log.lastword-new"]
+    {
+        let link = dir.path().join(name);
+        symlink(&precious, &link).unwrap();
+        assert!(Pool::create(&path, options()).is_err(), "{name}");
+        assert_eq!(fs::read(&precious).unwrap(), b"precious");
+        fs::remove_file(&link).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "{name}: nothing is left behind");
+    }
+    Pool::create(&path, options()).unwrap().close().unwrap();
+}
+
+#[test]
+fn an_open_pool_is_its_owners_alone_and_is_not_inherited() {
+    const CLOSE_ON_EXEC: u32 = 0o2_000_000;
+    for kind in Kind::ALL {
+        let files = made(kind);
+        let pool = Pool::open(files.path(), options()).unwrap();
+        let own = fs::metadata(files.path()).unwrap();
+        assert_eq!(own.permissions().mode() & 0o777, 0o600);
+        let mut seen = 0;
+        for entry in fs::read_dir("/proc/self/fd").unwrap() {
+            let entry = entry.unwrap().path();
+            let Ok(open) = fs::metadata(&entry) else { continue };
+            if (open.dev(), open.ino()) != (own.dev(), own.ino()) {
+                continue;
+            }
+            let info = Path::new("/proc/self/fdinfo").join(entry.file_name().unwrap());
+            let info = fs::read_to_string(info).unwrap();
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
+            let flags = u32::from_str_radix(flags.trim(), 8).unwrap();
+            assert!(flags & CLOSE_ON_EXEC != 0, "{info}");
+            seen += 1;
+        }
+        assert!(seen > 0, "the pool's file is open");
+        pool.close().unwrap();
+    }
+}
+
+#[test]
+fn a_pool_that_is_open_is_refused_by_any_name() {
+    for kind in Kind::ALL {
+        let files = made(kind);
+        let other = files.path().with_file_name("other.pool");
+        let _ = fs::remove_file(&other);
+        fs::hard_link(files.path(), &other).unwrap();
+        let pool = Pool::open(files.path(), options()).unwrap();
+        for path in [&files.path(), &other] {
+            for answer in all(path) {
+                let in_use = matches!(answer, Err(Error::Medium(MediumError::InUse { .. })));
+                assert!(in_use, "{} {answer:?}", path.display());
+            }
+        }
+        pool.close().unwrap();
+        fs::remove_file(&other).unwrap();
+        lastword::check(files.path()).unwrap().sound().unwrap();
+    }
+}
+
+/// Its length is right, and nothing is in it: whoever sends it must not cost us its size.
+#[test]
+fn a_huge_pool_of_nothing_takes_no_time_and_no_memory() {
+    const HEAP_BYTES: u64 = 64 << 30;
+    let mut files = made(Kind { mapped: false, clean: true });
+    for copy in [0, 512] {
+        let words = &mut files.copies(0).words[copy..];
+        words[14] = HEAP_BYTES;
+        seal::block(words);
+    }
+    files.write(&[(0, (2 << 20) + HEAP_BYTES)], false);
+    let resident = || {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let before = resident();
+    let check = lastword::check(files.path());
+    let open = Pool::open(files.path(), options());
+    for error in [check.err(), open.err()].into_iter().flatten() {
+        assert!(matches!(error, Error::Medium(MediumError::NoMemory { .. })), "{error}");
+    }
+    assert!(resident() - before < 256 << 10, "{} KiB, then {}", before, resident());
+}

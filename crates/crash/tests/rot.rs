@@ -1,0 +1,78 @@
+//! Bits that rot where there are checksums: what is shown is a prefix of what was committed, and a
+//! loss that can be proved is told, never passed over.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use crash::hostile::{Area, Files, Input, Kind, Part, options};
+use lastword::{Objects, Pool, Problem, Ptr, Severity};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// What the last of the transactions that fill the pool has put into the root; they count.
+const LAST: u64 = 11;
+
+/// The number of the last transaction that the pool shows, all of whose words fit it.
+fn shown(pool: &Pool) -> Option<u64> {
+    let read = pool.run(|tx| {
+        let root: Ptr<[u64; 4]> = tx.root_ptr()?;
+        let [_, object, _, n] = tx.get(root)?;
+        if object == 0 {
+            return Ok(None);
+        }
+        assert_eq!(tx.get(Ptr::<[u64; 5]>::from_bits(object))?, [n; 5], "it is whole");
+        Ok(Some(n))
+    });
+    read.unwrap().value
+}
+
+#[test]
+fn rot_in_superblocks_and_log_is_found_or_shows_a_prefix() {
+    let seed = std::env::var("LASTWORD_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    println!("LASTWORD_SEED={seed}");
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let (mut refused, mut whole, mut shorter) = (0, 0, 0);
+    for kind in Kind::ALL.into_iter().filter(|kind| !kind.clean) {
+        let mut files = Files::make(kind);
+        files.write(&[], false);
+        let last = lastword::check(files.path()).unwrap().sound().unwrap().durable_id.0;
+        for round in 0..400 {
+            files.reset();
+            let mut rotten: Vec<_> =
+                files.parts.iter_mut().filter(|part| part.area != Area::Heap).collect();
+            for _ in 0..1 + random.next_u64() % 3 {
+                let part = (random.next_u64() % rotten.len() as u64) as usize;
+                let Part { words, area, .. } = &mut *rotten[part];
+                // Where something is: a log is mostly empty, and so are the pages of two copies.
+                let range = match area {
+                    Area::Copies if random.next_u64() % 2 == 0 => 0..64,
+                    Area::Copies => 512..576,
+                    _ => 0..1 + words.iter().rposition(|&word| word != 0).unwrap_or(0),
+                };
+                let mut input = [0; 16];
+                random.fill_bytes(&mut input);
+                Input::new(&input).change(&mut words[range]);
+            }
+            files.write(&[], false);
+            let report = lastword::check(files.path()).unwrap();
+            let Some(checked) = &report.checked else {
+                assert_eq!(report.severity(), Severity::Refused);
+                refused += 1;
+                continue;
+            };
+            let pool = Pool::open(files.path(), options()).unwrap();
+            let lost = last - checked.durable_id.0;
+            let expected = (LAST + 1).checked_sub(lost + 1);
+            assert_eq!(shown(&pool), expected, "seed {seed}, round {round} on {kind:?}");
+            pool.close().unwrap();
+            if lost == 0 {
+                whole += 1;
+                continue;
+            }
+            shorter += 1;
+            // All behind it is gone: with a whole group left there the loss would have been proved.
+            let unproved = |problem: &Problem| !matches!(problem, Problem::LogGroups { .. });
+            assert!(report.findings.iter().all(|finding| unproved(&finding.problem)));
+        }
+    }
+    println!("{refused} refused, {whole} whole, {shorter} shorter");
+    assert!(refused > 20 && whole > 20 && shorter > 5, "{refused}, {whole}, {shorter}");
+}
