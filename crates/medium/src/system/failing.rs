@@ -130,7 +130,9 @@ impl Faults {
             let number = self.calls.fetch_add(1, Ordering::Relaxed);
             if number == self.nth || self.sticky && number > self.nth {
                 lock(&self.failed).push(call);
-                let left = [Left::Nothing, Left::Half, Left::All][number as usize % 3];
+                // Another for each way to fail, so that all of them leave each of a write.
+                let way = 2 * u64::from(self.fault == Fault::NoSpace) + u64::from(self.sticky);
+                let left = [Left::Nothing, Left::Half, Left::All][((number + way) % 3) as usize];
                 return Some((self.fault, left));
             }
         }
@@ -171,7 +173,7 @@ impl fmt::Debug for Failing {
 impl Files for Failing {
     fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<Box<dyn Handle>> {
         let file = self.call(Call::Open)?.open(path, flags, mode)?;
-        Ok(FailingFile::new(file, &self.faults, false))
+        Ok(FailingFile::boxed(file, &self.faults, false))
     }
 
     fn stat(&self, path: &Path) -> Result<Stat> {
@@ -210,7 +212,7 @@ struct FailingFile {
 }
 
 impl FailingFile {
-    fn new(file: Box<dyn Handle>, faults: &Arc<Faults>, direct: bool) -> Box<dyn Handle> {
+    fn boxed(file: Box<dyn Handle>, faults: &Arc<Faults>, direct: bool) -> Box<dyn Handle> {
         let (faults, unsynced) = (Arc::clone(faults), Mutex::default());
         Box::new(FailingFile { file, faults, direct, unsynced })
     }
@@ -324,7 +326,7 @@ impl Handle for FailingFile {
 
     fn reopen_direct(&self) -> Option<Box<dyn Handle>> {
         let file = self.call(Call::Open).ok()?.reopen_direct()?;
-        Some(FailingFile::new(file, &self.faults, true))
+        Some(FailingFile::boxed(file, &self.faults, true))
     }
 
     fn can_write(&self) -> bool {
