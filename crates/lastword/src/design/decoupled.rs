@@ -59,6 +59,10 @@ impl<T: Tm> Decoupled<T> {
             let Storage { log, home, .. } = &mut storage;
             last = recover::replay(&before, &**log, home.as_mut(), &path)?.last;
         }
+        // Everything is at home. Before anything else is written: what cannot be read is told while
+        // the pool is as it was.
+        let shadow =
+            ShadowHeap::open(options.shadow, &storage.file, before.heap_offset, before.heap_bytes)?;
         // The order matters: see `recover`.
         let (generation, medium) = (before.generation.wrapping_add(1), storage.medium);
         if let (Some(file), Some(head)) = (&storage.log_file, log_head) {
@@ -72,8 +76,6 @@ impl<T: Tm> Decoupled<T> {
             now.design = padded(Self::NAME).expect("a design's name is short");
             now.medium = padded(medium.name()).expect("a medium's name is short");
         })?;
-        let shadow =
-            ShadowHeap::open(options.shadow, &storage.file, before.heap_offset, before.heap_bytes)?;
         Self::run(storage, shadow, last, options)
     }
 
@@ -161,9 +163,11 @@ impl<T: Tm> Design for Decoupled<T> {
     type Local = Local<T>;
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
-        let storage = Storage::create(path, options, Self::NAME)?;
-        let (action, log_head) = (Action::Start, storage.log_head()?);
-        Self::start(Opened { storage, action, log_head }, options)
+        let (storage, created) = Storage::create(path, options, Self::NAME)?;
+        created.or_remove(|| {
+            let (action, log_head) = (Action::Start, storage.log_head()?);
+            Self::start(Opened { storage, action, log_head }, options)
+        })
     }
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
