@@ -132,7 +132,7 @@ fn a_pool_goes_on_working_on_a_full_disk() {
     for (number, options) in media().into_iter().enumerate() {
         let dir = disk.join(number.to_string());
         std::fs::create_dir(&dir).unwrap();
-        let mut story = Story::new(&dir, options.clone(), Faults::none());
+        let mut story = Story::new(&dir, options.clone(), true, Faults::none());
         Pool::create(&story.path, options.clone()).unwrap().close().unwrap();
         fill(&disk);
         for _ in 0..3 {
@@ -157,7 +157,7 @@ fn a_write_without_room_poisons_and_loses_nothing() {
     let Some(disk) = small_disk(NAME, "size=16m") else { return };
     for (part, background) in [("log", false), ("log", true), ("home", false), ("home", true)] {
         let options = Story::options().medium(Medium::File).background(background);
-        let mut story = Story::new(&disk, options.clone(), Faults::none());
+        let mut story = Story::new(&disk, options.clone(), background, Faults::none());
         let pool = Pool::create(&story.path, options.clone()).unwrap();
         if part == "log" {
             let id = story.put(&pool).unwrap();

@@ -92,7 +92,7 @@ fn a_pool_that_meets_the_limit_on_files_keeps_what_was_acknowledged_by_every_pat
     {
         let dir = tempfile::tempdir().unwrap();
         let options = Story::options().medium(Medium::File).background(background);
-        let mut story = Story::new(dir.path(), options.clone(), Faults::none());
+        let mut story = Story::new(dir.path(), options.clone(), background, Faults::none());
         story.run();
         let mut seen = Seen::default();
         let log_end = 8192 + (128 << 10);

@@ -32,19 +32,26 @@ const EVERY_CALL: [Call; 14] = [
 const HARMLESS: [Call; 6] =
     [Call::Open, Call::Stat, Call::Read, Call::FileSystem, Call::Seek, Call::Advise];
 
-/// Where pools are made.
+/// Where pools are made, and who runs their steps: whoever waits, unless threads are named.
 #[derive(Clone, Copy)]
 enum Place {
     /// Where temporary files are, past the page cache if that is a disk.
     Disk,
     /// In memory, if there is a place for files in it: a sync takes no time.
     Memory,
+    /// There, and the pool's threads run the steps too.
+    MemoryAndThreads,
 }
 
 impl Place {
+    fn has_threads(self) -> bool {
+        matches!(self, Place::MemoryAndThreads)
+    }
+
     fn dir(self) -> tempfile::TempDir {
         match self {
-            Place::Memory if Path::new("/dev/shm").is_dir() => tempfile::tempdir_in("/dev/shm"),
+            Place::Disk => tempfile::tempdir(),
+            _ if Path::new("/dev/shm").is_dir() => tempfile::tempdir_in("/dev/shm"),
             _ => tempfile::tempdir(),
         }
         .unwrap()
@@ -68,8 +75,9 @@ fn every_call_fails(place: Place, options: &Options, fault: Fault, sticky: bool)
     for n in 0.. {
         let dir = place.dir();
         let faults = Faults::nth(n, fault, sticky);
-        let mut story = Story::new(dir.path(), options.clone(), Arc::clone(&faults));
-        let what = format!("call {n}, {fault:?}, sticky {sticky}, {options:?}");
+        let (its_options, threads) = (options.clone(), place.has_threads());
+        let mut story = Story::new(dir.path(), its_options, threads, Arc::clone(&faults));
+        let what = format!("call {n}, {fault:?}, sticky {sticky}, threads {threads}, {options:?}");
         let guard = Narrator(&what);
         story.run();
         let failed = faults.failed();
@@ -173,13 +181,13 @@ const TOLD: [&str; 5] = ["create", "wait", "bring_home", "close", "open"];
 
 #[test]
 fn whatever_call_fails_nothing_acknowledged_is_lost_when_who_waits_runs_the_steps() {
-    let options = options().background(false);
+    let options = options();
     assert_both_outcomes(&every_fault(Place::Memory, &options, &EVERY_CALL, &TOLD));
 }
 
 #[test]
 fn whatever_call_fails_nothing_acknowledged_is_lost_when_every_commit_waits() {
-    let options = options().background(false).durability(Durability::Sync);
+    let options = options().durability(Durability::Sync);
     let (options, calls) = (options.shadow(Shadow::CopyOnWrite), [Call::Map, Call::Write]);
     let told = ["create", "run", "bring_home", "close", "open"];
     assert_both_outcomes(&every_fault(Place::Memory, &options, &calls, &told));
@@ -187,14 +195,15 @@ fn whatever_call_fails_nothing_acknowledged_is_lost_when_every_commit_waits() {
 
 #[test]
 fn whatever_call_fails_nothing_acknowledged_is_lost_when_threads_run_the_steps() {
-    assert_both_outcomes(&every_fault(Place::Memory, &options(), &EVERY_CALL, &["create", "open"]));
+    let (place, told) = (Place::MemoryAndThreads, ["create", "open"]);
+    assert_both_outcomes(&every_fault(place, &options(), &EVERY_CALL, &told));
     let mapped = options().shadow(Shadow::CopyOnWrite);
-    assert_both_outcomes(&every_fault(Place::Memory, &mapped, &[Call::Map], &["create", "open"]));
+    assert_both_outcomes(&every_fault(place, &mapped, &[Call::Map], &told));
 }
 
 #[test]
 fn whatever_call_fails_nothing_acknowledged_is_lost_past_the_page_cache() {
-    let options = options().background(false);
+    let options = options();
     let seen = every_call_fails(Place::Disk, &options, Fault::Io, false);
     assert!(TOLD.iter().all(|call| seen.told.contains(call)), "only {:?} were told", seen.told);
     assert!(seen.lost);
@@ -203,7 +212,7 @@ fn whatever_call_fails_nothing_acknowledged_is_lost_past_the_page_cache() {
 #[test]
 fn whatever_call_fails_a_mapped_pool_keeps_what_was_acknowledged() {
     let medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
-    let options = Story::options().medium(medium).background(false);
+    let options = Story::options().medium(medium);
     let calls = [Call::Map, Call::Write, Call::Rename, Call::SyncAll, Call::Lock, Call::Read];
     every_fault(Place::Memory, &options, &calls, &["create", "bring_home", "close", "open"]);
 }
@@ -211,8 +220,8 @@ fn whatever_call_fails_a_mapped_pool_keeps_what_was_acknowledged() {
 #[test]
 fn nobody_notices_a_write_that_ends_early() {
     for sticky in [false, true] {
-        for options in [options().background(false), options().shadow(Shadow::CopyOnWrite)] {
-            let seen = every_call_fails(Place::Memory, &options, Fault::Short, sticky);
+        for place in [Place::Memory, Place::MemoryAndThreads] {
+            let seen = every_call_fails(place, &options(), Fault::Short, sticky);
             assert!(seen.failed.contains(&Call::Write) && seen.told.is_empty() && !seen.lost);
         }
     }
