@@ -60,6 +60,9 @@ pub(crate) enum Failure {
     #[error("the writer process ended by itself ({status})")]
     WriterEnded { status: std::process::ExitStatus },
 
+    #[error("no room for {bytes} bytes in {directory}: free some space, or name another directory")]
+    NoRoom { bytes: u64, directory: PathBuf },
+
     #[error("{doing} {path}: {source}")]
     File { doing: &'static str, path: PathBuf, source: io::Error },
 

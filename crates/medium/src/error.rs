@@ -22,8 +22,8 @@ pub enum Error {
     },
     /// The system refused to move bytes to or from a file.
     #[error("{operation} {bytes} bytes at byte {offset} of {} failed: {source}; \
-        check the disk (the kernel's log names the device), then open the pool again",
-        .path.display())]
+        {}, then open the pool again",
+        .path.display(), mend(source))]
     Transfer {
         /// What was tried, as in "reading".
         operation: &'static str,
@@ -190,6 +190,16 @@ impl Error {
     }
 }
 
+/// What to do about bytes that could not be moved.
+fn mend(source: &io::Error) -> &'static str {
+    match source.kind() {
+        // Every block is allocated when a file is made: this is a file system that copies on write.
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
+        io::ErrorKind::FileTooLarge => "raise the limit on the size of files (`ulimit -f`)",
+        _ => "check the disk (the kernel's log names the device)",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,5 +213,17 @@ mod tests {
             "bank.pool was cut short: 512 bytes expected at byte 4096, 8 found; \
              restore it from a copy"
         );
+    }
+
+    #[test]
+    fn a_write_that_failed_says_what_to_mend() {
+        let told = |kind: io::ErrorKind| {
+            let (path, source) = ("bank.pool".into(), kind.into());
+            let (operation, offset, bytes) = ("writing", 0, 8);
+            Error::Transfer { operation, path, offset, bytes, source }.to_string()
+        };
+        assert!(told(io::ErrorKind::StorageFull).contains("free some space"));
+        assert!(told(io::ErrorKind::FileTooLarge).contains("ulimit"));
+        assert!(told(io::ErrorKind::Other).contains("check the disk"));
     }
 }

@@ -230,18 +230,23 @@ impl PoolFile {
     /// It goes when that one is closed. The kernel keeps a description for as long as writes by it
     /// are under way, also when the process was killed: so whoever gets the lock next finds nothing
     /// that is still being written.
-    pub(crate) fn move_lock(&self, to: &dyn Handle) -> bool {
+    ///
+    /// # Errors
+    /// When the file is locked by neither any more.
+    pub(crate) fn move_lock(&self, to: &dyn Handle) -> Result<bool, Error> {
         if !self.file.can_write() {
-            return true; // a shared lock: this one only looks, and writes nothing
+            return Ok(true); // a shared lock: this one only looks, and writes nothing
         }
         let lock = FlockOperation::NonBlockingLockExclusive;
-        let moved = self.file.lock(FlockOperation::Unlock).is_ok() && to.lock(lock).is_ok();
-        if !moved {
-            // Back where it was. Between the two nobody else has had it: a pool's files are locked
-            // in one order, and the first is not unlocked.
-            let _ = self.file.lock(lock);
+        if self.file.lock(FlockOperation::Unlock).is_err() {
+            return Ok(false);
         }
-        moved
+        if to.lock(lock).is_ok() {
+            return Ok(true);
+        }
+        // Back where it was. Between the two nobody else has had it: a pool's files are locked in
+        // one order, and the first is not unlocked.
+        lock_file(&*self.file, &self.path, lock).map(|()| false)
     }
 
     pub(crate) fn handle(&self) -> &dyn Handle {
@@ -340,6 +345,26 @@ mod tests {
         assert!(matches!(PoolFile::open(&path), Err(Error::InUse { .. })));
         drop((shared, beside));
         assert_eq!(PoolFile::open(&path).unwrap().len(), 4096);
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_moved_stays_and_one_that_is_lost_is_told() {
+        use crate::{Fault, Faults};
+        for sticky in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("pool");
+            drop(published(&path, 4096));
+            // open, stat, lock, stat; open; unlock, lock there, lock here.
+            let system = System::kernel().failing(Faults::nth(6, Fault::Io, sticky));
+            let file = PoolFile::open_on(&system, &path).unwrap();
+            let to = system.files().open(&path, OFlags::RDWR, Mode::empty()).unwrap();
+            let moved = file.move_lock(&*to);
+            let in_use = matches!(PoolFile::open(&path), Err(Error::InUse { .. }));
+            match sticky {
+                false => assert!(!moved.unwrap() && in_use),
+                true => assert!(matches!(moved, Err(Error::Io { .. })) && !in_use),
+            }
+        }
     }
 
     #[test]

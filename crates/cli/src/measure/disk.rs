@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &MeasureDisk) -> Result<(), Failure> {
     let mut all: Vec<Vec<Vec<f64>>> = vec![Vec::new(); SIZES.len()];
     for _ in 0..*rounds {
         for (latencies, bytes) in all.iter_mut().zip(SIZES) {
-            let round = disk.round(bytes, *writes).map_err(Failure::file("writing in", dir))?;
+            let round = disk.round(bytes, *writes).map_err(failure("writing in", dir))?;
             latencies.push(round);
         }
     }
@@ -96,8 +96,7 @@ struct Disk {
 
 impl Disk {
     fn new(directory: &Path) -> Result<Disk, Failure> {
-        let (file, direct) =
-            scratch(directory).map_err(Failure::file("making a file in", directory))?;
+        let (file, direct) = scratch(directory).map_err(failure("making a file in", directory))?;
         let mut data = Buffer::new(SIZES[SIZES.len() - 1] / 8);
         // Nothing that a disk could do without.
         let mut rng = StdRng::seed_from_u64(1);
@@ -106,7 +105,7 @@ impl Disk {
         let mut disk = Disk { file, direct, file_system, data, at: 0 };
         let whole = FILE_BYTES / disk.data.words().as_bytes().len() as u64;
         let written = disk.write_all(whole).and_then(|()| disk.file.sync_all());
-        written.map_err(Failure::file("writing in", directory))?;
+        written.map_err(failure("writing in", directory))?;
         Ok(disk)
     }
 
@@ -130,13 +129,33 @@ impl Disk {
 
     fn write(&mut self, bytes: usize, flags: ReadWriteFlags) -> io::Result<()> {
         let offset = self.at % FILE_BYTES;
-        let slice = IoSlice::new(&self.data.words().as_bytes()[..bytes]);
-        let written = rustix::io::retry_on_intr(|| {
-            rustix::io::pwritev2(self.file.as_fd(), &[slice], offset, flags)
-        })?;
         self.at = offset + bytes as u64;
-        // A part of it would be another size.
-        if written == bytes { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+        let mut rest = &self.data.words().as_bytes()[..bytes];
+        // A write that ends early is resumed: what keeps it from going on is told by the next one.
+        while !rest.is_empty() {
+            let at = self.at - rest.len() as u64;
+            let written = rustix::io::retry_on_intr(|| {
+                rustix::io::pwritev2(self.file.as_fd(), &[IoSlice::new(rest)], at, flags)
+            })?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            rest = &rest[written..];
+        }
+        Ok(())
+    }
+}
+
+/// For `map_err`: a disk that is full says how much room is needed.
+fn failure<E: Into<io::Error>>(doing: &'static str, directory: &Path) -> impl FnOnce(E) -> Failure {
+    move |source| {
+        let source = source.into();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Failure::NoRoom { bytes: FILE_BYTES, directory: directory.into() }
+            }
+            _ => Failure::file(doing, directory)(source),
+        }
     }
 }
 

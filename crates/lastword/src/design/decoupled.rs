@@ -60,6 +60,10 @@ impl<T: Tm> Decoupled<T> {
             let settle = &mut |at, group: &[u64]| recover::settle(&**log, at, group);
             last = recover::replay(&before, &**log, settle, home.as_mut(), &path)?.last;
         }
+        // Everything is at home. Before anything else is written: what cannot be read is told while
+        // the pool is as it was.
+        let shadow =
+            ShadowHeap::open(options.shadow, &storage.file, before.heap_offset, before.heap_bytes)?;
         // The order matters: see `recover`.
         let (generation, medium) = (before.generation.wrapping_add(1), storage.medium);
         if let (Some(file), Some(head)) = (&storage.log_file, log_head) {
@@ -74,8 +78,6 @@ impl<T: Tm> Decoupled<T> {
             now.design = padded(Self::NAME).expect("a design's name is short");
             now.medium = padded(medium.name()).expect("a medium's name is short");
         })?;
-        let shadow =
-            ShadowHeap::open(options.shadow, &storage.file, before.heap_offset, before.heap_bytes)?;
         Self::run(storage, shadow, last, options)
     }
 
@@ -164,9 +166,11 @@ impl<T: Tm> Design for Decoupled<T> {
     type Local = Local<T>;
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
-        let storage = Storage::create(path, options, Self::NAME)?;
-        let (action, log_head) = (Action::Start, storage.log_head()?);
-        Self::start(Opened { storage, action, log_head }, options)
+        let (storage, created) = Storage::create(path, options, Self::NAME)?;
+        created.or_remove(|| {
+            let (action, log_head) = (Action::Start, storage.log_head()?);
+            Self::start(Opened { storage, action, log_head }, options)
+        })
     }
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {

@@ -15,7 +15,11 @@ use crate::{Error, Medium, Options};
 
 impl Storage {
     /// Makes the files of a new pool and opens them. Durable on return.
-    pub(crate) fn create(path: &Path, options: &Options, design: &str) -> Result<Storage, Error> {
+    pub(crate) fn create(
+        path: &Path,
+        options: &Options,
+        design: &str,
+    ) -> Result<(Storage, Created), Error> {
         let system = &options.system;
         let medium = options.medium.unwrap_or_else(|| probe(system, path));
         let first = plan(options, design, medium)?;
@@ -45,11 +49,35 @@ impl Storage {
             storage.home.write_back(&[writes::run(index, 1), value])?;
         }
         storage.home.barrier()?;
-        if let Some(log_file) = &storage.log_file {
-            log_file.publish()?;
-        }
-        storage.file.publish()?;
-        Ok(storage)
+        let created = Created { file: Arc::clone(&storage.file), log: storage.log_file.clone() };
+        created.or_remove(|| {
+            created.log.as_ref().map_or(Ok(()), |log_file| log_file.publish())?;
+            Ok(created.file.publish()?)
+        })?;
+        Ok((storage, created))
+    }
+}
+
+/// The files of a pool whose creation is not over.
+pub(crate) struct Created {
+    file: Arc<PoolFile>,
+    log: Option<Arc<PoolFile>>,
+}
+
+impl Created {
+    /// Goes on with the creation; when that fails, nothing is left of it.
+    pub(crate) fn or_remove<R>(
+        &self,
+        go_on: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        go_on().inspect_err(|_| {
+            // The pool first: a log alone is in nobody's way. Where the disk does not even take a
+            // name away, what is left is a pool without anything in it, or such a log.
+            let removed = self.file.remove();
+            if let (Ok(()), Some(log)) = (removed, &self.log) {
+                let _ = log.remove();
+            }
+        })
     }
 }
 

@@ -100,21 +100,21 @@ impl FileLog {
     /// fastest path that system and file system allow.
     ///
     /// # Errors
-    /// [`Error::BadArea`].
+    /// [`Error::BadArea`]; [`Error::Io`] or [`Error::InUse`] when the file's lock was lost.
     pub fn new(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<FileLog, Error> {
         // Through the page cache io_uring gains nothing, and memory has nothing beside its cache.
         let in_memory = file.file_system().is_ok_and(|system| system.is_in_memory());
         let log = FileLog::blocking(Area::new(file, offset, bytes)?, !in_memory);
         let waits =
             log.direct.as_ref().is_none_or(|direct| !can_skip_waiting(&**direct, &log.area));
-        Ok(if waits { log } else { log.with_uring() })
+        if waits { Ok(log) } else { log.with_uring() }
     }
 
     /// As [`new`](FileLog::new), by this path, or by the nearest one below it that system and file
     /// system allow: to measure it, or where the fastest one has trouble.
     ///
     /// # Errors
-    /// [`Error::BadArea`].
+    /// As [`new`](FileLog::new).
     pub fn with_path(
         file: Arc<PoolFile>,
         offset: u64,
@@ -122,7 +122,7 @@ impl FileLog {
         path: LogPath,
     ) -> Result<FileLog, Error> {
         let log = FileLog::blocking(Area::new(file, offset, bytes)?, path.direct);
-        Ok(if path.io_uring { log.with_uring() } else { log })
+        if path.io_uring { log.with_uring() } else { Ok(log) }
     }
 
     fn blocking(area: Area, direct: bool) -> FileLog {
@@ -136,21 +136,23 @@ impl FileLog {
         }
     }
 
-    fn with_uring(mut self) -> FileLog {
+    fn with_uring(mut self) -> Result<FileLog, Error> {
         if let Some(queue) = self.handle().queue() {
             self.writer = Writer::Queued(Queued::new(queue));
         }
         if self.handle().kernel().is_none() {
-            return self; // whatever plays the kernel has no io_uring
+            return Ok(self); // whatever plays the kernel has no io_uring
         }
         // What a killed process has given to io_uring is written after its end. Were the lock gone
         // by then, it could fall on what the next opener has acknowledged.
-        let is_safe =
-            self.direct.as_ref().is_none_or(|direct| self.area.file().move_lock(&**direct));
+        let is_safe = match &self.direct {
+            Some(direct) => self.area.file().move_lock(&**direct)?,
+            None => true,
+        };
         if let Some(uring) = Uring::new().filter(|_| is_safe) {
             self.writer = Writer::Uring(Box::new(uring));
         }
-        self
+        Ok(self)
     }
 
     /// How groups get to the file.

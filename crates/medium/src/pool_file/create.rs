@@ -66,7 +66,7 @@ impl PoolFile {
         if files.stat(&path).is_ok() {
             return Err(Error::AlreadyExists { path }); // early; `publish` makes sure
         }
-        let file = claim(files, &temporary, &path)?;
+        let file = claim(files, &temporary, &path, bytes)?;
         let prewritten = prewrite == Prewrite::Zeros;
         // From here on dropping it removes the temporary name.
         let temporary = Mutex::new(Some(temporary));
@@ -81,16 +81,21 @@ impl PoolFile {
     ///
     /// # Errors
     /// [`Error::AlreadyExists`] when the name has been taken meanwhile; then that file is
-    /// untouched, and this one still has no name. [`Error::Io`]; when syncing the directory failed
-    /// the file has its name, but may lose it in a crash.
+    /// untouched, and this one still has no name. [`Error::NoSpace`]; [`Error::Io`]; when syncing
+    /// the directory failed the file has its name, but may lose it in a crash.
     pub fn publish(&self) -> Result<(), Error> {
         let mut name = self.temporary.lock().expect("no one panics while publishing");
         if let Some(temporary) = name.as_deref() {
-            self.file.sync_all().map_err(Error::io("syncing", &self.path))?;
-            rename_new(self.system.files(), temporary, &self.path)?;
-            *name = None;
+            self.file.sync_all().map_err(self.io("syncing"))?;
+            match rename_new(self.system.files(), temporary, &self.path) {
+                Ok(()) => *name = None,
+                Err(Errno::EXIST) => {
+                    return Err(Error::AlreadyExists { path: self.path.clone() });
+                }
+                Err(errno) => return Err(self.io("naming")(errno)),
+            }
         }
-        sync_directory(self.system.files(), &self.path)?;
+        self.sync_name()?;
         if self.prewritten {
             // Direct writes need not throw the zeros out of the page cache one by one.
             self.file.forget_pages();
@@ -102,27 +107,36 @@ impl PoolFile {
     /// been killed before, or could not.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::NoSpace`]; [`Error::Io`].
     pub fn sync_name(&self) -> Result<(), Error> {
-        sync_directory(self.system.files(), &self.path)
+        let synced = self.system.files().sync_directory(directory(&self.path));
+        synced.map_err(self.io("syncing the directory of"))
     }
 
-    /// Removes a file that was opened, while its lock keeps others out.
+    /// Removes the name that the file has, while its lock keeps others out. Durable on return.
+    /// A name that leads to another file meanwhile stays.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn remove(self) -> Result<(), Error> {
-        let files = self.system.files();
-        files.unlink(&self.path).map_err(Error::io("removing", &self.path))?;
-        sync_directory(files, &self.path)
+    pub fn remove(&self) -> Result<(), Error> {
+        let mut temporary = self.temporary.lock().expect("no one panics while publishing");
+        let (files, name) = (self.system.files(), temporary.as_deref().unwrap_or(&self.path));
+        if is_named(files, &*self.file, name)? {
+            files.unlink(name).map_err(self.io("removing"))?;
+        }
+        *temporary = None;
+        self.sync_name()
+    }
+
+    /// For `map_err`: something about the whole file failed, perhaps for want of room.
+    fn io(&self, operation: &'static str) -> impl Fn(Errno) -> Error {
+        move |errno| whole(operation, &self.path, self.bytes, errno)
     }
 
     fn allocate(&self) -> Result<(), Error> {
         let error = |source: io::Error| match Errno::from_io_error(&source) {
-            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
-                Error::NoSpace { path: self.path.clone(), bytes: self.bytes }
-            }
-            _ => Error::io("allocating", &self.path)(source),
+            Some(errno) => self.io("allocating")(errno),
+            None => Error::io("allocating", &self.path)(source),
         };
         if i64::try_from(self.bytes).is_err() || !has_room(&*self.file, self.bytes) {
             return Err(error(Errno::NOSPC.into()));
@@ -157,7 +171,13 @@ fn temporary_name(path: &Path) -> Option<PathBuf> {
 }
 
 /// Makes an empty file under the temporary name, locked. One that a crash has left goes first.
-fn claim(files: &dyn Files, temporary: &Path, path: &Path) -> Result<Box<dyn Handle>, Error> {
+/// `bytes` is what it will have.
+fn claim(
+    files: &dyn Files,
+    temporary: &Path,
+    path: &Path,
+    bytes: u64,
+) -> Result<Box<dyn Handle>, Error> {
     let in_use = || Error::InUse { path: path.to_path_buf() };
     let lock = FlockOperation::NonBlockingLockExclusive;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -166,7 +186,7 @@ fn claim(files: &dyn Files, temporary: &Path, path: &Path) -> Result<Box<dyn Han
     if matches!(created, Err(Errno::EXIST)) {
         let left = open_regular(files, temporary, OFlags::RDONLY)?;
         lock_file(&*left, path, lock)?;
-        if is_named(files, &*left, temporary) {
+        if is_named(files, &*left, temporary)? {
             files.unlink(temporary).map_err(Error::io("removing", temporary))?;
         }
         created = create();
@@ -175,17 +195,41 @@ fn claim(files: &dyn Files, temporary: &Path, path: &Path) -> Result<Box<dyn Han
         Ok(file) => file,
         Err(Errno::EXIST) => return Err(in_use()),
         Err(Errno::NOENT) => return Err(Error::NoDirectory { path: path.to_path_buf() }),
-        Err(errno) => return Err(Error::io("creating", path)(errno)),
+        Err(errno) => return Err(whole("creating", path, bytes, errno)),
     };
-    lock_file(&*file, path, lock)?;
+    let locked = lock_file(&*file, path, lock);
     // Between creating and locking somebody could have taken it for a left-over one.
-    if is_named(files, &*file, temporary) { Ok(file) } else { Err(in_use()) }
+    let named = locked.and_then(|()| is_named(files, &*file, temporary));
+    match named {
+        Ok(true) => Ok(file),
+        Ok(false) | Err(Error::InUse { .. }) => Err(in_use()),
+        Err(error) => {
+            // Nobody else wants it; where it cannot even be told apart it stays, in nobody's way.
+            if is_named(files, &*file, temporary).unwrap_or(false) {
+                let _ = files.unlink(temporary);
+            }
+            Err(error)
+        }
+    }
 }
 
-fn is_named(files: &dyn Files, file: &dyn Handle, path: &Path) -> bool {
-    match (file.stat(), files.stat(path)) {
-        (Ok(open), Ok(named)) => open.identity == named.identity,
-        _ => false,
+/// Whether this is the file's name.
+fn is_named(files: &dyn Files, file: &dyn Handle, name: &Path) -> Result<bool, Error> {
+    let open = file.stat().map_err(Error::io("inspecting", name))?;
+    match files.stat(name) {
+        Ok(named) => Ok(open.identity == named.identity),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(Error::io("inspecting", name)(errno)),
+    }
+}
+
+/// What is told when something about a whole file of `bytes` bytes failed.
+fn whole(operation: &'static str, path: &Path, bytes: u64, errno: Errno) -> Error {
+    match errno {
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => {
+            Error::NoSpace { path: path.to_path_buf(), bytes }
+        }
+        _ => Error::io(operation, path)(errno),
     }
 }
 
@@ -217,35 +261,34 @@ fn write_zeros(file: &dyn Handle, bytes: u64) -> io::Result<()> {
 }
 
 /// Renames, but never over a file that is there.
-fn rename_new(files: &dyn Files, from: &Path, to: &Path) -> Result<(), Error> {
-    let renamed = match files.rename(from, to) {
+fn rename_new(files: &dyn Files, from: &Path, to: &Path) -> rustix::io::Result<()> {
+    match files.rename(from, to) {
         // The file system cannot; a link never overwrites either.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(files, from, to),
         renamed => renamed,
-    };
-    match renamed {
-        Ok(()) => Ok(()),
-        Err(Errno::EXIST) => Err(Error::AlreadyExists { path: to.to_path_buf() }),
-        Err(errno) => Err(Error::io("naming", to)(errno)),
     }
 }
 
 fn link_new(files: &dyn Files, from: &Path, to: &Path) -> rustix::io::Result<()> {
     files.link(from, to)?;
-    files.unlink(from)
+    // It has the one name or the other.
+    files.unlink(from).inspect_err(|_| {
+        let _ = files.unlink(to);
+    })
 }
 
-fn sync_directory(files: &dyn Files, path: &Path) -> Result<(), Error> {
-    let directory = match path.parent() {
+/// The directory that a file is in.
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
-    files.sync_directory(directory).map_err(Error::io("syncing the directory of", path))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Fault, Faults};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn names(dir: &Path) -> Vec<String> {
@@ -309,6 +352,11 @@ mod tests {
         std::fs::write(&from, "second").unwrap();
         assert_eq!(link_new(system.files(), &from, &to), Err(Errno::EXIST));
         assert_eq!(std::fs::read(&to).unwrap(), b"first");
+        std::fs::remove_file(&to).unwrap();
+        let faults = Faults::nth(1, Fault::Io, false);
+        let failing = system.failing(faults);
+        assert_eq!(link_new(failing.files(), &from, &to), Err(Errno::IO));
+        assert_eq!(names(dir.path()), ["from"]);
     }
 
     #[test]
@@ -359,6 +407,21 @@ mod tests {
         file.publish().unwrap();
         assert_eq!(names(dir.path()), ["pool"]);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 8192);
+    }
+
+    #[test]
+    fn a_file_is_removed_by_the_name_it_has_and_no_other_file_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let file = PoolFile::create(&path, 8192, Prewrite::No).unwrap();
+        file.remove().unwrap();
+        assert!(names(dir.path()).is_empty());
+        let file = PoolFile::create(&path, 8192, Prewrite::No).unwrap();
+        file.publish().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        file.remove().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 
     #[test]

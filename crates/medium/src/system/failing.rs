@@ -1,9 +1,21 @@
-//! A system whose n-th call fails.
+//! A system whose n-th call fails, as badly as a disk may.
 //!
 //! It stands before any other system, so the very calls of a pool on a real disk can be made to
-//! fail one after the other. Groups of the log go by `pwritev2` then: io_uring makes no calls that
-//! could be made to fail here.
+//! fail one after the other.
+//!
+//! | call that fails | what is left |
+//! |---|---|
+//! | a write | nothing of it, a half or all of it is in the file, by turns |
+//! | a sync | what was written since the last one is lost, as where the kernel drops dirty pages |
+//! | any other | nothing was done |
+//!
+//! So a sync that fails and is tried again with success has lost something, and a write that failed
+//! may still be found. Two things are not asked of the system below at all, and so cannot fail:
+//! `fcntl` of an open file (only a closed one makes it fail), and io_uring, whose writes no call of
+//! ours carries out. Groups of the log go by `pwritev2` here; limits of the process make them fail
+//! on both paths.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::IoSlice;
 use std::path::Path;
@@ -44,6 +56,12 @@ pub enum Call {
     Allocate,
     /// `mmap`.
     Map,
+    /// `fstatfs`, `fstatvfs`, `statx`.
+    FileSystem,
+    /// `lseek`.
+    Seek,
+    /// `fadvise`.
+    Advise,
 }
 
 /// How a call fails.
@@ -53,7 +71,7 @@ pub enum Fault {
     Io,
     /// The disk is full.
     NoSpace,
-    /// A write ends early; other calls are not harmed.
+    /// A write ends early. Other calls are not harmed, and not counted.
     Short,
 }
 
@@ -67,16 +85,30 @@ pub struct Faults {
     sticky: bool,
     calls: AtomicU64,
     failed: Mutex<Vec<Call>>,
+    passed: Mutex<BTreeMap<Call, u64>>,
+}
+
+/// What is left of a write that fails.
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    Nothing,
+    Half,
+    All,
 }
 
 impl Faults {
     /// The `nth` call from here on fails (0: the next), and all after it if `sticky`.
     pub fn nth(nth: u64, fault: Fault, sticky: bool) -> Arc<Faults> {
-        let (calls, failed) = (AtomicU64::new(0), Mutex::default());
-        Arc::new(Faults { fault, nth, sticky, calls, failed })
+        let (calls, failed, passed) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        Arc::new(Faults { fault, nth, sticky, calls, failed, passed })
     }
 
-    /// How many calls were made.
+    /// No call fails.
+    pub fn none() -> Arc<Faults> {
+        Faults::nth(u64::MAX, Fault::Io, false)
+    }
+
+    /// How many calls were made of those that can fail.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -86,25 +118,35 @@ impl Faults {
         lock(&self.failed).clone()
     }
 
-    /// Counts a call; whether it fails.
-    fn fault(&self, call: Call) -> Option<Fault> {
-        // Relaxed: a number, whoever comes first.
-        let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        let fails = number == self.nth || self.sticky && number > self.nth;
-        let fails = fails && (self.fault != Fault::Short || call == Call::Write);
-        fails.then(|| {
-            lock(&self.failed).push(call);
-            self.fault
-        })
+    /// How many calls of a kind were let through.
+    pub fn passed(&self, call: Call) -> u64 {
+        lock(&self.passed).get(&call).copied().unwrap_or(0)
+    }
+
+    /// Counts a call; whether it fails, and what would be left of a write.
+    fn fault(&self, call: Call) -> Option<(Fault, Left)> {
+        if self.fault != Fault::Short || call == Call::Write {
+            // Relaxed: a number, whoever comes first.
+            let number = self.calls.fetch_add(1, Ordering::Relaxed);
+            if number == self.nth || self.sticky && number > self.nth {
+                lock(&self.failed).push(call);
+                // Another for each way to fail, so that all of them leave each of a write.
+                let way = 2 * u64::from(self.fault == Fault::NoSpace) + u64::from(self.sticky);
+                let left = [Left::Nothing, Left::Half, Left::All][((number + way) % 3) as usize];
+                return Some((self.fault, left));
+            }
+        }
+        *lock(&self.passed).entry(call).or_default() += 1;
+        None
     }
 
     fn check(&self, call: Call) -> Result<()> {
-        match self.fault(call) {
-            None => Ok(()),
-            Some(Fault::NoSpace) => Err(Errno::NOSPC),
-            Some(_) => Err(Errno::IO),
-        }
+        self.fault(call).map_or(Ok(()), |(fault, _)| Err(errno(fault)))
     }
+}
+
+fn errno(fault: Fault) -> Errno {
+    if fault == Fault::NoSpace { Errno::NOSPC } else { Errno::IO }
 }
 
 pub(super) struct Failing {
@@ -131,7 +173,7 @@ impl fmt::Debug for Failing {
 impl Files for Failing {
     fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<Box<dyn Handle>> {
         let file = self.call(Call::Open)?.open(path, flags, mode)?;
-        Ok(Box::new(FailingFile { file, faults: Arc::clone(&self.faults) }))
+        Ok(FailingFile::boxed(file, &self.faults, false))
     }
 
     fn stat(&self, path: &Path) -> Result<Stat> {
@@ -163,11 +205,64 @@ impl Files for Failing {
 struct FailingFile {
     file: Box<dyn Handle>,
     faults: Arc<Faults>,
+    /// Written past the page cache: in whole blocks.
+    direct: bool,
+    /// What was there before it was written by this description and not yet synced.
+    unsynced: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
 impl FailingFile {
+    fn boxed(file: Box<dyn Handle>, faults: &Arc<Faults>, direct: bool) -> Box<dyn Handle> {
+        let (faults, unsynced) = (Arc::clone(faults), Mutex::default());
+        Box::new(FailingFile { file, faults, direct, unsynced })
+    }
+
     fn call(&self, call: Call) -> Result<&dyn Handle> {
         self.faults.check(call).map(|()| &*self.file)
+    }
+
+    /// Writes the first bytes of what was to be written.
+    fn write_part(
+        &self,
+        slices: &[IoSlice<'_>],
+        mut bytes: usize,
+        offset: u64,
+        flags: ReadWriteFlags,
+    ) -> Result<usize> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let mut part = Vec::new();
+        for slice in slices {
+            let here = slice.len().min(bytes);
+            part.push(IoSlice::new(&slice[..here]));
+            bytes -= here;
+        }
+        self.remember(&part, offset, flags);
+        self.file.write(&part, offset, flags)
+    }
+
+    /// Keeps what a write that is not durable by itself is about to replace.
+    fn remember(&self, slices: &[IoSlice<'_>], offset: u64, flags: ReadWriteFlags) {
+        if flags.contains(ReadWriteFlags::DSYNC) {
+            return;
+        }
+        let mut old = vec![0; slices.iter().map(|slice| slice.len()).sum()];
+        let mut found = 0;
+        while let Ok(more @ 1..) = self.file.read(&mut old[found..], offset + found as u64) {
+            found += more;
+        }
+        lock(&self.unsynced).push((offset, old));
+    }
+
+    /// A sync: when it fails, the file is what it was after the last one.
+    fn sync(&self, call: Call) -> Result<&dyn Handle> {
+        let unsynced = std::mem::take(&mut *lock(&self.unsynced));
+        let Err(error) = self.faults.check(call) else { return Ok(&*self.file) };
+        for (offset, old) in unsynced.iter().rev() {
+            self.file.write(&[IoSlice::new(old)], *offset, ReadWriteFlags::empty())?;
+        }
+        Err(error)
     }
 }
 
@@ -185,27 +280,30 @@ impl Handle for FailingFile {
     }
 
     fn write(&self, slices: &[IoSlice<'_>], offset: u64, flags: ReadWriteFlags) -> Result<usize> {
-        match self.faults.fault(Call::Write) {
-            None => self.file.write(slices, offset, flags),
-            Some(Fault::NoSpace) => Err(Errno::NOSPC),
-            Some(Fault::Io) => Err(Errno::IO),
-            Some(Fault::Short) => {
-                let longest = slices.iter().max_by_key(|slice| slice.len());
-                let first = slices.iter().find(|slice| !slice.is_empty()).or(longest);
-                let Some(first) = first else { return Ok(0) };
-                // Direct writes are of whole blocks.
-                let bytes = if slices.len() > 1 { first.len() } else { half(first.len()) };
-                self.file.write(&[IoSlice::new(&first[..bytes])], offset, flags)
-            }
+        let bytes = slices.iter().map(|slice| slice.len()).sum();
+        let half = half(bytes, if self.direct { 4096 } else { 8 });
+        let Some((fault, left)) = self.faults.fault(Call::Write) else {
+            return self.write_part(slices, bytes, offset, flags);
+        };
+        if fault == Fault::Short {
+            return self.write_part(slices, half, offset, flags);
         }
+        let left = match left {
+            Left::Nothing => 0,
+            Left::Half if half < bytes => half,
+            Left::Half => 0,
+            Left::All => bytes,
+        };
+        self.write_part(slices, left, offset, flags)?;
+        Err(errno(fault))
     }
 
     fn sync_data(&self) -> Result<()> {
-        self.call(Call::SyncData)?.sync_data()
+        self.sync(Call::SyncData)?.sync_data()
     }
 
     fn sync_all(&self) -> Result<()> {
-        self.call(Call::SyncAll)?.sync_all()
+        self.sync(Call::SyncAll)?.sync_all()
     }
 
     fn allocate(&self, bytes: u64) -> Result<()> {
@@ -213,20 +311,22 @@ impl Handle for FailingFile {
     }
 
     fn available(&self) -> Option<u64> {
-        self.file.available()
+        self.call(Call::FileSystem).ok()?.available()
     }
 
     fn seek(&self, at: Seek) -> Result<u64> {
-        self.file.seek(at)
+        self.call(Call::Seek)?.seek(at)
     }
 
     fn forget_pages(&self) {
-        self.file.forget_pages();
+        if let Ok(file) = self.call(Call::Advise) {
+            file.forget_pages();
+        }
     }
 
     fn reopen_direct(&self) -> Option<Box<dyn Handle>> {
-        let file = self.file.reopen_direct()?;
-        Some(Box::new(FailingFile { file, faults: Arc::clone(&self.faults) }))
+        let file = self.call(Call::Open).ok()?.reopen_direct()?;
+        Some(FailingFile::boxed(file, &self.faults, true))
     }
 
     fn can_write(&self) -> bool {
@@ -234,11 +334,11 @@ impl Handle for FailingFile {
     }
 
     fn file_system(&self) -> Result<FileSystem> {
-        self.file.file_system()
+        self.call(Call::FileSystem)?.file_system()
     }
 
     fn is_dax(&self) -> bool {
-        self.file.is_dax()
+        self.call(Call::FileSystem).is_ok_and(|file| file.is_dax())
     }
 
     fn map(&self, offset: u64, bytes: usize, sharing: Sharing) -> Result<Mapping> {
@@ -254,7 +354,71 @@ impl Handle for FailingFile {
     }
 }
 
-/// Half of a write, in whole blocks of 4 KiB where it has several.
-fn half(bytes: usize) -> usize {
-    if bytes >= 8192 { bytes / 8192 * 4096 } else { bytes / 16 * 8 }
+/// Half of a write in whole blocks, but at least one; all of what has no two.
+fn half(bytes: usize, block: usize) -> usize {
+    (bytes / 2 / block * block).max(block).min(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, PoolFile, Prewrite};
+
+    fn file(faults: &Arc<Faults>) -> (tempfile::TempDir, PoolFile) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        PoolFile::create(&path, 8192, Prewrite::Zeros).unwrap().publish().unwrap();
+        let system = System::kernel().failing(Arc::clone(faults));
+        let file = PoolFile::open_on(&system, path).unwrap();
+        (dir, file)
+    }
+
+    fn word(file: &PoolFile) -> u64 {
+        let mut word = [9];
+        file.read_at(4096, &mut word).unwrap();
+        word[0]
+    }
+
+    #[test]
+    fn a_sync_that_fails_loses_what_was_written_since_the_last_one() {
+        // open, stat, lock, stat; write, sync, write, write, sync.
+        let faults = Faults::nth(8, Fault::Io, false);
+        let (_dir, file) = file(&faults);
+        file.write_at(4096, &[1]).unwrap();
+        file.sync().unwrap();
+        file.write_at(4096, &[2]).unwrap();
+        file.write_at(4096, &[3]).unwrap();
+        assert!(matches!(file.sync(), Err(Error::Io { .. })));
+        assert_eq!(word(&file), 1);
+        assert!(file.sync().is_ok() && word(&file) == 1);
+        assert_eq!(faults.failed(), [Call::SyncData]);
+        assert_eq!(faults.passed(Call::Write), 3);
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_nothing_a_half_or_all_and_a_short_one_is_resumed() {
+        let mut left = Vec::new();
+        for already in 0..3 {
+            let faults = Faults::nth(4 + already, Fault::NoSpace, false);
+            let (_dir, file) = file(&faults);
+            for _ in 0..already {
+                word(&file);
+            }
+            assert!(file.write_durable_at(4088, &[1, 2]).is_err());
+            let mut words = [9; 2];
+            file.read_at(4088, &mut words).unwrap();
+            left.push(words);
+        }
+        left.sort_unstable();
+        assert_eq!(left, [[0, 0], [1, 0], [1, 2]]);
+        for sticky in [false, true] {
+            let faults = Faults::nth(0, Fault::Short, sticky);
+            let (_dir, file) = file(&faults);
+            file.write_at(4064, &[1, 2, 3, 4, 5, 6]).unwrap();
+            let mut words = [9; 6];
+            file.read_at(4064, &mut words).unwrap();
+            assert_eq!(words, [1, 2, 3, 4, 5, 6]);
+            assert!(!faults.failed().is_empty());
+        }
+    }
 }

@@ -40,17 +40,34 @@ pub(crate) struct Storage {
     pub(crate) medium: Medium,
 }
 
+/// A machine needs no tidying.
+pub(crate) struct Created;
+
+impl Created {
+    pub(crate) fn or_remove<R>(
+        &self,
+        go_on: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        go_on()
+    }
+}
+
 impl Storage {
-    pub(crate) fn create(_: &Path, options: &Options, _: &'static str) -> Result<Storage, Error> {
+    pub(crate) fn create(
+        _: &Path,
+        options: &Options,
+        _: &'static str,
+    ) -> Result<(Storage, Created), Error> {
         let machine = &options.machine;
-        Ok(Storage {
+        let storage = Storage {
             file: Arc::clone(machine),
             log_file: None,
             home: machine.home(),
             log: machine.log(),
             superblocks: machine.superblocks(),
             medium: if machine.depth > 0 { Medium::File } else { Medium::Dax },
-        })
+        };
+        Ok((storage, Created))
     }
 
     pub(crate) fn log_head(&self) -> Result<Option<LogHead>, Error> {
