@@ -157,6 +157,25 @@ impl PoolFile {
         Ok(())
     }
 
+    /// Whether all from `offset` on is zero. Reads what the file system does not know to be.
+    ///
+    /// # Errors
+    /// As [`read_at`](PoolFile::read_at).
+    pub fn is_zero(&self, offset: u64) -> Result<bool, Error> {
+        let (mut at, mut words) = (offset, vec![0; 1 << 17]);
+        while let Some(data) = self.next_data(at, self.bytes) {
+            for start in data.clone().step_by(8 * words.len()) {
+                let piece = ((data.end - start) as usize / 8).min(words.len());
+                self.read_at(start, &mut words[..piece])?;
+                if words[..piece].iter().any(|word| *word != 0) {
+                    return Ok(false);
+                }
+            }
+            at = data.end;
+        }
+        Ok(true)
+    }
+
     /// Writes words. Durable after [`sync`](PoolFile::sync) or [`publish`](PoolFile::publish).
     ///
     /// # Errors

@@ -92,22 +92,22 @@ fn probe(system: &System, path: &Path) -> Medium {
     }
 }
 
-/// Removes a log whose pool never got its name, because its creation was interrupted. It is known
-/// by its generation: every open makes it larger before the first record is written, so this one
-/// holds none. Any other file stays, and stops the creation.
+/// Removes a log that holds no record and whose pool is not there: its creation was interrupted, or
+/// what a failed one had left could not be tidied away. Without a record there is nothing to lose:
+/// where the pool is found again it is an empty one. Any other file stays, and stops the creation.
 fn remove_interrupted(system: &System, log_path: &Path) -> Result<(), Error> {
     let file = match PoolFile::open_on(system, log_path) {
         Ok(file) if file.len() >= COPIES_BYTES => file,
         _ => return Ok(()), // none, or not ours: creating the log says so
     };
     let head = Copies::<LogHead>::read(&file)?.current();
-    if head.is_ok_and(|head| head.generation == FIRST_GENERATION) {
+    if head.is_ok() && file.is_zero(COPIES_BYTES)? {
         file.remove()?;
     }
     Ok(())
 }
 
-/// The generation of a pool that was never opened.
+/// The generation of a pool that was never open.
 const FIRST_GENERATION: u64 = 1;
 
 /// The superblock of a new pool.

@@ -87,7 +87,7 @@ pub(crate) struct Opened {
 
 impl Opened {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
-        let storage = Storage::create(path, options, "")?;
+        let (storage, _) = Storage::create(path, options, "")?;
         Ok(Opened { storage, action: Action::Replay, log_head: None })
     }
 }
