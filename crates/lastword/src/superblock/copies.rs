@@ -19,7 +19,7 @@ pub(crate) trait Paired: Copy + PartialEq {
 /// A pair of blocks as it is in a file, both copies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copies<T> {
-    blocks: [Block; 2],
+    pub(super) blocks: [Block; 2],
     pub(crate) decoded: [Result<T, Invalid>; 2],
 }
 

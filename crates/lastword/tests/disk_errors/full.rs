@@ -95,7 +95,7 @@ fn pools_are_made_until_the_disk_is_full_and_the_one_too_many_leaves_nothing() {
         assert_no_room(&Pool::create(disk.join("more.pool"), large_log).unwrap_err(), &disk);
         assert_eq!(names(&disk), before);
         for path in made {
-            assert_eq!(lastword::check(&path).unwrap().usage.objects, 0);
+            assert_eq!(lastword::check(&path).unwrap().sound().unwrap().usage.objects, 0);
         }
         names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
     }

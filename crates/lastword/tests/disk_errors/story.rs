@@ -218,7 +218,7 @@ impl Story {
     /// last transaction that was found.
     pub(crate) fn assert_truth(&mut self) -> u64 {
         self.options = self.its_options().system(System::kernel());
-        let checked = lastword::check(&self.path).unwrap();
+        let checked = lastword::check(&self.path).unwrap().sound().unwrap();
         let pool = Pool::open(&self.path, self.its_options()).unwrap();
         assert_eq!(pool.durable_id(), checked.durable_id);
         let found = self.look(&pool);
@@ -230,7 +230,7 @@ impl Story {
         let pool = Pool::open(&self.path, self.its_options()).unwrap();
         assert_eq!(self::found(&pool), found + 1);
         pool.close().unwrap();
-        let checked = lastword::check(&self.path).unwrap();
+        let checked = lastword::check(&self.path).unwrap().sound().unwrap();
         assert!(!checked.needs_recovery);
         assert_eq!(checked.usage.objects, 2, "what a lost transaction had allocated is free");
         found
