@@ -249,10 +249,14 @@ impl LogHead {
         Ok(LogHead { edition: block[2], pool: block[3], generation: block[4] })
     }
 
+    /// Where the copy that counts is.
+    pub(crate) fn counts(file: &PoolFile) -> Result<u64, medium::Error> {
+        Ok(Copies::<LogHead>::read(file)?.counts())
+    }
+
     /// Writes both copies, the one that counts last; durable on return, two persist barriers.
-    pub(crate) fn write(&self, file: &PoolFile) -> Result<(), medium::Error> {
+    pub(crate) fn write(&self, file: &PoolFile, counts: u64) -> Result<(), medium::Error> {
         let block = self.encode();
-        let counts = Copies::<LogHead>::read(file)?.counts();
         for copy in [COPY_BYTES - counts, counts] {
             file.write_durable_at(copy, &block)?;
         }

@@ -64,11 +64,19 @@ impl<T: Tm> Decoupled<T> {
         // the pool is as it was.
         let shadow =
             ShadowHeap::open(options.shadow, &storage.file, before.heap_offset, before.heap_bytes)?;
-        // The order matters: see `recover`.
         let (generation, medium) = (before.generation.wrapping_add(1), storage.medium);
-        if let (Some(file), Some(head)) = (&storage.log_file, log_head) {
+        let head = match (&storage.log_file, log_head) {
+            (Some(file), Some(head)) => {
+                let edition = head.edition + 1;
+                let head = LogHead { edition, pool: before.pool, generation };
+                Some((head, Arc::clone(file), LogHead::counts(file)?))
+            }
+            _ => None,
+        };
+        // The order matters: see `recover`.
+        if let Some((head, file, counts)) = head {
             storage.superblocks.update(|_| ())?;
-            LogHead { edition: head.edition + 1, pool: before.pool, generation }.write(file)?;
+            head.write(&file, counts)?;
         }
         storage.superblocks.update(|now| {
             now.generation = generation;

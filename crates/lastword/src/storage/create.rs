@@ -38,7 +38,7 @@ impl Storage {
                 let file = PoolFile::create_on(system, log_path, bytes, Prewrite::Zeros)?;
                 let file = Arc::new(file);
                 LogHead { edition: 0, pool: first.pool, generation: first.generation }
-                    .write(&file)?;
+                    .write(&file, 0)?;
                 Some(file)
             }
         };
