@@ -33,7 +33,7 @@ impl Options {
 
 pub(crate) struct Storage {
     pub(crate) file: Arc<Machine>,
-    pub(crate) log_file: Option<()>,
+    pub(crate) log_file: Option<Arc<()>>,
     pub(crate) home: Box<dyn HomeMedium>,
     pub(crate) log: Arc<dyn LogMedium>,
     pub(crate) superblocks: Superblocks,
