@@ -33,6 +33,9 @@ pub(crate) enum Command {
     /// Measure what figures are judged by: the disk alone, the steps behind alone
     #[command(subcommand)]
     Measure(MeasureCommand),
+    /// Cut the power of a recorded machine wherever it may go, and check what is left
+    #[command(subcommand)]
+    Crash(CrashCommand),
     /// Print what a shell completes commands and flags with
     Completions(Completions),
     /// Print the manual, to be read with `lastword man | man -l -`
@@ -255,6 +258,94 @@ pub(crate) struct MeasureReproduce {
     pub(crate) rounds: u64,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CrashCommand {
+    /// Go ways through a case, each with its own crashes, until a promise is broken or time is up
+    Explore(CrashExplore),
+    /// Go one way again, and tell what happens on it
+    Replay(CrashReplay),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CrashExplore {
+    /// How atomic durability is reached
+    #[arg(long, value_name = "D", default_value = "decoupled")]
+    #[arg(value_parser = PossibleValuesParser::new(crash::designs::NAMES))]
+    pub(crate) design: String,
+    /// What runs
+    #[arg(long, value_name = "W", default_value = "cells")]
+    #[arg(value_parser = PossibleValuesParser::new(crash::workload::NAMES))]
+    pub(crate) workload: String,
+    /// What the power is cut of
+    #[arg(long, value_name = "M", value_enum, default_value = "file")]
+    pub(crate) medium_model: MediumModelName,
+    /// Which ways are gone
+    #[arg(long, value_name = "T", value_enum, default_value = "c")]
+    pub(crate) tier: TierName,
+    /// Crashes on each way at most [default: 3; tier a: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) crashes: Option<u32>,
+    /// How long [default: 10, unless --executions is given]
+    #[arg(long, value_name = "S", value_parser = positive)]
+    pub(crate) seconds: Option<f64>,
+    /// Ways at most
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) executions: Option<u64>,
+    /// Threads that go ways, each its own [default: all cores]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) threads: Option<u64>,
+    /// Tier c: the first way's seed
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) seed: u64,
+    /// More about the case, as traces say it: sync=1, cow=1, create=1, workers=N, transactions=N,
+    /// moves=N, all_moves=0|1, kills=N, faults=N, sticky=1, garbage=1, queue=0, every_store=1,
+    /// every_word=0
+    #[arg(long, value_name = "NAME=N", num_args = 1..)]
+    pub(crate) with: Vec<String>,
+    /// Plant a bug, to see that it is found (a build with `--features mutants`)
+    #[arg(long, value_name = "MUTANT")]
+    pub(crate) plant: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CrashReplay {
+    /// The line that `crash explore` has printed
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MediumModelName {
+    /// Mapped memory behind a cache
+    Memory,
+    /// Mapped memory whose cache is kept
+    Cache,
+    /// Files
+    File,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TierName {
+    /// All ways: for the smallest cases
+    A,
+    /// Every crash and order, and contents near four policies
+    B,
+    /// By chance
+    C,
+}
+
+impl TierName {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            TierName::A => "a",
+            TierName::B => "b",
+            TierName::C => "c",
+        }
+    }
 }
 
 #[derive(Debug, Args)]

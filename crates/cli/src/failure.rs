@@ -63,6 +63,15 @@ pub(crate) enum Failure {
     #[error("no room for {bytes} bytes in {directory}: free some space, or name another directory")]
     NoRoom { bytes: u64, directory: PathBuf },
 
+    #[error(transparent)]
+    Trace(crash::BadTrace),
+
+    #[error("this build has no mutants: build it with `--features mutants`")]
+    NoMutants,
+
+    #[error("no mutant `{name}`; there are: {known}")]
+    UnknownMutant { name: String, known: String },
+
     #[error("{doing} {path}: {source}")]
     File { doing: &'static str, path: PathBuf, source: io::Error },
 

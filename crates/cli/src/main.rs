@@ -12,6 +12,7 @@
 mod args;
 mod check;
 mod compare;
+mod crash;
 mod demo;
 mod driver;
 mod dump;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Pool(command) => pool::run(&command),
         Command::Measure(command) => measure::run(&command),
+        Command::Crash(command) => crash::run(&command),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::man(&arguments),
     })

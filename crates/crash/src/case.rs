@@ -90,6 +90,19 @@ impl Case {
         }
     }
 
+    /// Changes what the text names, as in `sync=1 crashes=2`.
+    ///
+    /// # Errors
+    /// A part that says nothing.
+    pub fn change(&mut self, text: &str) -> Result<(), BadCase> {
+        for part in text.split_whitespace() {
+            let bad = || BadCase { part: part.to_owned() };
+            let (name, value) = part.split_once('=').ok_or_else(bad)?;
+            self.set(name, value)?;
+        }
+        Ok(())
+    }
+
     /// The pool's options, but for its system.
     pub(crate) fn options(&self, heap_bytes: u64) -> Options {
         let durability = if self.sync { Durability::Sync } else { Durability::Async };
@@ -191,11 +204,7 @@ impl FromStr for Case {
 
     fn from_str(text: &str) -> Result<Case, BadCase> {
         let mut case = Case::new("decoupled", "cells", MediumModel::Memory);
-        for part in text.split_whitespace() {
-            let (name, value) =
-                part.split_once('=').ok_or_else(|| BadCase { part: part.to_owned() })?;
-            case.set(name, value)?;
-        }
+        case.change(text)?;
         Ok(case)
     }
 }
