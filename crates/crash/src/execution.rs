@@ -2,12 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 
 use lastword::{Allocate, Design, Error, MediumError, Pool, Worker};
 use medium::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
 
-use crate::oracle::{States, Words, words_of};
+use crate::oracle::{States, Words, words, words_of};
 use crate::picker::Shared;
 use crate::workload::Scenario;
 use crate::{Case, Picker, Violation, designs, workload};
@@ -316,11 +315,11 @@ impl Execution<'_> {
 
     /// Checks what an opening shows.
     fn recovered<D: Design>(&mut self, pool: &Pool<D>) -> Result<(), Violation> {
-        let (found, words) = (pool.committed_id().0, words_of(pool));
+        let found = pool.committed_id().0;
         self.picker.tell(format_args!("  it shows the transactions up to {found}"));
         match &mut self.states {
-            Some(states) => states.recovered(found, &words)?,
-            None => self.states = Some(States::new(found, Arc::clone(&words))),
+            Some(states) => states.recovered(found, words(pool))?,
+            None => self.states = Some(States::new(found, words_of(pool))),
         }
         check_order(pool)?;
         pool.check_heap().map_err(|damage| Violation::Heap { damage: damage.to_string() })?;

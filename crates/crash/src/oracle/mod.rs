@@ -20,10 +20,15 @@ use crate::Violation;
 /// The words of a heap.
 pub(crate) type Words = Arc<[u64]>;
 
-/// The words of an open pool's heap.
+/// The words of an open pool's heap, copied.
 pub(crate) fn words_of<D: Design>(pool: &Pool<D>) -> Words {
+    words(pool).collect()
+}
+
+/// The words of an open pool's heap.
+pub(crate) fn words<D: Design>(pool: &Pool<D>) -> impl Iterator<Item = u64> {
     // Relaxed: the explorer has one thread.
-    pool.design().heap().iter().map(|word| word.load(Ordering::Relaxed)).collect()
+    pool.design().heap().iter().map(|word| word.load(Ordering::Relaxed))
 }
 
 /// The states that may be there.
@@ -67,7 +72,11 @@ impl States {
     }
 
     /// A recovery shows the transactions up to this ID. What came after never happened.
-    pub(crate) fn recovered(&mut self, found: u64, words: &Words) -> Result<(), Violation> {
+    pub(crate) fn recovered(
+        &mut self,
+        found: u64,
+        words: impl Iterator<Item = u64>,
+    ) -> Result<(), Violation> {
         if found < self.acknowledged {
             return Err(Violation::Lost { found, acknowledged: self.acknowledged });
         }
@@ -76,12 +85,12 @@ impl States {
         }
         // An ID without a state of its own is one that an abort has used up.
         self.states.retain(|(id, _)| *id <= found);
-        let (_, expected) = self.states.last().expect("the first is never later than that");
-        if let Some(word) = expected.iter().zip(words.iter()).position(|(a, b)| a != b) {
-            let (expected, value) = (expected[word], words[word]);
+        let (_, expected) = self.states.pop().expect("the first is never later than that");
+        let mut both = expected.iter().zip(words).enumerate();
+        if let Some((word, (&expected, value))) = both.find(|(_, (a, b))| *a != b) {
             return Err(Violation::Torn { found, word, expected, value });
         }
-        *self = States::new(found, Arc::clone(words));
+        *self = States::new(found, expected);
         Ok(())
     }
 }
@@ -100,7 +109,8 @@ mod tests {
         states.commit(11, || words(1));
         states.commit(13, || words(3)); // 12 was an abort's
         states.acknowledge(11);
-        let recovered = |found, value| states.clone().recovered(found, &words(value));
+        let recovered =
+            |found, value| states.clone().recovered(found, words(value).iter().copied());
         assert!(matches!(recovered(10, 0), Err(Violation::Lost { .. })));
         assert_eq!(recovered(11, 1), Ok(()));
         assert_eq!(recovered(12, 1), Ok(()));
@@ -113,7 +123,10 @@ mod tests {
     fn what_a_recovery_has_shown_is_acknowledged() {
         let mut states = States::new(10, words(0));
         states.commit(11, || words(1));
-        states.recovered(11, &words(1)).unwrap();
-        assert!(matches!(states.recovered(10, &words(0)), Err(Violation::Lost { .. })));
+        states.recovered(11, words(1).iter().copied()).unwrap();
+        assert!(matches!(
+            states.recovered(10, words(0).iter().copied()),
+            Err(Violation::Lost { .. })
+        ));
     }
 }

@@ -3,6 +3,8 @@
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid_count, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _rdtsc};
 
+use std::sync::OnceLock;
+
 use crate::sync::AtomicU64;
 
 /// Made only by [`LineWriteBack::available`], so the processor has the instruction.
@@ -30,8 +32,12 @@ impl LineWriteBack {
         .filter_map(|(has, way)| has.then_some(way))
     }
 
+    /// Asked once: in a virtual machine the question takes 20 us or more.
     pub(super) fn detect() -> LineWriteBack {
-        LineWriteBack::available().next().expect("every x86-64 processor has CLFLUSH")
+        static BEST: OnceLock<LineWriteBack> = OnceLock::new();
+        *BEST.get_or_init(|| {
+            LineWriteBack::available().next().expect("every x86-64 processor has CLFLUSH")
+        })
     }
 
     #[cfg(test)]

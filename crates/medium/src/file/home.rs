@@ -49,7 +49,7 @@ const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
 const WRITE_PAGES: usize = 32;
 
 /// Pages in one piece of buffer memory.
-const PIECE_PAGES: usize = 256;
+const PIECE_PAGES: usize = 16;
 
 /// The heap in a file. A barrier costs one `fdatasync`, and none when nothing was written.
 ///
