@@ -1,0 +1,137 @@
+//! The explorer on everything that there is: no promise is broken, and crashes both took and left
+//! what nobody had acknowledged.
+//!
+//! Short and seeded; `lastword crash explore` goes on for as long as you like.
+#![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
+
+use crash::{Case, Limits, Prepared, Statistics, Tier, designs, explore, workload};
+
+/// Goes ways through a case; panics with a trace when a promise is broken.
+fn go(case: &str, tier: Tier, executions: u64) -> Statistics {
+    let case: Case = case.parse().unwrap();
+    let prepared = Prepared::new(&case).unwrap().unwrap();
+    let limits = Limits { executions, threads: 2, ..Limits::default() };
+    let found = explore(&case, &prepared, tier, limits);
+    if let Some((violation, trace)) = found.violation {
+        panic!("{violation}\nlastword crash replay '{trace}'");
+    }
+    let Statistics { executions, distinct_images, recoveries, outcome, .. } = found.statistics;
+    println!("{case}: {executions} ways, {distinct_images} images, {recoveries} recoveries");
+    println!("  {outcome:?}");
+    found.statistics
+}
+
+/// That crashes have done both: left all, and taken something.
+fn both(statistics: &Statistics) {
+    let outcome = statistics.outcome;
+    assert!(outcome.all_present > 0, "no crash left anything that nobody had acknowledged");
+    assert!(outcome.none + outcome.some_lost > 0, "no crash took anything");
+}
+
+/// Tier A: all of it, for cases that are small enough.
+#[test]
+fn every_crash_of_the_smallest_cases_is_survived() {
+    for case in [
+        "medium=file transactions=1 moves=3",
+        "medium=file transactions=2 moves=3",
+        "medium=file transactions=1 moves=2 crashes=2",
+        "medium=file transactions=1 moves=2 sync=1 cow=1",
+        "medium=memory transactions=1 moves=3 every_word=0",
+        "medium=memory transactions=2 moves=3 every_word=0",
+        "medium=memory transactions=1 moves=2 crashes=2 every_word=0",
+        "medium=memory transactions=1 moves=2 sync=1 cow=1 every_word=0",
+        "medium=cache transactions=1 moves=3",
+    ] {
+        let statistics = go(case, Tier::A, u64::MAX);
+        assert!(statistics.complete, "{case}: some ways were not gone");
+        both(&statistics);
+    }
+}
+
+/// Tier A again, from the pool's creation on: there is none, or a whole one.
+#[test]
+fn a_pool_is_there_whole_or_not_at_all_after_every_crash_of_its_creation() {
+    for case in [
+        "medium=file create=1 transactions=0 moves=0 crashes=2",
+        "medium=file create=1 transactions=0 moves=0 kills=1 crashes=1",
+        "medium=memory create=1 transactions=0 moves=0 crashes=1 every_word=0",
+    ] {
+        // What memory may lose of a heap's first words is more than can be tried here.
+        let statistics = go(case, Tier::A, 6_000);
+        assert!(statistics.recoveries > 100, "{case}: nothing was recovered");
+    }
+}
+
+/// A debug mode that crashes at every store and write finds no image that crashes before barriers
+/// do not: between two barriers what may be lost only grows.
+#[test]
+fn crashes_at_every_store_leave_nothing_new() {
+    for medium in ["file", "memory"] {
+        let case = format!("workload=append medium={medium} transactions=1 moves=2");
+        let sparse = go(&format!("{case} every_word=0"), Tier::A, u64::MAX);
+        let dense = go(&format!("{case} every_word=0 every_store=1"), Tier::A, u64::MAX);
+        assert!(sparse.complete && dense.complete);
+        assert!(dense.executions > sparse.executions, "{case}: no crash at any store");
+        assert_eq!(dense.distinct_images, sparse.distinct_images, "{case}");
+    }
+}
+
+/// Tier B: near four policies, with two crashes.
+#[test]
+fn what_is_near_the_four_policies_is_survived() {
+    for case in [
+        "workload=append medium=file transactions=3 moves=6 crashes=2",
+        "workload=append medium=memory transactions=3 moves=6 crashes=2",
+    ] {
+        both(&go(case, Tier::B { deviations: 2 }, 3_000));
+    }
+}
+
+/// Tier C: every design and every workload, in all options, by chance.
+#[test]
+fn every_design_and_workload_survives_random_crashes() {
+    let everything = "transactions=8 moves=24 workers=2 all_moves=1 crashes=3";
+    for design in designs::NAMES {
+        for workload in workload::NAMES {
+            let mut all = Statistics::default();
+            for medium in ["file", "memory", "cache"] {
+                for options in ["", "sync=1", "cow=1", "create=1 kills=1", "kills=2 garbage=1"] {
+                    let case = format!(
+                        "design={design} workload={workload} medium={medium} {everything} {options}"
+                    );
+                    let statistics = go(&case, Tier::C { seed: 1 }, 40);
+                    all.outcome.all_present += statistics.outcome.all_present;
+                    all.outcome.some_lost += statistics.outcome.some_lost;
+                    all.outcome.none += statistics.outcome.none;
+                }
+            }
+            both(&all);
+        }
+    }
+}
+
+/// Calls that fail, once and for good, with crashes before and after.
+#[test]
+fn calls_that_fail_lose_nothing() {
+    let everything = "transactions=8 moves=24 workers=2 all_moves=1 crashes=2 kills=1";
+    for workload in ["cells", "bulk"] {
+        for medium in ["file", "memory"] {
+            for options in
+                ["faults=2", "faults=1 sticky=1", "faults=2 create=1", "faults=1 queue=0"]
+            {
+                let case = format!("workload={workload} medium={medium} {everything} {options}");
+                let statistics = go(&case, Tier::C { seed: 7 }, 150);
+                assert!(statistics.faults > 20, "{case}: {} calls failed", statistics.faults);
+            }
+        }
+    }
+}
+
+/// Background steps that are not taken: a group or more are under way when the power goes, and of
+/// several transactions the last ones are lost.
+#[test]
+fn a_crash_may_take_the_last_of_several_groups() {
+    let case = "workload=cells medium=file transactions=12 moves=40 all_moves=1 crashes=2";
+    let statistics = go(case, Tier::C { seed: 1 }, 4_000);
+    assert!(statistics.outcome.some_lost > 0, "{:?}", statistics.outcome);
+}
