@@ -135,9 +135,11 @@ impl<D: Design> workload::Visitor for RunOn<'_, D> {
             made: prepared.start.is_some(),
             transactions: 0,
             moves: 0,
+            faults: 0,
             report: Report::default(),
         };
         execution.report.violation = execution.boots::<D, S>().err();
+        execution.report.faults = execution.recorder.faults();
         drop(planted);
         execution.report
     }
@@ -154,6 +156,8 @@ struct Execution<'a> {
     made: bool,
     transactions: usize,
     moves: usize,
+    /// Calls that had failed when the pool was opened: only one that has failed since is an excuse.
+    faults: u64,
     report: Report,
 }
 
@@ -184,10 +188,7 @@ impl Execution<'_> {
             match self.boot::<D, S>(after_crash)? {
                 End::Closed => break,
                 End::PowerCut => after_crash = true,
-                End::Broken => {
-                    self.report.faults += 1;
-                    self.recorder.exit();
-                }
+                End::Broken => self.recorder.exit(),
             }
         }
         // Once more, with nothing going wrong: everything is there, and nothing is to be done.
@@ -264,7 +265,7 @@ impl Execution<'_> {
 
     /// An error is one of the faults that were asked for, or there was none to ask for.
     fn broken(&self, operation: &'static str, error: &Error) -> Stopped {
-        if self.recorder.faults() > self.report.faults {
+        if self.recorder.faults() > self.faults {
             return Stopped::Broken;
         }
         Stopped::Violation(Violation::Failed { operation, error: error.to_string() })
@@ -274,6 +275,7 @@ impl Execution<'_> {
     fn open<D: Design, S: Scenario>(&mut self, after_crash: bool) -> Result<Opened<D>, Violation> {
         let options = || self.case.options(S::HEAP_BYTES).system(self.recorder.system());
         let made = self.made;
+        self.faults = self.recorder.faults();
         let opened = catch_unwind(AssertUnwindSafe(|| match Pool::open_as(PATH, options()) {
             Err(error) if is_missing(&error) && !made => Pool::create_as(PATH, options()),
             opened => opened,
@@ -305,6 +307,9 @@ impl Execution<'_> {
 
     fn count_outcome(&mut self, found: u64) {
         let Some(states) = &self.states else { return };
+        if states.committed() == states.acknowledged() {
+            return; // nothing was there to be lost
+        }
         let outcome = &mut self.report.outcome;
         *match (found >= states.committed(), found > states.acknowledged()) {
             (true, _) => &mut outcome.all_present,
