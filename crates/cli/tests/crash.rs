@@ -1,0 +1,51 @@
+//! `lastword crash` from outside.
+#![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
+
+mod common;
+
+use common::Room;
+
+#[test]
+fn an_exploration_says_what_it_has_seen() {
+    let arguments = "crash explore --workload append --medium-model file --executions 60 --seed 3 \
+                     --with cow=1 kills=1 --format json";
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
+    let report: serde_json::Value =
+        serde_json::from_str(&Room::new().expect(0, &arguments)).unwrap();
+    assert_eq!(report["design"], "decoupled");
+    assert_eq!(report["workload"], "append");
+    assert_eq!(report["medium_model"], "file");
+    assert_eq!(report["executions"], 60);
+    assert_eq!(report["violations"], 0);
+    assert!(report["trace"].is_null());
+    assert!(report["recoveries"].as_u64() > Some(10), "{report}");
+    assert!(report["nested_crashes"].as_u64() > Some(0), "{report}");
+    assert!(report["distinct_images"].as_u64() > Some(1), "{report}");
+    for outcome in ["all_present", "some_lost", "none"] {
+        assert!(report["outcomes"][outcome].is_u64(), "{report}");
+    }
+    let case = report["case"].as_str().unwrap();
+    assert!(case.contains("cow=1") && case.contains("kills=1"), "{case}");
+}
+
+#[test]
+fn a_trace_is_gone_again_and_told() {
+    let trace = "design=decoupled workload=cells medium=file transactions=1 moves=2 choices=0*4,1";
+    let text = Room::new().expect(0, &["crash", "replay", trace]);
+    assert!(text.contains("the pool is opened") && text.contains("the power goes"), "{text}");
+    assert!(text.ends_with("no violation\n"), "{text}");
+    let again = Room::new().expect(0, &["crash", "replay", trace]);
+    assert_eq!(text, again, "a trace leads somewhere else each time");
+}
+
+#[test]
+fn what_makes_no_sense_is_told() {
+    for (says, arguments) in [
+        ("`medium=stone` is no part of a case", ["replay", "medium=stone choices=0"]),
+        ("`x` is no choice", ["replay", "medium=file choices=0,x"]),
+        ("no such design or workload", ["replay", "design=none choices=0"]),
+        ("`colour=1` is no part of a case", ["explore", "--with=colour=1"]),
+    ] {
+        Room::new().refuse(says, &["crash", arguments[0], arguments[1]]);
+    }
+}
