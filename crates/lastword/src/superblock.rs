@@ -227,8 +227,9 @@ impl LogHead {
     /// Writes both copies; durable on return, two persist barriers.
     pub(crate) fn write(&self, file: &PoolFile) -> Result<(), medium::Error> {
         let block = self.encode();
-        file.write_durable_at(0, &block)?;
-        file.write_durable_at(COPY_BYTES, &block)
+        let [a, b] = read_copies(file)?.map(|copy| LogHead::decode(&copy));
+        let order = order(&a, &b, |head| head.edition);
+        order.into_iter().try_for_each(|at| file.write_durable_at(at, &block))
     }
 }
 
@@ -238,6 +239,20 @@ fn read_copies(file: &PoolFile) -> Result<[Block; 2], medium::Error> {
         file.read_at(number as u64 * COPY_BYTES, copy)?;
     }
     Ok(copies)
+}
+
+/// Where two copies are written, in this order: the one that counts comes last. A crash may have
+/// left the other one damaged, and another crash damages the one that is being written.
+fn order<T>(
+    a: &Result<T, Invalid>,
+    b: &Result<T, Invalid>,
+    edition: impl Fn(&T) -> u64,
+) -> [u64; 2] {
+    match (a, b) {
+        (Err(_), _) => [0, COPY_BYTES],
+        (Ok(a), Ok(b)) if edition(a) < edition(b) => [0, COPY_BYTES],
+        _ => [COPY_BYTES, 0],
+    }
 }
 
 /// Of two copies the valid one, or the newer one; else what is wrong with them.
@@ -262,6 +277,8 @@ fn newer<T>(
 pub(crate) struct Superblocks {
     file: Arc<PoolFile>,
     current: Superblock,
+    /// Where the copies are written, in this order.
+    order: [u64; 2],
     counts: Counts,
     /// On emulated memory a superblock costs its barrier like everything else.
     emulation: Option<Arc<Emulation>>,
@@ -272,9 +289,9 @@ impl Superblocks {
     pub(crate) fn read(
         file: &Arc<PoolFile>,
     ) -> Result<Result<Superblocks, Invalid>, medium::Error> {
-        let [a, b] = read_copies(file)?;
-        let current = newer(Superblock::decode(&a), Superblock::decode(&b), |one| one.edition);
-        Ok(current.map(|current| Superblocks::new(file, current)))
+        let [a, b] = read_copies(file)?.map(|copy| Superblock::decode(&copy));
+        let current = newer(a, b, |one| one.edition);
+        Ok(current.map(|current| Superblocks::new(file, current, order(&a, &b, |one| one.edition))))
     }
 
     /// Writes the first superblock of a new file, both copies.
@@ -282,7 +299,7 @@ impl Superblocks {
         file: &Arc<PoolFile>,
         first: Superblock,
     ) -> Result<Superblocks, medium::Error> {
-        let mut blocks = Superblocks::new(file, first);
+        let mut blocks = Superblocks::new(file, first, [0, COPY_BYTES]);
         blocks.update(|_| ())?;
         Ok(blocks)
     }
@@ -297,9 +314,9 @@ impl Superblocks {
         &self.file
     }
 
-    fn new(file: &Arc<PoolFile>, current: Superblock) -> Superblocks {
+    fn new(file: &Arc<PoolFile>, current: Superblock, order: [u64; 2]) -> Superblocks {
         let (file, counts) = (Arc::clone(file), Counts::default());
-        Superblocks { file, current, counts, emulation: None }
+        Superblocks { file, current, order, counts, emulation: None }
     }
 
     /// From here on each write costs what `emulation` says.
@@ -322,7 +339,7 @@ impl Superblocks {
         change(&mut next);
         next.edition += 1;
         let block = next.encode();
-        for copy in [0, COPY_BYTES] {
+        for copy in self.order {
             self.file.write_durable_at(copy, &block)?;
             self.counts.bytes += 8 * WORDS as u64;
             self.counts.device_writes += 1;
@@ -448,6 +465,20 @@ mod tests {
         for other in [damaged(), Ok(3)] {
             assert_eq!(newer(other, version(), |&n| n), version());
             assert_eq!(newer(version(), other, |&n| n), version());
+        }
+    }
+
+    #[test]
+    fn the_copy_that_counts_is_written_last() {
+        let damaged = || Err::<u64, _>(Invalid::Damaged);
+        for (a, b, first) in [
+            (Ok(4), Ok(4), COPY_BYTES),
+            (Ok(4), Ok(3), COPY_BYTES),
+            (Ok(3), Ok(4), 0),
+            (Ok(4), damaged(), COPY_BYTES),
+            (damaged(), Ok(4), 0),
+        ] {
+            assert_eq!(order(&a, &b, |&n| n)[0], first, "{a:?} {b:?}");
         }
     }
 
