@@ -56,6 +56,11 @@ impl<T: Tm> Decoupled<T> {
         let mut last = TxId(before.reproduced);
         if action == Action::Replay {
             let path = storage.log_path().to_path_buf();
+            // The process before may have been killed when a group was written and not yet durable.
+            // What is brought home must not be lost from the log then.
+            if let Some(file) = &storage.log_file {
+                file.settle()?;
+            }
             let Storage { log, home, .. } = &mut storage;
             last = recover::replay(&before, &**log, home.as_mut(), &path)?.last;
         }

@@ -1,6 +1,7 @@
 //! Recover: what a crash left becomes a state that transactions can start from.
 //!
 //! ```text
+//!   log: durable as it is read                      } one barrier
 //!   scan the log from the superblock's sequence
 //!     whole groups in ID order  ->  home           } one barrier in the end
 //!   log head: generation + 1                        } one barrier

@@ -242,6 +242,14 @@ impl Inode {
         self.sectors.range_mut(sectors).for_each(|(_, sector)| sector.dirty = false);
     }
 
+    /// The page cache forgets what it takes for clean: the disk says what is there.
+    pub(super) fn forget(&mut self, machine: &mut Machine) {
+        for sector in self.sectors.values_mut() {
+            sector.lost |= !sector.dirty;
+        }
+        self.decide(machine, 0..u64::MAX);
+    }
+
     /// The power goes.
     pub(super) fn crash(&mut self, machine: &mut Machine) {
         self.exit();
