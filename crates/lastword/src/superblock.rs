@@ -44,6 +44,7 @@
 
 use std::sync::Arc;
 
+use medium::mutants::{Mutant, planted};
 use medium::{Counts, Emulation, PoolFile};
 use zerocopy::IntoBytes;
 
@@ -329,6 +330,20 @@ impl Superblocks {
         self.counts
     }
 
+    /// What a planted bug does to a copy: it is left out, or not made durable.
+    fn mutant(&self, next: &Superblock, copy: u64) -> Option<Mutant> {
+        let opening = next.generation > self.current.generation;
+        [
+            (Mutant::OneSuperblock, copy == self.order[1]),
+            (Mutant::SuperblocksAtOnce, copy == self.order[0]),
+            (Mutant::SecondCopyNotSynced, copy == self.order[1]),
+            (Mutant::OpeningNotSynced, opening),
+            (Mutant::RecyclingNotSynced, !opening),
+        ]
+        .into_iter()
+        .find_map(|(mutant, here)| (here && planted(mutant)).then_some(mutant))
+    }
+
     /// Changes the superblock; durable on return, two persist barriers. With one copy only, its
     /// damage would lead recovery to the older one, to a place of the log that is recycled.
     pub(crate) fn update(
@@ -340,7 +355,11 @@ impl Superblocks {
         next.edition += 1;
         let block = next.encode();
         for copy in self.order {
-            self.file.write_durable_at(copy, &block)?;
+            match self.mutant(&next, copy) {
+                Some(Mutant::OneSuperblock) => continue,
+                Some(_) => self.file.write_at(copy, &block)?,
+                None => self.file.write_durable_at(copy, &block)?,
+            }
             self.counts.bytes += 8 * WORDS as u64;
             self.counts.device_writes += 1;
             self.counts.persist_barriers += 1;

@@ -7,6 +7,7 @@
 //! acknowledged in order. A whole group behind that end that was sealed when what is missing was
 //! acknowledged already is a proof of damage, and not passed over.
 
+use medium::mutants::{Mutant, planted};
 use medium::writes::{Piece, Pieces};
 use medium::{Buffer, ReadLog};
 use words::TxId;
@@ -54,6 +55,11 @@ enum Place {
     Whole(Header, u64),
 }
 
+/// Whether a mutant takes a group whose predecessor is missing.
+fn holes_are_skipped() -> bool {
+    planted(Mutant::HoleSkipped) || planted(Mutant::BadRecordSkipped)
+}
+
 /// A position in a log that is read back.
 pub struct Scan<'a> {
     medium: &'a dyn ReadLog,
@@ -84,7 +90,10 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// The medium's own, when the log cannot be read.
     pub fn next_group(&mut self) -> Result<Found, medium::Error> {
-        let found = self.follow()?;
+        let mut found = self.follow()?;
+        if planted(Mutant::BadRecordSkipped) && matches!(found, Found::End | Found::Torn { .. }) {
+            found = self.behind(found)?;
+        }
         if matches!(found, Found::End | Found::Torn { .. })
             && let Some(at) = self.later_group()?
         {
@@ -107,7 +116,7 @@ impl<'a> Scan<'a> {
         let (sequence, last) = (self.sequence, self.last);
         let found = self.group_at(next_lap)?;
         match found {
-            Found::Group { first, .. } if first.0 == last + 1 => Ok(found),
+            Found::Group { first, .. } if first.0 == last + 1 || holes_are_skipped() => Ok(found),
             _ => {
                 (self.sequence, self.last) = (sequence, last);
                 Ok(Found::End)
@@ -143,6 +152,7 @@ impl<'a> Scan<'a> {
                 let Some(header) = Header::read(&piece[offset / 8..]) else { continue };
                 let (at, sequence) = (start + offset as u64, header.sequence);
                 let is_later = header.acknowledged > self.sequence && sequence % bytes == at;
+                let is_later = is_later && !planted(Mutant::AcknowledgedIgnored);
                 if is_later && matches!(self.read_group(sequence)?, Place::Whole(..)) {
                     return Ok(Some(at));
                 }
@@ -158,7 +168,8 @@ impl<'a> Scan<'a> {
             Place::Nothing => Ok(Found::End),
             Place::Torn => Ok(Found::Torn { at }),
             Place::Whole(header, total) => {
-                if header.first != self.last.wrapping_add(1) || !self.is_inside_heap() {
+                let follows = header.first == self.last.wrapping_add(1) || holes_are_skipped();
+                if !follows || !self.is_inside_heap() {
                     return Ok(Found::Damaged { at });
                 }
                 self.sequence = sequence + total;
@@ -166,6 +177,18 @@ impl<'a> Scan<'a> {
                 Ok(Found::Group { first: TxId(header.first), last: TxId(header.last) })
             }
         }
+    }
+
+    /// For a mutant: a group in the blocks behind a bad one.
+    fn behind(&mut self, bad: Found) -> Result<Found, medium::Error> {
+        let block = self.medium.block_bytes() as u64;
+        let left = self.medium.bytes() - self.sequence % self.medium.bytes();
+        for sequence in (self.sequence..self.sequence + left).step_by(block as usize).skip(1) {
+            if let found @ Found::Group { .. } = self.group_at(sequence)? {
+                return Ok(found);
+            }
+        }
+        Ok(bad)
     }
 
     /// Reads what stands where a group of this sequence would.
@@ -181,7 +204,7 @@ impl<'a> Scan<'a> {
         // The length is believed only once the checksum holds; until then it is just bounded.
         let total = 8 * (GROUP_HEADER_WORDS + header.payload_words) as u64;
         let total = total.next_multiple_of(block as u64);
-        if total > bytes - at {
+        if total > bytes - at && !planted(Mutant::LengthTrusted) {
             return Ok(Place::Torn);
         }
         self.buffer.grow(total as usize / 8);

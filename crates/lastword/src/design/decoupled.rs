@@ -10,6 +10,7 @@
 
 use std::path::Path;
 
+use medium::mutants::{Mutant, planted};
 use words::{Stop, TxId};
 
 use super::Design;
@@ -54,31 +55,49 @@ impl<T: Tm> Decoupled<T> {
         let Opened { mut storage, action, log_head } = opened;
         let before = *storage.superblocks.current();
         let mut last = TxId(before.reproduced);
+        let generation =
+            before.generation.wrapping_add(u64::from(!planted(Mutant::GenerationKept)));
+        let open_shadow = |storage: &Storage| {
+            ShadowHeap::open(options.shadow, &storage.file, before.heap_offset, before.heap_bytes)
+        };
+        let stale = planted(Mutant::ShadowBeforeReplay).then(|| open_shadow(&storage));
+        if planted(Mutant::ClearedBeforeApplied) {
+            storage.superblocks.update(|now| now.generation = generation)?;
+        }
         if action == Action::Replay {
             let path = storage.log_path().to_path_buf();
             // The process before may have been killed when a group was written and not yet durable.
             // What is brought home must not be lost from the log then.
-            if let Some(file) = &storage.log_file {
-                file.settle()?;
+            match &storage.log_file {
+                Some(file) if !planted(Mutant::LogNotSettled) => file.settle()?,
+                _ => {}
             }
             let Storage { log, home, .. } = &mut storage;
             last = recover::replay(&before, &**log, home.as_mut(), &path)?.last;
         }
         // The order matters: see `recover`.
-        let (generation, medium) = (before.generation.wrapping_add(1), storage.medium);
-        if let (Some(file), Some(head)) = (&storage.log_file, log_head) {
-            LogHead { edition: head.edition + 1, pool: before.pool, generation }.write(file)?;
+        let medium = storage.medium;
+        let renew_log_head = |storage: &Storage| match (&storage.log_file, log_head) {
+            (Some(file), Some(head)) => {
+                LogHead { edition: head.edition + 1, pool: before.pool, generation }.write(file)
+            }
+            _ => Ok(()),
+        };
+        if !planted(Mutant::LogHeadLast) {
+            renew_log_head(&storage)?;
         }
         storage.superblocks.update(|now| {
             now.generation = generation;
-            now.clean = false;
+            now.clean = now.clean && planted(Mutant::CleanKept);
             now.reproduced = last.0;
-            now.log_sequence = 0;
+            now.log_sequence = if planted(Mutant::SequenceKept) { now.log_sequence } else { 0 };
             now.design = padded(Self::NAME).expect("a design's name is short");
             now.medium = padded(medium.name()).expect("a medium's name is short");
         })?;
-        let shadow =
-            ShadowHeap::open(options.shadow, &storage.file, before.heap_offset, before.heap_bytes)?;
+        if planted(Mutant::LogHeadLast) {
+            renew_log_head(&storage)?;
+        }
+        let shadow = stale.unwrap_or_else(|| open_shadow(&storage))?;
         Self::run(storage, shadow, last, options)
     }
 
@@ -260,6 +279,9 @@ impl<T: Tm> Design for Decoupled<T> {
 
     fn roll_back(&self, local: &mut Local<T>) -> TxId {
         let seen = self.inner.memory.roll_back(&mut local.attempt, self.heap(), &mut local.redo);
+        if planted(Mutant::HoleNotRecorded) {
+            self.inner.memory.clock().fetch_add(1, Ordering::Relaxed);
+        }
         self.inner.pipeline.bells.committed();
         seen
     }

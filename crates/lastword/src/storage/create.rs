@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
 use medium::{Domain, PoolFile, Prewrite, System, writes};
 use words::{Addr, Stop, Words};
@@ -23,7 +24,7 @@ impl Storage {
         // The heap's blocks are only reserved: pages go home in large pieces with one sync, which
         // bears the file system's notes. The log is written over and over: it is prewritten.
         let file = Arc::new(PoolFile::create_on(system, path, end, Prewrite::No)?);
-        if !first.log_inside {
+        if !first.log_inside && !planted(Mutant::InterruptedLogKept) {
             remove_interrupted(system, &log_path(path))?;
         }
         let log_file = match first.log_inside {
@@ -45,6 +46,9 @@ impl Storage {
             storage.home.write_back(&[writes::run(index, 1), value])?;
         }
         storage.home.barrier()?;
+        if planted(Mutant::PoolNamedFirst) {
+            storage.file.publish()?;
+        }
         if let Some(log_file) = &storage.log_file {
             log_file.publish()?;
         }

@@ -17,6 +17,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{PoolFile, lock_file, open_regular, write_all};
 use crate::Error;
+use crate::mutants::{Mutant, planted};
 use crate::sync::Mutex;
 use crate::system::{Files, Handle, System};
 
@@ -86,11 +87,15 @@ impl PoolFile {
     pub fn publish(&self) -> Result<(), Error> {
         let mut name = self.temporary.lock().expect("no one panics while publishing");
         if let Some(temporary) = name.as_deref() {
-            self.file.sync_all().map_err(Error::io("syncing", &self.path))?;
+            if !planted(Mutant::GrowthNotSynced) {
+                self.file.sync_all().map_err(Error::io("syncing", &self.path))?;
+            }
             rename_new(self.system.files(), temporary, &self.path)?;
             *name = None;
         }
-        sync_directory(self.system.files(), &self.path)?;
+        if !planted(Mutant::DirectoryNotSynced) {
+            sync_directory(self.system.files(), &self.path)?;
+        }
         if self.prewritten {
             // Direct writes need not throw the zeros out of the page cache one by one.
             self.file.forget_pages();
