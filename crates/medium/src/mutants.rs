@@ -134,6 +134,8 @@ mutants! {
         "A pool gets its name before its log does.",
     InterruptedLogKept 56 "interrupted-log-kept"
         "What an interrupted creation left is not removed.",
+    NameNotSettled 57 "name-not-settled"
+        "An open goes on with a name that its maker has not made durable.",
 }
 
 /// Whether this bug is planted here.

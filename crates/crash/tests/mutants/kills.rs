@@ -124,4 +124,5 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::ShadowBeforeReplay, MEMORY, C),
     case(Mutant::PoolNamedFirst, CREATION, C),
     case(Mutant::InterruptedLogKept, CREATION, C),
+    case(Mutant::NameNotSettled, CREATION_FAULT, C),
 ];

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use medium::PoolFile;
+use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
 
 use super::{AREA_ALIGN, Storage, log_path};
@@ -43,12 +44,18 @@ pub(crate) fn heap(superblock: &Superblock) -> lw_alloc::Heap {
 }
 
 impl Opened {
-    /// Opens the files for a pool that goes on. Locks them; writes nothing.
+    /// Opens the files for a pool that goes on. Locks them, and makes their names durable; writes
+    /// nothing.
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
         let found = Found::open(path, |path| PoolFile::open_on(&options.system, path))?;
         check_layout(&found, options)?;
         let medium = choose_medium(options.medium, found.medium)?;
         let Found { file, log_file, superblocks, log_head, action, .. } = found;
+        // Whoever made the pool may have been killed before its names were durable. They are in one
+        // directory.
+        if !planted(Mutant::NameNotSettled) {
+            file.settle_name()?;
+        }
         let storage = Storage::assemble(file, log_file, superblocks, medium)?;
         Ok(Opened { storage, log_head, action })
     }

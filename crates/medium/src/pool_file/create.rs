@@ -103,6 +103,21 @@ impl PoolFile {
         Ok(())
     }
 
+    /// Makes the name of a file that was opened durable: who made it may have been killed between
+    /// [`publish`](PoolFile::publish)'s last two steps. Does nothing in a directory that may not be
+    /// read.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn settle_name(&self) -> Result<(), Error> {
+        match sync_directory(self.system.files(), &self.path) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                Ok(())
+            }
+            synced => synced,
+        }
+    }
+
     /// Removes a file that was opened, while its lock keeps others out.
     ///
     /// # Errors
