@@ -229,12 +229,12 @@ impl Execution<'_> {
         self.note_commit(&pool);
         let end = match lived {
             Ok(Ok(())) => return self.close(*pool),
-            Ok(Err(Stopped::Broken)) => End::Broken,
-            Ok(Err(Stopped::Violation(violation))) => return Err(violation),
-            Err(panic) => self.caught(panic)?,
+            Ok(Err(Stopped::Broken)) => Ok(End::Broken),
+            Ok(Err(Stopped::Violation(violation))) => Err(violation),
+            Err(panic) => self.caught(panic),
         };
         pool.abandon();
-        Ok(end)
+        end
     }
 
     fn close<D: Design>(&mut self, pool: Pool<D>) -> Result<End, Violation> {
@@ -301,8 +301,14 @@ impl Execution<'_> {
             self.report.images.push(self.recorder.digest());
             self.count_outcome(pool.committed_id().0);
         }
-        self.recovered(&pool)?;
-        Ok(Opened::Pool(Box::new(pool)))
+        // Dropped, it would be closed, and the power could go meanwhile.
+        match self.recovered(&pool) {
+            Ok(()) => Ok(Opened::Pool(Box::new(pool))),
+            Err(violation) => {
+                pool.abandon();
+                Err(violation)
+            }
+        }
     }
 
     fn count_outcome(&mut self, found: u64) {
@@ -374,7 +380,7 @@ impl Execution<'_> {
             let turn = self.picker.pick(workers.len());
             let (worker, client) = (&mut workers[turn], &mut clients[turn]);
             let steps = D::STEPS.len();
-            let others = if self.case.all_moves { 4 } else { 0 };
+            let others = if self.case.all_moves { 5 } else { 0 };
             match self.picker.pick(2 + steps + others) {
                 0 => self.transaction(pool, scenario, worker, client)?,
                 1 => self.wait(pool)?,
@@ -383,6 +389,7 @@ impl Execution<'_> {
                     0 => self.abort(pool, scenario, worker, client)?,
                     1 => self.read(pool, worker)?,
                     2 => self.bring_home(pool)?,
+                    3 => self.burst(pool, scenario, worker, client)?,
                     _ => {
                         *worker = pool.worker().map_err(|error| self.broken("worker", &error))?;
                     }
@@ -409,6 +416,23 @@ impl Execution<'_> {
         self.picker.tell(format_args!("transaction {id} is committed"));
         if self.case.sync {
             self.acknowledged(id);
+        }
+        Ok(())
+    }
+
+    /// Transactions, each of them sent at once: several groups are under way.
+    fn burst<D: Design, S: Scenario>(
+        &mut self,
+        pool: &Pool<D>,
+        scenario: &S,
+        worker: &mut Worker<'_, D>,
+        client: &mut S::Client,
+    ) -> Result<(), Stopped> {
+        for _ in 0..2 {
+            self.transaction(pool, scenario, worker, client)?;
+            if let Some(help) = D::STEPS.iter().position(|step| *step == "help") {
+                self.step(pool, help)?;
+            }
         }
         Ok(())
     }

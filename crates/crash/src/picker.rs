@@ -39,6 +39,8 @@ pub struct Chance {
     crash_in: u32,
     /// A fault at one of so many calls.
     fault_in: u32,
+    /// Another move than the simplest at one of so many.
+    other_in: u32,
     /// How uncertain contents turn out after the last crash.
     contents: Contents,
 }
@@ -56,8 +58,9 @@ impl Chance {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let crash_in = 2 << random.random_range(0..6);
         let fault_in = 4 << random.random_range(0..7);
+        let other_in = 1 << random.random_range(0..6);
         let contents = Chance::contents(&mut random);
-        Chance { random, crash_in, fault_in, contents }
+        Chance { random, crash_in, fault_in, other_in, contents }
     }
 
     fn contents(random: &mut Xoshiro256PlusPlus) -> Contents {
@@ -76,6 +79,7 @@ impl Chance {
                 if crash { random.random_range(1..options) } else { 0 }
             }
             Ask::Fault if !one_in(random, self.fault_in) => 0,
+            Ask::Tester if !one_in(random, self.other_in) => 0,
             Ask::Fault | Ask::Tester | Ask::Completion => random.random_range(0..options),
             Ask::Content | Ask::Word | Ask::Name => match self.contents {
                 Contents::Old => 0,

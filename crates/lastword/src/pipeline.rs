@@ -1,5 +1,6 @@
 //! The two steps behind a transactional memory, put together: persist, reproduce, and waiting.
 
+use medium::mutants::{Mutant, planted};
 use words::TxId;
 
 use crate::Error;
@@ -137,6 +138,11 @@ impl Pipeline {
     /// Makes everything committed durable and brings it home, and marks the pool as left in good
     /// order. No worker is left, and no background thread.
     pub(crate) fn close(&self, clock: &AtomicU64) -> Result<(), Error> {
+        if planted(Mutant::CleanBeforeHome) {
+            self.reproduce
+                .close()
+                .map_err(|error| self.persist.progress.poison.put(error.into()))?;
+        }
         self.bring_home(clock)?;
         // The mark says that nothing needs to be replayed: it must be so, whatever went wrong.
         let (home, drawn) = (self.reproduce.reproduced().0, clock.load(Ordering::Acquire));

@@ -46,6 +46,7 @@ mod copies;
 
 use std::sync::Arc;
 
+use medium::mutants::{Mutant, planted};
 use medium::{Counts, Emulation, PoolFile};
 use zerocopy::IntoBytes;
 
@@ -364,6 +365,20 @@ impl Superblocks {
         self.counts
     }
 
+    /// What a planted bug does to a copy: it is left out, or not made durable.
+    fn mutant(&self, next: &Superblock, copy: u64) -> Option<Mutant> {
+        let opening = next.generation > self.current.generation;
+        [
+            (Mutant::OneSuperblock, copy == self.copy),
+            (Mutant::SuperblocksAtOnce, copy == COPY_BYTES - self.copy),
+            (Mutant::SecondCopyNotSynced, copy == self.copy),
+            (Mutant::OpeningNotSynced, opening),
+            (Mutant::RecyclingNotSynced, !opening),
+        ]
+        .into_iter()
+        .find_map(|(mutant, here)| (here && planted(mutant)).then_some(mutant))
+    }
+
     /// Changes the superblock; durable on return, two persist barriers. With one copy only, its
     /// damage would lead recovery to the older one, to a place of the log that is recycled.
     pub(crate) fn update(
@@ -375,7 +390,11 @@ impl Superblocks {
         next.edition += 1;
         let block = next.encode();
         for copy in [COPY_BYTES - self.copy, self.copy] {
-            self.file.write_durable_at(copy, &block)?;
+            match self.mutant(&next, copy) {
+                Some(Mutant::OneSuperblock) => continue,
+                Some(_) => self.file.write_at(copy, &block)?,
+                None => self.file.write_durable_at(copy, &block)?,
+            }
             self.counts.bytes += 8 * WORDS as u64;
             self.counts.device_writes += 1;
             self.counts.persist_barriers += 1;
@@ -528,6 +547,22 @@ mod tests {
         for other in [same_edition, other_pool, other_size] {
             assert_eq!(current([Ok(one), Ok(other)]), Err(Invalid::Contradiction), "{other:?}");
             assert_eq!(current([Ok(other), Ok(one)]), Err(Invalid::Contradiction), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_copy_that_counts_is_known_and_written_last() {
+        let of = |edition| Ok(Superblock { edition, generation: edition, ..superblock() });
+        let damaged = Err(Invalid::Damaged);
+        for (a, b, place) in [
+            (of(4), of(4), 0),
+            (of(4), of(3), 0),
+            (of(3), of(4), COPY_BYTES),
+            (of(4), damaged, 0),
+            (damaged, of(4), COPY_BYTES),
+        ] {
+            let copies = Copies { blocks: [[0; WORDS]; 2], decoded: [a, b] };
+            assert_eq!(copies.counts(), place, "{a:?} {b:?}");
         }
     }
 

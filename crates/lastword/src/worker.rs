@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use medium::mutants::{Mutant, planted};
 use words::{Stop, Transact, TxId};
 
 use crate::design::{Decoupled, Design};
@@ -145,7 +146,8 @@ impl<'p, D: Design> Worker<'p, D> {
         seat.fortune.reset();
         drop(turn);
         drop(inside);
-        let ticket = Ticket::new(pool, id);
+        let covers_reads = !read_only || !planted(Mutant::ReadNotCovered);
+        let ticket = Ticket::new(pool, if covers_reads { id } else { TxId::NONE });
         if pool.durability == Durability::Sync && D::DURABLE {
             ticket.wait()?;
         }

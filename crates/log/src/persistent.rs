@@ -14,6 +14,7 @@
 //! - Nothing between tail and head is overwritten: a group is recycled only after it is reproduced
 //!   and that fact is durable.
 
+use medium::mutants::{Mutant, planted};
 use medium::sync::{Arc, AtomicU64, Ordering};
 use medium::{Buffer, LogMedium};
 
@@ -73,6 +74,9 @@ impl PersistentRing {
         let at = sequence % self.medium.bytes();
         let durable = self.medium.append(at, group.into_buffer(), words)?;
         self.head = sequence + bytes;
+        if planted(Mutant::BlockRewritten) {
+            self.head -= block_words as u64 * 8;
+        }
         Ok(Sent { end: self.head, durable })
     }
 

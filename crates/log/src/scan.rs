@@ -13,6 +13,7 @@
 
 use std::ops::ControlFlow;
 
+use medium::mutants::{Mutant, planted};
 use medium::writes::{Piece, Pieces};
 use medium::{Buffer, ReadLog};
 use words::TxId;
@@ -77,6 +78,11 @@ enum Place {
     Whole(Header, u64),
 }
 
+/// Whether a mutant takes a group whose predecessor is missing.
+fn holes_are_skipped() -> bool {
+    planted(Mutant::HoleSkipped) || planted(Mutant::BadRecordSkipped)
+}
+
 /// A position in a log that is read back.
 pub struct Scan<'a> {
     medium: &'a dyn ReadLog,
@@ -111,7 +117,10 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// The medium's own, when the log cannot be read.
     pub fn next_group(&mut self) -> Result<Found, medium::Error> {
-        let found = self.follow()?;
+        let mut found = self.follow()?;
+        if planted(Mutant::BadRecordSkipped) && matches!(found, Found::End | Found::Torn { .. }) {
+            found = self.behind(found)?;
+        }
         if matches!(found, Found::End | Found::Torn { .. })
             && let Some(at) = self.later_group()?
         {
@@ -134,7 +143,7 @@ impl<'a> Scan<'a> {
         let (sequence, last) = (self.sequence, self.last);
         let found = self.group_at(next_lap)?;
         let follows = |found: &Found| match found {
-            Found::Group { first, .. } => first.0 == last.wrapping_add(1),
+            Found::Group { first, .. } => first.0 == last.wrapping_add(1) || holes_are_skipped(),
             // Whole, and it names words outside the heap: no other group is looked for.
             Found::Damaged { .. } => Header::read(self.buffer.words())
                 .is_some_and(|header| header.first == last.wrapping_add(1)),
@@ -204,7 +213,7 @@ impl<'a> Scan<'a> {
     fn later_group(&mut self) -> Result<Option<u64>, medium::Error> {
         let mut later = None;
         let gave_up = self.search(
-            |header, here| header.acknowledged > here,
+            |header, here| header.acknowledged > here && !planted(Mutant::AcknowledgedIgnored),
             |group| {
                 later = Some(group.at);
                 ControlFlow::Break(())
@@ -261,7 +270,8 @@ impl<'a> Scan<'a> {
             Place::Nothing => Ok(Found::End),
             Place::Torn => Ok(Found::Torn { at }),
             Place::Whole(header, total) => {
-                if header.first != self.last.wrapping_add(1) || !self.is_inside_heap() {
+                let follows = header.first == self.last.wrapping_add(1) || holes_are_skipped();
+                if !follows || !self.is_inside_heap() {
                     return Ok(Found::Damaged { at });
                 }
                 self.found = (sequence, total, header.acknowledged);
@@ -270,6 +280,18 @@ impl<'a> Scan<'a> {
                 Ok(Found::Group { first: TxId(header.first), last: TxId(header.last) })
             }
         }
+    }
+
+    /// For a mutant: a group in the blocks behind a bad one.
+    fn behind(&mut self, bad: Found) -> Result<Found, medium::Error> {
+        let block = self.medium.block_bytes() as u64;
+        let left = self.medium.bytes() - self.sequence % self.medium.bytes();
+        for sequence in (self.sequence..self.sequence + left).step_by(block as usize).skip(1) {
+            if let found @ Found::Group { .. } = self.group_at(sequence)? {
+                return Ok(found);
+            }
+        }
+        Ok(bad)
     }
 
     /// Reads what stands where a group of this sequence would.
@@ -284,7 +306,7 @@ impl<'a> Scan<'a> {
         }
         // The length is believed only once the checksum holds; until then it is just bounded.
         let total = header.bytes().next_multiple_of(block as u64);
-        if total > bytes - at {
+        if total > bytes - at && !planted(Mutant::LengthTrusted) {
             return Ok(Place::Torn);
         }
         self.buffer.grow(total as usize / 8);

@@ -4,8 +4,8 @@
 //! the answer is `false` when the program is compiled, and nothing of this is left; only tests
 //! enable it. A bug is planted in one thread.
 //!
-//! The numbers are those of the list in docs/crash-model.md, which also has the mutants that no
-//! product code is needed for, and those that wait for a design.
+//! docs/mutants.md has what kills each, and what is argued about those that are not here. Numbers
+//! up to 42 are the ones of the list there; two bugs have one where it happens in two places.
 
 /// The one list: a variant, its number and name, and what it breaks.
 macro_rules! mutants {
@@ -26,7 +26,7 @@ macro_rules! mutants {
                 match self { $(Mutant::$variant => $name,)* }
             }
 
-            /// Its number in docs/crash-model.md.
+            /// Its number in docs/mutants.md.
             pub fn number(self) -> u32 {
                 match self { $(Mutant::$variant => $number,)* }
             }
@@ -41,9 +41,105 @@ macro_rules! mutants {
 
 mutants! {
     GroupNotWrittenBack 1 "group-not-written-back"
-        "A group of the log is stored into the cache and not written back; not by a durable write.",
+        "A group of the log is stored into the cache and not written back.",
+    GroupNotSynced 1 "group-not-synced"
+        "A group of the log is written to the page cache and not made durable.",
+    OnlyFirstLineWrittenBack 3 "only-first-line-written-back"
+        "Of a group of the log only the first line leaves the cache.",
+    HeaderNotWrittenBack 4 "header-not-written-back"
+        "The header of a group, with its checksum, does not leave the cache.",
+    TakenUnderWay 5 "taken-under-way"
+        "A group is acknowledged while it is under way.",
+    HomeBeforeLog 6 "home-before-log"
+        "A group goes home while it is under way to the log.",
+    HomeNotWrittenBack 7 "home-not-written-back"
+        "Words at home are stored into the cache and not written back.",
+    HomePagesForgotten 7 "home-pages-forgotten"
+        "The barrier writes no gathered page home.",
     HomeBarrierSkipped 8 "home-barrier-skipped"
         "No barrier between the words at home and recycling.",
+    RecycledFirst 9 "recycled-first"
+        "The log is recycled when it is durable, before it is at home.",
+    RecyclingNotSynced 10 "recycling-not-synced"
+        "The superblock of a reproduce step is not made durable.",
+    HeadBeforeHome 12 "head-before-home"
+        "The superblock says that words are at home before their barrier.",
+    FenceLeftToBarrier 13 "fence-left-to-barrier"
+        "Who stores words home leaves the fence to who calls the barrier.",
+    GroupNotFenced 14 "group-not-fenced"
+        "A group is stored past the cache and acknowledged without a fence.",
+    ChecksumIgnored 18 "checksum-ignored"
+        "Recovery takes a group whose checksum is wrong.",
+    SequenceIgnored 19 "sequence-ignored"
+        "Recovery takes a group of another lap.",
+    GenerationIgnored 19 "generation-ignored"
+        "Recovery takes a group of another generation.",
+    LengthTrusted 21 "length-trusted"
+        "Recovery reads as many words as a header says, before its bound.",
+    ClearedBeforeApplied 22 "cleared-before-applied"
+        "Recovery begins a generation before it has replayed the log.",
+    OpeningNotSynced 24 "opening-not-synced"
+        "The superblock of an open is not made durable.",
+    ReplayBarrierSkipped 25 "replay-barrier-skipped"
+        "No barrier between what recovery brings home and the superblock.",
+    BadRecordSkipped 26 "bad-record-skipped"
+        "Recovery goes on behind the first bad group.",
+    AllocatorNotLogged 28 "allocator-not-logged"
+        "The allocator's words are changed outside of the transaction.",
+    ReadNotCovered 33 "read-not-covered"
+        "A transaction that only reads is acknowledged before what it has read.",
+    TakenOutOfOrder 33 "taken-out-of-order"
+        "A group is acknowledged when a later one is durable.",
+    HoleSkipped 34 "hole-skipped"
+        "Recovery takes a group of the next lap whose predecessor is missing.",
+    HoleNotRecorded 34 "hole-not-recorded"
+        "An abort uses up an ID and records nothing for it.",
+    GrowthNotSynced 35 "growth-not-synced"
+        "A file gets its name before its contents are durable.",
+    FailedSyncRetried 36 "failed-sync-retried"
+        "A sync that failed is tried again, and believed.",
+    DirectoryNotSynced 37 "directory-not-synced"
+        "A file's name is not made durable.",
+    ShortWriteNotResumed 38 "short-write-not-resumed"
+        "A write that ends early is taken for whole.",
+    ShortGroupNotResumed 38 "short-group-not-resumed"
+        "A group whose write ends early is taken for whole.",
+    BlockRewritten 39 "block-rewritten"
+        "A group begins in the last block of the one before.",
+    OneSuperblock 43 "one-superblock"
+        "The second copy of the superblock is not written.",
+    SuperblocksAtOnce 44 "superblocks-at-once"
+        "No barrier between the two copies of the superblock.",
+    SecondCopyNotSynced 45 "second-copy-not-synced"
+        "The second copy of the superblock is not made durable.",
+    LogHeadLast 46 "log-head-last"
+        "The log's head is written after the superblock of an open.",
+    AcknowledgedTooLarge 47 "acknowledged-too-large"
+        "A header says that all before it was acknowledged.",
+    AcknowledgedIgnored 48 "acknowledged-ignored"
+        "Recovery does not see that something acknowledged is missing.",
+    GenerationKept 49 "generation-kept"
+        "An open begins no generation.",
+    SequenceKept 50 "sequence-kept"
+        "An open leaves the superblock's sequence as it was.",
+    LogNotSettled 51 "log-not-settled"
+        "Recovery brings home what only the page cache has of the log.",
+    CleanKept 52 "clean-kept"
+        "The superblock of an open leaves the mark of good order.",
+    CleanBeforeHome 53 "clean-before-home"
+        "The mark of good order is written before everything is at home.",
+    ShadowBeforeReplay 54 "shadow-before-replay"
+        "The shadow is read before the log is replayed.",
+    PoolNamedFirst 55 "pool-named-first"
+        "A pool gets its name before its log does.",
+    InterruptedLogKept 56 "interrupted-log-kept"
+        "What an interrupted creation left is not removed.",
+    NameNotSettled 57 "name-not-settled"
+        "An open goes on with a name that its maker has not made durable.",
+    SuperblockNotSettled 58 "superblock-not-settled"
+        "An open writes the log's head while the superblock that it has read may not be durable.",
+    GoodCopyFirst 59 "good-copy-first"
+        "Of two copies of a block the one that counts is written first.",
 }
 
 /// Whether this bug is planted here.

@@ -23,6 +23,7 @@ use zerocopy::IntoBytes;
 pub use self::create::Prewrite;
 pub use self::probe::FileSystem;
 use crate::Error;
+use crate::mutants::{Mutant, planted};
 use crate::sync::Mutex;
 use crate::system::{Files, Handle, Seek, System};
 
@@ -306,6 +307,9 @@ pub(crate) fn write_all(
                 IoSlice::advance_slices(&mut slices, written);
                 offset += written as u64;
                 calls += 1;
+                if planted(Mutant::ShortWriteNotResumed) {
+                    break;
+                }
             }
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),

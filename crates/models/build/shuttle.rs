@@ -177,7 +177,13 @@ pub(crate) const TWINS: &[Twin] = &[
         mutant: Some(7),
         file: "reproduce/mod.rs",
         changes: &[
-            ("        state.home.barrier()?;\n", ""),
+            (
+                "        if !planted(Mutant::HeadBeforeHome) {
+            state.home.barrier()?;
+        }
+",
+                "",
+            ),
             (
                 "        Ok((last, end))\n",
                 "        state.home.barrier()?;\n        Ok((last, end))\n",

@@ -10,6 +10,7 @@
 
 use std::path::Path;
 
+use medium::mutants::{Mutant, planted};
 use words::{Stop, TxId};
 
 use super::Design;
@@ -54,6 +55,15 @@ impl<T: Tm> Decoupled<T> {
         let Opened { mut storage, action, log_head } = opened;
         let before = *storage.superblocks.current();
         let mut last = TxId(before.reproduced);
+        let generation =
+            before.generation.wrapping_add(u64::from(!planted(Mutant::GenerationKept)));
+        let open_shadow = |storage: &Storage| {
+            ShadowHeap::open(options.shadow, &storage.file, before.heap_offset, before.heap_bytes)
+        };
+        let stale = planted(Mutant::ShadowBeforeReplay).then(|| open_shadow(&storage));
+        if planted(Mutant::ClearedBeforeApplied) {
+            storage.superblocks.update(|now| now.generation = generation)?;
+        }
         if action == Action::Replay {
             let path = storage.log_path().to_path_buf();
             let Storage { log, home, .. } = &mut storage;
@@ -62,9 +72,8 @@ impl<T: Tm> Decoupled<T> {
         }
         // Everything is at home. Before anything else is written: what cannot be read is told while
         // the pool is as it was.
-        let shadow =
-            ShadowHeap::open(options.shadow, &storage.file, before.heap_offset, before.heap_bytes)?;
-        let (generation, medium) = (before.generation.wrapping_add(1), storage.medium);
+        let shadow = stale.unwrap_or_else(|| open_shadow(&storage))?;
+        let medium = storage.medium;
         let head = match (&storage.log_file, log_head) {
             (Some(file), Some(head)) => {
                 let edition = head.edition + 1;
@@ -74,18 +83,27 @@ impl<T: Tm> Decoupled<T> {
             _ => None,
         };
         // The order matters: see `recover`.
-        if let Some((head, file, counts)) = head {
-            storage.superblocks.update(|_| ())?;
-            head.write(&file, counts)?;
+        if let Some((head, file, counts)) = &head
+            && !planted(Mutant::LogHeadLast)
+        {
+            if !planted(Mutant::SuperblockNotSettled) {
+                storage.superblocks.update(|_| ())?;
+            }
+            head.write(file, *counts)?;
         }
         storage.superblocks.update(|now| {
             now.generation = generation;
-            now.clean = false;
+            now.clean = now.clean && planted(Mutant::CleanKept);
             now.reproduced = last.0;
-            now.log_sequence = 0;
+            now.log_sequence = if planted(Mutant::SequenceKept) { now.log_sequence } else { 0 };
             now.design = padded(Self::NAME).expect("a design's name is short");
             now.medium = padded(medium.name()).expect("a medium's name is short");
         })?;
+        if let Some((head, file, counts)) = &head
+            && planted(Mutant::LogHeadLast)
+        {
+            head.write(file, *counts)?;
+        }
         Self::run(storage, shadow, last, options)
     }
 
@@ -269,6 +287,9 @@ impl<T: Tm> Design for Decoupled<T> {
 
     fn roll_back(&self, local: &mut Local<T>) -> TxId {
         let seen = self.inner.memory.roll_back(&mut local.attempt, self.heap(), &mut local.redo);
+        if planted(Mutant::HoleNotRecorded) {
+            self.inner.memory.clock().fetch_add(1, Ordering::Relaxed);
+        }
         self.inner.pipeline.bells.committed();
         seen
     }

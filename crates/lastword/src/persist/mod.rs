@@ -31,7 +31,8 @@ pub(crate) mod wake;
 
 use std::collections::VecDeque;
 
-use lw_log::{Group, Identity, PersistentRing, Ring};
+use lw_log::{GROUP_HEADER_WORDS, Group, Identity, PersistentRing, Ring};
+use medium::mutants::{Mutant, planted};
 use medium::{Buffer, LogMedium, Memory};
 use words::TxId;
 
@@ -235,9 +236,13 @@ impl Persist {
         let group = std::mem::replace(pending, Group::new(self.queue.memory()));
         let (first, last, words) = (group.first().0, group.last().0, group.words());
         let before = log.head();
+        let early = planted(Mutant::HomeBeforeLog).then(|| copy_of(&group));
         let sent = log.append(group, self.queue.end())?;
         self.meter.logged(8 * words as u64, sent.end - before);
         let flight = Flight { first, last, words, end: sent.end };
+        if let Some(early) = early {
+            self.queue.push(early, flight);
+        }
         match sent.durable {
             Some(buffer) => self.acknowledged(buffer, flight),
             // Before the lock of `sending` is free: whoever sends next comes behind it.
@@ -288,7 +293,12 @@ impl Persist {
     /// A group is durable.
     fn acknowledged(&self, buffer: Buffer, flight: Flight) {
         // Queued before it is acknowledged: whoever drains the queue after a flush finds it there.
-        self.queue.push(buffer, flight);
+        if !planted(Mutant::HomeBeforeLog) {
+            self.queue.push(buffer, flight);
+        }
+        if planted(Mutant::RecycledFirst) {
+            self.queue.tail.store(flight.end, Ordering::Release);
+        }
         self.progress.advance(flight.last);
     }
 
@@ -298,4 +308,11 @@ impl Persist {
         let laps = sending.log.head() as f64 / self.medium.bytes() as f64;
         (self.medium.counts(), sending.log.padding_bytes(), laps)
     }
+}
+
+/// For a mutant: a group's writes, as the queue takes them.
+fn copy_of(group: &Group) -> Buffer {
+    let mut copy = Buffer::new(group.words());
+    copy.words_mut()[GROUP_HEADER_WORDS..group.words()].copy_from_slice(group.payload());
+    copy
 }

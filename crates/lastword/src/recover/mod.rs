@@ -34,6 +34,7 @@
 pub(crate) mod decide;
 
 use lw_log::{Found, Identity, Scan};
+use medium::mutants::{Mutant, planted};
 use medium::{Buffer, HomeMedium, LogMedium, ReadLog};
 use words::TxId;
 
@@ -84,13 +85,13 @@ pub(crate) fn replay(
     let mut scan = scan();
     for _ in 0..groups {
         scan.next_group()?;
-        if scan.sequence() >= certain {
+        if scan.sequence() >= certain && !planted(Mutant::LogNotSettled) {
             let (at, group) = scan.group();
             settle(at, group)?;
         }
         home.write_back(scan.payload())?;
     }
-    if groups > 0 {
+    if groups > 0 && !planted(Mutant::ReplayBarrierSkipped) {
         home.barrier()?;
     }
     Ok(replayed)

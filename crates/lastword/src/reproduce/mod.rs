@@ -22,6 +22,7 @@
 
 use crossbeam_utils::CachePadded;
 use medium::HomeMedium;
+use medium::mutants::{Mutant, planted};
 use words::TxId;
 
 use crate::Error;
@@ -112,11 +113,16 @@ impl Reproduce {
             state.home.write_back(queued.writes())?;
             (last, end) = (flight.last, flight.end);
         }
-        state.home.barrier()?;
+        if !planted(Mutant::HeadBeforeHome) {
+            state.home.barrier()?;
+        }
         state.superblocks.update(|now| {
             now.reproduced = last;
             now.log_sequence = end;
         })?;
+        if planted(Mutant::HeadBeforeHome) {
+            state.home.barrier()?;
+        }
         Ok((last, end))
     }
 

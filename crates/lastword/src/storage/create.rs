@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
 use medium::{Domain, PoolFile, Prewrite, System, writes};
 use words::{Addr, Stop, Words};
@@ -27,7 +28,7 @@ impl Storage {
         // The heap's blocks are only reserved: pages go home in large pieces with one sync, which
         // bears the file system's notes. The log is written over and over: it is prewritten.
         let file = Arc::new(PoolFile::create_on(system, path, end, Prewrite::No)?);
-        if !first.log_inside {
+        if !first.log_inside && !planted(Mutant::InterruptedLogKept) {
             remove_interrupted(system, &log_path(path))?;
         }
         let log_file = match first.log_inside {
@@ -50,6 +51,9 @@ impl Storage {
         }
         storage.home.barrier()?;
         let created = Created { file: Arc::clone(&storage.file), log: storage.log_file.clone() };
+        if planted(Mutant::PoolNamedFirst) {
+            created.file.publish()?;
+        }
         created.or_remove(|| {
             created.log.as_ref().map_or(Ok(()), |log_file| log_file.publish())?;
             Ok(created.file.publish()?)

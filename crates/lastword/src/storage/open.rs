@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use medium::PoolFile;
+use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
 
 use super::{AREA_ALIGN, Storage, log_path};
@@ -48,10 +49,12 @@ impl Opened {
         let found = Found::open(path, |path| PoolFile::open_on(&options.system, path))?;
         check_layout(&found, options)?;
         let medium = choose_medium(options.medium, found.medium)?;
+        let Found { file, log_file, superblocks, log_head, action, .. } = found;
         // Before anything in it is acknowledged: whoever made the pool may have been killed between
         // giving it its name and making that durable. Both files are in one directory.
-        found.file.sync_name()?;
-        let Found { file, log_file, superblocks, log_head, action, .. } = found;
+        if !planted(Mutant::NameNotSettled) {
+            file.settle_name()?;
+        }
         let storage = Storage::assemble(file, log_file, superblocks, medium)?;
         Ok(Opened { storage, log_head, action })
     }

@@ -1,6 +1,7 @@
 //! A block that is there twice: which copy counts, and how one is mended.
 
 use medium::PoolFile;
+use medium::mutants::{Mutant, planted};
 
 use super::{Block, COPY_BYTES, Invalid, WORDS};
 
@@ -53,6 +54,7 @@ impl<T: Paired> Copies<T> {
     /// Where the copy that counts is.
     pub(super) fn counts(&self) -> u64 {
         let second = self.current().is_ok_and(|one| self.decoded[0] != Ok(one));
+        let second = second != planted(Mutant::GoodCopyFirst);
         if second { COPY_BYTES } else { 0 }
     }
 

@@ -6,11 +6,17 @@ use rustix::io::ReadWriteFlags;
 
 use super::under_way::{Failure, Taken, UnderWay};
 use crate::Buffer;
+use crate::mutants::{Mutant, planted};
 use crate::sync::{Mutex, lock};
 use crate::system::Handle;
 
 /// Groups under way at most.
 pub(super) const DEPTH: usize = 1;
+
+/// That a write is durable when it returns.
+fn durable() -> ReadWriteFlags {
+    if planted(Mutant::GroupNotSynced) { ReadWriteFlags::empty() } else { ReadWriteFlags::DSYNC }
+}
 
 /// The group that is to be written.
 #[derive(Debug)]
@@ -47,7 +53,7 @@ impl Blocking {
         let number = under_way.oldest();
         while let Some((rest, offset)) = under_way.rest(number) {
             let slices = [IoSlice::new(rest)];
-            let written = file.write(&slices, offset, ReadWriteFlags::DSYNC);
+            let written = file.write(&slices, offset, durable());
             under_way.complete(number, written);
         }
         under_way.take()

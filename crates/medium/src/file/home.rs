@@ -38,6 +38,7 @@ use rustix::io::ReadWriteFlags;
 use zerocopy::IntoBytes;
 
 use crate::area::{Area, PAGE_BYTES};
+use crate::mutants::{Mutant, planted};
 use crate::pool_file::write_all;
 use crate::sync::Arc;
 use crate::writes::{self, Piece, Pieces};
@@ -197,6 +198,14 @@ impl FileHome {
         Ok(())
     }
 
+    fn sync(&self) -> Result<(), Error> {
+        let synced = self.area.file().sync();
+        if planted(Mutant::FailedSyncRetried) && synced.is_err() {
+            return self.area.file().sync();
+        }
+        synced
+    }
+
     /// Words are written without being read first, and would make a file that was cut short longer
     /// again, with nothing in between.
     fn check_length(&self) -> Result<(), Error> {
@@ -250,9 +259,11 @@ impl HomeMedium for FileHome {
 
     fn barrier(&mut self) -> Result<(), Error> {
         self.or_poison(|home| {
-            home.write_pages()?;
-            if home.unsynced {
-                home.area.file().sync()?;
+            if !planted(Mutant::HomePagesForgotten) {
+                home.write_pages()?;
+            }
+            if home.unsynced && !planted(Mutant::HomeBarrierSkipped) {
+                home.sync()?;
                 home.unsynced = false;
                 home.counts.persist_barriers += 1;
             }

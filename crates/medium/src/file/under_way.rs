@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::Buffer;
+use crate::mutants::{Mutant, planted};
 
 /// Groups under way.
 #[derive(Debug)]
@@ -105,7 +106,8 @@ impl UnderWay {
         let at = number.wrapping_sub(self.oldest);
         let group = usize::try_from(at).ok().and_then(|at| self.groups.get_mut(at));
         let Some(group) = group.filter(|group| matches!(group.state, State::Sent)) else {
-            debug_assert!(false, "a completion of group {number}, which is not sent");
+            let early = planted(Mutant::TakenUnderWay) || planted(Mutant::TakenOutOfOrder);
+            debug_assert!(early, "a completion of group {number}, which is not sent");
             return false;
         };
         match result {
@@ -115,7 +117,7 @@ impl UnderWay {
             Ok(written) => {
                 group.writes += 1;
                 group.written = group.bytes.min(group.written + written);
-                if group.written < group.bytes {
+                if group.written < group.bytes && !planted(Mutant::ShortGroupNotResumed) {
                     return true;
                 }
                 group.state = State::Durable;
@@ -138,11 +140,18 @@ impl UnderWay {
             let (offset, bytes) = (oldest.offset, oldest.bytes as u64);
             return Err(Failure { offset, bytes, source: source.take() });
         }
-        let durable = |group: &mut Group| matches!(group.state, State::Durable);
+        let early = self.is_taken_early();
+        let durable = |group: &mut Group| early || matches!(group.state, State::Durable);
         let Some(group) = self.groups.pop_front_if(durable) else { return Ok(None) };
         self.oldest += 1;
         let Group { buffer, bytes, writes, .. } = group;
         Ok(Some(Taken { buffer, bytes: bytes as u64, writes }))
+    }
+
+    /// Whether a planted bug takes the oldest group, durable or not.
+    fn is_taken_early(&self) -> bool {
+        let any_durable = || self.groups.iter().any(|group| matches!(group.state, State::Durable));
+        planted(Mutant::TakenUnderWay) || planted(Mutant::TakenOutOfOrder) && any_durable()
     }
 
     /// Whether the kernel may read any group.

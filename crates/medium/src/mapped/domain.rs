@@ -10,9 +10,10 @@ use std::io;
 
 use super::stores::{Mapped, Stores};
 use crate::area::Area;
-use crate::cpu::{self, LINE_BYTES, LineWriteBack};
+use crate::cpu::{self, LINE_BYTES, LINE_WORDS, LineWriteBack};
 use crate::mapped::Emulation;
 use crate::mapping::Sharing;
+use crate::mutants::{Mutant, planted};
 use crate::sync::Arc;
 use crate::{Counts, Error, PoolFile};
 
@@ -95,11 +96,28 @@ impl Domain {
     /// Stores a group of the log such that it is durable on return but for the device's delay.
     pub(super) fn store_group(&self, to: &(impl Stores + ?Sized), first: usize, group: &[u64]) {
         match self.write_back {
+            Some(_) if planted(Mutant::GroupNotWrittenBack) => to.store(first, group),
+            Some(_) if planted(Mutant::OnlyFirstLineWrittenBack) => half(to, first, group, true),
+            Some(_) if planted(Mutant::HeaderNotWrittenBack) => half(to, first, group, false),
             Some(_) => to.stream(first, group),
             None => to.store(first, group),
         }
         // Durable is what has left the store buffer.
-        to.fence();
+        if !planted(Mutant::GroupNotFenced) {
+            to.fence();
+        }
+    }
+}
+
+/// For mutants: of a group the first line goes past the cache, or all others do.
+fn half(to: &(impl Stores + ?Sized), first: usize, group: &[u64], head_past: bool) {
+    let (head, rest) = group.split_at(LINE_WORDS);
+    if head_past {
+        to.stream(first, head);
+        to.store(first + LINE_WORDS, rest);
+    } else {
+        to.store(first, head);
+        to.stream(first + LINE_WORDS, rest);
     }
 }
 

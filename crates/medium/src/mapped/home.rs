@@ -34,6 +34,7 @@ use crate::cpu::{LINE_WORDS, LineWriteBack};
 use crate::mapped::combiner::{Combiner, Combining, first_word};
 use crate::mapped::domain::{Account, Domain};
 use crate::mapped::stores::{Mapped, Stores};
+use crate::mutants::{Mutant, planted};
 use crate::sync::Arc;
 use crate::writes::{self, Piece, Pieces};
 use crate::{Counts, Error, HomeMedium, PoolFile};
@@ -137,10 +138,15 @@ fn put(
 ) -> u64 {
     match way {
         Some(way) if combiner.is_combining() => combining(heap, writes, combiner, way),
+        Some(_) if planted(Mutant::HomeNotWrittenBack) => {
+            straight(writes, |first, words| heap.store(first, words))
+        }
         Some(_) => {
             let lines = straight(writes, |first, words| heap.stream(first, words));
             // A fence covers the stores of its own thread, and another may call the barrier.
-            heap.fence();
+            if !planted(Mutant::HomeBarrierSkipped) && !planted(Mutant::FenceLeftToBarrier) {
+                heap.fence();
+            }
             combiner.pass(lines);
             lines
         }
@@ -162,7 +168,9 @@ fn finish(
         });
     }
     // What was written back, or needs not be, is durable from here on.
-    heap.fence();
+    if !planted(Mutant::HomeBarrierSkipped) {
+        heap.fence();
+    }
     lines
 }
 
@@ -218,7 +226,9 @@ fn combining(
         }
     }
     // A fence covers the write-backs of its own thread, and the barrier may be called by another.
-    heap.fence();
+    if !planted(Mutant::FenceLeftToBarrier) {
+        heap.fence();
+    }
     lines
 }
 

@@ -17,6 +17,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{PoolFile, lock_file, open_regular, write_all};
 use crate::Error;
+use crate::mutants::{Mutant, planted};
 use crate::sync::Mutex;
 use crate::system::{Files, Handle, System};
 
@@ -86,7 +87,9 @@ impl PoolFile {
     pub fn publish(&self) -> Result<(), Error> {
         let mut name = self.temporary.lock().expect("no one panics while publishing");
         if let Some(temporary) = name.as_deref() {
-            self.file.sync_all().map_err(self.io("syncing"))?;
+            if !planted(Mutant::GrowthNotSynced) {
+                self.file.sync_all().map_err(self.io("syncing"))?;
+            }
             match rename_new(self.system.files(), temporary, &self.path) {
                 Ok(()) => *name = None,
                 Err(Errno::EXIST) => {
@@ -95,7 +98,9 @@ impl PoolFile {
                 Err(errno) => return Err(self.io("naming")(errno)),
             }
         }
-        self.sync_name()?;
+        if !planted(Mutant::DirectoryNotSynced) {
+            self.sync_name()?;
+        }
         if self.prewritten {
             // Direct writes need not throw the zeros out of the page cache one by one.
             self.file.forget_pages();
@@ -104,11 +109,20 @@ impl PoolFile {
     }
 
     /// Makes the name that the file was opened by durable. Whoever gave it to the file may have
-    /// been killed before, or could not.
+    /// been killed before, or could not. Does nothing in a directory that may not be read.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Io`].
-    pub fn sync_name(&self) -> Result<(), Error> {
+    pub fn settle_name(&self) -> Result<(), Error> {
+        match self.sync_name() {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                Ok(())
+            }
+            synced => synced,
+        }
+    }
+
+    fn sync_name(&self) -> Result<(), Error> {
         let synced = self.system.files().sync_directory(directory(&self.path));
         synced.map_err(self.io("syncing the directory of"))
     }

@@ -255,6 +255,14 @@ impl Inode {
         }
     }
 
+    /// The page cache forgets what it takes for clean: the disk says what is there.
+    pub(super) fn forget(&mut self, machine: &mut Machine) {
+        for sector in self.sectors.values_mut() {
+            sector.lost |= !sector.dirty;
+        }
+        self.decide(machine, 0..u64::MAX);
+    }
+
     /// The power goes.
     pub(super) fn crash(&mut self, machine: &mut Machine) {
         for sector in self.sectors.values_mut() {

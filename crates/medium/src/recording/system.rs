@@ -259,7 +259,12 @@ impl Handle for RecordedFile {
         })
     }
 
-    fn forget_pages(&self) {}
+    fn forget_pages(&self) {
+        let _ = self.boot.with(|machine| -> Result<()> {
+            machine.with_inode(self.inode, |machine, inode| inode.forget(machine));
+            Ok(())
+        });
+    }
 
     fn reopen_direct(&self) -> Option<Box<dyn Handle>> {
         let handle = self.boot.with(|machine| Ok::<_, Errno>(machine.handle())).ok()?;

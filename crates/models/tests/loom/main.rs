@@ -46,7 +46,7 @@ mod waiting;
 use around::{Error, Memory, cpu, superblock};
 use persistent::{PersistentRing, Sent};
 use real_log::{GROUP_HEADER_WORDS, Group, Identity, Transactions};
-use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog, writes};
+use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog, mutants, writes};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
 use std::process::ExitCode;
 use twins::whole::{pipeline, reproduce};

@@ -45,7 +45,7 @@ use options::Options;
 use persistent::{PersistentRing, Sent};
 use pool::Pool;
 use real_log::{Found, GROUP_HEADER_WORDS, Group, Identity, Scan, Transactions};
-use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog, writes};
+use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog, mutants, writes};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
 use std::process::ExitCode;
 use twins::whole::{design, inside, pipeline, recover, reproduce, ticket};

@@ -1,0 +1,134 @@
+//! What finds which bug.
+
+use crash::Tier;
+use medium::mutants::Mutant;
+
+use crate::parts;
+
+/// A bug, and a way to find it.
+pub(crate) struct Kill {
+    pub(crate) mutant: Mutant,
+    pub(crate) way: Way,
+}
+
+/// How a bug is found.
+pub(crate) enum Way {
+    /// By the explorer.
+    Case(&'static str, Tier),
+    /// By a test of a part.
+    Part(&'static str, fn(Option<&str>) -> Option<String>),
+}
+
+const MEMORY: &str = "workload=cells medium=memory transactions=6 moves=16 all_moves=1 crashes=3";
+const CACHE: &str = "workload=cells medium=cache transactions=6 moves=16 all_moves=1 crashes=3";
+const FILE: &str = "workload=cells medium=file transactions=6 moves=16 all_moves=1 crashes=3";
+const BLOCKING: &str =
+    "workload=cells medium=file queue=0 transactions=6 moves=16 all_moves=1 crashes=3";
+/// Bursts: several groups are under way.
+const FLIGHTS: &str = "workload=cells medium=file transactions=12 moves=16 all_moves=1 crashes=1";
+/// Several laps of the log.
+const LAPS: &str =
+    "workload=bulk medium=memory every_word=0 sync=1 transactions=30 moves=40 crashes=1";
+/// As one finds it when a file's log goes round.
+const FILE_LAPS: &str = "workload=bulk medium=file transactions=30 moves=80 crashes=1";
+const ALLOCATOR: &str = "workload=churn medium=cache transactions=6 moves=12 crashes=1";
+const CREATION: &str = "workload=cells medium=file create=1 transactions=3 moves=6 crashes=2";
+/// Superblocks are torn, and nothing else: the rest is mapped.
+const GARBAGE: &str =
+    "workload=cells medium=memory garbage=1 transactions=6 moves=16 all_moves=1 crashes=2";
+const FAULT: &str = "workload=cells medium=file transactions=1 moves=1 crashes=1 faults=1";
+const KILLED: &str = "workload=cells medium=file sync=1 transactions=3 moves=3 crashes=1 faults=1";
+const LONG_WRITES: &str =
+    "workload=bulk medium=file sync=1 transactions=3 moves=3 crashes=1 faults=1";
+const CREATION_FAULT: &str =
+    "workload=cells medium=file create=1 transactions=3 moves=6 crashes=2 faults=1";
+
+const CREATION_KILLED: &str =
+    "workload=cells medium=file create=1 transactions=3 moves=6 crashes=2 kills=1";
+const TWICE_KILLED: &str = "workload=cells medium=file transactions=2 moves=4 crashes=2 kills=2";
+
+const C: Tier = Tier::C { seed: 1 };
+
+const fn case(mutant: Mutant, case: &'static str, tier: Tier) -> Kill {
+    Kill { mutant, way: Way::Case(case, tier) }
+}
+
+const fn part(
+    mutant: Mutant,
+    name: &'static str,
+    find: fn(Option<&str>) -> Option<String>,
+) -> Kill {
+    Kill { mutant, way: Way::Part(name, find) }
+}
+
+/// The table.
+pub(crate) const KILLS: &[Kill] = &[
+    case(Mutant::GroupNotWrittenBack, MEMORY, C),
+    case(Mutant::GroupNotSynced, BLOCKING, C),
+    case(Mutant::OnlyFirstLineWrittenBack, MEMORY, C),
+    case(Mutant::HeaderNotWrittenBack, MEMORY, C),
+    case(Mutant::TakenUnderWay, FILE, C),
+    case(Mutant::HomeBeforeLog, FILE, C),
+    case(Mutant::HomeNotWrittenBack, MEMORY, Tier::A),
+    case(Mutant::HomePagesForgotten, FILE, Tier::A),
+    case(Mutant::HomeBarrierSkipped, MEMORY, Tier::A),
+    case(Mutant::HomeBarrierSkipped, CACHE, Tier::A),
+    case(Mutant::HomeBarrierSkipped, FILE, Tier::A),
+    case(Mutant::RecycledFirst, LAPS, C),
+    case(Mutant::RecyclingNotSynced, LAPS, Tier::A),
+    case(Mutant::RecyclingNotSynced, FILE_LAPS, Tier::B { deviations: 1 }),
+    case(Mutant::HeadBeforeHome, CACHE, C),
+    case(Mutant::HeadBeforeHome, FILE, C),
+    part(Mutant::FenceLeftToBarrier, "home of two threads", parts::home_of_two_threads),
+    part(
+        Mutant::FenceLeftToBarrier,
+        "combined home of two threads",
+        parts::combined_home_of_two_threads,
+    ),
+    case(Mutant::GroupNotFenced, MEMORY, C),
+    case(Mutant::ChecksumIgnored, LAPS, C),
+    case(Mutant::SequenceIgnored, FILE_LAPS, C),
+    case(Mutant::SequenceIgnored, LAPS, C),
+    case(Mutant::GenerationIgnored, MEMORY, C),
+    case(Mutant::GenerationIgnored, FILE, C),
+    part(Mutant::LengthTrusted, "a header that lies", parts::a_header_that_lies),
+    case(Mutant::ClearedBeforeApplied, MEMORY, C),
+    case(Mutant::OpeningNotSynced, MEMORY, C),
+    case(Mutant::OpeningNotSynced, FILE, C),
+    case(Mutant::ReplayBarrierSkipped, CACHE, C),
+    case(Mutant::ReplayBarrierSkipped, FILE, C),
+    part(Mutant::BadRecordSkipped, "a group that never was", parts::a_group_that_never_was),
+    case(Mutant::AllocatorNotLogged, ALLOCATOR, C),
+    case(Mutant::ReadNotCovered, MEMORY, C),
+    case(Mutant::ReadNotCovered, FILE, C),
+    case(Mutant::TakenOutOfOrder, FLIGHTS, C),
+    part(Mutant::HoleSkipped, "a lap that ends too early", parts::a_lap_that_ends_too_early),
+    case(Mutant::HoleNotRecorded, FILE, C),
+    part(Mutant::GrowthNotSynced, "a published file", parts::a_published_file),
+    case(Mutant::FailedSyncRetried, FAULT, Tier::A),
+    case(Mutant::DirectoryNotSynced, CREATION, Tier::A),
+    case(Mutant::ShortWriteNotResumed, CREATION_FAULT, C),
+    case(Mutant::ShortGroupNotResumed, LONG_WRITES, C),
+    case(Mutant::BlockRewritten, MEMORY, C),
+    case(Mutant::BlockRewritten, FILE, C),
+    case(Mutant::OneSuperblock, GARBAGE, Tier::A),
+    case(Mutant::SuperblocksAtOnce, GARBAGE, Tier::A),
+    case(Mutant::SecondCopyNotSynced, GARBAGE, Tier::A),
+    case(Mutant::LogHeadLast, FILE, Tier::A),
+    part(Mutant::AcknowledgedTooLarge, "a group that never was", parts::a_group_that_never_was),
+    case(Mutant::AcknowledgedTooLarge, FLIGHTS, C),
+    part(Mutant::AcknowledgedIgnored, "a group that is gone", parts::a_group_that_is_gone),
+    case(Mutant::GenerationKept, MEMORY, Tier::A),
+    case(Mutant::GenerationKept, FILE, Tier::A),
+    case(Mutant::SequenceKept, MEMORY, C),
+    case(Mutant::SequenceKept, FILE, C),
+    case(Mutant::LogNotSettled, KILLED, Tier::C { seed: 1500 }),
+    case(Mutant::CleanKept, MEMORY, C),
+    case(Mutant::CleanBeforeHome, FILE, C),
+    case(Mutant::ShadowBeforeReplay, MEMORY, C),
+    case(Mutant::PoolNamedFirst, CREATION, C),
+    case(Mutant::InterruptedLogKept, CREATION, C),
+    case(Mutant::NameNotSettled, CREATION_KILLED, C),
+    case(Mutant::SuperblockNotSettled, TWICE_KILLED, C),
+    case(Mutant::GoodCopyFirst, GARBAGE, C),
+];

@@ -1,0 +1,200 @@
+//! What finds bugs that no case shows: a part by itself, on a recorded machine or in memory. Each
+//! takes the name of the bug that is planted, and answers what is wrong.
+
+use std::sync::{Mutex, PoisonError};
+
+use lw_log::{Found, Group, Identity, PersistentRing, Scan};
+use medium::mutants::plant;
+use medium::recording::{Choose, Model, Question, Recorder};
+use medium::sync::Arc;
+use medium::{
+    Buffer, Combining, Counts, Domain, Error, HomeMedium, LogMedium, MappedHome, PoolFile,
+    Prewrite, ReadLog, writes,
+};
+use words::TxId;
+
+/// Of what is uncertain nothing is there.
+struct AllOld;
+
+impl Choose for AllOld {
+    fn choose(&mut self, _question: Question) -> usize {
+        0
+    }
+}
+
+fn machine() -> Recorder {
+    Recorder::new(Model { crashes: 0, ..Model::default() }, Box::new(AllOld))
+}
+
+/// What is wrong with words that must have survived, one in each line from `at` on.
+fn missing(recorder: &Recorder, at: u64, lines: u64) -> Option<String> {
+    let mut words = vec![0; 8 * lines as usize];
+    let file = PoolFile::open_on(&recorder.system(), "/part");
+    if let Err(error) = file.and_then(|file| file.read_at(at, &mut words)) {
+        return Some(format!("refused: {error}"));
+    }
+    let lost = words.iter().step_by(8).position(|word| *word != 42)?;
+    Some(format!("lost: the word of line {lost}"))
+}
+
+/// Lines of a home: more than can wait while they are combined.
+const LINES: u64 = 8192;
+
+/// One thread stores words home, another calls the barrier.
+pub(crate) fn home_of_two_threads(bug: Option<&str>) -> Option<String> {
+    home_with(Combining::Never, bug)
+}
+
+/// The same, while lines are combined.
+pub(crate) fn combined_home_of_two_threads(bug: Option<&str>) -> Option<String> {
+    home_with(Combining::Always, bug)
+}
+
+fn home_with(combining: Combining, bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let (recorder, bytes) = (machine(), 64 * LINES);
+    let file = PoolFile::create_on(&recorder.system(), "/part", bytes, Prewrite::No).unwrap();
+    file.publish().unwrap();
+    let file = Arc::new(file);
+    let domain = Domain::dax(&file).unwrap();
+    let home = MappedHome::new(file, 0, bytes, &domain).unwrap();
+    let mut home = home.with_combining(combining);
+    let writes: Vec<u64> = (0..LINES).flat_map(|line| [writes::run(8 * line, 1), 42]).collect();
+    home.write_back(&writes).unwrap();
+    std::thread::scope(|scope| scope.spawn(|| home.barrier().unwrap()).join().unwrap());
+    recorder.crash();
+    missing(&recorder, 0, LINES)
+}
+
+/// A file gets contents and its name, and the power goes.
+pub(crate) fn a_published_file(bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let recorder = machine();
+    let file = PoolFile::create_on(&recorder.system(), "/part", 8192, Prewrite::No).unwrap();
+    file.write_at(4096, &[42]).unwrap();
+    file.publish().unwrap();
+    recorder.crash();
+    missing(&recorder, 4096, 1)
+}
+
+const LOG_WORDS: usize = 1024;
+const IDENTITY: Identity = Identity { pool: 9, generation: 3, stream: 0 };
+
+/// A log in memory.
+struct Log(Mutex<Vec<u64>>);
+
+impl Log {
+    /// Groups of so many words each; `acknowledged` says how many of those before each were
+    /// acknowledged when it was sealed. Then `damage`.
+    fn damaged(
+        groups: &[usize],
+        acknowledged: fn(usize) -> usize,
+        damage: impl FnOnce(&mut [u64]),
+    ) -> Arc<Log> {
+        let log = Arc::new(Log(Mutex::new(vec![0; LOG_WORDS])));
+        let mut ring = PersistentRing::new(Arc::clone(&log) as Arc<dyn LogMedium>, IDENTITY);
+        let mut ends = vec![0];
+        for (number, &words) in groups.iter().enumerate() {
+            let mut group = Group::new(Buffer::new(64));
+            let record = group.push(TxId(number as u64 + 1), 1 + words);
+            record.fill(42);
+            record[0] = writes::run(10, words);
+            let sent = ring.append(group, ends[acknowledged(number)]).unwrap();
+            ends.push(sent.end);
+        }
+        damage(&mut log.0.lock().unwrap_or_else(PoisonError::into_inner));
+        log
+    }
+
+    fn scanned(&self) -> Result<Found, Error> {
+        self.scanned_from(0, 0)
+    }
+
+    /// What follows the transaction `last`, which ends at this sequence.
+    fn scanned_from(&self, sequence: u64, last: u64) -> Result<Found, Error> {
+        Scan::new(self, IDENTITY, sequence, TxId(last), 1000).next_group()
+    }
+}
+
+impl ReadLog for Log {
+    fn bytes(&self) -> u64 {
+        8 * LOG_WORDS as u64
+    }
+
+    fn block_bytes(&self) -> usize {
+        64
+    }
+
+    fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error> {
+        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = 8 * out.len() as u64;
+        let found = words.get(at as usize / 8..at as usize / 8 + out.len());
+        let outside = Error::OutOfLog { at, bytes, log_bytes: self.bytes(), unit: 8 };
+        out.copy_from_slice(found.ok_or(outside)?);
+        Ok(())
+    }
+}
+
+impl LogMedium for Log {
+    fn depth(&self) -> usize {
+        0
+    }
+
+    fn append(&self, at: u64, group: Buffer, words: usize) -> Result<Option<Buffer>, Error> {
+        let first = at as usize / 8;
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        log[first..first + words].copy_from_slice(&group.words()[..words]);
+        Ok(Some(group))
+    }
+
+    fn acknowledge(&self, _wait: bool) -> Result<Option<Buffer>, Error> {
+        Ok(None)
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
+
+/// A header says that its group is longer than the log.
+pub(crate) fn a_header_that_lies(bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let log = Log::damaged(&[1], |before| before, |words| words[2] = 10 * LOG_WORDS as u64);
+    match log.scanned() {
+        Ok(Found::Torn { at: 0 }) => None,
+        other => Some(format!("failed: {other:?}")),
+    }
+}
+
+/// The first group is gone, and the second knows that it was acknowledged.
+pub(crate) fn a_group_that_is_gone(bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let log = Log::damaged(&[1, 1], |before| before, |words| words[..16].fill(0));
+    match log.scanned() {
+        Ok(Found::Damaged { .. }) => None,
+        other => Some(format!("lost: {other:?}")),
+    }
+}
+
+/// Two groups are under way, and a crash leaves the second.
+pub(crate) fn a_group_that_never_was(bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let log = Log::damaged(&[1, 1], |_| 0, |words| words[..16].fill(0));
+    match log.scanned() {
+        Ok(Found::End) => None,
+        Ok(Found::Damaged { at }) => Some(format!("refused: damage at {at}")),
+        other => Some(format!("torn: {other:?}")),
+    }
+}
+
+/// Two groups are under way, the last of a lap and the first of the next, and a crash leaves the
+/// second.
+pub(crate) fn a_lap_that_ends_too_early(bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let gone = |words: &mut [u64]| words[2 * 312..3 * 312].fill(0);
+    let log = Log::damaged(&[302; 4], |before| before.min(2), gone);
+    match log.scanned_from(8 * 2 * 312, 2) {
+        Ok(Found::End) => None,
+        other => Some(format!("torn: {other:?}")),
+    }
+}
