@@ -63,7 +63,7 @@ pub struct Case {
     pub transactions: usize,
     /// Moves at most: transactions, steps, waits and others.
     pub moves: usize,
-    /// Whether moves are chosen beyond the simplest: aborts, reads, closing and opening again.
+    /// Whether moves are chosen beyond the simplest: aborts, reads, bursts, other workers.
     pub all_moves: bool,
     /// What the machine asks about.
     pub model: Model,

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use lastword::{Allocate, Design, Error, MediumError, Pool, Worker};
+use lastword::{Allocate, Design, Error, MediumError, Pool, Stop, Transact, Tx, Worker};
 use medium::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
 
 use crate::oracle::{States, Words, words, words_of};
@@ -183,11 +183,15 @@ enum Opened<D: Design> {
 impl Execution<'_> {
     /// Boot after boot.
     fn boots<D: Design, S: Scenario>(&mut self) -> Result<(), Violation> {
-        let mut after_crash = false;
+        let mut cuts = 0;
         loop {
+            let after_crash = self.recorder.cuts() > cuts;
+            cuts = self.recorder.cuts();
             match self.boot::<D, S>(after_crash)? {
+                // Closed is closed, whatever comes.
+                End::Closed if self.recorder.may_crash() => {}
                 End::Closed => break,
-                End::PowerCut => after_crash = true,
+                End::PowerCut => {}
                 End::Broken => self.recorder.exit(),
             }
         }
@@ -225,8 +229,10 @@ impl Execution<'_> {
             let workers = workers.map_err(|error| self.broken("worker", &error))?;
             self.live(&pool, &scenario, workers, boots)
         }));
-        // A transaction may have committed before the power went while it was made durable.
+        // A transaction may have committed before the power went while it was made durable, and
+        // another thread may have been told by then that it is.
         self.note_commit(&pool);
+        self.states().acknowledge(pool.durable_id().0);
         let end = match lived {
             Ok(Ok(())) => return self.close(*pool),
             Ok(Err(Stopped::Broken)) => Ok(End::Broken),
@@ -303,6 +309,11 @@ impl Execution<'_> {
         }
         // Dropped, it would be closed, and the power could go meanwhile.
         match self.recovered(&pool) {
+            // What was shown stays, whatever comes.
+            Ok(()) if self.recorder.may_crash() => {
+                pool.abandon();
+                Ok(Opened::PowerCut)
+            }
             Ok(()) => Ok(Opened::Pool(Box::new(pool))),
             Err(violation) => {
                 pool.abandon();
@@ -350,8 +361,8 @@ impl Execution<'_> {
                     Some(wrong) => Err(Violation::Workload { wrong: wrong.clone() }.into()),
                 };
             }
-            S::load(&mut worker).map_err(|error| self.broken("load", &error))?;
-            self.note_commit(pool);
+            let loaded = S::load(&mut Noting { worker: &mut worker, pool, execution: self });
+            loaded.map_err(|error| self.broken("load", &error))?;
         }
     }
 
@@ -375,7 +386,7 @@ impl Execution<'_> {
     ) -> Result<(), Stopped> {
         let mut clients: Vec<S::Client> =
             (0..workers.len()).map(|worker| scenario.client(worker, 1 + seed)).collect();
-        while self.moves < self.case.moves && self.transactions < self.case.transactions {
+        while self.moves < self.case.moves {
             self.moves += 1;
             let turn = self.picker.pick(workers.len());
             let (worker, client) = (&mut workers[turn], &mut clients[turn]);
@@ -408,6 +419,9 @@ impl Execution<'_> {
         worker: &mut Worker<'_, D>,
         client: &mut S::Client,
     ) -> Result<(), Stopped> {
+        if self.transactions == self.case.transactions {
+            return Ok(());
+        }
         self.transactions += 1;
         scenario.next(client);
         let done = worker.run(|tx| scenario.run(client, tx));
@@ -525,6 +539,30 @@ impl Execution<'_> {
         self.picker.tell(format_args!("up to {id} is acknowledged"));
         self.states().acknowledge(id);
         self.recorder.crash_point();
+    }
+}
+
+/// A worker whose every commit is noted.
+struct Noting<'n, 'e, 'p, D: Design> {
+    worker: &'n mut Worker<'p, D>,
+    pool: &'n Pool<D>,
+    execution: &'n mut Execution<'e>,
+}
+
+impl<D: Design> Transact for Noting<'_, '_, '_, D> {
+    type Tx<'t>
+        = Tx<'t, D>
+    where
+        Self: 't;
+    type Error = Error;
+
+    fn transact<R>(
+        &mut self,
+        body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        let done = self.worker.run(body).map(|done| done.value);
+        self.execution.note_commit(self.pool);
+        done
     }
 }
 

@@ -11,6 +11,7 @@
 //! down next. So every vector of choices is gone once, and nothing but vectors is kept. In tier B a
 //! content other than the policy's counts, and only so many of them are laid down.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -97,7 +98,7 @@ struct Search<'a> {
 
 #[derive(Default)]
 struct Ways {
-    ahead: Vec<Way>,
+    ahead: VecDeque<Way>,
     /// Threads that are on a way, and may find more.
     busy: usize,
 }
@@ -126,7 +127,7 @@ pub fn explore(case: &Case, prepared: &Prepared, tier: Tier, limits: Limits) -> 
         Tier::C { .. } => Vec::new(),
     };
     let first = |policy| Way { policy, laid_down: Vec::new(), deviations: 0 };
-    let ahead = policies.into_iter().rev().map(first).collect();
+    let ahead = policies.into_iter().map(first).collect();
     let search = Search {
         case,
         prepared,
@@ -157,7 +158,13 @@ impl Search<'_> {
         while let Some(way) = self.next() {
             let laid_down = way.laid_down.len();
             let picker = Picker::new(way.laid_down.clone(), way.policy.clone());
-            let (report, picker) = self.prepared.run(self.case, picker);
+            // A panic of ours must not leave the others waiting for more ways.
+            let run = || self.prepared.run(self.case, picker);
+            let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+            let (report, picker) = run.unwrap_or_else(|panic| {
+                self.stop.store(true, Ordering::Relaxed);
+                std::panic::resume_unwind(panic)
+            });
             self.add(report, picker.made());
             self.branch(&way, laid_down, picker.made());
         }
@@ -200,7 +207,12 @@ impl Search<'_> {
             return Some(None);
         }
         let mut ways = lock(&self.ways);
-        match ways.ahead.pop() {
+        let way = match self.tier {
+            // What is nearest to the policies first, each of them in turn.
+            Tier::B { .. } => ways.ahead.pop_front(),
+            _ => ways.ahead.pop_back(),
+        };
+        match way {
             Some(way) => {
                 ways.busy += 1;
                 Some(Some(way))
@@ -230,7 +242,7 @@ impl Search<'_> {
             for other in (0..choice.options).filter(|other| *other != choice.chosen) {
                 let before = made[..at].iter().map(|made| made.chosen);
                 let laid_down = before.chain([other]).collect();
-                ways.ahead.push(Way { policy: way.policy.clone(), laid_down, deviations });
+                ways.ahead.push_back(Way { policy: way.policy.clone(), laid_down, deviations });
             }
         }
     }

@@ -203,6 +203,18 @@ impl PoolFile {
         self.file.sync_data().map_err(Error::io("syncing", &self.path))
     }
 
+    /// Sees to it that what is read from here on is durable; one persist barrier. For who opens a
+    /// file after another process: what that one wrote may still be in the page cache alone, and
+    /// where a sync of its has failed the kernel takes it for written, so it is read anew.
+    ///
+    /// # Errors
+    /// As [`sync`](PoolFile::sync).
+    pub fn settle(&self) -> Result<(), Error> {
+        self.sync()?;
+        self.file.forget_pages();
+        Ok(())
+    }
+
     fn write_flagged(
         &self,
         offset: u64,

@@ -260,10 +260,9 @@ impl Examined {
             return Ok(false);
         };
         // Nothing is written, so nothing that is read needs to be durable.
-        let settle = &mut |_, _: &[u64]| Ok(());
         let result = match image {
-            Some(image) => recover::replay(superblock, &log, settle, &mut Image(image), &path),
-            None => recover::replay(superblock, &log, settle, &mut Nowhere, &path),
+            Some(image) => recover::replay(superblock, &log, None, &mut Image(image), &path),
+            None => recover::replay(superblock, &log, None, &mut Nowhere, &path),
         };
         match result {
             Ok(replayed) => {

@@ -1,9 +1,8 @@
 //! Recover: what a crash left becomes a state that transactions can start from.
 //!
 //! ```text
-//!   scan the log from the superblock's sequence, to its end
-//!     groups that nobody knows to be durable, again  } a barrier each, at most as many as
-//!                                                    } were under way
+//!   the log: durable as it is read                  } one barrier
+//!   scan it from the superblock's sequence, to its end
 //!     whole groups in ID order  ->  home           } one barrier in the end
 //!   superblock, as it was read                      } two barriers, if the log is a file
 //!   log head: generation + 1                        } of its own,
@@ -20,8 +19,11 @@
 //! What is brought home must be durable in the log before. A group that can be read need not be:
 //! the process may have been killed, or its write may have failed, between the page cache or the
 //! processor's cache and the disk. Were such a group brought home and its like lost from the log by
-//! a crash, home would hold what no log tells of. So the groups that were not acknowledged for
-//! certain (later groups say how far that went) are written again, as they are, where they are.
+//! a crash, home would hold what no log tells of. So a file is synced, and then read anew from the
+//! disk: after a sync that failed the page cache may show what the disk does not have. In mapped
+//! memory the groups that were not acknowledged for certain (later groups say how far that went)
+//! are written again, as they are, where they are. Not so on a disk: a sector that may have been
+//! acknowledged is never written again.
 //!
 //! The superblock is written again for the same reason: one that can be read need not be durable.
 //! Were the log's head two generations ahead of the one that a crash brings back, the two would
@@ -65,14 +67,15 @@ pub(crate) fn identity(superblock: &Superblock) -> Identity {
 pub(crate) type Settle<'a> = &'a mut dyn FnMut(u64, &[u64]) -> Result<(), medium::Error>;
 
 /// Brings home what the log holds and home does not. Durable on return: one persist barrier and one
-/// for each group that is settled; none when there was nothing to replay.
+/// for each group that is settled; none when there was nothing to replay. Without `settle`, what
+/// can be read of the log is durable.
 ///
 /// # Errors
 /// A medium that cannot be read or written; a log that no crash leaves.
 pub(crate) fn replay(
     superblock: &Superblock,
     log: &dyn ReadLog,
-    settle: Settle<'_>,
+    mut settle: Option<Settle<'_>>,
     home: &mut dyn HomeMedium,
     log_path: &std::path::Path,
 ) -> Result<Replayed, Error> {
@@ -81,37 +84,22 @@ pub(crate) fn replay(
         let (reproduced, heap_words) = (TxId(superblock.reproduced), superblock.heap_bytes / 8);
         Scan::new(log, identity, start, reproduced, heap_words)
     };
-    let (groups, certain, replayed) = look(superblock, scan(), log_path)?;
-    let mut scan = scan();
-    for _ in 0..groups {
-        scan.next_group()?;
-        if scan.sequence() >= certain && !planted(Mutant::LogNotSettled) {
-            let (at, group) = scan.group();
-            settle(at, group)?;
-        }
-        home.write_back(scan.payload())?;
-    }
-    if groups > 0 && !planted(Mutant::ReplayBarrierSkipped) {
-        home.barrier()?;
-    }
-    Ok(replayed)
-}
-
-/// How many groups there are to replay, and up to which sequence they are durable for certain.
-fn look(
-    superblock: &Superblock,
-    mut scan: Scan<'_>,
-    log_path: &std::path::Path,
-) -> Result<(usize, u64, Replayed), Error> {
+    let certain = if settle.is_some() { certain(scan())? } else { u64::MAX };
     let last = TxId(superblock.reproduced);
     let mut replayed = Replayed { last, transactions: 0, torn: false };
-    let (mut groups, mut certain) = (0, 0);
+    let mut scan = scan();
     loop {
         let found = scan.next_group()?;
         match (decide_next(&found), found) {
             (Next::Apply, Found::Group { first, last }) => {
-                groups += 1;
-                certain = scan.acknowledged().max(certain);
+                if let Some(settle) = &mut settle
+                    && scan.sequence() >= certain
+                    && !planted(Mutant::LogNotSettled)
+                {
+                    let (at, group) = scan.group();
+                    settle(at, group)?;
+                }
+                home.write_back(scan.payload())?;
                 replayed.transactions += last.0 - first.0 + 1;
                 replayed.last = last;
             }
@@ -121,13 +109,27 @@ fn look(
             }
             (_, found) => {
                 replayed.torn = matches!(found, Found::Torn { .. });
-                return Ok((groups, certain, replayed));
+                break;
             }
         }
     }
+    if replayed.transactions > 0 && !planted(Mutant::ReplayBarrierSkipped) {
+        home.barrier()?;
+    }
+    Ok(replayed)
 }
 
-/// Writes a group again, durably: one persist barrier.
+/// Up to which sequence groups are durable for certain: later ones say that they were acknowledged.
+fn certain(mut scan: Scan<'_>) -> Result<u64, medium::Error> {
+    let mut certain = 0;
+    while let Found::Group { .. } = scan.next_group()? {
+        certain = scan.acknowledged().max(certain);
+    }
+    Ok(certain)
+}
+
+/// Writes a group again, durably: one persist barrier. For memory, where words are whole and those
+/// that are written are those that are there: on a disk a crash could leave neither.
 pub(crate) fn settle(log: &dyn LogMedium, at: u64, group: &[u64]) -> Result<(), medium::Error> {
     let mut buffer = Buffer::new(group.len());
     buffer.words_mut()[..group.len()].copy_from_slice(group);

@@ -109,15 +109,14 @@ impl PoolFile {
     }
 
     /// Makes the name that the file was opened by durable. Whoever gave it to the file may have
-    /// been killed before, or could not. Does nothing in a directory that may not be read.
+    /// been killed before, or could not. Does nothing where directories
+    /// cannot be synced, or this one may not be read.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Io`].
     pub fn settle_name(&self) -> Result<(), Error> {
         match self.sync_name() {
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
-                Ok(())
-            }
+            Err(Error::Io { source, .. }) if cannot_sync(&source) => Ok(()),
             synced => synced,
         }
     }
@@ -289,6 +288,11 @@ fn link_new(files: &dyn Files, from: &Path, to: &Path) -> rustix::io::Result<()>
     files.unlink(from).inspect_err(|_| {
         let _ = files.unlink(to);
     })
+}
+
+/// Whether the directory may not be read, or its file system has no such call.
+fn cannot_sync(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput)
 }
 
 /// The directory that a file is in.

@@ -134,6 +134,8 @@ pub(super) struct Machine {
     broken: bool,
     /// Calls that have failed.
     pub(super) failed: u64,
+    /// How often the power went.
+    pub(super) cuts: u64,
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
     namings: Vec<Naming>,
@@ -157,6 +159,7 @@ impl Machine {
             changed: false,
             broken: false,
             failed: 0,
+            cuts: 0,
             names: image.names.clone(),
             durable_names: image.names.clone(),
             namings: Vec::new(),
@@ -290,6 +293,7 @@ impl Machine {
     pub(super) fn crash(&mut self) {
         self.tell(|say| say(format_args!("the power goes")));
         self.boot += 1;
+        self.cuts += 1;
         self.last_written = self.writes;
         self.model.crashes = self.model.crashes.saturating_sub(1);
         (self.changed, self.broken) = (false, false);
@@ -314,6 +318,7 @@ impl Machine {
         self.boot += 1;
         self.broken = false;
         self.inodes.iter_mut().for_each(Inode::exit);
+        self.lines.exit();
     }
 
     /// An inode and the machine, both to be changed.

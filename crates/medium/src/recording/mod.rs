@@ -113,6 +113,16 @@ impl Recorder {
         }
     }
 
+    /// A moment at which the power may go, for who looks whether it did.
+    pub fn may_crash(&self) -> bool {
+        lock(&self.machine).crash_point()
+    }
+
+    /// How often the power went.
+    pub fn cuts(&self) -> u64 {
+        lock(&self.machine).cuts
+    }
+
     /// Cuts the power.
     pub fn crash(&self) {
         lock(&self.machine).crash();

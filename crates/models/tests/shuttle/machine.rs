@@ -182,7 +182,7 @@ impl Crash {
         let (log, mut home) = (machine.log(), machine.home());
         let again = &mut |at, group: &[u64]| settle(&*log, at, group);
         let superblock = &self.stored.superblock;
-        let replayed = replay(superblock, &*log, again, &mut *home, Path::new("log"));
+        let replayed = replay(superblock, &*log, Some(again), &mut *home, Path::new("log"));
         let last = replayed.expect("crash: no crash damages a log").last;
         (last.0, lists(&machine.words_at_home()))
     }
