@@ -239,9 +239,8 @@ impl Inode {
             self.decide(machine, at..at + 1);
         }
         if !self.sectors.contains_key(&sector) {
-            let may_tear = machine.model.garbage && durable;
-            if !may_tear && self.peek(at, bytes.len()) == bytes {
-                return; // whatever a crash leaves is the same
+            if self.peek(at, bytes.len()) == bytes {
+                return; // whatever a crash leaves is the same (A7 too)
             }
             let versions = vec![self.content(sector)];
             self.sectors.insert(sector, Sector { versions, ..Sector::default() });
