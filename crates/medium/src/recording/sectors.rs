@@ -179,7 +179,7 @@ impl Inode {
         {
             let mut entry = self.sectors.remove(&sector).expect("it was found");
             let before = entry.versions[0];
-            let mut contents = distinct(std::mem::take(&mut entry.versions));
+            let mut contents = distinct(entry.versions.iter().copied());
             let chosen = machine.choose_about(Ask::Content, contents.len(), entry.written);
             let kept = contents.remove(chosen);
             machine.tell(|say| {
@@ -189,10 +189,14 @@ impl Inode {
             if entry.lost {
                 machine.digested((self.number, sector), before, kept);
             } else {
-                // It is what is read, and no more durable than before (A11).
-                contents.push(kept);
-                (entry.versions, entry.unseen) = (contents, false);
-                self.sectors.insert(sector, entry);
+                // It is what is read, and no more durable than before (A11). What would have
+                // replaced it was not carried out, and will not be.
+                let last = entry.versions.iter().rposition(|version| *version == kept);
+                entry.versions.truncate(1 + last.expect("it was one of them"));
+                entry.unseen = false;
+                if entry.versions.len() > 1 {
+                    self.sectors.insert(sector, entry);
+                }
             }
             self.poke(sector * SECTOR_BYTES, &kept);
         }
