@@ -230,8 +230,17 @@ impl Execution<'_> {
         let end = match lived {
             Ok(Ok(())) => return self.close(*pool),
             Ok(Err(Stopped::Broken)) => End::Broken,
-            Ok(Err(Stopped::Violation(violation))) => return Err(violation),
-            Err(panic) => self.caught(panic)?,
+            Ok(Err(Stopped::Violation(violation))) => {
+                pool.abandon(); // closing it would be a way on, and the power may go on it
+                return Err(violation);
+            }
+            Err(panic) => match self.caught(panic) {
+                Ok(end) => end,
+                Err(violation) => {
+                    pool.abandon();
+                    return Err(violation);
+                }
+            },
         };
         pool.abandon();
         Ok(end)
@@ -300,7 +309,10 @@ impl Execution<'_> {
             self.report.images.push(self.recorder.digest());
             self.count_outcome(pool.committed_id().0);
         }
-        self.recovered(&pool)?;
+        if let Err(violation) = self.recovered(&pool) {
+            pool.abandon();
+            return Err(violation);
+        }
         Ok(Opened::Pool(Box::new(pool)))
     }
 
