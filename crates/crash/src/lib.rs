@@ -22,10 +22,12 @@
 //! | `picker`, `search` | which ways are gone: A (all), B (near four policies), C (by chance) |
 //! | `shrink`, `trace` | what is told about a way that fails |
 //!
-//! A design is explored by its row in [`designs`]. [`hostile`] are files that lie.
+//! A design is explored by its row in [`designs`]. [`guided`] is tier D: a fuzzer's bytes are the
+//! choices. [`hostile`] are files that lie.
 #![forbid(unsafe_code)]
 
 pub mod designs;
+pub mod guided;
 pub mod hostile;
 pub mod oracle;
 pub mod workload;

@@ -1,5 +1,7 @@
 //! The one generator that drives every choice, and remembers them: the choices are the trace.
 
+use std::collections::VecDeque;
+
 use medium::recording::{Ask, Choose, Question};
 use medium::sync::{Arc, Mutex, lock};
 use rand::{RngExt, SeedableRng};
@@ -29,6 +31,8 @@ pub enum Policy {
     AllButNewest,
     /// By chance.
     Chance(Box<Chance>),
+    /// By bytes, one for each choice; the quietest when they are used up.
+    Bytes(VecDeque<u8>),
 }
 
 /// Random choices: the whole execution has one temper, so that long ways are gone too.
@@ -95,6 +99,7 @@ impl Policy {
         let last = question.options - 1;
         match (self, question.ask) {
             (Policy::Chance(chance), _) => chance.choose(question),
+            (Policy::Bytes(bytes), ask) => by_byte(bytes.pop_front().unwrap_or(0), ask, last),
             (_, Ask::Crash | Ask::Fault | Ask::Tester | Ask::Completion) => 0,
             (Policy::AllOld, _) => 0,
             (Policy::AllNew, _) => last,
@@ -113,6 +118,15 @@ impl Policy {
                 }
             }
         }
+    }
+}
+
+/// A choice from 0 to `last`. Most bytes let things go well, so that long ways are gone too.
+fn by_byte(byte: u8, ask: Ask, last: usize) -> usize {
+    let bad = byte.checked_sub(224).map(usize::from);
+    match ask {
+        Ask::Crash | Ask::Fault => bad.map_or(0, |bad| 1 + bad % last),
+        _ => usize::from(byte) % (last + 1),
     }
 }
 

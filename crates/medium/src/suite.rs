@@ -1,7 +1,7 @@
 //! What every back end must do, as tests that each of them runs.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::PathBuf;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::cpu::LineWriteBack;
 use crate::sync::Arc;
+use crate::system::System;
 use crate::writes::{mark, run};
 use crate::{Buffer, Domain, Emulation, Error, HomeMedium, LogMedium, PoolFile, Prewrite};
 
@@ -17,12 +18,47 @@ pub(crate) const HEAP_BYTES: u64 = 256 << 10;
 const FILE_BYTES: u64 = HEAP_OFFSET + HEAP_BYTES + 4096;
 const HEAP_WORDS: u64 = HEAP_BYTES / 8;
 
+/// Where a pool's file is: in a directory of its own, as `pool`.
+pub(crate) struct Disk {
+    system: System,
+    path: PathBuf,
+    _dir: Option<TempDir>,
+}
+
+impl Disk {
+    /// A directory of the kernel's.
+    pub(crate) fn kernel() -> Disk {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        Disk { system: System::kernel(), path, _dir: Some(dir) }
+    }
+
+    /// Another system's root.
+    pub(crate) fn of(system: System) -> Disk {
+        Disk { system, path: PathBuf::from("/pool"), _dir: None }
+    }
+
+    /// The file, published.
+    pub(crate) fn pool(&self) -> Arc<PoolFile> {
+        let file = PoolFile::create_on(&self.system, &self.path, FILE_BYTES, Prewrite::Zeros);
+        let file = file.unwrap();
+        file.publish().unwrap();
+        Arc::new(file)
+    }
+
+    fn reopened_words(&self) -> Vec<u64> {
+        let file = PoolFile::open_on(&self.system, &self.path).unwrap();
+        let mut words = vec![0; FILE_BYTES as usize / 8];
+        file.read_at(0, &mut words).unwrap();
+        words
+    }
+}
+
 /// A pool's file, published, to be reopened as `pool` in the directory.
 pub(crate) fn pool() -> (TempDir, Arc<PoolFile>) {
-    let dir = tempfile::tempdir().unwrap();
-    let file = PoolFile::create(dir.path().join("pool"), FILE_BYTES, Prewrite::Zeros).unwrap();
-    file.publish().unwrap();
-    (dir, Arc::new(file))
+    let mut disk = Disk::kernel();
+    let file = disk.pool();
+    (disk._dir.take().unwrap(), file)
 }
 
 /// The same, opened such that every write fails.
@@ -40,19 +76,20 @@ pub(crate) fn domains() -> Vec<Domain> {
     dax.chain([Domain::persistent_cache(), emulated]).collect()
 }
 
-fn reopened_words(dir: &Path) -> Vec<u64> {
-    let file = PoolFile::open(dir.join("pool")).unwrap();
-    let mut words = vec![0; FILE_BYTES as usize / 8];
-    file.read_at(0, &mut words).unwrap();
-    words
+pub(crate) fn home_keeps_every_write<H: HomeMedium>(
+    new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
+) {
+    home_keeps_every_write_on(Disk::kernel, new);
 }
 
-pub(crate) fn home_keeps_every_write<H: HomeMedium>(
+pub(crate) fn home_keeps_every_write_on<H: HomeMedium>(
+    disk: impl Fn() -> Disk,
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
 ) {
     for seed in 0..8 {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let (dir, file) = pool();
+        let disk = disk();
+        let file = disk.pool();
         let mut model = vec![0; FILE_BYTES as usize / 8];
         for _opening in 0..3 {
             let mut home = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
@@ -68,7 +105,7 @@ pub(crate) fn home_keeps_every_write<H: HomeMedium>(
             assert!(words == model, "seed {seed}");
         }
         drop(file);
-        assert!(reopened_words(dir.path()) == model, "seed {seed}, reopened");
+        assert!(disk.reopened_words() == model, "seed {seed}, reopened");
     }
 }
 
@@ -99,7 +136,15 @@ fn random_batch(random: &mut impl Rng, model: &mut [u64]) -> Vec<u64> {
 pub(crate) fn home_refuses_wrong_batches<H: HomeMedium>(
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
 ) {
-    let (dir, file) = pool();
+    home_refuses_wrong_batches_on(Disk::kernel, new);
+}
+
+pub(crate) fn home_refuses_wrong_batches_on<H: HomeMedium>(
+    disk: impl Fn() -> Disk,
+    new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
+) {
+    let disk = disk();
+    let file = disk.pool();
     let mut home = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
     let last = HEAP_WORDS - 1;
     for wrong in [
@@ -121,7 +166,7 @@ pub(crate) fn home_refuses_wrong_batches<H: HomeMedium>(
         assert!(matches!(new(file.clone(), offset, bytes), Err(Error::BadArea { .. })));
     }
     drop((home, file));
-    let words = reopened_words(dir.path());
+    let words = disk.reopened_words();
     let written: Vec<usize> = (0..words.len()).filter(|&i| words[i] != 0).collect();
     assert_eq!(written, [(HEAP_OFFSET / 8 + last) as usize]);
 }
@@ -129,9 +174,17 @@ pub(crate) fn home_refuses_wrong_batches<H: HomeMedium>(
 pub(crate) fn log_keeps_every_group<L: LogMedium>(
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<L, Error>,
 ) {
+    log_keeps_every_group_on(Disk::kernel, new);
+}
+
+pub(crate) fn log_keeps_every_group_on<L: LogMedium>(
+    disk: impl Fn() -> Disk,
+    new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<L, Error>,
+) {
     for seed in 0..4 {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let (dir, file) = pool();
+        let disk = disk();
+        let file = disk.pool();
         let log = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
         assert_eq!(log.bytes(), HEAP_BYTES);
         let block_words = log.block_bytes() / 8;
@@ -168,14 +221,22 @@ pub(crate) fn log_keeps_every_group<L: LogMedium>(
         let mut one = [0];
         log.read(HEAP_BYTES - 8, &mut one).unwrap();
         drop((log, file));
-        assert!(reopened_words(dir.path()) == model, "seed {seed}, reopened");
+        assert!(disk.reopened_words() == model, "seed {seed}, reopened");
     }
 }
 
 pub(crate) fn log_refuses_wrong_ranges<L: LogMedium>(
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<L, Error>,
 ) {
-    let (dir, file) = pool();
+    log_refuses_wrong_ranges_on(Disk::kernel, new);
+}
+
+pub(crate) fn log_refuses_wrong_ranges_on<L: LogMedium>(
+    disk: impl Fn() -> Disk,
+    new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<L, Error>,
+) {
+    let disk = disk();
+    let file = disk.pool();
     let log = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
     let block = log.block_bytes() as u64;
     let words = block as usize / 8;
@@ -206,5 +267,5 @@ pub(crate) fn log_refuses_wrong_ranges<L: LogMedium>(
         assert!(matches!(new(file.clone(), offset, bytes), Err(Error::BadArea { .. })));
     }
     drop((log, file));
-    assert!(reopened_words(dir.path()).iter().all(|&word| word == 0));
+    assert!(disk.reopened_words().iter().all(|&word| word == 0));
 }

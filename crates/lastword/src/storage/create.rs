@@ -106,6 +106,9 @@ fn remove_interrupted(system: &System, log_path: &Path) -> Result<(), Error> {
     };
     let head = Copies::<LogHead>::read(&file)?.current();
     if head.is_ok() && file.is_zero(COPIES_BYTES)? {
+        // The pool may have lost its name a moment ago, and a crash could give it back (A9): a pool
+        // without its log. So first what is seen is made durable.
+        file.settle_name()?;
         file.remove()?;
     }
     Ok(())

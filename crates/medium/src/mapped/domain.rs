@@ -81,6 +81,9 @@ impl Domain {
 
     pub(super) fn map(&self, area: &Area) -> Result<Mapped, Error> {
         if let Some(file) = area.handle().recorded() {
+            if !area.handle().can_write() {
+                return Err(Error::ReadOnly { path: area.file().path().to_path_buf() });
+            }
             let bytes = area.bytes() as usize; // checked to fit
             return Ok(Mapped::Recorded(file.area(
                 area.offset(0),

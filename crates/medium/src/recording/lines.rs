@@ -77,6 +77,18 @@ impl Lines {
         self.lines.values_mut().for_each(|line| line.lost = true);
     }
 
+    /// A file is no longer than that.
+    pub(super) fn cut(&mut self, number: usize, bytes: u64) {
+        let line = bytes.div_ceil(LINE_BYTES);
+        self.lines.retain(|place, _| place.0 != number || place.1 < line);
+    }
+
+    /// The process ends: none of its fences will come (A11).
+    pub(super) fn exit(&mut self) {
+        self.unfenced.clear();
+        self.lines.values_mut().filter(|line| !line.lost).for_each(Line::exit);
+    }
+
     fn lost(&self, number: usize, range: &Range<u64>) -> Option<Place> {
         let lines = (number, range.start / LINE_BYTES)..(number, range.end.div_ceil(LINE_BYTES));
         self.lines.range(lines).find(|(_, line)| line.lost).map(|(place, _)| *place)
@@ -95,8 +107,8 @@ impl Line {
         words
     }
 
-    /// What a thread's fence covers becomes durable.
-    fn fence(&mut self, thread: u64) {
+    /// What a thread's fence covers becomes durable; answers which words that are.
+    fn fence(&mut self, thread: u64) -> Vec<usize> {
         let covered = self.written_back.iter().filter(|(by, _)| *by == thread);
         let covered = covered.map(|(_, stores)| *stores).max().unwrap_or(0);
         let is_covered = |number: usize, store: &Store| match store.streamed {
@@ -104,17 +116,31 @@ impl Line {
             false => number < covered,
         };
         self.durable = self.with(is_covered);
-        let mut number = 0;
-        let before = self.stores.len();
-        self.stores.retain(|store| {
-            number += 1;
-            !is_covered(number - 1, store)
-        });
-        let gone = before - self.stores.len();
+        // A word in the cache that was stored past it has left the cache before that.
+        let replaced = |number: usize, store: &Store| {
+            let mut later = self.stores.iter().enumerate().skip(number + 1);
+            !store.streamed && later.any(|(at, by)| by.word == store.word && is_covered(at, by))
+        };
+        let gone: Vec<bool> = (self.stores.iter().enumerate())
+            .map(|(number, store)| is_covered(number, store) || replaced(number, store))
+            .collect();
         self.written_back.retain(|(by, _)| *by != thread);
         for (_, stores) in &mut self.written_back {
-            *stores = stores.saturating_sub(gone);
+            *stores -= gone[..*stores].iter().filter(|gone| **gone).count();
         }
+        let covered = self.stores.iter().enumerate();
+        let covered = covered.filter(|(number, store)| is_covered(*number, store));
+        let words = covered.map(|(_, store)| store.word).collect();
+        let mut gone = gone.into_iter();
+        self.stores.retain(|_| !gone.next().expect("one for each store"));
+        words
+    }
+
+    /// The process that stored ends: what was past the cache has got there, or is behind a prefix
+    /// of the stores like any other, and no fence of the next process covers it by itself.
+    fn exit(&mut self) {
+        self.written_back.clear();
+        self.stores.iter_mut().for_each(|store| store.streamed = false);
     }
 
     /// Which words survive.
@@ -134,21 +160,23 @@ impl Line {
         if cached.len() == self.stores.len() {
             return words;
         }
-        // A2. A word that was streamed several times holds the last that got there.
+        // A2. A word that was streamed several times holds any of what got there.
         let streamed = |number: usize, store: &Store, kept: &dyn Fn(usize) -> bool| {
             if store.streamed { kept(store.word) } else { number < end }
         };
-        let all = self.with(|number, store| streamed(number, store, &|_| true));
-        let differs: Vec<usize> =
-            (0..LINE_WORDS).filter(|&word| all[word] != words[word]).collect();
         if machine.model.every_word {
-            for word in differs {
-                if machine.choose_about(Ask::Word, 2, self.written) == 1 {
-                    words[word] = all[word];
-                }
+            for (word, value) in words.iter_mut().enumerate() {
+                let here = self.stores.iter().enumerate().filter(|(_, store)| store.word == word);
+                let cached = here.clone().rfind(|(at, store)| !store.streamed && *at < end);
+                let later = here.filter(|(at, store)| {
+                    store.streamed && cached.is_none_or(|(cached, _)| *at > cached)
+                });
+                let values = distinct([*value].into_iter().chain(later.map(|(_, s)| s.value)));
+                *value = values[machine.choose_about(Ask::Word, values.len(), self.written)];
             }
             return words;
         }
+        let all = self.with(|number, store| streamed(number, store, &|_| true));
         let half = |keeps: &dyn Fn(usize) -> bool| {
             self.with(|number, store| streamed(number, store, keeps))
         };
@@ -170,7 +198,9 @@ impl Machine {
         way: Way,
         thread: u64,
     ) {
-        self.decide_lines(inode, at..at + 8 * words.len() as u64);
+        let range = at..at + 8 * words.len() as u64;
+        inode.decide(self, range.clone());
+        self.decide_lines(inode, range);
         let written = self.tick();
         for (number, &value) in words.iter().enumerate() {
             let at = at + 8 * number as u64;
@@ -211,7 +241,12 @@ impl Machine {
         for place in self.lines.unfenced.remove(&thread).unwrap_or_default() {
             let Some(mut line) = self.lines.lines.remove(&place) else { continue };
             let before = line.durable;
-            line.fence(thread);
+            let words = line.fence(thread);
+            self.with_inode(place.0, |_, inode| {
+                for word in words {
+                    inode.overlay(place.1 * LINE_BYTES + 8 * word as u64, line.durable[word]);
+                }
+            });
             self.digested(place, before, line.durable);
             if !line.stores.is_empty() {
                 self.lines.lines.insert(place, line);
@@ -235,6 +270,7 @@ impl Machine {
     pub(super) fn decide_lines(&mut self, inode: &mut Inode, range: Range<u64>) {
         while let Some(place) = self.lines.lost(inode.number(), &range) {
             let Some(line) = self.lines.lines.remove(&place) else { return };
+            inode.decide(self, place.1 * LINE_BYTES..(place.1 + 1) * LINE_BYTES);
             let words = line.decide(self);
             self.tell(|say| {
                 let at = place.1 * LINE_BYTES;
@@ -243,8 +279,9 @@ impl Machine {
                 say(format_args!("file {}, line at {at}: words {lost:?} lost", place.0));
             });
             self.digested(place, line.durable, words);
-            for (word, value) in words.into_iter().enumerate() {
-                inode.poke(place.1 * LINE_BYTES + 8 * word as u64, &value.to_le_bytes());
+            for word in line.stores.iter().map(|store| store.word) {
+                let at = place.1 * LINE_BYTES + 8 * word as u64;
+                inode.poke(at, &words[word].to_le_bytes());
             }
         }
     }

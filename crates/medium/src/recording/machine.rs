@@ -19,7 +19,8 @@ pub enum Ask {
     /// What a sector, a line or a length that was read holds: one of its possible contents, the
     /// oldest first.
     Content,
-    /// Whether a word that was stored past the cache got there. 1: it did.
+    /// What a word holds that was stored past the cache: 0: what it held; else what was stored, in
+    /// order.
     Word,
     /// Whether the creation, renaming or removal of a name is durable. 1: it is.
     Name,
@@ -309,6 +310,9 @@ impl Machine {
         for number in 0..self.inodes.len() {
             self.with_inode(number, |machine, inode| inode.crash(machine));
         }
+        for (number, inode) in self.inodes.iter().enumerate() {
+            self.lines.cut(number, inode.bytes());
+        }
         self.lines.crash();
     }
 
@@ -381,7 +385,10 @@ impl Machine {
 
     /// The names in a directory are durable.
     pub(super) fn sync_names(&mut self, directory: &Path) {
-        let inside = |path: &Path| path.parent().is_none_or(|parent| parent == directory);
+        let inside = |path: &Path| match path.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => directory == Path::new("."),
+            parent => parent.is_none_or(|parent| parent == directory),
+        };
         let (durable, rest) = std::mem::take(&mut self.namings).into_iter().partition(|naming| {
             let (Naming::Create(path, _) | Naming::Rename(_, path, _) | Naming::Remove(path, _)) =
                 naming;

@@ -20,8 +20,8 @@
 //! | `system` | the calls, as [`System`] wants them |
 //!
 //! Invariants:
-//! - A handle, a mapping or a name belongs to one boot: after the crash every call on it fails and
-//!   every store to it does nothing.
+//! - A handle, a mapping or a name belongs to one boot: after the crash every call on it fails, and
+//!   who stores to it is unwound.
 //! - Whoever reads what a crash has left undecided has it decided first; so what was read once
 //!   stays so.
 
@@ -29,6 +29,8 @@ mod lines;
 mod machine;
 mod sectors;
 mod system;
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::fmt;

@@ -32,7 +32,7 @@ pub(super) type Content = [u8; SECTOR_BYTES as usize];
 static ZEROS: Page = [0; PAGE_BYTES as usize];
 
 /// A sector that is not certain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Sector {
     versions: Vec<Content>,
     /// The next sync makes the last version durable. Not so after a sync that failed: the kernel
@@ -42,8 +42,12 @@ struct Sector {
     lost: bool,
     /// When it was written last.
     written: u64,
-    /// It was written such that it is durable at once: by who knows a torn write from a whole one.
-    checked: bool,
+    /// Durable writes of it that have not come back, by who knows a torn write from a whole one.
+    under_way: u32,
+    /// Several of them at the same time: which one is the last is not known (A6).
+    raced: bool,
+    /// Its process ended meanwhile: nobody has seen which of the versions is there.
+    unseen: bool,
 }
 
 /// A private mapping of a part: what is written to the file appears in it, where it was not
@@ -61,6 +65,8 @@ pub(super) struct Inode {
     number: usize,
     /// The lengths that a crash may leave, the oldest first (A10); the last is what is seen.
     lengths: Vec<u64>,
+    /// The next sync makes the last length durable; not so after one that failed (A8).
+    grown: bool,
     pages: Vec<Option<Arc<Page>>>,
     sectors: BTreeMap<u64, Sector>,
     mirrors: Vec<Mirror>,
@@ -99,13 +105,18 @@ impl Inode {
     pub(super) fn exit(&mut self) {
         self.locks.clear();
         self.mirrors.clear();
-        self.sectors.values_mut().for_each(|sector| sector.checked = false);
+        for sector in self.sectors.values_mut() {
+            // What was sent and has not come back is carried out, or in part, or not at all (A6).
+            sector.unseen |= std::mem::take(&mut sector.under_way) > 0;
+            sector.raced = false;
+        }
     }
 
     /// Reserves: the length, and zeros.
     pub(super) fn allocate(&mut self, bytes: u64) {
         if bytes > self.bytes() {
             self.lengths.push(bytes);
+            self.grown = true;
             self.pages.resize(bytes.div_ceil(PAGE_BYTES) as usize, None);
         }
     }
@@ -144,28 +155,49 @@ impl Inode {
         }
     }
 
+    /// A word that was stored through a mapping is durable, whatever becomes of writes around it.
+    pub(super) fn overlay(&mut self, at: u64, word: u64) {
+        let first = (at % SECTOR_BYTES) as usize;
+        if let Some(sector) = self.sectors.get_mut(&(at / SECTOR_BYTES)) {
+            for version in &mut sector.versions {
+                version[first..first + 8].copy_from_slice(&word.to_le_bytes());
+            }
+        }
+    }
+
     fn content(&self, sector: u64) -> Content {
         let content = self.piece(sector * SECTOR_BYTES, SECTOR_BYTES as usize);
         content.try_into().expect("sectors do not cross pages")
     }
 
-    /// Decides the lost sectors of a range.
+    /// Decides what a range holds: what it has lost for good, and what was under way when a process
+    /// ended for now.
     pub(super) fn decide(&mut self, machine: &mut Machine, range: Range<u64>) {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
         while let Some((&sector, _)) =
-            self.sectors.range(sectors.clone()).find(|(_, sector)| sector.lost)
+            self.sectors.range(sectors.clone()).find(|(_, sector)| sector.lost || sector.unseen)
         {
-            let Sector { versions, written, .. } =
-                self.sectors.remove(&sector).expect("it was found");
-            let before = versions[0];
-            let mut contents = distinct(versions);
-            let chosen = machine.choose_about(Ask::Content, contents.len(), written);
-            let kept = contents.swap_remove(chosen);
+            let mut entry = self.sectors.remove(&sector).expect("it was found");
+            let before = entry.versions[0];
+            let mut contents = distinct(entry.versions.iter().copied());
+            let chosen = machine.choose_about(Ask::Content, contents.len(), entry.written);
+            let kept = contents.remove(chosen);
             machine.tell(|say| {
                 let (at, number) = (sector * SECTOR_BYTES, self.number);
                 say(format_args!("file {number}, sector at {at}: version {chosen} was there"));
             });
-            machine.digested((self.number, sector), before, kept);
+            if entry.lost {
+                machine.digested((self.number, sector), before, kept);
+            } else {
+                // It is what is read, and no more durable than before (A11). What would have
+                // replaced it was not carried out, and will not be.
+                let last = entry.versions.iter().rposition(|version| *version == kept);
+                entry.versions.truncate(1 + last.expect("it was one of them"));
+                entry.unseen = false;
+                if entry.versions.len() > 1 {
+                    self.sectors.insert(sector, entry);
+                }
+            }
             self.poke(sector * SECTOR_BYTES, &kept);
         }
     }
@@ -193,6 +225,7 @@ impl Inode {
         durable: bool,
     ) {
         self.allocate(at + bytes.len() as u64);
+        machine.decide_lines(self, at..at + bytes.len() as u64);
         let mut at = at;
         while !bytes.is_empty() {
             let room = (SECTOR_BYTES - at % SECTOR_BYTES) as usize;
@@ -203,7 +236,7 @@ impl Inode {
         machine.changed();
     }
 
-    fn write_sector(&mut self, machine: &mut Machine, at: u64, bytes: &[u8], checked: bool) {
+    fn write_sector(&mut self, machine: &mut Machine, at: u64, bytes: &[u8], durable: bool) {
         let sector = at / SECTOR_BYTES;
         let whole = bytes.len() as u64 == SECTOR_BYTES;
         if !whole {
@@ -211,26 +244,41 @@ impl Inode {
         }
         if !self.sectors.contains_key(&sector) {
             if self.peek(at, bytes.len()) == bytes {
-                return; // whatever a crash leaves is the same
+                return; // whatever a crash leaves is the same (A7 too)
             }
             let versions = vec![self.content(sector)];
-            let entry = Sector { versions, dirty: true, lost: false, written: 0, checked };
-            self.sectors.insert(sector, entry);
+            self.sectors.insert(sector, Sector { versions, ..Sector::default() });
         }
         self.poke(at, bytes);
         let content = self.content(sector);
         let entry = self.sectors.get_mut(&sector).expect("it is there");
         (entry.dirty, entry.lost, entry.written) = (true, false, machine.tick());
-        entry.checked = checked;
+        entry.unseen = false;
+        if durable {
+            entry.raced |= entry.under_way > 0;
+            entry.under_way += 1;
+        }
         if entry.versions.last() != Some(&content) {
             entry.versions.push(content);
         }
     }
 
-    /// What was written to this range is durable; with the length that it needs.
+    /// A durable write of this range has come back.
+    pub(super) fn land(&mut self, range: Range<u64>) {
+        let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
+        for (_, entry) in self.sectors.range_mut(sectors) {
+            entry.under_way = entry.under_way.saturating_sub(1);
+            if entry.under_way == 0 && std::mem::take(&mut entry.raced) {
+                entry.dirty = false; // any of them may have been the last
+            }
+        }
+    }
+
+    /// What was written to this range and has come back is durable; with the length that it needs.
     pub(super) fn settle(&mut self, machine: &mut Machine, range: Range<u64>) {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
-        let durable = |entry: &Sector| entry.dirty && !entry.lost;
+        let durable =
+            |entry: &Sector| entry.dirty && !entry.lost && !entry.unseen && entry.under_way == 0;
         let settled: Vec<u64> = self
             .sectors
             .range(sectors)
@@ -242,8 +290,10 @@ impl Inode {
             let last = *entry.versions.last().expect("there is one");
             machine.digested((self.number, sector), entry.versions[0], last);
         }
-        if let Some(&bytes) = self.lengths.last() {
-            self.lengths = vec![bytes];
+        if self.grown {
+            let needed = range.end.min(self.bytes());
+            self.lengths.retain(|bytes| *bytes >= needed);
+            self.grown = self.lengths.len() > 1;
         }
     }
 
@@ -251,8 +301,9 @@ impl Inode {
     pub(super) fn fail_sync(&mut self, range: Range<u64>) {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
         for (_, sector) in self.sectors.range_mut(sectors) {
-            (sector.dirty, sector.checked) = (false, false);
+            sector.dirty = false;
         }
+        self.grown = false;
     }
 
     /// The page cache forgets what it takes for clean: the disk says what is there.
@@ -266,7 +317,7 @@ impl Inode {
     /// The power goes.
     pub(super) fn crash(&mut self, machine: &mut Machine) {
         for sector in self.sectors.values_mut() {
-            if machine.model.garbage && sector.checked && !sector.lost {
+            if machine.model.garbage && sector.under_way > 0 && !sector.lost {
                 let last = *sector.versions.last().expect("there is one");
                 sector.versions.push(last.map(|byte| byte ^ 0xa5)); // A7
             }
@@ -275,6 +326,7 @@ impl Inode {
         self.exit();
         let chosen = machine.choose(Ask::Content, self.lengths.len());
         self.lengths = vec![self.lengths.get(chosen).copied().unwrap_or(0)];
+        self.grown = false;
         self.pages.truncate(self.bytes().div_ceil(PAGE_BYTES) as usize);
         let end = self.bytes().div_ceil(SECTOR_BYTES);
         self.sectors.retain(|sector, _| *sector < end);

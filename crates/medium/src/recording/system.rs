@@ -193,10 +193,14 @@ impl Handle for RecordedFile {
         }
         let mut bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         self.boot.with(|machine| -> std::result::Result<usize, Halt> {
-            // One sector is written whole or not at all.
             let fault = machine.fault(if bytes.len() < 1024 { 2 } else { 3 });
-            if fault != 0 {
-                bytes.truncate(half(bytes.len())); // an error may come in the middle, too
+            if fault == 2 {
+                bytes.truncate(half(bytes.len()));
+            } else if fault == 1 {
+                // A8: nothing of it, a half or all of it is there.
+                let mut left = vec![0, half(bytes.len()), bytes.len()];
+                left.dedup();
+                bytes.truncate(left[machine.choose(Ask::Content, left.len())]);
             }
             let durable = flags.contains(ReadWriteFlags::DSYNC);
             let end = offset + bytes.len() as u64;
@@ -212,14 +216,18 @@ impl Handle for RecordedFile {
             if durable {
                 machine.before_barrier()?;
             }
-            if fault == 1 {
-                if durable {
-                    machine.with_inode(self.inode, |_, inode| inode.fail_sync(offset..end));
-                }
-                return Err(Errno::IO.into());
-            }
             if durable {
-                machine.with_inode(self.inode, |machine, inode| inode.settle(machine, offset..end));
+                machine.with_inode(self.inode, |machine, inode| {
+                    inode.land(offset..end);
+                    if fault == 1 {
+                        inode.fail_sync(offset..end);
+                    } else {
+                        inode.settle(machine, offset..end);
+                    }
+                });
+            }
+            if fault == 1 {
+                return Err(Errno::IO.into());
             }
             Ok(bytes.len())
         })
@@ -361,16 +369,35 @@ impl Queue {
             let Some(write) = under_way.get(which) else { return Ok(None) };
             machine.tell(|say| say(format_args!("write {number} completes, fault {fault}")));
             let bytes = if fault == 0 { write.bytes } else { half(write.bytes as usize) as u64 };
-            let range = write.offset..write.offset + bytes;
+            let sent = write.offset..write.offset + write.bytes;
             under_way.remove(which);
-            machine.with_inode(*inode, |machine, inode| match fault {
-                1 => inode.fail_sync(range),
-                _ => inode.settle(machine, range),
+            machine.with_inode(*inode, |machine, inode| {
+                inode.land(sent.clone());
+                match fault {
+                    1 => inode.fail_sync(sent),
+                    _ => inode.settle(machine, sent.start..sent.start + bytes),
+                }
             });
             let result = if fault == 1 { Err(Errno::IO) } else { Ok(bytes as usize) };
             Ok(Some((number, result)))
         });
         completed.unwrap_or(Some((oldest, Err(Errno::IO))))
+    }
+}
+
+impl Drop for Queue {
+    /// What is still under way comes back, and nobody is told.
+    fn drop(&mut self) {
+        let under_way = std::mem::take(&mut *lock(&self.under_way));
+        let RecordedFile { boot, inode, .. } = &self.file;
+        let _ = boot.with(|machine| -> Result<()> {
+            machine.with_inode(*inode, |_, inode| {
+                for Write { offset, bytes, .. } in under_way {
+                    inode.land(offset..offset + bytes);
+                }
+            });
+            Ok(())
+        });
     }
 }
 
@@ -404,10 +431,17 @@ impl RecordedArea {
         self.offset + 8 * first as u64
     }
 
+    /// Memory answers no errors: on a machine that is off nobody goes on, so that no other thread
+    /// takes for durable what was stored after the power went. Destructors do nothing.
+    fn with<H: Into<Halt>>(&self, call: impl FnOnce(&mut Machine) -> std::result::Result<(), H>) {
+        if self.boot.with(call).is_err() && !std::thread::panicking() {
+            cut();
+        }
+    }
+
     fn put(&self, first: usize, words: &[u64], way: Way) {
         let at = self.at(first, words.len());
-        // A machine that is off keeps nothing.
-        let _ = self.boot.with(|machine| {
+        self.with(|machine| {
             machine.tell(|say| {
                 let end = at + 8 * words.len() as u64;
                 say(format_args!("{way:?} store to file {}, {at}..{end}", self.inode));
@@ -432,7 +466,7 @@ impl RecordedArea {
     /// Starts to write a word's line back.
     pub(crate) fn write_back(&self, word: usize) {
         let at = self.at(word, 0);
-        let _ = self.boot.with(|machine| -> Result<()> {
+        self.with(|machine| -> Result<()> {
             machine.write_back(self.inode, at, thread());
             Ok(())
         });
@@ -440,7 +474,7 @@ impl RecordedArea {
 
     /// Orders the thread's stores.
     pub(crate) fn fence(&self) {
-        let _ = self.boot.with(|machine| {
+        self.with(|machine| {
             machine.tell(|say| say(format_args!("fence")));
             machine.fence(thread())
         });
@@ -450,7 +484,7 @@ impl RecordedArea {
     pub(crate) fn read(&self, first: usize, out: &mut [u64]) {
         use zerocopy::IntoBytes;
         let at = self.at(first, out.len());
-        let _ = self.boot.with(|machine| -> Result<()> {
+        self.with(|machine| -> Result<()> {
             machine.with_inode(self.inode, |machine, inode| {
                 inode.read(machine, at, out.as_mut_bytes())
             });

@@ -1,0 +1,267 @@
+//! Real threads: workers append to lists at the same time, with the pool's own threads behind them,
+//! and the power goes in whichever of them it does. What was read before must be strictly
+//! serializable, and what is left afterwards a prefix of it that nothing acknowledged is missing
+//! from; then life goes on with that.
+//!
+//! The seed decides when the power goes and what it leaves; who runs when is the operating system's
+//! affair, so a seed does not replay a run. What a failure can be found out from is the history,
+//! which is printed. That the checker finds what is wrong is tested beside it, on histories written
+//! by hand (`oracle::history`).
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crash::oracle::history::{History, Level, Lists, Transaction};
+use crash::workload::{Append, Scenario};
+use lastword::{Design, Durability, Medium, Options, Pool, Shadow};
+use medium::recording::{Ask, Choose, Model, PowerCut, Question, Recorder};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+const PATH: &str = "/pool";
+const WORKERS: usize = 3;
+/// Transactions of a worker in one boot.
+const TRANSACTIONS: usize = 30;
+/// Boots of a run.
+const BOOTS: u64 = 3;
+const LISTS: u64 = 3;
+
+/// Another seed by `LASTWORD_SEED`, so many times as long by `LASTWORD_ROUNDS`.
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
+}
+
+/// By chance: a crash at one of so many points, and everything old, everything new, or mixed.
+struct Chance {
+    random: Xoshiro256PlusPlus,
+    crash_in: u32,
+    temper: u32,
+}
+
+impl Choose for Chance {
+    fn choose(&mut self, question: Question) -> usize {
+        let options = question.options;
+        match question.ask {
+            Ask::Crash => usize::from(self.random.random_range(0..self.crash_in) == 0),
+            Ask::Content | Ask::Word | Ask::Name if self.temper == 0 => 0,
+            Ask::Content | Ask::Word | Ask::Name if self.temper == 1 => options - 1,
+            _ => self.random.random_range(0..options),
+        }
+    }
+}
+
+/// One way to run a pool.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    medium: Medium,
+    durability: Durability,
+    shadow: Shadow,
+}
+
+impl Way {
+    fn options(self, recorder: &Recorder) -> Options {
+        Options::new()
+            .bytes(Append::HEAP_BYTES)
+            .log_bytes(128 << 10)
+            .ring_entries(1 << 12)
+            .medium(self.medium)
+            .durability(self.durability)
+            .shadow(self.shadow)
+            .background(true)
+            .system(recorder.system())
+    }
+}
+
+/// What a worker has seen of a transaction: its body at least.
+#[derive(Clone, Default)]
+struct Done {
+    transaction: Transaction,
+    acknowledged: bool,
+    /// It was told that it has committed.
+    answered: bool,
+}
+
+/// Transactions that were not acknowledged, after crashes.
+#[derive(Debug, Default)]
+struct Seen {
+    kept: u64,
+    lost: u64,
+    /// Crashes in the middle of work.
+    cut: u64,
+}
+
+/// What the workers of one boot share.
+struct Boot<'a> {
+    way: Way,
+    number: u64,
+    pool: &'a Pool,
+    clock: AtomicU64,
+    done: Mutex<Vec<Done>>,
+}
+
+impl Boot<'_> {
+    /// The time; it only grows.
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// One worker's transactions, until there are enough or the machine is off.
+    fn work(&self, number: usize) {
+        let Ok(mut worker) = self.pool.worker() else { return };
+        let Ok(append) = Append::open(&mut worker) else { return };
+        let append = append.expect("it was loaded");
+        let mut client = append.client(number, 1 + self.number);
+        for round in 0..TRANSACTIONS {
+            append.next(&mut client);
+            let mut this = Done::default();
+            this.transaction.appends = vec![(client.append as u64, client.value)];
+            this.transaction.span = (self.now(), u64::MAX);
+            let place = {
+                let mut done = self.done.lock().unwrap();
+                done.push(this);
+                done.len() - 1
+            };
+            let note = |change: &dyn Fn(&mut Done)| change(&mut self.done.lock().unwrap()[place]);
+            let ran = worker.run(|tx| {
+                let read = (client.read as u64, append.observe(&client, tx)?.list);
+                note(&|done| done.transaction.reads = vec![read.clone()]);
+                Ok(())
+            });
+            let Ok(committed) = ran else { return };
+            let end = self.now();
+            note(&|done| (done.transaction.span.1, done.answered) = (end, true));
+            let waits = self.way.durability == Durability::Sync || round % 5 == number;
+            if waits && committed.ticket.wait().is_ok() {
+                note(&|done| done.acknowledged = true);
+            }
+        }
+    }
+
+    /// All workers, until the end or the power's. Answers what they have done.
+    fn live(self) -> Vec<Done> {
+        std::thread::scope(|scope| {
+            for number in 0..WORKERS {
+                let this = &self;
+                scope.spawn(move || {
+                    let worked = catch_unwind(AssertUnwindSafe(|| this.work(number)));
+                    worked.unwrap_or_else(PowerCut::expect);
+                });
+            }
+        });
+        self.done.into_inner().unwrap()
+    }
+}
+
+/// The lists as they stand in the heap, which no transaction can read when the machine is off.
+fn lists(pool: &Pool, table: u64) -> Lists {
+    let heap = pool.design().heap();
+    let in_heap = (1 << words::ADDRESS_BITS) - 1;
+    let word = |at: u64| heap[(at & in_heap) as usize / 8].load(Ordering::Relaxed);
+    let list = |key: u64| {
+        let (mut values, mut at) = (Vec::new(), word(table + 8 * key));
+        while at != 0 {
+            values.push(word(at));
+            at = word(at + 8);
+        }
+        values.reverse();
+        (key, values)
+    };
+    (0..LISTS).map(list).collect()
+}
+
+/// What has happened, as the checker wants it: first what was there, as one transaction; then what
+/// was answered, and of the rest what can be seen to have been committed.
+fn history(base: &Lists, done: Vec<Done>, last: Lists) -> (History, Vec<bool>) {
+    let appends = base.iter().flat_map(|(&key, list)| list.iter().map(move |&value| (key, value)));
+    let base = Transaction { appends: appends.collect(), ..Transaction::default() };
+    let (mut transactions, mut acknowledged) = (vec![base], vec![true]);
+    for Done { transaction, acknowledged: told, answered } in done {
+        let committed = transaction.appends.iter().all(|(key, value)| last[key].contains(value));
+        if answered || committed {
+            transactions.push(transaction);
+            acknowledged.push(told);
+        }
+    }
+    (History { transactions, last }, acknowledged)
+}
+
+/// Boots one after the other, each ended by the power; the last opening only looks.
+fn run(way: Way, seed: u64, seen: &mut Seen) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let (crash_in, temper) = (4 << random.random_range(0..7), random.random_range(0..3));
+    let chooser = Chance { random, crash_in, temper };
+    let calm = Model { crashes: 0, every_word: false, ..Model::default() };
+    let recorder = Recorder::new(calm, Box::new(chooser));
+    let pool = Pool::create(PATH, way.options(&recorder)).unwrap();
+    Append::load(&mut pool.worker().unwrap()).unwrap();
+    pool.close().unwrap();
+    let mut before: Option<(History, Vec<bool>)> = None;
+    for number in 0..=BOOTS {
+        let pool = Pool::open(PATH, way.options(&recorder)).unwrap();
+        let table = pool.run(|tx| words::Allocate::root(tx)).unwrap().value;
+        let base = lists(&pool, table);
+        pool.check_heap().unwrap();
+        if let Some((history, acknowledged)) = before.take() {
+            let there = history.after_crash(&base, &acknowledged);
+            let there = there.unwrap_or_else(|damage| {
+                panic!("{way:?} seed {seed} boot {number}: {damage}\n{history:?}\nleft {base:?}")
+            });
+            let open = there.iter().zip(&acknowledged).filter(|(_, told)| !**told);
+            let kept = open.clone().filter(|(there, _)| **there).count() as u64;
+            seen.kept += kept;
+            seen.lost += open.count() as u64 - kept;
+        }
+        let boots = recorder.boots();
+        recorder.set_model(|model| model.crashes = usize::from(number < BOOTS));
+        if number == BOOTS {
+            return pool.close().unwrap();
+        }
+        let (clock, done) = (AtomicU64::new(1), Mutex::default());
+        let done = Boot { way, number, pool: &pool, clock, done }.live();
+        seen.cut += recorder.boots() - boots;
+        if recorder.boots() == boots {
+            recorder.crash();
+        }
+        let last = lists(&pool, table);
+        pool.abandon();
+        recorder.set_model(Model::calm);
+        let (history, acknowledged) = history(&base, done, last);
+        history.check(Level::Strict).unwrap_or_else(|anomaly| {
+            panic!("{way:?} seed {seed} boot {number}: {anomaly}\n{history:?}")
+        });
+        before = Some((history, acknowledged));
+    }
+}
+
+/// Runs of one medium in all its ways.
+fn runs(medium: Medium, rounds: u64) {
+    let (seed, more) = (setting("LASTWORD_SEED", 1), setting("LASTWORD_ROUNDS", 1));
+    println!("{medium:?}: LASTWORD_SEED={seed}, {} runs of each way", rounds * more);
+    let mut seen = Seen::default();
+    for seed in seed..seed + rounds * more {
+        for durability in [Durability::Async, Durability::Sync] {
+            for shadow in [Shadow::Full, Shadow::CopyOnWrite] {
+                run(Way { medium, durability, shadow }, seed, &mut seen);
+            }
+        }
+    }
+    println!("{seen:?}");
+    assert!(seen.kept > 0 && seen.lost > 0 && seen.cut > 0, "both outcomes: {seen:?}");
+}
+
+#[test]
+fn threads_on_files_lose_a_suffix_and_nothing_acknowledged() {
+    runs(Medium::File, 30);
+}
+
+#[test]
+fn threads_on_memory_lose_a_suffix_and_nothing_acknowledged() {
+    runs(Medium::Dax, 30);
+}
+
+#[test]
+fn threads_on_memory_with_a_durable_cache_lose_a_suffix_and_nothing_acknowledged() {
+    runs(Medium::PersistentCache, 30);
+}

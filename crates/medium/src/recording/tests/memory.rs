@@ -1,0 +1,361 @@
+//! Mapped memory: A1 to A4.
+
+use super::*;
+use crate::cpu::LineWriteBack;
+use crate::mapped::Combining;
+use crate::recording::RecordedArea;
+use crate::suite::{Disk, HEAP_BYTES, HEAP_OFFSET};
+use crate::writes::run;
+use crate::{Domain, HomeMedium, MappedHome, PoolFile};
+
+fn area(recorder: &Recorder) -> RecordedArea {
+    durable(recorder, 4096).recorded().unwrap().area(0, 4096, false)
+}
+
+/// Does something in another thread.
+fn elsewhere(work: impl FnOnce() + Send) {
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+}
+
+/// The first words, after the power went.
+fn words<const N: usize>(recorder: &Recorder) -> [u64; N] {
+    recorder.crash();
+    let mut words = [9; N];
+    open(&recorder.system()).recorded().unwrap().area(0, 4096, false).read(0, &mut words);
+    words
+}
+
+/// What the first words may be after this.
+fn may_be<const N: usize>(work: impl Fn(&RecordedArea)) -> BTreeSet<[u64; N]> {
+    every(calm(), |recorder| {
+        work(&area(recorder));
+        words(recorder)
+    })
+}
+
+#[test]
+fn a1_of_the_stores_to_a_line_any_prefix_survives_and_nothing_else() {
+    let found = may_be::<3>(|area| {
+        area.store(0, &[1]);
+        area.store(1, &[2]);
+        area.store(0, &[3]);
+        area.store(2, &[4]);
+    });
+    assert_eq!(found, set([[0, 0, 0], [1, 0, 0], [1, 2, 0], [3, 2, 0], [3, 2, 4]]));
+}
+
+#[test]
+fn a1_a_store_of_several_words_is_as_many_stores() {
+    let found = may_be::<3>(|area| area.store(0, &[1, 2, 3]));
+    assert_eq!(found, set([[0, 0, 0], [1, 0, 0], [1, 2, 0], [1, 2, 3]]));
+}
+
+#[test]
+fn a1_lines_are_independent_of_each_other() {
+    let found = may_be::<17>(|area| {
+        area.store(0, &[1]);
+        area.store(8, &[2]);
+        area.store(16, &[3]);
+    });
+    let found = set(found.iter().map(|words| [words[0], words[8], words[16]]));
+    let all = (0..8).map(|bits| [bits & 1, bits & 2, 3 * (bits >> 2)]);
+    assert_eq!(found, set(all));
+}
+
+#[test]
+fn a1_what_is_durable_stays_and_a_prefix_begins_behind_it() {
+    let found = may_be::<2>(|area| {
+        area.store(0, &[1]);
+        area.write_back(0);
+        area.fence();
+        area.store(1, &[2]);
+        area.store(0, &[3]);
+    });
+    assert_eq!(found, set([[1, 0], [1, 2], [3, 2]]));
+}
+
+#[test]
+fn a1_a_write_back_covers_the_stores_before_it_and_none_behind() {
+    let found = may_be::<2>(|area| {
+        area.store(0, &[1]);
+        area.write_back(1); // the same line
+        area.store(0, &[2]);
+        area.fence();
+    });
+    assert_eq!(found, set([[1, 0], [2, 0]]));
+    let unfenced = may_be::<1>(|area| {
+        area.store(0, &[1]);
+        area.write_back(0);
+    });
+    assert_eq!(unfenced, set([[0], [1]]));
+    let not_written_back = may_be::<1>(|area| {
+        area.store(0, &[1]);
+        area.fence();
+    });
+    assert_eq!(not_written_back, set([[0], [1]]));
+}
+
+#[test]
+fn a2_of_words_stored_past_the_cache_any_subset_survives() {
+    let found = may_be::<3>(|area| area.stream(0, &[1, 2, 3]));
+    let all = (0..8).map(|bits| [bits & 1, bits & 2, 3 * (bits >> 2)]);
+    assert_eq!(found, set(all));
+    let fenced = may_be::<3>(|area| {
+        area.stream(0, &[1, 2, 3]);
+        area.fence();
+    });
+    assert_eq!(fenced, set([[1, 2, 3]]));
+}
+
+#[test]
+fn a2_of_a_word_stored_past_the_cache_twice_either_value_may_be_there() {
+    let found = may_be::<1>(|area| {
+        area.stream(0, &[1]);
+        area.stream(0, &[2]);
+    });
+    assert_eq!(found, set([[0], [1], [2]]));
+}
+
+#[test]
+fn a2_words_past_the_cache_and_in_it_are_independent() {
+    let found = may_be::<3>(|area| {
+        area.store(0, &[1]);
+        area.stream(1, &[2]);
+        area.store(2, &[3]);
+    });
+    let cached = [[0, 0], [1, 0], [1, 3]];
+    assert_eq!(found, set(cached.into_iter().flat_map(|[a, c]| [[a, 0, c], [a, 2, c]])));
+}
+
+#[test]
+fn a2_what_is_past_the_cache_and_fenced_no_older_store_replaces() {
+    let found = may_be::<2>(|area| {
+        area.store(0, &[1]);
+        area.store(1, &[1]);
+        area.stream(0, &[2]);
+        area.fence();
+    });
+    assert_eq!(found, set([[2, 0], [2, 1]]));
+}
+
+#[test]
+fn a2_in_halves_where_not_every_word_is_asked_for() {
+    let model = Model { every_word: false, ..calm() };
+    let found = every(model, |recorder| {
+        area(recorder).stream(0, &[1; 8]);
+        words::<8>(recorder)
+    });
+    let [none, all] = [[0; 8], [1; 8]];
+    assert_eq!(found, set([none, [1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], all]));
+}
+
+#[test]
+fn a3_a_fence_of_another_thread_completes_nothing() {
+    let past = |fence: fn(&RecordedArea)| {
+        may_be::<1>(|area| {
+            area.stream(0, &[1]);
+            fence(area);
+        })
+    };
+    let written_back = |fence: fn(&RecordedArea)| {
+        may_be::<1>(|area| {
+            area.store(0, &[1]);
+            area.write_back(0);
+            fence(area);
+        })
+    };
+    for found in [past(|area| elsewhere(|| area.fence())), past(|_| {})] {
+        assert_eq!(found, set([[0], [1]]));
+    }
+    assert_eq!(written_back(|area| elsewhere(|| area.fence())), set([[0], [1]]));
+    assert_eq!(past(RecordedArea::fence), set([[1]]));
+    assert_eq!(written_back(RecordedArea::fence), set([[1]]));
+}
+
+#[test]
+fn a3_who_writes_a_line_back_covers_what_others_have_stored_into_it() {
+    let found = may_be::<1>(|area| {
+        area.store(0, &[1]);
+        elsewhere(|| {
+            area.write_back(0);
+            area.fence();
+        });
+    });
+    assert_eq!(found, set([[1]]));
+    let past_the_cache = may_be::<1>(|area| {
+        area.stream(0, &[1]);
+        elsewhere(|| {
+            area.write_back(0);
+            area.fence();
+        });
+    });
+    assert_eq!(past_the_cache, set([[0], [1]]));
+}
+
+#[test]
+fn a3_fences_of_several_threads_cover_each_its_own() {
+    let found = may_be::<3>(|area| {
+        area.store(0, &[1]);
+        elsewhere(|| {
+            area.store(1, &[2]);
+            area.write_back(1); // and the word before
+            area.stream(2, &[3]);
+        });
+        area.stream(2, &[4]);
+        area.fence();
+    });
+    // The other's word past the cache may still get there, and then it is the last.
+    let past = [3, 4];
+    let cached = [[0, 0], [1, 0], [1, 2]];
+    assert_eq!(found, set(cached.iter().flat_map(|[a, b]| past.map(|c| [*a, *b, c]))));
+    let all = may_be::<3>(|area| {
+        area.stream(2, &[4]);
+        area.store(0, &[1]);
+        let (to, from) = std::sync::mpsc::channel();
+        let (back, done) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                area.store(1, &[2]);
+                area.write_back(1);
+                back.send(()).unwrap();
+                from.recv().unwrap();
+                area.fence(); // covers two stores, though one was taken away before them
+            });
+            done.recv().unwrap();
+            area.fence();
+            to.send(()).unwrap();
+        });
+    });
+    assert_eq!(all, set([[1, 2, 4]]));
+}
+
+#[test]
+fn a4_where_the_cache_is_kept_a_store_is_durable_with_the_next_fence_of_its_thread() {
+    let kept = |fence: fn(&RecordedArea)| {
+        every(calm(), |recorder| {
+            let area = durable(recorder, 4096).recorded().unwrap().area(0, 4096, true);
+            area.store(0, &[1]);
+            area.store(1, &[2]);
+            area.store(0, &[3]);
+            fence(&area);
+            words::<2>(recorder)
+        })
+    };
+    let prefixes = set([[0, 0], [1, 0], [1, 2], [3, 2]]);
+    assert_eq!(kept(|_| {}), prefixes);
+    assert_eq!(kept(|area| elsewhere(|| area.fence())), prefixes);
+    assert_eq!(kept(RecordedArea::fence), set([[3, 2]]));
+}
+
+/// The home of a recorded file, and the file.
+fn home(recorder: &Recorder, domain: &Domain) -> MappedHome {
+    let file = Disk::of(recorder.system()).pool();
+    MappedHome::new(file, HEAP_OFFSET, HEAP_BYTES, domain).unwrap()
+}
+
+fn heap_word(recorder: &Recorder, word: u64) -> u64 {
+    recorder.crash();
+    let file = PoolFile::open_on(&recorder.system(), "/pool").unwrap();
+    let mut out = [9];
+    file.read_at(HEAP_OFFSET + 8 * word, &mut out).unwrap();
+    out[0]
+}
+
+#[test]
+fn a3_home_written_by_one_thread_is_durable_behind_the_barrier_of_another() {
+    let dax = Domain::dax_over_dram(LineWriteBack::detect());
+    for combining in [Combining::Never, Combining::Always, Combining::WhenSkewed] {
+        let found = |barrier: bool| {
+            every(calm(), |recorder| {
+                let mut home = home(recorder, &dax).with_combining(combining);
+                elsewhere(|| home.write_back(&[run(10, 1), 42]).unwrap());
+                if barrier {
+                    home.barrier().unwrap();
+                }
+                heap_word(recorder, 10)
+            })
+        };
+        assert_eq!(found(true), set([42]), "{combining:?}");
+        // Without it a line that is combined is in the cache still.
+        let unbarred = if combining == Combining::Always { set([0, 42]) } else { set([42]) };
+        assert_eq!(found(false), unbarred, "{combining:?}");
+    }
+}
+
+/// What `write_back` would leave without the fence at its end: the twin of the test above.
+#[test]
+fn a3_the_barrier_alone_would_come_from_the_wrong_thread() {
+    let found = may_be::<1>(|area| {
+        elsewhere(|| area.stream(0, &[42]));
+        area.fence();
+    });
+    assert_eq!(found, set([[0], [42]]));
+    let combined = may_be::<1>(|area| {
+        elsewhere(|| {
+            area.store(0, &[42]);
+            area.write_back(0); // its place was wanted
+        });
+        area.fence();
+    });
+    assert_eq!(combined, set([[0], [42]]));
+}
+
+#[test]
+fn what_a_crash_has_left_is_the_next_boots_base() {
+    let found = every(calm(), |recorder| {
+        area(recorder).store(0, &[1]);
+        recorder.crash();
+        // Not read: a store to the line decides what is beside it.
+        let area = open(&recorder.system()).recorded().unwrap().area(0, 4096, false);
+        area.store(1, &[2]);
+        words::<2>(recorder)
+    });
+    assert_eq!(found, set([[0, 0], [0, 2], [1, 0], [1, 2]]));
+}
+
+#[test]
+fn stores_and_writes_to_one_sector_survive_each_by_its_own_rule() {
+    // The write is not synced, and beside it a store is durable.
+    let found = every(calm(), |recorder| {
+        let file = durable(recorder, 4096);
+        let area = file.recorded().unwrap().area(0, 4096, false);
+        file.write(&[std::io::IoSlice::new(&[1; 16])], 0, ReadWriteFlags::empty()).unwrap();
+        area.store(1, &[2]);
+        area.write_back(1);
+        area.fence();
+        words::<2>(recorder)
+    });
+    assert_eq!(found, set([[0, 2], [0x0101_0101_0101_0101, 2]]));
+    // A sector that is lost is decided before it is stored to, and the store is not lost with it.
+    let found = every(calm(), |recorder| {
+        let file = durable(recorder, 4096);
+        file.write(&[std::io::IoSlice::new(&[1; 16])], 0, ReadWriteFlags::empty()).unwrap();
+        recorder.crash();
+        let area = open(&recorder.system()).recorded().unwrap().area(0, 4096, false);
+        area.store(1, &[2]);
+        area.write_back(1);
+        area.fence();
+        words::<2>(recorder)
+    });
+    assert_eq!(found, set([[0, 2], [0x0101_0101_0101_0101, 2]]));
+    // A write of a part of a line that is lost keeps the rest of it.
+    let found = every(calm(), |recorder| {
+        area(recorder).store(0, &[1]);
+        recorder.crash();
+        let file = open(&recorder.system());
+        file.write(&[std::io::IoSlice::new(&[2; 8])], 8, DSYNC).unwrap();
+        words::<2>(recorder)
+    });
+    assert_eq!(found, set([0, 1].map(|first| [first, 0x0202_0202_0202_0202])));
+}
+
+#[test]
+fn a_sync_of_the_file_covers_what_was_stored_to_it() {
+    let found = every(calm(), |recorder| {
+        let file = durable(recorder, 4096);
+        file.recorded().unwrap().area(0, 4096, false).store(0, &[1]);
+        file.sync_data().unwrap();
+        words::<1>(recorder)
+    });
+    assert_eq!(found, set([[1]]));
+}

@@ -1,0 +1,173 @@
+//! What a crash of a recorded machine may leave, and what it may not: for each assumption of
+//! docs/crash-model.md all choices are made, and what was read then is compared with the set that
+//! the assumption allows.
+
+mod back_ends;
+mod files;
+mod memory;
+mod processes;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::ReadWriteFlags;
+
+use super::{Ask, Choose, Model, PowerCut, Question, Recorder};
+use crate::sync::{Arc, Mutex, lock};
+use crate::system::{Handle, System};
+
+const PATH: &str = "/file";
+const DSYNC: ReadWriteFlags = ReadWriteFlags::DSYNC;
+
+/// Nothing goes wrong but what a test does itself.
+fn calm() -> Model {
+    Model { crashes: 0, ..Model::default() }
+}
+
+/// Choices that are laid down, then the first ones; all are remembered.
+struct LaidDown {
+    ahead: Vec<usize>,
+    made: Arc<Mutex<Vec<Question>>>,
+}
+
+impl Choose for LaidDown {
+    fn choose(&mut self, question: Question) -> usize {
+        let mut made = lock(&self.made);
+        made.push(question);
+        self.ahead.get(made.len() - 1).copied().unwrap_or(0)
+    }
+}
+
+/// A machine on which nobody chooses anything but the first.
+fn quiet(model: Model) -> Recorder {
+    Recorder::new(model, Box::new(LaidDown { ahead: Vec::new(), made: Arc::default() }))
+}
+
+/// Everything that comes out of something, over all choices.
+fn every<T: Ord>(model: Model, run: impl Fn(&Recorder) -> T) -> BTreeSet<T> {
+    let (mut all, mut ways) = (BTreeSet::new(), vec![Vec::new()]);
+    while let Some(ahead) = ways.pop() {
+        let made = Arc::new(Mutex::default());
+        let chooser = LaidDown { ahead: ahead.clone(), made: Arc::clone(&made) };
+        all.insert(run(&Recorder::new(model, Box::new(chooser))));
+        let made = lock(&made);
+        assert!(ahead.len() <= made.len(), "the same choices lead the same way");
+        for (at, question) in made.iter().enumerate().skip(ahead.len()) {
+            for other in 1..question.options {
+                let mut way = ahead.clone();
+                way.resize(at, 0);
+                way.push(other);
+                ways.push(way);
+            }
+        }
+    }
+    all
+}
+
+/// The set of these.
+fn set<T: Ord>(all: impl IntoIterator<Item = T>) -> BTreeSet<T> {
+    all.into_iter().collect()
+}
+
+/// Does something; answers whether the power went meanwhile.
+fn power_goes(work: impl FnOnce()) -> bool {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(()) => false,
+        Err(panic) => {
+            PowerCut::expect(panic);
+            true
+        }
+    }
+}
+
+fn open(system: &System) -> Box<dyn Handle> {
+    system.files().open(Path::new(PATH), OFlags::RDWR, Mode::empty()).unwrap()
+}
+
+fn create(system: &System, path: &str) -> Box<dyn Handle> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    system.files().open(Path::new(path), flags, Mode::empty()).unwrap()
+}
+
+/// A file of so many zero bytes, durable with its name.
+fn durable(recorder: &Recorder, bytes: u64) -> Box<dyn Handle> {
+    let system = recorder.system();
+    let file = create(&system, PATH);
+    file.allocate(bytes).unwrap();
+    file.sync_all().unwrap();
+    system.files().sync_directory(Path::new("/")).unwrap();
+    file
+}
+
+/// A durable file whose creation nothing disturbs.
+fn durable_for_sure(recorder: &Recorder) -> Box<dyn Handle> {
+    let mut before = None;
+    recorder.set_model(|model| before = Some(std::mem::replace(model, calm())));
+    let file = durable(recorder, 4096);
+    recorder.set_model(|model| *model = before.take().unwrap());
+    file
+}
+
+/// Fills sectors from `first` on with these bytes.
+fn write(file: &dyn Handle, first: u64, fill: &[u8], flags: ReadWriteFlags) -> bool {
+    let bytes: Vec<u8> = fill.iter().flat_map(|byte| [*byte; 512]).collect();
+    file.write(&[std::io::IoSlice::new(&bytes)], 512 * first, flags).is_ok()
+}
+
+/// What the file's first sectors are filled with. A sector is whole, always.
+fn sectors<const N: usize>(file: &dyn Handle) -> [u8; N] {
+    let mut bytes = vec![0; 512 * N];
+    assert_eq!(file.read(&mut bytes, 0).unwrap(), bytes.len());
+    std::array::from_fn(|sector| {
+        let content = &bytes[512 * sector..][..512];
+        assert!(content.iter().all(|byte| *byte == content[0]), "a sector is torn");
+        content[0]
+    })
+}
+
+/// The same, after the power went.
+fn left<const N: usize>(recorder: &Recorder) -> [u8; N] {
+    recorder.crash();
+    sectors(&*open(&recorder.system()))
+}
+
+#[test]
+fn all_choices_are_made_and_each_once() {
+    let count = Mutex::new(0);
+    let all = every(calm(), |recorder| {
+        *lock(&count) += 1;
+        let file = durable(recorder, 4096);
+        write(&*file, 0, &[1, 1, 1], ReadWriteFlags::empty());
+        left::<3>(recorder)
+    });
+    assert_eq!((all.len(), *lock(&count)), (8, 8));
+}
+
+#[test]
+fn the_power_may_go_before_every_barrier_and_with_every_store_where_asked() {
+    let points = |every_store| {
+        let made: Arc<Mutex<Vec<Question>>> = Arc::default();
+        let chooser = LaidDown { ahead: Vec::new(), made: Arc::clone(&made) };
+        let model = Model { every_store, ..Model::default() };
+        let recorder = Recorder::new(model, Box::new(chooser));
+        let file = durable(&recorder, 4096);
+        let before = lock(&made).len();
+        write(&*file, 0, &[1], ReadWriteFlags::empty());
+        write(&*file, 1, &[1], ReadWriteFlags::empty());
+        file.sync_data().unwrap();
+        file.sync_data().unwrap(); // nothing can be lost that could not before
+        write(&*file, 0, &[2], DSYNC);
+        let area = file.recorded().unwrap().area(0, 4096, false);
+        area.store(100, &[1]);
+        area.write_back(100);
+        area.fence();
+        area.fence();
+        let made = lock(&made);
+        assert!(made.iter().all(|question| question.ask == Ask::Crash));
+        made.len() - before
+    };
+    assert_eq!(points(false), 3);
+    assert_eq!(points(true), 4);
+}

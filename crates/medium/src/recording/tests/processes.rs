@@ -1,0 +1,242 @@
+//! Processes and boots: A11, A12, and what every boot keeps to.
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use super::*;
+use crate::mapping::Sharing;
+
+const PLAIN: ReadWriteFlags = ReadWriteFlags::empty();
+
+#[test]
+fn a11_what_a_process_has_written_is_read_by_the_next_and_no_more_durable() {
+    let found = every(calm(), |recorder| {
+        write(&*durable(recorder, 4096), 0, &[1, 2], PLAIN);
+        recorder.exit();
+        let file = open(&recorder.system());
+        let seen = sectors::<2>(&*file);
+        (seen, left::<2>(recorder))
+    });
+    let any = [[0, 0], [0, 2], [1, 0], [1, 2]];
+    assert_eq!(found, set(any.map(|left| ([1, 2], left))));
+    // The next one may make it durable.
+    let synced = every(calm(), |recorder| {
+        write(&*durable(recorder, 4096), 0, &[1], PLAIN);
+        recorder.exit();
+        open(&recorder.system()).sync_data().unwrap();
+        left::<1>(recorder)
+    });
+    assert_eq!(synced, set([[1]]));
+}
+
+#[test]
+fn a11_no_fence_of_the_next_process_covers_stores_of_the_last_by_itself() {
+    let found = |stream: bool, next: fn(&crate::recording::RecordedArea)| {
+        every(calm(), |recorder| {
+            let area = durable(recorder, 4096).recorded().unwrap().area(0, 4096, false);
+            if stream {
+                area.stream(0, &[1]);
+            } else {
+                area.store(0, &[1]);
+                area.write_back(0);
+            }
+            recorder.exit();
+            let area = open(&recorder.system()).recorded().unwrap().area(0, 4096, false);
+            let (mut seen, mut left) = ([9], [9]);
+            area.read(0, &mut seen);
+            next(&area);
+            recorder.crash();
+            open(&recorder.system()).recorded().unwrap().area(0, 4096, false).read(0, &mut left);
+            (seen[0], left[0])
+        })
+    };
+    for stream in [false, true] {
+        assert_eq!(found(stream, |area| area.fence()), set([(1, 0), (1, 1)]));
+        let written_back = |area: &crate::recording::RecordedArea| {
+            area.write_back(0);
+            area.fence();
+        };
+        assert_eq!(found(stream, written_back), set([(1, 1)]));
+        // What the next one puts over it is not taken back by it.
+        let stored_again = |area: &crate::recording::RecordedArea| {
+            area.stream(0, &[2]);
+            area.fence();
+        };
+        assert_eq!(found(stream, stored_again), set([(1, 2)]));
+    }
+}
+
+#[test]
+fn a11_names_that_were_not_durable_are_not_so_in_the_next_process() {
+    let found = every(calm(), |recorder| {
+        drop(create(&recorder.system(), PATH));
+        recorder.exit();
+        let seen = recorder.system().files().stat(Path::new(PATH)).is_ok();
+        recorder.crash();
+        (seen, recorder.system().files().stat(Path::new(PATH)).is_ok())
+    });
+    assert_eq!(found, set([(true, false), (true, true)]));
+}
+
+#[test]
+fn a11_what_was_under_way_when_the_process_ended_is_there_in_part_and_not_durable() {
+    let found = every(calm(), |recorder| {
+        let file = durable(recorder, 4096);
+        let queue = file.queue().unwrap();
+        queue.submit(0, 0, &[1; 1024]);
+        recorder.exit();
+        let file = open(&recorder.system());
+        let seen = sectors::<2>(&*file);
+        assert_eq!(sectors::<2>(&*file), seen, "what was read stays so");
+        (seen, left::<2>(recorder))
+    });
+    let any = || [[0, 0], [0, 1], [1, 0], [1, 1]].into_iter();
+    // What was not carried out never will be.
+    let pairs = any().flat_map(|seen| any().map(move |left| (seen, left)));
+    let expected = pairs.filter(|(seen, left)| left[0] <= seen[0] && left[1] <= seen[1]);
+    assert_eq!(found, set(expected));
+    let synced = every(calm(), |recorder| {
+        let file = durable(recorder, 4096);
+        let queue = file.queue().unwrap();
+        queue.submit(0, 0, &[1; 1024]);
+        recorder.exit();
+        let file = open(&recorder.system());
+        let seen = sectors::<2>(&*file);
+        file.sync_data().unwrap();
+        (seen, left::<2>(recorder))
+    });
+    assert_eq!(synced, set(any().map(|seen| (seen, seen))));
+}
+
+#[test]
+fn a11_a_kill_comes_where_a_crash_may_and_takes_nothing() {
+    let found = every(Model { kills: 1, ..calm() }, |recorder| {
+        let file = durable_for_sure(recorder);
+        write(&*file, 0, &[1], PLAIN);
+        let killed = power_goes(|| file.sync_data().unwrap());
+        let seen = killed.then(|| sectors::<1>(&*open(&recorder.system())));
+        (killed, seen, left::<1>(recorder))
+    });
+    let killed = [[0], [1]].map(|left| (true, Some([1]), left));
+    assert_eq!(found, set(killed.into_iter().chain([(false, None, [1])])));
+}
+
+const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
+const SHARED: FlockOperation = FlockOperation::NonBlockingLockShared;
+
+#[test]
+fn a12_a_lock_ends_with_its_description_its_process_or_the_power() {
+    let recorder = quiet(calm());
+    let (first, system) = (durable(&recorder, 4096), recorder.system());
+    let second = open(&system);
+    first.lock(EXCLUSIVE).unwrap();
+    first.lock(EXCLUSIVE).unwrap();
+    for operation in [EXCLUSIVE, SHARED] {
+        assert_eq!(second.lock(operation), Err(Errno::WOULDBLOCK));
+    }
+    // A second description of the first one's is another; the lock moves by giving it up.
+    let other = first.reopen_direct().unwrap();
+    assert_eq!(other.lock(EXCLUSIVE), Err(Errno::WOULDBLOCK));
+    first.lock(FlockOperation::Unlock).unwrap();
+    other.lock(EXCLUSIVE).unwrap();
+    drop(first);
+    assert_eq!(second.lock(EXCLUSIVE), Err(Errno::WOULDBLOCK));
+    drop(other);
+    second.lock(SHARED).unwrap();
+    let third = open(&system);
+    third.lock(SHARED).unwrap();
+    assert_eq!(third.lock(EXCLUSIVE), Err(Errno::WOULDBLOCK));
+    for end in [Recorder::exit, Recorder::crash] {
+        end(&recorder);
+        open(&recorder.system()).lock(EXCLUSIVE).unwrap();
+        let kept = open(&recorder.system());
+        kept.lock(EXCLUSIVE).unwrap();
+        std::mem::forget(kept);
+    }
+}
+
+#[test]
+fn what_an_earlier_boot_holds_is_dead() {
+    for end in [Recorder::exit, Recorder::crash] {
+        let recorder = quiet(Model { crashes: 0, ..Model::default() });
+        let (file, system) = (durable(&recorder, 4096), recorder.system());
+        let area = file.recorded().unwrap().area(0, 4096, false);
+        let queue = file.queue().unwrap();
+        end(&recorder);
+        assert!(!write(&*file, 0, &[1], DSYNC));
+        assert_eq!(file.read(&mut [0; 8], 0), Err(Errno::IO));
+        assert!(file.sync_data().is_err() && file.stat().is_err());
+        assert!(file.lock(EXCLUSIVE).is_err() && file.allocate(8192).is_err());
+        assert!(power_goes(|| area.stream(0, &[1])) && power_goes(|| area.fence()));
+        assert!(power_goes(|| area.read(0, &mut [0])));
+        queue.submit(3, 0, &[1; 512]);
+        assert_eq!(queue.completion(true), Some((3, Err(Errno::IO))));
+        assert!(system.files().stat(Path::new(PATH)).is_err());
+        assert!(system.files().unlink(Path::new(PATH)).is_err());
+        let next = open(&recorder.system());
+        next.lock(EXCLUSIVE).unwrap();
+        drop(file); // takes no lock with it that is not its own
+        assert!(open(&recorder.system()).lock(EXCLUSIVE).is_err());
+        assert_eq!(sectors::<1>(&*next), [0]);
+        assert_eq!(next.stat().unwrap().bytes, 4096);
+    }
+}
+
+#[test]
+fn what_a_crash_has_left_is_chosen_once_and_stays_so() {
+    let found = every(calm(), |recorder| {
+        let file = durable(recorder, 4096);
+        write(&*file, 0, &[1], PLAIN);
+        file.recorded().unwrap().area(0, 4096, false).stream(100, &[7]);
+        let read = |recorder: &Recorder| {
+            let (file, mut word) = (open(&recorder.system()), [9]);
+            file.recorded().unwrap().area(0, 4096, false).read(100, &mut word);
+            (sectors::<1>(&*file), word)
+        };
+        recorder.crash();
+        let first = read(recorder);
+        assert_eq!(first, read(recorder));
+        recorder.exit();
+        assert_eq!(first, read(recorder));
+        recorder.crash();
+        assert_eq!(first, read(recorder), "what is decided is durable");
+        let image = recorder.image();
+        assert!(format!("{image:?}").contains(PATH));
+        first
+    });
+    assert_eq!(found.len(), 4);
+}
+
+#[test]
+fn what_nobody_has_read_is_open_until_it_is_written_over() {
+    let found = every(calm(), |recorder| {
+        write(&*durable(recorder, 4096), 0, &[1], PLAIN);
+        recorder.crash();
+        recorder.crash();
+        let file = open(&recorder.system());
+        write(&*file, 0, &[2], PLAIN);
+        assert_eq!(sectors::<1>(&*file), [2]);
+        left::<1>(recorder)
+    });
+    assert_eq!(found, set([[0], [1], [2]]));
+}
+
+#[test]
+fn a_private_mapping_follows_the_file_but_where_it_was_written_itself() {
+    let recorder = quiet(calm());
+    let file = durable(&recorder, 3 * 4096);
+    write(&*file, 8, &[1], PLAIN);
+    let mapping = file.map(4096, 8192, Sharing::CopyOnWrite).unwrap();
+    let word = |at: usize| mapping.words()[at].load(crate::sync::Ordering::Relaxed);
+    let ones = |byte: u8| u64::from_le_bytes([byte; 8]);
+    assert_eq!((word(0), word(512)), (ones(1), 0));
+    write(&*file, 9, &[2], PLAIN);
+    file.recorded().unwrap().area(0, 3 * 4096, false).store(1024, &[3]);
+    assert_eq!((word(64), word(512)), (ones(2), 3));
+    mapping.words()[0].store(77, crate::sync::Ordering::Relaxed);
+    write(&*file, 8, &[4], PLAIN);
+    assert_eq!(word(0), 77, "the page is its own");
+    let mut bytes = [0; 8];
+    file.read(&mut bytes, 4096).unwrap();
+    assert_eq!(bytes, [4; 8], "and the file's is the file's");
+}
