@@ -92,9 +92,6 @@ pub struct Scan<'a> {
     heap_words: u64,
     buffer: Buffer,
     payload: (usize, u64),
-    /// The group that was found last: its sequence, its bytes with padding, and the sequence behind
-    /// what was acknowledged when it was sealed.
-    found: (u64, u64, u64),
 }
 
 impl<'a> Scan<'a> {
@@ -108,8 +105,7 @@ impl<'a> Scan<'a> {
     ) -> Scan<'a> {
         let buffer = Buffer::new(8192);
         let last = reproduced.0;
-        let (payload, found) = ((0, 0), (0, 0, 0));
-        Scan { medium, identity, sequence, last, heap_words, buffer, payload, found }
+        Scan { medium, identity, sequence, last, heap_words, buffer, payload: (0, 0) }
     }
 
     /// Looks at what comes next.
@@ -159,24 +155,6 @@ impl<'a> Scan<'a> {
     /// The runs and marks of the group that was found last.
     pub fn payload(&self) -> &[u64] {
         &self.buffer.words()[GROUP_HEADER_WORDS..GROUP_HEADER_WORDS + self.payload.0]
-    }
-
-    /// Where the group that was found last stands in the log area, and all its words, padding
-    /// included: what was appended.
-    pub fn group(&self) -> (u64, &[u64]) {
-        let (sequence, bytes, _) = self.found;
-        (sequence % self.medium.bytes(), &self.buffer.words()[..bytes as usize / 8])
-    }
-
-    /// The sequence of the group that was found last.
-    pub fn sequence(&self) -> u64 {
-        self.found.0
-    }
-
-    /// The sequence behind what was acknowledged when the group that was found last was sealed:
-    /// what lies before was durable then.
-    pub fn acknowledged(&self) -> u64 {
-        self.found.2
     }
 
     /// The transactions of the group that was found last.
@@ -274,7 +252,6 @@ impl<'a> Scan<'a> {
                 if !follows || !self.is_inside_heap() {
                     return Ok(Found::Damaged { at });
                 }
-                self.found = (sequence, total, header.acknowledged);
                 self.sequence = sequence + total;
                 self.last = header.last;
                 Ok(Found::Group { first: TxId(header.first), last: TxId(header.last) })

@@ -137,7 +137,7 @@ mutants! {
     NameNotSettled 57 "name-not-settled"
         "An open goes on with a name that its maker has not made durable.",
     SuperblockNotSettled 58 "superblock-not-settled"
-        "An open writes the log's head while the superblock that it has read may not be durable.",
+        "An open acts on a superblock that it can read and that may not be durable.",
     GoodCopyFirst 59 "good-copy-first"
         "Of two copies of a block the one that counts is written first.",
 }

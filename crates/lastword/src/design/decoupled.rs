@@ -66,15 +66,8 @@ impl<T: Tm> Decoupled<T> {
         }
         if action == Action::Replay {
             let path = storage.log_path().to_path_buf();
-            match &storage.log_file {
-                Some(file) if !planted(Mutant::LogNotSettled) => file.settle()?,
-                _ => {}
-            }
             let Storage { log, home, .. } = &mut storage;
-            let again = &mut |at, group: &[u64]| recover::settle(&**log, at, group);
-            let settle: Option<recover::Settle<'_>> =
-                if log.depth() == 0 { Some(again) } else { None };
-            last = recover::replay(&before, &**log, settle, home.as_mut(), &path)?.last;
+            last = recover::replay(&before, &**log, home.as_mut(), &path)?.last;
         }
         // Everything is at home. Before anything else is written: what cannot be read is told while
         // the pool is as it was.
@@ -92,9 +85,6 @@ impl<T: Tm> Decoupled<T> {
         if let Some((head, file, counts)) = &head
             && !planted(Mutant::LogHeadLast)
         {
-            if !planted(Mutant::SuperblockNotSettled) {
-                storage.superblocks.update(|_| ())?;
-            }
             head.write(file, *counts)?;
         }
         storage.superblocks.update(|now| {

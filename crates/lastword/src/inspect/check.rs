@@ -261,8 +261,8 @@ impl Examined {
         };
         // Nothing is written, so nothing that is read needs to be durable.
         let result = match image {
-            Some(image) => recover::replay(superblock, &log, None, &mut Image(image), &path),
-            None => recover::replay(superblock, &log, None, &mut Nowhere, &path),
+            Some(image) => recover::replay(superblock, &log, &mut Image(image), &path),
+            None => recover::replay(superblock, &log, &mut Nowhere, &path),
         };
         match result {
             Ok(replayed) => {

@@ -44,9 +44,14 @@ pub(crate) fn heap(superblock: &Superblock) -> lw_alloc::Heap {
 }
 
 impl Opened {
-    /// Opens the files for a pool that goes on. Locks them; writes nothing. One persist barrier.
+    /// Opens the files for a pool that goes on. Locks them; writes nothing. A persist barrier for
+    /// each file, and one for their names.
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
-        let found = Found::open(path, |path| PoolFile::open_on(&options.system, path))?;
+        let found = Found::open(path, |path| {
+            let file = PoolFile::open_on(&options.system, path)?;
+            settle(&file)?;
+            Ok(file)
+        })?;
         check_layout(&found, options)?;
         let medium = choose_medium(options.medium, found.medium)?;
         let Found { file, log_file, superblocks, log_head, action, .. } = found;
@@ -103,6 +108,13 @@ impl Found {
     pub(crate) fn log_place(&self) -> &Arc<PoolFile> {
         self.log_file.as_ref().unwrap_or(&self.file)
     }
+}
+
+/// What is read from here on is durable: recovery acts on it. See `recover`.
+fn settle(file: &PoolFile) -> Result<(), medium::Error> {
+    let is_log = file.path().extension().is_some_and(|extension| extension == "log");
+    let mutant = if is_log { Mutant::LogNotSettled } else { Mutant::SuperblockNotSettled };
+    if planted(mutant) { Ok(()) } else { file.settle() }
 }
 
 /// Opens the log. The pool's own file is locked by then, so whoever has the log's lock is a process

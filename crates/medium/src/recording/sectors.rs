@@ -297,6 +297,16 @@ impl Inode {
         }
     }
 
+    /// Decides what was under way when a process ended: for a sync, which comes after all of that.
+    pub(super) fn see(&mut self, machine: &mut Machine) {
+        let unseen = self.sectors.iter().filter(|(_, sector)| sector.unseen && !sector.lost);
+        let unseen: Vec<u64> = unseen.map(|(sector, _)| *sector).collect();
+        for sector in unseen {
+            let at = sector * SECTOR_BYTES;
+            self.decide(machine, at..at + SECTOR_BYTES);
+        }
+    }
+
     /// A sync of this range failed: what it should have made durable is so or not, for ever (A8).
     pub(super) fn fail_sync(&mut self, range: Range<u64>) {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);

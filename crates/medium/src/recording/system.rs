@@ -140,7 +140,10 @@ impl RecordedFile {
             machine.tell(|say| say(format_args!("sync file {}", self.inode)));
             let failed = machine.may_fail();
             machine.with_inode(self.inode, |machine, inode| match failed {
-                Ok(()) => inode.settle(machine, 0..u64::MAX),
+                Ok(()) => {
+                    inode.see(machine);
+                    inode.settle(machine, 0..u64::MAX);
+                }
                 Err(_) => inode.fail_sync(0..u64::MAX),
             });
             failed?;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::around::Error;
 use crate::around::superblock::{Superblock, Superblocks};
-use crate::recover::{replay, settle};
+use crate::recover::replay;
 use crate::schedules::Dice;
 use crate::sync::{Arc, thread};
 use models::history::Lists;
@@ -180,9 +180,8 @@ impl Crash {
         let machine = Machine::new(0, None, 0);
         machine.state().stored = self.stored.clone();
         let (log, mut home) = (machine.log(), machine.home());
-        let again = &mut |at, group: &[u64]| settle(&*log, at, group);
         let superblock = &self.stored.superblock;
-        let replayed = replay(superblock, &*log, Some(again), &mut *home, Path::new("log"));
+        let replayed = replay(superblock, &*log, &mut *home, Path::new("log"));
         let last = replayed.expect("crash: no crash damages a log").last;
         (last.0, lists(&machine.words_at_home()))
     }

@@ -33,20 +33,11 @@ impl Options {
 
 pub(crate) struct Storage {
     pub(crate) file: Arc<Machine>,
-    pub(crate) log_file: Option<Arc<NoFile>>,
+    pub(crate) log_file: Option<Arc<()>>,
     pub(crate) home: Box<dyn HomeMedium>,
     pub(crate) log: Arc<dyn LogMedium>,
     pub(crate) superblocks: Superblocks,
     pub(crate) medium: Medium,
-}
-
-/// Never met: no log in a model has a file of its own.
-pub(crate) struct NoFile;
-
-impl NoFile {
-    pub(crate) fn settle(&self) -> Result<(), Error> {
-        Ok(())
-    }
 }
 
 /// A machine needs no tidying.
