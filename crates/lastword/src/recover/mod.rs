@@ -16,11 +16,11 @@
 //!
 //! What recovery acts on must be durable before (A11). What can be read need not be: the process
 //! before may have been killed, or its write may have failed, between the cache and the disk. Were
-//! a group brought home and then lost from the log by a crash, home would hold what no log tells of;
-//! were a superblock believed and then lost, the log's head would get two generations ahead of the
-//! one that comes back, or the only good copy would be written over. So the files are synced when
-//! they are opened, and read anew from the disk: after a sync that failed, the page cache may show
-//! what the disk does not have (A8).
+//! a group brought home and then lost from the log by a crash, home would hold what no log tells
+//! of; were a superblock believed and then lost, the log's head would get two generations ahead of
+//! the one that comes back, or the only good copy would be written over. So the files are synced
+//! when they are opened, and read anew from the disk: after a sync that failed, the page cache may
+//! show what the disk does not have (A8).
 //!
 //! What to do when is decided by tables; see [`decide`].
 //!
@@ -56,8 +56,8 @@ pub(crate) fn identity(superblock: &Superblock) -> Identity {
     Identity { pool: superblock.pool, generation: superblock.generation, stream: STREAM }
 }
 
-/// Brings home what the log holds and home does not; what can be read of the log is durable. Durable
-/// on return: one persist barrier, none when there was nothing to replay.
+/// Brings home what the log holds and home does not; what can be read of the log is durable.
+/// Durable on return: one persist barrier, none when there was nothing to replay.
 ///
 /// # Errors
 /// A medium that cannot be read or written; a log that no crash leaves.

@@ -243,8 +243,10 @@ impl Inode {
             self.decide(machine, at..at + 1);
         }
         if !self.sectors.contains_key(&sector) {
-            if self.peek(at, bytes.len()) == bytes {
-                return; // whatever a crash leaves is the same (A7 too)
+            // Whatever a crash leaves is the same then; not where it leaves garbage (A7).
+            let garbage = durable && machine.model.garbage;
+            if self.peek(at, bytes.len()) == bytes && !garbage {
+                return;
             }
             let versions = vec![self.content(sector)];
             self.sectors.insert(sector, Sector { versions, ..Sector::default() });
