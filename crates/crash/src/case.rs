@@ -148,7 +148,10 @@ macro_rules! fields {
                         let known = MediumModel::ALL.iter().find(|(known, _)| *known == value);
                         self.medium = known.ok_or_else(bad)?.1;
                     }
-                    $($name => Number::put(&mut self.$($path).+, number()?),)*
+                    $($name => {
+                        let fits = Number::put(&mut self.$($path).+, number()?);
+                        return if fits && self.workers > 0 { Ok(()) } else { Err(bad()) };
+                    })*
                     _ => return Err(bad()),
                 }
                 Ok(())
@@ -159,18 +162,24 @@ macro_rules! fields {
 
 /// What a field is made of.
 trait Number {
-    fn put(&mut self, number: usize);
+    /// Answers whether the field can have this value.
+    fn put(&mut self, number: usize) -> bool;
 }
 
 impl Number for bool {
-    fn put(&mut self, number: usize) {
-        *self = number != 0;
+    fn put(&mut self, number: usize) -> bool {
+        *self = number == 1;
+        number <= 1
     }
 }
 
+/// More workers, transactions, moves or crashes than anybody explores.
+const NUMBER_MAX: usize = 10_000;
+
 impl Number for usize {
-    fn put(&mut self, number: usize) {
+    fn put(&mut self, number: usize) -> bool {
         *self = number;
+        number <= NUMBER_MAX
     }
 }
 
@@ -224,6 +233,8 @@ mod tests {
         case.plant = Some("home-not-synced".into());
         assert_eq!(case.to_string().parse::<Case>().unwrap(), case);
         assert!("design=decoupled colour=red".parse::<Case>().is_err());
-        assert!("medium=stone".parse::<Case>().is_err());
+        for bad in ["medium=stone", "workers=0", "garbage=2", "moves=99999999", "sync=-1"] {
+            assert!(bad.parse::<Case>().is_err(), "{bad}");
+        }
     }
 }

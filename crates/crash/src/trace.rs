@@ -31,7 +31,10 @@ pub enum BadTrace {
     #[error(transparent)]
     Case(#[from] BadCase),
     /// A choice is no number.
-    #[error("`{choice}` is no choice: expected numbers, or number*times, with commas between")]
+    #[error(
+        "`{choice}` is no choice: a trace ends with choices= and numbers, or number*times, with \
+         commas between"
+    )]
     Choice {
         /// What stands there.
         choice: String,
@@ -82,7 +85,11 @@ impl FromStr for Trace {
     type Err = BadTrace;
 
     fn from_str(line: &str) -> Result<Trace, BadTrace> {
-        let (case, choices) = line.trim().rsplit_once("choices=").unwrap_or((line.trim(), ""));
+        // As in a file of a trace, with comments before it.
+        let line = line.lines().map(str::trim).find(|line| !line.starts_with('#')).unwrap_or("");
+        let (case, choices) = line
+            .rsplit_once("choices=")
+            .ok_or_else(|| BadTrace::Choice { choice: line.to_owned() })?;
         let mut trace = Trace { case: case.parse()?, choices: Vec::new() };
         for choice in choices.split(',').filter(|choice| !choice.is_empty()) {
             let bad = || BadTrace::Choice { choice: choice.to_owned() };
@@ -110,7 +117,16 @@ mod tests {
             let trace = Trace { case: case.clone(), choices };
             assert_eq!(trace.to_string().parse::<Trace>().unwrap(), trace, "{trace}");
         }
-        for bad in ["choices=x", "choices=1*y", "choices=0*99999999999", "colour=red choices="] {
+        let commented = "# why\ndesign=decoupled workload=cells medium=file choices=0*2,1";
+        assert_eq!(commented.parse::<Trace>().unwrap().choices, [0, 0, 1]);
+        for bad in [
+            "",
+            "workload=bank",
+            "choices=x",
+            "choices=1*y",
+            "choices=0*99999999999",
+            "colour=red choices=",
+        ] {
             assert!(bad.parse::<Trace>().is_err(), "{bad}");
         }
     }

@@ -113,13 +113,18 @@ const SUPERBLOCKS: &[Plant] = &[
     mended(Any, Spare, &["superblock_copy"], |files| spoil(files, 0, &[0])),
     mended(Any, Spare, &["superblock_copy"], |files| spoil(files, 0, &[1])),
     row(Any, Refused, &["no_superblock"], |files| spoil(files, 0, &[0, 1])),
-    // An update that a crash has interrupted, and a write to the first copy that was lost.
+    // An update that a crash has interrupted, whichever copy came first; and one that has missed
+    // several.
     mended(Any, Harmless, &["superblock_behind"], |files| {
         forge(files, 0, 0, 2, |edition| edition + 1);
         NOTHING
     }),
-    mended(Any, Spare, &["superblock_behind"], |files| {
+    mended(Any, Harmless, &["superblock_behind"], |files| {
         forge(files, 0, 1, 2, |edition| edition + 1);
+        NOTHING
+    }),
+    mended(Any, Spare, &["superblock_behind"], |files| {
+        forge(files, 0, 1, 2, |edition| edition + 2);
         NOTHING
     }),
     row(Any, Refused, &["superblocks_contradict"], |files| {

@@ -265,8 +265,11 @@ impl Problem {
     /// How bad it is.
     pub fn severity(&self) -> Severity {
         match self {
-            // Copy 0 is written first: only the other one may be behind after a crash.
-            Problem::SuperblockBehind { copy: 1, .. } | Problem::LogHeadBehind { copy: 1, .. } => {
+            // A crash between the two writes of an update leaves one copy one edition behind.
+            Problem::SuperblockBehind { edition, newer, .. }
+            | Problem::LogHeadBehind { edition, newer, .. }
+                if edition + 1 == *newer =>
+            {
                 Severity::Harmless
             }
             Problem::TornEnd { .. } | Problem::HeapUnchecked => Severity::Harmless,
@@ -312,7 +315,8 @@ impl Problem {
             ),
             Problem::LogGroup { needed_after } => log_lost(Some(*needed_after)),
             Problem::TornEnd { last } => {
-                format!("no acknowledged transaction; the last whole one is {}", last.0)
+                let last = last.0;
+                format!("none that was acknowledged, if a crash left this; the last one is {last}")
             }
             Problem::Heap(damage) => match damage.object() {
                 Some(object) => format!("the object at heap offset {object:#x}"),
@@ -326,7 +330,10 @@ impl Problem {
     /// What can be done.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Problem::SuperblockBehind { copy: 1, .. } | Problem::LogHeadBehind { copy: 1, .. } => {
+            Problem::SuperblockBehind { edition, newer, .. }
+            | Problem::LogHeadBehind { edition, newer, .. }
+                if edition + 1 == *newer =>
+            {
                 "nothing: a crash has interrupted an update, and the next open completes it"
             }
             Problem::Superblock { .. }
