@@ -21,6 +21,14 @@ fn compile(file: &str, library: &str, flags: &[&str]) {
     build.compile(library);
 }
 
+/// Whether the compiler finds a header.
+fn has_header(name: &str) -> bool {
+    let compiler = cc::Build::new().get_compiler();
+    let mut command = compiler.to_command();
+    command.args(["-E", "-include", name, "-x", "c", "/dev/null"]);
+    command.output().is_ok_and(|output| output.status.success())
+}
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=c");
@@ -28,6 +36,14 @@ fn main() {
     compile("c/work.c", "peers_plain", &[]);
     compile("c/work.c", "peers_itm", &["-fgnu-tm", "-DTRANSACTIONAL"]);
     println!("cargo::rustc-link-lib=itm");
+    println!("cargo::rustc-check-cfg=cfg(pmemobj)");
+    if has_header("libpmemobj.h") {
+        compile("c/pmem.c", "peers_pmem", &[]);
+        println!("cargo::rustc-link-lib=pmemobj");
+        println!("cargo::rustc-cfg=pmemobj");
+    } else {
+        println!("cargo::warning=no libpmemobj.h: `peers durable` is left out");
+    }
     let compiler = cc::Build::new().get_compiler();
     let cc = output(&compiler.path().to_string_lossy(), &["--version"]).unwrap_or_default();
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());

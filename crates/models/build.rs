@@ -6,6 +6,8 @@
 
 #[path = "build/loom.rs"]
 mod loom;
+#[path = "build/paging.rs"]
+mod paging;
 #[path = "build/shuttle.rs"]
 mod shuttle;
 #[path = "build/steps.rs"]
@@ -25,7 +27,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build");
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
-    let loom = [loom::TWINS, steps::TWINS].concat();
+    let loom = [loom::TWINS, steps::TWINS, paging::TWINS].concat();
     for (tool, twins) in [(Tool::Loom, &*loom), (Tool::Shuttle, shuttle::TWINS)] {
         let mut text = String::new();
         emit_whole(tool.whole(), &here, &out.join(tool.folder()), &mut text);
@@ -66,7 +68,9 @@ fn emit(twin: &Twin, here: &Path, out: &Path, text: &mut String) {
         }
         line(folder.declare(&to.display().to_string()));
         if folder == Folder::PersistentRing {
-            line(format!("    use crate::twins::{name}::persistent::{{PersistentRing, Sent}};"));
+            line(format!(
+                "    use crate::twins::{name}::persistent::{{PersistentRing, Place, Sent}};"
+            ));
         }
     }
     assert_eq!(changed, 1, "{name}: {} is not in its folders", twin.file);

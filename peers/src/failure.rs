@@ -14,6 +14,18 @@ pub(crate) enum Failure {
     /// The C side has no memory.
     #[error("no memory for the structures of the C side")]
     NoMemory,
+    /// libpmemobj refused.
+    #[error("libpmemobj: {text}")]
+    Pmem {
+        /// Its message.
+        text: String,
+    },
+    /// A work that this comparison has no other side for.
+    #[error("{work} is not compared here: hash and tatp are")]
+    Unsupported {
+        /// Its name.
+        work: &'static str,
+    },
     /// A file of the comparison itself.
     #[error("{what}: {error}")]
     Io {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   peers stm          `volatile` against GCC's libitm and plain code        stm/
+//!   peers durable      `undo`, `redo`, `decoupled` in memory, against libpmemobj  durable/
 //!   peers disk         `decoupled`, durable behind, against LMDB unsynced    disk/
 //!   peers disk --sync  durable on return, against LMDB and the disk itself   disk/sync.rs
 //! ```
@@ -12,6 +13,8 @@
 
 mod disk;
 mod draw;
+#[cfg(pmemobj)]
+mod durable;
 mod failure;
 mod report;
 mod stm;
@@ -32,6 +35,9 @@ struct Arguments {
 enum Command {
     /// The transactional memory alone, against libitm (method ml_wt) and plain code.
     Stm(stm::Options),
+    /// Durable on fast memory, against libpmemobj.
+    #[cfg(pmemobj)]
+    Durable(durable::Options),
     /// A store on an ordinary file, against LMDB.
     Disk(disk::Options),
 }
@@ -39,6 +45,8 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Stm(options) => stm::run(&options),
+        #[cfg(pmemobj)]
+        Command::Durable(options) => durable::run(&options),
         Command::Disk(options) if options.sync => disk::sync::run(&options),
         Command::Disk(options) => disk::run(&options),
     };

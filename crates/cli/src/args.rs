@@ -2,13 +2,21 @@
 //!
 //! Other programs script against it: a name that is here stays.
 
+mod crash;
+
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lastword::{Decoupled, Design, Durability, Plain, Shadow, Volatile};
+use lastword::Durability;
 
+pub(crate) use self::crash::{
+    CrashCommand, CrashExplore, CrashKill, CrashReplay, KillWriter, MediumModelName, TierName,
+};
+use crate::designs::DesignName;
+use crate::grouping::Grouping;
 use crate::media::{Costs, MediumName};
+use crate::shadow::ShadowName;
 
 /// Durable memory transactions: run workloads, compare designs, kill, recover and check.
 #[derive(Debug, Parser)]
@@ -115,9 +123,18 @@ pub(crate) struct Load {
     /// waits for the oldest: many callers behind few threads [default: any number]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) outstanding: Option<u64>,
-    /// What transactions work on: all of the heap in memory, or a private mapping of its file
+    /// What transactions work on: all of the heap in memory, a private mapping of its file, or
+    /// pages that come and go
     #[arg(long, value_name = "S", value_enum, default_value = "full")]
     pub(crate) shadow: ShadowName,
+    /// Threads that bring home what is durable, each the words of its own pages
+    #[arg(long, value_name = "N", value_parser = step_threads, default_value = "1")]
+    pub(crate) reproduce_threads: usize,
+    #[command(flatten)]
+    pub(crate) grouping: Grouping,
+    /// Bound of that memory, for pools that are larger; with cow: of what is copied [default: none]
+    #[arg(long, value_name = "N", value_parser = size)]
+    pub(crate) shadow_bytes: Option<u64>,
     /// Emulated medium: cycles that a persist barrier takes at least
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) latency_cycles: u64,
@@ -127,6 +144,19 @@ pub(crate) struct Load {
     /// Multiplies the sizes of the workload's tables, when they are loaded [default: 1]
     #[arg(long, value_name = "X", value_parser = positive)]
     pub(crate) scale: Option<f64>,
+    /// Share of the transactions that write, of 100; the others read [default: the workload's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) update_percent: Option<u8>,
+    /// Exponent of Zipf's law by which keys are drawn, as in 0.99; 0 or `uniform` draws evenly
+    /// [default: the workload's]
+    #[arg(long, value_name = "X", value_parser = zipf)]
+    pub(crate) zipf: Option<f64>,
+    /// Each worker keeps to a part of the data of its own: in TPC-C a district
+    #[arg(long)]
+    pub(crate) low_conflict: bool,
+    /// The volatile rings never make a worker wait; a variant of a design says so.
+    #[arg(skip)]
+    pub(crate) unbounded: bool,
     /// Layout name of the pool [default: none, or what the pool has]
     #[arg(long, value_name = "NAME")]
     pub(crate) layout: Option<String>,
@@ -149,7 +179,7 @@ pub(crate) enum PoolCommand {
     /// Make an empty pool
     Create(PoolCreate),
     /// Describe a pool
-    Info(PoolPath),
+    Info(PoolInfo),
     /// Find all that is wrong with a pool, what it affects and what can be done
     ///
     /// Looks at superblocks, log, heap and root, and writes nothing. What is not detected: a
@@ -183,9 +213,15 @@ pub(crate) struct PoolCreate {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PoolPath {
+pub(crate) struct PoolInfo {
     /// The pool's file
     pub(crate) path: PathBuf,
+    /// What transactions would work on: the memory that it takes depends on it
+    #[arg(long, value_name = "S", value_enum, default_value = "full")]
+    pub(crate) shadow: ShadowName,
+    /// Bound of that memory, with a shadow that has one
+    #[arg(long, value_name = "N", value_parser = size)]
+    pub(crate) shadow_bytes: Option<u64>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -253,99 +289,14 @@ pub(crate) struct MeasureReproduce {
     /// Workers whose rings are merged
     #[arg(long, value_name = "N", value_parser = workers, default_value = "2")]
     pub(crate) threads: usize,
+    /// Threads that bring home, each the words of its own pages
+    #[arg(long, value_name = "N", value_parser = step_threads, default_value = "1")]
+    pub(crate) reproduce_threads: usize,
     /// Rounds
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
     pub(crate) rounds: u64,
     #[command(flatten)]
     pub(crate) output: Output,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum CrashCommand {
-    /// Go ways through a case, each with its own crashes, until a promise is broken or time is up
-    Explore(CrashExplore),
-    /// Go one way again, and tell what happens on it
-    Replay(CrashReplay),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CrashExplore {
-    /// How atomic durability is reached
-    #[arg(long, value_name = "D", default_value = "decoupled")]
-    #[arg(value_parser = PossibleValuesParser::new(crash::designs::NAMES))]
-    pub(crate) design: String,
-    /// What runs
-    #[arg(long, value_name = "W", default_value = "cells")]
-    #[arg(value_parser = PossibleValuesParser::new(crash::workload::NAMES))]
-    pub(crate) workload: String,
-    /// What the power is cut of
-    #[arg(long, value_name = "M", value_enum, default_value = "file")]
-    pub(crate) medium_model: MediumModelName,
-    /// Which ways are gone
-    #[arg(long, value_name = "T", value_enum, default_value = "c")]
-    pub(crate) tier: TierName,
-    /// Crashes on each way at most [default: 3; tier a: 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) crashes: Option<u32>,
-    /// How long [default: 10, unless --executions is given]
-    #[arg(long, value_name = "S", value_parser = positive)]
-    pub(crate) seconds: Option<f64>,
-    /// Ways at most
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub(crate) executions: Option<u64>,
-    /// Threads that go ways, each its own [default: all cores]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub(crate) threads: Option<u64>,
-    /// Tier c: the first way's seed
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(crate) seed: u64,
-    /// More about the case, as traces say it: sync=1, cow=1, create=1, workers=N, transactions=N,
-    /// moves=N, all_moves=0|1, kills=N, faults=N, sticky=1, garbage=1, queue=0, every_store=1,
-    /// every_word=0
-    #[arg(long, value_name = "NAME=N", num_args = 1..)]
-    pub(crate) with: Vec<String>,
-    /// Plant a bug, to see that it is found (a build with `--features mutants`)
-    #[arg(long, value_name = "MUTANT")]
-    pub(crate) plant: Option<String>,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CrashReplay {
-    /// The line that `crash explore` has printed
-    #[arg(value_name = "TRACE")]
-    pub(crate) trace: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MediumModelName {
-    /// Mapped memory behind a cache
-    Memory,
-    /// Mapped memory whose cache is kept
-    Cache,
-    /// Files
-    File,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TierName {
-    /// All ways: for the smallest cases
-    A,
-    /// Every crash and order, and contents near four policies
-    B,
-    /// By chance
-    C,
-}
-
-impl TierName {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            TierName::A => "a",
-            TierName::B => "b",
-            TierName::C => "c",
-        }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -362,26 +313,6 @@ pub(crate) struct Manual {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Runs bank on a pool until it is killed; tells on stdout what is durable. For the demo and the
-/// test that kill it: users do not meet it.
-#[derive(Debug, Parser)]
-#[command(name = KillWriter::NAME)]
-pub(crate) struct KillWriter {
-    pub(crate) path: PathBuf,
-    #[arg(long, value_parser = workers, default_value = "2")]
-    pub(crate) threads: usize,
-    #[arg(long, value_enum, default_value = "async")]
-    pub(crate) durability: DurabilityName,
-    /// Open and recover the pool, and end.
-    #[arg(long)]
-    pub(crate) only_open: bool,
-}
-
-impl KillWriter {
-    /// What the first argument is.
-    pub(crate) const NAME: &str = "kill-writer";
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Table,
@@ -394,84 +325,11 @@ pub(crate) enum DurabilityName {
     Sync,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DesignName {
-    /// Bare memory, no isolation, one worker
-    Plain,
-    /// The transactional memory alone
-    Volatile,
-    /// Run in memory, persist behind, reproduce later
-    Decoupled,
-}
-
-/// What to do with a design whose type is known only by name.
-pub(crate) trait DesignVisitor {
-    type Out;
-    fn visit<D: Design>(self) -> Self::Out;
-}
-
-/// The one list of designs.
-macro_rules! designs {
-    ($self:ident, $design:ident => $do:expr) => {
-        match $self {
-            DesignName::Plain => {
-                type $design = Plain;
-                $do
-            }
-            DesignName::Volatile => {
-                type $design = Volatile;
-                $do
-            }
-            DesignName::Decoupled => {
-                type $design = Decoupled;
-                $do
-            }
-        }
-    };
-}
-
-impl DesignName {
-    pub(crate) fn dispatch<V: DesignVisitor>(self, visitor: V) -> V::Out {
-        designs!(self, D => visitor.visit::<D>())
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        designs!(self, D => D::NAME)
-    }
-}
-
 impl DurabilityName {
     pub(crate) fn name(self) -> &'static str {
         match self {
             DurabilityName::Async => "async",
             DurabilityName::Sync => "sync",
-        }
-    }
-}
-
-/// What the memory in front of the heap begins as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ShadowName {
-    /// The whole heap, read when the pool is opened
-    Full,
-    /// Pages are copied when they are first written
-    Cow,
-}
-
-impl ShadowName {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            ShadowName::Full => "full",
-            ShadowName::Cow => "cow",
-        }
-    }
-}
-
-impl From<ShadowName> for Shadow {
-    fn from(name: ShadowName) -> Shadow {
-        match name {
-            ShadowName::Full => Shadow::Full,
-            ShadowName::Cow => Shadow::CopyOnWrite,
         }
     }
 }
@@ -502,6 +360,9 @@ impl Load {
             scale: self.scale.unwrap_or(1.0),
             seed: self.seed,
             workers: self.threads,
+            update_percent: self.update_percent,
+            zipf: self.zipf,
+            low_conflict: self.low_conflict,
         }
     }
 }
@@ -536,6 +397,15 @@ fn not_negative(text: &str) -> Result<f64, String> {
     if number >= 0.0 { Ok(number) } else { Err("it must not be negative".into()) }
 }
 
+fn zipf(text: &str) -> Result<f64, String> {
+    if text == "uniform" {
+        return Ok(0.0);
+    }
+    let exponent = not_negative(text)?;
+    // Beyond, one key takes nearly everything.
+    if exponent <= 10.0 { Ok(exponent) } else { Err("it must be at most 10".into()) }
+}
+
 fn at_least_one(text: &str) -> Result<u64, String> {
     let number: u64 = text.parse().map_err(|error| format!("{error}"))?;
     if number > 0 { Ok(number) } else { Err("it must be at least 1".into()) }
@@ -545,6 +415,11 @@ fn workers(text: &str) -> Result<usize, String> {
     let number: usize = text.parse().map_err(|error| format!("{error}"))?;
     let max = workloads::CLIENTS_MAX;
     if (1..=max).contains(&number) { Ok(number) } else { Err(format!("it must be 1 to {max}")) }
+}
+
+fn step_threads(text: &str) -> Result<usize, String> {
+    let number: usize = text.parse().map_err(|error| format!("{error}"))?;
+    if (1..=64).contains(&number) { Ok(number) } else { Err("it must be 1 to 64".into()) }
 }
 
 #[cfg(test)]
@@ -574,6 +449,7 @@ mod tests {
         assert!(positive("0").is_err() && positive("nan").is_err() && positive("inf").is_err());
         assert!(not_negative("-1").is_err() && not_negative("0").is_ok());
         assert!(at_least_one("0").is_err());
+        assert!(step_threads("0").is_err() && step_threads("65").is_err());
         assert!(workers("0").is_err() && workers("257").is_err() && workers("256").is_ok());
     }
 }

@@ -6,23 +6,28 @@
 //! another design.
 //!
 //! CPU time is that of all threads from the first transaction until the last is durable *and at
-//! home*: nothing that a transaction costs is left out.
+//! home*: nothing that a transaction costs is left out. In front is what the workers took, behind
+//! the rest, emulated delays and what workers did of the steps included.
+//!
+//! A variant (`decoupled-sync`) is a design that runs with another option.
 //!
 //! A design that cannot have so many workers (`plain` has one) runs the same transactions on as
 //! many as it can have, and its row says how many.
 
 use std::marker::PhantomData;
 
-use lastword::{Design, Medium};
+use lastword::{Design, Erased, Medium};
 use workloads::Workload;
 
-use crate::args::{Compare, DesignName, DesignVisitor, Format, Load};
+use crate::args::{Compare, Format, Load};
+use crate::designs::{DesignName, DesignVisitor};
 use crate::driver::{self, Limit, Manner};
 use crate::failure::{Failure, Verdict};
 use crate::latency::Sampling;
 use crate::machine::process_cpu_ns;
 use crate::report::{self, CompareReport, Conditions, json, progress, table};
 use crate::setup::{self, Place};
+use crate::shadow::{ShadowName, check_bound};
 use crate::temporary::Temporary;
 
 /// Seconds of the first design when nothing is said.
@@ -36,6 +41,9 @@ pub(crate) struct Lap {
     pub(crate) seconds: f64,
     pub(crate) durable_seconds: f64,
     pub(crate) cpu_ns: u64,
+    /// Of it, that of the workers, without what they did of the steps behind.
+    pub(crate) workers_cpu_ns: u64,
+    pub(crate) log_bytes: u64,
 }
 
 /// All rounds of one design.
@@ -55,6 +63,11 @@ pub(crate) fn run(arguments: &Compare) -> Result<Verdict, Failure> {
         [baseline, _, ..] => baseline,
         _ => return Err(Failure::OneDesign),
     };
+    check_bound(load.shadow, load.shadow_bytes)?;
+    // Designs that keep nothing have no shadow either.
+    for design in designs.iter().filter(|design| design.is_durable()) {
+        load.check_shadow(*design)?;
+    }
     if let Some(path) = load.pool.as_ref().filter(|path| path.symlink_metadata().is_ok()) {
         return Err(Failure::NotFresh { path: path.clone() });
     }
@@ -108,6 +121,7 @@ fn lap(
     limit: Limit,
     check: bool,
 ) -> Result<Done, Failure> {
+    let load = &design.adjust(load);
     let visitor = ByWorkload { design, load, limit, check };
     workloads::by_name(workload, visitor).expect("the parser knows the names")
 }
@@ -124,7 +138,7 @@ impl workloads::Visitor for ByWorkload<'_> {
     type Out = Result<Done, Failure>;
 
     fn visit<W: Workload>(self) -> Self::Out {
-        self.design.dispatch(ByDesign::<W> { what: self, workload: PhantomData })
+        self.design.dispatch(self.load, ByDesign::<W> { what: self, workload: PhantomData })
     }
 }
 
@@ -137,9 +151,13 @@ impl<W: Workload> DesignVisitor for ByDesign<'_, W> {
     type Out = Result<Done, Failure>;
 
     fn visit<D: Design>(self) -> Self::Out {
-        let ByWorkload { load, limit, check, .. } = self.what;
+        let ByWorkload { design, load, limit, check } = self.what;
         let workers = load.threads.min(D::WORKERS_MAX);
-        let load = &Load { threads: workers, ..load.clone() };
+        let (shadow, shadow_bytes) = match D::DURABLE {
+            true => (load.shadow, load.shadow_bytes),
+            false => (ShadowName::Full, None),
+        };
+        let load = &Load { threads: workers, shadow, shadow_bytes, ..load.clone() };
         let place = match &load.pool {
             Some(path) => Place::Temporary(Temporary::at(path.clone())),
             None => Place::temporary(load),
@@ -161,11 +179,13 @@ impl<W: Workload> DesignVisitor for ByDesign<'_, W> {
             seconds: measured.seconds,
             durable_seconds: measured.durable_seconds,
             cpu_ns: process_cpu_ns() - before_ns,
+            workers_cpu_ns: measured.cpu.workers,
+            log_bytes: measured.metrics.log_bytes,
         };
         let mut violations = Vec::new();
         if check {
-            let found = ready.workload.check(&mut ready.pool.worker()?)?;
-            violations = found.iter().map(|v| format!("{}: {v}", D::NAME)).collect();
+            let found = ready.workload.check(&mut Erased::new(&mut ready.pool.worker()?))?;
+            violations = found.iter().map(|v| format!("{}: {v}", design.name())).collect();
         }
         let medium = ready.pool.info().medium;
         // Everything is at home and the files go: no need to close in good order.

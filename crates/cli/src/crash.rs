@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::args::{CrashCommand, CrashExplore, CrashReplay, Format, MediumModelName, TierName};
 use crate::failure::{Failure, Verdict};
+use crate::kill;
 use crate::report::{json, print, progress};
 
 /// How long is explored when nobody says.
@@ -24,6 +25,7 @@ pub(crate) fn run(command: &CrashCommand) -> Result<Verdict, Failure> {
     match command {
         CrashCommand::Explore(arguments) => run_explore(arguments),
         CrashCommand::Replay(arguments) => run_replay(arguments),
+        CrashCommand::Kill(arguments) => kill::run(arguments),
     }
 }
 

@@ -18,7 +18,8 @@ use workloads::{Bank, TatpHash, Workload};
 use crate::args::{Command, CommandLine, Demo, Load};
 use crate::driver::{Measured, Position};
 use crate::failure::{Failure, Verdict};
-use crate::kill_round::{Ended, Outcome, When, kill, look};
+use crate::kill;
+use crate::kill_round::{Outcome, When};
 use crate::latency::Latencies;
 use crate::presence;
 use crate::report::table::{grouped, short};
@@ -58,23 +59,14 @@ fn kill_rounds(round_seconds: f64) -> Result<bool, Failure> {
     Bank::load(&mut pool.worker()?, &bank)?;
     pool.close()?;
     print(&format!("lastword demo: bank, 2 workers, ./{POOL} ({})", describe(path)?))?;
-    let program = std::env::current_exe().map_err(Failure::io("finding this program"))?;
+    let arguments = ["--threads".into(), "2".into()];
     let (mut held, mut rng) = (true, rand::rng());
     for round in 1..=ROUNDS {
         let seconds = round_seconds * rng.random_range(0.5..1.0);
         let when = When { messages: 1, pause: Duration::from_secs_f64(seconds) };
-        let ended = kill(&program, path, &["--threads", "2"], when);
-        let seen = match ended.map_err(Failure::io("running the writer"))? {
-            Ended::Killed(seen) => seen,
-            Ended::ByItself(status) => return Err(Failure::WriterEnded { status }),
-        };
-        let pool = Pool::open(path, options.clone())?;
-        let outcome = look(&pool, &seen)?.ok_or(Failure::NoBank { path: path.into() })?;
-        pool.close()?;
+        let outcome = kill::round::<Bank>(path, &arguments, when, (&options, &bank))?;
         print(&round_line(round, seconds, &outcome))?;
-        let violations: Vec<String> = outcome.violations.iter().map(ToString::to_string).collect();
-        complain(&violations);
-        held &= outcome.lost_acknowledged == 0 && violations.is_empty();
+        held &= outcome.lost_acknowledged == 0 && outcome.violations.is_empty();
     }
     drop(place);
     Ok(held)

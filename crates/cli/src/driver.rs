@@ -17,7 +17,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lastword::{Design, Metrics, Pool, Ticket, Worker};
+use lastword::{Design, Metrics, Pool, Stop, Ticket, Worker};
 use medium::cpu;
 use workloads::Workload;
 
@@ -231,17 +231,22 @@ fn run_client<D: Design, W: Workload>(
         if sampler.is_due(count) {
             workload.next(client);
             let begun = cpu::cycles();
-            let ticket = worker.run(|tx| workload.run(client, tx))?.ticket;
+            let ticket = transact(worker, workload, client)?;
             let ended = cpu::cycles();
-            sampler.sampled(count, begun, ended, ticket.id());
-            outstanding.add(ticket)?;
+            // One that gave itself up never becomes durable: the next one is timed.
+            if let Some(ticket) = ticket {
+                sampler.sampled(count, begun, ended, ticket.id());
+                outstanding.add(ticket)?;
+            }
             count += 1;
             pace.mark(ended, count);
         }
         let run = sampler.stride(count).min(quota - count);
         for _ in 0..run {
             workload.next(client);
-            outstanding.add(worker.run(|tx| workload.run(client, tx))?.ticket)?;
+            if let Some(ticket) = transact(worker, workload, client)? {
+                outstanding.add(ticket)?;
+            }
         }
         count += run;
         sampler.look(|| pool.durable_id());
@@ -265,6 +270,31 @@ fn run_client<D: Design, W: Workload>(
         start,
         end: Instant::now(),
     })
+}
+
+/// Runs the client's current transaction. `None`: it gave itself up, as it was to; on a design that
+/// cannot take anything back it is left out.
+#[inline]
+pub(crate) fn transact<'p, D: Design, W: Workload>(
+    worker: &mut Worker<'p, D>,
+    workload: &W,
+    client: &W::Client,
+) -> Result<Option<Ticket<'p, D>>, lastword::Error> {
+    if !D::ROLLS_BACK && workload.gives_up(client) {
+        return Ok(None);
+    }
+    let done = if W::READS && workload.reads_only(client) {
+        worker.read(|tx| workload.run(client, tx))
+    } else {
+        worker.run(|tx| workload.run(client, tx))
+    };
+    match done {
+        Ok(done) => Ok(Some(done.ticket)),
+        Err(lastword::Error::Stopped { stop: Stop::Aborted }) if workload.gives_up(client) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Adds the workers' shares up; their positions go back.
@@ -313,6 +343,8 @@ fn since(now: &Metrics, before: &Metrics) -> Metrics {
     spent.helped_cpu_ns -= before.helped_cpu_ns;
     spent.emulated_delay_ns -= before.emulated_delay_ns;
     spent.log_payload_bytes -= before.log_payload_bytes;
+    spent.log_combined_bytes -= before.log_combined_bytes;
+    spent.log_stored_bytes -= before.log_stored_bytes;
     spent.log_bytes -= before.log_bytes;
     spent.padding_bytes -= before.padding_bytes;
     spent.log_laps -= before.log_laps;
@@ -320,5 +352,8 @@ fn since(now: &Metrics, before: &Metrics) -> Metrics {
     spent.device_writes -= before.device_writes;
     spent.persist_barriers -= before.persist_barriers;
     spent.ring_full_waits -= before.ring_full_waits;
+    spent.page_ins -= before.page_ins;
+    spent.evictions -= before.evictions;
+    spent.page_waits -= before.page_waits;
     spent
 }

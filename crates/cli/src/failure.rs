@@ -42,17 +42,35 @@ pub(crate) enum Failure {
     )]
     SmallHeap { workload: &'static str, needed: u64 },
 
+    #[error("{option} means nothing to {workload}: leave it out, or run a workload that heeds it")]
+    Unheeded { workload: &'static str, option: &'static str },
+
     #[error("{path} exists: `compare` makes fresh pools, name a file that is not there")]
     NotFresh { path: PathBuf },
 
     #[error("{path} exists and is not left from an earlier demo: move it away")]
     DemoInTheWay { path: PathBuf },
 
-    #[error("{path} holds no bank: load one with `lastword run bank --pool {path}`")]
-    NoBank { path: PathBuf },
+    #[error("{path} holds no workload: load one, as in `lastword run bank --pool {path}`")]
+    NoWorkload { path: PathBuf },
+
+    #[error("`crash kill` bounds a round by --seconds: leave {option} out")]
+    NotForKills { option: &'static str },
 
     #[error("{design} keeps nothing in a pool: leave --pool out")]
     KeepsNothing { design: &'static str },
+
+    #[error(
+        "a full shadow is as large as the heap: leave --shadow-bytes out, or give --shadow cow or \
+             software"
+    )]
+    FullHasNoBound,
+
+    #[error("{design} has no shadow with a bound: leave {option} out, or run decoupled")]
+    NoBound { design: &'static str, option: &'static str },
+
+    #[error("`crash kill` runs decoupled without a bound on its shadow: leave {option} out")]
+    KillsNoBound { option: &'static str },
 
     #[error("compare needs two designs or more, as in `--designs volatile,decoupled`")]
     OneDesign,

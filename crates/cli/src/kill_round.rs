@@ -1,18 +1,20 @@
-//! One round of killing: a writer process runs bank on a pool, is killed, and what it had
-//! acknowledged is looked for. Shared by the demo and by the test in `tests/kill.rs`.
+//! One round of killing: a writer process runs a workload on a pool, is killed, and what it had
+//! acknowledged is looked for. Shared by the demo, `crash kill` and the test in `tests/kill.rs`.
 //!
 //! ```text
-//!   writer   open, recover, draw a run | transfers ... message ... message ... KILL
+//!   writer   open, recover, draw a run | transactions ... message ... message ... KILL
 //!   here                               |   <-- pipe --              then: open, recover, compare
 //! ```
 //!
-//! A message is four 64-bit numbers, little-endian: worker, run, transfers committed, transfers
-//! acknowledged. It is written whole (a pipe takes so little at once) and only after the transfers
-//! that it acknowledges are durable.
+//! A message is four 64-bit numbers, little-endian: worker, run, transactions committed, and
+//! acknowledged. It is written whole (a pipe takes so little at once) and only after the
+//! transactions that it acknowledges are durable.
 //!
-//! Bank's clients follow from worker and run, so that the last transfers of each worker can be
-//! drawn again here, and every one of them says whether it is there.
+//! Clients follow from worker and run, so that the last transactions of each worker can be drawn
+//! again here, and every one of them says whether it is there. Those that only read or gave
+//! themselves up leave nothing to be looked for: they are there when the next one is that wrote.
 
+use std::ffi::OsStr;
 use std::io::{self, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -21,8 +23,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use lastword::{Pool, Transact};
-use workloads::{Bank, Violation, Workload};
+use lastword::{Erased, Pool, Transact};
+use workloads::{Options, Violation, Workload};
 
 /// Bytes of a message.
 const MESSAGE_BYTES: usize = 32;
@@ -36,7 +38,7 @@ pub(crate) struct Message {
     pub(crate) worker: u64,
     /// The run's number: the seed of its clients.
     pub(crate) run: u64,
-    /// Transfers of this run that are committed.
+    /// Transactions of this run that are committed.
     pub(crate) committed: u64,
     /// Those of them that are durable.
     pub(crate) acknowledged: u64,
@@ -100,7 +102,7 @@ pub(crate) enum Ended {
 pub(crate) fn kill(
     program: &Path,
     pool: &Path,
-    arguments: &[&str],
+    arguments: &[impl AsRef<OsStr>],
     when: When,
 ) -> io::Result<Ended> {
     let mut child = Command::new(program)
@@ -163,7 +165,7 @@ pub(crate) fn read_one(pipe: &mut impl Read) -> io::Result<Option<Message>> {
 }
 
 /// What a look at the recovered pool says, over all workers of the killed writer. Numbers are
-/// transfers of its run.
+/// transactions of its run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     /// At least: the writer may have committed more after its last message.
@@ -176,21 +178,32 @@ pub(crate) struct Outcome {
     pub(crate) survived: u64,
     /// Committed, not acknowledged, and not there.
     pub(crate) lost: u64,
-    /// What the bank's own check says; among it, whether the total is balanced.
+    /// What the workload's own check says.
     pub(crate) violations: Vec<Violation>,
 }
 
-/// Looks what is there of what a killed writer said. `None`: the pool holds no bank.
+/// Most transactions in a row that leave nothing, and then it is believed that none will.
+const NOTHING_MAX: u64 = 10_000;
+
+/// Looks what is there of what a killed writer said, whose clients were tuned by these options.
+/// `None`: the pool does not hold the workload.
 ///
 /// # Errors
 /// What a transaction ended with.
-pub(crate) fn look(pool: &Pool, seen: &Seen) -> Result<Option<Outcome>, lastword::Error> {
+pub(crate) fn look<W: Workload>(
+    pool: &Pool,
+    options: &Options,
+    seen: &Seen,
+) -> Result<Option<Outcome>, lastword::Error> {
     let mut worker = pool.worker()?;
-    let Some(bank) = Bank::open(&mut worker)? else { return Ok(None) };
+    let mut worker = Erased::new(&mut worker);
+    let Some(workload) = W::open(&mut worker)? else { return Ok(None) };
     let mut outcome = Outcome::default();
     for message in &seen.workers {
-        let recovered = count_present(&mut worker, &bank, message)?;
+        let mut client = workload.client(message.worker as usize, message.run);
+        workload.tune(&mut client, options);
         let Message { acknowledged, .. } = *message;
+        let recovered = count_present(&mut worker, &workload, client, acknowledged)?;
         let committed = message.committed.max(recovered);
         outcome.committed += committed;
         outcome.acknowledged += acknowledged;
@@ -199,30 +212,43 @@ pub(crate) fn look(pool: &Pool, seen: &Seen) -> Result<Option<Outcome>, lastword
         outcome.survived += recovered.saturating_sub(acknowledged);
         outcome.lost += committed - recovered.max(acknowledged.min(committed));
     }
-    outcome.violations = bank.check(&mut worker)?;
+    outcome.violations = workload.check(&mut worker)?;
     Ok(Some(outcome))
 }
 
-/// How many of a worker's transfers are there, the first missing one ending the count.
-fn count_present<T: Transact>(
+/// How many of a worker's transactions are there, the first missing one ending the count.
+fn count_present<W: Workload, T: Transact>(
     worker: &mut T,
-    bank: &Bank,
-    message: &Message,
+    workload: &W,
+    first: W::Client,
+    acknowledged: u64,
 ) -> Result<u64, T::Error> {
-    let first = bank.client(message.worker as usize, message.run);
-    let mut client = first.clone();
-    (0..message.acknowledged).for_each(|_| bank.next(&mut client));
-    let mut count = message.acknowledged;
-    if count > 0 && !worker.transact(|tx| bank.is_present(&client, tx))? {
+    let leaves = |client: &W::Client| !workload.reads_only(client) && !workload.gives_up(client);
+    let (mut client, mut last) = (first.clone(), None);
+    for number in 1..=acknowledged {
+        workload.next(&mut client);
+        if number + NOTHING_MAX > acknowledged && leaves(&client) {
+            last = Some(client.clone());
+        }
+    }
+    let mut count = acknowledged;
+    if let Some(last) = last
+        && !worker.transact(|tx| workload.is_present(&last, tx))?
+    {
         (client, count) = (first, 0); // lost: from the beginning, to see how much
     }
-    loop {
-        bank.next(&mut client);
-        if !worker.transact(|tx| bank.is_present(&client, tx))? {
-            return Ok(count);
+    let mut number = count;
+    while number - count < NOTHING_MAX {
+        workload.next(&mut client);
+        number += 1;
+        if leaves(&client) {
+            if !worker.transact(|tx| workload.is_present(&client, tx))? {
+                break;
+            }
+            count = number;
         }
-        count += 1;
     }
+    Ok(count)
 }
 
 #[cfg(test)]

@@ -1,92 +1,114 @@
-//! The process that is killed: runs bank on a pool and says on stdout what is durable.
+//! The process that is killed: runs a pool's workload and says on stdout what is durable.
 //!
-//! Invariant: a transfer is acknowledged only after its commit returned (sync mode) or its ticket
-//! said that it is durable (async mode). See `kill_round` for the messages.
+//! Invariant: a transaction is acknowledged only after its commit returned (sync mode) or its
+//! ticket said that it is durable (async mode). See `kill_round` for the messages.
 //!
-//! Acknowledgements are sent less often than the count of committed transfers. So a kill finds, as
-//! a rule, some transfers that are durable and not acknowledged, and in async mode also some that
-//! are committed and lost: both must be recovered from.
+//! Acknowledgements are sent less often than the count of committed transactions. So a kill finds,
+//! as a rule, some that are durable and not acknowledged, and in async mode also some that are
+//! committed and lost: both must be recovered from.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
-use lastword::{Durability, Options, Pool, Ticket, Worker};
-use workloads::{Bank, BankClient, Workload};
+use lastword::{Durability, Pool, Ticket, Worker};
+use workloads::Workload;
 
 use crate::args::KillWriter;
+use crate::driver::transact;
 use crate::failure::{Failure, Verdict};
 use crate::kill_round::Message;
+use crate::setup;
 
 /// Runs until somebody kills it, or nobody reads.
 ///
 /// # Errors
-/// A pool that cannot be opened, or holds no bank; a transaction that failed.
+/// A pool that cannot be opened, or holds no workload; a transaction that failed.
 pub(crate) fn run(arguments: &KillWriter) -> Result<Verdict, Failure> {
-    let KillWriter { path, threads, durability, only_open } = arguments;
-    let durability = Durability::from(*durability);
-    let info = lastword::inspect(path)?;
-    let options = Options::new().durability(durability).layout(&info.layout.0, info.layout.1);
-    let pool = Pool::open(path, options)?;
+    let KillWriter { path, only_open, kill } = arguments;
+    let pool = Pool::open(path, setup::options_of(&kill.load, path)?)?;
     if *only_open {
         pool.abandon(); // so that whoever comes next has to recover, too
         return Ok(Verdict::Held);
     }
-    let no_bank = || Failure::NoBank { path: path.clone() };
-    let mut first = pool.worker()?;
-    let bank = Bank::open(&mut first)?.ok_or_else(no_bank)?;
-    let run = workloads::next_run(&mut first)?.ok_or_else(no_bank)?;
-    drop(first);
-    // The next writer must draw another number: values of two runs are told apart by it.
-    pool.flush()?;
-    let workers = (0..*threads).map(|_| pool.worker()).collect::<Result<Vec<_>, _>>()?;
-    std::thread::scope(|scope| {
-        let mut handles = Vec::new();
-        for (index, worker) in workers.into_iter().enumerate() {
-            let client = bank.client(index, run);
-            let message = Message { worker: index as u64, run, committed: 0, acknowledged: 0 };
-            let writer = Writer { bank, worker, client, message };
-            handles.push(scope.spawn(move || match durability {
-                Durability::Async => writer.with_tickets(),
-                Durability::Sync => writer.waiting(),
-            }));
-        }
-        handles.into_iter().try_for_each(|handle| {
-            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    })?;
+    let name = workloads::name_in(&mut pool.worker()?)?;
+    let name = name.ok_or_else(|| Failure::NoWorkload { path: path.clone() })?;
+    let writing = Writing { arguments, pool: &pool };
+    workloads::by_name(name, writing).expect("it is one of the names")?;
     Ok(Verdict::Held)
 }
 
+struct Writing<'a> {
+    arguments: &'a KillWriter,
+    pool: &'a Pool,
+}
+
+impl workloads::Visitor for Writing<'_> {
+    type Out = Result<(), Failure>;
+
+    fn visit<W: Workload>(self) -> Result<(), Failure> {
+        let Writing { arguments: KillWriter { path, kill, .. }, pool } = self;
+        let nothing = || Failure::NoWorkload { path: path.clone() };
+        let mut first = pool.worker()?;
+        let workload = &W::open(&mut first)?.ok_or_else(nothing)?;
+        let run = workloads::next_run(&mut first)?.ok_or_else(nothing)?;
+        drop(first);
+        // The next writer must draw another number: values of two runs are told apart by it.
+        pool.flush()?;
+        let (threads, options) = (kill.load.threads, kill.load.workload_options());
+        let workers = (0..threads).map(|_| pool.worker()).collect::<Result<Vec<_>, _>>()?;
+        std::thread::scope(|scope| {
+            let mut handles = Vec::new();
+            for (index, worker) in workers.into_iter().enumerate() {
+                let mut client = workload.client(index, run);
+                workload.tune(&mut client, &options);
+                let message = Message { worker: index as u64, run, committed: 0, acknowledged: 0 };
+                let writer = Writer { workload, worker, client, message };
+                handles.push(scope.spawn(move || match Durability::from(kill.load.durability) {
+                    Durability::Async => writer.with_tickets(),
+                    Durability::Sync => writer.waiting(),
+                }));
+            }
+            handles.into_iter().try_for_each(|handle| {
+                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })
+    }
+}
+
 /// One worker of the writer.
-struct Writer<'p> {
-    bank: Bank,
+struct Writer<'p, W: Workload> {
+    workload: &'p W,
     worker: Worker<'p>,
-    client: BankClient,
+    client: W::Client,
     message: Message,
 }
 
-impl<'p> Writer<'p> {
-    /// Async mode: 64 transfers a message; tickets are looked at every 64 messages, some hundred
-    /// microseconds apart.
+impl<'p, W: Workload> Writer<'p, W> {
+    /// Async mode: 64 transactions a message; tickets are looked at now and then.
     fn with_tickets(mut self) -> Result<(), Failure> {
-        const TRANSFERS: u64 = 64;
-        const MESSAGES: usize = 64;
-        let mut tickets: VecDeque<(u64, Ticket<'p>)> = VecDeque::with_capacity(4 * MESSAGES);
+        const TRANSACTIONS: u64 = 64;
+        const LOOK: Duration = Duration::from_micros(300);
+        const WAITING_MAX: usize = 256;
+        let mut tickets: VecDeque<(u64, Ticket<'p>)> = VecDeque::with_capacity(WAITING_MAX);
+        let mut looked = Instant::now();
         loop {
-            for _ in 0..MESSAGES {
-                let mut ticket = self.transfer()?;
-                for _ in 1..TRANSFERS {
-                    ticket = self.transfer()?;
-                }
-                tickets.push_back((self.message.committed, ticket));
-                if !self.send()? {
-                    return Ok(());
-                }
+            let mut last = None;
+            for _ in 0..TRANSACTIONS {
+                last = self.transact()?.or(last);
             }
-            if tickets.len() >= 4 * MESSAGES {
+            // Without one all gave themselves up, and wait for nothing.
+            last.into_iter().for_each(|last| tickets.push_back((self.message.committed, last)));
+            if !self.send()? {
+                return Ok(());
+            }
+            if tickets.len() >= WAITING_MAX {
                 tickets[0].1.wait()?;
+            } else if looked.elapsed() < LOOK {
+                continue;
             }
+            looked = Instant::now();
             while let Some(&(count, _)) = tickets.front().filter(|(_, ticket)| ticket.is_durable())
             {
                 self.message.acknowledged = count;
@@ -95,12 +117,12 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// Sync mode: every transfer is durable when it returns; told every 16.
+    /// Sync mode: every transaction is durable when it returns; told every 16.
     fn waiting(mut self) -> Result<(), Failure> {
-        const TRANSFERS: u64 = 16;
+        const TRANSACTIONS: u64 = 16;
         loop {
-            for _ in 0..TRANSFERS {
-                let _ = self.transfer()?;
+            for _ in 0..TRANSACTIONS {
+                let _ = self.transact()?;
             }
             self.message.acknowledged = self.message.committed;
             if !self.send()? {
@@ -109,12 +131,12 @@ impl<'p> Writer<'p> {
         }
     }
 
-    fn transfer(&mut self) -> Result<Ticket<'p>, Failure> {
-        let (bank, client) = (self.bank, &mut self.client);
-        bank.next(client);
-        let done = self.worker.run(|tx| bank.run(client, tx))?;
+    /// The client's next transaction; what gives itself up counts as committed.
+    fn transact(&mut self) -> Result<Option<Ticket<'p>>, Failure> {
+        self.workload.next(&mut self.client);
+        let ticket = transact(&mut self.worker, self.workload, &self.client)?;
         self.message.committed += 1;
-        Ok(done.ticket)
+        Ok(ticket)
     }
 
     /// Sends the message, in one piece. Answers whether somebody reads.

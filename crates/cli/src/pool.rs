@@ -9,10 +9,11 @@ use lastword::{Decoupled, Info, Medium, MemoryUse, Options, Pool};
 use medium::PoolFile;
 use serde::Serialize;
 
-use crate::args::{Format, Output, PoolCommand, PoolCreate, PoolPath};
+use crate::args::{Format, Output, PoolCommand, PoolCreate, PoolInfo};
 use crate::failure::{Failure, Verdict, is_damage};
 use crate::media::{Costs, MediumName};
 use crate::report::{complain, json, print, table};
+use crate::shadow::{ShadowName, check_bound};
 
 /// Runs it and prints what it has found.
 ///
@@ -21,7 +22,7 @@ use crate::report::{complain, json, print, table};
 pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
     match command {
         PoolCommand::Create(create) => self::create(create),
-        PoolCommand::Info(PoolPath { path, output }) => info(path, output),
+        PoolCommand::Info(arguments) => info(arguments),
         PoolCommand::Check(arguments) => crate::check::run(arguments),
         PoolCommand::Dump(arguments) => crate::dump::run(arguments),
     }
@@ -38,11 +39,15 @@ fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
         None => options,
     };
     Pool::<Decoupled>::create_as(&arguments.path, options)?.close()?;
-    info(&arguments.path, &arguments.output)
+    let (path, output) = (arguments.path.clone(), arguments.output);
+    info(&PoolInfo { path, shadow: ShadowName::Full, shadow_bytes: None, output })
 }
 
-fn info(path: &Path, output: &Output) -> Result<Verdict, Failure> {
-    let description = Description::of(&lastword::inspect(path)?, path);
+fn info(arguments: &PoolInfo) -> Result<Verdict, Failure> {
+    let PoolInfo { path, shadow, shadow_bytes, output } = arguments;
+    check_bound(*shadow, *shadow_bytes)?;
+    let info = lastword::inspect(path)?.with_shadow((*shadow).into(), *shadow_bytes);
+    let description = Description::of(&info, path);
     print(&match output.format {
         Format::Json => json::object(&description),
         Format::Table => table::pairs(&description.rows()),
@@ -97,14 +102,19 @@ pub(crate) struct Description {
     flush_ns: Option<u64>,
     /// How groups get to the log; nothing where it is mapped.
     log_path: Option<String>,
+    /// Transactions that are combined into one group; 0: groups are as they come.
+    group: u64,
+    compress: bool,
     memory_bytes: MemoryBytes,
 }
 
 /// Memory that the pool takes when it is open.
 #[derive(Debug, Serialize)]
 struct MemoryBytes {
-    /// What transactions work on: as large as the heap.
+    /// What transactions work on: as large as the heap, or its bound.
     heap: u64,
+    /// What a shadow with a bound knows of the heap's pages.
+    page_table: u64,
     /// Each worker's ring, when it was filled once.
     ring_per_worker: u64,
     /// At most: what is in the log and not at home yet.
@@ -121,6 +131,7 @@ impl MemoryBytes {
     fn of(memory: MemoryUse) -> MemoryBytes {
         MemoryBytes {
             heap: memory.heap_bytes,
+            page_table: memory.table_bytes,
             ring_per_worker: memory.ring_bytes,
             queue_max: memory.queue_bytes_max,
             gathered_max: memory.gathered_bytes_max,
@@ -132,7 +143,8 @@ impl MemoryBytes {
     /// As one formula.
     fn show(&self) -> String {
         let parts = [
-            ("", self.heap, " heap"),
+            ("", self.heap, " shadow"),
+            ("", self.page_table, " page table"),
             ("", self.ring_per_worker, " a worker"),
             ("up to ", self.queue_max, " queue"),
             ("up to ", self.gathered_max, " pages"),
@@ -172,7 +184,18 @@ impl Description {
             survives_power_loss: info.survives_power_loss,
             flush_ns: None,
             log_path: info.log_path.map(|path| path.to_string()),
+            group: info.group,
+            compress: info.compress,
             memory_bytes: MemoryBytes::of(info.memory()),
+        }
+    }
+
+    /// How groups of the log are written.
+    fn groups(&self) -> String {
+        let compressed = if self.compress { ", LZ4" } else { "" };
+        match self.group {
+            0 => format!("as they come{compressed}"),
+            most => format!("of up to {}, combined{compressed}", table::grouped(most)),
         }
     }
 
@@ -199,6 +222,7 @@ impl Description {
             ("layout", layout),
             ("heap", table::bytes(self.heap_bytes)),
             ("log", table::bytes(self.log_bytes)),
+            ("groups of the log", self.groups()),
             ("reproduced ID", table::grouped(self.reproduced_id)),
             ("closed in good order", yes_no(self.clean)),
             ("memory when open", self.memory_bytes.show()),

@@ -18,10 +18,10 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use lastword::{Design, Error, Pool, TxId};
+use lastword::{Design, Erased, ErasedTx, Error, Pool, TxId};
 use workloads::{Violation, Workload};
 
-use crate::driver::Position;
+use crate::driver::{Position, transact};
 use crate::failure::is_damage;
 use crate::setup::Ready;
 
@@ -98,7 +98,7 @@ pub(crate) fn crash_and_check<D: Design, W: Workload>(
     let reopened = || {
         let pool = Pool::<D>::open_as(place.path(), options)?;
         let recovered = pool.committed_id();
-        let mut losses = match W::open(&mut pool.worker()?)? {
+        let mut losses = match W::open(&mut Erased::new(&mut pool.worker()?))? {
             Some(workload) => check::<D, W>(&pool, &workload, positions, &tails, acknowledged)?,
             None => Losses { gone: true, ..Losses::default() },
         };
@@ -134,7 +134,9 @@ fn run_tails<D: Design, W: Workload>(
                 let start = Instant::now();
                 while ids.len() < TAIL_MAX && start.elapsed() < TAIL {
                     workload.next(&mut client);
-                    ids.push(worker.run(|tx| workload.run(&client, tx))?.ticket.id());
+                    // What gave itself up has nothing to be looked for.
+                    let ticket = transact(&mut worker, workload, &client)?;
+                    ids.push(ticket.map_or(TxId::NONE, |ticket| ticket.id()));
                 }
                 Ok(ids)
             }));
@@ -163,12 +165,13 @@ fn check<D: Design, W: Workload>(
         for id in timed.chain(ids.iter().copied()) {
             workload.next(&mut client);
             if id <= acknowledged {
-                let is_there = worker.read(|tx| workload.is_present(&client, tx))?.value;
+                let is_there =
+                    worker.read(|tx| workload.is_present(&client, &mut ErasedTx::new(tx)))?.value;
                 missing += u64::from(!is_there);
             }
         }
     }
-    let violations = workload.check(&mut worker)?;
+    let violations = workload.check(&mut Erased::new(&mut worker))?;
     Ok(Losses { missing, violations, ..Losses::default() })
 }
 

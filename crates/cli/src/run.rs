@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use lastword::Design;
 use workloads::Workload;
 
-use crate::args::{DesignName, DesignVisitor, Format, Load, Run};
+use crate::args::{Format, Load, Run};
+use crate::designs::{DesignName, DesignVisitor};
 use crate::driver::{self, Limit, Manner, Measured, Position};
 use crate::failure::{Failure, Verdict};
 use crate::latency::Sampling;
@@ -23,14 +24,16 @@ const SECONDS: f64 = 3.0;
 /// What kept it from being run, or checked.
 pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
     let Run { workload, design, load } = arguments;
-    let mut load = load.clone();
+    let mut load = design.adjust(load);
+    load.check_shadow(*design)?;
     if load.pool.as_ref().is_some_and(|path| path.symlink_metadata().is_ok()) {
         load.scale = None; // the pool has its own, and keeps it
     }
     let load = &load;
     let by_design = ByWorkload { design: *design, load };
-    let (report, unchecked) =
+    let (mut report, unchecked) =
         workloads::by_name(&workload.name, by_design).expect("the parser knows the names")?;
+    report.design = design.name();
     let text = match load.output.format {
         Format::Json => json::object(&report),
         Format::Table => table::run(&report),
@@ -54,7 +57,7 @@ impl workloads::Visitor for ByWorkload<'_> {
     type Out = Reported;
 
     fn visit<W: Workload>(self) -> Reported {
-        self.design.dispatch(ByDesign::<W> { load: self.load, workload: PhantomData })
+        self.design.dispatch(self.load, ByDesign::<W> { load: self.load, workload: PhantomData })
     }
 }
 

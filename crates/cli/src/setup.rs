@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lastword::{Design, Options, Pool, Stop};
+use lastword::{Design, Erased, Options, Pool, Stop};
 use workloads::Workload;
 
 use crate::args::Load;
@@ -64,6 +64,9 @@ pub(crate) fn ready<D: Design, W: Workload>(
     load: &Load,
     place: Place,
 ) -> Result<Ready<D, W>, Failure> {
+    if let Some(option) = load.workload_options().unheeded::<W>() {
+        return Err(Failure::Unheeded { workload: W::NAME, option });
+    }
     let exists = D::DURABLE && place.path().symlink_metadata().is_ok();
     let options = match exists {
         true => options_of(load, place.path())?,
@@ -89,6 +92,7 @@ fn fill<D: Design, W: Workload>(
 ) -> Result<(W, u64), Failure> {
     let foreign = || Failure::ForeignData { path: path.into() };
     let mut worker = pool.worker()?;
+    let mut worker = Erased::new(&mut worker);
     let workload = match (W::open(&mut worker)?, workloads::name_in(&mut worker)?) {
         (Some(workload), _) => workload,
         (None, Some(found)) if found != W::NAME => {
@@ -103,7 +107,6 @@ fn fill<D: Design, W: Workload>(
         }
     };
     let run = workloads::next_run(&mut worker)?.ok_or_else(foreign)?;
-    drop(worker);
     if D::DURABLE {
         pool.bring_home()?;
     }
@@ -117,30 +120,47 @@ pub(crate) fn clients<W: Workload>(
     run: u64,
 ) -> Vec<Position<W::Client>> {
     let seed = (load.seed & ((1 << 40) - 1)) * RUNS + run % RUNS;
-    (0..load.threads).map(|index| Position::new(workload.client(index, seed))).collect()
+    let options = load.workload_options();
+    (0..load.threads)
+        .map(|index| {
+            let mut client = workload.client(index, seed);
+            workload.tune(&mut client, &options);
+            Position::new(client)
+        })
+        .collect()
+}
+
+/// Options that any pool has, with the rings that were asked for.
+fn rings(load: &Load) -> Options {
+    match load.unbounded {
+        true => Options::new().unbounded(),
+        false => Options::new(),
+    }
 }
 
 /// Options of a new pool.
 fn options_for<W: Workload>(load: &Load) -> Options {
     let bytes = load.bytes.unwrap_or_else(|| W::heap_bytes(&load.workload_options()));
-    Options::new()
+    let options = rings(load)
         .bytes(bytes)
         .log_bytes(load.log_bytes.unwrap_or(64 << 20))
         .medium(load.medium.unwrap_or(MediumName::DEFAULT).medium(load.costs()))
         .durability(load.durability.into())
-        .shadow(load.shadow.into())
-        .layout(load.layout.as_deref().unwrap_or_default(), 0)
+        .reproduce_threads(load.reproduce_threads)
+        .layout(load.layout.as_deref().unwrap_or_default(), 0);
+    load.grouping.put(load.with_shadow(options))
 }
 
 /// Options that open the pool which is there: its own layout, unless another was asked for, and its
 /// own medium with the costs that were.
-fn options_of(load: &Load, path: &Path) -> Result<Options, Failure> {
+pub(crate) fn options_of(load: &Load, path: &Path) -> Result<Options, Failure> {
     let info = lastword::inspect(path)?;
     let own = info.medium.map_or(MediumName::DEFAULT, MediumName::of);
     let (layout, version) = &info.layout;
-    Ok(Options::new()
+    let options = rings(load)
         .medium(load.medium.unwrap_or(own).medium(load.costs()))
         .durability(load.durability.into())
-        .shadow(load.shadow.into())
-        .layout(load.layout.as_deref().unwrap_or(layout), *version))
+        .reproduce_threads(load.reproduce_threads)
+        .layout(load.layout.as_deref().unwrap_or(layout), *version);
+    Ok(load.grouping.put(load.with_shadow(options)))
 }

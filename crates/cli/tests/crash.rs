@@ -49,3 +49,20 @@ fn what_makes_no_sense_is_told() {
         Room::new().refuse(says, &["crash", arguments[0], arguments[1]]);
     }
 }
+
+#[test]
+fn what_was_acknowledged_survives_kills_of_any_workload() {
+    let room = Room::new();
+    let some = "--rounds 2 --seconds 0.2 --scale 0.002 --log-bytes 256K --threads 2 --format json";
+    let arguments: Vec<&str> = "crash kill --workload"
+        .split_whitespace()
+        .chain(["tpcc-btree"])
+        .chain(some.split_whitespace())
+        .collect();
+    let report: serde_json::Value = serde_json::from_str(&room.expect(0, &arguments)).unwrap();
+    assert_eq!((&report["workload"], &report["rounds"]), (&"tpcc-btree".into(), &2.into()));
+    assert_eq!((&report["lost_acknowledged"], &report["violations"]), (&0.into(), &0.into()));
+    assert_eq!((&report["checks"], &report["seed"]), (&2.into(), &1.into()));
+    assert!(report["recovered"].as_u64() > Some(0), "{report}");
+    room.refuse("leave --transactions out", &["crash", "kill", "--transactions", "5"]);
+}

@@ -1,8 +1,8 @@
 //! Kills a process that writes, again and again, and looks whether what it had acknowledged is
 //! there.
 //!
-//! A round: a writer runs bank on the pool of the round before, and is killed after a number of
-//! messages drawn at random. In every other round further processes then open the pool and are
+//! A round: a writer runs a workload on the pool of the round before, and is killed after a number
+//! of messages drawn at random. In every other round further processes then open the pool and are
 //! killed while they open or recover it:
 //!
 //! ```text
@@ -20,13 +20,14 @@ mod kill_round;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kill_round::{Ended, Outcome, When, kill, look};
 use lastword::{Options, Pool};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use workloads::{Bank, Workload};
+use workloads::{Bank, TpccBtree, TpccHash, Workload};
 
 /// Where the heap begins in the pool's file.
 const HEAP_OFFSET: usize = 2 << 20;
@@ -49,6 +50,10 @@ const RECOVERIES: usize = 6;
 /// From so many rounds on, one that has killed no recovery in its midst has not aimed at it.
 const ENOUGH: usize = 100;
 
+/// One test at a time: a process that another one forks holds this one's files, locks included,
+/// until it executes its program.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// A number that the environment gives.
 fn given(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect(name))
@@ -65,10 +70,16 @@ fn options() -> Options {
     Options::new().log_bytes(LOG_BYTES)
 }
 
-fn new_bank(path: &Path) {
-    let bank = workloads::Options { scale: 0.01, ..workloads::Options::default() };
-    let pool = Pool::create(path, options().bytes(Bank::heap_bytes(&bank))).unwrap();
-    Bank::load(&mut pool.worker().unwrap(), &bank).unwrap();
+fn new_pool<W: Workload>(path: &Path) {
+    fn load<W: Workload, T: lastword::Transact>(worker: &mut T, options: &workloads::Options)
+    where
+        T::Error: std::fmt::Debug,
+    {
+        W::load(worker, options).unwrap();
+    }
+    let small = workloads::Options { scale: 0.01, ..workloads::Options::default() };
+    let pool = Pool::create(path, options().bytes(W::heap_bytes(&small))).unwrap();
+    load::<W, _>(&mut pool.worker().unwrap(), &small);
     pool.close().unwrap();
 }
 
@@ -122,14 +133,22 @@ fn kill_writer(path: &Path, arguments: &[&str], when: When) -> Ended {
     kill(Path::new(env!("CARGO_BIN_EXE_lastword")), path, arguments, when).unwrap()
 }
 
+/// What a writer had said that was killed.
+fn killed(path: &Path, arguments: &[&str], when: When) -> kill_round::Seen {
+    match kill_writer(path, arguments, when) {
+        Ended::Killed(said) => said,
+        Ended::ByItself(status) => panic!("the writer ended by itself: {status}"),
+    }
+}
+
 /// Looks at a pool whose writer was killed: what it found holds.
-fn recover(path: &Path, said: &kill_round::Seen) -> Outcome {
+fn recover<W: Workload>(path: &Path, said: &kill_round::Seen) -> Outcome {
     // What a look finds without changing anything, recovery must find too.
     let checked = lastword::check(path).and_then(lastword::Report::sound).unwrap();
     assert!(checked.needs_recovery);
     let pool = Pool::open(path, options()).unwrap();
     assert_eq!(pool.committed_id(), checked.durable_id);
-    let outcome = look(&pool, said).unwrap().unwrap();
+    let outcome = look::<W>(&pool, &workloads::Options::default(), said).unwrap().unwrap();
     assert_eq!(outcome.lost_acknowledged, 0, "{outcome:?}");
     assert_eq!(outcome.violations, [], "{outcome:?}");
     pool.close().unwrap();
@@ -172,6 +191,7 @@ fn time_of_opening(path: &Path) -> Duration {
 
 #[test]
 fn whatever_was_acknowledged_survives_kill_9_again_and_again() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let mut rng = StdRng::seed_from_u64(seed());
     let mut seen = Seen::default();
@@ -179,7 +199,7 @@ fn whatever_was_acknowledged_survives_kill_9_again_and_again() {
     let place = |(durability, threads): (&str, &str)| {
         dir.path().join(format!("{durability}-{threads}.pool"))
     };
-    pools.iter().for_each(|&pool| new_bank(&place(pool)));
+    pools.iter().for_each(|&pool| new_pool::<Bank>(&place(pool)));
     let mut aim = Aim(time_of_opening(&place(pools[0])) / 2);
     let rounds = given("LASTWORD_KILL_ROUNDS").map_or(ROUNDS, |rounds| rounds as usize);
     for round in 0..rounds {
@@ -188,10 +208,7 @@ fn whatever_was_acknowledged_survives_kill_9_again_and_again() {
         let most = if durability == "async" { 4000 } else { 60 };
         let when = When { messages: rng.random_range(1..most), pause: Duration::ZERO };
         let arguments = ["--durability", durability, "--threads", threads];
-        let said = match kill_writer(&path, &arguments, when) {
-            Ended::Killed(said) => said,
-            Ended::ByItself(status) => panic!("the writer ended by itself: {status}"),
-        };
+        let said = killed(&path, &arguments, when);
         if (round / pools.len()).is_multiple_of(RECOVERY) {
             for _ in 0..RECOVERIES {
                 let stage = aim.kill(&path, &mut rng);
@@ -201,7 +218,7 @@ fn whatever_was_acknowledged_survives_kill_9_again_and_again() {
                 }
             }
         }
-        let outcome = recover(&path, &said);
+        let outcome = recover::<Bank>(&path, &said);
         println!("{durability}, {threads} workers, round {round}, {when:?}: {outcome:?}");
         assert!(durability == "async" || outcome.lost == 0, "in sync mode nothing is lost");
         seen.survived += usize::from(outcome.survived > 0);
@@ -217,4 +234,33 @@ fn whatever_was_acknowledged_survives_kill_9_again_and_again() {
     let [before, in_recovery, opened] = seen.stages;
     assert!(before + in_recovery + opened > 0, "nobody was killed while opening: {seen:?}");
     assert!(rounds < ENOUGH || in_recovery > 0, "no recovery was killed: {seen:?}");
+}
+
+/// Orders of TPC-C: the specification's consistency conditions hold after every kill.
+fn orders_survive<W: Workload>() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("orders.pool");
+    new_pool::<W>(&path);
+    let mut rng = StdRng::seed_from_u64(seed());
+    let (mut acknowledged, mut survived) = (0, 0);
+    let rounds = given("LASTWORD_KILL_ROUNDS").unwrap_or(4);
+    for round in 0..rounds {
+        let (durability, most) = [("async", 400), ("sync", 40)][round as usize % 2];
+        let when = When { messages: rng.random_range(1..most), pause: Duration::ZERO };
+        let said = killed(&path, &["--durability", durability, "--threads", "2"], when);
+        let outcome = recover::<W>(&path, &said);
+        println!("{}, {durability}, round {round}, {when:?}: {outcome:?}", W::NAME);
+        assert!(durability == "async" || outcome.lost == 0, "in sync mode nothing is lost");
+        acknowledged += outcome.acknowledged;
+        survived += outcome.survived;
+    }
+    assert!(acknowledged > 0, "nothing was ever acknowledged");
+    assert!(survived > 0, "nothing survived without being acknowledged");
+}
+
+#[test]
+fn tpcc_is_consistent_after_kill_9_over_hash_maps_and_over_trees() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    orders_survive::<TpccHash>();
+    orders_survive::<TpccBtree>();
 }

@@ -57,10 +57,12 @@ fn a_new_pool_is_described_and_sound() {
         let info = room.json(0, &["pool", "info", "a.pool"]);
         let expected = [
             "clean",
+            "compress",
             "design",
             "file_system",
             "flush_ns",
             "generation",
+            "group",
             "heap_bytes",
             "layout",
             "layout_version",
@@ -82,13 +84,14 @@ fn a_new_pool_is_described_and_sound() {
             "files",
             "gathered_max",
             "heap",
+            "page_table",
             "queue_max",
             "ring_per_worker",
             "total_max_with_one_worker",
         ];
         assert_eq!(keys(memory), expected);
         assert_eq!((&memory["heap"], &memory["queue_max"]), (&262_144.into(), &131_072.into()));
-        let parts = expected[..5].iter().map(|key| memory[key].as_u64().unwrap());
+        let parts = expected[..6].iter().map(|key| memory[key].as_u64().unwrap());
         assert_eq!(memory["total_max_with_one_worker"], parts.sum::<u64>());
         assert_eq!((&info["medium"], &info["layout"]), (&medium.into(), &"ledger".into()));
         assert_eq!((&info["heap_bytes"], &info["log_bytes"]), (&262_144.into(), &131_072.into()));
@@ -146,12 +149,14 @@ fn an_unclean_pool_needs_recovery_and_a_check_changes_no_byte_of_it() {
             "chunks",
             "chunks_free",
             "clean",
+            "compress",
             "design",
             "durable_id",
             "file_system",
             "findings",
             "flush_ns",
             "generation",
+            "group",
             "heap_bytes",
             "layout",
             "layout_version",

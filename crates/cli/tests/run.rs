@@ -49,50 +49,63 @@ fn workers_share_the_transactions_in_both_modes() {
     }
 }
 
+/// What a report of `run` tells.
+const REPORT_KEYS: &[&str] = &[
+    "aborts",
+    "bandwidth_gbps",
+    "checked",
+    "commit",
+    "commit_latency_ns",
+    "compress",
+    "cpu_seconds",
+    "design",
+    "device_writes",
+    "durability",
+    "durable_latency_ns",
+    "durable_transactions_per_second",
+    "evictions",
+    "group",
+    "group_ms",
+    "home_bytes",
+    "latency_cycles",
+    "log_bytes",
+    "log_combined_bytes",
+    "log_laps",
+    "log_payload_bytes",
+    "log_stored_bytes",
+    "machine",
+    "medium",
+    "outstanding",
+    "padding_bytes",
+    "page_ins",
+    "page_waits",
+    "peak_rss_bytes",
+    "persist_barriers",
+    "persist_threads",
+    "reproduce_threads",
+    "ring_full_waits",
+    "scale",
+    "seconds",
+    "seed",
+    "shadow",
+    "shadow_bytes",
+    "threads",
+    "transactions",
+    "transactions_per_cpu_second",
+    "transactions_per_device_write",
+    "transactions_per_second",
+    "workload",
+    "worst_100ms_transactions",
+    "worst_100ms_transactions_per_second",
+    "write_amplification",
+    "writes_per_transaction",
+];
+
 #[test]
 fn a_report_has_these_keys() {
     let room = Room::new();
     let report = room.json(0, &with(&["run", "tatp-hash"], &TINY));
-    let expected = [
-        "aborts",
-        "bandwidth_gbps",
-        "checked",
-        "commit",
-        "commit_latency_ns",
-        "cpu_seconds",
-        "design",
-        "device_writes",
-        "durability",
-        "durable_latency_ns",
-        "durable_transactions_per_second",
-        "home_bytes",
-        "latency_cycles",
-        "log_bytes",
-        "log_laps",
-        "log_payload_bytes",
-        "machine",
-        "medium",
-        "outstanding",
-        "padding_bytes",
-        "peak_rss_bytes",
-        "persist_barriers",
-        "ring_full_waits",
-        "scale",
-        "seconds",
-        "seed",
-        "shadow",
-        "threads",
-        "transactions",
-        "transactions_per_cpu_second",
-        "transactions_per_device_write",
-        "transactions_per_second",
-        "workload",
-        "worst_100ms_transactions",
-        "worst_100ms_transactions_per_second",
-        "write_amplification",
-        "writes_per_transaction",
-    ];
-    assert_eq!(keys(&report), expected);
+    assert_eq!(keys(&report), REPORT_KEYS);
     let cpu = ["emulated_delay", "other", "persist", "reproduce", "workers"];
     assert_eq!(keys(&report["cpu_seconds"]), cpu);
     for latency in ["commit_latency_ns", "durable_latency_ns"] {
@@ -116,6 +129,33 @@ fn a_report_has_these_keys() {
         assert!(short[none].is_null(), "nothing was written: {none}");
     }
     assert!(short["worst_100ms_transactions"].is_null(), "3000 of nothing are over before");
+}
+
+/// Few words, written again and again: of a group of a thousand transactions little is left.
+#[test]
+fn combination_and_compression_save_log_and_the_report_and_the_pool_say_so() {
+    let room = Room::new();
+    let what = ["run", "tatp-hash", "--pool", "a.pool", "--group", "1000", "--group-ms", "1000"];
+    let what = [&what[..], &["--compress", "--persist-threads", "2"]].concat();
+    let report = room.json(0, &with(&what, &TINY));
+    let number = |key: &str| report[key].as_f64().unwrap();
+    assert!(10.0 * number("log_combined_bytes") < number("log_payload_bytes"), "{report}");
+    assert_eq!((&report["group"], &report["group_ms"]), (&1000.into(), &1000.into()));
+    assert_eq!((&report["compress"], &report["persist_threads"]), (&true.into(), &2.into()));
+    let info = room.json(0, &["pool", "info", "a.pool"]);
+    assert_eq!((&info["group"], &info["compress"]), (&1000.into(), &true.into()));
+    let info = room.expect(0, &["pool", "info", "a.pool"]);
+    assert!(info.contains("of up to 1 000, combined, LZ4"), "{info}");
+    // Of a block, which is what is left there, nothing can be saved; of groups as they come it can.
+    let report = room.json(0, &with(&["run", "tatp-hash", "--compress"], &TINY));
+    let number = |key: &str| report[key].as_f64().unwrap();
+    assert_eq!(number("log_combined_bytes"), number("log_payload_bytes"));
+    assert!(number("log_stored_bytes") < number("log_combined_bytes"), "{report}");
+    // It is how the pool was written last, and nothing that it has to be.
+    room.json(0, &with(&["run", "tatp-hash", "--pool", "a.pool"], &["--transactions", "10"]));
+    let info = room.json(0, &["pool", "info", "a.pool"]);
+    assert_eq!((&info["group"], &info["compress"]), (&0.into(), &false.into()));
+    room.expect(2, &["run", "empty", "--group", "0"]);
 }
 
 #[test]
@@ -218,6 +258,34 @@ fn a_run_that_ends_in_an_error_leaves_nothing() {
     assert_eq!(room.files(), [""; 0]);
 }
 
+/// In the words of the command line, and before a pool is made or a transaction runs.
+#[test]
+fn a_shadow_that_cannot_be_had_is_refused_at_once() {
+    let room = Room::new();
+    for design in ["plain", "volatile", "undo", "redo"] {
+        let run = ["run", "bank", "--design", design];
+        let told = format!("{design} has no shadow with a bound: leave --shadow software out");
+        room.refuse(&told, &with(&run, &["--shadow", "software"]));
+        let told = format!("{design} has no shadow with a bound: leave --shadow-bytes out");
+        room.refuse(&told, &with(&run, &["--shadow", "cow", "--shadow-bytes", "1M"]));
+    }
+    let compare = ["compare", "bank", "--designs", "decoupled,undo"];
+    let told = "undo has no shadow with a bound: leave --shadow software out";
+    room.refuse(told, &with(&compare, &["--shadow", "software"]));
+    let told = "decoupled without a bound on its shadow: leave --shadow software out";
+    room.refuse(told, &["crash", "kill", "--workload", "bank", "--shadow", "software"]);
+    let full = ["--shadow", "full", "--shadow-bytes", "1M"];
+    room.expect(0, &["pool", "create", "a.pool"]);
+    let told = "leave --shadow-bytes out, or give --shadow cow or software";
+    for what in [&["run", "bank"][..], &compare, &["crash", "kill"], &["pool", "info", "a.pool"]] {
+        room.refuse(told, &with(what, &full));
+    }
+    assert_eq!(room.files(), ["a.pool", "a.pool.log"]);
+    // What keeps nothing has no shadow, and is compared with what has one.
+    let compare = ["compare", "bank", "--designs", "volatile,decoupled", "--rounds", "1"];
+    room.json(0, &with(&with(&compare, &["--shadow", "software"]), &TINY));
+}
+
 #[test]
 fn a_run_that_is_interrupted_leaves_nothing() {
     let room = Room::new();
@@ -312,16 +380,22 @@ fn a_comparison_has_these_keys_and_its_ratios_are_to_the_first() {
         "bandwidth_gbps",
         "baseline",
         "commit",
+        "compress",
         "durability",
+        "group",
+        "group_ms",
         "latency_cycles",
         "machine",
         "medium",
         "outstanding",
+        "persist_threads",
+        "reproduce_threads",
         "rounds",
         "rows",
         "scale",
         "seed",
         "shadow",
+        "shadow_bytes",
         "threads",
         "transactions",
         "workload",
@@ -335,10 +409,13 @@ fn a_comparison_has_these_keys_and_its_ratios_are_to_the_first() {
     for row in rows {
         let expected = [
             "added_ns_median",
+            "behind_cpu_per_transaction_ns",
             "cpu_per_transaction_ns",
             "design",
             "durable_ratio_median",
             "durable_transactions_per_second_median",
+            "front_cpu_per_transaction_ns",
+            "log_bytes_per_transaction",
             "ratio_max",
             "ratio_median",
             "ratio_min",
@@ -393,4 +470,24 @@ fn the_demo_kills_recovers_compares_and_tidies_up() {
     std::fs::write(room.path("lastword-demo.pool"), "mine").unwrap();
     room.refuse("move it away", &["demo"]);
     assert_eq!(room.files(), ["lastword-demo.pool"]);
+}
+
+#[test]
+fn options_about_transactions_are_heeded_or_refused() {
+    let room = Room::new();
+    for (workload, options, writes) in [
+        ("btree", &["--update-percent", "0"][..], 0.0..1e-9),
+        ("ycsb-a", &["--update-percent", "100", "--zipf", "uniform"], 12.9..13.1),
+        ("session-store", &["--zipf", "1.07"], 0.4..0.6),
+        ("tpcc-hash", &["--low-conflict"], 100.0..300.0),
+    ] {
+        let what = with(&["run", workload], &with(options, &TINY));
+        let report = room.json(0, &what);
+        assert_eq!(report["checked"], true, "{what:?}");
+        let found = report["writes_per_transaction"].as_f64().unwrap();
+        assert!(writes.contains(&found), "{what:?}: {found} words a transaction");
+    }
+    room.refuse("--zipf means nothing to bank", &["run", "bank", "--zipf", "0.99"]);
+    room.refuse("--low-conflict means nothing to btree", &["run", "btree", "--low-conflict"]);
+    room.refuse("it must not be negative", &["run", "btree", "--zipf=-1"]);
 }

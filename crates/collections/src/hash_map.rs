@@ -182,6 +182,14 @@ impl HashMap {
         }
     }
 
+    /// A hint that this key will be looked up soon.
+    #[inline]
+    pub fn will_get<W: Words>(self, tx: &mut W, key: u64) {
+        if let Ok(at) = self.mask().and_then(|mask| self.at(self.home(key, mask))) {
+            tx.will_read(at, 16);
+        }
+    }
+
     /// Calls `visit` with the pairs in up to `most` buckets from bucket `from` on (the first is
     /// 0), in no order; answers where to go on.
     ///

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use lastword::{Durability, Medium, Options, Shadow};
 use medium::recording::Model;
@@ -53,10 +54,21 @@ pub struct Case {
     pub medium: MediumModel,
     /// Whether a commit returns when it is durable.
     pub sync: bool,
-    /// Whether the shadow is a copy-on-write mapping.
+    /// Whether the shadow is a copy-on-write mapping, where the design does not say what it is.
     pub cow: bool,
+    /// Whether each boot opens the pool under any design.
+    pub switch: bool,
     /// Whether the pool is made under the explorer's eyes, instead of being there already.
     pub create: bool,
+    /// Parts of home.
+    pub partitions: usize,
+    /// Transactions of a combined group; 0: groups are as they come.
+    pub group: usize,
+    /// Whether groups are compressed.
+    pub compress: bool,
+    /// Groups that may be made ready at a time. All by one thread here, which packs and stores a
+    /// group apart from the others when there may be several.
+    pub persist_threads: usize,
     /// Workers, which take turns.
     pub workers: usize,
     /// Transactions that are committed at most.
@@ -80,7 +92,12 @@ impl Case {
             medium,
             sync: false,
             cow: false,
+            switch: false,
             create: false,
+            partitions: 1,
+            group: 0,
+            compress: false,
+            persist_threads: 1,
             workers: 1,
             transactions: 3,
             moves: 8,
@@ -103,19 +120,36 @@ impl Case {
         Ok(())
     }
 
-    /// The pool's options, but for its system.
-    pub(crate) fn options(&self, heap_bytes: u64) -> Options {
+    /// The pool's options under a design, but for its system.
+    pub(crate) fn options(&self, design: &str, heap_bytes: u64) -> Options {
         let durability = if self.sync { Durability::Sync } else { Durability::Async };
-        let shadow = if self.cow { Shadow::CopyOnWrite } else { Shadow::Full };
-        Options::new()
+        let options = match design {
+            "decoupled-software" => bounded(Shadow::Software, heap_bytes).observed(),
+            "decoupled-evicting" => bounded(Shadow::CopyOnWrite, heap_bytes),
+            _ if self.cow => Options::new().shadow(Shadow::CopyOnWrite),
+            _ => Options::new(),
+        };
+        options
             .bytes(heap_bytes)
             .log_bytes(128 << 10)
             .ring_entries(1 << 12)
             .medium(self.medium.medium())
             .durability(durability)
-            .shadow(shadow)
+            .reproduce_threads(self.partitions)
+            .group(self.group as u64)
+            // What a clock says would not be the same on the same way again.
+            .group_time(Duration::MAX)
+            .compress(self.compress)
+            .persist_threads(self.persist_threads)
             .background(false)
     }
+}
+
+/// A shadow that the transactions here fit into, and not much more. Large heaps are those of
+/// workloads that load many pages in one transaction.
+fn bounded(shadow: Shadow, heap_bytes: u64) -> Options {
+    let pages = if heap_bytes < 512 << 10 { 8 } else { 32 };
+    Options::new().shadow(shadow).shadow_bytes(pages * 4096)
 }
 
 /// The fields, in order; `true` and `false` are 1 and 0.
@@ -186,7 +220,12 @@ impl Number for usize {
 fields! {
     "sync": sync,
     "cow": cow,
+    "switch": switch,
     "create": create,
+    "partitions": partitions,
+    "group": group,
+    "compress": compress,
+    "persist_threads": persist_threads,
     "workers": workers,
     "transactions": transactions,
     "moves": moves,
@@ -229,6 +268,7 @@ mod tests {
         assert_eq!(case.to_string().parse::<Case>().unwrap(), case);
         case.sync = true;
         case.moves = 99;
+        case.partitions = 2;
         case.model.every_word = false;
         case.plant = Some("home-not-synced".into());
         assert_eq!(case.to_string().parse::<Case>().unwrap(), case);

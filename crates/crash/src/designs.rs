@@ -1,7 +1,7 @@
 //! The table of designs: a row here, and a design is crash-tested.
 
 use lastword::Design;
-use lastword::{Decoupled, perform::Serial};
+use lastword::{Decoupled, DecoupledEvicting, DecoupledSoftware, Redo, Undo, perform::Serial};
 
 /// What to do with a design that is known only by name.
 pub trait Visitor {
@@ -30,4 +30,8 @@ macro_rules! designs {
 designs! {
     "decoupled": Decoupled,
     "decoupled-serial": Decoupled<Serial>,
+    "decoupled-software": DecoupledSoftware,
+    "decoupled-evicting": DecoupledEvicting,
+    "undo": Undo,
+    "redo": Redo,
 }

@@ -1,10 +1,15 @@
 //! One way through a case: boot after boot, until it has ended in good order or broken a promise.
 
+mod noting;
+mod switching;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use lastword::{Allocate, Design, Error, MediumError, Pool, Stop, Transact, Tx, Worker};
+use lastword::{Allocate, Design, Error, MediumError, Pool, Worker};
 use medium::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
+
+use noting::Noting;
 
 use crate::oracle::{States, Words, words, words_of};
 use crate::picker::Shared;
@@ -78,7 +83,7 @@ impl<D: Design> workload::Visitor for PrepareOn<'_, D> {
         if self.0.create {
             return Ok(Prepared { image: recorder.image(), start: None });
         }
-        let options = self.0.options(S::HEAP_BYTES).system(recorder.system());
+        let options = self.0.options(&self.0.design, S::HEAP_BYTES).system(recorder.system());
         let pool = Pool::<D>::create_as(PATH, options)?;
         S::load(&mut pool.worker()?)?;
         let start = Some((pool.committed_id().0, words_of(&pool)));
@@ -129,6 +134,7 @@ impl<D: Design> workload::Visitor for RunOn<'_, D> {
         let recorder = Recorder::from_image(&prepared.image, case.model, Box::new(picker.clone()));
         let mut execution = Execution {
             case,
+            design: &case.design,
             picker,
             recorder,
             states: prepared.start.clone().map(|(id, words)| States::new(id, words)),
@@ -148,6 +154,8 @@ impl<D: Design> workload::Visitor for RunOn<'_, D> {
 /// What is known while it goes on.
 struct Execution<'a> {
     case: &'a Case,
+    /// Under which it is booted.
+    design: &'a str,
     picker: &'a Shared,
     recorder: Recorder,
     /// `None` until the pool has been open once.
@@ -187,7 +195,11 @@ impl Execution<'_> {
         loop {
             let after_crash = self.recorder.cuts() > cuts;
             cuts = self.recorder.cuts();
-            match self.boot::<D, S>(after_crash)? {
+            let end = match self.case.switch {
+                true => self.boot_of_any::<S>(after_crash),
+                false => self.boot::<D, S>(after_crash),
+            };
+            match end? {
                 // Closed is closed, whatever comes.
                 End::Closed if self.recorder.may_crash() => {}
                 End::Closed => break,
@@ -198,6 +210,7 @@ impl Execution<'_> {
         // Once more, with nothing going wrong: everything is there, and nothing is to be done.
         self.picker.tell(format_args!("the pool is opened for the last time"));
         self.recorder.set_model(Model::calm);
+        self.design = &self.case.design;
         let Opened::Pool(pool) = self.open::<D, S>(false)? else {
             return Err(Violation::Vanished);
         };
@@ -279,7 +292,8 @@ impl Execution<'_> {
 
     /// Opens the pool, or makes it.
     fn open<D: Design, S: Scenario>(&mut self, after_crash: bool) -> Result<Opened<D>, Violation> {
-        let options = || self.case.options(S::HEAP_BYTES).system(self.recorder.system());
+        let options =
+            || self.case.options(self.design, S::HEAP_BYTES).system(self.recorder.system());
         let made = self.made;
         self.faults = self.recorder.faults();
         let opened = catch_unwind(AssertUnwindSafe(|| match Pool::open_as(PATH, options()) {
@@ -495,9 +509,11 @@ impl Execution<'_> {
     /// Waits for everything that is committed, as a program does that must be sure.
     fn wait<D: Design>(&mut self, pool: &Pool<D>) -> Result<(), Stopped> {
         let awaited = pool.committed_id().0;
-        // First by steps, which must get there: `flush` would wait for ever.
+        // First by steps, which must get there: `flush` would wait for ever. But a combined group
+        // waits for more until somebody waits for it, and steps alone do not.
+        let by_steps = !self.case.sync && self.case.group == 0;
         let mut idle = 0;
-        while !self.case.sync && D::STEPS.first() == Some(&"persist") && idle < 3 {
+        while by_steps && D::STEPS.first() == Some(&"persist") && idle < 3 {
             if pool.durable_id().0 >= awaited {
                 break;
             }
@@ -539,30 +555,6 @@ impl Execution<'_> {
         self.picker.tell(format_args!("up to {id} is acknowledged"));
         self.states().acknowledge(id);
         self.recorder.crash_point();
-    }
-}
-
-/// A worker whose every commit is noted.
-struct Noting<'n, 'e, 'p, D: Design> {
-    worker: &'n mut Worker<'p, D>,
-    pool: &'n Pool<D>,
-    execution: &'n mut Execution<'e>,
-}
-
-impl<D: Design> Transact for Noting<'_, '_, '_, D> {
-    type Tx<'t>
-        = Tx<'t, D>
-    where
-        Self: 't;
-    type Error = Error;
-
-    fn transact<R>(
-        &mut self,
-        body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
-    ) -> Result<R, Error> {
-        let done = self.worker.run(body).map(|done| done.value);
-        self.execution.note_commit(self.pool);
-        done
     }
 }
 

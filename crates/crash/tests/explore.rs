@@ -36,11 +36,19 @@ fn every_crash_of_the_smallest_cases_is_survived() {
         "medium=file transactions=2 moves=3",
         "medium=file transactions=1 moves=2 crashes=2",
         "medium=file transactions=1 moves=2 sync=1 cow=1",
+        "medium=file transactions=2 moves=3 partitions=2",
+        "medium=memory transactions=2 moves=3 partitions=2 every_word=0",
         "medium=memory transactions=1 moves=3 every_word=0",
         "medium=memory transactions=2 moves=3 every_word=0",
         "medium=memory transactions=1 moves=2 crashes=2 every_word=0",
         "medium=memory transactions=1 moves=2 sync=1 cow=1 every_word=0",
         "medium=cache transactions=1 moves=3",
+        "medium=file transactions=2 moves=3 group=2 compress=1",
+        "medium=memory transactions=2 moves=3 group=2 persist_threads=2 every_word=0",
+        "design=undo medium=file transactions=1 moves=2",
+        "design=undo medium=cache transactions=1 moves=2",
+        "design=redo medium=file transactions=1 moves=2",
+        "design=redo medium=cache transactions=1 moves=2",
     ] {
         let statistics = go(case, Tier::A, u64::MAX);
         assert!(statistics.complete, "{case}: some ways were not gone");
@@ -93,6 +101,15 @@ fn every_design_and_workload_survives_random_crashes() {
     let everything = "transactions=8 moves=24 workers=2 all_moves=1 crashes=3";
     for design in designs::NAMES {
         for workload in workload::NAMES {
+            // These write more in one transaction than a slot of so small a log holds.
+            let too_large: &[&str] = match *design {
+                "undo" => &["bank", "hashtable", "btree"],
+                "redo" => &["bulk", "bank", "hashtable", "btree"],
+                _ => &[],
+            };
+            if too_large.contains(workload) {
+                continue;
+            }
             let mut all = Statistics::default();
             for medium in ["file", "memory", "cache"] {
                 for options in ["", "sync=1", "cow=1", "create=1 kills=1", "kills=2 garbage=1"] {
@@ -110,6 +127,50 @@ fn every_design_and_workload_survives_random_crashes() {
     }
 }
 
+/// Tier C: groups that are combined, compressed, packed and stored apart, in laps and bursts, with
+/// faults.
+#[test]
+fn groups_of_every_kind_are_whole_or_never_happened() {
+    let everything = "transactions=12 moves=40 workers=2 all_moves=1 crashes=3";
+    for workload in workload::NAMES {
+        for medium in ["file", "memory"] {
+            let mut all = Statistics::default();
+            for options in [
+                "group=1",
+                "group=4",
+                "group=100",
+                "compress=1",
+                "persist_threads=2",
+                "group=4 compress=1 persist_threads=2 faults=1",
+                "group=4 compress=1 sync=1 kills=1 garbage=1",
+            ] {
+                let case = format!("workload={workload} medium={medium} {everything} {options}");
+                let statistics = go(&case, Tier::C { seed: 3 }, 60);
+                all.outcome.all_present += statistics.outcome.all_present;
+                all.outcome.some_lost += statistics.outcome.some_lost;
+                all.outcome.none += statistics.outcome.none;
+            }
+            both(&all);
+        }
+    }
+}
+
+/// Each boot opens the pool under another design, or the same: each recovers what another has left.
+#[test]
+fn designs_that_follow_each_other_recover_what_is_there() {
+    for workload in ["cells", "churn"] {
+        for medium in ["file", "memory", "cache"] {
+            for options in ["", "sync=1 kills=1", "create=1"] {
+                let case = format!(
+                    "workload={workload} medium={medium} switch=1 transactions=10 moves=30 \
+                     workers=2 all_moves=1 crashes=4 {options}"
+                );
+                go(&case, Tier::C { seed: 3 }, 60);
+            }
+        }
+    }
+}
+
 /// Calls that fail, once and for good, with crashes before and after.
 #[test]
 fn calls_that_fail_lose_nothing() {
@@ -123,6 +184,30 @@ fn calls_that_fail_lose_nothing() {
                 let statistics = go(&case, Tier::C { seed: 7 }, 150);
                 assert!(statistics.faults > 20, "{case}: {} calls failed", statistics.faults);
             }
+        }
+    }
+}
+
+/// Home in parts, few and as many as there are pages: every crash between them.
+#[test]
+fn home_in_parts_survives_random_crashes() {
+    let everything = "transactions=8 moves=24 workers=2 all_moves=1 crashes=3";
+    for partitions in [2, 16] {
+        for workload in ["churn", "bulk"] {
+            let mut all = Statistics::default();
+            for medium in ["file", "memory", "cache"] {
+                for options in ["", "sync=1 kills=1", "faults=2 kills=1"] {
+                    let case = format!(
+                        "workload={workload} medium={medium} partitions={partitions} {everything} \
+                         {options}"
+                    );
+                    let statistics = go(&case, Tier::C { seed: 3 }, 40);
+                    all.outcome.all_present += statistics.outcome.all_present;
+                    all.outcome.some_lost += statistics.outcome.some_lost;
+                    all.outcome.none += statistics.outcome.none;
+                }
+            }
+            both(&all);
         }
     }
 }

@@ -77,7 +77,7 @@ fn spoil(files: &mut Files, file: usize, copies: &[usize]) -> Outside {
 fn groups(files: &mut Files) -> Vec<usize> {
     let unit = files.unit_words();
     let words = &files.log().words;
-    let is_group = |at: &usize| words[*at] == u64::from_le_bytes(*b"LWGROUP2");
+    let is_group = |at: &usize| words[*at] == u64::from_le_bytes(*b"LWGROUP3");
     (0..words.len()).step_by(unit).filter(is_group).collect()
 }
 
@@ -137,7 +137,7 @@ const SUPERBLOCKS: &[Plant] = &[
         NOTHING
     }),
     row(Any, Refused, &["format_version"], |files| {
-        forge(files, 0, 1, 1, |_| 3);
+        forge(files, 0, 1, 1, |_| 4);
         NOTHING
     }),
     // A feature bit.

@@ -58,7 +58,14 @@ struct Way {
     medium: Medium,
     durability: Durability,
     shadow: Shadow,
+    reproduce_threads: usize,
+    groups: Groups,
 }
+
+/// How groups are made: transactions that are combined, whether they are compressed, threads.
+type Groups = (u64, bool, usize);
+
+const GROUPS: [Groups; 4] = [(0, false, 1), (0, false, 2), (3, true, 2), (50, false, 3)];
 
 impl Way {
     fn options(self, recorder: &Recorder) -> Options {
@@ -69,6 +76,10 @@ impl Way {
             .medium(self.medium)
             .durability(self.durability)
             .shadow(self.shadow)
+            .reproduce_threads(self.reproduce_threads)
+            .group(self.groups.0)
+            .compress(self.groups.1)
+            .persist_threads(self.groups.2)
             .background(true)
             .system(recorder.system())
     }
@@ -156,9 +167,8 @@ impl Boot<'_> {
 
 /// The lists as they stand in the heap, which no transaction can read when the machine is off.
 fn lists(pool: &Pool, table: u64) -> Lists {
-    let heap = pool.design().heap();
     let in_heap = (1 << words::ADDRESS_BITS) - 1;
-    let word = |at: u64| heap[(at & in_heap) as usize / 8].load(Ordering::Relaxed);
+    let word = |at: u64| pool.design().peek((at & in_heap) as usize / 8);
     let list = |key: u64| {
         let (mut values, mut at) = (Vec::new(), word(table + 8 * key));
         while at != 0 {
@@ -243,7 +253,10 @@ fn runs(medium: Medium, rounds: u64) {
     for seed in seed..seed + rounds * more {
         for durability in [Durability::Async, Durability::Sync] {
             for shadow in [Shadow::Full, Shadow::CopyOnWrite] {
-                run(Way { medium, durability, shadow }, seed, &mut seen);
+                let reproduce_threads = 1 + seed as usize % 3;
+                let groups = GROUPS[seed as usize % GROUPS.len()];
+                let way = Way { medium, durability, shadow, reproduce_threads, groups };
+                run(way, seed, &mut seen);
             }
         }
     }

@@ -141,6 +141,25 @@ pub enum Error {
         damage: lw_alloc::Damage,
     },
 
+    /// A shadow was asked for that is another design's.
+    #[error("a shadow `{asked}` is not this design's: use `Pool::<{design}>` for it")]
+    OtherShadow {
+        /// The shadow.
+        asked: &'static str,
+        /// The design that has it.
+        design: &'static str,
+    },
+
+    /// A transaction wrote to more pages than the shadow has room for at once.
+    #[error(
+        "a transaction writes to more pages than a shadow of {shadow_bytes} bytes holds: split it, \
+         or open the pool with a larger `shadow_bytes`"
+    )]
+    ShadowTooSmall {
+        /// Size of the shadow.
+        shadow_bytes: u64,
+    },
+
     /// A size or name in the options that no pool can have.
     #[error("{option} is {value}: {must}")]
     BadOption {
@@ -176,6 +195,23 @@ pub enum Error {
         log_bytes: u64,
         /// Size of a worker's volatile ring.
         ring_bytes: u64,
+    },
+
+    /// A transaction wrote more than its worker's slot of the log can hold.
+    #[error(
+        "a transaction writes more than its worker's slot of {slot_bytes} bytes holds (design \
+         `{design}` cuts the log of {log_bytes} bytes into {slots} slots): split it, or create the \
+         pool with a larger log"
+    )]
+    SlotTooSmall {
+        /// The design.
+        design: &'static str,
+        /// Bytes of a slot that records may fill.
+        slot_bytes: u64,
+        /// Slots of the log.
+        slots: usize,
+        /// Size of the log.
+        log_bytes: u64,
     },
 
     /// A pointer that leads to no object of this pool.
@@ -276,16 +312,16 @@ pub enum Error {
         design: &'static str,
     },
 
-    /// The design has no room for another worker: `plain` has no isolation, so it has one.
-    #[error(
-        "design `{design}` has as many workers as it can have ({max}): drop one, or use another \
-         design"
-    )]
+    /// The design has no room for another worker: `plain` has no isolation, so it has one; `undo`
+    /// and `redo` have as many as the log has slots.
+    #[error("design `{design}` has as many workers as it can have ({max}): drop one, or {instead}")]
     TooManyWorkers {
         /// The design.
         design: &'static str,
         /// Workers that it can have at a time.
         max: usize,
+        /// What to do else.
+        instead: &'static str,
     },
 
     /// An object of no bytes, or of more than an object can have.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use medium::{FileHome, LogPath, PoolFile};
 use words::TxId;
 
+use crate::shadow::PAGE_BYTES;
 use crate::superblock::{Superblock, name};
-use crate::{Error, Medium, Options};
+use crate::{Error, Medium, Options, Shadow};
 
 /// A pool's description. Sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub struct Info {
     pub log_bytes: u64,
     /// Size of each worker's volatile ring.
     pub ring_bytes: u64,
+    /// The memory that transactions work on.
+    pub shadow: Shadow,
+    /// Its bound; `None` for the heap's size.
+    pub shadow_bytes: Option<u64>,
     /// The last transaction that is at home, as of the superblock.
     pub reproduced_id: TxId,
     /// Whether it is closed, in good order; otherwise opening it recovers. False while it is open.
@@ -43,6 +48,11 @@ pub struct Info {
     /// How groups get to the log: by io_uring or not, past the page cache or not. `None` where the
     /// log is mapped.
     pub log_path: Option<LogPath>,
+    /// Transactions that are combined into one group of the log, since it was last opened; 0 where
+    /// groups are written as they come.
+    pub group: u64,
+    /// Whether groups are compressed, where that helps.
+    pub compress: bool,
 }
 
 /// Memory that an open pool takes, part by part. What is not here is small: a word for each stripe
@@ -61,12 +71,16 @@ pub struct Info {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
-    /// The shadow: as large as the heap; with a copy-on-write shadow at most that, for the pages
-    /// that were written.
+    /// The shadow: as large as the heap, or its bound; with a copy-on-write shadow at most that,
+    /// for the pages that were written.
     pub heap_bytes: u64,
+    /// What a shadow with a bound knows of the heap's pages: 8 bytes for each with a copy-on-write
+    /// one, with a software one 24, and 16 for each that fits in the bound.
+    pub table_bytes: u64,
     /// The volatile ring of each worker, when it was gone round once.
     pub ring_bytes: u64,
-    /// Writes that are in the log and not at home yet: at most as much as the log holds.
+    /// Writes that are in the log and not at home yet: at most as much as the log holds, also where
+    /// it is compressed, since a group counts as what it decodes to.
     pub queue_bytes_max: u64,
     /// Pages gathered on their way home: those of the heap, up to a bound.
     pub gathered_bytes_max: u64,
@@ -78,19 +92,40 @@ impl MemoryUse {
     /// The sum, with so many workers.
     pub fn total_bytes_max(&self, workers: u64) -> u64 {
         let rings = self.ring_bytes.saturating_mul(workers);
-        let parts = [self.queue_bytes_max, self.gathered_bytes_max, self.file_bytes, rings];
+        let (queue, gathered) = (self.queue_bytes_max, self.gathered_bytes_max);
+        let parts = [self.table_bytes, queue, gathered, self.file_bytes, rings];
         parts.iter().fold(self.heap_bytes, |sum, part| sum.saturating_add(*part))
     }
 }
 
 impl Info {
+    /// The same pool with another shadow, to ask what memory it would take.
+    #[must_use]
+    pub fn with_shadow(self, shadow: Shadow, shadow_bytes: Option<u64>) -> Info {
+        Info { shadow, shadow_bytes, ..self }
+    }
+
+    /// Bytes of the shadow, and of what it knows of pages.
+    fn shadow_memory(&self) -> (u64, u64) {
+        let bound = self.shadow_bytes.unwrap_or(self.heap_bytes).min(self.heap_bytes);
+        let pages = self.heap_bytes / PAGE_BYTES;
+        match (self.shadow, self.shadow_bytes) {
+            (Shadow::Full, _) => (self.heap_bytes, 0),
+            (Shadow::CopyOnWrite, None) => (self.heap_bytes, 0),
+            (Shadow::CopyOnWrite, Some(_)) => (bound, 8 * pages),
+            (Shadow::Software, _) => (bound, 24 * pages + 16 * (bound / PAGE_BYTES)),
+        }
+    }
+
     /// The memory that it takes when it is open.
     pub fn memory(&self) -> MemoryUse {
         let gathers = self.medium == Some(Medium::File);
         let in_memory = matches!(self.file_system, Some("tmpfs" | "ramfs"));
         let file_bytes = if in_memory { self.heap_bytes + self.log_bytes } else { 0 };
+        let (heap_bytes, table_bytes) = self.shadow_memory();
         MemoryUse {
-            heap_bytes: self.heap_bytes,
+            heap_bytes,
+            table_bytes,
             ring_bytes: self.ring_bytes,
             queue_bytes_max: self.log_bytes,
             gathered_bytes_max: match gathers {
@@ -119,6 +154,8 @@ impl Info {
             heap_bytes: superblock.heap_bytes,
             log_bytes: superblock.log_bytes,
             ring_bytes: 8 * Options::new().ring_words() as u64,
+            shadow: Shadow::Full,
+            shadow_bytes: None,
             reproduced_id: TxId(superblock.reproduced),
             clean: superblock.clean,
             file_system: file_system.and_then(|fs| fs.name()),
@@ -128,6 +165,8 @@ impl Info {
                 Medium::Emulated { .. } => false,
             },
             log_path: written,
+            group: superblock.group,
+            compress: superblock.compress,
         }
     }
 
@@ -143,11 +182,15 @@ impl Info {
             heap_bytes,
             log_bytes: 0,
             ring_bytes: 0,
+            shadow: Shadow::Full,
+            shadow_bytes: None,
             reproduced_id: TxId::NONE,
             clean: true,
             file_system: None,
             survives_power_loss: false,
             log_path: None,
+            group: 0,
+            compress: false,
         })
     }
 }
@@ -178,6 +221,18 @@ mod tests {
             (on(emulated, Some("ext4")), both),
         ] {
             assert_eq!(info.memory().total_bytes_max(2), total + 2 * ring_bytes, "{info:?}");
+        }
+        let pages = (3 << 30) / 4096;
+        for (shadow, bound, bytes, table) in [
+            (Shadow::CopyOnWrite, None, 3 << 30, 0),
+            (Shadow::CopyOnWrite, Some(64 << 20), 64 << 20, 8 * pages),
+            (Shadow::Software, Some(64 << 20), 64 << 20, 24 * pages + 16 * (64 << 8)),
+            (Shadow::Software, Some(4 << 30), 3 << 30, 40 * pages),
+        ] {
+            let info = on(emulated, Some("ext4")).with_shadow(shadow, bound);
+            let memory = info.memory();
+            assert_eq!((memory.heap_bytes, memory.table_bytes), (bytes, table), "{info:?}");
+            assert_eq!(memory.total_bytes_max(0), bytes + table + log_bytes);
         }
     }
 }

@@ -65,6 +65,7 @@ mod pool;
 mod recover;
 mod reproduce;
 mod shadow;
+mod slots;
 mod storage;
 mod superblock;
 mod sync;
@@ -72,7 +73,9 @@ mod ticket;
 mod tx;
 mod worker;
 
-pub use design::{Decoupled, Design, Plain, Volatile};
+pub use design::{
+    Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Undo, Volatile,
+};
 pub use error::{Error, LogMismatch};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
@@ -81,6 +84,7 @@ pub use inspect::{
 pub use metrics::Metrics;
 pub use options::{Durability, Medium, Options, Shadow};
 pub use pool::{Pool, Shape};
+pub use shadow::{Evicting, ShadowCounts, ShadowHeap, ShadowMemory, Software};
 pub use ticket::{Durable, Ticket};
 pub use tx::{AbortReason, Reason, Tx};
 pub use worker::{Committed, Worker};
@@ -89,8 +93,8 @@ pub use lw_alloc::header::Kind;
 pub use lw_alloc::{Damage, Live, Usage, Wrong};
 pub use medium::{Error as MediumError, LogPath, System};
 pub use words::{
-    Addr, Allocate, Array, Bytes, Field, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId,
-    Words, field,
+    Addr, Allocate, Array, Bytes, Erased, ErasedTx, Field, Objects, Persist, Place, Ptr, Stop,
+    Text, Transact, TxId, Words, field,
 };
 
 /// The example in the README compiles.

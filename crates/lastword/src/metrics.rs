@@ -17,8 +17,12 @@ pub struct Metrics {
     pub helped_cpu_ns: u64,
     /// Time spent spinning for emulated media, in nanoseconds.
     pub emulated_delay_ns: u64,
-    /// Bytes of records (marks, run heads, values) and group headers.
+    /// Bytes of records (marks, run heads, values) and group headers, before they are combined.
     pub log_payload_bytes: u64,
+    /// The same after records were combined, before they are compressed.
+    pub log_combined_bytes: u64,
+    /// The same after they were compressed: what the log holds without padding.
+    pub log_stored_bytes: u64,
     /// Bytes sent to the log, padding included.
     pub log_bytes: u64,
     /// Bytes of the log that were only filled or skipped.
@@ -33,6 +37,12 @@ pub struct Metrics {
     pub persist_barriers: u64,
     /// How often a worker had to wait for room in its ring.
     pub ring_full_waits: u64,
+    /// Pages of a bounded shadow that were read from home.
+    pub page_ins: u64,
+    /// Pages of a bounded shadow that were forgotten.
+    pub evictions: u64,
+    /// Waits, for a page of a bounded shadow, until what was written to it is at home.
+    pub page_waits: u64,
 }
 
 /// Time spent in one kind of step.
@@ -67,18 +77,26 @@ pub(crate) struct Meter {
     pub(crate) reproduce: StepTime,
     pub(crate) ring_full_waits: AtomicU64,
     payload_bytes: AtomicU64,
-    log_bytes: AtomicU64,
+    combined_bytes: AtomicU64,
+    stored_bytes: AtomicU64,
 }
 
 impl Meter {
-    /// A group went to the log.
-    pub(crate) fn logged(&self, payload: u64, used: u64) {
-        self.payload_bytes.fetch_add(payload, Ordering::Relaxed);
-        self.log_bytes.fetch_add(used, Ordering::Relaxed);
+    /// Transactions were gathered, in so many bytes.
+    pub(crate) fn gathered(&self, bytes: u64) {
+        self.payload_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn payload_bytes(&self) -> u64 {
-        self.payload_bytes.load(Ordering::Relaxed)
+    /// A group got its place: its bytes after combination, and as they are stored.
+    pub(crate) fn placed(&self, combined: u64, stored: u64) {
+        self.combined_bytes.fetch_add(combined, Ordering::Relaxed);
+        self.stored_bytes.fetch_add(stored, Ordering::Relaxed);
+    }
+
+    /// Bytes gathered, combined, stored.
+    pub(crate) fn log_bytes(&self) -> [u64; 3] {
+        let all = [&self.payload_bytes, &self.combined_bytes, &self.stored_bytes];
+        all.map(|bytes| bytes.load(Ordering::Relaxed))
     }
 }
 

@@ -1,8 +1,11 @@
 //! How a pool is made and opened.
 
+use std::time::Duration;
+
 use medium::System;
 
 use crate::Error;
+use crate::persist::UNBOUNDED_WORDS;
 use crate::superblock::{LAYOUT_BYTES, padded};
 
 /// What makes a pool's bytes durable.
@@ -77,6 +80,10 @@ pub enum Shadow {
     /// of the process. A sector that cannot be read kills the process (`SIGBUS`), and so does
     /// memory that cannot be had for a copy.
     CopyOnWrite,
+    /// Pages that are read when they are first used, with a table that says where they are: for
+    /// [`DecoupledSoftware`](crate::DecoupledSoftware). Opening is instant. A sector that cannot be
+    /// read poisons the pool.
+    Software,
 }
 
 /// What a pool is like; see each method for its default.
@@ -92,14 +99,33 @@ pub struct Options {
     pub(crate) heap_bytes: u64,
     pub(crate) log_bytes: u64,
     pub(crate) ring_entries: u64,
+    pub(crate) unbounded: bool,
     pub(crate) medium: Option<Medium>,
     pub(crate) durability: Durability,
     pub(crate) layout: String,
     pub(crate) layout_version: u64,
     pub(crate) background: bool,
     pub(crate) shadow: Shadow,
+    pub(crate) reproduce_threads: usize,
+    pub(crate) group: u64,
+    pub(crate) group_time: Duration,
+    pub(crate) compress: bool,
+    pub(crate) persist_threads: usize,
+    pub(crate) shadow_bytes: Option<u64>,
+    pub(crate) observed: bool,
     pub(crate) system: System,
 }
+
+/// How long a combined group waits for more transactions, when nobody waits for it.
+const GROUP_TIME: Duration = Duration::from_millis(1);
+
+/// Threads that make groups ready.
+const PERSIST_THREADS: usize = 1;
+
+/// Threads that bring home, unless told otherwise. `lastword measure reproduce --reproduce-threads
+/// N` on two shared cores, emulated, uniform, two runs of two rounds: 83 and 71 M entries/s with
+/// one, 56 and 23 with two, at 12 to 13 and 31 to 35 ns of CPU an entry.
+const REPRODUCE_THREADS: usize = 1;
 
 impl Default for Options {
     fn default() -> Options {
@@ -114,12 +140,20 @@ impl Options {
             heap_bytes: 64 << 20,
             log_bytes: 64 << 20,
             ring_entries: 1 << 20,
+            unbounded: false,
             medium: None,
             durability: Durability::Async,
             layout: String::new(),
             layout_version: 0,
             background: true,
             shadow: Shadow::Full,
+            reproduce_threads: REPRODUCE_THREADS,
+            group: 0,
+            group_time: GROUP_TIME,
+            compress: false,
+            persist_threads: PERSIST_THREADS,
+            shadow_bytes: None,
+            observed: false,
             system: System::kernel(),
         }
     }
@@ -134,6 +168,8 @@ impl Options {
     /// Size of the log in bytes, when the pool is created; rounded up to 4 KiB, at least 128 KiB.
     /// Default 64 MiB. A larger log lets more writes to one page be gathered before it is written
     /// home, and larger transactions be made; up to as much memory again may be in use meanwhile.
+    /// Where groups are [compressed](Options::compress) the log holds as many as without: what it
+    /// is spared is to be written.
     pub fn log_bytes(mut self, bytes: u64) -> Options {
         self.log_bytes = bytes;
         self
@@ -143,6 +179,16 @@ impl Options {
     /// 1024. Default 2^20, as in the DudeTM paper. The pages are taken when they are first used.
     pub fn ring_entries(mut self, entries: u64) -> Options {
         self.ring_entries = entries;
+        self
+    }
+
+    /// Volatile rings that never make a worker wait (DudeTM-Inf in the DudeTM paper, section 5.1),
+    /// whatever [`ring_entries`](Options::ring_entries) says. For experiments: what is committed
+    /// and not yet persisted may take all of the machine's memory, and the kernel then ends a
+    /// process.
+    #[doc(hidden)]
+    pub fn unbounded(mut self) -> Options {
+        self.unbounded = true;
         self
     }
 
@@ -183,6 +229,100 @@ impl Options {
         self
     }
 
+    /// Threads (1 to 64) that bring home what is durable, each the words of its own pages. Default:
+    /// one. Where the log fills because one thread cannot keep up with the workers, and cores are
+    /// free, more threads bring home more; where none is free, they take it from the workers. On a
+    /// mapped medium the first of them is the thread that persists. Whoever waits for room in the
+    /// log brings home all parts itself if no thread takes them, so without
+    /// [`background`](Options::background) this only says in how many parts it does so. (DudeTM,
+    /// section 3.4, has one thread.)
+    pub fn reproduce_threads(mut self, threads: usize) -> Options {
+        self.reproduce_threads = threads.clamp(1, 64);
+        self
+    }
+
+    /// Combines up to so many transactions, neighbours in commit order, into one group of the log:
+    /// of each word only the last value is written, to the log and home. A group is durable or lost
+    /// as a whole. It is closed earlier when somebody waits for one of its transactions (a ticket,
+    /// a `flush`, sync mode, `close`), after [`group_time`](Options::group_time), when 16 MiB of
+    /// records have come together, and when it would not fit in half the log. Default 0: groups are
+    /// as they come, and nothing is combined. (DudeTM, section 3.3.)
+    ///
+    /// ```
+    /// use lastword::{Objects, Options, Pool};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("hits.pool");
+    /// let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).group(1000).compress(true);
+    /// let pool = Pool::create(&path, options)?;
+    /// let hits = pool.run(|tx| tx.alloc(0_u64))?.value;
+    /// for _ in 0..1000 {
+    ///     pool.run(|tx| {
+    ///         let before = tx.get(hits)?;
+    ///         tx.set(hits, before + 1)
+    ///     })?;
+    /// }
+    /// pool.flush()?;
+    /// let metrics = pool.metrics();
+    /// assert!(metrics.log_combined_bytes <= metrics.log_payload_bytes);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn group(mut self, transactions: u64) -> Options {
+        self.group = transactions;
+        self
+    }
+
+    /// How long a group that is combined waits for more transactions when nobody waits for it.
+    /// Default 1 ms. What is committed is durable within 10 ms where the disk keeps up; a longer
+    /// time lifts that: a crash may take all that was committed in so long. With [`Duration::MAX`]
+    /// a group that does not fill is made durable only by somebody who waits (a ticket, a `flush`,
+    /// `close`); a callback ([`Ticket::on_durable`](crate::Ticket::on_durable)) is not one.
+    pub fn group_time(mut self, time: Duration) -> Options {
+        self.group_time = time;
+        self
+    }
+
+    /// Whether groups are compressed with LZ4, combined or not, where that makes them take fewer
+    /// blocks of the log. What goes home is taken from memory: only recovery decompresses. Default
+    /// false.
+    pub fn compress(mut self, compress: bool) -> Options {
+        self.compress = compress;
+        self
+    }
+
+    /// How many groups are combined, compressed and, where the log is mapped, stored at a time,
+    /// each by a thread: as many threads of the pool's own persist, and as many that help. At least
+    /// 1, at most 1024. Default 1.
+    pub fn persist_threads(mut self, threads: usize) -> Options {
+        self.persist_threads = threads;
+        self
+    }
+
+    /// Bound of the memory that transactions work on, for pools that are larger. At least 8 pages
+    /// (32 KiB, where a page is 4 KiB). Default: as large as the heap.
+    ///
+    /// With [`Shadow::Software`] it bounds all of that memory; a transaction that writes to more
+    /// pages than fit ends with [`Error::ShadowTooSmall`].
+    ///
+    /// With [`Shadow::CopyOnWrite`] (then for [`DecoupledEvicting`](crate::DecoupledEvicting)) it
+    /// bounds what is copied. Pages that are only read are in the page cache, which the system
+    /// bounds. Running transactions may exceed the bound by what they write, however many pages
+    /// that is; and a copy is dropped only when the bodies that ran when it was chosen have ended,
+    /// so a body that runs long lifts the bound for what others write meanwhile. Memory that is
+    /// locked (`mlock`) cannot be dropped: that poisons the pool.
+    pub fn shadow_bytes(mut self, bytes: u64) -> Options {
+        self.shadow_bytes = Some(bytes);
+        self
+    }
+
+    /// Keeps what is forgotten of a shadow where [`Design::observe`](crate::Design::observe) finds
+    /// it, so that observing a pool changes nothing: for the crash explorer.
+    #[doc(hidden)]
+    pub fn observed(mut self) -> Options {
+        self.observed = true;
+        self
+    }
+
     /// Whose files they are. Default: the kernel's. For tests: a system whose calls fail, or a
     /// recorded machine that can crash (see [`medium::recording`]).
     pub fn system(mut self, system: System) -> Options {
@@ -211,6 +351,9 @@ impl Options {
 
     /// Words of a volatile ring.
     pub(crate) fn ring_words(&self) -> usize {
+        if self.unbounded {
+            return UNBOUNDED_WORDS;
+        }
         let entries = self.ring_entries.clamp(1 << 10, 1 << 32).next_power_of_two();
         2 * entries as usize
     }

@@ -7,19 +7,69 @@ use crate::Error;
 use crate::metrics::{Metrics, StepTimer};
 use crate::persist::{Bells, Persist, Step, help_until};
 use crate::reproduce::Reproduce;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// Persist and reproduce of one pool, whatever runs in front.
 pub(crate) struct Pipeline {
     pub(crate) persist: Persist,
     pub(crate) reproduce: Reproduce,
     pub(crate) bells: Bells,
-    /// Bytes of log that make a reproduce step worth its barriers.
+    /// Bytes of log, or of what they decode to, that make a reproduce step worth its barriers.
     due_bytes: u64,
     /// Whether steps sleep in the kernel.
     pub(crate) blocks: bool,
     /// Whether a thread does nothing but reproduce.
     own_reproducer: bool,
+    /// Somebody could use what waits to be reproduced at home.
+    hastened: AtomicBool,
+}
+
+/// What stands behind a shadow: home, and the way there.
+#[derive(Clone, Copy)]
+pub struct Behind<'a> {
+    pipeline: &'a Pipeline,
+    clock: &'a AtomicU64,
+}
+
+impl<'a> Behind<'a> {
+    #[inline(always)]
+    pub(crate) fn new(pipeline: &'a Pipeline, clock: &'a AtomicU64) -> Behind<'a> {
+        Behind { pipeline, clock }
+    }
+
+    /// The last transaction that is at home.
+    pub(crate) fn reproduced(self) -> u64 {
+        self.pipeline.reproduce.reproduced().0
+    }
+
+    /// The last transaction that has an ID.
+    pub(crate) fn committed(self) -> TxId {
+        TxId(self.clock.load(Ordering::Acquire))
+    }
+
+    /// Waits until a transaction is at home, and helps. The caller may hold ownership records and
+    /// pages, but no ID that it has drawn and not recorded: all that is waited for is that drawn
+    /// IDs are recorded, which nobody waits with, and the media; neither wants any of these.
+    ///
+    /// # Errors
+    /// The medium's.
+    #[cold]
+    pub(crate) fn bring_home(self, id: TxId) -> Result<(), Error> {
+        self.pipeline.home(self.clock, id)
+    }
+
+    /// Has what is durable brought home soon, whether or not it is much.
+    pub(crate) fn hasten(self) {
+        if !self.pipeline.hastened.swap(true, Ordering::Relaxed) {
+            self.pipeline.bells.reproduce_is_due(self.pipeline.blocks);
+        }
+    }
+
+    /// The pool cannot go on; answers what to tell.
+    #[cold]
+    pub(crate) fn poison(self, error: Error) -> Error {
+        self.pipeline.persist.progress.poison.put(error)
+    }
 }
 
 /// Log that memory brings home at a time: thousands of entries a barrier, still in the L2 cache.
@@ -38,7 +88,8 @@ impl Pipeline {
         let half = log_bytes / 2;
         let due_bytes = if blocks { half } else { half.min(DUE_BYTES_MEMORY) };
         let (bells, own_reproducer) = (Bells::default(), blocks && background);
-        Pipeline { persist, reproduce, bells, due_bytes, blocks, own_reproducer }
+        let hastened = AtomicBool::new(false);
+        Pipeline { persist, reproduce, bells, due_bytes, blocks, own_reproducer, hastened }
     }
 
     /// One persist step: sends a group, and acknowledges what is durable, waiting for that if
@@ -60,21 +111,29 @@ impl Pipeline {
         if (self.blocks || helped) && self.is_due() {
             self.bells.reproduce_is_due(self.blocks);
         }
-        Ok(Step::of_both(sent, acknowledged, self.persist.is_memory()))
+        Ok(Step::of_both(sent, acknowledged, self.persist.turn()))
     }
 
     /// One reproduce step on whatever there is.
     pub(crate) fn reproduce_step(&self, helped: bool) -> Result<Step, Error> {
         let timer = StepTimer { blocks: self.blocks, helped };
-        self.reproduce.step(&self.persist, self.due_bytes, timer)
+        self.hastened.store(false, Ordering::Relaxed);
+        self.reproduce.step(&self.persist, &self.bells, self.due_bytes, timer)
+    }
+
+    /// One part of a reproduce step that another thread leads.
+    pub(crate) fn part_step(&self) -> Result<Step, Error> {
+        let timer = StepTimer { blocks: self.blocks, helped: false };
+        self.reproduce.part_step(&self.persist, timer)
     }
 
     /// Whether enough has come together for a reproduce step.
     pub(crate) fn is_due(&self) -> bool {
-        let queued = self.persist.queue.bytes();
+        let queued = self.persist.queued_bytes();
         // A full log may have less than that in its queue: a large group and the rest of a lap that
         // it skips take the other half.
-        queued >= self.due_bytes || (queued > 0 && self.persist.is_log_full())
+        let hastened = || self.hastened.load(Ordering::Relaxed);
+        queued >= self.due_bytes || (queued > 0 && (self.persist.is_log_full() || hastened()))
     }
 
     /// Helps until `done` answers something, at the latest when `id` is durable (0: something
@@ -107,8 +166,8 @@ impl Pipeline {
         }
         Ok(match self.reproduce_step(true)? {
             // On memory this thread's own turn, the one that found the log full, has moved the
-            // epoch, so it would not sleep but run on against the thread that brings home: that one
-            // needs a core.
+            // epoch (with one persist thread), so it would not sleep but run on against the thread
+            // that brings home: that one needs a core.
             Step::Busy | Step::Nothing if self.persist.is_memory() => Step::Nothing,
             // What is under way has to come back first: whoever waits for it tells.
             Step::Nothing => Step::Busy,
@@ -121,6 +180,7 @@ impl Pipeline {
     /// # Errors
     /// The medium's; also when it failed in another thread.
     pub(crate) fn wait(&self, clock: &AtomicU64, id: TxId) -> Result<(), Error> {
+        self.persist.hurry(id);
         self.help_until(clock, id, || (self.persist.durable() >= id).then_some(()))
     }
 
@@ -129,9 +189,13 @@ impl Pipeline {
     /// # Errors
     /// The medium's; also when it failed in another thread.
     pub(crate) fn bring_home(&self, clock: &AtomicU64) -> Result<(), Error> {
-        let committed = TxId(clock.load(Ordering::Acquire));
-        self.wait(clock, committed)?;
-        let home = || (self.reproduce.reproduced() >= committed).then_some(());
+        self.home(clock, TxId(clock.load(Ordering::Acquire)))
+    }
+
+    /// Makes everything up to `id` durable and brings it home.
+    fn home(&self, clock: &AtomicU64, id: TxId) -> Result<(), Error> {
+        self.wait(clock, id)?;
+        let home = || (self.reproduce.reproduced() >= id).then_some(());
         help_until(&self.persist.progress, 0, home, || self.reproduce_step(true))
     }
 
@@ -154,12 +218,15 @@ impl Pipeline {
         let (log, padding_bytes, log_laps) = self.persist.log_counts();
         let home = self.reproduce.counts();
         let meter = &self.persist.meter;
+        let [log_payload_bytes, log_combined_bytes, log_stored_bytes] = meter.log_bytes();
         Metrics {
             persist_cpu_ns: meter.persist.ns().saturating_sub(log.emulated_delay_ns),
             reproduce_cpu_ns: meter.reproduce.ns().saturating_sub(home.emulated_delay_ns),
             helped_cpu_ns: meter.persist.helped_ns() + meter.reproduce.helped_ns(),
             emulated_delay_ns: log.emulated_delay_ns + home.emulated_delay_ns,
-            log_payload_bytes: meter.payload_bytes(),
+            log_payload_bytes,
+            log_combined_bytes,
+            log_stored_bytes,
             log_bytes: log.bytes,
             padding_bytes,
             log_laps,
@@ -167,6 +234,7 @@ impl Pipeline {
             device_writes: log.device_writes + home.device_writes,
             persist_barriers: log.persist_barriers + home.persist_barriers,
             ring_full_waits: meter.ring_full_waits.load(Ordering::Relaxed),
+            ..Metrics::default()
         }
     }
 }

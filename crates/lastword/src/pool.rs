@@ -10,7 +10,7 @@ use crate::inside::Inside;
 use crate::metrics::Metrics;
 use crate::options::Durability;
 use crate::perform::Gate;
-use crate::shadow::ShadowHeap;
+use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
 use crate::sync::{Mutex, Ordering, lock};
 use crate::worker::Seat;
@@ -46,12 +46,14 @@ impl Shape {
         let base = u64::from(superblock.tag()) << words::ADDRESS_BITS;
         let info = Info::of(&storage.file, superblock, storage.medium, storage.written);
         let info = Info { ring_bytes: 8 * options.ring_words() as u64, ..info };
+        let info = info.with_shadow(options.shadow, options.shadow_bytes);
         Shape::new(heap(superblock), base, info)
     }
 
     /// A heap that dies with the process, formatted.
     pub(crate) fn in_memory(options: &Options) -> Result<(ShadowHeap, Shape), Error> {
         const TAG: u16 = 0xfade;
+        <ShadowHeap as ShadowMemory>::check(options)?;
         let bytes = options.heap_rounded()?;
         let shadow = ShadowHeap::zeros(bytes)?;
         let heap = lw_alloc::Heap::new(TAG, bytes);
@@ -173,7 +175,9 @@ impl<D: Design> Pool<D> {
         let number = {
             let mut numbers = lock(&self.numbers);
             if numbers.used.iter().filter(|used| **used).count() >= D::WORKERS_MAX {
-                return Err(Error::TooManyWorkers { design: D::NAME, max: D::WORKERS_MAX });
+                let (design, max) = (D::NAME, D::WORKERS_MAX);
+                let instead = "use another design";
+                return Err(Error::TooManyWorkers { design, max, instead });
             }
             numbers.take()
         };
@@ -278,8 +282,7 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// The first damage found.
     pub fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage> {
-        let words = self.design().heap();
-        self.shape.heap.check(|offset| words[offset as usize / 8].load(Ordering::Relaxed))
+        self.shape.heap.check(|offset| self.design().peek(offset as usize / 8))
     }
 
     /// What it has done and cost since it was opened.

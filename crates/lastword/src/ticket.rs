@@ -58,8 +58,11 @@ impl<'p, D: Design> Ticket<'p, D> {
 
     /// Calls `callback` once: when it is durable, at once if it is, or with what keeps it from ever
     /// being known to be. It runs in the thread that has made it durable (the pool's own, or a
-    /// worker's that waits), so it should be short, and must not wait. A pool that is
-    /// [abandoned](Pool::abandon) drops it without a call.
+    /// worker's that waits), so it should be short, and must not wait. With a bound on the shadow
+    /// ([`Options::shadow_bytes`](crate::Options::shadow_bytes)) that worker may be in the middle
+    /// of a body, where an access waits for a page and helps to persist meanwhile: the callback
+    /// must take no lock that is held in any body or around one, or the thread waits for itself. A
+    /// pool that is [abandoned](Pool::abandon) drops it without a call.
     ///
     /// ```
     /// # use lastword::{Objects, Options, Pool};

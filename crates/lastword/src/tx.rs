@@ -14,7 +14,6 @@ use words::{Addr, Allocate, BLOCK_BYTES, Stop, TxId, Words};
 use crate::Error;
 use crate::design::{Decoupled, Design};
 use crate::pool::Shape;
-use crate::sync::Ordering;
 
 /// What a program gives as its reason to end a transaction: any value that can be shown.
 pub trait AbortReason: Any + fmt::Debug + Send + Sync {}
@@ -88,7 +87,7 @@ impl<'t, D: Design> Tx<'t, D> {
         arena: usize,
         read_only: bool,
     ) -> Tx<'t, D> {
-        let (base, bound) = (shape.base(), design.heap().len() as u64);
+        let (base, bound) = (shape.base(), design.words() as u64);
         let wild = Addr::new(0, 0);
         let (live, run) = ((0, 0), Prepared::NONE);
         let (stop, reason, over) = (None, None, false);
@@ -146,6 +145,7 @@ impl<'t, D: Design> Tx<'t, D> {
     /// Rolls back and says why, for the program.
     #[cold]
     pub(crate) fn fail(mut self, stop: Stop) -> Error {
+        let too_large = self.design.why_too_large(self.local);
         let seen = self.design.roll_back(self.local);
         self.over = true;
         let info = self.shape.info();
@@ -154,6 +154,7 @@ impl<'t, D: Design> Tx<'t, D> {
             (Stop::Full, _) => {
                 Error::Full { heap_bytes: info.heap_bytes, log_bytes: info.log_bytes }
             }
+            (Stop::TooLarge, _) if let Some(error) = too_large => error,
             (Stop::TooLarge, _) => Error::TransactionTooLarge {
                 words_max: self.design.words_max(),
                 log_bytes: info.log_bytes,
@@ -242,8 +243,7 @@ impl<'t, D: Design> Tx<'t, D> {
         // Past the transaction, and yet as if in it: who changes the head has written the watch
         // before. What was seen of a change is refused by the second look at the watch, whose
         // Acquire fence stands behind these loads; a change after it is a conflict at the commit.
-        let heap = self.design.heap();
-        let load = |offset: u64| heap[(offset / 8) as usize].load(Ordering::Relaxed);
+        let load = |offset: u64| self.design.peek((offset / 8) as usize);
         let run = Prepared::of(begin, load);
         let changes = self.shape.runs().changes(begin);
         self.watch(begin)?;
@@ -285,8 +285,7 @@ impl<'t, D: Design> Tx<'t, D> {
             Some(size) if at.offset.saturating_add(bytes) <= size => {
                 self.live = (at.object, size);
                 if lw_alloc::header::is_block(header) {
-                    let heap = self.design.heap();
-                    let load = |offset: u64| heap[(offset / 8) as usize].load(Ordering::Relaxed);
+                    let load = |offset: u64| self.design.peek((offset / 8) as usize);
                     self.shape.runs().learn(object, load);
                 }
                 Ok(())
@@ -468,7 +467,7 @@ impl<D: Design> Words for Metadata<'_, '_, D> {
     fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
         let index = self.0.index(at)?;
         if planted(Mutant::AllocatorNotLogged) {
-            self.0.design.heap()[index].store(value, Ordering::Relaxed);
+            self.0.design.poke(index, value);
             return Ok(());
         }
         self.0.put(index, value)

@@ -105,7 +105,7 @@ fn one_damaged_superblock_is_enough_and_two_are_too_many() {
 #[test]
 fn a_pool_of_a_newer_program_or_an_unknown_design_or_medium_is_refused() {
     let (design, medium) = (u64::from_le_bytes(*b"newdesig"), u64::from_le_bytes(*b"clay\0\0\0\0"));
-    for (word, value) in [(1, 3_u64), (6, design), (21, medium)] {
+    for (word, value) in [(1, 4_u64), (6, design), (21, medium)] {
         let (_dir, path) = made(options());
         // A newer program has written one copy, and the other is as we left it.
         for copy in if word == 1 { vec![4096] } else { vec![0, 4096] } {

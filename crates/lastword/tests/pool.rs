@@ -523,3 +523,25 @@ fn a_write_to_an_array_that_another_transaction_frees_meanwhile_is_refused() {
     pool.close().unwrap();
     checked(&path).unwrap();
 }
+
+/// 16 MiB of records in rings of 64 KiB, and nobody persists: with a bound the worker helps itself
+/// to room, without one it goes on. The pages that were persisted go back to the system.
+#[test]
+fn a_worker_waits_for_a_full_ring_and_never_for_one_without_bound() {
+    const TRANSACTIONS: u64 = 400_000;
+    for (options, waits) in [(options(), true), (options().unbounded(), false)] {
+        let (_dir, path) = place();
+        let pool = Pool::create(&path, options.medium(EMULATED).background(false)).unwrap();
+        let counter = counter(&pool);
+        let before = pool.durable_id();
+        let mut worker = pool.worker().unwrap();
+        for _ in 0..TRANSACTIONS {
+            let _ = worker.run(|tx| tx.get(counter).and_then(|n| tx.set(counter, n + 1))).unwrap();
+        }
+        assert_eq!(pool.metrics().ring_full_waits > 0, waits);
+        assert_eq!(pool.durable_id() > before, waits);
+        drop(worker);
+        pool.close().unwrap();
+        assert_eq!(value(&Pool::open(&path, Options::new()).unwrap()), TRANSACTIONS);
+    }
+}

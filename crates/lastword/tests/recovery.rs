@@ -188,7 +188,7 @@ fn a_torn_group_never_happened_and_neither_did_what_followed() {
 }
 
 fn is_head(bytes: &[u8], at: usize) -> bool {
-    bytes[at..].starts_with(b"LWGROUP2")
+    bytes[at..].starts_with(b"LWGROUP3")
 }
 
 /// Several groups are under way at a time: the device may have written a later one and not the
@@ -319,8 +319,8 @@ fn a_log_that_no_crash_leaves_is_refused() {
 fn seal(group: &mut [u8]) {
     let words = u32::from_le_bytes(group[16..20].try_into().unwrap()) as usize;
     group[56..60].fill(0);
-    let head = crc32c::crc32c(&group[..64]);
-    let crc = crc32c::crc32c_append(head, &group[64..64 + 8 * words]);
+    let payload = crc32c::crc32c(&group[64..64 + 8 * words]);
+    let crc = crc32c::crc32c_append(payload, &group[..64]);
     group[56..60].copy_from_slice(&crc.to_le_bytes());
 }
 

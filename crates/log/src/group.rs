@@ -4,25 +4,38 @@
 //!
 //! ```text
 //!   word   63            48 47           32 31                         0
-//!   0      | "LWGROUP2"                                                |
+//!   0      | "LWGROUP3"                                                |
 //!   1      | generation of the pool                                    |
-//!   2      | stream         | 0            | words of the payload       |
+//!   2      | stream         | flags        | words of the payload       |
 //!   3      | sequence: bytes of the log used in this generation before |
 //!   4      | first transaction ID                                      |
 //!   5      | last transaction ID                                       |
 //!   6      | pool ID                                                   |
 //!   7      | not acknowledged              | CRC-32C                    |
-//!   8..    | payload: for each transaction a mark, then its runs       |
+//!   8..    | payload                                                   |
 //!          | zeros up to a whole block of the medium                   |
+//!
+//!   flags: 1 combined, 2 compressed; the others are 0
+//!
+//!   payload               for each transaction a mark, then its runs
+//!   payload, combined     runs by address, apart from each other: no marks
+//!   payload, compressed   one of these two as an LZ4 block:
+//!          | bytes of the LZ4 block (32)   | words it decodes to (32)   |
+//!          | the LZ4 block, zeros up to a whole word                   |
 //!
 //!   mark   | words of the runs (24) | ID - first ID (24) | 0 (16)      |
 //!   run    | index of first word (48)                    | count (16)  |   then `count` words
 //! ```
 //!
-//! The checksum covers everything in header and payload but itself: it is the commit mark of all
+//! The checksum covers first the payload as it is stored, then the header, with zeros in the
+//! checksum's own place: it is the commit mark of all
 //! the transactions in the group, and an old lap's or an earlier generation's group fails by its
 //! sequence or generation before anything in it is believed. A transaction without writes is a
 //! *hole*: an ID that was drawn and then not used.
+//!
+//! A *combined* group holds the last value of each word that its transactions have written. Its IDs
+//! are all from the first to the last; which of them wrote what it does not tell, and need not: it
+//! is replayed whole or not at all. The last ID of any group is at most 2^24 - 1 above the first.
 //!
 //! *Not acknowledged* counts units of 64 bytes of the log right before the group that were still
 //! under way when it was sealed. After a crash one of several groups under way may be missing and a
@@ -38,13 +51,20 @@ use zerocopy::IntoBytes;
 pub const GROUP_HEADER_WORDS: usize = 8;
 
 /// What is not acknowledged is counted in.
-const UNIT_BYTES: u64 = 64;
+pub(crate) const UNIT_BYTES: u64 = 64;
 /// Units that stand for any higher number too.
-const UNKNOWN: u64 = u32::MAX as u64;
+pub(crate) const UNKNOWN: u64 = u32::MAX as u64;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"LWGROUP2");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"LWGROUP3");
+/// The payload has no marks.
+pub(crate) const COMBINED: u64 = 1;
+/// The payload is an LZ4 block.
+pub(crate) const COMPRESSED: u64 = 2;
 const DELTA_BITS: u32 = 24;
 const DELTA_MASK: u64 = (1 << DELTA_BITS) - 1;
+/// How far the last ID of a group is from its first at most: what a mark can say. Combined groups
+/// are made of groups with marks, so they keep to it too.
+const SPAN_MAX: u64 = DELTA_MASK;
 
 /// Which log a group belongs to: a group of another pool, stream or generation is not ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,18 +80,19 @@ pub struct Identity {
 /// Transactions that are written to the log together; also the volatile copy that is reproduced.
 #[derive(Debug)]
 pub struct Group {
-    buffer: Buffer,
+    pub(crate) buffer: Buffer,
     /// Words in use, header included; 0 before the first transaction.
-    used: usize,
-    first: u64,
-    last: u64,
+    pub(crate) used: usize,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) combined: bool,
 }
 
 impl Group {
     /// An empty group in this memory.
     pub fn new(mut buffer: Buffer) -> Group {
         buffer.grow(GROUP_HEADER_WORDS);
-        Group { buffer, used: 0, first: 0, last: 0 }
+        Group { buffer, used: 0, first: 0, last: 0, combined: false }
     }
 
     /// Whether it has no transactions.
@@ -99,14 +120,29 @@ impl Group {
         &self.buffer.words()[GROUP_HEADER_WORDS.min(self.used)..self.used]
     }
 
-    /// The group with its header, as the medium takes it.
-    pub fn into_buffer(self) -> Buffer {
+    /// Its transactions: ID and runs of each. A combined group has none.
+    pub fn transactions(&self) -> Transactions<'_> {
+        Transactions::new(self.payload(), self.first)
+    }
+
+    /// Its memory, to be used again.
+    pub fn into_memory(self) -> Buffer {
         self.buffer
+    }
+
+    /// Forgets its transactions; the memory stays.
+    pub fn clear(&mut self) {
+        (self.used, self.first, self.last, self.combined) = (0, 0, 0, false);
     }
 
     /// Whether a transaction's ID and length can be expressed in this group.
     pub fn can_take(&self, id: TxId) -> bool {
         self.used == 0 || id.0 - self.first <= DELTA_MASK
+    }
+
+    /// See [`Header::has_bounded_ids`].
+    pub(crate) fn has_bounded_ids(&self) -> bool {
+        are_bounded(self.first, self.last)
     }
 
     /// Adds a transaction; answers where its runs of `words` words are to be put.
@@ -132,47 +168,6 @@ impl Group {
         buffer[at] = mark((words as u64) << DELTA_BITS | (id.0 - self.first));
         &mut buffer[at + 1..behind]
     }
-
-    /// Writes header and checksum and pads with zeros to whole blocks of `block_words`; answers
-    /// the words to append. `acknowledged` is the sequence behind the last group that is known to
-    /// be durable.
-    pub fn seal(
-        &mut self,
-        identity: Identity,
-        sequence: u64,
-        acknowledged: u64,
-        block_words: usize,
-    ) -> usize {
-        assert!(!self.is_empty(), "an empty group is not written");
-        let total = self.used.next_multiple_of(block_words);
-        self.buffer.grow(total);
-        let (used, first, last) = (self.used, self.first, self.last);
-        let words = self.buffer.words_mut();
-        words[used..total].fill(0);
-        words[0] = MAGIC;
-        words[1] = identity.generation;
-        words[2] = u64::from(identity.stream) << 48 | (used - GROUP_HEADER_WORDS) as u64;
-        words[3] = sequence;
-        words[4] = first;
-        words[5] = last;
-        words[6] = identity.pool;
-        let acknowledged =
-            if planted(Mutant::AcknowledgedTooLarge) { sequence } else { acknowledged };
-        let under_way = (sequence - acknowledged).div_ceil(UNIT_BYTES).min(UNKNOWN);
-        words[7] = under_way << 32;
-        words[7] |= u64::from(checksum(&words[..used]));
-        debug_assert!(Header::read(words).is_some_and(|h| h.is_at(identity, sequence)));
-        total
-    }
-}
-
-/// CRC-32C of a group's header, with zeros in the checksum's own place, and payload.
-fn checksum(words: &[u64]) -> u32 {
-    let (head, payload) = words.split_at(GROUP_HEADER_WORDS);
-    let mut header = [0; GROUP_HEADER_WORDS];
-    header.copy_from_slice(head);
-    header[7] &= !u64::from(u32::MAX);
-    crc32c::crc32c_append(crc32c::crc32c(header.as_bytes()), payload.as_bytes())
 }
 
 /// A group's header, as read back; nothing in it is trusted yet.
@@ -183,6 +178,7 @@ pub(crate) struct Header {
     pub(crate) first: u64,
     pub(crate) last: u64,
     pub(crate) payload_words: usize,
+    pub(crate) flags: u64,
     /// The sequence behind what was acknowledged when it was sealed.
     pub(crate) acknowledged: u64,
     checksum: u32,
@@ -192,8 +188,8 @@ impl Header {
     /// The header in these words, if they begin one.
     pub(crate) fn read(words: &[u64]) -> Option<Header> {
         let head: &[u64; GROUP_HEADER_WORDS] = words.first_chunk()?;
-        let reserved = head[2] >> 32 & 0xffff;
-        if head[0] != MAGIC || reserved != 0 {
+        let flags = head[2] >> 32 & 0xffff;
+        if head[0] != MAGIC || flags & !(COMBINED | COMPRESSED) != 0 {
             return None;
         }
         Some(Header {
@@ -206,6 +202,7 @@ impl Header {
             first: head[4],
             last: head[5],
             payload_words: head[2] as u32 as usize,
+            flags,
             acknowledged: match head[7] >> 32 {
                 UNKNOWN => 0, // less damage is found, and none is made up
                 units => head[3].saturating_sub(units * UNIT_BYTES),
@@ -219,6 +216,12 @@ impl Header {
         8 * (GROUP_HEADER_WORDS + self.payload_words) as u64
     }
 
+    /// Whether a group can have these IDs. A combined payload does not tell them, so nothing else
+    /// bounds what transactions would go on from.
+    pub(crate) fn has_bounded_ids(&self) -> bool {
+        are_bounded(self.first, self.last)
+    }
+
     /// Whether this is the group that belongs at `sequence` of that log.
     pub(crate) fn is_at(&self, identity: Identity, sequence: u64) -> bool {
         let Identity { pool, generation, stream } = self.identity;
@@ -229,17 +232,20 @@ impl Header {
         same_log && same_generation && same_sequence && self.first <= self.last
     }
 
-    /// Whether the whole group (header and payload) is as it was written, down to its marks.
-    pub(crate) fn holds(&self, words: &[u64]) -> bool {
-        let used = GROUP_HEADER_WORDS + self.payload_words;
-        if used > words.len() {
-            return false;
+    /// The payload as it is stored, if the whole group (header and payload) is as it was written.
+    pub(crate) fn stored<'a>(&self, words: &'a [u64]) -> Option<&'a [u64]> {
+        let (head, rest) = words.split_first_chunk::<GROUP_HEADER_WORDS>()?;
+        let payload = rest.get(..self.payload_words)?;
+        let holds = checksum(crc32c::crc32c(payload.as_bytes()), *head) == self.checksum;
+        (holds || planted(Mutant::ChecksumIgnored)).then_some(payload)
+    }
+
+    /// Whether a payload is what these transactions are written as, when it is not compressed (any
+    /// more). Asserted in pairs: what was written must read back so.
+    pub(crate) fn is_well_formed(&self, payload: &[u64]) -> bool {
+        if self.flags & COMBINED != 0 {
+            return is_combined(payload);
         }
-        if checksum(&words[..used]) != self.checksum && !planted(Mutant::ChecksumIgnored) {
-            return false;
-        }
-        // Asserted in pairs: what `push` wrote must read back in ID order, first to last.
-        let payload = &words[GROUP_HEADER_WORDS..used];
         let mut transactions = Transactions::new(payload, self.first);
         let (mut first, mut last) = (None, 0);
         for (id, _) in transactions.by_ref() {
@@ -251,6 +257,31 @@ impl Header {
         }
         transactions.is_whole() && first == Some(self.first) && last == self.last
     }
+}
+
+fn are_bounded(first: u64, last: u64) -> bool {
+    last.checked_sub(first).is_some_and(|span| span <= SPAN_MAX)
+}
+
+/// Whether these are runs by address, apart from each other.
+fn is_combined(payload: &[u64]) -> bool {
+    let mut behind = 0;
+    let mut pieces = Pieces::new(payload);
+    let ascends = pieces.by_ref().all(|piece| match piece {
+        Piece::Run(index, words) => {
+            let follows = index >= behind;
+            behind = index + words.len() as u64;
+            follows
+        }
+        Piece::Mark(_) => false,
+    });
+    ascends && pieces.is_whole()
+}
+
+/// The checksum of a group: over its payload as it is stored, whose own is given, and its header.
+pub(crate) fn checksum(payload: u32, mut head: [u64; GROUP_HEADER_WORDS]) -> u32 {
+    head[7] &= !u64::from(u32::MAX);
+    crc32c::crc32c_append(payload, head.as_bytes())
 }
 
 /// The transactions of a payload: ID and runs of each.
@@ -304,6 +335,7 @@ const _: () = assert!(GROUP_HEADER_WORDS * 8 == 64, "a header is one cache line"
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Packed;
     use medium::writes::run;
 
     const IDENTITY: Identity = Identity { pool: 9, generation: 3, stream: 0 };
@@ -313,13 +345,18 @@ mod tests {
         group.push(TxId(5), 2).copy_from_slice(&[run(10, 1), 77]);
         group.push(TxId(6), 0);
         group.push(TxId(9), 3).copy_from_slice(&[run(20, 2), 1, 2]);
-        let total = group.seal(IDENTITY, 4096, 3072, 8);
-        assert_eq!(total, 16);
-        group.into_buffer().words()[..total].to_vec()
+        let mut packed = Packed::plain(group, 8);
+        packed.seal(IDENTITY, 4096, 3072);
+        assert_eq!(packed.words(), 16);
+        packed.image().to_vec()
     }
 
     fn accepts(words: &[u64]) -> bool {
-        Header::read(words).is_some_and(|h| h.is_at(IDENTITY, 4096) && h.holds(words))
+        Header::read(words).is_some_and(|header| {
+            let payload = header.stored(words);
+            header.is_at(IDENTITY, 4096)
+                && payload.is_some_and(|words| header.is_well_formed(words))
+        })
     }
 
     #[test]
@@ -335,18 +372,18 @@ mod tests {
         assert_eq!(all, expected);
     }
 
-    /// The bytes as they were when format 2 was set: another result is another format.
+    /// The bytes as they were when format 3 was set: another result is another format.
     #[test]
-    fn a_group_is_laid_out_as_format_2_says() {
+    fn a_group_is_laid_out_as_format_3_says() {
         let golden: [u64; 16] = [
-            0x3250_554f_5247_574c,
+            0x3350_554f_5247_574c,
             0x0000_0000_0000_0003,
             0x0000_0000_0000_0008,
             0x0000_0000_0000_1000,
             0x0000_0000_0000_0005,
             0x0000_0000_0000_0009,
             0x0000_0000_0000_0009,
-            0x0000_0010_b996_70d3,
+            0x0000_0010_3538_e53a,
             0x0000_0200_0000_0000,
             0x0000_0000_000a_0001,
             0x0000_0000_0000_004d,
@@ -357,6 +394,15 @@ mod tests {
             0x0000_0000_0000_0002,
         ];
         assert_eq!(sealed(), golden);
+    }
+
+    #[test]
+    fn a_flag_that_nobody_knows_is_no_group() {
+        for flag in 2..16 {
+            let mut words = sealed();
+            words[2] |= 1 << (32 + flag);
+            assert!(Header::read(&words).is_none(), "flag {flag}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use medium::mutants::{Mutant, planted};
 use medium::sync::{Arc, AtomicU64, Ordering};
 use medium::{Buffer, LogMedium};
 
-use crate::{Group, Identity};
+use crate::{Group, Identity, Packed};
 
 /// One stream of the log: where its next group goes.
 pub struct PersistentRing {
@@ -26,6 +26,15 @@ pub struct PersistentRing {
     identity: Identity,
     head: u64,
     padding: u64,
+}
+
+/// Where a group goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Bytes from the start of the log area.
+    pub at: u64,
+    /// The sequence behind it.
+    pub end: u64,
 }
 
 /// A group that was sent.
@@ -53,36 +62,44 @@ impl PersistentRing {
         self.padding
     }
 
-    /// Whether a group fits; `tail` is the sequence up to which groups are recycled.
-    pub fn has_room(&self, group: &Group, tail: &AtomicU64) -> bool {
-        let (sequence, bytes) = self.place(group);
+    /// Whether a group of so many words fits, padding or not; `tail` is the sequence up to which
+    /// groups are recycled.
+    pub fn has_room(&self, words: usize, tail: &AtomicU64) -> bool {
+        let (sequence, bytes) = self.next(words);
         // Acquire: the tail grows only after the recycled groups are reproduced and that is
         // durable; seeing it must mean seeing that. Pairs with the reproduce step's Release store.
         sequence + bytes <= tail.load(Ordering::Acquire) + self.medium.bytes()
     }
 
-    /// Sends a group for which there is room. It is durable when the medium acknowledges it (one
-    /// persist barrier). `acknowledged` is the sequence behind the last group that was.
+    /// Gives a group for which there is room its place, and seals it. `acknowledged` is the
+    /// sequence behind the last group that was. Groups get their places in ID order.
+    pub fn place(&mut self, packed: &mut Packed, acknowledged: u64) -> Place {
+        let (sequence, bytes) = self.next(packed.words());
+        self.padding += sequence - self.head + bytes - 8 * packed.words_used() as u64;
+        packed.seal(self.identity, sequence, acknowledged);
+        self.head = sequence + bytes;
+        if planted(Mutant::BlockRewritten) {
+            self.head -= self.medium.block_bytes() as u64;
+        }
+        Place { at: sequence % self.medium.bytes(), end: self.head }
+    }
+
+    /// Sends a group for which there is room, as it is. It is durable when the medium acknowledges
+    /// it (one persist barrier). `acknowledged` is the sequence behind the last group that was.
     ///
     /// # Errors
     /// The medium's.
-    pub fn append(&mut self, mut group: Group, acknowledged: u64) -> Result<Sent, medium::Error> {
-        let (sequence, bytes) = self.place(&group);
-        self.padding += sequence - self.head + bytes - 8 * group.words() as u64;
-        let block_words = self.medium.block_bytes() / 8;
-        let words = group.seal(self.identity, sequence, acknowledged, block_words);
-        let at = sequence % self.medium.bytes();
-        let durable = self.medium.append(at, group.into_buffer(), words)?;
-        self.head = sequence + bytes;
-        if planted(Mutant::BlockRewritten) {
-            self.head -= block_words as u64 * 8;
-        }
-        Ok(Sent { end: self.head, durable })
+    pub fn append(&mut self, group: Group, acknowledged: u64) -> Result<Sent, medium::Error> {
+        let mut packed = Packed::plain(group, self.medium.block_bytes() / 8);
+        let Place { at, end } = self.place(&mut packed, acknowledged);
+        let words = packed.words();
+        let durable = self.medium.append(at, packed.into_image().0, words)?;
+        Ok(Sent { end, durable })
     }
 
-    /// The sequence and the bytes of a group.
-    fn place(&self, group: &Group) -> (u64, u64) {
-        let bytes = (8 * group.words()).next_multiple_of(self.medium.block_bytes()) as u64;
+    /// The sequence and the bytes of the next group.
+    fn next(&self, words: usize) -> (u64, u64) {
+        let bytes = (8 * words).next_multiple_of(self.medium.block_bytes()) as u64;
         (lap_for(self.head, bytes, self.medium.bytes()), bytes)
     }
 }

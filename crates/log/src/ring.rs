@@ -65,6 +65,11 @@ impl<S: AsRef<[AtomicU64]>> Ring<S> {
         self.words.as_ref().len()
     }
 
+    /// What it is made over.
+    pub fn storage(&self) -> &S {
+        &self.words
+    }
+
     /// Words published and not yet taken.
     pub fn pending(&self) -> u64 {
         self.written().saturating_sub(self.taken.load(Ordering::Relaxed))

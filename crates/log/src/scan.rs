@@ -18,7 +18,8 @@ use medium::writes::{Piece, Pieces};
 use medium::{Buffer, ReadLog};
 use words::TxId;
 
-use crate::group::Header;
+use crate::compress;
+use crate::group::{COMBINED, COMPRESSED, Header};
 use crate::persistent::lap_for;
 use crate::{GROUP_HEADER_WORDS, Identity, Transactions};
 
@@ -91,7 +92,20 @@ pub struct Scan<'a> {
     last: u64,
     heap_words: u64,
     buffer: Buffer,
-    payload: (usize, u64),
+    /// What a compressed payload decodes to.
+    decoded: Buffer,
+    payload: Payload,
+    /// Words that were decoded since a search asked last.
+    decoded_words: u64,
+}
+
+/// Where the payload of the group that was read last is.
+#[derive(Clone, Copy, Default)]
+struct Payload {
+    words: usize,
+    first: u64,
+    combined: bool,
+    decoded: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -103,9 +117,19 @@ impl<'a> Scan<'a> {
         reproduced: TxId,
         heap_words: u64,
     ) -> Scan<'a> {
-        let buffer = Buffer::new(8192);
-        let last = reproduced.0;
-        Scan { medium, identity, sequence, last, heap_words, buffer, payload: (0, 0) }
+        let (buffer, decoded) = (Buffer::new(8192), Buffer::new(0));
+        let (last, payload) = (reproduced.0, Payload::default());
+        Scan {
+            medium,
+            identity,
+            sequence,
+            last,
+            heap_words,
+            buffer,
+            decoded,
+            payload,
+            decoded_words: 0,
+        }
     }
 
     /// Looks at what comes next.
@@ -154,12 +178,11 @@ impl<'a> Scan<'a> {
 
     /// The runs and marks of the group that was found last.
     pub fn payload(&self) -> &[u64] {
-        &self.buffer.words()[GROUP_HEADER_WORDS..GROUP_HEADER_WORDS + self.payload.0]
-    }
-
-    /// The transactions of the group that was found last.
-    pub fn transactions(&self) -> Transactions<'_> {
-        Transactions::new(self.payload(), self.payload.1)
+        let Payload { words, decoded, .. } = self.payload;
+        match decoded {
+            true => &self.decoded.words()[..words],
+            false => &self.buffer.words()[GROUP_HEADER_WORDS..GROUP_HEADER_WORDS + words],
+        }
     }
 
     /// The whole groups of this log that lie behind the place that is looked at, in ID order: what
@@ -233,12 +256,18 @@ impl<'a> Scan<'a> {
                 }
                 left -= costs;
                 let is_whole = matches!(self.read_group(header.sequence)?, Place::Whole(..));
+                left = left.saturating_sub(8 * self.take_decoded_words());
                 if is_whole && found(group).is_break() {
                     return Ok(None);
                 }
             }
         }
         Ok(None)
+    }
+
+    /// Words that were decoded since this was asked last: to decode is to read.
+    fn take_decoded_words(&mut self) -> u64 {
+        std::mem::take(&mut self.decoded_words)
     }
 
     /// The group at this place, if it is the one that follows.
@@ -249,7 +278,7 @@ impl<'a> Scan<'a> {
             Place::Torn => Ok(Found::Torn { at }),
             Place::Whole(header, total) => {
                 let follows = header.first == self.last.wrapping_add(1) || holes_are_skipped();
-                if !follows || !self.is_inside_heap() {
+                if !follows || !header.has_bounded_ids() || !self.is_inside_heap() {
                     return Ok(Found::Damaged { at });
                 }
                 self.sequence = sequence + total;
@@ -288,24 +317,111 @@ impl<'a> Scan<'a> {
         }
         self.buffer.grow(total as usize / 8);
         self.medium.read(at, &mut self.buffer.words_mut()[..total as usize / 8])?;
-        if !header.holds(&self.buffer.words()[..total as usize / 8]) {
-            return Ok(Place::Torn);
-        }
-        self.payload = (header.payload_words, header.first);
-        Ok(Place::Whole(header, total))
+        Ok(match self.read_payload(&header, total) {
+            true => Place::Whole(header, total),
+            false => Place::Torn,
+        })
+    }
+
+    /// Whether the group whose `total` bytes have been read is as it was written; its payload is
+    /// there then, decoded if it is compressed.
+    fn read_payload(&mut self, header: &Header, total: u64) -> bool {
+        let Some(stored) = header.stored(&self.buffer.words()[..total as usize / 8]) else {
+            return false;
+        };
+        let combined = header.flags & COMBINED != 0;
+        let decoded = header.flags & COMPRESSED != 0 && !planted(Mutant::CompressedTakenPlain);
+        let words = match decoded {
+            // A payload fits in the log before it is compressed.
+            true => compress::decode(stored, self.medium.bytes() as usize / 8, &mut self.decoded),
+            false => Some(stored.len()),
+        };
+        let Some(words) = words else { return false };
+        self.decoded_words += if decoded { words as u64 } else { 0 };
+        self.payload = Payload { words, first: header.first, combined, decoded };
+        header.is_well_formed(self.payload())
     }
 
     /// Whether the group's IDs are dense and its runs stay in the heap.
     fn is_inside_heap(&self) -> bool {
-        let mut expected = self.payload.1;
-        self.transactions().all(|(id, runs)| {
+        if self.payload.combined {
+            return self.stays_inside(self.payload());
+        }
+        let mut expected = self.payload.first;
+        Transactions::new(self.payload(), expected).all(|(id, runs)| {
             let dense = id.0 == expected;
             expected = expected.wrapping_add(1);
-            dense
-                && Pieces::new(runs).all(|piece| match piece {
-                    Piece::Run(index, words) => index + words.len() as u64 <= self.heap_words,
-                    Piece::Mark(_) => false,
-                })
+            dense && self.stays_inside(runs)
         })
+    }
+
+    fn stays_inside(&self, runs: &[u64]) -> bool {
+        Pieces::new(runs).all(|piece| match piece {
+            Piece::Run(index, words) => index + words.len() as u64 <= self.heap_words,
+            Piece::Mark(_) => false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::{MAGIC, checksum};
+    use crate::{Combiner, Packed};
+    use medium::writes::run;
+    use zerocopy::IntoBytes;
+
+    const IDENTITY: Identity = Identity { pool: 9, generation: 3, stream: 0 };
+
+    struct Words(Vec<u64>);
+
+    impl ReadLog for Words {
+        fn bytes(&self) -> u64 {
+            8 * self.0.len() as u64
+        }
+
+        fn block_bytes(&self) -> usize {
+            64
+        }
+
+        fn read(&self, at: u64, out: &mut [u64]) -> Result<(), medium::Error> {
+            let first = (at / 8) as usize;
+            out.copy_from_slice(&self.0[first..first + out.len()]);
+            Ok(())
+        }
+    }
+
+    /// A log of one combined group of these IDs.
+    fn combined(first: u64, last: u64) -> Words {
+        let mut combiner = Combiner::default();
+        combiner.add(&[run(10, 1), 77]);
+        let group = combiner.finish(TxId(first), TxId(first), Buffer::new(64));
+        let mut packed = Packed::plain(group, 8);
+        packed.seal(IDENTITY, 0, 0);
+        let mut words = packed.image().to_vec();
+        assert_eq!(words[0], MAGIC);
+        // As whoever forges a pool would.
+        words[5] = last;
+        let payload = words[2] as u32 as usize;
+        let crc = crc32c::crc32c(words[GROUP_HEADER_WORDS..][..payload].as_bytes());
+        let head = *words.first_chunk().expect("a group has a header");
+        words[7] = words[7] >> 32 << 32 | u64::from(checksum(crc, head));
+        words.resize(512, 0);
+        Words(words)
+    }
+
+    #[test]
+    fn a_combined_group_of_more_ids_than_a_group_can_have_is_damage() {
+        let found = |last| {
+            let log = combined(5, last);
+            Scan::new(&log, IDENTITY, 0, TxId(4), 1000).next_group().expect("memory can be read")
+        };
+        let longest = 5 + (1 << 24) - 1;
+        for last in [5, 6, longest] {
+            assert_eq!(found(last), Found::Group { first: TxId(5), last: TxId(last) });
+        }
+        for last in [longest + 1, 1 << 61, u64::MAX] {
+            assert_eq!(found(last), Found::Damaged { at: 0 }, "{last}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::system::Handle;
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// A checked range of a file; keeps the file, and with it the lock.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Area {
     file: Arc<PoolFile>,
     offset: u64,

@@ -171,6 +171,17 @@ pub enum Error {
         /// Bytes asked for.
         bytes: u64,
     },
+    /// The system did not take copies of pages back.
+    #[error(
+        "the system keeps {bytes} bytes of copied pages: {source}; memory that is locked \
+        (`mlock`, `mlockall`) cannot be given back: leave the pool's memory unlocked"
+    )]
+    Kept {
+        /// Bytes that were to be given back.
+        bytes: u64,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// An earlier write or sync failed, so nothing is known about what is on the disk.
     #[error("an earlier write to {} failed; check the disk, then open the pool again",
         .path.display())]

@@ -10,7 +10,8 @@
 //! | `persistent_cache` | [`MappedHome`] | [`MappedLog`] | nothing | a fence |
 //! | `emulated` | [`MappedHome`] | [`MappedLog`] | as on `dax` | a fence and a delay |
 //!
-//! The last three map their file and differ in their [`Domain`].
+//! The last three map their file and differ in their [`Domain`]; a design that runs on the mapping
+//! itself takes an [`InPlace`].
 //!
 //! Another back end is a folder beside these, a row here, and a run of the tests in `suite`.
 //!
@@ -33,6 +34,7 @@ mod log_reader;
 mod mapped;
 mod mapping;
 mod memory;
+mod parts;
 mod pool_file;
 #[cfg(test)]
 mod suite;
@@ -42,8 +44,9 @@ pub use buffer::Buffer;
 pub use error::Error;
 pub use file::{FileHome, FileLog, LogPath};
 pub use log_reader::LogReader;
-pub use mapped::{Combining, Domain, Emulation, MappedHome, MappedLog};
+pub use mapped::{Combining, Domain, Emulation, InPlace, MappedHome, MappedLog};
 pub use memory::Memory;
+pub use parts::Parts;
 pub use pool_file::{FileSystem, PoolFile, Prewrite};
 pub use system::{Call, Fault, Faults, System};
 
@@ -63,6 +66,24 @@ pub trait HomeMedium: Send {
     /// # Errors
     /// The medium's own; then nothing is known about what was written since the last barrier.
     fn barrier(&mut self) -> Result<(), Error>;
+
+    /// The first half of a barrier, for a home in [`Parts`]: what this part has in hand leaves it.
+    /// On memory, where a fence is each thread's own, it is the barrier, and nothing is left.
+    ///
+    /// # Errors
+    /// As [`barrier`](HomeMedium::barrier).
+    fn write_out(&mut self) -> Result<(), Error> {
+        self.barrier()
+    }
+
+    /// The second half: what every part has written out before is durable when one of them
+    /// returns from this. A file is synced once, however many parts it has.
+    ///
+    /// # Errors
+    /// As [`barrier`](HomeMedium::barrier).
+    fn sync(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// What it has cost.
     fn counts(&self) -> Counts;
@@ -87,7 +108,8 @@ pub trait ReadLog {
 /// Takes groups of the log, several at a time where the device can, and tells in their order when
 /// they are durable.
 ///
-/// One thread at a time appends and one at a time asks for acknowledgements; others wait inside.
+/// To a device one thread at a time appends, and one at a time asks for acknowledgements; others
+/// wait inside. To memory, where nothing is under way, any number append at the same time.
 /// Positions are bytes in the log area, multiples of [`block_bytes`](ReadLog::block_bytes).
 pub trait LogMedium: ReadLog + Send + Sync {
     /// Most groups that may be under way. Where bytes are durable as soon as they are written there
@@ -129,4 +151,17 @@ pub struct Counts {
     pub persist_barriers: u64,
     /// Nanoseconds spent spinning for the emulated device.
     pub emulated_delay_ns: u64,
+}
+
+impl Counts {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Counts) -> Counts {
+        Counts {
+            bytes: self.bytes + other.bytes,
+            device_writes: self.device_writes + other.device_writes,
+            persist_barriers: self.persist_barriers + other.persist_barriers,
+            emulated_delay_ns: self.emulated_delay_ns + other.emulated_delay_ns,
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //!
 //! They are one [`MappedHome`] and one [`MappedLog`] over a [`Domain`], the persistence domain:
 //! what a store has to reach to be durable. What tells the three apart is data, one row each in
-//! `domain`.
+//! `domain`. An [`InPlace`] is for who runs on the mapping itself.
 //!
 //! ```text
 //!   words -> cache -> write back -> memory       dax: durable in memory
@@ -15,6 +15,7 @@ mod combiner;
 mod domain;
 mod emulation;
 mod home;
+mod in_place;
 mod log;
 mod stores;
 
@@ -22,4 +23,5 @@ pub use self::combiner::Combining;
 pub use self::domain::Domain;
 pub use self::emulation::Emulation;
 pub use self::home::MappedHome;
+pub use self::in_place::InPlace;
 pub use self::log::MappedLog;

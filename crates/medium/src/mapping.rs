@@ -48,9 +48,18 @@ impl Mapping {
     /// Zeroed memory of this process, page-aligned; from 2 MiB on aligned to 2 MiB and advised to
     /// be huge pages, which halves the cost of random access.
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Mapping> {
+        Mapping::anonymous_with(bytes, MapFlags::PRIVATE)
+    }
+
+    /// The same; it may be larger than memory, and only pages that are touched count.
+    pub(crate) fn anonymous_unreserved(bytes: usize) -> io::Result<Mapping> {
+        Mapping::anonymous_with(bytes, MapFlags::PRIVATE | MapFlags::NORESERVE)
+    }
+
+    fn anonymous_with(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
         let slack = if bytes >= HUGE_BYTES { HUGE_BYTES } else { 0 };
         let length = bytes.max(1).checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
-        let map = Map::anonymous(length)?;
+        let map = Map::anonymous(length, flags)?;
         let skip = if slack == 0 { 0 } else { map.start.cast::<u8>().align_offset(HUGE_BYTES) };
         let mapping = Mapping { map, skip, words: bytes / 8, own: true };
         if slack != 0 {
@@ -95,6 +104,18 @@ impl Mapping {
         self.own.then(|| unsafe { std::slice::from_raw_parts_mut(self.first(), 8 * self.words) })
     }
 
+    /// Gives whole pages back to the system, so that their next access finds what is behind them.
+    pub(crate) fn forget(&self, first: usize, words: usize) -> io::Result<()> {
+        let bytes = self.words().get(first..).and_then(|rest| rest.get(..words)).map(size_of_val);
+        let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
+        let start = self.first().wrapping_add(8 * first);
+        // SAFETY: the bytes are inside the mapping, which stays mapped; the kernel refuses what
+        // begins in the middle of a page. Nobody has borrowed them but as atomics, for which other
+        // contents are like stores by another thread: `bytes_mut` borrows the mapping alone.
+        unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxDontNeed) }?;
+        Ok(())
+    }
+
     fn first(&self) -> *mut u8 {
         self.map.start.cast::<u8>().wrapping_add(self.skip)
     }
@@ -108,11 +129,10 @@ struct Map {
 }
 
 impl Map {
-    fn anonymous(bytes: usize) -> io::Result<Map> {
+    fn anonymous(bytes: usize, flags: MapFlags) -> io::Result<Map> {
         let start = std::ptr::null_mut();
         // SAFETY: a mapping at an address that the system chooses touches no other.
-        let start =
-            unsafe { rustix::mm::mmap_anonymous(start, bytes, READ_WRITE, MapFlags::PRIVATE)? };
+        let start = unsafe { rustix::mm::mmap_anonymous(start, bytes, READ_WRITE, flags)? };
         Ok(Map { start, bytes })
     }
 

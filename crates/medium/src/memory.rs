@@ -12,13 +12,16 @@
 //!   page that is not copied has no logged write that is not home yet: home writes none of its
 //!   words, or writes the values that they have (whole pages are written with the words around).
 //! - Replay after a crash ends before the memory is mapped, and the superblock is another area.
-//! - A copied page never sees the file again.
+//! - A copied page never sees the file again, until it is forgotten ([`Memory::forget`]). Who
+//!   forgets it says that all its words are at home, and that nobody writes it meanwhile: then the
+//!   file's page has the same words, and the page is again one that is not copied.
 //! - The lock on the file, kept as long as the mapping, keeps others from writing and the length
 //!   from changing. Whoever ignores the lock and cuts the file kills the process as above.
 //!
 //! So home must be written through the page cache, never past it.
 
 use std::io;
+use std::ops::Range;
 
 use crate::Error;
 use crate::area::Area;
@@ -45,7 +48,7 @@ const READ_BYTES: usize = 8 << 20;
 pub struct Memory {
     mapping: Mapping,
     /// Keeps the file that is mapped locked, and so its length.
-    _area: Option<Area>,
+    area: Option<Area>,
 }
 
 impl Memory {
@@ -60,7 +63,37 @@ impl Memory {
             .map_err(|_| io::ErrorKind::OutOfMemory.into())
             .and_then(Mapping::anonymous)
             .map_err(|_| Error::NoMemory { bytes })?;
-        Ok(Memory { mapping, _area: None })
+        Ok(Memory { mapping, area: None })
+    }
+
+    /// The same, of a size that may be beyond the machine's memory: only what is touched, and not
+    /// [released](Memory::release) since, takes any. When the machine has no more, the kernel ends
+    /// a process. For what is large and mostly empty, in experiments.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] when there are no such addresses.
+    pub fn unreserved(bytes: u64) -> Result<Memory, Error> {
+        let mapping = usize::try_from(bytes)
+            .map_err(|_| io::ErrorKind::OutOfMemory.into())
+            .and_then(Mapping::anonymous_unreserved)
+            .map_err(|_| Error::NoMemory { bytes })?;
+        Ok(Memory { mapping, area: None })
+    }
+
+    /// Gives memory back to the system, of words that start and end at a page of 4 KiB. They are
+    /// zero when they are read again, or keep their values where the system does not take them
+    /// (locked memory, or pages of the system that are larger and not whole).
+    ///
+    /// # Panics
+    /// When they are outside, or the memory is a file's.
+    pub fn release(&self, words: Range<usize>) {
+        assert!(self.area.is_none() && words.end <= self.words().len(), "own memory is released");
+        // The kernel would take all of a page that only begins among these words.
+        if !is_whole_pages(words.start) || !is_whole_pages(words.len()) {
+            return;
+        }
+        // Advice: what is refused only costs memory.
+        let _ = self.mapping.forget(words.start, words.len());
     }
 
     /// A part of a file, in whole pages of 4 KiB, read page by page when it is first touched.
@@ -87,7 +120,38 @@ impl Memory {
     /// [`Error::BadArea`]; [`Error::NoMemory`] or [`Error::Io`] when it cannot be mapped.
     pub fn copy_on_write(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<Memory, Error> {
         let area = Area::new(file, offset, bytes)?;
-        Ok(Memory { mapping: area.map(Sharing::CopyOnWrite)?, _area: Some(area) })
+        Ok(Memory { mapping: area.map(Sharing::CopyOnWrite)?, area: Some(area) })
+    }
+
+    /// Bytes of what is copied at once, and forgotten at once: the system's pages, of 4 KiB on most
+    /// processors. Large folios of the page cache are copied page by page too.
+    pub fn page_bytes() -> u64 {
+        rustix::param::page_size() as u64
+    }
+
+    /// Gives the copies of some pages back: from the word `first` on, `words` words, both multiples
+    /// of a page. Their next access finds the file's page. What was written to them and is not in
+    /// the file is lost.
+    ///
+    /// # Errors
+    /// [`Error::Kept`] when the system does not take them, as it takes no locked memory (`mlock`).
+    /// Each page may be a copy or not then.
+    ///
+    /// # Panics
+    /// When the memory is no [`copy_on_write`](Memory::copy_on_write) one, or the words are no
+    /// whole pages of it.
+    pub fn forget(&self, first: usize, words: usize) -> Result<(), Error> {
+        assert!(self.area.is_some(), "only a file's memory is read again when it was forgotten");
+        let end = first.checked_add(words).filter(|end| *end <= self.words().len());
+        let is_whole = end.is_some() && is_whole_pages(first) && is_whole_pages(words);
+        assert!(is_whole, "whole pages of the memory are forgotten");
+        let bytes = 8 * words as u64;
+        self.mapping.forget(first, words).map_err(|source| Error::Kept { bytes, source })
+    }
+
+    /// A mapped area; keeps its file locked.
+    pub(crate) fn of_area(mapping: Mapping, area: Area) -> Memory {
+        Memory { mapping, area: Some(area) }
     }
 
     /// The words.
@@ -132,6 +196,11 @@ impl Memory {
     }
 }
 
+/// Whether so many words are pages of the system.
+fn is_whole_pages(words: usize) -> bool {
+    words.is_multiple_of(Memory::page_bytes() as usize / 8)
+}
+
 impl AsRef<[AtomicU64]> for Memory {
     #[inline]
     fn as_ref(&self) -> &[AtomicU64] {
@@ -159,6 +228,24 @@ mod tests {
                 word.store(i as u64, Relaxed);
             }
         }
+    }
+
+    #[test]
+    fn memory_that_is_released_is_zero_and_its_neighbours_stay() {
+        let memory = Memory::unreserved(1 << 40).unwrap();
+        let words = memory.words();
+        let last = words.len() - 1;
+        for word in [0, 511, 512, 1023, 1024, last] {
+            words[word].store(7, Relaxed);
+        }
+        memory.release(512..1024);
+        let found = [0, 511, 512, 1023, 1024, last].map(|word| words[word].load(Relaxed));
+        assert_eq!(found, [7, 7, 0, 0, 7, 7]);
+        // What is no whole page stays as a whole: the kernel would take all of the last one.
+        memory.release(1024..1032);
+        memory.release(1032..1536);
+        assert_eq!(words[1024].load(Relaxed), 7);
+        assert!(Memory::unreserved(u64::MAX).is_err());
     }
 
     #[test]
@@ -266,6 +353,56 @@ mod tests {
         }
         let page_kib = rustix::param::page_size() as u64 / 1024;
         assert_eq!(own_kib(), 3 * page_kib);
+    }
+
+    #[test]
+    fn a_forgotten_page_is_the_files_again() {
+        let (_dir, file) = numbered_pages(16);
+        let page_words = (Memory::page_bytes() / 8) as usize;
+        let memory = Memory::copy_on_write(file.clone(), 0, 16 * PAGE).unwrap();
+        let words = memory.words();
+        for page in 0..4 {
+            words[page_words * page].store(100, Relaxed);
+            words[page_words * page + 1].store(200, Relaxed);
+        }
+        file.write_at(Memory::page_bytes() + 8, &[7]).unwrap();
+        memory.forget(page_words, 2 * page_words).unwrap();
+        let now = |page: usize| [0, 1].map(|word| words[page_words * page + word].load(Relaxed));
+        let number = |page: u64| page * Memory::page_bytes() / PAGE;
+        assert_eq!([now(0), now(1), now(2)], [[100, 200], [number(1), 7], [number(2), 0]]);
+        assert_eq!(now(3), [100, 200]);
+        words[page_words].store(5, Relaxed);
+        assert_eq!(now(1), [5, 7]);
+        for (first, words) in
+            [(0, 17 * page_words), (0, page_words + 8), (8, page_words), (usize::MAX, page_words)]
+        {
+            let wrong = std::panic::AssertUnwindSafe(|| memory.forget(first, words));
+            assert!(std::panic::catch_unwind(wrong).is_err(), "{first} {words}");
+        }
+        assert_eq!([now(0), now(3)], [[100, 200], [100, 200]]);
+        let anonymous = Memory::anonymous(16 * PAGE).unwrap();
+        let own = std::panic::AssertUnwindSafe(|| anonymous.forget(0, page_words));
+        assert!(std::panic::catch_unwind(own).is_err());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn locked_pages_are_kept_and_that_is_an_error() {
+        let (_dir, file) = numbered_pages(16);
+        let page_words = (Memory::page_bytes() / 8) as usize;
+        let memory = Memory::copy_on_write(file, 0, 16 * PAGE).unwrap();
+        let word = &memory.words()[page_words];
+        word.store(100, Relaxed);
+        let page: *mut std::ffi::c_void = word.as_ptr().cast();
+        // SAFETY: a page that stays mapped; locking changes no content.
+        unsafe { rustix::mm::mlock(page, 8 * page_words) }.unwrap();
+        let error = memory.forget(page_words, page_words).unwrap_err();
+        assert!(matches!(error, Error::Kept { .. }) && error.to_string().contains("mlock"));
+        assert_eq!(word.load(Relaxed), 100);
+        // SAFETY: as above.
+        unsafe { rustix::mm::munlock(page, 8 * page_words) }.unwrap();
+        memory.forget(page_words, page_words).unwrap();
+        assert_eq!(word.load(Relaxed), Memory::page_bytes() / PAGE);
     }
 
     #[test]

@@ -62,12 +62,22 @@ mutants! {
         "The log is recycled when it is durable, before it is at home.",
     RecyclingNotSynced 10 "recycling-not-synced"
         "The superblock of a reproduce step is not made durable.",
+    ShownFirst 6 "shown-first"
+        "Words are stored at home before the record that tells of them is durable.",
+    TruncatedFirst 9 "truncated-first"
+        "A slot's records are forgotten before their words are durable at home.",
     HeadBeforeHome 12 "head-before-home"
         "The superblock says that words are at home before their barrier.",
     FenceLeftToBarrier 13 "fence-left-to-barrier"
         "Who stores words home leaves the fence to who calls the barrier.",
     GroupNotFenced 14 "group-not-fenced"
         "A group is stored past the cache and acknowledged without a fence.",
+    InPlaceFirst 15 "in-place-first"
+        "A word is written in place before what it was is durable.",
+    EntriesDroppedFirst 16 "entries-dropped-first"
+        "The records of a transaction are void before its words are durable at home.",
+    OldestFirst 17 "oldest-first"
+        "Recovery takes back what was written oldest first.",
     ChecksumIgnored 18 "checksum-ignored"
         "Recovery takes a group whose checksum is wrong.",
     SequenceIgnored 19 "sequence-ignored"
@@ -84,12 +94,16 @@ mutants! {
         "No barrier between what recovery brings home and the superblock.",
     BadRecordSkipped 26 "bad-record-skipped"
         "Recovery goes on behind the first bad group.",
+    SlotOrder 27 "slot-order"
+        "Recovery replays slot by slot instead of in the order of IDs.",
     AllocatorNotLogged 28 "allocator-not-logged"
         "The allocator's words are changed outside of the transaction.",
     ReadNotCovered 33 "read-not-covered"
         "A transaction that only reads is acknowledged before what it has read.",
     TakenOutOfOrder 33 "taken-out-of-order"
         "A group is acknowledged when a later one is durable.",
+    ReleasedFirst 33 "released-first"
+        "A transaction is acknowledged before it is durable, as are those that read from it.",
     HoleSkipped 34 "hole-skipped"
         "Recovery takes a group of the next lap whose predecessor is missing.",
     HoleNotRecorded 34 "hole-not-recorded"
@@ -140,6 +154,38 @@ mutants! {
         "An open acts on a superblock that it can read and that may not be durable.",
     GoodCopyFirst 59 "good-copy-first"
         "Of two copies of a block the one that counts is written first.",
+    FirstValueKept 60 "first-value-kept"
+        "A combined group keeps the first value of a word that is written twice.",
+    GroupInPieces 61 "group-in-pieces"
+        "A combined group is written as two, each with some of the words.",
+    DecodedLengthTrusted 62 "decoded-length-trusted"
+        "Recovery decodes as many words as a compressed group says, before its bound.",
+    CompressedTakenPlain 63 "compressed-taken-plain"
+        "Recovery takes a compressed group as it is stored.",
+    RestOfRunLost 70 "rest-of-run-lost"
+        "Of a run that crosses into another part of home only the beginning comes home.",
+    PageOfTwoParts 71 "page-of-two-parts"
+        "Two parts of home share a page.",
+    MarkedAtFirstPart 72 "marked-at-first-part"
+        "The superblock is written when one part of home is durable.",
+    SyncedAtFirstPart 73 "synced-at-first-part"
+        "Home is synced when one part of it is written out.",
+    LastPartNotWrittenOut 74 "last-part-not-written-out"
+        "The last part of home keeps what it has in hand.",
+    LastPartLeftOut 75 "last-part-left-out"
+        "A batch is taken for done before its last part was claimed.",
+    HeadLeft 90 "head-left"
+        "The head of a slot is not made durable.",
+    TouchingIgnored 80 "touching-ignored"
+        "A page of a bounded shadow is forgotten, or read again, before it is at home.",
+    TouchingNotTold 81 "touching-not-told"
+        "A bounded shadow is not told who has written a page.",
+    TouchingTooEarly 82 "touching-too-early"
+        "A page's touching ID is that of the transaction before.",
+    WrittenNotPinned 83 "written-not-pinned"
+        "A page that a running transaction has written may be evicted.",
+    EvictedKept 84 "evicted-kept"
+        "A page that was evicted is found where it was.",
 }
 
 /// Whether this bug is planted here.

@@ -240,7 +240,7 @@ pub(crate) const TWINS: &[Twin] = &[
         name: "an_abort_that_releases_the_old_version",
         mutant: Some(40),
         changes: &[(
-            "        self.release(attempt, id);
+            "        self.release(attempt, space, id);
         attempt.clear();
     }",
             "        for entry in &attempt.written.entries {

@@ -60,7 +60,7 @@ pub(crate) const TWINS: &[Twin] = &[
         name: "a_history_whose_aborts_release_the_old_version",
         mutant: Some(40),
         changes: &[(
-            "        self.release(attempt, id);
+            "        self.release(attempt, space, id);
         attempt.clear();
     }",
             "        for entry in &attempt.written.entries {
@@ -78,7 +78,7 @@ pub(crate) const TWINS: &[Twin] = &[
         changes: &[(
             "        let id = self.draw(redo);
         // When no other",
-            "        self.release(attempt, TxId(attempt.snapshot));
+            "        self.release(attempt, &mut space, TxId(attempt.snapshot));
         let id = self.draw(redo);
         // When no other",
         )],
@@ -138,10 +138,7 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_thread_that_sleeps_without_looking_at_the_clock",
         file: "persist/background.rs",
-        changes: &[(
-            "if last_drawn == durable() {",
-            "let _ = (last_drawn, durable());\n if true {",
-        )],
+        changes: &[("if last_drawn == last {", "let _ = (last_drawn, last);\n if true {")],
         says: "deadlock",
         ..PIPELINE
     },
@@ -163,32 +160,29 @@ pub(crate) const TWINS: &[Twin] = &[
         name: "a_group_acknowledged_when_it_is_sent",
         mutant: Some(5),
         file: "persist/mod.rs",
-        changes: &[(
-            "            None => lock(&self.flights).push_back(flight),",
-            "            None => {
-                lock(&self.flights).push_back(flight);
-                self.progress.advance(flight.last);
-            }",
-        )],
+        changes: &[
+            (
+                "        self.progress.advance(flight.last);\n",
+                "        if self.is_memory() {
+            self.progress.advance(flight.last);
+        }\n",
+            ),
+            (
+                "        debug_assert!(durable.is_none(), \"a device acknowledges\");",
+                "        self.progress.advance(flight.last);
+        let _ = durable;",
+            ),
+        ],
         ..LISTS
     },
     Twin {
         name: "a_superblock_written_before_home_is_durable",
         mutant: Some(7),
         file: "reproduce/mod.rs",
-        changes: &[
-            (
-                "        if !planted(Mutant::HeadBeforeHome) {
-            state.home.barrier()?;
-        }
-",
-                "",
-            ),
-            (
-                "        Ok((last, end))\n",
-                "        state.home.barrier()?;\n        Ok((last, end))\n",
-            ),
-        ],
+        changes: &[(
+            "        if planted(Mutant::HeadBeforeHome) {",
+            "        if !planted(Mutant::HeadBeforeHome) {",
+        )],
         ..LISTS
     },
     Twin {
@@ -204,15 +198,23 @@ pub(crate) const TWINS: &[Twin] = &[
         ..LISTS
     },
     Twin {
+        name: "a_superblock_written_before_all_parts_are_at_home",
+        mutant: Some(72),
+        file: "reproduce/board.rs",
+        changes: &[("            if round.at_work == 0 {", "            if round.claimed > 0 {")],
+        says: "",
+        ..LISTS
+    },
+    Twin {
         name: "a_batch_that_is_taken_before_the_turn",
         file: "reproduce/mod.rs",
         changes: &[
             ("            let batch = persist.queue.take(log_bytes);\n", ""),
             (
-                "        take_turn(&self.state,",
+                "        take_turn(&self.superblocks,",
                 "        let batch = persist.queue.take(log_bytes);
-        let _ = self.state.try_lock().map(drop);
-        take_turn(&self.state,",
+        let _ = self.superblocks.try_lock().map(drop);
+        take_turn(&self.superblocks,",
             ),
         ],
         says: "",

@@ -43,11 +43,25 @@ const RECYCLING: Twin = Twin {
     ..RING
 };
 
+const PARTS: Twin =
+    Twin { file: "reproduce/board.rs", check: "parts_are_at_home_before_it_is_said", ..AT_HOME };
+
+const FAILED_PART: Twin =
+    Twin { check: "a_part_that_fails_is_told_to_who_leads", says: "", ..PARTS };
+
 const AT_HOME: Twin = Twin {
     file: "reproduce/mod.rs",
     check: "what_is_reproduced_is_seen_at_home",
     says: "not at home",
     ..RECYCLING
+};
+
+const ORDER: Twin = Twin {
+    file: "persist/flights.rs",
+    model: "ordering",
+    check: "groups_are_acknowledged_in_order",
+    says: "the durable ID went back",
+    ..WAKE
 };
 
 /// All of them.
@@ -157,9 +171,9 @@ pub(crate) const TWINS: &[Twin] = &[
                 "        // AcqRel",
             ),
             (
-                "        if last_drawn == durable() {",
+                "        if last_drawn == last {",
                 "        self.asleep.store(true, Ordering::Relaxed);
-        if last_drawn == durable() {",
+        if last_drawn == last {",
             ),
         ],
         ..SLEEP
@@ -297,8 +311,8 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_reproduced_id_stored_relaxed",
         changes: &[(
-            "self.reproduced.store(last, Ordering::Release)",
-            "self.reproduced.store(last, Ordering::Relaxed)",
+            "self.reproduced.store(batch.last, Ordering::Release)",
+            "self.reproduced.store(batch.last, Ordering::Relaxed)",
         )],
         ..AT_HOME
     },
@@ -315,13 +329,93 @@ pub(crate) const TWINS: &[Twin] = &[
         changes: &[
             ("            let batch = persist.queue.take(log_bytes);\n", ""),
             (
-                "        take_turn(&self.state,",
+                "        take_turn(&self.superblocks,",
                 "        let batch = persist.queue.take(log_bytes);
-        take_turn(&self.state,",
+        take_turn(&self.superblocks,",
             ),
         ],
         check: "two_that_bring_home_keep_the_order",
         says: "home",
         ..AT_HOME
+    },
+    Twin {
+        name: "a_leader_that_does_not_wait_for_parts_at_work",
+        mutant: Some(72),
+        changes: &[("            if round.at_work == 0 {", "            if round.claimed > 0 {")],
+        ..PARTS
+    },
+    Twin {
+        name: "a_part_that_is_through_before_its_barrier",
+        changes: &[(
+            "        let done = self.write_out();
+        panic.disarm();",
+            "        lock(&self.board.round).at_work -= 1;
+        self.board.through.notify();
+        let done = self.write_out();
+        lock(&self.board.round).at_work += 1;
+        panic.disarm();",
+        )],
+        ..PARTS
+    },
+    Twin {
+        name: "a_part_that_tells_nobody_that_it_is_through",
+        changes: &[("            self.board.through.notify();", "")],
+        says: "deadlock",
+        ..PARTS
+    },
+    Twin {
+        name: "a_part_that_fails_and_is_taken_for_done",
+        changes: &[(
+            "            (round.failed, round.batch) = (true, None);",
+            "            round.batch = None;",
+        )],
+        ..FAILED_PART
+    },
+    Twin {
+        name: "a_part_that_fails_before_it_poisons",
+        changes: &[(
+            "        let done = done.map_err(|error| poison.put(error.into()));
+        self.end(done.is_err());
+        done",
+            "        self.end(done.is_err());
+        done.map_err(|error| poison.put(error.into()))",
+        )],
+        says: "a part that fails poisons",
+        ..FAILED_PART
+    },
+    Twin {
+        name: "a_group_acknowledged_when_it_lands",
+        mutant: Some(33),
+        changes: &[(
+            "        while let Some(front) = under_way.front_mut()
+            && let Some(memory) = front.durable.take()
+        {
+            acknowledged(memory, front.flight);
+            under_way.pop_front();
+        }",
+            "        while let Some(at) = under_way.iter().position(|group| group.durable.is_some())
+            && let Some(mut group) = under_way.remove(at)
+            && let Some(memory) = group.durable.take()
+        {
+            acknowledged(memory, group.flight);
+        }",
+        )],
+        ..ORDER
+    },
+    Twin {
+        name: "groups_that_are_acknowledged_without_the_lock",
+        changes: &[(
+            "            acknowledged(memory, front.flight);
+            under_way.pop_front();
+        }",
+            "            let flight = front.flight;
+            under_way.pop_front();
+            drop(under_way);
+            acknowledged(memory, flight);
+            under_way = lock(&self.under_way);
+        }",
+        )],
+        says: "all are acknowledged in the end",
+        ..ORDER
     },
 ];

@@ -46,11 +46,13 @@ pub(crate) enum Folder {
     Design,
     /// What makes a state of what a crash has left.
     Recover,
+    /// Shadows with a bound.
+    Shadow,
 }
 
 impl Folder {
     /// All of them; later ones may build on earlier ones.
-    pub(crate) const ALL: [Folder; 7] = [
+    pub(crate) const ALL: [Folder; 8] = [
         Folder::Ring,
         Folder::PersistentRing,
         Folder::Perform,
@@ -58,12 +60,14 @@ impl Folder {
         Folder::Pipeline,
         Folder::Design,
         Folder::Recover,
+        Folder::Shadow,
     ];
 
     /// Where its files are, under `crates`.
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Folder::Ring | Folder::PersistentRing => "log/src",
+            Folder::Shadow => "lastword/src/shadow",
             _ => "lastword/src",
         }
     }
@@ -76,8 +80,12 @@ impl Folder {
             Folder::Persist => &[
                 "persist/mod.rs",
                 "persist/background.rs",
+                "persist/due.rs",
+                "persist/flights.rs",
                 "persist/frontier.rs",
+                "persist/grouping.rs",
                 "persist/help.rs",
+                "persist/line.rs",
                 "persist/merge.rs",
                 "persist/progress.rs",
                 "persist/queue.rs",
@@ -89,10 +97,11 @@ impl Folder {
                 "perform/mod.rs",
                 "perform/contention.rs",
                 "perform/serial.rs",
+                "perform/space.rs",
                 "perform/stm.rs",
                 "perform/write_set.rs",
             ],
-            Folder::Pipeline => &["reproduce/mod.rs", "pipeline.rs"],
+            Folder::Pipeline => &["reproduce/mod.rs", "reproduce/board.rs", "pipeline.rs"],
             Folder::Design => &[
                 "design/mod.rs",
                 "design/decoupled.rs",
@@ -102,6 +111,7 @@ impl Folder {
                 "ticket.rs",
             ],
             Folder::Recover => &["recover/mod.rs", "recover/decide.rs"],
+            Folder::Shadow => &["copies.rs", "table.rs"],
         }
     }
 

@@ -37,6 +37,7 @@
 mod addr;
 mod array;
 mod bytes;
+mod erased;
 pub mod mock;
 mod objects;
 mod persist;
@@ -47,6 +48,7 @@ mod transaction;
 pub use addr::{ADDRESS_BITS, Addr, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX};
 pub use array::Array;
 pub use bytes::{Bytes, Text};
+pub use erased::{Erased, ErasedTx};
 pub use objects::Objects;
 pub use persist::{Persist, words_in};
 #[doc(hidden)]

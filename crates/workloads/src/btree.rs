@@ -2,7 +2,10 @@
 //!
 //! Keys from a space of 2^22 times the scale, every second one there from the beginning. At first
 //! every second transaction inserts a new key (about 7 words with its share of splits); when all
-//! keys are there, after some times 2^22 transactions, each overwrites (1 word).
+//! keys are there, after some times 2^22 transactions, each overwrites (1 word). Those that only
+//! read (`--update-percent`) look a key up.
+
+use std::hint::black_box;
 
 use collections::BTreeMap;
 use words::{Allocate, LockId, Stop, Transact, Words};
@@ -12,7 +15,7 @@ use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::tree;
 use crate::violation::Violations;
-use crate::{Options, Violation, Workload, scaled, with_slack};
+use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
 
 /// Keys at scale 1.
 const KEYS: u64 = 1 << 22;
@@ -64,6 +67,8 @@ impl Build for Btree {
 impl Workload for Btree {
     const NAME: &'static str = <Btree as Build>::NAME;
     const ABOUT: &'static str = "b+-tree: insert or overwrite a random key, one a transaction";
+    const HEEDS: Heeds = KeyClient::HEEDS;
+    const READS: bool = true;
     type Client = KeyClient;
 
     fn heap_bytes(options: &Options) -> u64 {
@@ -84,14 +89,27 @@ impl Workload for Btree {
         KeyClient::new(index, seed)
     }
 
+    fn tune(&self, client: &mut KeyClient, options: &Options) {
+        client.tune(options, self.end);
+    }
+
     #[inline]
     fn next(&self, client: &mut KeyClient) {
         client.advance(self.end);
     }
 
     #[inline]
+    fn reads_only(&self, client: &KeyClient) -> bool {
+        client.reads
+    }
+
+    #[inline]
     fn run<W: Allocate>(&self, client: &KeyClient, tx: &mut W) -> Result<(), Stop> {
         tx.lock(LockId(0))?;
+        if client.reads {
+            black_box(self.tree.get(tx, client.key)?);
+            return Ok(());
+        }
         self.tree.insert(tx, client.key, client.value()).map(drop)
     }
 

@@ -3,6 +3,9 @@
 //! 2^22 buckets times the scale, keys from a space half that size, every second one there from the
 //! beginning: a quarter of the buckets are taken, and never more than a half. The paper's table
 //! only ever takes new keys; this one is stationary, and writes a bucket's two words either way.
+//! Those that only read (`--update-percent`) look a key up.
+
+use std::hint::black_box;
 
 use collections::{HashMap, Inserted, whole};
 use words::{Allocate, BLOCK_STRIDE, LockId, Stop, Transact, Words};
@@ -11,7 +14,7 @@ use crate::keys::{self, KeyClient};
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::violation::Violations;
-use crate::{Options, Violation, Workload, scaled, with_slack};
+use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
 
 /// Buckets at scale 1.
 const BUCKETS: u64 = 1 << 22;
@@ -74,6 +77,8 @@ impl Build for HashTable {
 impl Workload for HashTable {
     const NAME: &'static str = <HashTable as Build>::NAME;
     const ABOUT: &'static str = "hash table: insert or overwrite a random key, one a transaction";
+    const HEEDS: Heeds = KeyClient::HEEDS;
+    const READS: bool = true;
     type Client = KeyClient;
 
     fn heap_bytes(options: &Options) -> u64 {
@@ -95,15 +100,28 @@ impl Workload for HashTable {
         KeyClient::new(index, seed)
     }
 
+    fn tune(&self, client: &mut KeyClient, options: &Options) {
+        client.tune(options, self.end);
+    }
+
     #[inline]
     fn next(&self, client: &mut KeyClient) {
         client.advance(self.end);
     }
 
     #[inline]
+    fn reads_only(&self, client: &KeyClient) -> bool {
+        client.reads
+    }
+
+    #[inline]
     fn run<W: Allocate>(&self, client: &KeyClient, tx: &mut W) -> Result<(), Stop> {
         // Runs of buckets cross every border that smaller locks could have.
         tx.lock(LockId(0))?;
+        if client.reads {
+            black_box(self.map.get(tx, client.key)?);
+            return Ok(());
+        }
         match self.map.insert(tx, client.key, client.value())? {
             // Half of the buckets are always free, unless the table is damaged.
             Inserted::Full => Err(Stop::BadValue),

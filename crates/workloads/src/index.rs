@@ -20,6 +20,12 @@ pub trait Index: Copy + Send + Sync {
     /// One line about that.
     const TATP_ABOUT: &'static str;
 
+    /// What a user calls TPC-C over it.
+    const TPCC_NAME: &'static str;
+
+    /// One line about that.
+    const TPCC_ABOUT: &'static str;
+
     /// Bytes of the heap for so many rows, headers included.
     fn heap_bytes(rows: u64) -> u64;
 
@@ -40,6 +46,38 @@ pub trait Index: Copy + Send + Sync {
     /// # Errors
     /// As [`Words::read`].
     fn get<W: Words>(self, tx: &mut W, number: u64) -> Result<Option<u64>, Stop>;
+
+    /// The ids of several numbers, where they are looked up together; `ids` is as long or longer.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    fn get_all<W: Words>(
+        self,
+        tx: &mut W,
+        numbers: &[u64],
+        ids: &mut [Option<u64>],
+    ) -> Result<(), Stop>;
+
+    /// A hint that this number will be inserted or removed soon.
+    fn will_change<W: Words>(self, tx: &mut W, number: u64);
+
+    /// Takes a number out; answers its id.
+    ///
+    /// # Errors
+    /// As [`Words::write`].
+    fn remove<W: Allocate>(self, tx: &mut W, number: u64) -> Result<Option<u64>, Stop>;
+
+    /// Reads up to some thousand pairs from the place `from` on (the first is 0), calling `visit`;
+    /// answers the place behind them, `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    fn scan<W: Words>(
+        self,
+        tx: &mut W,
+        from: u64,
+        visit: impl FnMut(u64, u64),
+    ) -> Result<Option<u64>, Stop>;
 
     /// Puts a number that is not there yet.
     ///
@@ -69,6 +107,8 @@ pub trait Index: Copy + Send + Sync {
 impl Index for HashMap {
     const TATP_NAME: &'static str = "tatp-hash";
     const TATP_ABOUT: &'static str = "TATP Update Location over a hash map: look up, write a field";
+    const TPCC_NAME: &'static str = "tpcc-hash";
+    const TPCC_ABOUT: &'static str = "TPC-C New Order over hash maps: 5 to 15 lines an order";
 
     fn heap_bytes(rows: u64) -> u64 {
         (buckets(rows) / 16 + 1) * BLOCK_STRIDE
@@ -85,6 +125,39 @@ impl Index for HashMap {
     #[inline]
     fn get<W: Words>(self, tx: &mut W, number: u64) -> Result<Option<u64>, Stop> {
         self.get(tx, number)
+    }
+
+    #[inline]
+    fn get_all<W: Words>(
+        self,
+        tx: &mut W,
+        numbers: &[u64],
+        ids: &mut [Option<u64>],
+    ) -> Result<(), Stop> {
+        numbers.iter().for_each(|&number| self.will_get(tx, number));
+        for (id, &number) in ids.iter_mut().zip(numbers) {
+            *id = self.get(tx, number)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn will_change<W: Words>(self, tx: &mut W, number: u64) {
+        self.will_insert(tx, number);
+    }
+
+    #[inline]
+    fn remove<W: Allocate>(self, tx: &mut W, number: u64) -> Result<Option<u64>, Stop> {
+        self.remove(tx, number)
+    }
+
+    fn scan<W: Words>(
+        self,
+        tx: &mut W,
+        from: u64,
+        visit: impl FnMut(u64, u64),
+    ) -> Result<Option<u64>, Stop> {
+        self.scan(tx, from, CHECKED, visit)
     }
 
     fn insert<W: Allocate>(self, tx: &mut W, number: u64, id: u64) -> Result<(), Stop> {
@@ -112,6 +185,8 @@ impl Index for HashMap {
 impl Index for BTreeMap {
     const TATP_NAME: &'static str = "tatp-btree";
     const TATP_ABOUT: &'static str = "TATP Update Location over a b+-tree: look up, write a field";
+    const TPCC_NAME: &'static str = "tpcc-btree";
+    const TPCC_ABOUT: &'static str = "TPC-C New Order over b+-trees: 5 to 15 lines an order";
 
     fn heap_bytes(rows: u64) -> u64 {
         tree::bytes(rows)
@@ -128,6 +203,43 @@ impl Index for BTreeMap {
     #[inline]
     fn get<W: Words>(self, tx: &mut W, number: u64) -> Result<Option<u64>, Stop> {
         self.get(tx, number)
+    }
+
+    #[inline]
+    fn get_all<W: Words>(
+        self,
+        tx: &mut W,
+        numbers: &[u64],
+        ids: &mut [Option<u64>],
+    ) -> Result<(), Stop> {
+        for (id, &number) in ids.iter_mut().zip(numbers) {
+            *id = self.get(tx, number)?;
+        }
+        Ok(())
+    }
+
+    /// Where it will be is known only on the way there.
+    #[inline]
+    fn will_change<W: Words>(self, _tx: &mut W, _number: u64) {}
+
+    #[inline]
+    fn remove<W: Allocate>(self, tx: &mut W, number: u64) -> Result<Option<u64>, Stop> {
+        self.remove(tx, number)
+    }
+
+    fn scan<W: Words>(
+        self,
+        tx: &mut W,
+        from: u64,
+        visit: impl FnMut(u64, u64),
+    ) -> Result<Option<u64>, Stop> {
+        let (mut visit, mut last) = (visit, 0);
+        let Some(cursor) = self.cursor(from..) else { return Ok(None) };
+        let more = cursor.read(tx, CHECKED, |key, value| {
+            last = key;
+            visit(key, value);
+        })?;
+        Ok(more.map(|_| last + 1)) // there is more, so the last key is not the greatest
     }
 
     fn insert<W: Allocate>(self, tx: &mut W, number: u64, id: u64) -> Result<(), Stop> {

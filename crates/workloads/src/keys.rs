@@ -3,9 +3,10 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use crate::Violation;
 use crate::stamp::Stamp;
 use crate::violation::Violations;
+use crate::zipf::Zipf;
+use crate::{Heeds, Options, Violation};
 
 /// Keys that one transaction of loading inserts.
 const BATCH: usize = 256;
@@ -16,17 +17,42 @@ pub struct KeyClient {
     rng: Xoshiro256PlusPlus,
     pub(crate) stamp: Stamp,
     pub(crate) key: u64,
+    /// Whether the current transaction only reads.
+    pub(crate) reads: bool,
+    /// Transactions that write, of 100.
+    update_percent: u8,
+    /// `None`: keys are drawn evenly.
+    zipf: Option<Zipf>,
 }
 
 impl KeyClient {
+    /// What most workloads on single keys heed.
+    pub(crate) const HEEDS: Heeds = Heeds { update_percent: true, zipf: true, low_conflict: false };
+
+    /// Of a worker whose every transaction writes, keys drawn evenly.
     pub(crate) fn new(index: usize, seed: u64) -> KeyClient {
-        KeyClient { rng: generator(index, seed), stamp: Stamp::first(index, seed), key: 0 }
+        let (rng, stamp) = (generator(index, seed), Stamp::first(index, seed));
+        KeyClient { rng, stamp, key: 0, reads: false, update_percent: 100, zipf: None }
+    }
+
+    /// Does what the options say, on keys below `end`.
+    pub(crate) fn tune(&mut self, options: &Options, end: u64) {
+        self.update_percent = options.update_percent.unwrap_or(self.update_percent).min(100);
+        if let Some(exponent) = options.zipf {
+            self.zipf = (exponent > 0.0).then(|| Zipf::new(end, exponent));
+        }
     }
 
     /// The next transaction, on a key below `end`.
     #[inline]
     pub(crate) fn advance(&mut self, end: u64) {
-        self.key = below(&mut self.rng, end);
+        self.key = match &self.zipf {
+            None => below(&mut self.rng, end),
+            Some(zipf) => zipf.scattered(&mut self.rng),
+        };
+        if self.update_percent < 100 {
+            self.reads = below(&mut self.rng, 100) >= u64::from(self.update_percent);
+        }
         self.stamp.advance();
     }
 
@@ -36,9 +62,10 @@ impl KeyClient {
         self.stamp.value(self.key)
     }
 
-    /// Whether a value found under its key is the current transaction's or a later one's.
+    /// Whether a value found under its key is the current transaction's or a later one's; what only
+    /// reads is always there.
     pub(crate) fn is_in(&self, found: Option<u64>) -> bool {
-        found.is_some_and(|found| self.stamp.is_in(found, self.key))
+        self.reads || found.is_some_and(|found| self.stamp.is_in(found, self.key))
     }
 }
 
@@ -99,11 +126,18 @@ pub(crate) fn check_pairs(pairs: &[(u64, u64)], end: u64, violations: &mut Viola
 }
 
 /// A permutation of all numbers that looks random (the finalizer of splitmix64).
-fn mix(key: u64) -> u64 {
+pub(crate) fn mix(key: u64) -> u64 {
     let key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     key ^ (key >> 31)
+}
+
+/// The number that [`mix`] makes this of.
+pub(crate) fn unmix(mixed: u64) -> u64 {
+    let key = (mixed ^ (mixed >> 31) ^ (mixed >> 62)).wrapping_mul(0x3196_42b2_d24d_8ec3);
+    let key = (key ^ (key >> 27) ^ (key >> 54)).wrapping_mul(0x96de_1b17_3f11_9089);
+    (key ^ (key >> 30) ^ (key >> 60)).wrapping_sub(0x9e37_79b9_7f4a_7c15)
 }
 
 #[cfg(test)]
@@ -126,6 +160,27 @@ mod tests {
             assert_eq!(loaded(5000), keys.len() as u64);
             assert!((2300..2700).contains(&keys.len()));
         }
+    }
+
+    #[test]
+    fn what_was_mixed_can_be_told() {
+        for n in 0..10_000_u64 {
+            let number = n.wrapping_mul(0x1234_5678_9abc_def1);
+            assert_eq!(unmix(mix(number)), number);
+        }
+    }
+
+    #[test]
+    fn a_client_reads_and_writes_as_often_as_the_options_say() {
+        let mut client = KeyClient::new(0, 1);
+        client.tune(&Options { update_percent: Some(30), ..Options::default() }, 1000);
+        let mut writes = 0;
+        for _ in 0..10_000 {
+            client.advance(1000);
+            assert!(client.key < 1000);
+            writes += usize::from(!client.reads);
+        }
+        assert!((2800..3200).contains(&writes), "{writes}");
     }
 
     #[test]

@@ -6,9 +6,13 @@
 //! | `bank` | moves cents between two accounts | 7; declined: 3 | total, transfers on both sides |
 //! | `hashtable` | inserts or overwrites one key | 2 | structure, keys, values |
 //! | `btree` | inserts or overwrites one key | new: 7; old: 1 | structure, keys, values |
+//! | `btree-update` | overwrites one key of 650 MB | 1 | structure, keys, values |
+//! | `session-store` | reads or overwrites one of 10 000 keys | 0; 1 | structure, keys, values |
 //! | `tatp-hash`, `tatp-btree` | TATP's Update Location | 1 | index and subscribers agree |
+//! | `tpcc-hash`, `tpcc-btree` | TPC-C's New Order | 156; 181 | TPC-C's consistency conditions |
 //! | `records` | overwrites a record of 100 bytes | 13 | structure, every record whole |
 //! | `records-20` | overwrites 10, inserts 10, removes 10 | some 340 | the same |
+//! | `ycsb-a` to `ycsb-f` | YCSB's core workloads | 0; 13; insert: 23 | every record whole |
 //! | `writes` | writes words all over 64 MiB | 200 | words go in pairs |
 //! | `scatter` | writes words all over 512 MiB | 4 | words go in pairs |
 //!
@@ -52,10 +56,14 @@ mod index;
 mod keys;
 mod records;
 mod root;
+mod session;
 mod stamp;
 mod tatp;
+mod tpcc;
 mod tree;
 mod violation;
+mod ycsb;
+mod zipf;
 
 use words::{Allocate, Stop, Transact, Words};
 
@@ -67,8 +75,11 @@ pub use hashtable::HashTable;
 pub use keys::KeyClient;
 pub use records::{Records, Records20, Store, StoreClient};
 pub use root::{name_in, next_run};
+pub use session::{BtreeUpdate, SessionStore, Sessions};
 pub use tatp::{Tatp, TatpBtree, TatpHash};
+pub use tpcc::{Tpcc, TpccBtree, TpccClient, TpccHash};
 pub use violation::Violation;
+pub use ycsb::{Ycsb, YcsbA, YcsbB, YcsbC, YcsbClient, YcsbD, YcsbE, YcsbF};
 
 /// Clients that can tell their values apart; an index is below this.
 pub const CLIENTS_MAX: usize = 256;
@@ -82,12 +93,56 @@ pub struct Options {
     pub seed: u64,
     /// Workers that will run transactions at the same time.
     pub workers: usize,
+    /// Share of the transactions that write, of 100; the others read. `None`: the workload's own.
+    pub update_percent: Option<u8>,
+    /// Exponent of Zipf's law by which keys are drawn, 0 for evenly. `None`: the workload's own.
+    pub zipf: Option<f64>,
+    /// Whether each worker keeps to a part of the data of its own, as far as the workload can.
+    pub low_conflict: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { scale: 1.0, seed: 1, workers: 1 }
+        Options {
+            scale: 1.0,
+            seed: 1,
+            workers: 1,
+            update_percent: None,
+            zipf: None,
+            low_conflict: false,
+        }
     }
+}
+
+impl Options {
+    /// The first option about transactions that is given and means nothing to this workload, by
+    /// its name on the command line.
+    pub fn unheeded<W: Workload>(&self) -> Option<&'static str> {
+        let Heeds { update_percent, zipf, low_conflict } = W::HEEDS;
+        [
+            (self.update_percent.is_some() && !update_percent, "--update-percent"),
+            (self.zipf.is_some() && !zipf, "--zipf"),
+            (self.low_conflict && !low_conflict, "--low-conflict"),
+        ]
+        .into_iter()
+        .find_map(|(is_unheeded, name)| is_unheeded.then_some(name))
+    }
+}
+
+/// Which of the options about transactions mean something to a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heeds {
+    /// [`Options::update_percent`].
+    pub update_percent: bool,
+    /// [`Options::zipf`].
+    pub zipf: bool,
+    /// [`Options::low_conflict`].
+    pub low_conflict: bool,
+}
+
+impl Heeds {
+    /// None of them.
+    pub const NOTHING: Heeds = Heeds { update_percent: false, zipf: false, low_conflict: false };
 }
 
 /// Data in a pool, the transactions on it, and its consistency.
@@ -99,6 +154,12 @@ pub trait Workload: Send + Sync + Sized {
 
     /// One line about it.
     const ABOUT: &'static str;
+
+    /// The options about transactions that it heeds.
+    const HEEDS: Heeds = Heeds::NOTHING;
+
+    /// Whether there are transactions that only read.
+    const READS: bool = false;
 
     /// One worker's generator of transactions.
     type Client: Clone + Send;
@@ -129,18 +190,41 @@ pub trait Workload: Send + Sync + Sized {
     /// When `index` is not below [`CLIENTS_MAX`].
     fn client(&self, index: usize, seed: u64) -> Self::Client;
 
+    /// Makes a client that has drawn nothing yet do what the options say about transactions: those
+    /// that [`HEEDS`](Workload::HEEDS) names. The client keeps it; a copy of it draws the same.
+    fn tune(&self, client: &mut Self::Client, options: &Options) {
+        let _ = (client, options);
+    }
+
     /// Draws the parameters of the client's next transaction, outside of it.
     fn next(&self, client: &mut Self::Client);
+
+    /// Whether the client's current transaction only reads: it may be run as one that cannot write.
+    #[inline]
+    fn reads_only(&self, client: &Self::Client) -> bool {
+        let _ = client;
+        false
+    }
+
+    /// Whether the client's current transaction gives itself up in the end, as every hundredth
+    /// order of TPC-C does: it ends with [`Stop::Aborted`], and that is no error.
+    #[inline]
+    fn gives_up(&self, client: &Self::Client) -> bool {
+        let _ = client;
+        false
+    }
 
     /// The body of the client's current transaction. It may run again: it changes nothing but
     /// words.
     ///
     /// # Errors
-    /// As [`Words::write`]; [`Stop::BadValue`] when what must be there is not.
+    /// As [`Words::write`]; [`Stop::BadValue`] when what must be there is not; [`Stop::Aborted`]
+    /// when it [gives up](Workload::gives_up), and only then.
     fn run<W: Allocate>(&self, client: &Self::Client, tx: &mut W) -> Result<(), Stop>;
 
     /// Whether what the client's current transaction wrote is there, or was overwritten by a later
-    /// one. Another worker's value of the same run counts as later.
+    /// one. Another worker's value of the same run counts as later. One that only reads or gives
+    /// up leaves nothing, and nothing is always there.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -198,7 +282,28 @@ macro_rules! workloads {
     };
 }
 
-workloads!(Empty, Bank, HashTable, Btree, TatpHash, TatpBtree, Records, Records20, Writes, Scatter);
+workloads!(
+    Empty,
+    Bank,
+    HashTable,
+    Btree,
+    BtreeUpdate,
+    SessionStore,
+    TatpHash,
+    TatpBtree,
+    TpccHash,
+    TpccBtree,
+    Records,
+    Records20,
+    YcsbA,
+    YcsbB,
+    YcsbC,
+    YcsbD,
+    YcsbE,
+    YcsbF,
+    Writes,
+    Scatter
+);
 
 /// `count` times the scale, at least `least`.
 fn scaled(count: u64, options: &Options, least: u64) -> u64 {

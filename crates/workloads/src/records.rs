@@ -35,10 +35,10 @@ use crate::{Options, Violation, Workload, scaled, with_slack};
 const COUNT: u64 = 100_000;
 
 /// Words of a record: 100 bytes and 4 more.
-const WORDS: usize = 13;
+pub(crate) const WORDS: usize = 13;
 
 /// Bytes of a record in the heap: its class of size, header included.
-const SLOT_BYTES: u64 = 128;
+pub(crate) const SLOT_BYTES: u64 = 128;
 
 /// Records that one transaction of loading inserts, or that one gives back.
 const STEP: u64 = 128;
@@ -47,10 +47,10 @@ const STEP: u64 = 128;
 const CHECKED: u64 = 1024;
 
 /// Spreads numbers over all keys: the fractional part of the golden ratio, odd.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What turns a key back into its number.
-const GATHER: u64 = 0xf1de_83e1_9937_733d;
+pub(crate) const GATHER: u64 = 0xf1de_83e1_9937_733d;
 
 const _: () = assert!(SPREAD.wrapping_mul(GATHER) == 1);
 
@@ -79,7 +79,7 @@ pub struct StoreClient<const UPDATES: usize> {
     passed: u64,
 }
 
-fn key(number: u64) -> u64 {
+pub(crate) fn key(number: u64) -> u64 {
     number.wrapping_mul(SPREAD)
 }
 
@@ -96,11 +96,16 @@ fn content(stamp: u64, key: u64) -> [u64; WORDS] {
 }
 
 #[inline]
-fn put<W: Words>(tx: &mut W, object: u64, stamp: Stamp, key: u64) -> Result<(), Stop> {
+pub(crate) fn put<W: Words>(tx: &mut W, object: u64, stamp: Stamp, key: u64) -> Result<(), Stop> {
     tx.write_words(Addr::new(object, 0), &content(stamp.value(key), key))
 }
 
-fn is_written<W: Words>(tx: &mut W, tree: BTreeMap, stamp: Stamp, key: u64) -> Result<bool, Stop> {
+pub(crate) fn is_written<W: Words>(
+    tx: &mut W,
+    tree: BTreeMap,
+    stamp: Stamp,
+    key: u64,
+) -> Result<bool, Stop> {
     let Some(object) = tree.get(tx, key)? else {
         return Ok(false);
     };
@@ -134,17 +139,7 @@ impl<const UPDATES: usize, const INSERTS: usize> Build for Store<UPDATES, INSERT
     }
 
     fn free<W: Allocate>(tree: BTreeMap, tx: &mut W) -> Result<bool, Stop> {
-        let mut pairs = Vec::new();
-        tree.range(tx, .., |key, object| {
-            pairs.push((key, object));
-            let more = (pairs.len() as u64) < STEP;
-            if more { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        for &(key, object) in &pairs {
-            tx.retire(Addr::new(object, 0), 8 * WORDS as u64)?;
-            tree.remove(tx, key)?;
-        }
-        if pairs.is_empty() { tree.free(tx, STEP) } else { Ok(false) }
+        free_records(tree, tx)
     }
 }
 
@@ -284,7 +279,25 @@ impl<const UPDATES: usize, const INSERTS: usize> Store<UPDATES, INSERTS> {
     }
 }
 
-fn read_all<W: Words>(tx: &mut W, pairs: &[(u64, u64)]) -> Result<Vec<[u64; WORDS]>, Stop> {
+/// Gives some records and their places in the tree back; whether all of it is gone.
+pub(crate) fn free_records<W: Allocate>(tree: BTreeMap, tx: &mut W) -> Result<bool, Stop> {
+    let mut pairs = Vec::new();
+    tree.range(tx, .., |key, object| {
+        pairs.push((key, object));
+        let more = (pairs.len() as u64) < STEP;
+        if more { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    for &(key, object) in &pairs {
+        tx.retire(Addr::new(object, 0), 8 * WORDS as u64)?;
+        tree.remove(tx, key)?;
+    }
+    if pairs.is_empty() { tree.free(tx, STEP) } else { Ok(false) }
+}
+
+pub(crate) fn read_all<W: Words>(
+    tx: &mut W,
+    pairs: &[(u64, u64)],
+) -> Result<Vec<[u64; WORDS]>, Stop> {
     let mut records = Vec::with_capacity(pairs.len());
     for &(_, object) in pairs {
         let mut record = [0; WORDS];
@@ -294,7 +307,7 @@ fn read_all<W: Words>(tx: &mut W, pairs: &[(u64, u64)]) -> Result<Vec<[u64; WORD
     Ok(records)
 }
 
-fn check_record(key: u64, record: &[u64; WORDS], violations: &mut Violations) {
+pub(crate) fn check_record(key: u64, record: &[u64; WORDS], violations: &mut Violations) {
     if Stamp::of(record[0], key).is_none() {
         violations.add(Violation::Value { key, found: record[0] });
         return;

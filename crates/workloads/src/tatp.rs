@@ -16,7 +16,7 @@ use crate::keys::KeyClient;
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::violation::Violations;
-use crate::{Options, Violation, Workload, scaled, with_slack};
+use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
 
 /// Subscribers at scale 1.
 const SUBSCRIBERS: u64 = 100_000;
@@ -119,6 +119,7 @@ impl<I: Index> Build for Tatp<I> {
 impl<I: Index> Workload for Tatp<I> {
     const NAME: &'static str = I::TATP_NAME;
     const ABOUT: &'static str = I::TATP_ABOUT;
+    const HEEDS: Heeds = Heeds { zipf: true, ..Heeds::NOTHING };
     type Client = KeyClient;
 
     fn heap_bytes(options: &Options) -> u64 {
@@ -137,6 +138,10 @@ impl<I: Index> Workload for Tatp<I> {
 
     fn client(&self, index: usize, seed: u64) -> KeyClient {
         KeyClient::new(index, seed)
+    }
+
+    fn tune(&self, client: &mut KeyClient, options: &Options) {
+        client.tune(options, self.subscribers.len());
     }
 
     #[inline]

@@ -8,13 +8,25 @@ use crate::violation::Violations;
 /// Fewest entries that splitting leaves in a node on average: half of a full one.
 const ENTRIES_LEAST: u64 = 13;
 
+/// Entries that inserting ascending keys leaves in every node but the last ones.
+const ENTRIES_ASCENDING: u64 = 19;
+
 /// Leaves that one transaction of a check reads.
 const LEAVES: u64 = 256;
 
 /// Bytes of the heap for a tree of so many entries, headers included.
 pub(crate) fn bytes(entries: u64) -> u64 {
-    let leaves = entries / ENTRIES_LEAST + 1;
-    let nodes = leaves + leaves / (ENTRIES_LEAST - 1) + 1;
+    bytes_at(entries, ENTRIES_LEAST)
+}
+
+/// The same for a tree whose keys were inserted in ascending order and stay.
+pub(crate) fn bytes_ascending(entries: u64) -> u64 {
+    bytes_at(entries, ENTRIES_ASCENDING)
+}
+
+fn bytes_at(entries: u64, per_node: u64) -> u64 {
+    let leaves = entries / per_node + 1;
+    let nodes = leaves + leaves / (per_node - 1) + 1;
     nodes * (NODE_BYTES as u64 + HEADER_BYTES)
 }
 

@@ -44,6 +44,17 @@ pub enum Violation {
         /// What it is.
         found: u64,
     },
+    /// A consistency condition of TPC-C (clause 3.3.2 of its specification).
+    Condition {
+        /// Its number there, 1 to 12.
+        number: u8,
+        /// The district, or the warehouse where the condition is about one; from 1.
+        place: u64,
+        /// What it must be.
+        expected: u64,
+        /// What it is.
+        found: u64,
+    },
     /// A transaction of which only a part is there: words that are always written together carry
     /// different stamps.
     Pair {
@@ -74,6 +85,11 @@ impl fmt::Display for Violation {
             Violation::Record { key, word, expected, found } => {
                 write!(f, "key {key}, word {word}: expected {expected:#x}, found {found:#x}")
             }
+            Violation::Condition { number, place, expected, found } => {
+                let about = if number == 1 { "warehouse" } else { "district" };
+                write!(f, "TPC-C condition 3.3.2.{number}, {about} {place}: ")?;
+                write!(f, "expected {expected}, found {found}")
+            }
             Violation::Pair { key, other, expected, found } => {
                 let (one, two) = (found, expected);
                 write!(f, "word {key}: expected word {other}'s stamp, {two:#x}, found {one:#x}")
@@ -98,6 +114,12 @@ impl Violations {
 
     pub(crate) fn add_damage(&mut self, damage: Vec<Damage>) {
         damage.into_iter().for_each(|damage| self.add(Violation::Structure(damage)));
+    }
+
+    pub(crate) fn condition(&mut self, number: u8, place: u64, expected: u64, found: u64) {
+        if expected != found {
+            self.add(Violation::Condition { number, place, expected, found });
+        }
     }
 
     pub(crate) fn expect(&mut self, what: &'static str, expected: u64, found: u64) {

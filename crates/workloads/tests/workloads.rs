@@ -5,11 +5,19 @@
 use words::mock::Mock;
 use words::{Addr, Allocate, Objects, Ptr, Stop, Transact, Words};
 use workloads::{
-    Bank, Btree, Empty, HashTable, NAMES, Options, Records, Records20, Scatter, TatpBtree,
-    TatpHash, Violation, Visitor, Workload, Writes, by_name, next_run,
+    Bank, Btree, BtreeUpdate, Empty, HashTable, NAMES, Options, Records, Records20, Scatter,
+    SessionStore, TatpBtree, TatpHash, TpccBtree, TpccHash, Violation, Visitor, Workload, Writes,
+    YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF, by_name, next_run,
 };
 
-const SMALL: Options = Options { scale: 0.0005, seed: 1, workers: 3 };
+const SMALL: Options = Options {
+    scale: 0.0005,
+    seed: 1,
+    workers: 3,
+    update_percent: None,
+    zipf: None,
+    low_conflict: false,
+};
 
 /// A loaded heap.
 fn loaded<W: Workload>(options: &Options) -> (Mock, W) {
@@ -23,9 +31,23 @@ fn run<W: Workload>(mock: &mut Mock, workload: &W, clients: &mut [W::Client], ro
     for _ in 0..rounds {
         for client in &mut *clients {
             workload.next(client);
-            mock.transact(|tx| workload.run(client, tx)).unwrap();
+            run_one(mock, workload, client);
         }
     }
+}
+
+/// Runs the client's transaction, which does what the workload says of it.
+fn run_one<W: Workload>(mock: &mut Mock, workload: &W, client: &W::Client) {
+    let mut written = 0;
+    let done = mock.transact(|tx| {
+        let mut counting = Torn { mock: tx, left: usize::MAX, asked: 0 };
+        let done = workload.run(client, &mut counting);
+        written = counting.asked;
+        done
+    });
+    let expected = if workload.gives_up(client) { Err(Stop::Aborted) } else { Ok(()) };
+    assert_eq!(done.map_err(|refused| refused.stop), expected, "{}", W::NAME);
+    assert!(written == 0 || !workload.reads_only(client), "{} wrote", W::NAME);
 }
 
 fn is_present<W: Workload>(mock: &mut Mock, workload: &W, client: &W::Client) -> bool {
@@ -39,10 +61,20 @@ macro_rules! for_all {
         $test::<Bank>();
         $test::<HashTable>();
         $test::<Btree>();
+        $test::<BtreeUpdate>();
+        $test::<SessionStore>();
         $test::<TatpHash>();
         $test::<TatpBtree>();
+        $test::<TpccHash>();
+        $test::<TpccBtree>();
         $test::<Records>();
         $test::<Records20>();
+        $test::<YcsbA>();
+        $test::<YcsbB>();
+        $test::<YcsbC>();
+        $test::<YcsbD>();
+        $test::<YcsbE>();
+        $test::<YcsbF>();
         $test::<Writes>();
         $test::<Scatter>();
     };
@@ -101,14 +133,19 @@ fn is_sharp<W: Workload>() {
     let mut client = workload.client(0, 2);
     for _ in 0..500 {
         workload.next(&mut client);
-        assert!(!is_present(&mut mock, &workload, &client), "{}: never ran", W::NAME);
-        mock.transact(|tx| workload.run(&client, tx)).unwrap();
+        let leaves_nothing = workload.reads_only(&client) || workload.gives_up(&client);
+        let present = is_present(&mut mock, &workload, &client);
+        assert!(present == leaves_nothing, "{}: never ran", W::NAME);
+        run_one(&mut mock, &workload, &client);
         assert!(is_present(&mut mock, &workload, &client), "{}: ran", W::NAME);
     }
     // What the earlier run wrote is there, or was overwritten by the later one.
     assert!(is_present(&mut mock, &workload, &earlier), "{}", W::NAME);
     // A transaction that was given up is not there.
     workload.next(&mut client);
+    while workload.reads_only(&client) || workload.gives_up(&client) {
+        workload.next(&mut client);
+    }
     let given_up = mock.transact(|tx| {
         workload.run(&client, tx)?;
         Err::<(), Stop>(Stop::Aborted)
@@ -123,10 +160,17 @@ fn a_transaction_that_never_ran_is_not_present() {
     is_sharp::<Bank>();
     is_sharp::<HashTable>();
     is_sharp::<Btree>();
+    is_sharp::<BtreeUpdate>();
+    is_sharp::<SessionStore>();
     is_sharp::<TatpHash>();
     is_sharp::<TatpBtree>();
+    is_sharp::<TpccHash>();
+    is_sharp::<TpccBtree>();
     is_sharp::<Records>();
     is_sharp::<Records20>();
+    is_sharp::<YcsbA>();
+    is_sharp::<YcsbD>();
+    is_sharp::<YcsbF>();
     is_sharp::<Writes>();
     is_sharp::<Scatter>();
 }
@@ -139,8 +183,8 @@ fn replays<W: Workload>() {
         for _ in 0..100 {
             workload.next(&mut a);
             same.next(&mut b);
-            mock.transact(|tx| workload.run(&a, tx)).unwrap();
-            other.transact(|tx| same.run(&b, tx)).unwrap();
+            run_one(&mut mock, &workload, &a);
+            run_one(&mut other, &same, &b);
             // Each is present where the other ran: the same key, the same value.
             assert!(is_present(&mut mock, &workload, &b), "{}", W::NAME);
             assert!(is_present(&mut other, &same, &a), "{}", W::NAME);
@@ -325,51 +369,62 @@ fn the_checks_find_planted_damage() {
         assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
         assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
     }
+    for found in [finds_damage::<BtreeUpdate>(0.5), finds_damage::<SessionStore>(0.5)] {
+        assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    }
+    for found in [finds_damage::<TpccHash>(0.1), finds_damage::<TpccBtree>(0.1)] {
+        assert!(found.iter().any(|v| matches!(v, Violation::Condition { .. })), "{found:?}");
+    }
+    for found in [finds_damage::<YcsbA>(0.1), finds_damage::<YcsbE>(0.1)] {
+        assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
+    }
     for found in [finds_damage::<Writes>(0.9), finds_damage::<Scatter>(0.9)] {
         assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
     }
 }
 
+/// A heap whose transaction writes only so many words, and forgets the rest.
+struct Torn<'a> {
+    mock: &'a mut Mock,
+    left: usize,
+    asked: usize,
+}
+impl Words for Torn<'_> {
+    fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+        self.mock.read(at)
+    }
+    fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+        self.asked += 1;
+        if self.left > 0 {
+            self.left -= 1;
+            self.mock.write(at, value)?;
+        }
+        Ok(())
+    }
+    fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        self.mock.retire(at, bytes)
+    }
+}
+impl Allocate for Torn<'_> {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
+        self.mock.allocate(bytes)
+    }
+    fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
+        self.mock.reserve_blocks(blocks)
+    }
+    fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
+        self.mock.prepare_blocks(first, most)
+    }
+    fn root(&mut self) -> Result<u64, Stop> {
+        self.mock.root()
+    }
+    fn set_root(&mut self, object: u64) -> Result<(), Stop> {
+        self.mock.set_root(object)
+    }
+}
+
 /// A transaction that stops after every number of its writes but all, and is not rolled back.
 fn shows_what_is_torn<W: Workload>(expected: fn(&Violation) -> bool) {
-    struct Torn<'a> {
-        mock: &'a mut Mock,
-        left: usize,
-        asked: usize,
-    }
-    impl Words for Torn<'_> {
-        fn read(&mut self, at: Addr) -> Result<u64, Stop> {
-            self.mock.read(at)
-        }
-        fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
-            self.asked += 1;
-            if self.left > 0 {
-                self.left -= 1;
-                self.mock.write(at, value)?;
-            }
-            Ok(())
-        }
-        fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
-            self.mock.retire(at, bytes)
-        }
-    }
-    impl Allocate for Torn<'_> {
-        fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
-            self.mock.allocate(bytes)
-        }
-        fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
-            self.mock.reserve_blocks(blocks)
-        }
-        fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
-            self.mock.prepare_blocks(first, most)
-        }
-        fn root(&mut self) -> Result<u64, Stop> {
-            self.mock.root()
-        }
-        fn set_root(&mut self, object: u64) -> Result<(), Stop> {
-            self.mock.set_root(object)
-        }
-    }
     // Runs a transaction of which this many writes are done; answers how many were asked for.
     let tear = |writes: usize| {
         let (mut mock, workload) = loaded::<W>(&SMALL);
@@ -412,7 +467,7 @@ fn is_done_once<W: Workload>() {
     for _ in 0..400 {
         workload.next(&mut client);
         mock.conflict_after(access);
-        mock.transact(|tx| workload.run(&client, tx)).unwrap();
+        run_one(&mut mock, &workload, &client);
         if mock.take_conflict() {
             access = 0;
         } else {
@@ -429,10 +484,17 @@ fn a_transaction_that_conflicts_is_done_once() {
     is_done_once::<Bank>();
     is_done_once::<HashTable>();
     is_done_once::<Btree>();
+    is_done_once::<BtreeUpdate>();
+    is_done_once::<SessionStore>();
     is_done_once::<TatpHash>();
     is_done_once::<TatpBtree>();
+    is_done_once::<TpccHash>();
+    is_done_once::<TpccBtree>();
     is_done_once::<Records>();
     is_done_once::<Records20>();
+    is_done_once::<YcsbA>();
+    is_done_once::<YcsbD>();
+    is_done_once::<YcsbF>();
     is_done_once::<Writes>();
     is_done_once::<Scatter>();
 }
@@ -447,7 +509,9 @@ impl Visitor for NameOf {
 
 #[test]
 fn every_name_leads_to_its_workload() {
-    let names = "empty bank hashtable btree tatp-hash tatp-btree records records-20 writes scatter";
+    let names = "empty bank hashtable btree btree-update session-store tatp-hash tatp-btree \
+                 tpcc-hash tpcc-btree records records-20 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e \
+                 ycsb-f writes scatter";
     assert_eq!(NAMES.join(" "), names);
     for name in NAMES {
         let (found, about) = by_name(name, NameOf).unwrap();

@@ -15,13 +15,15 @@
 //! the comparison fails; for libitm the report says how many rounds did.
 
 mod foreign;
-mod ours;
-mod work;
+pub(crate) mod ours;
+pub(crate) mod work;
 
+use std::path::Path;
 use std::sync::Barrier;
 use std::time::Instant;
 
 use clap::{Args, value_parser};
+use lastword::Volatile;
 use serde::Serialize;
 
 use crate::draw::Draw;
@@ -90,7 +92,9 @@ impl System {
 
     fn subject(self, work: Work, threads: u64) -> Result<Box<dyn Subject>, Failure> {
         Ok(match self {
-            System::Lastword => Box::new(Ours::new(work)?),
+            System::Lastword => {
+                Box::new(Ours::<Volatile>::new(Path::new(""), lastword::Options::new(), work)?)
+            }
             System::Libitm => Box::new(Foreign::libitm(work, threads)?),
             System::Plain => Box::new(Foreign::plain(work, threads)?),
         })

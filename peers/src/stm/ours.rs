@@ -1,8 +1,10 @@
-//! Lastword's `volatile` design: its transactional memory and its collections, nothing durable.
+//! Lastword's side, on any of its designs: its transactional memory and its collections.
+
+use std::path::Path;
 
 use collections::{BTreeMap, HashMap, Inserted, whole};
 use lastword::{
-    Array, Error, Field, Objects, Options, Persist, Place, Pool, Stop, Transact, Volatile, Words,
+    Array, Design, Error, Field, Objects, Options, Persist, Place, Pool, Stop, Transact, Words,
     field,
 };
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -36,20 +38,20 @@ enum Structure {
 
 /// One structure in a pool of its own.
 #[derive(Debug)]
-pub(crate) struct Ours {
-    pool: Pool<Volatile>,
+pub(crate) struct Ours<D: Design> {
+    pool: Pool<D>,
     structure: Structure,
 }
 
-impl Ours {
-    /// Makes and loads it.
-    pub(crate) fn new(work: Work) -> Result<Ours, Failure> {
+impl<D: Design> Ours<D> {
+    /// Makes and loads it, at `path` if the design has a file.
+    pub(crate) fn new(path: &Path, options: Options, work: Work) -> Result<Ours<D>, Failure> {
         let bytes = match work {
             Work::Tatp => 64 << 20,
             Work::Tree => 512 << 20,
             _ => 128 << 20,
         };
-        let pool = Pool::<Volatile>::create_as("", Options::new().bytes(bytes))?;
+        let pool = Pool::<D>::create_as(path, options.bytes(bytes))?;
         let size = work.size(1);
         let structure = match work {
             Work::Hash => Structure::Hash(map(&pool, size)?),
@@ -86,7 +88,7 @@ impl Ours {
     }
 }
 
-impl Subject for Ours {
+impl<D: Design> Subject for Ours<D> {
     fn runner(&self, _thread: usize) -> Result<Runner<'_>, Failure> {
         let mut worker = self.pool.worker()?;
         Ok(match self.structure {
@@ -127,7 +129,12 @@ impl Subject for Ours {
     }
 }
 
-impl Ours {
+impl<D: Design> Ours<D> {
+    /// Until everything is durable and at home.
+    pub(crate) fn bring_home(&self) -> Result<(), Error> {
+        self.pool.bring_home()
+    }
+
     fn hash_content(&self, map: HashMap) -> Result<Content, Error> {
         let mut worker = self.pool.worker()?;
         let sound = check_map(&mut worker, map)?;
@@ -255,20 +262,20 @@ fn check_tree<T: Transact>(worker: &mut T, tree: BTreeMap) -> Result<bool, T::Er
     Ok(whole(worker, |tx, from| tree.check(tx, from, STEP))?.damage.is_empty())
 }
 
-fn map(pool: &Pool<Volatile>, buckets: u64) -> Result<HashMap, Error> {
+fn map<D: Design>(pool: &Pool<D>, buckets: u64) -> Result<HashMap, Error> {
     let map = pool.run(|tx| HashMap::reserve(tx, buckets, 0))?.value;
     while !pool.run(|tx| map.prepare(tx, STEP))?.value {}
     Ok(map)
 }
 
-fn array<T: Persist>(pool: &Pool<Volatile>, len: u64) -> Result<Array<T>, Error> {
+fn array<D: Design, T: Persist>(pool: &Pool<D>, len: u64) -> Result<Array<T>, Error> {
     let array = pool.run(|tx| Array::reserve(tx, len))?.value;
     while !pool.run(|tx| array.prepare(tx, STEP))?.value {}
     Ok(array)
 }
 
-fn load_subscribers(
-    pool: &Pool<Volatile>,
+fn load_subscribers<D: Design>(
+    pool: &Pool<D>,
     by_number: HashMap,
     rows: Array<Subscriber>,
 ) -> Result<(), Error> {

@@ -1,5 +1,5 @@
-//! Question: how many entries a second does one thread take from the workers' rings to the log and
-//! home?
+//! Question: how many entries a second does one thread take from the workers' rings to the log, and
+//! do one or more bring home?
 //!
 //! An entry is a word written by a transaction, which writes four. Workers fill their rings, all at
 //! once, with nobody behind them; then one thread alone runs the steps until nothing is left, as
@@ -7,6 +7,13 @@
 //! after every megabyte of log there is a reproduce step. The medium is emulated without latency
 //! or bound on its bandwidth, so what is measured is the processor's work: merge, checksum, copies,
 //! stores, write backs and fences. Only the steps are timed.
+//!
+//! Times are CPU times of that thread. With `--reproduce-threads` others bring home parts of what
+//! it reproduces, and what that takes is told by the clock on the wall. They look for parts without
+//! sleeping, so no wake-up is measured; CPU time is that of all threads, without looks in vain.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use lastword::{Allocate, Array, Decoupled, Error, Medium, Objects, Options, Pool, Stop, Worker};
 use medium::cpu;
@@ -23,7 +30,7 @@ use crate::report::{OverRounds, json, print, progress, ratio, table};
 use crate::temporary::Temporary;
 
 const QUESTION: &str =
-    "how many entries a second does one thread take from the rings to the log and home?";
+    "how many entries a second does one thread take from the rings to the log, and come home?";
 
 /// Words that a transaction writes.
 const WORDS: u64 = 4;
@@ -56,11 +63,14 @@ struct Report {
     /// The exponent; nothing: uniform.
     zipf: Option<f64>,
     threads: usize,
+    reproduce_threads: usize,
     rounds: u64,
     /// Merge and log.
     persist_entries_per_second: OverRounds,
     reproduce_entries_per_second: OverRounds,
     both_entries_per_second: OverRounds,
+    /// CPU time of all threads, for an entry to come home.
+    reproduce_cpu_ns_per_entry: OverRounds,
 }
 
 pub(super) fn run(arguments: &MeasureReproduce) -> Result<(), Failure> {
@@ -73,6 +83,7 @@ pub(super) fn run(arguments: &MeasureReproduce) -> Result<(), Failure> {
         .log_bytes(log_bytes)
         .ring_entries(transactions * RING_WORDS / 2 + BLOCKS * RING_WORDS)
         .medium(medium)
+        .reproduce_threads(arguments.reproduce_threads)
         .background(false);
     let pool = Pool::create(place.path(), options)?;
     let mut workers = (0..threads).map(|_| pool.worker()).collect::<Result<Vec<_>, _>>()?;
@@ -81,7 +92,7 @@ pub(super) fn run(arguments: &MeasureReproduce) -> Result<(), Failure> {
     let bar = progress::bar("rounds", rounds);
     for round in 0..rounds {
         fill(&mut workers, array, transactions, zipf, round)?;
-        times.push(drain(pool.design())?);
+        times.push(drain_with(pool.design(), arguments.reproduce_threads)?);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -98,10 +109,14 @@ pub(super) fn run(arguments: &MeasureReproduce) -> Result<(), Failure> {
         log_bytes: pool.info().log_bytes,
         zipf,
         threads,
+        reproduce_threads: arguments.reproduce_threads,
         rounds,
         persist_entries_per_second: rate(&|times| times.persist_ns),
         reproduce_entries_per_second: rate(&|times| times.reproduce_ns),
         both_entries_per_second: rate(&|times| times.persist_ns + times.reproduce_ns),
+        reproduce_cpu_ns_per_entry: OverRounds::of(
+            times.iter().map(|t| ratio(t.reproduce_cpu_ns as f64, entries as f64)).collect(),
+        ),
     };
     drop(workers);
     pool.abandon();
@@ -159,30 +174,64 @@ fn write<T: Allocate>(
     places.iter().try_for_each(|&place| tx.set(array.at(place)?, value))
 }
 
-/// CPU time of the steps.
+/// Times of the steps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     persist_ns: u64,
     reproduce_ns: u64,
+    reproduce_cpu_ns: u64,
+}
+
+/// Runs the steps until nothing is left, beside others that bring home parts.
+fn drain_with(design: &Decoupled, threads: usize) -> Result<Times, Error> {
+    let (over, cpu_ns) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut times = std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let before = cpu::thread_cpu_ns();
+                    match design.part_step() {
+                        Ok(true) => {
+                            let ns = cpu::thread_cpu_ns() - before;
+                            cpu_ns.fetch_add(ns, Ordering::Relaxed);
+                        }
+                        // It is kept, and told to who leads.
+                        Ok(false) | Err(_) => std::hint::spin_loop(),
+                    }
+                }
+            });
+        }
+        let times = drain(design);
+        over.store(true, Ordering::Relaxed);
+        times
+    })?;
+    times.reproduce_cpu_ns += cpu_ns.into_inner();
+    if threads == 1 {
+        times.reproduce_ns = times.reproduce_cpu_ns;
+    }
+    Ok(times)
 }
 
 /// Runs the steps until nothing is left.
 fn drain(design: &Decoupled) -> Result<Times, Error> {
     let mut times = Times::default();
     let mut due = 0;
-    let mut at = cpu::thread_cpu_ns();
+    let mut at = (Instant::now(), cpu::thread_cpu_ns());
     let mut lap = || {
-        let now = cpu::thread_cpu_ns();
-        now - std::mem::replace(&mut at, now)
+        let now = (Instant::now(), cpu::thread_cpu_ns());
+        let before = std::mem::replace(&mut at, now);
+        ((now.0 - before.0).as_nanos() as u64, now.1 - before.1)
     };
     loop {
         let persisted = design.persist_step()?;
-        times.persist_ns += lap();
+        times.persist_ns += lap().1;
         due += 1;
         let mut reproduced = false;
         if !persisted || due >= DUE_BYTES / GROUP_BYTES {
             reproduced = design.reproduce_step()?;
-            times.reproduce_ns += lap();
+            let (ns, cpu_ns) = lap();
+            times.reproduce_ns += ns;
+            times.reproduce_cpu_ns += cpu_ns;
             due = 0;
         }
         if !persisted && !reproduced {
@@ -233,8 +282,10 @@ fn show(report: &Report) -> String {
         row("reproduce", &report.reproduce_entries_per_second),
         row("both", &report.both_entries_per_second),
     ];
+    let cpu = report.reproduce_cpu_ns_per_entry.show(|ns| format!("{ns:.1} ns"));
     format!(
-        "{}\n{} entries, {skew}, {} a transaction, {} rings; heap {}, log {}; {} rounds\n{}\n{}",
+        "{}\n{} entries, {skew}, {} a transaction, {} rings; heap {}, log {}; {} rounds\n{}\n{}\n\
+         {} reproduce threads, {cpu} of CPU an entry",
         report.question,
         table::grouped(report.entries),
         report.words_per_transaction,
@@ -244,6 +295,7 @@ fn show(report: &Report) -> String {
         report.rounds,
         report.origin.show(),
         table::sheet(["entries", "median", "min", "max"], &rows),
+        report.reproduce_threads,
     )
 }
 

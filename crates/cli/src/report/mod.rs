@@ -16,6 +16,7 @@ use crate::args::Load;
 use crate::compare::{Lap, Laps};
 use crate::driver::Measured;
 use crate::failure::Failure;
+use crate::grouping::Grouping;
 use crate::latency::Latencies;
 use crate::machine::{self, Machine};
 use crate::media::MediumName;
@@ -31,6 +32,12 @@ pub(crate) struct Conditions {
     pub(crate) bandwidth_gbps: Option<f64>,
     pub(crate) durability: &'static str,
     pub(crate) shadow: &'static str,
+    pub(crate) reproduce_threads: usize,
+    /// How groups of the log are made.
+    #[serde(flatten)]
+    pub(crate) grouping: Grouping,
+    /// Its bound; nothing when there is none.
+    pub(crate) shadow_bytes: Option<u64>,
     /// Bound of what waits to be durable, for each worker; nothing when there is none.
     pub(crate) outstanding: Option<u64>,
     pub(crate) threads: usize,
@@ -49,6 +56,9 @@ impl Conditions {
             bandwidth_gbps: emulated.then_some(load.bandwidth_gbps),
             durability: load.durability.name(),
             shadow: load.shadow.name(),
+            reproduce_threads: load.reproduce_threads,
+            grouping: load.grouping,
+            shadow_bytes: load.shadow_bytes,
             outstanding: load.outstanding,
             threads: load.threads,
             // A pool that was there has the scale that it was loaded with.
@@ -115,7 +125,12 @@ pub(crate) struct RunReport {
     pub(crate) durable_latency_ns: Quantiles,
     /// Different words; nothing for a design that does not count them.
     pub(crate) writes_per_transaction: Option<f64>,
+    /// Records, before they are combined.
     pub(crate) log_payload_bytes: u64,
+    /// After that, before they are compressed.
+    pub(crate) log_combined_bytes: u64,
+    /// After that, before they are padded.
+    pub(crate) log_stored_bytes: u64,
     pub(crate) log_bytes: u64,
     pub(crate) home_bytes: u64,
     /// Bytes sent to the device, log and home, for each byte of the words written; nothing where
@@ -128,6 +143,12 @@ pub(crate) struct RunReport {
     pub(crate) transactions_per_device_write: Option<f64>,
     pub(crate) persist_barriers: u64,
     pub(crate) ring_full_waits: u64,
+    /// Pages of a bounded shadow that were read from home.
+    pub(crate) page_ins: u64,
+    /// Pages of a bounded shadow that were forgotten.
+    pub(crate) evictions: u64,
+    /// Waits for a page until what was written to it was at home.
+    pub(crate) page_waits: u64,
     pub(crate) peak_rss_bytes: Option<u64>,
     /// Nothing: it could not be found out.
     pub(crate) checked: Option<bool>,
@@ -166,6 +187,8 @@ impl RunReport {
             writes_per_transaction: counts_words
                 .then(|| ratio(measured.words_written as f64, count)),
             log_payload_bytes: metrics.log_payload_bytes,
+            log_combined_bytes: metrics.log_combined_bytes,
+            log_stored_bytes: metrics.log_stored_bytes,
             log_bytes: metrics.log_bytes,
             home_bytes: metrics.home_bytes,
             write_amplification: some_ratio(device_bytes, changed_bytes).filter(|_| D::DURABLE),
@@ -175,6 +198,9 @@ impl RunReport {
             transactions_per_device_write: some_ratio(count, device_writes),
             persist_barriers: metrics.persist_barriers,
             ring_full_waits: metrics.ring_full_waits,
+            page_ins: metrics.page_ins,
+            evictions: metrics.evictions,
+            page_waits: metrics.page_waits,
             peak_rss_bytes,
             checked,
         }
@@ -212,6 +238,11 @@ pub(crate) struct Row {
     pub(crate) added_ns_median: Option<f64>,
     /// All threads, until the last transaction was at home.
     pub(crate) cpu_per_transaction_ns: Option<f64>,
+    /// Of it, the workers in front, and everything behind.
+    pub(crate) front_cpu_per_transaction_ns: Option<f64>,
+    pub(crate) behind_cpu_per_transaction_ns: Option<f64>,
+    /// Sent to the log, padding included.
+    pub(crate) log_bytes_per_transaction: Option<f64>,
 }
 
 /// `lastword compare`.
@@ -270,6 +301,13 @@ fn row(laps: &Laps, baseline: &[Lap]) -> Row {
         })),
         added_ns_median: median(&pairs(&|lap, base| worker_ns(lap) - worker_ns(base))),
         cpu_per_transaction_ns: median(&each(&|lap| ratio(lap.cpu_ns as f64, count(lap)))),
+        front_cpu_per_transaction_ns: median(&each(&|lap| {
+            ratio(lap.workers_cpu_ns as f64, count(lap))
+        })),
+        behind_cpu_per_transaction_ns: median(&each(&|lap| {
+            ratio(lap.cpu_ns.saturating_sub(lap.workers_cpu_ns) as f64, count(lap))
+        })),
+        log_bytes_per_transaction: median(&each(&|lap| ratio(lap.log_bytes as f64, count(lap)))),
     }
 }
 
@@ -351,7 +389,7 @@ pub(crate) fn complain(lines: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::DesignName;
+    use crate::designs::DesignName;
 
     fn laps(design: DesignName, seconds: &[f64]) -> Laps {
         let lap = |&seconds: &f64| Lap {
@@ -360,6 +398,8 @@ mod tests {
             seconds,
             durable_seconds: 2.0 * seconds,
             cpu_ns: 5_000_000,
+            workers_cpu_ns: 4_000_000,
+            log_bytes: 64_000,
         };
         Laps { design, laps: seconds.iter().map(lap).collect() }
     }
@@ -384,6 +424,8 @@ mod tests {
         // One second, and four, more for 500 transactions of each of two workers.
         assert_eq!(row.added_ns_median, Some(5_000_000.0));
         assert_eq!(row.cpu_per_transaction_ns, Some(5000.0));
+        assert_eq!(row.front_cpu_per_transaction_ns, Some(4000.0));
+        assert_eq!(row.behind_cpu_per_transaction_ns, Some(1000.0));
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub(crate) fn run(report: &RunReport) -> String {
         ("durable latency", quantiles(&report.durable_latency_ns)),
         ("words written", option(report.writes_per_transaction, |n| format!("{n:.2} /tx"))),
         ("log, payload", per_transaction(report.log_payload_bytes)),
+        ("log, combined", saved(report.log_combined_bytes, report.log_payload_bytes)),
+        ("log, compressed", saved(report.log_stored_bytes, report.log_payload_bytes)),
         ("log, written", per_transaction(report.log_bytes)),
         ("log, padding", bytes(report.padding_bytes)),
         ("log, laps", format!("{:.2}", report.log_laps)),
@@ -75,10 +77,16 @@ pub(crate) fn run(report: &RunReport) -> String {
         ("device writes", device_writes(report)),
         ("persist barriers", grouped(report.persist_barriers)),
         ("waits for the ring", grouped(report.ring_full_waits)),
+        ("pages", pages(report)),
         ("peak memory", option(report.peak_rss_bytes, bytes)),
         ("checked", option(report.checked, |held| if held { "held" } else { "FAILED" }.into())),
     ];
     pairs(&rows)
+}
+
+/// Bytes of the log that are left of others.
+fn saved(left: u64, of: u64) -> String {
+    format!("{} ({:.1} % of payload)", bytes(left), 100.0 * super::ratio(left as f64, of as f64))
 }
 
 fn worst(report: &RunReport) -> String {
@@ -91,6 +99,16 @@ fn device_writes(report: &RunReport) -> String {
     match report.transactions_per_device_write {
         Some(each) => format!("{writes} ({} tx each)", short(each)),
         None => writes,
+    }
+}
+
+/// What a shadow with a bound has cost.
+fn pages(report: &RunReport) -> String {
+    let RunReport { page_ins, evictions, page_waits, .. } = report;
+    let counts = [page_ins, evictions, page_waits].map(|count| grouped(*count));
+    match report.conditions.shadow_bytes {
+        Some(_) => format!("{} in, {} out, {} waits", counts[0], counts[1], counts[2]),
+        None => NONE.into(),
     }
 }
 
@@ -107,6 +125,9 @@ pub(crate) fn compare(report: &CompareReport) -> String {
         "durable ratio",
         "added",
         "CPU",
+        "in front",
+        "behind",
+        "log",
     ]);
     let times = |value: Option<f64>| option(value, |value| format!("{value:.3}"));
     let ns = |value: Option<f64>| option(value, |value| format!("{value:.1} ns/tx"));
@@ -124,6 +145,9 @@ pub(crate) fn compare(report: &CompareReport) -> String {
             times(row.durable_ratio_median),
             ns(row.added_ns_median),
             ns(row.cpu_per_transaction_ns),
+            ns(row.front_cpu_per_transaction_ns),
+            ns(row.behind_cpu_per_transaction_ns),
+            option(row.log_bytes_per_transaction, |bytes| format!("{bytes:.1} B/tx")),
         ]);
     }
     for column in table.column_iter_mut().skip(1) {
@@ -153,6 +177,13 @@ fn conditions(conditions: &Conditions) -> String {
     if conditions.shadow != "full" {
         text += &format!(", shadow {}", conditions.shadow);
     }
+    if let Some(most) = conditions.shadow_bytes {
+        text += &format!(" of {}", bytes(most));
+    }
+    if conditions.reproduce_threads > 1 {
+        text += &format!(", {} reproduce threads", conditions.reproduce_threads);
+    }
+    text += &conditions.grouping.show();
     if let Some(most) = conditions.outstanding {
         text += &format!(", {most} outstanding");
     }

@@ -140,7 +140,8 @@ impl Devices {
         let checked = lastword::check(mounted.pool()).unwrap().sound().unwrap();
         let pool = Pool::open(mounted.pool(), options()).unwrap();
         assert_eq!(pool.committed_id(), checked.durable_id, "opening shows what the check said");
-        let outcomes = seen.map(|seen| look(&pool, seen).unwrap().unwrap());
+        let outcomes =
+            seen.map(|seen| look::<Bank>(&pool, &Default::default(), seen).unwrap().unwrap());
         pool.close().unwrap();
         outcomes
     }

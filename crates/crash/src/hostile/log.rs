@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Mutex;
 
-use lw_log::{Found, Group, Identity, PersistentRing, Scan};
+use lw_log::{Combiner, Found, Group, Identity, Lz4, Packed, PersistentRing, Scan};
 use medium::sync::Arc;
 use medium::writes::{Piece, Pieces, run};
 use medium::{Buffer, Counts, LogMedium, ReadLog};
@@ -112,18 +112,37 @@ fn valid(input: &mut Input<'_>, block_bytes: usize) -> (Vec<u64>, u64, u64) {
         }
         let under_way = input.below(3) * block_bytes as u64;
         let acknowledged = ring.head().saturating_sub(under_way);
-        let sent = ring.append(group, acknowledged).expect("memory takes everything");
-        starts.push((ring.head() - (sent.end - ring.head()), sent.end, before));
+        let mut packed = packed(group, input.below(4), block_bytes / 8);
+        let place = ring.place(&mut packed, acknowledged);
+        let words = packed.words();
+        let stored = medium.append(place.at, packed.into_image().0, words);
+        stored.expect("memory takes everything");
+        starts.push((place.end, before));
     }
     let log = medium.words.lock().expect("no writer panics").clone();
     // Where a group ended the next begins, but at a lap's end; the scan finds that by itself.
     let (head, bytes) = (ring.head(), 8 * LOG_WORDS as u64);
-    let kept = starts.windows(2).find(|pair| pair[0].1 + bytes >= head + bytes / 4);
+    let kept = starts.windows(2).find(|pair| pair[0].0 + bytes >= head + bytes / 4);
     let (sequence, last) = match kept {
-        Some(pair) if head > bytes => (pair[0].1, pair[1].2),
-        _ => (0, starts[0].2),
+        Some(pair) if head > bytes => (pair[0].0, pair[1].1),
+        _ => (0, starts[0].1),
     };
     (log, sequence, last)
+}
+
+/// A group as it comes, combined, compressed, or both.
+fn packed(group: Group, kind: u64, block_words: usize) -> Packed {
+    let mut group = group;
+    if kind & 1 != 0 {
+        let (first, last) = (group.first(), group.last());
+        let mut combiner = Combiner::default();
+        group.transactions().for_each(|(_, runs)| combiner.add(runs));
+        group = combiner.finish(first, last, Buffer::new(0));
+    }
+    match kind & 2 {
+        0 => Packed::plain(group, block_words),
+        _ => Packed::compressed(group, block_words, &mut Lz4::default(), Buffer::new(0)).0,
+    }
 }
 
 /// The first byte says how the log begins; the rest changes it.
@@ -215,7 +234,7 @@ mod tests {
     /// as often as it has blocks.
     #[test]
     fn a_log_full_of_headers_is_read_a_few_times_and_refused() {
-        let (header, bytes) = (u64::from_le_bytes(*b"LWGROUP2"), 1_u64 << 20);
+        let (header, bytes) = (u64::from_le_bytes(*b"LWGROUP3"), 1_u64 << 20);
         let mut words = vec![0; (bytes / 8) as usize];
         for at in (64..bytes).step_by(64) {
             let (first, payload) = ((at / 8) as usize, (bytes - at - 64) / 8);

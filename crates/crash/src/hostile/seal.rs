@@ -1,7 +1,7 @@
 //! Putting checksums right again after changes, as whoever forges a pool would. Written from
 //! docs/format.md, and not with the code that is tested.
 
-const MAGIC_GROUP: u64 = u64::from_le_bytes(*b"LWGROUP2");
+const MAGIC_GROUP: u64 = u64::from_le_bytes(*b"LWGROUP3");
 /// Words of a superblock or log head.
 const BLOCK_WORDS: usize = 64;
 /// Words of a group's header.
@@ -26,7 +26,8 @@ pub fn group(words: &mut [u64]) {
         return;
     }
     words[7] &= !u64::from(u32::MAX);
-    words[7] |= u64::from(crc(0, &words[..end]));
+    let payload = crc(0, &words[HEADER_WORDS..end]);
+    words[7] |= u64::from(crc(payload, &words[..HEADER_WORDS]));
 }
 
 /// The checksums of all groups that start at multiples of `unit_words`, some at most: a log of

@@ -11,7 +11,6 @@
 pub mod history;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use lastword::{Design, Pool};
 
@@ -27,8 +26,7 @@ pub(crate) fn words_of<D: Design>(pool: &Pool<D>) -> Words {
 
 /// The words of an open pool's heap.
 pub(crate) fn words<D: Design>(pool: &Pool<D>) -> impl Iterator<Item = u64> {
-    // Relaxed: the explorer has one thread.
-    pool.design().heap().iter().map(|word| word.load(Ordering::Relaxed))
+    (0..pool.design().words()).map(|index| pool.design().observe(index))
 }
 
 /// The states that may be there.

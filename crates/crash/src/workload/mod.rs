@@ -6,6 +6,7 @@
 //! | [`churn`](Churn) | allocates or frees an object of one of several sizes | the allocator |
 //! | [`append`](Append) | reads a list, appends to another | histories: order and isolation |
 //! | [`bulk`](Bulk) | overwrites an array of 10 KiB | laps of the log, groups of many lines |
+//! | [`pages`](Pages) | changes two counters, each in a page of its own | shadows with a bound |
 //! | `bank`, `hashtable`, `btree` | those of the `workloads` crate | structures |
 //!
 //! A row is a type that is a [`Scenario`]; it runs on every design.
@@ -15,6 +16,7 @@ mod bulk;
 mod cells;
 mod churn;
 mod large;
+mod pages;
 
 use words::{Allocate, Stop, Transact};
 
@@ -23,6 +25,7 @@ pub use bulk::Bulk;
 pub use cells::Cells;
 pub use churn::Churn;
 pub use large::Of;
+pub use pages::Pages;
 
 /// Data in a pool, small transactions on it, and what must be true of it.
 pub trait Scenario: Sized {
@@ -94,9 +97,10 @@ scenarios!(
     Churn,
     Append,
     Bulk,
-    Of<workloads::Bank>,
-    Of<workloads::HashTable>,
-    Of<workloads::Btree>
+    Pages,
+    Of<workloads::Bank, 512>,
+    Of<workloads::HashTable, 512>,
+    Of<workloads::Btree, 512>
 );
 
 /// Random numbers that follow from a worker and a seed.

@@ -47,6 +47,55 @@ const CREATION_KILLED: &str =
     "workload=cells medium=file create=1 transactions=3 moves=6 crashes=2 kills=1";
 const TWICE_KILLED: &str = "workload=cells medium=file transactions=2 moves=4 crashes=2 kills=2";
 
+/// Of several transactions a group.
+const COMBINED: &str =
+    "workload=cells medium=memory group=4 transactions=8 moves=20 all_moves=1 crashes=3";
+const FILE_COMBINED: &str = "workload=cells medium=file group=4 persist_threads=2 transactions=8 \
+    moves=20 all_moves=1 crashes=3";
+/// Groups that are large enough to shrink by a block.
+const COMPRESSED: &str =
+    "workload=bulk medium=memory compress=1 every_word=0 transactions=10 moves=20 crashes=1";
+const FILE_COMPRESSED: &str =
+    "workload=bulk medium=file compress=1 transactions=10 moves=20 crashes=1";
+/// Home in parts, each with a page or more; with five the last one has what is written.
+const PARTS_MEMORY: &str =
+    "workload=bulk medium=memory every_word=0 partitions=16 transactions=6 moves=16 crashes=2";
+const PARTS_CACHE: &str =
+    "workload=bulk medium=cache every_word=0 partitions=5 transactions=6 moves=16 crashes=2";
+const PARTS_FILE: &str =
+    "workload=bulk medium=file partitions=16 transactions=6 moves=16 crashes=2";
+const FEW_PARTS_FILE: &str =
+    "workload=bulk medium=file partitions=5 transactions=6 moves=16 crashes=2";
+const UNDO_MEMORY: &str =
+    "design=undo workload=cells medium=memory transactions=6 moves=16 all_moves=1 crashes=3";
+const UNDO_FILE: &str =
+    "design=undo workload=cells medium=file transactions=6 moves=16 all_moves=1 crashes=3";
+/// Lines that are recorded twice: the allocator's, far apart from each other.
+const UNDO_CHURN: &str = "design=undo workload=churn medium=file workers=2 transactions=8 \
+     moves=24 all_moves=1 crashes=3";
+const REDO_MEMORY: &str =
+    "design=redo workload=cells medium=memory transactions=6 moves=16 all_moves=1 crashes=3";
+const REDO_CACHE: &str =
+    "design=redo workload=cells medium=cache transactions=6 moves=16 all_moves=1 crashes=3";
+const REDO_FILE: &str =
+    "design=redo workload=cells medium=file transactions=6 moves=16 all_moves=1 crashes=3";
+/// Two slots.
+const REDO_TWO: &str = "design=redo workload=cells medium=memory workers=2 transactions=6 moves=16 \
+     all_moves=1 crashes=3";
+const REDO_FILE_TWO: &str = "design=redo workload=cells medium=file workers=2 transactions=6 \
+     moves=16 all_moves=1 crashes=3";
+const REDO_LAPS: &str = "design=redo workload=bulk medium=memory every_word=0 sync=1 \
+     transactions=30 moves=40 crashes=1";
+/// More pages are written than a shadow has.
+const SOFTWARE: &str = "design=decoupled-software workload=pages medium=file transactions=12 \
+                        moves=24 all_moves=1 crashes=2";
+const SOFTWARE_MEMORY: &str = "design=decoupled-software workload=pages medium=cache \
+                               transactions=12 moves=24 all_moves=1 crashes=2";
+const EVICTING: &str = "design=decoupled-evicting workload=pages medium=file transactions=12 \
+                        moves=24 all_moves=1 crashes=2";
+const EVICTING_MEMORY: &str = "design=decoupled-evicting workload=pages medium=cache \
+                               transactions=12 moves=24 all_moves=1 crashes=2";
+
 const C: Tier = Tier::C { seed: 1 };
 
 const fn case(mutant: Mutant, case: &'static str, tier: Tier) -> Kill {
@@ -131,4 +180,49 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::NameNotSettled, CREATION_KILLED, C),
     case(Mutant::SuperblockNotSettled, TWICE_KILLED, C),
     case(Mutant::GoodCopyFirst, GARBAGE, C),
+    case(Mutant::FirstValueKept, COMBINED, C),
+    case(Mutant::FirstValueKept, FILE_COMBINED, C),
+    case(Mutant::GroupInPieces, COMBINED, C),
+    case(Mutant::GroupInPieces, FILE_COMBINED, C),
+    part(Mutant::DecodedLengthTrusted, "a payload that explodes", parts::a_payload_that_explodes),
+    case(Mutant::CompressedTakenPlain, COMPRESSED, C),
+    case(Mutant::CompressedTakenPlain, FILE_COMPRESSED, C),
+    case(Mutant::RestOfRunLost, PARTS_MEMORY, C),
+    case(Mutant::RestOfRunLost, PARTS_FILE, C),
+    part(Mutant::PageOfTwoParts, "a page between parts", parts::a_page_between_parts),
+    case(Mutant::MarkedAtFirstPart, PARTS_MEMORY, C),
+    case(Mutant::MarkedAtFirstPart, PARTS_FILE, C),
+    case(Mutant::SyncedAtFirstPart, FEW_PARTS_FILE, C),
+    case(Mutant::LastPartNotWrittenOut, PARTS_CACHE, C),
+    case(Mutant::LastPartNotWrittenOut, FEW_PARTS_FILE, C),
+    case(Mutant::LastPartLeftOut, PARTS_CACHE, C),
+    case(Mutant::LastPartLeftOut, FEW_PARTS_FILE, C),
+    case(Mutant::InPlaceFirst, UNDO_MEMORY, C),
+    case(Mutant::InPlaceFirst, UNDO_FILE, C),
+    case(Mutant::EntriesDroppedFirst, UNDO_MEMORY, C),
+    case(Mutant::EntriesDroppedFirst, UNDO_FILE, C),
+    case(Mutant::OldestFirst, UNDO_CHURN, C),
+    case(Mutant::ChecksumIgnored, UNDO_MEMORY, C),
+    case(Mutant::ChecksumIgnored, REDO_MEMORY, C),
+    case(Mutant::ShownFirst, REDO_MEMORY, C),
+    case(Mutant::ShownFirst, REDO_CACHE, C),
+    case(Mutant::TruncatedFirst, REDO_MEMORY, C),
+    case(Mutant::TruncatedFirst, REDO_FILE, C),
+    case(Mutant::SlotOrder, REDO_TWO, C),
+    case(Mutant::SlotOrder, REDO_FILE_TWO, C),
+    case(Mutant::ReleasedFirst, REDO_MEMORY, C),
+    case(Mutant::ReleasedFirst, REDO_FILE, C),
+    case(Mutant::HeadLeft, UNDO_MEMORY, C),
+    case(Mutant::HeadLeft, UNDO_FILE, C),
+    case(Mutant::HeadLeft, REDO_LAPS, C),
+    case(Mutant::TouchingIgnored, SOFTWARE, C),
+    case(Mutant::TouchingIgnored, SOFTWARE_MEMORY, C),
+    case(Mutant::TouchingIgnored, EVICTING, C),
+    case(Mutant::TouchingIgnored, EVICTING_MEMORY, C),
+    case(Mutant::TouchingNotTold, SOFTWARE, C),
+    case(Mutant::TouchingNotTold, EVICTING, C),
+    case(Mutant::TouchingTooEarly, SOFTWARE, C),
+    case(Mutant::TouchingTooEarly, EVICTING, C),
+    case(Mutant::WrittenNotPinned, SOFTWARE, C),
+    case(Mutant::EvictedKept, SOFTWARE, C),
 ];

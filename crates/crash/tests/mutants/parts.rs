@@ -3,13 +3,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use lw_log::{Found, Group, Identity, PersistentRing, Scan};
+use lw_log::{Found, Group, Identity, Lz4, Packed, PersistentRing, Scan};
 use medium::mutants::plant;
 use medium::recording::{Choose, Model, Question, Recorder};
 use medium::sync::Arc;
 use medium::{
-    Buffer, Combining, Counts, Domain, Error, HomeMedium, LogMedium, MappedHome, PoolFile,
-    Prewrite, ReadLog, writes,
+    Buffer, Combining, Counts, Domain, Error, FileHome, HomeMedium, LogMedium, MappedHome,
+    PoolFile, Prewrite, ReadLog, writes,
 };
 use words::TxId;
 
@@ -64,6 +64,21 @@ fn home_with(combining: Combining, bug: Option<&str>) -> Option<String> {
     std::thread::scope(|scope| scope.spawn(|| home.barrier().unwrap()).join().unwrap());
     recorder.crash();
     missing(&recorder, 0, LINES)
+}
+
+/// Two threads have a part of home each, and every word of every page is written.
+pub(crate) fn a_page_between_parts(bug: Option<&str>) -> Option<String> {
+    const PAGES: u64 = 64;
+    let _planted = plant(bug);
+    let file = PoolFile::create_on(&machine().system(), "/part", PAGES * 4096, Prewrite::No);
+    let home = FileHome::new(Arc::new(file.unwrap()), 0, PAGES * 4096).unwrap();
+    let mut home = home.in_parts(2);
+    let words = (0..PAGES * 512).flat_map(|word| [writes::run(word, 1), 42]);
+    home.write_back(&words.collect::<Vec<_>>()).unwrap();
+    home.barrier().unwrap();
+    // Each part writes whole pages; what two have written, one may have read before the other.
+    let written = home.counts().bytes / 4096;
+    (written != PAGES).then(|| format!("torn: {PAGES} pages, and {written} were written"))
 }
 
 /// A file gets contents and its name, and the power goes.
@@ -163,6 +178,25 @@ pub(crate) fn a_header_that_lies(bug: Option<&str>) -> Option<String> {
     match log.scanned() {
         Ok(Found::Torn { at: 0 }) => None,
         other => Some(format!("failed: {other:?}")),
+    }
+}
+
+/// A compressed group decodes to more than a log of this size ever held.
+pub(crate) fn a_payload_that_explodes(bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let log = Log::damaged(&[], |before| before, |_| ());
+    let mut ring = PersistentRing::new(Arc::clone(&log) as Arc<dyn LogMedium>, IDENTITY);
+    let mut group = Group::new(Buffer::new(0));
+    let record = group.push(TxId(1), 1 + 5 * LOG_WORDS);
+    record.fill(42);
+    record[0] = writes::run(10, 5 * LOG_WORDS);
+    let (mut packed, _) = Packed::compressed(group, 8, &mut Lz4::default(), Buffer::new(0));
+    let place = ring.place(&mut packed, 0);
+    let words = packed.words();
+    log.append(place.at, packed.into_image().0, words).unwrap();
+    match log.scanned() {
+        Ok(Found::Torn { at: 0 }) => None,
+        other => Some(format!("failed: decoded beyond its bound, {other:?}")),
     }
 }
 

@@ -16,107 +16,76 @@ use words::{Stop, TxId};
 use super::Design;
 use crate::metrics::Metrics;
 use crate::options::Durability;
-use crate::perform::{Heap, Redo, Stm, Tm};
-use crate::persist::{Background, Bells, Listener, Persist, RingRedo, Step, Steps};
-use crate::pipeline::Pipeline;
+use crate::perform::{Redo, Stm, Tm};
+use crate::persist::{
+    Background, Bells, Grouping, Listener, Others, Persist, RingRedo, Step, Steps, Waiting,
+};
+use crate::pipeline::{Behind, Pipeline};
 use crate::pool::Shape;
-use crate::recover::{self, decide::Action};
+use crate::recover;
 use crate::reproduce::Reproduce;
-use crate::shadow::ShadowHeap;
-use crate::storage::{Opened, Storage};
-use crate::superblock::{LogHead, padded};
+use crate::shadow::{ShadowCounts, ShadowHeap, ShadowMemory};
+use crate::storage::{Begun, Opened, Storage};
+use crate::superblock::Superblock;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{Error, Options};
 
-/// The default design, over a transactional memory.
-pub struct Decoupled<T: Tm = Stm> {
-    inner: Arc<Inner<T>>,
+/// More transactions of a group than anybody gathers.
+const GROUP_MAX: u64 = 1 << 40;
+/// More threads than anybody has cores.
+const PERSIST_THREADS_MAX: usize = 1024;
+
+/// The default design, over a transactional memory and a shadow.
+pub struct Decoupled<T: Tm = Stm, S: ShadowMemory = ShadowHeap> {
+    inner: Arc<Inner<T, S>>,
     background: Option<Background>,
     options: Options,
     words_max: usize,
 }
 
 /// What workers and background threads share.
-struct Inner<T> {
+struct Inner<T, S> {
     memory: T,
-    shadow: ShadowHeap,
+    shadow: S,
     pipeline: Pipeline,
 }
 
 /// What one worker owns.
-pub struct Local<T: Tm> {
+pub struct Local<T: Tm, S: ShadowMemory = ShadowHeap> {
     attempt: T::Attempt,
+    part: S::Part,
     redo: RingRedo,
 }
 
-impl<T: Tm> Decoupled<T> {
+impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
     /// Recovers, begins a new generation, and starts.
     fn start(opened: Opened, options: &Options) -> Result<(Self, Shape), Error> {
-        let Opened { mut storage, action, log_head } = opened;
-        let before = *storage.superblocks.current();
-        let mut last = TxId(before.reproduced);
-        let generation =
-            before.generation.wrapping_add(u64::from(!planted(Mutant::GenerationKept)));
-        let open_shadow = |storage: &Storage| {
-            ShadowHeap::open(options.shadow, &storage.file, before.heap_offset, before.heap_bytes)
+        let grouping = grouping(options);
+        let open = |storage: &Storage| {
+            let Superblock { heap_offset, heap_bytes, .. } = *storage.superblocks.current();
+            S::open(options, &storage.file, heap_offset, heap_bytes)
         };
-        let stale = planted(Mutant::ShadowBeforeReplay).then(|| open_shadow(&storage));
-        if planted(Mutant::ClearedBeforeApplied) {
-            storage.superblocks.update(|now| now.generation = generation)?;
-        }
-        if action == Action::Replay {
-            let path = storage.log_path().to_path_buf();
-            let Storage { log, home, .. } = &mut storage;
-            last = recover::replay(&before, &**log, home.as_mut(), &path)?.last;
-        }
-        // Everything is at home. Before anything else is written: what cannot be read is told while
-        // the pool is as it was.
-        let shadow = stale.unwrap_or_else(|| open_shadow(&storage))?;
-        let medium = storage.medium;
-        let head = match (&storage.log_file, log_head) {
-            (Some(file), Some(head)) => {
-                let edition = head.edition + 1;
-                let head = LogHead { edition, pool: before.pool, generation };
-                Some((head, Arc::clone(file), LogHead::counts(file)?))
-            }
-            _ => None,
-        };
-        // The order matters: see `recover`.
-        if let Some((head, file, counts)) = &head
-            && !planted(Mutant::LogHeadLast)
-        {
-            head.write(file, *counts)?;
-        }
-        storage.superblocks.update(|now| {
-            now.generation = generation;
-            now.clean = now.clean && planted(Mutant::CleanKept);
-            now.reproduced = last.0;
-            now.log_sequence = if planted(Mutant::SequenceKept) { now.log_sequence } else { 0 };
-            now.design = padded(Self::NAME).expect("a design's name is short");
-            now.medium = padded(medium.name()).expect("a medium's name is short");
+        let Begun { storage, words: shadow, last } = opened.begin(Self::NAME, open, |now| {
+            (now.group, now.compress) = (grouping.transactions, grouping.compress);
         })?;
-        if let Some((head, file, counts)) = &head
-            && planted(Mutant::LogHeadLast)
-        {
-            head.write(file, *counts)?;
-        }
         Self::run(storage, shadow, last, options)
     }
 
     fn run(
         storage: Storage,
-        shadow: ShadowHeap,
+        shadow: S,
         last: TxId,
         options: &Options,
     ) -> Result<(Self, Shape), Error> {
         let shape = Shape::of(&storage, options);
         let superblock = *storage.superblocks.current();
         let blocks = matches!(storage.medium, crate::Medium::File);
-        let persist = Persist::new(storage.log, recover::identity(&superblock), last);
+        let persist = Persist::new(storage.log, recover::identity(&superblock), last)
+            .with_grouping(grouping(options));
         let reproduce = Reproduce::new(storage.home, storage.superblocks);
         let pipeline =
             Pipeline::new(persist, reproduce, superblock.log_bytes, blocks, options.background);
-        let memory = T::new(shadow.heap().len(), last);
+        let memory = T::new(shadow.words(), last);
         let inner = Arc::new(Inner { memory, shadow, pipeline });
         let background = match options.background {
             true => Some(Background::spawn(&inner).map_err(|source| Error::Thread { source })?),
@@ -128,6 +97,8 @@ impl<T: Tm> Decoupled<T> {
 
     fn stop_background(&mut self) {
         self.inner.pipeline.bells.close();
+        // After that: whoever it wakes sees that the pool closes.
+        self.inner.pipeline.persist.more.notify();
         if let Some(background) = self.background.take() {
             background.join();
         }
@@ -148,9 +119,36 @@ impl<T: Tm> Decoupled<T> {
     pub fn reproduce_step(&self) -> Result<bool, Error> {
         Ok(Steps::reproduce_step(&*self.inner)? != Step::Nothing)
     }
+
+    /// One part of a reproduce step that another thread is in, as a background thread would bring
+    /// it home: for tests and measurements without such threads.
+    ///
+    /// # Errors
+    /// The medium's. Answers whether there was something to do.
+    pub fn part_step(&self) -> Result<bool, Error> {
+        Ok(Steps::part_step(&*self.inner)? != Step::Nothing)
+    }
 }
 
-impl<T: Tm> Steps for Inner<T> {
+/// What a pool does with its groups.
+fn grouping(options: &Options) -> Grouping {
+    Grouping {
+        transactions: options.group.min(GROUP_MAX),
+        time: options.group_time,
+        compress: options.compress,
+        threads: options.persist_threads.clamp(1, PERSIST_THREADS_MAX),
+    }
+}
+
+impl<T: Tm, S: ShadowMemory> Inner<T, S> {
+    /// What stands behind the shadow.
+    #[inline(always)]
+    fn behind(&self) -> Behind<'_> {
+        Behind::new(&self.pipeline, self.memory.clock())
+    }
+}
+
+impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
     fn persist_step(&self) -> Result<Step, Error> {
         self.pipeline.persist_step(self.memory.clock(), false, true)
     }
@@ -163,12 +161,24 @@ impl<T: Tm> Steps for Inner<T> {
         self.pipeline.reproduce_step(false)
     }
 
+    fn part_step(&self) -> Result<Step, Error> {
+        self.pipeline.part_step()
+    }
+
+    fn reproduce_threads(&self) -> usize {
+        self.pipeline.reproduce.threads()
+    }
+
     fn clock(&self) -> &AtomicU64 {
         self.memory.clock()
     }
 
     fn durable(&self) -> u64 {
         self.pipeline.persist.durable().0
+    }
+
+    fn waiting(&self) -> Option<Waiting> {
+        self.pipeline.persist.waiting()
     }
 
     fn bells(&self) -> &Bells {
@@ -178,38 +188,59 @@ impl<T: Tm> Steps for Inner<T> {
     fn reproduce_blocks(&self) -> bool {
         self.pipeline.blocks
     }
+
+    fn others(&self) -> Option<Others<'_>> {
+        let persist = &self.pipeline.persist;
+        let others = persist.threads() - 1;
+        (others > 0).then_some(Others { threads: others, more: &persist.more })
+    }
 }
 
-impl<T: Tm> Design for Decoupled<T> {
+impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     const NAME: &'static str = "decoupled";
     const DURABLE: bool = true;
     const WORKERS_MAX: usize = 1 << 15;
     const STEPS: &'static [&'static str] = &["persist", "reproduce", "help"];
-    type Local = Local<T>;
+    type Local = Local<T, S>;
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
+        S::check(options)?;
         let (storage, created) = Storage::create(path, options, Self::NAME)?;
-        created.or_remove(|| {
-            let (action, log_head) = (Action::Start, storage.log_head()?);
-            Self::start(Opened { storage, action, log_head }, options)
-        })
+        created.or_remove(|| Self::start(Opened::created(storage)?, options))
     }
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
+        S::check(options)?;
         Self::start(Opened::open(path, options)?, options)
     }
 
     #[inline]
-    fn heap(&self) -> &Heap {
-        self.inner.shadow.heap()
+    fn words(&self) -> usize {
+        self.inner.shadow.words()
     }
 
-    fn local(&self, number: usize) -> Result<Local<T>, Error> {
-        let slot = self.inner.pipeline.persist.register(self.options.ring_words())?;
-        Ok(Local { attempt: self.inner.memory.attempt(number), redo: RingRedo::new(slot) })
+    #[inline]
+    fn peek(&self, index: usize) -> u64 {
+        self.inner.shadow.peek(index, self.inner.behind())
     }
 
-    fn close_local(&self, local: &mut Local<T>) {
+    fn observe(&self, index: usize) -> u64 {
+        self.inner.shadow.observe(index, self.inner.behind())
+    }
+
+    fn poke(&self, index: usize, value: u64) {
+        self.inner.shadow.poke(index, value, self.inner.behind());
+    }
+
+    fn local(&self, number: usize) -> Result<Local<T, S>, Error> {
+        let Inner { memory, shadow, pipeline } = &*self.inner;
+        let slot = pipeline.persist.register(self.options.ring_words())?;
+        let (attempt, part) = (memory.attempt(number), shadow.part());
+        Ok(Local { attempt, part, redo: RingRedo::new(slot) })
+    }
+
+    fn close_local(&self, local: &mut Local<T, S>) {
+        self.inner.shadow.leave(&mut local.part);
         self.inner.pipeline.persist.leave(&local.redo.slot);
     }
 
@@ -218,7 +249,7 @@ impl<T: Tm> Design for Decoupled<T> {
     }
 
     #[inline]
-    fn begin(&self, local: &mut Local<T>, read_only: bool) -> Result<(), Error> {
+    fn begin(&self, local: &mut Local<T, S>, read_only: bool) -> Result<(), Error> {
         // A pool that cannot go on says so at once, and not when its ring is full.
         self.inner.pipeline.persist.progress.poison.check()?;
         // Room for a hole, always: an attempt that rolls back may need one, and must not wait.
@@ -226,6 +257,7 @@ impl<T: Tm> Design for Decoupled<T> {
         if !local.redo.has_room(wanted) {
             self.wait_for_room(&mut local.redo)?;
         }
+        self.inner.shadow.begin(&mut local.part, self.inner.behind())?;
         match read_only {
             false => self.inner.memory.begin(&mut local.attempt),
             true => self.inner.memory.begin_read(&mut local.attempt),
@@ -234,43 +266,50 @@ impl<T: Tm> Design for Decoupled<T> {
     }
 
     #[inline(always)]
-    fn read(&self, local: &mut Local<T>, index: usize) -> Result<u64, Stop> {
-        self.inner.memory.read(&mut local.attempt, self.heap(), index)
+    fn read(&self, local: &mut Local<T, S>, index: usize) -> Result<u64, Stop> {
+        let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
+        self.inner.memory.read(&mut local.attempt, space, index)
     }
 
     #[inline]
-    fn read_run(&self, local: &mut Local<T>, index: usize, out: &mut [u64]) -> Result<(), Stop> {
-        self.inner.memory.read_run(&mut local.attempt, self.heap(), index, out)
+    fn read_run(&self, local: &mut Local<T, S>, index: usize, out: &mut [u64]) -> Result<(), Stop> {
+        let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
+        self.inner.memory.read_run(&mut local.attempt, space, index, out)
     }
 
     #[inline(always)]
-    fn write(&self, local: &mut Local<T>, index: usize, value: u64) -> Result<(), Stop> {
-        self.inner.memory.write(&mut local.attempt, self.heap(), index, value)
+    fn write(&self, local: &mut Local<T, S>, index: usize, value: u64) -> Result<(), Stop> {
+        let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
+        self.inner.memory.write(&mut local.attempt, space, index, value)
     }
 
     #[inline(always)]
-    fn write_run(&self, local: &mut Local<T>, index: usize, values: &[u64]) -> Result<(), Stop> {
-        self.inner.memory.write_run(&mut local.attempt, self.heap(), index, values)
+    fn write_run(&self, local: &mut Local<T, S>, index: usize, values: &[u64]) -> Result<(), Stop> {
+        let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
+        self.inner.memory.write_run(&mut local.attempt, space, index, values)
     }
 
     #[inline]
     fn will_read(&self, index: usize, words: usize) {
-        self.inner.memory.will_read(self.heap(), index, words);
+        self.inner.memory.will_read(self.inner.shadow.hints(), index, words);
     }
 
     #[inline]
     fn will_write(&self, index: usize, words: usize) {
-        self.inner.memory.will_write(self.heap(), index, words);
+        self.inner.memory.will_write(self.inner.shadow.hints(), index, words);
     }
 
     #[inline]
-    fn words_written(&self, local: &Local<T>) -> usize {
+    fn words_written(&self, local: &Local<T, S>) -> usize {
         self.inner.memory.words_written(&local.attempt)
     }
 
     #[inline]
-    fn commit(&self, local: &mut Local<T>) -> Result<TxId, Stop> {
-        let id = self.inner.memory.commit(&mut local.attempt, self.heap(), &mut local.redo)?;
+    fn commit(&self, local: &mut Local<T, S>) -> Result<TxId, Stop> {
+        let Local { attempt, part, redo } = local;
+        let space = self.inner.shadow.space(part, self.inner.behind());
+        let id = self.inner.memory.commit(attempt, space, redo)?;
+        self.inner.shadow.end(part);
         if self.options.durability == Durability::Async {
             self.inner.pipeline.bells.committed();
             let crowded = || self.inner.pipeline.persist.is_crowded();
@@ -281,8 +320,11 @@ impl<T: Tm> Design for Decoupled<T> {
         Ok(id)
     }
 
-    fn roll_back(&self, local: &mut Local<T>) -> TxId {
-        let seen = self.inner.memory.roll_back(&mut local.attempt, self.heap(), &mut local.redo);
+    fn roll_back(&self, local: &mut Local<T, S>) -> TxId {
+        let Local { attempt, part, redo } = local;
+        let space = self.inner.shadow.space(part, self.inner.behind());
+        let seen = self.inner.memory.roll_back(attempt, space, redo);
+        self.inner.shadow.end(part);
         if planted(Mutant::HoleNotRecorded) {
             self.inner.memory.clock().fetch_add(1, Ordering::Relaxed);
         }
@@ -318,6 +360,7 @@ impl<T: Tm> Design for Decoupled<T> {
     }
 
     fn hurry(&self, id: TxId) {
+        self.inner.pipeline.persist.hurry(id);
         match self.background {
             Some(_) => self.inner.pipeline.bells.hurry(),
             // An error is kept, and is the outcome.
@@ -351,16 +394,29 @@ impl<T: Tm> Design for Decoupled<T> {
         }
     }
 
+    fn why_too_large(&self, local: &Local<T, S>) -> Option<Error> {
+        self.inner.shadow.too_large(&local.part)
+    }
+
     fn metrics(&self) -> Metrics {
-        self.inner.pipeline.metrics()
+        let ShadowCounts { page_ins, evictions, page_waits } = self.inner.shadow.counts();
+        Metrics { page_ins, evictions, page_waits, ..self.inner.pipeline.metrics() }
     }
 }
 
-impl<T: Tm> Decoupled<T> {
-    /// One persist step by a worker, when the background thread does not get a core: otherwise what
-    /// is committed would wait for as long as the scheduler likes. Waits for no device.
+impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
+    /// One persist step by a worker, when the background thread, which there is, does not get a
+    /// core: otherwise what is committed would wait for as long as the scheduler likes. Waits for
+    /// no device.
     #[cold]
     fn help(&self) {
+        let Pipeline { persist, bells, .. } = &self.inner.pipeline;
+        if persist.combines() {
+            // To gather and pack a combined group takes a hundred milliseconds, and a commit that
+            // nobody waits for must not: the thread behind does it. A worker waits for it, and
+            // helps, when its ring is full.
+            return bells.hurry();
+        }
         // An error is kept, and told when the next transaction begins.
         let _ = self.inner.pipeline.persist_step(self.inner.memory.clock(), true, false);
     }

@@ -3,10 +3,13 @@
 //! | design | perform | persist | reproduce | durable |
 //! |---|---|---|---|---|
 //! | [`Decoupled`] | in shadow memory | behind, by groups | later, by batches | the ticket tells |
+//! | [`Undo`] | in place, old values logged first | by the worker, each | - | on return |
+//! | [`Redo`] | in a buffer | by the worker, each | by slots of the log | on return |
 //! | [`Volatile`] | in memory | - | - | never: the upper bound |
 //! | [`Plain`] | in memory, no isolation | - | - | never: the anchor |
 //!
 //! A design is one file here; it says which step runs where, and leaves the steps to their folders.
+//! The two that log by worker share a folder of their own, `slots`.
 
 mod decoupled;
 mod plain;
@@ -16,14 +19,23 @@ pub use decoupled::Decoupled;
 pub use plain::Plain;
 pub use volatile::Volatile;
 
+use crate::perform::Stm;
+use crate::shadow::{Evicting, Software};
+
+/// [`Decoupled`] with a page table in memory in front of a pool that may be larger than it.
+pub type DecoupledSoftware<T = Stm> = Decoupled<T, Software>;
+
+/// [`Decoupled`] with a private mapping of a pool that may be larger than what is copied of it.
+pub type DecoupledEvicting<T = Stm> = Decoupled<T, Evicting>;
+
 use std::path::Path;
 
 use words::{Stop, TxId};
 
 pub use crate::persist::Listener;
+pub use crate::slots::{Redo, Undo};
 
 use crate::metrics::Metrics;
-use crate::perform::Heap;
 use crate::pool::Shape;
 use crate::{Error, Options};
 
@@ -39,6 +51,8 @@ pub trait Design: Sized + Send + Sync + 'static {
     const DURABLE: bool;
     /// How many workers it can have at a time.
     const WORKERS_MAX: usize;
+    /// Whether a body that ends with a `Stop` leaves nothing.
+    const ROLLS_BACK: bool = true;
     /// What its background threads do, step by step: the steps' names.
     const STEPS: &'static [&'static str] = &[];
     /// What one worker owns.
@@ -56,8 +70,19 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// See [`Pool::open_as`](crate::Pool::open_as).
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error>;
 
-    /// The memory that transactions work on.
-    fn heap(&self) -> &Heap;
+    /// Words of the heap that transactions work on.
+    fn words(&self) -> usize;
+
+    /// A word, past all isolation: for who knows that nobody writes it, or looks again.
+    fn peek(&self, index: usize) -> u64;
+
+    /// A word, past all isolation and without any effect on the design: for who observes a test.
+    fn observe(&self, index: usize) -> u64 {
+        self.peek(index)
+    }
+
+    /// Changes a word past all isolation and logging: a bug that crash tests plant.
+    fn poke(&self, index: usize, value: u64);
 
     /// Registers a worker; `number` is unique among the living ones.
     ///
@@ -114,6 +139,12 @@ pub trait Design: Sized + Send + Sync + 'static {
 
     /// How many different words the attempt has written.
     fn words_written(&self, local: &Self::Local) -> usize;
+
+    /// Why the attempt was answered [`Stop::TooLarge`], if not for the log's size.
+    fn why_too_large(&self, local: &Self::Local) -> Option<Error> {
+        let _ = local;
+        None
+    }
 
     /// Commits; answers the ID to wait for.
     ///

@@ -8,7 +8,6 @@ use std::path::Path;
 use words::{Stop, TxId};
 
 use super::Design;
-use crate::perform::Heap;
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::{AtomicU64, Ordering};
@@ -25,6 +24,7 @@ impl Design for Plain {
     const NAME: &'static str = "plain";
     const DURABLE: bool = false;
     const WORKERS_MAX: usize = 1;
+    const ROLLS_BACK: bool = false;
     type Local = ();
 
     fn create(_path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
@@ -37,8 +37,17 @@ impl Design for Plain {
     }
 
     #[inline]
-    fn heap(&self) -> &Heap {
-        self.shadow.heap()
+    fn words(&self) -> usize {
+        self.shadow.heap().len()
+    }
+
+    #[inline]
+    fn peek(&self, index: usize) -> u64 {
+        self.shadow.heap()[index].load(Ordering::Relaxed)
+    }
+
+    fn poke(&self, index: usize, value: u64) {
+        self.shadow.heap()[index].store(value, Ordering::Relaxed);
     }
 
     fn local(&self, _number: usize) -> Result<(), Error> {
@@ -52,12 +61,12 @@ impl Design for Plain {
 
     #[inline(always)]
     fn read(&self, _local: &mut (), index: usize) -> Result<u64, Stop> {
-        Ok(self.heap()[index].load(Ordering::Relaxed))
+        Ok(self.shadow.heap()[index].load(Ordering::Relaxed))
     }
 
     #[inline]
     fn read_run(&self, _local: &mut (), index: usize, out: &mut [u64]) -> Result<(), Stop> {
-        for (value, word) in out.iter_mut().zip(&self.heap()[index..]) {
+        for (value, word) in out.iter_mut().zip(&self.shadow.heap()[index..]) {
             *value = word.load(Ordering::Relaxed);
         }
         Ok(())
@@ -65,13 +74,13 @@ impl Design for Plain {
 
     #[inline(always)]
     fn write(&self, _local: &mut (), index: usize, value: u64) -> Result<(), Stop> {
-        self.heap()[index].store(value, Ordering::Relaxed);
+        self.shadow.heap()[index].store(value, Ordering::Relaxed);
         Ok(())
     }
 
     #[inline(always)]
     fn write_run(&self, _local: &mut (), index: usize, values: &[u64]) -> Result<(), Stop> {
-        for (value, word) in values.iter().zip(&self.heap()[index..]) {
+        for (value, word) in values.iter().zip(&self.shadow.heap()[index..]) {
             word.store(*value, Ordering::Relaxed);
         }
         Ok(())
@@ -80,14 +89,14 @@ impl Design for Plain {
     #[inline]
     fn will_read(&self, index: usize, words: usize) {
         for at in (index..index + words).step_by(8) {
-            medium::cpu::prefetch_read(self.heap(), at);
+            medium::cpu::prefetch_read(self.shadow.heap(), at);
         }
     }
 
     #[inline]
     fn will_write(&self, index: usize, words: usize) {
         for at in (index..index + words).step_by(8) {
-            medium::cpu::prefetch_write(self.heap(), at);
+            medium::cpu::prefetch_write(self.shadow.heap(), at);
         }
     }
 

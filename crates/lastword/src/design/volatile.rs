@@ -6,7 +6,7 @@ use std::path::Path;
 use words::{Stop, TxId};
 
 use super::Design;
-use crate::perform::{Heap, NoRedo, Stm, Tm};
+use crate::perform::{NoRedo, Stm, Tm};
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::Ordering;
@@ -35,8 +35,17 @@ impl<T: Tm> Design for Volatile<T> {
     }
 
     #[inline]
-    fn heap(&self) -> &Heap {
-        self.shadow.heap()
+    fn words(&self) -> usize {
+        self.shadow.heap().len()
+    }
+
+    #[inline]
+    fn peek(&self, index: usize) -> u64 {
+        self.shadow.heap()[index].load(Ordering::Relaxed)
+    }
+
+    fn poke(&self, index: usize, value: u64) {
+        self.shadow.heap()[index].store(value, Ordering::Relaxed);
     }
 
     fn local(&self, number: usize) -> Result<T::Attempt, Error> {
@@ -54,32 +63,32 @@ impl<T: Tm> Design for Volatile<T> {
 
     #[inline(always)]
     fn read(&self, local: &mut T::Attempt, index: usize) -> Result<u64, Stop> {
-        self.memory.read(local, self.heap(), index)
+        self.memory.read(local, self.shadow.heap(), index)
     }
 
     #[inline]
     fn read_run(&self, local: &mut T::Attempt, index: usize, out: &mut [u64]) -> Result<(), Stop> {
-        self.memory.read_run(local, self.heap(), index, out)
+        self.memory.read_run(local, self.shadow.heap(), index, out)
     }
 
     #[inline(always)]
     fn write(&self, local: &mut T::Attempt, index: usize, value: u64) -> Result<(), Stop> {
-        self.memory.write(local, self.heap(), index, value)
+        self.memory.write(local, self.shadow.heap(), index, value)
     }
 
     #[inline(always)]
     fn write_run(&self, local: &mut T::Attempt, index: usize, values: &[u64]) -> Result<(), Stop> {
-        self.memory.write_run(local, self.heap(), index, values)
+        self.memory.write_run(local, self.shadow.heap(), index, values)
     }
 
     #[inline]
     fn will_read(&self, index: usize, words: usize) {
-        self.memory.will_read(self.heap(), index, words);
+        self.memory.will_read(self.shadow.heap(), index, words);
     }
 
     #[inline]
     fn will_write(&self, index: usize, words: usize) {
-        self.memory.will_write(self.heap(), index, words);
+        self.memory.will_write(self.shadow.heap(), index, words);
     }
 
     #[inline]
@@ -89,11 +98,11 @@ impl<T: Tm> Design for Volatile<T> {
 
     #[inline]
     fn commit(&self, local: &mut T::Attempt) -> Result<TxId, Stop> {
-        self.memory.commit(local, self.heap(), &mut NoRedo)
+        self.memory.commit(local, self.shadow.heap(), &mut NoRedo)
     }
 
     fn roll_back(&self, local: &mut T::Attempt) -> TxId {
-        self.memory.roll_back(local, self.heap(), &mut NoRedo)
+        self.memory.roll_back(local, self.shadow.heap(), &mut NoRedo)
     }
 
     fn committed_id(&self) -> TxId {

@@ -23,12 +23,13 @@ use crate::recover::{self, Replayed};
 use crate::shadow::ShadowHeap;
 use crate::storage::{
     Found, Storage, check_areas, check_design, heap, log_path, log_state, open_log, own_medium,
+    replay,
 };
 use crate::superblock::{
     COPIES_BYTES, COPY_BYTES, Copies, FORMAT_VERSION, Invalid, LogHead, Paired, Superblock, name,
 };
 use crate::sync::Arc;
-use crate::{Error, Medium};
+use crate::{Decoupled, Design, Error, Medium};
 
 /// A pool's files, and what was found in them.
 pub(super) struct Examined {
@@ -261,8 +262,8 @@ impl Examined {
         };
         // Nothing is written, so nothing that is read needs to be durable.
         let result = match image {
-            Some(image) => recover::replay(superblock, &log, &mut Image(image), &path),
-            None => recover::replay(superblock, &log, &mut Nowhere, &path),
+            Some(image) => replay(superblock, &log, &mut Image(image), &path),
+            None => replay(superblock, &log, &mut Nowhere, &path),
         };
         match result {
             Ok(replayed) => {
@@ -345,6 +346,9 @@ fn of_copies<T: Paired>(copies: &Copies<T>) -> Vec<(u64, OfCopy)> {
 
 /// What was lost with the groups at the place where the replay refuses to go on.
 fn damage(superblock: &Superblock, log: &LogReader) -> Result<Problem, Error> {
+    if name(&superblock.design) != <Decoupled as Design>::NAME {
+        return Ok(Problem::LogGroup { needed_after: TxId(superblock.reproduced) });
+    }
     let identity = recover::identity(superblock);
     let mut last = TxId(superblock.reproduced);
     let words = superblock.heap_bytes / 8;

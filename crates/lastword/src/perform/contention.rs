@@ -2,10 +2,21 @@
 //!
 //! A transaction that meets a conflict gives way: it rolls back and tries again after a short
 //! random pause. One that has given way too often closes the *gate*: no other transaction of the
-//! pool begins until it is through. Those that were running end by themselves (none waits for
-//! another while it runs), so before long it runs alone and nothing can be in its way.
+//! pool begins until it is through. Those that were running end by themselves, so before long it
+//! runs alone and nothing can be in its way.
 //!
-//! Nobody who waits at the gate holds a lock of the transactional memory or a drawn ID.
+//! They end because none of them waits for another to commit or roll back. With a bound on the
+//! shadow (`shadow`) an attempt may wait while it runs, in two ways, and neither ends with an
+//! attempt:
+//! - For reproduction up to an ID that was drawn. Whoever has drawn it records it without a wait;
+//!   the rest is the media's, and the one who waits helps.
+//! - For another thread that moves the page that it wants. That one waits, if at all, as above, or
+//!   for the device or one system call; it wants no other page meanwhile, so there is no circle.
+//!
+//! What it cannot have otherwise (an ownership record, a frame where all are pinned) it does not
+//! wait for: it rolls back, which gives up its pins, and comes to the gate.
+//!
+//! Nobody who waits at the gate holds a lock of the transactional memory, a pin or a drawn ID.
 
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock, spin_loop, thread};
 

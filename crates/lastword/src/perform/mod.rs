@@ -1,8 +1,8 @@
 //! Perform: transactions run in shadow memory, isolated by a transactional memory.
 //!
-//! A transactional memory is a component behind [`Tm`]; it knows words of a heap and transaction
-//! IDs, and nothing about durability. What a committed transaction wrote goes to a [`Redo`]: the
-//! volatile ring of `decoupled`, or nowhere for `volatile`.
+//! A transactional memory is a component behind [`Tm`]; it knows words of a [`Space`] and
+//! transaction IDs, and nothing about durability. What a committed transaction wrote goes to a
+//! [`Redo`]: the volatile ring of `decoupled`, or nowhere for `volatile`.
 //!
 //! | memory | isolation | for |
 //! |---|---|---|
@@ -13,20 +13,19 @@
 
 mod contention;
 mod serial;
+mod space;
 mod stm;
 mod write_set;
 
 pub(crate) use contention::{Fortune, Gate};
 pub use serial::Serial;
+pub use space::{Heap, Space};
 pub use stm::Stm;
+pub(crate) use write_set::STRIPE_WORDS;
 pub use write_set::Written;
 
 use crate::sync::AtomicU64;
 use words::{Stop, TxId};
-
-/// A heap as a transactional memory sees it: words that are only ever accessed as atomics, so that
-/// an optimistic read beside a write is a race that the language allows.
-pub type Heap = [AtomicU64];
 
 /// A transactional memory: isolation and order for words of a shared heap.
 ///
@@ -60,7 +59,12 @@ pub trait Tm: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Stop::Conflict`].
-    fn read(&self, attempt: &mut Self::Attempt, heap: &Heap, index: usize) -> Result<u64, Stop>;
+    fn read(
+        &self,
+        attempt: &mut Self::Attempt,
+        space: impl Space,
+        index: usize,
+    ) -> Result<u64, Stop>;
 
     /// Reads neighbouring words of the snapshot.
     ///
@@ -69,7 +73,7 @@ pub trait Tm: Send + Sync + Sized + 'static {
     fn read_run(
         &self,
         attempt: &mut Self::Attempt,
-        heap: &Heap,
+        space: impl Space,
         index: usize,
         out: &mut [u64],
     ) -> Result<(), Stop>;
@@ -81,7 +85,7 @@ pub trait Tm: Send + Sync + Sized + 'static {
     fn write(
         &self,
         attempt: &mut Self::Attempt,
-        heap: &Heap,
+        space: impl Space,
         index: usize,
         value: u64,
     ) -> Result<(), Stop>;
@@ -93,16 +97,16 @@ pub trait Tm: Send + Sync + Sized + 'static {
     fn write_run(
         &self,
         attempt: &mut Self::Attempt,
-        heap: &Heap,
+        space: impl Space,
         index: usize,
         values: &[u64],
     ) -> Result<(), Stop>;
 
     /// A hint that words from `index` on will be read.
-    fn will_read(&self, heap: &Heap, index: usize, words: usize);
+    fn will_read(&self, space: impl Space, index: usize, words: usize);
 
     /// A hint that words from `index` on will be written.
-    fn will_write(&self, heap: &Heap, index: usize, words: usize);
+    fn will_write(&self, space: impl Space, index: usize, words: usize);
 
     /// How many different words the attempt has written.
     fn words_written(&self, attempt: &Self::Attempt) -> usize;
@@ -112,15 +116,20 @@ pub trait Tm: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Stop::Conflict`] when another transaction was in the way, or `redo` had no room.
-    fn commit<R: Redo>(
+    fn commit(
         &self,
         attempt: &mut Self::Attempt,
-        heap: &Heap,
-        redo: &mut R,
+        space: impl Space,
+        redo: &mut impl Redo,
     ) -> Result<TxId, Stop>;
 
     /// Takes everything back. Answers the ID of the last transaction that it may have seen.
-    fn roll_back<R: Redo>(&self, attempt: &mut Self::Attempt, heap: &Heap, redo: &mut R) -> TxId;
+    fn roll_back(
+        &self,
+        attempt: &mut Self::Attempt,
+        space: impl Space,
+        redo: &mut impl Redo,
+    ) -> TxId;
 }
 
 /// Where the writes of committed transactions go, in the order of their IDs.
@@ -135,7 +144,7 @@ pub trait Redo {
     fn drawing(&mut self, clock: u64);
 
     /// The transaction `id` wrote this; nothing at all when it was rolled back.
-    fn record(&mut self, id: TxId, written: Written<'_>);
+    fn record(&mut self, id: TxId, written: Written<'_, impl Space>);
 }
 
 /// For designs that keep nothing.
@@ -152,5 +161,5 @@ impl Redo for NoRedo {
     fn drawing(&mut self, _clock: u64) {}
 
     #[inline]
-    fn record(&mut self, _id: TxId, _written: Written<'_>) {}
+    fn record(&mut self, _id: TxId, _written: Written<'_, impl Space>) {}
 }

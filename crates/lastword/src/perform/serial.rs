@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::write_set::{Entry, STRIPE_SHIFT, WriteSet, in_stripe};
-use super::{Heap, Redo, Tm, Written};
+use super::write_set::{Entry, STRIPE_SHIFT, WriteSet, in_stripe, record_words_max};
+use super::{Redo, Space, Tm, Written};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, spin_loop, thread};
 use words::{Stop, TxId};
 
@@ -23,6 +23,14 @@ pub struct Attempt {
     entry_of: HashMap<usize, usize>,
 }
 
+impl Attempt {
+    fn touched(&self, space: &mut impl Space, id: TxId) {
+        for entry in &self.written.entries {
+            space.touched(entry.stripe << STRIPE_SHIFT, id);
+        }
+    }
+}
+
 impl Serial {
     fn release(&self, attempt: &mut Attempt) {
         attempt.written.clear();
@@ -31,7 +39,7 @@ impl Serial {
         self.held.store(false, Ordering::Release);
     }
 
-    fn draw<R: Redo>(&self, redo: &mut R) -> TxId {
+    fn draw(&self, redo: &mut impl Redo) -> TxId {
         redo.drawing(self.clock.load(Ordering::Relaxed));
         // AcqRel: shows what `drawing` announced to the persist step, which reads the clock
         // without the lock.
@@ -64,19 +72,27 @@ impl Tm for Serial {
         }
     }
 
-    fn read(&self, _attempt: &mut Attempt, heap: &Heap, index: usize) -> Result<u64, Stop> {
-        Ok(heap[index].load(Ordering::Relaxed))
+    fn read(
+        &self,
+        _attempt: &mut Attempt,
+        mut space: impl Space,
+        index: usize,
+    ) -> Result<u64, Stop> {
+        space.load(index)
     }
 
     fn read_run(
         &self,
         _attempt: &mut Attempt,
-        heap: &Heap,
+        mut space: impl Space,
         index: usize,
         out: &mut [u64],
     ) -> Result<(), Stop> {
-        for (value, word) in out.iter_mut().zip(&heap[index..]) {
-            *value = word.load(Ordering::Relaxed);
+        let (mut at, mut rest) = (index, out);
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at_mut(in_stripe(at, rest.len()));
+            space.load_run(at, now)?;
+            (at, rest) = (at + now.len(), later);
         }
         Ok(())
     }
@@ -84,17 +100,17 @@ impl Tm for Serial {
     fn write(
         &self,
         attempt: &mut Attempt,
-        heap: &Heap,
+        space: impl Space,
         index: usize,
         value: u64,
     ) -> Result<(), Stop> {
-        self.write_run(attempt, heap, index, &[value])
+        self.write_run(attempt, space, index, &[value])
     }
 
     fn write_run(
         &self,
         attempt: &mut Attempt,
-        heap: &Heap,
+        mut space: impl Space,
         index: usize,
         values: &[u64],
     ) -> Result<(), Stop> {
@@ -102,48 +118,56 @@ impl Tm for Serial {
         while !rest.is_empty() {
             let (now, later) = rest.split_at(in_stripe(at, rest.len()));
             let stripe = at >> STRIPE_SHIFT;
+            space.open(stripe << STRIPE_SHIFT)?;
             let entries = &mut attempt.written.entries;
             let entry = *attempt.entry_of.entry(stripe).or_insert_with(|| {
                 entries.push(Entry { stripe, version: 0, mask: 0, owner: 0, next: 0 });
                 entries.len() - 1
             });
-            attempt.written.write_run(entry, heap, at, now);
+            attempt.written.write_run(entry, &mut space, at, now)?;
             (at, rest) = (at + now.len(), later);
         }
         Ok(())
     }
 
-    fn will_read(&self, _heap: &Heap, _index: usize, _words: usize) {}
+    fn will_read(&self, _space: impl Space, _index: usize, _words: usize) {}
 
-    fn will_write(&self, _heap: &Heap, _index: usize, _words: usize) {}
+    fn will_write(&self, _space: impl Space, _index: usize, _words: usize) {}
 
     fn words_written(&self, attempt: &Attempt) -> usize {
         attempt.written.words()
     }
 
-    fn commit<R: Redo>(
+    fn commit(
         &self,
         attempt: &mut Attempt,
-        heap: &Heap,
-        redo: &mut R,
+        mut space: impl Space,
+        redo: &mut impl Redo,
     ) -> Result<TxId, Stop> {
         if attempt.written.entries.is_empty() {
             let seen = TxId(self.clock.load(Ordering::Relaxed));
             self.release(attempt);
             return Ok(seen);
         }
-        if !redo.has_room(Written::record_words_max(attempt.written.words())) {
+        if !redo.has_room(record_words_max(attempt.written.words())) {
             return Err(Stop::Conflict);
         }
         let id = self.draw(redo);
-        redo.record(id, Written::new(&attempt.written, heap));
+        redo.record(id, Written::new(&attempt.written, &space));
+        attempt.touched(&mut space, id);
         self.release(attempt);
         Ok(id)
     }
 
-    fn roll_back<R: Redo>(&self, attempt: &mut Attempt, heap: &Heap, _redo: &mut R) -> TxId {
-        attempt.written.restore(heap);
+    fn roll_back(
+        &self,
+        attempt: &mut Attempt,
+        mut space: impl Space,
+        _redo: &mut impl Redo,
+    ) -> TxId {
+        attempt.written.restore(&mut space);
         let seen = TxId(self.clock.load(Ordering::Relaxed));
+        attempt.touched(&mut space, seen);
         self.release(attempt);
         seen
     }

@@ -34,8 +34,8 @@
 //!
 //! (DudeTM, section 4.1, on TinySTM's write-through variant; the clock's values are DudeTM's IDs.)
 
-use super::write_set::{Entry, STRIPE_SHIFT, STRIPE_WORDS, WriteSet, in_stripe};
-use super::{Heap, Redo, Tm, Written};
+use super::write_set::{Entry, STRIPE_SHIFT, STRIPE_WORDS, WriteSet, in_stripe, record_words_max};
+use super::{Redo, Space, Tm, Written};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crossbeam_utils::CachePadded;
 use medium::cpu;
@@ -135,25 +135,30 @@ impl Tm for Stm {
     }
 
     #[inline(always)]
-    fn read(&self, attempt: &mut Attempt, heap: &Heap, index: usize) -> Result<u64, Stop> {
+    fn read(
+        &self,
+        attempt: &mut Attempt,
+        mut space: impl Space,
+        index: usize,
+    ) -> Result<u64, Stop> {
         let number = self.number(index >> STRIPE_SHIFT);
         let record = &self.records[number];
         let before = record.load(Ordering::Acquire);
-        let value = heap[index].load(Ordering::Relaxed);
+        let value = space.load(index)?;
         // See the module: pairs with the Release fence in `own`.
         fence(Ordering::Acquire);
         if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
             attempt.remember(number);
             return Ok(value);
         }
-        self.read_hard(attempt, heap, index)
+        self.read_hard(attempt, &mut space, index)
     }
 
     #[inline]
     fn read_run(
         &self,
         attempt: &mut Attempt,
-        heap: &Heap,
+        mut space: impl Space,
         index: usize,
         out: &mut [u64],
     ) -> Result<(), Stop> {
@@ -165,16 +170,14 @@ impl Tm for Stm {
             let number = self.number(at >> STRIPE_SHIFT);
             let record = &self.records[number];
             let before = record.load(Ordering::Acquire);
-            for (value, word) in now.iter_mut().zip(&heap[at..at + here]) {
-                *value = word.load(Ordering::Relaxed);
-            }
+            space.load_run(at, now)?;
             // As in `read`, for the whole stripe at once.
             fence(Ordering::Acquire);
             if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
                 attempt.remember(number);
             } else if !attempt.owns(before) {
                 for (i, value) in now.iter_mut().enumerate() {
-                    *value = self.read_hard(attempt, heap, at + i)?;
+                    *value = self.read_hard(attempt, &mut space, at + i)?;
                 }
             }
             at += here;
@@ -187,24 +190,23 @@ impl Tm for Stm {
     fn write(
         &self,
         attempt: &mut Attempt,
-        heap: &Heap,
+        mut space: impl Space,
         index: usize,
         value: u64,
     ) -> Result<(), Stop> {
         let stripe = index >> STRIPE_SHIFT;
         if stripe != attempt.last_stripe {
-            attempt.last_entry = self.own(attempt, stripe)?;
+            attempt.last_entry = self.own(attempt, &mut space, stripe)?;
             attempt.last_stripe = stripe;
         }
-        attempt.written.write(attempt.last_entry, &heap[index], index, value);
-        Ok(())
+        attempt.written.write(attempt.last_entry, &mut space, index, value)
     }
 
     #[inline(always)]
     fn write_run(
         &self,
         attempt: &mut Attempt,
-        heap: &Heap,
+        mut space: impl Space,
         index: usize,
         values: &[u64],
     ) -> Result<(), Stop> {
@@ -213,36 +215,35 @@ impl Tm for Stm {
         if in_stripe(at, rest.len()) == rest.len() {
             let stripe = at >> STRIPE_SHIFT;
             if stripe != attempt.last_stripe {
-                attempt.last_entry = self.own(attempt, stripe)?;
+                attempt.last_entry = self.own(attempt, &mut space, stripe)?;
                 attempt.last_stripe = stripe;
             }
-            attempt.written.write_run(attempt.last_entry, heap, at, rest);
-            return Ok(());
+            return attempt.written.write_run(attempt.last_entry, &mut space, at, rest);
         }
         while !rest.is_empty() {
             let (now, later) = rest.split_at(in_stripe(at, rest.len()));
             let stripe = at >> STRIPE_SHIFT;
             if stripe != attempt.last_stripe {
-                attempt.last_entry = self.own(attempt, stripe)?;
+                attempt.last_entry = self.own(attempt, &mut space, stripe)?;
                 attempt.last_stripe = stripe;
             }
-            attempt.written.write_run(attempt.last_entry, heap, at, now);
+            attempt.written.write_run(attempt.last_entry, &mut space, at, now)?;
             (at, rest) = (at + now.len(), later);
         }
         Ok(())
     }
 
     #[inline]
-    fn will_read(&self, heap: &Heap, index: usize, words: usize) {
-        each(index, words, cpu::LINE_WORDS, |at| cpu::prefetch_read(heap, at));
+    fn will_read(&self, space: impl Space, index: usize, words: usize) {
+        each(index, words, cpu::LINE_WORDS, |at| space.prefetch_read(at));
         each(index, words, STRIPE_WORDS, |at| {
             cpu::prefetch_read(&self.records, self.number(at >> STRIPE_SHIFT));
         });
     }
 
     #[inline]
-    fn will_write(&self, heap: &Heap, index: usize, words: usize) {
-        each(index, words, cpu::LINE_WORDS, |at| cpu::prefetch_write(heap, at));
+    fn will_write(&self, space: impl Space, index: usize, words: usize) {
+        each(index, words, cpu::LINE_WORDS, |at| space.prefetch_write(at));
         each(index, words, STRIPE_WORDS, |at| {
             cpu::prefetch_write(&self.records, self.number(at >> STRIPE_SHIFT));
         });
@@ -254,38 +255,43 @@ impl Tm for Stm {
     }
 
     #[inline]
-    fn commit<R: Redo>(
+    fn commit(
         &self,
         attempt: &mut Attempt,
-        heap: &Heap,
-        redo: &mut R,
+        mut space: impl Space,
+        redo: &mut impl Redo,
     ) -> Result<TxId, Stop> {
         if attempt.written.entries.is_empty() {
             let seen = TxId(attempt.snapshot);
             attempt.clear();
             return Ok(seen);
         }
-        if !redo.has_room(Written::record_words_max(attempt.written.words())) {
+        if !redo.has_room(record_words_max(attempt.written.words())) {
             return Err(Stop::Conflict);
         }
         let id = self.draw(redo);
         // When no other ID was drawn since the snapshot, nothing can have changed.
         if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {
-            self.take_back(attempt, heap, redo, id);
+            self.take_back(attempt, &mut space, redo, id);
             return Err(Stop::Conflict);
         }
         // Recorded before the records are released: until then the values are this transaction's.
-        redo.record(id, Written::new(&attempt.written, heap));
-        self.release(attempt, id);
+        redo.record(id, Written::new(&attempt.written, &space));
+        self.release(attempt, &mut space, id);
         attempt.clear();
         Ok(id)
     }
 
-    fn roll_back<R: Redo>(&self, attempt: &mut Attempt, heap: &Heap, redo: &mut R) -> TxId {
+    fn roll_back(
+        &self,
+        attempt: &mut Attempt,
+        mut space: impl Space,
+        redo: &mut impl Redo,
+    ) -> TxId {
         let seen = TxId(attempt.snapshot);
         if !attempt.written.entries.is_empty() {
             let id = self.draw(redo);
-            self.take_back(attempt, heap, redo, id);
+            self.take_back(attempt, &mut space, redo, id);
         }
         attempt.clear();
         seen
@@ -329,13 +335,18 @@ impl Stm {
 
     /// A read that met a taken or newer record.
     #[inline(never)]
-    fn read_hard(&self, attempt: &mut Attempt, heap: &Heap, index: usize) -> Result<u64, Stop> {
+    fn read_hard(
+        &self,
+        attempt: &mut Attempt,
+        space: &mut impl Space,
+        index: usize,
+    ) -> Result<u64, Stop> {
         let number = self.number(index >> STRIPE_SHIFT);
         let record = &self.records[number];
         loop {
             let before = record.load(Ordering::Acquire);
             if attempt.owns(before) {
-                return Ok(heap[index].load(Ordering::Relaxed));
+                return space.load(index);
             }
             if before & TAKEN != 0 {
                 return Err(Stop::Conflict);
@@ -344,7 +355,7 @@ impl Stm {
                 self.extend(attempt)?;
                 continue;
             }
-            let value = heap[index].load(Ordering::Relaxed);
+            let value = space.load(index)?;
             fence(Ordering::Acquire);
             if record.load(Ordering::Relaxed) == before {
                 attempt.remember(number);
@@ -378,7 +389,14 @@ impl Stm {
 
     /// The write set's entry for a stripe, taking its ownership record if it is not ours yet.
     #[inline]
-    fn own(&self, attempt: &mut Attempt, stripe: usize) -> Result<usize, Stop> {
+    fn own(
+        &self,
+        attempt: &mut Attempt,
+        space: &mut impl Space,
+        stripe: usize,
+    ) -> Result<usize, Stop> {
+        // Before anything is taken: a page may have to be waited for.
+        space.open(stripe << STRIPE_SHIFT)?;
         let number = self.number(stripe);
         let record = &self.records[number];
         loop {
@@ -410,7 +428,7 @@ impl Stm {
 
     /// Draws the next ID.
     #[inline]
-    fn draw<R: Redo>(&self, redo: &mut R) -> TxId {
+    fn draw(&self, redo: &mut impl Redo) -> TxId {
         redo.drawing(self.clock.load(Ordering::Relaxed));
         // AcqRel: Release shows what `drawing` announced, and the records taken, to whoever reads a
         // clock that includes this ID; Acquire makes the check of the reads see what earlier
@@ -420,17 +438,24 @@ impl Stm {
 
     /// Restores the heap, records a hole, and releases with an ID that no reader has seen.
     #[cold]
-    fn take_back<R: Redo>(&self, attempt: &mut Attempt, heap: &Heap, redo: &mut R, id: TxId) {
-        attempt.written.restore(heap);
+    fn take_back(
+        &self,
+        attempt: &mut Attempt,
+        space: &mut impl Space,
+        redo: &mut impl Redo,
+        id: TxId,
+    ) {
+        attempt.written.restore(space);
         redo.record(id, Written::nothing());
-        self.release(attempt, id);
+        self.release(attempt, space, id);
         attempt.clear();
     }
 
     /// Releases every ownership record taken.
     #[inline]
-    fn release(&self, attempt: &Attempt, id: TxId) {
+    fn release(&self, attempt: &Attempt, space: &mut impl Space, id: TxId) {
         for entry in &attempt.written.entries {
+            space.touched(entry.stripe << STRIPE_SHIFT, id);
             if entry.version != SHARED {
                 // Release: whoever sees the version sees the values.
                 self.records[entry.owner as usize].store(id.0, Ordering::Release);

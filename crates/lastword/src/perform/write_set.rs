@@ -8,10 +8,10 @@
 //! the record at commit from the undo log that a write-through memory has anyway saves those
 //! stores and the duplicates.)
 
-use super::Heap;
-use crate::sync::{AtomicU64, Ordering};
+use super::{Heap, Space};
 use medium::cpu::LINE_WORDS;
 use medium::writes::run;
+use words::Stop;
 
 /// Words in a stripe: eight cache lines.
 ///
@@ -70,43 +70,63 @@ impl WriteSet {
 
     /// Writes a word of the stripe of `entry`, keeping what it was.
     #[inline(always)]
-    pub(crate) fn write(&mut self, entry: usize, word: &AtomicU64, index: usize, value: u64) {
+    pub(crate) fn write(
+        &mut self,
+        entry: usize,
+        space: &mut impl Space,
+        index: usize,
+        value: u64,
+    ) -> Result<(), Stop> {
         let mask = &mut self.entries[entry].mask;
         let bit = 1 << (index % STRIPE_WORDS);
         if *mask & bit == 0 {
+            space.first_write(index, 1)?;
             *mask |= bit;
-            self.old.push(Old { index, value: word.load(Ordering::Relaxed) });
+            self.old.push(Old { index, value: space.peek(index) });
         }
-        word.store(value, Ordering::Relaxed);
+        space.store(index, value);
+        Ok(())
     }
 
     /// Writes neighbouring words of the stripe of `entry`, at least one, keeping what they were.
     #[inline(always)]
-    pub(crate) fn write_run(&mut self, entry: usize, heap: &Heap, index: usize, values: &[u64]) {
+    pub(crate) fn write_run(
+        &mut self,
+        entry: usize,
+        space: &mut impl Space,
+        index: usize,
+        values: &[u64],
+    ) -> Result<(), Stop> {
         let mask = &mut self.entries[entry].mask;
         let bits = u64::MAX >> (64 - values.len()) << (index % STRIPE_WORDS);
-        let words = heap[index..][..values.len()].iter();
         if *mask & bits == 0 {
+            space.first_write(index, values.len())?;
             *mask |= bits;
             // One look for room, not one for each word.
-            self.old.extend(words.zip(values).enumerate().map(|(i, (word, value))| {
-                let old = Old { index: index + i, value: word.load(Ordering::Relaxed) };
-                word.store(*value, Ordering::Relaxed);
+            self.old.extend(values.iter().zip(index..).map(|(value, index)| {
+                let old = Old { index, value: space.peek(index) };
+                space.store(index, *value);
                 old
             }));
         } else {
-            for (i, (word, value)) in words.zip(values).enumerate() {
-                self.write(entry, word, index + i, *value);
+            for (value, index) in values.iter().zip(index..) {
+                self.write(entry, space, index, *value)?;
             }
         }
+        Ok(())
     }
 
     /// Puts back what was there before, everywhere.
-    pub(crate) fn restore(&self, heap: &Heap) {
+    pub(crate) fn restore(&self, space: &mut impl Space) {
         for old in &self.old {
-            heap[old.index].store(old.value, Ordering::Relaxed);
+            space.store(old.index, old.value);
         }
     }
+}
+
+/// Words that the record of so many written words takes at most: each one a run of its own.
+pub(crate) const fn record_words_max(words: usize) -> usize {
+    2 * words
 }
 
 /// How many of some neighbouring words, of which the first has this index, are in its stripe.
@@ -116,31 +136,28 @@ pub(crate) fn in_stripe(index: usize, words: usize) -> usize {
 }
 
 /// What a committed transaction wrote, to be read while nobody else can write it.
-#[derive(Clone, Copy)]
-pub struct Written<'a> {
+pub struct Written<'a, S> {
     entries: &'a [Entry],
     words: usize,
-    heap: &'a Heap,
+    /// Where they are; nowhere, when there are none.
+    space: Option<&'a S>,
 }
 
-impl<'a> Written<'a> {
-    pub(crate) fn new(set: &'a WriteSet, heap: &'a Heap) -> Written<'a> {
-        Written { entries: &set.entries, words: set.words(), heap }
-    }
-
+impl Written<'_, &Heap> {
     /// Nothing at all: the ID is a hole.
-    pub fn nothing() -> Written<'a> {
-        Written { entries: &[], words: 0, heap: &[] }
+    pub fn nothing() -> Self {
+        Written { entries: &[], words: 0, space: None }
+    }
+}
+
+impl<'a, S: Space> Written<'a, S> {
+    pub(crate) fn new(set: &'a WriteSet, space: &'a S) -> Written<'a, S> {
+        Written { entries: &set.entries, words: set.words(), space: Some(space) }
     }
 
     /// Different words written.
     pub fn words(&self) -> usize {
         self.words
-    }
-
-    /// Words that the record of so many written words takes at most: each one a run of its own.
-    pub const fn record_words_max(words: usize) -> usize {
-        2 * words
     }
 
     /// Hands over runs of neighbouring words as [`medium::writes`] encodes them, head then values.
@@ -158,6 +175,7 @@ impl<'a> Written<'a> {
         // The run being built: where its head is, its first index, and the index that continues it.
         let (mut at, mut first, mut next) = (0, 0, usize::MAX);
         let mut count = 0_usize;
+        let Some(space) = self.space else { return };
         for entry in self.entries {
             let base = entry.stripe * STRIPE_WORDS;
             let mut mask = entry.mask;
@@ -170,7 +188,7 @@ impl<'a> Written<'a> {
                     }
                     (at, first, count) = (head(sink), index, 0);
                 }
-                value(sink, self.heap[index].load(Ordering::Relaxed));
+                value(sink, space.peek(index));
                 count += 1;
                 next = index + 1;
             }
@@ -184,6 +202,7 @@ impl<'a> Written<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::{AtomicU64, Ordering};
     use medium::writes::{Piece, Pieces};
 
     fn heap(words: u64) -> Vec<AtomicU64> {
@@ -204,13 +223,14 @@ mod tests {
         let first = open(&mut set, 1);
         let second = open(&mut set, 2);
         for index in [edge - 1, edge - 2, edge - 2] {
-            set.write(first, &heap[index], index, 100 + index as u64);
+            set.write(first, &mut &heap, index, 100 + index as u64).unwrap();
         }
         for index in [edge, edge + 2] {
-            set.write(second, &heap[index], index, 100 + index as u64);
+            set.write(second, &mut &heap, index, 100 + index as u64).unwrap();
         }
         let mut out: Vec<u64> = Vec::new();
-        let written = Written::new(&set, &heap);
+        let space = &heap;
+        let written = Written::new(&set, &space);
         assert_eq!(written.words(), 4);
         written.runs(
             &mut out,
@@ -225,8 +245,8 @@ mod tests {
         let first = edge as u64 - 2;
         let values = [100 + first, 101 + first, 102 + first];
         assert_eq!(pieces, [Piece::Run(first, &values), Piece::Run(first + 4, &[104 + first])]);
-        assert!(out.len() <= Written::record_words_max(4));
-        set.restore(&heap);
+        assert!(out.len() <= record_words_max(4));
+        set.restore(&mut &heap);
         assert!(heap.iter().zip(0..).all(|(word, i)| word.load(Ordering::Relaxed) == i));
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | working | a step has nothing to do | |
 //! | napping | [`NAP`] is over, the pool closes | 2 000 wake-ups a second |
-//! | asleep | the next commit | nothing |
+//! | asleep | the next commit, or the time of a group is over that waits for more | nothing |
 //!
 //! A worker wakes a sleeping thread with one load a commit. Neither can miss the other: the thread
 //! first says that it sleeps and then looks at the clock with a locked instruction, the worker
@@ -33,14 +33,45 @@ pub(crate) trait Steps: Send + Sync + 'static {
     fn reproduce_if_due(&self) -> Result<Step, Error>;
     /// Runs one reproduce step on whatever there is.
     fn reproduce_step(&self) -> Result<Step, Error>;
+    /// Brings one part home of what another thread reproduces.
+    fn part_step(&self) -> Result<Step, Error>;
+    /// Threads that may reproduce at the same time, who leads included.
+    fn reproduce_threads(&self) -> usize;
     /// The clock that IDs are drawn from.
     fn clock(&self) -> &AtomicU64;
     /// The last durable ID.
     fn durable(&self) -> u64;
+    /// The group that waits for more transactions, if nothing else is left to do.
+    fn waiting(&self) -> Option<Waiting> {
+        None
+    }
     /// Where the threads are woken.
     fn bells(&self) -> &Bells;
     /// Whether a reproduce step sleeps in the kernel, so that it wants a thread of its own.
     fn reproduce_blocks(&self) -> bool;
+    /// The persist threads beside the first.
+    fn others(&self) -> Option<Others<'_>> {
+        None
+    }
+}
+
+/// A group that waits for more transactions, with nothing to do until they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// The last transaction in it.
+    pub(crate) last: u64,
+    /// When it waits no longer; `None`: it waits for as long as nobody does.
+    pub(crate) rest: Option<Duration>,
+}
+
+/// Persist threads that only come when the first is busy with a full group: then there is likely
+/// more. They neither nap nor look after the last commit; the first does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Others<'s> {
+    /// How many.
+    pub(crate) threads: usize,
+    /// Happens when there is a group for one of them, and after the pool said that it closes.
+    pub(crate) more: &'s Event,
 }
 
 /// How background threads are woken.
@@ -50,6 +81,8 @@ pub(crate) struct Bells {
     asleep: AtomicBool,
     pub(crate) persist: Event,
     reproduce: Event,
+    /// Parts of what is reproduced can be claimed.
+    parts: Event,
     closing: AtomicBool,
 }
 
@@ -63,7 +96,7 @@ impl Bells {
         }
     }
 
-    /// Called when somebody waits who cannot help: ends a nap too.
+    /// Called when somebody waits who cannot help, or does not: ends a nap too.
     #[cold]
     pub(crate) fn hurry(&self) {
         self.ring();
@@ -75,15 +108,21 @@ impl Bells {
         self.persist.notify();
     }
 
-    /// Sleeps until the next commit, unless something is committed and not durable. `epoch` is that
-    /// of `persist`, read before the last step.
-    pub(crate) fn sleep(&self, epoch: u64, clock: &AtomicU64, durable: impl FnOnce() -> u64) {
+    /// Sleeps until the next commit, or for so long, unless something is committed after `last`, up
+    /// to which nothing is to be done. `epoch` is that of `persist`, read before the last step.
+    pub(crate) fn sleep(
+        &self,
+        epoch: u64,
+        clock: &AtomicU64,
+        last: u64,
+        longest: Option<Duration>,
+    ) {
         self.asleep.store(true, Ordering::Relaxed);
         // AcqRel: Release shows `asleep` to whoever draws after this; Acquire and the fact that an
         // addition always sees the latest value show whoever drew before. See the module.
         let last_drawn = clock.fetch_add(0, Ordering::AcqRel);
-        if last_drawn == durable() {
-            self.persist.wait(epoch, None);
+        if last_drawn == last {
+            self.persist.wait(epoch, longest);
         }
         self.asleep.store(false, Ordering::Relaxed);
     }
@@ -93,12 +132,18 @@ impl Bells {
         if own_thread { self.reproduce.notify() } else { self.ring() }
     }
 
+    /// Who reproduces has parts that others can claim.
+    pub(crate) fn part_is_there(&self) {
+        self.parts.notify();
+    }
+
     /// The pool closes: the threads end.
     pub(crate) fn close(&self) {
         // Release and then notify: a thread that wakes sees it. Pairs with `is_closing`.
         self.closing.store(true, Ordering::Release);
         self.persist.notify();
         self.reproduce.notify();
+        self.parts.notify();
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -116,16 +161,35 @@ impl Background {
     /// Starts them.
     pub(crate) fn spawn(steps: &Arc<impl Steps>) -> Result<Background, std::io::Error> {
         let mut background = Background::default();
-        background.start("lastword-persist", steps, persist_loop)?;
-        if steps.reproduce_blocks() {
-            let second = background.start("lastword-reproduce", steps, reproduce_loop);
-            if let Err(error) = second {
-                steps.bells().close();
-                background.join();
-                return Err(error);
+        let started = background.start_all(steps);
+        if started.is_err() {
+            steps.bells().close();
+            if let Some(others) = steps.others() {
+                others.more.notify();
+            }
+            std::mem::take(&mut background).join();
+        }
+        started.map(|()| background)
+    }
+
+    fn start_all(&mut self, steps: &Arc<impl Steps>) -> Result<(), std::io::Error> {
+        match steps.others() {
+            None => self.start("lastword-persist", steps, persist_loop)?,
+            Some(Others { threads, .. }) => {
+                self.start("lastword-persist-1", steps, persist_loop)?;
+                for number in 2..threads + 2 {
+                    self.start(&format!("lastword-persist-{number}"), steps, others_loop)?;
+                }
             }
         }
-        Ok(background)
+        if steps.reproduce_blocks() {
+            self.start("lastword-reproduce", steps, reproduce_loop)?;
+        }
+        // Whoever reproduces leads; these others bring home what it deals out.
+        for number in 2..=steps.reproduce_threads() {
+            self.start(&format!("lastword-reproduce-{number}"), steps, parts_loop)?;
+        }
+        Ok(())
     }
 
     fn start<S: Steps>(
@@ -180,8 +244,29 @@ fn persist_loop<S: Steps>(steps: &S) {
             bells.persist.wait(epoch, Some(NAP));
             continue;
         }
-        bells.sleep(epoch, steps.clock(), || steps.durable());
+        // A group that waits: the next commit may fill it, and whoever waits for it closes it or
+        // rings.
+        let durable = || Waiting { last: steps.durable(), rest: None };
+        let Waiting { last, rest } = steps.waiting().unwrap_or_else(durable);
+        bells.sleep(epoch, steps.clock(), last, rest);
         idle = 0;
+    }
+}
+
+fn others_loop<S: Steps>(steps: &S) {
+    let Some(Others { more, .. }) = steps.others() else { return };
+    loop {
+        let epoch = more.epoch();
+        if steps.bells().is_closing() {
+            break;
+        }
+        match steps.persist_step() {
+            Err(_) => break,
+            Ok(Step::More) => {}
+            // Also after a group that was not full: the next is to grow while the first thread
+            // naps, and whoever takes off a full one calls.
+            Ok(_) => more.wait(epoch, None),
+        }
     }
 }
 
@@ -196,6 +281,21 @@ fn reproduce_loop<S: Steps>(steps: &S) {
             Err(_) => break,
             Ok(Step::Done) => {}
             Ok(_) => bells.reproduce.wait(epoch, None),
+        }
+    }
+}
+
+fn parts_loop<S: Steps>(steps: &S) {
+    let bells = steps.bells();
+    loop {
+        let epoch = bells.parts.epoch();
+        if bells.is_closing() {
+            break;
+        }
+        match steps.part_step() {
+            Err(_) => break,
+            Ok(Step::Done) => {}
+            Ok(_) => bells.parts.wait(epoch, None),
         }
     }
 }

@@ -32,20 +32,22 @@ pub(crate) enum Step {
     Deep,
     /// The log has no room until something is reproduced.
     LogFull,
+    /// What there is to do other threads are at, and tell when it is over.
+    Working,
 }
 
 impl Step {
-    /// What sending, and then acknowledging what is under way, amount to. `memory`: nothing ever
-    /// is.
-    pub(crate) fn of_both(sent: Step, acknowledged: Step, memory: bool) -> Step {
+    /// What sending, and then acknowledging what is under way, amount to. `turn`: of who sends.
+    pub(crate) fn of_both(sent: Step, acknowledged: Step, turn: Turn) -> Step {
         match (sent, acknowledged) {
             (Step::More, _) => Step::More,
             // Room for a group that waits for it.
             (Step::Deep, Step::Done) => Step::More,
             (Step::LogFull, acknowledged) if acknowledged != Step::Done => Step::LogFull,
             (Step::Done, _) | (_, Step::Done) => Step::Done,
-            // Somebody is sending, which is soon over: nothing to sleep on.
-            (Step::Busy, Step::Nothing) if !memory => Step::Nothing,
+            (Step::Working, _) => Step::Busy,
+            // Somebody is sending, which is soon over and not told: nothing to sleep on.
+            (Step::Busy, Step::Nothing) if turn == Turn::Passing => Step::Nothing,
             (Step::Busy, _) | (_, Step::Busy) => Step::Busy,
             (sent, _) => sent,
         }
@@ -57,8 +59,8 @@ impl Step {
 pub(crate) enum Turn {
     /// Whoever finds the step taken sleeps.
     Awaited,
-    /// Whoever finds the step taken has something else to do or to sleep on: only a failure is
-    /// told.
+    /// Whoever finds the step taken has something else to do or to sleep on, or tries it again:
+    /// only a failure is told. What is done when the turn is over is told [by itself](in_turn).
     Passing,
 }
 
@@ -85,6 +87,21 @@ pub(crate) fn take_turn<T, E>(
         progress.turn_is_over();
     }
     step
+}
+
+/// Runs a part of a step that holds no lock of its own, and tells who sleeps when it is over.
+///
+/// # Errors
+/// The part's.
+pub(crate) fn in_turn<R, E>(
+    progress: &Progress,
+    part: impl FnOnce() -> Result<R, E>,
+) -> Result<R, E> {
+    let panic = TellOnPanic(progress);
+    let done = part();
+    panic.disarm();
+    progress.turn_is_over();
+    done
 }
 
 /// Wakes the sleepers when a step panics: they try it themselves, and meet the same.
@@ -123,6 +140,7 @@ pub(crate) fn help_until<R, E>(
             // A worker has drawn an ID and not published it yet: it needs its core.
             Step::Nothing => thread::yield_now(),
             Step::Done | Step::More | Step::Deep | Step::LogFull => {}
+            Step::Working => unreachable!("a whole step says that it is busy"),
         }
     }
 }

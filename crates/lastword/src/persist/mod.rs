@@ -1,10 +1,23 @@
 //! Persist: from the volatile rings to the log; advances the durable ID.
 //!
 //! ```text
-//!   rings --merge up to the frontier--> group --send--> under way --acknowledge--> durable
+//!   rings --merge up to the frontier--> gathered --pack--> ready --place, send--> under way
 //!                                                                                    |
-//!                                          queue, to be reproduced from memory  <----+
+//!         reproduced from memory  <-- queue  <-- durable ID  <-------acknowledge------+
 //! ```
+//!
+//! | stage | threads | order |
+//! |---|---|---|
+//! | merge | one: holds `sending` | by ID |
+//! | pack: combine, compress, checksum | as many as are asked for | any |
+//! | place in the log | one: holds `sending` | by ID |
+//! | send to a device | one: holds `sending` | by ID |
+//! | store to memory | as pack | any |
+//! | acknowledge | one | by ID |
+//!
+//! With one persist thread a group goes through all of it while `sending` is held. With more, who
+//! has taken a group off leaves the lock to pack it, and comes back to place it and what others
+//! have packed behind it: nobody waits for anybody, but groups get their places in order.
 //!
 //! [`Persist::send`] and [`Persist::acknowledge`] are plain functions that any thread may call:
 //! background threads do nothing but call them, and whoever waits helps by calling them too. One
@@ -12,8 +25,8 @@
 //! So one thread sleeps until the device has written a group while others send the next.
 //!
 //! Invariants:
-//! - Groups are sent, and acknowledged, in ID order.
-//! - `flights` holds what the medium has under way and nobody has acknowledged, in that order.
+//! - Groups get their places in the log, and are acknowledged, in ID order.
+//! - `flights` holds what has a place and nobody has acknowledged, in that order.
 //! - The durable ID grows only after the barrier behind every record up to it.
 //!
 //! (DudeTM, section 3.3. The paper writes each thread's log by itself and lets the reproduce step
@@ -21,8 +34,12 @@
 //! by all workers, recovery a straight scan, and reproduction free of any merge.)
 
 pub(crate) mod background;
+pub(crate) mod due;
+pub(crate) mod flights;
 pub(crate) mod frontier;
+pub(crate) mod grouping;
 pub(crate) mod help;
+pub(crate) mod line;
 pub(crate) mod merge;
 pub(crate) mod progress;
 pub(crate) mod queue;
@@ -31,7 +48,7 @@ pub(crate) mod wake;
 
 use std::collections::VecDeque;
 
-use lw_log::{GROUP_HEADER_WORDS, Group, Identity, PersistentRing, Ring};
+use lw_log::{GROUP_HEADER_WORDS, Group, Identity, Packed, PersistentRing, Ring};
 use medium::mutants::{Mutant, planted};
 use medium::{Buffer, LogMedium, Memory};
 use words::TxId;
@@ -39,14 +56,21 @@ use words::TxId;
 use crate::Error;
 use crate::metrics::{Meter, StepTimer};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
-pub(crate) use background::{Background, Bells, Steps};
+pub(crate) use background::{Background, Bells, Others, Steps, Waiting};
+use flights::Flights;
 use frontier::frontier;
+pub(crate) use grouping::Grouping;
+use grouping::{Fit, GATHERED_WORDS, Opened, Packer};
+use help::in_turn;
 pub(crate) use help::{Step, Turn, help_until, take_turn};
+use line::{Job, Line};
 use merge::Merge;
 pub use progress::Listener;
 pub(crate) use progress::Progress;
 use queue::Flight;
 pub(crate) use queue::{Queue, Queued};
+pub(crate) use redo::UNBOUNDED_WORDS;
+use redo::given_back;
 pub(crate) use wake::Event;
 
 /// A worker's slot, over real memory.
@@ -65,7 +89,7 @@ pub(crate) struct Persist {
     medium: Arc<dyn LogMedium>,
     sending: Mutex<Sending>,
     /// Sent and not acknowledged.
-    flights: Mutex<VecDeque<Flight>>,
+    flights: Flights,
     /// Held while groups are acknowledged.
     acknowledging: Mutex<()>,
     pub(crate) queue: Queue,
@@ -73,6 +97,12 @@ pub(crate) struct Persist {
     log_full: AtomicBool,
     /// Words that a group is closed at.
     group_words: usize,
+    fit: Fit,
+    grouping: Grouping,
+    /// Somebody waits for this ID: groups up to it are not held back to grow.
+    hurried: AtomicU64,
+    /// There is a group for another persist thread.
+    pub(crate) more: Event,
     pub(crate) meter: Meter,
 }
 
@@ -81,9 +111,24 @@ struct Sending {
     log: PersistentRing,
     /// The last transaction that is in `pending` or was sent.
     merged: u64,
-    /// Merged and not yet sent: not empty only when the log or the medium had no room.
+    /// Merged and not yet taken off: not empty only while it may grow, or when the log or the
+    /// medium had no room.
     pending: Group,
+    /// Whether more is published than `pending` took.
+    closed: bool,
+    opened: Opened,
     merge: Merge,
+    /// Taken off and without a place yet.
+    line: Line,
+    /// Bytes of writes that have got a place.
+    plain: u64,
+}
+
+/// A group that has its place and is not in it yet.
+struct Placed {
+    at: u64,
+    packed: Packed,
+    flight: Flight,
 }
 
 /// Words of a group that is not closed for another reason: 256 KiB, where the device's time a byte
@@ -91,25 +136,25 @@ struct Sending {
 /// reproduced.
 const GROUP_WORDS: usize = 256 * 1024 / 8;
 
-/// Transactions under way up to which another small group is sent beside them. Two threads that
-/// wait for each commit are not held up by each other; of more, the later ones share a write,
-/// because a write of its own costs the processor more than it saves in time. Measured with
-/// `lastword run tatp-hash --durability sync` (disk at 0.14 ms), 2, 16 and 64 threads: 7.8, 52 and
-/// 153 k/s with one group at a time, 8.7, 49 and 148 with 2, 9.0, 45 and 139 with 8.
-const EAGER_TRANSACTIONS: u64 = 2;
-
 impl Persist {
     pub(crate) fn new(medium: Arc<dyn LogMedium>, identity: Identity, durable: TxId) -> Persist {
         // Half the log at most, so that a group always fits; see `words_max`.
-        let group_words = GROUP_WORDS.min((medium.bytes() / 2) as usize / 8);
+        let words_max = (medium.bytes() / 2) as usize / 8;
+        let group_words = GROUP_WORDS.min(words_max);
         // As much as half a log of full groups takes: the queue is usually no longer.
-        let spare_max = (medium.bytes() / 2) as usize / 8 / group_words + medium.depth() + 2;
+        let spare_max = words_max / group_words + medium.depth() + 2;
         let queue = Queue::new(group_words, spare_max);
+        let payload_words_max = words_max - GROUP_HEADER_WORDS;
+        let fit = Fit { block_words: medium.block_bytes() / 8, payload_words_max };
         let sending = Sending {
             log: PersistentRing::new(Arc::clone(&medium), identity),
             merged: durable.0,
             pending: Group::new(queue.memory()),
+            closed: false,
+            opened: Opened::default(),
             merge: Merge::default(),
+            line: Line::default(),
+            plain: 0,
         };
         Persist {
             progress: Progress::new(durable.0),
@@ -118,13 +163,25 @@ impl Persist {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             medium,
             sending: Mutex::new(sending),
-            flights: Mutex::default(),
+            flights: Flights::default(),
             acknowledging: Mutex::default(),
             queue,
             log_full: AtomicBool::new(false),
             group_words,
+            fit,
+            grouping: Grouping::NONE,
+            hurried: AtomicU64::new(0),
+            more: Event::default(),
             meter: Meter::default(),
         }
+    }
+
+    /// The same, with groups that are made like this.
+    pub(crate) fn with_grouping(mut self, grouping: Grouping) -> Persist {
+        if grouping.combines() {
+            self.group_words = GATHERED_WORDS;
+        }
+        Persist { grouping, ..self }
     }
 
     /// Most words that a transaction may write so that its group can always be sent: half the log,
@@ -137,7 +194,12 @@ impl Persist {
 
     /// Registers a worker with a ring of so many words.
     pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
-        let slot = Arc::new(Slot::new(Ring::new(Memory::anonymous(8 * ring_words as u64)?)));
+        let bytes = 8 * ring_words as u64;
+        let memory = match ring_words {
+            UNBOUNDED_WORDS => Memory::unreserved(bytes)?,
+            _ => Memory::anonymous(bytes)?,
+        };
+        let slot = Arc::new(Slot::new(Ring::new(memory)));
         let mut slots = lock(&self.slots);
         // Steps that find nothing to do look at no slots: without this, workers that come and go
         // between two commits would pile up.
@@ -164,6 +226,26 @@ impl Persist {
         TxId(self.progress.durable())
     }
 
+    /// Somebody waits for `id`: the group that it is in is closed by the next step, and not held
+    /// back to grow.
+    pub(crate) fn hurry(&self, id: TxId) {
+        if self.grouping.combines() {
+            // Release: the step that sees it finds the record of that ID published. Pairs with the
+            // load in `is_due`.
+            self.hurried.fetch_max(id.0, Ordering::Release);
+        }
+    }
+
+    /// Whether groups are combined.
+    pub(crate) fn combines(&self) -> bool {
+        self.grouping.combines()
+    }
+
+    /// Threads that make groups ready at a time.
+    pub(crate) fn threads(&self) -> usize {
+        self.grouping.threads
+    }
+
     /// Whether a group waits for room in the log.
     pub(crate) fn is_log_full(&self) -> bool {
         self.log_full.load(Ordering::Relaxed)
@@ -180,19 +262,48 @@ impl Persist {
     /// The medium's; the pool is poisoned then.
     pub(crate) fn send(&self, clock: &AtomicU64, timer: StepTimer) -> Result<Step, Error> {
         self.progress.poison.check()?;
-        // Where groups are under way, whoever finds this taken goes on to acknowledge them. Were it
-        // woken whenever somebody has looked in vain for something to send, it would look itself,
-        // and wake the next: a storm, while the device takes its time.
-        let turn = if self.is_memory() { Turn::Awaited } else { Turn::Passing };
-        take_turn(&self.sending, &self.progress, turn, |sending| {
-            let panic = self.progress.poison.on_panic("persist");
-            let started = timer.start();
-            self.gather(sending, clock);
-            let step = self.send_pending(sending);
-            self.meter.persist.add(&started);
-            panic.disarm();
-            step.map_err(|error| self.progress.poison.put(error.into()))
-        })
+        let turn = self.turn();
+        let (mut job, mut placed) = (None, Vec::new());
+        let step = take_turn(&self.sending, &self.progress, turn, |sending| {
+            self.metered(timer, || {
+                self.gather(sending, clock);
+                self.take_off(sending, &mut job, &mut placed)
+            })
+        })?;
+        if job.is_none() && placed.is_empty() {
+            return Ok(step);
+        }
+        // Its end wakes who has found nothing to do because this thread is at it.
+        in_turn(&self.progress, || self.metered(timer, || self.finish(job, placed)))?;
+        Ok(step)
+    }
+
+    /// Whether anybody sleeps until another thread's look for something to send is over.
+    pub(crate) fn turn(&self) -> Turn {
+        // Where groups are under way, whoever finds `sending` taken goes on to acknowledge them;
+        // where other threads pack or store them, it tries again, for the lock is held to take off
+        // and to place alone, and sleeps only when it has seen them at it, until their `in_turn` is
+        // over. Were it woken whenever somebody has looked in vain for something to send, it would
+        // look itself, and wake the next: a storm, while the device or the others take their time,
+        // and where the look has itself moved the epoch, nobody would sleep at all.
+        match self.is_memory() && self.grouping.threads == 1 {
+            true => Turn::Awaited,
+            false => Turn::Passing,
+        }
+    }
+
+    /// Runs a part of a step: takes its time, and poisons the pool when it fails or panics.
+    fn metered<R>(
+        &self,
+        timer: StepTimer,
+        part: impl FnOnce() -> Result<R, medium::Error>,
+    ) -> Result<R, Error> {
+        let panic = self.progress.poison.on_panic("persist");
+        let started = timer.start();
+        let done = part();
+        self.meter.persist.add(&started);
+        panic.disarm();
+        done.map_err(|error| self.progress.poison.put(error.into()))
     }
 
     /// Merges what is published into the pending group.
@@ -203,60 +314,173 @@ impl Persist {
             return;
         }
         let mut slots = lock(&self.slots);
-        let Sending { merge, merged, pending, .. } = sending;
+        let Sending { merge, merged, pending, closed, opened, .. } = sending;
         let frontier = frontier(clock, &slots, now, &mut merge.cursors);
+        let unbounded = without_bound(&slots);
         // A group that waits for room takes more until it is full.
         if frontier > *merged && pending.words() < self.group_words {
-            merge.run(&slots, *merged, frontier, pending, self.group_words);
+            let last = self.last_of(pending, *merged).min(frontier);
+            if pending.is_empty() && self.grouping.combines() {
+                opened.begin(&self.grouping);
+            }
+            if last > *merged {
+                merge.run(&slots, *merged, last, pending, self.group_words);
+            }
             if !pending.is_empty() {
                 *merged = pending.last().0;
             }
+            *closed = *merged < frontier;
+        }
+        for (slot, before) in unbounded {
+            // Behind the cursor: nobody reads it any more, and the worker is a lap away.
+            let words = given_back(before, slot.ring.taken());
+            words.for_each(|words| slot.ring.storage().release(words));
         }
         // The space of a dead worker's ring is needed no longer once it is drained.
         slots.retain(|slot| !slot.is_done());
     }
 
-    /// Sends the pending group, if there is room for it in the medium and the log.
-    fn send_pending(&self, sending: &mut Sending) -> Result<Step, medium::Error> {
-        let Sending { log, pending, .. } = sending;
-        if pending.is_empty() {
+    /// Takes the pending group off, if it is due and there is room for it, and sends it; with
+    /// several threads, hands it out to be packed when the lock is free.
+    fn take_off(
+        &self,
+        sending: &mut Sending,
+        job: &mut Option<Job>,
+        placed: &mut Vec<Placed>,
+    ) -> Result<Step, medium::Error> {
+        if let Some(step) = self.place_all(sending, placed)? {
+            return Ok(step);
+        }
+        if sending.pending.is_empty() {
+            // In memory, what is under way is stored by others; who has a device acknowledges it.
+            let stored = self.is_memory() && !self.flights.is_empty();
+            let others = stored || !sending.line.is_empty();
+            return Ok(if others { Step::Working } else { Step::Nothing });
+        }
+        let (full, due) = self.is_due(sending);
+        if !due {
             return Ok(Step::Nothing);
         }
-        // A group that is closed for its size is nearly full.
-        let full = pending.words() > self.group_words / 4 * 3;
-        if !self.is_memory() && !self.may_fly(pending, full) {
+        if !self.may_fly(sending, full) {
             return Ok(Step::Deep);
         }
-        let has_room = log.has_room(pending, &self.queue.tail);
+        let apart = self.grouping.threads > 1;
+        if apart && sending.line.working() >= self.grouping.threads {
+            return Ok(Step::Working);
+        }
+        // Of a combined group the size is known only when it is packed.
+        let has_room = self.grouping.combines()
+            || sending.log.has_room(sending.pending.words(), &self.queue.tail);
         // Relaxed: only tells that a reproduce step is wanted; see `Pipeline::is_due`.
         self.log_full.store(!has_room, Ordering::Relaxed);
         if !has_room {
             return Ok(Step::LogFull);
         }
-        let group = std::mem::replace(pending, Group::new(self.queue.memory()));
-        let (first, last, words) = (group.first().0, group.last().0, group.words());
-        let before = log.head();
-        let early = planted(Mutant::HomeBeforeLog).then(|| copy_of(&group));
-        let sent = log.append(group, self.queue.end())?;
-        self.meter.logged(8 * words as u64, sent.end - before);
-        let flight = Flight { first, last, words, end: sent.end };
-        if let Some(early) = early {
-            self.queue.push(early, flight);
+        let Sending { line, pending, closed, .. } = sending;
+        let mut packer = line.packer();
+        let memory = if self.grouping.combines() { packer.memory() } else { self.queue.memory() };
+        let gathered = std::mem::replace(pending, Group::new(memory));
+        *closed = false;
+        self.meter.gathered(8 * gathered.words() as u64);
+        if apart {
+            *job = Some(line.hand_out(gathered, packer));
+            if full {
+                self.more.notify();
+            }
+            return Ok(if full { Step::More } else { Step::Done });
         }
-        match sent.durable {
-            Some(buffer) => self.acknowledged(buffer, flight),
-            // Before the lock of `sending` is free: whoever sends next comes behind it.
-            None => lock(&self.flights).push_back(flight),
-        }
-        Ok(if full { Step::More } else { Step::Done })
+        self.pack(gathered, &mut packer, &mut line.ready);
+        line.put_back(packer);
+        let stopped = self.place_all(sending, placed)?;
+        Ok(stopped.unwrap_or(if full { Step::More } else { Step::Done }))
     }
 
-    /// Whether the medium has room for a group, and the group is worth a write of its own.
-    fn may_fly(&self, group: &Group, full: bool) -> bool {
-        let flights = lock(&self.flights);
-        let Some(oldest) = flights.front() else { return true };
-        let few = group.last().0 + 1 - oldest.first <= EAGER_TRANSACTIONS;
-        (full || few) && flights.len() < self.medium.depth()
+    fn pack(&self, gathered: Group, packer: &mut Packer, out: &mut VecDeque<Packed>) {
+        packer.pack(gathered, &self.grouping, self.fit, || self.queue.memory(), out);
+    }
+
+    /// What is done without the lock when there are several threads: packs a group, and stores
+    /// what has got its place.
+    fn finish(&self, job: Option<Job>, mut placed: Vec<Placed>) -> Result<(), medium::Error> {
+        if let Some(Job { number, gathered, mut packer }) = job {
+            let mut ready = VecDeque::new();
+            self.pack(gathered, &mut packer, &mut ready);
+            let mut sending = lock(&self.sending);
+            sending.line.hand_in(number, ready);
+            sending.line.put_back(packer);
+            self.place_all(&mut sending, &mut placed)?;
+        }
+        placed.into_iter().try_for_each(|placed| self.store(placed))
+    }
+
+    /// Gives all groups that are ready their places, as far as there is room; answers what there
+    /// was no room in. Sends them, or hands them out to be stored when the lock is free.
+    fn place_all(
+        &self,
+        sending: &mut Sending,
+        placed: &mut Vec<Placed>,
+    ) -> Result<Option<Step>, medium::Error> {
+        let Sending { log, line, plain, .. } = sending;
+        while let Some(front) = line.ready.front() {
+            let behind = *plain + 8 * (front.plain_words() - GROUP_HEADER_WORDS) as u64;
+            let has_room = log.has_room(front.words(), &self.queue.tail) && self.has_memory(behind);
+            // Relaxed: as in `take_off`.
+            self.log_full.store(!has_room, Ordering::Relaxed);
+            if !has_room {
+                return Ok(Some(Step::LogFull));
+            }
+            if !self.is_memory() && self.flights.oldest().0 >= self.medium.depth() {
+                return Ok(Some(Step::Deep));
+            }
+            let mut packed = line.ready.pop_front().expect("it is there");
+            let (first, last, words) = (packed.first(), packed.last(), packed.plain_words());
+            *plain = behind;
+            let place = log.place(&mut packed, self.queue.end());
+            self.meter.placed(8 * words as u64, 8 * packed.words_used() as u64);
+            let flight = Flight { first, last, words, end: place.end };
+            if planted(Mutant::HomeBeforeLog) {
+                self.queue.push(copy_of(&packed), flight);
+            }
+            let next = Placed { at: place.at, packed, flight };
+            match self.grouping.threads > 1 && self.is_memory() {
+                true => {
+                    // In order, while the lock is held: they land in any.
+                    self.flights.begin(flight, None);
+                    placed.push(next);
+                }
+                false => self.send_in_order(next)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends a group while `sending` is held: whoever sends next comes behind it.
+    fn send_in_order(&self, placed: Placed) -> Result<(), medium::Error> {
+        let Placed { at, packed, flight } = placed;
+        let words = packed.words();
+        let (image, plain) = packed.into_image();
+        if self.is_memory() {
+            let memory = self.medium.append(at, image, words)?;
+            self.acknowledged(memory.expect("memory is durable at once"), plain, flight);
+            return Ok(());
+        }
+        self.flights.begin(flight, plain);
+        let durable = self.medium.append(at, image, words)?;
+        debug_assert!(durable.is_none(), "a device acknowledges");
+        Ok(())
+    }
+
+    /// Stores a group to memory beside others, and acknowledges what is durable up to there.
+    fn store(&self, placed: Placed) -> Result<(), medium::Error> {
+        let Placed { at, packed, flight } = placed;
+        let words = packed.words();
+        let (image, plain) = packed.into_image();
+        let memory = self.medium.append(at, image, words)?;
+        let memory = memory.expect("memory is durable at once");
+        self.flights.land(flight.end, (memory, plain), |(memory, plain), flight| {
+            self.acknowledged(memory, plain, flight);
+        });
+        Ok(())
     }
 
     /// Acknowledges what the medium has made durable. `wait`: at least one group, if any is under
@@ -266,35 +490,39 @@ impl Persist {
     /// The medium's; the pool is poisoned then.
     pub(crate) fn acknowledge(&self, wait: bool, timer: StepTimer) -> Result<Step, Error> {
         self.progress.poison.check()?;
-        if self.is_memory() || lock(&self.flights).is_empty() {
+        if self.is_memory() || self.flights.is_empty() {
             return Ok(Step::Nothing);
         }
         take_turn(&self.acknowledging, &self.progress, Turn::Awaited, |()| {
-            let panic = self.progress.poison.on_panic("persist");
-            let started = timer.start();
-            let step = self.acknowledge_flights(wait);
-            self.meter.persist.add(&started);
-            panic.disarm();
-            step.map_err(|error| self.progress.poison.put(error.into()))
+            self.metered(timer, || self.acknowledge_flights(wait))
         })
     }
 
     fn acknowledge_flights(&self, mut wait: bool) -> Result<Step, medium::Error> {
         let mut step = Step::Nothing;
         loop {
-            let Some(flight) = lock(&self.flights).front().copied() else { return Ok(step) };
-            let Some(buffer) = self.medium.acknowledge(wait)? else { return Ok(step) };
-            lock(&self.flights).pop_front();
-            self.acknowledged(buffer, flight);
+            if self.flights.is_empty() {
+                return Ok(step);
+            }
+            let Some(memory) = self.medium.acknowledge(wait)? else { return Ok(step) };
+            let (plain, flight) = self.flights.end_oldest();
+            self.acknowledged(memory, plain, flight);
             (step, wait) = (Step::Done, false);
         }
     }
 
-    /// A group is durable.
-    fn acknowledged(&self, buffer: Buffer, flight: Flight) {
+    /// A group is durable, and all before it are. `plain`: what is reproduced, when that is not
+    /// what was sent.
+    fn acknowledged(&self, memory: Buffer, plain: Option<Buffer>, flight: Flight) {
         // Queued before it is acknowledged: whoever drains the queue after a flush finds it there.
         if !planted(Mutant::HomeBeforeLog) {
-            self.queue.push(buffer, flight);
+            match plain {
+                Some(plain) => {
+                    self.queue.push(plain, flight);
+                    self.queue.keep([memory]);
+                }
+                None => self.queue.push(memory, flight),
+            }
         }
         if planted(Mutant::RecycledFirst) {
             self.queue.tail.store(flight.end, Ordering::Release);
@@ -310,9 +538,16 @@ impl Persist {
     }
 }
 
+/// The rings without bound, and where each is taken up to.
+fn without_bound(slots: &[Arc<Slot>]) -> Vec<(Arc<Slot>, u64)> {
+    let unbounded = slots.iter().filter(|slot| slot.ring.capacity() == UNBOUNDED_WORDS);
+    unbounded.map(|slot| (Arc::clone(slot), slot.ring.taken())).collect()
+}
+
 /// For a mutant: a group's writes, as the queue takes them.
-fn copy_of(group: &Group) -> Buffer {
-    let mut copy = Buffer::new(group.words());
-    copy.words_mut()[GROUP_HEADER_WORDS..group.words()].copy_from_slice(group.payload());
+fn copy_of(packed: &Packed) -> Buffer {
+    let mut copy = Buffer::new(packed.plain_words());
+    copy.words_mut()[GROUP_HEADER_WORDS..packed.plain_words()]
+        .copy_from_slice(packed.plain_payload());
     copy
 }

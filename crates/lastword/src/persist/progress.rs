@@ -180,7 +180,7 @@ impl Progress {
 }
 
 impl Listener {
-    fn tell(self, outcome: Result<(), Error>) {
+    pub(crate) fn tell(self, outcome: Result<(), Error>) {
         let tell = || match self {
             Listener::Task(waker) => waker.wake(),
             Listener::Callback(callback) => callback(outcome),

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - Groups enter in ID order, after they are durable.
-//! - `tail <= end`: between them lies what is in the queue or being reproduced.
+//! - `tail <= end`: between them lies what is in the queue or being reproduced; the same for
+//!   `plain_tail` and `plain_end`, which count what groups decode to.
 
 use std::collections::VecDeque;
 
@@ -46,6 +47,10 @@ pub(crate) struct Queue {
     end: AtomicU64,
     /// The sequence up to which the log is recycled.
     pub(crate) tail: AtomicU64,
+    /// Bytes of writes that have come.
+    plain_end: AtomicU64,
+    /// Bytes of writes that have been reproduced.
+    plain_tail: AtomicU64,
     /// Memory of groups that have been reproduced, to be used again.
     spare: Mutex<Vec<Buffer>>,
     /// Most pieces of memory that are kept.
@@ -60,6 +65,8 @@ impl Queue {
             groups: Mutex::default(),
             end: AtomicU64::new(0),
             tail: AtomicU64::new(0),
+            plain_end: AtomicU64::new(0),
+            plain_tail: AtomicU64::new(0),
             spare: Mutex::default(),
             spare_max,
             group_words,
@@ -71,6 +78,18 @@ impl Queue {
         // The tail first: it is never beyond the end, and what came in between only adds.
         let tail = self.tail.load(Ordering::Relaxed);
         self.end().saturating_sub(tail)
+    }
+
+    /// Bytes of memory that these take: more than of log where that is compressed.
+    pub(crate) fn plain_bytes(&self) -> u64 {
+        let tail = self.plain_tail();
+        self.plain_end.load(Ordering::Relaxed).saturating_sub(tail)
+    }
+
+    /// Bytes of writes that have been reproduced, of all that ever came.
+    pub(crate) fn plain_tail(&self) -> u64 {
+        // Relaxed: a count, which guards nothing but how much memory is taken.
+        self.plain_tail.load(Ordering::Relaxed)
     }
 
     /// The sequence behind the last group that is durable.
@@ -91,6 +110,7 @@ impl Queue {
         let mut groups = lock(&self.groups);
         self.end.store(flight.end, Ordering::Relaxed);
         let payload = GROUP_HEADER_WORDS..flight.words;
+        self.plain_end.fetch_add(8 * payload.len() as u64, Ordering::Relaxed);
         if let Some(back) = groups.back_mut()
             && back.flight.words + payload.len() <= back.buffer.words().len()
         {
@@ -123,10 +143,13 @@ impl Queue {
         // Release: the sender overwrites the log up to here once it sees this; everything that made
         // it safe comes before. Pairs with the Acquire in `PersistentRing::has_room`.
         self.tail.store(end, Ordering::Release);
+        let words: usize = groups.iter().map(|queued| queued.writes().len()).sum();
+        self.plain_tail.fetch_add(8 * words as u64, Ordering::Relaxed);
         self.keep(groups.into_iter().map(|queued| queued.buffer));
     }
 
-    fn keep(&self, buffers: impl IntoIterator<Item = Buffer>) {
+    /// Keeps memory that is free, to be used again.
+    pub(crate) fn keep(&self, buffers: impl IntoIterator<Item = Buffer>) {
         let mut spare = lock(&self.spare);
         // Not what a giant transaction needed once.
         let usual = |buffer: &Buffer| buffer.words().len() <= 2 * self.group_words;

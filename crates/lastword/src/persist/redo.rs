@@ -3,8 +3,10 @@
 //! Invariant: for each ID drawn, the slot says `drawing` before, and `drawn` after the record is
 //! published; see [`frontier`](super::frontier).
 
+use std::ops::Range;
+
 use super::frontier::Slot;
-use crate::perform::{Redo, Written};
+use crate::perform::{Redo, Space, Written};
 use crate::sync::{Arc, AtomicU64};
 use lw_log::{RECORD_HEAD_WORDS, Writer};
 use words::TxId;
@@ -30,6 +32,23 @@ const USUAL_WORDS: u64 = 512 * 1024 / 8;
 /// p50 0.09, 0.37, 0.72 and 0.73 ms, p99 1.7, 2.9, 5.7 and 7.1 ms; hashtable 5.2, 5.3, 5.4, 5.4
 /// M/s.
 const CROWDED_WORDS: u64 = 64 * 1024 / 8;
+
+/// Words of a ring that is never full: 128 GiB of addresses, which the machine's memory runs out
+/// before. What the persist step has taken of it goes back to the system, so a worker that is
+/// followed takes little. (DudeTM, section 5.1: DudeTM-Inf.)
+pub(crate) const UNBOUNDED_WORDS: usize = 1 << 34;
+
+/// Words that such a ring gives back at a time: a huge page.
+const PIECE_WORDS: u64 = (2 << 20) / 8;
+
+/// The words of a ring without bound that go back when its `taken` cursor has moved.
+pub(crate) fn given_back(before: u64, after: u64) -> impl Iterator<Item = Range<usize>> {
+    let pieces = before / PIECE_WORDS..after / PIECE_WORDS;
+    pieces.map(|piece| {
+        let first = (piece * PIECE_WORDS) as usize % UNBOUNDED_WORDS;
+        first..first + PIECE_WORDS as usize
+    })
+}
 
 impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
     pub(crate) fn new(slot: Arc<Slot<S>>) -> RingRedo<S> {
@@ -73,7 +92,7 @@ impl<S: AsRef<[AtomicU64]>> Redo for RingRedo<S> {
     }
 
     #[inline]
-    fn record(&mut self, id: TxId, written: Written<'_>) {
+    fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {
         let mut record = self.writer.record(&self.slot.ring);
         written.runs(
             &mut record,
@@ -83,5 +102,26 @@ impl<S: AsRef<[AtomicU64]>> Redo for RingRedo<S> {
         );
         record.publish(id.0);
         self.slot.drawn();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_back_is_each_piece_once_behind_the_cursor() {
+        let lap = UNBOUNDED_WORDS as u64;
+        let mut at = lap - 3 * PIECE_WORDS - 5;
+        let mut next = (at / PIECE_WORDS * PIECE_WORDS) as usize % UNBOUNDED_WORDS;
+        for step in [7, PIECE_WORDS, 1, 5 * PIECE_WORDS / 2, 0, 3 * PIECE_WORDS] {
+            for words in given_back(at, at + step) {
+                assert_eq!((words.start, words.len() as u64), (next, PIECE_WORDS));
+                next = words.end % UNBOUNDED_WORDS;
+            }
+            at += step;
+            let end = (at % lap) as usize;
+            assert!(next <= end && end - next < PIECE_WORDS as usize, "{next} {end}");
+        }
     }
 }

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::io;
 
 use lw_log::{Identity, Writer};
-use medium::{Buffer, Counts, HomeMedium, LogMedium, PoolFile, Prewrite, ReadLog};
+use medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, PoolFile, Prewrite, ReadLog};
 
 use super::*;
-use crate::persist::{Listener, Slot};
+use crate::persist::{Grouping, Listener, Slot};
 use crate::superblock::{Superblock, Superblocks};
 use crate::sync::{Arc, AtomicBool, Mutex, lock};
 
@@ -119,6 +119,8 @@ fn superblocks() -> (tempfile::TempDir, Superblocks) {
         log_bytes: 1 << 16,
         reproduced: 0,
         log_sequence: 0,
+        group: 0,
+        compress: false,
     };
     let superblocks = Superblocks::create(&Arc::new(file), superblock).unwrap();
     (dir, superblocks)
@@ -133,13 +135,18 @@ fn identity() -> Identity {
 
 /// A pipeline over a log of this depth.
 fn world(depth: usize) -> World {
+    world_of(depth, Grouping::NONE)
+}
+
+/// The same, with groups that are made like this.
+fn world_of(depth: usize, grouping: Grouping) -> World {
     let (dir, superblocks) = superblocks();
     let [log_fails, home_fails] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let (under_way, image) = (Mutex::default(), Mutex::new(vec![0; 1 << 13]));
     let log = Arc::new(Log { fails: Arc::clone(&log_fails), depth, under_way, image });
-    let persist = Persist::new(Arc::clone(&log) as _, identity(), TxId(0));
+    let persist = Persist::new(Arc::clone(&log) as _, identity(), TxId(0)).with_grouping(grouping);
     let slot = persist.register(1 << 14).unwrap();
-    let reproduce = Reproduce::new(Box::new(Home(Arc::clone(&home_fails))), superblocks);
+    let reproduce = Reproduce::new(Parts::whole(Home(Arc::clone(&home_fails))), superblocks);
     let pipeline = Pipeline::new(persist, reproduce, 1 << 16, false, false);
     let (clock, writer) = (AtomicU64::new(0), Writer::default());
     World { _dir: dir, pipeline, clock, slot, writer, log, log_fails, home_fails }
@@ -236,6 +243,27 @@ fn home_never_runs_ahead_of_the_log_and_the_log_is_recycled_after_home() {
 }
 
 #[test]
+fn what_is_compressed_counts_as_what_it_decodes_to() {
+    for depth in DEPTHS {
+        for threads in [1, 2] {
+            let grouping = Grouping { compress: true, threads, ..Grouping::NONE };
+            let mut world = world_of(depth, grouping);
+            for round in 0..40 {
+                let id = world.commit_bytes(20 << 10);
+                world.pipeline.wait(&world.clock, id).unwrap();
+                let queue = &world.pipeline.persist.queue;
+                assert!(queue.plain_bytes() <= 1 << 16, "depth {depth}, round {round}");
+                assert!(queue.bytes() < 1 << 13, "depth {depth}, round {round}");
+                assert_eq!(world.pipeline.is_due(), queue.plain_bytes() >= 1 << 15);
+            }
+            assert!(world.pipeline.reproduce.reproduced() > TxId(0), "there was no room");
+            world.pipeline.close(&world.clock).unwrap();
+            assert_eq!(world.pipeline.persist.queue.plain_bytes(), 0);
+        }
+    }
+}
+
+#[test]
 fn a_full_log_is_a_reason_to_reproduce_however_little_is_queued() {
     for depth in DEPTHS {
         const KIB: usize = 1 << 10;
@@ -298,7 +326,7 @@ fn a_step_that_panics_poisons_and_leaves_no_clean_mark() {
     let mut world = world(0);
     let (_dir, superblocks) = superblocks();
     let file = Arc::clone(superblocks.file());
-    world.pipeline.reproduce = Reproduce::new(Box::new(Panics), superblocks);
+    world.pipeline.reproduce = Reproduce::new(Parts::whole(Panics), superblocks);
     let id = world.commit();
     world.pipeline.wait(&world.clock, id).unwrap();
     let step = std::panic::AssertUnwindSafe(|| world.pipeline.reproduce_step(true));

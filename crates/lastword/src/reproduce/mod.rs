@@ -10,6 +10,11 @@
 //!   words written home  -->  reproduced ID in the superblock  -->  log space overwritten
 //! ```
 //!
+//! Home is in [parts](medium::Parts), one for each thread that reproduces, and the first of these
+//! arrows waits for all of them: see [`board`]. Values in the log are absolute and a page has one
+//! part, so parts need no order between them, and what the superblock says is the least that all
+//! have reached. With one part all of it is done by the thread that takes the step.
+//!
 //! Without the first, a crash would find an ID that says that words are home which are not, and
 //! without the second it would look for records in space that holds others.
 //!
@@ -20,37 +25,37 @@
 //!
 //! (DudeTM, section 3.4: one barrier a batch instead of one a transaction.)
 
+mod board;
+
 use crossbeam_utils::CachePadded;
-use medium::HomeMedium;
+use medium::Parts;
 use medium::mutants::{Mutant, planted};
 use words::TxId;
 
 use crate::Error;
 use crate::metrics::StepTimer;
-use crate::persist::{Persist, Queued, Step, Turn, take_turn};
+use crate::persist::{Bells, Persist, Queued, Step, Turn, take_turn};
 use crate::superblock::Superblocks;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use board::Board;
 
 /// The reproduce step of one pool.
 pub(crate) struct Reproduce {
     reproduced: CachePadded<AtomicU64>,
-    state: Mutex<State>,
+    /// Held by who leads: takes batches, writes the superblock, recycles.
+    superblocks: Mutex<Superblocks>,
+    board: Board,
     /// A batch is off the queue and not yet at home.
     working: AtomicBool,
 }
 
-/// What only one thread at a time touches.
-struct State {
-    home: Box<dyn HomeMedium>,
-    superblocks: Superblocks,
-}
-
 impl Reproduce {
-    pub(crate) fn new(home: Box<dyn HomeMedium>, superblocks: Superblocks) -> Reproduce {
+    pub(crate) fn new(home: Parts, superblocks: Superblocks) -> Reproduce {
         let reproduced = superblocks.current().reproduced;
         Reproduce {
             reproduced: CachePadded::new(AtomicU64::new(reproduced)),
-            state: Mutex::new(State { home, superblocks }),
+            superblocks: Mutex::new(superblocks),
+            board: Board::new(home),
             working: AtomicBool::new(false),
         }
     }
@@ -61,6 +66,11 @@ impl Reproduce {
         TxId(self.reproduced.load(Ordering::Acquire))
     }
 
+    /// Threads that may reproduce at the same time.
+    pub(crate) fn threads(&self) -> usize {
+        self.board.parts()
+    }
+
     /// Brings durable groups home: at least one if there is one, up to `log_bytes` of the log. Two
     /// persist barriers, however many transactions.
     ///
@@ -69,6 +79,7 @@ impl Reproduce {
     pub(crate) fn step(
         &self,
         persist: &Persist,
+        bells: &Bells,
         log_bytes: u64,
         timer: StepTimer,
     ) -> Result<Step, Error> {
@@ -82,7 +93,7 @@ impl Reproduce {
             return Ok(if working { Step::Busy } else { Step::Nothing });
         }
         // The lock before the queue: two threads must not take batches and apply them out of order.
-        take_turn(&self.state, &persist.progress, Turn::Awaited, |state| {
+        take_turn(&self.superblocks, &persist.progress, Turn::Awaited, |superblocks| {
             self.working.store(true, Ordering::Release);
             let batch = persist.queue.take(log_bytes);
             if batch.is_empty() {
@@ -90,55 +101,110 @@ impl Reproduce {
                 return Ok(Step::Nothing);
             }
             let panic = persist.progress.poison.on_panic("reproduce");
-            let started = timer.start();
-            let done = self.bring_home(state, &batch);
-            let done = done.map_err(|error| persist.progress.poison.put(error.into()));
-            persist.meter.reproduce.add(&started);
+            let batch = Batch::new(batch, self.reproduced.load(Ordering::Relaxed));
+            self.board.post(Arc::clone(&batch.groups));
+            if self.threads() > 1 {
+                bells.part_is_there();
+            }
+            let done = self.bring_home(superblocks, &batch, persist, timer);
             panic.disarm();
             self.working.store(false, Ordering::Release);
-            let (last, end) = done?;
+            done?;
             // Release: whoever sees the reproduced ID may read home.
-            self.reproduced.store(last, Ordering::Release);
-            persist.queue.recycle(batch, end);
+            self.reproduced.store(batch.last, Ordering::Release);
+            let groups = Arc::into_inner(batch.groups).expect("no part holds it any more");
+            persist.queue.recycle(groups, batch.end);
             Ok(Step::Done)
         })
     }
 
-    fn bring_home(&self, state: &mut State, batch: &[Queued]) -> Result<(u64, u64), medium::Error> {
-        let mut last = self.reproduced.load(Ordering::Relaxed);
-        let mut end = 0;
-        for queued in batch {
-            let flight = queued.flight;
-            assert_eq!(flight.first, last + 1, "transactions come home in ID order");
-            state.home.write_back(queued.writes())?;
-            (last, end) = (flight.last, flight.end);
-        }
-        if !planted(Mutant::HeadBeforeHome) {
-            state.home.barrier()?;
-        }
-        state.superblocks.update(|now| {
-            now.reproduced = last;
-            now.log_sequence = end;
-        })?;
+    /// One part of a batch that another thread leads, if there is one that nobody has claimed.
+    ///
+    /// # Errors
+    /// The medium's; the pool is poisoned then, and who leads is told.
+    pub(crate) fn part_step(&self, persist: &Persist, timer: StepTimer) -> Result<Step, Error> {
+        persist.progress.poison.check()?;
+        let Some(claim) = self.board.claim() else { return Ok(Step::Nothing) };
+        let started = timer.start();
+        let done = claim.bring_home(&persist.progress.poison);
+        persist.meter.reproduce.add(&started);
+        done.map(|()| Step::Done)
+    }
+
+    fn bring_home(
+        &self,
+        superblocks: &mut Superblocks,
+        batch: &Batch,
+        persist: &Persist,
+        timer: StepTimer,
+    ) -> Result<(), Error> {
         if planted(Mutant::HeadBeforeHome) {
-            state.home.barrier()?;
+            batch.mark(superblocks)?;
         }
-        Ok((last, end))
+        while let Some(claim) = self.board.claim() {
+            let (started, is_first) = (timer.start(), claim.is_first());
+            // An error is kept, and told below when no part is at work any more.
+            let _ = claim.bring_home(&persist.progress.poison);
+            persist.meter.reproduce.add(&started);
+            if is_first && planted(Mutant::MarkedAtFirstPart) {
+                batch.mark(superblocks)?;
+            }
+            if is_first && planted(Mutant::SyncedAtFirstPart) {
+                self.board.sync()?;
+            }
+        }
+        if !self.board.wait() {
+            let told = persist.progress.poison.check();
+            return Err(told.expect_err("a part that fails poisons the pool"));
+        }
+        let started = timer.start();
+        let synced = match planted(Mutant::SyncedAtFirstPart) {
+            true => Ok(()),
+            false => self.board.sync(),
+        };
+        let done = synced.and_then(|()| batch.mark(superblocks));
+        persist.meter.reproduce.add(&started);
+        done.map_err(|error| persist.progress.poison.put(error.into()))
     }
 
     /// Marks the pool as left in good order: nothing needs to be recovered. The queue is empty.
     pub(crate) fn close(&self) -> Result<(), medium::Error> {
-        lock(&self.state).superblocks.update(|now| now.clean = true)
+        lock(&self.superblocks).update(|now| now.clean = true)
     }
 
     /// What home and the superblocks have cost so far.
     pub(crate) fn counts(&self) -> medium::Counts {
-        let state = lock(&self.state);
-        let (mut counts, marks) = (state.home.counts(), state.superblocks.counts());
-        counts.bytes += marks.bytes;
-        counts.device_writes += marks.device_writes;
-        counts.persist_barriers += marks.persist_barriers;
-        counts.emulated_delay_ns += marks.emulated_delay_ns;
-        counts
+        let marks = lock(&self.superblocks).counts();
+        self.board.counts().plus(marks)
+    }
+}
+
+/// What is brought home in one step.
+struct Batch {
+    groups: Arc<Vec<Queued>>,
+    /// The last transaction.
+    last: u64,
+    /// The sequence of the log behind it.
+    end: u64,
+}
+
+impl Batch {
+    /// Of groups that follow what is reproduced.
+    fn new(groups: Vec<Queued>, reproduced: u64) -> Batch {
+        let (mut last, mut end) = (reproduced, 0);
+        for queued in &groups {
+            let flight = queued.flight;
+            assert_eq!(flight.first, last + 1, "transactions come home in ID order");
+            (last, end) = (flight.last, flight.end);
+        }
+        Batch { groups: Arc::new(groups), last, end }
+    }
+
+    /// Says that it is at home, durably.
+    fn mark(&self, superblocks: &mut Superblocks) -> Result<(), medium::Error> {
+        superblocks.update(|now| {
+            now.reproduced = self.last;
+            now.log_sequence = self.end;
+        })
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
-use medium::{Domain, PoolFile, Prewrite, System, writes};
+use medium::{Domain, HomeMedium, PoolFile, Prewrite, System, writes};
 use words::{Addr, Stop, Words};
 
 use super::{AREA_ALIGN, Storage, log_path};
@@ -44,7 +44,7 @@ impl Storage {
             }
         };
         let superblocks = Superblocks::create(&file, first)?;
-        let mut storage = Storage::assemble(file, log_file, superblocks, medium)?;
+        let mut storage = Storage::assemble(file, log_file, superblocks, medium, options)?;
         let base = u64::from(first.tag()) << words::ADDRESS_BITS;
         for (index, value) in format(&super::heap(&first), base) {
             storage.home.write_back(&[writes::run(index, 1), value])?;
@@ -142,6 +142,8 @@ fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, E
         reproduced: 0,
         log_sequence: 0,
         medium: padded(medium.name()).expect("a medium's name is short"),
+        group: 0,
+        compress: false,
     })
 }
 

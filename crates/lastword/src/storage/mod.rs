@@ -10,6 +10,7 @@
 //! they meet in one file, so there are two; what is mapped stays one, so that it cannot be torn
 //! apart.
 
+mod begin;
 mod create;
 mod open;
 
@@ -17,13 +18,14 @@ use std::path::{Path, PathBuf};
 
 use medium::sync::Arc;
 use medium::{
-    Domain, Emulation, FileHome, FileLog, HomeMedium, LogMedium, LogPath, MappedHome, MappedLog,
+    Domain, Emulation, FileHome, FileLog, LogMedium, LogPath, MappedHome, MappedLog, Parts,
     PoolFile,
 };
 
 use crate::superblock::{Copies, LogHead, Superblock, Superblocks};
-use crate::{Error, Medium};
+use crate::{Error, Medium, Options};
 
+pub(crate) use begin::{Begun, replay};
 pub(crate) use create::format;
 pub(crate) use open::{
     Found, Opened, check_areas, check_design, heap, log_state, open_log, own_medium,
@@ -37,10 +39,12 @@ pub(crate) struct Storage {
     pub(crate) file: Arc<PoolFile>,
     /// The log's own file, if it has one.
     pub(crate) log_file: Option<Arc<PoolFile>>,
-    pub(crate) home: Box<dyn HomeMedium>,
+    pub(crate) home: Parts,
     pub(crate) log: Arc<dyn LogMedium>,
     pub(crate) superblocks: Superblocks,
     pub(crate) medium: Medium,
+    /// What a store has to reach, where the files are mapped.
+    pub(crate) domain: Option<Domain>,
     /// How groups get to the log; `None` where it is mapped.
     pub(crate) written: Option<LogPath>,
 }
@@ -67,16 +71,18 @@ impl Storage {
         log_file: Option<Arc<PoolFile>>,
         mut superblocks: Superblocks,
         medium: Medium,
+        options: &Options,
     ) -> Result<Storage, Error> {
         let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } =
             *superblocks.current();
         let log_place = Arc::clone(log_file.as_ref().unwrap_or(&file));
         if medium == Medium::File {
             let home = FileHome::new(Arc::clone(&file), heap_offset, heap_bytes)?;
+            let home = home.in_parts(options.reproduce_threads);
             let log = FileLog::new(log_place, log_offset, log_bytes)?;
             let written = Some(log.path());
-            let (home, log) = (Box::new(home), Arc::new(log));
-            return Ok(Storage { file, log_file, home, log, superblocks, medium, written });
+            let (log, domain) = (Arc::new(log), None);
+            return Ok(Storage { file, log_file, home, log, superblocks, medium, domain, written });
         }
         let domain = match medium {
             Medium::Dax => Domain::dax(&file)?,
@@ -88,9 +94,10 @@ impl Storage {
             _ => Domain::persistent_cache(),
         };
         let home = MappedHome::new(Arc::clone(&file), heap_offset, heap_bytes, &domain)?;
-        let log = MappedLog::new(log_place, log_offset, log_bytes, &domain)?;
-        let (home, log) = (Box::new(home), Arc::new(log));
-        Ok(Storage { file, log_file, home, log, superblocks, medium, written: None })
+        let home = home.in_parts(options.reproduce_threads);
+        let log = Arc::new(MappedLog::new(log_place, log_offset, log_bytes, &domain)?);
+        let (domain, written) = (Some(domain), None);
+        Ok(Storage { file, log_file, home, log, superblocks, medium, domain, written })
     }
 
     /// What the log's file says, if the log has one.

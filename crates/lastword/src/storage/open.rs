@@ -10,10 +10,10 @@ use medium::sync::Arc;
 use super::{AREA_ALIGN, Storage, log_path};
 use crate::recover::decide::{Action, LogState, decide};
 use crate::superblock::{
-    COPIES_BYTES, Copies, FORMAT_VERSION, Invalid, LogHead, Superblock, Superblocks, name, padded,
+    COPIES_BYTES, Copies, FORMAT_VERSION, Invalid, LogHead, Superblock, Superblocks, name,
 };
 use crate::sync::thread;
-use crate::{Decoupled, Design, Error, LogMismatch, Medium, Options};
+use crate::{Error, LogMismatch, Medium, Options};
 
 /// How long the writes of a killed process are waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ impl Opened {
         if !planted(Mutant::NameNotSettled) {
             file.settle_name()?;
         }
-        let storage = Storage::assemble(file, log_file, superblocks, medium)?;
+        let storage = Storage::assemble(file, log_file, superblocks, medium, options)?;
         Ok(Opened { storage, log_head, action })
     }
 }
@@ -168,7 +168,7 @@ fn read_superblocks(file: &Arc<PoolFile>) -> Result<Superblocks, Error> {
 
 /// Whether the design that wrote it is one whose log this program can recover.
 pub(crate) fn check_design(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
-    if superblock.design == padded(<Decoupled as Design>::NAME).expect("a design's name is short") {
+    if super::begin::is_known(superblock) {
         return Ok(());
     }
     Err(Error::UnknownDesign { path: file.path().into(), found: name(&superblock.design) })

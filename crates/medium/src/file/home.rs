@@ -13,8 +13,11 @@
 //!   long as the page buffers in use.
 //! - A page buffer holds, where its mask has a bit, the last value of the word written since the
 //!   page was last written, and nothing elsewhere.
-//! - Once something failed, nothing is written any more: a failed sync may have dropped pages that
-//!   the kernel takes for clean, so the next one would succeed and mean nothing.
+//! - Once something failed, in any part of home, nothing is written any more: a failed sync may
+//!   have dropped pages that the kernel takes for clean, so the next one would succeed and mean
+//!   nothing.
+//!
+//! In [parts](crate::Parts) each writes its own pages, and one sync is for all of them.
 //!
 //! Why the file is not read before the barrier: CPU for 20 000 pages of 1 GiB in the page cache, us
 //! a page: reading in the order of the writes 3.9, in order of the pages 1.4; writing a page 4.3, a
@@ -39,8 +42,9 @@ use zerocopy::IntoBytes;
 
 use crate::area::{Area, PAGE_BYTES};
 use crate::mutants::{Mutant, planted};
+use crate::parts::{Parts, Share};
 use crate::pool_file::write_all;
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::writes::{self, Piece, Pieces};
 use crate::{Buffer, Counts, Error, HomeMedium, PoolFile};
 
@@ -71,6 +75,8 @@ const PIECE_PAGES: usize = 16;
 #[derive(Debug)]
 pub struct FileHome {
     area: Area,
+    /// What it takes of each batch; `None`: everything.
+    share: Option<Share>,
     /// Per page of the heap, 0 or 1 + its slot.
     slots: Vec<u32>,
     /// Per slot in use, the page.
@@ -82,10 +88,17 @@ pub struct FileHome {
     dirty_max: usize,
     /// What pages are built in that are read first.
     scratch: Buffer,
-    /// Pages were written since the last sync.
-    unsynced: bool,
-    poisoned: bool,
+    state: Arc<State>,
     counts: Counts,
+}
+
+/// What the parts of one home have in common. Relaxed throughout: a part is used by one thread at a
+/// time, and whoever syncs for all parts has waited for them.
+#[derive(Debug, Default)]
+struct State {
+    /// Pages were written since the last sync.
+    unsynced: AtomicBool,
+    poisoned: AtomicBool,
 }
 
 impl FileHome {
@@ -106,18 +119,31 @@ impl FileHome {
             let (path, file_bytes) = (area.file().path().to_path_buf(), area.file().len());
             return Err(Error::BadArea { path, offset, bytes, unit: PAGE_BYTES, file_bytes });
         }
-        Ok(FileHome {
-            area,
-            slots: vec![0; pages as usize],
+        let dirty_max = (FileHome::GATHER_BYTES / PAGE_BYTES) as usize;
+        Ok(FileHome::part(&area, None, dirty_max, &Arc::default()))
+    }
+
+    fn part(area: &Area, share: Option<Share>, dirty_max: usize, state: &Arc<State>) -> FileHome {
+        FileHome {
+            slots: vec![0; (area.bytes() / PAGE_BYTES) as usize],
+            area: area.clone(),
+            share,
             dirty: Vec::new(),
             masks: Vec::new(),
             pieces: Vec::new(),
-            dirty_max: (FileHome::GATHER_BYTES / PAGE_BYTES) as usize,
+            dirty_max,
             scratch: Buffer::new(WRITE_PAGES * PAGE_WORDS),
-            unsynced: false,
-            poisoned: false,
+            state: Arc::clone(state),
             counts: Counts::default(),
-        })
+        }
+    }
+
+    /// The same home in parts, for a thread each, which share its memory for gathered pages. For a
+    /// home to which nothing was written yet.
+    pub fn in_parts(self, parts: usize) -> Parts {
+        let dirty_max = (self.dirty_max / parts.max(1)).max(1);
+        let part = |share| FileHome::part(&self.area, share, dirty_max, &self.state);
+        Share::all(parts, self.area.bytes() / 8).map(part).collect()
     }
 
     /// Bounds the memory for gathered pages (default 256 MiB, at least one page). When it is used
@@ -133,11 +159,13 @@ impl FileHome {
         &mut self,
         step: impl FnOnce(&mut FileHome) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if self.poisoned {
+        if self.state.poisoned.load(Ordering::Relaxed) {
             return Err(self.area.poisoned());
         }
         let result = step(self);
-        self.poisoned = result.is_err();
+        if result.is_err() {
+            self.state.poisoned.store(true, Ordering::Relaxed);
+        }
         result
     }
 
@@ -183,7 +211,7 @@ impl FileHome {
             return Ok(());
         }
         self.check_length()?;
-        self.unsynced = true;
+        self.state.unsynced.store(true, Ordering::Relaxed);
         self.dirty.sort_unstable();
         let dirty = std::mem::take(&mut self.dirty);
         let neighbours = dirty.chunk_by(|page, next| page + 1 == *next);
@@ -198,7 +226,7 @@ impl FileHome {
         Ok(())
     }
 
-    fn sync(&self) -> Result<(), Error> {
+    fn sync_file(&self) -> Result<(), Error> {
         let synced = self.area.file().sync();
         if planted(Mutant::FailedSyncRetried) && synced.is_err() {
             return self.area.file().sync();
@@ -253,18 +281,36 @@ impl FileHome {
 
 impl HomeMedium for FileHome {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), Error> {
-        writes::check(writes, self.area.bytes() / 8)?;
-        self.or_poison(|home| home.gather(writes))
+        let Some(mut share) = self.share.take() else {
+            writes::check(writes, self.area.bytes() / 8)?;
+            return self.or_poison(|home| home.gather(writes));
+        };
+        let result = match share.pick(writes) {
+            Ok(own) => self.or_poison(|home| home.gather(own)),
+            Err(error) => Err(error),
+        };
+        self.share = Some(share);
+        result
     }
 
     fn barrier(&mut self) -> Result<(), Error> {
+        self.write_out()?;
+        self.sync()
+    }
+
+    fn write_out(&mut self) -> Result<(), Error> {
+        self.or_poison(|home| match planted(Mutant::HomePagesForgotten) {
+            true => Ok(()),
+            false => home.write_pages(),
+        })
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
         self.or_poison(|home| {
-            if !planted(Mutant::HomePagesForgotten) {
-                home.write_pages()?;
-            }
-            if home.unsynced && !planted(Mutant::HomeBarrierSkipped) {
-                home.sync()?;
-                home.unsynced = false;
+            let unsynced = home.state.unsynced.load(Ordering::Relaxed);
+            if unsynced && !planted(Mutant::HomeBarrierSkipped) {
+                home.sync_file()?;
+                home.state.unsynced.store(false, Ordering::Relaxed);
                 home.counts.persist_barriers += 1;
             }
             Ok(())
@@ -379,9 +425,45 @@ mod tests {
     }
 
     #[test]
+    fn every_write_comes_home_in_parts() {
+        for parts in [2, 5] {
+            let in_parts = |home: FileHome| home.in_parts(parts);
+            suite::home_keeps_every_write(|file, offset, bytes| {
+                FileHome::new(file, offset, bytes).map(in_parts)
+            });
+            suite::home_keeps_every_write(|file, offset, bytes| {
+                small(file, offset, bytes).map(in_parts)
+            });
+        }
+    }
+
+    #[test]
+    fn parts_are_synced_once_and_one_that_fails_ends_all() {
+        let (_dir, file) = suite::pool();
+        let all: Vec<u64> =
+            (0..HEAP_BYTES / PAGE_BYTES).flat_map(|page| [run(page * 512, 1), page + 1]).collect();
+        let mut home = FileHome::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap().in_parts(2);
+        home.write_back(&all).unwrap();
+        home.barrier().unwrap();
+        home.barrier().unwrap();
+        let counts = home.counts();
+        assert_eq!((counts.bytes, counts.persist_barriers), (HEAP_BYTES, 1));
+        let (_dir, file) = suite::pool_for_reading();
+        let home = FileHome::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap().in_parts(2);
+        let mut parts = home.into_parts();
+        parts.iter_mut().for_each(|part| part.write_back(&all).unwrap());
+        assert!(matches!(parts[1].write_out(), Err(Error::Transfer { .. })));
+        assert!(matches!(parts[0].write_out(), Err(Error::Poisoned { .. })));
+        assert!(matches!(parts[0].sync(), Err(Error::Poisoned { .. })));
+    }
+
+    #[test]
     fn a_wrong_batch_writes_nothing() {
         suite::home_refuses_wrong_batches(FileHome::new);
         suite::home_refuses_wrong_batches(small);
+        suite::home_refuses_wrong_batches(|file, offset, bytes| {
+            small(file, offset, bytes).map(|home| home.in_parts(3))
+        });
     }
 
     #[test]

@@ -57,6 +57,7 @@ impl Combining {
 /// The lines that wait, and whether lines are to wait at all in this batch.
 #[derive(Debug)]
 pub(super) struct Combiner {
+    kind: Combining,
     rules: Rules,
     /// The line that waits, at the place that its number hashes to.
     slots: Box<[usize]>,
@@ -73,6 +74,7 @@ const NONE: usize = usize::MAX;
 impl Combiner {
     pub(super) fn new(combining: Combining) -> Combiner {
         Combiner {
+            kind: combining,
             rules: combining.rules(),
             slots: vec![NONE; 1 << SLOT_BITS].into_boxed_slice(),
             combining: combining == Combining::Always,
@@ -81,6 +83,11 @@ impl Combiner {
             // The first batch that counts is followed by a probe.
             since_probe: combining.rules().probe_batches - 1,
         }
+    }
+
+    /// Another that combines by the same rules, for another part of home.
+    pub(super) fn anew(&self) -> Combiner {
+        Combiner::new(self.kind)
     }
 
     /// Whether this batch is combined; the same from one barrier to the next.

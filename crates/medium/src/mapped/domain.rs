@@ -79,6 +79,10 @@ impl Domain {
         self.write_back
     }
 
+    pub(super) fn emulation(&self) -> Option<Arc<Emulation>> {
+        self.emulation.clone()
+    }
+
     pub(super) fn map(&self, area: &Area) -> Result<Mapped, Error> {
         if let Some(file) = area.handle().recorded() {
             if !area.handle().can_write() {
@@ -94,6 +98,12 @@ impl Domain {
         let (last, before) = self.sharing.split_last().expect("there is a way to map");
         let mapped = before.iter().find_map(|&way| area.map(way).ok());
         mapped.map_or_else(|| area.map(*last), Ok).map(Mapped::Real)
+    }
+
+    /// Waits as long as a barrier behind so many lines takes; answers how many cycles it was.
+    pub(super) fn wait(&self, lines: u64) -> u64 {
+        let bytes = lines * LINE_BYTES as u64;
+        self.emulation.as_ref().map_or(0, |device| device.wait(bytes))
     }
 
     /// Stores a group of the log such that it is durable on return but for the device's delay.
@@ -138,8 +148,16 @@ pub(super) struct Account {
 
 impl Account {
     pub(super) fn new(domain: &Domain) -> Account {
-        let emulation = domain.emulation.clone();
+        Account::over(domain.emulation.clone())
+    }
+
+    fn over(emulation: Option<Arc<Emulation>>) -> Account {
         Account { emulation, lines: 0, lines_before: 0, persist_barriers: 0, delay_cycles: 0 }
+    }
+
+    /// One for another part of the same home.
+    pub(super) fn anew(&self) -> Account {
+        Account::over(self.emulation.clone())
     }
 
     pub(super) fn add_lines(&mut self, lines: u64) {
@@ -151,6 +169,14 @@ impl Account {
         let bytes = (self.lines - self.lines_before) * LINE_BYTES as u64;
         self.lines_before = self.lines;
         self.delay_cycles += self.emulation.as_ref().map_or(0, |device| device.wait(bytes));
+        self.persist_barriers += 1;
+    }
+
+    /// A barrier behind so many lines that another has waited for.
+    pub(super) fn add_barrier(&mut self, lines: u64, delay_cycles: u64) {
+        self.lines += lines;
+        self.lines_before = self.lines;
+        self.delay_cycles += delay_cycles;
         self.persist_barriers += 1;
     }
 

@@ -35,6 +35,7 @@ use crate::mapped::combiner::{Combiner, Combining, first_word};
 use crate::mapped::domain::{Account, Domain};
 use crate::mapped::stores::{Mapped, Stores};
 use crate::mutants::{Mutant, planted};
+use crate::parts::{Parts, Share};
 use crate::sync::Arc;
 use crate::writes::{self, Piece, Pieces};
 use crate::{Counts, Error, HomeMedium, PoolFile};
@@ -60,7 +61,9 @@ const AHEAD: usize = 16;
 pub struct MappedHome {
     /// Keeps the file locked, and so its length, while it is mapped.
     area: Area,
-    mapped: Mapped,
+    mapped: Arc<Mapped>,
+    /// What it takes of each batch; `None`: everything.
+    share: Option<Share>,
     write_back: Option<LineWriteBack>,
     combiner: Combiner,
     account: Account,
@@ -80,8 +83,9 @@ impl MappedHome {
     ) -> Result<MappedHome, Error> {
         let area = Area::new(file, offset, bytes)?;
         Ok(MappedHome {
-            mapped: domain.map(&area)?,
+            mapped: Arc::new(domain.map(&area)?),
             area,
+            share: None,
             write_back: domain.write_back(),
             combiner: Combiner::new(Combining::WhenSkewed),
             account: Account::new(domain),
@@ -98,13 +102,33 @@ impl MappedHome {
         self.combiner = Combiner::new(combining);
         self
     }
+
+    /// The same home in parts, for a thread each, over one mapping. Each part decides by itself
+    /// whether its lines are combined. For a home to which nothing was written yet.
+    pub fn in_parts(self, parts: usize) -> Parts {
+        let part = |share| MappedHome {
+            area: self.area.clone(),
+            mapped: Arc::clone(&self.mapped),
+            share,
+            write_back: self.write_back,
+            combiner: self.combiner.anew(),
+            account: self.account.anew(),
+        };
+        Share::all(parts, self.area.bytes() / 8).map(part).collect()
+    }
 }
 
 impl HomeMedium for MappedHome {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), Error> {
-        writes::check(writes, self.area.bytes() / 8)?;
         let (combiner, way) = (&mut self.combiner, self.write_back);
-        let lines = match &self.mapped {
+        let writes = match &mut self.share {
+            Some(share) => share.pick(writes)?,
+            None => {
+                writes::check(writes, self.area.bytes() / 8)?;
+                writes
+            }
+        };
+        let lines = match &*self.mapped {
             Mapped::Real(mapping) => put(mapping.words(), writes, combiner, way),
             Mapped::Recorded(recorded) => put(recorded, writes, combiner, way),
         };
@@ -114,7 +138,7 @@ impl HomeMedium for MappedHome {
 
     fn barrier(&mut self) -> Result<(), Error> {
         let (combiner, way) = (&mut self.combiner, self.write_back);
-        let lines = match &self.mapped {
+        let lines = match &*self.mapped {
             Mapped::Real(mapping) => finish(mapping.words(), combiner, way),
             Mapped::Recorded(recorded) => finish(recorded, combiner, way),
         };
@@ -260,8 +284,23 @@ mod tests {
     }
 
     #[test]
+    fn every_write_comes_home_in_parts() {
+        for domain in suite::domains() {
+            for parts in [2, 5] {
+                suite::home_keeps_every_write(|file, offset, bytes| {
+                    let home = MappedHome::new(file, offset, bytes, &domain)?;
+                    Ok(home.with_combining(Combining::Always).in_parts(parts))
+                });
+            }
+        }
+    }
+
+    #[test]
     fn a_wrong_batch_writes_nothing() {
         for domain in suite::domains() {
+            suite::home_refuses_wrong_batches(|file, offset, bytes| {
+                MappedHome::new(file, offset, bytes, &domain).map(|home| home.in_parts(3))
+            });
             suite::home_refuses_wrong_batches(|file, offset, bytes| {
                 MappedHome::new(file, offset, bytes, &domain)
             });

@@ -1,5 +1,8 @@
 //! The log in mapped memory: groups are stored such that they are durable at once, but for the
 //! device's delay if it is emulated.
+//!
+//! Threads store at the same time, each its own lines and with its own fence; they share only the
+//! emulated device's bandwidth, and the account.
 
 use crate::area::{Area, group_words};
 use crate::cpu::LINE_BYTES;
@@ -95,9 +98,10 @@ impl LogMedium for MappedLog {
             Mapped::Real(mapping) => self.domain.store_group(mapping.words(), first, from),
             Mapped::Recorded(recorded) => self.domain.store_group(recorded, first, from),
         }
-        let mut account = lock(&self.account);
-        account.add_lines((words * 8 / LINE_BYTES) as u64);
-        account.barrier();
+        // Not under the lock: the device takes its time for one while another stores.
+        let lines = (words * 8 / LINE_BYTES) as u64;
+        let delay = self.domain.wait(lines);
+        lock(&self.account).add_barrier(lines, delay);
         Ok(Some(group))
     }
 

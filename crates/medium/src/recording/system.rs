@@ -483,6 +483,11 @@ impl RecordedArea {
         });
     }
 
+    /// Whether the power went: what is called then does nothing.
+    pub(crate) fn is_off(&self) -> bool {
+        self.boot.with(|_| Ok::<(), Errno>(())).is_err()
+    }
+
     /// Reads words, from a word on.
     pub(crate) fn read(&self, first: usize, out: &mut [u64]) {
         use zerocopy::IntoBytes;

@@ -1,6 +1,6 @@
 //! The transactional memory: what one transaction can see of another.
 
-use super::perform::{Heap, NoRedo, Redo, Stm, Tm, Written};
+use super::perform::{Heap, NoRedo, Redo, Space, Stm, Tm, Written};
 use crate::explore::{explore, words};
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;
@@ -203,7 +203,7 @@ impl Redo for Log {
 
     fn drawing(&mut self, _clock: u64) {}
 
-    fn record(&mut self, id: TxId, written: Written<'_>) {
+    fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {
         let mut last = 0;
         written.runs(&mut last, |_| 0, |last, value| *last = value, |_, _, _| {});
         self.0.push((id.0, last));

@@ -19,12 +19,16 @@ extern crate self as medium;
 #[path = "../protocols/around.rs"]
 mod around;
 mod claims;
+#[path = "../../../lastword/src/shadow/copies.rs"]
+mod copies;
 mod explore;
 mod helping;
 mod isolation;
 mod laps;
 #[path = "../../../lastword/src/metrics.rs"]
 mod metrics;
+mod ordering;
+mod paging;
 #[path = "../../../lastword/src/perform/mod.rs"]
 mod perform;
 #[path = "../../../lastword/src/persist/mod.rs"]
@@ -39,80 +43,92 @@ mod recycling;
 mod ring;
 mod sleeping;
 mod sync;
+#[path = "../../../lastword/src/shadow/table.rs"]
+mod table;
 mod telling;
 mod twins;
 mod waiting;
 
 use around::{Error, Memory, cpu, superblock};
-use persistent::{PersistentRing, Sent};
-use real_log::{GROUP_HEADER_WORDS, Group, Identity, Transactions};
-use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog, mutants, writes};
+use persistent::{PersistentRing, Place, Sent};
+use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
+use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog, mutants, writes};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
 use std::process::ExitCode;
 use twins::whole::{pipeline, reproduce};
 
+/// The models, each by its name.
+const MODELS: &[(&str, fn())] = &[
+    ("laps::records_are_taken_whole", laps::records_are_taken_whole),
+    (
+        "laps::space_is_overwritten_only_after_its_copy",
+        laps::space_is_overwritten_only_after_its_copy,
+    ),
+    ("claims::only_what_is_published_is_claimed", claims::only_what_is_published_is_claimed),
+    ("claims::an_idle_worker_holds_nothing_back", claims::an_idle_worker_holds_nothing_back),
+    ("waiting::no_wake_up_is_lost", waiting::no_wake_up_is_lost),
+    (
+        "helping::who_finds_the_step_taken_is_not_forgotten",
+        helping::who_finds_the_step_taken_is_not_forgotten,
+    ),
+    ("helping::two_that_help_each_other_end", helping::two_that_help_each_other_end),
+    ("sleeping::a_commit_wakes_the_thread", sleeping::a_commit_wakes_the_thread),
+    ("isolation::a_body_never_sees_a_torn_pair", isolation::a_body_never_sees_a_torn_pair),
+    ("isolation::a_run_is_never_torn", isolation::a_run_is_never_torn),
+    (
+        "isolation::an_extended_snapshot_is_one_moment",
+        isolation::an_extended_snapshot_is_one_moment,
+    ),
+    ("isolation::what_is_taken_back_is_never_seen", isolation::what_is_taken_back_is_never_seen),
+    ("isolation::write_skew_never_happens", isolation::write_skew_never_happens),
+    (
+        "isolation::dependent_transactions_commit_in_id_order",
+        isolation::dependent_transactions_commit_in_id_order,
+    ),
+    (
+        "publication::a_commit_is_claimed_with_its_record",
+        publication::a_commit_is_claimed_with_its_record,
+    ),
+    ("telling::a_listener_is_told_once", telling::a_listener_is_told_once),
+    ("telling::a_failure_is_told_to_all", telling::a_failure_is_told_to_all),
+    ("telling::a_task_is_woken", telling::a_task_is_woken),
+    (
+        "telling::what_is_durable_is_seen_with_its_group",
+        telling::what_is_durable_is_seen_with_its_group,
+    ),
+    (
+        "recycling::a_log_is_overwritten_only_when_it_is_recycled",
+        recycling::a_log_is_overwritten_only_when_it_is_recycled,
+    ),
+    (
+        "recycling::what_is_reproduced_is_seen_at_home",
+        recycling::what_is_reproduced_is_seen_at_home,
+    ),
+    (
+        "recycling::two_that_bring_home_keep_the_order",
+        recycling::two_that_bring_home_keep_the_order,
+    ),
+    (
+        "recycling::parts_are_at_home_before_it_is_said",
+        recycling::parts_are_at_home_before_it_is_said,
+    ),
+    (
+        "recycling::a_part_that_fails_is_told_to_who_leads",
+        recycling::a_part_that_fails_is_told_to_who_leads,
+    ),
+    ("ordering::groups_are_acknowledged_in_order", ordering::groups_are_acknowledged_in_order),
+    ("paging::a_read_never_sees_another_pages_word", paging::a_read_never_sees_another_pages_word),
+    (
+        "paging::a_page_that_is_written_stays_and_is_touched",
+        paging::a_page_that_is_written_stays_and_is_touched,
+    ),
+    (
+        "paging::a_copy_is_not_dropped_with_what_is_written",
+        paging::a_copy_is_not_dropped_with_what_is_written,
+    ),
+    ("paging::the_next_attempt_sees_the_mark", paging::the_next_attempt_sees_the_mark),
+];
+
 fn main() -> ExitCode {
-    models::trials::run(
-        &[
-            ("laps::records_are_taken_whole", laps::records_are_taken_whole),
-            (
-                "laps::space_is_overwritten_only_after_its_copy",
-                laps::space_is_overwritten_only_after_its_copy,
-            ),
-            (
-                "claims::only_what_is_published_is_claimed",
-                claims::only_what_is_published_is_claimed,
-            ),
-            (
-                "claims::an_idle_worker_holds_nothing_back",
-                claims::an_idle_worker_holds_nothing_back,
-            ),
-            ("waiting::no_wake_up_is_lost", waiting::no_wake_up_is_lost),
-            (
-                "helping::who_finds_the_step_taken_is_not_forgotten",
-                helping::who_finds_the_step_taken_is_not_forgotten,
-            ),
-            ("helping::two_that_help_each_other_end", helping::two_that_help_each_other_end),
-            ("sleeping::a_commit_wakes_the_thread", sleeping::a_commit_wakes_the_thread),
-            ("isolation::a_body_never_sees_a_torn_pair", isolation::a_body_never_sees_a_torn_pair),
-            ("isolation::a_run_is_never_torn", isolation::a_run_is_never_torn),
-            (
-                "isolation::an_extended_snapshot_is_one_moment",
-                isolation::an_extended_snapshot_is_one_moment,
-            ),
-            (
-                "isolation::what_is_taken_back_is_never_seen",
-                isolation::what_is_taken_back_is_never_seen,
-            ),
-            ("isolation::write_skew_never_happens", isolation::write_skew_never_happens),
-            (
-                "isolation::dependent_transactions_commit_in_id_order",
-                isolation::dependent_transactions_commit_in_id_order,
-            ),
-            (
-                "publication::a_commit_is_claimed_with_its_record",
-                publication::a_commit_is_claimed_with_its_record,
-            ),
-            ("telling::a_listener_is_told_once", telling::a_listener_is_told_once),
-            ("telling::a_failure_is_told_to_all", telling::a_failure_is_told_to_all),
-            ("telling::a_task_is_woken", telling::a_task_is_woken),
-            (
-                "telling::what_is_durable_is_seen_with_its_group",
-                telling::what_is_durable_is_seen_with_its_group,
-            ),
-            (
-                "recycling::a_log_is_overwritten_only_when_it_is_recycled",
-                recycling::a_log_is_overwritten_only_when_it_is_recycled,
-            ),
-            (
-                "recycling::what_is_reproduced_is_seen_at_home",
-                recycling::what_is_reproduced_is_seen_at_home,
-            ),
-            (
-                "recycling::two_that_bring_home_keep_the_order",
-                recycling::two_that_bring_home_keep_the_order,
-            ),
-        ],
-        twins::ALL,
-    )
+    models::trials::run(MODELS, twins::ALL)
 }

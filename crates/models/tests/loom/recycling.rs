@@ -1,7 +1,7 @@
 //! Persist and reproduce, the product's own, over media that are numbers: all are stored and loaded
 //! relaxed, so what must be seen of them is shown by the steps alone.
 
-use super::persist::{Persist, Slot, Step};
+use super::persist::{Bells, Persist, Slot, Step};
 use super::reproduce::Reproduce;
 use crate::around::superblock::{Superblock, Superblocks};
 use crate::explore::explore;
@@ -9,7 +9,7 @@ use crate::metrics::StepTimer;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;
 use real_log::Identity;
-use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog};
+use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog};
 use words::TxId;
 
 /// A group without writes takes a block; two fill the log.
@@ -19,8 +19,10 @@ const TIMER: StepTimer = StepTimer { blocks: false, helped: false };
 
 #[derive(Default)]
 struct Disk {
-    /// Batches at home.
+    /// Parts of batches at home.
     home: AtomicU64,
+    /// A part fails, and which it is.
+    fails: Option<usize>,
     /// The sequence that the superblock knows: what comes before it may be overwritten.
     recycled: AtomicU64,
     /// Bytes sent to the log.
@@ -69,7 +71,8 @@ impl LogMedium for Log {
     }
 }
 
-struct Home(Arc<Disk>);
+/// A part of home.
+struct Home(Arc<Disk>, usize);
 
 impl HomeMedium for Home {
     fn write_back(&mut self, _writes: &[u64]) -> Result<(), real_medium::Error> {
@@ -77,6 +80,9 @@ impl HomeMedium for Home {
     }
 
     fn barrier(&mut self) -> Result<(), real_medium::Error> {
+        if self.0.fails == Some(self.1) {
+            return Err(real_medium::Error::TornBatch { words: 0 });
+        }
         self.0.home.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -91,21 +97,33 @@ struct Pool {
     clock: AtomicU64,
     persist: Persist,
     reproduce: Reproduce,
+    bells: Bells,
 }
 
 impl Pool {
     /// With so many groups in the log, and another transaction committed.
     fn with(groups: u64) -> Arc<Pool> {
-        let disk = Arc::new(Disk::default());
+        Pool::in_parts(groups, 1, None)
+    }
+
+    /// The same, with home in parts, of which one may fail.
+    fn in_parts(groups: u64, parts: usize, fails: Option<usize>) -> Arc<Pool> {
+        let disk = Arc::new(Disk { fails, ..Disk::default() });
         let theirs = Arc::clone(&disk);
+        let mut batches = 0;
         let superblocks = Superblocks::new(Superblock::default(), move |next| {
+            batches += parts as u64;
+            let home = theirs.home.load(Ordering::Relaxed);
+            assert_eq!(home, batches, "the superblock says so, and not at home");
             theirs.recycled.store(next.log_sequence, Ordering::Relaxed);
         });
         let identity = Identity { pool: 1, generation: 1, stream: 0 };
         let persist = Persist::new(Arc::new(Log(Arc::clone(&disk))), identity, TxId(0));
-        let reproduce = Reproduce::new(Box::new(Home(Arc::clone(&disk))), superblocks);
+        let home: Parts = (0..parts).map(|part| Home(Arc::clone(&disk), part)).collect();
+        let reproduce = Reproduce::new(home, superblocks);
         let slot = persist.register(32).expect("there is memory");
-        let pool = Pool { disk, clock: AtomicU64::new(0), persist, reproduce };
+        let (clock, bells) = (AtomicU64::new(0), Bells::default());
+        let pool = Pool { disk, clock, persist, reproduce, bells };
         let mut writer = crate::Writer::default();
         for _ in 0..groups {
             pool.commit(&slot, &mut writer);
@@ -128,7 +146,13 @@ impl Pool {
     }
 
     fn bring_home(&self) -> Step {
-        self.reproduce.step(&self.persist, LOG_BYTES, TIMER).expect("nothing fails")
+        let step = self.reproduce.step(&self.persist, &self.bells, LOG_BYTES, TIMER);
+        step.expect("nothing fails")
+    }
+
+    /// A part, if another thread leads.
+    fn bring_part_home(&self) -> Result<Step, crate::Error> {
+        self.reproduce.part_step(&self.persist, TIMER)
     }
 }
 
@@ -187,4 +211,37 @@ pub(crate) fn two_that_bring_home_keep_the_order() {
     let busy = [(Step::Done, Step::Busy), (Step::Busy, Step::Done)];
     let all = pairs.into_iter().chain(busy);
     met.are(all.map(|(mine, theirs)| 4 * mine as u64 + theirs as u64));
+}
+
+/// One leads and others may come or not: the superblock is written when all parts are at home,
+/// whoever took them, and nobody waits for who does not come.
+pub(crate) fn parts_are_at_home_before_it_is_said() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let pool = Pool::in_parts(1, 2, None);
+        let theirs = Arc::clone(&pool);
+        let other = thread::spawn(move || theirs.bring_part_home().expect("nothing fails"));
+        assert_eq!(pool.bring_home(), Step::Done);
+        assert_eq!(pool.reproduce.reproduced(), TxId(1));
+        seen.saw(u64::from(other.join().expect("it ends") == Step::Done));
+    });
+    met.are(0..2);
+}
+
+/// The part that fails is taken by the one that leads, or by the other: the first is told in any
+/// case, and says nothing about home.
+pub(crate) fn a_part_that_fails_is_told_to_who_leads() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let pool = Pool::in_parts(1, 2, Some(1));
+        let theirs = Arc::clone(&pool);
+        let other = thread::spawn(move || theirs.bring_part_home());
+        let led = pool.reproduce.step(&pool.persist, &pool.bells, LOG_BYTES, TIMER);
+        assert!(matches!(led, Err(crate::Error::Poisoned { .. })), "home, and it failed");
+        assert_eq!(pool.reproduce.reproduced(), TxId(0), "home, and it failed");
+        seen.saw(u64::from(other.join().expect("it ends").is_err()));
+    });
+    met.are(0..2);
 }

@@ -17,7 +17,7 @@ fn persist(shared: &Shared, last: u64) {
         if durable == last {
             return;
         }
-        shared.bells.sleep(epoch, &shared.clock, || durable);
+        shared.bells.sleep(epoch, &shared.clock, durable, None);
     }
 }
 

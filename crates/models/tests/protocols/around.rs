@@ -29,6 +29,13 @@ impl Memory {
     pub(crate) fn anonymous(bytes: u64) -> Result<Memory, Error> {
         Ok(Memory((0..bytes / 8).map(|_| AtomicU64::new(0)).collect()))
     }
+
+    /// No model has so much.
+    pub(crate) fn unreserved(bytes: u64) -> Result<Memory, Error> {
+        Memory::anonymous(bytes)
+    }
+
+    pub(crate) fn release(&self, _words: std::ops::Range<usize>) {}
 }
 
 impl AsRef<[AtomicU64]> for Memory {
@@ -78,6 +85,8 @@ pub mod superblock {
         pub log_bytes: u64,
         pub reproduced: u64,
         pub log_sequence: u64,
+        pub group: u64,
+        pub compress: bool,
     }
 
     pub struct Superblocks {

@@ -1,6 +1,6 @@
 //! Transactional memories under three workers: every attempt's reads and writes go to the oracle.
 
-use super::perform::{Heap, Redo, Serial, Stm, Tm, Written};
+use super::perform::{Heap, Redo, Serial, Space, Stm, Tm, Written};
 use crate::schedules::{Dice, explore};
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::oracle::{self, Attempt};
@@ -166,7 +166,7 @@ impl Redo for Log {
         self.announced = Some(clock);
     }
 
-    fn record(&mut self, id: TxId, written: Written<'_>) {
+    fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {
         let below = self.announced.take().is_some_and(|clock| clock < id.0);
         assert!(below && self.attempt.id == 0, "history: announced, drawn and recorded once");
         self.attempt.id = id.0;
@@ -174,7 +174,7 @@ impl Redo for Log {
     }
 }
 
-fn encoded(written: Written<'_>) -> Vec<u64> {
+fn encoded(written: Written<'_, impl Space>) -> Vec<u64> {
     let mut out: Vec<u64> = Vec::new();
     written.runs(
         &mut out,

@@ -83,7 +83,13 @@ fn run(seed: u64, met: &Outcomes) {
         background: dice.below(3) > 0,
         durability: Durability::Async,
         shadow: (),
+        reproduce_threads: 1 + (seed >> 32) as usize % 2,
         machine: Arc::clone(&machine),
+        // A group has no time to grow: what a clock says is no part of a schedule.
+        group: [0, 0, 3][dice.below(3) as usize],
+        group_time: std::time::Duration::ZERO,
+        compress: false,
+        persist_threads: 1 + dice.below(2) as usize,
     };
     let (design, _) = Decoupled::create(Path::new(""), &options).expect("it is made");
     let pool = Arc::new(Pool { design });
@@ -115,7 +121,7 @@ fn run(seed: u64, met: &Outcomes) {
 
 /// Reads what has happened, and every crash.
 fn check(pool: &Pool, machine: &Machine, told: &Told, met: &Outcomes, closed: bool) {
-    let heap = pool.design.heap().iter().map(|word| word.load(Ordering::Relaxed));
+    let heap = (0..pool.design.words()).map(|index| pool.design.peek(index));
     let heap: Vec<u64> = heap.collect();
     let (transactions, ids): (Vec<_>, Vec<_>) = held(&told.done).drain(..).unzip();
     let history = History { transactions, last: lists(&heap) };

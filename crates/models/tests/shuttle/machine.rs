@@ -14,7 +14,7 @@ use crate::schedules::Dice;
 use crate::sync::{Arc, thread};
 use models::history::Lists;
 use real_medium::writes::{Piece, Pieces};
-use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog};
+use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog};
 
 pub(crate) const HEAP_WORDS: usize = 64;
 const LOG_BYTES: u64 = 768;
@@ -32,8 +32,8 @@ struct Stored {
     superblock: Superblock,
     /// Sent to the log and not acknowledged: place, words.
     flights: VecDeque<(usize, Vec<u64>)>,
-    /// Sent home since the last barrier.
-    unsynced: Vec<(usize, u64)>,
+    /// Sent home since the last barrier: part, place, word.
+    unsynced: Vec<(usize, usize, u64)>,
 }
 
 /// What a power failure has left, and what had been acknowledged by then.
@@ -100,8 +100,9 @@ impl Machine {
         Arc::new(Log(Arc::clone(self)))
     }
 
-    pub(crate) fn home(self: &Arc<Self>) -> Box<dyn HomeMedium> {
-        Box::new(Home(Arc::clone(self)))
+    /// Home in parts: a word is of the part of its number.
+    pub(crate) fn home(self: &Arc<Self>, parts: usize) -> Parts {
+        (0..parts).map(|part| Home { machine: Arc::clone(self), part, parts }).collect()
     }
 
     /// The program has been told that this transaction is durable.
@@ -145,7 +146,7 @@ impl State {
                 }
             }
         }
-        for (at, value) in std::mem::take(&mut stored.unsynced) {
+        for (_, at, value) in std::mem::take(&mut stored.unsynced) {
             if lands() {
                 stored.home[at] = value;
             }
@@ -179,9 +180,9 @@ impl Crash {
     pub(crate) fn recover(&self) -> (u64, Lists) {
         let machine = Machine::new(0, None, 0);
         machine.state().stored = self.stored.clone();
-        let (log, mut home) = (machine.log(), machine.home());
+        let (log, mut home) = (machine.log(), machine.home(1));
         let superblock = &self.stored.superblock;
-        let replayed = replay(superblock, &*log, &mut *home, Path::new("log"));
+        let replayed = replay(superblock, &*log, &mut home, Path::new("log"));
         let last = replayed.expect("crash: no crash damages a log").last;
         (last.0, lists(&machine.words_at_home()))
     }
@@ -265,15 +266,22 @@ impl State {
     }
 }
 
-struct Home(Arc<Machine>);
+struct Home {
+    machine: Arc<Machine>,
+    part: usize,
+    parts: usize,
+}
 
 impl HomeMedium for Home {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), real_medium::Error> {
-        let mut state = self.0.state();
+        thread::yield_now(); // other parts at the same time
+        let mut state = self.machine.state();
         for piece in Pieces::new(writes) {
             if let Piece::Run(first, values) = piece {
                 let run = values.iter().enumerate().map(|(i, &v)| (first as usize + i, v));
-                state.stored.unsynced.extend(run);
+                let own = run.filter(|(at, _)| at % self.parts == self.part);
+                let part = self.part;
+                state.stored.unsynced.extend(own.map(|(at, value)| (part, at, value)));
             }
         }
         state.moment();
@@ -282,9 +290,10 @@ impl HomeMedium for Home {
 
     fn barrier(&mut self) -> Result<(), real_medium::Error> {
         thread::yield_now(); // the device takes its time
-        let mut state = self.0.state();
+        let mut state = self.machine.state();
         let stored = &mut state.moment().stored;
-        for (at, value) in stored.unsynced.drain(..) {
+        let mine = |(part, ..): &mut (usize, usize, u64)| *part == self.part;
+        for (_, at, value) in stored.unsynced.extract_if(.., mine) {
             stored.home[at] = value;
         }
         Ok(())

@@ -38,14 +38,17 @@ mod sync;
 mod twins;
 
 use options as shadow;
+use options as slots;
 use options as storage;
 
 use around::{Error, Memory, cpu, superblock};
 use options::Options;
-use persistent::{PersistentRing, Sent};
+use persistent::{PersistentRing, Place, Sent};
 use pool::Pool;
-use real_log::{Found, GROUP_HEADER_WORDS, Group, Identity, Scan, Transactions};
-use real_medium::{Buffer, Counts, HomeMedium, LogMedium, ReadLog, mutants, writes};
+use real_log::{
+    Combiner, Found, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Scan, Transactions,
+};
+use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog, mutants, writes};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
 use std::process::ExitCode;
 use twins::whole::{design, inside, pipeline, recover, reproduce, ticket};

@@ -63,12 +63,12 @@ impl Pipeline {
             Ok::<_, Error>(self.send(sending))
         })?;
         if lock(&self.flights).is_empty() {
-            return Ok(Step::of_both(sent, Step::Nothing, false));
+            return Ok(Step::of_both(sent, Step::Nothing, Turn::Passing));
         }
         let acknowledged = take_turn(&self.log, &self.progress, Turn::Awaited, |log| {
             Ok::<_, Error>(self.acknowledge(log))
         })?;
-        Ok(Step::of_both(sent, acknowledged, false))
+        Ok(Step::of_both(sent, acknowledged, Turn::Passing))
     }
 
     fn send(&self, sending: &mut Sending) -> Step {
@@ -137,6 +137,14 @@ impl Steps for Pipeline {
 
     fn reproduce_step(&self) -> Result<Step, Error> {
         Ok(Step::Nothing)
+    }
+
+    fn part_step(&self) -> Result<Step, Error> {
+        Ok(Step::Nothing)
+    }
+
+    fn reproduce_threads(&self) -> usize {
+        1
     }
 
     fn clock(&self) -> &AtomicU64 {

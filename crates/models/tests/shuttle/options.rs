@@ -1,13 +1,14 @@
 //! How a pool of a model is made: options, storage and shadow, over a [`Machine`].
 
-use crate::around::superblock::{LogHead, Superblocks};
+use crate::around::superblock::{Superblock, Superblocks};
 use crate::machine::{HEAP_WORDS, Machine};
 use crate::perform::Heap;
-use crate::recover::decide::Action;
-use crate::sync::{Arc, AtomicU64};
+use crate::recover::{decide::Action, replay};
+use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{Error, Medium};
-use real_medium::{HomeMedium, LogMedium};
+use real_medium::{LogMedium, Parts};
 use std::path::Path;
+use words::TxId;
 
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,12 @@ pub struct Options {
     pub(crate) background: bool,
     pub(crate) durability: Durability,
     pub(crate) shadow: (),
+    pub(crate) reproduce_threads: usize,
     pub(crate) machine: Arc<Machine>,
+    pub(crate) group: u64,
+    pub(crate) group_time: std::time::Duration,
+    pub(crate) compress: bool,
+    pub(crate) persist_threads: usize,
 }
 
 impl Options {
@@ -34,7 +40,7 @@ impl Options {
 pub(crate) struct Storage {
     pub(crate) file: Arc<Machine>,
     pub(crate) log_file: Option<Arc<()>>,
-    pub(crate) home: Box<dyn HomeMedium>,
+    pub(crate) home: Parts,
     pub(crate) log: Arc<dyn LogMedium>,
     pub(crate) superblocks: Superblocks,
     pub(crate) medium: Medium,
@@ -62,48 +68,159 @@ impl Storage {
         let storage = Storage {
             file: Arc::clone(machine),
             log_file: None,
-            home: machine.home(),
+            home: machine.home(options.reproduce_threads),
             log: machine.log(),
             superblocks: machine.superblocks(),
             medium: if machine.depth > 0 { Medium::File } else { Medium::Dax },
         };
         Ok((storage, Created))
     }
-
-    pub(crate) fn log_head(&self) -> Result<Option<LogHead>, Error> {
-        Ok(None)
-    }
-
-    pub(crate) fn log_path(&self) -> &Path {
-        Path::new("log")
-    }
 }
 
 pub(crate) struct Opened {
     pub(crate) storage: Storage,
     pub(crate) action: Action,
-    pub(crate) log_head: Option<LogHead>,
 }
 
 impl Opened {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
         let (storage, _) = Storage::create(path, options, "")?;
-        Ok(Opened { storage, action: Action::Replay, log_head: None })
+        Ok(Opened { storage, action: Action::Replay })
+    }
+
+    pub(crate) fn created(storage: Storage) -> Result<Opened, Error> {
+        Ok(Opened { storage, action: Action::Start })
+    }
+
+    /// What the product does in `storage/begin.rs`, where nothing runs beside it.
+    pub(crate) fn begin<W>(
+        self,
+        _: &'static str,
+        open: impl Fn(&Storage) -> Result<W, Error>,
+        mark: impl Fn(&mut Superblock),
+    ) -> Result<Begun<W>, Error> {
+        let Opened { mut storage, action } = self;
+        let before = *storage.superblocks.current();
+        let mut last = TxId(before.reproduced);
+        if action == Action::Replay {
+            let Storage { log, home, .. } = &mut storage;
+            last = replay(&before, &**log, home, Path::new("log"))?.last;
+        }
+        let words = open(&storage)?;
+        storage.superblocks.update(|now| {
+            now.generation = before.generation + 1;
+            now.clean = false;
+            now.reproduced = last.0;
+            now.log_sequence = 0;
+            mark(now);
+        })?;
+        Ok(Begun { storage, words, last })
     }
 }
 
+pub(crate) struct Begun<W> {
+    pub(crate) storage: Storage,
+    pub(crate) words: W,
+    pub(crate) last: TxId,
+}
+
+/// Designs that are not in the model.
+pub struct Undo;
+pub struct Redo;
+
 #[derive(Debug)]
-pub(crate) struct ShadowHeap(Box<[AtomicU64]>);
+pub struct ShadowHeap(Box<[AtomicU64]>);
 
 impl ShadowHeap {
-    pub(crate) fn open(_: (), _: &Arc<Machine>, _: u64, bytes: u64) -> Result<ShadowHeap, Error> {
-        Ok(ShadowHeap((0..bytes / 8).map(|_| AtomicU64::new(0)).collect()))
-    }
-
     pub(crate) fn heap(&self) -> &Heap {
         &self.0
     }
 }
+
+/// The product's, with the one that is a heap in one piece.
+pub trait ShadowMemory: Send + Sync + Sized + 'static {
+    type Part: Send;
+    fn check(options: &Options) -> Result<(), Error>;
+    fn open(options: &Options, _: &Arc<Machine>, _: u64, bytes: u64) -> Result<Self, Error>;
+    fn words(&self) -> usize;
+    fn part(&self) -> Self::Part;
+    fn leave(&self, part: &mut Self::Part);
+    fn begin(&self, part: &mut Self::Part, behind: impl Sized) -> Result<(), Error>;
+    fn space<'a>(&'a self, part: &'a mut Self::Part, behind: impl Sized) -> &'a Heap;
+    fn hints(&self) -> &Heap;
+    fn end(&self, part: &mut Self::Part);
+    fn peek(&self, index: usize, behind: impl Sized) -> u64;
+    fn observe(&self, index: usize, behind: impl Sized) -> u64;
+    fn poke(&self, index: usize, value: u64, behind: impl Sized);
+    fn too_large(&self, part: &Self::Part) -> Option<Error>;
+    fn counts(&self) -> ShadowCounts;
+}
+
+/// What a shadow has done.
+#[derive(Default)]
+pub struct ShadowCounts {
+    pub(crate) page_ins: u64,
+    pub(crate) evictions: u64,
+    pub(crate) page_waits: u64,
+}
+
+impl ShadowMemory for ShadowHeap {
+    type Part = ();
+
+    fn check(_: &Options) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn open(_: &Options, _: &Arc<Machine>, _: u64, bytes: u64) -> Result<ShadowHeap, Error> {
+        Ok(ShadowHeap((0..bytes / 8).map(|_| AtomicU64::new(0)).collect()))
+    }
+
+    fn words(&self) -> usize {
+        self.0.len()
+    }
+
+    fn part(&self) {}
+
+    fn leave(&self, (): &mut ()) {}
+
+    fn begin(&self, (): &mut (), _: impl Sized) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn space<'a>(&'a self, (): &'a mut (), _: impl Sized) -> &'a Heap {
+        self.heap()
+    }
+
+    fn hints(&self) -> &Heap {
+        self.heap()
+    }
+
+    fn end(&self, (): &mut ()) {}
+
+    fn peek(&self, index: usize, _: impl Sized) -> u64 {
+        self.0[index].load(Ordering::Relaxed)
+    }
+
+    fn observe(&self, index: usize, behind: impl Sized) -> u64 {
+        self.peek(index, behind)
+    }
+
+    fn poke(&self, index: usize, value: u64, _: impl Sized) {
+        self.0[index].store(value, Ordering::Relaxed);
+    }
+
+    fn too_large(&self, (): &()) -> Option<Error> {
+        None
+    }
+
+    fn counts(&self) -> ShadowCounts {
+        ShadowCounts::default()
+    }
+}
+
+/// Never made.
+pub struct Software;
+pub struct Evicting;
 
 /// Nothing that a model would ask for.
 pub struct Shape;
@@ -114,6 +231,6 @@ impl Shape {
     }
 
     pub(crate) fn in_memory(options: &Options) -> Result<(ShadowHeap, Shape), Error> {
-        Ok((ShadowHeap::open((), &options.machine, 0, 8 * HEAP_WORDS as u64)?, Shape))
+        Ok((ShadowHeap::open(options, &options.machine, 0, 8 * HEAP_WORDS as u64)?, Shape))
     }
 }

@@ -7,7 +7,7 @@ fn heap(words: usize) -> Vec<AtomicU64> {
     (0..words).map(|_| AtomicU64::new(0)).collect()
 }
 
-fn value(heap: &Heap, index: usize) -> u64 {
+fn value(heap: &[AtomicU64], index: usize) -> u64 {
     heap[index].load(Ordering::Relaxed)
 }
 
@@ -31,7 +31,7 @@ impl Redo for Records {
     fn drawing(&mut self, clock: u64) {
         self.announced.push(clock);
     }
-    fn record(&mut self, id: TxId, written: Written<'_>) {
+    fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {
         self.records.push((id.0, written.words() == 0));
     }
 }

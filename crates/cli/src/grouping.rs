@@ -1,0 +1,58 @@
+//! How groups of the log are made, as the command line says it.
+
+use std::time::Duration;
+
+use clap::Args;
+use lastword::Options;
+use serde::Serialize;
+
+/// How groups of the log are made.
+#[derive(Clone, Copy, Debug, Args, Serialize)]
+pub(crate) struct Grouping {
+    /// Combine up to so many transactions into one group of the log, which keeps the last value of
+    /// each word [default: groups are as they come, and not combined]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) group: Option<u64>,
+    /// Milliseconds that such a group waits for more when nobody waits for it [default: 1]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
+    #[arg(requires = "group")]
+    pub(crate) group_ms: Option<u64>,
+    /// Compress groups with LZ4
+    #[arg(long)]
+    pub(crate) compress: bool,
+    /// Threads that combine, compress and persist groups [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) persist_threads: Option<u64>,
+}
+
+impl Grouping {
+    /// These options, with groups made so.
+    pub(crate) fn put(&self, options: Options) -> Options {
+        let mut options = options.group(self.group.unwrap_or(0)).compress(self.compress);
+        if let Some(milliseconds) = self.group_ms {
+            options = options.group_time(Duration::from_millis(milliseconds));
+        }
+        match self.persist_threads {
+            Some(threads) => options.persist_threads(threads as usize),
+            None => options,
+        }
+    }
+
+    /// As conditions of a measurement, each behind a comma.
+    pub(crate) fn show(&self) -> String {
+        let mut text = match self.group {
+            Some(group) => format!(", groups of {group}"),
+            None => String::new(),
+        };
+        if let Some(milliseconds) = self.group_ms {
+            text += &format!(" or {milliseconds} ms");
+        }
+        if self.compress {
+            text += ", compressed";
+        }
+        if let Some(threads) = self.persist_threads {
+            text += &format!(", {threads} persist threads");
+        }
+        text
+    }
+}

@@ -1,0 +1,181 @@
+//! `lastword crash kill`: a workload, killed and recovered again and again.
+//!
+//! What a kill cannot show is what the device had not written yet: the operating system goes on.
+//! `crash explore` cuts the power.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use lastword::{Decoupled, Options, Pool};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::Serialize;
+use workloads::Workload;
+
+use crate::args::{CrashKill, Format};
+use crate::failure::{Failure, Verdict};
+use crate::kill_round::{Ended, Outcome, When, kill, look};
+use crate::report::table::grouped;
+use crate::report::{complain, json, print};
+use crate::setup::{self, Place, Ready};
+use crate::shadow::check_bound;
+
+/// Seconds of a round at most, when nothing is said.
+const SECONDS: f64 = 1.0;
+
+/// Arguments of the program before those of this command: `lastword crash kill`.
+const OWN_ARGUMENTS: usize = 3;
+
+/// Runs it and prints the report.
+///
+/// # Errors
+/// What kept it from being run.
+pub(crate) fn run(arguments: &CrashKill) -> Result<Verdict, Failure> {
+    let load = &arguments.load;
+    if load.transactions.is_some() {
+        return Err(Failure::NotForKills { option: "--transactions" });
+    }
+    if load.outstanding.is_some() {
+        return Err(Failure::NotForKills { option: "--outstanding" });
+    }
+    check_bound(load.shadow, load.shadow_bytes)?;
+    if let Some(option) = load.bounded_by() {
+        return Err(Failure::KillsNoBound { option });
+    }
+    let report = workloads::by_name(&arguments.workload, Killing(arguments));
+    let report = report.expect("the parser knows the names")?;
+    let text = match load.output.format {
+        Format::Json => json::object(&report),
+        Format::Table => report.text(),
+    };
+    print(&text)?;
+    Ok(Verdict::of(report.lost_acknowledged == 0 && report.violations == 0))
+}
+
+/// One round on a pool that nobody has open: a writer runs, is killed, and this process recovers
+/// and looks.
+pub(crate) fn round<W: Workload>(
+    path: &Path,
+    arguments: &[OsString],
+    when: When,
+    (options, workload): (&Options, &workloads::Options),
+) -> Result<Outcome, Failure> {
+    let program = std::env::current_exe().map_err(Failure::io("finding this program"))?;
+    let ended = kill(&program, path, arguments, when);
+    let seen = match ended.map_err(Failure::io("running the writer"))? {
+        Ended::Killed(seen) => seen,
+        Ended::ByItself(status) => return Err(Failure::WriterEnded { status }),
+    };
+    let pool = Pool::open(path, options.clone())?;
+    let outcome = look::<W>(&pool, workload, &seen)?;
+    let outcome = outcome.ok_or_else(|| Failure::NoWorkload { path: path.into() })?;
+    pool.close()?;
+    let violations: Vec<String> = outcome.violations.iter().map(ToString::to_string).collect();
+    complain(&violations);
+    Ok(outcome)
+}
+
+/// All rounds together.
+#[derive(Debug, Serialize)]
+struct Report {
+    workload: &'static str,
+    durability: &'static str,
+    threads: usize,
+    seed: u64,
+    rounds: u64,
+    /// At least: a writer may have committed more after its last message.
+    committed: u64,
+    acknowledged: u64,
+    recovered: u64,
+    /// Acknowledged and not there.
+    lost_acknowledged: u64,
+    /// Committed, not acknowledged, and not there.
+    lost_unacknowledged: u64,
+    /// Checks of the workload that were run, and what they found.
+    checks: u64,
+    violations: u64,
+}
+
+impl Report {
+    fn add(&mut self, outcome: &Outcome) {
+        self.rounds += 1;
+        self.committed += outcome.committed;
+        self.acknowledged += outcome.acknowledged;
+        self.recovered += outcome.recovered;
+        self.lost_acknowledged += outcome.lost_acknowledged;
+        self.lost_unacknowledged += outcome.lost;
+        self.checks += 1;
+        self.violations += outcome.violations.len() as u64;
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "{} rounds: committed {}   acknowledged {}   recovered {}   lost acknowledged {}   \
+             lost unacknowledged {}   checks {}, violations {}   (seed {})",
+            self.rounds,
+            grouped(self.committed),
+            grouped(self.acknowledged),
+            grouped(self.recovered),
+            grouped(self.lost_acknowledged),
+            grouped(self.lost_unacknowledged),
+            self.checks,
+            self.violations,
+            self.seed,
+        )
+    }
+}
+
+struct Killing<'a>(&'a CrashKill);
+
+impl workloads::Visitor for Killing<'_> {
+    type Out = Result<Report, Failure>;
+
+    fn visit<W: Workload>(self) -> Result<Report, Failure> {
+        let CrashKill { rounds, load, .. } = self.0;
+        let Ready { pool, options, place, .. } =
+            setup::ready::<Decoupled, W>(load, Place::of(load))?;
+        pool.close()?;
+        let mut report = Report {
+            workload: W::NAME,
+            durability: load.durability.name(),
+            threads: load.threads,
+            seed: load.seed,
+            rounds: 0,
+            committed: 0,
+            acknowledged: 0,
+            recovered: 0,
+            lost_acknowledged: 0,
+            lost_unacknowledged: 0,
+            checks: 0,
+            violations: 0,
+        };
+        // The writer gets what this command got: every option of a pool means the same to both.
+        let arguments: Vec<OsString> = std::env::args_os().skip(OWN_ARGUMENTS).collect();
+        let (mut rng, workload) = (StdRng::seed_from_u64(load.seed), load.workload_options());
+        for number in 1..=*rounds {
+            let seconds = load.seconds.unwrap_or(SECONDS) * rng.random_range(0.0..1.0);
+            // Once it writes; opening is killed by the test of this program.
+            let when = When { messages: 1, pause: Duration::from_secs_f64(seconds) };
+            let outcome = round::<W>(place.path(), &arguments, when, (&options, &workload))?;
+            if load.output.format == Format::Table {
+                print(&line::<W>(number, seconds, &outcome))?;
+            }
+            report.add(&outcome);
+        }
+        Ok(report)
+    }
+}
+
+fn line<W: Workload>(round: u64, seconds: f64, outcome: &Outcome) -> String {
+    format!(
+        "round {round}  {}, kill -9 after {seconds:.2} s   committed {}   acknowledged {}   \
+         recovered {}   lost acknowledged {}   {}",
+        W::NAME,
+        grouped(outcome.committed),
+        grouped(outcome.acknowledged),
+        grouped(outcome.recovered),
+        grouped(outcome.lost_acknowledged),
+        if outcome.violations.is_empty() { "check holds" } else { "CHECK FAILED" },
+    )
+}

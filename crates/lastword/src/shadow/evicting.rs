@@ -1,0 +1,334 @@
+//! `cow` with a bound: a private mapping of the heap at home, whose copies are dropped when what
+//! was written to them is at home.
+//!
+//! A worker that begins while more is copied than the bound sees to it that copies are dropped,
+//! outside of any attempt. The protocol is `copies`'; here is which pages go and when:
+//! - Pages are marked, with the attempts that are under way then. Who begins when those have ended
+//!   drops what is still marked; until then the marks stay, and nothing else is marked.
+//! - Up to twice the bound nobody waits, neither for attempts of others nor for who evicts.
+//! - Beyond, who begins waits a moment for those attempts, once for each set of marks: one body
+//!   that runs long must not make every other worker slow.
+//!
+//! So what is copied exceeds the bound by what running transactions write, and grows as long as one
+//! body runs and others write: that lifts the bound. The kernel does the paging: a page that is not
+//! copied is the page cache's, takes no memory of the process, is not bounded, and costs no look;
+//! it may be read from the disk again, and a sector that cannot be read kills the process (see
+//! [`Memory::copy_on_write`]).
+//!
+//! Marks may outlast many attempts, because whoever begins behind them sees them and sets a page
+//! that it writes back; the grace period is of the attempts before.
+//!
+//! (DudeTM, section 4.3, has hardware translate for its second paging; here it is the kernel's
+//! page table, and the process drops pages itself.)
+
+use medium::mutants::{Mutant, planted};
+use medium::sync::Arc;
+use medium::{Memory, PoolFile, cpu};
+use words::{Stop, TxId};
+
+use super::copies::{Attempts, Copies, Grace};
+use super::{ShadowCounts, ShadowMemory, design_for, pages_in, touching_id};
+use crate::perform::{Heap, Space};
+use crate::pipeline::Behind;
+use crate::sync::{AtomicU64, Mutex, Ordering, lock, spin_loop, thread, try_lock};
+use crate::{Error, Options, Shadow};
+
+/// Pages dropped at a time, of those that there may be: a grace period and a look at the table are
+/// shared by so many. Chosen: a sixteenth keeps most of the bound in use.
+const SHARE: usize = 16;
+const BATCH_MAX: usize = 256;
+
+/// Times that the evictor looks in vain for the end of others' attempts, for one set of marks: a
+/// body that waits for something must not be waited for by all. Chosen: about a millisecond.
+const PATIENCE: u32 = 1000;
+
+/// A private mapping whose copies are bounded.
+#[derive(Debug)]
+pub struct Evicting {
+    memory: Memory,
+    copies: Copies,
+    /// Bits of a word index below the page's.
+    page_shift: u32,
+    /// Most pages copied, unless attempts of others are in the way.
+    bound: usize,
+    evictor: Mutex<Evictor>,
+    evictions: AtomicU64,
+    page_waits: AtomicU64,
+}
+
+/// What only the thread that evicts touches.
+#[derive(Debug, Default)]
+struct Evictor {
+    /// The page that is looked at next.
+    hand: usize,
+    /// Pages that were marked at one time; attempts may have set some of them back.
+    marked: Vec<usize>,
+    /// The attempts that were under way then.
+    grace: Grace,
+    /// Looks left at them that are waited for.
+    patience: u32,
+}
+
+impl ShadowMemory for Evicting {
+    type Part = Attempts;
+
+    fn check(options: &Options) -> Result<(), Error> {
+        if options.shadow != Shadow::CopyOnWrite {
+            let asked = if options.shadow == Shadow::Full { "full" } else { "software" };
+            return Err(Error::OtherShadow { asked, design: design_for(options) });
+        }
+        let pages = options.shadow_bytes.map(|bytes| pages_in(bytes, Memory::page_bytes()));
+        pages.transpose().map(drop)
+    }
+
+    fn open(
+        options: &Options,
+        file: &Arc<PoolFile>,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Evicting, Error> {
+        let page_bytes = Memory::page_bytes();
+        Ok(Evicting {
+            memory: Memory::copy_on_write(Arc::clone(file), offset, bytes)?,
+            copies: Copies::new(bytes.div_ceil(page_bytes) as usize),
+            page_shift: (page_bytes / 8).trailing_zeros(),
+            bound: pages_in(options.shadow_bytes.unwrap_or(bytes), page_bytes)?,
+            evictor: Mutex::default(),
+            evictions: AtomicU64::new(0),
+            page_waits: AtomicU64::new(0),
+        })
+    }
+
+    #[inline]
+    fn words(&self) -> usize {
+        self.memory.words().len()
+    }
+
+    fn part(&self) -> Attempts {
+        self.copies.attempts()
+    }
+
+    fn leave(&self, part: &mut Attempts) {
+        self.copies.leave(part);
+    }
+
+    #[inline]
+    fn begin(&self, part: &mut Attempts, behind: Behind<'_>) -> Result<(), Error> {
+        if self.copies.copied() > self.bound {
+            self.evict(behind)?;
+        }
+        part.begin();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn space<'a>(&'a self, _part: &'a mut Attempts, _behind: Behind<'a>) -> impl Space + 'a {
+        Private(self)
+    }
+
+    #[inline(always)]
+    fn hints(&self) -> impl Space {
+        self.memory.words()
+    }
+
+    #[inline]
+    fn end(&self, part: &mut Attempts) {
+        part.end();
+    }
+
+    #[inline]
+    fn peek(&self, index: usize, _behind: Behind<'_>) -> u64 {
+        self.memory.words()[index].load(Ordering::Relaxed)
+    }
+
+    fn poke(&self, index: usize, value: u64, _behind: Behind<'_>) {
+        let attempts = self.copies.attempts();
+        attempts.begin();
+        self.copies.open(index >> self.page_shift);
+        self.memory.words()[index].store(value, Ordering::Relaxed);
+        attempts.end();
+        self.copies.leave(&attempts);
+    }
+
+    fn counts(&self) -> ShadowCounts {
+        ShadowCounts {
+            page_ins: 0, // the kernel's
+            evictions: self.evictions.load(Ordering::Relaxed),
+            page_waits: self.page_waits.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Evicting {
+    /// Drops copies until there is room for some more, or attempts of others are in the way.
+    #[cold]
+    fn evict(&self, behind: Behind<'_>) -> Result<(), Error> {
+        // Others wait here: they are at their beginnings, so nobody waits for them.
+        let evictor = match self.is_far_beyond() {
+            true => Some(lock(&self.evictor)),
+            false => try_lock(&self.evictor),
+        };
+        let Some(mut evictor) = evictor else { return Ok(()) };
+        let batch = (self.bound / SHARE).clamp(1, BATCH_MAX);
+        // Of older marks attempts may have set all back.
+        let mut are_fresh = false;
+        while self.copies.copied() > self.bound {
+            if evictor.marked.is_empty() {
+                are_fresh = true;
+                let wanted = batch + self.copies.copied().saturating_sub(self.bound);
+                if !self.mark(&mut evictor, wanted, behind) {
+                    // Everything copied is newer than home.
+                    self.page_waits.fetch_add(1, Ordering::Relaxed);
+                    behind.bring_home(behind.committed())?;
+                    self.mark(&mut evictor, wanted, behind);
+                }
+                // Behind the marks.
+                (evictor.grace, evictor.patience) = (self.copies.grace(), PATIENCE);
+            }
+            if !self.wait_for_others(&mut evictor) {
+                break;
+            }
+            if !self.drop_marked(&mut evictor, behind)? && are_fresh {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether more than twice the bound is copied.
+    fn is_far_beyond(&self) -> bool {
+        self.copies.copied() / 2 >= self.bound
+    }
+
+    /// Marks pages that are at home, up to so many; answers whether there were any.
+    fn mark(&self, evictor: &mut Evictor, wanted: usize, behind: Behind<'_>) -> bool {
+        let reproduced = match planted(Mutant::TouchingIgnored) {
+            true => u64::MAX,
+            false => behind.reproduced(),
+        };
+        let mut newer = 0;
+        for _ in 0..self.copies.len() {
+            if evictor.marked.len() >= wanted {
+                break;
+            }
+            let page = evictor.hand;
+            evictor.hand = (page + 1) % self.copies.len();
+            match self.copies.mark(page, reproduced) {
+                (_, true) => evictor.marked.push(page),
+                (copied, false) => newer += usize::from(copied),
+            }
+        }
+        if newer > evictor.marked.len() {
+            behind.hasten();
+        }
+        !evictor.marked.is_empty()
+    }
+
+    /// Drops what is marked and may be dropped, behind the grace period; answers whether anything
+    /// was.
+    fn drop_marked(&self, evictor: &mut Evictor, behind: Behind<'_>) -> Result<bool, Error> {
+        let reproduced = match planted(Mutant::TouchingIgnored) {
+            true => u64::MAX,
+            false => behind.reproduced(),
+        };
+        evictor.marked.retain(|page| self.copies.begin_drop(*page, reproduced));
+        // Neighbours by one call: a call of its own costs a page four times as much.
+        evictor.marked.sort_unstable();
+        let (mut dropped, mut refused) = (0, None);
+        for run in evictor.marked.chunk_by(|page, next| page + 1 == *next) {
+            let (first, words) = (run[0] << self.page_shift, run.len() << self.page_shift);
+            let forgotten = refused.is_none()
+                && self.memory.forget(first, words).map_err(|error| refused = Some(error)).is_ok();
+            if forgotten {
+                run.iter().for_each(|page| self.copies.dropped(*page));
+                dropped += run.len();
+            } else {
+                // Nobody may wait for these for ever. The system may have dropped some of them:
+                // they have the same words in the file.
+                run.iter().for_each(|page| self.copies.stays(*page));
+            }
+        }
+        evictor.marked.clear();
+        self.evictions.fetch_add(dropped as u64, Ordering::Relaxed);
+        match refused {
+            Some(error) => Err(behind.poison(error.into())),
+            None => Ok(dropped > 0),
+        }
+    }
+
+    /// Whether every attempt that was under way when pages were marked has ended; waits for that
+    /// where much is copied, and not for ever.
+    fn wait_for_others(&self, evictor: &mut Evictor) -> bool {
+        loop {
+            if evictor.grace.is_over() {
+                return true;
+            }
+            if evictor.patience == 0 || !self.is_far_beyond() {
+                return false;
+            }
+            evictor.patience -= 1;
+            let is_first = evictor.patience > PATIENCE / 10 * 9;
+            if is_first { spin_loop() } else { thread::yield_now() }
+        }
+    }
+}
+
+/// The words, as one attempt sees them: a heap in one piece, but for the first write to a page.
+struct Private<'a>(&'a Evicting);
+
+impl Private<'_> {
+    #[inline(always)]
+    fn heap(&self) -> &Heap {
+        self.0.memory.words()
+    }
+
+    #[inline(always)]
+    fn page(&self, index: usize) -> usize {
+        index >> self.0.page_shift
+    }
+}
+
+impl Space for Private<'_> {
+    #[inline(always)]
+    fn load(&mut self, index: usize) -> Result<u64, Stop> {
+        Ok(self.heap()[index].load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    fn load_run(&mut self, index: usize, out: &mut [u64]) -> Result<(), Stop> {
+        self.heap().load_run(index, out)
+    }
+
+    #[inline(always)]
+    fn open(&mut self, stripe_begin: usize) -> Result<(), Stop> {
+        self.0.copies.open(self.page(stripe_begin));
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn store(&mut self, index: usize, value: u64) {
+        self.heap()[index].store(value, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn peek(&self, index: usize) -> u64 {
+        self.heap()[index].load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn touched(&mut self, stripe_begin: usize, id: TxId) {
+        if let Some(id) = touching_id(id) {
+            self.0.copies.touch(self.page(stripe_begin), id);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_read(&self, index: usize) {
+        cpu::prefetch_read(self.heap(), index);
+    }
+
+    #[inline(always)]
+    fn prefetch_write(&self, index: usize) {
+        cpu::prefetch_write(self.heap(), index);
+    }
+}

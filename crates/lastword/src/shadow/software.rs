@@ -1,0 +1,497 @@
+//! `software` paging: a page table in memory, a frame for each page that is there.
+//!
+//! ```text
+//!   word index | page | word in page |      map[page] -> frame      frames[frame, word in page]
+//! ```
+//!
+//! A page that is not there is read from home when a transaction wants it, into a free frame or one
+//! whose page is forgotten. The protocol is `table`'s; here is what happens around it:
+//! - A page-in waits until the page's touching ID is reproduced, and helps with that.
+//! - Of two that want one page the first reads it, the other waits for it.
+//! - Where all frames are pinned by pages that transactions write, the attempt rolls back and is
+//!   tried again, in the end alone; one that writes more pages than there are frames is too large.
+//! - A page that cannot be read poisons the pool. No read is by mapping, so none kills the process.
+//!
+//! (DudeTM, section 4.3.)
+
+use medium::mutants::{Mutant, planted};
+use medium::sync::Arc;
+use medium::{Memory, PoolFile, cpu};
+use words::{Stop, TxId};
+
+use super::table::{Moving, Table};
+use super::{PAGE_BYTES, ShadowCounts, ShadowMemory, design_for, pages_in, touching_id};
+use crate::perform::{Heap, Space};
+use crate::pipeline::Behind;
+use crate::sync::{AtomicU64, Mutex, Ordering, lock, thread};
+use crate::{Error, Options, Shadow};
+
+const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
+
+type Page = [u64; PAGE_WORDS];
+
+/// A shadow with a page table.
+#[derive(Debug)]
+pub struct Software {
+    table: Table,
+    frames: Memory,
+    file: Arc<PoolFile>,
+    offset: u64,
+    words: usize,
+    /// The last page that was looked at past all transactions while it was not in memory.
+    glance: Mutex<Option<Box<Glance>>>,
+    /// What evicted pages were, for who observes a test without paging them in.
+    image: Option<Memory>,
+    page_ins: AtomicU64,
+    evictions: AtomicU64,
+    page_waits: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Glance {
+    page: usize,
+    /// What the map said: the same as long as the page stays out of memory.
+    place: super::table::Place,
+    words: Page,
+}
+
+/// Places in which a worker remembers pages that it has pinned. Chosen: most transactions write
+/// fewer pages, and one that is forgotten costs another pin.
+const REMEMBERED: usize = 64;
+
+/// What one worker's attempt keeps in memory.
+#[derive(Debug)]
+pub struct Pins {
+    /// Pages pinned; one that was not remembered is here twice.
+    pages: Vec<usize>,
+    /// Some of them, each in the place that its number says.
+    remembered: [usize; REMEMBERED],
+    /// The attempt wants more pages than there are frames.
+    too_large: bool,
+}
+
+/// No page.
+const NONE: usize = usize::MAX;
+
+impl ShadowMemory for Software {
+    type Part = Pins;
+
+    fn check(options: &Options) -> Result<(), Error> {
+        if options.shadow != Shadow::Software {
+            let asked = if options.shadow == Shadow::Full { "full" } else { "cow" };
+            return Err(Error::OtherShadow { asked, design: design_for(options) });
+        }
+        options.shadow_bytes.map_or(Ok(()), |bytes| pages_in(bytes, PAGE_BYTES).map(drop))
+    }
+
+    fn open(
+        options: &Options,
+        file: &Arc<PoolFile>,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Software, Error> {
+        let pages = (bytes / PAGE_BYTES) as usize;
+        let frames = pages_in(options.shadow_bytes.unwrap_or(bytes), PAGE_BYTES)?.min(pages);
+        let image = match options.observed {
+            true => {
+                let mut image = Memory::anonymous(bytes)?;
+                image.fill_from(file, offset, bytes)?;
+                Some(image)
+            }
+            false => None,
+        };
+        Ok(Software {
+            table: Table::new(pages, frames),
+            frames: Memory::anonymous(frames as u64 * PAGE_BYTES)?,
+            file: Arc::clone(file),
+            offset,
+            words: bytes as usize / 8,
+            glance: Mutex::default(),
+            image,
+            page_ins: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            page_waits: AtomicU64::new(0),
+        })
+    }
+
+    #[inline]
+    fn words(&self) -> usize {
+        self.words
+    }
+
+    fn part(&self) -> Pins {
+        let remembered = [NONE; REMEMBERED];
+        Pins { pages: Vec::new(), remembered, too_large: false }
+    }
+
+    #[inline]
+    fn begin(&self, part: &mut Pins, _behind: Behind<'_>) -> Result<(), Error> {
+        part.too_large = false;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn space<'a>(&'a self, part: &'a mut Pins, behind: Behind<'a>) -> impl Space + 'a {
+        Paged { shadow: self, pins: part, behind }
+    }
+
+    #[inline(always)]
+    fn hints(&self) -> impl Space {
+        Hints(self)
+    }
+
+    #[inline]
+    fn end(&self, part: &mut Pins) {
+        for page in part.pages.drain(..) {
+            self.table.unpin(page);
+            part.remembered[page % REMEMBERED] = NONE;
+        }
+    }
+
+    fn peek(&self, index: usize, behind: Behind<'_>) -> u64 {
+        self.look(index, Some(behind), |moving| match self.read_in(index, moving, behind) {
+            Ok(value) => value,
+            Err(error) => {
+                behind.poison(error);
+                0
+            }
+        })
+    }
+
+    fn observe(&self, index: usize, behind: Behind<'_>) -> u64 {
+        match &self.image {
+            Some(image) => self.look(index, None, |_| image.words()[index].load(Ordering::Relaxed)),
+            None => self.peek(index, behind),
+        }
+    }
+
+    fn poke(&self, index: usize, value: u64, behind: Behind<'_>) {
+        let mut pins = self.part();
+        let mut space = self.space(&mut pins, behind);
+        if space.open(index).is_ok() {
+            space.store(index, value);
+        }
+        drop(space);
+        self.end(&mut pins);
+    }
+
+    fn too_large(&self, part: &Pins) -> Option<Error> {
+        let shadow_bytes = self.table.frames() as u64 * PAGE_BYTES;
+        part.too_large.then_some(Error::ShadowTooSmall { shadow_bytes })
+    }
+
+    fn counts(&self) -> ShadowCounts {
+        ShadowCounts {
+            page_ins: self.page_ins.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+            page_waits: self.page_waits.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Software {
+    /// The words of a frame.
+    #[inline(always)]
+    fn frame(&self, number: usize) -> &Heap {
+        &self.frames.words()[PAGE_WORDS * number..][..PAGE_WORDS]
+    }
+
+    /// A word of a page, if it was in memory and stayed there while it was read.
+    #[inline(always)]
+    fn load_there(&self, index: usize) -> Option<u64> {
+        let page = index / PAGE_WORDS;
+        let (place, frame) = self.table.look(page)?;
+        let at = PAGE_WORDS * frame + index % PAGE_WORDS;
+        let value = self.frames.words()[at].load(Ordering::Relaxed);
+        self.table.holds(page, place).then_some(value)
+    }
+
+    /// A word, wherever it is: `absent` says what it is in a page that is not in memory, and that
+    /// nobody brings there meanwhile. Where another thread moves the page and waits for
+    /// reproduction, helps with that; without `behind` it only waits, and changes nothing.
+    fn look(
+        &self,
+        index: usize,
+        behind: Option<Behind<'_>>,
+        absent: impl FnOnce(&Moving<'_>) -> u64,
+    ) -> u64 {
+        let page = index / PAGE_WORDS;
+        loop {
+            if let Some(value) = self.load_there(index) {
+                return value;
+            }
+            if let Some(frame) = self.table.pin(page) {
+                let value = self.frame(frame)[index % PAGE_WORDS].load(Ordering::Relaxed);
+                self.table.unpin(page);
+                return value;
+            }
+            if let Some(moving) = self.table.begin_move(page)
+                && self.table.place(page).frame().is_none()
+            {
+                return absent(&moving);
+            }
+            match behind.map(|behind| self.wait_for_mover(page, behind)) {
+                None => thread::yield_now(),
+                Some(Ok(())) => (),
+                // The pool is poisoned.
+                Some(Err(_)) => return 0,
+            }
+        }
+    }
+
+    /// A word at home, of a page that is not in memory.
+    fn read_in(
+        &self,
+        index: usize,
+        _moving: &Moving<'_>,
+        behind: Behind<'_>,
+    ) -> Result<u64, Error> {
+        let page = index / PAGE_WORDS;
+        let place = self.table.place(page);
+        let is_it = |glance: &Glance| glance.page == page && glance.place == place;
+        if let Some(glance) = lock(&self.glance).as_deref().filter(|glance| is_it(glance)) {
+            return Ok(glance.words[index % PAGE_WORDS]);
+        }
+        // Not locked: this may wait for a medium, and others may look at other pages meanwhile.
+        let mut words = [0; PAGE_WORDS];
+        self.read_home(page, &mut words, behind)?;
+        let value = words[index % PAGE_WORDS];
+        *lock(&self.glance) = Some(Box::new(Glance { page, place, words }));
+        Ok(value)
+    }
+
+    /// Reads a page that this thread moves, as soon as all that was written to it is at home.
+    fn read_home(&self, page: usize, out: &mut Page, behind: Behind<'_>) -> Result<(), Error> {
+        let touching = self.table.touching(page);
+        if touching > behind.reproduced() && !planted(Mutant::TouchingIgnored) {
+            self.page_waits.fetch_add(1, Ordering::Relaxed);
+            behind.bring_home(TxId(touching))?;
+        }
+        let at = self.offset + page as u64 * PAGE_BYTES;
+        Ok(self.file.read_at(at, out)?)
+    }
+
+    /// Pins a page that was not in memory, or was being moved; answers its frame.
+    #[cold]
+    #[inline(never)]
+    fn pin_hard(&self, page: usize, pins: &mut Pins, behind: Behind<'_>) -> Result<usize, Stop> {
+        loop {
+            if let Some(frame) = self.table.pin(page) {
+                self.table.mark_used(page);
+                return Ok(frame);
+            }
+            match self.table.begin_move(page) {
+                Some(moving) if self.table.place(page).frame().is_none() => {
+                    return self.page_in(page, moving, pins, behind);
+                }
+                _ => self.wait_for_mover(page, behind)?,
+            }
+        }
+    }
+
+    /// Another thread moves the page, or looks at it. If that waits for reproduction, so do we, and
+    /// help.
+    fn wait_for_mover(&self, page: usize, behind: Behind<'_>) -> Result<(), Stop> {
+        let touching = self.table.touching(page);
+        if touching > behind.reproduced() {
+            return behind.bring_home(TxId(touching)).map_err(|_| Stop::Conflict);
+        }
+        thread::yield_now();
+        Ok(())
+    }
+
+    /// Reads a page into a frame and pins it there.
+    fn page_in(
+        &self,
+        page: usize,
+        moving: Moving<'_>,
+        pins: &mut Pins,
+        behind: Behind<'_>,
+    ) -> Result<usize, Stop> {
+        let leave = |page: usize, frame: usize| {
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+            if let Some(image) = &self.image {
+                copy(self.frame(frame), &image.words()[PAGE_WORDS * page..]);
+            }
+        };
+        let Some(frame) = self.table.frame(behind.reproduced(), leave) else {
+            return Err(self.no_frame(pins));
+        };
+        if frame.evicted.is_some_and(|(_, waits)| waits) {
+            behind.hasten();
+        }
+        let mut words = [0; PAGE_WORDS];
+        // An error is kept, and told when the next attempt begins.
+        self.read_home(page, &mut words, behind).map_err(|error| {
+            behind.poison(error);
+            Stop::Conflict
+        })?;
+        self.page_ins.fetch_add(1, Ordering::Relaxed);
+        Ok(moving.settle(frame, |number| {
+            for (to, from) in self.frame(number).iter().zip(&words) {
+                to.store(*from, Ordering::Relaxed);
+            }
+        }))
+    }
+
+    /// All frames are pinned: by others, whose attempts end before long, or by this one alone.
+    #[cold]
+    fn no_frame(&self, pins: &mut Pins) -> Stop {
+        pins.pages.sort_unstable();
+        let mut own = pins.pages.clone();
+        own.dedup();
+        if own.len() < self.table.frames() {
+            return Stop::Conflict;
+        }
+        pins.too_large = true;
+        Stop::TooLarge
+    }
+}
+
+/// Copies words that nobody writes meanwhile.
+fn copy(from: &Heap, to: &Heap) {
+    for (from, to) in from.iter().zip(to) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// The words, as one attempt sees them.
+struct Paged<'a> {
+    shadow: &'a Software,
+    pins: &'a mut Pins,
+    behind: Behind<'a>,
+}
+
+impl Paged<'_> {
+    /// A word of a pinned page.
+    #[inline(always)]
+    fn pinned(&self, index: usize) -> &AtomicU64 {
+        let place = self.shadow.table.place(index / PAGE_WORDS);
+        let other = || planted(Mutant::WrittenNotPinned).then_some(0);
+        let frame = place.frame().or_else(other).expect("a pinned page is in memory");
+        &self.shadow.frames.words()[PAGE_WORDS * frame + index % PAGE_WORDS]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn load_hard(&mut self, index: usize) -> Result<u64, Stop> {
+        let mut out = [0];
+        self.load_run_hard(index, &mut out)?;
+        Ok(out[0])
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn load_run_hard(&mut self, index: usize, out: &mut [u64]) -> Result<(), Stop> {
+        let page = index / PAGE_WORDS;
+        let frame = self.shadow.pin_hard(page, self.pins, self.behind)?;
+        let words = &self.shadow.frame(frame)[index % PAGE_WORDS..];
+        for (value, word) in out.iter_mut().zip(words) {
+            *value = word.load(Ordering::Relaxed);
+        }
+        self.shadow.table.unpin(page);
+        Ok(())
+    }
+}
+
+impl Space for Paged<'_> {
+    #[inline(always)]
+    fn load(&mut self, index: usize) -> Result<u64, Stop> {
+        match self.shadow.load_there(index) {
+            Some(value) => Ok(value),
+            None => self.load_hard(index),
+        }
+    }
+
+    #[inline(always)]
+    fn load_run(&mut self, index: usize, out: &mut [u64]) -> Result<(), Stop> {
+        // A stripe is in one page.
+        let (page, table) = (index / PAGE_WORDS, &self.shadow.table);
+        let Some((place, frame)) = table.look(page) else {
+            return self.load_run_hard(index, out);
+        };
+        let at = PAGE_WORDS * frame + index % PAGE_WORDS;
+        for (value, word) in out.iter_mut().zip(&self.shadow.frames.words()[at..]) {
+            *value = word.load(Ordering::Relaxed);
+        }
+        if table.holds(page, place) { Ok(()) } else { self.load_run_hard(index, out) }
+    }
+
+    #[inline]
+    fn open(&mut self, stripe_begin: usize) -> Result<(), Stop> {
+        let page = stripe_begin / PAGE_WORDS;
+        if self.pins.remembered[page % REMEMBERED] == page {
+            return Ok(());
+        }
+        if self.shadow.table.pin(page).is_none() {
+            self.shadow.pin_hard(page, self.pins, self.behind)?;
+        }
+        if planted(Mutant::WrittenNotPinned) {
+            self.shadow.table.unpin(page);
+            return Ok(());
+        }
+        self.pins.remembered[page % REMEMBERED] = page;
+        self.pins.pages.push(page);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn store(&mut self, index: usize, value: u64) {
+        self.pinned(index).store(value, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn peek(&self, index: usize) -> u64 {
+        self.pinned(index).load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn touched(&mut self, stripe_begin: usize, id: TxId) {
+        if let Some(id) = touching_id(id) {
+            self.shadow.table.touch(stripe_begin / PAGE_WORDS, id);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_read(&self, index: usize) {
+        Hints(self.shadow).prefetch_read(index);
+    }
+
+    #[inline(always)]
+    fn prefetch_write(&self, index: usize) {
+        Hints(self.shadow).prefetch_write(index);
+    }
+}
+
+/// The words for who only gives hints: what is not in memory is not brought there.
+struct Hints<'a>(&'a Software);
+
+impl Space for Hints<'_> {
+    fn load(&mut self, _index: usize) -> Result<u64, Stop> {
+        Err(Stop::Conflict)
+    }
+
+    fn load_run(&mut self, _index: usize, _out: &mut [u64]) -> Result<(), Stop> {
+        Err(Stop::Conflict)
+    }
+
+    fn store(&mut self, _index: usize, _value: u64) {}
+
+    fn peek(&self, _index: usize) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    fn prefetch_read(&self, index: usize) {
+        if let Some(frame) = self.0.table.place(index / PAGE_WORDS).frame() {
+            cpu::prefetch_read(self.0.frames.words(), PAGE_WORDS * frame + index % PAGE_WORDS);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_write(&self, index: usize) {
+        if let Some(frame) = self.0.table.place(index / PAGE_WORDS).frame() {
+            cpu::prefetch_write(self.0.frames.words(), PAGE_WORDS * frame + index % PAGE_WORDS);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Designs whose workers make their own transactions durable, each by a slot of the log: what
+//! people had before, to compare with.
+//!
+//! | design | transactions write | logged | before | persist barriers |
+//! |---|---|---|---|---|
+//! | [`Undo`] | in place | what words were | each word's first write | one a piece, two at commit |
+//! | [`Redo`] | to a buffer, which each read searches | what words become | home | one at commit |
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `undo`, `redo` | the designs: which order, and why |
+//! | `buffer` | the buffer |
+//! | `ground` | where words and records are, on each medium |
+//! | `workers` | who is committing, and so what is durable |
+//! | `format` | slots, heads, records |
+//! | `recover` | what a crash left |
+//!
+//! Both are durable on return: a transaction is acknowledged when it and all before it are durable,
+//! and nobody can read what is not durable yet, for ownership records are released only then.
+
+mod buffer;
+mod format;
+mod ground;
+mod recover;
+mod redo;
+mod undo;
+mod workers;
+
+pub(crate) use recover::{replay, take_back};
+pub use redo::Redo;
+pub use undo::Undo;

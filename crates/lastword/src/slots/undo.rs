@@ -1,0 +1,530 @@
+//! `undo`: run in place; what words were is durable before they are written.
+//!
+//! ```text
+//!   first write of a granule   record: what it was  -> slot      barrier
+//!                              store the words, in place
+//!   commit                     lines written back   -> home      barrier
+//!                              head: the records are void        barrier
+//!                              release the ownership records, return
+//! ```
+//!
+//! This is how NVML (libpmemobj) does it, without its waste: a granule is a cache line, so
+//! neighbouring words and words written many times cost one record, and words of one write that
+//! span lines cost one record and one barrier together.
+//!
+//! On `file` nothing that is stored can get home by itself, so the first barrier may wait: all
+//! records of a transaction are one, written at commit before the first page goes home.
+//!
+//! Orders, and what goes wrong without them:
+//! - The record is durable before the word is stored: the cache may write the word home at any time
+//!   (A1), and a crash would leave it there without what it was.
+//! - Words at home are durable before the head says that the records are void: a crash would lose
+//!   them.
+//! - The head is durable before ownership records are released: another transaction could read and
+//!   acknowledge what a crash takes back; and it could write the words, so that taking back this
+//!   transaction would destroy that one.
+//! - A transaction that rolls back writes the old words home in the same order.
+//!
+//! What is taken back is taken back newest first: a granule may be recorded twice (the table that
+//! says which granules are recorded is small, and forgets), and the older record has what was there
+//! before the transaction.
+//!
+//! (DudeTM, sections 2.2 and 5.2.2.)
+
+use std::path::Path;
+
+use medium::mutants::{Mutant, planted};
+use medium::writes::run;
+use words::{Stop, TxId};
+
+use super::format::{Head, Key, RECORD_HEAD_WORDS};
+use super::ground::{Ground, Words};
+use super::workers::Workers;
+use crate::design::Design;
+use crate::metrics::Metrics;
+use crate::perform::{Redo as Recorder, STRIPE_WORDS, Space, Stm, Tm, Written};
+use crate::persist::Listener;
+use crate::pool::Shape;
+use crate::storage::{Begun, Opened, Storage};
+use crate::sync::{AtomicU64, Ordering};
+use crate::{Error, Options};
+
+/// Words of a granule: a cache line.
+const GRANULE_WORDS: usize = 8;
+/// Granules that are known to be recorded.
+const KNOWN: usize = 64;
+/// Words of a record that holds a stripe of the transactional memory: no first write is longer.
+const RECORD_WORDS_MAX: usize = (RECORD_HEAD_WORDS + 1 + STRIPE_WORDS).next_multiple_of(8);
+
+/// Undo logging in place, over the transactional memory `stm`.
+pub struct Undo {
+    memory: Stm,
+    ground: Ground,
+    workers: Workers,
+}
+
+/// What one worker owns.
+pub struct Local {
+    attempt: <Stm as Tm>::Attempt,
+    log: Log,
+}
+
+/// One worker's records.
+struct Log {
+    slot: usize,
+    key: Key,
+    /// That of the transaction that runs.
+    sequence: u64,
+    /// Words that are in the slot; on files, that will be.
+    at: usize,
+    /// What was recorded: first word and how many.
+    runs: Vec<(usize, usize)>,
+    known: Box<[Granule; KNOWN]>,
+    /// On files, the record that is written at commit.
+    record: Vec<u64>,
+    /// An ID was drawn for the attempt.
+    drawn: bool,
+    /// The commit is not over; if the attempt ends so, it was unwound.
+    committing: bool,
+}
+
+/// A granule that the transaction with this sequence has recorded.
+#[derive(Clone, Copy, Default)]
+struct Granule {
+    number: usize,
+    sequence: u64,
+}
+
+/// The words, while a body runs.
+struct Running<'a> {
+    undo: &'a Undo,
+    log: &'a mut Log,
+}
+
+/// The words, at the end of an attempt.
+struct Ending<'a>(&'a Ground);
+
+impl Space for Running<'_> {
+    #[inline(always)]
+    fn load(&mut self, index: usize) -> Result<u64, Stop> {
+        Ok(self.peek(index))
+    }
+
+    #[inline(always)]
+    fn load_run(&mut self, index: usize, out: &mut [u64]) -> Result<(), Stop> {
+        Space::load_run(&mut self.undo.ground.heap(), index, out)
+    }
+
+    #[inline(always)]
+    fn first_write(&mut self, index: usize, words: usize) -> Result<(), Stop> {
+        let (first, last) = (index / GRANULE_WORDS, (index + words - 1) / GRANULE_WORDS);
+        if (first..=last).all(|granule| self.log.knows(granule)) {
+            return Ok(());
+        }
+        self.log.keep(self.undo, first, last)
+    }
+
+    #[inline(always)]
+    fn store(&mut self, index: usize, value: u64) {
+        self.undo.ground.store(index, value);
+    }
+
+    #[inline(always)]
+    fn peek(&self, index: usize) -> u64 {
+        self.undo.ground.heap()[index].load(Ordering::Relaxed)
+    }
+}
+
+impl Space for Ending<'_> {
+    #[inline(always)]
+    fn load(&mut self, index: usize) -> Result<u64, Stop> {
+        Ok(self.peek(index))
+    }
+
+    fn load_run(&mut self, index: usize, out: &mut [u64]) -> Result<(), Stop> {
+        Space::load_run(&mut self.0.heap(), index, out)
+    }
+
+    #[inline(always)]
+    fn store(&mut self, index: usize, value: u64) {
+        self.0.store(index, value);
+    }
+
+    #[inline(always)]
+    fn peek(&self, index: usize) -> u64 {
+        self.0.heap()[index].load(Ordering::Relaxed)
+    }
+}
+
+impl Log {
+    #[inline(always)]
+    fn knows(&self, granule: usize) -> bool {
+        let known = &self.known[granule % KNOWN];
+        known.number == granule && known.sequence == self.sequence
+    }
+
+    /// Records what granules are. Where words are stored at home, the record is durable on return:
+    /// one persist barrier.
+    #[inline(never)]
+    fn keep(&mut self, undo: &Undo, first: usize, last: usize) -> Result<(), Stop> {
+        let Undo { ground, workers, .. } = undo;
+        // After a commit that failed its ownership records are released, and its words are in place
+        // and not durable: a record of them would bring them home, behind what takes them back. The
+        // failure is put before they are released, so whoever takes them sees it.
+        if workers.poison.check().is_err() {
+            return Err(Stop::Conflict); // the next attempt does not begin
+        }
+        let (index, words) = (first * GRANULE_WORDS, (last + 1 - first) * GRANULE_WORDS);
+        let batch = [run(index as u64, words)].into_iter();
+        let was = ground.heap()[index..index + words].iter();
+        let batch = batch.chain(was.map(|word| word.load(Ordering::Relaxed)));
+        let capacity = ground.layout.record_words();
+        if ground.is_home() {
+            let mut record = [0; RECORD_WORDS_MAX];
+            let record = &mut record[..ground.room(RECORD_HEAD_WORDS + 1 + words)];
+            if self.at + record.len() > capacity {
+                return Err(Stop::TooLarge);
+            }
+            let sealed = &mut record[..RECORD_HEAD_WORDS + 1 + words];
+            sealed[RECORD_HEAD_WORDS..].iter_mut().zip(batch).for_each(|(to, word)| *to = word);
+            self.key.seal(self.at, self.sequence, sealed);
+            let meter = &workers.slot(self.slot).meter;
+            meter.payload(sealed.len());
+            if let Err(error) = ground.write_record(self.slot, self.at, record, meter) {
+                workers.poison.put(error);
+                return Err(Stop::Conflict); // the next attempt does not begin
+            }
+            self.at += record.len();
+        } else {
+            if ground.room(self.record.len() + 1 + words) > capacity {
+                return Err(Stop::TooLarge);
+            }
+            self.record.extend(batch);
+        }
+        self.runs.push((index, words));
+        for number in first..=last {
+            self.known[number % KNOWN] = Granule { number, sequence: self.sequence };
+        }
+        Ok(())
+    }
+
+    /// Makes the end of an attempt durable, whatever it was: three persist barriers on files, two
+    /// elsewhere, one when it has changed nothing.
+    fn end(&mut self, undo: &Undo, id: TxId, new: &[u64]) -> Result<(), Error> {
+        let Undo { ground, workers, .. } = undo;
+        let slot = workers.slot(self.slot);
+        slot.drawn(id.0);
+        workers.poison.check()?;
+        let head = Head { sequence: self.sequence, id: id.0 };
+        if planted(Mutant::EntriesDroppedFirst) {
+            ground.write_head(self.slot, &self.key, head, &slot.meter)?;
+        }
+        if ground.is_home() {
+            let lines = self.runs.iter().map(|&(index, words)| ground.write_back(index, words));
+            match lines.sum() {
+                0 => {}
+                lines => ground.lines_home(lines, &slot.meter)?,
+            }
+        } else if !new.is_empty() {
+            let words = self.record.len();
+            self.key.seal(0, self.sequence, &mut self.record);
+            self.record.resize(ground.room(words), 0);
+            slot.meter.payload(words);
+            if planted(Mutant::InPlaceFirst) {
+                ground.pages_home(&[new], &slot.meter)?;
+            }
+            ground.write_record(self.slot, 0, &self.record, &slot.meter)?;
+            ground.pages_home(&[new], &slot.meter)?;
+        }
+        ground.write_head(self.slot, &self.key, head, &slot.meter)?;
+        self.sequence += 1;
+        self.reset();
+        Ok(())
+    }
+
+    fn reset(&mut self) {
+        self.at = 0;
+        self.runs.clear();
+        self.record.clear();
+        self.record.extend([0; RECORD_HEAD_WORDS]);
+    }
+}
+
+/// What the transactional memory calls at the end of an attempt that has written.
+struct End<'a> {
+    undo: &'a Undo,
+    log: &'a mut Log,
+}
+
+impl Recorder for End<'_> {
+    #[inline]
+    fn has_room(&mut self, _words: usize) -> bool {
+        true // looked for at each write
+    }
+
+    #[inline]
+    fn drawing(&mut self, clock: u64) {
+        (self.log.drawn, self.log.committing) = (true, true);
+        self.undo.workers.slot(self.log.slot).drawing(clock);
+    }
+
+    #[inline]
+    fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {
+        let End { undo, log } = self;
+        let guard = undo.workers.poison.on_panic("commit");
+        let mut new = Vec::new();
+        if !undo.ground.is_home() {
+            batch_of(&written, &mut new);
+        }
+        if let Err(error) = log.end(undo, id, &new) {
+            undo.workers.poison.put(error);
+        }
+        guard.disarm();
+        log.committing = false;
+    }
+}
+
+/// What a transaction has written, as a batch.
+pub(super) fn batch_of(written: &Written<'_, impl Space>, batch: &mut Vec<u64>) {
+    written.runs(
+        batch,
+        |batch| {
+            batch.push(0);
+            batch.len() as u64 - 1
+        },
+        |batch, value| batch.push(value),
+        |batch, at, head| batch[at as usize] = head,
+    );
+}
+
+impl Undo {
+    fn start(opened: Opened, options: &Options) -> Result<(Undo, Shape), Error> {
+        let Begun { storage, words, last } =
+            opened.begin(Self::NAME, |storage| Words::open(storage, options), |_| ())?;
+        let shape = Shape::of(&storage, options);
+        let ground = Ground::new(storage, words);
+        let memory = Stm::new(ground.heap().len(), last);
+        let workers = Workers::new(ground.layout.slots, last.0);
+        Ok((Undo { memory, ground, workers }, shape))
+    }
+
+    fn clock(&self) -> &AtomicU64 {
+        self.memory.clock()
+    }
+
+    /// After an ID was drawn: it is told, unless it could not be made durable; then it is under way
+    /// for ever, and nothing that needs it is ever acknowledged. Answers whether it is durable.
+    #[inline]
+    fn settle(&self, log: &mut Log) -> bool {
+        let durable = !log.drawn || self.workers.poison.check().is_ok();
+        if std::mem::take(&mut log.drawn) && durable {
+            self.workers.slot(log.slot).idle();
+        }
+        durable
+    }
+}
+
+impl Design for Undo {
+    const NAME: &'static str = "undo";
+    const DURABLE: bool = true;
+    const WORKERS_MAX: usize = super::format::SLOTS_MAX;
+    type Local = Local;
+
+    fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
+        let (storage, created) = Storage::create(path, options, Self::NAME)?;
+        created.or_remove(|| Self::start(Opened::created(storage)?, options))
+    }
+
+    fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
+        Self::start(Opened::open(path, options)?, options)
+    }
+
+    #[inline]
+    fn words(&self) -> usize {
+        self.ground.heap().len()
+    }
+
+    #[inline]
+    fn peek(&self, index: usize) -> u64 {
+        self.ground.heap()[index].load(Ordering::Relaxed)
+    }
+
+    fn poke(&self, index: usize, value: u64) {
+        self.ground.store(index, value);
+    }
+
+    fn local(&self, number: usize) -> Result<Local, Error> {
+        self.workers.enter(Self::NAME, number)?;
+        let sequence = 1 + *crate::sync::lock(&self.workers.slot(number).sequence);
+        let mut log = Log {
+            slot: number,
+            key: self.ground.key(number),
+            sequence,
+            at: 0,
+            runs: Vec::new(),
+            known: Box::new([Granule::default(); KNOWN]),
+            record: Vec::new(),
+            drawn: false,
+            committing: false,
+        };
+        log.reset();
+        Ok(Local { attempt: self.memory.attempt(number), log })
+    }
+
+    fn close_local(&self, local: &mut Local) {
+        let slot = self.workers.slot(local.log.slot);
+        *crate::sync::lock(&slot.sequence) = local.log.sequence - 1;
+    }
+
+    fn words_max(&self) -> usize {
+        // More do not fit however they lie; each granule is looked at when it is recorded.
+        self.ground.layout.record_words()
+    }
+
+    #[inline]
+    fn begin(&self, local: &mut Local, read_only: bool) -> Result<(), Error> {
+        self.workers.poison.check()?;
+        match read_only {
+            false => self.memory.begin(&mut local.attempt),
+            true => self.memory.begin_read(&mut local.attempt),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read(&self, local: &mut Local, index: usize) -> Result<u64, Stop> {
+        self.memory.read(&mut local.attempt, self.ground.heap(), index)
+    }
+
+    #[inline]
+    fn read_run(&self, local: &mut Local, index: usize, out: &mut [u64]) -> Result<(), Stop> {
+        self.memory.read_run(&mut local.attempt, self.ground.heap(), index, out)
+    }
+
+    #[inline(always)]
+    fn write(&self, local: &mut Local, index: usize, value: u64) -> Result<(), Stop> {
+        let space = Running { undo: self, log: &mut local.log };
+        self.memory.write(&mut local.attempt, space, index, value)
+    }
+
+    #[inline(always)]
+    fn write_run(&self, local: &mut Local, index: usize, values: &[u64]) -> Result<(), Stop> {
+        let space = Running { undo: self, log: &mut local.log };
+        self.memory.write_run(&mut local.attempt, space, index, values)
+    }
+
+    #[inline]
+    fn will_read(&self, index: usize, words: usize) {
+        self.memory.will_read(self.ground.heap(), index, words);
+    }
+
+    #[inline]
+    fn will_write(&self, index: usize, words: usize) {
+        self.memory.will_write(self.ground.heap(), index, words);
+    }
+
+    #[inline]
+    fn words_written(&self, local: &Local) -> usize {
+        self.memory.words_written(&local.attempt)
+    }
+
+    fn why_too_large(&self, _local: &Local) -> Option<Error> {
+        Some(self.ground.slot_too_small(Self::NAME))
+    }
+
+    fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {
+        let Local { attempt, log } = local;
+        let mut end = End { undo: self, log };
+        let committed = self.memory.commit(attempt, Ending(&self.ground), &mut end);
+        let drew = log.drawn;
+        if !self.settle(log) {
+            return Err(Stop::Conflict); // the next attempt does not begin, and says why
+        }
+        let id = committed?;
+        if drew {
+            // Acknowledged is what is durable with all before it.
+            self.workers.wait(self.clock(), id.0).map_err(|_| Stop::Conflict)?;
+        }
+        Ok(id)
+    }
+
+    fn roll_back(&self, local: &mut Local) -> TxId {
+        let Local { attempt, log } = local;
+        if log.committing {
+            // Unwound while it was made durable: nobody knows what a crash would leave. Its words
+            // stay taken, and the pool is poisoned.
+            return self.committed_id();
+        }
+        let mut end = End { undo: self, log };
+        let seen = self.memory.roll_back(attempt, Ending(&self.ground), &mut end);
+        self.settle(log);
+        seen
+    }
+
+    fn committed_id(&self) -> TxId {
+        TxId(self.clock().load(Ordering::Acquire))
+    }
+
+    fn durable_id(&self) -> TxId {
+        TxId(self.workers.durable(self.clock()))
+    }
+
+    fn reproduced_id(&self) -> TxId {
+        self.durable_id()
+    }
+
+    fn wait(&self, id: TxId) -> Result<(), Error> {
+        self.workers.wait(self.clock(), id.0)
+    }
+
+    fn outcome(&self, id: TxId) -> Option<Result<(), Error>> {
+        match self.durable_id() >= id {
+            true => Some(Ok(())),
+            false => self.workers.poison.check().err().map(Err),
+        }
+    }
+
+    fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
+        listener.tell(self.wait(id));
+        Ok(())
+    }
+
+    fn bring_home(&self) -> Result<(), Error> {
+        self.wait(self.committed_id())
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        self.wait(self.committed_id())?;
+        self.ground.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.workers.metrics()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workers::Meter;
+    use super::*;
+    use crate::Medium;
+
+    #[test]
+    fn a_head_with_an_id_that_no_superblock_can_hold_is_damage() {
+        let options = Options::new().bytes(1 << 20).log_bytes(256 << 10);
+        let options = options.medium(Medium::PersistentCache);
+        let opened = |id| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("pool");
+            let (Undo { ground, .. }, _) = Undo::create(&path, &options).unwrap();
+            let head = Head { sequence: 1, id };
+            ground.write_head(2, &ground.key(2), head, &Meter::default()).unwrap();
+            drop(ground);
+            Undo::open(&path, &options).map(|(undo, _)| undo.committed_id().0)
+        };
+        assert_eq!(opened(1 << 61).unwrap(), 1 << 61);
+        for id in [(1 << 61) + 1, u64::MAX] {
+            assert!(matches!(opened(id), Err(Error::DamagedLog { .. })), "{id}");
+        }
+    }
+}

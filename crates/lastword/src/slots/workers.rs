@@ -1,0 +1,213 @@
+//! Workers that make their transactions durable themselves, and what may be said of all of them.
+//!
+//! ```text
+//!   worker                                    whoever asks what is durable
+//!   1 committing := clock seen                a read the clock
+//!   2 draw ID (locked add)                    b read every `committing`
+//!   3 committing := ID - 1
+//!   4 the transaction is durable
+//!   5 ownership records released
+//!   6 committing := idle
+//! ```
+//!
+//! Everything up to min(clock of a, every `committing` of b) is durable, by the argument of
+//! `persist/frontier.rs`: an ID up to the clock of a was drawn before a, so 1 is visible at b; if b
+//! sees 1 or 3, the minimum is below the ID; else it sees 6 or a later 1, which come after 4. That
+//! minimum may seem to go back (a worker that waits between reading the clock and 1), so the
+//! largest that was ever computed is what is told.
+//!
+//! Why what is durable is closed under dependencies: 5 comes after 4, so what another transaction
+//! has read of this one is durable before that one can draw its ID.
+
+use crossbeam_utils::CachePadded;
+
+use super::format::SLOTS_MAX;
+use crate::Error;
+use crate::metrics::Metrics;
+use crate::poison::Poison;
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, spin_loop, thread};
+
+/// No commit is under way.
+const IDLE: u64 = u64::MAX;
+/// Looks at the others before the core is given to them.
+const SPINS: u32 = 1 << 10;
+
+/// What a slot's worker shows to others.
+#[derive(Debug)]
+pub(super) struct Slot {
+    committing: AtomicU64,
+    /// Words of records that are durable; see `redo`.
+    pub(super) filled: AtomicUsize,
+    /// What its next worker goes on with.
+    pub(super) sequence: Mutex<u64>,
+    pub(super) meter: Meter,
+}
+
+/// All workers of a pool.
+#[derive(Debug)]
+pub(super) struct Workers {
+    slots: Box<[CachePadded<Slot>]>,
+    /// Slots from this one on were never used.
+    used: AtomicUsize,
+    durable: CachePadded<AtomicU64>,
+    pub(super) poison: Poison,
+}
+
+impl Workers {
+    pub(super) fn new(slots: usize, last: u64) -> Workers {
+        let slot = || Slot {
+            committing: AtomicU64::new(IDLE),
+            filled: AtomicUsize::new(0),
+            sequence: Mutex::new(0),
+            meter: Meter::default(),
+        };
+        Workers {
+            slots: (0..slots.min(SLOTS_MAX)).map(|_| CachePadded::new(slot())).collect(),
+            used: AtomicUsize::new(0),
+            durable: CachePadded::new(AtomicU64::new(last)),
+            poison: Poison::default(),
+        }
+    }
+
+    /// A worker takes the slot of its number.
+    pub(super) fn enter(&self, design: &'static str, number: usize) -> Result<(), Error> {
+        if number >= self.slots.len() {
+            // With more slots the pool has refused before.
+            let instead = "create the pool with a larger log";
+            return Err(Error::TooManyWorkers { design, max: self.slots.len(), instead });
+        }
+        // Release: whoever draws an ID afterwards is counted; see `frontier`.
+        self.used.fetch_max(number + 1, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn slot(&self, number: usize) -> &Slot {
+        &self.slots[number]
+    }
+
+    /// The slots that a worker has ever had.
+    pub(super) fn used(&self) -> impl Iterator<Item = &Slot> {
+        self.slots[..self.used.load(Ordering::Acquire)].iter().map(|slot| &**slot)
+    }
+
+    /// Step a and b.
+    #[inline]
+    pub(super) fn frontier(&self, clock: &AtomicU64) -> u64 {
+        // Acquire: pairs with the addition that draws an ID, behind step 1.
+        let now = clock.load(Ordering::Acquire);
+        // Acquire: pairs with steps 1 and 6, behind step 4 of what was before.
+        let committing = self.used().map(|slot| slot.committing.load(Ordering::Acquire));
+        committing.min().unwrap_or(IDLE).min(now)
+    }
+
+    /// The largest ID such that it and all before it are durable.
+    pub(super) fn durable(&self, clock: &AtomicU64) -> u64 {
+        let frontier = self.frontier(clock);
+        self.durable.fetch_max(frontier, Ordering::AcqRel).max(frontier)
+    }
+
+    /// Waits until `id` and all before it are durable: others are committing.
+    pub(super) fn wait(&self, clock: &AtomicU64, id: u64) -> Result<(), Error> {
+        let mut spins = 0;
+        while self.frontier(clock) < id && self.durable(clock) < id {
+            self.poison.check()?;
+            if spins < SPINS {
+                spins += 1;
+                spin_loop();
+            } else {
+                thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn metrics(&self) -> Metrics {
+        let mut sum = Metrics::default();
+        self.slots.iter().for_each(|slot| slot.meter.add_to(&mut sum));
+        sum
+    }
+}
+
+impl Slot {
+    /// Step 1.
+    #[inline(always)]
+    pub(super) fn drawing(&self, clock: u64) {
+        // Release: may be seen in place of the idle mark before it; must show what that one shows.
+        self.committing.store(clock, Ordering::Release);
+    }
+
+    /// Step 3: others need not wait for more than this ID.
+    #[inline(always)]
+    pub(super) fn drawn(&self, id: u64) {
+        self.committing.store(id - 1, Ordering::Release);
+    }
+
+    /// Step 6.
+    #[inline(always)]
+    pub(super) fn idle(&self) {
+        self.committing.store(IDLE, Ordering::Release);
+    }
+}
+
+/// What one worker has done. It alone counts, so a load and a store are enough.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    log_payload: AtomicU64,
+    log_bytes: AtomicU64,
+    home_bytes: AtomicU64,
+    device_writes: AtomicU64,
+    persist_barriers: AtomicU64,
+    delay_cycles: AtomicU64,
+}
+
+#[inline(always)]
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+impl Meter {
+    #[inline(always)]
+    pub(super) fn logged(&self, words: usize) {
+        add(&self.log_bytes, 8 * words as u64);
+    }
+
+    #[inline(always)]
+    pub(super) fn payload(&self, words: usize) {
+        add(&self.log_payload, 8 * words as u64);
+    }
+
+    #[inline(always)]
+    pub(super) fn home(&self, bytes: u64) {
+        add(&self.home_bytes, bytes);
+    }
+
+    /// A barrier behind so many lines.
+    #[inline(always)]
+    pub(super) fn barrier(&self, lines: u64, delay_cycles: u64) {
+        add(&self.device_writes, lines);
+        add(&self.persist_barriers, 1);
+        add(&self.delay_cycles, delay_cycles);
+    }
+
+    pub(super) fn device(&self, writes: u64) {
+        add(&self.device_writes, writes);
+    }
+
+    pub(super) fn barriers(&self, barriers: u64) {
+        add(&self.persist_barriers, barriers);
+    }
+
+    pub(super) fn add_to(&self, sum: &mut Metrics) {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        sum.log_payload_bytes += of(&self.log_payload);
+        sum.log_bytes += of(&self.log_bytes);
+        sum.home_bytes += of(&self.home_bytes);
+        sum.device_writes += of(&self.device_writes);
+        sum.persist_barriers += of(&self.persist_barriers);
+        let delay_ns = medium::cpu::cycles_to_ns(of(&self.delay_cycles));
+        sum.emulated_delay_ns += delay_ns;
+        // Workers spin for the device themselves: that is not their work.
+        sum.helped_cpu_ns += delay_ns;
+    }
+}

@@ -1,0 +1,132 @@
+//! From a pool that was opened to one that transactions can start on: recovered, in a new
+//! generation, under the design that goes on with it.
+//!
+//! A pool is recovered by the rules of the design that wrote it last. The superblock's next edition
+//! has the new generation and the new design's name at once: with the generation the log is empty,
+//! whatever was in it, so no design ever reads what another has logged.
+
+use medium::mutants::{Mutant, planted};
+use medium::sync::Arc;
+use medium::{HomeMedium, ReadLog};
+use words::TxId;
+
+use super::{Opened, Storage};
+use crate::recover::decide::Action;
+use crate::recover::{self, Replayed};
+use crate::superblock::{LogHead, Superblock, name, padded};
+use crate::{Decoupled, Design, Error, Redo, Undo, slots};
+
+/// A pool that is in order.
+pub(crate) struct Begun<W> {
+    pub(crate) storage: Storage,
+    /// What transactions work on.
+    pub(crate) words: W,
+    /// The last transaction that is there.
+    pub(crate) last: TxId,
+}
+
+/// How the log of a pool is brought home: as [`replay`].
+type Replay =
+    fn(&Superblock, &dyn ReadLog, &mut dyn HomeMedium, &std::path::Path) -> Result<Replayed, Error>;
+
+/// The rules of each design that keeps anything.
+const RULES: [(&str, Replay); 3] = [
+    (<Decoupled as Design>::NAME, recover::replay),
+    (Undo::NAME, slots::take_back),
+    (Redo::NAME, slots::replay),
+];
+
+/// Whether the log of this design can be recovered.
+pub(super) fn is_known(superblock: &Superblock) -> bool {
+    rules(superblock).is_some()
+}
+
+fn rules(superblock: &Superblock) -> Option<Replay> {
+    let rules = RULES.iter().find(|(design, _)| padded(design) == Some(superblock.design));
+    rules.map(|(_, replay)| *replay)
+}
+
+/// Makes home what the transactions have made that the log tells of, by the rules of the design
+/// that wrote it. Durable on return: one persist barrier, none when there was nothing to do.
+///
+/// # Errors
+/// A medium that cannot be read or written; a log that no crash leaves.
+pub(crate) fn replay(
+    superblock: &Superblock,
+    log: &dyn ReadLog,
+    home: &mut dyn HomeMedium,
+    log_path: &std::path::Path,
+) -> Result<Replayed, Error> {
+    let Some(replay) = rules(superblock) else {
+        let found = name(&superblock.design);
+        return Err(Error::UnknownDesign { path: log_path.into(), found });
+    };
+    replay(superblock, log, home, log_path)
+}
+
+impl Opened {
+    /// A pool that was just made.
+    pub(crate) fn created(storage: Storage) -> Result<Opened, Error> {
+        let (action, log_head) = (Action::Start, storage.log_head()?);
+        Ok(Opened { storage, action, log_head })
+    }
+
+    /// Recovers the pool and begins a new generation of it, under this design; `open` opens what
+    /// transactions work on, when home is in order, `mark` says in the superblock how it goes on.
+    /// Four persist barriers more than recovery's where the log has a file of its own, two else.
+    pub(crate) fn begin<W>(
+        self,
+        design: &'static str,
+        open: impl Fn(&Storage) -> Result<W, Error>,
+        mark: impl Fn(&mut Superblock),
+    ) -> Result<Begun<W>, Error> {
+        let Opened { mut storage, action, log_head } = self;
+        let before = *storage.superblocks.current();
+        let mut last = TxId(before.reproduced);
+        let generation =
+            before.generation.wrapping_add(u64::from(!planted(Mutant::GenerationKept)));
+        let stale = planted(Mutant::ShadowBeforeReplay).then(|| open(&storage));
+        if planted(Mutant::ClearedBeforeApplied) {
+            storage.superblocks.update(|now| now.generation = generation)?;
+        }
+        if action == Action::Replay {
+            let path = storage.log_path().to_path_buf();
+            let Storage { log, home, .. } = &mut storage;
+            last = replay(&before, &**log, home, &path)?.last;
+        }
+        // Everything is at home. Before anything else is written: what cannot be read is told while
+        // the pool is as it was.
+        let words = stale.unwrap_or_else(|| open(&storage))?;
+        let medium = storage.medium;
+        let head = match (&storage.log_file, log_head) {
+            (Some(file), Some(head)) => {
+                let edition = head.edition + 1;
+                let head = LogHead { edition, pool: before.pool, generation };
+                Some((head, Arc::clone(file), LogHead::counts(file)?))
+            }
+            _ => None,
+        };
+        // The order matters: see `recover`.
+        if let Some((head, file, counts)) = &head
+            && !planted(Mutant::LogHeadLast)
+        {
+            head.write(file, *counts)?;
+        }
+        storage.superblocks.update(|now| {
+            now.generation = generation;
+            now.clean = now.clean && planted(Mutant::CleanKept);
+            now.reproduced = last.0;
+            now.log_sequence = if planted(Mutant::SequenceKept) { now.log_sequence } else { 0 };
+            now.design = padded(design).expect("a design's name is short");
+            now.medium = padded(medium.name()).expect("a medium's name is short");
+            (now.group, now.compress) = (0, false);
+            mark(now);
+        })?;
+        if let Some((head, file, counts)) = &head
+            && planted(Mutant::LogHeadLast)
+        {
+            head.write(file, *counts)?;
+        }
+        Ok(Begun { storage, words, last })
+    }
+}

@@ -1,0 +1,175 @@
+//! What superblocks and log heads are on the medium, and what is refused.
+
+use super::*;
+
+fn superblock() -> Superblock {
+    Superblock {
+        edition: 7,
+        pool: 0x1234_5678_9abc_def0,
+        generation: 3,
+        clean: true,
+        design: padded("decoupled").unwrap(),
+        layout: padded("bank").unwrap(),
+        layout_version: 2,
+        heap_offset: 1 << 21,
+        heap_bytes: 1 << 26,
+        log_inside: false,
+        log_offset: 8192,
+        log_bytes: 1 << 24,
+        reproduced: 99,
+        log_sequence: 4096,
+        medium: padded("persistent_cache").unwrap(),
+        group: 1000,
+        compress: true,
+    }
+}
+
+#[test]
+fn a_superblock_reads_back_as_it_was_written() {
+    let block = superblock().encode();
+    assert_eq!(Superblock::decode(&block), Ok(superblock()));
+    assert_eq!(name(&superblock().layout), "bank");
+}
+
+/// The words as they were when format 3 was set: another result is another format.
+#[test]
+fn a_superblock_is_laid_out_as_format_3_says() {
+    let mut golden = [0; WORDS];
+    golden[..25].copy_from_slice(&[
+        0x4452_4f57_5453_414c,
+        0x0000_0000_0000_0003,
+        0x0000_0000_0000_0007,
+        0x1234_5678_9abc_def0,
+        0x0000_0000_0000_0003,
+        0x0000_0000_0000_0001,
+        0x656c_7075_6f63_6564,
+        0x0000_0000_0000_0064,
+        0x0000_0000_6b6e_6162,
+        0x0000_0000_0000_0000,
+        0x0000_0000_0000_0000,
+        0x0000_0000_0000_0000,
+        0x0000_0000_0000_0002,
+        0x0000_0000_0020_0000,
+        0x0000_0000_0400_0000,
+        0x0000_0000_0000_0000,
+        0x0000_0000_0000_2000,
+        0x0000_0000_0100_0000,
+        0x0000_0000_0000_0001,
+        0x0000_0000_0000_0063,
+        0x0000_0000_0000_1000,
+        0x6574_7369_7372_6570,
+        0x6568_6361_635f_746e,
+        0x0000_0000_0000_03e8,
+        0x0000_0000_0000_0001,
+    ]);
+    golden[WORDS - 1] = 0x0000_0000_4fdb_6f95;
+    assert_eq!(superblock().encode(), golden);
+    assert_eq!(Superblock::decode(&golden), Ok(superblock()));
+}
+
+#[test]
+fn a_superblock_with_any_bit_changed_is_refused() {
+    for bit in 0..WORDS * 64 {
+        let mut block = superblock().encode();
+        block[bit / 64] ^= 1 << (bit % 64);
+        assert_eq!(Superblock::decode(&block), Err(Invalid::Damaged), "bit {bit}");
+    }
+}
+
+#[test]
+fn an_unknown_version_or_feature_is_named() {
+    for version in [1, 2, 4, 1 << 32 | 3] {
+        let mut block = superblock().encode();
+        block[1] = version;
+        let block = sealed(block);
+        assert_eq!(Superblock::decode(&block), Err(Invalid::Version(version)));
+    }
+}
+
+#[test]
+fn a_reserved_word_that_is_not_zero_is_refused() {
+    let mut block = superblock().encode();
+    block[40] = 1;
+    assert_eq!(Superblock::decode(&sealed(block)), Err(Invalid::Damaged));
+}
+
+/// One layout name would be told as another, or as none, and never match what is asked for.
+#[test]
+fn a_name_with_something_behind_its_end_is_refused() {
+    for (word, value) in [(8, 0x61_0000), (7, 1 << 32), (9, 1 << 40), (22, 1 << 63), (10, 0xff)] {
+        let mut block = superblock().encode();
+        block[word] = value;
+        assert_eq!(Superblock::decode(&sealed(block)), Err(Invalid::Damaged), "word {word}");
+    }
+}
+
+#[test]
+fn numbers_that_no_pool_reaches_are_refused() {
+    for word in [2, 4, 19, 20, 23] {
+        let mut block = superblock().encode();
+        block[word] = u64::MAX - 1;
+        assert_eq!(Superblock::decode(&sealed(block)), Err(Invalid::Damaged), "word {word}");
+    }
+}
+
+#[test]
+fn the_newer_valid_copy_counts() {
+    let of = |edition| Ok(Superblock { edition, generation: edition, ..superblock() });
+    let current = |decoded| Copies { blocks: [[0; WORDS]; 2], decoded }.current();
+    let damaged = Err(Invalid::Damaged);
+    assert_eq!(current([of(3), of(4)]), of(4));
+    assert_eq!(current([of(4), of(3)]), of(4));
+    assert_eq!(current([of(4), of(4)]), of(4));
+    assert_eq!(current([damaged, of(3)]), of(3));
+    assert_eq!(current([of(3), damaged]), of(3));
+    assert_eq!(current([damaged, damaged]), damaged);
+    let version = Err(Invalid::Version(9));
+    for other in [damaged, of(3)] {
+        assert_eq!(current([other, version]), version);
+        assert_eq!(current([version, other]), version);
+    }
+}
+
+#[test]
+fn copies_that_no_update_leaves_contradict_each_other() {
+    let current = |decoded| Copies { blocks: [[0; WORDS]; 2], decoded }.current();
+    let one = superblock();
+    let same_edition = Superblock { reproduced: 100, ..one };
+    let other_pool = Superblock { edition: 8, pool: 1, ..one };
+    let other_size = Superblock { edition: 8, heap_bytes: 1 << 27, ..one };
+    for other in [same_edition, other_pool, other_size] {
+        assert_eq!(current([Ok(one), Ok(other)]), Err(Invalid::Contradiction), "{other:?}");
+        assert_eq!(current([Ok(other), Ok(one)]), Err(Invalid::Contradiction), "{other:?}");
+    }
+}
+
+#[test]
+fn the_copy_that_counts_is_known_and_written_last() {
+    let of = |edition| Ok(Superblock { edition, generation: edition, ..superblock() });
+    let damaged = Err(Invalid::Damaged);
+    for (a, b, place) in [
+        (of(4), of(4), 0),
+        (of(4), of(3), 0),
+        (of(3), of(4), COPY_BYTES),
+        (of(4), damaged, 0),
+        (damaged, of(4), COPY_BYTES),
+    ] {
+        let copies = Copies { blocks: [[0; WORDS]; 2], decoded: [a, b] };
+        assert_eq!(copies.counts(), place, "{a:?} {b:?}");
+    }
+}
+
+#[test]
+fn a_log_head_is_not_a_superblock() {
+    let head = LogHead { edition: 1, pool: 2, generation: 3 };
+    assert_eq!(LogHead::decode(&head.encode()), Ok(head));
+    assert_eq!(Superblock::decode(&head.encode()), Err(Invalid::Damaged));
+    assert_eq!(LogHead::decode(&superblock().encode()), Err(Invalid::Damaged));
+}
+
+#[test]
+fn a_tag_is_never_zero() {
+    for pool in [0, 0xfffe, 0xffff, u64::MAX] {
+        assert_ne!(Superblock { pool, ..superblock() }.tag(), 0);
+    }
+}

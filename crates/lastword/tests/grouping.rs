@@ -1,0 +1,240 @@
+//! Groups that are combined and compressed, made by several threads: what they promise is what
+//! groups promise as they come.
+#![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use lastword::{Design, Medium, Objects, Options, Pool, Ptr, TxId};
+
+const WORDS: u64 = 64;
+
+fn options(medium: Medium) -> Options {
+    Options::new().bytes(1 << 20).log_bytes(256 << 10).medium(medium)
+}
+
+const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+
+/// A pool with an object of some words.
+fn pool(path: &Path, options: Options) -> (Pool, Ptr<[u64; WORDS as usize]>) {
+    let pool = Pool::create(path, options).unwrap();
+    let object = pool.run(|tx| tx.alloc([0_u64; WORDS as usize])).unwrap().value;
+    (pool, object)
+}
+
+/// Writes `value` to the word `value % WORDS`, and to the first.
+fn write(pool: &Pool, object: Ptr<[u64; WORDS as usize]>, value: u64) -> TxId {
+    let done = pool.run(|tx| {
+        let mut words = tx.get(object)?;
+        words[(value % WORDS) as usize] = value;
+        words[0] = value;
+        tx.set(object, words)
+    });
+    done.unwrap().ticket.id()
+}
+
+/// What the words are after the writes of 1 to `last`.
+fn expected(last: u64) -> Vec<u64> {
+    let mut words = vec![0; WORDS as usize];
+    (1..=last).for_each(|value| words[(value % WORDS) as usize] = value);
+    words[0] = last;
+    words
+}
+
+#[test]
+fn what_is_acknowledged_survives_abandonment_however_groups_are_made() {
+    for medium in [Medium::File, EMULATED] {
+        for (group, compress, threads) in
+            [(1, false, 1), (10, true, 1), (1000, false, 2), (1000, true, 3), (0, true, 2)]
+        {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("a.pool");
+            let options = options(medium).group(group).compress(compress).persist_threads(threads);
+            let (pool, object) = self::pool(&path, options.clone());
+            // Some laps of the log.
+            let mut last = TxId::NONE;
+            for value in 1..=3000 {
+                last = write(&pool, object, value);
+                if value % 700 == 0 {
+                    pool.wait_for(last).unwrap();
+                }
+            }
+            pool.wait_for(last).unwrap();
+            assert!(pool.durable_id() >= last);
+            pool.abandon();
+            let checked = lastword::check(&path).unwrap();
+            assert!(checked.is_sound(), "{:?}", checked.findings);
+            let info = checked.info.unwrap();
+            assert_eq!((info.group, info.compress), (group, compress));
+            let pool = Pool::open(&path, options).unwrap();
+            let words = pool.run(|tx| tx.get(object)).unwrap().value;
+            assert_eq!(words[..], expected(3000), "{medium:?} {group} {compress} {threads}");
+            pool.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn workers_on_several_persist_threads_lose_nothing() {
+    for medium in [Medium::File, EMULATED] {
+        for group in [0, 50] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("a.pool");
+            let options = options(medium).group(group).compress(true).persist_threads(3);
+            let pool = Pool::create(&path, options.clone()).unwrap();
+            let objects: Vec<_> = (0..4)
+                .map(|_| pool.run(|tx| tx.alloc([0_u64; WORDS as usize])).unwrap().value)
+                .collect();
+            let last = std::thread::scope(|scope| {
+                let write = |object| {
+                    let pool = &pool;
+                    scope.spawn(move || {
+                        (1..=2000)
+                            .map(|value| {
+                                let id = write(pool, object, value);
+                                if value % 97 == 0 {
+                                    pool.wait_for(id).unwrap();
+                                }
+                                id
+                            })
+                            .max()
+                    })
+                };
+                let threads: Vec<_> = objects.iter().map(|&object| write(object)).collect();
+                threads.into_iter().filter_map(|thread| thread.join().unwrap()).max().unwrap()
+            });
+            pool.wait_for(last).unwrap();
+            pool.abandon();
+            let pool = Pool::open(&path, options).unwrap();
+            for object in objects {
+                let words = pool.run(|tx| tx.get(object)).unwrap().value;
+                assert_eq!(words[..], expected(2000));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_waits_for_its_number_and_for_nobody_who_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(Medium::File).group(10).group_time(Duration::MAX).background(false);
+    let (pool, object) = self::pool(&dir.path().join("a.pool"), options);
+    pool.flush().unwrap();
+    let before = pool.durable_id();
+    for value in 1..10 {
+        write(&pool, object, value);
+        pool.design().persist_step().unwrap();
+        assert_eq!(pool.durable_id(), before, "after {value}");
+    }
+    let tenth = write(&pool, object, 10);
+    while pool.design().persist_step().unwrap() {}
+    assert_eq!(pool.durable_id(), tenth);
+    // Somebody waits: it is closed at once.
+    let eleventh = write(&pool, object, 11);
+    write(&pool, object, 12);
+    pool.wait_for(eleventh).unwrap();
+    assert!(pool.durable_id() >= eleventh);
+    pool.close().unwrap();
+}
+
+#[test]
+fn a_group_that_nobody_waits_for_is_durable_when_its_time_is_over() {
+    // The pool's thread naps through the shorter time, and sleeps through the longer.
+    let times = [Duration::from_millis(1), Duration::from_millis(50)];
+    for (medium, time) in [(Medium::File, times[0]), (EMULATED, times[0]), (EMULATED, times[1])] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = options(medium).group(1_000_000).group_time(time).compress(true);
+        let (pool, object) = self::pool(&dir.path().join("a.pool"), options);
+        write(&pool, object, 1);
+        let done = pool.run(|tx| tx.get(object).and_then(|words| tx.set(object, words))).unwrap();
+        let (tell, told) = mpsc::channel();
+        // A callback hurries nobody.
+        done.ticket.on_durable(move |outcome| tell.send(outcome.is_ok()).unwrap()).unwrap();
+        assert!(told.recv_timeout(Duration::from_secs(60)).unwrap());
+        pool.close().unwrap();
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_over_an_open_group_is_woken_by_who_fills_it() {
+    for medium in [Medium::File, EMULATED] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = options(medium).group(100).group_time(Duration::MAX);
+        let (pool, object) = self::pool(&dir.path().join("a.pool"), options);
+        let done = pool.run(|tx| tx.get(object).and_then(|words| tx.set(object, words))).unwrap();
+        let (tell, told) = mpsc::channel();
+        done.ticket.on_durable(move |outcome| tell.send(outcome.is_ok()).unwrap()).unwrap();
+        // Many naps long.
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(told.try_recv().is_err() && !done.ticket.is_durable());
+        (1..=200).for_each(|value| _ = write(&pool, object, value));
+        assert!(told.recv_timeout(Duration::from_secs(60)).unwrap());
+        pool.close().unwrap();
+    }
+}
+
+#[test]
+fn a_combined_group_that_would_not_fit_in_half_the_log_becomes_several() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.pool");
+    let options = Options::new()
+        .bytes(8 << 20)
+        .log_bytes(128 << 10)
+        .group(1_000_000)
+        .group_time(Duration::MAX)
+        .background(false);
+    let pool = Pool::create(&path, options.clone()).unwrap();
+    let objects: Vec<_> =
+        (0..400).map(|_| pool.run(|tx| tx.alloc([0_u64; 128])).unwrap().value).collect();
+    for (number, &object) in objects.iter().enumerate() {
+        let _ = pool.run(|tx| tx.set(object, [number as u64; 128])).unwrap();
+    }
+    pool.flush().unwrap();
+    // 400 KiB of values went through a log of 128 KiB.
+    let metrics = pool.metrics();
+    assert!(metrics.log_laps > 2.0 && metrics.log_combined_bytes > 400 << 10, "{metrics:?}");
+    pool.abandon();
+    let pool = Pool::open(&path, options).unwrap();
+    for (number, &object) in objects.iter().enumerate() {
+        assert_eq!(pool.run(|tx| tx.get(object)).unwrap().value, [number as u64; 128]);
+    }
+}
+
+#[test]
+fn of_a_group_the_last_values_are_written_and_fewer_bytes_when_compressed() {
+    let written = |group, compress| {
+        let dir = tempfile::tempdir().unwrap();
+        let options = options(EMULATED)
+            .group(group)
+            .group_time(Duration::MAX)
+            .compress(compress)
+            .background(false);
+        let (pool, object) = self::pool(&dir.path().join("a.pool"), options);
+        (1..=500).for_each(|value| _ = write(&pool, object, value));
+        pool.flush().unwrap();
+        let metrics = pool.metrics();
+        (metrics.log_payload_bytes, metrics.log_combined_bytes, metrics.log_stored_bytes)
+    };
+    let (payload, combined, stored) = written(0, false);
+    assert_eq!((payload, payload), (combined, stored));
+    let (payload, combined, stored) = written(1000, false);
+    assert!(20 * combined < payload && combined == stored, "{payload} {combined} {stored}");
+    let (payload, combined, stored) = written(0, true);
+    assert!(payload == combined && 2 * stored < combined, "{payload} {combined} {stored}");
+    let (_, combined, stored) = written(1000, true);
+    assert!(stored < combined, "{combined} {stored}");
+}
+
+#[test]
+fn every_design_takes_the_options_and_those_that_keep_nothing_do_nothing_with_them() {
+    fn takes<D: Design>() {
+        let options = Options::new().bytes(1 << 20).group(10).compress(true).persist_threads(2);
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::<D>::create_as(dir.path().join("a.pool"), options).unwrap();
+        let _ = pool.run(|tx| tx.alloc([1_u64; 4])).unwrap();
+        pool.close().unwrap();
+    }
+    takes::<lastword::Volatile>();
+    takes::<lastword::Plain>();
+}

@@ -1,0 +1,205 @@
+//! `undo` and `redo`: threads, bounds, designs that follow each other on one pool, damage.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use lastword::{
+    Array, Decoupled, Design, Error, Medium, Objects, Options, Pool, Problem, Ptr, Redo, Shadow,
+    Undo,
+};
+
+const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+const ACCOUNTS: usize = 64;
+/// More than a slot has room for.
+const WORDS: u64 = 1 << 13;
+type Accounts = [u64; ACCOUNTS];
+
+fn options() -> Options {
+    Options::new().bytes(1 << 20).log_bytes(256 << 10).ring_entries(1 << 12)
+}
+
+fn media() -> [Options; 3] {
+    [options().medium(EMULATED), options().medium(Medium::PersistentCache), options()]
+}
+
+/// Moves units between accounts in all threads; answers how many transactions were acknowledged.
+fn transfers<D: Design>(pool: &Pool<D>, accounts: Ptr<Accounts>, each: u64) {
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            scope.spawn(move || {
+                let mut worker = pool.worker().unwrap();
+                for step in 0..each {
+                    let from = (step * 7 + thread * 13) as usize % ACCOUNTS;
+                    let to = (step * 11 + thread * 29 + 1) as usize % ACCOUNTS;
+                    let done = worker.run(|tx| {
+                        let mut all = tx.get(accounts)?;
+                        assert_eq!(all.iter().copied().fold(0, u64::wrapping_add), 0);
+                        all[from] = all[from].wrapping_sub(1);
+                        all[to] = all[to].wrapping_add(1);
+                        if step % 17 == 0 {
+                            tx.set(accounts, all)?;
+                            return tx.abort("every so often");
+                        }
+                        tx.set(accounts, all)
+                    });
+                    match done {
+                        Ok(done) => assert!(done.ticket.is_durable(), "durable on return"),
+                        Err(error) => assert!(matches!(error, Error::Aborted { .. }), "{error}"),
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn accounts<D: Design>(pool: &Pool<D>) -> Option<Accounts> {
+    let read = |tx: &mut lastword::Tx<'_, D>| {
+        let accounts = tx.root_ptr::<Accounts>()?;
+        if accounts.is_null() { Ok(None) } else { tx.get(accounts).map(Some) }
+    };
+    pool.worker().unwrap().read(read).unwrap().value
+}
+
+fn threads_on<D: Design>(options: &Options, each: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::<D>::create_as(&path, options.clone()).unwrap();
+    let made = pool.run(|tx| {
+        let accounts = tx.alloc([0_u64; ACCOUNTS])?;
+        tx.set_root_ptr(accounts)?;
+        Ok(accounts)
+    });
+    transfers(&pool, made.unwrap().value, each);
+    let (left, last) = (accounts(&pool), pool.committed_id());
+    assert_eq!(pool.durable_id(), last);
+    pool.abandon();
+    let pool = Pool::<D>::open_as(&path, options.clone()).unwrap();
+    assert_eq!((accounts(&pool), pool.committed_id()), (left, last), "{}", D::NAME);
+    pool.check_heap().unwrap();
+    pool.close().unwrap();
+    let report = lastword::check(&path).unwrap();
+    assert!(report.is_sound() && report.findings.is_empty());
+}
+
+#[test]
+fn threads_on_slots_leave_what_they_acknowledged() {
+    for (options, each) in media().into_iter().zip([4000, 4000, 60]) {
+        threads_on::<Undo>(&options, each);
+        threads_on::<Redo>(&options, each);
+    }
+    threads_on::<Undo>(&options().shadow(Shadow::CopyOnWrite), 60);
+    threads_on::<Redo>(&options().shadow(Shadow::CopyOnWrite), 60);
+}
+
+/// Counts, leaves the pool without closing it every other time.
+fn count<D: Design>(path: &Path, options: &Options, turn: u64) {
+    let pool = Pool::<D>::open_as(path, options.clone()).unwrap();
+    assert_eq!(pool.info().design, D::NAME);
+    for step in 0..50 {
+        let count = pool.run(|tx| {
+            let at = tx.root_ptr::<u64>()?;
+            let count = tx.get(at)?;
+            tx.set(at, count + 1)?;
+            Ok(count)
+        });
+        let count = count.unwrap();
+        count.ticket.wait().unwrap();
+        assert_eq!(count.value, 50 * turn + step, "{}", D::NAME);
+    }
+    if turn.is_multiple_of(2) {
+        pool.abandon()
+    } else {
+        pool.close().unwrap()
+    }
+    let checked = lastword::check(path).unwrap().sound().unwrap();
+    assert_eq!(
+        (checked.info.design.as_str(), checked.needs_recovery),
+        (D::NAME, turn.is_multiple_of(2))
+    );
+}
+
+#[test]
+fn a_pool_goes_on_under_any_design_whatever_left_it() {
+    for options in media() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let pool = Pool::create(&path, options.clone()).unwrap();
+        let made = pool.run(|tx| {
+            let at = tx.alloc(0_u64)?;
+            tx.set_root_ptr(at)
+        });
+        made.unwrap().ticket.wait().unwrap();
+        pool.abandon();
+        for turn in (0..12).step_by(4) {
+            count::<Undo>(&path, &options, turn);
+            count::<Decoupled>(&path, &options, turn + 1);
+            count::<Redo>(&path, &options, turn + 2);
+            count::<Undo>(&path, &options, turn + 3);
+        }
+    }
+}
+
+fn bounds<D: Design>(options: &Options) {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::<D>::create_as(dir.path().join("pool"), options.clone()).unwrap();
+    let at = pool.run(|tx| Array::<u64>::reserve(tx, WORDS)).unwrap().value;
+    while !pool.run(|tx| at.prepare(tx, 64)).unwrap().value {}
+    let before: Vec<u64> = (0..pool.design().words()).map(|i| pool.design().peek(i)).collect();
+    let mut worker = pool.worker().unwrap();
+    let large = worker.run(|tx| (0..WORDS).try_for_each(|word| tx.set(at.at(word)?, word + 1)));
+    assert!(matches!(large, Err(Error::SlotTooSmall { slots: 4, .. })), "{:?}", large.err());
+    let after: Vec<u64> = (0..pool.design().words()).map(|i| pool.design().peek(i)).collect();
+    assert!(before == after, "{}: something is left", D::NAME);
+    for step in 0..300 {
+        // Fills the slot many times.
+        let done = worker.run(|tx| (0..128).try_for_each(|word| tx.set(at.at(word)?, word + step)));
+        assert!(done.unwrap().ticket.is_durable());
+    }
+    let mut more = Vec::new();
+    let refused = loop {
+        match pool.worker() {
+            Ok(worker) => more.push(worker),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::TooManyWorkers { max: 4, .. }), "{refused}");
+    assert!(refused.to_string().contains("a larger log"), "{refused}");
+    drop(more);
+    assert!(pool.worker().is_ok(), "a slot is free again");
+}
+
+#[test]
+fn a_transaction_fits_into_a_slot_and_a_worker_has_one() {
+    for options in media() {
+        bounds::<Undo>(&options);
+        bounds::<Redo>(&options);
+    }
+}
+
+/// Leaves a pool with records of several transactions, and then destroys the first of a slot.
+fn destroyed<D: Design>(at: u64) -> lastword::Report {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::<D>::create_as(&path, options().medium(EMULATED)).unwrap();
+    let word = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
+    for value in 0..5 {
+        let _ = pool.run(|tx| tx.set(word, value)).unwrap();
+    }
+    pool.abandon();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(b"oops", (2 << 20) + at).unwrap();
+    let report = lastword::check(&path).unwrap();
+    let opened = Pool::<D>::open_as(&path, Options::new());
+    assert_eq!(report.opens(), opened.is_ok());
+    report
+}
+
+#[test]
+fn a_record_that_is_gone_before_others_is_damage() {
+    let report = destroyed::<Redo>(8192 + 24);
+    assert!(matches!(report.refusal, Some(Error::DamagedLog { .. })), "{:?}", report.refusal);
+    assert!(report.findings.iter().any(|one| matches!(one.problem, Problem::LogGroup { .. })));
+    // The older copy of a head does not count; nor do records that are void.
+    assert!(destroyed::<Undo>(8192 + 24).opens());
+}

@@ -1,0 +1,76 @@
+//! What does it cost to combine a group, and what does it save? A transaction writes runs of some
+//! words at addresses that are uniform, or skewed by Zipf's law as in a session store.
+//!
+//! `cargo run --release -p lastword-log --example combine`
+#![forbid(unsafe_code)]
+
+use std::time::Instant;
+
+use lw_log::{Combiner, Group};
+use medium::Buffer;
+use medium::writes::run;
+use words::TxId;
+
+/// Words of the heap: 64 MiB.
+const HEAP_WORDS: u64 = 1 << 23;
+const ROUNDS: usize = 5;
+
+/// Numbers that look like chance.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 ^ self.0 >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16
+    }
+
+    /// From 0 to 1.
+    fn part(&mut self) -> f64 {
+        (self.next() >> 16) as f64 / (1_u64 << 32) as f64
+    }
+}
+
+/// The runs of some transactions: `length` words each, in `objects` objects; with `skew` as a
+/// continuous Zipf law of an exponent near 1 has them.
+fn transactions(count: usize, length: usize, skew: bool) -> Vec<Vec<u64>> {
+    let mut dice = Dice(7);
+    let objects = HEAP_WORDS / length as u64;
+    (0..count)
+        .map(|_| {
+            let part = dice.part();
+            let rank = if skew { (objects as f64).powf(part) } else { objects as f64 * part };
+            // Neighbours in rank are not neighbours in the heap.
+            let object = (rank as u64).wrapping_mul(0x9e37_79b9) % objects;
+            let head = run(object * length as u64, length);
+            std::iter::once(head).chain((0..length).map(|_| dice.next())).collect()
+        })
+        .collect()
+}
+
+fn main() {
+    println!("words a run, addresses, transactions: ns a word (least of {ROUNDS}), words left");
+    for (length, skew) in [(13, true), (13, false), (1, true), (1, false), (2, false)] {
+        for count in [100, 1000, 10_000, 100_000] {
+            let all = transactions(count, length, skew);
+            let mut combiner = Combiner::default();
+            let mut best = f64::MAX;
+            let mut group = Group::new(Buffer::new(0));
+            // Small groups as many times as a large one has transactions.
+            let repeated = 100_000 / count;
+            for _ in 0..ROUNDS {
+                let start = Instant::now();
+                for _ in 0..repeated {
+                    all.iter().for_each(|runs| combiner.add(runs));
+                    let memory = group.into_memory();
+                    group = combiner.finish(TxId(1), TxId(count as u64), memory);
+                }
+                let words = (repeated * count * length) as f64;
+                best = best.min(start.elapsed().as_nanos() as f64 / words);
+            }
+            let before: usize = all.iter().map(Vec::len).sum();
+            let left = group.payload().len() as f64 / before as f64;
+            let law = if skew { "zipf" } else { "uniform" };
+            println!("{length:3} {law:8} {count:7}: {best:6.1} ns, {:5.1} %", 100.0 * left);
+        }
+    }
+}

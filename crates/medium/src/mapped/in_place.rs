@@ -1,0 +1,177 @@
+//! Mapped memory that transactions run on in place, and that slots of a log are stored to.
+//!
+//! A [`MappedHome`](super::MappedHome) takes batches from one thread. Here many threads load, store
+//! and wait for what they have stored themselves; who stores what when is theirs to arrange.
+//!
+//! ```text
+//!   load           what was stored last, durable or not
+//!   store          into the cache: a crash may keep it or not, as the cache likes (A1)
+//!   write_back     starts to write a line back                  } durable at the
+//!   stream         past the cache                               } thread's next barrier (A2, A3)
+//! ```
+//!
+//! On a recorded machine loads are answered by a copy of the words in ordinary memory: a load takes
+//! no decision about what a crash leaves, and costs the same everywhere.
+
+use crate::area::Area;
+use crate::cpu::{LINE_BYTES, LineWriteBack};
+use crate::mapped::domain::Domain;
+use crate::mapped::emulation::Emulation;
+use crate::mapped::stores::{Mapped, Stores};
+use crate::recording::RecordedArea;
+use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::{Error, Memory, PoolFile};
+
+/// A mapped part of a file, for many threads. A barrier costs a fence, and the device's delay if it
+/// is emulated; it covers what its own thread has stored.
+///
+/// ```
+/// use medium::{Domain, Emulation, InPlace, PoolFile, Prewrite, sync::Arc};
+///
+/// let dir = tempfile::tempdir()?;
+/// let file = Arc::new(PoolFile::create(dir.path().join("bank.pool"), 1 << 20, Prewrite::No)?);
+/// let domain = Domain::dax(&file).unwrap_or(Domain::emulated(Emulation::new(1000, 0)));
+/// let home = InPlace::new(file, 4096, (1 << 20) - 4096, &domain)?;
+/// home.store(10, 42); // others see it; a crash may take it
+/// home.write_back(10);
+/// home.barrier(1)?; // durable
+/// assert_eq!(home.words()[10].load(medium::sync::Ordering::Relaxed), 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct InPlace {
+    /// What loads see: the mapping itself, or a recorded machine's copy of it.
+    view: Memory,
+    /// With its place, for errors.
+    recorded: Option<(RecordedArea, Area)>,
+    write_back: Option<LineWriteBack>,
+    emulation: Option<Arc<Emulation>>,
+}
+
+impl InPlace {
+    /// The area of `bytes` bytes at `offset` in the file; both in whole pages of 4 KiB.
+    ///
+    /// # Errors
+    /// [`Error::BadArea`]; [`Error::NoDax`], [`Error::ReadOnly`], [`Error::NoMemory`] (addresses or
+    /// page tables) or [`Error::Io`] when it cannot be mapped.
+    pub fn new(
+        file: Arc<PoolFile>,
+        offset: u64,
+        bytes: u64,
+        domain: &Domain,
+    ) -> Result<InPlace, Error> {
+        let area = Area::new(file, offset, bytes)?;
+        let (view, recorded) = match domain.map(&area)? {
+            Mapped::Real(mapping) => (Memory::of_area(mapping, area), None),
+            Mapped::Recorded(recorded) => {
+                let copy = Memory::anonymous(bytes)?;
+                let mut words = vec![0; copy.words().len()];
+                recorded.read(0, &mut words);
+                for (to, from) in copy.words().iter().zip(words) {
+                    to.store(from, Ordering::Relaxed);
+                }
+                (copy, Some((recorded, area)))
+            }
+        };
+        let (write_back, emulation) = (domain.write_back(), domain.emulation());
+        Ok(InPlace { view, recorded, write_back, emulation })
+    }
+
+    /// The words, to be loaded. Whoever stores to them past [`store`](InPlace::store) is not seen
+    /// by a recorded machine.
+    #[inline(always)]
+    pub fn words(&self) -> &[AtomicU64] {
+        self.view.words()
+    }
+
+    /// Stores a word into the cache. Relaxed: what orders it for other threads is the caller's.
+    #[inline(always)]
+    pub fn store(&self, index: usize, value: u64) {
+        self.words()[index].store(value, Ordering::Relaxed);
+        if let Some((recorded, _)) = &self.recorded {
+            recorded.store(index, &[value]);
+        }
+    }
+
+    /// Stores words such that the thread's next barrier makes them durable: past the cache, unless
+    /// the cache is durable.
+    #[inline(always)]
+    pub fn stream(&self, first: usize, words: &[u64]) {
+        match self.write_back {
+            Some(_) => self.words().stream(first, words),
+            None => self.words().store(first, words),
+        }
+        if let Some((recorded, _)) = &self.recorded {
+            match self.write_back {
+                Some(_) => recorded.stream(first, words),
+                None => recorded.store(first, words),
+            }
+        }
+    }
+
+    /// Starts to write a word's line back, with all that was stored to it by any thread and that
+    /// this one sees; the thread's next barrier makes it durable. Nothing where the cache is
+    /// durable.
+    #[inline(always)]
+    pub fn write_back(&self, index: usize) {
+        let Some(way) = self.write_back else { return };
+        match &self.recorded {
+            None => way.line(self.words(), index),
+            Some((recorded, _)) => recorded.write_back(index),
+        }
+    }
+
+    /// Whether it is a recorded machine's whose power went: what is stored then reaches nothing.
+    pub fn is_off(&self) -> bool {
+        self.recorded.as_ref().is_some_and(|(recorded, _)| recorded.is_off())
+    }
+
+    /// Persist barrier: what this thread has written back or streamed is durable when it returns.
+    /// `lines` of it have gone since the last one, for the emulated device. Answers how many cycles
+    /// that one took.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] on a recorded machine whose power went while this thread unwinds.
+    #[inline(always)]
+    pub fn barrier(&self, lines: u64) -> Result<u64, Error> {
+        self.words().fence();
+        if let Some((recorded, area)) = &self.recorded {
+            recorded.fence();
+            if recorded.is_off() {
+                return Err(area.poisoned());
+            }
+        }
+        Ok(self.emulation.as_ref().map_or(0, |device| device.wait(lines * LINE_BYTES as u64)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
+
+    #[test]
+    fn what_is_stored_and_streamed_is_in_the_file() {
+        for domain in suite::domains() {
+            let (_dir, file) = suite::pool();
+            let home = InPlace::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
+            home.store(3, 33);
+            home.write_back(3);
+            home.stream(9, &[99, 100]);
+            home.barrier(2).unwrap();
+            let mut words = [0; 11];
+            file.read_at(HEAP_OFFSET, &mut words).unwrap();
+            assert_eq!(words, [0, 0, 0, 33, 0, 0, 0, 0, 0, 99, 100]);
+            assert_eq!(home.words()[10].load(Ordering::Relaxed), 100);
+        }
+    }
+
+    #[test]
+    fn only_an_emulated_device_makes_anybody_wait() {
+        let (_dir, file) = suite::pool();
+        let of = |domain| InPlace::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
+        assert_eq!(of(Domain::persistent_cache()).barrier(1).unwrap(), 0);
+        let device = Emulation::new(1000, 0);
+        assert!(of(Domain::emulated(device)).barrier(1).unwrap() >= 1000);
+    }
+}

@@ -1,0 +1,142 @@
+//! [`Transact`] without its type: code that is not timed, such as loading and checking a workload,
+//! is compiled once and not once for each design.
+
+use crate::{Addr, Allocate, LockId, Stop, Transact, Words};
+
+/// Whoever runs transactions whose bodies know of them only that they [`Allocate`].
+trait AnyTransact<E> {
+    fn transact_any(
+        &mut self,
+        body: &mut dyn FnMut(&mut dyn Allocate) -> Result<(), Stop>,
+    ) -> Result<(), E>;
+}
+
+impl<T: Transact> AnyTransact<T::Error> for T {
+    fn transact_any(
+        &mut self,
+        body: &mut dyn FnMut(&mut dyn Allocate) -> Result<(), Stop>,
+    ) -> Result<(), T::Error> {
+        self.transact(|tx| body(tx))
+    }
+}
+
+/// A worker whose type is forgotten: each access of a transaction is a call that is looked up.
+///
+/// ```
+/// use words::{Erased, Objects, Transact, mock::Mock};
+///
+/// fn seven<T: Transact>(worker: &mut T) -> Result<u64, T::Error> {
+///     let seven = worker.transact(|tx| tx.alloc(7_u64))?;
+///     worker.transact(|tx| tx.get(seven))
+/// }
+///
+/// let mut mock = Mock::new(1 << 16);
+/// assert_eq!(seven(&mut Erased::new(&mut mock))?, 7);
+/// # Ok::<(), words::mock::Refused>(())
+/// ```
+pub struct Erased<'w, E>(&'w mut dyn AnyTransact<E>);
+
+impl<'w, E> Erased<'w, E> {
+    /// This worker.
+    pub fn new(worker: &'w mut impl Transact<Error = E>) -> Erased<'w, E> {
+        Erased(worker)
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> Transact for Erased<'_, E> {
+    type Tx<'t>
+        = ErasedTx<'t>
+    where
+        Self: 't;
+    type Error = E;
+
+    fn transact<R>(
+        &mut self,
+        mut body: impl FnMut(&mut ErasedTx<'_>) -> Result<R, Stop>,
+    ) -> Result<R, E> {
+        let mut answer = None;
+        self.0.transact_any(&mut |tx| {
+            answer = Some(body(&mut ErasedTx(tx))?);
+            Ok(())
+        })?;
+        Ok(answer.expect("a body that committed has answered"))
+    }
+}
+
+/// A transaction of an [`Erased`] worker.
+pub struct ErasedTx<'t>(&'t mut dyn Allocate);
+
+impl<'t> ErasedTx<'t> {
+    /// This transaction.
+    pub fn new(tx: &'t mut dyn Allocate) -> ErasedTx<'t> {
+        ErasedTx(tx)
+    }
+}
+
+impl Words for ErasedTx<'_> {
+    fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+        self.0.read(at)
+    }
+
+    fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+        self.0.write(at, value)
+    }
+
+    fn read_words(&mut self, at: Addr, out: &mut [u64]) -> Result<(), Stop> {
+        self.0.read_words(at, out)
+    }
+
+    fn write_words(&mut self, at: Addr, words: &[u64]) -> Result<(), Stop> {
+        self.0.write_words(at, words)
+    }
+
+    fn lock(&mut self, lock: LockId) -> Result<(), Stop> {
+        self.0.lock(lock)
+    }
+
+    fn protect(&mut self, at: Addr) -> Result<(), Stop> {
+        self.0.protect(at)
+    }
+
+    fn will_read(&mut self, at: Addr, bytes: usize) {
+        self.0.will_read(at, bytes);
+    }
+
+    fn will_write(&mut self, at: Addr, bytes: usize) {
+        self.0.will_write(at, bytes);
+    }
+
+    fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        self.0.retire(at, bytes)
+    }
+
+    fn compute(&mut self, instructions: u32) {
+        self.0.compute(instructions);
+    }
+
+    fn after_last_read(&mut self) {
+        self.0.after_last_read();
+    }
+}
+
+impl Allocate for ErasedTx<'_> {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
+        self.0.allocate(bytes)
+    }
+
+    fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
+        self.0.reserve_blocks(blocks)
+    }
+
+    fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
+        self.0.prepare_blocks(first, most)
+    }
+
+    fn root(&mut self) -> Result<u64, Stop> {
+        self.0.root()
+    }
+
+    fn set_root(&mut self, object: u64) -> Result<(), Stop> {
+        self.0.set_root(object)
+    }
+}

@@ -1,0 +1,226 @@
+//! `tpcc-hash`, `tpcc-btree`: New Order of the TPC-C benchmark, over hash maps and over B+-trees
+//! (DudeTM, section 5.1; TPC-C's specification, revision 5.11).
+//!
+//! ```text
+//!   index (a map): key -> number of a row        rows (an array)
+//!   warehouses   w                               W: tax, year to date
+//!   districts    w, d                            D: next order, tax, year to date    the hot row
+//!   customers    w, d, c                         C: discount, balance | 500 bytes of text
+//!   items        i                               I: price, name, text
+//!   stock        w, i                            S: quantity, counts, ten texts | text
+//!   orders       w, d, o                         O                    slot o modulo kept
+//!   new orders   w, d, o                         nothing but its key
+//!   lines        w, d, o, number                 L                    16 slots an order
+//! ```
+//!
+//! Loaded as the specification says (clause 4.3): a warehouse has 10 districts, each of 3000
+//! customers and 3000 orders, and stock of 100 000 items; some 150 MB and some seconds of loading.
+//! The scale is the number of warehouses; a fraction of one has fewer rows of everything, districts
+//! excepted. Money is cents, taxes and discounts are basis points.
+//!
+//! # The transaction (clause 2.4)
+//!
+//! 5 to 15 lines; customers and items are drawn by `NURand`, the district evenly; of 100 lines one
+//! is delivered by another warehouse, if there is one; of 100 orders one ends with an unused item
+//! and rolls back, having done all the rest ([`Workload::gives_up`]). What only appears on the
+//! terminal is not computed (names, "brand" or "generic"), the order's total is. Rows are looked up
+//! before anything is written, so that a district is taken for as short as can be.
+//!
+//! New Order alone makes the tables grow for ever. Here a district keeps its last 3000 orders: each
+//! new one takes out the oldest, its lines and its row of the new orders, as if it had been
+//! delivered and forgotten long ago. The rows of the new one stand where those of the old one were;
+//! the indexes do three kinds of inserts and of removals. All orders are undelivered, also the
+//! loaded ones (in the specification's load 2100 of 3000 are delivered).
+//!
+//! A transaction writes 156 words over hash maps and 181 over trees (`lastword run tpcc-hash
+//! --design volatile`); the paper counts 156.5 and 183.5.
+//!
+//! Each worker has a row of its own, its *terminal*, with the stamp of its last order, and totals
+//! that the stock must agree with: 6 words more.
+//!
+//! With [`Options::low_conflict`] each worker serves one district (DudeTM, section 5.6).
+//!
+//! # The consistency conditions (clause 3.3.2)
+//!
+//! | | condition, here | |
+//! |---|---|---|
+//! | 1 | a warehouse's year to date is the sum of its districts' | untouched by New Order |
+//! | 2 | the next order less one is the greatest order, and the greatest new order | |
+//! | 3 | new orders have no gap | |
+//! | 4 | a district's orders have as many lines as they say, in sum | |
+//! | 5 | an order has no carrier if and only if it is a new order | all are |
+//! | 6 | each order has as many lines as it says | |
+//! | 7 | a line has no date of delivery if and only if its order has no carrier | |
+//! | 8, 9 | warehouse's and district's year to date against the history | vacuous: Payment's |
+//! | 10 | balance = lines delivered - history: -10.00 as loaded | none is delivered |
+//! | 11 | orders - new orders = 2100, here 0: all are undelivered | |
+//! | 12 | balance + payments = lines delivered: 0 | none is delivered |
+//!
+//! Checked besides: the maps' structure; stock quantities between 10 and 100 that follow from what
+//! was ordered; sums of stock against terminals, and terminals against districts' next orders; each
+//! line's amount against the item's price, and the lines that are kept against the stock's counts.
+
+mod check;
+mod client;
+mod order;
+mod rows;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use collections::{BTreeMap, HashMap};
+use words::{Allocate, LockId, Objects, Stop, Transact, Words, field};
+
+pub use client::TpccClient;
+
+use crate::index::Index;
+use crate::root;
+use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, with_slack};
+use rows::Terminal;
+use tables::{Shape, Tables};
+
+/// Districts of a warehouse.
+const DISTRICTS: u64 = 10;
+
+/// Most lines of an order.
+const LINES_MAX: usize = 15;
+
+/// Slots for the lines of an order: four blocks of four.
+const LINE_SLOTS: u64 = 16;
+
+/// A wholesale supplier whose tables are found through such maps.
+#[derive(Clone, Copy, Debug)]
+pub struct Tpcc<I> {
+    shape: Shape,
+    tables: Tables,
+    warehouses: I,
+    districts: I,
+    customers: I,
+    items: I,
+    stock: I,
+    orders: I,
+    new_orders: I,
+    lines: I,
+}
+
+/// TPC-C's New Order over hash maps.
+pub type TpccHash = Tpcc<HashMap>;
+
+/// TPC-C's New Order over B+-trees.
+pub type TpccBtree = Tpcc<BTreeMap>;
+
+impl<I: Index> Workload for Tpcc<I> {
+    const NAME: &'static str = I::TPCC_NAME;
+    const ABOUT: &'static str = I::TPCC_ABOUT;
+    const HEEDS: Heeds = Heeds { low_conflict: true, ..Heeds::NOTHING };
+    type Client = TpccClient;
+
+    fn heap_bytes(options: &Options) -> u64 {
+        with_slack(tables::bytes::<I>(Shape::of_scale(options.scale)))
+    }
+
+    fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Tpcc<I>, T::Error> {
+        let shape = Shape::of_scale(options.scale);
+        Ok(Tpcc::of(shape, root::load::<Tpcc<I>, T>(worker, shape.size())?))
+    }
+
+    fn open<T: Transact>(worker: &mut T) -> Result<Option<Tpcc<I>>, T::Error> {
+        let found = root::open::<Tpcc<I>, T>(worker)?;
+        Ok(found.map(|(size, tables)| Tpcc::of(Shape::of_size(size), tables)))
+    }
+
+    fn client(&self, index: usize, seed: u64) -> TpccClient {
+        TpccClient::new(self.shape, index, seed)
+    }
+
+    fn tune(&self, client: &mut TpccClient, options: &Options) {
+        client.keep_to_one_district(options.low_conflict, self.shape);
+    }
+
+    #[inline]
+    fn next(&self, client: &mut TpccClient) {
+        client.advance(self.shape);
+    }
+
+    #[inline]
+    fn gives_up(&self, client: &TpccClient) -> bool {
+        client.has_unused_item
+    }
+
+    #[inline]
+    fn run<W: Allocate>(&self, client: &TpccClient, tx: &mut W) -> Result<(), Stop> {
+        // Any two orders may meet in a row of stock, in whatever order they name their items.
+        tx.lock(LockId(0))?;
+        self.new_order(client, tx)
+    }
+
+    fn is_present<W: Words>(&self, client: &TpccClient, tx: &mut W) -> Result<bool, Stop> {
+        if client.has_unused_item {
+            return Ok(true);
+        }
+        let terminal = self.tables.terminals.at(place_of_terminal(client.index))?;
+        let found = tx.get(field!(terminal, Terminal, stamp))?;
+        Ok(client.stamp.is_in(found, client.index))
+    }
+
+    fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<Violation>, T::Error> {
+        self.check_all(worker)
+    }
+}
+
+impl<I: Index> Tpcc<I> {
+    fn of(shape: Shape, tables: Tables) -> Tpcc<I> {
+        let [warehouses, districts, customers, items, stock, orders, new_orders, lines] =
+            tables.indexes.map(I::from_words);
+        Tpcc {
+            shape,
+            tables,
+            warehouses,
+            districts,
+            customers,
+            items,
+            stock,
+            orders,
+            new_orders,
+            lines,
+        }
+    }
+}
+
+/// Where a worker's terminal stands: neighbours in number are far apart, since two blocks that
+/// stand side by side share a stripe of the transactional memory.
+fn place_of_terminal(index: u64) -> u64 {
+    const BITS: u32 = CLIENTS_MAX.trailing_zeros();
+    index.reverse_bits() >> (u64::BITS - BITS)
+}
+
+/// Keys of the indexes. Warehouses, customers and items count from 1, as the specification has it;
+/// districts too, through all warehouses.
+mod key {
+    pub(super) fn customer(district: u64, customer: u64) -> u64 {
+        district << 16 | customer
+    }
+
+    pub(super) fn stock(warehouse: u64, item: u64) -> u64 {
+        warehouse << 32 | item
+    }
+
+    pub(super) fn order(district: u64, order: u64) -> u64 {
+        district << 44 | order
+    }
+
+    /// `number` from 1 to 15.
+    pub(super) fn line(district: u64, order: u64, number: u64) -> u64 {
+        district << 48 | order << 4 | number
+    }
+
+    /// District and order of an order's key.
+    pub(super) fn of_order(key: u64) -> (u64, u64) {
+        (key >> 44, key & ((1 << 44) - 1))
+    }
+
+    /// District, order and number of a line's key.
+    pub(super) fn of_line(key: u64) -> (u64, u64, u64) {
+        (key >> 48, key << 16 >> 20, key & 15)
+    }
+}

@@ -1,0 +1,352 @@
+//! How large the tables are, where they are, and how they are loaded.
+
+use words::{Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, Objects, Persist, Stop};
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
+use super::rows::{
+    Customer, CustomerText, District, Item, Line, Order, Stock, StockText, Terminal, Warehouse,
+    text,
+};
+use super::{DISTRICTS, LINE_SLOTS, LINES_MAX, Tpcc, key};
+use crate::CLIENTS_MAX;
+use crate::index::Index;
+use crate::keys::mix;
+use crate::root::Build;
+use crate::stamp::Stamp;
+use crate::zipf::{scatter, scattering};
+
+/// Customers of a district, and orders that it keeps, at scale 1.
+const CUSTOMERS: u64 = 3000;
+
+/// The fewest.
+const CUSTOMERS_MIN: u64 = 4;
+
+/// Items for so many customers of a district: 100 000 for 3000.
+const ITEMS_EACH_3: u64 = 100;
+
+/// Most warehouses: a supplier is stored in 16 bits, a district in a key's upper 16.
+const WAREHOUSES_MAX: u64 = 4000;
+
+/// Blocks that one transaction of loading prepares.
+const BLOCKS: u64 = 256;
+
+/// Rows that one transaction of loading fills; an order with its lines counts as one.
+const ROWS: u64 = 32;
+
+/// The place of a district's row: so far from the next one that no two share a stripe of the
+/// transactional memory.
+const DISTRICT_STRIDE: u64 = 3;
+
+/// Indexes.
+const INDEXES: usize = 8;
+
+/// Indexes and arrays that loading prepares.
+const PREPARED: u64 = INDEXES as u64 + 10;
+
+/// How large everything is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) warehouses: u64,
+    customers: u64,
+}
+
+impl Shape {
+    /// As many warehouses as the scale says, rounded up; each with its share of the rows.
+    pub(super) fn of_scale(scale: f64) -> Shape {
+        let warehouses = scale.ceil().clamp(1.0, WAREHOUSES_MAX as f64);
+        let customers = (CUSTOMERS as f64 * scale / warehouses).round() as u64;
+        let customers = customers.clamp(CUSTOMERS_MIN, CUSTOMERS);
+        Shape { warehouses: warehouses as u64, customers }
+    }
+
+    /// The number in the root that all follows from.
+    pub(super) fn size(self) -> u64 {
+        self.warehouses << 32 | self.customers
+    }
+
+    /// The shape of this number, whatever a damaged root says: no product of two overflows.
+    pub(super) fn of_size(size: u64) -> Shape {
+        let warehouses = (size >> 32).clamp(1, WAREHOUSES_MAX);
+        let customers = (size & 0xffff_ffff).clamp(CUSTOMERS_MIN, CUSTOMERS);
+        Shape { warehouses, customers }
+    }
+
+    /// Of one district.
+    pub(super) fn customers(self) -> u64 {
+        self.customers
+    }
+
+    /// Orders that a district keeps: as many as it has customers.
+    pub(super) fn kept(self) -> u64 {
+        self.customers
+    }
+
+    /// Of all warehouses.
+    pub(super) fn items(self) -> u64 {
+        self.customers * ITEMS_EACH_3 / 3
+    }
+
+    /// Of all warehouses.
+    pub(super) fn districts(self) -> u64 {
+        self.warehouses * DISTRICTS
+    }
+
+    /// Rows of the orders.
+    pub(super) fn orders(self) -> u64 {
+        self.districts() * self.kept()
+    }
+
+    /// Rows of each index, at most.
+    fn indexed(self) -> [u64; INDEXES] {
+        let Shape { warehouses, customers } = self;
+        let (districts, orders) = (self.districts(), self.orders());
+        let (items, lines) = (self.items(), orders * LINES_MAX as u64);
+        let stock = warehouses * items;
+        [warehouses, districts, districts * customers, items, stock, orders, orders, lines]
+    }
+
+    /// The place of an order's row.
+    pub(super) fn slot(self, district: u64, order: u64) -> u64 {
+        (district - 1) * self.kept() + order % self.kept()
+    }
+}
+
+/// Where the tables are.
+#[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Tables {
+    /// Warehouses, districts, customers, items, stock, orders, new orders, lines.
+    pub(super) indexes: [[u64; 3]; INDEXES],
+    pub(super) warehouses: Array<Warehouse>,
+    pub(super) districts: Array<District>,
+    pub(super) customers: Array<Customer>,
+    customer_texts: Array<CustomerText>,
+    pub(super) items: Array<Item>,
+    pub(super) stock: Array<Stock>,
+    stock_texts: Array<StockText>,
+    pub(super) orders: Array<Order>,
+    pub(super) lines: Array<Line>,
+    pub(super) terminals: Array<Terminal>,
+    /// Indexes that were given back.
+    freed: Array<u64>,
+}
+
+/// Bytes of the heap, headers included.
+pub(super) fn bytes<I: Index>(shape: Shape) -> u64 {
+    fn rows<T>(rows: u64) -> u64 {
+        rows.div_ceil(BLOCK_BYTES / size_of::<T>() as u64) * BLOCK_STRIDE
+    }
+    let [warehouses, districts, customers, items, stock, orders, ..] = shape.indexed();
+    let indexes: u64 = shape.indexed().into_iter().map(I::heap_bytes).sum();
+    indexes
+        + rows::<Warehouse>(warehouses)
+        + rows::<District>(districts * DISTRICT_STRIDE)
+        + rows::<Customer>(customers)
+        + rows::<CustomerText>(2 * customers)
+        + rows::<Item>(items)
+        + rows::<Stock>(stock)
+        + rows::<StockText>(stock)
+        + rows::<Order>(orders)
+        + rows::<Line>(orders * LINE_SLOTS)
+        + rows::<Terminal>(CLIENTS_MAX as u64)
+}
+
+impl<I: Index> Build for Tpcc<I> {
+    const NAME: &'static str = I::TPCC_NAME;
+    type Parts = Tables;
+
+    fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<Tables, Stop> {
+        let shape = Shape::of_size(size);
+        let mut indexes = [[0; 3]; INDEXES];
+        for (index, rows) in indexes.iter_mut().zip(shape.indexed()) {
+            *index = I::reserve(tx, rows)?.to_words();
+        }
+        let [warehouses, districts, customers, items, stock, orders, ..] = shape.indexed();
+        Ok(Tables {
+            indexes,
+            warehouses: Array::reserve(tx, warehouses)?,
+            districts: Array::reserve(tx, districts * DISTRICT_STRIDE)?,
+            customers: Array::reserve(tx, customers)?,
+            customer_texts: Array::reserve(tx, 2 * customers)?,
+            items: Array::reserve(tx, items)?,
+            stock: Array::reserve(tx, stock)?,
+            stock_texts: Array::reserve(tx, stock)?,
+            orders: Array::reserve(tx, orders)?,
+            lines: Array::reserve(tx, orders * LINE_SLOTS)?,
+            terminals: Array::reserve(tx, CLIENTS_MAX as u64)?,
+            freed: Array::create(tx, 1)?,
+        })
+    }
+
+    /// Progress below `PREPARED`: what is being prepared; from there on: the row that is next.
+    fn step<W: Allocate>(
+        tables: Tables,
+        tx: &mut W,
+        size: u64,
+        progress: u64,
+    ) -> Result<Option<u64>, Stop> {
+        let this = Tpcc::<I>::of(Shape::of_size(size), tables);
+        let Some(first) = progress.checked_sub(PREPARED) else {
+            let is_prepared = this.prepare(tx, progress)?;
+            return Ok(Some(progress + u64::from(is_prepared)));
+        };
+        for row in first..first + ROWS {
+            if !this.load_row(tx, row)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(progress + ROWS))
+    }
+
+    fn free<W: Allocate>(tables: Tables, tx: &mut W) -> Result<bool, Stop> {
+        let freed = tables.freed.at(0)?;
+        let count = tx.get(freed)?;
+        if let Some(index) = tables.indexes.get(count as usize) {
+            let is_gone = I::from_words(*index).free(tx)?;
+            tx.set(freed, count + u64::from(is_gone))?;
+            return Ok(false);
+        }
+        tables.warehouses.free(tx)?;
+        tables.districts.free(tx)?;
+        tables.customers.free(tx)?;
+        tables.customer_texts.free(tx)?;
+        tables.items.free(tx)?;
+        tables.stock.free(tx)?;
+        tables.stock_texts.free(tx)?;
+        tables.orders.free(tx)?;
+        tables.lines.free(tx)?;
+        tables.terminals.free(tx)?;
+        tables.freed.free(tx)?;
+        Ok(true)
+    }
+}
+
+/// The place of a district's row.
+pub(super) fn place_of_district(id: u64) -> u64 {
+    id.wrapping_sub(1).wrapping_mul(DISTRICT_STRIDE)
+}
+
+impl<I: Index> Tpcc<I> {
+    /// A step of preparing an index or an array; whether it is ready.
+    fn prepare<W: Allocate>(&self, tx: &mut W, which: u64) -> Result<bool, Stop> {
+        fn array<W: Allocate, T: Persist>(tx: &mut W, array: Array<T>) -> Result<bool, Stop> {
+            array.prepare(tx, BLOCKS)
+        }
+        let tables = &self.tables;
+        if let Some(index) = tables.indexes.get(which as usize) {
+            return I::from_words(*index).prepare(tx);
+        }
+        match which - INDEXES as u64 {
+            0 => array(tx, tables.warehouses),
+            1 => array(tx, tables.districts),
+            2 => array(tx, tables.customers),
+            3 => array(tx, tables.customer_texts),
+            4 => array(tx, tables.items),
+            5 => array(tx, tables.stock),
+            6 => array(tx, tables.stock_texts),
+            7 => array(tx, tables.orders),
+            8 => array(tx, tables.lines),
+            _ => array(tx, tables.terminals),
+        }
+    }
+
+    /// Loads a row, counted through all tables; whether there is one.
+    fn load_row<W: Allocate>(&self, tx: &mut W, row: u64) -> Result<bool, Stop> {
+        let [warehouses, districts, customers, items, stock, orders, ..] = self.shape.indexed();
+        let mut left = row;
+        let table =
+            [warehouses, districts, customers, items, stock, orders].iter().position(|rows| {
+                let is_here = left < *rows;
+                left -= if is_here { 0 } else { *rows };
+                is_here
+            });
+        match table {
+            Some(0) => self.load_warehouse(tx, left)?,
+            Some(1) => self.load_district(tx, left)?,
+            Some(2) => self.load_customer(tx, left)?,
+            Some(3) => self.load_item(tx, left)?,
+            Some(4) => self.load_stock(tx, left)?,
+            Some(_) => self.load_order(tx, left)?,
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn load_warehouse<W: Allocate>(&self, tx: &mut W, row: u64) -> Result<(), Stop> {
+        self.warehouses.insert(tx, row + 1, row)?;
+        tx.set(self.tables.warehouses.at(row)?, Warehouse::loaded(row + 1))
+    }
+
+    fn load_district<W: Allocate>(&self, tx: &mut W, row: u64) -> Result<(), Stop> {
+        let (id, place) = (row + 1, place_of_district(row + 1));
+        self.districts.insert(tx, id, place)?;
+        let loaded = District::loaded(id, self.shape.kept() + 1);
+        tx.set(self.tables.districts.at(place)?, loaded)
+    }
+
+    fn load_customer<W: Allocate>(&self, tx: &mut W, row: u64) -> Result<(), Stop> {
+        let customers = self.shape.customers();
+        let key = key::customer(row / customers + 1, row % customers + 1);
+        self.customers.insert(tx, key, row)?;
+        tx.set(self.tables.customers.at(row)?, Customer::loaded(key))?;
+        for half in 0..2 {
+            let bytes: [u8; 256] = text(key << 8 | half);
+            let place = self.tables.customer_texts.at(2 * row + half)?;
+            tx.set(place, zerocopy::transmute!(bytes))?;
+        }
+        Ok(())
+    }
+
+    fn load_item<W: Allocate>(&self, tx: &mut W, row: u64) -> Result<(), Stop> {
+        self.items.insert(tx, row + 1, row)?;
+        tx.set(self.tables.items.at(row)?, Item::loaded(row + 1))
+    }
+
+    fn load_stock<W: Allocate>(&self, tx: &mut W, row: u64) -> Result<(), Stop> {
+        let items = self.shape.items();
+        let key = key::stock(row / items + 1, row % items + 1);
+        self.stock.insert(tx, key, row)?;
+        tx.set(self.tables.stock.at(row)?, Stock::loaded(key))?;
+        let bytes: [u8; 56] = text(!key);
+        tx.set(self.tables.stock_texts.at(row)?, zerocopy::transmute!(bytes))
+    }
+
+    /// An order, its row of the new orders and its lines.
+    fn load_order<W: Allocate>(&self, tx: &mut W, row: u64) -> Result<(), Stop> {
+        let kept = self.shape.kept();
+        let (district, id) = (row / kept + 1, row % kept + 1);
+        let key = key::order(district, id);
+        let slot = self.shape.slot(district, id);
+        // Each customer has one, without a pattern.
+        let customer = 1 + scatter((id + district) % kept, scattering(kept), kept);
+        let order = Order::loaded(key, id, district, customer);
+        self.orders.insert(tx, key, slot)?;
+        self.new_orders.insert(tx, key, id)?;
+        tx.set(self.tables.orders.at(slot)?, order)?;
+        let supplier = (district - 1) / DISTRICTS + 1;
+        for number in 1..=u64::from(order.lines) {
+            let key = key::line(district, id, number);
+            let item = 1 + mix(key) % self.shape.items();
+            let line = Line {
+                order: id,
+                item: item as u32,
+                supplier: supplier as u16,
+                number: number as u8,
+                quantity: 5,
+                amount: 1 + (mix(!key) % 999_999) as u32,
+                district: district as u32,
+                delivered: 0,
+                info: Stock::info(key::stock(supplier, item), (district - 1) % DISTRICTS),
+            };
+            let place = slot * LINE_SLOTS + number - 1;
+            self.lines.insert(tx, key, place)?;
+            tx.set(self.tables.lines.at(place)?, line)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a stamp is what loading wrote into an order of this key.
+    pub(super) fn is_loaded(entered: u64, key: u64) -> bool {
+        entered == Stamp::LOADED.value(key)
+    }
+}

@@ -1,0 +1,245 @@
+//! Each condition is found when it is broken, and what only several warehouses have.
+
+use words::mock::Mock;
+use words::{Field, Objects, Persist, Transact};
+
+use super::rows::{Customer, Line, Order, Warehouse};
+use super::*;
+
+fn loaded<I: Index>(scale: f64) -> (Mock, Tpcc<I>) {
+    let options = Options { scale, ..Options::default() };
+    let mut mock = Mock::forgiving(Tpcc::<I>::heap_bytes(&options) as usize);
+    let tpcc = Tpcc::<I>::load(&mut mock, &options).unwrap();
+    (mock, tpcc)
+}
+
+/// Runs a client's orders; answers how many gave up.
+fn run<I: Index>(mock: &mut Mock, tpcc: &Tpcc<I>, client: &mut TpccClient, orders: u64) -> u64 {
+    let mut given_up = 0;
+    for _ in 0..orders {
+        tpcc.next(client);
+        let done = mock.transact(|tx| tpcc.run(client, tx)).map_err(|refused| refused.stop);
+        assert_eq!(done, if tpcc.gives_up(client) { Err(Stop::Aborted) } else { Ok(()) });
+        given_up += u64::from(done.is_err());
+    }
+    given_up
+}
+
+fn change<P: Persist>(mock: &mut Mock, place: Field<P>, change: impl Fn(&mut P)) {
+    mock.transact(|tx| {
+        let mut value = tx.get(place)?;
+        change(&mut value);
+        tx.set(place, value)
+    })
+    .unwrap();
+}
+
+/// The conditions that are broken when this was done to a supplier that was sound.
+fn broken(damage: impl Fn(&mut Mock, &Tpcc<HashMap>)) -> Vec<u8> {
+    let (mut mock, tpcc) = loaded::<HashMap>(0.002);
+    run(&mut mock, &tpcc, &mut tpcc.client(0, 1), 200);
+    assert_eq!(tpcc.check(&mut mock).unwrap(), []);
+    damage(&mut mock, &tpcc);
+    let found = tpcc.check(&mut mock).unwrap();
+    let number = |violation: &Violation| match violation {
+        Violation::Condition { number, .. } => Some(*number),
+        _ => None,
+    };
+    let mut numbers: Vec<u8> = found.iter().filter_map(number).collect();
+    numbers.dedup();
+    numbers
+}
+
+/// The third district's last order.
+fn last_order(mock: &mut Mock, tpcc: &Tpcc<HashMap>) -> (u64, u64) {
+    let row = tpcc.tables.districts.at(tables::place_of_district(3)).unwrap();
+    let next = mock.transact(|tx| tx.get(field!(row, rows::District, next_order))).unwrap();
+    (3, next - 1)
+}
+
+#[test]
+fn every_condition_of_the_specification_is_found_broken() {
+    let year = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
+        change(mock, tpcc.tables.warehouses.at(0).unwrap(), |row: &mut Warehouse| {
+            row.year_to_date += 1;
+        });
+    };
+    assert_eq!(broken(year), [1]);
+    let next = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
+        let place = tpcc.tables.districts.at(tables::place_of_district(3)).unwrap();
+        change(mock, place, |row| row.next_order += 1);
+    };
+    assert_eq!(broken(next), [2]);
+    let gap = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
+        let (district, id) = last_order(mock, tpcc);
+        let key = key::order(district, id - 1);
+        mock.transact(|tx| tpcc.new_orders.remove(tx, key)).unwrap();
+    };
+    assert_eq!(broken(gap), [3, 5, 11]);
+    let newest = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
+        let (district, id) = last_order(mock, tpcc);
+        mock.transact(|tx| tpcc.new_orders.remove(tx, key::order(district, id))).unwrap();
+    };
+    assert_eq!(broken(newest), [2, 5, 11]);
+    let line = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
+        let (district, id) = last_order(mock, tpcc);
+        mock.transact(|tx| tpcc.lines.remove(tx, key::line(district, id, 2))).unwrap();
+    };
+    assert_eq!(broken(line), [4, 6]);
+    let carrier = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
+        let (district, id) = last_order(mock, tpcc);
+        let place = tpcc.tables.orders.at(tpcc.shape.slot(district, id)).unwrap();
+        change(mock, place, |row: &mut Order| row.carrier = 7);
+    };
+    assert_eq!(broken(carrier), [7, 5]);
+    let delivered = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
+        let (district, id) = last_order(mock, tpcc);
+        let place = tpcc.tables.lines.at(tpcc.shape.slot(district, id) * LINE_SLOTS).unwrap();
+        change(mock, place, |row| row.delivered = 1);
+    };
+    assert_eq!(broken(delivered), [7]);
+    let balance = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
+        change(mock, tpcc.tables.customers.at(5).unwrap(), |row: &mut Customer| row.balance = 0);
+    };
+    assert_eq!(broken(balance), [10, 12]);
+    let paid = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
+        change(mock, tpcc.tables.customers.at(5).unwrap(), |row: &mut Customer| row.paid += 1);
+    };
+    assert_eq!(broken(paid), [12]);
+    let order = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
+        let (district, id) = last_order(mock, tpcc);
+        mock.transact(|tx| tpcc.orders.remove(tx, key::order(district, id))).unwrap();
+    };
+    assert!(broken(order).contains(&11));
+}
+
+/// A row that another program, or a lost write, left as zeros is a violation and no panic.
+#[test]
+fn a_line_of_zeros_is_found() {
+    for whole in [false, true] {
+        let (mut mock, tpcc) = loaded::<HashMap>(0.002);
+        run(&mut mock, &tpcc, &mut tpcc.client(0, 1), 20);
+        let (district, id) = last_order(&mut mock, &tpcc);
+        let place = tpcc.tables.lines.at(tpcc.shape.slot(district, id) * LINE_SLOTS).unwrap();
+        change(&mut mock, place, |row: &mut Line| {
+            row.district = 0;
+            if whole {
+                (row.order, row.item, row.supplier) = (0, 0, 0);
+                (row.number, row.quantity, row.amount) = (0, 0, 0);
+            }
+        });
+        let found = tpcc.check(&mut mock).unwrap();
+        let is_named =
+            |v: &Violation| matches!(v, Violation::Count { what: "key in a line's row", .. });
+        assert!(found.iter().any(is_named), "{found:?}");
+    }
+}
+
+fn stock_is_found_wrong(damage: impl Fn(&mut rows::Level), what: &str) {
+    let (mut mock, tpcc) = loaded::<BTreeMap>(0.002);
+    run(&mut mock, &tpcc, &mut tpcc.client(0, 1), 100);
+    let place = tpcc.tables.stock.at(7).unwrap();
+    change(&mut mock, place, |row| damage(&mut row.level));
+    let found = tpcc.check(&mut mock).unwrap();
+    let is_named = |v: &Violation| matches!(v, Violation::Count { what: w, .. } if *w == what);
+    assert!(found.iter().any(is_named), "{what}: {found:?}");
+}
+
+#[test]
+fn stock_that_does_not_follow_from_the_orders_is_found() {
+    stock_is_found_wrong(|level| *level = level.take(3, false), "orders in all rows of stock");
+    stock_is_found_wrong(|level| level.remote += 1, "remote orders in the stock");
+    stock_is_found_wrong(
+        |level| {
+            let orders = level.orders;
+            *level = level.take(91, false);
+            level.orders = orders;
+        },
+        "pieces ordered in all rows of stock",
+    );
+}
+
+/// Two warehouses of few rows.
+fn several_warehouses_hold<I: Index>() {
+    let size = 2 << 32 | 8;
+    let options = Options { scale: 0.01, ..Options::default() };
+    let mut mock = Mock::new(Tpcc::<I>::heap_bytes(&options) as usize);
+    let shape = Shape::of_size(size);
+    let tables = root::load::<Tpcc<I>, Mock>(&mut mock, size).unwrap();
+    let tpcc = Tpcc::<I>::of(shape, tables);
+    let mut clients = [0, 1].map(|index| tpcc.client(index, 1));
+    assert_eq!(clients[1].warehouse, 2);
+    let given_up: u64 = clients.iter_mut().map(|client| run(&mut mock, &tpcc, client, 1000)).sum();
+    assert!((5..50).contains(&given_up), "{given_up} of 2000");
+    assert_eq!(tpcc.check(&mut mock).unwrap(), []);
+    let mut remote = 0;
+    for client in &clients {
+        assert!(mock.transact(|tx| tpcc.is_present(client, tx)).unwrap());
+        let place = tpcc.tables.terminals.at(place_of_terminal(client.index)).unwrap();
+        remote += mock.transact(|tx| tx.get(place)).unwrap().done.remote;
+    }
+    assert!((100..300).contains(&remote), "{remote} of 20 000 lines are remote");
+}
+
+#[test]
+fn several_warehouses_hold_and_deliver_for_each_other() {
+    several_warehouses_hold::<HashMap>();
+    several_warehouses_hold::<BTreeMap>();
+}
+
+#[test]
+fn a_worker_that_keeps_to_one_district_serves_no_other() {
+    let (mut mock, tpcc) = loaded::<BTreeMap>(0.002);
+    let options = Options { low_conflict: true, ..Options::default() };
+    for index in [0, 1, 9] {
+        let mut client = tpcc.client(index, 1);
+        tpcc.tune(&mut client, &options);
+        for _ in 0..50 {
+            run(&mut mock, &tpcc, &mut client, 1);
+            assert_eq!(client.district, 1 + index as u64);
+        }
+    }
+    assert_eq!(tpcc.check(&mut mock).unwrap(), []);
+}
+
+#[test]
+fn an_order_that_gives_up_has_done_everything_before() {
+    let (mut mock, tpcc) = loaded::<HashMap>(0.002);
+    let mut client = tpcc.client(0, 1);
+    while !tpcc.gives_up(&client) {
+        tpcc.next(&mut client);
+    }
+    let row = tpcc.tables.districts.at(tables::place_of_district(client.district)).unwrap();
+    let next_order = field!(row, rows::District, next_order);
+    let before = mock.transact(|tx| tx.get(next_order)).unwrap();
+    // A body that swallows the end shows what was done by then.
+    mock.transact(|tx| {
+        assert_eq!(tpcc.run(&client, tx), Err(Stop::Aborted));
+        assert_eq!(tx.get(next_order), Ok(before + 1));
+        let last = client.lines().len() as u64 - 1;
+        let key = key::line(client.district, before, last);
+        assert!(Index::get(tpcc.lines, tx, key)?.is_some());
+        Err::<(), Stop>(Stop::Aborted)
+    })
+    .unwrap_err();
+    assert_eq!(mock.transact(|tx| tx.get(next_order)).unwrap(), before);
+}
+
+#[test]
+fn shapes_follow_from_the_scale() {
+    let shape = |scale| Shape::of_scale(scale);
+    assert_eq!((shape(1.0).warehouses, shape(1.0).customers()), (1, 3000));
+    assert_eq!(shape(1.0).items(), 100_000);
+    assert_eq!((shape(3.0).warehouses, shape(3.0).customers()), (3, 3000));
+    assert_eq!((shape(1.5).warehouses, shape(1.5).customers()), (2, 2250));
+    assert_eq!((shape(1e-9).warehouses, shape(1e-9).customers()), (1, 4));
+    assert_eq!(Shape::of_size(shape(1.5).size()), shape(1.5));
+    // A damaged root.
+    for size in [0, u64::MAX, 1 << 63] {
+        let shape = Shape::of_size(size);
+        assert!(shape.warehouses >= 1 && shape.orders() >= 40);
+    }
+    let key = key::line(39_999, 123_456_789, 15);
+    assert_eq!(key::of_line(key), (39_999, 123_456_789, 15));
+    assert_eq!(key::of_order(key::order(39_999, 1 << 43)), (39_999, 1 << 43));
+}

@@ -1,0 +1,207 @@
+//! `peers durable`: what does it cost to be durable on fast memory, beside libpmemobj?
+//!
+//! One thread, for libpmemobj has no isolation. Structures and work are those of `peers stm`, in
+//! memory on tmpfs with no delay: lines are written back and fenced for real, by every system, and
+//! the memory answers as DRAM does. libpmemobj's transactions add what they write to its undo log
+//! (`c/pmem.c`); it is told that the mapping is persistent memory, so that it writes back lines
+//! instead of calling `msync`.
+//!
+//! The clock of `decoupled`, which is durable behind, runs until all is at home; all other systems
+//! are durable when each call returns. A slice ends with a check of everything that is there.
+
+mod pmem;
+
+use std::path::Path;
+use std::time::Instant;
+
+use clap::{Args, value_parser};
+use lastword::{Decoupled, Design, Durability, Medium};
+use serde::Serialize;
+
+use crate::draw::Draw;
+use crate::failure::Failure;
+use crate::report::{self, Conditions, Figure, Format, short, times};
+use crate::stm::ours::Ours;
+use crate::stm::work::{BATCH, Call, Content, Source, Work};
+use crate::stm::{Runner, Subject};
+
+/// What `peers durable` is told.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// What to do: hash, tatp.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Work::Hash, Work::Tatp])]
+    work: Vec<Work>,
+    /// Directory in memory that the pools are made in, and removed from.
+    #[arg(long, default_value = "/dev/shm")]
+    dir: std::path::PathBuf,
+    /// Rounds: in each one all systems run, beginning with another one.
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(1..))]
+    rounds: u64,
+    /// Transactions of a slice.
+    #[arg(long, default_value_t = 2_000_000, value_parser = value_parser!(u64).range(1..))]
+    transactions: u64,
+    /// Seed of keys.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// For people or for programs.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// Who is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum System {
+    Decoupled,
+    DecoupledSync,
+    Libpmemobj,
+}
+
+const SYSTEMS: [System; 3] = [System::Decoupled, System::DecoupledSync, System::Libpmemobj];
+
+impl System {
+    fn name(self) -> &'static str {
+        match self {
+            System::Decoupled => "decoupled",
+            System::DecoupledSync => "decoupled, sync",
+            System::Libpmemobj => "libpmemobj",
+        }
+    }
+
+    /// How many times libpmemobj's rate the design notes ask for.
+    fn mark(self, work: Work) -> Option<f64> {
+        match self {
+            System::Decoupled => Some(5.0),
+            System::DecoupledSync => (work == Work::Hash).then_some(4.0),
+            System::Libpmemobj => None,
+        }
+    }
+}
+
+/// One row of the report.
+#[derive(Debug, Serialize)]
+struct Row {
+    work: Work,
+    system: System,
+    transactions: u64,
+    transactions_per_second: Figure,
+    /// Rate by libpmemobj's in the same round.
+    by_libpmemobj: Figure,
+    mark: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    conditions: Conditions,
+    rows: Vec<Row>,
+}
+
+/// Makes the comparisons and prints the report.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    pmem::believe_in_memory();
+    let mut rows = Vec::new();
+    for &work in &options.work {
+        if !matches!(work, Work::Hash | Work::Tatp) {
+            return Err(Failure::Unsupported { work: work.name() });
+        }
+        rows.extend(compare(options, work)?);
+    }
+    let conditions = Conditions::new(options.rounds as usize, options.seed);
+    let report = Report { conditions, rows };
+    report::print(options.format, &report, || text(&report))
+}
+
+fn compare(options: &Options, work: Work) -> Result<Vec<Row>, Failure> {
+    let mut rates: [Vec<f64>; SYSTEMS.len()] = Default::default();
+    for round in 0..options.rounds as usize {
+        for i in 0..SYSTEMS.len() {
+            let index = (round + i) % SYSTEMS.len();
+            let source = Source::new(work, 1, Draw::new(options.seed, round, 0));
+            rates[index].push(slice(SYSTEMS[index], work, &source, options)?);
+        }
+    }
+    let base = rates[SYSTEMS.len() - 1].clone();
+    let row = |(system, rates): (System, Vec<f64>)| Row {
+        work,
+        system,
+        transactions: options.transactions,
+        by_libpmemobj: Figure::of(rates.iter().zip(&base).map(|(rate, base)| rate / base)),
+        transactions_per_second: Figure::of(rates),
+        mark: system.mark(work),
+    };
+    Ok(SYSTEMS.into_iter().zip(rates).map(row).collect())
+}
+
+/// One system on a structure made for it; transactions a second.
+fn slice(system: System, work: Work, source: &Source, options: &Options) -> Result<f64, Failure> {
+    let dir = tempfile::Builder::new().prefix("peers-").tempdir_in(&options.dir);
+    let dir = dir.map_err(Failure::io("making a directory for a pool"))?;
+    let path = dir.path().join("pool");
+    let count = options.transactions;
+    let (seconds, found) = match system {
+        System::Decoupled => ours::<Decoupled>(&path, work, Durability::Async, source, count)?,
+        System::DecoupledSync => ours::<Decoupled>(&path, work, Durability::Sync, source, count)?,
+        System::Libpmemobj => {
+            let pool = pmem::Pool::new(&path, work)?;
+            (time(source, count, |calls| pool.run(calls), || Ok(()))?, pool.content())
+        }
+    };
+    let expected = Content::expected(work, 1, std::slice::from_ref(source), count);
+    if found != expected {
+        let what = format!("{}: found {found:?}, expected {expected:?}", work.name());
+        return Err(Failure::Wrong { system: system.name(), what });
+    }
+    Ok(count as f64 / seconds)
+}
+
+/// A design of ours; the drain is timed.
+fn ours<D: Design>(
+    path: &Path,
+    work: Work,
+    durability: Durability,
+    source: &Source,
+    count: u64,
+) -> Result<(f64, Content), Failure> {
+    let medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    let options = lastword::Options::new().medium(medium).durability(durability);
+    let ours = Ours::<D>::new(path, options, work)?;
+    ours.bring_home()?; // what was loaded is not timed
+    let seconds = {
+        let mut runner: Runner<'_> = ours.runner(0)?;
+        time(source, count, |calls| runner(calls), || Ok(ours.bring_home()?))?
+    };
+    let content = ours.contents()?.pop().expect("one structure");
+    Ok((seconds, content))
+}
+
+fn time(
+    source: &Source,
+    count: u64,
+    mut run: impl FnMut(&[Call]) -> Result<(), Failure>,
+    end: impl FnOnce() -> Result<(), Failure>,
+) -> Result<f64, Failure> {
+    let (mut source, mut calls, mut left) = (source.clone(), [Call::default(); BATCH], count);
+    let start = Instant::now();
+    while left > 0 {
+        let batch = &mut calls[..left.min(BATCH as u64) as usize];
+        source.fill(batch);
+        run(batch)?;
+        left -= batch.len() as u64;
+    }
+    end()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn text(report: &Report) -> String {
+    let header = ["work", "system", "tx/s (min to max)", "by libpmemobj", "mark"];
+    let rows = report.rows.iter().map(|row| {
+        vec![
+            row.work.name().to_owned(),
+            row.system.name().to_owned(),
+            row.transactions_per_second.text(short),
+            row.by_libpmemobj.text(times),
+            row.mark.map_or_else(|| "-".into(), |mark| format!(">= {}", times(mark))),
+        ]
+    });
+    format!("{}\n\n{}", report.conditions.text(), report::table(&header, 2, rows.collect()))
+}
