@@ -8,6 +8,8 @@ use lastword::{Durability, Medium, Options, Shadow};
 use medium::recording::Model;
 use thiserror::Error;
 
+use crate::workload::Scenario;
+
 /// The model of what makes bytes durable (docs/crash-model.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediumModel {
@@ -121,8 +123,13 @@ impl Case {
     }
 
     /// The pool's options under a design, but for its system.
-    pub(crate) fn options(&self, design: &str, heap_bytes: u64) -> Options {
+    pub(crate) fn options(&self, design: &str, Sizes { heap_bytes, log_bytes }: Sizes) -> Options {
         let durability = if self.sync { Durability::Sync } else { Durability::Async };
+        let log_bytes = match design {
+            // Of a smaller one a slot is too small for the larger scenarios.
+            "undo" | "redo" => log_bytes.max(256 << 10),
+            _ => log_bytes,
+        };
         let options = match design {
             "decoupled-software" => bounded(Shadow::Software, heap_bytes).observed(),
             "decoupled-evicting" => bounded(Shadow::CopyOnWrite, heap_bytes),
@@ -131,8 +138,8 @@ impl Case {
         };
         options
             .bytes(heap_bytes)
-            .log_bytes(128 << 10)
-            .ring_entries(1 << 12)
+            .log_bytes(log_bytes)
+            .ring_entries(log_bytes / 32)
             .medium(self.medium.medium())
             .durability(durability)
             .reproduce_threads(self.partitions)
@@ -145,10 +152,23 @@ impl Case {
     }
 }
 
+/// Sizes of a scenario's pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) heap_bytes: u64,
+    pub(crate) log_bytes: u64,
+}
+
+impl Sizes {
+    pub(crate) fn of<S: Scenario>() -> Sizes {
+        Sizes { heap_bytes: S::HEAP_BYTES, log_bytes: S::LOG_BYTES }
+    }
+}
+
 /// A shadow that the transactions here fit into, and not much more. Large heaps are those of
 /// workloads that load many pages in one transaction.
 fn bounded(shadow: Shadow, heap_bytes: u64) -> Options {
-    let pages = if heap_bytes < 512 << 10 { 8 } else { 32 };
+    let pages = if heap_bytes < 512 << 10 { 8 } else { heap_bytes >> 14 };
     Options::new().shadow(shadow).shadow_bytes(pages * 4096)
 }
 

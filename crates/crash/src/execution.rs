@@ -11,6 +11,7 @@ use medium::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
 
 use noting::Noting;
 
+use crate::case::Sizes;
 use crate::oracle::{States, Words, words, words_of};
 use crate::picker::Shared;
 use crate::workload::Scenario;
@@ -83,7 +84,7 @@ impl<D: Design> workload::Visitor for PrepareOn<'_, D> {
         if self.0.create {
             return Ok(Prepared { image: recorder.image(), start: None });
         }
-        let options = self.0.options(&self.0.design, S::HEAP_BYTES).system(recorder.system());
+        let options = self.0.options(&self.0.design, Sizes::of::<S>()).system(recorder.system());
         let pool = Pool::<D>::create_as(PATH, options)?;
         S::load(&mut pool.worker()?)?;
         let start = Some((pool.committed_id().0, words_of(&pool)));
@@ -293,7 +294,7 @@ impl Execution<'_> {
     /// Opens the pool, or makes it.
     fn open<D: Design, S: Scenario>(&mut self, after_crash: bool) -> Result<Opened<D>, Violation> {
         let options =
-            || self.case.options(self.design, S::HEAP_BYTES).system(self.recorder.system());
+            || self.case.options(self.design, Sizes::of::<S>()).system(self.recorder.system());
         let made = self.made;
         self.faults = self.recorder.faults();
         let opened = catch_unwind(AssertUnwindSafe(|| match Pool::open_as(PATH, options()) {

@@ -4,7 +4,7 @@
 //! Short and seeded; `lastword crash explore` goes on for as long as you like.
 #![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
 
-use crash::{Case, Limits, Prepared, Statistics, Tier, designs, explore, workload};
+use crash::{Case, Limits, Outcome, Prepared, Statistics, Tier, designs, explore, workload};
 
 /// Goes ways through a case; panics with a trace when a promise is broken.
 fn go(case: &str, tier: Tier, executions: u64) -> Statistics {
@@ -95,34 +95,47 @@ fn what_is_near_the_four_policies_is_survived() {
     }
 }
 
-/// Tier C: every design and every workload, in all options, by chance.
+/// Random ways through every one of these options on every medium; of each the crashes did both.
+fn at_random(case: &str, media: &[&str], options: &[&str], executions: u64) {
+    let mut all = Statistics::default();
+    let cases = media.iter().flat_map(|medium| options.iter().map(move |more| (medium, more)));
+    for (seed, (medium, more)) in (1..).zip(cases) {
+        let case = format!("{case} medium={medium} workers=2 all_moves=1 crashes=3 {more}");
+        let Outcome { all_present, some_lost, none } =
+            go(&case, Tier::C { seed }, executions).outcome;
+        all.outcome.all_present += all_present;
+        all.outcome.some_lost += some_lost;
+        all.outcome.none += none;
+    }
+    both(&all);
+}
+
+const MEDIA: &[&str] = &["file", "memory", "cache"];
+
+/// The workloads of which one execution takes milliseconds.
+fn small() -> impl Iterator<Item = &'static str> {
+    workload::NAMES.into_iter().filter(|name| !name.starts_with("tpcc"))
+}
+
+/// Tier C: every design and every small workload, in all options, by chance.
 #[test]
 fn every_design_and_workload_survives_random_crashes() {
-    let everything = "transactions=8 moves=24 workers=2 all_moves=1 crashes=3";
+    let options = ["", "sync=1", "cow=1", "create=1 kills=1", "kills=2 garbage=1"];
     for design in designs::NAMES {
-        for workload in workload::NAMES {
-            // These write more in one transaction than a slot of so small a log holds.
-            let too_large: &[&str] = match *design {
-                "undo" => &["bank", "hashtable", "btree"],
-                "redo" => &["bulk", "bank", "hashtable", "btree"],
-                _ => &[],
-            };
-            if too_large.contains(workload) {
-                continue;
-            }
-            let mut all = Statistics::default();
-            for medium in ["file", "memory", "cache"] {
-                for options in ["", "sync=1", "cow=1", "create=1 kills=1", "kills=2 garbage=1"] {
-                    let case = format!(
-                        "design={design} workload={workload} medium={medium} {everything} {options}"
-                    );
-                    let statistics = go(&case, Tier::C { seed: 1 }, 40);
-                    all.outcome.all_present += statistics.outcome.all_present;
-                    all.outcome.some_lost += statistics.outcome.some_lost;
-                    all.outcome.none += statistics.outcome.none;
-                }
-            }
-            both(&all);
+        for workload in small() {
+            let case = format!("design={design} workload={workload} transactions=8 moves=24");
+            at_random(&case, MEDIA, &options, 12);
+        }
+    }
+}
+
+/// Tier C: TPC-C over each kind of shadow; a slot of so small a log does not hold what loads it.
+#[test]
+fn tpcc_survives_random_crashes() {
+    for design in designs::NAMES.iter().filter(|name| name.starts_with("decoupled")) {
+        for workload in ["tpcc-hash", "tpcc-btree"] {
+            let case = format!("design={design} workload={workload} transactions=8 moves=24");
+            at_random(&case, &["file", "memory"], &["", "kills=2 garbage=1"], 12);
         }
     }
 }
@@ -131,26 +144,19 @@ fn every_design_and_workload_survives_random_crashes() {
 /// faults.
 #[test]
 fn groups_of_every_kind_are_whole_or_never_happened() {
-    let everything = "transactions=12 moves=40 workers=2 all_moves=1 crashes=3";
-    for workload in workload::NAMES {
+    let options = [
+        "group=1",
+        "group=4",
+        "group=100",
+        "compress=1",
+        "persist_threads=2",
+        "group=4 compress=1 persist_threads=2 faults=1",
+        "group=4 compress=1 sync=1 kills=1 garbage=1",
+    ];
+    for workload in small() {
         for medium in ["file", "memory"] {
-            let mut all = Statistics::default();
-            for options in [
-                "group=1",
-                "group=4",
-                "group=100",
-                "compress=1",
-                "persist_threads=2",
-                "group=4 compress=1 persist_threads=2 faults=1",
-                "group=4 compress=1 sync=1 kills=1 garbage=1",
-            ] {
-                let case = format!("workload={workload} medium={medium} {everything} {options}");
-                let statistics = go(&case, Tier::C { seed: 3 }, 60);
-                all.outcome.all_present += statistics.outcome.all_present;
-                all.outcome.some_lost += statistics.outcome.some_lost;
-                all.outcome.none += statistics.outcome.none;
-            }
-            both(&all);
+            let case = format!("workload={workload} transactions=12 moves=40");
+            at_random(&case, &[medium], &options, 25);
         }
     }
 }
@@ -191,23 +197,11 @@ fn calls_that_fail_lose_nothing() {
 /// Home in parts, few and as many as there are pages: every crash between them.
 #[test]
 fn home_in_parts_survives_random_crashes() {
-    let everything = "transactions=8 moves=24 workers=2 all_moves=1 crashes=3";
     for partitions in [2, 16] {
         for workload in ["churn", "bulk"] {
-            let mut all = Statistics::default();
-            for medium in ["file", "memory", "cache"] {
-                for options in ["", "sync=1 kills=1", "faults=2 kills=1"] {
-                    let case = format!(
-                        "workload={workload} medium={medium} partitions={partitions} {everything} \
-                         {options}"
-                    );
-                    let statistics = go(&case, Tier::C { seed: 3 }, 40);
-                    all.outcome.all_present += statistics.outcome.all_present;
-                    all.outcome.some_lost += statistics.outcome.some_lost;
-                    all.outcome.none += statistics.outcome.none;
-                }
-            }
-            both(&all);
+            let case =
+                format!("workload={workload} partitions={partitions} transactions=8 moves=24");
+            at_random(&case, MEDIA, &["", "sync=1 kills=1", "faults=2 kills=1"], 40);
         }
     }
 }

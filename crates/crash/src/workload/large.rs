@@ -12,6 +12,7 @@ pub struct Of<W, const KIB: u64>(W);
 impl<W: Workload, const KIB: u64> Scenario for Of<W, KIB> {
     const NAME: &'static str = W::NAME;
     const HEAP_BYTES: u64 = KIB << 10;
+    const LOG_BYTES: u64 = Self::HEAP_BYTES / 4;
     type Client = W::Client;
 
     fn load<T: Transact>(worker: &mut T) -> Result<(), T::Error> {

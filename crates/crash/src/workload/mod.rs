@@ -7,7 +7,7 @@
 //! | [`append`](Append) | reads a list, appends to another | histories: order and isolation |
 //! | [`bulk`](Bulk) | overwrites an array of 10 KiB | laps of the log, groups of many lines |
 //! | [`pages`](Pages) | changes two counters, each in a page of its own | shadows with a bound |
-//! | `bank`, `hashtable`, `btree` | those of the `workloads` crate | structures |
+//! | `bank`, `hashtable`, `btree`, `tpcc-hash`, `tpcc-btree` | those of the `workloads` crate | structures |
 //!
 //! A row is a type that is a [`Scenario`]; it runs on every design.
 
@@ -33,6 +33,9 @@ pub trait Scenario: Sized {
     const NAME: &'static str;
     /// Bytes of a heap that holds it.
     const HEAP_BYTES: u64;
+    /// Bytes of a log that holds each of its transactions: as few as there may be, so that it is
+    /// soon full.
+    const LOG_BYTES: u64 = 128 << 10;
     /// One worker's generator of transactions.
     type Client;
 
@@ -100,7 +103,9 @@ scenarios!(
     Pages,
     Of<workloads::Bank, 512>,
     Of<workloads::HashTable, 512>,
-    Of<workloads::Btree, 512>
+    Of<workloads::Btree, 512>,
+    Of<workloads::TpccHash, 2048>,
+    Of<workloads::TpccBtree, 2048>
 );
 
 /// Random numbers that follow from a worker and a seed.
