@@ -2,7 +2,7 @@
 
 use crate::loom::RING;
 use crate::twin::{
-    Folder::{Persist, PersistentRing, Pipeline},
+    Folder::{Persist, PersistentRing, Pipeline, Slots},
     Twin,
 };
 
@@ -61,6 +61,15 @@ const ORDER: Twin = Twin {
     model: "ordering",
     check: "groups_are_acknowledged_in_order",
     says: "the durable ID went back",
+    ..WAKE
+};
+
+const SLOTS: Twin = Twin {
+    folders: &[Slots],
+    file: "workers.rs",
+    model: "acknowledging",
+    check: "what_is_told_is_durable_and_stays",
+    says: "told, and not durable",
     ..WAKE
 };
 
@@ -417,5 +426,42 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         says: "all are acknowledged in the end",
         ..ORDER
+    },
+    Twin {
+        name: "a_committer_that_does_not_say_so",
+        changes: &[("        self.committing.store(clock, Ordering::Release);\n", "")],
+        ..SLOTS
+    },
+    Twin {
+        name: "an_id_that_counts_before_it_is_durable",
+        changes: &[("self.committing.store(id - 1,", "self.committing.store(id,")],
+        ..SLOTS
+    },
+    Twin {
+        name: "committers_looked_at_before_the_clock",
+        changes: &[
+            (
+                "        let now = clock.load(Ordering::Acquire);
+        // Acquire: pairs with steps",
+                "        // Acquire: pairs with steps",
+            ),
+            (
+                "        committing.min().unwrap_or(IDLE).min(now)",
+                "        let first = committing.min().unwrap_or(IDLE);
+        first.min(clock.load(Ordering::Acquire))",
+            ),
+        ],
+        ..SLOTS
+    },
+    Twin {
+        name: "an_end_of_a_commit_stored_relaxed",
+        changes: &[("store(IDLE, Ordering::Release)", "store(IDLE, Ordering::Relaxed)")],
+        ..SLOTS
+    },
+    Twin {
+        name: "an_acknowledgement_that_nobody_keeps",
+        changes: &[("        slot.acknowledged.store(id, Ordering::Release);\n", "")],
+        says: "acknowledged, and not durable any more",
+        ..SLOTS
     },
 ];

@@ -48,11 +48,13 @@ pub(crate) enum Folder {
     Recover,
     /// Shadows with a bound.
     Shadow,
+    /// Workers with slots of the log.
+    Slots,
 }
 
 impl Folder {
     /// All of them; later ones may build on earlier ones.
-    pub(crate) const ALL: [Folder; 8] = [
+    pub(crate) const ALL: [Folder; 9] = [
         Folder::Ring,
         Folder::PersistentRing,
         Folder::Perform,
@@ -61,6 +63,7 @@ impl Folder {
         Folder::Design,
         Folder::Recover,
         Folder::Shadow,
+        Folder::Slots,
     ];
 
     /// Where its files are, under `crates`.
@@ -68,6 +71,7 @@ impl Folder {
         match self {
             Folder::Ring | Folder::PersistentRing => "log/src",
             Folder::Shadow => "lastword/src/shadow",
+            Folder::Slots => "lastword/src/slots",
             _ => "lastword/src",
         }
     }
@@ -112,6 +116,7 @@ impl Folder {
             ],
             Folder::Recover => &["recover/mod.rs", "recover/decide.rs"],
             Folder::Shadow => &["copies.rs", "table.rs"],
+            Folder::Slots => &["workers.rs"],
         }
     }
 

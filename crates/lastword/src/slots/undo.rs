@@ -443,7 +443,9 @@ impl Design for Undo {
         let id = committed?;
         if drew {
             // Acknowledged is what is durable with all before it.
-            self.workers.wait(self.clock(), id.0).map_err(|_| Stop::Conflict)?;
+            let slot = self.workers.slot(log.slot);
+            let told = self.workers.acknowledge(slot, self.clock(), id.0);
+            told.map_err(|_| Stop::Conflict)?;
         }
         Ok(id)
     }

@@ -13,8 +13,8 @@
 //! Everything up to min(clock of a, every `committing` of b) is durable, by the argument of
 //! `persist/frontier.rs`: an ID up to the clock of a was drawn before a, so 1 is visible at b; if b
 //! sees 1 or 3, the minimum is below the ID; else it sees 6 or a later 1, which come after 4. That
-//! minimum may seem to go back (a worker that waits between reading the clock and 1), so the
-//! largest that was ever computed is what is told.
+//! minimum may seem to go back (a worker that waits between reading the clock and 1), so what is
+//! told is the largest that was ever told, or that a worker has acknowledged.
 //!
 //! Why what is durable is closed under dependencies: 5 comes after 4, so what another transaction
 //! has read of this one is durable before that one can draw its ID.
@@ -36,6 +36,8 @@ const SPINS: u32 = 1 << 10;
 #[derive(Debug)]
 pub(super) struct Slot {
     committing: AtomicU64,
+    /// The last ID that its worker was told to be durable, with all before it.
+    acknowledged: AtomicU64,
     /// Words of records that are durable; see `redo`.
     pub(super) filled: AtomicUsize,
     /// What its next worker goes on with.
@@ -57,6 +59,7 @@ impl Workers {
     pub(super) fn new(slots: usize, last: u64) -> Workers {
         let slot = || Slot {
             committing: AtomicU64::new(IDLE),
+            acknowledged: AtomicU64::new(0),
             filled: AtomicUsize::new(0),
             sequence: Mutex::new(0),
             meter: Meter::default(),
@@ -103,14 +106,29 @@ impl Workers {
 
     /// The largest ID such that it and all before it are durable.
     pub(super) fn durable(&self, clock: &AtomicU64) -> u64 {
-        let frontier = self.frontier(clock);
-        self.durable.fetch_max(frontier, Ordering::AcqRel).max(frontier)
+        // Acquire: shows what is durable to whoever is told so.
+        let acknowledged = self.used().map(|slot| slot.acknowledged.load(Ordering::Acquire)).max();
+        let known = self.frontier(clock).max(acknowledged.unwrap_or(0));
+        self.durable.fetch_max(known, Ordering::AcqRel).max(known)
     }
 
-    /// Waits until `id` and all before it are durable: others are committing.
+    /// Waits until `id`, of this slot's worker, and all before it are durable: others are
+    /// committing. What is [`durable`](Workers::durable) is no less afterwards, and that costs a
+    /// store to the worker's own line where one place for all would go from core to core.
+    pub(super) fn acknowledge(&self, slot: &Slot, clock: &AtomicU64, id: u64) -> Result<(), Error> {
+        self.wait_for(id, || self.frontier(clock))?;
+        slot.acknowledged.store(id, Ordering::Release);
+        Ok(())
+    }
+
+    /// Waits until `id` and all before it are durable.
     pub(super) fn wait(&self, clock: &AtomicU64, id: u64) -> Result<(), Error> {
+        self.wait_for(id, || self.durable(clock))
+    }
+
+    fn wait_for(&self, id: u64, durable: impl Fn() -> u64) -> Result<(), Error> {
         let mut spins = 0;
-        while self.frontier(clock) < id && self.durable(clock) < id {
+        while durable() < id {
             self.poison.check()?;
             if spins < SPINS {
                 spins += 1;
@@ -209,5 +227,22 @@ impl Meter {
         sum.emulated_delay_ns += delay_ns;
         // Workers spin for the device themselves: that is not their work.
         sum.helped_cpu_ns += delay_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_acknowledged_is_durable_whoever_begins() {
+        let workers = Workers::new(2, 0);
+        (0..2).for_each(|number| workers.enter("a design", number).unwrap());
+        let clock = AtomicU64::new(6);
+        workers.acknowledge(workers.slot(0), &clock, 6).unwrap();
+        // It has read the clock before, and waited until here.
+        workers.slot(1).drawing(5);
+        assert_eq!((workers.frontier(&clock), workers.durable(&clock)), (5, 6));
+        workers.wait(&clock, 6).unwrap();
     }
 }

@@ -16,6 +16,7 @@
 extern crate self as lw_log;
 extern crate self as medium;
 
+mod acknowledging;
 #[path = "../protocols/around.rs"]
 mod around;
 mod claims;
@@ -48,6 +49,13 @@ mod table;
 mod telling;
 mod twins;
 mod waiting;
+#[path = "../../../lastword/src/slots/workers.rs"]
+mod workers;
+
+/// What the workers of slots know of their format.
+mod format {
+    pub(super) const SLOTS_MAX: usize = 2;
+}
 
 use around::{Error, Memory, cpu, superblock};
 use persistent::{PersistentRing, Place, Sent};
@@ -117,6 +125,10 @@ const MODELS: &[(&str, fn())] = &[
         recycling::a_part_that_fails_is_told_to_who_leads,
     ),
     ("ordering::groups_are_acknowledged_in_order", ordering::groups_are_acknowledged_in_order),
+    (
+        "acknowledging::what_is_told_is_durable_and_stays",
+        acknowledging::what_is_told_is_durable_and_stays,
+    ),
     ("paging::a_read_never_sees_another_pages_word", paging::a_read_never_sees_another_pages_word),
     (
         "paging::a_page_that_is_written_stays_and_is_touched",

@@ -77,7 +77,7 @@ macro_rules! atomic {
 
 atomic!(AtomicBool, bool, { swap });
 atomic!(AtomicU64, u64, { swap, fetch_add, fetch_max, fetch_sub, fetch_or });
-atomic!(AtomicUsize, usize, { fetch_add, fetch_sub });
+atomic!(AtomicUsize, usize, { fetch_add, fetch_max, fetch_sub });
 
 /// A mutex.
 #[derive(Debug, Default)]

@@ -10,6 +10,7 @@ pub enum Error {
     StepPanicked { step: &'static str },
     InsideTransaction { call: &'static str },
     NotDurable { design: &'static str },
+    TooManyWorkers { design: &'static str, max: usize, instead: &'static str },
     Thread { source: std::io::Error },
     DamagedLog { path: std::path::PathBuf, at: u64 },
     Medium(real_medium::Error),
@@ -61,6 +62,10 @@ pub mod cpu {
 
     pub fn cycles_per_second() -> u64 {
         1
+    }
+
+    pub fn cycles_to_ns(cycles: u64) -> u64 {
+        cycles
     }
 
     pub fn thread_cpu_ns() -> u64 {

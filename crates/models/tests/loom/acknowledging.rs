@@ -1,0 +1,61 @@
+//! Workers that make their transactions durable themselves, and who asks what is durable.
+
+use super::workers::Workers;
+use crate::explore::explore;
+use crate::sync::{Arc, AtomicU64, Ordering, thread};
+use models::outcomes::Outcomes;
+
+/// One of each of two workers.
+const COMMITS: usize = 2;
+
+struct Shared {
+    clock: AtomicU64,
+    workers: Workers,
+    /// Whether each transaction is durable; stored and loaded relaxed, so that what must be seen of
+    /// it is shown by the steps alone.
+    log: [AtomicU64; COMMITS],
+}
+
+impl Shared {
+    /// A commit of this slot's worker, as `undo` and `redo` do it.
+    fn commit(&self, slot: usize) {
+        let slot = self.workers.slot(slot);
+        slot.drawing(self.clock.load(Ordering::Relaxed));
+        let id = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
+        slot.drawn(id);
+        self.log[id as usize - 1].store(1, Ordering::Relaxed);
+        slot.idle();
+        self.workers.acknowledge(slot, &self.clock, id).expect("nothing fails");
+        assert!(self.told() >= id, "acknowledged, and not durable any more");
+    }
+
+    /// What is durable, and is.
+    fn told(&self) -> u64 {
+        let durable = self.workers.durable(&self.clock);
+        let mut told = self.log.iter().take(durable as usize);
+        assert!(told.all(|one| one.load(Ordering::Relaxed) == 1), "told, and not durable");
+        durable
+    }
+}
+
+pub(crate) fn what_is_told_is_durable_and_stays() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(1), move || {
+        let shared = Arc::new(Shared {
+            clock: AtomicU64::new(0),
+            workers: Workers::new(2, 0),
+            log: std::array::from_fn(|_| AtomicU64::new(0)),
+        });
+        for number in 0..2 {
+            shared.workers.enter("a design", number).expect("there is a slot");
+        }
+        let theirs = Arc::clone(&shared);
+        let other = thread::spawn(move || theirs.commit(1));
+        shared.commit(0);
+        seen.saw(shared.told());
+        other.join().expect("it ends");
+        assert_eq!(shared.told(), COMMITS as u64, "all are durable in the end");
+    });
+    met.are(1..=COMMITS as u64);
+}
