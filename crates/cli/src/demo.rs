@@ -17,6 +17,7 @@ use workloads::{Bank, TatpHash, Workload};
 
 use crate::args::{Command, CommandLine, Demo, Load};
 use crate::driver::{Measured, Position};
+use crate::erased::AnyDesign;
 use crate::failure::{Failure, Verdict};
 use crate::kill;
 use crate::kill_round::{Outcome, When};
@@ -111,8 +112,9 @@ fn describe(path: &Path) -> Result<String, Failure> {
 fn tatp(end: Instant) -> Result<bool, Failure> {
     let load = defaults();
     let spinner = progress::spinner("TATP");
-    let volatile = setup::ready::<Volatile, TatpHash>(&load, Place::temporary(&load))?;
-    let durable = setup::ready::<Decoupled, TatpHash>(&load, Place::temporary(&load))?;
+    let ready = |design| setup::ready::<TatpHash>(design, &load, Place::temporary(&load));
+    let volatile = ready(AnyDesign::of::<Volatile>())?;
+    let durable = ready(AnyDesign::of::<Decoupled>())?;
     drop(spinner);
     let mut volatile_at = setup::clients(&volatile.workload, &load, volatile.run);
     let mut durable_at = setup::clients(&durable.workload, &load, durable.run);
@@ -129,7 +131,7 @@ fn tatp(end: Instant) -> Result<bool, Failure> {
 }
 
 fn crash(
-    durable: Ready<Decoupled, TatpHash>,
+    durable: Ready<TatpHash>,
     positions: &[Position<<TatpHash as Workload>::Client>],
 ) -> Result<bool, Failure> {
     debug_assert_eq!(durable.pool.info().medium, Some(Medium::File));

@@ -14,6 +14,7 @@ use serde::Serialize;
 use workloads::Workload;
 
 use crate::args::{CrashKill, Format};
+use crate::erased::AnyDesign;
 use crate::failure::{Failure, Verdict};
 use crate::kill_round::{Ended, Outcome, When, kill, look};
 use crate::report::table::grouped;
@@ -134,7 +135,7 @@ impl workloads::Visitor for Killing<'_> {
     fn visit<W: Workload>(self) -> Result<Report, Failure> {
         let CrashKill { rounds, load, .. } = self.0;
         let Ready { pool, options, place, .. } =
-            setup::ready::<Decoupled, W>(load, Place::of(load))?;
+            setup::ready::<W>(AnyDesign::of::<Decoupled>(), load, Place::of(load))?;
         pool.close()?;
         let mut report = Report {
             workload: W::NAME,
