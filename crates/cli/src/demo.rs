@@ -20,7 +20,7 @@ use crate::driver::{Measured, Position};
 use crate::erased::AnyDesign;
 use crate::failure::{Failure, Verdict};
 use crate::kill;
-use crate::kill_round::{Outcome, When};
+use crate::kill_round::{Outcome, When, look};
 use crate::latency::Latencies;
 use crate::presence;
 use crate::report::table::{grouped, short};
@@ -65,7 +65,7 @@ fn kill_rounds(round_seconds: f64) -> Result<bool, Failure> {
     for round in 1..=ROUNDS {
         let seconds = round_seconds * rng.random_range(0.5..1.0);
         let when = When { messages: 1, pause: Duration::from_secs_f64(seconds) };
-        let outcome = kill::round::<Bank>(path, &arguments, when, (&options, &bank))?;
+        let outcome = kill::round(look::<Bank>, path, &arguments, when, (&options, &bank))?;
         print(&round_line(round, seconds, &outcome))?;
         held &= outcome.lost_acknowledged == 0 && outcome.violations.is_empty();
     }
