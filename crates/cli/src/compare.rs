@@ -14,13 +14,11 @@
 //! A design that cannot have so many workers (`plain` has one) runs the same transactions on as
 //! many as it can have, and its row says how many.
 
-use std::marker::PhantomData;
-
-use lastword::{Design, Erased, Medium};
+use lastword::Medium;
 use workloads::Workload;
 
 use crate::args::{Compare, Format, Load};
-use crate::designs::{DesignName, DesignVisitor};
+use crate::designs::DesignName;
 use crate::driver::{self, Limit, Manner};
 use crate::failure::{Failure, Verdict};
 use crate::latency::Sampling;
@@ -138,22 +136,10 @@ impl workloads::Visitor for ByWorkload<'_> {
     type Out = Result<Done, Failure>;
 
     fn visit<W: Workload>(self) -> Self::Out {
-        self.design.dispatch(self.load, ByDesign::<W> { what: self, workload: PhantomData })
-    }
-}
-
-struct ByDesign<'a, W> {
-    what: ByWorkload<'a>,
-    workload: PhantomData<W>,
-}
-
-impl<W: Workload> DesignVisitor for ByDesign<'_, W> {
-    type Out = Result<Done, Failure>;
-
-    fn visit<D: Design>(self) -> Self::Out {
-        let ByWorkload { design, load, limit, check } = self.what;
-        let workers = load.threads.min(D::WORKERS_MAX);
-        let (shadow, shadow_bytes) = match D::DURABLE {
+        let ByWorkload { design, load, limit, check } = self;
+        let erased = design.erased::<W>(load);
+        let workers = load.threads.min(erased.workers_max);
+        let (shadow, shadow_bytes) = match design.is_durable() {
             true => (load.shadow, load.shadow_bytes),
             false => (ShadowName::Full, None),
         };
@@ -162,15 +148,14 @@ impl<W: Workload> DesignVisitor for ByDesign<'_, W> {
             Some(path) => Place::Temporary(Temporary::at(path.clone())),
             None => Place::temporary(load),
         };
-        let ready = setup::ready::<D, W>(load, place)?;
+        let ready = setup::ready(erased, load, place)?;
         let mut positions = setup::clients(&ready.workload, load, ready.run);
         // Designs that keep nothing have nothing to wait for.
-        let outstanding = load.outstanding().filter(|_| D::DURABLE);
+        let outstanding = load.outstanding().filter(|_| design.is_durable());
         let manner = Manner { sampling: Sampling::Off, outstanding };
         let before_ns = process_cpu_ns();
-        let measured =
-            driver::measure(&ready.pool, &ready.workload, &mut positions, limit, manner)?;
-        if D::DURABLE {
+        let measured = driver::measure(&ready, &mut positions, limit, manner)?;
+        if design.is_durable() {
             ready.pool.bring_home()?;
         }
         let lap = Lap {
@@ -184,7 +169,7 @@ impl<W: Workload> DesignVisitor for ByDesign<'_, W> {
         };
         let mut violations = Vec::new();
         if check {
-            let found = ready.workload.check(&mut Erased::new(&mut ready.pool.worker()?))?;
+            let found = ready.workload.check(&mut ready.pool.any_worker()?.erased())?;
             violations = found.iter().map(|v| format!("{}: {v}", design.name())).collect();
         }
         let medium = ready.pool.info().medium;

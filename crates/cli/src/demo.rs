@@ -17,9 +17,10 @@ use workloads::{Bank, TatpHash, Workload};
 
 use crate::args::{Command, CommandLine, Demo, Load};
 use crate::driver::{Measured, Position};
+use crate::erased::AnyDesign;
 use crate::failure::{Failure, Verdict};
 use crate::kill;
-use crate::kill_round::{Outcome, When};
+use crate::kill_round::{Outcome, When, look};
 use crate::latency::Latencies;
 use crate::presence;
 use crate::report::table::{grouped, short};
@@ -64,7 +65,7 @@ fn kill_rounds(round_seconds: f64) -> Result<bool, Failure> {
     for round in 1..=ROUNDS {
         let seconds = round_seconds * rng.random_range(0.5..1.0);
         let when = When { messages: 1, pause: Duration::from_secs_f64(seconds) };
-        let outcome = kill::round::<Bank>(path, &arguments, when, (&options, &bank))?;
+        let outcome = kill::round(look::<Bank>, path, &arguments, when, (&options, &bank))?;
         print(&round_line(round, seconds, &outcome))?;
         held &= outcome.lost_acknowledged == 0 && outcome.violations.is_empty();
     }
@@ -111,8 +112,9 @@ fn describe(path: &Path) -> Result<String, Failure> {
 fn tatp(end: Instant) -> Result<bool, Failure> {
     let load = defaults();
     let spinner = progress::spinner("TATP");
-    let volatile = setup::ready::<Volatile, TatpHash>(&load, Place::temporary(&load))?;
-    let durable = setup::ready::<Decoupled, TatpHash>(&load, Place::temporary(&load))?;
+    let ready = |design| setup::ready::<TatpHash>(design, &load, Place::temporary(&load));
+    let volatile = ready(AnyDesign::of::<Volatile>())?;
+    let durable = ready(AnyDesign::of::<Decoupled>())?;
     drop(spinner);
     let mut volatile_at = setup::clients(&volatile.workload, &load, volatile.run);
     let mut durable_at = setup::clients(&durable.workload, &load, durable.run);
@@ -129,7 +131,7 @@ fn tatp(end: Instant) -> Result<bool, Failure> {
 }
 
 fn crash(
-    durable: Ready<Decoupled, TatpHash>,
+    durable: Ready<TatpHash>,
     positions: &[Position<<TatpHash as Workload>::Client>],
 ) -> Result<bool, Failure> {
     debug_assert_eq!(durable.pool.info().medium, Some(Medium::File));

@@ -5,23 +5,19 @@ use clap::ValueEnum;
 use lastword::{
     Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Undo, Volatile,
 };
+use workloads::Workload;
 
 use crate::args::{DurabilityName, Load};
+use crate::erased::AnyDesign;
 use crate::shadow::Paging;
-
-/// What to do with a design whose type is known only by name.
-pub(crate) trait DesignVisitor {
-    type Out;
-    fn visit<D: Design>(self) -> Self::Out;
-}
 
 /// A design over the shadow that a load asks for: only `decoupled` has several.
 trait Over: Design {
     /// Whether it can have a shadow with a bound.
     const HAS_BOUNDED_SHADOWS: bool = false;
 
-    fn over<V: DesignVisitor>(_load: &Load, visitor: V) -> V::Out {
-        visitor.visit::<Self>()
+    fn over<W: Workload>(_load: &Load) -> AnyDesign<W> {
+        AnyDesign::of::<Self>()
     }
 }
 
@@ -32,11 +28,11 @@ impl Over for Redo {}
 impl Over for Decoupled {
     const HAS_BOUNDED_SHADOWS: bool = true;
 
-    fn over<V: DesignVisitor>(load: &Load, visitor: V) -> V::Out {
+    fn over<W: Workload>(load: &Load) -> AnyDesign<W> {
         match load.paging() {
-            Paging::None => visitor.visit::<Decoupled>(),
-            Paging::Software => visitor.visit::<DecoupledSoftware>(),
-            Paging::Evicting => visitor.visit::<DecoupledEvicting>(),
+            Paging::None => AnyDesign::of::<Decoupled>(),
+            Paging::Software => AnyDesign::of::<DecoupledSoftware>(),
+            Paging::Evicting => AnyDesign::of::<DecoupledEvicting>(),
         }
     }
 }
@@ -50,9 +46,9 @@ macro_rules! designs {
         }
 
         impl DesignName {
-            /// Calls the visitor with the design, over the shadow that the load asks for.
-            pub(crate) fn dispatch<V: DesignVisitor>(self, load: &Load, visitor: V) -> V::Out {
-                match self { $(DesignName::$variant => <$design>::over(load, visitor),)* }
+            /// The design, over the shadow that the load asks for, its type forgotten.
+            pub(crate) fn erased<W: Workload>(self, load: &Load) -> AnyDesign<W> {
+                match self { $(DesignName::$variant => <$design>::over(load),)* }
             }
 
             /// Whether it can have a shadow with a bound.

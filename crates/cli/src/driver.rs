@@ -24,6 +24,7 @@ use workloads::Workload;
 use crate::latency::{Latencies, Sampler, Sampling};
 use crate::machine::process_cpu_ns;
 use crate::pace::{Pace, worst_100ms};
+use crate::setup::Ready;
 
 /// Transactions between two copies of a client.
 const CHECKPOINT: u64 = 4096;
@@ -128,8 +129,22 @@ impl<C: Clone> Position<C> {
     }
 }
 
+/// A worker that waits for what it is to run.
+pub(crate) type TimedLoop<'p, W> = Box<
+    dyn FnOnce(Task<'_, W>) -> Result<Share<<W as Workload>::Client>, lastword::Error> + Send + 'p,
+>;
+
+/// What one worker is to do.
+pub(crate) struct Task<'a, W: Workload> {
+    workload: &'a W,
+    position: Position<W::Client>,
+    manner: Manner,
+    stop: &'a AtomicBool,
+    quota: u64,
+}
+
 /// What one worker has found.
-struct Share<C> {
+pub(crate) struct Share<C> {
     position: Position<C>,
     sampler: Sampler,
     pace: Pace,
@@ -145,27 +160,28 @@ struct Share<C> {
 ///
 /// # Errors
 /// What a transaction ended with.
-pub(crate) fn measure<D: Design, W: Workload>(
-    pool: &Pool<D>,
-    workload: &W,
+pub(crate) fn measure<W: Workload>(
+    ready: &Ready<W>,
     positions: &mut Vec<Position<W::Client>>,
     limit: Limit,
     manner: Manner,
 ) -> Result<Measured, lastword::Error> {
     cpu::cycles_per_second(); // measured once, before anything is timed
+    let Ready { design, pool, workload, .. } = ready;
     let threads = positions.len();
-    let workers = (0..threads).map(|_| pool.worker()).collect::<Result<Vec<_>, _>>()?;
+    let loops = (0..threads).map(|_| pool.timed_loop()).collect::<Result<Vec<_>, _>>()?;
     let (barrier, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
     let mut shares = Vec::with_capacity(threads);
     let before = (pool.metrics(), process_cpu_ns());
     std::thread::scope(|scope| {
         let mut handles = Vec::with_capacity(threads);
         let clients = positions.drain(..).map(|at| Position::new(at.client));
-        for (index, (mut worker, position)) in workers.into_iter().zip(clients).enumerate() {
+        for (index, (timed_loop, position)) in loops.into_iter().zip(clients).enumerate() {
             let (barrier, stop, quota) = (&barrier, &stop, limit.quota(index, threads));
+            let task = Task { workload, position, manner, stop, quota };
             handles.push(scope.spawn(move || {
                 barrier.wait();
-                let done = run_client(pool, &mut worker, workload, position, manner, stop, quota);
+                let done = timed_loop(task);
                 if done.is_err() {
                     stop.store(true, Ordering::Relaxed); // the others need not go on
                 }
@@ -186,13 +202,13 @@ pub(crate) fn measure<D: Design, W: Workload>(
     });
     let shares = shares.into_iter().collect::<Result<Vec<_>, _>>()?;
     let helped_ns = pool.metrics().helped_cpu_ns - before.0.helped_cpu_ns;
-    if D::DURABLE {
+    if design.is_durable {
         pool.flush()?;
     }
     let (flushed, cycles, cpu_ns) = (Instant::now(), cpu::cycles(), process_cpu_ns());
     let metrics = since(&pool.metrics(), &before.0);
     let total = cpu_ns - before.1;
-    let measured = add_up(shares, positions, D::DURABLE.then_some(flushed), cycles);
+    let measured = add_up(shares, positions, design.is_durable.then_some(flushed), cycles);
     let workers = measured.cpu.workers.saturating_sub(helped_ns);
     Ok(Measured { metrics, cpu: CpuNs { workers, total }, ..measured })
 }
@@ -210,15 +226,12 @@ fn sleep_unless(time: Duration, stop: &AtomicBool) {
 }
 
 /// The timed loop of one worker.
-fn run_client<D: Design, W: Workload>(
+pub(crate) fn run_client<D: Design, W: Workload>(
     pool: &Pool<D>,
     worker: &mut Worker<'_, D>,
-    workload: &W,
-    mut position: Position<W::Client>,
-    manner: Manner,
-    stop: &AtomicBool,
-    quota: u64,
+    task: Task<'_, W>,
 ) -> Result<Share<W::Client>, lastword::Error> {
+    let Task { workload, mut position, manner, stop, quota } = task;
     let mut sampler = Sampler::new(manner.sampling, D::DURABLE);
     let mut outstanding = Outstanding::new(manner.outstanding);
     let (start, cpu_ns) = (Instant::now(), cpu::thread_cpu_ns());

@@ -14,8 +14,9 @@ use serde::Serialize;
 use workloads::Workload;
 
 use crate::args::{CrashKill, Format};
+use crate::erased::AnyDesign;
 use crate::failure::{Failure, Verdict};
-use crate::kill_round::{Ended, Outcome, When, kill, look};
+use crate::kill_round::{Ended, Outcome, Seen, When, kill, look};
 use crate::report::table::grouped;
 use crate::report::{complain, json, print};
 use crate::setup::{self, Place, Ready};
@@ -53,9 +54,14 @@ pub(crate) fn run(arguments: &CrashKill) -> Result<Verdict, Failure> {
     Ok(Verdict::of(report.lost_acknowledged == 0 && report.violations == 0))
 }
 
+/// [`look`] for one workload.
+pub(crate) type Look =
+    fn(&Pool, &workloads::Options, &Seen) -> Result<Option<Outcome>, lastword::Error>;
+
 /// One round on a pool that nobody has open: a writer runs, is killed, and this process recovers
 /// and looks.
-pub(crate) fn round<W: Workload>(
+pub(crate) fn round(
+    look: Look,
     path: &Path,
     arguments: &[OsString],
     when: When,
@@ -68,7 +74,7 @@ pub(crate) fn round<W: Workload>(
         Ended::ByItself(status) => return Err(Failure::WriterEnded { status }),
     };
     let pool = Pool::open(path, options.clone())?;
-    let outcome = look::<W>(&pool, workload, &seen)?;
+    let outcome = look(&pool, workload, &seen)?;
     let outcome = outcome.ok_or_else(|| Failure::NoWorkload { path: path.into() })?;
     pool.close()?;
     let violations: Vec<String> = outcome.violations.iter().map(ToString::to_string).collect();
@@ -132,46 +138,55 @@ impl workloads::Visitor for Killing<'_> {
     type Out = Result<Report, Failure>;
 
     fn visit<W: Workload>(self) -> Result<Report, Failure> {
-        let CrashKill { rounds, load, .. } = self.0;
+        let load = &self.0.load;
         let Ready { pool, options, place, .. } =
-            setup::ready::<Decoupled, W>(load, Place::of(load))?;
+            setup::ready::<W>(AnyDesign::of::<Decoupled>(), load, Place::of(load))?;
         pool.close()?;
-        let mut report = Report {
-            workload: W::NAME,
-            durability: load.durability.name(),
-            threads: load.threads,
-            seed: load.seed,
-            rounds: 0,
-            committed: 0,
-            acknowledged: 0,
-            recovered: 0,
-            lost_acknowledged: 0,
-            lost_unacknowledged: 0,
-            checks: 0,
-            violations: 0,
-        };
-        // The writer gets what this command got: every option of a pool means the same to both.
-        let arguments: Vec<OsString> = std::env::args_os().skip(OWN_ARGUMENTS).collect();
-        let (mut rng, workload) = (StdRng::seed_from_u64(load.seed), load.workload_options());
-        for number in 1..=*rounds {
-            let seconds = load.seconds.unwrap_or(SECONDS) * rng.random_range(0.0..1.0);
-            // Once it writes; opening is killed by the test of this program.
-            let when = When { messages: 1, pause: Duration::from_secs_f64(seconds) };
-            let outcome = round::<W>(place.path(), &arguments, when, (&options, &workload))?;
-            if load.output.format == Format::Table {
-                print(&line::<W>(number, seconds, &outcome))?;
-            }
-            report.add(&outcome);
-        }
-        Ok(report)
+        rounds(self.0, (W::NAME, look::<W>), place.path(), &options)
     }
 }
 
-fn line<W: Workload>(round: u64, seconds: f64, outcome: &Outcome) -> String {
+fn rounds(
+    arguments: &CrashKill,
+    (workload, look): (&'static str, Look),
+    path: &Path,
+    options: &Options,
+) -> Result<Report, Failure> {
+    let CrashKill { rounds, load, .. } = arguments;
+    let mut report = Report {
+        workload,
+        durability: load.durability.name(),
+        threads: load.threads,
+        seed: load.seed,
+        rounds: 0,
+        committed: 0,
+        acknowledged: 0,
+        recovered: 0,
+        lost_acknowledged: 0,
+        lost_unacknowledged: 0,
+        checks: 0,
+        violations: 0,
+    };
+    // The writer gets what this command got: every option of a pool means the same to both.
+    let arguments: Vec<OsString> = std::env::args_os().skip(OWN_ARGUMENTS).collect();
+    let (mut rng, tuning) = (StdRng::seed_from_u64(load.seed), load.workload_options());
+    for number in 1..=*rounds {
+        let seconds = load.seconds.unwrap_or(SECONDS) * rng.random_range(0.0..1.0);
+        // Once it writes; opening is killed by the test of this program.
+        let when = When { messages: 1, pause: Duration::from_secs_f64(seconds) };
+        let outcome = round(look, path, &arguments, when, (options, &tuning))?;
+        if load.output.format == Format::Table {
+            print(&line(workload, number, seconds, &outcome))?;
+        }
+        report.add(&outcome);
+    }
+    Ok(report)
+}
+
+fn line(workload: &str, round: u64, seconds: f64, outcome: &Outcome) -> String {
     format!(
-        "round {round}  {}, kill -9 after {seconds:.2} s   committed {}   acknowledged {}   \
-         recovered {}   lost acknowledged {}   {}",
-        W::NAME,
+        "round {round}  {workload}, kill -9 after {seconds:.2} s   committed {}   \
+         acknowledged {}   recovered {}   lost acknowledged {}   {}",
         grouped(outcome.committed),
         grouped(outcome.acknowledged),
         grouped(outcome.recovered),

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use lastword::{Durability, Pool, Ticket, Worker};
+use lastword::{Durability, Erased, Error, Pool, Ticket};
 use workloads::Workload;
 
 use crate::args::KillWriter;
@@ -50,42 +50,55 @@ impl workloads::Visitor for Writing<'_> {
     fn visit<W: Workload>(self) -> Result<(), Failure> {
         let Writing { arguments: KillWriter { path, kill, .. }, pool } = self;
         let nothing = || Failure::NoWorkload { path: path.clone() };
-        let mut first = pool.worker()?;
-        let workload = &W::open(&mut first)?.ok_or_else(nothing)?;
-        let run = workloads::next_run(&mut first)?.ok_or_else(nothing)?;
-        drop(first);
+        let (workload, run) = {
+            let mut first = pool.worker()?;
+            let mut first = Erased::new(&mut first);
+            let workload = W::open(&mut first)?.ok_or_else(nothing)?;
+            (workload, workloads::next_run(&mut first)?.ok_or_else(nothing)?)
+        };
         // The next writer must draw another number: values of two runs are told apart by it.
         pool.flush()?;
         let (threads, options) = (kill.load.threads, kill.load.workload_options());
         let workers = (0..threads).map(|_| pool.worker()).collect::<Result<Vec<_>, _>>()?;
-        std::thread::scope(|scope| {
-            let mut handles = Vec::new();
-            for (index, worker) in workers.into_iter().enumerate() {
-                let mut client = workload.client(index, run);
-                workload.tune(&mut client, &options);
-                let message = Message { worker: index as u64, run, committed: 0, acknowledged: 0 };
-                let writer = Writer { workload, worker, client, message };
-                handles.push(scope.spawn(move || match Durability::from(kill.load.durability) {
-                    Durability::Async => writer.with_tickets(),
-                    Durability::Sync => writer.waiting(),
-                }));
+        let writers = workers.into_iter().enumerate().map(|(index, mut worker)| {
+            let (workload, mut client) = (&workload, workload.client(index, run));
+            workload.tune(&mut client, &options);
+            Writer {
+                next: Box::new(move || {
+                    workload.next(&mut client);
+                    transact(&mut worker, workload, &client)
+                }),
+                message: Message { worker: index as u64, run, committed: 0, acknowledged: 0 },
             }
-            handles.into_iter().try_for_each(|handle| {
-                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-        })
+        });
+        write(writers.collect(), kill.load.durability.into())
     }
 }
 
+/// All workers at once.
+fn write(writers: Vec<Writer<'_>>, durability: Durability) -> Result<(), Failure> {
+    std::thread::scope(|scope| {
+        let mut handles = Vec::new();
+        for writer in writers {
+            handles.push(scope.spawn(move || match durability {
+                Durability::Async => writer.with_tickets(),
+                Durability::Sync => writer.waiting(),
+            }));
+        }
+        handles.into_iter().try_for_each(|handle| {
+            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })
+}
+
 /// One worker of the writer.
-struct Writer<'p, W: Workload> {
-    workload: &'p W,
-    worker: Worker<'p>,
-    client: W::Client,
+struct Writer<'p> {
+    /// Runs its client's next transaction.
+    next: Box<dyn FnMut() -> Result<Option<Ticket<'p>>, Error> + Send + 'p>,
     message: Message,
 }
 
-impl<'p, W: Workload> Writer<'p, W> {
+impl<'p> Writer<'p> {
     /// Async mode: 64 transactions a message; tickets are looked at now and then.
     fn with_tickets(mut self) -> Result<(), Failure> {
         const TRANSACTIONS: u64 = 64;
@@ -133,8 +146,7 @@ impl<'p, W: Workload> Writer<'p, W> {
 
     /// The client's next transaction; what gives itself up counts as committed.
     fn transact(&mut self) -> Result<Option<Ticket<'p>>, Failure> {
-        self.workload.next(&mut self.client);
-        let ticket = transact(&mut self.worker, self.workload, &self.client)?;
+        let ticket = (self.next)()?;
         self.message.committed += 1;
         Ok(ticket)
     }

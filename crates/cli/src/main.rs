@@ -17,6 +17,7 @@ mod demo;
 mod designs;
 mod driver;
 mod dump;
+mod erased;
 mod failure;
 mod grouping;
 mod kill;

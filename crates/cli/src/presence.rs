@@ -18,10 +18,11 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use lastword::{Design, Erased, ErasedTx, Error, Pool, TxId};
+use lastword::{ErasedTx, Error, Stop, TxId};
 use workloads::{Violation, Workload};
 
-use crate::driver::{Position, transact};
+use crate::driver::Position;
+use crate::erased::{AnyPool, AnyWorker};
 use crate::failure::is_damage;
 use crate::setup::Ready;
 
@@ -82,24 +83,24 @@ impl Losses {
 ///
 /// # Errors
 /// What kept the check from being done; damage is a loss, not an error.
-pub(crate) fn crash_and_check<D: Design, W: Workload>(
-    ready: Ready<D, W>,
+pub(crate) fn crash_and_check<W: Workload>(
+    ready: Ready<W>,
     positions: &[Position<W::Client>],
 ) -> Result<Losses, Error> {
-    let Ready { pool, workload, options, place, .. } = ready;
-    let tails = run_tails(&pool, &workload, positions)?;
-    if !D::DURABLE {
+    let tails = run_tails(&ready, positions)?;
+    let Ready { design, pool, workload, options, place, .. } = ready;
+    if !design.is_durable {
         let everything = TxId(u64::MAX);
-        return damage_is_loss(check::<D, W>(&pool, &workload, positions, &tails, everything));
+        return damage_is_loss(check(&*pool, &workload, positions, &tails, everything));
     }
     let acknowledged = pool.durable_id();
     drop(workload);
     pool.abandon();
     let reopened = || {
-        let pool = Pool::<D>::open_as(place.path(), options)?;
+        let pool = (design.open)(place.path(), options)?;
         let recovered = pool.committed_id();
-        let mut losses = match W::open(&mut Erased::new(&mut pool.worker()?))? {
-            Some(workload) => check::<D, W>(&pool, &workload, positions, &tails, acknowledged)?,
+        let mut losses = match W::open(&mut pool.any_worker()?.erased())? {
+            Some(workload) => check(&*pool, &workload, positions, &tails, acknowledged)?,
             None => Losses { gone: true, ..Losses::default() },
         };
         losses.short = (recovered < acknowledged).then_some((recovered, acknowledged));
@@ -117,13 +118,13 @@ fn damage_is_loss(checked: Result<Losses, Error>) -> Result<Losses, Error> {
 }
 
 /// Runs every worker on for a while; answers the IDs of its transactions.
-fn run_tails<D: Design, W: Workload>(
-    pool: &Pool<D>,
-    workload: &W,
+fn run_tails<W: Workload>(
+    ready: &Ready<W>,
     positions: &[Position<W::Client>],
 ) -> Result<Vec<Vec<TxId>>, Error> {
-    let barrier = Barrier::new(positions.len());
-    let workers = positions.iter().map(|_| pool.worker()).collect::<Result<Vec<_>, _>>()?;
+    let Ready { design, pool, workload, .. } = ready;
+    let (barrier, rolls_back) = (Barrier::new(positions.len()), design.rolls_back);
+    let workers = positions.iter().map(|_| pool.any_worker()).collect::<Result<Vec<_>, _>>()?;
     std::thread::scope(|scope| {
         let mut handles = Vec::new();
         for (mut worker, position) in workers.into_iter().zip(positions) {
@@ -134,9 +135,7 @@ fn run_tails<D: Design, W: Workload>(
                 let start = Instant::now();
                 while ids.len() < TAIL_MAX && start.elapsed() < TAIL {
                     workload.next(&mut client);
-                    // What gave itself up has nothing to be looked for.
-                    let ticket = transact(&mut worker, workload, &client)?;
-                    ids.push(ticket.map_or(TxId::NONE, |ticket| ticket.id()));
+                    ids.push(transact(&mut *worker, rolls_back, workload, &client)?);
                 }
                 Ok(ids)
             }));
@@ -148,15 +147,33 @@ fn run_tails<D: Design, W: Workload>(
     })
 }
 
+/// Runs the client's current transaction as [`crate::driver::transact`] does; answers its ID. One
+/// that gave itself up has nothing to be looked for, and no ID.
+fn transact<W: Workload>(
+    worker: &mut dyn AnyWorker,
+    rolls_back: bool,
+    workload: &W,
+    client: &W::Client,
+) -> Result<TxId, Error> {
+    if !rolls_back && workload.gives_up(client) {
+        return Ok(TxId::NONE);
+    }
+    let reads_only = W::READS && workload.reads_only(client);
+    match worker.run_any(reads_only, &mut |tx| workload.run(client, &mut ErasedTx::new(tx))) {
+        Err(Error::Stopped { stop: Stop::Aborted }) if workload.gives_up(client) => Ok(TxId::NONE),
+        done => done,
+    }
+}
+
 /// Looks for the last transactions of every worker, and runs the workload's check.
-fn check<D: Design, W: Workload>(
-    pool: &Pool<D>,
+fn check<W: Workload>(
+    pool: &dyn AnyPool,
     workload: &W,
     positions: &[Position<W::Client>],
     tails: &[Vec<TxId>],
     acknowledged: TxId,
 ) -> Result<Losses, Error> {
-    let mut worker = pool.worker()?;
+    let mut worker = pool.any_worker()?;
     let mut missing = 0;
     for (position, ids) in positions.iter().zip(tails) {
         let (mut client, from) = position.recent[0].clone();
@@ -165,20 +182,23 @@ fn check<D: Design, W: Workload>(
         for id in timed.chain(ids.iter().copied()) {
             workload.next(&mut client);
             if id <= acknowledged {
-                let is_there =
-                    worker.read(|tx| workload.is_present(&client, &mut ErasedTx::new(tx)))?.value;
+                let mut is_there = false;
+                worker.run_any(true, &mut |tx| {
+                    is_there = workload.is_present(&client, &mut ErasedTx::new(tx))?;
+                    Ok(())
+                })?;
                 missing += u64::from(!is_there);
             }
         }
     }
-    let violations = workload.check(&mut Erased::new(&mut worker))?;
+    let violations = workload.check(&mut worker.erased())?;
     Ok(Losses { missing, violations, ..Losses::default() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lastword::{Options, Volatile};
+    use lastword::{Options, Pool, Volatile};
     use workloads::Bank;
 
     /// A bank in memory, and the positions of two workers that have run so many transfers.

@@ -1,12 +1,9 @@
 //! `lastword run`: one workload on one design, measured, crashed, recovered and checked.
 
-use std::marker::PhantomData;
-
-use lastword::Design;
 use workloads::Workload;
 
 use crate::args::{Format, Load, Run};
-use crate::designs::{DesignName, DesignVisitor};
+use crate::designs::DesignName;
 use crate::driver::{self, Limit, Manner, Measured, Position};
 use crate::failure::{Failure, Verdict};
 use crate::latency::Sampling;
@@ -30,10 +27,12 @@ pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
         load.scale = None; // the pool has its own, and keeps it
     }
     let load = &load;
-    let by_design = ByWorkload { design: *design, load };
-    let (mut report, unchecked) =
-        workloads::by_name(&workload.name, by_design).expect("the parser knows the names")?;
-    report.design = design.name();
+    if load.pool.is_some() && !design.is_durable() {
+        return Err(Failure::KeepsNothing { design: design.name() });
+    }
+    let running = Running { design: *design, load };
+    let (report, unchecked) =
+        workloads::by_name(&workload.name, running).expect("the parser knows the names")?;
     let text = match load.output.format {
         Format::Json => json::object(&report),
         Format::Table => table::run(&report),
@@ -48,56 +47,38 @@ pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
 /// A report, and what kept its check from being done.
 type Reported = Result<(RunReport, Option<Failure>), Failure>;
 
-struct ByWorkload<'a> {
+struct Running<'a> {
     design: DesignName,
     load: &'a Load,
 }
 
-impl workloads::Visitor for ByWorkload<'_> {
+impl workloads::Visitor for Running<'_> {
     type Out = Reported;
 
     fn visit<W: Workload>(self) -> Reported {
-        self.design.dispatch(self.load, ByDesign::<W> { load: self.load, workload: PhantomData })
+        let Running { design, load } = self;
+        let ready = setup::ready::<W>(design.erased(load), load, Place::of(load))?;
+        let mut positions = setup::clients(&ready.workload, load, ready.run);
+        let limit = match (load.transactions, load.seconds) {
+            (Some(transactions), _) => Limit::Transactions(transactions),
+            (None, seconds) => Limit::Seconds(seconds.unwrap_or(SECONDS)),
+        };
+        let sampling = Sampling::of(load.durability.into());
+        let manner = Manner { sampling, outstanding: load.outstanding() };
+        let measured = driver::measure(&ready, &mut positions, limit, manner)?;
+        let conditions = Conditions::of(load, ready.pool.info().medium);
+        // Before the pool is opened once more.
+        let peak_rss_bytes = machine::peak_rss_bytes();
+        let (checked, unchecked) = crash_and_check(ready, &positions);
+        let names = (W::NAME, design);
+        let report = RunReport::new(names, &measured, conditions, peak_rss_bytes, checked);
+        Ok((report, unchecked))
     }
-}
-
-struct ByDesign<'a, W> {
-    load: &'a Load,
-    workload: PhantomData<W>,
-}
-
-impl<W: Workload> DesignVisitor for ByDesign<'_, W> {
-    type Out = Reported;
-
-    fn visit<D: Design>(self) -> Reported {
-        if self.load.pool.is_some() && !D::DURABLE {
-            return Err(Failure::KeepsNothing { design: D::NAME });
-        }
-        measure_and_check::<D, W>(self.load)
-    }
-}
-
-fn measure_and_check<D: Design, W: Workload>(load: &Load) -> Reported {
-    let ready = setup::ready::<D, W>(load, Place::of(load))?;
-    let mut positions = setup::clients(&ready.workload, load, ready.run);
-    let limit = match (load.transactions, load.seconds) {
-        (Some(transactions), _) => Limit::Transactions(transactions),
-        (None, seconds) => Limit::Seconds(seconds.unwrap_or(SECONDS)),
-    };
-    let sampling = Sampling::of(load.durability.into());
-    let manner = Manner { sampling, outstanding: load.outstanding() };
-    let measured = driver::measure(&ready.pool, &ready.workload, &mut positions, limit, manner)?;
-    let conditions = Conditions::of(load, ready.pool.info().medium);
-    // Before the pool is opened once more.
-    let peak_rss_bytes = machine::peak_rss_bytes();
-    let (checked, unchecked) = crash_and_check::<D, W>(ready, &positions);
-    let report = RunReport::new::<D, W>(&measured, conditions, peak_rss_bytes, checked);
-    Ok((report, unchecked))
 }
 
 /// Whether it held, and what kept it from being found out.
-fn crash_and_check<D: Design, W: Workload>(
-    ready: Ready<D, W>,
+fn crash_and_check<W: Workload>(
+    ready: Ready<W>,
     positions: &[Position<W::Client>],
 ) -> (Option<bool>, Option<Failure>) {
     match presence::crash_and_check(ready, positions) {
@@ -110,15 +91,15 @@ fn crash_and_check<D: Design, W: Workload>(
 }
 
 /// For the demo: a pool that is measured again and again.
-pub(crate) fn slice<D: Design, W: Workload>(
-    ready: &Ready<D, W>,
+pub(crate) fn slice<W: Workload>(
+    ready: &Ready<W>,
     positions: &mut Vec<Position<W::Client>>,
     seconds: f64,
 ) -> Result<Measured, Failure> {
     let limit = Limit::Seconds(seconds);
     let manner = Manner { sampling: Sampling::Some, outstanding: None };
-    let measured = driver::measure(&ready.pool, &ready.workload, positions, limit, manner)?;
-    if D::DURABLE {
+    let measured = driver::measure(ready, positions, limit, manner)?;
+    if ready.design.is_durable {
         // Nothing of it is left to be done while something else is measured.
         ready.pool.bring_home()?;
     }

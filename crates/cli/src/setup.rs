@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use lastword::{Design, Erased, Options, Pool, Stop};
+use lastword::{Options, Stop};
 use workloads::Workload;
 
 use crate::args::Load;
 use crate::driver::Position;
+use crate::erased::{AnyDesign, AnyPool, Timed};
 use crate::failure::Failure;
 use crate::media::MediumName;
 use crate::report::progress;
@@ -48,8 +49,9 @@ impl Place {
 }
 
 /// A pool that is ready to be measured. The pool is dropped before its files are removed.
-pub(crate) struct Ready<D: Design, W> {
-    pub(crate) pool: Pool<D>,
+pub(crate) struct Ready<W> {
+    pub(crate) design: AnyDesign<W>,
+    pub(crate) pool: Box<dyn Timed<W>>,
     pub(crate) workload: W,
     /// Number of this run on this pool.
     pub(crate) run: u64,
@@ -60,14 +62,15 @@ pub(crate) struct Ready<D: Design, W> {
 
 /// Creates or opens the pool and loads the workload, if it is not there. On return everything is
 /// at home, and the background is idle.
-pub(crate) fn ready<D: Design, W: Workload>(
+pub(crate) fn ready<W: Workload>(
+    design: AnyDesign<W>,
     load: &Load,
     place: Place,
-) -> Result<Ready<D, W>, Failure> {
+) -> Result<Ready<W>, Failure> {
     if let Some(option) = load.workload_options().unheeded::<W>() {
         return Err(Failure::Unheeded { workload: W::NAME, option });
     }
-    let exists = D::DURABLE && place.path().symlink_metadata().is_ok();
+    let exists = design.is_durable && place.path().symlink_metadata().is_ok();
     let options = match exists {
         true => options_of(load, place.path())?,
         false => options_for::<W>(load),
@@ -77,22 +80,21 @@ pub(crate) fn ready<D: Design, W: Workload>(
         return Err(Failure::SmallHeap { workload: W::NAME, needed });
     }
     let pool = match exists {
-        true => Pool::<D>::open_as(place.path(), options.clone())?,
-        false => Pool::<D>::create_as(place.path(), options.clone())?,
+        true => (design.open)(place.path(), options.clone())?,
+        false => (design.create)(place.path(), options.clone())?,
     };
-    let (workload, run) = fill::<D, W>(&pool, load, place.path())?;
-    Ok(Ready { pool, workload, run, options, place })
+    let (workload, run) = fill(&*pool, load, place.path())?;
+    if design.is_durable {
+        pool.bring_home()?;
+    }
+    Ok(Ready { design, pool, workload, run, options, place })
 }
 
-/// Loads the workload and draws the number of this run, durably.
-fn fill<D: Design, W: Workload>(
-    pool: &Pool<D>,
-    load: &Load,
-    path: &Path,
-) -> Result<(W, u64), Failure> {
+/// Loads the workload and draws the number of this run.
+fn fill<W: Workload>(pool: &dyn AnyPool, load: &Load, path: &Path) -> Result<(W, u64), Failure> {
     let foreign = || Failure::ForeignData { path: path.into() };
-    let mut worker = pool.worker()?;
-    let mut worker = Erased::new(&mut worker);
+    let mut worker = pool.any_worker()?;
+    let mut worker = worker.erased();
     let workload = match (W::open(&mut worker)?, workloads::name_in(&mut worker)?) {
         (Some(workload), _) => workload,
         (None, Some(found)) if found != W::NAME => {
@@ -107,9 +109,6 @@ fn fill<D: Design, W: Workload>(
         }
     };
     let run = workloads::next_run(&mut worker)?.ok_or_else(foreign)?;
-    if D::DURABLE {
-        pool.bring_home()?;
-    }
     Ok((workload, run))
 }
 

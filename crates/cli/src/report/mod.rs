@@ -8,12 +8,12 @@ pub(crate) mod table;
 
 use std::io::{self, Write};
 
-use lastword::{Design, Medium};
+use lastword::Medium;
 use serde::Serialize;
-use workloads::Workload;
 
 use crate::args::Load;
 use crate::compare::{Lap, Laps};
+use crate::designs::DesignName;
 use crate::driver::Measured;
 use crate::failure::Failure;
 use crate::grouping::Grouping;
@@ -155,7 +155,8 @@ pub(crate) struct RunReport {
 }
 
 impl RunReport {
-    pub(crate) fn new<D: Design, W: Workload>(
+    pub(crate) fn new(
+        (workload, design): (&'static str, DesignName),
         measured: &Measured,
         conditions: Conditions,
         peak_rss_bytes: Option<u64>,
@@ -165,13 +166,13 @@ impl RunReport {
         let Latencies { commit, durable } = latencies;
         let count = *transactions as f64;
         // Bare memory does not remember what was written.
-        let counts_words = D::NAME != lastword::Plain::NAME;
+        let counts_words = design != DesignName::Plain;
         let changed_bytes = 8.0 * measured.words_written as f64;
         let device_bytes = (metrics.log_bytes + metrics.home_bytes) as f64;
         let device_writes = metrics.device_writes as f64;
         RunReport {
-            workload: W::NAME,
-            design: D::NAME,
+            workload,
+            design: design.name(),
             conditions,
             seconds: measured.seconds,
             transactions: *transactions,
@@ -191,7 +192,8 @@ impl RunReport {
             log_stored_bytes: metrics.log_stored_bytes,
             log_bytes: metrics.log_bytes,
             home_bytes: metrics.home_bytes,
-            write_amplification: some_ratio(device_bytes, changed_bytes).filter(|_| D::DURABLE),
+            write_amplification: some_ratio(device_bytes, changed_bytes)
+                .filter(|_| design.is_durable()),
             padding_bytes: metrics.padding_bytes,
             log_laps: metrics.log_laps,
             device_writes: metrics.device_writes,
