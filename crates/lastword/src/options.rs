@@ -119,12 +119,12 @@ pub struct Options {
 /// How long a combined group waits for more transactions, when nobody waits for it.
 const GROUP_TIME: Duration = Duration::from_millis(1);
 
-/// Threads that make groups ready.
+/// Threads that make groups ready. On two cores a second one brought nothing on files and cost up
+/// to an eighth of the rate on `emulated`: docs/performance.md, "Threads behind".
 const PERSIST_THREADS: usize = 1;
 
-/// Threads that bring home, unless told otherwise. `lastword measure reproduce --reproduce-threads
-/// N` on two shared cores, emulated, uniform, two runs of two rounds: 83 and 71 M entries/s with
-/// one, 56 and 23 with two, at 12 to 13 and 31 to 35 ns of CPU an entry.
+/// Threads that bring home, unless told otherwise. On two cores two were now better, now worse,
+/// and took more CPU for each word: docs/performance.md, "Threads behind".
 const REPRODUCE_THREADS: usize = 1;
 
 impl Default for Options {

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use clap::{Args, value_parser};
-use lastword::{Decoupled, Design, Durability, Medium};
+use lastword::{Decoupled, Design, Durability, Medium, Redo, Undo};
 use serde::Serialize;
 
 use crate::draw::Draw;
@@ -54,16 +54,27 @@ pub(crate) struct Options {
 enum System {
     Decoupled,
     DecoupledSync,
+    Undo,
+    Redo,
     Libpmemobj,
 }
 
-const SYSTEMS: [System; 3] = [System::Decoupled, System::DecoupledSync, System::Libpmemobj];
+/// The last one is what the others are measured by.
+const SYSTEMS: [System; 5] = [
+    System::Decoupled,
+    System::DecoupledSync,
+    System::Undo,
+    System::Redo,
+    System::Libpmemobj,
+];
 
 impl System {
     fn name(self) -> &'static str {
         match self {
             System::Decoupled => "decoupled",
             System::DecoupledSync => "decoupled, sync",
+            System::Undo => "undo",
+            System::Redo => "redo",
             System::Libpmemobj => "libpmemobj",
         }
     }
@@ -73,6 +84,8 @@ impl System {
         match self {
             System::Decoupled => Some(5.0),
             System::DecoupledSync => (work == Work::Hash).then_some(4.0),
+            System::Undo => Some(2.0),
+            System::Redo => Some(1.5),
             System::Libpmemobj => None,
         }
     }
@@ -141,6 +154,8 @@ fn slice(system: System, work: Work, source: &Source, options: &Options) -> Resu
     let (seconds, found) = match system {
         System::Decoupled => ours::<Decoupled>(&path, work, Durability::Async, source, count)?,
         System::DecoupledSync => ours::<Decoupled>(&path, work, Durability::Sync, source, count)?,
+        System::Undo => ours::<Undo>(&path, work, Durability::Sync, source, count)?,
+        System::Redo => ours::<Redo>(&path, work, Durability::Sync, source, count)?,
         System::Libpmemobj => {
             let pool = pmem::Pool::new(&path, work)?;
             (time(source, count, |calls| pool.run(calls), || Ok(()))?, pool.content())

@@ -70,6 +70,8 @@ pub(crate) const GATHERED_WORDS: usize = (16 << 20) / 8;
 pub(crate) struct Packer {
     combiner: Combiner,
     lz4: Option<Box<Lz4>>,
+    /// Memory that a group was compressed into for nothing: it did not shrink.
+    unused: Option<Buffer>,
     /// Memory of what was gathered, to be used again.
     spare: Option<Buffer>,
 }
@@ -151,8 +153,10 @@ impl Packer {
             return Packed::plain(group, fit.block_words);
         }
         let lz4 = self.lz4.get_or_insert_default();
-        // What is not needed goes: groups that do not shrink are few, or nobody compresses.
-        Packed::compressed(group, fit.block_words, lz4, memory()).0
+        let memory = self.unused.take().unwrap_or_else(memory);
+        let (packed, unused) = Packed::compressed(group, fit.block_words, lz4, memory);
+        self.unused = unused;
+        packed
     }
 }
 

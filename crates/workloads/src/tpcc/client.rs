@@ -60,7 +60,10 @@ impl TpccClient {
     /// there are enough.
     pub(super) fn keep_to_one_district(&mut self, is_wanted: bool, shape: Shape) {
         // Neighbours in number are in different warehouses, if there are several.
-        self.only = is_wanted.then_some(self.index / shape.warehouses % DISTRICTS);
+        let turn = self.index / shape.warehouses % DISTRICTS;
+        // First every other district: of two that follow each other in an index one inserts where
+        // the other removes, in one leaf of a tree.
+        self.only = is_wanted.then_some((2 * turn + turn / (DISTRICTS / 2)) % DISTRICTS);
     }
 
     pub(super) fn lines(&self) -> &[Wanted] {
