@@ -15,7 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crash::oracle::history::{History, Level, Lists, Transaction};
 use crash::workload::{Append, Scenario};
-use lastword::{Design, Durability, Medium, Options, Pool, Shadow};
+use lastword::{
+    Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Durability, Medium, Options, Pool,
+    Shadow, Undo,
+};
 use medium::recording::{Ask, Choose, Model, PowerCut, Question, Recorder};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -58,6 +61,8 @@ struct Way {
     medium: Medium,
     durability: Durability,
     shadow: Shadow,
+    /// Whether it holds a part of the heap only.
+    bounded: bool,
     reproduce_threads: usize,
     groups: Groups,
 }
@@ -69,7 +74,11 @@ const GROUPS: [Groups; 4] = [(0, false, 1), (0, false, 2), (3, true, 2), (50, fa
 
 impl Way {
     fn options(self, recorder: &Recorder) -> Options {
-        Options::new()
+        let options = match self.bounded {
+            true => Options::new().shadow_bytes(8 * 4096).observed(),
+            false => Options::new(),
+        };
+        options
             .bytes(Append::HEAP_BYTES)
             .log_bytes(128 << 10)
             .ring_entries(1 << 12)
@@ -104,15 +113,15 @@ struct Seen {
 }
 
 /// What the workers of one boot share.
-struct Boot<'a> {
+struct Boot<'a, D: Design> {
     way: Way,
     number: u64,
-    pool: &'a Pool,
+    pool: &'a Pool<D>,
     clock: AtomicU64,
     done: Mutex<Vec<Done>>,
 }
 
-impl Boot<'_> {
+impl<D: Design> Boot<'_, D> {
     /// The time; it only grows.
     fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
@@ -166,9 +175,9 @@ impl Boot<'_> {
 }
 
 /// The lists as they stand in the heap, which no transaction can read when the machine is off.
-fn lists(pool: &Pool, table: u64) -> Lists {
+fn lists<D: Design>(pool: &Pool<D>, table: u64) -> Lists {
     let in_heap = (1 << words::ADDRESS_BITS) - 1;
-    let word = |at: u64| pool.design().peek((at & in_heap) as usize / 8);
+    let word = |at: u64| pool.design().observe((at & in_heap) as usize / 8);
     let list = |key: u64| {
         let (mut values, mut at) = (Vec::new(), word(table + 8 * key));
         while at != 0 {
@@ -198,18 +207,18 @@ fn history(base: &Lists, done: Vec<Done>, last: Lists) -> (History, Vec<bool>) {
 }
 
 /// Boots one after the other, each ended by the power; the last opening only looks.
-fn run(way: Way, seed: u64, seen: &mut Seen) {
+fn run<D: Design>(way: Way, seed: u64, seen: &mut Seen) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (crash_in, temper) = (4 << random.random_range(0..7), random.random_range(0..3));
     let chooser = Chance { random, crash_in, temper };
     let calm = Model { crashes: 0, every_word: false, ..Model::default() };
     let recorder = Recorder::new(calm, Box::new(chooser));
-    let pool = Pool::create(PATH, way.options(&recorder)).unwrap();
+    let pool = Pool::<D>::create_as(PATH, way.options(&recorder)).unwrap();
     Append::load(&mut pool.worker().unwrap()).unwrap();
     pool.close().unwrap();
     let mut before: Option<(History, Vec<bool>)> = None;
     for number in 0..=BOOTS {
-        let pool = Pool::open(PATH, way.options(&recorder)).unwrap();
+        let pool = Pool::<D>::open_as(PATH, way.options(&recorder)).unwrap();
         let table = pool.run(|tx| words::Allocate::root(tx)).unwrap().value;
         let base = lists(&pool, table);
         pool.check_heap().unwrap();
@@ -245,18 +254,18 @@ fn run(way: Way, seed: u64, seen: &mut Seen) {
     }
 }
 
-/// Runs of one medium in all its ways.
-fn runs(medium: Medium, rounds: u64) {
+/// Runs of one design on one medium in all its ways: over these shadows, with a bound or without.
+fn runs<D: Design>(medium: Medium, rounds: u64, shadows: &[Shadow], bounded: bool) {
     let (seed, more) = (setting("LASTWORD_SEED", 1), setting("LASTWORD_ROUNDS", 1));
-    println!("{medium:?}: LASTWORD_SEED={seed}, {} runs of each way", rounds * more);
+    println!("{} on {medium:?}: LASTWORD_SEED={seed}, {} runs of each way", D::NAME, rounds * more);
     let mut seen = Seen::default();
     for seed in seed..seed + rounds * more {
         for durability in [Durability::Async, Durability::Sync] {
-            for shadow in [Shadow::Full, Shadow::CopyOnWrite] {
+            for &shadow in shadows {
                 let reproduce_threads = 1 + seed as usize % 3;
                 let groups = GROUPS[seed as usize % GROUPS.len()];
-                let way = Way { medium, durability, shadow, reproduce_threads, groups };
-                run(way, seed, &mut seen);
+                let way = Way { medium, durability, shadow, bounded, reproduce_threads, groups };
+                run::<D>(way, seed, &mut seen);
             }
         }
     }
@@ -264,17 +273,36 @@ fn runs(medium: Medium, rounds: u64) {
     assert!(seen.kept > 0 && seen.lost > 0 && seen.cut > 0, "both outcomes: {seen:?}");
 }
 
+const UNBOUNDED: &[Shadow] = &[Shadow::Full, Shadow::CopyOnWrite];
+
 #[test]
 fn threads_on_files_lose_a_suffix_and_nothing_acknowledged() {
-    runs(Medium::File, 30);
+    runs::<Decoupled>(Medium::File, 30, UNBOUNDED, false);
 }
 
 #[test]
 fn threads_on_memory_lose_a_suffix_and_nothing_acknowledged() {
-    runs(Medium::Dax, 30);
+    runs::<Decoupled>(Medium::Dax, 30, UNBOUNDED, false);
 }
 
 #[test]
 fn threads_on_memory_with_a_durable_cache_lose_a_suffix_and_nothing_acknowledged() {
-    runs(Medium::PersistentCache, 30);
+    runs::<Decoupled>(Medium::PersistentCache, 30, UNBOUNDED, false);
+}
+
+#[test]
+fn threads_over_shadows_with_a_bound_lose_a_suffix_and_nothing_acknowledged() {
+    for medium in [Medium::File, Medium::Dax] {
+        runs::<DecoupledSoftware>(medium, 20, &[Shadow::Software], true);
+        runs::<DecoupledEvicting>(medium, 20, &[Shadow::CopyOnWrite], true);
+    }
+}
+
+/// Whoever asks is told at once that what it has committed is durable: with `redo` not even what
+/// the heap shows would say what that is.
+#[test]
+fn threads_that_undo_lose_what_was_not_committed() {
+    for medium in [Medium::File, Medium::Dax] {
+        runs::<Undo>(medium, 20, &[Shadow::Full], false);
+    }
 }

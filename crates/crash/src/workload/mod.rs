@@ -7,7 +7,7 @@
 //! | [`append`](Append) | reads a list, appends to another | histories: order and isolation |
 //! | [`bulk`](Bulk) | overwrites an array of 10 KiB | laps of the log, groups of many lines |
 //! | [`pages`](Pages) | changes two counters, each in a page of its own | shadows with a bound |
-//! | `bank`, `hashtable`, `btree`, `tpcc-hash`, `tpcc-btree` | those of the `workloads` crate | structures |
+//! | `bank`, `hashtable`, `btree`, `tpcc-…` | those of the `workloads` crate | structures |
 //!
 //! A row is a type that is a [`Scenario`]; it runs on every design.
 
