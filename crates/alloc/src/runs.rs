@@ -44,7 +44,7 @@ impl Prepared {
     /// What the head of a run in `begin` says, a chunk that [`Runs::begin`] answered; nothing when
     /// no run begins there. `load` gives the word so many bytes into the heap.
     #[inline]
-    pub fn of(begin: u64, load: impl Fn(u64) -> u64) -> Prepared {
+    pub fn of(begin: u64, mut load: impl FnMut(u64) -> u64) -> Prepared {
         let head = begin * CHUNK_BYTES + HEAD;
         let (blocks, prepared) = (load(head + HEAD_BLOCKS), load(head + HEAD_PREPARED));
         let is_run = load(head - 8) == own_header(head, LINE_PAYLOAD) && load(head) == RUN;

@@ -55,8 +55,12 @@ pub struct Info {
     pub compress: bool,
 }
 
-/// Memory that an open pool takes, part by part. What is not here is small: a word for each stripe
-/// of 64 bytes up to 1 MiB, a group of 256 KiB, 4 bytes for each page of 4 KiB on a file.
+/// Memory that an open `decoupled` pool takes, part by part. What is not here is small: a word for
+/// each stripe of 512 bytes up to 1 MiB, a group of 256 KiB, on a file 4 bytes for each page of 4
+/// KiB and each thread that reproduces. With combination each persist thread has 16 MiB of writes
+/// besides, and up to five times as much while it combines them; with several reproduce threads
+/// each keeps what it picked out of its largest batch. (`undo` and `redo` have neither rings nor a
+/// queue, and on mapped media no shadow.)
 ///
 /// ```
 /// use lastword::{Options, Pool};

@@ -217,6 +217,8 @@ impl Pipeline {
     pub(crate) fn metrics(&self) -> Metrics {
         let (log, padding_bytes, log_laps) = self.persist.log_counts();
         let home = self.reproduce.counts();
+        // Both have held what a step holds: who found it taken meanwhile sleeps until a turn ends.
+        self.persist.progress.turn_is_over();
         let meter = &self.persist.meter;
         let [log_payload_bytes, log_combined_bytes, log_stored_bytes] = meter.log_bytes();
         Metrics {

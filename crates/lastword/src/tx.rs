@@ -240,6 +240,9 @@ impl<'t, D: Design> Tx<'t, D> {
     #[inline(never)]
     fn look_at_head(&mut self, object: u64, begin: u64) -> Result<bool, Stop> {
         self.watch(begin)?;
+        if self.changes_runs {
+            return self.look_at_own_head(object, begin);
+        }
         // Past the transaction, and yet as if in it: who changes the head has written the watch
         // before. What was seen of a change is refused by the second look at the watch, whose
         // Acquire fence stands behind these loads; a change after it is a conflict at the commit.
@@ -248,9 +251,26 @@ impl<'t, D: Design> Tx<'t, D> {
         let changes = self.shape.runs().changes(begin);
         self.watch(begin)?;
         self.run = run;
-        if !self.changes_runs {
-            *self.known = Known { run, changes };
+        *self.known = Known { run, changes };
+        Ok(run.has(object))
+    }
+
+    /// The same by reads of the transaction, which may have written the head itself: not every
+    /// design writes in place.
+    #[cold]
+    fn look_at_own_head(&mut self, object: u64, begin: u64) -> Result<bool, Stop> {
+        let mut failed = None;
+        let run = Prepared::of(begin, |offset| {
+            let word = self.design.read(self.local, (offset / 8) as usize);
+            word.unwrap_or_else(|stop| {
+                failed = Some(stop);
+                0
+            })
+        });
+        if let Some(stop) = failed {
+            return Err(self.end(stop));
         }
+        self.run = run;
         Ok(run.has(object))
     }
 

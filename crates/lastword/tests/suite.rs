@@ -6,8 +6,9 @@ use std::path::Path;
 
 use lastword::perform::{Serial, Stm, Tm};
 use lastword::{
-    Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Durability, Erased, ErasedTx, Error,
-    Medium, Options, Plain, Pool, Redo, Shadow, Stop, Transact, TxId, Undo, Volatile, Worker,
+    Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Durability, Erased, ErasedTx,
+    Error, Medium, Objects, Options, Plain, Pool, Redo, Shadow, Stop, Transact, TxId, Undo,
+    Volatile, Worker,
 };
 use workloads::{Visitor, Workload};
 
@@ -69,10 +70,39 @@ impl Suite for Models {
     }
 }
 
+/// What a transaction has freed it cannot write any more, wherever the design keeps its writes.
+struct UseAfterFree;
+
+impl Suite for UseAfterFree {
+    fn run<D: Design>(&self, options: Options, _durability: Durability) {
+        if !D::ROLLS_BACK {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::<D>::create_as(dir.path().join("pool"), options).unwrap();
+        let array = pool.run(|tx| Array::<[u64; 32]>::create(tx, 300)).unwrap().value;
+        let mut worker = pool.worker().unwrap();
+        // From here on the array is known by its head, and no header of its blocks is read.
+        let _ = worker.run(|tx| tx.set(array.at(299)?, [1; 32])).unwrap();
+        let written = worker.run(|tx| {
+            array.free(tx)?;
+            tx.set(array.at(150)?, [2; 32])
+        });
+        assert!(matches!(written, Err(Error::BadPointer { .. })), "{}: {written:?}", D::NAME);
+        drop(worker);
+        assert_eq!(pool.run(|tx| tx.get(array.at(299)?)).unwrap().value, [1; 32]);
+    }
+}
+
 fn models<T: Transact>(worker: &mut T, seed: u64, operations: usize) -> Result<(), T::Error> {
     collections::model::hash_map(worker, seed, operations)?;
     collections::model::chained_map(worker, seed, operations)?;
     collections::model::btree_map(worker, seed, operations)
+}
+
+#[test]
+fn what_a_transaction_has_freed_it_cannot_write_on_any_design() {
+    every_design(&UseAfterFree);
 }
 
 #[test]

@@ -143,7 +143,7 @@ impl Combiner {
         let mut group = Group::new(buffer);
         (group.first, group.last, group.combined) = (first.0, last.0, true);
         assert!(group.has_bounded_ids(), "a reader refuses a group of more IDs than marks can say");
-        group.buffer.grow(GROUP_HEADER_WORDS + self.words_max());
+        group.buffer.grow(GROUP_HEADER_WORDS + self.words_at_most());
         self.order.clear();
         let numbers = self.blocks.iter().enumerate();
         self.order.extend(numbers.map(|(place, block)| (block.number, place as u32)));
@@ -156,6 +156,12 @@ impl Combiner {
         (self.words, self.recent) = (0, 0);
         self.rebuild(size);
         group
+    }
+
+    /// Words of the runs: no more than when none goes on in the next block.
+    fn words_at_most(&self) -> usize {
+        let begins = self.blocks.iter().map(|block| (block.mask & !(block.mask << 1)).count_ones());
+        begins.sum::<u32>() as usize + self.words / RUN_WORDS_MAX + self.words
     }
 
     /// Writes the runs behind a header; answers the words that are in use then.

@@ -51,11 +51,13 @@ impl Persist {
         // Somebody who is in it has something to do.
         let sending = try_lock(&self.sending)?;
         let idle = sending.line.is_empty() && self.flights.is_empty();
-        if !idle || sending.pending.is_empty() || self.is_due(&sending).1 {
-            return None;
-        }
+        let waits = idle && !sending.pending.is_empty() && !self.is_due(&sending).1;
         let rest = sending.opened.rest(&self.grouping);
-        Some(Waiting { last: sending.pending.last().0, rest })
+        let waiting = waits.then(|| Waiting { last: sending.pending.last().0, rest });
+        drop(sending);
+        // Who hurried after the look and found the step taken sleeps until a turn ends.
+        self.progress.turn_is_over();
+        waiting
     }
 
     /// Whether the medium has room for the pending group, and it is worth a write of its own.

@@ -52,14 +52,22 @@ pub(crate) struct Queue {
     /// Bytes of writes that have been reproduced.
     plain_tail: AtomicU64,
     /// Memory of groups that have been reproduced, to be used again.
-    spare: Mutex<Vec<Buffer>>,
-    /// Most pieces of memory that are kept.
+    spare: Mutex<Spare>,
+    /// Most words of memory that are kept.
     spare_max: usize,
     /// Words that memory is made for.
     group_words: usize,
 }
 
+/// Memory that is free.
+#[derive(Debug, Default)]
+struct Spare {
+    buffers: Vec<Buffer>,
+    words: usize,
+}
+
 impl Queue {
+    /// Keeps memory for so many groups of so many words.
     pub(crate) fn new(group_words: usize, spare_max: usize) -> Queue {
         Queue {
             groups: Mutex::default(),
@@ -68,7 +76,7 @@ impl Queue {
             plain_end: AtomicU64::new(0),
             plain_tail: AtomicU64::new(0),
             spare: Mutex::default(),
-            spare_max,
+            spare_max: spare_max * group_words,
             group_words,
         }
     }
@@ -99,8 +107,17 @@ impl Queue {
 
     /// Memory for a group.
     pub(crate) fn memory(&self) -> Buffer {
-        let spare = lock(&self.spare).pop();
-        spare.unwrap_or_else(|| Buffer::new(self.group_words))
+        let mut spare = lock(&self.spare);
+        match spare.buffers.pop() {
+            Some(buffer) => {
+                spare.words -= buffer.words().len();
+                buffer
+            }
+            None => {
+                drop(spare);
+                Buffer::new(self.group_words)
+            }
+        }
     }
 
     /// Adds a group that is durable. A small one shares memory with the one before: when every
@@ -151,9 +168,14 @@ impl Queue {
     /// Keeps memory that is free, to be used again.
     pub(crate) fn keep(&self, buffers: impl IntoIterator<Item = Buffer>) {
         let mut spare = lock(&self.spare);
-        // Not what a giant transaction needed once.
-        let usual = |buffer: &Buffer| buffer.words().len() <= 2 * self.group_words;
-        spare.extend(buffers.into_iter().filter(usual));
-        spare.truncate(self.spare_max);
+        for buffer in buffers {
+            let words = buffer.words().len();
+            // Not what a giant transaction needed once; a combined group may well be large.
+            let usual = words <= (2 * self.group_words).max(self.spare_max / 4);
+            if usual && spare.words + words <= self.spare_max {
+                spare.words += words;
+                spare.buffers.push(buffer);
+            }
+        }
     }
 }
