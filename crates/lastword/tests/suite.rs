@@ -66,7 +66,7 @@ impl Suite for Models {
         let dir = tempfile::tempdir().unwrap();
         let pool = Pool::<D>::create_as(dir.path().join("pool"), options.clone()).unwrap();
         let operations = if durability == Durability::Sync { 300 } else { 3000 };
-        models(&mut pool.worker().unwrap(), 7, operations).unwrap();
+        models(&mut Erased::new(&mut pool.worker().unwrap()), 7, operations).unwrap();
     }
 }
 
@@ -94,7 +94,7 @@ impl Suite for UseAfterFree {
     }
 }
 
-fn models<T: Transact>(worker: &mut T, seed: u64, operations: usize) -> Result<(), T::Error> {
+fn models(worker: &mut Erased<'_, Error>, seed: u64, operations: usize) -> Result<(), Error> {
     collections::model::hash_map(worker, seed, operations)?;
     collections::model::chained_map(worker, seed, operations)?;
     collections::model::btree_map(worker, seed, operations)
@@ -157,17 +157,27 @@ where
     W::load(&mut Erased::new(worker), options).unwrap()
 }
 
+/// Runs a transaction; compiled once for each design.
+fn transact<D: Design>(
+    worker: &mut Worker<'_, D>,
+    reads_only: bool,
+    body: &mut dyn FnMut(&mut ErasedTx<'_>) -> Result<(), Stop>,
+) -> Result<(), Error> {
+    let done = match reads_only {
+        true => worker.read(|tx| body(&mut ErasedTx::new(tx))),
+        false => worker.run(|tx| body(&mut ErasedTx::new(tx))),
+    };
+    done.map(drop)
+}
+
 /// Runs the client's transaction, which does what the workload says of it.
 fn run_one<W: Workload, D: Design>(worker: &mut Worker<'_, D>, workload: &W, client: &W::Client) {
     if workload.gives_up(client) && !D::ROLLS_BACK {
         return;
     }
-    let done = match workload.reads_only(client) {
-        true => worker.read(|tx| workload.run(client, &mut ErasedTx::new(tx))),
-        false => worker.run(|tx| workload.run(client, &mut ErasedTx::new(tx))),
-    };
-    match done {
-        Ok(_) => assert!(!workload.gives_up(client)),
+    let reads_only = workload.reads_only(client);
+    match transact(worker, reads_only, &mut |tx| workload.run(client, tx)) {
+        Ok(()) => assert!(!workload.gives_up(client)),
         Err(Error::Stopped { stop: Stop::Aborted }) => assert!(workload.gives_up(client)),
         Err(error) => panic!("{} on {}: {error}", W::NAME, D::NAME),
     }
@@ -202,9 +212,17 @@ fn run_workers<W: Workload, D: Design>(
 fn check<W: Workload, D: Design>(pool: &Pool<D>, workload: &W, ran: &[W::Client]) {
     let mut worker = pool.worker().unwrap();
     for client in ran {
-        let present =
-            worker.run(|tx| workload.is_present(client, &mut ErasedTx::new(tx))).unwrap().value;
-        assert!(present, "{} on {}: a committed transaction is missing", W::NAME, D::NAME);
+        let mut present = false;
+        let looked = transact(&mut worker, true, &mut |tx| {
+            present = workload.is_present(client, tx)?;
+            Ok(())
+        });
+        assert!(
+            looked.is_ok() && present,
+            "{} on {}: a committed transaction is missing",
+            W::NAME,
+            D::NAME
+        );
     }
     let violations = violations(workload, &mut worker);
     assert!(violations.is_empty(), "{} on {}: {violations:?}", W::NAME, D::NAME);
@@ -255,7 +273,7 @@ fn one_memory_does_what_the_other_does() {
         let parameters = workloads::Options { scale: SCALE, ..Default::default() };
         let workload: workloads::Btree = loaded(&mut pool.worker().unwrap(), &parameters);
         run_workers(&pool, &workload, 1, 1, 5000);
-        models(&mut pool.worker().unwrap(), 3, 2000).unwrap();
+        models(&mut Erased::new(&mut pool.worker().unwrap()), 3, 2000).unwrap();
         (0..pool.design().words()).map(|index| pool.design().peek(index)).collect()
     }
     assert!(heap::<Stm>() == heap::<Serial>());
