@@ -383,6 +383,20 @@ mod tests {
     }
 
     #[test]
+    fn an_opener_waits_for_a_copy_of_the_file_that_goes_soon() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let first = published(&path, 4096);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                drop(first);
+            });
+            assert_eq!(PoolFile::open(&path).unwrap().len(), 4096);
+        });
+    }
+
+    #[test]
     fn a_lock_that_cannot_be_moved_stays_and_one_that_is_lost_is_told() {
         use crate::{Fault, Faults};
         for sticky in [false, true] {

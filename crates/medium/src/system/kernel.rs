@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::IoSlice;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     Advice, AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags,
@@ -14,6 +15,12 @@ use rustix::io::{Errno, ReadWriteFlags, Result};
 use super::{Files, Handle, Seek, Stat};
 use crate::FileSystem;
 use crate::mapping::{Mapping, Sharing};
+
+/// How long a process may be between its fork and its program, on a machine that is busy.
+const FORKED: Duration = Duration::from_millis(250);
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(super) struct Kernel;
@@ -68,8 +75,17 @@ impl Handle for File {
         Ok(stat(&rustix::fs::fstat(self)?))
     }
 
+    /// A process that another thread of the last owner has just forked holds a copy of the file,
+    /// and with it the lock, until it runs its program. So a lock that is held is tried again for a
+    /// while: whoever closes a file and opens it at once finds it free.
     fn lock(&self, operation: FlockOperation) -> Result<()> {
-        rustix::fs::flock(self, operation)
+        let end = Instant::now() + FORKED;
+        loop {
+            match rustix::fs::flock(self, operation) {
+                Err(Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(PAUSE),
+                locked => return locked,
+            }
+        }
     }
 
     fn read(&self, out: &mut [u8], offset: u64) -> Result<usize> {
