@@ -135,7 +135,7 @@ impl<W: Workload> Suite for Consistency<W> {
         let pool = Pool::<D>::create_as(&path, options.clone()).unwrap();
         let workload: W = loaded(&mut pool.worker().unwrap(), &parameters);
         let waits = slots || durability == Durability::Sync;
-        let transactions = if waits { 50 } else { 1000 };
+        let transactions = if waits { 50 } else { 2000 };
         let ran = run_workers(&pool, &workload, workers, 1, transactions);
         check::<W, D>(&pool, &workload, &ran);
         if D::DURABLE {
