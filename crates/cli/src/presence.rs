@@ -18,11 +18,10 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use lastword::{ErasedTx, Error, Stop, TxId};
+use lastword::{AnyPool, AnyWorker, ErasedTx, Error, Stop, TxId};
 use workloads::{Violation, Workload};
 
 use crate::driver::Position;
-use crate::erased::{AnyPool, AnyWorker};
 use crate::failure::is_damage;
 use crate::setup::Ready;
 

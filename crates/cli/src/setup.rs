@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use lastword::{Options, Stop};
+use lastword::{AnyPool, Options, Stop};
 use workloads::Workload;
 
 use crate::args::Load;
 use crate::driver::Position;
-use crate::erased::{AnyDesign, AnyPool, Timed};
+use crate::erased::{AnyDesign, Timed};
 use crate::failure::Failure;
 use crate::media::MediumName;
 use crate::report::progress;

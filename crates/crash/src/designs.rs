@@ -1,15 +1,33 @@
 //! The table of designs: a row here, and a design is crash-tested.
 
-use lastword::Design;
+use std::path::Path;
+
+use lastword::{AnyPool, Design, Error, Options, Pool};
 use lastword::{Decoupled, DecoupledEvicting, DecoupledSoftware, Redo, Undo, perform::Serial};
 
-/// What to do with a design that is known only by name.
-pub trait Visitor {
-    /// What comes out of it.
-    type Out;
+/// A design: how to make or open a pool of it.
+#[derive(Debug)]
+pub(crate) struct AnyDesign {
+    pub(crate) name: &'static str,
+    pub(crate) create: Begin,
+    pub(crate) open: Begin,
+}
 
-    /// Does it with this one.
-    fn visit<D: Design>(self) -> Self::Out;
+type Begin = fn(&Path, Options) -> Result<Box<dyn AnyPool>, Error>;
+
+impl AnyDesign {
+    const fn of<D: Design>(name: &'static str) -> AnyDesign {
+        AnyDesign {
+            name,
+            create: |path, options| Ok(Box::new(Pool::<D>::create_as(path, options)?)),
+            open: |path, options| Ok(Box::new(Pool::<D>::open_as(path, options)?)),
+        }
+    }
+
+    /// The design of this name; `None` when there is none.
+    pub(crate) fn by_name(name: &str) -> Option<&'static AnyDesign> {
+        DESIGNS.iter().find(|design| design.name == name)
+    }
 }
 
 macro_rules! designs {
@@ -17,13 +35,7 @@ macro_rules! designs {
         /// The names of all designs that keep anything.
         pub const NAMES: &[&str] = &[$($name),*];
 
-        /// Calls `visitor` with the design of this name; `None` when there is none.
-        pub fn by_name<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
-            $(if name == $name {
-                return Some(visitor.visit::<$design>());
-            })*
-            None
-        }
+        const DESIGNS: &[AnyDesign] = &[$(AnyDesign::of::<$design>($name)),*];
     };
 }
 

@@ -1,27 +1,28 @@
 //! One way through a case: boot after boot, until it has ended in good order or broken a promise.
 
 mod noting;
-mod switching;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use lastword::{Allocate, Design, Error, MediumError, Pool, Worker};
+use lastword::{Allocate, AnyPool, AnyWorker, ErasedTx, Error, MediumError};
 use medium::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
 
 use noting::Noting;
 
 use crate::case::Sizes;
-use crate::oracle::{States, Words, words, words_of};
+use crate::designs::{self, AnyDesign};
+use crate::oracle::{States, Words};
 use crate::picker::Shared;
 use crate::workload::Scenario;
-use crate::{Case, Picker, Violation, designs, workload};
+use crate::{Case, Picker, Violation, workload};
 
 const PATH: &str = "/pool";
 
 /// What a case starts from, made once: the disk, and what is in the pool.
 #[derive(Clone, Debug)]
 pub struct Prepared {
+    design: &'static AnyDesign,
     image: Image,
     start: Option<(u64, Words)>,
 }
@@ -63,47 +64,39 @@ pub struct Report {
     pub violation: Option<Violation>,
 }
 
-struct Prepare<'a>(&'a Case);
-struct PrepareOn<'a, D>(&'a Case, std::marker::PhantomData<D>);
+struct Prepare<'a>(&'a Case, &'static AnyDesign);
 
-impl designs::Visitor for Prepare<'_> {
-    type Out = Option<Result<Prepared, Error>>;
-
-    fn visit<D: Design>(self) -> Self::Out {
-        workload::by_name(&self.0.workload, PrepareOn::<D>(self.0, std::marker::PhantomData))
-    }
-}
-
-impl<D: Design> workload::Visitor for PrepareOn<'_, D> {
+impl workload::Visitor for Prepare<'_> {
     type Out = Result<Prepared, Error>;
 
     fn visit<S: Scenario>(self) -> Self::Out {
-        let mut model = self.0.model;
+        let Prepare(case, design) = self;
+        let mut model = case.model;
         model.calm();
         let recorder = Recorder::new(model, Box::new(Quiet));
-        if self.0.create {
-            return Ok(Prepared { image: recorder.image(), start: None });
+        if case.create {
+            return Ok(Prepared { design, image: recorder.image(), start: None });
         }
-        let options = self.0.options(&self.0.design, Sizes::of::<S>()).system(recorder.system());
-        let pool = Pool::<D>::create_as(PATH, options)?;
-        S::load(&mut pool.worker()?)?;
-        let start = Some((pool.committed_id().0, words_of(&pool)));
+        let options = case.options(design.name, Sizes::of::<S>()).system(recorder.system());
+        let pool = (design.create)(Path::new(PATH), options)?;
+        S::load(&mut pool.any_worker()?.erased())?;
+        let start = Some((pool.committed_id().0, words_of(&*pool)));
         pool.close()?;
-        Ok(Prepared { image: recorder.image(), start })
+        Ok(Prepared { design, image: recorder.image(), start })
     }
 }
 
 impl Prepared {
     /// Prepares a case. `None`: it names a design or a workload that there is not.
     pub fn new(case: &Case) -> Option<Result<Prepared, Error>> {
-        designs::by_name(&case.design, Prepare(case)).flatten()
+        workload::by_name(&case.workload, Prepare(case, AnyDesign::by_name(&case.design)?))
     }
 
     /// One execution; answers what it has seen, and the picker with what was chosen.
     pub fn run(&self, case: &Case, picker: Picker) -> (Report, Picker) {
         let picker = Shared::new(picker);
         let run = Run { case, prepared: self, picker: &picker };
-        let report = designs::by_name(&case.design, run).flatten();
+        let report = workload::by_name(&case.workload, run);
         let report = report.expect("a case that was prepared can be run");
         (report, picker.with(Clone::clone))
     }
@@ -116,26 +109,17 @@ struct Run<'a> {
     picker: &'a Shared,
 }
 
-struct RunOn<'a, D>(Run<'a>, std::marker::PhantomData<D>);
-
-impl designs::Visitor for Run<'_> {
-    type Out = Option<Report>;
-
-    fn visit<D: Design>(self) -> Self::Out {
-        workload::by_name(&self.case.workload, RunOn::<D>(self, std::marker::PhantomData))
-    }
-}
-
-impl<D: Design> workload::Visitor for RunOn<'_, D> {
+impl workload::Visitor for Run<'_> {
     type Out = Report;
 
     fn visit<S: Scenario>(self) -> Report {
-        let Run { case, prepared, picker } = self.0;
+        let Run { case, prepared, picker } = self;
         let planted = medium::mutants::plant(case.plant.as_deref());
         let recorder = Recorder::from_image(&prepared.image, case.model, Box::new(picker.clone()));
         let mut execution = Execution {
             case,
-            design: &case.design,
+            first: prepared.design,
+            design: prepared.design,
             picker,
             recorder,
             states: prepared.start.clone().map(|(id, words)| States::new(id, words)),
@@ -145,7 +129,7 @@ impl<D: Design> workload::Visitor for RunOn<'_, D> {
             faults: 0,
             report: Report::default(),
         };
-        execution.report.violation = execution.boots::<D, S>().err();
+        execution.report.violation = execution.boots::<S>().err();
         execution.report.faults = execution.recorder.faults();
         drop(planted);
         execution.report
@@ -155,8 +139,9 @@ impl<D: Design> workload::Visitor for RunOn<'_, D> {
 /// What is known while it goes on.
 struct Execution<'a> {
     case: &'a Case,
-    /// Under which it is booted.
-    design: &'a str,
+    /// The case's design, and the one under which it is booted.
+    first: &'static AnyDesign,
+    design: &'static AnyDesign,
     picker: &'a Shared,
     recorder: Recorder,
     /// `None` until the pool has been open once.
@@ -181,8 +166,8 @@ enum End {
 }
 
 /// What came of opening the pool.
-enum Opened<D: Design> {
-    Pool(Box<Pool<D>>),
+enum Opened {
+    Pool(Box<dyn AnyPool>),
     /// The power went.
     PowerCut,
     /// A call failed, as it was asked to.
@@ -191,16 +176,15 @@ enum Opened<D: Design> {
 
 impl Execution<'_> {
     /// Boot after boot.
-    fn boots<D: Design, S: Scenario>(&mut self) -> Result<(), Violation> {
+    fn boots<S: Scenario>(&mut self) -> Result<(), Violation> {
         let mut cuts = 0;
         loop {
             let after_crash = self.recorder.cuts() > cuts;
             cuts = self.recorder.cuts();
-            let end = match self.case.switch {
-                true => self.boot_of_any::<S>(after_crash),
-                false => self.boot::<D, S>(after_crash),
-            };
-            match end? {
+            if self.case.switch {
+                self.switch();
+            }
+            match self.boot::<S>(after_crash)? {
                 // Closed is closed, whatever comes.
                 End::Closed if self.recorder.may_crash() => {}
                 End::Closed => break,
@@ -211,14 +195,21 @@ impl Execution<'_> {
         // Once more, with nothing going wrong: everything is there, and nothing is to be done.
         self.picker.tell(format_args!("the pool is opened for the last time"));
         self.recorder.set_model(Model::calm);
-        self.design = &self.case.design;
-        let Opened::Pool(pool) = self.open::<D, S>(false)? else {
+        self.design = self.first;
+        let Opened::Pool(pool) = self.open::<S>(false)? else {
             return Err(Violation::Vanished);
         };
-        self.check_end(&pool)
+        self.check_end(&*pool)
     }
 
-    fn check_end<D: Design>(&mut self, pool: &Pool<D>) -> Result<(), Violation> {
+    /// The next boot is under any design: it recovers what the one before has left.
+    fn switch(&mut self) {
+        let name = designs::NAMES[self.picker.pick(designs::NAMES.len())];
+        self.picker.tell(format_args!("under {name}"));
+        self.design = AnyDesign::by_name(name).expect("it is one of the names");
+    }
+
+    fn check_end(&mut self, pool: &dyn AnyPool) -> Result<(), Violation> {
         let (found, states) = (pool.committed_id().0, self.states.as_ref());
         let committed = states.map_or(0, States::committed);
         if found < committed {
@@ -228,27 +219,27 @@ impl Execution<'_> {
     }
 
     /// From opening the pool to its end, or the machine's.
-    fn boot<D: Design, S: Scenario>(&mut self, after_crash: bool) -> Result<End, Violation> {
+    fn boot<S: Scenario>(&mut self, after_crash: bool) -> Result<End, Violation> {
         self.picker.tell(format_args!("the pool is opened"));
-        let pool = match self.open::<D, S>(after_crash)? {
+        let pool = match self.open::<S>(after_crash)? {
             Opened::PowerCut => return Ok(End::PowerCut),
             Opened::Broken => return Ok(End::Broken),
             Opened::Pool(pool) => pool,
         };
         let boots = self.recorder.boots();
         let lived = catch_unwind(AssertUnwindSafe(|| {
-            let scenario = self.scenario::<D, S>(&pool)?;
-            let workers = (0..self.case.workers).map(|_| pool.worker());
+            let scenario = self.scenario::<S>(&*pool)?;
+            let workers = (0..self.case.workers).map(|_| pool.any_worker());
             let workers: Result<Vec<_>, _> = workers.collect();
             let workers = workers.map_err(|error| self.broken("worker", &error))?;
-            self.live(&pool, &scenario, workers, boots)
+            self.live(&*pool, &scenario, workers, boots)
         }));
         // A transaction may have committed before the power went while it was made durable, and
         // another thread may have been told by then that it is.
-        self.note_commit(&pool);
+        self.note_commit(&*pool);
         self.states().acknowledge(pool.durable_id().0);
         let end = match lived {
-            Ok(Ok(())) => return self.close(*pool),
+            Ok(Ok(())) => return self.close(pool),
             Ok(Err(Stopped::Broken)) => Ok(End::Broken),
             Ok(Err(Stopped::Violation(violation))) => Err(violation),
             Err(panic) => self.caught(panic),
@@ -257,7 +248,7 @@ impl Execution<'_> {
         end
     }
 
-    fn close<D: Design>(&mut self, pool: Pool<D>) -> Result<End, Violation> {
+    fn close(&mut self, pool: Box<dyn AnyPool>) -> Result<End, Violation> {
         self.picker.tell(format_args!("the pool is closed"));
         let committed = pool.committed_id().0;
         match catch_unwind(AssertUnwindSafe(|| pool.close())) {
@@ -292,13 +283,13 @@ impl Execution<'_> {
     }
 
     /// Opens the pool, or makes it.
-    fn open<D: Design, S: Scenario>(&mut self, after_crash: bool) -> Result<Opened<D>, Violation> {
+    fn open<S: Scenario>(&mut self, after_crash: bool) -> Result<Opened, Violation> {
         let options =
-            || self.case.options(self.design, Sizes::of::<S>()).system(self.recorder.system());
-        let made = self.made;
+            || self.case.options(self.design.name, Sizes::of::<S>()).system(self.recorder.system());
+        let (made, design, path) = (self.made, self.design, Path::new(PATH));
         self.faults = self.recorder.faults();
-        let opened = catch_unwind(AssertUnwindSafe(|| match Pool::open_as(PATH, options()) {
-            Err(error) if is_missing(&error) && !made => Pool::create_as(PATH, options()),
+        let opened = catch_unwind(AssertUnwindSafe(|| match (design.open)(path, options()) {
+            Err(error) if is_missing(&error) && !made => (design.create)(path, options()),
             opened => opened,
         }));
         let pool = match opened {
@@ -323,13 +314,13 @@ impl Execution<'_> {
             self.count_outcome(pool.committed_id().0);
         }
         // Dropped, it would be closed, and the power could go meanwhile.
-        match self.recovered(&pool) {
+        match self.recovered(&*pool) {
             // What was shown stays, whatever comes.
             Ok(()) if self.recorder.may_crash() => {
                 pool.abandon();
                 Ok(Opened::PowerCut)
             }
-            Ok(()) => Ok(Opened::Pool(Box::new(pool))),
+            Ok(()) => Ok(Opened::Pool(pool)),
             Err(violation) => {
                 pool.abandon();
                 Err(violation)
@@ -351,11 +342,11 @@ impl Execution<'_> {
     }
 
     /// Checks what an opening shows.
-    fn recovered<D: Design>(&mut self, pool: &Pool<D>) -> Result<(), Violation> {
+    fn recovered(&mut self, pool: &dyn AnyPool) -> Result<(), Violation> {
         let found = pool.committed_id().0;
         self.picker.tell(format_args!("  it shows the transactions up to {found}"));
         match &mut self.states {
-            Some(states) => states.recovered(found, words(pool))?,
+            Some(states) => states.recovered(found, pool.heap_words().into_iter())?,
             None => self.states = Some(States::new(found, words_of(pool))),
         }
         check_order(pool)?;
@@ -364,24 +355,25 @@ impl Execution<'_> {
     }
 
     /// The workload, loaded if it is not, and checked.
-    fn scenario<D: Design, S: Scenario>(&mut self, pool: &Pool<D>) -> Result<S, Stopped> {
-        let mut worker = pool.worker().map_err(|error| self.broken("worker", &error))?;
+    fn scenario<S: Scenario>(&mut self, pool: &dyn AnyPool) -> Result<S, Stopped> {
+        let mut worker = pool.any_worker().map_err(|error| self.broken("worker", &error))?;
         loop {
-            let opened = S::open(&mut worker).map_err(|error| self.broken("look", &error))?;
+            let opened =
+                S::open(&mut worker.erased()).map_err(|error| self.broken("look", &error))?;
             if let Some(scenario) = opened {
-                let wrong = scenario.check(&mut worker);
+                let wrong = scenario.check(&mut worker.erased());
                 let wrong = wrong.map_err(|error| self.broken("check", &error))?;
                 return match wrong.first() {
                     None => Ok(scenario),
                     Some(wrong) => Err(Violation::Workload { wrong: wrong.clone() }.into()),
                 };
             }
-            let loaded = S::load(&mut Noting { worker: &mut worker, pool, execution: self });
+            let loaded = S::load(&mut Noting { worker: &mut *worker, pool, execution: self });
             loaded.map_err(|error| self.broken("load", &error))?;
         }
     }
 
-    fn note_commit<D: Design>(&mut self, pool: &Pool<D>) {
+    fn note_commit(&mut self, pool: &dyn AnyPool) {
         if let Some(states) = &mut self.states {
             states.commit(pool.committed_id().0, || words_of(pool));
         }
@@ -392,11 +384,11 @@ impl Execution<'_> {
     }
 
     /// Moves until there are enough.
-    fn live<'p, D: Design, S: Scenario>(
+    fn live<'p, S: Scenario>(
         &mut self,
-        pool: &'p Pool<D>,
+        pool: &'p dyn AnyPool,
         scenario: &S,
-        mut workers: Vec<Worker<'p, D>>,
+        mut workers: Vec<Box<dyn AnyWorker + 'p>>,
         seed: u64,
     ) -> Result<(), Stopped> {
         let mut clients: Vec<S::Client> =
@@ -404,8 +396,8 @@ impl Execution<'_> {
         while self.moves < self.case.moves {
             self.moves += 1;
             let turn = self.picker.pick(workers.len());
-            let (worker, client) = (&mut workers[turn], &mut clients[turn]);
-            let steps = D::STEPS.len();
+            let (worker, client) = (&mut *workers[turn], &mut clients[turn]);
+            let steps = pool.steps().len();
             let others = if self.case.all_moves { 5 } else { 0 };
             match self.picker.pick(2 + steps + others) {
                 0 => self.transaction(pool, scenario, worker, client)?,
@@ -417,7 +409,8 @@ impl Execution<'_> {
                     2 => self.bring_home(pool)?,
                     3 => self.burst(pool, scenario, worker, client)?,
                     _ => {
-                        *worker = pool.worker().map_err(|error| self.broken("worker", &error))?;
+                        workers[turn] =
+                            pool.any_worker().map_err(|error| self.broken("worker", &error))?;
                     }
                 },
             }
@@ -427,11 +420,11 @@ impl Execution<'_> {
     }
 
     /// A transaction, acknowledged at once if that is how the pool was opened.
-    fn transaction<D: Design, S: Scenario>(
+    fn transaction<S: Scenario>(
         &mut self,
-        pool: &Pool<D>,
+        pool: &dyn AnyPool,
         scenario: &S,
-        worker: &mut Worker<'_, D>,
+        worker: &mut dyn AnyWorker,
         client: &mut S::Client,
     ) -> Result<(), Stopped> {
         if self.transactions == self.case.transactions {
@@ -439,9 +432,9 @@ impl Execution<'_> {
         }
         self.transactions += 1;
         scenario.next(client);
-        let done = worker.run(|tx| scenario.run(client, tx));
+        let done = worker.run_any(false, &mut |tx| scenario.run(client, &mut ErasedTx::new(tx)));
         self.note_commit(pool);
-        let id = done.map_err(|error| self.broken("transaction", &error))?.ticket.id().0;
+        let id = done.map_err(|error| self.broken("transaction", &error))?.0;
         self.picker.tell(format_args!("transaction {id} is committed"));
         if self.case.sync {
             self.acknowledged(id);
@@ -450,16 +443,16 @@ impl Execution<'_> {
     }
 
     /// Transactions, each of them sent at once: several groups are under way.
-    fn burst<D: Design, S: Scenario>(
+    fn burst<S: Scenario>(
         &mut self,
-        pool: &Pool<D>,
+        pool: &dyn AnyPool,
         scenario: &S,
-        worker: &mut Worker<'_, D>,
+        worker: &mut dyn AnyWorker,
         client: &mut S::Client,
     ) -> Result<(), Stopped> {
         for _ in 0..2 {
             self.transaction(pool, scenario, worker, client)?;
-            if let Some(help) = D::STEPS.iter().position(|step| *step == "help") {
+            if let Some(help) = pool.steps().iter().position(|step| *step == "help") {
                 self.step(pool, help)?;
             }
         }
@@ -467,39 +460,31 @@ impl Execution<'_> {
     }
 
     /// A transaction that takes itself back after it has written; its ID is a hole.
-    fn abort<D: Design, S: Scenario>(
+    fn abort<S: Scenario>(
         &mut self,
-        pool: &Pool<D>,
+        pool: &dyn AnyPool,
         scenario: &S,
-        worker: &mut Worker<'_, D>,
+        worker: &mut dyn AnyWorker,
         client: &mut S::Client,
     ) -> Result<(), Stopped> {
         scenario.next(client);
         let before = words_of(pool);
-        let aborted = worker.run(|tx| {
-            scenario.run(client, tx)?;
-            tx.abort::<()>("as asked")
-        });
-        match aborted {
+        let mut body = |tx: &mut dyn Allocate| scenario.run(client, &mut ErasedTx::new(tx));
+        match worker.abort_any("as asked", &mut body) {
             Err(Error::Aborted { .. }) if words_of(pool) == before => Ok(()),
             Err(Error::Aborted { .. }) => {
                 let wrong = "an abort has left something".to_owned();
                 Err(Violation::Workload { wrong }.into())
             }
             Err(error) => Err(self.broken("abort", &error)),
-            Ok(_) => Err(Violation::Workload { wrong: "an abort commits".to_owned() }.into()),
         }
     }
 
     /// A transaction that only reads; when its ticket says so, what it has seen is acknowledged.
-    fn read<D: Design>(
-        &mut self,
-        pool: &Pool<D>,
-        worker: &mut Worker<'_, D>,
-    ) -> Result<(), Stopped> {
-        let done = worker.read(|tx| tx.root());
-        let ticket = done.map_err(|error| self.broken("read", &error))?.ticket;
-        if ticket.is_durable() {
+    fn read(&mut self, pool: &dyn AnyPool, worker: &mut dyn AnyWorker) -> Result<(), Stopped> {
+        let seen = worker.run_any(true, &mut |tx| tx.root().map(drop));
+        let seen = seen.map_err(|error| self.broken("read", &error))?;
+        if seen <= pool.durable_id() {
             // It has seen all that is committed.
             let committed = pool.committed_id().0;
             self.acknowledged(committed);
@@ -508,18 +493,18 @@ impl Execution<'_> {
     }
 
     /// Waits for everything that is committed, as a program does that must be sure.
-    fn wait<D: Design>(&mut self, pool: &Pool<D>) -> Result<(), Stopped> {
+    fn wait(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
         let awaited = pool.committed_id().0;
         // First by steps, which must get there: `flush` would wait for ever. But a combined group
         // waits for more until somebody waits for it, and steps alone do not.
         let by_steps = !self.case.sync && self.case.group == 0;
         let mut idle = 0;
-        while by_steps && D::STEPS.first() == Some(&"persist") && idle < 3 {
+        while by_steps && pool.steps().first() == Some(&"persist") && idle < 3 {
             if pool.durable_id().0 >= awaited {
                 break;
             }
-            let moved = (0..D::STEPS.len())
-                .try_fold(false, |moved, step| pool.design().step(step).map(|more| more || moved));
+            let moved = (0..pool.steps().len())
+                .try_fold(false, |moved, step| pool.step(step).map(|more| more || moved));
             let moved = moved.map_err(|error| self.broken("step", &error))?;
             idle = if moved { 0 } else { idle + 1 };
         }
@@ -532,9 +517,9 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn step<D: Design>(&mut self, pool: &Pool<D>, step: usize) -> Result<(), Stopped> {
-        self.picker.tell(format_args!("step: {}", D::STEPS[step]));
-        let stepped = pool.design().step(step);
+    fn step(&mut self, pool: &dyn AnyPool, step: usize) -> Result<(), Stopped> {
+        self.picker.tell(format_args!("step: {}", pool.steps()[step]));
+        let stepped = pool.step(step);
         stepped.map_err(|error| self.broken("step", &error))?;
         // Whoever asks is told: that is an acknowledgement.
         let durable = pool.durable_id().0;
@@ -544,7 +529,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn bring_home<D: Design>(&mut self, pool: &Pool<D>) -> Result<(), Stopped> {
+    fn bring_home(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
         let committed = pool.committed_id().0;
         pool.bring_home().map_err(|error| self.broken("bring_home", &error))?;
         self.acknowledged(committed);
@@ -572,7 +557,12 @@ impl From<Violation> for Stopped {
     }
 }
 
-fn check_order<D: Design>(pool: &Pool<D>) -> Result<(), Violation> {
+/// The words of an open pool's heap, copied.
+fn words_of(pool: &dyn AnyPool) -> Words {
+    pool.heap_words().into()
+}
+
+fn check_order(pool: &dyn AnyPool) -> Result<(), Violation> {
     let ids = [pool.reproduced_id().0, pool.durable_id().0, pool.committed_id().0];
     if ids.is_sorted() { Ok(()) } else { Err(Violation::Order { ids }) }
 }

@@ -50,6 +50,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod any;
 pub mod design;
 mod error;
 mod info;
@@ -73,6 +74,7 @@ mod ticket;
 mod tx;
 mod worker;
 
+pub use any::{AnyBody, AnyPool, AnyWorker};
 pub use design::{
     Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Undo, Volatile,
 };

@@ -74,68 +74,84 @@ impl<'t> ErasedTx<'t> {
 }
 
 impl Words for ErasedTx<'_> {
+    #[inline]
     fn read(&mut self, at: Addr) -> Result<u64, Stop> {
         self.0.read(at)
     }
 
+    #[inline]
     fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
         self.0.write(at, value)
     }
 
+    #[inline]
     fn read_words(&mut self, at: Addr, out: &mut [u64]) -> Result<(), Stop> {
         self.0.read_words(at, out)
     }
 
+    #[inline]
     fn write_words(&mut self, at: Addr, words: &[u64]) -> Result<(), Stop> {
         self.0.write_words(at, words)
     }
 
+    #[inline]
     fn lock(&mut self, lock: LockId) -> Result<(), Stop> {
         self.0.lock(lock)
     }
 
+    #[inline]
     fn protect(&mut self, at: Addr) -> Result<(), Stop> {
         self.0.protect(at)
     }
 
+    #[inline]
     fn will_read(&mut self, at: Addr, bytes: usize) {
         self.0.will_read(at, bytes);
     }
 
+    #[inline]
     fn will_write(&mut self, at: Addr, bytes: usize) {
         self.0.will_write(at, bytes);
     }
 
+    #[inline]
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
         self.0.retire(at, bytes)
     }
 
+    #[inline]
     fn compute(&mut self, instructions: u32) {
         self.0.compute(instructions);
     }
 
+    #[inline]
     fn after_last_read(&mut self) {
         self.0.after_last_read();
     }
 }
 
 impl Allocate for ErasedTx<'_> {
+    #[inline]
     fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
         self.0.allocate(bytes)
     }
 
+    #[inline]
     fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
         self.0.reserve_blocks(blocks)
     }
 
+    #[inline]
     fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
         self.0.prepare_blocks(first, most)
     }
 
+    #[inline]
     fn root(&mut self) -> Result<u64, Stop> {
         self.0.root()
     }
 
+    #[inline]
     fn set_root(&mut self, object: u64) -> Result<(), Stop> {
         self.0.set_root(object)
     }

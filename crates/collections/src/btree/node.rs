@@ -16,7 +16,6 @@
 //! their keys, then the free ones.
 
 use words::{Addr, Allocate, Stop, Words};
-use zerocopy::IntoBytes;
 
 /// Entries in a full node.
 pub(super) const SLOTS: usize = 28;
@@ -271,14 +270,17 @@ impl Node {
     }
 }
 
+#[inline]
 fn order_of(head: [u64; 4]) -> [u8; 32] {
     let mut order = [0; 32];
-    order.copy_from_slice(head.map(u64::to_le).as_bytes());
+    for (i, word) in head.into_iter().enumerate() {
+        order[8 * i..][..8].copy_from_slice(&word.to_le_bytes());
+    }
     order
 }
 
+#[inline]
 fn head_of(order: [u8; 32]) -> [u64; 4] {
-    let mut head = [0; 4];
-    head.as_mut_bytes().copy_from_slice(&order);
-    head.map(u64::from_le)
+    let (words, _) = order.as_chunks();
+    [0, 1, 2, 3].map(|i| u64::from_le_bytes(words[i]))
 }

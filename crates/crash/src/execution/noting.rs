@@ -1,29 +1,33 @@
 //! Loading under the eyes of the oracle.
 
-use lastword::{Design, Error, Pool, Stop, Transact, Tx, Worker};
+use lastword::{AnyPool, AnyWorker, ErasedTx, Error, Stop, Transact};
 
 use super::Execution;
 
 /// A worker whose every commit is noted.
-pub(super) struct Noting<'n, 'e, 'p, D: Design> {
-    pub(super) worker: &'n mut Worker<'p, D>,
-    pub(super) pool: &'n Pool<D>,
+pub(super) struct Noting<'n, 'e> {
+    pub(super) worker: &'n mut dyn AnyWorker,
+    pub(super) pool: &'n dyn AnyPool,
     pub(super) execution: &'n mut Execution<'e>,
 }
 
-impl<D: Design> Transact for Noting<'_, '_, '_, D> {
+impl Transact for Noting<'_, '_> {
     type Tx<'t>
-        = Tx<'t, D>
+        = ErasedTx<'t>
     where
         Self: 't;
     type Error = Error;
 
     fn transact<R>(
         &mut self,
-        body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+        mut body: impl FnMut(&mut ErasedTx<'_>) -> Result<R, Stop>,
     ) -> Result<R, Error> {
-        let done = self.worker.run(body).map(|done| done.value);
+        let mut answer = None;
+        let done = self.worker.run_any(false, &mut |tx| {
+            answer = Some(body(&mut ErasedTx::new(tx))?);
+            Ok(())
+        });
         self.execution.note_commit(self.pool);
-        done
+        done.map(|_| answer.expect("a transaction that commits has an answer"))
     }
 }

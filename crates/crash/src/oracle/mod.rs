@@ -12,22 +12,10 @@ pub mod history;
 
 use std::sync::Arc;
 
-use lastword::{Design, Pool};
-
 use crate::Violation;
 
 /// The words of a heap.
-pub(crate) type Words = Arc<[u64]>;
-
-/// The words of an open pool's heap, copied.
-pub(crate) fn words_of<D: Design>(pool: &Pool<D>) -> Words {
-    words(pool).collect()
-}
-
-/// The words of an open pool's heap.
-pub(crate) fn words<D: Design>(pool: &Pool<D>) -> impl Iterator<Item = u64> {
-    (0..pool.design().words()).map(|index| pool.design().observe(index))
-}
+pub(crate) type Words = Arc<Vec<u64>>;
 
 /// The states that may be there.
 #[derive(Clone, Debug)]
@@ -98,7 +86,7 @@ mod tests {
     use super::*;
 
     fn words(value: u64) -> Words {
-        Arc::new([value; 4])
+        Arc::new(vec![value; 4])
     }
 
     #[test]
