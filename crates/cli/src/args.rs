@@ -15,6 +15,7 @@ pub(crate) use self::crash::{
 };
 use crate::designs::DesignName;
 use crate::grouping::Grouping;
+use crate::latency::Sampling;
 use crate::media::{Costs, MediumName};
 use crate::shadow::ShadowName;
 
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Compare designs on a workload, in interleaved rounds on fresh pools
     Compare(Compare),
+    /// Run a paper's tables and figures, and show ours beside theirs
+    Reproduce(Reproduce),
     /// Create, describe, check or show a pool
     #[command(subcommand)]
     Pool(PoolCommand),
@@ -82,6 +85,31 @@ pub(crate) struct Compare {
     pub(crate) load: Load,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Reproduce {
+    /// The paper
+    #[arg(value_name = "PAPER", value_parser = PossibleValuesParser::new(crate::paper::NAMES))]
+    pub(crate) paper: String,
+    /// Its experiments, as in `D1 D5` [default: all of them]
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Shorter laps, fewer rounds and sizes; the same marks
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Where to write results: a page to read, charts (SVG), tables for programs (CSV, JSON). Laps
+    /// are kept there as they are done: the same command goes on where it was interrupted
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// What `peers durable --format json` has printed: rows that need libpmemobj are taken from it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) peers: Option<PathBuf>,
+    /// Seed of the first round's clients
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkloadName {
     /// What is run
@@ -113,12 +141,19 @@ pub(crate) struct Load {
     /// [default: 3, compare: 1]
     #[arg(long, value_name = "S", value_parser = positive, conflicts_with = "transactions")]
     pub(crate) seconds: Option<f64>,
+    /// How long it runs before anything is measured [default: not at all]
+    #[arg(long, value_name = "S", value_parser = positive)]
+    pub(crate) warm_up: Option<f64>,
     /// How many transactions all workers do together
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) transactions: Option<u64>,
     /// When a commit returns: at once, or when it is durable
     #[arg(long, value_name = "WHEN", value_enum, default_value = "async")]
     pub(crate) durability: DurabilityName,
+    /// Which transactions are timed. `every`: all of them, and after each the worker looks what is
+    /// durable; so it is with `--durability sync`
+    #[arg(long, value_name = "WHICH", value_enum, default_value = "some")]
+    pub(crate) sample: SampleName,
     /// Transactions of each worker that may wait to be durable when it begins the next, which then
     /// waits for the oldest: many callers behind few threads [default: any number]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
@@ -319,6 +354,15 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Which transactions are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SampleName {
+    /// One in 1024
+    Some,
+    /// All
+    Every,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DurabilityName {
     Async,
@@ -344,6 +388,15 @@ impl From<DurabilityName> for Durability {
 }
 
 impl Load {
+    /// Which transactions are timed, and how.
+    pub(crate) fn sampling(&self) -> Sampling {
+        match (self.durability, self.sample) {
+            (DurabilityName::Sync, _) => Sampling::All,
+            (DurabilityName::Async, SampleName::Every) => Sampling::Watched,
+            (DurabilityName::Async, SampleName::Some) => Sampling::Some,
+        }
+    }
+
     /// Transactions that may wait, as a number of them.
     pub(crate) fn outstanding(&self) -> Option<usize> {
         self.outstanding.map(|most| usize::try_from(most).unwrap_or(usize::MAX - 1))

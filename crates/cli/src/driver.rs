@@ -213,6 +213,21 @@ pub(crate) fn measure<W: Workload>(
     Ok(Measured { metrics, cpu: CpuNs { workers, total }, ..measured })
 }
 
+/// Runs the clients for so many seconds, and then until all is at home: what a run finds warm.
+///
+/// # Errors
+/// What a transaction ended with.
+pub(crate) fn warm_up<W: Workload>(
+    ready: &Ready<W>,
+    positions: &mut Vec<Position<W::Client>>,
+    seconds: Option<f64>,
+) -> Result<(), lastword::Error> {
+    let Some(seconds) = seconds else { return Ok(()) };
+    let manner = Manner { sampling: Sampling::Off, outstanding: None };
+    measure(ready, positions, Limit::Seconds(seconds), manner)?;
+    if ready.design.is_durable { ready.pool.bring_home() } else { Ok(()) }
+}
+
 /// Sleeps, but not longer than a quarter second beyond `stop`.
 fn sleep_unless(time: Duration, stop: &AtomicBool) {
     let end = Instant::now() + time;
@@ -262,7 +277,7 @@ pub(crate) fn run_client<D: Design, W: Workload>(
             }
         }
         count += run;
-        sampler.look(|| pool.durable_id());
+        sampler.look(count, || pool.durable_id());
         if sampler.is_slow(count) {
             pace.mark(cpu::cycles(), count);
         }
@@ -357,6 +372,7 @@ fn since(now: &Metrics, before: &Metrics) -> Metrics {
     spent.emulated_delay_ns -= before.emulated_delay_ns;
     spent.log_payload_bytes -= before.log_payload_bytes;
     spent.log_combined_bytes -= before.log_combined_bytes;
+    spent.log_combined_words -= before.log_combined_words;
     spent.log_stored_bytes -= before.log_stored_bytes;
     spent.log_bytes -= before.log_bytes;
     spent.padding_bytes -= before.padding_bytes;

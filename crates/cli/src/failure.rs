@@ -75,6 +75,15 @@ pub(crate) enum Failure {
     #[error("compare needs two designs or more, as in `--designs volatile,decoupled`")]
     OneDesign,
 
+    #[error("no paper `{name}` is built in")]
+    NoPaper { name: String },
+
+    #[error("{paper} has no experiment {id}: it has {known}")]
+    NoExperiment { paper: String, id: String, known: String },
+
+    #[error("{path}: {problem}; give what `peers durable --format json` has printed")]
+    NotPeers { path: PathBuf, problem: String },
+
     #[error("the writer process ended by itself ({status})")]
     WriterEnded { status: std::process::ExitStatus },
 

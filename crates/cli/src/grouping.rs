@@ -17,6 +17,10 @@ pub(crate) struct Grouping {
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     #[arg(requires = "group")]
     pub(crate) group_ms: Option<u64>,
+    /// Microseconds that the thread behind pauses between groups when nobody waits; 0: it takes a
+    /// core [default: 500]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(..=3_600_000_000))]
+    pub(crate) pause_us: Option<u64>,
     /// Compress groups with LZ4
     #[arg(long)]
     pub(crate) compress: bool,
@@ -32,6 +36,9 @@ impl Grouping {
         if let Some(milliseconds) = self.group_ms {
             options = options.group_time(Duration::from_millis(milliseconds));
         }
+        if let Some(microseconds) = self.pause_us {
+            options = options.pause(Duration::from_micros(microseconds));
+        }
         match self.persist_threads {
             Some(threads) => options.persist_threads(threads as usize),
             None => options,
@@ -46,6 +53,9 @@ impl Grouping {
         };
         if let Some(milliseconds) = self.group_ms {
             text += &format!(" or {milliseconds} ms");
+        }
+        if let Some(microseconds) = self.pause_us {
+            text += &format!(", every {microseconds} us");
         }
         if self.compress {
             text += ", compressed";

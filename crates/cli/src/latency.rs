@@ -8,12 +8,13 @@
 //! One transaction in [`EVERY`] is timed; when it became durable is found out by looking between
 //! runs of others, which are so short that a look comes every 10 microseconds or so: that is the
 //! resolution of durable latencies. In sync mode every transaction is timed, and both latencies are
-//! the same.
+//! the same. Asked to, it times every transaction and looks after each, as a program that
+//! acknowledges one by one would.
 
 use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
-use lastword::{Durability, TxId};
+use lastword::TxId;
 use medium::cpu;
 
 /// One transaction in so many is timed: reading the clock twice costs as much as a short one.
@@ -40,15 +41,8 @@ pub(crate) enum Sampling {
     Some,
     /// Every transaction: it is durable when it returns.
     All,
-}
-
-impl Sampling {
-    pub(crate) fn of(durability: Durability) -> Sampling {
-        match durability {
-            Durability::Async => Sampling::Some,
-            Durability::Sync => Sampling::All,
-        }
-    }
+    /// Every transaction; after each the worker looks which are durable.
+    Watched,
 }
 
 /// Latencies in nanoseconds.
@@ -58,20 +52,42 @@ pub(crate) struct Latencies {
     pub(crate) commit: Histogram<u64>,
     /// From the first attempt until it was durable.
     pub(crate) durable: Histogram<u64>,
+    /// Of those, the ones that were known to be durable when the next transaction had returned.
+    by_next: u64,
+    /// Whether that was looked for.
+    watched: bool,
 }
 
 impl Latencies {
     pub(crate) fn new() -> Latencies {
         // With bounds: histograms that grow would do it in the middle of a measurement.
         let empty = || Histogram::new_with_max(NS_MAX, DIGITS).expect("the bounds are allowed");
-        Latencies { commit: empty(), durable: empty() }
+        Latencies { commit: empty(), durable: empty(), by_next: 0, watched: false }
     }
 
     pub(crate) fn add(&mut self, other: &Latencies) {
         let add = |to: &mut Histogram<u64>, from| to.add(from).expect("all have the same bounds");
         add(&mut self.commit, &other.commit);
         add(&mut self.durable, &other.durable);
+        self.by_next += other.by_next;
+        self.watched |= other.watched;
     }
+
+    /// The share that was known to be durable when the next transaction had returned; nothing when
+    /// that was not looked for.
+    pub(crate) fn durable_by_next(&self) -> Option<f64> {
+        let count = self.durable.len();
+        (self.watched && count > 0).then(|| self.by_next as f64 / count as f64)
+    }
+}
+
+/// A transaction that was sampled and is not known to be durable.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// Cycles when it began.
+    start: u64,
+    id: TxId,
+    number: u64,
 }
 
 /// One worker's samples.
@@ -80,8 +96,8 @@ pub(crate) struct Sampler {
     sampling: Sampling,
     is_durable: bool,
     latencies: Latencies,
-    /// Sampled and not yet durable: when it began, and its ID.
-    pending: VecDeque<(u64, TxId)>,
+    /// Sampled and not yet durable.
+    pending: VecDeque<Pending>,
     /// The transaction that is sampled next, counted from 0.
     next: u64,
     /// The clock is looked at from here on.
@@ -142,7 +158,11 @@ impl Sampler {
             return;
         }
         if self.is_durable {
-            self.pending.push_back((start, id));
+            self.pending.push_back(Pending { start, id, number });
+        }
+        if self.sampling == Sampling::Watched {
+            self.next = number + 1;
+            return;
         }
         let each_ns = cpu::cycles_to_ns(end.saturating_sub(self.last)) / EVERY;
         if number > 0 {
@@ -152,28 +172,31 @@ impl Sampler {
         self.next = number + EVERY;
     }
 
-    /// Looks which samples are durable by this ID.
+    /// Looks which samples are durable by this ID, after so many transactions.
     #[inline]
-    pub(crate) fn look(&mut self, durable: impl FnOnce() -> TxId) {
-        if let Some(&(_, first)) = self.pending.front() {
+    pub(crate) fn look(&mut self, count: u64, durable: impl FnOnce() -> TxId) {
+        if let Some(first) = self.pending.front() {
             let durable = durable();
-            if durable >= first {
-                self.settle(durable, cpu::cycles());
+            if durable >= first.id {
+                self.settle(durable, count, cpu::cycles());
             }
         }
     }
 
-    fn settle(&mut self, durable: TxId, now: u64) {
-        while let Some(&(start, _)) = self.pending.front().filter(|(_, id)| durable >= *id) {
-            let ns = cpu::cycles_to_ns(now.saturating_sub(start));
+    fn settle(&mut self, durable: TxId, count: u64, now: u64) {
+        while let Some(&sample) = self.pending.front().filter(|sample| durable >= sample.id) {
+            let ns = cpu::cycles_to_ns(now.saturating_sub(sample.start));
             self.latencies.durable.saturating_record(ns);
+            // Its own return, or the next one's.
+            self.latencies.by_next += u64::from(count <= sample.number + 2);
             self.pending.pop_front();
         }
     }
 
     /// Everything is durable now: the samples that nobody has looked at since, too.
     pub(crate) fn finish(mut self, now: u64) -> Latencies {
-        self.settle(TxId(u64::MAX), now);
+        self.latencies.watched = self.sampling == Sampling::Watched;
+        self.settle(TxId(u64::MAX), u64::MAX, now);
         self.latencies
     }
 }
@@ -201,16 +224,16 @@ mod tests {
     fn a_sample_is_durable_when_its_id_is_and_never_before() {
         let mut sampler = Sampler::new(Sampling::Some, true);
         sampler.sampled(0, 0, 100, TxId(7));
-        sampler.look(|| TxId(6));
+        sampler.look(1, || TxId(6));
         assert_eq!(sampler.latencies.durable.len(), 0);
-        sampler.look(|| TxId(7));
+        sampler.look(2, || TxId(7));
         assert_eq!(sampler.latencies.durable.len(), 1);
         let ns = cpu::cycles_to_ns(cpu::cycles()).min(NS_MAX);
         assert!(
             sampler.latencies.durable.max() >= ns / 2,
             "from the start, 0 cycles, until the look"
         );
-        sampler.look(|| unreachable!("nothing is pending"));
+        sampler.look(3, || unreachable!("nothing is pending"));
         sampler.sampled(1024, 0, 100, TxId(9));
         assert_eq!(sampler.finish(200).durable.len(), 2);
     }
@@ -234,6 +257,23 @@ mod tests {
             assert_eq!(sampler.stride(number + 1), 0);
         }
         assert_eq!(sampler.finish(200).durable.len(), 100);
+    }
+
+    #[test]
+    fn who_looks_after_each_knows_which_were_durable_when_the_next_returned() {
+        let mut sampler = Sampler::new(Sampling::Watched, true);
+        // Transactions 0 to 3; durable when looked at after each: none, 0 and 1, none, 2.
+        for (number, durable) in [(0, 0), (1, 2), (2, 2), (3, 3)] {
+            assert!(sampler.is_due(number));
+            sampler.sampled(number, 0, 100, TxId(number + 1));
+            assert_eq!(sampler.stride(number + 1), 0);
+            sampler.look(number + 1, || TxId(durable));
+        }
+        sampler.sampled(4, 0, 100, TxId(5));
+        sampler.look(5, || TxId(3)); // 3 is late
+        let latencies = sampler.finish(200);
+        assert_eq!((latencies.durable.len(), latencies.durable_by_next()), (5, Some(0.6)));
+        assert_eq!(Sampler::new(Sampling::Some, true).finish(1).durable_by_next(), None);
     }
 
     #[test]

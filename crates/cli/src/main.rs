@@ -23,12 +23,14 @@ mod grouping;
 mod kill;
 mod kill_round;
 mod kill_writer;
+mod lap;
 mod latency;
 mod machine;
 mod manual;
 mod measure;
 mod media;
 mod pace;
+mod paper;
 mod pool;
 mod presence;
 mod report;
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Reproduce(arguments) => paper::run(&arguments),
         Command::Pool(command) => pool::run(&command),
         Command::Measure(command) => measure::run(&command),
         Command::Crash(command) => crash::run(&command),

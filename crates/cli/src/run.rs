@@ -63,8 +63,9 @@ impl workloads::Visitor for Running<'_> {
             (Some(transactions), _) => Limit::Transactions(transactions),
             (None, seconds) => Limit::Seconds(seconds.unwrap_or(SECONDS)),
         };
-        let sampling = Sampling::of(load.durability.into());
+        let sampling = load.sampling();
         let manner = Manner { sampling, outstanding: load.outstanding() };
+        driver::warm_up(&ready, &mut positions, load.warm_up)?;
         let measured = driver::measure(&ready, &mut positions, limit, manner)?;
         let conditions = Conditions::of(load, ready.pool.info().medium);
         // Before the pool is opened once more.

@@ -42,6 +42,14 @@ impl Place {
         }
     }
 
+    /// What `--pool` says, or a temporary name; either way it goes.
+    pub(crate) fn fresh(load: &Load) -> Place {
+        match &load.pool {
+            Some(path) => Place::Temporary(Temporary::at(path.clone())),
+            None => Place::temporary(load),
+        }
+    }
+
     pub(crate) fn temporary(load: &Load) -> Place {
         let in_memory = load.medium.is_some_and(MediumName::is_best_in_memory);
         Place::Temporary(Temporary::new(in_memory))

@@ -23,6 +23,8 @@ pub struct Metrics {
     pub log_combined_bytes: u64,
     /// The same after they were compressed: what the log holds without padding.
     pub log_stored_bytes: u64,
+    /// Words of combined groups, each counted once in a group.
+    pub log_combined_words: u64,
     /// Bytes sent to the log, padding included.
     pub log_bytes: u64,
     /// Bytes of the log that were only filled or skipped.
@@ -78,6 +80,7 @@ pub(crate) struct Meter {
     pub(crate) ring_full_waits: AtomicU64,
     payload_bytes: AtomicU64,
     combined_bytes: AtomicU64,
+    combined_words: AtomicU64,
     stored_bytes: AtomicU64,
 }
 
@@ -91,6 +94,15 @@ impl Meter {
     pub(crate) fn placed(&self, combined: u64, stored: u64) {
         self.combined_bytes.fetch_add(combined, Ordering::Relaxed);
         self.stored_bytes.fetch_add(stored, Ordering::Relaxed);
+    }
+
+    /// Groups were combined, to so many words.
+    pub(crate) fn combined(&self, words: u64) {
+        self.combined_words.fetch_add(words, Ordering::Relaxed);
+    }
+
+    pub(crate) fn combined_words(&self) -> u64 {
+        self.combined_words.load(Ordering::Relaxed)
     }
 
     /// Bytes gathered, combined, stored.

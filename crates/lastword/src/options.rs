@@ -107,6 +107,7 @@ pub struct Options {
     pub(crate) background: bool,
     pub(crate) shadow: Shadow,
     pub(crate) reproduce_threads: usize,
+    pub(crate) pause: Duration,
     pub(crate) group: u64,
     pub(crate) group_time: Duration,
     pub(crate) compress: bool,
@@ -154,6 +155,7 @@ impl Options {
             persist_threads: PERSIST_THREADS,
             shadow_bytes: None,
             observed: false,
+            pause: crate::persist::background::NAP,
             system: System::kernel(),
         }
     }
@@ -279,6 +281,16 @@ impl Options {
     /// `close`); a callback ([`Ticket::on_durable`](crate::Ticket::on_durable)) is not one.
     pub fn group_time(mut self, time: Duration) -> Options {
         self.group_time = time;
+        self
+    }
+
+    /// How long the thread behind pauses before it looks again for something to persist, when
+    /// nobody waits. Default 500 us: a commit that nobody waits for is durable some 1 ms later, and
+    /// the device and a core have most of their time for others. [`Duration::ZERO`]: it does not
+    /// pause, and takes a core of its own as long as transactions commit, and a few milliseconds
+    /// longer. (`decoupled`; the paper's persist threads do not pause, section 3.3.)
+    pub fn pause(mut self, time: Duration) -> Options {
+        self.pause = time;
         self
     }
 

@@ -228,6 +228,7 @@ impl Pipeline {
             emulated_delay_ns: log.emulated_delay_ns + home.emulated_delay_ns,
             log_payload_bytes,
             log_combined_bytes,
+            log_combined_words: meter.combined_words(),
             log_stored_bytes,
             log_bytes: log.bytes,
             padding_bytes,

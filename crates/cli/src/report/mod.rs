@@ -9,14 +9,15 @@ pub(crate) mod table;
 use std::io::{self, Write};
 
 use lastword::Medium;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::args::Load;
-use crate::compare::{Lap, Laps};
+use crate::compare::Laps;
 use crate::designs::DesignName;
 use crate::driver::Measured;
 use crate::failure::Failure;
 use crate::grouping::Grouping;
+use crate::lap::Lap;
 use crate::latency::Latencies;
 use crate::machine::{self, Machine};
 use crate::media::MediumName;
@@ -84,7 +85,7 @@ pub(crate) struct CpuSeconds {
 }
 
 /// Latencies; nothing where none was measured.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Quantiles {
     pub(crate) p50: Option<u64>,
     pub(crate) p90: Option<u64>,
@@ -123,6 +124,9 @@ pub(crate) struct RunReport {
     pub(crate) cpu_seconds: CpuSeconds,
     pub(crate) commit_latency_ns: Quantiles,
     pub(crate) durable_latency_ns: Quantiles,
+    /// Share of transactions that were known to be durable when the worker's next one had
+    /// returned; nothing unless each was looked at (`--sample every`).
+    pub(crate) durable_by_next: Option<f64>,
     /// Different words; nothing for a design that does not count them.
     pub(crate) writes_per_transaction: Option<f64>,
     /// Records, before they are combined.
@@ -163,7 +167,7 @@ impl RunReport {
         checked: Option<bool>,
     ) -> RunReport {
         let Measured { transactions, metrics, latencies, .. } = measured;
-        let Latencies { commit, durable } = latencies;
+        let Latencies { commit, durable, .. } = latencies;
         let count = *transactions as f64;
         // Bare memory does not remember what was written.
         let counts_words = design != DesignName::Plain;
@@ -185,6 +189,7 @@ impl RunReport {
             cpu_seconds: cpu_seconds(measured),
             commit_latency_ns: Quantiles::of(commit),
             durable_latency_ns: Quantiles::of(durable),
+            durable_by_next: latencies.durable_by_next(),
             writes_per_transaction: counts_words
                 .then(|| ratio(measured.words_written as f64, count)),
             log_payload_bytes: metrics.log_payload_bytes,
@@ -392,6 +397,7 @@ pub(crate) fn complain(lines: &[String]) {
 mod tests {
     use super::*;
     use crate::designs::DesignName;
+    use crate::lap;
 
     fn laps(design: DesignName, seconds: &[f64]) -> Laps {
         let lap = |&seconds: &f64| Lap {
@@ -401,7 +407,7 @@ mod tests {
             durable_seconds: 2.0 * seconds,
             cpu_ns: 5_000_000,
             workers_cpu_ns: 4_000_000,
-            log_bytes: 64_000,
+            ..lap::SAMPLE
         };
         Laps { design, laps: seconds.iter().map(lap).collect() }
     }

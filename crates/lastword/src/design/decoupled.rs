@@ -9,6 +9,7 @@
 //! (DudeTM, section 3.)
 
 use std::path::Path;
+use std::time::Duration;
 
 use medium::mutants::{Mutant, planted};
 use words::{Stop, TxId};
@@ -48,6 +49,8 @@ struct Inner<T, S> {
     memory: T,
     shadow: S,
     pipeline: Pipeline,
+    /// See [`Options::pause`].
+    pause: Duration,
 }
 
 /// What one worker owns.
@@ -86,7 +89,7 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let pipeline =
             Pipeline::new(persist, reproduce, superblock.log_bytes, blocks, options.background);
         let memory = T::new(shadow.words(), last);
-        let inner = Arc::new(Inner { memory, shadow, pipeline });
+        let inner = Arc::new(Inner { memory, shadow, pipeline, pause: options.pause });
         let background = match options.background {
             true => Some(Background::spawn(&inner).map_err(|source| Error::Thread { source })?),
             false => None,
@@ -177,6 +180,10 @@ impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
         self.pipeline.persist.durable().0
     }
 
+    fn pause(&self) -> Duration {
+        self.pause
+    }
+
     fn waiting(&self) -> Option<Waiting> {
         self.pipeline.persist.waiting()
     }
@@ -233,7 +240,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     }
 
     fn local(&self, number: usize) -> Result<Local<T, S>, Error> {
-        let Inner { memory, shadow, pipeline } = &*self.inner;
+        let Inner { memory, shadow, pipeline, .. } = &*self.inner;
         let slot = pipeline.persist.register(self.options.ring_words())?;
         let (attempt, part) = (memory.attempt(number), shadow.part());
         Ok(Local { attempt, part, redo: RingRedo::new(slot) })

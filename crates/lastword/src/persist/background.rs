@@ -3,7 +3,8 @@
 //! | state | until | costs |
 //! |---|---|---|
 //! | working | a step has nothing to do | |
-//! | napping | [`NAP`] is over, the pool closes | 2 000 wake-ups a second |
+//! | napping | its pause is over ([`NAP`]), the pool closes | 2 000 wake-ups a second |
+//! | looking | there is something, if it has no pause | a core |
 //! | asleep | the next commit, or the time of a group is over that waits for more | nothing |
 //!
 //! A worker wakes a sleeping thread with one load a commit. Neither can miss the other: the thread
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use super::{Event, Step};
 use crate::Error;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, thread};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, spin_loop, thread};
 
 /// Pause between groups when nobody waits: larger groups cost fewer barriers, and a commit is
 /// durable soon. Chosen: 2 000 groups a second leave the device and a core their time.
@@ -24,6 +25,9 @@ pub(crate) const NAP: Duration = Duration::from_micros(500);
 
 /// Naps without work before a thread goes to sleep.
 const IDLE_NAPS: u32 = 4;
+
+/// Looks without work before a thread that does not nap goes to sleep: some milliseconds.
+const IDLE_LOOKS: u32 = 50_000;
 
 /// What the background threads call. Any other thread may call the same.
 pub(crate) trait Steps: Send + Sync + 'static {
@@ -41,6 +45,10 @@ pub(crate) trait Steps: Send + Sync + 'static {
     fn clock(&self) -> &AtomicU64;
     /// The last durable ID.
     fn durable(&self) -> u64;
+    /// How long a nap is.
+    fn pause(&self) -> Duration {
+        NAP
+    }
     /// The group that waits for more transactions, if nothing else is left to do.
     fn waiting(&self) -> Option<Waiting> {
         None
@@ -240,8 +248,13 @@ fn persist_loop<S: Steps>(steps: &S) {
             continue;
         }
         idle = if step == Step::Nothing { idle + 1 } else { 0 };
-        if idle <= IDLE_NAPS {
-            bells.persist.wait(epoch, Some(NAP));
+        let pause = steps.pause();
+        if pause.is_zero() && idle <= IDLE_LOOKS {
+            spin_loop();
+            continue;
+        }
+        if !pause.is_zero() && idle <= IDLE_NAPS {
+            bells.persist.wait(epoch, Some(pause));
             continue;
         }
         // A group that waits: the next commit may fill it, and whoever waits for it closes it or

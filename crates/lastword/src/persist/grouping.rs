@@ -69,6 +69,8 @@ pub(crate) const GATHERED_WORDS: usize = (16 << 20) / 8;
 #[derive(Debug, Default)]
 pub(crate) struct Packer {
     combiner: Combiner,
+    /// Words of the groups that were combined; whoever counts them takes them.
+    pub(crate) combined_words: u64,
     lz4: Option<Box<Lz4>>,
     /// Memory that a group was compressed into for nothing: it did not shrink.
     unused: Option<Buffer>,
@@ -130,6 +132,7 @@ impl Packer {
         memory: &impl Fn() -> Buffer,
         out: &mut VecDeque<Packed>,
     ) {
+        self.combined_words += self.combiner.words_max() as u64 / 2;
         let group = self.combiner.finish(first, last, memory());
         if planted(Mutant::GroupInPieces) && first < last {
             for (part, first, last) in [(0, first, TxId(last.0 - 1)), (1, last, last)] {

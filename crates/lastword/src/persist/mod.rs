@@ -397,6 +397,7 @@ impl Persist {
 
     fn pack(&self, gathered: Group, packer: &mut Packer, out: &mut VecDeque<Packed>) {
         packer.pack(gathered, &self.grouping, self.fit, || self.queue.memory(), out);
+        self.meter.combined(std::mem::take(&mut packer.combined_words));
     }
 
     /// What is done without the lock when there are several threads: packs a group, and stores

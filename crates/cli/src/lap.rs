@@ -1,0 +1,189 @@
+//! A lap: one workload on one design, measured until everything is at home.
+//!
+//! Loading is not timed. CPU time is that of all threads from the first transaction until the last
+//! is durable *and at home*: nothing that a transaction costs is left out. In front is what the
+//! workers took, behind the rest, emulated delays and what workers did of the steps included.
+
+use lastword::Medium;
+use serde::{Deserialize, Serialize};
+use workloads::Workload;
+
+use crate::args::Load;
+use crate::designs::DesignName;
+use crate::driver::{self, Limit, Manner, Measured};
+use crate::failure::Failure;
+use crate::latency::Sampling;
+use crate::machine::process_cpu_ns;
+use crate::report::Quantiles;
+use crate::setup::{self, Place};
+use crate::shadow::ShadowName;
+
+/// What one design did in one lap.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Lap {
+    pub(crate) transactions: u64,
+    pub(crate) aborts: u64,
+    pub(crate) workers: usize,
+    pub(crate) seconds: f64,
+    pub(crate) durable_seconds: f64,
+    /// All threads, until everything was at home.
+    pub(crate) cpu_ns: u64,
+    /// Of it, that of the workers, without what they did of the steps behind.
+    pub(crate) workers_cpu_ns: u64,
+    /// Different words.
+    pub(crate) words_written: u64,
+    /// Sent to the log, padding included.
+    pub(crate) log_bytes: u64,
+    /// Of combined groups: their words, after combination.
+    pub(crate) combined_words: u64,
+    /// After compression, without padding.
+    pub(crate) log_stored_bytes: u64,
+    pub(crate) home_bytes: u64,
+    pub(crate) page_ins: u64,
+    pub(crate) evictions: u64,
+    /// From begin to durable; nothing where nothing was sampled.
+    pub(crate) durable_ns: Quantiles,
+    /// Of the transactions that were sampled, those that were known to be durable when the next one
+    /// had returned; nothing unless all were.
+    pub(crate) durable_by_next: Option<f64>,
+}
+
+/// A lap, and what its check says, if it was checked.
+pub(crate) struct Done {
+    pub(crate) lap: Lap,
+    pub(crate) medium: Option<Medium>,
+    pub(crate) violations: Vec<String>,
+}
+
+/// How a lap is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) limit: Limit,
+    pub(crate) sampling: Sampling,
+    /// The workload's own check is run behind it.
+    pub(crate) check: bool,
+    /// `--pool` names a pool that is there and stays; else one that is made and goes.
+    pub(crate) stays: bool,
+}
+
+/// Makes a lap. A design that cannot have so many workers (`plain` has one) has as many as it can.
+///
+/// # Errors
+/// What kept it from being run.
+pub(crate) fn lap(
+    workload: &str,
+    design: DesignName,
+    load: &Load,
+    how: How,
+) -> Result<Done, Failure> {
+    let load = &design.adjust(load);
+    let visitor = ByWorkload { design, load, how };
+    workloads::by_name(workload, visitor).expect("the parser knows the names")
+}
+
+#[derive(Clone, Copy)]
+struct ByWorkload<'a> {
+    design: DesignName,
+    load: &'a Load,
+    how: How,
+}
+
+impl workloads::Visitor for ByWorkload<'_> {
+    type Out = Result<Done, Failure>;
+
+    fn visit<W: Workload>(self) -> Self::Out {
+        let ByWorkload { design, load, how } = self;
+        let erased = design.erased::<W>(load);
+        let workers = load.threads.min(erased.workers_max);
+        let (shadow, shadow_bytes) = match design.is_durable() {
+            true => (load.shadow, load.shadow_bytes),
+            false => (ShadowName::Full, None),
+        };
+        let load = &Load { threads: workers, shadow, shadow_bytes, ..load.clone() };
+        let place = if how.stays { Place::of(load) } else { Place::fresh(load) };
+        let ready = setup::ready(erased, load, place)?;
+        let mut positions = setup::clients(&ready.workload, load, ready.run);
+        // Designs that keep nothing have nothing to wait for.
+        let outstanding = load.outstanding().filter(|_| design.is_durable());
+        let manner = Manner { sampling: how.sampling, outstanding };
+        driver::warm_up(&ready, &mut positions, load.warm_up)?;
+        let before_ns = process_cpu_ns();
+        let measured = driver::measure(&ready, &mut positions, how.limit, manner)?;
+        if design.is_durable() {
+            ready.pool.bring_home()?;
+        }
+        let lap = Lap::new(&measured, workers, process_cpu_ns() - before_ns);
+        let mut violations = Vec::new();
+        if how.check {
+            let found = ready.workload.check(&mut ready.pool.any_worker()?.erased())?;
+            violations = found.iter().map(|v| format!("{}: {v}", design.name())).collect();
+        }
+        let medium = ready.pool.info().medium;
+        match how.stays {
+            true => ready.pool.close()?,
+            // Everything is at home and the files go: no need to close in good order.
+            false => ready.pool.abandon(),
+        }
+        Ok(Done { lap, medium, violations })
+    }
+}
+
+impl Lap {
+    fn new(measured: &Measured, workers: usize, cpu_ns: u64) -> Lap {
+        let Measured { metrics, latencies, .. } = measured;
+        Lap {
+            transactions: measured.transactions,
+            aborts: measured.aborts,
+            workers,
+            seconds: measured.seconds,
+            durable_seconds: measured.durable_seconds,
+            cpu_ns,
+            workers_cpu_ns: measured.cpu.workers,
+            words_written: measured.words_written,
+            log_bytes: metrics.log_bytes,
+            combined_words: metrics.log_combined_words,
+            log_stored_bytes: metrics.log_stored_bytes,
+            home_bytes: metrics.home_bytes,
+            page_ins: metrics.page_ins,
+            evictions: metrics.evictions,
+            durable_ns: Quantiles::of(&latencies.durable),
+            durable_by_next: latencies.durable_by_next(),
+        }
+    }
+
+    /// Transactions.
+    pub(crate) fn count(&self) -> f64 {
+        self.transactions as f64
+    }
+
+    /// Transactions a second, until the last was durable.
+    pub(crate) fn rate(&self) -> f64 {
+        crate::report::ratio(self.count(), self.durable_seconds)
+    }
+
+    /// Of one transaction.
+    pub(crate) fn each(&self, of_all: u64) -> f64 {
+        crate::report::ratio(of_all as f64, self.count())
+    }
+}
+
+/// A lap that was never made.
+#[cfg(test)]
+pub(crate) const SAMPLE: Lap = Lap {
+    transactions: 1000,
+    aborts: 0,
+    workers: 1,
+    seconds: 0.5,
+    durable_seconds: 0.5,
+    cpu_ns: 900_000,
+    workers_cpu_ns: 500_000,
+    words_written: 3000,
+    log_bytes: 64_000,
+    combined_words: 1500,
+    log_stored_bytes: 30_000,
+    home_bytes: 10_000,
+    page_ins: 0,
+    evictions: 0,
+    durable_ns: Quantiles { p50: Some(10), p90: Some(20), p99: Some(30), max: Some(40) },
+    durable_by_next: Some(0.99),
+};

@@ -1,0 +1,92 @@
+//! D5: how long until a transaction is known to be durable (section 5.3, table 3).
+
+use super::super::Budget;
+use super::super::laps::{Lap, Laps, Spec};
+use super::super::sheet::{Sheet, curve, each, log, pairs, theirs};
+
+/// Designs by the names of their rows; `decoupled-pausing` is `decoupled` as it is by default.
+const DESIGNS: [&str; 5] = ["decoupled", "decoupled-pausing", "decoupled-sync", "redo", "undo"];
+const GROUPS: [u64; 5] = [1, 10, 100, 1000, 10_000];
+
+/// Every transaction is timed; behind each the worker looks what is durable, as in the paper.
+fn command(row: &str, more: &str, budget: &Budget) -> String {
+    let transactions = if budget.quick { 20_000 } else { 60_000 };
+    let (design, pause) = match row {
+        "decoupled" => ("decoupled", " --pause-us 0"),
+        "decoupled-pausing" => ("decoupled", ""),
+        design => (design, ""),
+    };
+    format!(
+        "tpcc-hash --design {design} --transactions {transactions} --sample every \
+         --medium emulated --bandwidth-gbps 1 --latency-cycles 1000{pause}{more}"
+    )
+}
+
+fn with_groups(of: u64, budget: &Budget) -> String {
+    // Only the number ends a group, and at the end of a lap who waits for it.
+    command("decoupled", &format!(" --group {of} --group-ms 10000"), budget)
+}
+
+pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
+    let designs = DESIGNS.iter().map(|design| command(design, "", budget));
+    let groups = GROUPS.iter().map(|of| with_groups(*of, budget));
+    designs.chain(groups).map(Spec::new).collect()
+}
+
+fn us(ns: Option<u64>) -> f64 {
+    ns.map_or(f64::NAN, |ns| ns as f64 / 1000.0)
+}
+
+fn p50(lap: &Lap) -> f64 {
+    us(lap.durable_ns.p50)
+}
+
+pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
+    for design in DESIGNS {
+        let command = command(design, "", budget);
+        let laps = laps.of(&command);
+        sheet.row(format!("p50/{design}"), each(laps, p50)).command(&command);
+        sheet.row(format!("p90/{design}"), each(laps, |lap| us(lap.durable_ns.p90)));
+        sheet.row(format!("p99/{design}"), each(laps, |lap| us(lap.durable_ns.p99)));
+    }
+    let of = |design| laps.of(&command(design, "", budget));
+    let (decoupled, sync) = (of("decoupled"), of("decoupled-sync"));
+    sheet.row("p50-by-sync", pairs(decoupled, sync, |lap, sync| p50(lap) / p50(sync)));
+    let by_next = |lap: &Lap| 100.0 * lap.durable_by_next.unwrap_or(f64::NAN);
+    sheet.row("by-next", each(decoupled, by_next)).command(&command("decoupled", "", budget));
+    for of in GROUPS {
+        let command = with_groups(of, budget);
+        sheet.row(format!("group/{of}"), each(laps.of(&command), p50)).command(&command);
+    }
+    quantiles(budget, laps, sheet);
+    let points = |value: fn(&Lap) -> f64| {
+        let point = |&of: &u64| (of as f64, each(laps.of(&with_groups(of, budget)), value));
+        GROUPS.iter().map(point).collect()
+    };
+    let series =
+        vec![curve("p50", points(p50)), curve("p99", points(|lap| us(lap.durable_ns.p99)))];
+    let axes = (log("transactions of a group"), log("us from begin to durable"));
+    sheet.figure("groups", "Latency against the size of groups", axes, series);
+}
+
+fn quantiles(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
+    let ours = DESIGNS.map(|design| {
+        let laps = laps.of(&command(design, "", budget));
+        let at = |value: fn(&Lap) -> Option<u64>| each(laps, |lap| us(value(lap)));
+        let points = vec![
+            (50.0, at(|lap| lap.durable_ns.p50)),
+            (90.0, at(|lap| lap.durable_ns.p90)),
+            (99.0, at(|lap| lap.durable_ns.p99)),
+        ];
+        curve(design, points)
+    });
+    let paper = [
+        theirs("DudeTM (paper)", &[(50.0, 45.0), (90.0, 73.0), (99.0, 124.0)]),
+        theirs("DudeTM-Sync (paper)", &[(50.0, 18.0), (90.0, 40.0), (99.0, 90.0)]),
+        theirs("Mnemosyne (paper)", &[(50.0, 62.0), (90.0, 87.0), (99.0, 126.0)]),
+        theirs("NVML (paper)", &[(50.0, 112.0), (90.0, 161.0), (99.0, 254.0)]),
+    ];
+    let axes = (super::super::sheet::linear("percentile"), log("us from begin to durable"));
+    let series = ours.into_iter().chain(paper).collect();
+    sheet.figure("latency", "Latency of TPC-C (hash), until durable", axes, series);
+}

@@ -1,0 +1,238 @@
+//! A paper's experiments as data: what it reports, and what is to be shown here.
+//!
+//! A file in `papers/` holds them; docs/papers shows the same, written from it by a test. Whether a
+//! row holds follows from its mark and from what was measured, and from nothing else.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::failure::Failure;
+
+/// A paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Paper {
+    pub(crate) paper: String,
+    pub(crate) title: String,
+    pub(crate) setup: String,
+    pub(crate) experiment: Vec<Experiment>,
+}
+
+/// A table or figure of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Experiment {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) source: String,
+    pub(crate) found: String,
+    pub(crate) here: String,
+    row: Vec<Template>,
+}
+
+/// Rows that differ in what stands in `{...}`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Template {
+    name: String,
+    #[serde(default)]
+    each: BTreeMap<String, Vec<String>>,
+    what: String,
+    unit: String,
+    paper: Option<Each<String>>,
+    at_least: Option<Each<f64>>,
+    at_most: Option<Each<f64>>,
+    missed: Option<Each<String>>,
+}
+
+/// One value for all rows of a template, or one for those that a key names: all of its words are
+/// among the row's.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Each<T> {
+    All(T),
+    Some(BTreeMap<String, T>),
+}
+
+impl<T: Clone> Each<T> {
+    fn of(&self, row: &BTreeMap<&str, &str>) -> Option<T> {
+        match self {
+            Each::All(value) => Some(value.clone()),
+            Each::Some(values) => {
+                let is_of = |key: &str| key.split(' ').all(|word| row.values().any(|v| *v == word));
+                values.iter().find(|(key, _)| is_of(key)).map(|(_, value)| value.clone())
+            }
+        }
+    }
+}
+
+/// What a row is held against.
+#[derive(Clone, Debug)]
+pub(crate) struct Marked {
+    pub(crate) name: String,
+    pub(crate) what: String,
+    pub(crate) unit: String,
+    pub(crate) paper: Option<String>,
+    pub(crate) mark: Mark,
+    /// Why it does not hold, when it does not.
+    pub(crate) missed: Option<String>,
+}
+
+/// Bounds of a median.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Mark {
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
+
+impl Mark {
+    /// A number without bounds is there to be read, and holds.
+    pub(crate) fn holds(self, value: f64) -> bool {
+        self.at_least.is_none_or(|least| value >= least)
+            && self.at_most.is_none_or(|most| value <= most)
+    }
+
+    /// As `>= 0.97`; nothing when there are no bounds.
+    pub(crate) fn text(self) -> Option<String> {
+        match (self.at_least, self.at_most) {
+            (Some(least), Some(most)) => Some(format!("{least} to {most}")),
+            (Some(least), None) if least >= 1e6 => Some(format!(">= {} M", least / 1e6)),
+            (Some(least), None) => Some(format!(">= {least}")),
+            (None, Some(most)) => Some(format!("<= {most}")),
+            (None, None) => None,
+        }
+    }
+}
+
+impl Paper {
+    /// The paper of this name.
+    ///
+    /// # Errors
+    /// [`Failure::NoPaper`].
+    pub(crate) fn by_name(name: &str) -> Result<Paper, Failure> {
+        let text = match name {
+            "dudetm" => include_str!("../../papers/dudetm.toml"),
+            _ => return Err(Failure::NoPaper { name: name.into() }),
+        };
+        Ok(toml::from_str(text).expect("a test has read it"))
+    }
+}
+
+impl Experiment {
+    /// All of its rows, in order.
+    pub(crate) fn rows(&self) -> Vec<Marked> {
+        self.row.iter().flat_map(Template::rows).collect()
+    }
+}
+
+impl Template {
+    fn rows(&self) -> Vec<Marked> {
+        let mut combinations: Vec<BTreeMap<&str, &str>> = vec![BTreeMap::new()];
+        for (variable, values) in &self.each {
+            let before = std::mem::take(&mut combinations);
+            for row in before {
+                for value in values {
+                    let mut row = row.clone();
+                    row.insert(variable, value);
+                    combinations.push(row);
+                }
+            }
+        }
+        combinations.iter().map(|row| self.row(row)).collect()
+    }
+
+    fn row(&self, row: &BTreeMap<&str, &str>) -> Marked {
+        let fill = |text: &str| {
+            row.iter().fold(text.to_owned(), |text, (variable, value)| {
+                text.replace(&format!("{{{variable}}}"), value)
+            })
+        };
+        let bound = |bound: &Option<Each<f64>>| bound.as_ref().and_then(|each| each.of(row));
+        let text = |text: &Option<Each<String>>| text.as_ref().and_then(|each| each.of(row));
+        Marked {
+            name: fill(&self.name),
+            what: fill(&self.what),
+            unit: self.unit.clone(),
+            paper: text(&self.paper),
+            mark: Mark { at_least: bound(&self.at_least), at_most: bound(&self.at_most) },
+            missed: text(&self.missed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_paper_can_be_read_and_every_row_has_a_name_of_its_own() {
+        let paper = Paper::by_name("dudetm").unwrap();
+        for experiment in &paper.experiment {
+            let rows = experiment.rows();
+            let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+            assert!(rows.iter().all(|row| !row.name.contains('{') && !row.what.contains('{')));
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), rows.len(), "{}", experiment.id);
+        }
+        assert!(Paper::by_name("another").is_err());
+    }
+
+    /// What is in the data, to be read: a table for each experiment.
+    fn page(paper: &Paper) -> String {
+        let mut page = format!(
+            "# {}\n\n{}. Measured on {}.\n\nWritten from `crates/cli/papers/{}.toml` by a test \
+             (`UPDATE=1 cargo test -p lastword-cli`).\n`lastword reproduce {}` runs it, and holds \
+             what it finds against these marks.\n",
+            paper.paper, paper.title, paper.setup, paper.paper, paper.paper
+        );
+        for experiment in &paper.experiment {
+            let Experiment { id, title, source, found, here, .. } = experiment;
+            page += &format!("\n## {id}: {title}\n\n{source}. {found}\n\n{here}\n");
+            page += "\n| what | unit | paper | mark |\n|---|---|---|---|\n";
+            for Marked { what, unit, paper, mark, .. } in experiment.rows() {
+                let dash = || "-".to_owned();
+                let (paper, mark) = (paper.unwrap_or_else(dash), mark.text().unwrap_or_else(dash));
+                page += &format!("| {what} | {unit} | {paper} | {mark} |\n");
+            }
+        }
+        page
+    }
+
+    #[test]
+    fn the_documentation_shows_the_same_marks() {
+        let paper = Paper::by_name("dudetm").unwrap();
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/papers/dudetm.md");
+        let expected = page(&paper);
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, &expected).unwrap();
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(found == expected, "docs/papers/dudetm.md is not what the data says: UPDATE=1");
+    }
+
+    #[test]
+    fn a_key_belongs_to_the_rows_that_have_all_of_its_words() {
+        let paper = Paper::by_name("dudetm").unwrap();
+        let of = |id: &str, name: &str| {
+            let experiment = paper.experiment.iter().find(|experiment| experiment.id == id);
+            experiment.unwrap().rows().into_iter().find(|row| row.name == name).unwrap()
+        };
+        assert_eq!(of("D5", "p50/decoupled").paper.as_deref(), Some("45"));
+        assert_eq!(of("D5", "p50/decoupled-sync").paper.as_deref(), Some("18"));
+        assert_eq!(of("D1", "added/btree").mark.text().as_deref(), Some("<= 150"));
+        assert_eq!(of("D1", "added/tpcc-hash").mark.text(), None);
+        assert_eq!(of("D6", "saved/10").mark.text().as_deref(), Some("3 to 15"));
+    }
+
+    #[test]
+    fn a_mark_holds_within_its_bounds() {
+        let mark = Mark { at_least: Some(3.0), at_most: Some(15.0) };
+        assert!(mark.holds(3.0) && mark.holds(15.0) && !mark.holds(2.9) && !mark.holds(15.1));
+        let none = Mark { at_least: None, at_most: None };
+        assert!(none.holds(-1.0));
+        assert!(!Mark { at_least: Some(1.0), at_most: None }.holds(f64::NAN));
+    }
+}

@@ -1,0 +1,215 @@
+//! `lastword reproduce`: a paper's tables and figures, ours beside theirs.
+//!
+//! ```text
+//!   marks (papers/*.toml)  what the paper reports, what is to be shown here
+//!   recipes (dudetm/)      which laps an experiment needs, and its rows made of them
+//!   laps                   made in interleaved rounds, kept in --out as they are done
+//!   results                rows held against their marks, and curves
+//!   chart csv page table   what is shown of them
+//! ```
+//!
+//! A lap that several experiments need is made once. Ratios are taken within a round. Whether a row
+//! holds follows from its mark and the median over rounds, and nobody sets it by hand.
+
+mod chart;
+mod csv;
+mod dudetm;
+mod laps;
+mod marks;
+mod number;
+mod page;
+mod peers;
+mod results;
+#[cfg(test)]
+mod sample;
+mod scale;
+mod section;
+mod sheet;
+mod standing;
+mod table;
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use crate::args::{Format, Reproduce};
+use crate::failure::{Failure, Verdict};
+use crate::machine::{self, Machine};
+use crate::report::{self, OverRounds, json};
+
+use laps::{Laps, Spec};
+use marks::{Marked, Paper};
+use peers::Peers;
+use results::{Experiment, Results, Row};
+use sheet::{Sheet, Value};
+
+/// The papers that there are.
+pub(crate) const NAMES: [&str; 1] = ["dudetm"];
+
+/// How much is measured.
+#[derive(Clone, Debug)]
+struct Budget {
+    quick: bool,
+    rounds: u64,
+    seed: u64,
+    /// What foreign systems did, if it was given.
+    peers: Option<Peers>,
+}
+
+/// One experiment: the laps that it needs, and what becomes of them.
+struct Recipe {
+    id: &'static str,
+    plan: fn(&Budget) -> Vec<Spec>,
+    judge: fn(&Budget, &Laps, &mut Sheet),
+}
+
+fn recipes(paper: &str) -> &'static [Recipe] {
+    match paper {
+        "dudetm" => dudetm::RECIPES,
+        _ => &[],
+    }
+}
+
+/// Runs it, writes what was asked for, and prints the table.
+///
+/// # Errors
+/// What kept it from being run.
+pub(crate) fn run(arguments: &Reproduce) -> Result<Verdict, Failure> {
+    let paper = Paper::by_name(&arguments.paper)?;
+    let recipes = chosen(&paper, &arguments.ids)?;
+    let peers = arguments.peers.as_deref().map(Peers::read).transpose()?;
+    let (quick, seed) = (arguments.quick, arguments.seed);
+    let budget = Budget { quick, rounds: if quick { 3 } else { 5 }, seed, peers };
+    let out = arguments.out.as_deref();
+    if let Some(directory) = out {
+        fs::create_dir_all(directory).map_err(Failure::file("making", directory))?;
+    }
+    let plan: Vec<Spec> = recipes.iter().flat_map(|recipe| (recipe.plan)(&budget)).collect();
+    let start = Instant::now();
+    let laps = laps::all(plan, &budget, out)?;
+    let results = judge(&paper, &recipes, &budget, &laps, start.elapsed().as_secs_f64());
+    if let Some(directory) = out {
+        write(&results, directory)?;
+    }
+    report::print(&match arguments.output.format {
+        Format::Json => json::object(&results),
+        Format::Table => table::table(&results),
+    })?;
+    Ok(Verdict::of(results.rows.iter().all(|row| row.held != Some(false))))
+}
+
+/// The recipes of these experiments; of all when none is named.
+fn chosen(paper: &Paper, ids: &[String]) -> Result<Vec<&'static Recipe>, Failure> {
+    let all = recipes(&paper.paper);
+    if ids.is_empty() {
+        return Ok(all.iter().collect());
+    }
+    ids.iter()
+        .map(|id| {
+            let known = || all.iter().map(|recipe| recipe.id).collect::<Vec<_>>().join(", ");
+            all.iter().find(|recipe| recipe.id.eq_ignore_ascii_case(id)).ok_or_else(|| {
+                let paper = paper.paper.clone();
+                Failure::NoExperiment { paper, id: id.clone(), known: known() }
+            })
+        })
+        .collect()
+}
+
+/// Holds what was measured against the marks.
+fn judge(
+    paper: &Paper,
+    recipes: &[&Recipe],
+    budget: &Budget,
+    laps: &Laps,
+    seconds: f64,
+) -> Results {
+    let mut results = Results {
+        paper: paper.paper.clone(),
+        title: paper.title.clone(),
+        setup: paper.setup.clone(),
+        machine: Machine::this(),
+        commit: machine::commit(),
+        quick: budget.quick,
+        seconds,
+        rounds: budget.rounds,
+        seed: budget.seed,
+        experiments: Vec::new(),
+        rows: Vec::new(),
+        figures: Vec::new(),
+    };
+    for experiment in &paper.experiment {
+        let Some(recipe) = recipes.iter().find(|recipe| recipe.id == experiment.id) else {
+            continue;
+        };
+        let mut sheet = Sheet::new(recipe.id);
+        (recipe.judge)(budget, laps, &mut sheet);
+        let rows: Vec<Row> = experiment
+            .rows()
+            .into_iter()
+            .filter_map(|marked| {
+                let value = sheet.take(&marked.name);
+                value.map(|value| row(recipe.id, marked, value, budget.seed))
+            })
+            .collect();
+        sheet.assert_all_taken();
+        results.experiments.push(Experiment {
+            id: experiment.id.clone(),
+            title: experiment.title.clone(),
+            source: experiment.source.clone(),
+            found: experiment.found.clone(),
+            here: experiment.here.clone(),
+            held: all_hold(&rows),
+        });
+        results.rows.extend(rows);
+        results.figures.extend(sheet.figures);
+    }
+    results
+}
+
+/// One row: held is what its mark says of the median.
+fn row(id: &str, marked: Marked, value: Value, seed: u64) -> Row {
+    let Marked { name, what, unit, paper, mark, missed } = marked;
+    let rounds = value.rounds.len() as u64;
+    let ours = (rounds > 0).then(|| OverRounds::of(value.rounds));
+    let held = ours.map(|ours| mark.holds(ours.median));
+    let missed = missed.filter(|_| held == Some(false));
+    let why = [value.note, missed].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    Row {
+        id: id.into(),
+        name,
+        what,
+        paper,
+        ours,
+        unit,
+        mark: mark.text(),
+        held,
+        why: (!why.is_empty()).then_some(why),
+        rounds,
+        seed,
+        command: value.command.map(|command| format!("lastword run {command}")),
+    }
+}
+
+/// Whether all that were judged hold; nothing when none was.
+fn all_hold(rows: &[Row]) -> Option<bool> {
+    let mut judged = rows.iter().filter_map(|row| row.held).peekable();
+    judged.peek()?;
+    Some(judged.all(|held| held))
+}
+
+/// Writes the page, the charts and the tables.
+fn write(results: &Results, directory: &Path) -> Result<(), Failure> {
+    let name = &results.paper;
+    let put = |file: String, text: String| {
+        let path = directory.join(file);
+        fs::write(&path, text).map_err(Failure::file("writing", &path))
+    };
+    put(format!("{name}.json"), json::object(results) + "\n")?;
+    put(format!("{name}.csv"), csv::rows(results))?;
+    put(format!("{name}.html"), page::html(results))?;
+    for figure in &results.figures {
+        put(format!("{name}-{}.svg", figure.name), chart::svg(figure))?;
+        put(format!("{name}-{}.csv", figure.name), csv::figure(figure))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! Numbers as people read them: three digits that count, `k` and `M` for big ones.
+
+use crate::report::OverRounds;
+
+/// Three digits that count and the power of 1000: `0.970`, `12.0`, `5.71 M`.
+pub(crate) fn number(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let step = 10f64.powi(exponent(value) - 2);
+    let rounded = (value / step).round() * step;
+    let (scaled, power) = match rounded.abs() {
+        n if n >= 1e9 * LEAST => (rounded / 1e9, " G"),
+        n if n >= 1e6 * LEAST => (rounded / 1e6, " M"),
+        n if n >= 1e3 * LEAST => (rounded / 1e3, " k"),
+        n if n < 1e-6 => return format!("{value:.2e}"),
+        _ => (rounded, ""),
+    };
+    let decimals = usize::try_from(2 - exponent(scaled)).unwrap_or(0);
+    format!("{scaled:.decimals$}{power}")
+}
+
+/// As short as it can be, without a space, as the ticks of an axis are: `0.5`, `3500`, `20k`.
+pub(crate) fn tick(value: f64) -> String {
+    if value.abs() < 10_000.0 && value.fract() == 0.0 {
+        return format!("{value}");
+    }
+    let text = number(value);
+    let (digits, power) = text.split_once(' ').unwrap_or((&text, ""));
+    let is_cut = digits.contains('.') && !digits.contains('e');
+    let digits = if is_cut { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
+    format!("{digits}{power}")
+}
+
+/// A number and its unit; a ratio has none.
+pub(crate) fn with_unit(value: f64, unit: &str) -> String {
+    match unit {
+        "" | "ratio" => number(value),
+        unit => format!("{} {unit}", number(value)),
+    }
+}
+
+/// The least and the most of the rounds, without a unit; nothing when they look the same.
+pub(crate) fn spread(over: &OverRounds) -> Option<String> {
+    let (min, max) = (number(over.min), number(over.max));
+    (min != max).then(|| format!("{min} to {max}"))
+}
+
+/// So that what is a power of 1000 but for an error of rounding counts as one.
+const LEAST: f64 = 1.0 - 1e-9;
+
+/// Of the first digit, in powers of ten.
+fn exponent(value: f64) -> i32 {
+    (value.abs().log10() + 1e-9).floor() as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_count() {
+        let cases = [
+            (0.0, "0"),
+            (0.97, "0.970"),
+            (0.031_24, "0.0312"),
+            (1.0, "1.00"),
+            (12.0, "12.0"),
+            (999.4, "999"),
+            (999.6, "1.00 k"),
+            (1000.0, "1.00 k"),
+            (310_000.0, "310 k"),
+            (5_712_345.0, "5.71 M"),
+            (-20_500.0, "-20.5 k"),
+            (3e9, "3.00 G"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        let cases =
+            [(0.5, "0.5"), (1.0, "1"), (3500.0, "3500"), (20_000.0, "20k"), (2.5e6, "2.5M")];
+        for (value, text) in cases {
+            assert_eq!(tick(value), text);
+        }
+        assert_eq!(tick(100_000.0), "100k");
+    }
+
+    #[test]
+    fn a_ratio_has_no_unit() {
+        assert_eq!(with_unit(0.97, "ratio"), "0.970");
+        assert_eq!(with_unit(0.97, ""), "0.970");
+        assert_eq!(with_unit(93.04, "%"), "93.0 %");
+        assert_eq!(with_unit(5_712_345.0, "tx/s"), "5.71 M tx/s");
+    }
+
+    #[test]
+    fn a_single_round_has_no_spread() {
+        assert_eq!(spread(&OverRounds { median: 2.0, min: 2.0, max: 2.0 }), None);
+        let over = OverRounds { median: 2.0, min: 1.0, max: 3.0 };
+        assert_eq!(spread(&over).as_deref(), Some("1.00 to 3.00"));
+    }
+}
