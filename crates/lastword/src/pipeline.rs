@@ -17,7 +17,10 @@ pub(crate) struct Pipeline {
     /// Bytes of log, or of what they decode to, that make a reproduce step worth its barriers.
     due_bytes: u64,
     /// Whether steps sleep in the kernel.
-    pub(crate) blocks: bool,
+    blocks: bool,
+    /// Whether reproduce steps want a thread of their own: they sleep in the kernel, or nothing
+    /// that is committed shall wait for one to end.
+    pub(crate) apart: bool,
     /// Whether a thread does nothing but reproduce.
     own_reproducer: bool,
     /// Somebody could use what waits to be reproduced at home.
@@ -61,7 +64,7 @@ impl<'a> Behind<'a> {
     /// Has what is durable brought home soon, whether or not it is much.
     pub(crate) fn hasten(self) {
         if !self.pipeline.hastened.swap(true, Ordering::Relaxed) {
-            self.pipeline.bells.reproduce_is_due(self.pipeline.blocks);
+            self.pipeline.bells.reproduce_is_due(self.pipeline.apart);
         }
     }
 
@@ -80,16 +83,16 @@ impl Pipeline {
         persist: Persist,
         reproduce: Reproduce,
         log_bytes: u64,
-        blocks: bool,
+        (blocks, apart): (bool, bool),
         background: bool,
     ) -> Pipeline {
         // A file gathers writes to one page over as much log as it can and still leaves the other
         // half of the log to the workers while it writes home.
         let half = log_bytes / 2;
         let due_bytes = if blocks { half } else { half.min(DUE_BYTES_MEMORY) };
-        let (bells, own_reproducer) = (Bells::default(), blocks && background);
+        let (bells, own_reproducer) = (Bells::default(), apart && background);
         let hastened = AtomicBool::new(false);
-        Pipeline { persist, reproduce, bells, due_bytes, blocks, own_reproducer, hastened }
+        Pipeline { persist, reproduce, bells, due_bytes, blocks, apart, own_reproducer, hastened }
     }
 
     /// One persist step: sends a group, and acknowledges what is durable, waiting for that if
@@ -106,10 +109,10 @@ impl Pipeline {
         let timer = StepTimer { blocks: self.blocks, helped };
         let sent = self.persist.send(clock, timer)?;
         let acknowledged = self.persist.acknowledge(wait && sent != Step::More, timer)?;
-        // On memory the thread that would be rung is the persist thread, which looks by itself
+        // Not apart, the thread that would be rung is the persist thread, which looks by itself
         // after each of its steps: ringing for itself it would not nap while another brings home.
-        if (self.blocks || helped) && self.is_due() {
-            self.bells.reproduce_is_due(self.blocks);
+        if (self.apart || helped) && self.is_due() {
+            self.bells.reproduce_is_due(self.apart);
         }
         Ok(Step::of_both(sent, acknowledged, self.persist.turn()))
     }

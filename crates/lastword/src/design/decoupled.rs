@@ -83,11 +83,17 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let shape = Shape::of(&storage, options);
         let superblock = *storage.superblocks.current();
         let blocks = matches!(storage.medium, crate::Medium::File);
+        let apart = blocks || options.pause.is_zero();
         let persist = Persist::new(storage.log, recover::identity(&superblock), last)
             .with_grouping(grouping(options));
         let reproduce = Reproduce::new(storage.home, storage.superblocks);
-        let pipeline =
-            Pipeline::new(persist, reproduce, superblock.log_bytes, blocks, options.background);
+        let pipeline = Pipeline::new(
+            persist,
+            reproduce,
+            superblock.log_bytes,
+            (blocks, apart),
+            options.background,
+        );
         let memory = T::new(shadow.words(), last);
         let inner = Arc::new(Inner { memory, shadow, pipeline, pause: options.pause });
         let background = match options.background {
@@ -192,8 +198,8 @@ impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
         &self.pipeline.bells
     }
 
-    fn reproduce_blocks(&self) -> bool {
-        self.pipeline.blocks
+    fn reproduces_apart(&self) -> bool {
+        self.pipeline.apart
     }
 
     fn others(&self) -> Option<Others<'_>> {

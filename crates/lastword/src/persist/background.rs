@@ -55,8 +55,8 @@ pub(crate) trait Steps: Send + Sync + 'static {
     }
     /// Where the threads are woken.
     fn bells(&self) -> &Bells;
-    /// Whether a reproduce step sleeps in the kernel, so that it wants a thread of its own.
-    fn reproduce_blocks(&self) -> bool;
+    /// Whether reproduce steps want a thread of their own.
+    fn reproduces_apart(&self) -> bool;
     /// The persist threads beside the first.
     fn others(&self) -> Option<Others<'_>> {
         None
@@ -190,7 +190,7 @@ impl Background {
                 }
             }
         }
-        if steps.reproduce_blocks() {
+        if steps.reproduces_apart() {
             self.start("lastword-reproduce", steps, reproduce_loop)?;
         }
         // Whoever reproduces leads; these others bring home what it deals out.
@@ -240,7 +240,7 @@ fn persist_loop<S: Steps>(steps: &S) {
             Err(_) => break,
             Ok(step) => step,
         };
-        if !steps.reproduce_blocks() && steps.reproduce_if_due().is_err() {
+        if !steps.reproduces_apart() && steps.reproduce_if_due().is_err() {
             break;
         }
         if step == Step::More {

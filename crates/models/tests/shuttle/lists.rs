@@ -85,6 +85,8 @@ fn run(seed: u64, met: &Outcomes) {
         shadow: (),
         reproduce_threads: 1 + (seed >> 32) as usize % 2,
         machine: Arc::clone(&machine),
+        // Without one the thread would look thousands of times before it sleeps.
+        pause: std::time::Duration::from_micros(500),
         // A group has no time to grow: what a clock says is no part of a schedule.
         group: [0, 0, 3][dice.below(3) as usize],
         group_time: std::time::Duration::ZERO,

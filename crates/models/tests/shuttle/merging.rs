@@ -159,7 +159,7 @@ impl Steps for Pipeline {
         &self.bells
     }
 
-    fn reproduce_blocks(&self) -> bool {
+    fn reproduces_apart(&self) -> bool {
         false
     }
 }

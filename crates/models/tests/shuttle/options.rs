@@ -24,6 +24,7 @@ pub struct Options {
     pub(crate) shadow: (),
     pub(crate) reproduce_threads: usize,
     pub(crate) machine: Arc<Machine>,
+    pub(crate) pause: std::time::Duration,
     pub(crate) group: u64,
     pub(crate) group_time: std::time::Duration,
     pub(crate) compress: bool,
