@@ -80,7 +80,6 @@ pub(crate) struct Meter {
     pub(crate) ring_full_waits: AtomicU64,
     payload_bytes: AtomicU64,
     combined_bytes: AtomicU64,
-    combined_words: AtomicU64,
     stored_bytes: AtomicU64,
 }
 
@@ -94,15 +93,6 @@ impl Meter {
     pub(crate) fn placed(&self, combined: u64, stored: u64) {
         self.combined_bytes.fetch_add(combined, Ordering::Relaxed);
         self.stored_bytes.fetch_add(stored, Ordering::Relaxed);
-    }
-
-    /// Groups were combined, to so many words.
-    pub(crate) fn combined(&self, words: u64) {
-        self.combined_words.fetch_add(words, Ordering::Relaxed);
-    }
-
-    pub(crate) fn combined_words(&self) -> u64 {
-        self.combined_words.load(Ordering::Relaxed)
     }
 
     /// Bytes gathered, combined, stored.

@@ -218,7 +218,7 @@ impl Pipeline {
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
-        let (log, padding_bytes, log_laps) = self.persist.log_counts();
+        let (log, padding_bytes, log_laps, log_combined_words) = self.persist.log_counts();
         let home = self.reproduce.counts();
         // Both have held what a step holds: who found it taken meanwhile sleeps until a turn ends.
         self.persist.progress.turn_is_over();
@@ -231,7 +231,7 @@ impl Pipeline {
             emulated_delay_ns: log.emulated_delay_ns + home.emulated_delay_ns,
             log_payload_bytes,
             log_combined_bytes,
-            log_combined_words: meter.combined_words(),
+            log_combined_words,
             log_stored_bytes,
             log_bytes: log.bytes,
             padding_bytes,

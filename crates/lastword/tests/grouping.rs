@@ -238,3 +238,16 @@ fn every_design_takes_the_options_and_those_that_keep_nothing_do_nothing_with_th
     takes::<lastword::Volatile>();
     takes::<lastword::Plain>();
 }
+
+#[test]
+fn words_of_combined_groups_are_counted_once_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(EMULATED).group(100).group_time(Duration::MAX);
+    let (pool, object) = self::pool(&dir.path().join("a.pool"), options);
+    pool.flush().unwrap();
+    let before = pool.metrics().log_combined_words;
+    let last = (1..=100).map(|value| write(&pool, object, value)).last().unwrap();
+    pool.wait_for(last).unwrap();
+    // `set` writes all of the object, again and again.
+    assert_eq!(pool.metrics().log_combined_words - before, WORDS);
+}

@@ -69,7 +69,7 @@ pub(crate) const GATHERED_WORDS: usize = (16 << 20) / 8;
 #[derive(Debug, Default)]
 pub(crate) struct Packer {
     combiner: Combiner,
-    /// Words of the groups that were combined; whoever counts them takes them.
+    /// Words of the groups that it has combined; whoever counts them takes them.
     pub(crate) combined_words: u64,
     lz4: Option<Box<Lz4>>,
     /// Memory that a group was compressed into for nothing: it did not shrink.

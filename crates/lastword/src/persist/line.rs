@@ -33,6 +33,8 @@ pub(crate) struct Line {
     number: u64,
     /// What threads pack with, and nobody uses at the moment.
     packers: Vec<Packer>,
+    /// Words of the groups that were combined.
+    pub(crate) combined_words: u64,
 }
 
 /// Taken off, and with a group before it that is not packed.
@@ -72,7 +74,8 @@ impl Line {
     }
 
     /// The same, when it is done with it.
-    pub(crate) fn put_back(&mut self, packer: Packer) {
+    pub(crate) fn put_back(&mut self, mut packer: Packer) {
+        self.combined_words += std::mem::take(&mut packer.combined_words);
         self.packers.push(packer);
     }
 

@@ -397,7 +397,6 @@ impl Persist {
 
     fn pack(&self, gathered: Group, packer: &mut Packer, out: &mut VecDeque<Packed>) {
         packer.pack(gathered, &self.grouping, self.fit, || self.queue.memory(), out);
-        self.meter.combined(std::mem::take(&mut packer.combined_words));
     }
 
     /// What is done without the lock when there are several threads: packs a group, and stores
@@ -531,11 +530,12 @@ impl Persist {
         self.progress.advance(flight.last);
     }
 
-    /// What the log has cost so far.
-    pub(crate) fn log_counts(&self) -> (medium::Counts, u64, f64) {
+    /// What the log has cost so far, bytes of padding, laps, and words of combined groups.
+    pub(crate) fn log_counts(&self) -> (medium::Counts, u64, f64, u64) {
         let sending = lock(&self.sending);
         let laps = sending.log.head() as f64 / self.medium.bytes() as f64;
-        (self.medium.counts(), sending.log.padding_bytes(), laps)
+        let words = sending.line.combined_words;
+        (self.medium.counts(), sending.log.padding_bytes(), laps, words)
     }
 }
 
