@@ -262,9 +262,12 @@ pub(crate) fn run_client<D: Design, W: Workload>(
             let ticket = transact(worker, workload, client)?;
             let ended = cpu::cycles();
             // One that gave itself up never becomes durable: the next one is timed.
-            if let Some(ticket) = ticket {
-                sampler.sampled(count, begun, ended, ticket.id());
-                outstanding.add(ticket)?;
+            match ticket {
+                Some(ticket) => {
+                    sampler.sampled(count, begun, ended, ticket.id());
+                    outstanding.add(ticket)?;
+                }
+                None => sampler.skipped(count),
             }
             count += 1;
             pace.mark(ended, count);

@@ -132,7 +132,7 @@ impl Sampler {
     /// How many transactions may run before the next look.
     #[inline]
     pub(crate) fn stride(&self, number: u64) -> u64 {
-        self.stride.min(self.next - number)
+        self.stride.min(self.next.saturating_sub(number))
     }
 
     /// Whether transactions take so long that the clock may be looked at now and then between two
@@ -170,6 +170,11 @@ impl Sampler {
         }
         self.last = end;
         self.next = number + EVERY;
+    }
+
+    /// The transaction that was to be timed has given itself up: the next one is timed.
+    pub(crate) fn skipped(&mut self, number: u64) {
+        self.next = number + 1;
     }
 
     /// Looks which samples are durable by this ID, after so many transactions.
@@ -274,6 +279,17 @@ mod tests {
         let latencies = sampler.finish(200);
         assert_eq!((latencies.durable.len(), latencies.durable_by_next()), (5, Some(0.6)));
         assert_eq!(Sampler::new(Sampling::Some, true).finish(1).durable_by_next(), None);
+    }
+
+    #[test]
+    fn one_that_gave_itself_up_is_followed_by_one_that_is_timed() {
+        for sampling in [Sampling::Some, Sampling::All, Sampling::Watched] {
+            let mut sampler = Sampler::new(sampling, true);
+            assert!(sampler.is_due(0));
+            sampler.skipped(0);
+            assert_eq!(sampler.stride(1), 0);
+            assert!(sampler.is_due(1));
+        }
     }
 
     #[test]

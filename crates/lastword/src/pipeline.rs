@@ -21,7 +21,8 @@ pub(crate) struct Pipeline {
     /// Whether reproduce steps want a thread of their own: they sleep in the kernel, or nothing
     /// that is committed shall wait for one to end.
     pub(crate) apart: bool,
-    /// Whether a thread does nothing but reproduce.
+    /// Whether whoever waits for room leaves it to a thread that does nothing but reproduce: a step
+    /// sleeps in the kernel.
     own_reproducer: bool,
     /// Somebody could use what waits to be reproduced at home.
     hastened: AtomicBool,
@@ -90,7 +91,7 @@ impl Pipeline {
         // half of the log to the workers while it writes home.
         let half = log_bytes / 2;
         let due_bytes = if blocks { half } else { half.min(DUE_BYTES_MEMORY) };
-        let (bells, own_reproducer) = (Bells::default(), apart && background);
+        let (bells, own_reproducer) = (Bells::default(), blocks && background);
         let hastened = AtomicBool::new(false);
         Pipeline { persist, reproduce, bells, due_bytes, blocks, apart, own_reproducer, hastened }
     }

@@ -6,12 +6,14 @@
 //! ```
 //!
 //! A line is written whole when its lap is done, so an interrupted run goes on where it was. What
-//! another build or another machine has made is no part of this one's results and is begun anew.
+//! another build or another machine has made, or with another seed, is no part of these results: it
+//! is moved to `laps.jsonl.old`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use clap::Parser;
 use serde::{Deserialize, Serialize};
@@ -21,14 +23,17 @@ use crate::args::{Command, CommandLine, Run};
 use crate::driver::Limit;
 use crate::failure::Failure;
 pub(super) use crate::lap::Lap;
-use crate::lap::{How, lap};
+use crate::lap::{Done, How, lap};
 use crate::machine::Machine;
-use crate::report::progress;
+use crate::report::{self, progress};
 use crate::setup::Place;
 
 /// A lap that is to be made in every round.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
+    /// Laps that are compared with each other: made one behind the other, in each round beginning
+    /// with another one.
+    pub(super) block: &'static str,
     /// As behind `lastword run`.
     pub(super) command: String,
     /// What makes the pool that it runs on, which stays for the other laps on it; nothing: a fresh
@@ -39,14 +44,20 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    pub(super) fn new(command: String) -> Spec {
-        Spec { command, pool: None, rounds: u64::MAX }
+    pub(super) fn new(block: &'static str, command: String) -> Spec {
+        Spec { block, command, pool: None, rounds: u64::MAX }
     }
 }
 
 /// All laps that were made.
 #[derive(Debug, Default)]
-pub(super) struct Laps(HashMap<String, Vec<Lap>>);
+pub(super) struct Laps {
+    by_command: HashMap<String, Vec<Lap>>,
+    /// How long they took, loading included.
+    pub(super) seconds: f64,
+    /// What a lap left was found wrong, and said so.
+    pub(super) broken: bool,
+}
 
 impl Laps {
     /// Those of a command, a round each.
@@ -54,19 +65,20 @@ impl Laps {
     /// # Panics
     /// It is in no plan.
     pub(super) fn of(&self, command: &str) -> &[Lap] {
-        self.0.get(command).unwrap_or_else(|| panic!("no plan has `{command}`"))
+        self.by_command.get(command).unwrap_or_else(|| panic!("no plan has `{command}`"))
     }
 
     #[cfg(test)]
     pub(super) fn all_like(plan: Vec<Spec>, rounds: u64, lap: Lap) -> Laps {
         let laps = |spec: Spec| (spec.command, vec![lap; rounds.min(spec.rounds) as usize]);
-        Laps(plan.into_iter().map(laps).collect())
+        let by_command = plan.into_iter().map(laps).collect();
+        Laps { by_command, seconds: 1.0, broken: false }
     }
 }
 
 /// The first line of the file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Made {
+struct Maker {
     /// Length and time of the program's file: another build has others.
     program: (u64, u64),
     machine: String,
@@ -78,57 +90,69 @@ struct Made {
 struct Line {
     command: String,
     round: u64,
+    /// How long it took, loading included.
+    seconds: f64,
     lap: Lap,
 }
 
-/// Makes all laps of a plan, those apart that are in `out` already.
+/// Makes all laps of a plan, but for those that are in `out` already. A block of which a round was
+/// interrupted makes that round again: its laps would not have been made one behind the other.
 ///
 /// # Errors
 /// What kept one from being made.
 pub(super) fn all(plan: Vec<Spec>, budget: &Budget, out: Option<&Path>) -> Result<Laps, Failure> {
-    let plan = without_doubles(plan);
+    let blocks = blocks(plan);
     let mut store = out.map(|out| Store::open(&out.join("laps.jsonl"), budget.seed)).transpose()?;
-    let is_done = |spec: &Spec, round: u64| {
-        let done = |store: &Store| store.done.contains_key(&(spec.command.clone(), round));
-        store.as_ref().is_some_and(done)
-    };
-    let all = plan.iter().map(|spec| spec.rounds.min(budget.rounds)).sum();
-    let bar = progress::bar("laps", all);
-    let mut laps = Laps::default();
-    let mut pools = Pools::default();
-    let mut todo = Vec::new();
+    let rounds = |spec: &Spec| spec.rounds.min(budget.rounds);
+    let bar = progress::bar("laps", blocks.iter().flatten().map(rounds).sum());
+    let (mut laps, mut pools) = (Laps::default(), Pools::default());
     for round in 0..budget.rounds {
-        for step in 0..plan.len() {
-            let spec = &plan[(round as usize + step) % plan.len()];
-            if round < spec.rounds {
-                todo.push((spec, round, is_done(spec, round)));
+        for block in &blocks {
+            let block: Vec<&Spec> = block.iter().filter(|spec| round < spec.rounds).collect();
+            let stored = |spec: &&Spec| store.as_ref()?.done.get(&(spec.command.clone(), round));
+            let stored: Option<Vec<(f64, Lap)>> =
+                block.iter().map(|s| stored(s).copied()).collect();
+            for step in 0..block.len() {
+                let at = (round as usize + step) % block.len();
+                let command = &block[at].command;
+                bar.set_message(command.clone());
+                let (seconds, lap) = match &stored {
+                    Some(stored) => stored[at],
+                    None => {
+                        let is_last = round + 1 == rounds(block[at]);
+                        let made = make(block[at], budget, round, is_last, &mut pools)?;
+                        report::complain(&made.violations);
+                        laps.broken |= !made.violations.is_empty();
+                        let Made { seconds, lap, .. } = made;
+                        // One that left something wrong is made again, and found wrong again.
+                        if let Some(store) = store.as_mut().filter(|_| made.violations.is_empty()) {
+                            let command = command.clone();
+                            store.add(&Line { command, round, seconds, lap })?;
+                        }
+                        (seconds, lap)
+                    }
+                };
+                laps.seconds += seconds;
+                laps.by_command.entry(command.clone()).or_default().push(lap);
+                bar.inc(1);
             }
         }
-    }
-    for (spec, round, is_done) in todo {
-        let Spec { command, .. } = spec;
-        let lap = match (is_done, &mut store) {
-            (true, Some(store)) => store.done[&(command.clone(), round)],
-            (_, store) => {
-                bar.set_message(command.clone());
-                let lap = make(spec, budget.seed + round, &mut pools)?;
-                if let Some(store) = store {
-                    store.add(&Line { command: command.clone(), round, lap })?;
-                }
-                lap
-            }
-        };
-        laps.0.entry(command.clone()).or_default().push(lap);
-        bar.inc(1);
     }
     bar.finish_and_clear();
     Ok(laps)
 }
 
-/// Each command once.
-fn without_doubles(plan: Vec<Spec>) -> Vec<Spec> {
+/// The specs by block, each command once.
+fn blocks(plan: Vec<Spec>) -> Vec<Vec<Spec>> {
     let mut seen = HashSet::new();
-    plan.into_iter().filter(|spec| seen.insert(spec.command.clone())).collect()
+    let mut blocks: Vec<Vec<Spec>> = Vec::new();
+    for spec in plan.into_iter().filter(|spec| seen.insert(spec.command.clone())) {
+        match blocks.iter_mut().find(|block| block[0].block == spec.block) {
+            Some(block) => block.push(spec),
+            None => blocks.push(vec![spec]),
+        }
+    }
+    blocks
 }
 
 /// Pools that several laps run on, by the command that has made them.
@@ -142,31 +166,47 @@ impl Pools {
             let mut run = parse(command)?;
             let place = Place::temporary(&run.load);
             run.load.pool = Some(place.path().to_owned());
-            measure(&run, seed, true)?;
+            measure(&run, seed, false, true)?;
             self.0.insert(command.to_owned(), place);
         }
         Ok(self.0[command].path().to_owned())
     }
 }
 
-fn make(spec: &Spec, seed: u64, pools: &mut Pools) -> Result<Lap, Failure> {
-    let mut run = parse(&spec.command)?;
-    if let Some(command) = &spec.pool {
-        run.load.pool = Some(pools.get(command, seed)?);
-        run.load.scale = None; // the pool has its own
-    }
-    measure(&run, seed, spec.pool.is_some())
+/// A lap, and what its check says.
+struct Made {
+    seconds: f64,
+    lap: Lap,
+    violations: Vec<String>,
 }
 
-fn measure(run: &Run, seed: u64, stays: bool) -> Result<Lap, Failure> {
+fn make(
+    spec: &Spec,
+    budget: &Budget,
+    round: u64,
+    check: bool,
+    pools: &mut Pools,
+) -> Result<Made, Failure> {
+    let mut run = parse(&spec.command)?;
+    if let Some(command) = &spec.pool {
+        run.load.pool = Some(pools.get(command, budget.seed)?);
+        run.load.scale = None; // the pool has its own
+    }
+    let start = Instant::now();
+    let Done { lap, violations, .. } =
+        measure(&run, budget.seed.wrapping_add(round), check, spec.pool.is_some())?;
+    Ok(Made { seconds: start.elapsed().as_secs_f64(), lap, violations })
+}
+
+fn measure(run: &Run, seed: u64, check: bool, stays: bool) -> Result<Done, Failure> {
     let mut load = run.design.adjust(&run.load);
     load.seed = seed;
     let limit = match (load.transactions, load.seconds) {
         (Some(transactions), _) => Limit::Transactions(transactions),
         (None, seconds) => Limit::Seconds(seconds.unwrap_or(1.0)),
     };
-    let how = How { limit, sampling: load.sampling(), check: false, stays };
-    Ok(lap(&run.workload.name, run.design, &load, how)?.lap)
+    let how = How { limit, sampling: load.sampling(), check, stays };
+    lap(&run.workload.name, run.design, &load, how)
 }
 
 /// The arguments of a command of a plan.
@@ -183,41 +223,48 @@ fn parse(command: &str) -> Result<Run, Failure> {
 struct Store {
     path: PathBuf,
     file: File,
-    done: HashMap<(String, u64), Lap>,
+    done: HashMap<(String, u64), (f64, Lap)>,
 }
 
 impl Store {
     fn open(path: &Path, seed: u64) -> Result<Store, Failure> {
-        let made = Made { program: program(), machine: Machine::this().cpu, seed };
-        let text = fs::read_to_string(path).unwrap_or_default();
+        let maker = Maker { program: program(), machine: Machine::this().cpu, seed };
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            text => text.map_err(Failure::file("reading", path))?,
+        };
         let mut lines = text.lines();
-        let first = lines.next().and_then(|line| serde_json::from_str::<Made>(line).ok());
-        let is_ours = first.as_ref() == Some(&made);
+        let first = lines.next().and_then(|line| serde_json::from_str::<Maker>(line).ok());
+        let is_ours = first.as_ref() == Some(&maker);
+        if !is_ours && !text.is_empty() {
+            let old = path.with_extension("jsonl.old");
+            fs::rename(path, &old).map_err(Failure::file("moving away", path))?;
+        }
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.map_err(Failure::file("writing", path))?;
         let mut store = Store { path: path.to_owned(), file, done: HashMap::new() };
         if is_ours {
             // A line that was cut short is a lap that was not done.
             let whole = lines.filter_map(|line| serde_json::from_str::<Line>(line).ok());
-            store.done.extend(whole.map(|line| ((line.command, line.round), line.lap)));
+            store
+                .done
+                .extend(whole.map(|line| ((line.command, line.round), (line.seconds, line.lap))));
             if !text.ends_with('\n') {
                 store.put("\n")?;
             }
         } else {
-            store.file.set_len(0).map_err(Failure::file("writing", path))?;
-            store.line(&made)?;
+            store.line(&maker)?;
         }
         Ok(store)
     }
 
     fn add(&mut self, line: &Line) -> Result<(), Failure> {
         self.line(line)?;
-        self.done.insert((line.command.clone(), line.round), line.lap);
         Ok(())
     }
 
     fn line(&mut self, line: &impl Serialize) -> Result<(), Failure> {
-        let mut text = crate::report::json::line(line);
+        let mut text = report::json::line(line);
         text.push('\n');
         self.put(&text)
     }
@@ -244,7 +291,7 @@ mod tests {
     #[test]
     fn an_interrupted_run_goes_on_and_another_build_begins_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let spec = |workload: &str| Spec::new(format!("{workload} --transactions 100"));
+        let spec = |workload| Spec::new(workload, format!("{workload} --transactions 100"));
         let plan = || vec![spec("empty"), spec("bank"), spec("empty")];
         let budget = Budget { quick: true, rounds: 2, seed: 1, peers: None };
         let out = Some(directory.path());
@@ -259,7 +306,7 @@ mod tests {
         let other = text.replacen("\"transactions\":100", "\"transactions\":77", 4);
         fs::write(&path, &other[..other.len() - 9]).unwrap();
         let laps = all(plan(), &budget, out).unwrap();
-        let found = laps.0.values().flatten().map(|lap| lap.transactions);
+        let found = laps.by_command.values().flatten().map(|lap| lap.transactions);
         let mut found: Vec<u64> = found.collect();
         found.sort_unstable();
         assert_eq!(found, [77, 77, 77, 100]);
@@ -267,13 +314,14 @@ mod tests {
         let foreign = other.replacen("\"machine\":\"", "\"machine\":\"another ", 1);
         fs::write(&path, foreign).unwrap();
         let laps = all(plan(), &budget, out).unwrap();
-        assert!(laps.0.values().flatten().all(|lap| lap.transactions == 100));
+        assert!(laps.by_command.values().flatten().all(|lap| lap.transactions == 100));
     }
 
     #[test]
     fn laps_on_one_pool_find_it_there() {
         let made = "btree-update --medium emulated --scale 0.001 --transactions 1";
         let spec = |shadow: &str| Spec {
+            block: "paging",
             command: format!(
                 "btree-update --medium emulated --shadow {shadow} --warm-up 0.01 --transactions 50"
             ),
@@ -282,6 +330,6 @@ mod tests {
         };
         let budget = Budget { quick: true, rounds: 2, seed: 1, peers: None };
         let laps = all(vec![spec("software"), spec("cow")], &budget, None).unwrap();
-        assert!(laps.0.values().all(|laps| laps.len() == 1 && laps[0].transactions == 50));
+        assert!(laps.by_command.values().all(|laps| laps.len() == 1 && laps[0].transactions == 50));
     }
 }

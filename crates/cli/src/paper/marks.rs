@@ -89,7 +89,8 @@ pub(crate) struct Mark {
 impl Mark {
     /// A number without bounds is there to be read, and holds.
     pub(crate) fn holds(self, value: f64) -> bool {
-        self.at_least.is_none_or(|least| value >= least)
+        value.is_finite()
+            && self.at_least.is_none_or(|least| value >= least)
             && self.at_most.is_none_or(|most| value <= most)
     }
 
@@ -232,7 +233,7 @@ mod tests {
         let mark = Mark { at_least: Some(3.0), at_most: Some(15.0) };
         assert!(mark.holds(3.0) && mark.holds(15.0) && !mark.holds(2.9) && !mark.holds(15.1));
         let none = Mark { at_least: None, at_most: None };
-        assert!(none.holds(-1.0));
+        assert!(none.holds(-1.0) && !none.holds(f64::NAN));
         assert!(!Mark { at_least: Some(1.0), at_most: None }.holds(f64::NAN));
     }
 }

@@ -8,8 +8,9 @@
 //!   chart csv page table   what is shown of them
 //! ```
 //!
-//! A lap that several experiments need is made once. Ratios are taken within a round. Whether a row
-//! holds follows from its mark and the median over rounds, and nobody sets it by hand.
+//! A lap that several experiments need is made once. Ratios are taken within a round of one
+//! benchmark, some seconds long. What the last round has left is checked. Whether a row holds
+//! follows from its mark and the median over rounds, and nobody sets it by hand.
 
 mod chart;
 mod csv;
@@ -30,7 +31,6 @@ mod table;
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 use crate::args::{Format, Reproduce};
 use crate::failure::{Failure, Verdict};
@@ -85,9 +85,8 @@ pub(crate) fn run(arguments: &Reproduce) -> Result<Verdict, Failure> {
         fs::create_dir_all(directory).map_err(Failure::file("making", directory))?;
     }
     let plan: Vec<Spec> = recipes.iter().flat_map(|recipe| (recipe.plan)(&budget)).collect();
-    let start = Instant::now();
     let laps = laps::all(plan, &budget, out)?;
-    let results = judge(&paper, &recipes, &budget, &laps, start.elapsed().as_secs_f64());
+    let results = judge(&paper, &recipes, &budget, &laps);
     if let Some(directory) = out {
         write(&results, directory)?;
     }
@@ -95,7 +94,8 @@ pub(crate) fn run(arguments: &Reproduce) -> Result<Verdict, Failure> {
         Format::Json => json::object(&results),
         Format::Table => table::table(&results),
     })?;
-    Ok(Verdict::of(results.rows.iter().all(|row| row.held != Some(false))))
+    let all_held = results.rows.iter().all(|row| row.held != Some(false));
+    Ok(Verdict::of(all_held && !laps.broken))
 }
 
 /// The recipes of these experiments; of all when none is named.
@@ -116,13 +116,7 @@ fn chosen(paper: &Paper, ids: &[String]) -> Result<Vec<&'static Recipe>, Failure
 }
 
 /// Holds what was measured against the marks.
-fn judge(
-    paper: &Paper,
-    recipes: &[&Recipe],
-    budget: &Budget,
-    laps: &Laps,
-    seconds: f64,
-) -> Results {
+fn judge(paper: &Paper, recipes: &[&Recipe], budget: &Budget, laps: &Laps) -> Results {
     let mut results = Results {
         paper: paper.paper.clone(),
         title: paper.title.clone(),
@@ -130,7 +124,7 @@ fn judge(
         machine: Machine::this(),
         commit: machine::commit(),
         quick: budget.quick,
-        seconds,
+        seconds: laps.seconds,
         rounds: budget.rounds,
         seed: budget.seed,
         experiments: Vec::new(),
@@ -172,7 +166,8 @@ fn row(id: &str, marked: Marked, value: Value, seed: u64) -> Row {
     let rounds = value.rounds.len() as u64;
     let ours = (rounds > 0).then(|| OverRounds::of(value.rounds));
     let held = ours.map(|ours| mark.holds(ours.median));
-    let missed = missed.filter(|_| held == Some(false));
+    let unknown = || "No reason is known yet.".to_owned();
+    let missed = (held == Some(false)).then(|| missed.unwrap_or_else(unknown));
     let why = [value.note, missed].into_iter().flatten().collect::<Vec<_>>().join(" ");
     Row {
         id: id.into(),

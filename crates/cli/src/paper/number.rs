@@ -36,8 +36,24 @@ pub(crate) fn tick(value: f64) -> String {
 pub(crate) fn with_unit(value: f64, unit: &str) -> String {
     match unit {
         "" | "ratio" => number(value),
+        "/s" => format!("{}/s", number(value)),
         unit => format!("{} {unit}", number(value)),
     }
+}
+
+/// A time in the unit that its median wants, as in 1.2 ms; anything else as it is.
+pub(crate) fn in_its_unit<'u>(over: &OverRounds, unit: &'u str) -> (OverRounds, &'u str) {
+    const TIMES: [&str; 4] = ["ns", "us", "ms", "s"];
+    let (mut over, mut unit) = (*over, unit);
+    while let Some(next) = TIMES.iter().position(|time| *time == unit).map(|at| at + 1)
+        && next < TIMES.len()
+        && over.median.abs() >= 1000.0
+    {
+        unit = TIMES[next];
+        let OverRounds { median, min, max } = over;
+        over = OverRounds { median: median / 1e3, min: min / 1e3, max: max / 1e3 };
+    }
+    (over, unit)
 }
 
 /// The least and the most of the rounds, without a unit; nothing when they look the same.
@@ -95,6 +111,16 @@ mod tests {
         assert_eq!(with_unit(0.97, ""), "0.970");
         assert_eq!(with_unit(93.04, "%"), "93.0 %");
         assert_eq!(with_unit(5_712_345.0, "tx/s"), "5.71 M tx/s");
+    }
+
+    #[test]
+    fn a_long_time_has_a_larger_unit() {
+        let over = OverRounds { median: 12_400.0, min: 900.0, max: 1e6 };
+        let larger = OverRounds { median: 12.4, min: 0.9, max: 1000.0 };
+        assert_eq!(in_its_unit(&over, "ns"), (larger, "us"));
+        assert_eq!(in_its_unit(&over, "tx"), (over, "tx"));
+        assert_eq!(in_its_unit(&OverRounds { median: 5e9, ..over }, "us").1, "s");
+        assert_eq!(with_unit(2e6, "/s"), "2.00 M/s");
     }
 
     #[test]

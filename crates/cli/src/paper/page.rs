@@ -161,7 +161,8 @@ mod tests {
                 assert!(page.contains(&escaped(text)), "{text}");
             }
             if let Some(ours) = row.ours {
-                assert!(page.contains(&escaped(&number::with_unit(ours.median, &row.unit))));
+                let (ours, unit) = number::in_its_unit(&ours, &row.unit);
+                assert!(page.contains(&escaped(&number::with_unit(ours.median, unit))));
             }
             assert!(page.contains(Standing::of(row).word()));
         }

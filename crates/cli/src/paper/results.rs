@@ -19,7 +19,7 @@ pub(crate) struct Results {
     pub(crate) commit: Option<&'static str>,
     /// Shorter laps, fewer rounds, smaller sweeps; the marks are the same.
     pub(crate) quick: bool,
-    /// How long the laps took that this run has made; those that were there already cost nothing.
+    /// How long the laps took, loading included, whenever they were made.
     pub(crate) seconds: f64,
     pub(crate) rounds: u64,
     pub(crate) seed: u64,

@@ -1,7 +1,7 @@
 //! One experiment on the page: what the paper found, what is run here, figures and rows.
 
 use super::chart;
-use super::number::{number, spread, with_unit};
+use super::number::{in_its_unit, number, spread, with_unit};
 use super::page::{anchor, badge, escaped, push};
 use super::results::{Experiment, Figure, Results, Row};
 use super::standing::{Standing, Tally};
@@ -116,8 +116,9 @@ fn table(rows: &[&Row]) -> String {
 fn line(row: &Row) -> String {
     let standing = Standing::of(row);
     let ours = row.ours.map_or_else(none, |over| {
+        let (over, unit) = in_its_unit(&over, &row.unit);
         let spread = spread(&over).map_or_else(String::new, small);
-        format!("{}{spread}", escaped(&with_unit(over.median, &row.unit)))
+        format!("{}{spread}", escaped(&with_unit(over.median, unit)))
     });
     let some = |text: &Option<String>| text.as_deref().map_or_else(none, escaped);
     let what = escaped(&row.what);

@@ -26,10 +26,10 @@ impl Standing {
     /// Of a whole experiment.
     pub(crate) fn of_experiment(experiment: &Experiment, tally: &Tally) -> Standing {
         match experiment.held {
-            _ if tally.marks == 0 => Standing::Reported,
+            None => Standing::CannotBeRun,
+            Some(true) if tally.marks == 0 => Standing::Reported,
             Some(true) => Standing::Holds,
             Some(false) => Standing::DoesNotHold,
-            None => Standing::CannotBeRun,
         }
     }
 
@@ -79,7 +79,7 @@ impl<'a> Tally<'a> {
         let mut tally = Tally { marks: 0, held: 0, not_held: vec![], cannot_be_run: 0 };
         for row in rows {
             let standing = Standing::of(row);
-            tally.marks += usize::from(standing != Standing::Reported);
+            tally.marks += usize::from(row.mark.is_some());
             match standing {
                 Standing::Holds => tally.held += 1,
                 Standing::DoesNotHold => tally.not_held.push(row),

@@ -1,6 +1,6 @@
 //! Results for a terminal: a sheet an experiment, then what there is to say about its rows.
 
-use super::number::{spread, with_unit};
+use super::number::{in_its_unit, spread, with_unit};
 use super::results::{Experiment, Results, Row};
 use super::standing::{Standing, Tally};
 use crate::report::table::{NONE, sheet, width};
@@ -63,8 +63,9 @@ fn reasons<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a str>)> {
 fn line(row: &Row) -> [String; 5] {
     let standing = Standing::of(row);
     let ours = row.ours.map(|over| {
+        let (over, unit) = in_its_unit(&over, &row.unit);
         let spread = spread(&over).map_or_else(String::new, |spread| format!(" ({spread})"));
-        with_unit(over.median, &row.unit) + &spread
+        with_unit(over.median, unit) + &spread
     });
     let some = |text: Option<String>| text.unwrap_or_else(|| NONE.into());
     [

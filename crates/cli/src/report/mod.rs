@@ -135,6 +135,8 @@ pub(crate) struct RunReport {
     pub(crate) log_combined_bytes: u64,
     /// After that, before they are padded.
     pub(crate) log_stored_bytes: u64,
+    /// Of combined groups: their words, each once in a group.
+    pub(crate) log_combined_words: u64,
     pub(crate) log_bytes: u64,
     pub(crate) home_bytes: u64,
     /// Bytes sent to the device, log and home, for each byte of the words written; nothing where
@@ -194,6 +196,7 @@ impl RunReport {
                 .then(|| ratio(measured.words_written as f64, count)),
             log_payload_bytes: metrics.log_payload_bytes,
             log_combined_bytes: metrics.log_combined_bytes,
+            log_combined_words: metrics.log_combined_words,
             log_stored_bytes: metrics.log_stored_bytes,
             log_bytes: metrics.log_bytes,
             home_bytes: metrics.home_bytes,
@@ -324,7 +327,7 @@ pub(crate) fn sorted(mut values: Vec<f64>) -> Vec<f64> {
 }
 
 /// One figure over rounds.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct OverRounds {
     pub(crate) median: f64,
     pub(crate) min: f64,

@@ -3,7 +3,7 @@
 //! | state | until | costs |
 //! |---|---|---|
 //! | working | a step has nothing to do | |
-//! | napping | its pause is over ([`NAP`]), the pool closes | 2 000 wake-ups a second |
+//! | napping | its pause is over, the pool closes | 2 000 wake-ups a second with [`NAP`] |
 //! | looking | there is something, if it has no pause | a core |
 //! | asleep | the next commit, or the time of a group is over that waits for more | nothing |
 //!
@@ -248,12 +248,17 @@ fn persist_loop<S: Steps>(steps: &S) {
             continue;
         }
         idle = if step == Step::Nothing { idle + 1 } else { 0 };
-        let pause = steps.pause();
-        if pause.is_zero() && idle <= IDLE_LOOKS {
+        // Without a pause it looks on, but for what others have to do first.
+        let is_held_up = matches!(step, Step::Busy | Step::Deep | Step::LogFull);
+        let (pause, looks) = match steps.pause() {
+            Duration::ZERO => (NAP, !is_held_up),
+            pause => (pause, false),
+        };
+        if looks && idle <= IDLE_LOOKS {
             spin_loop();
             continue;
         }
-        if !pause.is_zero() && idle <= IDLE_NAPS {
+        if !looks && idle <= IDLE_NAPS {
             bells.persist.wait(epoch, Some(pause));
             continue;
         }

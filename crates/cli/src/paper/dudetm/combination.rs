@@ -12,7 +12,7 @@ const WRITE_BYTES: f64 = 16.0;
 /// Groups of so many transactions that write. Those that only read take no ID, and none of the
 /// log: they are not counted.
 fn command(group: u64, compress: bool, budget: &Budget) -> String {
-    // Four of the largest groups: half of the transactions write.
+    // Half of the transactions write: four of the largest groups, two in a quick run.
     let transactions = if budget.quick { 400_000 } else { 800_000 };
     let compress = if compress { " --compress" } else { "" };
     format!(
@@ -23,7 +23,7 @@ fn command(group: u64, compress: bool, budget: &Budget) -> String {
 
 pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
     let both = |&group: &u64| [false, true].map(|compress| command(group, compress, budget));
-    GROUPS.iter().flat_map(both).map(Spec::new).collect()
+    GROUPS.iter().flat_map(both).map(|command| Spec::new("combination", command)).collect()
 }
 
 /// Percent of writes that combination has left out.

@@ -30,7 +30,7 @@ fn with_groups(of: u64, budget: &Budget) -> String {
 pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
     let designs = DESIGNS.iter().map(|design| command(design, "", budget));
     let groups = GROUPS.iter().map(|of| with_groups(*of, budget));
-    designs.chain(groups).map(Spec::new).collect()
+    designs.chain(groups).map(|command| Spec::new("latency", command)).collect()
 }
 
 fn us(ns: Option<u64>) -> f64 {
@@ -45,6 +45,9 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     for design in DESIGNS {
         let command = command(design, "", budget);
         let laps = laps.of(&command);
+        sheet.row(format!("rate/{design}"), each(laps, Lap::rate)).command(&command);
+        let cpu = |lap: &Lap| lap.each(lap.cpu_ns) / 1000.0;
+        sheet.row(format!("cpu/{design}"), each(laps, cpu));
         sheet.row(format!("p50/{design}"), each(laps, p50)).command(&command);
         sheet.row(format!("p90/{design}"), each(laps, |lap| us(lap.durable_ns.p90)));
         sheet.row(format!("p99/{design}"), each(laps, |lap| us(lap.durable_ns.p99)));

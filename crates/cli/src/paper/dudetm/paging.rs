@@ -41,7 +41,8 @@ pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
             for shadow in SHADOWS {
                 let command = command(shadow, skew, mb, budget);
                 let rounds = if budget.quick { 1 } else { 3 };
-                specs.push(Spec { command, pool: Some(pool(budget)), rounds });
+                let (block, pool) = ("paging", Some(pool(budget)));
+                specs.push(Spec { block, command, pool, rounds });
             }
         }
     }
@@ -79,7 +80,11 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
         for mb in ENDS {
             let (cow, software) = (of("cow", skew, mb), of("software", skew, mb));
             let ratio = |cow: &Lap, software: &Lap| cow.rate() / software.rate();
-            sheet.row(format!("cow-by-software/{skew}/{mb}"), pairs(cow, software, ratio));
+            let row =
+                sheet.row(format!("cow-by-software/{skew}/{mb}"), pairs(cow, software, ratio));
+            if budget.quick {
+                row.note(scaled().trim_end().into());
+            }
         }
     }
     let mut series = Vec::new();

@@ -29,7 +29,8 @@ pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
     for design in DESIGNS {
         for (_, conflicts) in CONFLICTS {
             for workers in WORKERS {
-                specs.push(Spec::new(command(design, conflicts, workers, budget)));
+                let command = command(design, conflicts, workers, budget);
+                specs.push(Spec::new("scaling", command));
             }
         }
     }

@@ -38,7 +38,7 @@ fn plan(designs: &[&str], bandwidths: &[u32], cycles: u32, budget: &Budget) -> V
     for benchmark in &BENCHMARKS {
         for gbps in bandwidths {
             for design in designs {
-                specs.push(Spec::new(benchmark.on(design, *gbps, cycles, budget)));
+                specs.push(Spec::new(benchmark.name, benchmark.on(design, *gbps, cycles, budget)));
             }
         }
     }
@@ -67,6 +67,8 @@ pub(super) fn bandwidth(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
         sheet.row(format!("front/{name}"), each(fastest, |lap| lap.each(lap.workers_cpu_ns)));
         let behind = |lap: &Lap| lap.each(lap.cpu_ns.saturating_sub(lap.workers_cpu_ns));
         sheet.row(format!("behind/{name}"), each(fastest, behind));
+        let by_front = |lap: &Lap| behind(lap) / lap.each(lap.workers_cpu_ns);
+        sheet.row(format!("behind-by-front/{name}"), each(fastest, by_front)).command(&command);
         let ratio = |lap: &Lap, base: &Lap| lap.rate() / base.rate();
         for &gbps in bandwidths(budget) {
             let command = benchmark.on("decoupled", gbps, FAST, budget);
@@ -164,7 +166,8 @@ pub(super) fn plan_logging(budget: &Budget) -> Vec<Spec> {
 /// D4: beside undo and redo logging.
 pub(super) fn logging(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     for benchmark in &BENCHMARKS {
-        for (base, name) in [("undo", benchmark.name), ("redo", benchmark.name)] {
+        let name = benchmark.name;
+        for base in ["undo", "redo"] {
             let theirs = at(laps, benchmark, base, (1, FAST), budget);
             let command = benchmark.on(base, 1, FAST, budget);
             for (ours, row) in

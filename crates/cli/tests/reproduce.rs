@@ -1,0 +1,41 @@
+//! `lastword reproduce`: what it prints, writes and refuses. Laps are for its own tests.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Room, keys};
+
+#[test]
+fn what_cannot_be_run_here_is_told_with_its_reason_in_every_file() {
+    let room = Room::new();
+    let report = room.json(0, &["reproduce", "dudetm", "d9", "--quick", "--out", "results"]);
+    for key in ["paper", "machine", "seconds", "rows", "rounds", "seed"] {
+        assert!(!report[key].is_null(), "{key}");
+    }
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        let expected = [
+            "command", "held", "id", "mark", "name", "ours", "paper", "rounds", "seed", "unit",
+            "what", "why",
+        ];
+        assert_eq!(keys(row), expected);
+        assert!(row["ours"].is_null() && row["held"].is_null(), "{row}");
+        assert!(row["why"].as_str().unwrap().contains("RTM"), "{row}");
+    }
+    let read = |file: &str| std::fs::read_to_string(room.path(file)).unwrap();
+    assert!(read("results/dudetm.html").contains("RTM"));
+    assert_eq!(read("results/dudetm.csv").lines().count(), 7);
+    assert!(read("results/dudetm.json").contains("\"rows\""));
+}
+
+#[test]
+fn what_there_is_not_is_refused_and_what_there_is_is_named() {
+    let room = Room::new();
+    let known = "it has D1, D2, D3, D4, D5, D6, D7, D8, D9, D10";
+    room.refuse(known, &["reproduce", "dudetm", "D11"]);
+    room.refuse("dudetm", &["reproduce", "another"]);
+    std::fs::write(room.path("a.json"), "hello").unwrap();
+    room.refuse("peers durable", &["reproduce", "dudetm", "D9", "--peers", "a.json"]);
+    room.refuse("a.json", &["reproduce", "dudetm", "D9", "--out", "a.json"]);
+}
