@@ -127,7 +127,7 @@ pub(super) fn all(plan: Vec<Spec>, budget: &Budget, out: Option<&Path>) -> Resul
                         // One that left something wrong is made again, and found wrong again.
                         if let Some(store) = store.as_mut().filter(|_| made.violations.is_empty()) {
                             let command = command.clone();
-                            store.add(&Line { command, round, seconds, lap })?;
+                            store.line(&Line { command, round, seconds, lap })?;
                         }
                         (seconds, lap)
                     }
@@ -256,11 +256,6 @@ impl Store {
             store.line(&maker)?;
         }
         Ok(store)
-    }
-
-    fn add(&mut self, line: &Line) -> Result<(), Failure> {
-        self.line(line)?;
-        Ok(())
     }
 
     fn line(&mut self, line: &impl Serialize) -> Result<(), Failure> {
