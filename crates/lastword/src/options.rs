@@ -288,7 +288,8 @@ impl Options {
     /// nobody waits. Default 500 us: a commit that nobody waits for is durable some 1 ms later, and
     /// the device and a core have most of their time for others. [`Duration::ZERO`]: it does not
     /// pause, and takes a core of its own as long as transactions commit, and a few milliseconds
-    /// longer. (`decoupled`; the paper's persist threads do not pause, section 3.3.)
+    /// longer; on memory it brings little home at a time, so that the next group waits for some
+    /// microseconds only, and more barriers are paid. (`decoupled`; the paper's persist threads do not pause, section 3.3.)
     pub fn pause(mut self, time: Duration) -> Options {
         self.pause = time;
         self

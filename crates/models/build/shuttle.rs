@@ -250,7 +250,7 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_persist_thread_that_rings_for_itself",
         file: "pipeline.rs",
-        changes: &[("if (self.apart || helped) && self.is_due() {", "if self.is_due() {")],
+        changes: &[("if (self.blocks || helped) && self.is_due() {", "if self.is_due() {")],
         says: "exceeded max_steps",
         ..LISTS
     },

@@ -19,9 +19,10 @@ use crate::metrics::Metrics;
 use crate::options::Durability;
 use crate::perform::{Redo, Stm, Tm};
 use crate::persist::{
-    Background, Bells, Grouping, Listener, Others, Persist, RingRedo, Step, Steps, Waiting,
+    Background, Bells, GROUP_BYTES, Grouping, Listener, Others, Persist, RingRedo, Step, Steps,
+    Waiting,
 };
-use crate::pipeline::{Behind, Pipeline};
+use crate::pipeline::{Behind, Pipeline, Threads, UNPAUSED_BYTES};
 use crate::pool::Shape;
 use crate::recover;
 use crate::reproduce::Reproduce;
@@ -63,13 +64,12 @@ pub struct Local<T: Tm, S: ShadowMemory = ShadowHeap> {
 impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
     /// Recovers, begins a new generation, and starts.
     fn start(opened: Opened, options: &Options) -> Result<(Self, Shape), Error> {
-        let grouping = grouping(options);
         let open = |storage: &Storage| {
             let Superblock { heap_offset, heap_bytes, .. } = *storage.superblocks.current();
             S::open(options, &storage.file, heap_offset, heap_bytes)
         };
         let Begun { storage, words: shadow, last } = opened.begin(Self::NAME, open, |now| {
-            (now.group, now.compress) = (grouping.transactions, grouping.compress);
+            (now.group, now.compress) = (group(options), options.compress);
         })?;
         Self::run(storage, shadow, last, options)
     }
@@ -83,17 +83,12 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let shape = Shape::of(&storage, options);
         let superblock = *storage.superblocks.current();
         let blocks = matches!(storage.medium, crate::Medium::File);
-        let apart = blocks || options.pause.is_zero();
-        let persist = Persist::new(storage.log, recover::identity(&superblock), last)
-            .with_grouping(grouping(options));
+        let identity = recover::identity(&superblock);
+        let persist = Persist::new(storage.log, identity, last, grouping(options, blocks));
         let reproduce = Reproduce::new(storage.home, storage.superblocks);
-        let pipeline = Pipeline::new(
-            persist,
-            reproduce,
-            superblock.log_bytes,
-            (blocks, apart),
-            options.background,
-        );
+        let (pauses, background) = (!options.pause.is_zero(), options.background);
+        let threads = Threads { blocks, pauses, background };
+        let pipeline = Pipeline::new(persist, reproduce, superblock.log_bytes, threads);
         let memory = T::new(shadow.words(), last);
         let inner = Arc::new(Inner { memory, shadow, pipeline, pause: options.pause });
         let background = match options.background {
@@ -139,13 +134,22 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
     }
 }
 
-/// What a pool does with its groups.
-fn grouping(options: &Options) -> Grouping {
+/// Transactions of a group that is combined.
+fn group(options: &Options) -> u64 {
+    options.group.min(GROUP_MAX)
+}
+
+/// What a pool does with its groups, whose steps sleep in the kernel or do not.
+fn grouping(options: &Options, blocks: bool) -> Grouping {
     Grouping {
-        transactions: options.group.min(GROUP_MAX),
+        transactions: group(options),
         time: options.group_time,
         compress: options.compress,
         threads: options.persist_threads.clamp(1, PERSIST_THREADS_MAX),
+        bytes: match options.pause.is_zero() && !blocks {
+            true => UNPAUSED_BYTES as usize,
+            false => GROUP_BYTES,
+        },
     }
 }
 
@@ -199,7 +203,7 @@ impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
     }
 
     fn reproduces_apart(&self) -> bool {
-        self.pipeline.apart
+        self.pipeline.blocks
     }
 
     fn others(&self) -> Option<Others<'_>> {
@@ -325,8 +329,8 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         self.inner.shadow.end(part);
         if self.options.durability == Durability::Async {
             self.inner.pipeline.bells.committed();
-            let crowded = || self.inner.pipeline.persist.is_crowded();
-            if self.background.is_some() && local.redo.is_late(crowded) {
+            let usual = || self.inner.pipeline.persist.usual_words();
+            if self.background.is_some() && local.redo.is_late(usual) {
                 self.help();
             }
         }

@@ -55,7 +55,7 @@ pub(crate) trait Steps: Send + Sync + 'static {
     }
     /// Where the threads are woken.
     fn bells(&self) -> &Bells;
-    /// Whether reproduce steps want a thread of their own.
+    /// Whether reproduce steps want a thread of their own: they sleep in the kernel.
     fn reproduces_apart(&self) -> bool;
     /// The persist threads beside the first.
     fn others(&self) -> Option<Others<'_>> {
@@ -240,19 +240,25 @@ fn persist_loop<S: Steps>(steps: &S) {
             Err(_) => break,
             Ok(step) => step,
         };
-        if !steps.reproduces_apart() && steps.reproduce_if_due().is_err() {
-            break;
+        // Without a pause what is committed comes first, and what is durable waits in the log.
+        let unpaused = steps.pause().is_zero();
+        let mut reproduced = Step::Nothing;
+        if !steps.reproduces_apart() && !(unpaused && step == Step::More) {
+            reproduced = match steps.reproduce_if_due() {
+                Err(_) => break,
+                Ok(step) => step,
+            };
         }
-        if step == Step::More {
+        if step == Step::More || (step, reproduced) == (Step::LogFull, Step::Done) {
             idle = 0;
             continue;
         }
         idle = if step == Step::Nothing { idle + 1 } else { 0 };
-        // Without a pause it looks on, but for what others have to do first.
-        let is_held_up = matches!(step, Step::Busy | Step::Deep | Step::LogFull);
-        let (pause, looks) = match steps.pause() {
-            Duration::ZERO => (NAP, !is_held_up),
-            pause => (pause, false),
+        // Without a pause it looks on, but for what the device or the other thread has to do first.
+        let is_held_up = matches!(step, Step::Deep | Step::LogFull);
+        let (pause, looks) = match unpaused {
+            true => (NAP, !is_held_up),
+            false => (steps.pause(), false),
         };
         if looks && idle <= IDLE_LOOKS {
             spin_loop();

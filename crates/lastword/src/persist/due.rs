@@ -32,10 +32,10 @@ impl Persist {
         let Sending { pending, closed, opened, .. } = sending;
         if !self.grouping.combines() {
             // A group that is closed for its size is nearly full.
-            return (pending.words() > self.group_words / 4 * 3, true);
+            return (pending.words() > self.gathered_words / 4 * 3, true);
         }
         let last = self.last_of(pending, pending.last().0);
-        let large = pending.words() >= self.group_words;
+        let large = pending.words() >= self.gathered_words;
         let full = *closed || large || pending.last().0 >= last;
         // Acquire: pairs with `hurry`.
         let awaited = pending.first().0 <= self.hurried.load(Ordering::Acquire);

@@ -55,7 +55,7 @@ pub(crate) struct Queue {
     spare: Mutex<Spare>,
     /// Most words of memory that are kept.
     spare_max: usize,
-    /// Words that memory is made for.
+    /// Words that memory is made for, and that neighbours share at most.
     group_words: usize,
 }
 
@@ -129,7 +129,7 @@ impl Queue {
         let payload = GROUP_HEADER_WORDS..flight.words;
         self.plain_end.fetch_add(8 * payload.len() as u64, Ordering::Relaxed);
         if let Some(back) = groups.back_mut()
-            && back.flight.words + payload.len() <= back.buffer.words().len()
+            && back.flight.words + payload.len() <= self.group_words.min(back.buffer.words().len())
         {
             let Queued { buffer: memory, flight: all } = back;
             let more = all.words..all.words + payload.len();
@@ -149,9 +149,10 @@ impl Queue {
     /// Takes groups off the queue, oldest first, up to so many bytes of log (at least one group).
     pub(crate) fn take(&self, bytes: u64) -> Vec<Queued> {
         let mut groups = lock(&self.groups);
-        let Some(first) = groups.front() else { return Vec::new() };
-        let limit = first.flight.end + bytes;
+        // Relaxed: only who takes recycles, one at a time.
+        let limit = self.tail.load(Ordering::Relaxed) + bytes;
         let count = groups.iter().take_while(|queued| queued.flight.end <= limit).count();
+        let count = count.max(1).min(groups.len());
         groups.drain(..count).collect()
     }
 
@@ -177,5 +178,35 @@ impl Queue {
                 spare.buffers.push(buffer);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A group of one transaction with so many words behind its header, whose memory is for more.
+    fn push(queue: &Queue, id: u64, words: usize) {
+        let words = GROUP_HEADER_WORDS + words;
+        let flight = Flight { first: id, last: id, words, end: queue.end() + 8 * words as u64 };
+        queue.push(Buffer::new(1000), flight);
+    }
+
+    #[test]
+    fn neighbours_share_memory_up_to_a_group_and_a_step_takes_no_more_than_it_wants() {
+        let queue = Queue::new(64, 4);
+        for id in 1..=20 {
+            push(&queue, id, 10);
+        }
+        // Five fit behind one header, whatever their memory has room for.
+        let taken = queue.take(8 * 18 * 14);
+        let ids: Vec<_> = taken.iter().map(|q| (q.flight.first, q.flight.last)).collect();
+        assert_eq!(ids, [(1, 5), (6, 10)]);
+        let end = taken[1].flight.end;
+        queue.recycle(taken, end);
+        // At least one, however little is wanted; and all that there is.
+        assert_eq!(queue.take(1).len(), 1);
+        assert_eq!(queue.take(u64::MAX / 2).len(), 1);
+        assert!(queue.take(1).is_empty() && queue.is_empty());
     }
 }

@@ -21,18 +21,6 @@ pub(crate) struct RingRedo<S> {
     late_at: u64,
 }
 
-/// Words that wait for the persist step when its thread has a core: what the fastest worker writes
-/// in a few naps. More of them mean that the thread does not get it.
-const USUAL_WORDS: u64 = 512 * 1024 / 8;
-
-/// Words that wait when there are as many workers as cores. Then the thread runs at the cost of a
-/// worker, so workers persist inline, and early: the work is the same, and commits are durable
-/// sooner. Measured with two workers on two cores, `lastword run tatp-hash --threads 2 --medium
-/// emulated`, three runs each, with 16, 64, 512 and 4096 KiB: 5.5, 5.5, 6.1 and 5.9 M/s, durable in
-/// p50 0.09, 0.37, 0.72 and 0.73 ms, p99 1.7, 2.9, 5.7 and 7.1 ms; hashtable 5.2, 5.3, 5.4, 5.4
-/// M/s.
-const CROWDED_WORDS: u64 = 64 * 1024 / 8;
-
 /// Words of a ring that is never full: 128 GiB of addresses, which the machine's memory runs out
 /// before. What the persist step has taken of it goes back to the system, so a worker that is
 /// followed takes little. (DudeTM, section 5.1: DudeTM-Inf.)
@@ -52,23 +40,21 @@ pub(crate) fn given_back(before: u64, after: u64) -> impl Iterator<Item = Range<
 
 impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
     pub(crate) fn new(slot: Arc<Slot<S>>) -> RingRedo<S> {
-        let late_at = CROWDED_WORDS.min(slot.ring.capacity() as u64 / 2);
-        RingRedo { slot, writer: Writer::default(), wanted: 0, late_at }
+        RingRedo { slot, writer: Writer::default(), wanted: 0, late_at: 0 }
     }
 
-    /// Whether so much waits for the persist step that the worker should run it. `crowded`: there
-    /// are at least as many workers as cores.
+    /// Whether so much waits for the persist step that the worker should run it: more than the
+    /// usual words.
     #[inline]
-    pub(crate) fn is_late(&mut self, crowded: impl FnOnce() -> bool) -> bool {
-        self.writer.used() > self.late_at && self.is_still_late(crowded())
+    pub(crate) fn is_late(&mut self, usual: impl FnOnce() -> u64) -> bool {
+        self.writer.used() > self.late_at && self.is_still_late(usual())
     }
 
     #[cold]
-    fn is_still_late(&mut self, crowded: bool) -> bool {
+    fn is_still_late(&mut self, usual: u64) -> bool {
         // Looks at the shared cursor only when the last look says so, and then not for a while.
         self.writer.refresh(&self.slot.ring);
         let used = self.writer.used();
-        let usual = if crowded { CROWDED_WORDS } else { USUAL_WORDS };
         let usual = usual.min(self.slot.ring.capacity() as u64 / 2);
         self.late_at = usual.max(used + usual / 8);
         used > usual

@@ -1,7 +1,7 @@
 //! Persist and reproduce, the product's own, over media that are numbers: all are stored and loaded
 //! relaxed, so what must be seen of them is shown by the steps alone.
 
-use super::persist::{Bells, Persist, Slot, Step};
+use super::persist::{Bells, Grouping, Persist, Slot, Step};
 use super::reproduce::Reproduce;
 use crate::around::superblock::{Superblock, Superblocks};
 use crate::explore::explore;
@@ -118,7 +118,8 @@ impl Pool {
             theirs.recycled.store(next.log_sequence, Ordering::Relaxed);
         });
         let identity = Identity { pool: 1, generation: 1, stream: 0 };
-        let persist = Persist::new(Arc::new(Log(Arc::clone(&disk))), identity, TxId(0));
+        let persist =
+            Persist::new(Arc::new(Log(Arc::clone(&disk))), identity, TxId(0), Grouping::NONE);
         let home: Parts = (0..parts).map(|part| Home(Arc::clone(&disk), part)).collect();
         let reproduce = Reproduce::new(home, superblocks);
         let slot = persist.register(32).expect("there is memory");
