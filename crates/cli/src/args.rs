@@ -67,6 +67,10 @@ pub(crate) struct Run {
     /// How atomic durability is reached; plain and volatile take no pool and no medium
     #[arg(long, value_name = "D", value_enum, default_value = "decoupled")]
     pub(crate) design: DesignName,
+    /// Which transactions are timed. `every`: all of them, and after each the worker looks what is
+    /// durable; so it is with `--durability sync`
+    #[arg(long, value_name = "WHICH", value_enum, default_value = "some")]
+    pub(crate) sample: SampleName,
     #[command(flatten)]
     pub(crate) load: Load,
 }
@@ -150,10 +154,6 @@ pub(crate) struct Load {
     /// When a commit returns: at once, or when it is durable
     #[arg(long, value_name = "WHEN", value_enum, default_value = "async")]
     pub(crate) durability: DurabilityName,
-    /// Which transactions are timed. `every`: all of them, and after each the worker looks what is
-    /// durable; so it is with `--durability sync`
-    #[arg(long, value_name = "WHICH", value_enum, default_value = "some")]
-    pub(crate) sample: SampleName,
     /// Transactions of each worker that may wait to be durable when it begins the next, which then
     /// waits for the oldest: many callers behind few threads [default: any number]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
@@ -387,16 +387,18 @@ impl From<DurabilityName> for Durability {
     }
 }
 
-impl Load {
+impl SampleName {
     /// Which transactions are timed, and how.
-    pub(crate) fn sampling(&self) -> Sampling {
-        match (self.durability, self.sample) {
+    pub(crate) fn sampling(self, durability: DurabilityName) -> Sampling {
+        match (durability, self) {
             (DurabilityName::Sync, _) => Sampling::All,
             (DurabilityName::Async, SampleName::Every) => Sampling::Watched,
             (DurabilityName::Async, SampleName::Some) => Sampling::Some,
         }
     }
+}
 
+impl Load {
     /// Transactions that may wait, as a number of them.
     pub(crate) fn outstanding(&self) -> Option<usize> {
         self.outstanding.map(|most| usize::try_from(most).unwrap_or(usize::MAX - 1))

@@ -51,6 +51,12 @@ pub(crate) enum Failure {
     #[error("{path} exists and is not left from an earlier demo: move it away")]
     DemoInTheWay { path: PathBuf },
 
+    #[error(
+        "another `lastword reproduce` writes {path}: wait for it, or name another directory with \
+         --out"
+    )]
+    LapsInUse { path: PathBuf },
+
     #[error("{path} holds no workload: load one, as in `lastword run bank --pool {path}`")]
     NoWorkload { path: PathBuf },
 

@@ -30,6 +30,10 @@ pub(crate) struct Lap {
     pub(crate) cpu_ns: u64,
     /// Of it, that of the workers, without what they did of the steps behind.
     pub(crate) workers_cpu_ns: u64,
+    /// Of it, what was spun away for the emulated medium.
+    pub(crate) delay_ns: u64,
+    /// How often a worker waited for room in its ring.
+    pub(crate) ring_full_waits: u64,
     /// Different words.
     pub(crate) words_written: u64,
     /// Sent to the log, padding included.
@@ -139,6 +143,8 @@ impl Lap {
             durable_seconds: measured.durable_seconds,
             cpu_ns,
             workers_cpu_ns: measured.cpu.workers,
+            delay_ns: metrics.emulated_delay_ns,
+            ring_full_waits: metrics.ring_full_waits,
             words_written: measured.words_written,
             log_bytes: metrics.log_bytes,
             combined_words: metrics.log_combined_words,
@@ -161,6 +167,16 @@ impl Lap {
         crate::report::ratio(self.count(), self.durable_seconds)
     }
 
+    /// CPU of a transaction in front, in ns.
+    pub(crate) fn front(&self) -> f64 {
+        self.each(self.workers_cpu_ns)
+    }
+
+    /// CPU of a transaction behind, in ns, without what is spun away for the emulated medium.
+    pub(crate) fn behind(&self) -> f64 {
+        self.each(self.cpu_ns.saturating_sub(self.workers_cpu_ns + self.delay_ns))
+    }
+
     /// Of one transaction.
     pub(crate) fn each(&self, of_all: u64) -> f64 {
         crate::report::ratio(of_all as f64, self.count())
@@ -177,6 +193,8 @@ pub(crate) const SAMPLE: Lap = Lap {
     durable_seconds: 0.5,
     cpu_ns: 900_000,
     workers_cpu_ns: 500_000,
+    delay_ns: 100_000,
+    ring_full_waits: 0,
     words_written: 3000,
     log_bytes: 64_000,
     combined_words: 1500,

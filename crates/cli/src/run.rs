@@ -20,7 +20,7 @@ const SECONDS: f64 = 3.0;
 /// # Errors
 /// What kept it from being run, or checked.
 pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
-    let Run { workload, design, load } = arguments;
+    let Run { workload, design, sample, load } = arguments;
     let mut load = design.adjust(load);
     load.check_shadow(*design)?;
     if load.pool.as_ref().is_some_and(|path| path.symlink_metadata().is_ok()) {
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
     if load.pool.is_some() && !design.is_durable() {
         return Err(Failure::KeepsNothing { design: design.name() });
     }
-    let running = Running { design: *design, load };
+    let running = Running { design: *design, sampling: sample.sampling(load.durability), load };
     let (report, unchecked) =
         workloads::by_name(&workload.name, running).expect("the parser knows the names")?;
     let text = match load.output.format {
@@ -49,6 +49,7 @@ type Reported = Result<(RunReport, Option<Failure>), Failure>;
 
 struct Running<'a> {
     design: DesignName,
+    sampling: Sampling,
     load: &'a Load,
 }
 
@@ -56,14 +57,13 @@ impl workloads::Visitor for Running<'_> {
     type Out = Reported;
 
     fn visit<W: Workload>(self) -> Reported {
-        let Running { design, load } = self;
+        let Running { design, sampling, load } = self;
         let ready = setup::ready::<W>(design.erased(load), load, Place::of(load))?;
         let mut positions = setup::clients(&ready.workload, load, ready.run);
         let limit = match (load.transactions, load.seconds) {
             (Some(transactions), _) => Limit::Transactions(transactions),
             (None, seconds) => Limit::Seconds(seconds.unwrap_or(SECONDS)),
         };
-        let sampling = load.sampling();
         let manner = Manner { sampling, outstanding: load.outstanding() };
         driver::warm_up(&ready, &mut positions, load.warm_up)?;
         let measured = driver::measure(&ready, &mut positions, limit, manner)?;

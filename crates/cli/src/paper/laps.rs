@@ -9,9 +9,10 @@
 //! another build or another machine has made, or with another seed, is no part of these results: it
 //! is moved to `laps.jsonl.old`.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -68,6 +69,35 @@ impl Laps {
         self.by_command.get(command).unwrap_or_else(|| panic!("no plan has `{command}`"))
     }
 
+    /// Adds those of a plan that are in `out`, if all of them are.
+    ///
+    /// # Errors
+    /// What kept them from being read.
+    pub(super) fn add_stored(
+        &mut self,
+        plan: Vec<Spec>,
+        budget: &Budget,
+        out: &Path,
+    ) -> Result<bool, Failure> {
+        let store = Store::open(&out.join("laps.jsonl"), budget.seed)?;
+        let mut found = HashMap::new();
+        for Spec { command, rounds, .. } in plan {
+            let rounds = 0..rounds.min(budget.rounds);
+            let laps = rounds.map(|round| store.done.get(&(command.clone(), round)).copied());
+            match laps.collect::<Option<Vec<_>>>() {
+                None => return Ok(false),
+                Some(laps) => found.insert(command, laps),
+            };
+        }
+        for (command, laps) in found {
+            if let Entry::Vacant(vacant) = self.by_command.entry(command) {
+                self.seconds += laps.iter().map(|(seconds, _)| seconds).sum::<f64>();
+                vacant.insert(laps.into_iter().map(|(_, lap)| lap).collect());
+            }
+        }
+        Ok(true)
+    }
+
     #[cfg(test)]
     pub(super) fn all_like(plan: Vec<Spec>, rounds: u64, lap: Lap) -> Laps {
         let laps = |spec: Spec| (spec.command, vec![lap; rounds.min(spec.rounds) as usize]);
@@ -82,6 +112,7 @@ struct Maker {
     /// Length and time of the program's file: another build has others.
     program: (u64, u64),
     machine: String,
+    cores: usize,
     seed: u64,
 }
 
@@ -205,7 +236,7 @@ fn measure(run: &Run, seed: u64, check: bool, stays: bool) -> Result<Done, Failu
         (Some(transactions), _) => Limit::Transactions(transactions),
         (None, seconds) => Limit::Seconds(seconds.unwrap_or(1.0)),
     };
-    let how = How { limit, sampling: load.sampling(), check, stays };
+    let how = How { limit, sampling: run.sample.sampling(load.durability), check, stays };
     lap(&run.workload.name, run.design, &load, how)
 }
 
@@ -228,20 +259,18 @@ struct Store {
 
 impl Store {
     fn open(path: &Path, seed: u64) -> Result<Store, Failure> {
-        let maker = Maker { program: program(), machine: Machine::this().cpu, seed };
-        let text = match fs::read_to_string(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            text => text.map_err(Failure::file("reading", path))?,
-        };
+        let Machine { cpu, cores } = Machine::this();
+        let maker = Maker { program: program(), machine: cpu, cores, seed };
+        let (mut file, mut text) = (locked(path)?, String::new());
+        file.read_to_string(&mut text).map_err(Failure::file("reading", path))?;
         let mut lines = text.lines();
         let first = lines.next().and_then(|line| serde_json::from_str::<Maker>(line).ok());
         let is_ours = first.as_ref() == Some(&maker);
         if !is_ours && !text.is_empty() {
             let old = path.with_extension("jsonl.old");
             fs::rename(path, &old).map_err(Failure::file("moving away", path))?;
+            file = locked(path)?;
         }
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        let file = file.map_err(Failure::file("writing", path))?;
         let mut store = Store { path: path.to_owned(), file, done: HashMap::new() };
         if is_ours {
             // A line that was cut short is a lap that was not done.
@@ -266,6 +295,17 @@ impl Store {
 
     fn put(&mut self, text: &str) -> Result<(), Failure> {
         self.file.write_all(text.as_bytes()).map_err(Failure::file("writing", &self.path))
+    }
+}
+
+/// Opens what is read and added to, for nobody else at the time.
+fn locked(path: &Path) -> Result<File, Failure> {
+    let file = OpenOptions::new().create(true).read(true).append(true).open(path);
+    let file = file.map_err(Failure::file("writing", path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Failure::LapsInUse { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(Failure::file("locking", path)(error)),
     }
 }
 

@@ -228,6 +228,57 @@ mod tests {
         assert_eq!(of("D6", "saved/10").mark.text().as_deref(), Some("3 to 15"));
     }
 
+    /// Marks are loosened here, too, or nowhere.
+    #[test]
+    fn the_marks_are_those_that_were_set() {
+        const SIX: [&str; 6] =
+            ["hashtable", "tatp-hash", "btree", "tatp-btree", "tpcc-hash", "tpcc-btree"];
+        let mut expected: Vec<(&str, String, &str)> = Vec::new();
+        let mut add = |id, names: Vec<String>, mark| {
+            expected.extend(names.into_iter().map(|name| (id, name, mark)));
+        };
+        let of_six = |name: &str| SIX.map(|w| name.replace('*', w)).to_vec();
+        let named = |name: &str| vec![name.to_owned()];
+        add("D1", named("added/hashtable"), "<= 40");
+        add("D1", named("added/tatp-hash"), "<= 35");
+        add("D1", named("added/btree"), "<= 150");
+        add("D1", of_six("behind-by-front/*"), "<= 0.5");
+        add("D2", of_six("inf/*/16"), ">= 0.97");
+        add("D2", of_six("inf/*/1"), ">= 0.9");
+        for row in ["undo/*", "redo/*", "sync-undo/*", "sync-redo/*"] {
+            add("D4", of_six(row), ">= 1");
+        }
+        add("D4", named("libpmemobj/hashtable"), ">= 2.5");
+        add("D4", named("libpmemobj/tatp-hash"), ">= 2.1");
+        for of in ["hashtable", "tatp-hash"] {
+            add("D4", named(&format!("undo-libpmemobj/{of}")), ">= 2");
+            add("D4", named(&format!("redo-libpmemobj/{of}")), ">= 1.5");
+        }
+        for gbps in [1, 2, 4, 16] {
+            add("D5", named(&format!("p50-by-sync/{gbps}")), "<= 2.5");
+        }
+        add("D6", named("saved/10"), "3 to 15");
+        add("D6", named("saved/100000"), ">= 85");
+        for group in [10, 100, 1000, 10_000, 100_000] {
+            add("D6", named(&format!("stored/{group}")), "<= 31");
+        }
+        add("D8", named("decoupled/own"), ">= 1.3");
+        add("D8", named("decoupled-16/own"), ">= 1.3");
+        add("D10", named("empty/decoupled"), ">= 30 M");
+        let paper = Paper::by_name("dudetm").unwrap();
+        let found: BTreeMap<_, _> = paper
+            .experiment
+            .iter()
+            .flat_map(|experiment| experiment.rows().into_iter().map(|row| (&experiment.id, row)))
+            .filter_map(|(id, row)| Some(((id.as_str(), row.name), row.mark.text()?)))
+            .collect();
+        for (id, name, mark) in &expected {
+            let found = found.get(&(*id, name.clone())).map(String::as_str);
+            assert_eq!(found, Some(*mark), "{id} {name}");
+        }
+        assert_eq!(found.len(), expected.len());
+    }
+
     #[test]
     fn a_mark_holds_within_its_bounds() {
         let mark = Mark { at_least: Some(3.0), at_most: Some(15.0) };

@@ -35,7 +35,7 @@ use std::path::Path;
 use crate::args::{Format, Reproduce};
 use crate::failure::{Failure, Verdict};
 use crate::machine::{self, Machine};
-use crate::report::{self, OverRounds, json};
+use crate::report::{self, json};
 
 use laps::{Laps, Spec};
 use marks::{Marked, Paper};
@@ -85,10 +85,11 @@ pub(crate) fn run(arguments: &Reproduce) -> Result<Verdict, Failure> {
         fs::create_dir_all(directory).map_err(Failure::file("making", directory))?;
     }
     let plan: Vec<Spec> = recipes.iter().flat_map(|recipe| (recipe.plan)(&budget)).collect();
-    let laps = laps::all(plan, &budget, out)?;
+    let mut laps = laps::all(plan, &budget, out)?;
     let results = judge(&paper, &recipes, &budget, &laps);
     if let Some(directory) = out {
-        write(&results, directory)?;
+        let known = with_earlier(&paper, &recipes, &budget, &mut laps, directory)?;
+        write(&judge(&paper, &known, &budget, &laps), directory)?;
     }
     report::print(&match arguments.output.format {
         Format::Json => json::object(&results),
@@ -113,6 +114,25 @@ fn chosen(paper: &Paper, ids: &[String]) -> Result<Vec<&'static Recipe>, Failure
             })
         })
         .collect()
+}
+
+/// These, and those of which earlier runs have left all laps in the directory: what is written
+/// there shows all that is known.
+fn with_earlier(
+    paper: &Paper,
+    now: &[&'static Recipe],
+    budget: &Budget,
+    laps: &mut Laps,
+    directory: &Path,
+) -> Result<Vec<&'static Recipe>, Failure> {
+    let mut known = now.to_vec();
+    for recipe in recipes(&paper.paper) {
+        let is_new = now.iter().all(|recipe_now| recipe_now.id != recipe.id);
+        if is_new && laps.add_stored((recipe.plan)(budget), budget, directory)? {
+            known.push(recipe);
+        }
+    }
+    Ok(known)
 }
 
 /// Holds what was measured against the marks.
@@ -163,12 +183,11 @@ fn judge(paper: &Paper, recipes: &[&Recipe], budget: &Budget, laps: &Laps) -> Re
 /// One row: held is what its mark says of the median.
 fn row(id: &str, marked: Marked, value: Value, seed: u64) -> Row {
     let Marked { name, what, unit, paper, mark, missed } = marked;
-    let rounds = value.rounds.len() as u64;
-    let ours = (rounds > 0).then(|| OverRounds::of(value.rounds));
+    let Value { over: ours, rounds, note, command } = value;
     let held = ours.map(|ours| mark.holds(ours.median));
     let unknown = || "No reason is known yet.".to_owned();
     let missed = (held == Some(false)).then(|| missed.unwrap_or_else(unknown));
-    let why = [value.note, missed].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let why = [note, missed].into_iter().flatten().collect::<Vec<_>>().join(" ");
     Row {
         id: id.into(),
         name,
@@ -181,7 +200,7 @@ fn row(id: &str, marked: Marked, value: Value, seed: u64) -> Row {
         why: (!why.is_empty()).then_some(why),
         rounds,
         seed,
-        command: value.command.map(|command| format!("lastword run {command}")),
+        command: command.map(|command| format!("lastword run {command}")),
     }
 }
 

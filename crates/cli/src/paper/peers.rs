@@ -6,25 +6,29 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::failure::Failure;
+use crate::report::OverRounds;
 
 /// The output of `peers durable --format json`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Peers {
+    conditions: Conditions,
     rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Conditions {
+    cpu: String,
+    cores: usize,
+    commit: String,
+    rounds: u64,
+    seed: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 struct Row {
     work: String,
     system: String,
-    by_libpmemobj: Figure,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Figure {
-    median: f64,
-    min: f64,
-    max: f64,
+    by_libpmemobj: OverRounds,
 }
 
 impl Peers {
@@ -40,11 +44,21 @@ impl Peers {
         })
     }
 
-    /// How many times libpmemobj's rate a system had at this work: least, median, greatest.
-    pub(super) fn by_libpmemobj(&self, work: &str, system: &str) -> Option<Vec<f64>> {
+    /// How many times libpmemobj's rate a system had at this work.
+    pub(super) fn by_libpmemobj(&self, work: &str, system: &str) -> Option<OverRounds> {
         let row = self.rows.iter().find(|row| row.work == work && row.system == system)?;
-        let Figure { median, min, max } = row.by_libpmemobj;
-        Some(vec![min, median, max])
+        Some(row.by_libpmemobj)
+    }
+
+    /// Rounds that it has made.
+    pub(super) fn rounds(&self) -> u64 {
+        self.conditions.rounds
+    }
+
+    /// Where and how it was measured.
+    pub(super) fn conditions(&self) -> String {
+        let Conditions { cpu, cores, commit, seed, .. } = &self.conditions;
+        format!("From `peers durable` on {cpu}, {cores} cores, commit {commit}, seed {seed}.")
     }
 }
 
@@ -56,12 +70,16 @@ mod tests {
     fn what_peers_prints_is_understood_and_anything_else_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("peers.json");
-        let text = r#"{"conditions": {}, "rows": [{"work": "hash", "system": "decoupled",
+        let text = r#"{"conditions": {"cpu": "a CPU", "cores": 2, "commit": "1f", "rounds": 3,
+            "seed": 1, "compilers": "cc"}, "rows": [{"work": "hash", "system": "decoupled",
             "transactions": 1, "by_libpmemobj": {"median": 4.3, "min": 4.0, "max": 5.0}}]}"#;
         fs::write(&path, text).unwrap();
         let peers = Peers::read(&path).unwrap();
-        assert_eq!(peers.by_libpmemobj("hash", "decoupled"), Some(vec![4.0, 4.3, 5.0]));
-        assert_eq!(peers.by_libpmemobj("tatp", "decoupled"), None);
+        let found = peers.by_libpmemobj("hash", "decoupled").unwrap();
+        assert_eq!((found.median, found.min, found.max), (4.3, 4.0, 5.0));
+        assert!(peers.by_libpmemobj("tatp", "decoupled").is_none());
+        assert_eq!(peers.rounds(), 3);
+        assert!(peers.conditions().contains("a CPU, 2 cores, commit 1f, seed 1"));
         fs::write(&path, "hello").unwrap();
         assert!(Peers::read(&path).unwrap_err().to_string().contains("peers durable"));
     }

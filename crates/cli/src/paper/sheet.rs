@@ -16,8 +16,10 @@ pub(super) struct Sheet {
 /// What a row has to show.
 #[derive(Debug, Default)]
 pub(super) struct Value {
-    /// One number a round; none when it could not be measured.
-    pub(super) rounds: Vec<f64>,
+    /// Over rounds; nothing when it could not be measured.
+    pub(super) over: Option<OverRounds>,
+    /// Rounds that were measured.
+    pub(super) rounds: u64,
     /// What there is to know about it.
     pub(super) note: Option<String>,
     /// What makes one of its laps.
@@ -43,8 +45,23 @@ impl Sheet {
 
     /// A row with one number a round.
     pub(super) fn row(&mut self, name: impl Into<String>, rounds: Vec<f64>) -> &mut Value {
-        let value = self.values.entry(name.into()).or_default();
-        value.rounds = rounds;
+        let count = rounds.len() as u64;
+        self.put(name.into(), (count > 0).then(|| OverRounds::of(rounds)), count)
+    }
+
+    /// A row that somebody else has measured.
+    pub(super) fn over(
+        &mut self,
+        name: impl Into<String>,
+        over: OverRounds,
+        rounds: u64,
+    ) -> &mut Value {
+        self.put(name.into(), Some(over), rounds)
+    }
+
+    fn put(&mut self, name: String, over: Option<OverRounds>, rounds: u64) -> &mut Value {
+        let value = self.values.entry(name).or_default();
+        (value.over, value.rounds) = (over, rounds);
         value
     }
 
@@ -108,6 +125,11 @@ pub(super) fn theirs(name: &str, points: &[(f64, f64)]) -> Series {
 /// One number a round of laps.
 pub(super) fn each(laps: &[Lap], value: impl Fn(&Lap) -> f64) -> Vec<f64> {
     laps.iter().map(value).collect()
+}
+
+/// The median of one number a round.
+pub(super) fn middle(rounds: Vec<f64>) -> f64 {
+    OverRounds::of(rounds).median
 }
 
 /// One number a round of two laps that were made in it.

@@ -327,7 +327,7 @@ pub(crate) fn sorted(mut values: Vec<f64>) -> Vec<f64> {
 }
 
 /// One figure over rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OverRounds {
     pub(crate) median: f64,
     pub(crate) min: f64,

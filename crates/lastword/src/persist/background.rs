@@ -243,7 +243,7 @@ fn persist_loop<S: Steps>(steps: &S) {
         // Without a pause what is committed comes first, and what is durable waits in the log.
         let unpaused = steps.pause().is_zero();
         let mut reproduced = Step::Nothing;
-        if !steps.reproduces_apart() && !(unpaused && step == Step::More) {
+        if !steps.reproduces_apart() && (!unpaused || step != Step::More) {
             reproduced = match steps.reproduce_if_due() {
                 Err(_) => break,
                 Ok(step) => step,

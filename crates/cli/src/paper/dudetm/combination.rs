@@ -2,7 +2,7 @@
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, curve, each, linear, log, theirs};
+use super::super::sheet::{Sheet, curve, each, linear, log, middle, theirs};
 
 const GROUPS: [u64; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 
@@ -36,13 +36,25 @@ fn stored(lap: &Lap) -> f64 {
     100.0 * lap.log_stored_bytes as f64 / (WRITE_BYTES * lap.words_written as f64)
 }
 
+/// Percent that the values alone take which combination has left.
+fn values(lap: &Lap) -> f64 {
+    (100.0 - saved(lap)) / 2.0
+}
+
 pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     let of = |group, compress| laps.of(&command(group, compress, budget));
     for group in GROUPS {
         let combined = command(group, false, budget);
         sheet.row(format!("saved/{group}"), each(of(group, false), saved)).command(&combined);
         let compressed = command(group, true, budget);
-        sheet.row(format!("stored/{group}"), each(of(group, true), stored)).command(&compressed);
+        sheet
+            .row(format!("stored/{group}"), each(of(group, true), stored))
+            .note(format!(
+                "The values alone that combination leaves are {:.0} %: random, so nothing \
+                 compresses them.",
+                middle(each(of(group, true), values))
+            ))
+            .command(&compressed);
     }
     let points = |compress: bool, value: fn(&Lap) -> f64| {
         let point = |&group: &u64| (group as f64, each(of(group, compress), value));

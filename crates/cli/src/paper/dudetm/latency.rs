@@ -2,15 +2,22 @@
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, curve, each, log, pairs, theirs};
+use super::super::sheet::{Sheet, curve, each, linear, log, middle, pairs, theirs};
 
 /// Designs by the names of their rows; `decoupled-pausing` is `decoupled` as it is by default.
 const DESIGNS: [&str; 5] = ["decoupled", "decoupled-pausing", "decoupled-sync", "redo", "undo"];
 const GROUPS: [u64; 5] = [1, 10, 100, 1000, 10_000];
 
-/// Every transaction is timed; behind each the worker looks what is durable, as in the paper.
+/// GB/s; the paper has the first.
+const BANDWIDTHS: [u32; 4] = [1, 2, 4, 16];
+
 fn command(row: &str, more: &str, budget: &Budget) -> String {
-    let transactions = if budget.quick { 20_000 } else { 60_000 };
+    at(BANDWIDTHS[0], row, more, budget)
+}
+
+/// Every transaction is timed; behind each the worker looks what is durable, as in the paper.
+fn at(gbps: u32, row: &str, more: &str, budget: &Budget) -> String {
+    let transactions = if budget.quick { 50_000 } else { 100_000 };
     let (design, pause) = match row {
         "decoupled" => ("decoupled", " --pause-us 0"),
         "decoupled-pausing" => ("decoupled", ""),
@@ -18,7 +25,7 @@ fn command(row: &str, more: &str, budget: &Budget) -> String {
     };
     format!(
         "tpcc-hash --design {design} --transactions {transactions} --sample every \
-         --medium emulated --bandwidth-gbps 1 --latency-cycles 1000{pause}{more}"
+         --medium emulated --bandwidth-gbps {gbps} --latency-cycles 1000{pause}{more}"
     )
 }
 
@@ -30,7 +37,13 @@ fn with_groups(of: u64, budget: &Budget) -> String {
 pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
     let designs = DESIGNS.iter().map(|design| command(design, "", budget));
     let groups = GROUPS.iter().map(|of| with_groups(*of, budget));
-    designs.chain(groups).map(|command| Spec::new("latency", command)).collect()
+    let beside = BANDWIDTHS.into_iter().flat_map(|gbps| beside(gbps, budget));
+    designs.chain(groups).chain(beside).map(|command| Spec::new("latency", command)).collect()
+}
+
+/// Behind, and waited for.
+fn beside(gbps: u32, budget: &Budget) -> [String; 2] {
+    ["decoupled", "decoupled-sync"].map(|design| at(gbps, design, "", budget))
 }
 
 fn us(ns: Option<u64>) -> f64 {
@@ -46,17 +59,34 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
         let command = command(design, "", budget);
         let laps = laps.of(&command);
         sheet.row(format!("rate/{design}"), each(laps, Lap::rate)).command(&command);
-        let cpu = |lap: &Lap| lap.each(lap.cpu_ns) / 1000.0;
-        sheet.row(format!("cpu/{design}"), each(laps, cpu));
+        sheet.row(format!("front/{design}"), each(laps, |lap| lap.front() / 1000.0));
+        sheet.row(format!("behind/{design}"), each(laps, |lap| lap.behind() / 1000.0));
         sheet.row(format!("p50/{design}"), each(laps, p50)).command(&command);
         sheet.row(format!("p90/{design}"), each(laps, |lap| us(lap.durable_ns.p90)));
         sheet.row(format!("p99/{design}"), each(laps, |lap| us(lap.durable_ns.p99)));
     }
-    let of = |design| laps.of(&command(design, "", budget));
-    let (decoupled, sync) = (of("decoupled"), of("decoupled-sync"));
-    sheet.row("p50-by-sync", pairs(decoupled, sync, |lap, sync| p50(lap) / p50(sync)));
-    let by_next = |lap: &Lap| 100.0 * lap.durable_by_next.unwrap_or(f64::NAN);
-    sheet.row("by-next", each(decoupled, by_next)).command(&command("decoupled", "", budget));
+    for gbps in BANDWIDTHS {
+        let [ours, sync] = beside(gbps, budget);
+        let (decoupled, base) = (laps.of(&ours), laps.of(&sync));
+        // Of what the bandwidth lets through: a medium that is busy makes who comes wait.
+        let busy = |lap: &Lap| {
+            let bytes = lap.each(lap.log_bytes + lap.home_bytes);
+            100.0 * lap.rate() * bytes / (f64::from(gbps) * 1e9)
+        };
+        let middle_of = |laps: &[Lap], value: &dyn Fn(&Lap) -> f64| middle(each(laps, value));
+        sheet
+            .row(format!("p50-by-sync/{gbps}"), pairs(decoupled, base, |a, b| p50(a) / p50(b)))
+            .note(format!(
+                "{:.1} by {:.1} us; the medium is busy for {:.0} and {:.0} % of the time.",
+                middle_of(decoupled, &p50),
+                middle_of(base, &p50),
+                middle_of(decoupled, &busy),
+                middle_of(base, &busy),
+            ))
+            .command(&ours);
+        let by_next = |lap: &Lap| 100.0 * lap.durable_by_next.unwrap_or(f64::NAN);
+        sheet.row(format!("by-next/{gbps}"), each(decoupled, by_next)).command(&ours);
+    }
     for of in GROUPS {
         let command = with_groups(of, budget);
         sheet.row(format!("group/{of}"), each(laps.of(&command), p50)).command(&command);
@@ -89,7 +119,7 @@ fn quantiles(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
         theirs("Mnemosyne (paper)", &[(50.0, 62.0), (90.0, 87.0), (99.0, 126.0)]),
         theirs("NVML (paper)", &[(50.0, 112.0), (90.0, 161.0), (99.0, 254.0)]),
     ];
-    let axes = (super::super::sheet::linear("percentile"), log("us from begin to durable"));
+    let axes = (linear("percentile"), log("us from begin to durable"));
     let series = ours.into_iter().chain(paper).collect();
     sheet.figure("latency", "Latency of TPC-C (hash), until durable", axes, series);
 }

@@ -6,8 +6,8 @@ mod paging;
 mod scaling;
 mod throughput;
 
-use super::laps::{Laps, Spec};
-use super::sheet::{Sheet, each};
+use super::laps::{Lap, Laps, Spec};
+use super::sheet::{Sheet, each, pairs};
 use super::{Budget, Recipe};
 
 pub(super) const RECIPES: &[Recipe] = &[
@@ -19,11 +19,11 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe { id: "D6", plan: combination::plan, judge: combination::judge },
     Recipe { id: "D7", plan: paging::plan, judge: paging::judge },
     Recipe { id: "D8", plan: scaling::plan, judge: scaling::judge },
-    Recipe { id: "D9", plan: |_| Vec::new(), judge: hardware },
+    Recipe { id: "D9", plan: plan_hardware, judge: hardware },
     Recipe { id: "D10", plan: plan_empty, judge: empty },
 ];
 
-/// A benchmark, and transactions of a lap: half a second or so of `volatile`.
+/// A benchmark, and transactions of a lap: some tenths of a second of `volatile`.
 struct Benchmark {
     name: &'static str,
     transactions: u64,
@@ -31,41 +31,83 @@ struct Benchmark {
 
 /// The paper's six (section 5.1).
 const BENCHMARKS: [Benchmark; 6] = [
-    Benchmark { name: "hashtable", transactions: 1_200_000 },
-    Benchmark { name: "tatp-hash", transactions: 1_500_000 },
-    Benchmark { name: "btree", transactions: 400_000 },
-    Benchmark { name: "tatp-btree", transactions: 600_000 },
-    Benchmark { name: "tpcc-hash", transactions: 50_000 },
-    Benchmark { name: "tpcc-btree", transactions: 16_000 },
+    Benchmark { name: "hashtable", transactions: 1_500_000 },
+    Benchmark { name: "tatp-hash", transactions: 2_000_000 },
+    Benchmark { name: "btree", transactions: 600_000 },
+    Benchmark { name: "tatp-btree", transactions: 900_000 },
+    Benchmark { name: "tpcc-hash", transactions: 80_000 },
+    Benchmark { name: "tpcc-btree", transactions: 24_000 },
 ];
+
+/// What a lap runs on.
+#[derive(Clone, Copy)]
+struct On {
+    gbps: u32,
+    /// Of a persist barrier.
+    cycles: u32,
+    workers: u32,
+}
 
 impl Benchmark {
     /// The command of a lap on the emulated medium; designs that keep nothing have none.
-    fn on(&self, design: &str, gbps: u32, cycles: u32, budget: &Budget) -> String {
-        let Benchmark { name, transactions } = self;
-        let transactions = if budget.quick { transactions / 3 } else { *transactions };
-        let work = format!("{name} --design {design} --transactions {transactions}");
-        match design {
-            "volatile" => work,
-            _ => {
-                let costs = format!("--bandwidth-gbps {gbps} --latency-cycles {cycles}");
-                format!("{work} --medium emulated {costs}")
-            }
+    fn on(&self, design: &str, on: On, budget: &Budget) -> String {
+        let name = self.name;
+        let transactions = self.transactions / if budget.quick { 2 } else { 1 };
+        let mut command = format!("{name} --design {design} --transactions {transactions}");
+        if on.workers > 1 {
+            command += &format!(" --threads {}", on.workers);
         }
+        if design != "volatile" {
+            let On { gbps, cycles, .. } = on;
+            command +=
+                &format!(" --medium emulated --bandwidth-gbps {gbps} --latency-cycles {cycles}");
+        }
+        command
     }
 }
 
 const HTM: [&str; 2] = ["volatile-htm", "decoupled-htm"];
 
-/// D9 needs a CPU with hardware transactions, and a design that uses them.
-fn hardware(_budget: &Budget, _laps: &Laps, sheet: &mut Sheet) {
+/// The benchmarks of table 4.
+const IN_BOTH: [usize; 3] = [2, 0, 3];
+
+const TABLE_4: On = On { gbps: 1, cycles: 1000, workers: 1 };
+
+/// What table 4 compares hardware transactions with; a quick run has only what has marks.
+fn plan_hardware(budget: &Budget) -> Vec<Spec> {
+    if budget.quick {
+        return Vec::new();
+    }
+    let of = |at: usize| {
+        let benchmark = &BENCHMARKS[at];
+        let spec = |design| Spec::new(benchmark.name, benchmark.on(design, TABLE_4, budget));
+        ["volatile", "decoupled"].map(spec)
+    };
+    IN_BOTH.into_iter().flat_map(of).collect()
+}
+
+/// D9: hardware transactions need a CPU that has them, and a design that uses them.
+fn hardware(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
+    for at in IN_BOTH.into_iter().filter(|_| !budget.quick) {
+        let benchmark = &BENCHMARKS[at];
+        let commands = ["volatile", "decoupled"].map(|d| benchmark.on(d, TABLE_4, budget));
+        let [volatile, decoupled] = [0, 1].map(|of| laps.of(&commands[of]));
+        let name = benchmark.name;
+        for (design, command) in ["volatile", "decoupled"].iter().zip(&commands) {
+            let rates = each(laps.of(command), Lap::rate);
+            sheet.row(format!("{design}/{name}"), rates).command(command);
+        }
+        let slower =
+            pairs(decoupled, volatile, |lap, base| 100.0 * (1.0 - lap.rate() / base.rate()));
+        sheet.row(format!("slower/{name}"), slower);
+    }
     let why = match has_rtm() {
         false => "no RTM on this CPU",
         true => "this CPU has RTM, but there is no design that uses it yet",
     };
     for design in HTM {
-        for workload in ["btree", "hashtable", "tatp-btree"] {
-            sheet.none(format!("{design}/{workload}"), why);
+        for at in IN_BOTH {
+            sheet.none(format!("{design}/{}", BENCHMARKS[at].name), why);
         }
     }
 }
@@ -141,7 +183,7 @@ mod tests {
         assert_eq!(held("D10", "empty/decoupled"), (Some(2000.0), Some(false)));
         assert_eq!(held("D6", "saved/10"), (Some(50.0), Some(false)));
         assert_eq!(held("D8", "decoupled/own"), (Some(1.0), Some(false)));
-        assert_eq!(held("D5", "p50-by-sync"), (Some(1.0), Some(true)));
+        assert_eq!(held("D5", "p50-by-sync/1"), (Some(1.0), Some(true)));
         assert_eq!(held("D9", "decoupled-htm/btree"), (None, None));
         assert_eq!(held("D4", "libpmemobj/hashtable"), (None, None));
         assert!(results.rows.iter().all(|row| row.held.is_some() || row.why.is_some()));

@@ -2,7 +2,7 @@
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, curve, each, linear, log, pairs};
+use super::super::sheet::{Sheet, curve, each, linear, log, middle, pairs};
 
 const SHADOWS: [&str; 2] = ["software", "cow"];
 const SKEWS: [&str; 2] = ["0.99", "1.07"];
@@ -61,7 +61,7 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
                 let laps = of(shadow, skew, mb);
                 let of_1000 = |value: fn(&Lap) -> u64| {
                     let each = each(laps, |lap| 1000.0 * lap.each(value(lap)));
-                    crate::report::OverRounds::of(each).median
+                    middle(each)
                 };
                 let (ins, out) = (of_1000(|lap| lap.page_ins), of_1000(|lap| lap.evictions));
                 sheet

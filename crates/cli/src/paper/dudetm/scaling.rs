@@ -1,22 +1,53 @@
-//! D8: one worker and two (section 5.6, figure 5).
+//! D8: one worker and more (section 5.6, figure 5).
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, curve, each, linear, pairs};
-
-const DESIGNS: [&str; 2] = ["volatile", "decoupled"];
+use super::super::sheet::{Sheet, curve, each, linear, middle, pairs};
 
 /// Whether workers share districts, or each has its own.
 const CONFLICTS: [(&str, &str); 2] = [("shared", ""), ("own", " --low-conflict")];
 
-const WORKERS: [u64; 2] = [1, 2];
+/// Memory of so many GB/s: at the first a worker on a core spends a third of a transaction's time
+/// on spinning for the medium, at the other next to nothing.
+const BANDWIDTHS: [u32; 2] = [1, 16];
+
+/// A design, and where it runs.
+#[derive(Clone, Copy)]
+struct Kind {
+    row: &'static str,
+    curve: &'static str,
+    design: &'static str,
+    gbps: u32,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind { row: "volatile", curve: "volatile", design: "volatile", gbps: 0 },
+    Kind { row: "decoupled", curve: "decoupled", design: "decoupled", gbps: BANDWIDTHS[0] },
+    Kind {
+        row: "decoupled-16",
+        curve: "decoupled, 16 GB/s",
+        design: "decoupled",
+        gbps: BANDWIDTHS[1],
+    },
+];
+
+/// One, two, and up to as many as there are cores: those that rows are about come first.
+fn workers(budget: &Budget) -> Vec<u64> {
+    let cores = crate::machine::Machine::this().cores as u64;
+    let mut workers = vec![1, 2];
+    if !budget.quick {
+        workers.extend([4, 8, 16, 32, 64].into_iter().take_while(|workers| *workers <= cores));
+    }
+    workers
+}
 
 /// As many transactions for each worker.
-fn command(design: &str, conflicts: &str, workers: u64, budget: &Budget) -> String {
-    let transactions = workers * if budget.quick { 6_000 } else { 16_000 };
+fn command(kind: Kind, conflicts: &str, workers: u64, budget: &Budget) -> String {
+    let transactions = workers * if budget.quick { 8_000 } else { 16_000 };
+    let Kind { design, gbps, .. } = kind;
     let medium = match design {
-        "volatile" => "",
-        _ => " --medium emulated --bandwidth-gbps 1 --latency-cycles 1000",
+        "volatile" => String::new(),
+        _ => format!(" --medium emulated --bandwidth-gbps {gbps} --latency-cycles 1000"),
     };
     format!(
         "tpcc-btree --design {design} --transactions {transactions} --threads {workers}{conflicts}\
@@ -26,11 +57,10 @@ fn command(design: &str, conflicts: &str, workers: u64, budget: &Budget) -> Stri
 
 pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
     let mut specs = Vec::new();
-    for design in DESIGNS {
+    for kind in KINDS {
         for (_, conflicts) in CONFLICTS {
-            for workers in WORKERS {
-                let command = command(design, conflicts, workers, budget);
-                specs.push(Spec::new("scaling", command));
+            for workers in workers(budget) {
+                specs.push(Spec::new("scaling", command(kind, conflicts, workers, budget)));
             }
         }
     }
@@ -39,22 +69,31 @@ pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
 
 pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     let mut series = Vec::new();
-    for design in DESIGNS {
+    for kind in KINDS {
         for (name, conflicts) in CONFLICTS {
-            let of = |workers| laps.of(&command(design, conflicts, workers, budget));
+            let of = |workers| laps.of(&command(kind, conflicts, workers, budget));
             let by_one = |lap: &Lap, one: &Lap| lap.rate() / one.rate();
-            let aborts =
-                each(of(2), |lap| 100.0 * lap.aborts as f64 / (lap.aborts as f64 + lap.count()));
-            let aborts = crate::report::OverRounds::of(aborts).median;
+            let two = |value: &dyn Fn(&Lap) -> f64| middle(each(of(2), value));
+            let aborts = |lap: &Lap| 100.0 * lap.aborts as f64 / (lap.aborts as f64 + lap.count());
+            let us = |ns: f64| ns / 1000.0;
             sheet
-                .row(format!("{design}/{name}"), pairs(of(2), of(1), by_one))
-                .note(format!("Of 100 attempts of 2 workers {aborts:.1} met another's."))
-                .command(&command(design, conflicts, 2, budget));
+                .row(format!("{}/{name}", kind.row), pairs(of(2), of(1), by_one))
+                .note(format!(
+                    "Of 100 attempts of 2 workers {:.1} met another's. CPU of a transaction, us: \
+                     {:.1} in front ({:.1} with one worker), {:.1} behind, {:.1} for the medium.",
+                    two(&aborts),
+                    us(two(&Lap::front)),
+                    us(middle(each(of(1), Lap::front))),
+                    us(two(&Lap::behind)),
+                    us(two(&|lap| lap.each(lap.delay_ns)))
+                ))
+                .command(&command(kind, conflicts, 2, budget));
             let point = |&workers: &u64| (workers as f64, pairs(of(workers), of(1), by_one));
             let districts = if name == "own" { ", own districts" } else { "" };
-            series.push(curve(format!("{design}{districts}"), WORKERS.iter().map(point).collect()));
+            let points = workers(budget).iter().map(point).collect();
+            series.push(curve(format!("{}{districts}", kind.curve), points));
         }
     }
     let axes = (linear("workers"), linear("rate by that of one worker"));
-    sheet.figure("scaling", "TPC-C on B+-trees, one worker and two", axes, series);
+    sheet.figure("scaling", "TPC-C on B+-trees, one worker and more", axes, series);
 }

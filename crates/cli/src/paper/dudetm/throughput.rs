@@ -1,12 +1,13 @@
 //! D1 to D4: rates of the six benchmarks, by bandwidth and beside other ways to log (section 5.2).
 //!
 //! They share laps: `volatile`, `decoupled` with rings of two kinds, and `decoupled-sync`, at each
-//! bandwidth; `undo` and `redo` at the lowest.
+//! bandwidth; `undo` and `redo` at the lowest. A full run has them with two workers as well, whom
+//! the threads behind leave no core.
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, curve, each, linear, log, pairs};
-use super::{BENCHMARKS, Benchmark};
+use super::super::sheet::{Sheet, curve, each, linear, log, middle, pairs};
+use super::{BENCHMARKS, Benchmark, On};
 
 /// GB/s.
 const BANDWIDTHS: [u32; 5] = [1, 2, 4, 8, 16];
@@ -16,87 +17,151 @@ const ENDS: [u32; 2] = [1, 16];
 /// Cycles of a persist barrier.
 const FAST: u32 = 1000;
 const SLOW: u32 = 3500;
+/// Where barriers of both kinds are compared: only who waits for them sees them.
+const WITH_SLOW: [u32; 3] = [1, 4, 16];
 
 fn bandwidths(budget: &Budget) -> &'static [u32] {
     if budget.quick { &ENDS } else { &BANDWIDTHS }
 }
 
-/// What a design's laps at one bandwidth and latency are.
-fn at<'l>(
-    laps: &'l Laps,
-    benchmark: &Benchmark,
-    design: &str,
-    (gbps, cycles): (u32, u32),
-    budget: &Budget,
-) -> &'l [Lap] {
-    laps.of(&benchmark.on(design, gbps, cycles, budget))
+/// Workers of laps, and what the names of rows about so many begin with.
+fn crews(budget: &Budget) -> &'static [(u32, &'static str)] {
+    if budget.quick { &[(1, "")] } else { &[(1, ""), (2, "two/")] }
 }
 
-/// Laps of these designs at these bandwidths, for each benchmark.
-fn plan(designs: &[&str], bandwidths: &[u32], cycles: u32, budget: &Budget) -> Vec<Spec> {
+/// One worker on memory of such a bandwidth.
+fn one(gbps: u32) -> On {
+    On { gbps, cycles: FAST, workers: 1 }
+}
+
+/// What came of one benchmark.
+struct Of<'a> {
+    benchmark: &'a Benchmark,
+    budget: &'a Budget,
+    laps: &'a Laps,
+}
+
+impl<'a> Of<'a> {
+    fn all(budget: &'a Budget, laps: &'a Laps) -> impl Iterator<Item = Of<'a>> {
+        BENCHMARKS.iter().map(move |benchmark| Of { benchmark, budget, laps })
+    }
+
+    fn command(&self, design: &str, on: On) -> String {
+        self.benchmark.on(design, on, self.budget)
+    }
+
+    /// What a design's laps are.
+    fn at(&self, design: &str, on: On) -> &'a [Lap] {
+        self.laps.of(&self.command(design, on))
+    }
+}
+
+/// Laps of these designs on each of these, for each benchmark.
+fn plan(designs: &[&str], on: &[On], budget: &Budget) -> Vec<Spec> {
     let mut specs = Vec::new();
     for benchmark in &BENCHMARKS {
-        for gbps in bandwidths {
+        for on in on {
             for design in designs {
-                specs.push(Spec::new(benchmark.name, benchmark.on(design, *gbps, cycles, budget)));
+                specs.push(Spec::new(benchmark.name, benchmark.on(design, *on, budget)));
             }
         }
     }
     specs
 }
 
+/// The same for each crew at the ends of the bandwidths.
+fn plan_ends(designs: &[&str], ends: &[u32], budget: &Budget) -> Vec<Spec> {
+    let on = |&(workers, _): &(u32, &str)| {
+        ends.iter().map(move |&gbps| On { workers, ..one(gbps) }).collect::<Vec<_>>()
+    };
+    let all: Vec<On> = crews(budget).iter().flat_map(on).collect();
+    plan(designs, &all, budget)
+}
+
+const BESIDE: [&str; 4] = ["volatile", "decoupled-unbounded", "decoupled", "decoupled-sync"];
+
 pub(super) fn plan_bandwidth(budget: &Budget) -> Vec<Spec> {
-    let designs = ["volatile", "decoupled-unbounded", "decoupled", "decoupled-sync"];
-    let mut specs = plan(&designs, bandwidths(budget), FAST, budget);
+    let on: Vec<On> = bandwidths(budget).iter().map(|&gbps| one(gbps)).collect();
+    let mut specs = plan(&BESIDE, &on, budget);
+    specs.extend(plan_ends(&BESIDE, &ENDS, budget));
     if !budget.quick {
-        specs.extend(plan(&["decoupled-sync"], &BANDWIDTHS, SLOW, budget));
+        let slow = WITH_SLOW.map(|gbps| On { cycles: SLOW, ..one(gbps) });
+        specs.extend(plan(&["decoupled-sync"], &slow, budget));
     }
     specs
 }
 
+fn ratio(lap: &Lap, base: &Lap) -> f64 {
+    lap.rate() / base.rate()
+}
+
 /// D1: what durability costs.
 pub(super) fn bandwidth(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
-    for benchmark in &BENCHMARKS {
-        let name = benchmark.name;
-        let volatile = at(laps, benchmark, "volatile", (16, FAST), budget);
-        let decoupled = |gbps| at(laps, benchmark, "decoupled", (gbps, FAST), budget);
-        let fastest = decoupled(16);
-        let added = |lap: &Lap, base: &Lap| 1e9 / lap.rate() - 1e9 / base.rate();
-        let command = benchmark.on("decoupled", 16, FAST, budget);
-        sheet.row(format!("added/{name}"), pairs(fastest, volatile, added)).command(&command);
-        sheet.row(format!("front/{name}"), each(fastest, |lap| lap.each(lap.workers_cpu_ns)));
-        let behind = |lap: &Lap| lap.each(lap.cpu_ns.saturating_sub(lap.workers_cpu_ns));
-        sheet.row(format!("behind/{name}"), each(fastest, behind));
-        let by_front = |lap: &Lap| behind(lap) / lap.each(lap.workers_cpu_ns);
-        sheet.row(format!("behind-by-front/{name}"), each(fastest, by_front)).command(&command);
-        let ratio = |lap: &Lap, base: &Lap| lap.rate() / base.rate();
+    for of in Of::all(budget, laps) {
+        for &(workers, crew) in crews(budget) {
+            added(&of, workers, crew, sheet);
+        }
+        let name = of.benchmark.name;
+        let volatile = of.at("volatile", one(1));
         for &gbps in bandwidths(budget) {
-            let command = benchmark.on("decoupled", gbps, FAST, budget);
-            let bound = middle(each(decoupled(gbps), |lap| bound(lap, gbps)));
-            let base = middle(each(volatile, Lap::rate));
-            sheet
-                .row(format!("ratio/{name}/{gbps}"), pairs(decoupled(gbps), volatile, ratio))
-                .note(format!("The bandwidth's bound is {:.2}.", bound / base))
-                .command(&command);
+            by_volatile(&of, one(gbps), format!("ratio/{name}/{gbps}"), sheet);
         }
+        let mut sync = |row: String, on: On| {
+            let command = of.command("decoupled-sync", on);
+            sheet.row(row, pairs(laps.of(&command), volatile, ratio)).command(&command);
+        };
         for gbps in ENDS {
-            let sync = at(laps, benchmark, "decoupled-sync", (gbps, FAST), budget);
-            let command = benchmark.on("decoupled-sync", gbps, FAST, budget);
-            let row = sheet.row(format!("sync/{name}/{gbps}"), pairs(sync, volatile, ratio));
-            row.command(&command);
+            sync(format!("sync/{name}/{gbps}"), one(gbps));
         }
-        curves(benchmark, budget, laps, sheet);
+        for gbps in WITH_SLOW.into_iter().filter(|_| !budget.quick) {
+            sync(format!("sync-slow/{name}/{gbps}"), On { cycles: SLOW, ..one(gbps) });
+        }
+        curves(&of, sheet);
     }
 }
 
-fn curves(benchmark: &Benchmark, budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
-    let name = benchmark.name;
+/// What durability adds at the highest bandwidth, and where.
+fn added(of: &Of<'_>, workers: u32, crew: &str, sheet: &mut Sheet) {
+    let name = of.benchmark.name;
+    let on = On { workers, ..one(16) };
+    let (decoupled, volatile) = (of.at("decoupled", on), of.at("volatile", on));
+    // Of each worker's time.
+    let added = |lap: &Lap, base: &Lap| f64::from(workers) * (1e9 / lap.rate() - 1e9 / base.rate());
+    let command = of.command("decoupled", on);
+    let mut row = |what: &str, values: Vec<f64>| {
+        sheet.row(format!("{crew}{what}/{name}"), values).command(&command);
+    };
+    row("added", pairs(decoupled, volatile, added));
+    row("front", each(decoupled, Lap::front));
+    row("behind", each(decoupled, Lap::behind));
+    row("behind-by-front", each(decoupled, |lap| lap.behind() / lap.front()));
+    if workers > 1 {
+        for gbps in ENDS {
+            by_volatile(of, On { gbps, ..on }, format!("{crew}ratio/{name}/{gbps}"), sheet);
+        }
+    }
+}
+
+/// The rate of `decoupled` by that of `volatile`, beside what the bandwidth lets through.
+fn by_volatile(of: &Of<'_>, on: On, row: String, sheet: &mut Sheet) {
+    let (decoupled, volatile) = (of.at("decoupled", on), of.at("volatile", on));
+    let bound = middle(each(decoupled, |lap| bound(lap, on.gbps)));
+    let base = middle(each(volatile, Lap::rate));
+    sheet
+        .row(row, pairs(decoupled, volatile, ratio))
+        .note(format!("The bandwidth's bound is {:.2}.", bound / base))
+        .command(&of.command("decoupled", on));
+}
+
+fn curves(of: &Of<'_>, sheet: &mut Sheet) {
+    let (name, budget) = (of.benchmark.name, of.budget);
     let rates = |design: &str, cycles: u32| {
         let point = |&gbps: &u32| {
-            let laps = at(laps, benchmark, design, (gbps, cycles), budget);
-            (f64::from(gbps), each(laps, Lap::rate))
+            let on = On { cycles, ..one(gbps) };
+            (f64::from(gbps), each(of.at(design, on), Lap::rate))
         };
-        bandwidths(budget).iter().map(point).collect()
+        let bandwidths = if cycles == SLOW { &WITH_SLOW } else { bandwidths(budget) };
+        bandwidths.iter().map(point).collect()
     };
     let mut series = vec![
         curve("volatile", rates("volatile", FAST)),
@@ -116,81 +181,117 @@ fn bound(lap: &Lap, gbps: u32) -> f64 {
     f64::from(gbps) * 1e9 / lap.each(lap.log_bytes + lap.home_bytes)
 }
 
-fn middle(rounds: Vec<f64>) -> f64 {
-    crate::report::OverRounds::of(rounds).median
-}
-
 pub(super) fn plan_unbounded(budget: &Budget) -> Vec<Spec> {
-    plan(&["decoupled-unbounded", "decoupled"], &ENDS, FAST, budget)
+    plan_ends(&["decoupled-unbounded", "decoupled"], &ENDS, budget)
 }
 
 /// D2: whether a worker waits for room in its ring.
 pub(super) fn unbounded(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
-    for benchmark in &BENCHMARKS {
-        for gbps in ENDS {
-            let decoupled = at(laps, benchmark, "decoupled", (gbps, FAST), budget);
-            let unbounded = at(laps, benchmark, "decoupled-unbounded", (gbps, FAST), budget);
-            let values = pairs(decoupled, unbounded, |lap, base| {
-                let reachable = if gbps == 1 { bound(lap, gbps) } else { f64::INFINITY };
-                lap.rate() / base.rate().min(reachable)
-            });
-            let command = benchmark.on("decoupled", gbps, FAST, budget);
-            sheet.row(format!("inf/{}/{gbps}", benchmark.name), values).command(&command);
+    for of in Of::all(budget, laps) {
+        for &(workers, crew) in crews(budget) {
+            for gbps in ENDS {
+                let on = On { workers, ..one(gbps) };
+                let (decoupled, unbounded) =
+                    (of.at("decoupled", on), of.at("decoupled-unbounded", on));
+                let values = pairs(decoupled, unbounded, |lap, base| {
+                    let reachable = if gbps == 1 { bound(lap, gbps) } else { f64::INFINITY };
+                    lap.rate() / base.rate().min(reachable)
+                });
+                let waits = middle(each(decoupled, |lap| lap.ring_full_waits as f64));
+                let cpu = |laps: &[Lap]| middle(each(laps, Lap::front));
+                sheet
+                    .row(format!("{crew}inf/{}/{gbps}", of.benchmark.name), values)
+                    .note(format!(
+                        "Waits for room: {waits:.0} in a lap. CPU in front: {:.0} ns, unbounded \
+                         {:.0} ns.",
+                        cpu(decoupled),
+                        cpu(unbounded)
+                    ))
+                    .command(&of.command("decoupled", on));
+            }
         }
     }
 }
 
 pub(super) fn plan_writes(budget: &Budget) -> Vec<Spec> {
-    plan(&["decoupled"], &[1], FAST, budget)
+    plan_ends(&["decoupled"], &[1], budget)
 }
 
 /// D3: what transactions write.
 pub(super) fn writes(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     let cycles_per_ns = medium::cpu::cycles_per_second() as f64 / 1e9;
-    for benchmark in &BENCHMARKS {
-        let name = benchmark.name;
-        let laps = at(laps, benchmark, "decoupled", (1, FAST), budget);
-        let command = benchmark.on("decoupled", 1, FAST, budget);
-        let writes = |lap: &Lap| lap.each(lap.words_written);
-        sheet.row(format!("writes/{name}"), each(laps, writes)).command(&command);
-        sheet.row(format!("words/{name}"), each(laps, |lap| writes(lap) * lap.rate()));
-        let cycles = |lap: &Lap| lap.each(lap.workers_cpu_ns) * cycles_per_ns;
-        sheet.row(format!("cycles/{name}"), each(laps, cycles));
+    for of in Of::all(budget, laps) {
+        let name = of.benchmark.name;
+        for &(workers, crew) in crews(budget) {
+            let on = On { workers, ..one(1) };
+            let (laps, command) = (of.at("decoupled", on), of.command("decoupled", on));
+            let writes = |lap: &Lap| lap.each(lap.words_written);
+            let mut row = |what: &str, values: Vec<f64>| {
+                sheet.row(format!("{crew}{what}/{name}"), values).command(&command);
+            };
+            if workers == 1 {
+                row("writes", each(laps, writes));
+            }
+            row("words", each(laps, |lap| writes(lap) * lap.rate()));
+            row("cycles", each(laps, |lap| lap.front() * cycles_per_ns));
+        }
     }
 }
 
 pub(super) fn plan_logging(budget: &Budget) -> Vec<Spec> {
-    plan(&["decoupled", "decoupled-sync", "undo", "redo"], &[1], FAST, budget)
+    plan_ends(&["decoupled", "decoupled-sync", "undo", "redo"], &[1], budget)
 }
 
 /// D4: beside undo and redo logging.
 pub(super) fn logging(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
-    for benchmark in &BENCHMARKS {
-        let name = benchmark.name;
-        for base in ["undo", "redo"] {
-            let theirs = at(laps, benchmark, base, (1, FAST), budget);
-            let command = benchmark.on(base, 1, FAST, budget);
-            for (ours, row) in
-                [("decoupled", base.into()), ("decoupled-sync", format!("sync-{base}"))]
-            {
-                let laps = at(laps, benchmark, ours, (1, FAST), budget);
-                let values = pairs(laps, theirs, |lap, base| lap.rate() / base.rate());
-                sheet.row(format!("{row}/{name}"), values).command(&command);
+    for of in Of::all(budget, laps) {
+        for &(workers, crew) in crews(budget) {
+            let on = On { workers, ..one(1) };
+            for base in ["undo", "redo"] {
+                for (ours, prefix) in [("decoupled", ""), ("decoupled-sync", "sync-")] {
+                    beside(&of, (ours, base), on, format!("{crew}{prefix}{base}"), sheet);
+                }
             }
         }
     }
-    for (name, work) in [("hashtable", "hash"), ("tatp-hash", "tatp")] {
-        let peers = budget.peers.as_ref().and_then(|peers| peers.by_libpmemobj(work, "decoupled"));
-        let row = format!("libpmemobj/{name}");
-        match peers {
-            Some(values) => {
-                sheet.row(row, values).note("From `peers durable`: least, median, most.".into());
+    libpmemobj(budget, sheet);
+}
+
+/// One design beside another.
+fn beside(of: &Of<'_>, (ours, base): (&str, &str), on: On, row: String, sheet: &mut Sheet) {
+    let (laps, theirs) = (of.at(ours, on), of.at(base, on));
+    let cpu = |laps: &[Lap]| {
+        let [front, behind, delay] = [
+            middle(each(laps, Lap::front)),
+            middle(each(laps, Lap::behind)),
+            middle(each(laps, |lap| lap.each(lap.delay_ns))),
+        ];
+        format!("{front:.0} in front, {behind:.0} behind, {delay:.0} for the medium")
+    };
+    sheet
+        .row(format!("{row}/{}", of.benchmark.name), pairs(laps, theirs, ratio))
+        .note(format!("CPU of a transaction, ns: {}; `{base}` {}.", cpu(laps), cpu(theirs)))
+        .command(&of.command(ours, on));
+}
+
+/// Works of `peers durable` by the benchmarks that they are.
+const WORKS: [(&str, &str); 2] = [("hashtable", "hash"), ("tatp-hash", "tatp")];
+
+fn libpmemobj(budget: &Budget, sheet: &mut Sheet) {
+    for (name, work) in WORKS {
+        for (system, row) in [("decoupled", ""), ("undo", "undo-"), ("redo", "redo-")] {
+            let row = format!("{row}libpmemobj/{name}");
+            let peers = budget.peers.as_ref();
+            match peers.and_then(|peers| Some((peers, peers.by_libpmemobj(work, system)?))) {
+                Some((peers, over)) => {
+                    sheet.over(row, over, peers.rounds()).note(peers.conditions());
+                }
+                None => sheet.none(
+                    row,
+                    "libpmemobj is a foreign library: run `cargo run --release -- durable \
+                     --format json` in `peers`, and give what it prints with --peers",
+                ),
             }
-            None => sheet.none(
-                row,
-                "libpmemobj is a foreign library: run `cargo run --release -- durable --format \
-                 json` in `peers`, and give what it prints with --peers",
-            ),
         }
     }
 }
