@@ -155,7 +155,7 @@ impl Options {
             persist_threads: PERSIST_THREADS,
             shadow_bytes: None,
             observed: false,
-            pause: crate::persist::background::NAP,
+            pause: crate::persist::NAP,
             system: System::kernel(),
         }
     }
@@ -288,8 +288,11 @@ impl Options {
     /// nobody waits. Default 500 us: a commit that nobody waits for is durable some 1 ms later, and
     /// the device and a core have most of their time for others. [`Duration::ZERO`]: it does not
     /// pause, and takes a core of its own as long as transactions commit, and a few milliseconds
-    /// longer; on memory it brings little home at a time, so that the next group waits for some
-    /// microseconds only, and more barriers are paid. (`decoupled`; the paper's persist threads do not pause, section 3.3.)
+    /// longer. On memory it then brings little home at a time, and a worker whose commits wait for
+    /// more than some microseconds persists them itself: they are durable soon even where the
+    /// medium is the bottleneck, at the cost of more barriers. Without effect where each commit is
+    /// waited for ([`Durability::Sync`]). (`decoupled`; the paper's persist threads do not pause,
+    /// section 3.3.)
     pub fn pause(mut self, time: Duration) -> Options {
         self.pause = time;
         self

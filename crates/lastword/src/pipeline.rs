@@ -93,9 +93,9 @@ const DUE_BYTES_MEMORY: u64 = 1 << 20;
 pub(crate) const UNPAUSED_BYTES: u64 = 4 << 10;
 
 /// Steps that what waits for home is brought there in, when it is much: more at a time costs fewer
-/// barriers, so that reproduction catches up before the log is full. (`lastword run tpcc-hash
-/// --transactions 1000000 --sample every --medium emulated --bandwidth-gbps 1 --pause-us 0`: without
-/// this, 105 k/s and p50 104 ms, with the log full; with it 138 k/s and 19 us.)
+/// barriers, so that reproduction catches up before the log is full. (Without this, `lastword run
+/// tpcc-hash --transactions 1000000 --sample every --medium emulated --bandwidth-gbps 1 --pause-us
+/// 0` had a full log, 105 k/s and p50 104 ms; with it 138 k/s and 19 us.)
 const BACKLOG_STEPS: u64 = 256;
 
 impl Pipeline {

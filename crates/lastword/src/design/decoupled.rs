@@ -19,8 +19,8 @@ use crate::metrics::Metrics;
 use crate::options::Durability;
 use crate::perform::{Redo, Stm, Tm};
 use crate::persist::{
-    Background, Bells, GROUP_BYTES, Grouping, Listener, Others, Persist, RingRedo, Step, Steps,
-    Waiting,
+    Background, Bells, GROUP_BYTES, Grouping, Listener, NAP, Others, Persist, RingRedo, Step,
+    Steps, Waiting,
 };
 use crate::pipeline::{Behind, Pipeline, Threads, UNPAUSED_BYTES};
 use crate::pool::Shape;
@@ -86,11 +86,12 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let identity = recover::identity(&superblock);
         let persist = Persist::new(storage.log, identity, last, grouping(options, blocks));
         let reproduce = Reproduce::new(storage.home, storage.superblocks);
-        let (pauses, background) = (!options.pause.is_zero(), options.background);
+        let pause = pause(options);
+        let (pauses, background) = (!pause.is_zero(), options.background);
         let threads = Threads { blocks, pauses, background };
         let pipeline = Pipeline::new(persist, reproduce, superblock.log_bytes, threads);
         let memory = T::new(shadow.words(), last);
-        let inner = Arc::new(Inner { memory, shadow, pipeline, pause: options.pause });
+        let inner = Arc::new(Inner { memory, shadow, pipeline, pause });
         let background = match options.background {
             true => Some(Background::spawn(&inner).map_err(|source| Error::Thread { source })?),
             false => None,
@@ -134,6 +135,15 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
     }
 }
 
+/// How long the thread behind naps. Where each commit is waited for, who waits persists: a thread
+/// that looks on all the time would take the group from under it, and have it sleep.
+fn pause(options: &Options) -> Duration {
+    match (options.durability, options.pause) {
+        (Durability::Sync, Duration::ZERO) => NAP,
+        (_, pause) => pause,
+    }
+}
+
 /// Transactions of a group that is combined.
 fn group(options: &Options) -> u64 {
     options.group.min(GROUP_MAX)
@@ -146,7 +156,7 @@ fn grouping(options: &Options, blocks: bool) -> Grouping {
         time: options.group_time,
         compress: options.compress,
         threads: options.persist_threads.clamp(1, PERSIST_THREADS_MAX),
-        bytes: match options.pause.is_zero() && !blocks {
+        bytes: match pause(options).is_zero() && !blocks {
             true => UNPAUSED_BYTES as usize,
             false => GROUP_BYTES,
         },

@@ -56,7 +56,7 @@ use words::TxId;
 use crate::Error;
 use crate::metrics::{Meter, StepTimer};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
-pub(crate) use background::{Background, Bells, Others, Steps, Waiting};
+pub(crate) use background::{Background, Bells, NAP, Others, Steps, Waiting};
 use flights::Flights;
 use frontier::frontier;
 use grouping::{Fit, GATHERED_WORDS, Opened, Packer};

@@ -8,6 +8,15 @@ use super::super::sheet::{Sheet, curve, each, linear, log, middle, pairs, theirs
 const DESIGNS: [&str; 5] = ["decoupled", "decoupled-pausing", "decoupled-sync", "redo", "undo"];
 const GROUPS: [u64; 5] = [1, 10, 100, 1000, 10_000];
 
+/// A quick run has only those that marks are about.
+fn designs(budget: &Budget) -> &'static [&'static str] {
+    if budget.quick { &["decoupled", "decoupled-sync"] } else { &DESIGNS }
+}
+
+fn groups(budget: &Budget) -> &'static [u64] {
+    if budget.quick { &[] } else { &GROUPS }
+}
+
 /// GB/s; the paper has the first.
 const BANDWIDTHS: [u32; 4] = [1, 2, 4, 16];
 
@@ -17,7 +26,7 @@ fn command(row: &str, more: &str, budget: &Budget) -> String {
 
 /// Every transaction is timed; behind each the worker looks what is durable, as in the paper.
 fn at(gbps: u32, row: &str, more: &str, budget: &Budget) -> String {
-    let transactions = if budget.quick { 50_000 } else { 100_000 };
+    let transactions = if budget.quick { 40_000 } else { 100_000 };
     let (design, pause) = match row {
         "decoupled" => ("decoupled", " --pause-us 0"),
         "decoupled-pausing" => ("decoupled", ""),
@@ -35,8 +44,8 @@ fn with_groups(of: u64, budget: &Budget) -> String {
 }
 
 pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
-    let designs = DESIGNS.iter().map(|design| command(design, "", budget));
-    let groups = GROUPS.iter().map(|of| with_groups(*of, budget));
+    let designs = designs(budget).iter().map(|design| command(design, "", budget));
+    let groups = groups(budget).iter().map(|of| with_groups(*of, budget));
     let beside = BANDWIDTHS.into_iter().flat_map(|gbps| beside(gbps, budget));
     designs.chain(groups).chain(beside).map(|command| Spec::new("latency", command)).collect()
 }
@@ -55,7 +64,7 @@ fn p50(lap: &Lap) -> f64 {
 }
 
 pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
-    for design in DESIGNS {
+    for &design in designs(budget) {
         let command = command(design, "", budget);
         let laps = laps.of(&command);
         sheet.row(format!("rate/{design}"), each(laps, Lap::rate)).command(&command);
@@ -87,11 +96,14 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
         let by_next = |lap: &Lap| 100.0 * lap.durable_by_next.unwrap_or(f64::NAN);
         sheet.row(format!("by-next/{gbps}"), each(decoupled, by_next)).command(&ours);
     }
-    for of in GROUPS {
+    for &of in groups(budget) {
         let command = with_groups(of, budget);
         sheet.row(format!("group/{of}"), each(laps.of(&command), p50)).command(&command);
     }
     quantiles(budget, laps, sheet);
+    if groups(budget).is_empty() {
+        return;
+    }
     let points = |value: fn(&Lap) -> f64| {
         let point = |&of: &u64| (of as f64, each(laps.of(&with_groups(of, budget)), value));
         GROUPS.iter().map(point).collect()
@@ -103,7 +115,7 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
 }
 
 fn quantiles(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
-    let ours = DESIGNS.map(|design| {
+    let ours = designs(budget).iter().map(|&design| {
         let laps = laps.of(&command(design, "", budget));
         let at = |value: fn(&Lap) -> Option<u64>| each(laps, |lap| us(value(lap)));
         let points = vec![
@@ -120,6 +132,6 @@ fn quantiles(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
         theirs("NVML (paper)", &[(50.0, 112.0), (90.0, 161.0), (99.0, 254.0)]),
     ];
     let axes = (linear("percentile"), log("us from begin to durable"));
-    let series = ours.into_iter().chain(paper).collect();
+    let series = ours.chain(paper).collect();
     sheet.figure("latency", "Latency of TPC-C (hash), until durable", axes, series);
 }

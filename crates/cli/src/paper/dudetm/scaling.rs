@@ -4,8 +4,12 @@ use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
 use super::super::sheet::{Sheet, curve, each, linear, middle, pairs};
 
-/// Whether workers share districts, or each has its own.
-const CONFLICTS: [(&str, &str); 2] = [("shared", ""), ("own", " --low-conflict")];
+/// Whether workers have a district each, or share them; marks are about the first.
+const CONFLICTS: [(&str, &str); 2] = [("own", " --low-conflict"), ("shared", "")];
+
+fn conflicts(budget: &Budget) -> &'static [(&'static str, &'static str)] {
+    if budget.quick { &CONFLICTS[..1] } else { &CONFLICTS }
+}
 
 /// Memory of so many GB/s: at the first a worker on a core spends a third of a transaction's time
 /// on spinning for the medium, at the other next to nothing.
@@ -58,7 +62,7 @@ fn command(kind: Kind, conflicts: &str, workers: u64, budget: &Budget) -> String
 pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
     let mut specs = Vec::new();
     for kind in KINDS {
-        for (_, conflicts) in CONFLICTS {
+        for (_, conflicts) in conflicts(budget) {
             for workers in workers(budget) {
                 specs.push(Spec::new("scaling", command(kind, conflicts, workers, budget)));
             }
@@ -70,7 +74,7 @@ pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
 pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     let mut series = Vec::new();
     for kind in KINDS {
-        for (name, conflicts) in CONFLICTS {
+        for &(name, conflicts) in conflicts(budget) {
             let of = |workers| laps.of(&command(kind, conflicts, workers, budget));
             let by_one = |lap: &Lap, one: &Lap| lap.rate() / one.rate();
             let two = |value: &dyn Fn(&Lap) -> f64| middle(each(of(2), value));
