@@ -18,7 +18,7 @@ pub(crate) struct Grouping {
     #[arg(requires = "group")]
     pub(crate) group_ms: Option<u64>,
     /// Microseconds that the thread behind pauses between groups when nobody waits; 0: it takes a
-    /// core [default: 500]
+    /// core, persists first and reproduces little at a time, and workers help it [default: 500]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(..=3_600_000_000))]
     pub(crate) pause_us: Option<u64>,
     /// Compress groups with LZ4

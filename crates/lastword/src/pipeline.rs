@@ -5,7 +5,7 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::{Metrics, StepTimer};
-use crate::persist::{Bells, Persist, Step, help_until};
+use crate::persist::{Bells, Persist, Step, UNPAUSED_BYTES, help_until};
 use crate::reproduce::Reproduce;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -23,17 +23,6 @@ pub(crate) struct Pipeline {
     own_reproducer: bool,
     /// Somebody could use what waits to be reproduced at home.
     hastened: AtomicBool,
-}
-
-/// How its threads behind work.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Threads {
-    /// Steps sleep in the kernel: reproduce steps want a thread of their own.
-    pub(crate) blocks: bool,
-    /// There are pauses between groups.
-    pub(crate) pauses: bool,
-    /// There are threads.
-    pub(crate) background: bool,
 }
 
 /// What stands behind a shadow: home, and the way there.
@@ -87,11 +76,6 @@ impl<'a> Behind<'a> {
 /// Log that memory brings home at a time: thousands of entries a barrier, still in the L2 cache.
 const DUE_BYTES_MEMORY: u64 = 1 << 20;
 
-/// The same where one thread persists and reproduces and does not pause: what is committed
-/// meanwhile waits for so little. Groups are no larger either: one of which much had come together
-/// would take long to bring home, and so make the next as large.
-pub(crate) const UNPAUSED_BYTES: u64 = 4 << 10;
-
 /// Steps that what waits for home is brought there in, when it is much: more at a time costs fewer
 /// barriers, so that reproduction catches up before the log is full. (Without this, `lastword run
 /// tpcc-hash --transactions 1000000 --sample every --medium emulated --bandwidth-gbps 1 --pause-us
@@ -103,15 +87,16 @@ impl Pipeline {
         persist: Persist,
         reproduce: Reproduce,
         log_bytes: u64,
-        Threads { blocks, pauses, background }: Threads,
+        blocks: bool,
+        background: bool,
     ) -> Pipeline {
         // A file gathers writes to one page over as much log as it can and still leaves the other
         // half of the log to the workers while it writes home.
         let half = log_bytes / 2;
-        let due_bytes = match (blocks, pauses) {
+        let due_bytes = match (blocks, persist.is_unpaused()) {
             (true, _) => half,
-            (false, true) => half.min(DUE_BYTES_MEMORY),
-            (false, false) => half.min(UNPAUSED_BYTES),
+            (false, true) => half.min(UNPAUSED_BYTES as u64),
+            (false, false) => half.min(DUE_BYTES_MEMORY),
         };
         let (bells, own_reproducer) = (Bells::default(), blocks && background);
         let hastened = AtomicBool::new(false);

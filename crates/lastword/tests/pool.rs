@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use lastword::{
     Addr, Allocate, Array, Durability, Error, Medium, Objects, Options, Pool, Ptr, Shadow, Stop,
@@ -544,22 +543,5 @@ fn a_worker_waits_for_a_full_ring_and_never_for_one_without_bound() {
         drop(worker);
         pool.close().unwrap();
         assert_eq!(value(&Pool::open(&path, Options::new()).unwrap()), TRANSACTIONS);
-    }
-}
-
-#[test]
-fn without_pauses_a_commit_is_durable_though_nobody_waits() {
-    for medium in [Medium::File, EMULATED] {
-        let (_dir, path) = place();
-        let pool = Pool::create(&path, options().medium(medium).pause(Duration::ZERO)).unwrap();
-        let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
-        for _ in 0..5 {
-            let id = pool.run(|tx| tx.update(count, |n| n + 1)).unwrap().ticket.id();
-            // Looks, and helps nobody: it ends when the thread behind has done it.
-            while pool.durable_id() < id {
-                std::thread::yield_now();
-            }
-        }
-        pool.close().unwrap();
     }
 }

@@ -19,10 +19,9 @@ use crate::metrics::Metrics;
 use crate::options::Durability;
 use crate::perform::{Redo, Stm, Tm};
 use crate::persist::{
-    Background, Bells, GROUP_BYTES, Grouping, Listener, NAP, Others, Persist, RingRedo, Step,
-    Steps, Waiting,
+    Background, Bells, Grouping, Listener, NAP, Others, Persist, RingRedo, Step, Steps, Waiting,
 };
-use crate::pipeline::{Behind, Pipeline, Threads, UNPAUSED_BYTES};
+use crate::pipeline::{Behind, Pipeline};
 use crate::pool::Shape;
 use crate::recover;
 use crate::reproduce::Reproduce;
@@ -86,12 +85,10 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let identity = recover::identity(&superblock);
         let persist = Persist::new(storage.log, identity, last, grouping(options, blocks));
         let reproduce = Reproduce::new(storage.home, storage.superblocks);
-        let pause = pause(options);
-        let (pauses, background) = (!pause.is_zero(), options.background);
-        let threads = Threads { blocks, pauses, background };
-        let pipeline = Pipeline::new(persist, reproduce, superblock.log_bytes, threads);
+        let (log_bytes, background) = (superblock.log_bytes, options.background);
+        let pipeline = Pipeline::new(persist, reproduce, log_bytes, blocks, background);
         let memory = T::new(shadow.words(), last);
-        let inner = Arc::new(Inner { memory, shadow, pipeline, pause });
+        let inner = Arc::new(Inner { memory, shadow, pipeline, pause: pause(options) });
         let background = match options.background {
             true => Some(Background::spawn(&inner).map_err(|source| Error::Thread { source })?),
             false => None,
@@ -136,12 +133,11 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
 }
 
 /// How long the thread behind naps. Where each commit is waited for, who waits persists: a thread
-/// that looks on all the time would take the group from under it, and have it sleep.
+/// that looks on all the time would take the group from under it, and have it sleep. Where there is
+/// no such thread, nobody looks on.
 fn pause(options: &Options) -> Duration {
-    match (options.durability, options.pause) {
-        (Durability::Sync, Duration::ZERO) => NAP,
-        (_, pause) => pause,
-    }
+    let looks_on = options.durability == Durability::Async && options.background;
+    if options.pause.is_zero() && !looks_on { NAP } else { options.pause }
 }
 
 /// Transactions of a group that is combined.
@@ -156,10 +152,7 @@ fn grouping(options: &Options, blocks: bool) -> Grouping {
         time: options.group_time,
         compress: options.compress,
         threads: options.persist_threads.clamp(1, PERSIST_THREADS_MAX),
-        bytes: match pause(options).is_zero() && !blocks {
-            true => UNPAUSED_BYTES as usize,
-            false => GROUP_BYTES,
-        },
+        unpaused: pause(options).is_zero() && !blocks,
     }
 }
 

@@ -261,7 +261,12 @@ fn persist_loop<S: Steps>(steps: &S) {
             false => (steps.pause(), false),
         };
         if looks && idle <= IDLE_LOOKS {
-            spin_loop();
+            // Who is at it may be waiting for this very core.
+            if step == Step::Busy {
+                thread::yield_now()
+            } else {
+                spin_loop()
+            }
             continue;
         }
         if !looks && idle <= IDLE_NAPS {

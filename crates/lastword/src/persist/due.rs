@@ -31,8 +31,8 @@ impl Persist {
     pub(super) fn is_due(&self, sending: &Sending) -> (bool, bool) {
         let Sending { pending, closed, opened, .. } = sending;
         if !self.grouping.combines() {
-            // A group that is closed for its size is nearly full.
-            return (pending.words() > self.gathered_words / 4 * 3, true);
+            // Or next to nothing more would fit.
+            return (*closed || pending.words() > self.gathered_words / 4 * 3, true);
         }
         let last = self.last_of(pending, pending.last().0);
         let large = pending.words() >= self.gathered_words;

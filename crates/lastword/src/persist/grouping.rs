@@ -20,7 +20,12 @@ use words::TxId;
 /// Bytes of a group that is not closed for another reason: 256 KiB, where the device's time a byte
 /// is nearly that of 1 MiB (PERFORMANCE, disk) and the group is still in the L2 cache when it is
 /// reproduced.
-pub(crate) const GROUP_BYTES: usize = 256 << 10;
+const GROUP_BYTES: usize = 256 << 10;
+
+/// The same where one thread persists and reproduces and does not pause, and what it brings home at
+/// a time: what is committed meanwhile waits for so little. A larger group, of what had come
+/// together once, would take long to bring home, and so make the next as large.
+pub(crate) const UNPAUSED_BYTES: usize = 4 << 10;
 
 /// What a pool does with its groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +38,8 @@ pub(crate) struct Grouping {
     pub(crate) compress: bool,
     /// Threads that make groups ready at a time.
     pub(crate) threads: usize,
-    /// Bytes that a group is closed at which is not combined, and of neighbours that wait for home
-    /// in one piece.
-    pub(crate) bytes: usize,
+    /// The thread behind does not pause, and reproduces as well.
+    pub(crate) unpaused: bool,
 }
 
 impl Grouping {
@@ -46,11 +50,17 @@ impl Grouping {
         time: Duration::ZERO,
         compress: false,
         threads: 1,
-        bytes: GROUP_BYTES,
+        unpaused: false,
     };
 
     pub(crate) fn combines(&self) -> bool {
         self.transactions > 0
+    }
+
+    /// Words that a group is closed at which is not combined, and of neighbours that wait for home
+    /// in one piece.
+    pub(crate) fn words(&self) -> usize {
+        (if self.unpaused { UNPAUSED_BYTES } else { GROUP_BYTES }) / 8
     }
 }
 

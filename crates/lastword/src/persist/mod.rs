@@ -60,7 +60,7 @@ pub(crate) use background::{Background, Bells, NAP, Others, Steps, Waiting};
 use flights::Flights;
 use frontier::frontier;
 use grouping::{Fit, GATHERED_WORDS, Opened, Packer};
-pub(crate) use grouping::{GROUP_BYTES, Grouping};
+pub(crate) use grouping::{Grouping, UNPAUSED_BYTES};
 use help::in_turn;
 pub(crate) use help::{Step, Turn, help_until, take_turn};
 use line::{Job, Line};
@@ -152,7 +152,7 @@ impl Persist {
     ) -> Persist {
         // Half the log at most, so that a group always fits; see `words_max`.
         let words_max = (medium.bytes() / 2) as usize / 8;
-        let group_words = (grouping.bytes / 8).min(words_max);
+        let group_words = grouping.words().min(words_max);
         // As much as half a log of full groups takes: the queue is usually no longer.
         let spare_max = words_max / group_words + medium.depth() + 2;
         let queue = Queue::new(group_words, spare_max);
@@ -222,13 +222,18 @@ impl Persist {
     /// Words of a worker's that may wait for the persist step: when there are more, it helps.
     pub(crate) fn usual_words(&self) -> u64 {
         let is_crowded = self.workers.load(Ordering::Relaxed) >= self.cores;
-        match self.grouping.bytes < GROUP_BYTES {
-            // The thread behind does not pause: it is reproducing, or does not keep up. What this
-            // worker sends itself is durable at once, and the other can go on.
-            true => self.grouping.bytes as u64 / 8,
+        match self.grouping.unpaused {
+            // That thread is reproducing, or does not keep up. What this worker sends itself is
+            // durable at once, and the other can go on.
+            true => self.grouping.words() as u64,
             false if is_crowded => CROWDED_WORDS,
             false => USUAL_WORDS,
         }
+    }
+
+    /// Whether the thread behind does not pause, and reproduces as well.
+    pub(crate) fn is_unpaused(&self) -> bool {
+        self.grouping.unpaused
     }
 
     /// The largest ID such that it and all before it survive a crash.

@@ -21,6 +21,9 @@ pub(crate) struct RingRedo<S> {
     late_at: u64,
 }
 
+/// Words that a worker writes at least before it looks again, when it has helped in vain.
+const AGAIN_WORDS: u64 = 256;
+
 /// Words of a ring that is never full: 128 GiB of addresses, which the machine's memory runs out
 /// before. What the persist step has taken of it goes back to the system, so a worker that is
 /// followed takes little. (DudeTM, section 5.1: DudeTM-Inf.)
@@ -56,7 +59,7 @@ impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
         self.writer.refresh(&self.slot.ring);
         let used = self.writer.used();
         let usual = usual.min(self.slot.ring.capacity() as u64 / 2);
-        self.late_at = usual.max(used + usual / 8);
+        self.late_at = usual.max(used + (usual / 8).max(AGAIN_WORDS));
         used > usual
     }
 }

@@ -147,8 +147,7 @@ fn world_of(depth: usize, grouping: Grouping) -> World {
     let persist = Persist::new(Arc::clone(&log) as _, identity(), TxId(0), grouping);
     let slot = persist.register(1 << 14).unwrap();
     let reproduce = Reproduce::new(Parts::whole(Home(Arc::clone(&home_fails))), superblocks);
-    let threads = Threads { blocks: false, pauses: true, background: false };
-    let pipeline = Pipeline::new(persist, reproduce, 1 << 16, threads);
+    let pipeline = Pipeline::new(persist, reproduce, 1 << 16, false, false);
     let (clock, writer) = (AtomicU64::new(0), Writer::default());
     World { _dir: dir, pipeline, clock, slot, writer, log, log_fails, home_fails }
 }

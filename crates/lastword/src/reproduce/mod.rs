@@ -39,6 +39,9 @@ use crate::superblock::Superblocks;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use board::Board;
 
+/// Bytes of writes that are worth waking others for; who leads brings all parts of less home.
+const SHARED_BYTES: u64 = 16 << 10;
+
 /// The reproduce step of one pool.
 pub(crate) struct Reproduce {
     reproduced: CachePadded<AtomicU64>,
@@ -103,7 +106,8 @@ impl Reproduce {
             let panic = persist.progress.poison.on_panic("reproduce");
             let batch = Batch::new(batch, self.reproduced.load(Ordering::Relaxed));
             self.board.post(Arc::clone(&batch.groups));
-            if self.threads() > 1 {
+            // Who does not pause reproduces little at a time: not worth waking others for.
+            if self.threads() > 1 && !(persist.is_unpaused() && batch.bytes() < SHARED_BYTES) {
                 bells.part_is_there();
             }
             let done = self.bring_home(superblocks, &batch, persist, timer);
@@ -198,6 +202,11 @@ impl Batch {
             (last, end) = (flight.last, flight.end);
         }
         Batch { groups: Arc::new(groups), last, end }
+    }
+
+    /// Bytes of its writes.
+    fn bytes(&self) -> u64 {
+        self.groups.iter().map(|queued| 8 * queued.writes().len() as u64).sum()
     }
 
     /// Says that it is at home, durably.
