@@ -4,9 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lastword::{
-    Allocate, DecoupledSoftware, Durability, Medium, Objects, Options, Pool, Ptr, Shadow,
-};
+use lastword::{DecoupledSoftware, Durability, Medium, Objects, Options, Pool, Ptr, Shadow};
 use tempfile::TempDir;
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
@@ -87,7 +85,7 @@ fn a_small_log_goes_round_and_nothing_is_lost() {
     laps::<lastword::Decoupled>(options().persist_threads(2));
     laps::<lastword::Decoupled>(options().compress(true).shadow(Shadow::CopyOnWrite));
     laps::<lastword::Decoupled>(options().medium(Medium::File));
-    laps::<DecoupledSoftware>(options().shadow_bytes(256 << 10));
+    laps::<DecoupledSoftware>(options().shadow(Shadow::Software).shadow_bytes(256 << 10));
 }
 
 #[test]
