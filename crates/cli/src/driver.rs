@@ -367,7 +367,7 @@ fn add_up<C>(
 }
 
 /// What was done between two looks at a pool's metrics.
-fn since(now: &Metrics, before: &Metrics) -> Metrics {
+pub(crate) fn since(now: &Metrics, before: &Metrics) -> Metrics {
     let mut spent = *now;
     spent.persist_cpu_ns = now.persist_cpu_ns.saturating_sub(before.persist_cpu_ns);
     spent.reproduce_cpu_ns = now.reproduce_cpu_ns.saturating_sub(before.reproduce_cpu_ns);

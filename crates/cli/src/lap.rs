@@ -4,7 +4,7 @@
 //! is durable *and at home*: nothing that a transaction costs is left out. In front is what the
 //! workers took, behind the rest, emulated delays and what workers did of the steps included.
 
-use lastword::Medium;
+use lastword::{Medium, Metrics};
 use serde::{Deserialize, Serialize};
 use workloads::Workload;
 
@@ -30,8 +30,11 @@ pub(crate) struct Lap {
     pub(crate) cpu_ns: u64,
     /// Of it, that of the workers, without what they did of the steps behind.
     pub(crate) workers_cpu_ns: u64,
-    /// Of it, what was spun away for the emulated medium.
+    /// What passed while threads spun for the emulated medium: as much CPU at most, for who spins
+    /// may have lost its core meanwhile.
     pub(crate) delay_ns: u64,
+    /// What passed while workers did steps behind, of that and the rest.
+    pub(crate) helped_ns: u64,
     /// How often a worker waited for room in its ring.
     pub(crate) ring_full_waits: u64,
     /// Different words.
@@ -42,9 +45,14 @@ pub(crate) struct Lap {
     pub(crate) combined_words: u64,
     /// After compression, without padding.
     pub(crate) log_stored_bytes: u64,
+    /// Until everything was at home.
     pub(crate) home_bytes: u64,
+    /// Of it, what was written after the last transaction was durable.
+    pub(crate) late_home_bytes: u64,
     pub(crate) page_ins: u64,
     pub(crate) evictions: u64,
+    /// From begin to the return of commit; nothing where nothing was sampled.
+    pub(crate) commit_ns: Quantiles,
     /// From begin to durable; nothing where nothing was sampled.
     pub(crate) durable_ns: Quantiles,
     /// Of the transactions that were sampled, those that were known to be durable when the next one
@@ -111,12 +119,14 @@ impl workloads::Visitor for ByWorkload<'_> {
         let outstanding = load.outstanding().filter(|_| design.is_durable());
         let manner = Manner { sampling: how.sampling, outstanding };
         driver::warm_up(&ready, &mut positions, load.warm_up)?;
-        let before_ns = process_cpu_ns();
+        let before = (ready.pool.metrics(), process_cpu_ns());
         let measured = driver::measure(&ready, &mut positions, how.limit, manner)?;
         if design.is_durable() {
             ready.pool.bring_home()?;
         }
-        let lap = Lap::new(&measured, workers, process_cpu_ns() - before_ns);
+        let cpu_ns = process_cpu_ns() - before.1;
+        let until_home = driver::since(&ready.pool.metrics(), &before.0);
+        let lap = Lap::new(&measured, &until_home, workers, cpu_ns);
         let mut violations = Vec::new();
         if how.check {
             let found = ready.workload.check(&mut ready.pool.any_worker()?.erased())?;
@@ -133,7 +143,7 @@ impl workloads::Visitor for ByWorkload<'_> {
 }
 
 impl Lap {
-    fn new(measured: &Measured, workers: usize, cpu_ns: u64) -> Lap {
+    fn new(measured: &Measured, until_home: &Metrics, workers: usize, cpu_ns: u64) -> Lap {
         let Measured { metrics, latencies, .. } = measured;
         Lap {
             transactions: measured.transactions,
@@ -143,15 +153,18 @@ impl Lap {
             durable_seconds: measured.durable_seconds,
             cpu_ns,
             workers_cpu_ns: measured.cpu.workers,
-            delay_ns: metrics.emulated_delay_ns,
+            delay_ns: until_home.emulated_delay_ns,
+            helped_ns: until_home.helped_cpu_ns,
             ring_full_waits: metrics.ring_full_waits,
             words_written: measured.words_written,
-            log_bytes: metrics.log_bytes,
+            log_bytes: until_home.log_bytes,
             combined_words: metrics.log_combined_words,
             log_stored_bytes: metrics.log_stored_bytes,
-            home_bytes: metrics.home_bytes,
+            home_bytes: until_home.home_bytes,
+            late_home_bytes: until_home.home_bytes - metrics.home_bytes,
             page_ins: metrics.page_ins,
             evictions: metrics.evictions,
+            commit_ns: Quantiles::of(&latencies.commit),
             durable_ns: Quantiles::of(&latencies.durable),
             durable_by_next: latencies.durable_by_next(),
         }
@@ -172,7 +185,8 @@ impl Lap {
         self.each(self.workers_cpu_ns)
     }
 
-    /// CPU of a transaction behind, in ns, without what is spun away for the emulated medium.
+    /// CPU of a transaction behind, in ns, without what is spun away for the emulated medium. Too
+    /// little where threads lose their cores while they spin: see `delay_ns`.
     pub(crate) fn behind(&self) -> f64 {
         self.each(self.cpu_ns.saturating_sub(self.workers_cpu_ns + self.delay_ns))
     }
@@ -194,14 +208,17 @@ pub(crate) const SAMPLE: Lap = Lap {
     cpu_ns: 900_000,
     workers_cpu_ns: 500_000,
     delay_ns: 100_000,
+    helped_ns: 50_000,
     ring_full_waits: 0,
     words_written: 3000,
     log_bytes: 64_000,
     combined_words: 1500,
     log_stored_bytes: 30_000,
     home_bytes: 10_000,
+    late_home_bytes: 1000,
     page_ins: 0,
     evictions: 0,
+    commit_ns: Quantiles { p50: Some(5), p90: Some(6), p99: Some(7), max: Some(8) },
     durable_ns: Quantiles { p50: Some(10), p90: Some(20), p99: Some(30), max: Some(40) },
     durable_by_next: Some(0.99),
 };

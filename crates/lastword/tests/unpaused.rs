@@ -48,8 +48,8 @@ fn block(number: u64) -> Block {
     std::array::from_fn(|i| (number + i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17))
 }
 
-/// Two workers write the log full several times between them; then the process is gone. All that somebody was
-/// told of is there, in one piece.
+/// Two workers write the log full several times between them; then the process is gone. All that
+/// somebody was told of is there, in one piece.
 fn laps<D: lastword::Design>(options: Options) {
     let (_dir, path) = place();
     let pool = Pool::<D>::create_as(&path, options.clone()).unwrap();

@@ -1,39 +1,26 @@
-//! Laps by the command that makes them: made in interleaved rounds, kept on disk as they are done.
-//!
-//! ```text
-//!   DIR/laps.jsonl    {"program": ..., "machine": ...}           what made them
-//!                     {"command": ..., "round": 0, "lap": {...}} one line for each
-//! ```
-//!
-//! A line is written whole when its lap is done, so an interrupted run goes on where it was. What
-//! another build or another machine has made, or with another seed, is no part of these results: it
-//! is moved to `laps.jsonl.old`.
+//! Laps by the command that makes them, made in interleaved rounds.
 
 use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Parser;
-use serde::{Deserialize, Serialize};
 
 use super::Budget;
+use super::store::{Store, Together};
 use crate::args::{Command, CommandLine, Run};
 use crate::driver::Limit;
 use crate::failure::Failure;
 pub(super) use crate::lap::Lap;
 use crate::lap::{Done, How, lap};
-use crate::machine::Machine;
 use crate::report::{self, progress};
 use crate::setup::Place;
 
 /// A lap that is to be made in every round.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
-    /// Laps that are compared with each other: made one behind the other, in each round beginning
-    /// with another one.
+    /// Laps that are compared with each other: made one behind the other.
     pub(super) block: &'static str,
     /// As behind `lastword run`.
     pub(super) command: String,
@@ -69,25 +56,21 @@ impl Laps {
         self.by_command.get(command).unwrap_or_else(|| panic!("no plan has `{command}`"))
     }
 
-    /// Adds those of a plan that are in `out`, if all of them are.
-    ///
-    /// # Errors
-    /// What kept them from being read.
-    pub(super) fn add_stored(
-        &mut self,
-        plan: Vec<Spec>,
-        budget: &Budget,
-        out: &Path,
-    ) -> Result<bool, Failure> {
-        let store = Store::open(&out.join("laps.jsonl"), budget.seed)?;
-        let mut found = HashMap::new();
-        for Spec { command, rounds, .. } in plan {
-            let rounds = 0..rounds.min(budget.rounds);
-            let laps = rounds.map(|round| store.done.get(&(command.clone(), round)).copied());
-            match laps.collect::<Option<Vec<_>>>() {
-                None => return Ok(false),
-                Some(laps) => found.insert(command, laps),
-            };
+    /// Adds those of a plan that earlier runs have left, if all of them are there.
+    pub(super) fn add_stored(&mut self, plan: Vec<Spec>, budget: &Budget, store: &Store) -> bool {
+        let mut found: HashMap<String, Vec<(f64, Lap)>> = HashMap::new();
+        for block in blocks(plan) {
+            for round in 0..budget.rounds {
+                let commands = of_round(&block, round).map(|spec| spec.command.as_str());
+                let commands: Vec<&str> = commands.collect();
+                if commands.is_empty() {
+                    continue;
+                }
+                let Some(laps) = store.together(&commands, round) else { return false };
+                for (command, lap) in commands.into_iter().zip(laps) {
+                    found.entry(command.to_owned()).or_default().push(lap);
+                }
+            }
         }
         for (command, laps) in found {
             if let Entry::Vacant(vacant) = self.by_command.entry(command) {
@@ -95,56 +78,42 @@ impl Laps {
                 vacant.insert(laps.into_iter().map(|(_, lap)| lap).collect());
             }
         }
-        Ok(true)
+        true
     }
 
+    /// Laps that were never made, by their commands.
     #[cfg(test)]
-    pub(super) fn all_like(plan: Vec<Spec>, rounds: u64, lap: Lap) -> Laps {
-        let laps = |spec: Spec| (spec.command, vec![lap; rounds.min(spec.rounds) as usize]);
-        let by_command = plan.into_iter().map(laps).collect();
-        Laps { by_command, seconds: 1.0, broken: false }
+    pub(super) fn invented(plan: Vec<Spec>, rounds: u64, lap: impl Fn(&str) -> Lap) -> Laps {
+        let laps = |spec: Spec| {
+            let laps = vec![lap(&spec.command); rounds.min(spec.rounds) as usize];
+            (spec.command, laps)
+        };
+        Laps { by_command: plan.into_iter().map(laps).collect(), seconds: 1.0, broken: false }
     }
 }
 
-/// The first line of the file.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Maker {
-    /// Length and time of the program's file: another build has others.
-    program: (u64, u64),
-    machine: String,
-    cores: usize,
-    seed: u64,
-}
-
-/// Another line.
-#[derive(Debug, Serialize, Deserialize)]
-struct Line {
-    command: String,
-    round: u64,
-    /// How long it took, loading included.
-    seconds: f64,
-    lap: Lap,
-}
-
-/// Makes all laps of a plan, but for those that are in `out` already. A block of which a round was
-/// interrupted makes that round again: its laps would not have been made one behind the other.
+/// Makes all laps of a plan, but for those that are stored. A block's round that is not there as a
+/// whole is made again: its laps would not have been made one behind the other.
 ///
 /// # Errors
 /// What kept one from being made.
-pub(super) fn all(plan: Vec<Spec>, budget: &Budget, out: Option<&Path>) -> Result<Laps, Failure> {
+pub(super) fn all(
+    plan: Vec<Spec>,
+    budget: &Budget,
+    mut store: Option<&mut Store>,
+) -> Result<Laps, Failure> {
     let blocks = blocks(plan);
-    let mut store = out.map(|out| Store::open(&out.join("laps.jsonl"), budget.seed)).transpose()?;
     let rounds = |spec: &Spec| spec.rounds.min(budget.rounds);
     let bar = progress::bar("laps", blocks.iter().flatten().map(rounds).sum());
     let (mut laps, mut pools) = (Laps::default(), Pools::default());
     for round in 0..budget.rounds {
         for block in &blocks {
-            let block: Vec<&Spec> = block.iter().filter(|spec| round < spec.rounds).collect();
-            let stored = |spec: &&Spec| store.as_ref()?.done.get(&(spec.command.clone(), round));
-            let stored: Option<Vec<(f64, Lap)>> =
-                block.iter().map(|s| stored(s).copied()).collect();
+            let block: Vec<&Spec> = of_round(block, round).collect();
+            let commands: Vec<&str> = block.iter().map(|spec| spec.command.as_str()).collect();
+            let stored = store.as_ref().and_then(|store| store.together(&commands, round));
+            let together = Together::now();
             for step in 0..block.len() {
-                let at = (round as usize + step) % block.len();
+                let at = turn(round, step, block.len());
                 let command = &block[at].command;
                 bar.set_message(command.clone());
                 let (seconds, lap) = match &stored {
@@ -157,8 +126,7 @@ pub(super) fn all(plan: Vec<Spec>, budget: &Budget, out: Option<&Path>) -> Resul
                         let Made { seconds, lap, .. } = made;
                         // One that left something wrong is made again, and found wrong again.
                         if let Some(store) = store.as_mut().filter(|_| made.violations.is_empty()) {
-                            let command = command.clone();
-                            store.line(&Line { command, round, seconds, lap })?;
+                            store.keep(command, round, together, (seconds, lap))?;
                         }
                         (seconds, lap)
                     }
@@ -171,6 +139,21 @@ pub(super) fn all(plan: Vec<Spec>, budget: &Budget, out: Option<&Path>) -> Resul
     }
     bar.finish_and_clear();
     Ok(laps)
+}
+
+/// Those of a block that are made in a round.
+fn of_round(block: &[Spec], round: u64) -> impl Iterator<Item = &Spec> {
+    block.iter().filter(move |spec| round < spec.rounds)
+}
+
+/// Which of a block is made at a step of a round: each round begins with another one, and every
+/// other round goes backwards, so that none is always made behind the same other one.
+fn turn(round: u64, step: usize, count: usize) -> usize {
+    let first = round as usize % count;
+    match round % 2 {
+        0 => (first + step) % count,
+        _ => (first + count - step) % count,
+    }
 }
 
 /// The specs by block, each command once.
@@ -250,106 +233,86 @@ fn parse(command: &str) -> Result<Run, Failure> {
     }
 }
 
-/// Laps on disk.
-struct Store {
-    path: PathBuf,
-    file: File,
-    done: HashMap<(String, u64), (f64, Lap)>,
-}
-
-impl Store {
-    fn open(path: &Path, seed: u64) -> Result<Store, Failure> {
-        let Machine { cpu, cores } = Machine::this();
-        let maker = Maker { program: program(), machine: cpu, cores, seed };
-        let (mut file, mut text) = (locked(path)?, String::new());
-        file.read_to_string(&mut text).map_err(Failure::file("reading", path))?;
-        let mut lines = text.lines();
-        let first = lines.next().and_then(|line| serde_json::from_str::<Maker>(line).ok());
-        let is_ours = first.as_ref() == Some(&maker);
-        if !is_ours && !text.is_empty() {
-            let old = path.with_extension("jsonl.old");
-            fs::rename(path, &old).map_err(Failure::file("moving away", path))?;
-            file = locked(path)?;
-        }
-        let mut store = Store { path: path.to_owned(), file, done: HashMap::new() };
-        if is_ours {
-            // A line that was cut short is a lap that was not done.
-            let whole = lines.filter_map(|line| serde_json::from_str::<Line>(line).ok());
-            store
-                .done
-                .extend(whole.map(|line| ((line.command, line.round), (line.seconds, line.lap))));
-            if !text.ends_with('\n') {
-                store.put("\n")?;
-            }
-        } else {
-            store.line(&maker)?;
-        }
-        Ok(store)
-    }
-
-    fn line(&mut self, line: &impl Serialize) -> Result<(), Failure> {
-        let mut text = report::json::line(line);
-        text.push('\n');
-        self.put(&text)
-    }
-
-    fn put(&mut self, text: &str) -> Result<(), Failure> {
-        self.file.write_all(text.as_bytes()).map_err(Failure::file("writing", &self.path))
-    }
-}
-
-/// Opens what is read and added to, for nobody else at the time.
-fn locked(path: &Path) -> Result<File, Failure> {
-    let file = OpenOptions::new().create(true).read(true).append(true).open(path);
-    let file = file.map_err(Failure::file("writing", path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Failure::LapsInUse { path: path.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(Failure::file("locking", path)(error)),
-    }
-}
-
-/// Length of this program's file, and when it was written.
-fn program() -> (u64, u64) {
-    let about = || {
-        let about = std::env::current_exe().ok()?.metadata().ok()?;
-        let time = about.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
-        Some((about.len(), time.as_nanos() as u64))
-    };
-    about().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+
+    fn spec(block: &'static str, workload: &str) -> Spec {
+        Spec::new(block, format!("{workload} --transactions 100"))
+    }
+
+    fn budget() -> Budget {
+        Budget { quick: true, rounds: 2, seed: 1, peers: None }
+    }
+
+    fn with_store<R>(out: &Path, run: impl FnOnce(&mut Store) -> R) -> R {
+        run(&mut Store::open(out, 1).unwrap())
+    }
+
+    fn transactions(laps: &Laps) -> Vec<u64> {
+        let found = laps.by_command.values().flatten().map(|lap| lap.transactions);
+        let mut found: Vec<u64> = found.collect();
+        found.sort_unstable();
+        found
+    }
 
     #[test]
     fn an_interrupted_run_goes_on_and_another_build_begins_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let spec = |workload| Spec::new(workload, format!("{workload} --transactions 100"));
-        let plan = || vec![spec("empty"), spec("bank"), spec("empty")];
-        let budget = Budget { quick: true, rounds: 2, seed: 1, peers: None };
-        let out = Some(directory.path());
-        let laps = all(plan(), &budget, out).unwrap();
+        let out = directory.path();
+        let plan = || vec![spec("a", "empty"), spec("b", "bank"), spec("a", "empty")];
+        let run = || with_store(out, |store| all(plan(), &budget(), Some(store)).unwrap());
+        let laps = run();
         assert_eq!(laps.of("empty --transactions 100").len(), 2);
         assert_eq!(laps.of("bank --transactions 100")[0].transactions, 100);
 
         // Cut in the last line: that lap is made again, and no other.
-        let path = directory.path().join("laps.jsonl");
+        let path = out.join("laps.jsonl");
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 5);
         let other = text.replacen("\"transactions\":100", "\"transactions\":77", 4);
         fs::write(&path, &other[..other.len() - 9]).unwrap();
-        let laps = all(plan(), &budget, out).unwrap();
-        let found = laps.by_command.values().flatten().map(|lap| lap.transactions);
-        let mut found: Vec<u64> = found.collect();
-        found.sort_unstable();
-        assert_eq!(found, [77, 77, 77, 100]);
+        assert_eq!(transactions(&run()), [77, 77, 77, 100]);
 
         let foreign = other.replacen("\"machine\":\"", "\"machine\":\"another ", 1);
-        fs::write(&path, foreign).unwrap();
-        let laps = all(plan(), &budget, out).unwrap();
-        assert!(laps.by_command.values().flatten().all(|lap| lap.transactions == 100));
+        for kept in 1..3 {
+            fs::write(&path, &foreign).unwrap();
+            assert_eq!(transactions(&run()), [100; 4]);
+            let old = fs::read_dir(out).unwrap().count() - 1;
+            assert_eq!(old, kept, "what others have made is moved away, and stays");
+        }
+    }
+
+    #[test]
+    fn laps_that_were_not_made_together_are_not_compared() {
+        let directory = tempfile::tempdir().unwrap();
+        let small = || vec![spec("a", "empty"), spec("a", "bank")];
+        let other = || vec![spec("a", "empty"), spec("a", "scatter")];
+        with_store(directory.path(), |store| {
+            let run = |plan, store: &mut Store| all(plan, &budget(), Some(store)).unwrap();
+            let stored = |plan, store: &Store| {
+                let mut laps = Laps::default();
+                laps.add_stored(plan, &budget(), store).then_some(laps)
+            };
+            run(small(), store);
+            assert_eq!(transactions(&stored(small(), store).unwrap()), [100; 4]);
+            assert!(stored(other(), store).is_none(), "half of it was never made");
+            // Makes `empty` anew, beside `scatter`: that is no longer the one beside `bank`.
+            run(other(), store);
+            assert!(stored(other(), store).is_some());
+            assert!(stored(small(), store).is_none());
+            run(small(), store);
+            assert!(stored(small(), store).is_some());
+        });
+    }
+
+    #[test]
+    fn every_lap_has_its_turn_and_none_is_always_behind_the_same() {
+        let order = |round| (0..4).map(|step| turn(round, step, 4)).collect::<Vec<_>>();
+        assert_eq!([order(0), order(1), order(2)], [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1]]);
     }
 
     #[test]
@@ -363,8 +326,7 @@ mod tests {
             pool: Some(made.into()),
             rounds: 1,
         };
-        let budget = Budget { quick: true, rounds: 2, seed: 1, peers: None };
-        let laps = all(vec![spec("software"), spec("cow")], &budget, None).unwrap();
+        let laps = all(vec![spec("software"), spec("cow")], &budget(), None).unwrap();
         assert!(laps.by_command.values().all(|laps| laps.len() == 1 && laps[0].transactions == 50));
     }
 }

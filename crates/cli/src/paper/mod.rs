@@ -8,8 +8,8 @@
 //!   chart csv page table   what is shown of them
 //! ```
 //!
-//! A lap that several experiments need is made once. Ratios are taken within a round of one
-//! benchmark, some seconds long. What the last round has left is checked. Whether a row holds
+//! A lap that several experiments need is made once. Ratios are taken within a round: what is
+//! compared is made within a minute. What the last round has left is checked. Whether a row holds
 //! follows from its mark and the median over rounds, and nobody sets it by hand.
 
 mod chart;
@@ -27,6 +27,7 @@ mod scale;
 mod section;
 mod sheet;
 mod standing;
+mod store;
 mod table;
 
 use std::fs;
@@ -42,6 +43,7 @@ use marks::{Marked, Paper};
 use peers::Peers;
 use results::{Experiment, Results, Row};
 use sheet::{Sheet, Value};
+use store::Store;
 
 /// The papers that there are.
 pub(crate) const NAMES: [&str; 1] = ["dudetm"];
@@ -85,16 +87,17 @@ pub(crate) fn run(arguments: &Reproduce) -> Result<Verdict, Failure> {
         fs::create_dir_all(directory).map_err(Failure::file("making", directory))?;
     }
     let plan: Vec<Spec> = recipes.iter().flat_map(|recipe| (recipe.plan)(&budget)).collect();
-    let mut laps = laps::all(plan, &budget, out)?;
+    let mut store = out.map(|directory| Store::open(directory, seed)).transpose()?;
+    let mut laps = laps::all(plan, &budget, store.as_mut())?;
     let results = judge(&paper, &recipes, &budget, &laps);
-    if let Some(directory) = out {
-        let known = with_earlier(&paper, &recipes, &budget, &mut laps, directory)?;
-        write(&judge(&paper, &known, &budget, &laps), directory)?;
-    }
     report::print(&match arguments.output.format {
         Format::Json => json::object(&results),
         Format::Table => table::table(&results),
     })?;
+    if let (Some(directory), Some(store)) = (out, &store) {
+        let known = with_earlier(&paper, &recipes, &budget, &mut laps, store);
+        write(&judge(&paper, &known, &budget, &laps), directory)?;
+    }
     let all_held = results.rows.iter().all(|row| row.held != Some(false));
     Ok(Verdict::of(all_held && !laps.broken))
 }
@@ -116,23 +119,24 @@ fn chosen(paper: &Paper, ids: &[String]) -> Result<Vec<&'static Recipe>, Failure
         .collect()
 }
 
-/// These, and those of which earlier runs have left all laps in the directory: what is written
-/// there shows all that is known.
+/// These, and those of which earlier runs have left all laps: what is written shows all that is
+/// known.
 fn with_earlier(
     paper: &Paper,
     now: &[&'static Recipe],
     budget: &Budget,
     laps: &mut Laps,
-    directory: &Path,
-) -> Result<Vec<&'static Recipe>, Failure> {
+    store: &Store,
+) -> Vec<&'static Recipe> {
     let mut known = now.to_vec();
     for recipe in recipes(&paper.paper) {
         let is_new = now.iter().all(|recipe_now| recipe_now.id != recipe.id);
-        if is_new && laps.add_stored((recipe.plan)(budget), budget, directory)? {
+        let plan = (recipe.plan)(budget);
+        if is_new && !plan.is_empty() && laps.add_stored(plan, budget, store) {
             known.push(recipe);
         }
     }
-    Ok(known)
+    known
 }
 
 /// Holds what was measured against the marks.
@@ -183,10 +187,10 @@ fn judge(paper: &Paper, recipes: &[&Recipe], budget: &Budget, laps: &Laps) -> Re
 /// One row: held is what its mark says of the median.
 fn row(id: &str, marked: Marked, value: Value, seed: u64) -> Row {
     let Marked { name, what, unit, paper, mark, missed } = marked;
-    let Value { over: ours, rounds, note, command } = value;
+    let Value { over: ours, rounds, note, missed: computed, seed: theirs, command } = value;
     let held = ours.map(|ours| mark.holds(ours.median));
     let unknown = || "No reason is known yet.".to_owned();
-    let missed = (held == Some(false)).then(|| missed.unwrap_or_else(unknown));
+    let missed = (held == Some(false)).then(|| computed.or(missed).unwrap_or_else(unknown));
     let why = [note, missed].into_iter().flatten().collect::<Vec<_>>().join(" ");
     Row {
         id: id.into(),
@@ -199,7 +203,7 @@ fn row(id: &str, marked: Marked, value: Value, seed: u64) -> Row {
         held,
         why: (!why.is_empty()).then_some(why),
         rounds,
-        seed,
+        seed: theirs.unwrap_or(seed),
         command: command.map(|command| format!("lastword run {command}")),
     }
 }

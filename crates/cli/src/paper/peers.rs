@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::failure::Failure;
+use crate::machine::{self, Machine};
 use crate::report::OverRounds;
 
 /// The output of `peers durable --format json`.
@@ -50,15 +51,22 @@ impl Peers {
         Some(row.by_libpmemobj)
     }
 
-    /// Rounds that it has made.
-    pub(super) fn rounds(&self) -> u64 {
-        self.conditions.rounds
+    /// Rounds that it has made, and its seed.
+    pub(super) fn rounds_and_seed(&self) -> (u64, u64) {
+        (self.conditions.rounds, self.conditions.seed)
     }
 
-    /// Where and how it was measured.
-    pub(super) fn conditions(&self) -> String {
-        let Conditions { cpu, cores, commit, seed, .. } = &self.conditions;
-        format!("From `peers durable` on {cpu}, {cores} cores, commit {commit}, seed {seed}.")
+    /// Why it says nothing about this program on this machine, if it does not.
+    pub(super) fn foreign(&self) -> Option<String> {
+        let (machine, ours) = (Machine::this(), machine::commit().unwrap_or("unknown"));
+        let Conditions { cpu, cores, commit, .. } = &self.conditions;
+        let is_ours = (cpu, *cores, commit.as_str()) == (&machine.cpu, machine.cores, ours);
+        (!is_ours).then(|| {
+            format!(
+                "what --peers names was measured on {cpu}, {cores} cores, at commit {commit}: run \
+                 it here and now"
+            )
+        })
     }
 }
 
@@ -78,8 +86,8 @@ mod tests {
         let found = peers.by_libpmemobj("hash", "decoupled").unwrap();
         assert_eq!((found.median, found.min, found.max), (4.3, 4.0, 5.0));
         assert!(peers.by_libpmemobj("tatp", "decoupled").is_none());
-        assert_eq!(peers.rounds(), 3);
-        assert!(peers.conditions().contains("a CPU, 2 cores, commit 1f, seed 1"));
+        assert_eq!(peers.rounds_and_seed(), (3, 1));
+        assert!(peers.foreign().unwrap().contains("a CPU, 2 cores, at commit 1f"));
         fs::write(&path, "hello").unwrap();
         assert!(Peers::read(&path).unwrap_err().to_string().contains("peers durable"));
     }

@@ -22,6 +22,10 @@ pub(super) struct Value {
     pub(super) rounds: u64,
     /// What there is to know about it.
     pub(super) note: Option<String>,
+    /// Why it misses its mark, if what was measured tells.
+    pub(super) missed: Option<String>,
+    /// That of who has measured it, if it was somebody else.
+    pub(super) seed: Option<u64>,
     /// What makes one of its laps.
     pub(super) command: Option<String>,
 }
@@ -29,6 +33,12 @@ pub(super) struct Value {
 impl Value {
     pub(super) fn note(&mut self, text: String) -> &mut Value {
         self.note = Some(text);
+        self
+    }
+
+    /// What is said if it misses its mark, if it can be told.
+    pub(super) fn missed(&mut self, why: Option<String>) -> &mut Value {
+        self.missed = why;
         self
     }
 
@@ -46,7 +56,9 @@ impl Sheet {
     /// A row with one number a round.
     pub(super) fn row(&mut self, name: impl Into<String>, rounds: Vec<f64>) -> &mut Value {
         let count = rounds.len() as u64;
-        self.put(name.into(), (count > 0).then(|| OverRounds::of(rounds)), count)
+        // A quantile of nothing is no number, and no result.
+        let is_there = count > 0 && rounds.iter().all(|value| value.is_finite());
+        self.put(name.into(), is_there.then(|| OverRounds::of(rounds)), count)
     }
 
     /// A row that somebody else has measured.
@@ -54,9 +66,11 @@ impl Sheet {
         &mut self,
         name: impl Into<String>,
         over: OverRounds,
-        rounds: u64,
+        (rounds, seed): (u64, u64),
     ) -> &mut Value {
-        self.put(name.into(), Some(over), rounds)
+        let value = self.put(name.into(), Some(over), rounds);
+        value.seed = Some(seed);
+        value
     }
 
     fn put(&mut self, name: String, over: Option<OverRounds>, rounds: u64) -> &mut Value {

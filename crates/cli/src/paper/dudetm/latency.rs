@@ -70,6 +70,9 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
         sheet.row(format!("rate/{design}"), each(laps, Lap::rate)).command(&command);
         sheet.row(format!("front/{design}"), each(laps, |lap| lap.front() / 1000.0));
         sheet.row(format!("behind/{design}"), each(laps, |lap| lap.behind() / 1000.0));
+        sheet.row(format!("helped/{design}"), each(laps, |lap| lap.each(lap.helped_ns) / 1000.0));
+        sheet.row(format!("commit-p50/{design}"), each(laps, |lap| us(lap.commit_ns.p50)));
+        sheet.row(format!("commit-p99/{design}"), each(laps, |lap| us(lap.commit_ns.p99)));
         sheet.row(format!("p50/{design}"), each(laps, p50)).command(&command);
         sheet.row(format!("p90/{design}"), each(laps, |lap| us(lap.durable_ns.p90)));
         sheet.row(format!("p99/{design}"), each(laps, |lap| us(lap.durable_ns.p99)));
@@ -86,15 +89,24 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
         sheet
             .row(format!("p50-by-sync/{gbps}"), pairs(decoupled, base, |a, b| p50(a) / p50(b)))
             .note(format!(
-                "{:.1} by {:.1} us; the medium is busy for {:.0} and {:.0} % of the time.",
+                "{:.1} by {:.1} us; the medium is busy for {:.0} and {:.0} % of the time. Of what \
+                 went home, {:.0} % did after the last was durable.",
                 middle_of(decoupled, &p50),
                 middle_of(base, &p50),
                 middle_of(decoupled, &busy),
                 middle_of(base, &busy),
+                middle_of(decoupled, &|lap| {
+                    100.0 * lap.late_home_bytes as f64 / lap.home_bytes as f64
+                }),
             ))
             .command(&ours);
         let by_next = |lap: &Lap| 100.0 * lap.durable_by_next.unwrap_or(f64::NAN);
         sheet.row(format!("by-next/{gbps}"), each(decoupled, by_next)).command(&ours);
+    }
+    let ours = laps.of(&command("decoupled", "", budget));
+    for &base in designs(budget).iter().filter(|design| ["redo", "undo"].contains(design)) {
+        let theirs = laps.of(&command(base, "", budget));
+        sheet.row(format!("{base}-p50"), pairs(theirs, ours, |a, b| p50(a) / p50(b)));
     }
     for &of in groups(budget) {
         let command = with_groups(of, budget);

@@ -150,7 +150,7 @@ mod tests {
     fn results(quick: bool) -> super::super::results::Results {
         let budget = Budget { quick, rounds: 3, seed: 1, peers: None };
         let plan: Vec<Spec> = RECIPES.iter().flat_map(|recipe| (recipe.plan)(&budget)).collect();
-        let laps = Laps::all_like(plan, budget.rounds, lap::SAMPLE);
+        let laps = Laps::invented(plan, budget.rounds, invented);
         let recipes: Vec<&Recipe> = RECIPES.iter().collect();
         let paper = Paper::by_name("dudetm").unwrap();
         super::super::judge(&paper, &recipes, &budget, &laps)
@@ -172,20 +172,65 @@ mod tests {
         }
     }
 
+    /// A thousand transactions of a command: how long they take says which one it is.
+    fn invented(command: &str) -> lap::Lap {
+        let has = |words: &str| format!("{command} ").contains(&format!("{words} "));
+        let design = [
+            ("volatile", 100),
+            ("decoupled-unbounded", 120),
+            ("decoupled-sync", 500),
+            ("undo", 1000),
+            ("redo", 800),
+        ];
+        let of_design = design.iter().find(|(name, _)| has(&format!("--design {name}")));
+        let us = of_design.map_or(125, |(_, us)| *us)
+            * if has("--bandwidth-gbps 1") { 3 } else { 1 }
+            * if has("--latency-cycles 3500") { 2 } else { 1 };
+        // Two are not twice as fast.
+        let us = if has("--threads 2") { us * 3 / 4 } else { us };
+        let p50 = us * if has("--group 100") { 50 } else { 7 };
+        lap::Lap {
+            durable_seconds: 1e-6 * us as f64,
+            workers_cpu_ns: 400_000,
+            cpu_ns: 600_000,
+            delay_ns: 100_000,
+            durable_ns: crate::report::Quantiles { p50: Some(p50), ..lap::SAMPLE.durable_ns },
+            ..lap::SAMPLE
+        }
+    }
+
     #[test]
     fn what_holds_follows_from_marks_and_laps_alone() {
-        let results = results(true);
+        let results = results(false);
         let held = |id: &str, name: &str| {
-            let row = results.rows.iter().find(|row| row.id == id && row.name == name).unwrap();
-            (row.ours.map(|ours| ours.median), row.held)
+            let row = results.rows.iter().find(|row| row.id == id && row.name == name);
+            let row = row.unwrap_or_else(|| panic!("{id} {name}"));
+            let rounded = |ours: f64| (1000.0 * ours).round() / 1000.0;
+            (row.ours.map(|ours| rounded(ours.median)), row.held)
         };
-        assert_eq!(held("D2", "inf/btree/16"), (Some(1.0), Some(true)));
-        assert_eq!(held("D10", "empty/decoupled"), (Some(2000.0), Some(false)));
-        assert_eq!(held("D6", "saved/10"), (Some(50.0), Some(false)));
-        assert_eq!(held("D8", "decoupled/own"), (Some(1.0), Some(false)));
-        assert_eq!(held("D5", "p50-by-sync/1"), (Some(1.0), Some(true)));
-        assert_eq!(held("D9", "decoupled-htm/btree"), (None, None));
+        // 125 ns of `decoupled` and 100 of `volatile`, at 16 GB/s; three times as much at 1.
+        assert_eq!(held("D1", "added/hashtable"), (Some(25.0), Some(true)));
+        assert_eq!(held("D1", "two/added/hashtable"), (Some(36.0), Some(true)));
+        assert_eq!(held("D1", "behind-by-front/btree"), (Some(0.25), Some(true)));
+        assert_eq!(held("D1", "ratio/btree/16").0, Some(0.8));
+        assert_eq!(held("D1", "ratio/btree/1").0, Some(0.267));
+        assert_eq!(held("D1", "sync/btree/16").0, Some(0.2));
+        assert_eq!(held("D1", "sync-slow/btree/16").0, Some(0.1));
+        assert_eq!(held("D2", "inf/btree/16"), (Some(0.96), Some(false)));
+        assert_eq!(held("D4", "undo/btree"), (Some(8.0), Some(true)));
+        assert_eq!(held("D4", "redo/btree"), (Some(6.4), Some(true)));
+        assert_eq!(held("D4", "sync-redo/tpcc-hash").0, Some(1.6));
         assert_eq!(held("D4", "libpmemobj/hashtable"), (None, None));
+        // Of `decoupled` 7 * 375 ns, of `decoupled-sync` 7 * 1500.
+        assert_eq!(held("D5", "p50-by-sync/1"), (Some(0.25), Some(true)));
+        assert_eq!(held("D5", "redo-p50").0, Some(6.4));
+        assert_eq!(held("D5", "group/100").0, Some(18.75));
+        assert_eq!(held("D6", "saved/10"), (Some(50.0), Some(false)));
+        assert_eq!(held("D6", "stored/100"), (Some(62.5), Some(false)));
+        assert_eq!(held("D8", "decoupled/own"), (Some(1.335), Some(true)));
+        assert_eq!(held("D9", "slower/btree").0, Some(73.333));
+        assert_eq!(held("D9", "decoupled-htm/btree"), (None, None));
+        assert_eq!(held("D10", "empty/decoupled"), (Some(8_000_000.0), Some(false)));
         assert!(results.rows.iter().all(|row| row.held.is_some() || row.why.is_some()));
     }
 

@@ -77,14 +77,12 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
                     ));
             }
         }
-        for mb in ENDS {
+        for &mb in sizes(budget) {
             let (cow, software) = (of("cow", skew, mb), of("software", skew, mb));
             let ratio = |cow: &Lap, software: &Lap| cow.rate() / software.rate();
             let row =
                 sheet.row(format!("cow-by-software/{skew}/{mb}"), pairs(cow, software, ratio));
-            if budget.quick {
-                row.note(scaled().trim_end().into());
-            }
+            row.note(format!("{}{}", scaled(), crossing(budget, laps, skew)));
         }
     }
     let mut series = Vec::new();
@@ -97,4 +95,16 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     }
     let axes = (log("shadow, MB of 1024"), linear("updates/s until durable"));
     sheet.figure("paging", "Updates of a tree larger than its shadow", axes, series);
+}
+
+/// Whether the two curves cross between the smallest and the largest shadow.
+fn crossing(budget: &Budget, laps: &Laps, skew: &str) -> &'static str {
+    let rate = |shadow, mb| middle(each(laps.of(&command(shadow, skew, mb, budget)), Lap::rate));
+    let ahead = ENDS.map(|mb| rate("cow", mb) > rate("software", mb));
+    match ahead {
+        [false, true] => "The curves cross: `cow` is ahead where the shadow is large.",
+        [true, false] => "The curves cross the other way: `cow` is ahead where it is small.",
+        [true, true] => "The curves do not cross: `cow` is ahead at both ends.",
+        [false, false] => "The curves do not cross: `software` is ahead at both ends.",
+    }
 }

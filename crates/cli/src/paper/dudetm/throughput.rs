@@ -11,8 +11,8 @@ use super::{BENCHMARKS, Benchmark, On};
 
 /// GB/s.
 const BANDWIDTHS: [u32; 5] = [1, 2, 4, 8, 16];
-/// The least and the most, which marks are about.
-const ENDS: [u32; 2] = [1, 16];
+/// The most and the least, which marks are about: first, beside `volatile`, which has none.
+const ENDS: [u32; 2] = [16, 1];
 
 /// Cycles of a persist barrier.
 const FAST: u32 = 1000;
@@ -21,7 +21,7 @@ const SLOW: u32 = 3500;
 const WITH_SLOW: [u32; 3] = [1, 4, 16];
 
 fn bandwidths(budget: &Budget) -> &'static [u32] {
-    if budget.quick { &ENDS } else { &BANDWIDTHS }
+    if budget.quick { &[1, 16] } else { &BANDWIDTHS }
 }
 
 /// Workers of laps, and what the names of rows about so many begin with.
@@ -78,13 +78,13 @@ fn plan_ends(designs: &[&str], ends: &[u32], budget: &Budget) -> Vec<Spec> {
     plan(designs, &all, budget)
 }
 
-const BESIDE: [&str; 4] = ["volatile", "decoupled-unbounded", "decoupled", "decoupled-sync"];
+/// Neighbours are compared: `decoupled` with both beside it.
+const BESIDE: [&str; 4] = ["decoupled-unbounded", "decoupled", "volatile", "decoupled-sync"];
 
 pub(super) fn plan_bandwidth(budget: &Budget) -> Vec<Spec> {
-    let on: Vec<On> = bandwidths(budget).iter().map(|&gbps| one(gbps)).collect();
-    let mut specs = plan(&BESIDE, &on, budget);
-    specs.extend(plan_ends(&BESIDE, &ENDS, budget));
+    let mut specs = plan_ends(&BESIDE, &ENDS, budget);
     if !budget.quick {
+        specs.extend(plan(&BESIDE, &BANDWIDTHS.map(one), budget));
         let slow = WITH_SLOW.map(|gbps| On { cycles: SLOW, ..one(gbps) });
         specs.extend(plan(&["decoupled-sync"], &slow, budget));
     }
@@ -207,6 +207,12 @@ pub(super) fn unbounded(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
                         cpu(decoupled),
                         cpu(unbounded)
                     ))
+                    .missed((waits == 0.0).then(|| {
+                        "No worker has waited for room, so the ring is no bottleneck: both ran the \
+                         same code, and what differs is the memory of the rings and the machine \
+                         from lap to lap (see the least and the greatest)."
+                            .into()
+                    }))
                     .command(&of.command("decoupled", on));
             }
         }
@@ -266,7 +272,7 @@ fn beside(of: &Of<'_>, (ours, base): (&str, &str), on: On, row: String, sheet: &
             middle(each(laps, Lap::behind)),
             middle(each(laps, |lap| lap.each(lap.delay_ns))),
         ];
-        format!("{front:.0} in front, {behind:.0} behind, {delay:.0} for the medium")
+        format!("{front:.0} in front, {behind:.0} behind, up to {delay:.0} for the medium")
     };
     sheet
         .row(format!("{row}/{}", of.benchmark.name), pairs(laps, theirs, ratio))
@@ -278,19 +284,23 @@ fn beside(of: &Of<'_>, (ours, base): (&str, &str), on: On, row: String, sheet: &
 const WORKS: [(&str, &str); 2] = [("hashtable", "hash"), ("tatp-hash", "tatp")];
 
 fn libpmemobj(budget: &Budget, sheet: &mut Sheet) {
+    let missing = || {
+        "libpmemobj is a foreign library: run `cargo run --release -- durable --format json` in \
+         `peers`, and give what it prints with --peers"
+            .to_owned()
+    };
     for (name, work) in WORKS {
         for (system, row) in [("decoupled", ""), ("undo", "undo-"), ("redo", "redo-")] {
             let row = format!("{row}libpmemobj/{name}");
-            let peers = budget.peers.as_ref();
-            match peers.and_then(|peers| Some((peers, peers.by_libpmemobj(work, system)?))) {
-                Some((peers, over)) => {
-                    sheet.over(row, over, peers.rounds()).note(peers.conditions());
+            let peers = budget.peers.as_ref().ok_or_else(missing);
+            let peers = peers.and_then(|peers| peers.foreign().map_or(Ok(peers), Err));
+            match peers.map(|peers| (peers, peers.by_libpmemobj(work, system))) {
+                Ok((peers, Some(over))) => {
+                    let note = "From `peers durable`, as --peers says.".to_owned();
+                    sheet.over(row, over, peers.rounds_and_seed()).note(note);
                 }
-                None => sheet.none(
-                    row,
-                    "libpmemobj is a foreign library: run `cargo run --release -- durable \
-                     --format json` in `peers`, and give what it prints with --peers",
-                ),
+                Ok((_, None)) => sheet.none(row, "it is not in what --peers names"),
+                Err(why) => sheet.none(row, &why),
             }
         }
     }
