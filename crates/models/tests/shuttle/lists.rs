@@ -85,13 +85,12 @@ fn run(seed: u64, met: &Outcomes) {
         shadow: (),
         reproduce_threads: 1 + (seed >> 32) as usize % 2,
         machine: Arc::clone(&machine),
-        // Without one the thread would look thousands of times before it sleeps.
-        pause: std::time::Duration::from_micros(500),
         // A group has no time to grow: what a clock says is no part of a schedule.
         group: [0, 0, 3][dice.below(3) as usize],
         group_time: std::time::Duration::ZERO,
         compress: false,
         persist_threads: 1 + dice.below(2) as usize,
+        pause: std::time::Duration::from_micros([500, 0][dice.below(2) as usize]),
     };
     let (design, _) = Decoupled::create(Path::new(""), &options).expect("it is made");
     let pool = Arc::new(Pool { design });
