@@ -26,8 +26,8 @@ pub(crate) const NAP: Duration = Duration::from_micros(500);
 /// Naps without work before a thread goes to sleep.
 const IDLE_NAPS: u32 = 4;
 
-/// Looks without work before a thread that does not nap goes to sleep: some milliseconds. In a model
-/// each is a step of the schedule.
+/// Looks without work before a thread that does not nap goes to sleep: some milliseconds. In a
+/// model each is a step of the schedule.
 const IDLE_LOOKS: u32 = if cfg!(test) { 2 } else { 50_000 };
 
 /// What the background threads call. Any other thread may call the same.

@@ -56,8 +56,9 @@ impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
         self.writer.refresh(&self.slot.ring);
         let used = self.writer.used();
         let usual = usual.min(self.slot.ring.capacity() as u64 / 2);
-        // Soon enough for a pool without a pause (four times as late: p50 21.5 instead of 18.6 us;
-        // `lastword run tpcc-hash --sample every --medium emulated --bandwidth-gbps 1 --pause-us 0`).
+        // Soon enough for a pool without a pause. (Four times as late: durable p50 21.5 instead of
+        // 18.6 us; `lastword run tpcc-hash --transactions 60000 --sample every --medium emulated
+        // --bandwidth-gbps 1 --pause-us 0`.)
         self.late_at = usual.max(used + usual / 8);
         used > usual
     }
