@@ -282,6 +282,7 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// The first damage found.
     pub fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage> {
+        self.design().settle();
         self.shape.heap.check(|offset| self.design().peek(offset as usize / 8))
     }
 

@@ -9,11 +9,17 @@ use std::fmt;
 
 use lw_alloc::{Prepared, Runs};
 use medium::mutants::{Mutant, planted};
-use words::{Addr, Allocate, BLOCK_BYTES, Stop, TxId, Words};
+use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Stop, TxId, Words};
 
 use crate::Error;
-use crate::design::{Decoupled, Design};
+use crate::design::{At, Decoupled, Design};
 use crate::pool::Shape;
+
+/// Words of the header before an object.
+const HEADER_WORDS: u64 = HEADER_BYTES / 8;
+
+/// Where an object's link stands: the first word of its header.
+const LINK: u64 = HEADER_BYTES.wrapping_neg();
 
 /// What a program gives as its reason to end a transaction: any value that can be shown.
 pub trait AbortReason: Any + fmt::Debug + Send + Sync {}
@@ -185,21 +191,38 @@ impl<'t, D: Design> Tx<'t, D> {
         self.end(Stop::BadPointer)
     }
 
-    /// The index of a word of the heap.
+    /// Where a word of the heap is.
     #[inline(always)]
-    fn index(&mut self, at: Addr) -> Result<usize, Stop> {
+    fn place(&mut self, at: Addr) -> Result<At, Stop> {
         // A foreign tag, a negative offset or an odd byte all come out far above the bound: the
         // subtraction wraps, and the rotation carries the low three bits to the top.
         let index = at.byte().wrapping_sub(self.base).rotate_right(3);
-        if index < self.bound { Ok(index as usize) } else { Err(self.refuse(at)) }
+        if index >= self.bound {
+            return Err(self.refuse(at));
+        }
+        Ok(At { object: self.object(at)?, index: index as usize })
     }
 
-    /// The index of the first of some neighbouring words of the heap.
+    /// Where some neighbouring words of the heap are.
     #[inline(always)]
-    fn run_index(&mut self, at: Addr, words: usize) -> Result<usize, Stop> {
+    fn run_place(&mut self, at: Addr, words: usize) -> Result<At, Stop> {
         let index = at.byte().wrapping_sub(self.base).rotate_right(3);
-        let end = index.saturating_add(words as u64);
-        if end <= self.bound { Ok(index as usize) } else { Err(self.refuse(at)) }
+        if index.saturating_add(words as u64) > self.bound {
+            return Err(self.refuse(at));
+        }
+        Ok(At { object: self.object(at)?, index: index as usize })
+    }
+
+    /// Where the object of a word is, for a design that asks: it has its header before it.
+    #[inline(always)]
+    fn object(&mut self, at: Addr) -> Result<usize, Stop> {
+        if !D::BY_OBJECT {
+            return Ok(0);
+        }
+        let object = at.object.wrapping_sub(self.base).rotate_right(3);
+        // The last word of a header that is there is below the bound too.
+        let is_there = object.wrapping_sub(HEADER_WORDS) < self.bound.wrapping_sub(HEADER_WORDS);
+        if is_there { Ok(object as usize) } else { Err(self.refuse(at)) }
     }
 
     /// Whether the program may write these words, of which the first has this index: they are in a
@@ -209,7 +232,9 @@ impl<'t, D: Design> Tx<'t, D> {
         if at.object == self.live.0 && at.offset.saturating_add(bytes) <= self.live.1 {
             return Ok(());
         }
-        if at.offset.saturating_add(bytes) <= BLOCK_BYTES
+        // Who takes whole objects touches the header anyway, and rests on nothing else.
+        if !D::BY_OBJECT
+            && at.offset.saturating_add(bytes) <= BLOCK_BYTES
             && (self.run.has(at.object.wrapping_sub(self.base)) || self.look_at_run(at)?)
         {
             return Ok(());
@@ -261,7 +286,8 @@ impl<'t, D: Design> Tx<'t, D> {
     fn look_at_own_head(&mut self, object: u64, begin: u64) -> Result<bool, Stop> {
         let mut failed = None;
         let run = Prepared::of(begin, |offset| {
-            let word = self.design.read(self.local, (offset / 8) as usize);
+            let at = At { object: 0, index: (offset / 8) as usize };
+            let word = self.design.read(self.local, at);
             word.unwrap_or_else(|stop| {
                 failed = Some(stop);
                 0
@@ -277,7 +303,8 @@ impl<'t, D: Design> Tx<'t, D> {
     #[inline(always)]
     fn watch(&mut self, begin: u64) -> Result<(), Stop> {
         let index = (Runs::watch(begin) / 8) as usize;
-        self.design.read(self.local, index).map_err(|stop| self.end(stop)).map(drop)
+        let at = At { object: 0, index };
+        self.design.read(self.local, at).map_err(|stop| self.end(stop)).map(drop)
     }
 
     /// If a run begins with this object, the transaction has prepared or freed it.
@@ -286,7 +313,9 @@ impl<'t, D: Design> Tx<'t, D> {
         let object = first.wrapping_sub(self.base);
         if Runs::may_begin_with(object) {
             self.changes_runs = true;
-            self.shape.runs().changed(object);
+            if !D::BY_OBJECT {
+                self.shape.runs().changed(object);
+            }
         }
     }
 
@@ -295,16 +324,16 @@ impl<'t, D: Design> Tx<'t, D> {
         // What is to be written comes while the header does, not after it.
         self.design.will_write(index, 1);
         let object = at.object.wrapping_sub(self.base);
-        let index = self.index(header_of(at)).map_err(|stop| self.blame(at, stop))?;
+        let header_at = self.place(header_of(at)).map_err(|stop| self.blame(at, stop))?;
         // Read in the transaction: that the object is live is part of what the commit rests on. A
         // look past the transaction would let a write pass that comes after another's free, and end
         // in the allocator's free list.
-        let header = self.design.read(self.local, index).map_err(|stop| self.end(stop))?;
+        let header = self.design.read(self.local, header_at).map_err(|stop| self.end(stop))?;
         // Both bytes are multiples of 8, the object's and the first one to be written.
         match lw_alloc::header::writable_bytes(header, object) {
             Some(size) if at.offset.saturating_add(bytes) <= size => {
                 self.live = (at.object, size);
-                if lw_alloc::header::is_block(header) {
+                if !D::BY_OBJECT && lw_alloc::header::is_block(header) {
                     let load = |offset: u64| self.design.peek((offset / 8) as usize);
                     self.shape.runs().learn(object, load);
                 }
@@ -322,11 +351,11 @@ impl<'t, D: Design> Tx<'t, D> {
 
     /// Writes a word of the heap.
     #[inline(always)]
-    fn put(&mut self, index: usize, value: u64) -> Result<(), Stop> {
+    fn put(&mut self, at: At, value: u64) -> Result<(), Stop> {
         if self.read_only {
             return Err(self.end(Stop::ReadOnly));
         }
-        let done = self.design.write(self.local, index, value);
+        let done = self.design.write(self.local, at, value);
         self.check_size(done)
     }
 
@@ -340,6 +369,17 @@ impl<'t, D: Design> Tx<'t, D> {
             return Err(self.end(Stop::TooLarge));
         }
         Ok(())
+    }
+
+    /// Takes the object to itself, where that adds anything to having read it.
+    #[inline(always)]
+    fn protect_object(&mut self, at: Addr) -> Result<(), Stop> {
+        if !D::BY_OBJECT || self.read_only {
+            return self.stop.map_or(Ok(()), Err);
+        }
+        let place = self.place(at)?;
+        let done = self.design.protect(self.local, place);
+        self.check_size(done)
     }
 
     /// The index of the first of some words and their number, when all of them are in the heap: for
@@ -365,8 +405,8 @@ impl<D: Design> Drop for Tx<'_, D> {
 impl<D: Design> Words for Tx<'_, D> {
     #[inline(always)]
     fn read(&mut self, at: Addr) -> Result<u64, Stop> {
-        let index = self.index(at)?;
-        match self.design.read(self.local, index) {
+        let place = self.place(at)?;
+        match self.design.read(self.local, place) {
             Ok(value) => Ok(value),
             Err(stop) => Err(self.end(stop)),
         }
@@ -374,15 +414,15 @@ impl<D: Design> Words for Tx<'_, D> {
 
     #[inline(always)]
     fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
-        let index = self.index(at)?;
-        self.check_live(at, index, 8)?;
-        self.put(index, value)
+        let place = self.place(at)?;
+        self.check_live(at, place.index, 8)?;
+        self.put(place, value)
     }
 
     #[inline]
     fn read_words(&mut self, at: Addr, out: &mut [u64]) -> Result<(), Stop> {
-        let index = self.run_index(at, out.len())?;
-        match self.design.read_run(self.local, index, out) {
+        let place = self.run_place(at, out.len())?;
+        match self.design.read_run(self.local, place, out) {
             Ok(()) => Ok(()),
             Err(stop) => Err(self.end(stop)),
         }
@@ -393,13 +433,23 @@ impl<D: Design> Words for Tx<'_, D> {
         if words.is_empty() {
             return self.stop.map_or(Ok(()), Err);
         }
-        let index = self.run_index(at, words.len())?;
-        self.check_live(at, index, 8 * words.len() as u64)?;
+        let place = self.run_place(at, words.len())?;
+        self.check_live(at, place.index, 8 * words.len() as u64)?;
         if self.read_only {
             return Err(self.end(Stop::ReadOnly));
         }
-        let done = self.design.write_run(self.local, index, words);
+        let done = self.design.write_run(self.local, place, words);
         self.check_size(done)
+    }
+
+    #[inline]
+    fn protect(&mut self, at: Addr) -> Result<(), Stop> {
+        if !D::BY_OBJECT || self.read_only {
+            return self.stop.map_or(Ok(()), Err);
+        }
+        let place = self.place(at)?;
+        self.check_live(at, place.index, 8)?;
+        self.protect_object(at)
     }
 
     #[inline]
@@ -430,6 +480,9 @@ impl<D: Design> Words for Tx<'_, D> {
             stop => self.end(stop),
         })?;
         self.changed(at.object);
+        if self.changes_runs {
+            self.design.gives_chunks_back(self.local);
+        }
         Ok(())
     }
 }
@@ -485,12 +538,21 @@ impl<D: Design> Words for Metadata<'_, '_, D> {
 
     #[inline]
     fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
-        let index = self.0.index(at)?;
-        if planted(Mutant::AllocatorNotLogged) {
-            self.0.design.poke(index, value);
+        if D::BY_OBJECT && (at.offset == LINK || at.object == self.0.base) {
+            // Links are the design's. What a watch tells others, who has the object knows.
             return Ok(());
         }
-        self.0.put(index, value)
+        let place = self.0.place(at)?;
+        if planted(Mutant::AllocatorNotLogged) {
+            self.0.design.poke(place.index, value);
+            return Ok(());
+        }
+        self.0.put(place, value)
+    }
+
+    #[inline]
+    fn protect(&mut self, at: Addr) -> Result<(), Stop> {
+        self.0.protect_object(at)
     }
 
     fn retire(&mut self, at: Addr, _bytes: u64) -> Result<(), Stop> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use medium::mutants::{Mutant, planted};
 use words::{Stop, TxId};
 
-use super::Design;
+use super::{At, Design};
 use crate::metrics::Metrics;
 use crate::options::Durability;
 use crate::perform::{Redo, Stm, Tm};
@@ -286,27 +286,27 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     }
 
     #[inline(always)]
-    fn read(&self, local: &mut Local<T, S>, index: usize) -> Result<u64, Stop> {
+    fn read(&self, local: &mut Local<T, S>, at: At) -> Result<u64, Stop> {
         let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
-        self.inner.memory.read(&mut local.attempt, space, index)
+        self.inner.memory.read(&mut local.attempt, space, at.index)
     }
 
     #[inline]
-    fn read_run(&self, local: &mut Local<T, S>, index: usize, out: &mut [u64]) -> Result<(), Stop> {
+    fn read_run(&self, local: &mut Local<T, S>, at: At, out: &mut [u64]) -> Result<(), Stop> {
         let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
-        self.inner.memory.read_run(&mut local.attempt, space, index, out)
+        self.inner.memory.read_run(&mut local.attempt, space, at.index, out)
     }
 
     #[inline(always)]
-    fn write(&self, local: &mut Local<T, S>, index: usize, value: u64) -> Result<(), Stop> {
+    fn write(&self, local: &mut Local<T, S>, at: At, value: u64) -> Result<(), Stop> {
         let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
-        self.inner.memory.write(&mut local.attempt, space, index, value)
+        self.inner.memory.write(&mut local.attempt, space, at.index, value)
     }
 
     #[inline(always)]
-    fn write_run(&self, local: &mut Local<T, S>, index: usize, values: &[u64]) -> Result<(), Stop> {
+    fn write_run(&self, local: &mut Local<T, S>, at: At, values: &[u64]) -> Result<(), Stop> {
         let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
-        self.inner.memory.write_run(&mut local.attempt, space, index, values)
+        self.inner.memory.write_run(&mut local.attempt, space, at.index, values)
     }
 
     #[inline]

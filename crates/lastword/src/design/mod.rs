@@ -39,10 +39,20 @@ use crate::metrics::Metrics;
 use crate::pool::Shape;
 use crate::{Error, Options};
 
+/// Where a word of the heap is. Both indices are in words, from the heap's first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The first word of the object that the program has named; 0 where the design does not ask
+    /// ([`Design::BY_OBJECT`]).
+    pub object: usize,
+    /// The word, or the first one of some.
+    pub index: usize,
+}
+
 /// One way to reach atomic durability. What has a default is that of a design that keeps nothing.
 ///
-/// `Local` is what one worker owns of it. Word indices are inside the heap: the transaction has
-/// checked them. An attempt is `begin`, accesses, then `commit` or `roll_back`; after a `Stop` only
+/// `Local` is what one worker owns of it. Places are inside the heap: the transaction has checked
+/// them. An attempt is `begin`, accesses, then `commit` or `roll_back`; after a `Stop` only
 /// `roll_back` follows.
 pub trait Design: Sized + Send + Sync + 'static {
     /// Its name in the superblock, on the command line and in results.
@@ -53,6 +63,9 @@ pub trait Design: Sized + Send + Sync + 'static {
     const WORKERS_MAX: usize;
     /// Whether a body that ends with a `Stop` leaves nothing.
     const ROLLS_BACK: bool = true;
+    /// Whether it isolates whole objects: then an [`At`] says of which object a word is, and a
+    /// transaction that has an object to itself needs no other proof that it stays live.
+    const BY_OBJECT: bool = false;
     /// What its background threads do, step by step: the steps' names.
     const STEPS: &'static [&'static str] = &[];
     /// What one worker owns.
@@ -111,25 +124,42 @@ pub trait Design: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Stop::Conflict`].
-    fn read(&self, local: &mut Self::Local, index: usize) -> Result<u64, Stop>;
+    fn read(&self, local: &mut Self::Local, at: At) -> Result<u64, Stop>;
 
     /// Reads neighbouring words.
     ///
     /// # Errors
     /// [`Stop::Conflict`].
-    fn read_run(&self, local: &mut Self::Local, index: usize, out: &mut [u64]) -> Result<(), Stop>;
+    fn read_run(&self, local: &mut Self::Local, at: At, out: &mut [u64]) -> Result<(), Stop>;
 
     /// Writes a word.
     ///
     /// # Errors
     /// [`Stop::Conflict`].
-    fn write(&self, local: &mut Self::Local, index: usize, value: u64) -> Result<(), Stop>;
+    fn write(&self, local: &mut Self::Local, at: At, value: u64) -> Result<(), Stop>;
 
     /// Writes neighbouring words.
     ///
     /// # Errors
     /// [`Stop::Conflict`].
-    fn write_run(&self, local: &mut Self::Local, index: usize, values: &[u64]) -> Result<(), Stop>;
+    fn write_run(&self, local: &mut Self::Local, at: At, values: &[u64]) -> Result<(), Stop>;
+
+    /// Takes the object to itself as if it had been written, where reads alone are not isolated
+    /// from each other's writes.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`].
+    #[inline]
+    fn protect(&self, local: &mut Self::Local, at: At) -> Result<(), Stop> {
+        let _ = (local, at);
+        Ok(())
+    }
+
+    /// The attempt gives memory back in which objects may come to lie that begin elsewhere.
+    #[inline]
+    fn gives_chunks_back(&self, local: &mut Self::Local) {
+        let _ = local;
+    }
 
     /// A hint that words from `index` on will be read.
     fn will_read(&self, index: usize, words: usize);
@@ -227,6 +257,9 @@ pub trait Design: Sized + Send + Sync + 'static {
     fn step(&self, number: usize) -> Result<bool, Error> {
         panic!("{} has no step {number}", Self::NAME)
     }
+
+    /// Brings everything committed to where [`peek`](Design::peek) finds it; no transaction runs.
+    fn settle(&self) {}
 
     /// What it has cost.
     fn metrics(&self) -> Metrics {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use words::{Stop, TxId};
 
-use super::Design;
+use super::{At, Design};
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::{AtomicU64, Ordering};
@@ -60,27 +60,27 @@ impl Design for Plain {
     }
 
     #[inline(always)]
-    fn read(&self, _local: &mut (), index: usize) -> Result<u64, Stop> {
-        Ok(self.shadow.heap()[index].load(Ordering::Relaxed))
+    fn read(&self, _local: &mut (), at: At) -> Result<u64, Stop> {
+        Ok(self.shadow.heap()[at.index].load(Ordering::Relaxed))
     }
 
     #[inline]
-    fn read_run(&self, _local: &mut (), index: usize, out: &mut [u64]) -> Result<(), Stop> {
-        for (value, word) in out.iter_mut().zip(&self.shadow.heap()[index..]) {
+    fn read_run(&self, _local: &mut (), at: At, out: &mut [u64]) -> Result<(), Stop> {
+        for (value, word) in out.iter_mut().zip(&self.shadow.heap()[at.index..]) {
             *value = word.load(Ordering::Relaxed);
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn write(&self, _local: &mut (), index: usize, value: u64) -> Result<(), Stop> {
-        self.shadow.heap()[index].store(value, Ordering::Relaxed);
+    fn write(&self, _local: &mut (), at: At, value: u64) -> Result<(), Stop> {
+        self.shadow.heap()[at.index].store(value, Ordering::Relaxed);
         Ok(())
     }
 
     #[inline(always)]
-    fn write_run(&self, _local: &mut (), index: usize, values: &[u64]) -> Result<(), Stop> {
-        for (value, word) in values.iter().zip(&self.shadow.heap()[index..]) {
+    fn write_run(&self, _local: &mut (), at: At, values: &[u64]) -> Result<(), Stop> {
+        for (value, word) in values.iter().zip(&self.shadow.heap()[at.index..]) {
             word.store(*value, Ordering::Relaxed);
         }
         Ok(())

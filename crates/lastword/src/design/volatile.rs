@@ -5,7 +5,7 @@ use std::path::Path;
 
 use words::{Stop, TxId};
 
-use super::Design;
+use super::{At, Design};
 use crate::perform::{NoRedo, Stm, Tm};
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
@@ -62,23 +62,23 @@ impl<T: Tm> Design for Volatile<T> {
     }
 
     #[inline(always)]
-    fn read(&self, local: &mut T::Attempt, index: usize) -> Result<u64, Stop> {
-        self.memory.read(local, self.shadow.heap(), index)
+    fn read(&self, local: &mut T::Attempt, at: At) -> Result<u64, Stop> {
+        self.memory.read(local, self.shadow.heap(), at.index)
     }
 
     #[inline]
-    fn read_run(&self, local: &mut T::Attempt, index: usize, out: &mut [u64]) -> Result<(), Stop> {
-        self.memory.read_run(local, self.shadow.heap(), index, out)
+    fn read_run(&self, local: &mut T::Attempt, at: At, out: &mut [u64]) -> Result<(), Stop> {
+        self.memory.read_run(local, self.shadow.heap(), at.index, out)
     }
 
     #[inline(always)]
-    fn write(&self, local: &mut T::Attempt, index: usize, value: u64) -> Result<(), Stop> {
-        self.memory.write(local, self.shadow.heap(), index, value)
+    fn write(&self, local: &mut T::Attempt, at: At, value: u64) -> Result<(), Stop> {
+        self.memory.write(local, self.shadow.heap(), at.index, value)
     }
 
     #[inline(always)]
-    fn write_run(&self, local: &mut T::Attempt, index: usize, values: &[u64]) -> Result<(), Stop> {
-        self.memory.write_run(local, self.shadow.heap(), index, values)
+    fn write_run(&self, local: &mut T::Attempt, at: At, values: &[u64]) -> Result<(), Stop> {
+        self.memory.write_run(local, self.shadow.heap(), at.index, values)
     }
 
     #[inline]

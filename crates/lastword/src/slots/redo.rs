@@ -42,7 +42,7 @@ use super::format::{Head, Key, RECORD_HEAD_WORDS};
 use super::ground::{Ground, Words};
 use super::undo::batch_of;
 use super::workers::{Meter, Workers};
-use crate::design::Design;
+use crate::design::{At, Design};
 use crate::metrics::Metrics;
 use crate::perform::{Redo as Recorder, Space, Stm, Tm, Written};
 use crate::persist::Listener;
@@ -407,27 +407,27 @@ impl Design for Redo {
     }
 
     #[inline(always)]
-    fn read(&self, local: &mut Local, index: usize) -> Result<u64, Stop> {
+    fn read(&self, local: &mut Local, at: At) -> Result<u64, Stop> {
         let space = Buffered { ground: &self.ground, buffer: &mut local.buffer };
-        self.memory.read(&mut local.attempt, space, index)
+        self.memory.read(&mut local.attempt, space, at.index)
     }
 
     #[inline]
-    fn read_run(&self, local: &mut Local, index: usize, out: &mut [u64]) -> Result<(), Stop> {
+    fn read_run(&self, local: &mut Local, at: At, out: &mut [u64]) -> Result<(), Stop> {
         let space = Buffered { ground: &self.ground, buffer: &mut local.buffer };
-        self.memory.read_run(&mut local.attempt, space, index, out)
+        self.memory.read_run(&mut local.attempt, space, at.index, out)
     }
 
     #[inline(always)]
-    fn write(&self, local: &mut Local, index: usize, value: u64) -> Result<(), Stop> {
+    fn write(&self, local: &mut Local, at: At, value: u64) -> Result<(), Stop> {
         let space = Buffered { ground: &self.ground, buffer: &mut local.buffer };
-        self.memory.write(&mut local.attempt, space, index, value)
+        self.memory.write(&mut local.attempt, space, at.index, value)
     }
 
     #[inline(always)]
-    fn write_run(&self, local: &mut Local, index: usize, values: &[u64]) -> Result<(), Stop> {
+    fn write_run(&self, local: &mut Local, at: At, values: &[u64]) -> Result<(), Stop> {
         let space = Buffered { ground: &self.ground, buffer: &mut local.buffer };
-        self.memory.write_run(&mut local.attempt, space, index, values)
+        self.memory.write_run(&mut local.attempt, space, at.index, values)
     }
 
     #[inline]
@@ -550,7 +550,7 @@ mod tests {
 
     fn write(redo: &Redo, local: &mut Local, value: u64) {
         redo.begin(local, false).unwrap();
-        redo.write(local, 100, value).unwrap();
+        redo.write(local, At { object: 0, index: 100 }, value).unwrap();
         redo.commit(local).unwrap();
     }
 

@@ -40,7 +40,7 @@ use words::{Stop, TxId};
 use super::format::{Head, Key, RECORD_HEAD_WORDS};
 use super::ground::{Ground, Words};
 use super::workers::Workers;
-use crate::design::Design;
+use crate::design::{At, Design};
 use crate::metrics::Metrics;
 use crate::perform::{Redo as Recorder, STRIPE_WORDS, Space, Stm, Tm, Written};
 use crate::persist::Listener;
@@ -392,25 +392,25 @@ impl Design for Undo {
     }
 
     #[inline(always)]
-    fn read(&self, local: &mut Local, index: usize) -> Result<u64, Stop> {
-        self.memory.read(&mut local.attempt, self.ground.heap(), index)
+    fn read(&self, local: &mut Local, at: At) -> Result<u64, Stop> {
+        self.memory.read(&mut local.attempt, self.ground.heap(), at.index)
     }
 
     #[inline]
-    fn read_run(&self, local: &mut Local, index: usize, out: &mut [u64]) -> Result<(), Stop> {
-        self.memory.read_run(&mut local.attempt, self.ground.heap(), index, out)
+    fn read_run(&self, local: &mut Local, at: At, out: &mut [u64]) -> Result<(), Stop> {
+        self.memory.read_run(&mut local.attempt, self.ground.heap(), at.index, out)
     }
 
     #[inline(always)]
-    fn write(&self, local: &mut Local, index: usize, value: u64) -> Result<(), Stop> {
+    fn write(&self, local: &mut Local, at: At, value: u64) -> Result<(), Stop> {
         let space = Running { undo: self, log: &mut local.log };
-        self.memory.write(&mut local.attempt, space, index, value)
+        self.memory.write(&mut local.attempt, space, at.index, value)
     }
 
     #[inline(always)]
-    fn write_run(&self, local: &mut Local, index: usize, values: &[u64]) -> Result<(), Stop> {
+    fn write_run(&self, local: &mut Local, at: At, values: &[u64]) -> Result<(), Stop> {
         let space = Running { undo: self, log: &mut local.log };
-        self.memory.write_run(&mut local.attempt, space, index, values)
+        self.memory.write_run(&mut local.attempt, space, at.index, values)
     }
 
     #[inline]

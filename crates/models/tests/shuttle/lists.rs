@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::design::{Decoupled, Design};
+use super::design::{At, Decoupled, Design};
 use super::perform::{Stm, Tm};
 use super::pool::Pool;
 use super::ticket::Ticket;
@@ -26,6 +26,11 @@ const TRANSACTIONS: usize = 3;
 const ATTEMPTS: usize = 4;
 
 type Local = <Decoupled as Design>::Local;
+
+/// A word, for a design that does not ask for its object.
+fn word(index: usize) -> At {
+    At { object: 0, index }
+}
 
 /// What all threads of an execution share, beside the pool.
 #[derive(Default)]
@@ -215,14 +220,14 @@ impl Worker {
         for step in 0..1 + self.dice.below(2) as usize {
             let list = (first + step) % LISTS;
             let at = list * LIST_WORDS;
-            let length = design.read(&mut self.local, at)? as usize;
+            let length = design.read(&mut self.local, word(at))? as usize;
             let mut values = vec![0; length];
-            design.read_run(&mut self.local, at + 1, &mut values)?;
+            design.read_run(&mut self.local, word(at + 1), &mut values)?;
             done.reads.push((list as u64, values));
             if !read_only && length + 1 < LIST_WORDS && self.dice.below(3) > 0 {
                 let value = 1 + (self.number * TRANSACTIONS + round) as u64;
-                design.write(&mut self.local, at, length as u64 + 1)?;
-                design.write(&mut self.local, at + 1 + length, value)?;
+                design.write(&mut self.local, word(at), length as u64 + 1)?;
+                design.write(&mut self.local, word(at + 1 + length), value)?;
                 done.appends.push((list as u64, value));
             }
         }
