@@ -26,6 +26,8 @@
 
 use words::OBJECT_BYTES_MAX;
 
+use crate::classes::{CLASSES, payload_bytes};
+
 /// What an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -120,6 +122,20 @@ pub const fn writable_bytes(header: u64, object_offset: u64) -> Option<u64> {
     }
 }
 
+/// Bytes that the object at heap offset `object_offset` (without tag) may ever have under this
+/// header: all of its slot in a slab, however many were asked for; else what the header says.
+/// Nothing when it is no header of the object.
+#[inline]
+pub fn extent_bytes(header: u64, object_offset: u64) -> Option<u64> {
+    let Description { kind, class, bytes } = decode(header, object_offset)?;
+    match kind {
+        Kind::Object | Kind::Free if (class as usize) < CLASSES => {
+            Some(payload_bytes(class as usize))
+        }
+        _ => Some(bytes),
+    }
+}
+
 /// Whether this header, which [`writable_bytes`] lets pass, is that of a block of a run.
 #[inline]
 pub const fn is_block(header: u64) -> bool {
@@ -165,6 +181,20 @@ mod tests {
         }
         assert!(!permits(0, 4096, 0));
         assert_eq!(writable_bytes(0, 4096), None);
+    }
+
+    #[test]
+    fn an_objects_extent_is_its_whole_slot() {
+        let of = |kind, class, bytes| {
+            extent_bytes(encode(4096, Description { kind, class, bytes }), 4096)
+        };
+        assert_eq!(of(Kind::Object, 3, 50), Some(64));
+        assert_eq!(of(Kind::Free, 3, 64), Some(64));
+        assert_eq!(of(Kind::Block, 0, 256), Some(256));
+        assert_eq!(of(Kind::Slab, 3, 48), Some(48), "its class is that of its slots");
+        assert_eq!(of(Kind::Object, 15, 50), Some(50), "no such class");
+        assert_eq!(extent_bytes(encode(4096, LIVE), 4112), None);
+        assert_eq!(extent_bytes(0, 4096), None);
     }
 
     #[test]
