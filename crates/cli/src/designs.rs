@@ -3,7 +3,7 @@
 
 use clap::ValueEnum;
 use lastword::{
-    Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Undo, Volatile,
+    Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Snapshot, Undo, Volatile,
 };
 use workloads::Workload;
 
@@ -25,6 +25,7 @@ impl Over for Plain {}
 impl Over for Volatile {}
 impl Over for Undo {}
 impl Over for Redo {}
+impl Over for Snapshot {}
 impl Over for Decoupled {
     const HAS_BOUNDED_SHADOWS: bool = true;
 
@@ -90,6 +91,8 @@ designs! {
     DecoupledSync "decoupled-sync": Decoupled, |load| load.durability = DurabilityName::Sync;
     "The same; a worker never waits for room in its ring, whatever memory that takes"
     DecoupledUnbounded "decoupled-unbounded": Decoupled, |load| load.unbounded = true;
+    "Run on copies of objects; snapshot isolation; readers wait for nobody"
+    Snapshot "snapshot": Snapshot, |_| ();
     "Run in place; what words were is durable before they are written"
     Undo "undo": Undo, |_| ();
     "Run in a buffer; what words become is durable before they are written"
