@@ -14,6 +14,9 @@
 //! | `tpcc-btree-32` | the same | 181 | the same |
 //! | `chains`, `chains-sparse` | searches, inserts or removes 64 bytes | 0; 11; 2 | values |
 //! | `list` | the same in one list | 0; 11; 2 | the same |
+//! | `kmeans` | adds a point to its centre's sums | 27 | all that was added |
+//! | `ssca2` | adds an edge to a node | 3 | the graph against its list |
+//! | `vacation` | reserves two things for a customer | 9 | used = held, used + free = total |
 //! | `records` | overwrites a record of 100 bytes | 13 | structure, every record whole |
 //! | `records-20` | overwrites 10, inserts 10, removes 10 | some 340 | the same |
 //! | `ycsb-a` to `ycsb-f` | YCSB's core workloads | 0; 13; insert: 23 | every record whole |
@@ -59,14 +62,17 @@ mod empty;
 mod hashtable;
 mod index;
 mod keys;
+mod kmeans;
 mod records;
 mod root;
 mod session;
+mod ssca2;
 mod stamp;
 mod tatp;
 mod tpcc;
 mod tree;
 mod turns;
+mod vacation;
 mod violation;
 mod ycsb;
 mod zipf;
@@ -80,11 +86,14 @@ pub use chains::{Chains, ChainsSparse, List, Lists, ListsClient};
 pub use empty::{Empty, EmptyClient};
 pub use hashtable::HashTable;
 pub use keys::KeyClient;
+pub use kmeans::{Kmeans, KmeansClient};
 pub use records::{Records, Records20, Store, StoreClient};
 pub use root::{name_in, next_run};
 pub use session::{BtreeUpdate, SessionStore, Sessions};
+pub use ssca2::{Ssca2, Ssca2Client};
 pub use tatp::{Tatp, TatpBtree, TatpHash};
 pub use tpcc::{Tpcc, TpccBtree, TpccBtree32, TpccClient, TpccHash};
+pub use vacation::{Vacation, VacationClient};
 pub use violation::Violation;
 pub use ycsb::{Ycsb, YcsbA, YcsbB, YcsbC, YcsbClient, YcsbD, YcsbE, YcsbF};
 
@@ -306,6 +315,9 @@ workloads!(
     Chains,
     ChainsSparse,
     List,
+    Kmeans,
+    Ssca2,
+    Vacation,
     Records,
     Records20,
     YcsbA,
