@@ -9,7 +9,7 @@ use std::fmt;
 
 use lw_alloc::{Prepared, Runs};
 use medium::mutants::{Mutant, planted};
-use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Stop, TxId, Words};
+use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
 
 use crate::Error;
 use crate::design::{At, Decoupled, Design};
@@ -426,6 +426,33 @@ impl<D: Design> Words for Tx<'_, D> {
             Ok(()) => Ok(()),
             Err(stop) => Err(self.end(stop)),
         }
+    }
+
+    #[inline(always)]
+    fn look(&mut self, object: u64) -> Result<Seen, Stop> {
+        let version = match D::BY_OBJECT {
+            true => {
+                let at = self.place(Addr::new(object, 0))?;
+                self.design.look(self.local, at.object)
+            }
+            false => 0,
+        };
+        Ok(Seen { object, version })
+    }
+
+    #[inline(always)]
+    fn read_seen(&mut self, seen: Seen, offset: u64) -> Result<u64, Stop> {
+        let at = Addr::new(seen.object, offset);
+        if !D::BY_OBJECT {
+            return self.read(at);
+        }
+        let index = at.byte().wrapping_sub(self.base).rotate_right(3);
+        if index >= self.bound {
+            return Err(self.refuse(at));
+        }
+        let object = (seen.object.wrapping_sub(self.base) / 8) as usize; // it was looked at
+        let at = At { object, index: index as usize };
+        Ok(self.design.read_seen(self.local, seen.version, at))
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! [`Transact`] without its type: code that is not timed, such as loading and checking a workload,
 //! is compiled once and not once for each design.
 
-use crate::{Addr, Allocate, LockId, Stop, Transact, Words};
+use crate::{Addr, Allocate, LockId, Seen, Stop, Transact, Words};
 
 /// Whoever runs transactions whose bodies know of them only that they [`Allocate`].
 trait AnyTransact<E> {
@@ -87,6 +87,16 @@ impl Words for ErasedTx<'_> {
     #[inline]
     fn read_words(&mut self, at: Addr, out: &mut [u64]) -> Result<(), Stop> {
         self.0.read_words(at, out)
+    }
+
+    #[inline]
+    fn look(&mut self, object: u64) -> Result<Seen, Stop> {
+        self.0.look(object)
+    }
+
+    #[inline]
+    fn read_seen(&mut self, seen: Seen, offset: u64) -> Result<u64, Stop> {
+        self.0.read_seen(seen, offset)
     }
 
     #[inline]

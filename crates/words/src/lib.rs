@@ -44,6 +44,7 @@ mod persist;
 mod ptr;
 mod stop;
 mod transaction;
+mod view;
 
 pub use addr::{ADDRESS_BITS, Addr, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX};
 pub use array::Array;
@@ -56,6 +57,7 @@ pub use ptr::field_of;
 pub use ptr::{Field, HasFields, Place, Ptr};
 pub use stop::Stop;
 pub use transaction::{Allocate, LockId, Transact, TxId, Words};
+pub use view::{Seen, View};
 
 #[doc(hidden)]
 pub use zerocopy;

@@ -1,7 +1,7 @@
 //! Typed access over [`Words`]: values go in and out by copy.
 
 use crate::persist::{from_words, to_words, with_buffer};
-use crate::{Addr, Allocate, Persist, Place, Ptr, Stop, Words, words_in};
+use crate::{Addr, Allocate, Persist, Place, Ptr, Stop, View, Words, words_in};
 
 /// Typed access for everything that has words. In scope wherever a transaction is used.
 pub trait Objects: Words {
@@ -15,6 +15,15 @@ pub trait Objects: Words {
             self.read_words(place.addr(), words)?;
             from_words(words)
         })
+    }
+
+    /// An object of which several fields are read, one by one: [`View`].
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    #[inline]
+    fn view<T>(&mut self, object: Ptr<T>) -> Result<View<'_, Self, T>, Stop> {
+        View::of(self, object)
     }
 
     /// Puts a value at a place.

@@ -1,6 +1,6 @@
 //! The traits: words, allocation, and whoever runs transactions.
 
-use crate::{Addr, Stop};
+use crate::{Addr, Seen, Stop};
 
 /// Order of commit. IDs are dense; [`TxId::NONE`] stands before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +55,25 @@ pub trait Words {
             *word = self.read(at.plus(8 * i as u64))?;
         }
         Ok(())
+    }
+
+    /// Finds out which version of an object this transaction reads; see [`View`](crate::View).
+    ///
+    /// # Errors
+    /// As [`read`](Words::read).
+    #[inline]
+    fn look(&mut self, object: u64) -> Result<Seen, Stop> {
+        Ok(Seen { object, version: 0 })
+    }
+
+    /// Reads the word `offset` bytes into an object whose version is known; nothing of the object
+    /// was written since it was found.
+    ///
+    /// # Errors
+    /// As [`read`](Words::read).
+    #[inline]
+    fn read_seen(&mut self, seen: Seen, offset: u64) -> Result<u64, Stop> {
+        self.read(Addr::new(seen.object, offset))
     }
 
     /// Writes neighbouring words of one object.

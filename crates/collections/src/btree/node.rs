@@ -19,7 +19,7 @@
 //! 288 (320 in the allocator's classes), one of 31 takes 560 (640). The order names every slot
 //! once: the first `count` in the order of their keys, then the free ones.
 
-use words::{Addr, Allocate, Stop, Words};
+use words::{Addr, Allocate, Ptr, Stop, View, Words};
 
 /// Words of the longest head, without the link.
 const HEAD_MOST: usize = 5;
@@ -195,18 +195,19 @@ impl<const SLOTS: usize> Node<SLOTS> {
     pub(super) fn search<W: Words>(&self, tx: &mut W, key: u64) -> Result<Found, Stop> {
         let (mut rank, mut slot, mut exact) = (0, 0, false);
         let mut left = self.count();
+        let mut node = View::of(tx, Ptr::<()>::from_bits(self.object))?;
         while left > 0 {
             let half = left / 2;
             let here = self.slot(rank + half)?;
-            let found = tx.read(self.key_at(here))?;
+            let found = node.read(self.key_at(here).offset)?;
             // No branch on the key: its outcome is a coin toss.
             let not_above = found <= key;
             rank = if not_above { rank + half + 1 } else { rank };
             left = if not_above { left - half - 1 } else { half };
             slot = if not_above { here } else { slot };
             exact |= found == key;
-            tx.after_last_read();
-            tx.compute(8);
+            node.after_last_read();
+            node.compute(8);
         }
         Ok(Found { rank, slot, exact })
     }

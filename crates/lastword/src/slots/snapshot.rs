@@ -385,6 +385,16 @@ impl Design for Snapshot {
     }
 
     #[inline(always)]
+    fn look(&self, local: &mut Local, object: usize) -> u64 {
+        self.versions.look(&self.ground, &mut local.attempt, object)
+    }
+
+    #[inline(always)]
+    fn read_seen(&self, _local: &mut Local, version: u64, at: At) -> u64 {
+        self.versions.read_seen(&self.ground, version, at)
+    }
+
+    #[inline(always)]
     fn write(&self, local: &mut Local, at: At, value: u64) -> Result<(), Stop> {
         self.versions.write(&self.ground, &mut local.attempt, at, value)
     }

@@ -222,11 +222,45 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
     }
 
+    /// Which version of the object the attempt reads, until it writes it: 0 for the one at home.
+    #[inline(always)]
+    pub(crate) fn look(&self, home: &impl Home, attempt: &mut Attempt, object: usize) -> u64 {
+        let link = home.words()[link_of(object)].load(Ordering::Acquire);
+        if link == EMPTY && attempt.fresh.is_empty() {
+            return 0;
+        }
+        self.look_at_copy(attempt, object, link)
+    }
+
+    #[inline(never)]
+    fn look_at_copy(&self, attempt: &mut Attempt, object: usize, link: u64) -> u64 {
+        let Some((worker, copy)) = self.visible(attempt, object, link) else { return 0 };
+        self.links.to(worker, copy.at - COPY_HEAD_WORDS)
+    }
+
+    /// Reads a word of the version.
+    #[inline(always)]
+    pub(crate) fn read_seen(&self, home: &impl Home, version: u64, at: At) -> u64 {
+        if version != 0
+            && let Some(word) = self.read_copied(version, at)
+        {
+            return word;
+        }
+        home.words()[at.index].load(Ordering::Relaxed)
+    }
+
+    #[inline(never)]
+    fn read_copied(&self, version: u64, at: At) -> Option<u64> {
+        let (_, copy) = self.linked(at.object, version)?;
+        let words = copy.words_from(at.index.wrapping_sub(header_of(at.object)))?;
+        Some(words[0].load(Ordering::Relaxed))
+    }
+
     /// Reads from the object's copy, if the snapshot has one. Words beyond the object are not
     /// there: they are left as they are.
     #[inline(never)]
     fn read_copy(&self, attempt: &mut Attempt, at: At, link: u64, out: &mut [u64]) -> bool {
-        let Some(copy) = self.visible(attempt, at.object, link) else { return false };
+        let Some((_, copy)) = self.visible(attempt, at.object, link) else { return false };
         let from = at.index.wrapping_sub(header_of(at.object));
         let Some(words) = copy.words_from(from) else { return false };
         for (value, word) in out.iter_mut().zip(words) {
@@ -235,24 +269,28 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         true
     }
 
-    /// The copy of the object that the attempt sees.
+    /// The copy of the object that the attempt sees, and whose it is.
     #[inline]
-    fn visible(&self, attempt: &mut Attempt, object: usize, link: u64) -> Option<Copy<'_>> {
+    fn visible(
+        &self,
+        attempt: &mut Attempt,
+        object: usize,
+        link: u64,
+    ) -> Option<(usize, Copy<'_>)> {
         if let Some(&entry) = attempt.fresh.get(&object) {
             let place = attempt.entries[entry].at - COPY_HEAD_WORDS;
-            return Copy::find(self.memory(attempt.number), place, object);
+            let copy = Copy::find(self.memory(attempt.number), place, object)?;
+            return Some((attempt.number, copy));
         }
         let (worker, copy) = self.linked(object, link)?;
         if worker == attempt.number && Some(copy.end) == attempt.end {
-            return Some(copy);
+            return Some((worker, copy));
         }
-        let end = when(copy.end_word());
-        if end <= attempt.start {
-            attempt.met = Some(worker);
-            Some(copy)
-        } else {
-            None
+        if when(copy.end_word()) > attempt.start {
+            return None;
         }
+        attempt.met = Some(worker);
+        Some((worker, copy))
     }
 
     /// The copy that a link leads to, and whose it is. Nothing for a void link: of another
