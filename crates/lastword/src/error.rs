@@ -329,8 +329,8 @@ pub enum Error {
     /// does not end still needs what was there before. The transaction that was to begin has had no
     /// effect; what was acknowledged is safe.
     #[error(
-        "{what} is full, and {waited:?} did not empty it: a transaction that began when {since} was \
-         the last ID has not ended, and keeps everything that was committed since. End it, or \
+        "{what} is full, and {waited:?} did not empty it: a transaction that began when {since} \
+         was the last ID has not ended, and keeps everything that was committed since. End it, or \
          {instead}"
     )]
     HeldUp {

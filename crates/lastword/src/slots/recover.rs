@@ -220,8 +220,8 @@ fn newest_first(batch: &[u64]) -> Vec<u64> {
     reversed
 }
 
-/// `redo`, `snapshot`: brings home what records say that are not known to be there. Durable on return: one
-/// persist barrier, none when there was nothing to replay.
+/// `redo`, `snapshot`: brings home what records say that are not known to be there. Durable on
+/// return: one persist barrier, none when there was nothing to replay.
 pub(crate) fn replay(
     superblock: &Superblock,
     log: &dyn ReadLog,
