@@ -26,6 +26,8 @@
 
 use words::OBJECT_BYTES_MAX;
 
+use crate::classes::{CLASSES, payload_bytes};
+
 /// What an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -120,6 +122,20 @@ pub const fn writable_bytes(header: u64, object_offset: u64) -> Option<u64> {
     }
 }
 
+/// Whole bytes of the slot that the object at heap offset `object_offset` (without tag) stands in,
+/// whose header's second word is `header`: the payload of its class in a slab, else what the
+/// description says; nothing when it is no header of that object.
+#[inline]
+pub fn extent_bytes(header: u64, object_offset: u64) -> Option<u64> {
+    match decode(header, object_offset)? {
+        Description { kind: Kind::Object | Kind::Free, class, .. } => {
+            let class = class as usize;
+            (class < CLASSES).then(|| payload_bytes(class))
+        }
+        Description { bytes, .. } => Some(bytes.next_multiple_of(8)),
+    }
+}
+
 /// Whether this header, which [`writable_bytes`] lets pass, is that of a block of a run.
 #[inline]
 pub const fn is_block(header: u64) -> bool {
@@ -165,6 +181,19 @@ mod tests {
         }
         assert!(!permits(0, 4096, 0));
         assert_eq!(writable_bytes(0, 4096), None);
+    }
+
+    #[test]
+    fn an_object_extends_over_its_slot() {
+        let of = |description| extent_bytes(encode(4096, description), 4096);
+        assert_eq!(of(LIVE), Some(64), "slots of class 3 take 80 bytes");
+        assert_eq!(of(Description { kind: Kind::Free, class: 14, bytes: 1024 }), Some(1024));
+        assert_eq!(of(Description { kind: Kind::Block, class: 0, bytes: 256 }), Some(256));
+        let head = Description { kind: Kind::Slab, class: 14, bytes: 48 };
+        assert_eq!(of(head), Some(48), "of a slab's head the class is that of its slots");
+        assert_eq!(of(Description { class: 15, ..LIVE }), None, "no such class");
+        assert_eq!(extent_bytes(encode(4096, LIVE), 4112), None, "another object's");
+        assert_eq!(extent_bytes(0, 4096), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! list.
 
 use clap::ValueEnum;
+use lastword::design::Mvcc;
 use lastword::{
     Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Undo, Volatile,
 };
@@ -25,6 +26,7 @@ impl Over for Plain {}
 impl Over for Volatile {}
 impl Over for Undo {}
 impl Over for Redo {}
+impl Over for Mvcc {}
 impl Over for Decoupled {
     const HAS_BOUNDED_SHADOWS: bool = true;
 
@@ -37,12 +39,14 @@ impl Over for Decoupled {
     }
 }
 
-/// A row for each: its help, variant and name, the design, and what it changes of a load.
+/// A row for each: its help, variant and name, the design, and what it changes of a load. What help
+/// does not list is for papers' figures.
 macro_rules! designs {
-    ($($help:literal $variant:ident $name:literal: $design:ty, $change:expr;)*) => {
+    ($($(#[$hidden:meta])? $help:literal
+       $variant:ident $name:literal: $design:ty, $change:expr;)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
         pub(crate) enum DesignName {
-            $(#[doc = $help] #[value(name = $name)] $variant,)*
+            $(#[doc = $help] #[value(name = $name)] $(#[$hidden])? $variant,)*
         }
 
         impl DesignName {
@@ -94,6 +98,9 @@ designs! {
     Undo "undo": Undo, |_| ();
     "Run in a buffer; what words become is durable before they are written"
     Redo "redo": Redo, |_| ();
+    #[value(hide = true)]
+    "Lists of versions in memory"
+    Mvcc "mvcc": Mvcc, |_| ();
 }
 
 #[cfg(test)]

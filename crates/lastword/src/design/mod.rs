@@ -12,10 +12,13 @@
 //! The two that log by worker share a folder of their own, `slots`.
 
 mod decoupled;
+mod mvcc;
 mod plain;
 mod volatile;
 
 pub use decoupled::Decoupled;
+#[doc(hidden)]
+pub use mvcc::Mvcc;
 pub use plain::Plain;
 pub use volatile::Volatile;
 
