@@ -192,6 +192,9 @@ pub(crate) struct Load {
     /// The volatile rings never make a worker wait; a variant of a design says so.
     #[arg(skip)]
     pub(crate) unbounded: bool,
+    /// The log is freed and nothing goes home; a variant of a design says so.
+    #[arg(skip)]
+    pub(crate) ideal_reproduce: bool,
     /// Layout name of the pool [default: none, or what the pool has]
     #[arg(long, value_name = "NAME")]
     pub(crate) layout: Option<String>,

@@ -52,7 +52,8 @@ macro_rules! designs {
         impl DesignName {
             /// The design, over the shadow that the load asks for, its type forgotten.
             pub(crate) fn erased<W: Workload>(self, load: &Load) -> AnyDesign<W> {
-                match self { $(DesignName::$variant => <$design>::over(load),)* }
+                let design = match self { $(DesignName::$variant => <$design>::over(load),)* };
+                AnyDesign { reopens: design.reopens && !load.ideal_reproduce, ..design }
             }
 
             /// Whether it can have a shadow with a bound.
@@ -94,6 +95,9 @@ designs! {
     DecoupledSync "decoupled-sync": Decoupled, |load| load.durability = DurabilityName::Sync;
     "The same; a worker never waits for room in its ring, whatever memory that takes"
     DecoupledUnbounded "decoupled-unbounded": Decoupled, |load| load.unbounded = true;
+    #[value(hide = true)]
+    "The same; the log is freed and nothing goes home"
+    DecoupledIdeal "decoupled-ideal": Decoupled, |load| load.ideal_reproduce = true;
     "Run in place; what words were is durable before they are written"
     Undo "undo": Undo, |_| ();
     "Run in a buffer; what words become is durable before they are written"

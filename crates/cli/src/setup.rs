@@ -137,18 +137,19 @@ pub(crate) fn clients<W: Workload>(
         .collect()
 }
 
-/// Options that any pool has, with the rings that were asked for.
-fn rings(load: &Load) -> Options {
-    match load.unbounded {
+/// Options that any pool has, with what a variant of a design changes.
+fn varied(load: &Load) -> Options {
+    let options = match load.unbounded {
         true => Options::new().unbounded(),
         false => Options::new(),
-    }
+    };
+    if load.ideal_reproduce { options.ideal_reproduce() } else { options }
 }
 
 /// Options of a new pool.
 fn options_for<W: Workload>(load: &Load) -> Options {
     let bytes = load.bytes.unwrap_or_else(|| W::heap_bytes(&load.workload_options()));
-    let options = rings(load)
+    let options = varied(load)
         .bytes(bytes)
         .log_bytes(load.log_bytes.unwrap_or(64 << 20))
         .medium(load.medium.unwrap_or(MediumName::DEFAULT).medium(load.costs()))
@@ -164,7 +165,7 @@ pub(crate) fn options_of(load: &Load, path: &Path) -> Result<Options, Failure> {
     let info = lastword::inspect(path)?;
     let own = info.medium.map_or(MediumName::DEFAULT, MediumName::of);
     let (layout, version) = &info.layout;
-    let options = rings(load)
+    let options = varied(load)
         .medium(load.medium.unwrap_or(own).medium(load.costs()))
         .durability(load.durability.into())
         .reproduce_threads(load.reproduce_threads)

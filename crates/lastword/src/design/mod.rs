@@ -12,6 +12,7 @@
 //! The two that log by worker share a folder of their own, `slots`.
 
 mod decoupled;
+pub(crate) mod ideal;
 mod mvcc;
 mod plain;
 mod volatile;
