@@ -122,17 +122,17 @@ pub const fn writable_bytes(header: u64, object_offset: u64) -> Option<u64> {
     }
 }
 
-/// Whole bytes of the slot that the object at heap offset `object_offset` (without tag) stands in,
-/// whose header's second word is `header`: the payload of its class in a slab, else what the
-/// description says; nothing when it is no header of that object.
+/// Bytes that the object at heap offset `object_offset` (without tag) may ever have under this
+/// header: all of its slot in a slab, however many were asked for; else what the header says.
+/// Nothing when it is no header of the object.
 #[inline]
 pub fn extent_bytes(header: u64, object_offset: u64) -> Option<u64> {
-    match decode(header, object_offset)? {
-        Description { kind: Kind::Object | Kind::Free, class, .. } => {
-            let class = class as usize;
-            (class < CLASSES).then(|| payload_bytes(class))
+    let Description { kind, class, bytes } = decode(header, object_offset)?;
+    match kind {
+        Kind::Object | Kind::Free if (class as usize) < CLASSES => {
+            Some(payload_bytes(class as usize))
         }
-        Description { bytes, .. } => Some(bytes.next_multiple_of(8)),
+        _ => Some(bytes),
     }
 }
 
@@ -184,15 +184,16 @@ mod tests {
     }
 
     #[test]
-    fn an_object_extends_over_its_slot() {
-        let of = |description| extent_bytes(encode(4096, description), 4096);
-        assert_eq!(of(LIVE), Some(64), "slots of class 3 take 80 bytes");
-        assert_eq!(of(Description { kind: Kind::Free, class: 14, bytes: 1024 }), Some(1024));
-        assert_eq!(of(Description { kind: Kind::Block, class: 0, bytes: 256 }), Some(256));
-        let head = Description { kind: Kind::Slab, class: 14, bytes: 48 };
-        assert_eq!(of(head), Some(48), "of a slab's head the class is that of its slots");
-        assert_eq!(of(Description { class: 15, ..LIVE }), None, "no such class");
-        assert_eq!(extent_bytes(encode(4096, LIVE), 4112), None, "another object's");
+    fn an_objects_extent_is_its_whole_slot() {
+        let of = |kind, class, bytes| {
+            extent_bytes(encode(4096, Description { kind, class, bytes }), 4096)
+        };
+        assert_eq!(of(Kind::Object, 3, 50), Some(64));
+        assert_eq!(of(Kind::Free, 3, 64), Some(64));
+        assert_eq!(of(Kind::Block, 0, 256), Some(256));
+        assert_eq!(of(Kind::Slab, 3, 48), Some(48), "its class is that of its slots");
+        assert_eq!(of(Kind::Object, 15, 50), Some(50), "no such class");
+        assert_eq!(extent_bytes(encode(4096, LIVE), 4112), None);
         assert_eq!(extent_bytes(0, 4096), None);
     }
 

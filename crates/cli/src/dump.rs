@@ -11,7 +11,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use lastword::{Kind, Live, Snapshot};
+use lastword::{HeapAtRest, Kind, Live};
 use serde::Serialize;
 
 use crate::args::{Format, PoolDump};
@@ -24,7 +24,7 @@ use crate::report::{json, printed};
 /// As `pool check`.
 pub(crate) fn run(arguments: &PoolDump) -> Result<Verdict, Failure> {
     let PoolDump { path, output, .. } = arguments;
-    let snapshot = match crate::pool::sound(path, output, |path| Snapshot::load(path))? {
+    let snapshot = match crate::pool::sound(path, output, |path| HeapAtRest::load(path))? {
         Some(snapshot) => snapshot,
         None => return Ok(Verdict::Failed),
     };
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &PoolDump) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-fn print(snapshot: &Snapshot, arguments: &PoolDump, out: &mut impl Write) -> io::Result<()> {
+fn print(snapshot: &HeapAtRest, arguments: &PoolDump, out: &mut impl Write) -> io::Result<()> {
     let root = snapshot.root();
     for live in snapshot.objects() {
         let line = Line::new(snapshot, &live, root, arguments.words);
@@ -67,7 +67,7 @@ struct Line {
 }
 
 impl Line {
-    fn new(snapshot: &Snapshot, live: &Live, root: u64, shown: usize) -> Line {
+    fn new(snapshot: &HeapAtRest, live: &Live, root: u64, shown: usize) -> Line {
         let words: Vec<String> =
             snapshot.words(live).take(shown).map(|word| format!("{word:#x}")).collect();
         Line {

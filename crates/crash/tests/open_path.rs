@@ -24,7 +24,7 @@ fn all(path: &Path) -> [Result<(), Error>; 5] {
         lastword::check(path).map(drop),
         lastword::inspect(path).map(drop),
         lastword::repair(path).map(drop),
-        lastword::Snapshot::load(path).map(drop),
+        lastword::HeapAtRest::load(path).map(drop),
     ]
 }
 

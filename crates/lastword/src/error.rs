@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -342,6 +343,25 @@ pub enum Error {
         design: &'static str,
         /// Workers that it can have at a time.
         max: usize,
+        /// What to do else.
+        instead: &'static str,
+    },
+
+    /// A worker's memory is full of what it has committed, and a transaction of another worker that
+    /// does not end still needs what was there before. The transaction that was to begin has had no
+    /// effect; what was acknowledged is safe.
+    #[error(
+        "{what} is full, and {waited:?} did not empty it: a transaction that began when {since} was \
+         the last ID has not ended, and keeps everything that was committed since. End it, or \
+         {instead}"
+    )]
+    HeldUp {
+        /// What is full.
+        what: &'static str,
+        /// Where the oldest running transaction began.
+        since: TxId,
+        /// How long it was waited for: [`Options::patience`](crate::Options::patience).
+        waited: Duration,
         /// What to do else.
         instead: &'static str,
     },

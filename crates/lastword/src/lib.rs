@@ -72,16 +72,17 @@ mod superblock;
 mod sync;
 mod ticket;
 mod tx;
+mod versions;
 mod worker;
 
 pub use any::{AnyBody, AnyPool, AnyWorker};
 pub use design::{
-    Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Undo, Volatile,
+    Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Snapshot, Undo, Volatile,
 };
 pub use error::{Error, LogMismatch};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
-    Checked, Finding, Problem, Repair, Report, Severity, Snapshot, check, inspect, repair,
+    Checked, Finding, HeapAtRest, Problem, Repair, Report, Severity, check, inspect, repair,
 };
 pub use metrics::Metrics;
 pub use options::{Durability, Medium, Options, Shadow};

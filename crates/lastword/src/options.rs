@@ -115,11 +115,18 @@ pub struct Options {
     pub(crate) persist_threads: usize,
     pub(crate) shadow_bytes: Option<u64>,
     pub(crate) observed: bool,
+    pub(crate) flush_diff: bool,
+    pub(crate) unlogged: bool,
+    pub(crate) patience: Duration,
     pub(crate) system: System,
 }
 
 /// How long a combined group waits for more transactions, when nobody waits for it.
 const GROUP_TIME: Duration = Duration::from_millis(1);
+
+/// How long a worker of `snapshot` waits for room. Chosen, not measured: far longer than any
+/// transaction that is meant to be one.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Threads that make groups ready. On two cores a second one brought nothing on files and cost up
 /// to an eighth of the rate on `emulated`: docs/performance.md, "Threads behind".
@@ -157,6 +164,9 @@ impl Options {
             persist_threads: PERSIST_THREADS,
             shadow_bytes: None,
             observed: false,
+            flush_diff: true,
+            unlogged: false,
+            patience: PATIENCE,
             pause: crate::persist::NAP,
             system: System::kernel(),
         }
@@ -349,6 +359,29 @@ impl Options {
     #[doc(hidden)]
     pub fn observed(mut self) -> Options {
         self.observed = true;
+        self
+    }
+
+    /// `snapshot`: whether a transaction logs the words that it has changed, or with `false` all of
+    /// every object that it has written, as a design must whose copies are themselves the log.
+    /// Default: `true`. (Pisces, section 4, *flush-diff*.)
+    pub fn flush_diff(mut self, on: bool) -> Options {
+        self.flush_diff = on;
+        self
+    }
+
+    /// `snapshot`: logs nothing and makes nothing durable, to see what durability costs. Refused
+    /// but on [`Medium::Emulated`](crate::Medium::Emulated): a pool so written is lost.
+    #[doc(hidden)]
+    pub fn unlogged(mut self) -> Options {
+        self.unlogged = true;
+        self
+    }
+
+    /// `snapshot`: how long a worker waits for room that a transaction of another worker keeps,
+    /// before [`Error::HeldUp`](crate::Error::HeldUp). Default: 10 s.
+    pub fn patience(mut self, patience: Duration) -> Options {
+        self.patience = patience;
         self
     }
 

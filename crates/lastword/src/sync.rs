@@ -18,3 +18,11 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         Err(TryLockError::WouldBlock) => None,
     }
 }
+
+/// Stores what others look for before this thread looks at what they have stored: of two that do
+/// so with different words, at least one sees the other. As a store and a `SeqCst` fence, which
+/// order the same and take longer.
+#[inline(always)]
+pub(crate) fn announce(word: &AtomicU64, value: u64) {
+    word.swap(value, Ordering::SeqCst);
+}

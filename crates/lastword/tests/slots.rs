@@ -1,4 +1,4 @@
-//! `undo` and `redo`: threads, bounds, designs that follow each other on one pool, damage.
+//! `undo`, `redo`, `snapshot`: threads, bounds, designs that follow each other on one pool, damage.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::FileExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lastword::{
     Array, Decoupled, Design, Error, Medium, Objects, Options, Pool, Problem, Ptr, Redo, Shadow,
-    Undo,
+    Snapshot, Undo,
 };
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
@@ -87,9 +87,11 @@ fn threads_on_slots_leave_what_they_acknowledged() {
     for (options, each) in media().into_iter().zip([4000, 4000, 60]) {
         threads_on::<Undo>(&options, each);
         threads_on::<Redo>(&options, each);
+        threads_on::<Snapshot>(&options, each);
     }
     threads_on::<Undo>(&options().shadow(Shadow::CopyOnWrite), 60);
     threads_on::<Redo>(&options().shadow(Shadow::CopyOnWrite), 60);
+    threads_on::<Snapshot>(&options().shadow(Shadow::CopyOnWrite), 60);
 }
 
 /// Counts, leaves the pool without closing it every other time.
@@ -131,11 +133,11 @@ fn a_pool_goes_on_under_any_design_whatever_left_it() {
         });
         made.unwrap().ticket.wait().unwrap();
         pool.abandon();
-        for turn in (0..12).step_by(4) {
-            count::<Undo>(&path, &options, turn);
-            count::<Decoupled>(&path, &options, turn + 1);
-            count::<Redo>(&path, &options, turn + 2);
-            count::<Undo>(&path, &options, turn + 3);
+        // Each design after each other that may have left the pool, in order or not.
+        let designs = [count::<Undo>, count::<Decoupled>, count::<Redo>, count::<Snapshot>];
+        for turn in 0..32_u64 {
+            let design = (turn + turn / 4 * (turn / 16)) as usize % 4;
+            designs[design](&path, &options, turn);
         }
     }
 }
@@ -174,6 +176,7 @@ fn a_transaction_fits_into_a_slot_and_a_worker_has_one() {
     for options in media() {
         bounds::<Undo>(&options);
         bounds::<Redo>(&options);
+        bounds::<Snapshot>(&options);
     }
 }
 

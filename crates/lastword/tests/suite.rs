@@ -8,8 +8,8 @@ use lastword::design::Mvcc;
 use lastword::perform::{Serial, Stm, Tm};
 use lastword::{
     Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Durability, Erased, ErasedTx,
-    Error, Medium, Objects, Options, Plain, Pool, Redo, Shadow, Stop, Transact, TxId, Undo,
-    Volatile, Worker,
+    Error, Medium, Objects, Options, Plain, Pool, Redo, Shadow, Snapshot, Stop, Transact, TxId,
+    Undo, Volatile, Worker,
 };
 use workloads::{Visitor, Workload};
 
@@ -39,7 +39,8 @@ fn every_design(suite: &impl Suite) {
             suite.run::<Decoupled<Stm>>(options.clone(), durability);
             suite.run::<Decoupled<Serial>>(options.clone().background(false), durability);
             suite.run::<Undo>(options.clone(), durability);
-            suite.run::<Redo>(options, durability);
+            suite.run::<Redo>(options.clone(), durability);
+            suite.run::<Snapshot>(options, durability);
         }
     }
     paged(suite);
@@ -131,7 +132,7 @@ impl<W: Workload> Suite for Consistency<W> {
         let workers = D::WORKERS_MAX.min(3);
         let parameters = workloads::Options { scale: SCALE, workers, ..Default::default() };
         // Loading writes a slot full, where each worker has one.
-        let slots = D::NAME == Undo::NAME || D::NAME == Redo::NAME;
+        let slots = [Undo::NAME, Redo::NAME, Snapshot::NAME].contains(&D::NAME);
         let log_bytes = if slots { 16 << 20 } else { 256 << 10 };
         let options = options.bytes(W::heap_bytes(&parameters)).log_bytes(log_bytes);
         let pool = Pool::<D>::create_as(&path, options.clone()).unwrap();

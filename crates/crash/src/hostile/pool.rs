@@ -115,7 +115,7 @@ pub fn examine(files: &Files, shadow: Shadow, repairs: bool) -> Report {
     }
     let info = lastword::inspect(&path);
     assert!(info.is_ok() || !report.opens(), "a pool that opens can be described");
-    let _ = lastword::Snapshot::load(&path).map(|snapshot| {
+    let _ = lastword::HeapAtRest::load(&path).map(|snapshot| {
         snapshot.objects().map(|live| snapshot.words(&live).fold(0, u64::wrapping_add)).max()
     });
     if repairs {

@@ -3,13 +3,14 @@
 //! | design | perform | persist | reproduce | durable |
 //! |---|---|---|---|---|
 //! | [`Decoupled`] | in shadow memory | behind, by groups | later, by batches | the ticket tells |
+//! | [`Snapshot`] | in copies of objects | by the worker, each | by slots of the log | on return |
 //! | [`Undo`] | in place, old values logged first | by the worker, each | - | on return |
 //! | [`Redo`] | in a buffer | by the worker, each | by slots of the log | on return |
 //! | [`Volatile`] | in memory | - | - | never: the upper bound |
 //! | [`Plain`] | in memory, no isolation | - | - | never: the anchor |
 //!
 //! A design is one file here; it says which step runs where, and leaves the steps to their folders.
-//! The two that log by worker share a folder of their own, `slots`.
+//! Those that log by worker share a folder of their own, `slots`.
 
 mod decoupled;
 pub(crate) mod ideal;
@@ -37,7 +38,7 @@ use std::path::Path;
 use words::{Stop, TxId};
 
 pub use crate::persist::Listener;
-pub use crate::slots::{Redo, Undo};
+pub use crate::slots::{Redo, Snapshot, Undo};
 
 use crate::metrics::Metrics;
 use crate::pool::Shape;

@@ -42,7 +42,7 @@ use crate::shadow::ShadowHeap;
 use crate::sync::{Mutex, Ordering, lock, spin_loop, thread};
 use crate::{Error, Options};
 use running::Running;
-use versions::{Store, Version, Versions};
+use versions::{Store, Version, Versions, WORDS_MAX};
 use writes::{Write, Writes};
 
 /// Words between two objects' IDs.
@@ -186,11 +186,12 @@ impl Mvcc {
     }
 
     /// Words of an object with this header, the header word included, if it is one that the heap
-    /// has room for.
+    /// has room for and no longer than any.
     fn words_of(&self, id: usize, header: u64) -> Option<usize> {
         let bytes = extent_bytes(header, 8 * (ID_WORDS * id) as u64)?;
-        let words = 1 + bytes as usize / 8;
-        (header_at(id) + words <= self.words()).then_some(words)
+        let words = 1 + bytes.div_ceil(8) as usize;
+        let fits = words <= WORDS_MAX && header_at(id) + words <= self.words();
+        fits.then_some(words)
     }
 
     /// Locks the object for its commit, if the version that was copied is still the newest.

@@ -171,7 +171,7 @@ fn look(path: &Path) -> Result<(Report, Option<(ShadowHeap, lw_alloc::Heap)>), E
 /// so it is sound.
 ///
 /// ```
-/// use lastword::{Objects, Options, Pool, Snapshot};
+/// use lastword::{Objects, Options, Pool, HeapAtRest};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("bank.pool");
@@ -179,29 +179,29 @@ fn look(path: &Path) -> Result<(Report, Option<(ShadowHeap, lw_alloc::Heap)>), E
 /// let object = pool.run(|tx| tx.alloc([42_u64, 7]))?.value;
 /// pool.close()?;
 ///
-/// let snapshot = Snapshot::load(&path)?;
-/// let found = snapshot.objects().next().expect("one object is live");
+/// let heap = HeapAtRest::load(&path)?;
+/// let found = heap.objects().next().expect("one object is live");
 /// assert_eq!((found.object, found.bytes), (object.to_bits(), 16));
-/// assert!(snapshot.words(&found).eq([42, 7]));
+/// assert!(heap.words(&found).eq([42, 7]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Snapshot {
+pub struct HeapAtRest {
     checked: Checked,
     image: ShadowHeap,
     heap: lw_alloc::Heap,
 }
 
-impl Snapshot {
+impl HeapAtRest {
     /// Takes one, as [`check`] does; never writes. Takes as much memory as the heap.
     ///
     /// # Errors
     /// As [`check`] and [`Report::sound`].
-    pub fn load(path: impl AsRef<Path>) -> Result<Snapshot, Error> {
+    pub fn load(path: impl AsRef<Path>) -> Result<HeapAtRest, Error> {
         let (report, contents) = look(path.as_ref())?;
         let checked = report.sound()?;
         let (image, heap) = contents.expect("a pool that opens has a heap");
-        Ok(Snapshot { checked, image, heap })
+        Ok(HeapAtRest { checked, image, heap })
     }
 
     /// What its check has found.

@@ -1,4 +1,5 @@
-//! What is in the log area of a pool that was last written by `undo` or `redo`.
+//! What is in the log area of a pool that was last written by `undo`, `redo` or
+//! `snapshot`.
 //!
 //! # Durable format: slots
 //!
@@ -24,13 +25,14 @@
 //!          3      | slot                                               |
 //!          4      | sequence                                           |
 //!          5      | transaction ID                                     |
-//!          6      | 0                                                  |
+//!          6      | `snapshot`: last ID; else 0                        |
 //!          7      | 0 (32)                 | CRC-32C of words 0..6     |
 //! ```
 //!
 //! `undo`: all records with this sequence or a lower one are of transactions that are over, of
 //! which the last one of this slot was `transaction ID`. `redo`: only the head of slot 0 is used;
-//! of all slots, every record of a transaction up to `transaction ID` is at home.
+//! of all slots, every record of a transaction up to `transaction ID` is at home. `snapshot`: the
+//! same by the records' stamps; no transaction whose record is at home has an ID above `last ID`.
 //!
 //! # Durable format: slot record
 //!
@@ -47,7 +49,7 @@
 //! `undo`: the batch holds what words were before the transaction; its sequence is one more than
 //! that of the head. `redo`: the batch begins with a mark that carries the transaction's ID less
 //! the superblock's reproduced ID, and holds what words become; the sequence is one more than that
-//! of the record before.
+//! of the record before. `snapshot`: as `redo`, with the record's stamp in place of an ID.
 
 use medium::mutants::{Mutant, planted};
 use zerocopy::IntoBytes;
@@ -106,6 +108,7 @@ impl Layout {
 pub(super) struct Head {
     pub(super) sequence: u64,
     pub(super) id: u64,
+    pub(super) last: u64,
 }
 
 /// What every head and record of a slot is sealed with.
@@ -126,13 +129,14 @@ impl Key {
 
     pub(super) fn head(&self, head: Head) -> [u64; HEAD_WORDS] {
         let Key { pool, generation, slot, .. } = *self;
-        let mut words = [MAGIC, pool, generation, slot, head.sequence, head.id, 0, 0];
+        let Head { sequence, id, last } = head;
+        let mut words = [MAGIC, pool, generation, slot, sequence, id, last, 0];
         words[7] = u64::from(crc32c::crc32c(words[..7].as_bytes()));
         words
     }
 
     pub(super) fn open_head(&self, words: &[u64; HEAD_WORDS]) -> Option<Head> {
-        let head = Head { sequence: words[4], id: words[5] };
+        let head = Head { sequence: words[4], id: words[5], last: words[6] };
         (*words == self.head(head)).then_some(head)
     }
 
@@ -229,8 +233,8 @@ mod tests {
             0x0000_0000_0000_0000,
             0x0000_0000_0ab2_6211,
         ];
-        assert_eq!(key.head(Head { sequence: 7, id: 99 }), golden);
-        assert_eq!(key.open_head(&golden), Some(Head { sequence: 7, id: 99 }));
+        assert_eq!(key.head(Head { sequence: 7, id: 99, last: 0 }), golden);
+        assert_eq!(key.open_head(&golden), Some(Head { sequence: 7, id: 99, last: 0 }));
         let mut record = [0, 0, mark(99), run(5, 2), 42, 43];
         key.seal(16, 8, &mut record);
         assert_eq!(record[..2], [0x0003_0000_0000_0008, 0x0000_0004_5165_8442]);
@@ -252,7 +256,7 @@ mod tests {
         }
         let moved: Vec<u64> = records[8..].to_vec();
         assert_eq!(key.open(0, &moved), None);
-        let head = key.head(Head { sequence: 7, id: 99 });
+        let head = key.head(Head { sequence: 7, id: 99, last: 0 });
         for bit in 0..8 * 64 {
             let mut changed = head;
             changed[bit / 64] ^= 1 << (bit % 64);

@@ -116,6 +116,20 @@ impl Ground {
         }
     }
 
+    /// Stores a word for others to see if `current` is there; see [`InPlace::exchange`].
+    #[inline(always)]
+    pub(super) fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
+        match &self.place {
+            Place::Mapped { heap, .. } => heap.exchange(index, current, new),
+            Place::Files { image, .. } => image.heap()[index].compare_exchange(
+                current,
+                new,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ),
+        }
+    }
+
     /// Whether what is stored reaches nothing durable any more, or never by itself.
     pub(super) fn is_apart(&self) -> bool {
         match &self.place {

@@ -1,21 +1,23 @@
 //! Designs whose workers make their own transactions durable, each by a slot of the log: what
-//! people had before, to compare with.
+//! people had before, to compare with, and `snapshot`.
 //!
 //! | design | transactions write | logged | before | persist barriers |
 //! |---|---|---|---|---|
 //! | [`Undo`] | in place | what words were | each word's first write | one a piece, two at commit |
 //! | [`Redo`] | to a buffer, which each read searches | what words become | home | one at commit |
+//! | [`Snapshot`] | to copies of objects | what words become | home | one at commit |
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `undo`, `redo` | the designs: which order, and why |
+//! | `undo`, `redo`, `snapshot` | the designs: which order, and why |
 //! | `buffer` | the buffer |
 //! | `ground` | where words and records are, on each medium |
 //! | `workers` | who is committing, and so what is durable |
 //! | `format` | slots, heads, records |
+//! | `truncation` | from the slots to home |
 //! | `recover` | what a crash left |
 //!
-//! Both are durable on return: a transaction is acknowledged when it and all before it are durable,
+//! All are durable on return: a transaction is acknowledged when it and all before it are durable,
 //! and nobody can read what is not durable yet, for ownership records are released only then.
 
 mod buffer;
@@ -23,9 +25,12 @@ mod format;
 mod ground;
 mod recover;
 mod redo;
+mod snapshot;
+mod truncation;
 mod undo;
 mod workers;
 
 pub(crate) use recover::{replay, take_back};
 pub use redo::Redo;
+pub use snapshot::Snapshot;
 pub use undo::Undo;

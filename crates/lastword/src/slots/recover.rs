@@ -98,7 +98,7 @@ impl Slot {
             let found = key.open_head(&words).filter(|found| found.sequence % 2 == copy);
             head = found.filter(|found| found.sequence > head.sequence).unwrap_or(head);
         }
-        if !can_begin_behind(head.id) {
+        if !can_begin_behind(head.id) || !can_begin_behind(head.last) {
             return Err(damaged(layout.head_at(slot, head.sequence)));
         }
         let (at, mut records) = (layout.records_at(slot), vec![0; layout.record_words()]);
@@ -220,7 +220,7 @@ fn newest_first(batch: &[u64]) -> Vec<u64> {
     reversed
 }
 
-/// `redo`: brings home what records say that are not known to be there. Durable on return: one
+/// `redo`, `snapshot`: brings home what records say that are not known to be there. Durable on return: one
 /// persist barrier, none when there was nothing to replay.
 pub(crate) fn replay(
     superblock: &Superblock,
@@ -230,14 +230,15 @@ pub(crate) fn replay(
 ) -> Result<Replayed, Error> {
     let (heap_words, damaged) = (superblock.heap_bytes / 8, damaged(superblock, path));
     let base = superblock.reproduced;
-    let mut known = base;
+    let (mut known, mut last) = (base, base);
     let mut torn = false;
     // The batches of what is replayed, and ID and place of each: not all slots at a time.
     let (mut batches, mut places) = (Vec::new(), Vec::new());
     for number in 0..Layout::of(superblock.log_bytes).slots {
         let slot = Slot::read(superblock, log, number, &damaged)?;
         if number == 0 {
-            known = known.max(slot.head.id); // the others have none
+            // The others have none.
+            (known, last) = (known.max(slot.head.id), last.max(slot.head.last));
         }
         let is_sound = |record: &Record<'_>| {
             id_of(record, base).is_some_and(can_begin_behind)
@@ -262,6 +263,8 @@ pub(crate) fn replay(
         replayed.last = replayed.last.max(TxId(id));
         replayed.transactions += 1;
     }
+    // `snapshot`: a stamp is no larger than its transaction's ID, and may be less.
+    replayed.last = replayed.last.max(TxId(last.saturating_add(replayed.transactions)));
     if replayed.transactions > 0 && !planted(Mutant::ReplayBarrierSkipped) {
         home.barrier()?;
     }

@@ -34,14 +34,15 @@
 use std::path::Path;
 
 use medium::mutants::{Mutant, planted};
-use medium::writes::{Piece, Pieces, mark, run};
+use medium::writes::{Piece, Pieces, mark};
 use words::{Stop, TxId};
 
 use super::buffer::Buffer;
-use super::format::{Head, Key, RECORD_HEAD_WORDS};
+use super::format::{Key, RECORD_HEAD_WORDS};
 use super::ground::{Ground, Words};
+use super::truncation::Truncation;
 use super::undo::batch_of;
-use super::workers::{Meter, Workers};
+use super::workers::Workers;
 use crate::design::{At, Design};
 use crate::metrics::Metrics;
 use crate::perform::{Redo as Recorder, Space, Stm, Tm, Written};
@@ -60,17 +61,6 @@ pub struct Redo {
     ground: Ground,
     workers: Workers,
     truncation: Mutex<Truncation>,
-}
-
-/// What is forgotten; one thread at a time forgets more.
-#[derive(Debug)]
-struct Truncation {
-    key: Key,
-    head: Head,
-    /// In each slot, the word up to which records are at home.
-    tails: Vec<usize>,
-    records: Vec<u64>,
-    meter: Meter,
 }
 
 /// What one worker owns.
@@ -219,13 +209,7 @@ impl Redo {
         let ground = Ground::new(storage, words);
         let memory = Stm::new(ground.heap().len(), last);
         let workers = Workers::new(ground.layout.slots, last.0);
-        let truncation = Mutex::new(Truncation {
-            key: ground.key(0),
-            head: Head { sequence: 0, id: last.0 },
-            tails: vec![0; ground.layout.slots],
-            records: Vec::new(),
-            meter: Meter::default(),
-        });
+        let truncation = Mutex::new(Truncation::new(&ground, last.0));
         Ok((Redo { memory, ground, workers, truncation }, shape))
     }
 
@@ -249,13 +233,10 @@ impl Redo {
         let slot = self.workers.slot(log.slot);
         loop {
             let mut truncation = lock(&self.truncation);
-            if truncation.tails[log.slot] < log.at {
+            if truncation.tail(log.slot) < log.at {
                 self.truncate(&mut truncation)?;
             }
-            if truncation.tails[log.slot] == log.at {
-                // Under the lock: whoever truncates sees both or neither.
-                truncation.tails[log.slot] = 0;
-                slot.filled.store(0, Ordering::Release);
+            if truncation.restart(log.slot, log.at, &slot.filled) {
                 log.at = 0;
                 return Ok(());
             }
@@ -281,58 +262,8 @@ impl Redo {
         // whose slots may be written again from their beginning by then. All up to it is durable:
         // who computed it saw so, and `durable` shows us what that one has seen.
         let frontier = self.workers.durable(self.clock());
-        let Truncation { key, head, tails, records, meter } = truncation;
-        if frontier <= head.id {
-            return Ok(());
-        }
-        let (mut lines, mut pages, mut ends) = (0, Vec::new(), tails.clone());
-        for (number, slot) in self.workers.used().enumerate() {
-            // Behind the frontier: every record up to it is there.
-            let filled = slot.filled.load(Ordering::Acquire);
-            records.resize(filled - tails[number], 0);
-            self.ground.read_records(number, tails[number], records)?;
-            let mut at = 0;
-            while let Some((mark, words, batch)) = taken(records, at) {
-                if self.ground.base() + mark > frontier {
-                    break;
-                }
-                for piece in Pieces::new(batch) {
-                    let Piece::Run(index, words) = piece else { continue };
-                    match self.ground.is_home() {
-                        true => lines += self.ground.write_back(index as usize, words.len()),
-                        false => self.present(index, words.len(), &mut pages),
-                    }
-                }
-                at += self.ground.room(words);
-            }
-            ends[number] += at;
-        }
-        let next = Head { sequence: head.sequence + 1, id: frontier };
-        if planted(Mutant::TruncatedFirst) {
-            self.ground.write_head(0, key, next, meter)?;
-        }
-        match self.ground.is_home() {
-            true => self.ground.lines_home(lines, meter)?,
-            false => self.ground.pages_home(&[&pages], meter)?,
-        }
-        self.ground.write_head(0, key, next, meter)?;
-        (*head, *tails) = (next, ends);
-        Ok(())
+        truncation.forget(&self.ground, &self.workers, frontier, || 0)
     }
-
-    /// What words hold by now: all of it is durable in the log.
-    fn present(&self, index: u64, words: usize, batch: &mut Vec<u64>) {
-        batch.push(run(index, words));
-        let heap = &self.ground.heap()[index as usize..index as usize + words];
-        batch.extend(heap.iter().map(|word| word.load(Ordering::Relaxed)));
-    }
-}
-
-/// The record at word `at` of those that this process has written: its mark, words, runs.
-fn taken(records: &[u64], at: usize) -> Option<(u64, usize, &[u64])> {
-    let [_, second, rest @ ..] = records.get(at..)? else { return None };
-    let batch = &rest[..(second >> 32) as usize];
-    Some((batch[0] >> 16, RECORD_HEAD_WORDS + batch.len(), &batch[1..]))
 }
 
 impl Design for Redo {
@@ -499,7 +430,7 @@ impl Design for Redo {
     }
 
     fn reproduced_id(&self) -> TxId {
-        TxId(lock(&self.truncation).head.id)
+        TxId(lock(&self.truncation).head().id)
     }
 
     fn wait(&self, id: TxId) -> Result<(), Error> {
@@ -534,7 +465,7 @@ impl Design for Redo {
 
     fn metrics(&self) -> Metrics {
         let mut metrics = self.workers.metrics();
-        lock(&self.truncation).meter.add_to(&mut metrics);
+        lock(&self.truncation).meter().add_to(&mut metrics);
         metrics
     }
 }
@@ -562,7 +493,7 @@ mod tests {
         let truncate = || {
             let mut truncation = lock(&redo.truncation);
             redo.truncate(&mut truncation).unwrap();
-            truncation.head
+            truncation.head()
         };
         let mut local = redo.local(0).unwrap();
         redo.workers.enter(Redo::NAME, 1).unwrap();

@@ -215,7 +215,7 @@ impl Log {
         let slot = workers.slot(self.slot);
         slot.drawn(id.0);
         workers.poison.check()?;
-        let head = Head { sequence: self.sequence, id: id.0 };
+        let head = Head { sequence: self.sequence, id: id.0, last: 0 };
         if planted(Mutant::EntriesDroppedFirst) {
             ground.write_head(self.slot, &self.key, head, &slot.meter)?;
         }

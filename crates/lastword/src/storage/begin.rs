@@ -14,7 +14,7 @@ use super::{Opened, Storage};
 use crate::recover::decide::Action;
 use crate::recover::{self, Replayed};
 use crate::superblock::{LogHead, Superblock, name, padded};
-use crate::{Decoupled, Design, Error, Redo, Undo, slots};
+use crate::{Decoupled, Design, Error, Redo, Snapshot, Undo, slots};
 
 /// A pool that is in order.
 pub(crate) struct Begun<W> {
@@ -30,10 +30,11 @@ type Replay =
     fn(&Superblock, &dyn ReadLog, &mut dyn HomeMedium, &std::path::Path) -> Result<Replayed, Error>;
 
 /// The rules of each design that keeps anything.
-const RULES: [(&str, Replay); 3] = [
+const RULES: [(&str, Replay); 4] = [
     (<Decoupled as Design>::NAME, recover::replay),
     (Undo::NAME, slots::take_back),
     (Redo::NAME, slots::replay),
+    (Snapshot::NAME, slots::replay),
 ];
 
 /// Whether the log of this design can be recovered.

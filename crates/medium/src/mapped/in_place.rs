@@ -93,6 +93,21 @@ impl InPlace {
         }
     }
 
+    /// Stores a word into the cache if `current` is there; answers what was. Orders as a lock: what
+    /// was stored before it is seen by who loads the new word, if it does with Acquire.
+    ///
+    /// # Errors
+    /// What is there instead.
+    #[inline(always)]
+    pub fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
+        let (word, done) = (&self.words()[index], Ordering::AcqRel);
+        let was = word.compare_exchange(current, new, done, Ordering::Acquire)?;
+        if let Some((recorded, _)) = &self.recorded {
+            recorded.store(index, &[new]);
+        }
+        Ok(was)
+    }
+
     /// Stores words such that the thread's next barrier makes them durable: past the cache, unless
     /// the cache is durable.
     #[inline(always)]

@@ -37,7 +37,7 @@ const LOOK: usize = 64;
 /// Words of a version before the object's.
 const HEAD_WORDS: usize = 2;
 /// Words of the longest object, and its header word.
-const WORDS_MAX: usize = words::OBJECT_BYTES_MAX / 8 + 1;
+pub(super) const WORDS_MAX: usize = words::OBJECT_BYTES_MAX / 8 + 1;
 const BEFORE_BITS: u32 = 48;
 
 /// A version, or none.

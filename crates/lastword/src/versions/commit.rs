@@ -1,0 +1,285 @@
+//! The second and third stage of commit, and who helps whom. (Pisces, section 3.1, algorithm 1,
+//! lines 42 to 59; section 3.2.)
+
+use crossbeam_utils::CachePadded;
+use words::Stop;
+
+use super::attempt::{Attempt, Blocked};
+use super::copies::{Copy, Space};
+use super::end::{self, when};
+use super::link::Links;
+use super::seats::{Seat, Seats};
+use super::write_back::Waiting;
+use super::{Home, link_of};
+use crate::Error;
+use crate::sync::{AtomicU64, Ordering, lock, spin_loop, try_lock};
+
+/// How often a worker looks for the end of a grace period before it goes on without: some
+/// microseconds, which most transactions take less than. Chosen, not measured.
+const LOOKS: u32 = if cfg!(test) { 2 } else { 1 << 8 };
+
+/// All versions of a heap's objects, and their order.
+pub(crate) struct Versions<M> {
+    /// The time of the last transaction that ended or is about to.
+    pub(super) clock: CachePadded<AtomicU64>,
+    pub(super) links: Links,
+    pub(super) seats: Seats<M>,
+}
+
+/// What has to be waited for before an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// Nothing.
+    Yes,
+    /// Who has the object that it needs, or who needs its old version.
+    Locked,
+    /// Who may have links to the copies that fill its memory.
+    NoRoom,
+}
+
+impl<M: AsRef<[AtomicU64]>> Versions<M> {
+    /// Versions of a heap whose last transaction was `last`, for so many workers.
+    pub(crate) fn new(workers: usize, last: u64, generation: u64) -> Versions<M> {
+        Versions {
+            clock: CachePadded::new(AtomicU64::new(last)),
+            links: Links::new(generation),
+            seats: Seats::new(workers),
+        }
+    }
+
+    /// A worker comes; `memory` is where its copies will be, all of them in so many words.
+    pub(crate) fn enter(
+        &self,
+        number: usize,
+        memory: impl FnOnce() -> Result<M, Error>,
+    ) -> Result<(), Error> {
+        self.seats.enter(number, memory)
+    }
+
+    /// What the worker keeps; `kept` is what the last one of this number has left.
+    pub(crate) fn attempt(&self, number: usize, kept: Option<Attempt>) -> Attempt {
+        kept.unwrap_or_else(|| Attempt::new(number, Space::new(self.memory(number).len())))
+    }
+
+    /// What is left to a worker that has gone.
+    pub(crate) fn attempt_without_space(&self, number: usize) -> Attempt {
+        Attempt::new(number, Space::new(0))
+    }
+
+    pub(crate) fn clock(&self) -> &AtomicU64 {
+        &self.clock
+    }
+
+    /// See `seats`.
+    pub(crate) fn frontier(&self) -> u64 {
+        self.seats.frontier(&self.clock)
+    }
+
+    /// The attempt has read and changed nothing.
+    #[inline(always)]
+    pub(crate) fn leave(&self, home: &impl Home, attempt: &mut Attempt) {
+        self.seats.seat(attempt.number).over();
+        if let Some(worker) = attempt.met.take() {
+            self.clean_up(home, worker);
+        }
+    }
+
+    /// What this reader has met may be left by a worker that does nothing any more: then everybody
+    /// would go by its links for ever.
+    #[cold]
+    fn clean_up(&self, home: &impl Home, worker: usize) {
+        let seat = self.seats.seat(worker);
+        if seat.has_left() {
+            self.help(home, seat, worker);
+        }
+    }
+
+    /// The attempt reads no more. From here on it commits.
+    #[inline]
+    pub(crate) fn commits(&self, attempt: &Attempt) {
+        self.seats.seat(attempt.number).commit(attempt.start);
+    }
+
+    /// Second stage: shows all that the attempt has written; answers its time. What it has changed
+    /// is durable by now.
+    #[inline]
+    pub(crate) fn show(&self, home: &impl Home, attempt: &mut Attempt) -> u64 {
+        for entry in attempt.entries.iter().filter(|entry| entry.fresh) {
+            // Nobody knows of it, so nobody can have locked it: whatever is there is no link.
+            let place = entry.at - super::copies::COPY_HEAD_WORDS;
+            home.store(link_of(entry.object), self.links.to(attempt.number, place));
+        }
+        let place = attempt.end.expect("an attempt that has written has an end");
+        let end = end::show(&self.memory(attempt.number)[place], &self.clock);
+        self.time(attempt, end);
+        end
+    }
+
+    /// At this time, which the worker has just drawn, attempts up to `home_up_to` had no link.
+    #[inline]
+    fn time(&self, attempt: &mut Attempt, time: u64) {
+        if attempt.home_up_to > attempt.timed_up_to {
+            attempt.unlinked.push_back((attempt.home_up_to, time));
+            attempt.timed_up_to = attempt.home_up_to;
+        }
+    }
+
+    /// Third stage: brings home what the attempt has changed, now or later. Answers how often it
+    /// looked for the end of the grace period.
+    #[inline]
+    pub(crate) fn finish(
+        &self,
+        home: &impl Home,
+        attempt: &mut Attempt,
+        end: u64,
+        batch: &[u64],
+    ) -> u32 {
+        let seat = self.seats.seat(attempt.number);
+        let mut queue = lock(&seat.queue);
+        let mut done = queue.place();
+        (done.attempt, done.start, done.end) = (attempt.attempt, attempt.start, end);
+        done.gives_chunks_back = attempt.gives_chunks_back;
+        done.batch.extend_from_slice(batch);
+        done.objects.extend(attempt.entries.iter().map(|entry| entry.object));
+        queue.push(done);
+        seat.waits_from(queue.start());
+        seat.committed();
+        let mut looks = 0;
+        loop {
+            let oldest = self.seats.oldest();
+            looks += 1;
+            self.write_back(home, attempt.number, seat, &mut queue, oldest);
+            if queue.is_empty() || looks == LOOKS {
+                attempt.home_up_to = queue.home_up_to(attempt.attempt);
+                drop(queue);
+                attempt.clear();
+                self.give_back(attempt, oldest);
+                return looks;
+            }
+            spin_loop();
+        }
+    }
+
+    /// Brings home what may come of a queue.
+    #[inline]
+    fn write_back(
+        &self,
+        home: &impl Home,
+        number: usize,
+        seat: &Seat<M>,
+        queue: &mut Waiting,
+        oldest: u64,
+    ) {
+        queue.write_back(home, oldest, || self.seats.oldest_beside(number));
+        seat.waits_from(queue.start());
+    }
+
+    /// Space that nobody can have a link into is free.
+    #[inline]
+    fn give_back(&self, attempt: &mut Attempt, oldest: u64) {
+        while let Some(&(number, time)) = attempt.unlinked.front()
+            && time <= oldest
+        {
+            attempt.unlinked.pop_front();
+            attempt.space.give_back(number);
+        }
+    }
+
+    /// Looks for space that is free by now.
+    #[cold]
+    pub(super) fn reclaim(&self, attempt: &mut Attempt) {
+        let oldest = self.seats.oldest();
+        self.give_back(attempt, oldest);
+    }
+
+    /// Works on a worker's queue, if nobody else does.
+    fn help(&self, home: &impl Home, seat: &Seat<M>, number: usize) {
+        if let Some(mut queue) = try_lock(&seat.queue) {
+            let oldest = self.seats.oldest();
+            self.write_back(home, number, seat, &mut queue, oldest);
+        }
+    }
+
+    /// Works on all queues. Answers whether all are empty.
+    pub(crate) fn help_all(&self, home: &impl Home) -> bool {
+        let mut empty = true;
+        for (number, seat) in self.seats.used().enumerate() {
+            self.help(home, seat, number);
+            empty &= lock(&seat.queue).is_empty();
+        }
+        empty
+    }
+
+    /// An object is locked by another transaction, or its copy is not home: goes on when that has
+    /// changed.
+    #[cold]
+    pub(super) fn give_way_or_help(
+        &self,
+        home: &impl Home,
+        attempt: &mut Attempt,
+        object: usize,
+        link: u64,
+        worker: usize,
+        copy: Copy<'_>,
+    ) -> Result<(), Stop> {
+        let end = when(copy.end_word());
+        if end == end::RUNNING {
+            return Err(Stop::Conflict);
+        }
+        if end <= attempt.start {
+            self.help(home, self.seats.seat(worker), worker);
+            if home.words()[link_of(object)].load(Ordering::Acquire) != link {
+                return Ok(());
+            }
+        }
+        // Who came first has committed; or somebody who began even before needs the old version.
+        attempt.blocked = Some(Blocked::Link { object, link });
+        Err(Stop::Conflict)
+    }
+
+    /// Whether an attempt can begin, after one that could not go on. Called while none is under
+    /// way; helps.
+    #[cold]
+    pub(crate) fn ready(&self, home: &impl Home, attempt: &mut Attempt) -> Ready {
+        match attempt.blocked {
+            None => return Ready::Yes,
+            Some(Blocked::Link { object, link }) => {
+                if let Some((worker, _)) = self.linked(object, link) {
+                    self.help(home, self.seats.seat(worker), worker);
+                }
+                if home.words()[link_of(object)].load(Ordering::Acquire) == link {
+                    return Ready::Locked;
+                }
+            }
+            Some(Blocked::Space) => {
+                let seat = self.seats.seat(attempt.number);
+                self.help(home, seat, attempt.number);
+                attempt.home_up_to = lock(&seat.queue).home_up_to(attempt.attempt);
+                if attempt.home_up_to > attempt.timed_up_to {
+                    // Without a commit the clock would stand, and readers that begin at the same
+                    // time as those of before would keep the space for ever.
+                    let time = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
+                    self.time(attempt, time);
+                }
+                self.reclaim(attempt);
+                if !attempt.space.has_room() {
+                    return Ready::NoRoom;
+                }
+            }
+        }
+        attempt.blocked = None;
+        Ready::Yes
+    }
+
+    /// Stores words at home, for who observes a test.
+    pub(crate) fn force(&self, home: &impl Home, batch: &[u64]) {
+        super::write_back::store(home, batch);
+    }
+
+    /// A word as the next transaction would read it, for who observes a test.
+    pub(crate) fn observe(&self, home: &impl Home, index: usize) -> u64 {
+        let waits = |seat: &Seat<M>| lock(&seat.queue).will_be(index);
+        let newest = self.seats.used().filter_map(waits).max_by_key(|(end, _)| *end);
+        newest.map_or_else(|| home.words()[index].load(Ordering::Relaxed), |(_, word)| word)
+    }
+}
