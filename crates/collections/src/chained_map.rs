@@ -1,4 +1,4 @@
-//! A hash map of any number of keys: each chain is a singly linked list of entries.
+//! A hash map of any number of keys: each chain is a list of entries.
 //!
 //! ```text
 //!   value in the program's object      chains: 32 to a block of 256 bytes, a power of two
@@ -13,20 +13,12 @@
 //! [`HashMap`](crate::HashMap) it has room for what was not foreseen and pays with an object, and
 //! one miss more, for each key.
 //!
-//! The keys of a chain ascend: then a key is there once, the search for one that is not there ends
-//! half way, and a cycle of links breaks the order and is found.
-//!
-//! Invariants:
-//! - A chain holds the keys whose home it is, in strictly ascending order; so a walk ends, whatever
-//!   the heap holds.
-//! - Two transactions that change what the other relied on write the same entry or the same head,
-//!   also under snapshot isolation: a new key writes the link before it, which a removal of that
-//!   entry writes too (it marks it dead before it gives it back). What lies before that link
-//!   decides nothing, so nothing needs protection.
+//! Invariants: those of a [`Chain`]; and a key is in the chain that is its home.
 
 use words::{Addr, Allocate, Array, Place, Stop, Words};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::chain::Chain;
 use crate::check::{Checked, Damage};
 use crate::hash;
 
@@ -34,13 +26,7 @@ use crate::hash;
 const PER_BLOCK: u64 = words::BLOCK_BYTES / 8;
 
 /// Bytes of an entry's object; 16 bytes of header come on top.
-pub const ENTRY_BYTES: usize = 24;
-
-const NEXT: u64 = 8;
-const VALUE: u64 = 16;
-
-/// The link of an entry that was taken out: it leads into no heap.
-const DEAD: u64 = u64::MAX;
+pub const ENTRY_BYTES: usize = Chain::<1>::ENTRY_BYTES;
 
 /// A fixed number of chains from `u64` to `u64`; a value of three words that objects can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -48,25 +34,6 @@ const DEAD: u64 = u64::MAX;
 pub struct ChainedMap {
     chains: Array<u64>,
     seed: u64,
-}
-
-/// An entry's address and the words in front of its value.
-#[derive(Clone, Copy)]
-struct Entry {
-    at: Addr,
-    key: u64,
-    /// The entry behind it; 0 is none.
-    next: u64,
-}
-
-/// Where the search for a key ended.
-struct Found {
-    /// The word that leads, or must lead, to the key's entry.
-    link: Addr,
-    /// The entry of the first key that is not smaller.
-    entry: Option<Entry>,
-    /// Whether that key is the one.
-    exact: bool,
 }
 
 impl ChainedMap {
@@ -117,12 +84,7 @@ impl ChainedMap {
     /// As [`Words::read`]; [`Stop::BadValue`] in a damaged map, here and in all that follows.
     #[inline]
     pub fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
-        match self.find(tx, key)? {
-            Found { entry: Some(entry), exact: true, .. } => {
-                tx.read(entry.at.plus(VALUE)).map(Some)
-            }
-            _ => Ok(None),
-        }
+        Ok(self.chain_of(key)?.get(tx, key)?.map(|[value]| value))
     }
 
     /// Puts a key's value, whether it was there or not; answers the value before. Writes 1 word
@@ -139,22 +101,8 @@ impl ChainedMap {
         value: u64,
     ) -> Result<Option<u64>, Stop> {
         self.will_insert(tx, key);
-        let found = self.find(tx, key)?;
-        match found.entry {
-            Some(entry) if found.exact => {
-                let at = entry.at.plus(VALUE);
-                let before = tx.read(at)?;
-                tx.write(at, value)?;
-                Ok(Some(before))
-            }
-            behind => {
-                let next = behind.map_or(0, |entry| entry.at.object);
-                let object = tx.allocate(ENTRY_BYTES)?;
-                tx.write_words(Addr::new(object, 0), &[key, next, value])?;
-                tx.write(found.link, object)?;
-                Ok(None)
-            }
-        }
+        let before = self.chain_of(key)?.replace(tx, key, &[value])?;
+        Ok(before.map(|[value]| value))
     }
 
     /// Replaces the value of a key that is there: 1 word. Answers the value before.
@@ -168,10 +116,9 @@ impl ChainedMap {
         key: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Stop> {
-        let Found { entry: Some(entry), exact: true, .. } = self.find(tx, key)? else {
+        let Some(at) = self.chain_of(key)?.find(tx, key)? else {
             return Ok(None);
         };
-        let at = entry.at.plus(VALUE);
         let before = tx.read(at)?;
         tx.write(at, change(before))?;
         Ok(Some(before))
@@ -183,13 +130,7 @@ impl ChainedMap {
     /// As [`Words::write`].
     pub fn remove<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
         self.will_insert(tx, key);
-        let Found { entry: Some(entry), exact: true, link } = self.find(tx, key)? else {
-            return Ok(None);
-        };
-        let value = tx.read(entry.at.plus(VALUE))?;
-        tx.write(link, entry.next)?;
-        entry.discard(tx)?;
-        Ok(Some(value))
+        Ok(self.chain_of(key)?.remove(tx, key)?.map(|[value]| value))
     }
 
     /// A hint that this key will be inserted or removed soon: for many keys in one transaction,
@@ -216,15 +157,7 @@ impl ChainedMap {
         hash::mask(self.chains())?;
         let end = from.saturating_add(most.max(1)).min(self.chains());
         for chain in from..end {
-            let (mut next, mut previous) = (tx.read(self.head(chain)?)?, None);
-            while next != 0 {
-                let entry = Entry::open(tx, next)?;
-                if previous >= Some(entry.key) {
-                    return Err(Stop::BadValue);
-                }
-                visit(entry.key, tx.read(entry.at.plus(VALUE))?);
-                (next, previous) = (entry.next, Some(entry.key));
-            }
+            self.chain(chain)?.scan(tx, |key, &[value]| visit(key, value))?;
         }
         Ok((end < self.chains()).then_some(end))
     }
@@ -236,10 +169,14 @@ impl ChainedMap {
     /// As [`Words::read`]: a wild pointer is not damage in the answer but [`Stop::BadPointer`].
     pub fn check<W: Words>(self, tx: &mut W, from: u64, most: u64) -> Result<Checked, Stop> {
         let mut answer = Checked::default();
-        hash::mask(self.chains())?;
+        let mask = hash::mask(self.chains())?;
         let end = from.saturating_add(most.max(1)).min(self.chains());
         for chain in from..end {
-            self.check_chain(tx, chain, &mut answer)?;
+            let stray = |key| {
+                let home = hash::home(key, self.seed, mask);
+                (home != chain).then_some(Damage::Stray { chain, key, home })
+            };
+            self.chain(chain)?.check(tx, &mut answer, stray)?;
         }
         answer.next = (end < self.chains()).then_some(end);
         Ok(answer)
@@ -255,70 +192,17 @@ impl ChainedMap {
     pub fn free<W: Words>(self, tx: &mut W, from: u64, most: u64) -> Result<Option<u64>, Stop> {
         let (mut chain, mut left) = (from, most.max(1));
         while chain < self.chains() {
-            if left == 0 {
+            let freed = self.chain(chain)?.free(tx, left)?;
+            if freed == left {
                 return Ok(Some(chain));
             }
-            let head = self.head(chain)?;
-            let mut next = tx.read(head)?;
-            if next == 0 {
-                (chain, left) = (chain + 1, left - 1);
-                continue;
+            (chain, left) = (chain + 1, left - freed - 1);
+            if left == 0 && chain < self.chains() {
+                return Ok(Some(chain));
             }
-            while next != 0 && left > 0 {
-                let entry = Entry::open(tx, next)?;
-                entry.discard(tx)?;
-                (next, left) = (entry.next, left - 1);
-            }
-            tx.write(head, next)?;
         }
         self.chains.free(tx)?;
         Ok(None)
-    }
-
-    /// The keys of a chain ascend and belong there.
-    fn check_chain<W: Words>(
-        self,
-        tx: &mut W,
-        chain: u64,
-        answer: &mut Checked,
-    ) -> Result<(), Stop> {
-        let (mut next, mut last) = (tx.read(self.head(chain)?)?, None);
-        while next != 0 {
-            let entry = Entry::open(tx, next)?;
-            let (node, key) = (entry.at.object, entry.key);
-            if let Some(previous) = last.filter(|&previous| previous >= key) {
-                // What follows may be a cycle.
-                answer.found(Damage::KeyOrder { node, previous, found: key });
-                break;
-            }
-            answer.entries += 1;
-            let home = self.home(key)?;
-            if home != chain {
-                answer.found(Damage::Stray { chain, key, home });
-            }
-            (next, last) = (entry.next, Some(key));
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn find<W: Words>(self, tx: &mut W, key: u64) -> Result<Found, Stop> {
-        let mut link = self.head(self.home(key)?)?;
-        tx.compute(10);
-        let (mut next, mut least) = (tx.read(link)?, 0);
-        while next != 0 {
-            let entry = Entry::open(tx, next)?;
-            tx.compute(6);
-            // Ascending keys are what makes a walk along a damaged chain end.
-            if entry.key < least {
-                return Err(Stop::BadValue);
-            }
-            if entry.key >= key {
-                return Ok(Found { link, entry: Some(entry), exact: entry.key == key });
-            }
-            (link, next, least) = (entry.at.plus(NEXT), entry.next, entry.key + 1);
-        }
-        Ok(Found { link, entry: None, exact: false })
     }
 
     /// The chain where a key belongs.
@@ -327,28 +211,20 @@ impl ChainedMap {
         Ok(hash::home(key, self.seed, hash::mask(self.chains())?))
     }
 
+    /// The chain where a key belongs, as a list.
+    #[inline]
+    fn chain_of(self, key: u64) -> Result<Chain<1>, Stop> {
+        self.chain(self.home(key)?)
+    }
+
+    #[inline]
+    fn chain(self, chain: u64) -> Result<Chain<1>, Stop> {
+        self.head(chain).map(Chain::at)
+    }
+
     /// The word that leads to a chain's first entry.
     #[inline]
     fn head(self, chain: u64) -> Result<Addr, Stop> {
         Ok(self.chains.at(chain)?.addr())
-    }
-}
-
-impl Entry {
-    /// Reads what stands in front of the value of the entry that a link leads to.
-    #[inline]
-    fn open<W: Words>(tx: &mut W, object: u64) -> Result<Entry, Stop> {
-        tx.after_last_read();
-        let (at, mut words) = (Addr::new(object, 0), [0; 2]);
-        tx.read_words(at, &mut words)?;
-        Ok(Entry { at, key: words[0], next: words[1] })
-    }
-
-    /// Gives the entry back. It is written first, so that a transaction which changes it at the
-    /// same time conflicts in every design.
-    #[inline]
-    fn discard<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
-        tx.write(self.at.plus(NEXT), DEAD)?;
-        tx.retire(self.at, ENTRY_BYTES as u64)
     }
 }

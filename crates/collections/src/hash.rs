@@ -1,4 +1,4 @@
-//! Hashing, shared by the maps: which of a power of two of places is a key's home.
+//! Hashing, shared by the maps: which of a number of places is a key's home.
 
 use words::Stop;
 
@@ -14,10 +14,21 @@ const HASH_SHIFT: u32 = 20;
 /// A key's place in a table of `mask + 1` places.
 #[inline]
 pub(crate) fn home(key: u64, seed: u64, mask: u64) -> u64 {
+    (hash(key ^ seed) >> HASH_SHIFT) & mask
+}
+
+/// A key's place in a table of any number of places: the product's highest bits say which share of
+/// all hashes it is in.
+#[inline]
+pub(crate) fn share(key: u64, places: u64) -> u64 {
+    ((u128::from(hash(key)) * u128::from(places)) >> 64) as u64
+}
+
+#[inline]
+fn hash(key: u64) -> u64 {
     // Folding the upper half of the product in lets every bit of the key reach every bit used.
-    let product = u128::from(key ^ seed) * u128::from(GOLDEN);
-    let hash = (product as u64) ^ (product >> 64) as u64;
-    (hash >> HASH_SHIFT) & mask
+    let product = u128::from(key) * u128::from(GOLDEN);
+    (product as u64) ^ (product >> 64) as u64
 }
 
 /// `places - 1`. A number that is no power of two is damage: going round it would not visit every

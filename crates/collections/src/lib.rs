@@ -1,9 +1,11 @@
-//! Maps from `u64` to `u64` over Lastword's waist, for every design below it.
+//! Maps from `u64` over Lastword's waist, for every design below it.
 //!
 //! | map | lookup | words written by an insert | ordered |
 //! |---|---|---|---|
 //! | [`HashMap`] | one probe run, usually one line | 2 | no |
 //! | [`ChainedMap`] | a head, then an object an entry | new key: 4 and an object; old: 1 | no |
+//! | [`ChainedTable`] | the same | new key: 3 and its value; old: that | no |
+//! | [`Chain`] | an object an entry | as above | yes |
 //! | [`BTreeMap`] | one node a level, 28 pairs a node | new key: 7 with splits; old key: 1 | yes |
 //!
 //! All are small values: a program stores them in its own objects, reads them once, and keeps the
@@ -50,13 +52,17 @@
 #![forbid(unsafe_code)]
 
 mod btree;
+mod chain;
 mod chained_map;
+mod chained_table;
 mod check;
 mod hash;
 mod hash_map;
 pub mod model;
 
-pub use btree::{BTreeMap, Cursor, NODE_BYTES};
+pub use btree::{BTree, BTree16, BTree32, BTreeMap, Cursor};
+pub use chain::Chain;
 pub use chained_map::{ChainedMap, ENTRY_BYTES};
+pub use chained_table::ChainedTable;
 pub use check::{Checked, Damage, whole};
 pub use hash_map::{HashMap, Inserted};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap as StdTree;
 use std::ops::ControlFlow;
 
-use collections::{BTreeMap, ChainedMap, HashMap, Inserted, model, whole};
+use collections::{BTree, BTreeMap, ChainedMap, ChainedTable, HashMap, Inserted, model, whole};
 use proptest::prelude::*;
 use words::mock::Mock;
 use words::{Allocate, Stop, Transact};
@@ -89,43 +89,97 @@ proptest! {
     }
 
     #[test]
-    fn a_tree_answers_as_the_standard_one(ops in prop::collection::vec(op(300), 0..600)) {
-        let mut mock = Mock::new(1 << 18);
-        let tree = mock.transact(BTreeMap::create).unwrap();
-        let mut expected = StdTree::new();
+    fn a_chained_table_answers_as_the_standard_one(
+        chains in 1..20_u64,
+        ops in prop::collection::vec(op(300), 0..300),
+    ) {
+        let mut mock = Mock::new(1 << 16);
+        let table = mock.transact(|tx| {
+            let table = ChainedTable::<3>::reserve(tx, chains)?;
+            assert!(table.prepare(tx, 1)?);
+            Ok(table)
+        });
+        let (table, mut expected) = (table.unwrap(), StdTree::new());
         for op in ops {
             match op {
                 Op::Insert(key, value) => {
-                    let found = mock.transact(|tx| tree.insert(tx, key, value)).unwrap();
-                    prop_assert_eq!(found, expected.insert(key, value));
+                    let value = [value, key, !value];
+                    let new = mock.transact(|tx| table.insert(tx, key, &value)).unwrap();
+                    prop_assert_eq!(new, expected.insert(key, value).is_none());
                 }
                 Op::Remove(key) => {
-                    let found = mock.transact(|tx| tree.remove(tx, key)).unwrap();
+                    let found = mock.transact(|tx| table.remove(tx, key)).unwrap();
                     prop_assert_eq!(found, expected.remove(&key));
                 }
-                Op::Get(key) => {
-                    let found = mock.transact(|tx| tree.get(tx, key)).unwrap();
+                Op::Get(key) | Op::Range(key, _) => {
+                    let found = mock.transact(|tx| table.get(tx, key)).unwrap();
                     prop_assert_eq!(found, expected.get(&key).copied());
                 }
-                Op::Range(a, b) => {
-                    let bounds = a.min(b)..a.max(b);
-                    let found = mock.transact(|tx| {
-                        let mut keys = Vec::new();
-                        tree.range(tx, bounds.clone(), |key, _| {
-                            keys.push(key);
-                            ControlFlow::Continue(())
-                        })?;
-                        Ok(keys)
-                    });
-                    let keys: Vec<u64> = expected.range(bounds).map(|(&key, _)| key).collect();
-                    prop_assert_eq!(found.unwrap(), keys);
-                }
+            }
+            prop_assert_eq!(mock.objects(), 1 + expected.len());
+        }
+        let answer = whole(&mut mock, |tx, from| table.check(tx, from, 3)).unwrap();
+        prop_assert_eq!((answer.damage, answer.entries), (vec![], expected.len() as u64));
+        let (mut found, mut from) = (StdTree::new(), Some(0));
+        while let Some(chain) = from {
+            let visit = |tx: &mut Mock| table.scan(tx, chain, 2, |key, value| {
+                found.insert(key, *value);
+            });
+            from = mock.transact(visit).unwrap();
+        }
+        prop_assert_eq!(found, expected);
+        let mut from = Some(0);
+        while let Some(chain) = from {
+            from = mock.transact(|tx| table.free(tx, chain, 7)).unwrap();
+        }
+        prop_assert_eq!(mock.objects(), 0);
+    }
+
+    #[test]
+    fn a_tree_answers_as_the_standard_one(ops in prop::collection::vec(op(300), 0..600)) {
+        tree_answers::<15>(&ops)?;
+        tree_answers::<28>(&ops)?;
+        tree_answers::<31>(&ops)?;
+    }
+}
+
+fn tree_answers<const SLOTS: usize>(ops: &[Op]) -> Result<(), TestCaseError> {
+    let mut mock = Mock::new(1 << 18);
+    let tree = mock.transact(BTree::<SLOTS>::create).unwrap();
+    let mut expected = StdTree::new();
+    for op in ops.iter().cloned() {
+        match op {
+            Op::Insert(key, value) => {
+                let found = mock.transact(|tx| tree.insert(tx, key, value)).unwrap();
+                prop_assert_eq!(found, expected.insert(key, value));
+            }
+            Op::Remove(key) => {
+                let found = mock.transact(|tx| tree.remove(tx, key)).unwrap();
+                prop_assert_eq!(found, expected.remove(&key));
+            }
+            Op::Get(key) => {
+                let found = mock.transact(|tx| tree.get(tx, key)).unwrap();
+                prop_assert_eq!(found, expected.get(&key).copied());
+            }
+            Op::Range(a, b) => {
+                let bounds = a.min(b)..a.max(b);
+                let found = mock.transact(|tx| {
+                    let mut keys = Vec::new();
+                    tree.range(tx, bounds.clone(), |key, _| {
+                        keys.push(key);
+                        ControlFlow::Continue(())
+                    })?;
+                    Ok(keys)
+                });
+                let keys: Vec<u64> = expected.range(bounds).map(|(&key, _)| key).collect();
+                prop_assert_eq!(found.unwrap(), keys);
             }
         }
-        let answer = whole(&mut mock, |tx, from| tree.check(tx, from, 2)).unwrap();
-        prop_assert_eq!(answer.damage, []);
-        prop_assert_eq!(answer.entries, expected.len() as u64);
     }
+    let answer = whole(&mut mock, |tx, from| tree.check(tx, from, 2)).unwrap();
+    prop_assert_eq!(answer.damage, []);
+    prop_assert_eq!(answer.entries, expected.len() as u64);
+    Ok(())
 }
 
 #[test]
@@ -142,8 +196,14 @@ fn the_model_runs_leave_the_heap_as_it_was() {
 
 #[test]
 fn a_tree_of_three_levels_shrinks_to_an_empty_root() {
+    shrinks::<15>();
+    shrinks::<28>();
+    shrinks::<31>();
+}
+
+fn shrinks<const SLOTS: usize>() {
     let mut mock = Mock::new(1 << 24);
-    let tree = mock.transact(BTreeMap::create).unwrap();
+    let tree = mock.transact(BTree::<SLOTS>::create).unwrap();
     let keys: Vec<u64> = (0..3000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
     for &key in &keys {
         mock.transact(|tx| tree.insert(tx, key, !key)).unwrap();

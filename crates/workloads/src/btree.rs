@@ -1,13 +1,21 @@
-//! `btree`: insert a random key, or overwrite it, one a transaction (DudeTM, section 5.1).
+//! `btree`, `btree-16`, `btree-32`: insert a random key, or overwrite it, or look it up, one a
+//! transaction (DudeTM, section 5.1; Pisces, section 5.2).
 //!
-//! Keys from a space of 2^22 times the scale, every second one there from the beginning. At first
-//! every second transaction inserts a new key (about 7 words with its share of splits); when all
-//! keys are there, after some times 2^22 transactions, each overwrites (1 word). Those that only
-//! read (`--update-percent`) look a key up.
+//! | | keys at scale 1 | children, at most | bytes of a node | write, of 100 |
+//! |---|---|---|---|---|
+//! | `btree` | 2^22 | 29 | 512 | 100 |
+//! | `btree-16` | 2 000 000 | 16 | 288 | 20 |
+//! | `btree-32` | 2 000 000 | 32 | 560 | 20 |
+//!
+//! Every second key is there from the beginning. At first every second transaction that writes
+//! inserts a new key (about 7 words with its share of splits); when all keys are there, after some
+//! times as many, each overwrites (1 word). Those that only read (`--update-percent`) look a key
+//! up. Pisces' nodes of 16 children have 256 bytes; these have their order of slots beside keys and
+//! children, and a header.
 
 use std::hint::black_box;
 
-use collections::BTreeMap;
+use collections::BTree;
 use words::{Allocate, LockId, Stop, Transact, Words};
 
 use crate::keys::{self, KeyClient};
@@ -17,8 +25,11 @@ use crate::tree;
 use crate::violation::Violations;
 use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
 
-/// Keys at scale 1.
+/// Keys at scale 1: DudeTM's.
 const KEYS: u64 = 1 << 22;
+
+/// Keys at scale 1 where at most 16 or 32 children are wanted: half of them are Pisces' million.
+const KEYS_PISCES: u64 = 2_000_000;
 
 /// Rounds of loading, as a power of two: later rounds split the leaves that the first one made.
 const ROUNDS_LOG2: u32 = 2;
@@ -29,25 +40,38 @@ const FREED: u64 = 256;
 /// Pairs that one transaction of the check reads.
 const CHECKED: u64 = 4096;
 
-/// A B+-tree.
+/// A B+-tree whose nodes hold so many entries.
 #[derive(Clone, Copy, Debug)]
-pub struct Btree {
-    tree: BTreeMap,
+pub struct Tree<const SLOTS: usize> {
+    tree: BTree<SLOTS>,
     /// Keys are below this.
     end: u64,
 }
 
-impl Build for Btree {
-    const NAME: &'static str = "btree";
-    type Parts = BTreeMap;
+/// The tree of the other workloads.
+pub type Btree = Tree<28>;
 
-    fn reserve<W: Allocate>(tx: &mut W, _size: u64) -> Result<BTreeMap, Stop> {
-        BTreeMap::create(tx)
+/// Nodes of at most 16 children.
+pub type Btree16 = Tree<15>;
+
+/// Nodes of at most 32 children.
+pub type Btree32 = Tree<31>;
+
+impl<const SLOTS: usize> Build for Tree<SLOTS> {
+    const NAME: &'static str = match SLOTS {
+        15 => "btree-16",
+        28 => "btree",
+        _ => "btree-32",
+    };
+    type Parts = BTree<SLOTS>;
+
+    fn reserve<W: Allocate>(tx: &mut W, _size: u64) -> Result<BTree<SLOTS>, Stop> {
+        BTree::create(tx)
     }
 
     /// Progress: that of the keys.
     fn step<W: Allocate>(
-        tree: BTreeMap,
+        tree: BTree<SLOTS>,
         tx: &mut W,
         size: u64,
         progress: u64,
@@ -59,38 +83,46 @@ impl Build for Btree {
         Ok(next)
     }
 
-    fn free<W: Allocate>(tree: BTreeMap, tx: &mut W) -> Result<bool, Stop> {
+    fn free<W: Allocate>(tree: BTree<SLOTS>, tx: &mut W) -> Result<bool, Stop> {
         tree.free(tx, FREED)
     }
 }
 
-impl Workload for Btree {
-    const NAME: &'static str = <Btree as Build>::NAME;
-    const ABOUT: &'static str = "b+-tree: insert or overwrite a random key, one a transaction";
+impl<const SLOTS: usize> Workload for Tree<SLOTS> {
+    const NAME: &'static str = <Self as Build>::NAME;
+    const ABOUT: &'static str = match SLOTS {
+        15 => "b+-tree, 16 children: look a random key up, or insert or overwrite it",
+        28 => "b+-tree: insert or overwrite a random key, one a transaction",
+        _ => "b+-tree, 32 children: look a random key up, or insert or overwrite it",
+    };
     const HEEDS: Heeds = KeyClient::HEEDS;
     const READS: bool = true;
     type Client = KeyClient;
 
     fn heap_bytes(options: &Options) -> u64 {
-        with_slack(tree::bytes(scaled(KEYS, options, 64)))
+        with_slack(tree::bytes::<SLOTS>(Self::keys(options)))
     }
 
-    fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Btree, T::Error> {
-        let end = scaled(KEYS, options, 64);
-        Ok(Btree { tree: root::load::<Btree, T>(worker, end)?, end })
+    fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Self, T::Error> {
+        let end = Self::keys(options);
+        Ok(Tree { tree: root::load::<Self, T>(worker, end)?, end })
     }
 
-    fn open<T: Transact>(worker: &mut T) -> Result<Option<Btree>, T::Error> {
-        let found = root::open::<Btree, T>(worker)?;
-        Ok(found.map(|(end, tree)| Btree { tree, end }))
+    fn open<T: Transact>(worker: &mut T) -> Result<Option<Self>, T::Error> {
+        let found = root::open::<Self, T>(worker)?;
+        Ok(found.map(|(end, tree)| Tree { tree, end }))
     }
 
     fn client(&self, index: usize, seed: u64) -> KeyClient {
-        KeyClient::new(index, seed)
+        let mut client = KeyClient::new(index, seed);
+        self.tune(&mut client, &Options::default());
+        client
     }
 
     fn tune(&self, client: &mut KeyClient, options: &Options) {
-        client.tune(options, self.end);
+        let share = if Self::IS_PISCES { 20 } else { 100 };
+        let update_percent = options.update_percent.or(Some(share));
+        client.tune(&Options { update_percent, ..*options }, self.end);
     }
 
     #[inline]
@@ -128,5 +160,13 @@ impl Workload for Btree {
             violations.expect("keys that were loaded", keys::loaded(self.end), loaded);
         }
         Ok(violations.0)
+    }
+}
+
+impl<const SLOTS: usize> Tree<SLOTS> {
+    const IS_PISCES: bool = SLOTS != 28;
+
+    fn keys(options: &Options) -> u64 {
+        scaled(if Self::IS_PISCES { KEYS_PISCES } else { KEYS }, options, 64)
     }
 }

@@ -1,6 +1,6 @@
 //! What finds a row by its number: the maps that one workload can be run over.
 
-use collections::{BTreeMap, Checked, HashMap, Inserted};
+use collections::{BTree, Checked, HashMap, Inserted};
 use words::{Allocate, BLOCK_STRIDE, Stop, Words};
 use zerocopy::transmute;
 
@@ -182,18 +182,22 @@ impl Index for HashMap {
     }
 }
 
-impl Index for BTreeMap {
+impl<const SLOTS: usize> Index for BTree<SLOTS> {
     const TATP_NAME: &'static str = "tatp-btree";
     const TATP_ABOUT: &'static str = "TATP Update Location over a b+-tree: look up, write a field";
-    const TPCC_NAME: &'static str = "tpcc-btree";
-    const TPCC_ABOUT: &'static str = "TPC-C New Order over b+-trees: 5 to 15 lines an order";
+    const TPCC_NAME: &'static str = if SLOTS == 28 { "tpcc-btree" } else { "tpcc-btree-32" };
+    const TPCC_ABOUT: &'static str = if SLOTS == 28 {
+        "TPC-C New Order over b+-trees: 5 to 15 lines an order"
+    } else {
+        "the same over b+-trees of at most 32 children"
+    };
 
     fn heap_bytes(rows: u64) -> u64 {
-        tree::bytes(rows)
+        tree::bytes::<SLOTS>(rows)
     }
 
-    fn reserve<W: Allocate>(tx: &mut W, _rows: u64) -> Result<BTreeMap, Stop> {
-        BTreeMap::create(tx)
+    fn reserve<W: Allocate>(tx: &mut W, _rows: u64) -> Result<BTree<SLOTS>, Stop> {
+        BTree::create(tx)
     }
 
     fn prepare<W: Allocate>(self, _tx: &mut W) -> Result<bool, Stop> {
@@ -259,7 +263,7 @@ impl Index for BTreeMap {
         [transmute!(self), 0, 0]
     }
 
-    fn from_words([root, _, _]: [u64; 3]) -> BTreeMap {
+    fn from_words([root, _, _]: [u64; 3]) -> BTree<SLOTS> {
         transmute!(root)
     }
 }

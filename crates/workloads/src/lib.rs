@@ -6,10 +6,14 @@
 //! | `bank` | moves cents between two accounts | 7; declined: 3 | total, transfers on both sides |
 //! | `hashtable` | inserts or overwrites one key | 2 | structure, keys, values |
 //! | `btree` | inserts or overwrites one key | new: 7; old: 1 | structure, keys, values |
+//! | `btree-16`, `btree-32` | looks one key up; inserts or overwrites it | 0; 7; 1 | the same |
 //! | `btree-update` | overwrites one key of 650 MB | 1 | structure, keys, values |
 //! | `session-store` | reads or overwrites one of 10 000 keys | 0; 1 | structure, keys, values |
 //! | `tatp-hash`, `tatp-btree` | TATP's Update Location | 1 | index and subscribers agree |
 //! | `tpcc-hash`, `tpcc-btree` | TPC-C's New Order | 156; 181 | TPC-C's consistency conditions |
+//! | `tpcc-btree-32` | the same | 181 | the same |
+//! | `chains`, `chains-sparse` | searches, inserts or removes 64 bytes | 0; 11; 2 | values |
+//! | `list` | the same in one list | 0; 11; 2 | the same |
 //! | `records` | overwrites a record of 100 bytes | 13 | structure, every record whole |
 //! | `records-20` | overwrites 10, inserts 10, removes 10 | some 340 | the same |
 //! | `ycsb-a` to `ycsb-f` | YCSB's core workloads | 0; 13; insert: 23 | every record whole |
@@ -50,6 +54,7 @@
 mod bank;
 mod blind;
 mod btree;
+mod chains;
 mod empty;
 mod hashtable;
 mod index;
@@ -61,6 +66,7 @@ mod stamp;
 mod tatp;
 mod tpcc;
 mod tree;
+mod turns;
 mod violation;
 mod ycsb;
 mod zipf;
@@ -69,7 +75,8 @@ use words::{Allocate, Stop, Transact, Words};
 
 pub use bank::{Bank, BankClient};
 pub use blind::{Blind, BlindClient, Scatter, Writes};
-pub use btree::Btree;
+pub use btree::{Btree, Btree16, Btree32, Tree};
+pub use chains::{Chains, ChainsSparse, List, Lists, ListsClient};
 pub use empty::{Empty, EmptyClient};
 pub use hashtable::HashTable;
 pub use keys::KeyClient;
@@ -77,7 +84,7 @@ pub use records::{Records, Records20, Store, StoreClient};
 pub use root::{name_in, next_run};
 pub use session::{BtreeUpdate, SessionStore, Sessions};
 pub use tatp::{Tatp, TatpBtree, TatpHash};
-pub use tpcc::{Tpcc, TpccBtree, TpccClient, TpccHash};
+pub use tpcc::{Tpcc, TpccBtree, TpccBtree32, TpccClient, TpccHash};
 pub use violation::Violation;
 pub use ycsb::{Ycsb, YcsbA, YcsbB, YcsbC, YcsbClient, YcsbD, YcsbE, YcsbF};
 
@@ -287,12 +294,18 @@ workloads!(
     Bank,
     HashTable,
     Btree,
+    Btree16,
+    Btree32,
     BtreeUpdate,
     SessionStore,
     TatpHash,
     TatpBtree,
     TpccHash,
     TpccBtree,
+    TpccBtree32,
+    Chains,
+    ChainsSparse,
+    List,
     Records,
     Records20,
     YcsbA,

@@ -26,7 +26,7 @@ use words::{Addr, Allocate, LockId, Stop, Transact, Words};
 
 use crate::keys::{below, generator};
 use crate::root::{self, Build};
-use crate::stamp::Stamp;
+use crate::stamp::{self, SPREAD, Stamp};
 use crate::tree;
 use crate::violation::Violations;
 use crate::{Options, Violation, Workload, scaled, with_slack};
@@ -45,9 +45,6 @@ const STEP: u64 = 128;
 
 /// Records that one transaction of the check reads.
 const CHECKED: u64 = 1024;
-
-/// Spreads numbers over all keys: the fractional part of the golden ratio, odd.
-pub(crate) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What turns a key back into its number.
 pub(crate) const GATHER: u64 = 0xf1de_83e1_9937_733d;
@@ -83,14 +80,10 @@ pub(crate) fn key(number: u64) -> u64 {
     number.wrapping_mul(SPREAD)
 }
 
-/// A record's words: all of them follow from the stamp and the key.
+/// A record's words.
 #[inline]
 fn content(stamp: u64, key: u64) -> [u64; WORDS] {
-    let mut words = [0; WORDS];
-    for (i, word) in words.iter_mut().enumerate() {
-        *word = (stamp ^ key.rotate_left(32)).wrapping_add(i as u64).wrapping_mul(SPREAD);
-    }
-    words[0] = stamp;
+    let mut words = stamp::content::<WORDS>(stamp, key);
     words[WORDS - 1] >>= 32; // the last half word is not the record's
     words
 }
@@ -154,9 +147,8 @@ impl<const UPDATES: usize, const INSERTS: usize> Workload for Store<UPDATES, INS
 
     fn heap_bytes(options: &Options) -> u64 {
         let total = Self::total(Self::count(options));
-        // Removals leave nodes of 9 entries and more; insertion alone leaves 13 on average.
-        let entries = if INSERTS == 0 { total } else { total + total / 2 };
-        with_slack(total * SLOT_BYTES + tree::bytes(entries))
+        let nodes = if INSERTS == 0 { tree::bytes::<28> } else { tree::bytes_changing::<28> };
+        with_slack(total * SLOT_BYTES + nodes(total))
     }
 
     fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Self, T::Error> {

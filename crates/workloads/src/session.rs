@@ -109,7 +109,7 @@ impl<const LARGE: bool> Workload for Sessions<LARGE> {
     type Client = KeyClient;
 
     fn heap_bytes(options: &Options) -> u64 {
-        let needed = with_slack(tree::bytes_ascending(Self::keys(options)));
+        let needed = with_slack(tree::bytes_ascending::<28>(Self::keys(options)));
         if LARGE { needed.max(scaled(UPDATED_BYTES, options, 0)) } else { needed }
     }
 

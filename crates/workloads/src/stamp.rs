@@ -15,6 +15,9 @@ const WORKER_BITS: u32 = 8;
 const RUN_BITS: u32 = 14;
 const CHECK_SHIFT: u32 = SEQUENCE_BITS + WORKER_BITS + RUN_BITS;
 
+/// Spreads numbers over all words: the fractional part of the golden ratio, odd.
+pub(crate) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
 const _: () = assert!(CLIENTS_MAX == 1 << WORKER_BITS && CHECK_SHIFT == 58);
 
 /// The identity of one transaction.
@@ -77,9 +80,21 @@ impl Stamp {
     }
 }
 
+/// The words of a value that is larger than its stamp, which is the first: all follow from it and
+/// the key.
+#[inline]
+pub(crate) fn content<const WORDS: usize>(stamped: u64, key: u64) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    for (i, word) in words.iter_mut().enumerate() {
+        *word = (stamped ^ key.rotate_left(32)).wrapping_add(i as u64).wrapping_mul(SPREAD);
+    }
+    words[0] = stamped;
+    words
+}
+
 #[inline]
 fn check_bits(stamp: u64, key: u64) -> u64 {
-    (stamp ^ key.rotate_left(32)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
+    (stamp ^ key.rotate_left(32)).wrapping_add(1).wrapping_mul(SPREAD) >> 58
 }
 
 #[cfg(test)]

@@ -1,40 +1,46 @@
 //! What the workloads over a B+-tree have in common: how large one gets, how one is read through.
 
-use collections::{BTreeMap, NODE_BYTES, whole};
+use collections::{BTree, whole};
 use words::{HEADER_BYTES, Transact};
 
 use crate::violation::Violations;
 
-/// Fewest entries that splitting leaves in a node on average: half of a full one.
-const ENTRIES_LEAST: u64 = 13;
-
-/// Entries that inserting ascending keys leaves in every node but the last ones.
-const ENTRIES_ASCENDING: u64 = 19;
+/// The allocator's classes of size, headers included: multiples of 64 up to here, of 128 from here.
+const CLASS_BYTES: u64 = 384;
 
 /// Leaves that one transaction of a check reads.
 const LEAVES: u64 = 256;
 
 /// Bytes of the heap for a tree of so many entries, headers included.
-pub(crate) fn bytes(entries: u64) -> u64 {
-    bytes_at(entries, ENTRIES_LEAST)
+pub(crate) fn bytes<const SLOTS: usize>(entries: u64) -> u64 {
+    // Fewest entries that splitting leaves in a node on average: half of a full one.
+    bytes_at::<SLOTS>(entries, SLOTS as u64 / 2 - 1)
 }
 
 /// The same for a tree whose keys were inserted in ascending order and stay.
-pub(crate) fn bytes_ascending(entries: u64) -> u64 {
-    bytes_at(entries, ENTRIES_ASCENDING)
+pub(crate) fn bytes_ascending<const SLOTS: usize>(entries: u64) -> u64 {
+    // What that leaves in every node but the last ones.
+    bytes_at::<SLOTS>(entries, (SLOTS - BTree::<SLOTS>::LEAST) as u64)
 }
 
-fn bytes_at(entries: u64, per_node: u64) -> u64 {
+/// The same for a tree from which entries are also removed.
+pub(crate) fn bytes_changing<const SLOTS: usize>(entries: u64) -> u64 {
+    // Removals leave nodes of a third and more; insertion alone leaves half on average.
+    bytes::<SLOTS>(entries + entries / 2)
+}
+
+fn bytes_at<const SLOTS: usize>(entries: u64, per_node: u64) -> u64 {
     let leaves = entries / per_node + 1;
     let nodes = leaves + leaves / (per_node - 1) + 1;
-    nodes * (NODE_BYTES as u64 + HEADER_BYTES)
+    let node = BTree::<SLOTS>::NODE_BYTES as u64 + HEADER_BYTES;
+    nodes * node.next_multiple_of(if node <= CLASS_BYTES { 64 } else { 128 })
 }
 
 /// Checks a tree's structure, and hands its pairs to `visit`, up to `most` at a time; whether they
 /// were read.
-pub(crate) fn check<T: Transact>(
+pub(crate) fn check<const SLOTS: usize, T: Transact>(
     worker: &mut T,
-    tree: BTreeMap,
+    tree: BTree<SLOTS>,
     most: u64,
     violations: &mut Violations,
     mut visit: impl FnMut(&mut T, &[(u64, u64)], &mut Violations) -> Result<(), T::Error>,

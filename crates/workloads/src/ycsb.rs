@@ -167,10 +167,9 @@ impl<const LETTER: char> Workload for Ycsb<LETTER> {
 
     fn heap_bytes(options: &Options) -> u64 {
         let count = scaled(COUNT, options, 32);
-        // Removals leave nodes of 9 entries and more; insertion alone leaves 13 on average.
-        let entries = if Self::INSERTS { count + count / 2 } else { count };
+        let nodes = if Self::INSERTS { tree::bytes_changing::<28> } else { tree::bytes::<28> };
         let blocks = CLIENTS_MAX as u64 + 2 * NEWEST + 1;
-        with_slack((count + 1) * SLOT_BYTES + tree::bytes(entries) + blocks * BLOCK_STRIDE)
+        with_slack((count + 1) * SLOT_BYTES + nodes(count) + blocks * BLOCK_STRIDE)
     }
 
     fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Self, T::Error> {

@@ -5,9 +5,10 @@
 use words::mock::Mock;
 use words::{Addr, Allocate, Objects, Ptr, Stop, Transact, Words};
 use workloads::{
-    Bank, Btree, BtreeUpdate, Empty, HashTable, NAMES, Options, Records, Records20, Scatter,
-    SessionStore, TatpBtree, TatpHash, TpccBtree, TpccHash, Violation, Visitor, Workload, Writes,
-    YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF, by_name, next_run,
+    Bank, Btree, Btree16, Btree32, BtreeUpdate, Chains, ChainsSparse, Empty, HashTable, List,
+    NAMES, Options, Records, Records20, Scatter, SessionStore, TatpBtree, TatpHash, TpccBtree,
+    TpccBtree32, TpccHash, Violation, Visitor, Workload, Writes, YcsbA, YcsbB, YcsbC, YcsbD, YcsbE,
+    YcsbF, by_name, next_run,
 };
 
 const SMALL: Options = Options {
@@ -61,12 +62,18 @@ macro_rules! for_all {
         $test::<Bank>();
         $test::<HashTable>();
         $test::<Btree>();
+        $test::<Btree16>();
+        $test::<Btree32>();
         $test::<BtreeUpdate>();
         $test::<SessionStore>();
         $test::<TatpHash>();
         $test::<TatpBtree>();
         $test::<TpccHash>();
         $test::<TpccBtree>();
+        $test::<TpccBtree32>();
+        $test::<Chains>();
+        $test::<ChainsSparse>();
+        $test::<List>();
         $test::<Records>();
         $test::<Records20>();
         $test::<YcsbA>();
@@ -160,12 +167,18 @@ fn a_transaction_that_never_ran_is_not_present() {
     is_sharp::<Bank>();
     is_sharp::<HashTable>();
     is_sharp::<Btree>();
+    is_sharp::<Btree16>();
+    is_sharp::<Btree32>();
     is_sharp::<BtreeUpdate>();
     is_sharp::<SessionStore>();
     is_sharp::<TatpHash>();
     is_sharp::<TatpBtree>();
     is_sharp::<TpccHash>();
     is_sharp::<TpccBtree>();
+    is_sharp::<TpccBtree32>();
+    is_sharp::<Chains>();
+    is_sharp::<ChainsSparse>();
+    is_sharp::<List>();
     is_sharp::<Records>();
     is_sharp::<Records20>();
     is_sharp::<YcsbA>();
@@ -358,9 +371,12 @@ fn the_checks_find_planted_damage() {
     assert!(count(&found, "transfers in all accounts") > 0, "{found:?}");
     let found = finds_damage::<HashTable>(0.5);
     assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
-    let found = finds_damage::<Btree>(0.5);
-    assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
-    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    for found in
+        [finds_damage::<Btree>(0.5), finds_damage::<Btree16>(0.4), finds_damage::<Btree32>(0.4)]
+    {
+        assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
+        assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    }
     for found in [finds_damage::<TatpHash>(0.3), finds_damage::<TatpBtree>(0.3)] {
         assert!(count(&found, "a subscriber's number") > 0, "{found:?}");
         assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
@@ -368,6 +384,11 @@ fn the_checks_find_planted_damage() {
     for found in [finds_damage::<Records>(0.5), finds_damage::<Records20>(0.5)] {
         assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
         assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
+    }
+    for found in
+        [finds_damage::<Chains>(0.5), finds_damage::<ChainsSparse>(0.5), finds_damage::<List>(0.5)]
+    {
+        assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
     }
     for found in [finds_damage::<BtreeUpdate>(0.5), finds_damage::<SessionStore>(0.5)] {
         assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
@@ -484,12 +505,18 @@ fn a_transaction_that_conflicts_is_done_once() {
     is_done_once::<Bank>();
     is_done_once::<HashTable>();
     is_done_once::<Btree>();
+    is_done_once::<Btree16>();
+    is_done_once::<Btree32>();
     is_done_once::<BtreeUpdate>();
     is_done_once::<SessionStore>();
     is_done_once::<TatpHash>();
     is_done_once::<TatpBtree>();
     is_done_once::<TpccHash>();
     is_done_once::<TpccBtree>();
+    is_done_once::<TpccBtree32>();
+    is_done_once::<Chains>();
+    is_done_once::<ChainsSparse>();
+    is_done_once::<List>();
     is_done_once::<Records>();
     is_done_once::<Records20>();
     is_done_once::<YcsbA>();
@@ -509,9 +536,9 @@ impl Visitor for NameOf {
 
 #[test]
 fn every_name_leads_to_its_workload() {
-    let names = "empty bank hashtable btree btree-update session-store tatp-hash tatp-btree \
-                 tpcc-hash tpcc-btree records records-20 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e \
-                 ycsb-f writes scatter";
+    let names = "empty bank hashtable btree btree-16 btree-32 btree-update session-store \
+                 tatp-hash tatp-btree tpcc-hash tpcc-btree tpcc-btree-32 chains chains-sparse \
+                 list records records-20 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter";
     assert_eq!(NAMES.join(" "), names);
     for name in NAMES {
         let (found, about) = by_name(name, NameOf).unwrap();

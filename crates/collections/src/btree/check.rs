@@ -2,18 +2,18 @@
 
 use words::{Addr, Stop, Words};
 
-use super::BTreeMap;
-use super::node::{LEAST, LEVELS, Node, SLOTS};
+use super::BTree;
+use super::node::{LEVELS, Node};
 use crate::check::{Checked, Damage};
 
 /// A leaf and the keys that may lie in it.
-struct Place {
-    leaf: Node,
+struct Place<const SLOTS: usize> {
+    leaf: Node<SLOTS>,
     low: u64,
     high: u64,
 }
 
-impl BTreeMap {
+impl<const SLOTS: usize> BTree<SLOTS> {
     /// Checks up to `most_leaves` leaves from the one where `from` belongs on (the first is 0), and
     /// the path to each: order, counts, levels, bounds, links. [`whole`](crate::whole) checks all
     /// of it. Each answer holds for the state that its transaction saw, so the tree may change
@@ -53,9 +53,9 @@ impl BTreeMap {
         tx: &mut W,
         key: u64,
         answer: &mut Checked,
-    ) -> Result<Option<Place>, Stop> {
+    ) -> Result<Option<Place<SLOTS>>, Stop> {
         let (mut low, mut high) = (0, u64::MAX);
-        let mut node = Node::peek(tx, self.root.to_bits())?;
+        let mut node = Node::<SLOTS>::peek(tx, self.root.to_bits())?;
         let mut level = node.level();
         let mut least = usize::from(level > 0);
         if level >= LEVELS {
@@ -78,7 +78,7 @@ impl BTreeMap {
                 high = node.entry(tx, found.rank)?.0 - 1; // above `key`, so above 0
             }
             let child: Addr = node.child(tx, &found)?;
-            (level, least) = (level - 1, LEAST);
+            (level, least) = (level - 1, Node::<SLOTS>::LEAST);
             node = Node::peek(tx, child.object)?;
         }
     }
@@ -86,7 +86,11 @@ impl BTreeMap {
 
 /// Entries of a leaf from a key on. A part that begins inside a leaf was told so by a tree that has
 /// changed since.
-fn count_from<W: Words>(tx: &mut W, place: &Place, from: u64) -> Result<u64, Stop> {
+fn count_from<const SLOTS: usize, W: Words>(
+    tx: &mut W,
+    place: &Place<SLOTS>,
+    from: u64,
+) -> Result<u64, Stop> {
     let all = place.leaf.count();
     if from <= place.low {
         return Ok(all as u64);
@@ -96,9 +100,9 @@ fn count_from<W: Words>(tx: &mut W, place: &Place, from: u64) -> Result<u64, Sto
 }
 
 /// Checks one node; false when a descent through it makes no sense.
-fn check_node<W: Words>(
+fn check_node<const SLOTS: usize, W: Words>(
     tx: &mut W,
-    node: &Node,
+    node: &Node<SLOTS>,
     level: usize,
     least: usize,
     (low, high): (u64, u64),

@@ -2,10 +2,10 @@
 
 use words::{Addr, Stop, Words};
 
-use super::BTreeMap;
-use super::node::{LEVELS, Node, SLOTS};
+use super::BTree;
+use super::node::{LEVELS, Node};
 
-impl BTreeMap {
+impl<const SLOTS: usize> BTree<SLOTS> {
     /// Gives up to `most_nodes` nodes back; answers whether that was the last one, after which
     /// every copy of this value leads nowhere. Between the steps the tree must not be used for
     /// anything else; how far it has come is part of the pool, so it goes on after a crash.
@@ -14,7 +14,7 @@ impl BTreeMap {
     /// As [`Words::write`]; [`Stop::BadPointer`] when the tree was given back before.
     pub fn free<W: Words>(self, tx: &mut W, most_nodes: u64) -> Result<bool, Stop> {
         for _ in 0..most_nodes {
-            let mut parent: Option<Node> = None;
+            let mut parent: Option<Node<SLOTS>> = None;
             let mut node = open_any(tx, self.root(), LEVELS)?;
             while node.level() > 0 {
                 let last = node.child_at(tx, node.count())?;
@@ -38,8 +38,12 @@ impl BTreeMap {
 }
 
 /// A node somewhere below `level`: in a tree that is given back, inner nodes become leaves.
-fn open_any<W: Words>(tx: &mut W, at: Addr, level: usize) -> Result<Node, Stop> {
-    let node = Node::peek(tx, at.object)?;
+fn open_any<const SLOTS: usize, W: Words>(
+    tx: &mut W,
+    at: Addr,
+    level: usize,
+) -> Result<Node<SLOTS>, Stop> {
+    let node = Node::<SLOTS>::peek(tx, at.object)?;
     if node.count() > SLOTS || node.level() >= level {
         return Err(Stop::BadValue);
     }

@@ -2,17 +2,10 @@
 
 use words::{Allocate, Stop, Words};
 
-use super::node::{Entry, LEVELS, Node, SLOTS};
-use super::{BTreeMap, Path};
+use super::node::{Entry, LEVELS, Node, SLOTS_MOST};
+use super::{BTree, Path};
 
-/// Entries that stay on the left when a full node is split in the middle of its keys.
-const LEFT_HALF: usize = SLOTS.div_ceil(2);
-
-/// Entries that stay on the left when the new one is the last: ascending keys fill nodes to two
-/// thirds, not to a half, and the right node has what every node must have.
-const LEFT_APPEND: usize = SLOTS - super::node::LEAST;
-
-impl BTreeMap {
+impl<const SLOTS: usize> BTree<SLOTS> {
     /// Puts a key's value, whether it was there or not; answers the value before. Writes 1 word
     /// over an old key; key, value and 1 to 4 words of order for a new one, when no node is split.
     ///
@@ -69,7 +62,7 @@ impl BTreeMap {
     fn split_up<W: Allocate>(
         self,
         tx: &mut W,
-        leaf: Node,
+        leaf: Node<SLOTS>,
         rank: usize,
         path: Path,
         mut entry: Entry,
@@ -90,34 +83,39 @@ impl BTreeMap {
 }
 
 /// The entries of a full node with one more at its place.
-fn with_entry<W: Words>(
+///
+/// The first `SLOTS + 1` of them.
+fn with_entry<const SLOTS: usize, W: Words>(
     tx: &mut W,
-    node: &Node,
+    node: &Node<SLOTS>,
     rank: usize,
     entry: Entry,
-) -> Result<[Entry; SLOTS + 1], Stop> {
-    let mut entries = [entry; SLOTS + 1];
+) -> Result<[Entry; SLOTS_MOST + 1], Stop> {
+    let mut entries = [entry; SLOTS_MOST + 1];
     for position in 0..SLOTS {
         entries[position + usize::from(position >= rank)] = node.entry(tx, position)?;
     }
     Ok(entries)
 }
 
-fn left_count(rank: usize) -> usize {
-    if rank == SLOTS { LEFT_APPEND } else { LEFT_HALF }
+/// Entries that stay on the left when a full node gets one more at this place: half of them; but
+/// when the new one is the last, ascending keys fill nodes to two thirds, and the right node has
+/// what every node must have.
+fn left_count<const SLOTS: usize>(rank: usize) -> usize {
+    if rank == SLOTS { SLOTS - Node::<SLOTS>::LEAST } else { SLOTS.div_ceil(2) }
 }
 
 /// Splits a full node and puts the entry into one of the halves; answers the entry that leads to
 /// the new right half.
-fn split<W: Allocate>(
+fn split<const SLOTS: usize, W: Allocate>(
     tx: &mut W,
-    mut node: Node,
+    mut node: Node<SLOTS>,
     rank: usize,
     entry: Entry,
 ) -> Result<Entry, Stop> {
     let entries = with_entry(tx, &node, rank, entry)?;
-    let left = left_count(rank);
-    let right = create_right(tx, &node, &entries, left)?;
+    let left = left_count::<SLOTS>(rank);
+    let right = create_right(tx, &node, &entries[..=SLOTS], left)?;
     if rank < left {
         node.take(left - 1, SLOTS);
         node.put(tx, rank, entry)?;
@@ -132,32 +130,37 @@ fn split<W: Allocate>(
 }
 
 /// The right half of a full node as a node of its own; answers its object.
-fn create_right<W: Allocate>(
+fn create_right<const SLOTS: usize, W: Allocate>(
     tx: &mut W,
-    node: &Node,
+    node: &Node<SLOTS>,
     entries: &[Entry],
     left: usize,
 ) -> Result<u64, Stop> {
     let right = if node.level() == 0 {
-        Node::create(tx, 0, node.link, &entries[left..])?
+        Node::<SLOTS>::create(tx, 0, node.link, &entries[left..])?
     } else {
         // The middle key goes up, and its child is the leftmost of the right half.
-        Node::create(tx, node.level(), entries[left].1, &entries[left + 1..])?
+        Node::<SLOTS>::create(tx, node.level(), entries[left].1, &entries[left + 1..])?
     };
     Ok(right.object)
 }
 
 /// Splits the full root: both halves become new nodes, the root stays where it is.
-fn grow<W: Allocate>(tx: &mut W, mut root: Node, rank: usize, entry: Entry) -> Result<(), Stop> {
+fn grow<const SLOTS: usize, W: Allocate>(
+    tx: &mut W,
+    mut root: Node<SLOTS>,
+    rank: usize,
+    entry: Entry,
+) -> Result<(), Stop> {
     let level = root.level() + 1;
     if level == LEVELS {
         return Err(Stop::Full);
     }
     let entries = with_entry(tx, &root, rank, entry)?;
-    let left = left_count(rank);
-    let right = create_right(tx, &root, &entries, left)?;
+    let left = left_count::<SLOTS>(rank);
+    let right = create_right(tx, &root, &entries[..=SLOTS], left)?;
     let link = if level == 1 { right } else { root.link };
-    let left_node = Node::create(tx, level - 1, link, &entries[..left])?;
+    let left_node = Node::<SLOTS>::create(tx, level - 1, link, &entries[..left])?;
     root.take(0, SLOTS);
     root.set_level(level);
     root.put(tx, 0, (entries[left].0, right))?;

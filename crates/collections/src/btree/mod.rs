@@ -17,7 +17,7 @@
 //! Invariants:
 //! - A node's level is its parent's less one, leaves are level 0; so a descent ends, whatever the
 //!   heap holds.
-//! - A node other than the root has [`LEAST`](node::LEAST) entries or more; only the root may be
+//! - A node other than the root has [`LEAST`](BTree::LEAST) entries or more; only the root may be
 //!   empty, and only as a leaf.
 //! - Child i of an inner node holds the keys from entry i - 1's key up to, not including, entry
 //!   i's; the link is child 0.
@@ -36,27 +36,42 @@ mod remove;
 use words::{Addr, Allocate, Ptr, Stop, Words};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-pub use node::NODE_BYTES;
 use node::{LEVELS, Node};
 pub use range::Cursor;
 
-/// An ordered map from `u64` to `u64`; a value of one word that objects can hold.
+/// An ordered map from `u64` to `u64` whose nodes hold so many entries (15 to 38), or one child
+/// more; a value of one word that objects can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
-pub struct BTreeMap {
-    root: Ptr<BTreeMap>,
+pub struct BTree<const SLOTS: usize> {
+    root: Ptr<BTree<SLOTS>>,
 }
+
+/// The tree to use: nodes of 512 bytes with their headers.
+pub type BTreeMap = BTree<28>;
+
+/// At most 16 children: nodes of 288 bytes with their headers, in the allocator's class of 320.
+pub type BTree16 = BTree<15>;
+
+/// At most 32 children: nodes of 560 bytes with their headers, in the allocator's class of 640.
+pub type BTree32 = BTree<31>;
 
 /// Where a descent passed: at each level the node and how many of its keys are not above the key.
 type Path = [(Addr, usize); LEVELS];
 
-impl BTreeMap {
+impl<const SLOTS: usize> BTree<SLOTS> {
+    /// Bytes of a node's object; 16 bytes of header come on top.
+    pub const NODE_BYTES: usize = Node::<SLOTS>::BYTES;
+
+    /// Fewest entries of a node that is not the root.
+    pub const LEAST: usize = Node::<SLOTS>::LEAST;
+
     /// An empty tree. Store it somewhere reachable in the same transaction.
     ///
     /// # Errors
     /// As [`Allocate::allocate`].
-    pub fn create<W: Allocate>(tx: &mut W) -> Result<BTreeMap, Stop> {
-        Ok(BTreeMap { root: Ptr::from_bits(Node::create(tx, 0, 0, &[])?.object) })
+    pub fn create<W: Allocate>(tx: &mut W) -> Result<BTree<SLOTS>, Stop> {
+        Ok(BTree { root: Ptr::from_bits(Node::<SLOTS>::create(tx, 0, 0, &[])?.object) })
     }
 
     /// The value of a key.
@@ -65,11 +80,11 @@ impl BTreeMap {
     /// As [`Words::read`]; [`Stop::BadValue`] in a damaged tree, here and in all that follows.
     #[inline]
     pub fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
-        let mut node = Node::open_root(tx, self.root())?;
+        let mut node = Node::<SLOTS>::open_root(tx, self.root())?;
         for level in (0..node.level()).rev() {
             let found = node.search(tx, key)?;
             let child = node.child(tx, &found)?;
-            tx.will_read(child, NODE_BYTES);
+            tx.will_read(child, Self::NODE_BYTES);
             node = Node::open(tx, child, level)?;
         }
         let found = node.search(tx, key)?;
@@ -78,17 +93,17 @@ impl BTreeMap {
 
     /// Descends to the leaf where a key belongs, for a change; answers it and the path above.
     #[inline]
-    fn descend<W: Words>(self, tx: &mut W, key: u64) -> Result<(Node, Path), Stop> {
+    fn descend<W: Words>(self, tx: &mut W, key: u64) -> Result<(Node<SLOTS>, Path), Stop> {
         let mut path: Path = [(Addr::new(0, 0), 0); LEVELS];
-        let mut node = Node::open_root(tx, self.root())?;
+        let mut node = Node::<SLOTS>::open_root(tx, self.root())?;
         for level in (0..node.level()).rev() {
             let found = node.search(tx, key)?;
             path[level + 1] = (node.addr(), found.rank);
             let child = node.child(tx, &found)?;
             if level == 0 {
-                tx.will_write(child, NODE_BYTES);
+                tx.will_write(child, Self::NODE_BYTES);
             } else {
-                tx.will_read(child, NODE_BYTES);
+                tx.will_read(child, Self::NODE_BYTES);
             }
             node = Node::open(tx, child, level)?;
         }

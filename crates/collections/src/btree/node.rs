@@ -1,44 +1,36 @@
 //! A node: how it lies in memory, how it is searched and changed.
 //!
 //! ```text
-//!   byte   0  count (8 bits) | level (8) | slots of the 1st to 6th key, 8 bits each
-//!          8  slots of the 7th to 14th key
-//!         16  slots of the 15th to 22nd
-//!         24  slots of the 23rd to 28th | 0
-//!         32  link: the next leaf (0: none), or the leftmost child
-//!         40  0
-//!         48  key of slot 0 ... 27
-//!        272  value, or child to the right of the key, of slot 0 ... 27
+//!   slots    15  28  31
+//!   byte      0   0   0  count (8 bits) | level (8) | slots of the 1st to 6th key, 8 bits each
+//!             8   8   8  slots of the 7th to 14th key
+//!            16  16  16  slots of the 15th to 22nd
+//!                24  24  slots of the 23rd to 30th
+//!                    32  slot of the 31st
+//!            24  32  40  link: the next leaf (0: none), or the leftmost child
+//!                40      0
+//!            32  48  48  key of slot 0, 1, ...
+//!           152 272 296  value, or child to the right of the key, of slot 0, 1, ...
+//!           272 496 544  end
 //! ```
 //!
-//! With its 16-byte header a node takes 512 bytes, and its keys begin at a cache line when the
-//! allocator aligns it so. The order names every slot once: the first `count` in the order of
-//! their keys, then the free ones.
+//! What is behind the last slot of the order is 0. With its 16-byte header a node of 28 slots takes
+//! 512 bytes, and its keys begin at a cache line when the allocator aligns it so; one of 15 takes
+//! 288 (320 in the allocator's classes), one of 31 takes 560 (640). The order names every slot
+//! once: the first `count` in the order of their keys, then the free ones.
 
 use words::{Addr, Allocate, Stop, Words};
 
-/// Entries in a full node.
-pub(super) const SLOTS: usize = 28;
+/// Words of the longest head, without the link.
+const HEAD_MOST: usize = 5;
 
-/// Fewest entries of a node that is not the root. A node that falls below is joined with a
-/// neighbour when both have at most [`JOINED_MOST`], else they share evenly: either way several
-/// operations pass before the same nodes are rebuilt again.
-pub(super) const LEAST: usize = 9;
+/// Entries in the largest full node.
+pub(super) const SLOTS_MOST: usize = 8 * HEAD_MOST - FIRST;
 
-/// Most entries of two nodes that are joined to one.
-pub(super) const JOINED_MOST: usize = 24;
-
-/// Levels of a tree, leaves included: more than 9^15 entries fit in no heap.
+/// Levels of a tree, leaves included: the 6^14 nodes of the least one with more fit in no machine.
 pub(super) const LEVELS: usize = 16;
 
-/// Bytes of a node's object; 16 bytes of header come on top.
-pub const NODE_BYTES: usize = (VALUES + 8 * SLOTS as u64) as usize;
-
-const _: () = assert!(NODE_BYTES + words::HEADER_BYTES as usize == 512);
-
-const LINK: u64 = 32;
-const KEYS: u64 = 48;
-const VALUES: u64 = KEYS + 8 * SLOTS as u64;
+const _: () = assert!(Node::<28>::BYTES + words::HEADER_BYTES as usize == 512);
 
 /// The first byte of the order among the head's bytes: count and level stand before it.
 const FIRST: usize = 2;
@@ -51,14 +43,20 @@ pub(super) type Entry = (u64, u64);
 
 /// A node's head, read or about to be written; keys and values are read one by one.
 #[derive(Clone, Copy)]
-pub(super) struct Node {
+pub(super) struct Node<const SLOTS: usize> {
     /// First byte of the node's object.
     pub(super) object: u64,
     /// The next leaf, or the leftmost child; 0 is none.
     pub(super) link: u64,
-    head: [u64; 4],
-    order: [u8; 32],
+    head: Head,
+    order: Order,
 }
+
+/// Words, of which only the first [`Node::HEAD`] are in the node.
+type Head = [u64; HEAD_MOST];
+
+/// The same as bytes.
+type Order = [u8; 8 * HEAD_MOST];
 
 /// Where a key is in a node.
 pub(super) struct Found {
@@ -70,11 +68,31 @@ pub(super) struct Found {
     pub(super) exact: bool,
 }
 
-impl Node {
+impl<const SLOTS: usize> Node<SLOTS> {
+    /// Words of the head, without the link.
+    const HEAD: usize = {
+        assert!(SLOTS <= SLOTS_MOST && SLOTS >= 15, "slots are numbered in five words at most");
+        (FIRST + SLOTS).div_ceil(8)
+    };
+    const LINK: u64 = 8 * Self::HEAD as u64;
+    const KEYS: u64 = (Self::LINK + 8).next_multiple_of(16);
+    const VALUES: u64 = Self::KEYS + 8 * SLOTS as u64;
+
+    /// Bytes of a node's object; 16 bytes of header come on top.
+    pub(super) const BYTES: usize = Self::VALUES as usize + 8 * SLOTS;
+
+    /// Fewest entries of a node that is not the root. A node that falls below is joined with a
+    /// neighbour when both have at most [`JOINED_MOST`](Self::JOINED_MOST), else they share evenly:
+    /// either way several operations pass before the same nodes are rebuilt again.
+    pub(super) const LEAST: usize = SLOTS / 3;
+
+    /// Most entries of two nodes that are joined to one.
+    pub(super) const JOINED_MOST: usize = SLOTS * 6 / 7;
+
     /// Reads the head of the node at `at`, which must be at `level`.
     #[inline]
-    pub(super) fn open<W: Words>(tx: &mut W, at: Addr, level: usize) -> Result<Node, Stop> {
-        let node = Node::peek(tx, at.object)?;
+    pub(super) fn open<W: Words>(tx: &mut W, at: Addr, level: usize) -> Result<Self, Stop> {
+        let node = Self::peek(tx, at.object)?;
         if node.count() > SLOTS || node.level() != level {
             return Err(Stop::BadValue);
         }
@@ -83,8 +101,8 @@ impl Node {
 
     /// Reads the head of the root, which knows the tree's height.
     #[inline]
-    pub(super) fn open_root<W: Words>(tx: &mut W, at: Addr) -> Result<Node, Stop> {
-        let node = Node::peek(tx, at.object)?;
+    pub(super) fn open_root<W: Words>(tx: &mut W, at: Addr) -> Result<Self, Stop> {
+        let node = Self::peek(tx, at.object)?;
         if node.count() > SLOTS || node.level() >= LEVELS {
             return Err(Stop::BadValue);
         }
@@ -93,22 +111,22 @@ impl Node {
 
     /// Reads a head and trusts nothing in it.
     #[inline]
-    pub(super) fn peek<W: Words>(tx: &mut W, object: u64) -> Result<Node, Stop> {
-        let mut words = [0; 5];
-        tx.read_words(Addr::new(object, 0), &mut words)?;
-        let head = [words[0], words[1], words[2], words[3]];
-        Ok(Node { object, link: words[4], head, order: order_of(head) })
+    pub(super) fn peek<W: Words>(tx: &mut W, object: u64) -> Result<Self, Stop> {
+        let (mut words, mut head) = ([0; HEAD_MOST + 1], [0; HEAD_MOST]);
+        tx.read_words(Addr::new(object, 0), &mut words[..=Self::HEAD])?;
+        head[..Self::HEAD].copy_from_slice(&words[..Self::HEAD]);
+        Ok(Node { object, link: words[Self::HEAD], head, order: order_of(head) })
     }
 
-    /// Makes a new node with these entries, at most [`SLOTS`], in slots 0, 1, ...
+    /// Makes a new node with these entries, at most `SLOTS`, in slots 0, 1, ...
     pub(super) fn create<W: Allocate>(
         tx: &mut W,
         level: usize,
         link: u64,
         entries: &[Entry],
-    ) -> Result<Node, Stop> {
-        let object = tx.allocate(NODE_BYTES)?;
-        let mut order = [0; 32];
+    ) -> Result<Self, Stop> {
+        let object = tx.allocate(Self::BYTES)?;
+        let mut order = [0; 8 * HEAD_MOST];
         order[0] = entries.len() as u8;
         order[1] = level as u8;
         for slot in 0..SLOTS {
@@ -116,8 +134,11 @@ impl Node {
         }
         let head = head_of(order);
         let node = Node { object, link, head, order };
-        tx.will_write(node.addr(), NODE_BYTES);
-        tx.write_words(node.addr(), &[head[0], head[1], head[2], head[3], link, 0])?;
+        tx.will_write(node.addr(), Self::BYTES);
+        let mut words = [0; HEAD_MOST + 1];
+        words[..Self::HEAD].copy_from_slice(&head[..Self::HEAD]);
+        words[Self::HEAD] = link;
+        tx.write_words(node.addr(), &words[..Self::KEYS as usize / 8])?;
         if entries.is_empty() {
             return Ok(node); // a run without words is no access: designs refuse it
         }
@@ -147,18 +168,18 @@ impl Node {
 
     #[inline]
     pub(super) fn key_at(&self, slot: usize) -> Addr {
-        Addr::new(self.object, KEYS + 8 * slot as u64)
+        Addr::new(self.object, Self::KEYS + 8 * slot as u64)
     }
 
     #[inline]
     pub(super) fn value_at(&self, slot: usize) -> Addr {
-        Addr::new(self.object, VALUES + 8 * slot as u64)
+        Addr::new(self.object, Self::VALUES + 8 * slot as u64)
     }
 
     /// The slot at a place of the order, as it stands there.
     #[inline]
     pub(super) fn raw_slot(&self, position: usize) -> usize {
-        usize::from(self.order[(FIRST + position) & 31])
+        self.order.get(FIRST + position).map_or(SLOTS_MOST, |&slot| usize::from(slot))
     }
 
     /// The slot at a place of the order. Checked: a write into a slot beyond the node would damage
@@ -169,7 +190,7 @@ impl Node {
         if slot < SLOTS { Ok(slot) } else { Err(Stop::BadValue) }
     }
 
-    /// Searches by halves: reads 5 keys of a full node.
+    /// Searches by halves: reads 5 keys of a full node of 28.
     #[inline]
     pub(super) fn search<W: Words>(&self, tx: &mut W, key: u64) -> Result<Found, Stop> {
         let (mut rank, mut slot, mut exact) = (0, 0, false);
@@ -259,20 +280,20 @@ impl Node {
     /// Changes the link.
     pub(super) fn store_link<W: Words>(&mut self, tx: &mut W, link: u64) -> Result<(), Stop> {
         self.link = link;
-        tx.write(self.addr().plus(LINK), link)
+        tx.write(self.addr().plus(Self::LINK), link)
     }
 
     /// Gives the node back. It is written first, so that a transaction which changes it at the
     /// same time conflicts in every design.
     pub(super) fn discard<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
         tx.write(self.addr(), DEAD)?;
-        tx.retire(self.addr(), NODE_BYTES as u64)
+        tx.retire(self.addr(), Self::BYTES as u64)
     }
 }
 
 #[inline]
-fn order_of(head: [u64; 4]) -> [u8; 32] {
-    let mut order = [0; 32];
+fn order_of(head: Head) -> Order {
+    let mut order = [0; 8 * HEAD_MOST];
     for (i, word) in head.into_iter().enumerate() {
         order[8 * i..][..8].copy_from_slice(&word.to_le_bytes());
     }
@@ -280,7 +301,7 @@ fn order_of(head: [u64; 4]) -> [u8; 32] {
 }
 
 #[inline]
-fn head_of(order: [u8; 32]) -> [u64; 4] {
+fn head_of(order: Order) -> Head {
     let (words, _) = order.as_chunks();
-    [0, 1, 2, 3].map(|i| u64::from_le_bytes(words[i]))
+    std::array::from_fn(|i| u64::from_le_bytes(words[i]))
 }

@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use words::{Addr, Stop, Words};
 
-use super::BTreeMap;
+use super::BTree;
 use super::node::Node;
 
 /// A place in a scan that takes several transactions: the keys that are still to come.
@@ -12,24 +12,24 @@ use super::node::Node;
 /// It names a key, not a node, so it stays right whatever happens to the tree in between. It is a
 /// plain copy: a body that runs again begins again at the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor {
-    tree: BTreeMap,
+pub struct Cursor<const SLOTS: usize = 28> {
+    tree: BTree<SLOTS>,
     from: u64,
     to: u64,
 }
 
-impl Cursor {
+impl<const SLOTS: usize> Cursor<SLOTS> {
     /// Calls `visit` with up to `most` further pairs, in ascending order; answers the place behind
     /// them, or `None` when there are no more.
     ///
     /// # Errors
-    /// As [`BTreeMap::range`].
+    /// As [`BTree::range`].
     pub fn read<W: Words>(
         self,
         tx: &mut W,
         most: u64,
         mut visit: impl FnMut(u64, u64),
-    ) -> Result<Option<Cursor>, Stop> {
+    ) -> Result<Option<Cursor<SLOTS>>, Stop> {
         let (mut left, mut from) = (most.max(1), None);
         self.tree.range(tx, self.from..=self.to, |key, value| {
             visit(key, value);
@@ -44,10 +44,10 @@ impl Cursor {
     }
 }
 
-impl BTreeMap {
+impl<const SLOTS: usize> BTree<SLOTS> {
     /// Calls `visit` with the pairs whose keys lie in `bounds`, in ascending order, until it breaks
     /// or there are no more. For a long scan in several transactions see
-    /// [`cursor`](BTreeMap::cursor).
+    /// [`cursor`](BTree::cursor).
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -89,12 +89,12 @@ impl BTreeMap {
 
     /// A scan over the keys in `bounds` that may take several transactions; `None` when no key can
     /// lie there.
-    pub fn cursor(self, bounds: impl RangeBounds<u64>) -> Option<Cursor> {
+    pub fn cursor(self, bounds: impl RangeBounds<u64>) -> Option<Cursor<SLOTS>> {
         closed(&bounds).map(|(from, to)| Cursor { tree: self, from, to })
     }
 
     /// The leaf where `from` belongs, and the place of the first key that is not below it.
-    fn first_from<W: Words>(self, tx: &mut W, from: u64) -> Result<(Node, usize), Stop> {
+    fn first_from<W: Words>(self, tx: &mut W, from: u64) -> Result<(Node<SLOTS>, usize), Stop> {
         let mut node = Node::open_root(tx, self.root())?;
         for level in (0..node.level()).rev() {
             let found = node.search(tx, from)?;

@@ -2,10 +2,10 @@
 
 use words::{Stop, Words};
 
-use super::node::{JOINED_MOST, LEAST, Node};
-use super::{BTreeMap, Path};
+use super::node::Node;
+use super::{BTree, Path};
 
-impl BTreeMap {
+impl<const SLOTS: usize> BTree<SLOTS> {
     /// Takes a key out; answers its value. Nodes that are no longer needed are given back.
     ///
     /// # Errors
@@ -19,7 +19,7 @@ impl BTreeMap {
         let value = tx.read(leaf.value_at(found.slot))?;
         leaf.take(found.rank - 1, found.rank);
         leaf.store(tx)?;
-        if leaf.count() < LEAST && leaf.object != self.root.to_bits() {
+        if leaf.count() < Node::<SLOTS>::LEAST && leaf.object != self.root.to_bits() {
             self.fill_up(tx, path)?;
         }
         Ok(Some(value))
@@ -29,7 +29,7 @@ impl BTreeMap {
     #[cold]
     fn fill_up<W: Words>(self, tx: &mut W, path: Path) -> Result<(), Stop> {
         for (level, (parent, rank)) in path.into_iter().enumerate().skip(1) {
-            let mut parent = Node::open(tx, parent, level)?;
+            let mut parent = Node::<SLOTS>::open(tx, parent, level)?;
             if parent.count() == 0 || rank > parent.count() {
                 return Err(Stop::BadValue);
             }
@@ -39,14 +39,14 @@ impl BTreeMap {
             let right = parent.child_at(tx, between + 1)?;
             let left = Node::open(tx, left, level - 1)?;
             let right = Node::open(tx, right, level - 1)?;
-            if left.count() + right.count() > JOINED_MOST {
+            if left.count() + right.count() > Node::<SLOTS>::JOINED_MOST {
                 return share(tx, parent, between, left, right);
             }
             join(tx, &mut parent, between, left, right)?;
             if parent.object == self.root.to_bits() {
                 return if parent.count() == 0 { shrink(tx, parent) } else { Ok(()) };
             }
-            if parent.count() >= LEAST {
+            if parent.count() >= Node::<SLOTS>::LEAST {
                 return Ok(());
             }
         }
@@ -55,12 +55,12 @@ impl BTreeMap {
 }
 
 /// Moves everything in `right` to `left`, and takes it out of the parent.
-fn join<W: Words>(
+fn join<const SLOTS: usize, W: Words>(
     tx: &mut W,
-    parent: &mut Node,
+    parent: &mut Node<SLOTS>,
     between: usize,
-    mut left: Node,
-    right: Node,
+    mut left: Node<SLOTS>,
+    right: Node<SLOTS>,
 ) -> Result<(), Stop> {
     if left.level() == 0 {
         left.store_link(tx, right.link)?;
@@ -79,12 +79,12 @@ fn join<W: Words>(
 }
 
 /// Moves entries between neighbours until both have as many.
-fn share<W: Words>(
+fn share<const SLOTS: usize, W: Words>(
     tx: &mut W,
-    parent: Node,
+    parent: Node<SLOTS>,
     between: usize,
-    mut left: Node,
-    mut right: Node,
+    mut left: Node<SLOTS>,
+    mut right: Node<SLOTS>,
 ) -> Result<(), Stop> {
     let (mut key, _) = parent.entry(tx, between)?;
     while left.count() + 1 < right.count() {
@@ -117,9 +117,9 @@ fn share<W: Words>(
 }
 
 /// The root takes what its only child holds.
-fn shrink<W: Words>(tx: &mut W, mut root: Node) -> Result<(), Stop> {
+fn shrink<const SLOTS: usize, W: Words>(tx: &mut W, mut root: Node<SLOTS>) -> Result<(), Stop> {
     let child = root.child_at(tx, 0)?;
-    let child = Node::open(tx, child, root.level() - 1)?;
+    let child = Node::<SLOTS>::open(tx, child, root.level() - 1)?;
     root.set_level(child.level());
     for position in 0..child.count() {
         let entry = child.entry(tx, position)?;

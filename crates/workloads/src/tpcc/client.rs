@@ -23,6 +23,8 @@ pub struct TpccClient {
     pub(super) warehouse: u64,
     /// The one district that it serves, in its warehouse, from 0; `None`: any.
     only: Option<u64>,
+    /// Whether other warehouses deliver a line now and then.
+    sends_away: bool,
     /// Through all warehouses.
     pub(super) district: u64,
     pub(super) customer: u64,
@@ -48,6 +50,7 @@ impl TpccClient {
             stamp,
             warehouse: 1 + index as u64 % shape.warehouses,
             only: None,
+            sends_away: true,
             district: 0,
             customer: 0,
             has_unused_item: false,
@@ -56,9 +59,10 @@ impl TpccClient {
         }
     }
 
-    /// Serves one district for ever, if that is wanted: another one than other workers do, while
-    /// there are enough.
+    /// Serves one district for ever, from its own warehouse, if that is wanted: another one than
+    /// other workers do, while there are enough.
     pub(super) fn keep_to_one_district(&mut self, is_wanted: bool, shape: Shape) {
+        self.sends_away = !is_wanted;
         // Neighbours in number are in different warehouses, if there are several.
         let turn = self.index / shape.warehouses % DISTRICTS;
         // First every other district: of two that follow each other in an index one inserts where
@@ -81,7 +85,8 @@ impl TpccClient {
             let item = uneven(rng, 8191, C_ITEM, shape.items());
             let random = rng.next_u64();
             let quantity = 1 + (random & 0xffff_ffff) * 10 / (1 << 32);
-            let is_remote = shape.warehouses > 1 && (random >> 32) * 100 / (1 << 32) == 0;
+            let is_remote =
+                self.sends_away && shape.warehouses > 1 && (random >> 32) * 100 / (1 << 32) == 0;
             *line = Wanted { item, supplier: self.warehouse, quantity };
             if is_remote {
                 let other = below(rng, shape.warehouses - 1);

@@ -1,5 +1,5 @@
-//! `tpcc-hash`, `tpcc-btree`: New Order of the TPC-C benchmark, over hash maps and over B+-trees
-//! (DudeTM, section 5.1; TPC-C's specification, revision 5.11).
+//! `tpcc-hash`, `tpcc-btree`, `tpcc-btree-32`: New Order of the TPC-C benchmark, over hash maps and
+//! over B+-trees (DudeTM, section 5.1; Pisces, section 5.3; TPC-C's specification, revision 5.11).
 //!
 //! ```text
 //!   index (a map): key -> number of a row        rows (an array)
@@ -38,7 +38,11 @@
 //! Each worker has a row of its own, its *terminal*, with the stamp of its last order, and totals
 //! that the stock must agree with: 6 words more.
 //!
-//! With [`Options::low_conflict`] each worker serves one district (DudeTM, section 5.6).
+//! With [`Options::low_conflict`] each worker serves one district (DudeTM, section 5.6), and its
+//! own warehouse delivers all lines. With as many warehouses as workers (`--scale`) each has one
+//! of its own, and no two write the same object, but for the inner nodes high up in a tree when one
+//! below is split or joined (Pisces, section 5.3). `tpcc-btree-32` is that paper's: its trees'
+//! nodes have at most 32 children.
 //!
 //! # The consistency conditions (clause 3.3.2)
 //!
@@ -68,7 +72,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use collections::{BTreeMap, HashMap};
+use collections::{BTree32, BTreeMap, HashMap};
 use words::{Allocate, LockId, Objects, Stop, Transact, Words, field};
 
 pub use client::TpccClient;
@@ -108,6 +112,9 @@ pub type TpccHash = Tpcc<HashMap>;
 
 /// TPC-C's New Order over B+-trees.
 pub type TpccBtree = Tpcc<BTreeMap>;
+
+/// TPC-C's New Order over B+-trees of at most 32 children.
+pub type TpccBtree32 = Tpcc<BTree32>;
 
 impl<I: Index> Workload for Tpcc<I> {
     const NAME: &'static str = I::TPCC_NAME;

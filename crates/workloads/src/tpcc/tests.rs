@@ -208,6 +208,85 @@ fn a_worker_that_keeps_to_one_district_serves_no_other() {
     assert_eq!(tpcc.check(&mut mock).unwrap(), []);
 }
 
+/// The objects that a worker's orders write.
+#[derive(Default)]
+struct Written(std::collections::HashSet<u64>);
+
+impl Written {
+    fn run<I: Index>(&mut self, mock: &mut Mock, tpcc: &Tpcc<I>, client: &mut TpccClient) {
+        tpcc.next(client);
+        let done = mock.transact(|tx| {
+            let before = std::mem::take(&mut self.0);
+            let mut noting = Noting { tx, written: before };
+            let done = tpcc.run(client, &mut noting);
+            self.0 = noting.written;
+            done
+        });
+        assert!(done.is_ok() || tpcc.gives_up(client));
+    }
+}
+
+/// A transaction that notes the objects it writes.
+struct Noting<'a> {
+    tx: &'a mut Mock,
+    written: std::collections::HashSet<u64>,
+}
+
+impl Words for Noting<'_> {
+    fn read(&mut self, at: words::Addr) -> Result<u64, Stop> {
+        self.tx.read(at)
+    }
+    fn write(&mut self, at: words::Addr, value: u64) -> Result<(), Stop> {
+        self.written.insert(at.object);
+        self.tx.write(at, value)
+    }
+    fn retire(&mut self, at: words::Addr, bytes: u64) -> Result<(), Stop> {
+        self.tx.retire(at, bytes)
+    }
+}
+
+impl Allocate for Noting<'_> {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
+        self.tx.allocate(bytes)
+    }
+    fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
+        self.tx.reserve_blocks(blocks)
+    }
+    fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
+        self.tx.prepare_blocks(first, most)
+    }
+    fn root(&mut self) -> Result<u64, Stop> {
+        self.tx.root()
+    }
+    fn set_root(&mut self, object: u64) -> Result<(), Stop> {
+        self.tx.set_root(object)
+    }
+}
+
+#[test]
+fn workers_with_a_warehouse_of_their_own_write_a_few_nodes_in_common() {
+    let options = Options { scale: 1.01, workers: 2, low_conflict: true, ..Options::default() };
+    let mut mock = Mock::forgiving(Tpcc::<BTree32>::heap_bytes(&options) as usize);
+    let mut shape = Shape::of_scale(options.scale);
+    shape = Shape::of_size(shape.size() & !0xffff_ffff | 30);
+    let tables = root::load::<Tpcc<BTree32>, _>(&mut mock, shape.size()).unwrap();
+    let tpcc = Tpcc::<BTree32>::of(shape, tables);
+    let mut clients = [0, 1].map(|index| tpcc.client(index, 1));
+    let mut written = [Written::default(), Written::default()];
+    for client in &mut clients {
+        tpcc.tune(client, &options);
+    }
+    for _ in 0..400 {
+        for (client, written) in clients.iter_mut().zip(&mut written) {
+            written.run(&mut mock, &tpcc, client);
+        }
+    }
+    // Three trees grow and shrink below the same few inner nodes; leaves and rows belong to one.
+    let both: Vec<u64> = written[0].0.intersection(&written[1].0).copied().collect();
+    assert!(both.len() <= 8 && written.iter().all(|written| written.0.len() > 100), "{both:x?}");
+    assert_eq!(tpcc.check(&mut mock).unwrap(), []);
+}
+
 #[test]
 fn an_order_that_gives_up_has_done_everything_before() {
     let (mut mock, tpcc) = loaded::<HashMap>(0.002);
