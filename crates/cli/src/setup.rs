@@ -75,8 +75,12 @@ pub(crate) fn ready<W: Workload>(
     load: &Load,
     place: Place,
 ) -> Result<Ready<W>, Failure> {
-    if let Some(option) = load.workload_options().unheeded::<W>() {
+    let readers = load.readers.filter(|_| !W::HEEDS.update_percent).map(|_| "--readers");
+    if let Some(option) = readers.or(load.workload_options().unheeded::<W>()) {
         return Err(Failure::Unheeded { workload: W::NAME, option });
+    }
+    if let Some(readers) = load.readers.filter(|&readers| readers > load.threads) {
+        return Err(Failure::TooManyReaders { readers, threads: load.threads });
     }
     let exists = design.is_durable && place.path().symlink_metadata().is_ok();
     let options = match exists {
@@ -127,11 +131,10 @@ pub(crate) fn clients<W: Workload>(
     run: u64,
 ) -> Vec<Position<W::Client>> {
     let seed = (load.seed & ((1 << 40) - 1)) * RUNS + run % RUNS;
-    let options = load.workload_options();
     (0..load.threads)
         .map(|index| {
             let mut client = workload.client(index, seed);
-            workload.tune(&mut client, &options);
+            workload.tune(&mut client, &load.client_options(index));
             Position::new(client)
         })
         .collect()
