@@ -4,7 +4,7 @@
 use clap::ValueEnum;
 use lastword::design::Mvcc;
 use lastword::{
-    Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Undo, Volatile,
+    Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Snapshot, Undo, Volatile,
 };
 use workloads::Workload;
 
@@ -27,6 +27,7 @@ impl Over for Volatile {}
 impl Over for Undo {}
 impl Over for Redo {}
 impl Over for Mvcc {}
+impl Over for Snapshot {}
 impl Over for Decoupled {
     const HAS_BOUNDED_SHADOWS: bool = true;
 
@@ -98,6 +99,8 @@ designs! {
     #[value(hide = true)]
     "The same; the log is freed and nothing goes home"
     DecoupledIdeal "decoupled-ideal": Decoupled, |load| load.ideal_reproduce = true;
+    "Run on copies of objects; snapshot isolation; readers wait for nobody"
+    Snapshot "snapshot": Snapshot, |_| ();
     "Run in place; what words were is durable before they are written"
     Undo "undo": Undo, |_| ();
     "Run in a buffer; what words become is durable before they are written"

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use lastword::{AnyPool, Design, Error, Options, Pool};
-use lastword::{Decoupled, DecoupledEvicting, DecoupledSoftware, Redo, Undo, perform::Serial};
+use lastword::{
+    Decoupled, DecoupledEvicting, DecoupledSoftware, Redo, Snapshot, Undo, perform::Serial,
+};
 
 /// A design: how to make or open a pool of it.
 #[derive(Debug)]
@@ -46,4 +48,5 @@ designs! {
     "decoupled-evicting": DecoupledEvicting,
     "undo": Undo,
     "redo": Redo,
+    "snapshot": Snapshot,
 }

@@ -78,6 +78,9 @@ pub struct Snapshot {
     ground: Ground,
     workers: Workers,
     truncation: Mutex<Truncation>,
+    /// IDs up to this one are of transactions that are durable for sure: all of them, until one was
+    /// unwound while it was made durable.
+    sure: AtomicU64,
     /// What the last worker of each number has left for the next one.
     kept: Box<[Mutex<Option<Attempt>>]>,
     options: Options,
@@ -175,6 +178,7 @@ impl Snapshot {
             ground,
             workers: Workers::new(slots, last.0),
             truncation,
+            sure: AtomicU64::new(u64::MAX),
             kept: (0..slots).map(|_| Mutex::default()).collect(),
             options: options.clone(),
         };
@@ -462,7 +466,8 @@ impl Design for Snapshot {
             // stay locked, and the pool is poisoned. A tester whose machine's power went wants to
             // know what others would have seen.
             if self.ground.is_apart() {
-                self.versions.force(&self.ground, &log.batch);
+                self.sure.fetch_min(self.committed_id().0, Ordering::Relaxed);
+                self.versions.force(&self.ground, attempt, &log.batch);
             }
             return self.committed_id();
         }
@@ -475,7 +480,7 @@ impl Design for Snapshot {
 
     fn durable_id(&self) -> TxId {
         // What has an ID was durable before.
-        self.committed_id()
+        TxId(self.committed_id().0.min(self.sure.load(Ordering::Relaxed)))
     }
 
     fn reproduced_id(&self) -> TxId {

@@ -271,8 +271,12 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Ready::Yes
     }
 
-    /// Stores words at home, for who observes a test.
-    pub(crate) fn force(&self, home: &impl Home, batch: &[u64]) {
+    /// Lets an attempt have committed that ended meanwhile, for who observes a test.
+    pub(crate) fn force(&self, home: &impl Home, attempt: &mut Attempt, batch: &[u64]) {
+        let end = attempt.end.map(|end| &self.memory(attempt.number)[end]);
+        if end.is_some_and(|end| when(end) == end::RUNNING) {
+            self.show(home, attempt);
+        }
         super::write_back::store(home, batch);
     }
 
