@@ -32,7 +32,7 @@ use words::{Allocate, BLOCK_STRIDE, LockId, Stop, Transact, Words};
 use crate::keys::{below, generator, mix, unmix};
 use crate::root::{self, Build};
 use crate::stamp::{Stamp, content};
-use crate::turns::{NUMBERS_MIN, Turn, Turns};
+use crate::turns::{NUMBERS_MIN, Turn, Turns, workers_of};
 use crate::violation::Violations;
 use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, scaled, with_slack};
 
@@ -159,7 +159,7 @@ impl<const PAIRS: u64, const LISTS: u64> Workload for Lists<PAIRS, LISTS> {
     }
 
     fn tune(&self, client: &mut ListsClient, options: &Options) {
-        let workers = Turns::workers(client.index, options);
+        let workers = workers_of(client.index, options);
         client.turns = Turns::new(client.index, workers, self.pairs, client.rng.next_u64());
         client.update_percent = u64::from(options.update_percent.unwrap_or(UPDATE_PERCENT));
     }

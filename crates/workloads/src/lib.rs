@@ -14,6 +14,8 @@
 //! | `tpcc-btree-32` | the same | 181 | the same |
 //! | `chains`, `chains-sparse` | searches, inserts or removes 64 bytes | 0; 11; 2 | values |
 //! | `list` | the same in one list | 0; 11; 2 | the same |
+//! | `kmeans` | adds a point to its centre's sums | 27 | all that was added |
+//! | `ssca2` | adds an edge to a node | 3 | the graph against its list |
 //! | `records` | overwrites a record of 100 bytes | 13 | structure, every record whole |
 //! | `records-20` | overwrites 10, inserts 10, removes 10 | some 340 | the same |
 //! | `ycsb-a` to `ycsb-f` | YCSB's core workloads | 0; 13; insert: 23 | every record whole |
@@ -59,9 +61,11 @@ mod empty;
 mod hashtable;
 mod index;
 mod keys;
+mod kmeans;
 mod records;
 mod root;
 mod session;
+mod ssca2;
 mod stamp;
 mod tatp;
 mod tpcc;
@@ -80,9 +84,11 @@ pub use chains::{Chains, ChainsSparse, List, Lists, ListsClient};
 pub use empty::{Empty, EmptyClient};
 pub use hashtable::HashTable;
 pub use keys::KeyClient;
+pub use kmeans::{Kmeans, KmeansClient};
 pub use records::{Records, Records20, Store, StoreClient};
 pub use root::{name_in, next_run};
 pub use session::{BtreeUpdate, SessionStore, Sessions};
+pub use ssca2::{Ssca2, Ssca2Client};
 pub use tatp::{Tatp, TatpBtree, TatpHash};
 pub use tpcc::{Tpcc, TpccBtree, TpccBtree32, TpccClient, TpccHash};
 pub use violation::Violation;
@@ -306,6 +312,8 @@ workloads!(
     Chains,
     ChainsSparse,
     List,
+    Kmeans,
+    Ssca2,
     Records,
     Records20,
     YcsbA,

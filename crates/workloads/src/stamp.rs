@@ -67,6 +67,15 @@ impl Stamp {
         })
     }
 
+    /// Whether `found` under the key is this transaction's value, or shows that the same worker's
+    /// later transactions were done, or that a later run began: unlike [`is_in`](Stamp::is_in)
+    /// other workers of the run show nothing.
+    pub(crate) fn is_passed_by(self, found: u64, key: u64) -> bool {
+        self.is_in(found, key)
+            && Stamp::of(found, key)
+                .is_some_and(|found| found.run() > self.run() || found.worker() == self.worker())
+    }
+
     fn run(self) -> u64 {
         self.0 >> (SEQUENCE_BITS + WORKER_BITS)
     }

@@ -28,6 +28,12 @@ pub(crate) enum Turn {
     Out(u64),
 }
 
+/// How many workers share what is shared out: as many as the options say, or as many as there may
+/// be when this is not one of those.
+pub(crate) fn workers_of(index: usize, options: &Options) -> usize {
+    if index < options.workers { options.workers } else { CLIENTS_MAX }
+}
+
 /// One worker's updates, in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
@@ -51,11 +57,6 @@ impl Turns {
         let lag = (len / 16).clamp(1, LAG_MAX);
         let (part, first) = (index as u64 % parts, random % len);
         Turns { part, parts, len, lag, factor: scattering(len), first, drawn: 0 }
-    }
-
-    /// As many workers as the options say; as many as there may be when this is not one of those.
-    pub(crate) fn workers(index: usize, options: &Options) -> usize {
-        if index < options.workers { options.workers } else { CLIENTS_MAX }
     }
 
     /// The next update.

@@ -5,10 +5,10 @@
 use words::mock::Mock;
 use words::{Addr, Allocate, Objects, Ptr, Stop, Transact, Words};
 use workloads::{
-    Bank, Btree, Btree16, Btree32, BtreeUpdate, Chains, ChainsSparse, Empty, HashTable, List,
-    NAMES, Options, Records, Records20, Scatter, SessionStore, TatpBtree, TatpHash, TpccBtree,
-    TpccBtree32, TpccHash, Violation, Visitor, Workload, Writes, YcsbA, YcsbB, YcsbC, YcsbD, YcsbE,
-    YcsbF, by_name, next_run,
+    Bank, Btree, Btree16, Btree32, BtreeUpdate, Chains, ChainsSparse, Empty, HashTable, Kmeans,
+    List, NAMES, Options, Records, Records20, Scatter, SessionStore, Ssca2, TatpBtree, TatpHash,
+    TpccBtree, TpccBtree32, TpccHash, Violation, Visitor, Workload, Writes, YcsbA, YcsbB, YcsbC,
+    YcsbD, YcsbE, YcsbF, by_name, next_run,
 };
 
 const SMALL: Options = Options {
@@ -74,6 +74,8 @@ macro_rules! for_all {
         $test::<Chains>();
         $test::<ChainsSparse>();
         $test::<List>();
+        $test::<Kmeans>();
+        $test::<Ssca2>();
         $test::<Records>();
         $test::<Records20>();
         $test::<YcsbA>();
@@ -179,6 +181,8 @@ fn a_transaction_that_never_ran_is_not_present() {
     is_sharp::<Chains>();
     is_sharp::<ChainsSparse>();
     is_sharp::<List>();
+    is_sharp::<Kmeans>();
+    is_sharp::<Ssca2>();
     is_sharp::<Records>();
     is_sharp::<Records20>();
     is_sharp::<YcsbA>();
@@ -390,6 +394,11 @@ fn the_checks_find_planted_damage() {
     {
         assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
     }
+    let found = finds_damage::<Kmeans>(0.2);
+    assert!(count(&found, "a sum over all that was added to centres") > 0, "{found:?}");
+    let found = finds_damage::<Ssca2>(0.9);
+    assert!(count(&found, "an edge that was never added") > 0, "{found:?}");
+    assert!(count(&found, "the number of an edge at its node") > 0, "{found:?}");
     for found in [finds_damage::<BtreeUpdate>(0.5), finds_damage::<SessionStore>(0.5)] {
         assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
     }
@@ -477,6 +486,7 @@ fn shows_what_is_torn<W: Workload>(expected: fn(&Violation) -> bool) {
 fn the_checks_find_a_torn_transaction_wherever_it_is_torn() {
     shows_what_is_torn::<Records>(|v| matches!(v, Violation::Record { .. }));
     shows_what_is_torn::<Writes>(|v| matches!(v, Violation::Pair { .. }));
+    shows_what_is_torn::<Kmeans>(|v| matches!(v, Violation::Count { .. }));
     shows_what_is_torn::<Scatter>(|v| matches!(v, Violation::Pair { .. }));
 }
 
@@ -517,6 +527,8 @@ fn a_transaction_that_conflicts_is_done_once() {
     is_done_once::<Chains>();
     is_done_once::<ChainsSparse>();
     is_done_once::<List>();
+    is_done_once::<Kmeans>();
+    is_done_once::<Ssca2>();
     is_done_once::<Records>();
     is_done_once::<Records20>();
     is_done_once::<YcsbA>();
@@ -538,7 +550,7 @@ impl Visitor for NameOf {
 fn every_name_leads_to_its_workload() {
     let names = "empty bank hashtable btree btree-16 btree-32 btree-update session-store \
                  tatp-hash tatp-btree tpcc-hash tpcc-btree tpcc-btree-32 chains chains-sparse \
-                 list records records-20 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter";
+                 list kmeans ssca2 records records-20 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter";
     assert_eq!(NAMES.join(" "), names);
     for name in NAMES {
         let (found, about) = by_name(name, NameOf).unwrap();

@@ -1,0 +1,354 @@
+//! `kmeans`: each transaction adds a point to its cluster's next centre, as STAMP's kmeans does
+//! with low contention (Pisces, table 3).
+//!
+//! ```text
+//!   points: in DRAM, 24 coordinates each, around 16 places     40 centres
+//!   next():  the nearest centre                                outside of the transaction
+//!   run():   its count + 1, its 24 sums + coordinates          one object of 256 bytes
+//!            the worker's row: its stamp, what it added        another one
+//! ```
+//!
+//! 16 384 points times the scale (at most 64). A worker takes its share of them in turn, round
+//! after round; **64 rounds, 1 048 576 transactions, are one run of the benchmark**. A run of STAMP
+//! stands still between rounds, and the sums become the next centres; endless clients know no such
+//! moment, so here all rounds use the first centres, and sums are never set back: they wrap round,
+//! and what a round added is the difference. Coordinates are whole numbers, so that the order of
+//! additions is nothing to the sums. STAMP hands points out three at a time, from a counter in
+//! shared memory; here each worker's row is that counter, and makes the run one that a crash may
+//! interrupt. A transaction writes 27 words.
+//!
+//! The check is exact whatever ran, in however many runs: each worker keeps a sum over what it
+//! added, linear in the coordinates, with factors of its own for each centre and coordinate. The
+//! same sum over the centres must be equal to it.
+//!
+//! Under snapshot isolation nothing more is needed: a transaction reads only what it writes.
+
+use std::sync::Arc;
+
+use words::{Allocate, Array, BLOCK_STRIDE, LockId, Objects, Place, Stop, Transact, Words, field};
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
+use crate::keys::mix;
+use crate::root::{self, Build};
+use crate::stamp::Stamp;
+use crate::turns::workers_of;
+use crate::violation::Violations;
+use crate::{CLIENTS_MAX, Options, Violation, Workload, scaled, with_slack};
+
+/// Points at scale 1, and most: as many as handles keep in DRAM, 100 MB.
+const POINTS: u64 = 1 << 14;
+const POINTS_MAX: u64 = 1 << 20;
+
+/// Coordinates of a point.
+const DIMENSIONS: usize = 24;
+
+/// Centres that points are added to: STAMP's for low contention.
+const CENTRES: usize = 40;
+
+/// Places that points lie around.
+const PLACES: u64 = 16;
+
+/// Blocks that one transaction of loading prepares.
+const STEP: u64 = 256;
+
+/// The sums of a centre, an object of its own.
+#[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Centre {
+    sums: Sums,
+    reserved: [u64; 31 - DIMENSIONS],
+}
+
+#[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Sums {
+    /// Points.
+    count: u64,
+    /// Their coordinates.
+    coordinates: [u64; DIMENSIONS],
+}
+
+/// A worker's row, an object of its own.
+#[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Row {
+    added: Added,
+    reserved: [u64; 30],
+}
+
+#[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Added {
+    /// The worker's last transaction.
+    stamp: u64,
+    /// Over all that it added, the [`digest`].
+    digest: u64,
+}
+
+/// Where the tables are.
+#[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Tables {
+    centres: Array<Centre>,
+    rows: Array<Row>,
+}
+
+/// Points, and the centres that they are added to.
+#[derive(Clone, Debug)]
+pub struct Kmeans {
+    tables: Tables,
+    points: Arc<Points>,
+}
+
+#[derive(Debug)]
+struct Points {
+    coordinates: Vec<[u16; DIMENSIONS]>,
+    /// By coordinate, then by centre: the distances to all centres are computed side by side.
+    centres: [[f32; CENTRES]; DIMENSIONS],
+}
+
+/// One worker's points.
+#[derive(Clone, Debug)]
+pub struct KmeansClient {
+    index: usize,
+    stamp: Stamp,
+    /// Its share is every `parts`-th point from `part` on.
+    part: u64,
+    parts: u64,
+    /// The current point, and its nearest centre.
+    point: u64,
+    centre: usize,
+}
+
+impl Build for Kmeans {
+    const NAME: &'static str = "kmeans";
+    type Parts = Tables;
+
+    fn reserve<W: Allocate>(tx: &mut W, _size: u64) -> Result<Tables, Stop> {
+        let centres = Array::reserve(tx, CENTRES as u64)?;
+        Ok(Tables { centres, rows: Array::reserve(tx, CLIENTS_MAX as u64)? })
+    }
+
+    /// Progress 0 and 1: preparing.
+    fn step<W: Allocate>(
+        tables: Tables,
+        tx: &mut W,
+        _size: u64,
+        progress: u64,
+    ) -> Result<Option<u64>, Stop> {
+        if progress == 0 {
+            return Ok(Some(u64::from(tables.centres.prepare(tx, STEP)?)));
+        }
+        let is_prepared = tables.rows.prepare(tx, STEP)?;
+        Ok((!is_prepared).then_some(progress))
+    }
+
+    fn free<W: Allocate>(tables: Tables, tx: &mut W) -> Result<bool, Stop> {
+        tables.centres.free(tx)?;
+        tables.rows.free(tx)?;
+        Ok(true)
+    }
+}
+
+impl Workload for Kmeans {
+    const NAME: &'static str = <Kmeans as Build>::NAME;
+    const ABOUT: &'static str = "STAMP's kmeans: add a point to the sums of its nearest centre";
+    type Client = KmeansClient;
+
+    fn heap_bytes(_options: &Options) -> u64 {
+        with_slack((CENTRES + CLIENTS_MAX) as u64 * BLOCK_STRIDE)
+    }
+
+    fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Kmeans, T::Error> {
+        let count = scaled(POINTS, options, CLIENTS_MAX as u64).min(POINTS_MAX);
+        let tables = root::load::<Kmeans, T>(worker, count)?;
+        Ok(Kmeans { tables, points: Arc::new(Points::new(count)) })
+    }
+
+    fn open<T: Transact>(worker: &mut T) -> Result<Option<Kmeans>, T::Error> {
+        let found = root::open::<Kmeans, T>(worker)?;
+        Ok(found.map(|(count, tables)| Kmeans { tables, points: Arc::new(Points::new(count)) }))
+    }
+
+    fn client(&self, index: usize, seed: u64) -> KmeansClient {
+        let (stamp, part) = (Stamp::first(index, seed), index as u64);
+        KmeansClient { index, stamp, part, parts: CLIENTS_MAX as u64, point: part, centre: 0 }
+    }
+
+    fn tune(&self, client: &mut KmeansClient, options: &Options) {
+        client.parts = workers_of(client.index, options) as u64;
+        client.part = client.index as u64 % client.parts;
+        client.point = client.part;
+    }
+
+    #[inline]
+    fn next(&self, client: &mut KmeansClient) {
+        client.point += client.parts;
+        if client.point >= self.points.coordinates.len() as u64 {
+            client.point = client.part;
+        }
+        client.centre = self.points.nearest(client.point);
+        client.stamp.advance();
+    }
+
+    #[inline]
+    fn run<W: Allocate>(&self, client: &KmeansClient, tx: &mut W) -> Result<(), Stop> {
+        let Tables { centres, rows } = self.tables;
+        tx.lock(LockId(client.centre as u64))?;
+        let sums = field!(centres.at(client.centre as u64)?, Centre, sums);
+        let row = field!(rows.at(client.index as u64)?, Row, added);
+        tx.will_write(sums.addr(), size_of::<Sums>());
+        tx.will_write(row.addr(), size_of::<Added>());
+        let point = &self.points.coordinates[client.point as usize];
+        let mut changed = tx.get(sums)?;
+        changed.count = changed.count.wrapping_add(1);
+        for (sum, &coordinate) in changed.coordinates.iter_mut().zip(point) {
+            *sum = sum.wrapping_add(u64::from(coordinate));
+        }
+        tx.set(sums, changed)?;
+        let before = tx.get(row)?.digest;
+        let digest = before.wrapping_add(digest(client.centre, 1, point.map(u64::from)));
+        tx.set(row, Added { stamp: client.stamp.value(client.index as u64), digest })
+    }
+
+    fn is_present<W: Words>(&self, client: &KmeansClient, tx: &mut W) -> Result<bool, Stop> {
+        let row = field!(self.tables.rows.at(client.index as u64)?, Row, added);
+        let found = tx.get(row)?.stamp;
+        Ok(client.stamp.is_in(found, client.index as u64))
+    }
+
+    fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<Violation>, T::Error> {
+        let Tables { centres, rows } = self.tables;
+        let (sums, added) = worker.transact(|tx| {
+            let (mut sums, mut added) = (Vec::new(), Vec::new());
+            for centre in 0..centres.len() {
+                sums.push(tx.get(field!(centres.at(centre)?, Centre, sums))?);
+            }
+            for row in 0..rows.len() {
+                added.push(tx.get(field!(rows.at(row)?, Row, added))?);
+            }
+            Ok((sums, added))
+        })?;
+        let mut violations = Violations::default();
+        let found = sums.iter().enumerate().fold(0_u64, |all, (centre, sums)| {
+            all.wrapping_add(digest(centre, sums.count, sums.coordinates))
+        });
+        let expected = added.iter().fold(0_u64, |all, row| all.wrapping_add(row.digest));
+        violations.expect("a sum over all that was added to centres", expected, found);
+        for (index, row) in (0..).zip(&added) {
+            if row.stamp != 0 && Stamp::of(row.stamp, index).is_none() {
+                violations.add(Violation::Value { key: index, found: row.stamp });
+            }
+        }
+        Ok(violations.0)
+    }
+}
+
+impl Points {
+    /// So many points; at least one, whatever a damaged root says.
+    fn new(count: u64) -> Points {
+        let count = count.clamp(1, POINTS_MAX);
+        let coordinates: Vec<_> = (0..count).map(point).collect();
+        let mut centres = [[0.0; CENTRES]; DIMENSIONS];
+        for (dimension, row) in centres.iter_mut().enumerate() {
+            for (centre, coordinate) in (0..).zip(row) {
+                let first = centre * count / CENTRES as u64;
+                *coordinate = f32::from(coordinates[first as usize][dimension]);
+            }
+        }
+        Points { coordinates, centres }
+    }
+
+    /// The centre that is nearest to a point.
+    #[inline]
+    fn nearest(&self, point: u64) -> usize {
+        let mut distances = [0.0_f32; CENTRES];
+        let Some(coordinates) = self.coordinates.get(point as usize) else { return 0 };
+        for (&coordinate, centres) in coordinates.iter().zip(&self.centres) {
+            for (distance, centre) in distances.iter_mut().zip(centres) {
+                let along = f32::from(coordinate) - centre;
+                *distance += along * along;
+            }
+        }
+        let mut nearest = 0;
+        for centre in 1..CENTRES {
+            nearest = if distances[centre] < distances[nearest] { centre } else { nearest };
+        }
+        nearest
+    }
+}
+
+/// The coordinates of a point: about a quarter of the range around one of the places.
+fn point(number: u64) -> [u16; DIMENSIONS] {
+    let place = mix(number) % PLACES;
+    std::array::from_fn(|dimension| {
+        let middle = mix(!(place << 8 | dimension as u64)) % (3 << 14);
+        let random = mix(number << 8 | dimension as u64);
+        // The sum of two: nearer to the middle more often.
+        (middle + (random & 0x1fff) + (random >> 32 & 0x1fff)) as u16
+    })
+}
+
+/// What stands for so many points with these sums of coordinates in a centre: linear in them.
+#[inline]
+fn digest(centre: usize, count: u64, coordinates: [u64; DIMENSIONS]) -> u64 {
+    let factor = |place: usize| mix((centre * 32 + place) as u64) | 1;
+    let first = count.wrapping_mul(factor(DIMENSIONS));
+    coordinates.iter().enumerate().fold(first, |sum, (place, coordinate)| {
+        sum.wrapping_add(coordinate.wrapping_mul(factor(place)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use words::mock::Mock;
+
+    use super::*;
+
+    /// What plain code, without transactions, makes of one round.
+    fn sequential(points: &Points) -> Vec<(u64, [u64; DIMENSIONS])> {
+        let mut centres = vec![(0, [0; DIMENSIONS]); CENTRES];
+        for (number, point) in points.coordinates.iter().enumerate() {
+            let distance = |centre: usize| -> f32 {
+                let along = |(&x, row): (&u16, &[f32; CENTRES])| f32::from(x) - row[centre];
+                point.iter().zip(&points.centres).map(along).map(|d| d * d).sum()
+            };
+            let nearest = (1..CENTRES).fold(0, |nearest, centre| {
+                if distance(centre) < distance(nearest) { centre } else { nearest }
+            });
+            assert_eq!(nearest, points.nearest(number as u64));
+            centres[nearest].0 += 1;
+            for (sum, &x) in centres[nearest].1.iter_mut().zip(point) {
+                *sum += u64::from(x);
+            }
+        }
+        centres
+    }
+
+    #[test]
+    fn a_round_of_several_workers_makes_the_centres_of_a_sequential_run() {
+        let options = Options { scale: 0.05, workers: 3, ..Options::default() };
+        let mut mock = Mock::new(Kmeans::heap_bytes(&options) as usize);
+        let kmeans = Kmeans::load(&mut mock, &options).unwrap();
+        for index in 0..3 {
+            let mut client = kmeans.client(index, 1);
+            kmeans.tune(&mut client, &options);
+            let mut share = 0;
+            while share == 0 || client.point != index as u64 {
+                kmeans.next(&mut client);
+                mock.transact(|tx| kmeans.run(&client, tx)).unwrap();
+                share += 1;
+            }
+            assert!((272..=274).contains(&share), "{share} of 819 points");
+        }
+        let expected = sequential(&kmeans.points);
+        for (centre, expected) in (0..).zip(&expected) {
+            let place = field!(kmeans.tables.centres.at(centre).unwrap(), Centre, sums);
+            let found = mock.transact(|tx| tx.get(place)).unwrap();
+            assert_eq!((found.count, found.coordinates), *expected, "centre {centre}");
+        }
+        let used = expected.iter().filter(|centre| centre.0 > 0).count();
+        assert!(used > 30, "{used} centres have points");
+        assert_eq!(kmeans.check(&mut mock).unwrap(), []);
+    }
+}
