@@ -87,6 +87,21 @@ impl<const WORDS: usize> Chain<WORDS> {
         Ok(Some(value))
     }
 
+    /// The smallest key, and its value.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    #[inline]
+    pub fn first<W: Words>(self, tx: &mut W) -> Result<Option<(u64, [u64; WORDS])>, Stop> {
+        let next = tx.read(self.link)?;
+        if next == 0 {
+            return Ok(None);
+        }
+        let (entry, mut value) = (Entry::open(tx, next)?, [0; WORDS]);
+        tx.read_words(entry.at.plus(VALUE), &mut value)?;
+        Ok(Some((entry.key, value)))
+    }
+
     /// Puts a key's value, whether it was there or not; answers whether it is new. Writes the value
     /// over an old key; a new one's entry and the link to it beside what the allocator writes.
     ///

@@ -10,12 +10,14 @@
 //! | `btree-update` | overwrites one key of 650 MB | 1 | structure, keys, values |
 //! | `session-store` | reads or overwrites one of 10 000 keys | 0; 1 | structure, keys, values |
 //! | `tatp-hash`, `tatp-btree` | TATP's Update Location | 1 | index and subscribers agree |
+//! | `tatp-mix` | six of TATP's, 18 of 100 write | 0; 1; 2; 7 | all tables agree |
 //! | `tpcc-hash`, `tpcc-btree` | TPC-C's New Order | 156; 181 | TPC-C's consistency conditions |
 //! | `tpcc-btree-32` | the same | 181 | the same |
 //! | `chains`, `chains-sparse` | searches, inserts or removes 64 bytes | 0; 11; 2 | values |
 //! | `list` | the same in one list | 0; 11; 2 | the same |
 //! | `kmeans` | adds a point to its centre's sums | 27 | all that was added |
 //! | `ssca2` | adds an edge to a node | 3 | the graph against its list |
+//! | `vacation` | reserves two things for a customer | 9 | used = held, used + free = total |
 //! | `records` | overwrites a record of 100 bytes | 13 | structure, every record whole |
 //! | `records-20` | overwrites 10, inserts 10, removes 10 | some 340 | the same |
 //! | `ycsb-a` to `ycsb-f` | YCSB's core workloads | 0; 13; insert: 23 | every record whole |
@@ -68,9 +70,11 @@ mod session;
 mod ssca2;
 mod stamp;
 mod tatp;
+mod tatp_mix;
 mod tpcc;
 mod tree;
 mod turns;
+mod vacation;
 mod violation;
 mod ycsb;
 mod zipf;
@@ -90,7 +94,9 @@ pub use root::{name_in, next_run};
 pub use session::{BtreeUpdate, SessionStore, Sessions};
 pub use ssca2::{Ssca2, Ssca2Client};
 pub use tatp::{Tatp, TatpBtree, TatpHash};
+pub use tatp_mix::{TatpMix, TatpMixClient};
 pub use tpcc::{Tpcc, TpccBtree, TpccBtree32, TpccClient, TpccHash};
+pub use vacation::{Vacation, VacationClient};
 pub use violation::Violation;
 pub use ycsb::{Ycsb, YcsbA, YcsbB, YcsbC, YcsbClient, YcsbD, YcsbE, YcsbF};
 
@@ -306,6 +312,7 @@ workloads!(
     SessionStore,
     TatpHash,
     TatpBtree,
+    TatpMix,
     TpccHash,
     TpccBtree,
     TpccBtree32,
@@ -314,6 +321,7 @@ workloads!(
     List,
     Kmeans,
     Ssca2,
+    Vacation,
     Records,
     Records20,
     YcsbA,
