@@ -82,6 +82,8 @@ impl workload::Visitor for Prepare<'_> {
         S::load(&mut pool.any_worker()?.erased())?;
         let start = Some((pool.committed_id().0, words_of(&*pool)));
         pool.close()?;
+        // What a design has stored that a crash may take or leave is not on its way for ever.
+        recorder.rest();
         Ok(Prepared { design, image: recorder.image(), start })
     }
 }

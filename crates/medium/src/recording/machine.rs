@@ -183,6 +183,10 @@ impl Machine {
         Image { names: self.names.clone(), inodes, digest: self.digest }
     }
 
+    pub(super) fn rest(&mut self) {
+        (0..self.inodes.len()).for_each(|number| self.settle_lines(number));
+    }
+
     pub(super) fn boot(&self) -> u64 {
         self.boot
     }

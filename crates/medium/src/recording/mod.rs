@@ -99,6 +99,11 @@ impl Recorder {
         lock(&self.machine).image()
     }
 
+    /// The machine stands still for so long that every line has left its cache.
+    pub fn rest(&self) {
+        lock(&self.machine).rest();
+    }
+
     /// The system of this boot. After a crash it is dead: ask for the next one.
     pub fn system(&self) -> System {
         System::of(Arc::new(system::Recorded::new(self.clone())))
