@@ -140,6 +140,11 @@ pub struct ShadowHeap {
 }
 
 impl ShadowHeap {
+    /// The memory that has them.
+    pub(crate) fn into_memory(self) -> Memory {
+        self.memory
+    }
+
     /// The words.
     #[inline]
     pub(crate) fn heap(&self) -> &Heap {

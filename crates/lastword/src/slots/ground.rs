@@ -10,7 +10,7 @@
 //! can (A1), so there the order of stores and barriers is everything: see the designs.
 
 use medium::mutants::{Mutant, planted};
-use medium::{Domain, HomeMedium, InPlace, LogMedium, Parts, PoolFile};
+use medium::{Domain, HomeMedium, InPlace, LogMedium, Memory, Parts, PoolFile};
 
 use super::format::{Head, Key, Layout, UNIT_WORDS};
 use super::workers::Meter;
@@ -26,6 +26,9 @@ const BLOCK_WORDS: usize = 512;
 
 /// Where an open pool's words and records are.
 pub(super) struct Ground {
+    /// What has the words: home, or an image of it. Here, whatever the place, so that a load asks
+    /// nothing before it.
+    memory: Arc<Memory>,
     place: Place,
     superblocks: Mutex<Superblocks>,
     superblock: Superblock,
@@ -37,7 +40,6 @@ enum Place {
     Mapped { heap: InPlace, log: InPlace },
     /// Files.
     Files {
-        image: ShadowHeap,
         home: Mutex<Parts>,
         log: Arc<PoolFile>,
         /// Has the lock on the log's file.
@@ -76,20 +78,22 @@ impl Words {
 impl Ground {
     pub(super) fn new(storage: Storage, words: Words) -> Ground {
         let superblock = *storage.superblocks.current();
-        let place = match words {
+        let (memory, place) = match words {
             Words::Mapped(both) => {
                 let (heap, log) = *both;
-                Place::Mapped { heap, log }
+                (heap.memory(), Place::Mapped { heap, log })
             }
-            Words::Image(image) => Place::Files {
-                image,
-                home: Mutex::new(storage.home),
-                log: storage.log_file.unwrap_or(storage.file),
-                _log: storage.log,
-            },
+            Words::Image(image) => {
+                let place = Place::Files {
+                    home: Mutex::new(storage.home),
+                    log: storage.log_file.unwrap_or(storage.file),
+                    _log: storage.log,
+                };
+                (Arc::new(image.into_memory()), place)
+            }
         };
         let superblocks = Mutex::new(storage.superblocks);
-        Ground { place, superblocks, superblock, layout: Layout::of(superblock.log_bytes) }
+        Ground { memory, place, superblocks, superblock, layout: Layout::of(superblock.log_bytes) }
     }
 
     /// Whether transactions work on home itself.
@@ -101,10 +105,7 @@ impl Ground {
     /// The words.
     #[inline(always)]
     pub(super) fn heap(&self) -> &Heap {
-        match &self.place {
-            Place::Mapped { heap, .. } => heap.words(),
-            Place::Files { image, .. } => image.heap(),
-        }
+        self.memory.words()
     }
 
     /// Stores a word for others to see.
@@ -112,7 +113,7 @@ impl Ground {
     pub(super) fn store(&self, index: usize, value: u64) {
         match &self.place {
             Place::Mapped { heap, .. } => heap.store(index, value),
-            Place::Files { image, .. } => image.heap()[index].store(value, Ordering::Relaxed),
+            Place::Files { .. } => self.heap()[index].store(value, Ordering::Relaxed),
         }
     }
 
@@ -121,7 +122,7 @@ impl Ground {
     pub(super) fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
         match &self.place {
             Place::Mapped { heap, .. } => heap.exchange(index, current, new),
-            Place::Files { image, .. } => image.heap()[index].compare_exchange(
+            Place::Files { .. } => self.heap()[index].compare_exchange(
                 current,
                 new,
                 Ordering::AcqRel,

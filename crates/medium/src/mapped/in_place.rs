@@ -41,7 +41,7 @@ use crate::{Error, Memory, PoolFile};
 #[derive(Debug)]
 pub struct InPlace {
     /// What loads see: the mapping itself, or a recorded machine's copy of it.
-    view: Memory,
+    view: Arc<Memory>,
     /// With its place, for errors.
     recorded: Option<(RecordedArea, Area)>,
     write_back: Option<LineWriteBack>,
@@ -74,7 +74,7 @@ impl InPlace {
             }
         };
         let (write_back, emulation) = (domain.write_back(), domain.emulation());
-        Ok(InPlace { view, recorded, write_back, emulation })
+        Ok(InPlace { view: Arc::new(view), recorded, write_back, emulation })
     }
 
     /// The words, to be loaded. Whoever stores to them past [`store`](InPlace::store) is not seen
@@ -82,6 +82,11 @@ impl InPlace {
     #[inline(always)]
     pub fn words(&self) -> &[AtomicU64] {
         self.view.words()
+    }
+
+    /// The memory that has the words, for who loads them most of the time.
+    pub fn memory(&self) -> Arc<Memory> {
+        Arc::clone(&self.view)
     }
 
     /// Stores a word into the cache. Relaxed: what orders it for other threads is the caller's.
