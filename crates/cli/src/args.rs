@@ -173,6 +173,9 @@ pub(crate) struct Load {
     /// Emulated medium: cycles that a persist barrier takes at least
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) latency_cycles: u64,
+    /// Emulated medium: the same in nanoseconds
+    #[arg(long, value_name = "N", value_parser = latency, conflicts_with = "latency_cycles")]
+    pub(crate) latency_ns: Option<u64>,
     /// Emulated medium: its bandwidth for all threads, in 10^9 bytes a second; 0: no bound
     #[arg(long, value_name = "X", default_value = "16", value_parser = not_negative)]
     pub(crate) bandwidth_gbps: f64,
@@ -182,6 +185,10 @@ pub(crate) struct Load {
     /// Share of the transactions that write, of 100; the others read [default: the workload's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) update_percent: Option<u8>,
+    /// So many of the workers only read, and their latencies are told apart; the others write, all
+    /// the time or as --update-percent says. For workloads that heed that [default: none]
+    #[arg(long, value_name = "N", value_parser = workers)]
+    pub(crate) readers: Option<usize>,
     /// Exponent of Zipf's law by which keys are drawn, as in 0.99; 0 or `uniform` draws evenly
     /// [default: the workload's]
     #[arg(long, value_name = "X", value_parser = zipf)]
@@ -192,6 +199,9 @@ pub(crate) struct Load {
     /// The volatile rings never make a worker wait; a variant of a design says so.
     #[arg(skip)]
     pub(crate) unbounded: bool,
+    /// The log is freed and nothing goes home; a variant of a design says so.
+    #[arg(skip)]
+    pub(crate) ideal_reproduce: bool,
     /// Layout name of the pool [default: none, or what the pool has]
     #[arg(long, value_name = "NAME")]
     pub(crate) layout: Option<String>,
@@ -406,8 +416,22 @@ impl Load {
 
     /// What the emulated medium is to cost.
     pub(crate) fn costs(&self) -> Costs {
-        let Load { latency_cycles, bandwidth_gbps, .. } = *self;
+        let Load { latency_cycles, latency_ns, bandwidth_gbps, .. } = *self;
+        let latency_cycles = latency_ns.map_or(latency_cycles, |ns| {
+            let cycles = u128::from(ns) * u128::from(medium::cpu::cycles_per_second());
+            (cycles / 1_000_000_000) as u64
+        });
         Costs { latency_cycles, bandwidth_gbps }
+    }
+
+    /// What the client of a worker is to do.
+    pub(crate) fn client_options(&self, worker: usize) -> workloads::Options {
+        let update_percent = match self.readers {
+            Some(readers) if worker < readers => Some(0),
+            Some(_) => self.update_percent.or(Some(100)),
+            None => self.update_percent,
+        };
+        workloads::Options { update_percent, ..self.workload_options() }
     }
 
     pub(crate) fn workload_options(&self) -> workloads::Options {
@@ -450,6 +474,11 @@ fn positive(text: &str) -> Result<f64, String> {
 fn not_negative(text: &str) -> Result<f64, String> {
     let number = number(text)?;
     if number >= 0.0 { Ok(number) } else { Err("it must not be negative".into()) }
+}
+
+fn latency(text: &str) -> Result<u64, String> {
+    let number: u64 = text.parse().map_err(|error| format!("{error}"))?;
+    if number <= 1_000_000_000 { Ok(number) } else { Err("it must be at most 10^9".into()) }
 }
 
 fn zipf(text: &str) -> Result<f64, String> {

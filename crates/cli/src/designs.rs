@@ -2,6 +2,7 @@
 //! list.
 
 use clap::ValueEnum;
+use lastword::design::Mvcc;
 use lastword::{
     Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Snapshot, Undo, Volatile,
 };
@@ -25,6 +26,7 @@ impl Over for Plain {}
 impl Over for Volatile {}
 impl Over for Undo {}
 impl Over for Redo {}
+impl Over for Mvcc {}
 impl Over for Snapshot {}
 impl Over for Decoupled {
     const HAS_BOUNDED_SHADOWS: bool = true;
@@ -38,18 +40,21 @@ impl Over for Decoupled {
     }
 }
 
-/// A row for each: its help, variant and name, the design, and what it changes of a load.
+/// A row for each: its help, variant and name, the design, and what it changes of a load. What help
+/// does not list is for papers' figures.
 macro_rules! designs {
-    ($($help:literal $variant:ident $name:literal: $design:ty, $change:expr;)*) => {
+    ($($(#[$hidden:meta])? $help:literal
+       $variant:ident $name:literal: $design:ty, $change:expr;)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
         pub(crate) enum DesignName {
-            $(#[doc = $help] #[value(name = $name)] $variant,)*
+            $(#[doc = $help] #[value(name = $name)] $(#[$hidden])? $variant,)*
         }
 
         impl DesignName {
             /// The design, over the shadow that the load asks for, its type forgotten.
             pub(crate) fn erased<W: Workload>(self, load: &Load) -> AnyDesign<W> {
-                match self { $(DesignName::$variant => <$design>::over(load),)* }
+                let design = match self { $(DesignName::$variant => <$design>::over(load),)* };
+                AnyDesign { reopens: design.reopens && !load.ideal_reproduce, ..design }
             }
 
             /// Whether it can have a shadow with a bound.
@@ -91,12 +96,18 @@ designs! {
     DecoupledSync "decoupled-sync": Decoupled, |load| load.durability = DurabilityName::Sync;
     "The same; a worker never waits for room in its ring, whatever memory that takes"
     DecoupledUnbounded "decoupled-unbounded": Decoupled, |load| load.unbounded = true;
+    #[value(hide = true)]
+    "The same; the log is freed and nothing goes home"
+    DecoupledIdeal "decoupled-ideal": Decoupled, |load| load.ideal_reproduce = true;
     "Run on copies of objects; snapshot isolation; readers wait for nobody"
     Snapshot "snapshot": Snapshot, |_| ();
     "Run in place; what words were is durable before they are written"
     Undo "undo": Undo, |_| ();
     "Run in a buffer; what words become is durable before they are written"
     Redo "redo": Redo, |_| ();
+    #[value(hide = true)]
+    "Lists of versions in memory"
+    Mvcc "mvcc": Mvcc, |_| ();
 }
 
 #[cfg(test)]

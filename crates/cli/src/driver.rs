@@ -57,6 +57,8 @@ pub(crate) struct Manner {
     /// Transactions of one worker that may wait to be durable when it begins another; `None`: any
     /// number.
     pub(crate) outstanding: Option<usize>,
+    /// The first so many workers only read.
+    pub(crate) readers: usize,
 }
 
 /// A worker's transactions that are not known to be durable, when their number is bounded.
@@ -100,6 +102,8 @@ pub(crate) struct Measured {
     pub(crate) durable_seconds: f64,
     pub(crate) cpu: CpuNs,
     pub(crate) latencies: Latencies,
+    /// Of these, what workers that only read have found.
+    pub(crate) reading: Latencies,
     /// What the pool did meanwhile.
     pub(crate) metrics: Metrics,
 }
@@ -208,7 +212,8 @@ pub(crate) fn measure<W: Workload>(
     let (flushed, cycles, cpu_ns) = (Instant::now(), cpu::cycles(), process_cpu_ns());
     let metrics = since(&pool.metrics(), &before.0);
     let total = cpu_ns - before.1;
-    let measured = add_up(shares, positions, design.is_durable.then_some(flushed), cycles);
+    let flushed = (design.is_durable.then_some(flushed), cycles);
+    let measured = add_up(shares, positions, flushed, manner.readers);
     let workers = measured.cpu.workers.saturating_sub(helped_ns);
     Ok(Measured { metrics, cpu: CpuNs { workers, total }, ..measured })
 }
@@ -223,7 +228,7 @@ pub(crate) fn warm_up<W: Workload>(
     seconds: Option<f64>,
 ) -> Result<(), lastword::Error> {
     let Some(seconds) = seconds else { return Ok(()) };
-    let manner = Manner { sampling: Sampling::Off, outstanding: None };
+    let manner = Manner { sampling: Sampling::Off, outstanding: None, readers: 0 };
     measure(ready, positions, Limit::Seconds(seconds), manner)?;
     if ready.design.is_durable { ready.pool.bring_home() } else { Ok(()) }
 }
@@ -332,8 +337,8 @@ pub(crate) fn transact<'p, D: Design, W: Workload>(
 fn add_up<C>(
     shares: Vec<Share<C>>,
     positions: &mut Vec<Position<C>>,
-    flushed: Option<Instant>,
-    flushed_cycles: u64,
+    (flushed, flushed_cycles): (Option<Instant>, u64),
+    readers: usize,
 ) -> Measured {
     let start = shares.iter().map(|share| share.start).min();
     let end = shares.iter().map(|share| share.end).max();
@@ -350,15 +355,20 @@ fn add_up<C>(
         durable_seconds: until(flushed.or(end)),
         cpu: CpuNs { workers: 0, total: 0 },
         latencies: Latencies::new(),
+        reading: Latencies::new(),
         metrics: Metrics::default(),
     };
     let mut paces = Vec::with_capacity(shares.len());
-    for share in shares {
+    for (index, share) in shares.into_iter().enumerate() {
         measured.transactions += share.position.count;
         measured.aborts += share.aborts;
         measured.words_written += share.words_written;
         measured.cpu.workers += share.cpu_ns;
-        measured.latencies.add(&share.sampler.finish(flushed_cycles));
+        let latencies = share.sampler.finish(flushed_cycles);
+        measured.latencies.add(&latencies);
+        if index < readers {
+            measured.reading.add(&latencies);
+        }
         positions.push(share.position);
         paces.push(share.pace);
     }

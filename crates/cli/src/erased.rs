@@ -17,6 +17,8 @@ use crate::driver::{TimedLoop, run_client};
 /// A design: what it is like, and how to make or open a pool on which `W` is timed.
 pub(crate) struct AnyDesign<W> {
     pub(crate) is_durable: bool,
+    /// Whether what was durable is there when the pool is opened again.
+    pub(crate) reopens: bool,
     pub(crate) workers_max: usize,
     pub(crate) rolls_back: bool,
     pub(crate) create: Begin<W>,
@@ -29,6 +31,7 @@ impl<W: Workload> AnyDesign<W> {
     pub(crate) fn of<D: Design>() -> AnyDesign<W> {
         AnyDesign {
             is_durable: D::DURABLE,
+            reopens: D::DURABLE,
             workers_max: D::WORKERS_MAX,
             rolls_back: D::ROLLS_BACK,
             create: |path, options| Ok(Box::new(Pool::<D>::create_as(path, options)?)),

@@ -45,6 +45,9 @@ pub(crate) enum Failure {
     #[error("{option} means nothing to {workload}: leave it out, or run a workload that heeds it")]
     Unheeded { workload: &'static str, option: &'static str },
 
+    #[error("{readers} of {threads} workers cannot only read: give more --threads")]
+    TooManyReaders { readers: usize, threads: usize },
+
     #[error("{path} exists: `compare` makes fresh pools, name a file that is not there")]
     NotFresh { path: PathBuf },
 

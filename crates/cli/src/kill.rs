@@ -40,6 +40,9 @@ pub(crate) fn run(arguments: &CrashKill) -> Result<Verdict, Failure> {
     if load.outstanding.is_some() {
         return Err(Failure::NotForKills { option: "--outstanding" });
     }
+    if load.readers.is_some() {
+        return Err(Failure::NotForKills { option: "--readers" });
+    }
     check_bound(load.shadow, load.shadow_bytes)?;
     if let Some(option) = load.bounded_by() {
         return Err(Failure::KillsNoBound { option });

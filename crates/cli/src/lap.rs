@@ -53,6 +53,8 @@ pub(crate) struct Lap {
     pub(crate) evictions: u64,
     /// From begin to the return of commit; nothing where nothing was sampled.
     pub(crate) commit_ns: Quantiles,
+    /// The same of workers that only read; nothing where none was to.
+    pub(crate) reading_ns: Quantiles,
     /// From begin to durable; nothing where nothing was sampled.
     pub(crate) durable_ns: Quantiles,
     /// Of the transactions that were sampled, those that were known to be durable when the next one
@@ -111,13 +113,17 @@ impl workloads::Visitor for ByWorkload<'_> {
             true => (load.shadow, load.shadow_bytes),
             false => (ShadowName::Full, None),
         };
-        let load = &Load { threads: workers, shadow, shadow_bytes, ..load.clone() };
+        // More readers than there were to be workers are refused below.
+        let some = |n: usize| if n <= load.threads { n.min(workers) } else { n };
+        let readers = load.readers.map(some);
+        let load = &Load { threads: workers, readers, shadow, shadow_bytes, ..load.clone() };
         let place = if how.stays { Place::of(load) } else { Place::fresh(load) };
         let ready = setup::ready(erased, load, place)?;
         let mut positions = setup::clients(&ready.workload, load, ready.run);
         // Designs that keep nothing have nothing to wait for.
         let outstanding = load.outstanding().filter(|_| design.is_durable());
-        let manner = Manner { sampling: how.sampling, outstanding };
+        let readers = load.readers.unwrap_or(0);
+        let manner = Manner { sampling: how.sampling, outstanding, readers };
         driver::warm_up(&ready, &mut positions, load.warm_up)?;
         let before = (ready.pool.metrics(), process_cpu_ns());
         let measured = driver::measure(&ready, &mut positions, how.limit, manner)?;
@@ -144,7 +150,7 @@ impl workloads::Visitor for ByWorkload<'_> {
 
 impl Lap {
     fn new(measured: &Measured, until_home: &Metrics, workers: usize, cpu_ns: u64) -> Lap {
-        let Measured { metrics, latencies, .. } = measured;
+        let Measured { metrics, latencies, reading, .. } = measured;
         Lap {
             transactions: measured.transactions,
             aborts: measured.aborts,
@@ -165,6 +171,7 @@ impl Lap {
             page_ins: metrics.page_ins,
             evictions: metrics.evictions,
             commit_ns: Quantiles::of(&latencies.commit),
+            reading_ns: Quantiles::of(&reading.commit),
             durable_ns: Quantiles::of(&latencies.durable),
             durable_by_next: latencies.durable_by_next(),
         }
@@ -219,6 +226,7 @@ pub(crate) const SAMPLE: Lap = Lap {
     page_ins: 0,
     evictions: 0,
     commit_ns: Quantiles { p50: Some(5), p90: Some(6), p99: Some(7), max: Some(8) },
+    reading_ns: Quantiles { p50: Some(3), p90: Some(4), p99: Some(5), max: Some(6) },
     durable_ns: Quantiles { p50: Some(10), p90: Some(20), p99: Some(30), max: Some(40) },
     durable_by_next: Some(0.99),
 };

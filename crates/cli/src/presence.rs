@@ -78,7 +78,7 @@ impl Losses {
 }
 
 /// Leaves the pool as a crash would, in the middle of a tail of transactions; opens and checks it.
-/// Designs that keep nothing are checked where they are.
+/// Designs of which nothing is there again are checked where they are.
 ///
 /// # Errors
 /// What kept the check from being done; damage is a loss, not an error.
@@ -88,7 +88,7 @@ pub(crate) fn crash_and_check<W: Workload>(
 ) -> Result<Losses, Error> {
     let tails = run_tails(&ready, positions)?;
     let Ready { design, pool, workload, options, place, .. } = ready;
-    if !design.is_durable {
+    if !design.reopens {
         let everything = TxId(u64::MAX);
         return damage_is_loss(check(&*pool, &workload, positions, &tails, everything));
     }

@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
         load.scale = None; // the pool has its own, and keeps it
     }
     let load = &load;
-    if load.pool.is_some() && !design.is_durable() {
+    if load.pool.is_some() && (!design.is_durable() || load.ideal_reproduce) {
         return Err(Failure::KeepsNothing { design: design.name() });
     }
     let running = Running { design: *design, sampling: sample.sampling(load.durability), load };
@@ -64,7 +64,8 @@ impl workloads::Visitor for Running<'_> {
             (Some(transactions), _) => Limit::Transactions(transactions),
             (None, seconds) => Limit::Seconds(seconds.unwrap_or(SECONDS)),
         };
-        let manner = Manner { sampling, outstanding: load.outstanding() };
+        let readers = load.readers.unwrap_or(0);
+        let manner = Manner { sampling, outstanding: load.outstanding(), readers };
         driver::warm_up(&ready, &mut positions, load.warm_up)?;
         let measured = driver::measure(&ready, &mut positions, limit, manner)?;
         let conditions = Conditions::of(load, ready.pool.info().medium);
@@ -98,7 +99,7 @@ pub(crate) fn slice<W: Workload>(
     seconds: f64,
 ) -> Result<Measured, Failure> {
     let limit = Limit::Seconds(seconds);
-    let manner = Manner { sampling: Sampling::Some, outstanding: None };
+    let manner = Manner { sampling: Sampling::Some, outstanding: None, readers: 0 };
     let measured = driver::measure(ready, positions, limit, manner)?;
     if ready.design.is_durable {
         // Nothing of it is left to be done while something else is measured.

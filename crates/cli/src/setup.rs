@@ -75,8 +75,12 @@ pub(crate) fn ready<W: Workload>(
     load: &Load,
     place: Place,
 ) -> Result<Ready<W>, Failure> {
-    if let Some(option) = load.workload_options().unheeded::<W>() {
+    let readers = load.readers.filter(|_| !W::HEEDS.update_percent).map(|_| "--readers");
+    if let Some(option) = readers.or(load.workload_options().unheeded::<W>()) {
         return Err(Failure::Unheeded { workload: W::NAME, option });
+    }
+    if let Some(readers) = load.readers.filter(|&readers| readers > load.threads) {
+        return Err(Failure::TooManyReaders { readers, threads: load.threads });
     }
     let exists = design.is_durable && place.path().symlink_metadata().is_ok();
     let options = match exists {
@@ -127,28 +131,28 @@ pub(crate) fn clients<W: Workload>(
     run: u64,
 ) -> Vec<Position<W::Client>> {
     let seed = (load.seed & ((1 << 40) - 1)) * RUNS + run % RUNS;
-    let options = load.workload_options();
     (0..load.threads)
         .map(|index| {
             let mut client = workload.client(index, seed);
-            workload.tune(&mut client, &options);
+            workload.tune(&mut client, &load.client_options(index));
             Position::new(client)
         })
         .collect()
 }
 
-/// Options that any pool has, with the rings that were asked for.
-fn rings(load: &Load) -> Options {
-    match load.unbounded {
+/// Options that any pool has, with what a variant of a design changes.
+fn varied(load: &Load) -> Options {
+    let options = match load.unbounded {
         true => Options::new().unbounded(),
         false => Options::new(),
-    }
+    };
+    if load.ideal_reproduce { options.ideal_reproduce() } else { options }
 }
 
 /// Options of a new pool.
 fn options_for<W: Workload>(load: &Load) -> Options {
     let bytes = load.bytes.unwrap_or_else(|| W::heap_bytes(&load.workload_options()));
-    let options = rings(load)
+    let options = varied(load)
         .bytes(bytes)
         .log_bytes(load.log_bytes.unwrap_or(64 << 20))
         .medium(load.medium.unwrap_or(MediumName::DEFAULT).medium(load.costs()))
@@ -164,7 +168,7 @@ pub(crate) fn options_of(load: &Load, path: &Path) -> Result<Options, Failure> {
     let info = lastword::inspect(path)?;
     let own = info.medium.map_or(MediumName::DEFAULT, MediumName::of);
     let (layout, version) = &info.layout;
-    let options = rings(load)
+    let options = varied(load)
         .medium(load.medium.unwrap_or(own).medium(load.costs()))
         .durability(load.durability.into())
         .reproduce_threads(load.reproduce_threads)

@@ -85,6 +85,8 @@ const REPORT_KEYS: &[&str] = &[
     "peak_rss_bytes",
     "persist_barriers",
     "persist_threads",
+    "readers",
+    "reading_latency_ns",
     "reproduce_threads",
     "ring_full_waits",
     "scale",
@@ -183,6 +185,36 @@ fn the_emulated_medium_costs_what_was_asked_for() {
     assert!(report["cpu_seconds"]["emulated_delay"].as_f64().unwrap() > 0.0);
     let report = room.json(0, &with(&["run", "bank"], &TINY));
     assert!(report["latency_cycles"].is_null() && report["bandwidth_gbps"].is_null());
+}
+
+#[test]
+fn the_emulated_latency_may_be_asked_for_in_nanoseconds() {
+    let room = Room::new();
+    let what = with(&["run", "bank", "--medium", "emulated", "--latency-ns", "2000"], &TINY);
+    let report = room.json(0, &what);
+    let cycles = report["latency_cycles"].as_u64().unwrap();
+    assert!((1000..20_000).contains(&cycles), "2 us of a counter of 0.5 to 10 GHz: {cycles}");
+    room.refuse("--latency-cycles", &with(&what, &["--latency-cycles", "1000"]));
+}
+
+#[test]
+fn some_workers_may_only_read() {
+    let room = Room::new();
+    let what = ["run", "chains", "--threads", "3", "--readers", "1", "--transactions", "9000"];
+    let report = room.json(0, &with(&what, &["--scale", "0.01"]));
+    assert_eq!((&report["readers"], &report["checked"]), (&1.into(), &true.into()));
+    assert!(report["reading_latency_ns"]["p50"].as_u64().unwrap() > 0);
+    let writes = report["writes_per_transaction"].as_f64().unwrap();
+    let all = ["run", "chains", "--threads", "3", "--readers", "3", "--transactions", "9000"];
+    let report = room.json(0, &with(&all, &["--scale", "0.01"]));
+    assert_eq!(report["writes_per_transaction"], 0.0);
+    let none = ["run", "chains", "--threads", "3", "--update-percent", "100"];
+    let report = room.json(0, &with(&none, &["--transactions", "9000", "--scale", "0.01"]));
+    assert!(report["reading_latency_ns"]["p50"].is_null());
+    let all_write = report["writes_per_transaction"].as_f64().unwrap();
+    assert!((0.6..0.72).contains(&(writes / all_write)), "two of three: {writes} of {all_write}");
+    room.refuse("--threads", &["run", "chains", "--readers", "2"]);
+    room.refuse("--readers", &["run", "bank", "--readers", "1"]);
 }
 
 #[test]
@@ -393,6 +425,7 @@ fn a_comparison_has_these_keys_and_its_ratios_are_to_the_first() {
         "outstanding",
         "pause_us",
         "persist_threads",
+        "readers",
         "reproduce_threads",
         "rounds",
         "rows",

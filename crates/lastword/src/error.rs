@@ -151,6 +151,28 @@ pub enum Error {
         design: &'static str,
     },
 
+    /// Reproduction that writes nothing home was asked for where something would be lost by it.
+    #[doc(hidden)]
+    #[error(
+        "`ideal_reproduce` writes nothing home, so that a pool is lost when it is closed: it is \
+         for experiments on medium `emulated` with all of the heap in memory, not for {found}"
+    )]
+    NotForIdeal {
+        /// What was asked for.
+        found: &'static str,
+    },
+
+    /// The pool was run by a reproduction that writes nothing home.
+    #[doc(hidden)]
+    #[error(
+        "{path} was run with `ideal_reproduce`, which writes nothing home: what was in it is gone; \
+         create a new pool"
+    )]
+    NotAtHome {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// A transaction wrote to more pages than the shadow has room for at once.
     #[error(
         "a transaction writes to more pages than a shadow of {shadow_bytes} bytes holds: split it, \

@@ -100,6 +100,7 @@ pub struct Options {
     pub(crate) log_bytes: u64,
     pub(crate) ring_entries: u64,
     pub(crate) unbounded: bool,
+    pub(crate) ideal_reproduce: bool,
     pub(crate) medium: Option<Medium>,
     pub(crate) durability: Durability,
     pub(crate) layout: String,
@@ -149,6 +150,7 @@ impl Options {
             log_bytes: 64 << 20,
             ring_entries: 1 << 20,
             unbounded: false,
+            ideal_reproduce: false,
             medium: None,
             durability: Durability::Async,
             layout: String::new(),
@@ -201,6 +203,17 @@ impl Options {
     #[doc(hidden)]
     pub fn unbounded(mut self) -> Options {
         self.unbounded = true;
+        self
+    }
+
+    /// Reproduction frees the log without writing anything home (DudeTM-ideal in the Pisces paper,
+    /// section 5.2). For experiments, with `decoupled` on [`Medium::Emulated`] alone: anything else
+    /// is an error of `create` and `open`. What is durable in the log is gone when it is freed.
+    /// Such a pool cannot be opened again, even when it was closed: that is an error that says so.
+    /// A pool that was there before and is opened with this is lost too.
+    #[doc(hidden)]
+    pub fn ideal_reproduce(mut self) -> Options {
+        self.ideal_reproduce = true;
         self
     }
 

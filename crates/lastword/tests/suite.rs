@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use lastword::design::Mvcc;
 use lastword::perform::{Serial, Stm, Tm};
 use lastword::{
     Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Durability, Erased, ErasedTx,
@@ -30,6 +31,7 @@ fn every_design(suite: &impl Suite) {
     suite.run::<Plain>(options(), volatile);
     suite.run::<Volatile<Stm>>(options(), volatile);
     suite.run::<Volatile<Serial>>(options(), volatile);
+    suite.run::<Mvcc>(options(), volatile);
     let mapped = options().medium(Medium::PersistentCache).shadow(Shadow::CopyOnWrite);
     for options in [options(), options().medium(EMULATED), mapped] {
         for durability in [Durability::Async, Durability::Sync] {

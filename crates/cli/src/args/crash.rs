@@ -21,7 +21,7 @@ pub(crate) enum CrashCommand {
     /// run. The next round goes on with the same pool.
     ///
     /// Exit code: 0 nothing was lost and every check held, 1 not so, 2 it could not be run.
-    Kill(CrashKill),
+    Kill(Box<CrashKill>),
 }
 
 #[derive(Debug, Args)]

@@ -42,6 +42,8 @@ pub(crate) struct Conditions {
     /// Bound of what waits to be durable, for each worker; nothing when there is none.
     pub(crate) outstanding: Option<u64>,
     pub(crate) threads: usize,
+    /// Workers that only read; nothing when none was to.
+    pub(crate) readers: Option<usize>,
     pub(crate) scale: Option<f64>,
     pub(crate) seed: u64,
     pub(crate) machine: Machine,
@@ -53,7 +55,7 @@ impl Conditions {
         let emulated = matches!(medium, Some(Medium::Emulated { .. }));
         Conditions {
             medium: medium.map(|medium| MediumName::of(medium).name()),
-            latency_cycles: emulated.then_some(load.latency_cycles),
+            latency_cycles: emulated.then(|| load.costs().latency_cycles),
             bandwidth_gbps: emulated.then_some(load.bandwidth_gbps),
             durability: load.durability.name(),
             shadow: load.shadow.name(),
@@ -62,6 +64,7 @@ impl Conditions {
             shadow_bytes: load.shadow_bytes,
             outstanding: load.outstanding,
             threads: load.threads,
+            readers: load.readers,
             // A pool that was there has the scale that it was loaded with.
             scale: load.scale.or(load.pool.is_none().then_some(1.0)),
             seed: load.seed,
@@ -123,6 +126,8 @@ pub(crate) struct RunReport {
     pub(crate) worst_100ms_transactions_per_second: Option<f64>,
     pub(crate) cpu_seconds: CpuSeconds,
     pub(crate) commit_latency_ns: Quantiles,
+    /// Of workers that only read; nothing when none was to.
+    pub(crate) reading_latency_ns: Quantiles,
     pub(crate) durable_latency_ns: Quantiles,
     /// Share of transactions that were known to be durable when the worker's next one had
     /// returned; nothing unless each was looked at (`--sample every`).
@@ -190,6 +195,7 @@ impl RunReport {
             worst_100ms_transactions_per_second: measured.worst_100ms.map(|n| 10.0 * n as f64),
             cpu_seconds: cpu_seconds(measured),
             commit_latency_ns: Quantiles::of(commit),
+            reading_latency_ns: Quantiles::of(&measured.reading.commit),
             durable_latency_ns: Quantiles::of(durable),
             durable_by_next: latencies.durable_by_next(),
             writes_per_transaction: counts_words

@@ -72,6 +72,7 @@ pub(crate) fn run(report: &RunReport) -> String {
         ("CPU: emulated delay", seconds(cpu.emulated_delay)),
         ("CPU: other", seconds(cpu.other)),
         ("commit latency", quantiles(&report.commit_latency_ns)),
+        ("latency of readers", quantiles(&report.reading_latency_ns)),
         ("durable latency", quantiles(&report.durable_latency_ns)),
         ("words written", option(report.writes_per_transaction, |n| format!("{n:.2} /tx"))),
         ("log, payload", per_transaction(report.log_payload_bytes)),
@@ -192,6 +193,9 @@ fn conditions(conditions: &Conditions) -> String {
         text += &format!(", {} reproduce threads", conditions.reproduce_threads);
     }
     text += &conditions.grouping.show();
+    if let Some(readers) = conditions.readers {
+        text += &format!(", {readers} of them read");
+    }
     if let Some(most) = conditions.outstanding {
         text += &format!(", {most} outstanding");
     }

@@ -11,9 +11,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use medium::Parts;
 use medium::mutants::{Mutant, planted};
 use words::{Stop, TxId};
 
+use super::ideal::{self, Nowhere};
 use super::{At, Design};
 use crate::metrics::Metrics;
 use crate::options::Durability;
@@ -67,7 +69,9 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
             let Superblock { heap_offset, heap_bytes, .. } = *storage.superblocks.current();
             S::open(options, &storage.file, heap_offset, heap_bytes)
         };
-        let Begun { storage, words: shadow, last } = opened.begin(Self::NAME, open, |now| {
+        ideal::check(options, opened.storage.medium)?;
+        let name = if options.ideal_reproduce { ideal::NAME } else { Self::NAME };
+        let Begun { storage, words: shadow, last } = opened.begin(name, open, |now| {
             (now.group, now.compress) = (group(options), options.compress);
         })?;
         Self::run(storage, shadow, last, options)
@@ -84,7 +88,8 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let blocks = matches!(storage.medium, crate::Medium::File);
         let identity = recover::identity(&superblock);
         let persist = Persist::new(storage.log, identity, last, grouping(options, blocks));
-        let reproduce = Reproduce::new(storage.home, storage.superblocks);
+        let home = if options.ideal_reproduce { Parts::whole(Nowhere) } else { storage.home };
+        let reproduce = Reproduce::new(home, storage.superblocks);
         let (log_bytes, background) = (superblock.log_bytes, options.background);
         let pipeline = Pipeline::new(persist, reproduce, log_bytes, blocks, background);
         let memory = T::new(shadow.words(), last);
@@ -225,12 +230,14 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         S::check(options)?;
+        options.medium.map_or(Ok(()), |medium| ideal::check(options, medium))?;
         let (storage, created) = Storage::create(path, options, Self::NAME)?;
         created.or_remove(|| Self::start(Opened::created(storage)?, options))
     }
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         S::check(options)?;
+        options.medium.map_or(Ok(()), |medium| ideal::check(options, medium))?;
         Self::start(Opened::open(path, options)?, options)
     }
 
@@ -394,7 +401,11 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
 
     fn close(&mut self) -> Result<(), Error> {
         self.stop_background();
-        self.inner.pipeline.close(self.inner.memory.clock())
+        let Inner { pipeline, memory, .. } = &*self.inner;
+        match self.options.ideal_reproduce {
+            false => pipeline.close(memory.clock()),
+            true => pipeline.bring_home(memory.clock()), // in no good order: nothing is there
+        }
     }
 
     fn abandon(&mut self) {

@@ -13,10 +13,14 @@
 //! Those that log by worker share a folder of their own, `slots`.
 
 mod decoupled;
+pub(crate) mod ideal;
+mod mvcc;
 mod plain;
 mod volatile;
 
 pub use decoupled::Decoupled;
+#[doc(hidden)]
+pub use mvcc::Mvcc;
 pub use plain::Plain;
 pub use volatile::Volatile;
 

@@ -17,7 +17,8 @@ use medium::{LogReader, PoolFile};
 use words::TxId;
 
 use super::finding::{Finding, Problem, Severity};
-use super::{Image, Nowhere, word};
+use super::{Image, word};
+use crate::design::ideal::Nowhere;
 use crate::recover::decide::{Action, LogState, decide};
 use crate::recover::{self, Replayed};
 use crate::shadow::ShadowHeap;

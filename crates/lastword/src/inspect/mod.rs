@@ -259,20 +259,3 @@ impl HomeMedium for Image<'_> {
         Counts::default()
     }
 }
-
-/// A home that keeps nothing, for a log that is looked at alone.
-struct Nowhere;
-
-impl HomeMedium for Nowhere {
-    fn write_back(&mut self, _writes: &[u64]) -> Result<(), medium::Error> {
-        Ok(())
-    }
-
-    fn barrier(&mut self) -> Result<(), medium::Error> {
-        Ok(())
-    }
-
-    fn counts(&self) -> Counts {
-        Counts::default()
-    }
-}

@@ -8,9 +8,10 @@ use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
 
 use super::{AREA_ALIGN, Storage, log_path};
+use crate::design::ideal;
 use crate::recover::decide::{Action, LogState, decide};
 use crate::superblock::{
-    COPIES_BYTES, Copies, FORMAT_VERSION, Invalid, LogHead, Superblock, Superblocks, name,
+    COPIES_BYTES, Copies, FORMAT_VERSION, Invalid, LogHead, Superblock, Superblocks, name, padded,
 };
 use crate::sync::thread;
 use crate::{Error, LogMismatch, Medium, Options};
@@ -170,6 +171,9 @@ fn read_superblocks(file: &Arc<PoolFile>) -> Result<Superblocks, Error> {
 pub(crate) fn check_design(superblock: &Superblock, file: &PoolFile) -> Result<(), Error> {
     if super::begin::is_known(superblock) {
         return Ok(());
+    }
+    if padded(ideal::NAME) == Some(superblock.design) {
+        return Err(Error::NotAtHome { path: file.path().into() });
     }
     Err(Error::UnknownDesign { path: file.path().into(), found: name(&superblock.design) })
 }

@@ -1,0 +1,180 @@
+//! P7 to P9: what a transaction takes that reads, beside writers too, and what one takes that
+//! writes (section 5.4, figures 9b to 9d; tables 1 and 2).
+
+use super::super::Budget;
+use super::super::laps::{Lap, Laps, Spec};
+use super::super::sheet::{Sheet, curve, each, linear, log, middle, pairs};
+use super::{ALL_ROUNDS, CREWS, Work, applications, cycles, seldom};
+
+const MICRO: [&str; 2] = ["chains", "btree-16"];
+
+/// P7's designs.
+const READ_BY: [&str; 4] = ["decoupled", "mvcc", "snapshot", "plain"];
+
+/// Searches alone, of what the caches have.
+fn reading(workload: &'static str) -> Work {
+    let work = Work::with_updates(workload, 0);
+    Work { more: work.more + " --warm-up 0.2", ..work }
+}
+
+pub(super) fn plan_reads(budget: &Budget) -> Vec<Spec> {
+    let of = |&workload: &&'static str| {
+        READ_BY.map(|design| reading(workload).spec(design, 1, budget))
+    };
+    MICRO.iter().flat_map(of).collect()
+}
+
+/// P7: transactions that only read.
+pub(super) fn reads(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
+    for workload in MICRO {
+        let command = |design: &str| reading(workload).on(design, 1, budget);
+        let of = |design: &str| laps.of(&command(design));
+        for design in READ_BY {
+            let row = format!("cycles/{workload}/{design}");
+            sheet.row(row, each(of(design), cycles)).command(&command(design));
+        }
+        let ours = of("snapshot");
+        let by = |lap: &Lap, base: &Lap| cycles(lap) / cycles(base);
+        let less = |lap: &Lap, base: &Lap| cycles(lap) - cycles(base);
+        sheet.row(format!("mvcc/{workload}"), pairs(of("mvcc"), ours, by));
+        sheet.row(format!("decoupled/{workload}"), pairs(of("decoupled"), ours, less));
+        sheet.row(format!("plain/{workload}"), pairs(ours, of("plain"), by));
+    }
+}
+
+/// P8's workloads.
+const BESIDE_WRITER: [&str; 3] = ["list", "chains", "btree-16"];
+
+const LATENCIES: [u32; 7] = [0, 100, 200, 300, 400, 500, 600];
+const BANDWIDTHS: [u32; 5] = [1, 2, 4, 8, 16];
+
+/// What is not varied, and what the others are held against.
+const LATENCY: u32 = 300;
+const BANDWIDTH: u32 = 2;
+const MOST_BANDWIDTH: u32 = 16;
+
+fn latencies(budget: &Budget) -> &'static [u32] {
+    if budget.quick { &[0, 300, 600] } else { &LATENCIES }
+}
+
+fn bandwidths(budget: &Budget) -> &'static [u32] {
+    if budget.quick { &[1, 16] } else { &BANDWIDTHS }
+}
+
+/// One reader beside one writer.
+fn beside_writer(workload: &str, ns: u32, gbps: u32, budget: &Budget) -> String {
+    let seconds = if budget.quick { 0.3 } else { 0.5 };
+    format!(
+        "{workload} --design snapshot --threads 2 --readers 1 --seconds {seconds} --warm-up 0.1 \
+         --medium emulated --latency-ns {ns} --bandwidth-gbps {gbps}"
+    )
+}
+
+pub(super) fn plan_flat(budget: &Budget) -> Vec<Spec> {
+    let mut specs = Vec::new();
+    for workload in BESIDE_WRITER {
+        let by_latency = latencies(budget).iter().map(|ns| (*ns, BANDWIDTH));
+        let by_bandwidth = bandwidths(budget).iter().map(|gbps| (LATENCY, *gbps));
+        for (ns, gbps) in by_latency.chain(by_bandwidth) {
+            // Apart from other laps on the workload: a block's are made one behind the other.
+            let block = match workload {
+                "list" => "list, beside a writer",
+                "chains" => "chains, beside a writer",
+                _ => "btree-16, beside a writer",
+            };
+            specs.push(Spec::new(block, beside_writer(workload, ns, gbps, budget)));
+        }
+    }
+    specs
+}
+
+fn p50(lap: &Lap) -> f64 {
+    lap.reading_ns.p50.map_or(f64::NAN, |ns| ns as f64)
+}
+
+/// P8: whether a reader feels what a writer waits for.
+pub(super) fn flat(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
+    let mut by_latency = Vec::new();
+    let mut by_bandwidth = Vec::new();
+    for workload in BESIDE_WRITER {
+        let command = |ns, gbps| beside_writer(workload, ns, gbps, budget);
+        let of = |ns, gbps| laps.of(&command(ns, gbps));
+        let base = of(0, BANDWIDTH);
+        sheet.row(format!("p50/{workload}"), each(base, p50)).command(&command(0, BANDWIDTH));
+        let by = |lap: &Lap, base: &Lap| p50(lap) / p50(base);
+        let mut row = |name: String, (ns, gbps): (u32, u32), base: &[Lap]| {
+            let laps = of(ns, gbps);
+            let writes = middle(each(laps, |lap| lap.words_written as f64 / lap.seconds));
+            sheet
+                .row(name, pairs(laps, base, by))
+                .note(format!("The writer writes {:.1} M words a second.", writes / 1e6))
+                .command(&command(ns, gbps));
+        };
+        for &ns in latencies(budget).iter().filter(|ns| **ns > 0) {
+            row(format!("latency/{workload}/{ns}"), (ns, BANDWIDTH), base);
+        }
+        let most = of(LATENCY, MOST_BANDWIDTH);
+        for &gbps in bandwidths(budget).iter().filter(|gbps| **gbps < MOST_BANDWIDTH) {
+            row(format!("bandwidth/{workload}/{gbps}"), (LATENCY, gbps), most);
+        }
+        let point = |x: u32, laps: &[Lap]| (f64::from(x), each(laps, p50));
+        let points = latencies(budget).iter().map(|ns| point(*ns, of(*ns, BANDWIDTH)));
+        by_latency.push(curve(workload, points.collect()));
+        let points = bandwidths(budget).iter().map(|gbps| point(*gbps, of(LATENCY, *gbps)));
+        by_bandwidth.push(curve(workload, points.collect()));
+    }
+    let y = || linear("reader's median latency, ns");
+    let axes = (linear("latency of a persist barrier, ns"), y());
+    sheet.figure("latency", "A reader beside a writer, by latency", axes, by_latency);
+    let axes = (log("bandwidth, GB/s"), y());
+    sheet.figure("bandwidth", "A reader beside a writer, by bandwidth", axes, by_bandwidth);
+}
+
+/// Percent of transactions that write, in tables 1 and 2.
+const WRITE: u32 = 40;
+
+/// P9's work by its rows' names, and what of it the same without writers is, if there are readers.
+fn grace_work() -> [(&'static str, Work, Option<Work>); 3] {
+    let micro = |workload| {
+        let [writing, reading] = [WRITE, 0].map(|of| Work::with_updates(workload, of));
+        (workload, writing, Some(reading))
+    };
+    [micro("chains"), micro("btree-16"), ("vacation", applications::vacation(), None)]
+}
+
+pub(super) fn plan_grace(budget: &Budget) -> Vec<Spec> {
+    let mut specs = Vec::new();
+    for (_, work, reading) in grace_work() {
+        for (workers, _) in CREWS {
+            let all = [Some(work.clone()), reading.clone()].into_iter().flatten();
+            specs.extend(all.map(|work| work.spec("snapshot", workers, budget)));
+        }
+    }
+    seldom(specs, ALL_ROUNDS, budget)
+}
+
+/// P9: cycles of a transaction that writes, and of a grace period.
+pub(super) fn grace(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
+    for (name, work, reading) in grace_work() {
+        for (workers, crew) in CREWS {
+            let command = work.on("snapshot", workers, budget);
+            let all = laps.of(&command);
+            let values = match &reading {
+                // What is left when those that read have had theirs.
+                Some(reading) => {
+                    let reading = laps.of(&reading.on("snapshot", workers, budget));
+                    let share = f64::from(WRITE) / 100.0;
+                    pairs(all, reading, |all, reads| {
+                        (cycles(all) - (1.0 - share) * cycles(reads)) / share
+                    })
+                }
+                None => each(all, cycles),
+            };
+            sheet.row(format!("write/{name}/{crew}"), values).command(&command);
+            let period = |lap: &Lap| lap.grace_cycles as f64 / lap.grace_periods as f64;
+            sheet.row(format!("period/{name}/{crew}"), each(all, period)).command(&command);
+            let periods = |lap: &Lap| lap.each(lap.grace_periods);
+            sheet.row(format!("periods/{name}/{crew}"), each(all, periods));
+        }
+    }
+}

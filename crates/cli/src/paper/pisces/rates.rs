@@ -1,0 +1,225 @@
+//! P1 to P4: `snapshot` beside `decoupled`, by the share of updates and by workers (sections 5.2
+//! and 5.3).
+
+use super::super::Budget;
+use super::super::laps::{Lap, Laps, Spec};
+use super::super::sheet::{Sheet, curve, each, linear, log, middle, pairs, theirs};
+use super::{ALL_ROUNDS, CREWS, UPDATES, Work, aborts, cpu, seldom};
+
+const BOTH: [&str; 2] = ["snapshot", "decoupled"];
+const WITH_IDEAL: [&str; 3] = ["snapshot", "decoupled", "decoupled-ideal"];
+
+const CHAINS: [&str; 2] = ["chains", "chains-sparse"];
+
+/// Updates that P1 has marks for.
+const MARKED: u32 = 2;
+
+fn ratio(lap: &Lap, base: &Lap) -> f64 {
+    lap.rate() / base.rate()
+}
+
+/// Laps of these designs on one kind of work, for each crew.
+fn plan(
+    work: impl Fn(u32) -> Work,
+    designs: &'static [&'static str],
+    budget: &Budget,
+) -> Vec<Spec> {
+    let of = |&(workers, _): &(u32, &str)| {
+        let work = work(workers);
+        let spec = move |design: &&str| work.spec(design, workers, budget);
+        designs.iter().map(spec).collect::<Vec<_>>()
+    };
+    CREWS.iter().flat_map(of).collect()
+}
+
+pub(super) fn plan_chains(budget: &Budget) -> Vec<Spec> {
+    let mut specs = Vec::new();
+    for workload in CHAINS {
+        for updates in UPDATES {
+            let of = plan(|_| Work::with_updates(workload, updates), &BOTH, budget);
+            let is_marked = updates <= MARKED;
+            specs.extend(if is_marked { of } else { seldom(of, ALL_ROUNDS, budget) });
+        }
+    }
+    specs
+}
+
+pub(super) fn plan_tree(budget: &Budget) -> Vec<Spec> {
+    let of = |&updates: &u32| {
+        plan(move |_| Work::with_updates("btree-16", updates), &WITH_IDEAL, budget)
+    };
+    seldom(UPDATES.iter().flat_map(of), ALL_ROUNDS, budget)
+}
+
+pub(super) fn plan_tpcc(budget: &Budget) -> Vec<Spec> {
+    // A warehouse takes seconds to load.
+    seldom(plan(Work::tpcc, &BOTH, budget), 3, budget)
+}
+
+fn work_tatp(_workers: u32) -> Work {
+    Work::new("tatp-mix", 400_000)
+}
+
+pub(super) fn plan_tatp(budget: &Budget) -> Vec<Spec> {
+    seldom(plan(work_tatp, &BOTH, budget), ALL_ROUNDS, budget)
+}
+
+/// What came of one kind of work.
+struct Of<'a> {
+    work: Work,
+    workers: u32,
+    /// What its rows' names end with.
+    name: String,
+    budget: &'a Budget,
+    laps: &'a Laps,
+}
+
+impl<'a> Of<'a> {
+    fn command(&self, design: &str) -> String {
+        self.work.on(design, self.workers, self.budget)
+    }
+
+    fn at(&self, design: &str) -> &'a [Lap] {
+        self.laps.of(&self.command(design))
+    }
+
+    fn rates(&self, designs: &[&str], sheet: &mut Sheet) {
+        for design in designs {
+            let row = format!("rate/{design}/{}", self.name);
+            sheet.row(row, each(self.at(design), Lap::rate)).command(&self.command(design));
+        }
+    }
+
+    /// One design beside another.
+    fn beside(&self, row: &str, (ours, base): (&str, &str), sheet: &mut Sheet) {
+        let (laps, theirs) = (self.at(ours), self.at(base));
+        sheet
+            .row(format!("{row}/{}", self.name), pairs(laps, theirs, ratio))
+            .note(format!("CPU of a transaction, ns: {}; {}.", cpu(ours, laps), cpu(base, theirs)))
+            .command(&self.command(ours));
+    }
+
+    fn aborts(&self, designs: &[&str], sheet: &mut Sheet) {
+        for design in designs {
+            let row = format!("aborts/{design}/{}", self.name);
+            sheet.row(row, each(self.at(design), aborts)).command(&self.command(design));
+        }
+    }
+}
+
+/// For each share of updates and crew.
+fn all<'a>(workload: &'static str, budget: &'a Budget, laps: &'a Laps) -> Vec<Of<'a>> {
+    let of = |updates: u32| {
+        CREWS.map(|(workers, crew)| {
+            let work = Work::with_updates(workload, updates);
+            Of { work, workers, name: format!("{workload}/{updates}/{crew}"), budget, laps }
+        })
+    };
+    UPDATES.into_iter().flat_map(of).collect()
+}
+
+/// Rates by workers: a curve for each design and share of updates.
+fn curves(
+    workload: &'static str,
+    designs: &[&str],
+    paper: Vec<super::super::results::Series>,
+    (budget, laps): (&Budget, &Laps),
+    sheet: &mut Sheet,
+) {
+    let mut series = Vec::new();
+    for design in designs {
+        for updates in UPDATES {
+            let point = |(workers, _)| {
+                let command = Work::with_updates(workload, updates).on(design, workers, budget);
+                (f64::from(workers), each(laps.of(&command), Lap::rate))
+            };
+            series.push(curve(format!("{design}, {updates} %"), CREWS.map(point).to_vec()));
+        }
+    }
+    series.extend(paper);
+    let axes = (log("workers"), log("transactions/s until durable"));
+    sheet.figure(workload, &format!("Throughput of {workload}"), axes, series);
+}
+
+/// P1: the hash table.
+pub(super) fn chains(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
+    for workload in CHAINS {
+        for of in all(workload, budget, laps) {
+            of.rates(&BOTH, sheet);
+            of.beside("ratio", ("snapshot", "decoupled"), sheet);
+            if of.workers > 1 {
+                of.aborts(&BOTH, sheet);
+            }
+        }
+        let paper = match workload {
+            "chains" => vec![
+                theirs("Pisces, 20 % (paper)", &[(1.0, 1.9e6), (20.0, 26e6)]),
+                theirs("DudeTM, 20 % (paper)", &[(1.0, 1.5e6), (16.0, 15e6)]),
+            ],
+            _ => vec![
+                theirs("Pisces, 20 % (paper)", &[(1.0, 2.7e6), (20.0, 35.9e6)]),
+                theirs("DudeTM, 20 % (paper)", &[(1.0, 3.3e6), (16.0, 15.9e6)]),
+            ],
+        };
+        curves(workload, &BOTH, paper, (budget, laps), sheet);
+    }
+}
+
+/// P2: the B+-tree, and what bringing home costs.
+pub(super) fn tree(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
+    for of in all("btree-16", budget, laps) {
+        of.rates(&WITH_IDEAL, sheet);
+        of.beside("ratio", ("snapshot", "decoupled"), sheet);
+        of.beside("ideal", ("decoupled-ideal", "decoupled"), sheet);
+        if of.workers > 1 {
+            of.aborts(&BOTH, sheet);
+        }
+    }
+    let paper = vec![theirs("DudeTM, 40 % (paper)", &[(1.0, 763e3), (40.0, 1.37e6)])];
+    curves("btree-16", &WITH_IDEAL, paper, (budget, laps), sheet);
+}
+
+/// Both designs on one workload, for each crew.
+fn beside_each_other(
+    work: fn(u32) -> Work,
+    budget: &Budget,
+    laps: &Laps,
+    sheet: &mut Sheet,
+) -> Vec<super::super::results::Series> {
+    for (workers, crew) in CREWS {
+        let of = Of { work: work(workers), workers, name: crew.to_owned(), budget, laps };
+        of.rates(&BOTH, sheet);
+        of.beside("ratio", ("snapshot", "decoupled"), sheet);
+        of.aborts(&BOTH, sheet);
+    }
+    let curve_of = |design: &str| {
+        let point = |(workers, _)| {
+            let command = work(workers).on(design, workers, budget);
+            (f64::from(workers), each(laps.of(&command), Lap::rate))
+        };
+        curve(design, CREWS.map(point).to_vec())
+    };
+    BOTH.map(curve_of).to_vec()
+}
+
+/// P3: New Order, a warehouse for each worker.
+pub(super) fn tpcc(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
+    let mut series = beside_each_other(Work::tpcc, budget, laps, sheet);
+    let of = |design: &str, workers| laps.of(&Work::tpcc(workers).on(design, workers, budget));
+    for design in BOTH {
+        // More work, and more places that are written: what two have, one has not.
+        let scaling = middle(pairs(of(design, 2), of(design, 1), ratio));
+        sheet.row(format!("scaling/{design}"), vec![scaling]);
+    }
+    series.push(theirs("Pisces (paper)", &[(1.0, 28e3), (40.0, 252e3)]));
+    let axes = (log("workers"), log("transactions/s until durable"));
+    sheet.figure("tpcc", "TPC-C New Order on B+-trees", axes, series);
+}
+
+/// P4: TATP.
+pub(super) fn tatp(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
+    let mut series = beside_each_other(work_tatp, budget, laps, sheet);
+    series.push(theirs("Pisces (paper)", &[(1.0, 0.7e6), (40.0, 14e6)]));
+    let axes = (linear("workers"), log("transactions/s until durable"));
+    sheet.figure("tatp", "TATP on B+-trees", axes, series);
+}

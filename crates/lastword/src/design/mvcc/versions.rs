@@ -1,0 +1,239 @@
+//! Versions of objects, and their memory.
+//!
+//! ```text
+//!   version   0 | time of the commit that made it; 0: of none yet        |
+//!             1 | words (16) | the version before it, 0: none (48)       |
+//!             2 | the object's header word                               |
+//!             3 | its payload ...                                        |
+//! ```
+//!
+//! A version is known by its first word's index. Each worker has memory of its own to make versions
+//! in, and what its commits have superseded, until nobody can read that any more.
+//!
+//! Invariants:
+//! - A version of an object has a lower time than the one that points to it, and no transaction
+//!   that started at the higher one or later follows the pointer.
+//! - What was superseded at a time is free when no transaction runs that started before it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use medium::Memory;
+
+use crate::Error;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Bytes of memory for versions, by those of the heap: the smallest object takes 32 bytes there
+/// and 40 here, so that each may have one, with room for as many more. Pages that are never touched
+/// cost nothing.
+const BY_HEAP: u64 = 4;
+
+/// Words that a worker takes at a time: 128 KiB.
+const TAKEN: u64 = 16 << 10;
+
+/// Superseded versions between two looks at who still runs. Chosen, not measured.
+const LOOK: usize = 64;
+
+/// Words of a version before the object's.
+const HEAD_WORDS: usize = 2;
+/// Words of the longest object, and its header word.
+pub(super) const WORDS_MAX: usize = words::OBJECT_BYTES_MAX / 8 + 1;
+const BEFORE_BITS: u32 = 48;
+
+/// A version, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version(u64);
+
+impl Version {
+    pub(super) const NONE: Version = Version(0);
+
+    pub(super) fn is_some(self) -> bool {
+        self != Version::NONE
+    }
+
+    /// As the head of an object's list has it: even, so that its lowest bit is a lock.
+    pub(super) fn as_head(self) -> u64 {
+        self.0 << 1
+    }
+
+    /// What the head of an object's list says, locked or not.
+    pub(super) fn of_head(head: u64) -> Version {
+        Version(head >> 1)
+    }
+}
+
+/// All versions.
+pub(super) struct Versions {
+    memory: Memory,
+    /// The first word that nobody has taken.
+    next: AtomicU64,
+}
+
+impl Versions {
+    pub(super) fn new(heap_bytes: u64) -> Result<Versions, Error> {
+        let memory = Memory::unreserved(BY_HEAP * heap_bytes)?;
+        Ok(Versions { memory, next: AtomicU64::new(1) }) // 0 is none
+    }
+
+    #[inline(always)]
+    fn at(&self, version: Version, word: usize) -> &AtomicU64 {
+        &self.memory.words()[version.0 as usize + word]
+    }
+
+    /// When it was committed.
+    #[inline(always)]
+    pub(super) fn time(&self, version: Version) -> u64 {
+        // Relaxed, here and below: who has found it in a list has acquired the list's head.
+        self.at(version, 0).load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_time(&self, version: Version, time: u64) {
+        self.at(version, 0).store(time, Ordering::Relaxed);
+    }
+
+    /// The version before it.
+    #[inline(always)]
+    pub(super) fn before(&self, version: Version) -> Version {
+        let word = self.at(version, 1).load(Ordering::Relaxed);
+        Version(word & ((1 << BEFORE_BITS) - 1))
+    }
+
+    /// Words of the object, its header word included.
+    #[inline(always)]
+    pub(super) fn words(&self, version: Version) -> usize {
+        (self.at(version, 1).load(Ordering::Relaxed) >> BEFORE_BITS) as usize
+    }
+
+    /// The object's words.
+    #[inline(always)]
+    pub(super) fn object(&self, version: Version) -> &[AtomicU64] {
+        let first = version.0 as usize + HEAD_WORDS;
+        &self.memory.words()[first..first + self.words(version)]
+    }
+
+    /// Words that somebody has taken.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    fn take(&self) -> Option<Range<u64>> {
+        let first = self.next.fetch_add(TAKEN, Ordering::Relaxed);
+        let end = first + TAKEN;
+        if end <= self.memory.words().len() as u64 {
+            return Some(first..end);
+        }
+        // Given back, so that asking again and again does not go round the number.
+        self.next.fetch_sub(TAKEN, Ordering::Relaxed);
+        None
+    }
+}
+
+/// One worker's memory for versions.
+#[derive(Debug)]
+pub(super) struct Store {
+    /// By words of the object.
+    free: Vec<Vec<Version>>,
+    fresh: Range<u64>,
+    /// With the time when each was superseded, in ascending order.
+    superseded: VecDeque<(u64, Version)>,
+    /// How many of those there are at the next look.
+    look_at: usize,
+}
+
+impl Store {
+    pub(super) fn new() -> Store {
+        let free = (0..=WORDS_MAX).map(|_| Vec::new()).collect();
+        Store { free, fresh: 0..0, superseded: VecDeque::new(), look_at: LOOK }
+    }
+
+    /// Memory for so many words of an object that has `before`; nothing when all is in use.
+    #[inline]
+    pub(super) fn make(
+        &mut self,
+        versions: &Versions,
+        words: usize,
+        before: Version,
+    ) -> Option<Version> {
+        let version = match self.free[words].pop() {
+            Some(version) => version,
+            None => self.carve(versions, (HEAD_WORDS + words) as u64)?,
+        };
+        let word = (words as u64) << BEFORE_BITS | before.0;
+        versions.at(version, 1).store(word, Ordering::Relaxed);
+        Some(version)
+    }
+
+    fn carve(&mut self, versions: &Versions, words: u64) -> Option<Version> {
+        if self.fresh.end - self.fresh.start < words {
+            self.fresh = versions.take()?; // what is left is less than the longest version
+        }
+        let version = Version(self.fresh.start);
+        self.fresh.start += words;
+        Some(version)
+    }
+
+    /// The version was never in a list.
+    pub(super) fn drop_unseen(&mut self, versions: &Versions, version: Version) {
+        self.free[versions.words(version)].push(version);
+    }
+
+    /// The version was superseded at this time.
+    #[inline]
+    pub(super) fn supersede(&mut self, version: Version, time: u64) {
+        self.superseded.push_back((time, version));
+    }
+
+    /// Whether it is time to ask who still runs.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.superseded.len() >= self.look_at
+    }
+
+    /// Frees what transactions that started at `oldest` or later cannot reach.
+    pub(super) fn reclaim(&mut self, versions: &Versions, oldest: u64) {
+        while let Some(&(time, version)) = self.superseded.front().filter(|old| old.0 <= oldest) {
+            debug_assert!(versions.time(version) < time, "superseded by a later one");
+            self.free[versions.words(version)].push(version);
+            self.superseded.pop_front();
+        }
+        self.look_at = self.superseded.len() + LOOK;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_when_nobody_runs_who_started_before() {
+        let versions = Versions::new(1 << 20).unwrap();
+        let mut store = Store::new();
+        let [first, second] = [10, 10].map(|words| {
+            let version = store.make(&versions, words, Version::NONE).unwrap();
+            versions.set_time(version, 1);
+            version
+        });
+        assert_eq!(versions.object(first).len(), 10);
+        store.supersede(first, 5);
+        store.supersede(second, 7);
+        store.reclaim(&versions, 4);
+        assert!(store.free[10].is_empty());
+        store.reclaim(&versions, 5);
+        assert_eq!(store.free[10], [first]);
+        assert_eq!(store.make(&versions, 10, second), Some(first));
+        assert_eq!(versions.before(first), second);
+        assert_ne!(store.make(&versions, 10, Version::NONE), Some(second), "still to be read");
+    }
+
+    #[test]
+    fn there_is_an_end_to_it() {
+        let versions = Versions::new(128 << 10).unwrap();
+        let mut store = Store::new();
+        let make = |store: &mut Store| store.make(&versions, WORDS_MAX, Version::NONE);
+        let made = std::iter::from_fn(|| make(&mut store)).count();
+        assert!((300..500).contains(&made), "512 KiB hold {made} of a KiB");
+        assert_eq!(make(&mut Store::new()), None);
+        assert_eq!(make(&mut store), None);
+    }
+}
