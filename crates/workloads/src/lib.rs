@@ -10,6 +10,7 @@
 //! | `btree-update` | overwrites one key of 650 MB | 1 | structure, keys, values |
 //! | `session-store` | reads or overwrites one of 10 000 keys | 0; 1 | structure, keys, values |
 //! | `tatp-hash`, `tatp-btree` | TATP's Update Location | 1 | index and subscribers agree |
+//! | `tatp-mix` | six of TATP's, 18 of 100 write | 0; 1; 2; 7 | all tables agree |
 //! | `tpcc-hash`, `tpcc-btree` | TPC-C's New Order | 156; 181 | TPC-C's consistency conditions |
 //! | `tpcc-btree-32` | the same | 181 | the same |
 //! | `chains`, `chains-sparse` | searches, inserts or removes 64 bytes | 0; 11; 2 | values |
@@ -69,6 +70,7 @@ mod session;
 mod ssca2;
 mod stamp;
 mod tatp;
+mod tatp_mix;
 mod tpcc;
 mod tree;
 mod turns;
@@ -92,6 +94,7 @@ pub use root::{name_in, next_run};
 pub use session::{BtreeUpdate, SessionStore, Sessions};
 pub use ssca2::{Ssca2, Ssca2Client};
 pub use tatp::{Tatp, TatpBtree, TatpHash};
+pub use tatp_mix::{TatpMix, TatpMixClient};
 pub use tpcc::{Tpcc, TpccBtree, TpccBtree32, TpccClient, TpccHash};
 pub use vacation::{Vacation, VacationClient};
 pub use violation::Violation;
@@ -309,6 +312,7 @@ workloads!(
     SessionStore,
     TatpHash,
     TatpBtree,
+    TatpMix,
     TpccHash,
     TpccBtree,
     TpccBtree32,

@@ -66,7 +66,7 @@ pub type TatpHash = Tatp<HashMap>;
 pub type TatpBtree = Tatp<BTreeMap>;
 
 /// The phone number of a subscriber: 15 digits, without a pattern, one for each id.
-fn number(id: u64) -> u64 {
+pub(crate) fn number(id: u64) -> u64 {
     // An odd factor permutes the numbers of 49 bits.
     id.wrapping_mul(0x1_2345_6789_abcd) & ((1 << 49) - 1)
 }

@@ -7,8 +7,8 @@ use words::{Addr, Allocate, Objects, Ptr, Stop, Transact, Words};
 use workloads::{
     Bank, Btree, Btree16, Btree32, BtreeUpdate, Chains, ChainsSparse, Empty, HashTable, Kmeans,
     List, NAMES, Options, Records, Records20, Scatter, SessionStore, Ssca2, TatpBtree, TatpHash,
-    TpccBtree, TpccBtree32, TpccHash, Vacation, Violation, Visitor, Workload, Writes, YcsbA, YcsbB,
-    YcsbC, YcsbD, YcsbE, YcsbF, by_name, next_run,
+    TatpMix, TpccBtree, TpccBtree32, TpccHash, Vacation, Violation, Visitor, Workload, Writes,
+    YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF, by_name, next_run,
 };
 
 const SMALL: Options = Options {
@@ -68,6 +68,7 @@ macro_rules! for_all {
         $test::<SessionStore>();
         $test::<TatpHash>();
         $test::<TatpBtree>();
+        $test::<TatpMix>();
         $test::<TpccHash>();
         $test::<TpccBtree>();
         $test::<TpccBtree32>();
@@ -176,6 +177,7 @@ fn a_transaction_that_never_ran_is_not_present() {
     is_sharp::<SessionStore>();
     is_sharp::<TatpHash>();
     is_sharp::<TatpBtree>();
+    is_sharp::<TatpMix>();
     is_sharp::<TpccHash>();
     is_sharp::<TpccBtree>();
     is_sharp::<TpccBtree32>();
@@ -398,6 +400,9 @@ fn the_checks_find_planted_damage() {
     }
     let found = finds_damage::<Kmeans>(0.2);
     assert!(count(&found, "a sum over all that was added to centres") > 0, "{found:?}");
+    let found = finds_damage::<TatpMix>(0.3);
+    assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
     let found = finds_damage::<Vacation>(0.4);
     assert!(count(&found, "places of a row") > 0, "{found:?}");
     assert!(count(&found, "reservations of a customer") > 0, "{found:?}");
@@ -526,6 +531,7 @@ fn a_transaction_that_conflicts_is_done_once() {
     is_done_once::<SessionStore>();
     is_done_once::<TatpHash>();
     is_done_once::<TatpBtree>();
+    is_done_once::<TatpMix>();
     is_done_once::<TpccHash>();
     is_done_once::<TpccBtree>();
     is_done_once::<TpccBtree32>();
@@ -555,9 +561,9 @@ impl Visitor for NameOf {
 #[test]
 fn every_name_leads_to_its_workload() {
     let names = "empty bank hashtable btree btree-16 btree-32 btree-update session-store \
-                 tatp-hash tatp-btree tpcc-hash tpcc-btree tpcc-btree-32 chains chains-sparse \
-                 list kmeans ssca2 vacation records records-20 ycsb-a ycsb-b ycsb-c ycsb-d \
-                 ycsb-e ycsb-f writes scatter";
+                 tatp-hash tatp-btree tatp-mix tpcc-hash tpcc-btree tpcc-btree-32 chains \
+                 chains-sparse list kmeans ssca2 vacation records records-20 ycsb-a ycsb-b \
+                 ycsb-c ycsb-d ycsb-e ycsb-f writes scatter";
     assert_eq!(NAMES.join(" "), names);
     for name in NAMES {
         let (found, about) = by_name(name, NameOf).unwrap();
