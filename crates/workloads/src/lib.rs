@@ -17,7 +17,7 @@
 //! | `list` | the same in one list | 0; 11; 2 | the same |
 //! | `kmeans` | adds a point to its centre's sums | 27 | all that was added |
 //! | `ssca2` | adds an edge to a node | 3 | the graph against its list |
-//! | `vacation` | reserves two things for a customer | 9 | used = held, used + free = total |
+//! | `vacation` | reserves two things for a customer | 14 | used = held, used + free = total |
 //! | `records` | overwrites a record of 100 bytes | 13 | structure, every record whole |
 //! | `records-20` | overwrites 10, inserts 10, removes 10 | some 340 | the same |
 //! | `ycsb-a` to `ycsb-f` | YCSB's core workloads | 0; 13; insert: 23 | every record whole |

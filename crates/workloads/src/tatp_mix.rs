@@ -10,16 +10,17 @@
 //! | Update Location | 14 | a field of a subscriber, found by its number |
 //! | Insert, Delete Call Forwarding | 1 and 1 | found by the number; a pair in one tree |
 //!
-//! The benchmark has seven transactions, 35, 10 and 35 of 100 reads, and 2, 14, 2 and 2 writes. The
-//! paper has three that read and three that write, 18 of 100: that is all but the removal. Insertion
-//! alone would fill the table, so here it takes turns with removal, 2 of 100 together, and what is
+//! The benchmark has seven transactions: 35, 10 and 35 of 100 read, 2, 14, 2 and 2 write. The paper
+//! has three that read and three that write, 18 of 100: that is all but the removal. Insertion
+//! alone would fill the table, so here it takes turns with removal, 2 of 100 together; what is
 //! missing to 100 is given to the reads. `--update-percent` changes the 18.
 //!
 //! ```text
-//!   numbers (tree)      number -> id              subscribers (tree, array)   id -> row of 64 bytes
-//!   access (tree, array)     id, type 1 to 4 -> row of 16 bytes
-//!   facilities (tree, array) id, type 1 to 4 -> row of 16 bytes
-//!   forwardings (tree)       id, type, hour 0, 8 or 16 -> where to: a stamp
+//!   numbers (tree)             number -> id
+//!   subscribers (tree, array)  id -> row of 64 bytes
+//!   access (tree, array)       id, type 1 to 4 -> row of 16 bytes
+//!   facilities (tree, array)   id, type 1 to 4 -> row of 16 bytes
+//!   forwardings (tree)         id, type, hour 0, 8 or 16 -> where to: a stamp
 //! ```
 //!
 //! 200 000 subscribers times the scale. One has 1 to 4 rows of access data and 1 to 4 facilities,
@@ -67,7 +68,7 @@ const LEAVES: u64 = 256;
 /// Trees: numbers, subscribers, access, facilities, forwardings.
 const TREES: usize = 5;
 
-/// Words of a subscriber's row: the stamp of the last bit, that of the cell, and what never changes.
+/// Words of a subscriber's row: the stamps of its bits and of its cell, and what never changes.
 const ROW_WORDS: usize = 8;
 type Row = [u64; ROW_WORDS];
 
@@ -140,7 +141,7 @@ fn place(key: u64) -> u64 {
 
 /// Of a facility, at an hour.
 fn forwarding(facility: u64, hour: u64) -> u64 {
-    facility << 2 | hour / 8
+    (facility << 2) | (hour / 8)
 }
 
 /// Which types of access data, or of facilities, a subscriber has: four bits, one at least.

@@ -21,7 +21,7 @@
 //!
 //! **400 000 transactions are one run of the benchmark.** In STAMP's longest runs a customer comes
 //! to hold dozens of reservations, here at most 16: for the next one its first goes back. In one
-//! run that is rare (some 10 a customer). A transaction writes some 9 words.
+//! run that is rare (some 10 a customer). A transaction writes some 14 words.
 //!
 //! The check: chains and lists are sound, used + free = total in each row, and what is used is what
 //! customers hold, row by row.
