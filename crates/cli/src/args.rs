@@ -199,6 +199,12 @@ pub(crate) struct Load {
     /// The volatile rings never make a worker wait; a variant of a design says so.
     #[arg(skip)]
     pub(crate) unbounded: bool,
+    /// Whole objects are logged; a variant of a design says so.
+    #[arg(skip)]
+    pub(crate) whole_objects: bool,
+    /// Nothing is logged; a variant of a design says so.
+    #[arg(skip)]
+    pub(crate) unlogged: bool,
     /// The log is freed and nothing goes home; a variant of a design says so.
     #[arg(skip)]
     pub(crate) ideal_reproduce: bool,
@@ -422,6 +428,11 @@ impl Load {
             (cycles / 1_000_000_000) as u64
         });
         Costs { latency_cycles, bandwidth_gbps }
+    }
+
+    /// Whether a pool of this variant can be opened again.
+    pub(crate) fn keeps(&self) -> bool {
+        !self.ideal_reproduce && !self.unlogged
     }
 
     /// What the client of a worker is to do.

@@ -49,6 +49,8 @@ pub(crate) struct Lap {
     pub(crate) home_bytes: u64,
     /// Of it, what was written after the last transaction was durable.
     pub(crate) late_home_bytes: u64,
+    pub(crate) grace_periods: u64,
+    pub(crate) grace_cycles: u64,
     pub(crate) page_ins: u64,
     pub(crate) evictions: u64,
     /// From begin to the return of commit; nothing where nothing was sampled.
@@ -168,6 +170,8 @@ impl Lap {
             log_stored_bytes: metrics.log_stored_bytes,
             home_bytes: until_home.home_bytes,
             late_home_bytes: until_home.home_bytes - metrics.home_bytes,
+            grace_periods: metrics.grace_periods,
+            grace_cycles: metrics.grace_cycles,
             page_ins: metrics.page_ins,
             evictions: metrics.evictions,
             commit_ns: Quantiles::of(&latencies.commit),
@@ -223,6 +227,8 @@ pub(crate) const SAMPLE: Lap = Lap {
     log_stored_bytes: 30_000,
     home_bytes: 10_000,
     late_home_bytes: 1000,
+    grace_periods: 0,
+    grace_cycles: 0,
     page_ins: 0,
     evictions: 0,
     commit_ns: Quantiles { p50: Some(5), p90: Some(6), p99: Some(7), max: Some(8) },

@@ -146,7 +146,9 @@ fn varied(load: &Load) -> Options {
         true => Options::new().unbounded(),
         false => Options::new(),
     };
-    if load.ideal_reproduce { options.ideal_reproduce() } else { options }
+    let options = if load.ideal_reproduce { options.ideal_reproduce() } else { options };
+    let options = if load.unlogged { options.unlogged() } else { options };
+    options.flush_diff(!load.whole_objects)
 }
 
 /// Options of a new pool.

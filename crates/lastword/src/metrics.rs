@@ -39,6 +39,11 @@ pub struct Metrics {
     pub persist_barriers: u64,
     /// How often a worker had to wait for room in its ring.
     pub ring_full_waits: u64,
+    /// `snapshot`: grace periods that were timed, one commit in eight.
+    pub grace_periods: u64,
+    /// `snapshot`: how long those took, in cycles: from the end of a transaction until its worker
+    /// knows that it may write home, or that it will not wait.
+    pub grace_cycles: u64,
     /// Pages of a bounded shadow that were read from home.
     pub page_ins: u64,
     /// Pages of a bounded shadow that were forgotten.
