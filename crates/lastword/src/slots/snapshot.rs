@@ -59,7 +59,7 @@ const BEFORE_RUNS: usize = RECORD_HEAD_WORDS + 1;
 /// Words of a worker's copies at least: enough for who frees or prepares a run of blocks.
 const COPIES_MIN: usize = 1 << 17;
 /// What the superblock names as its design where nothing is logged: nobody opens that.
-const UNLOGGED: &str = "snapshot-unlogged";
+const UNLOGGED: &str = "unlogged";
 /// One grace period in so many is timed: reading the counter takes as long as a short one.
 const TIMED_EVERY: u64 = 8;
 /// How often a worker looks before it gives its core to others.
@@ -202,11 +202,13 @@ impl Snapshot {
             match self.versions.ready(&self.ground, attempt) {
                 Ready::Yes => return Ok(()),
                 Ready::NoRoom => waiting.go_on(
-                    "the memory for a worker's copies (`Options::ring_entries`)",
-                    "give each worker more",
+                    "the memory for a worker's copies is full",
+                    "give each worker more (`Options::ring_entries`)",
                 )?,
-                // As long as it takes: nothing is full.
-                Ready::Locked => waiting.look_again()?,
+                Ready::Locked => waiting.go_on(
+                    "an object that is to be written has a newer version that is not at home",
+                    "wait longer (`Options::patience`)",
+                )?,
             }
         }
     }
@@ -232,7 +234,8 @@ impl Snapshot {
                     return Ok(());
                 }
             }
-            waiting.go_on("a worker's part of the log", "create the pool with a larger log")?;
+            waiting
+                .go_on("a worker's part of the log is full", "create the pool with a larger log")?;
         }
     }
 
@@ -317,10 +320,10 @@ impl Design for Snapshot {
         let word = self.versions.observe(&self.ground, index);
         let is_link = || {
             let object = index + 2;
-            let header = (object < self.words())
-                .then(|| self.versions.observe(&self.ground, index + 1))
-                .unwrap_or_default();
-            lw_alloc::header::extent_bytes(header, 8 * object as u64).is_some()
+            object < self.words() && {
+                let header = self.versions.observe(&self.ground, index + 1);
+                lw_alloc::header::extent_bytes(header, 8 * object as u64).is_some()
+            }
         };
         // No transaction reads a link, and a crash may leave one.
         if word != 0 && is_link() { 0 } else { word }
