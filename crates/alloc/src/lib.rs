@@ -43,7 +43,7 @@
 //! #     }
 //! #     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
 //! #         let heap = self.heap;
-//! #         heap.retire(self, 0, at, bytes)
+//! #         heap.retire(self, 0, at, bytes).map(drop)
 //! #     }
 //! # }
 //!

@@ -31,7 +31,7 @@ impl Heap {
     }
 
     /// Gives back an object, or a whole run of blocks: `bytes` is what was asked for when it was
-    /// allocated. A later allocation may get its memory, even one of the same transaction: a design
+    /// allocated. Answers whether it was a run: its memory may become objects that begin elsewhere. A later allocation may get its memory, even one of the same transaction: a design
     /// that promises more calls this when the transaction ends.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Heap {
         arena: usize,
         at: Addr,
         bytes: u64,
-    ) -> Result<(), Stop> {
+    ) -> Result<bool, Stop> {
         let object = self.untag(at.object)?;
         if at.offset != 0 {
             return Err(Stop::BadPointer);
@@ -56,10 +56,10 @@ impl Heap {
             Some(Description { kind: Kind::Object, class, bytes: live })
                 if live == bytes && (class as usize) < CLASSES =>
             {
-                self.push(tx, arena, object, class as usize)
+                self.push(tx, arena, object, class as usize).map(|()| false)
             }
             Some(Description { kind: Kind::Block | Kind::Reserved, .. }) => {
-                self.retire_blocks(tx, object, bytes)
+                self.retire_blocks(tx, object, bytes).map(|()| true)
             }
             _ => Err(Stop::BadPointer),
         }

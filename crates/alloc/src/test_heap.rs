@@ -148,7 +148,7 @@ impl Words for TestHeap {
 
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
         let (heap, arena) = (self.heap, self.arena);
-        heap.retire(self, arena, at, bytes)
+        heap.retire(self, arena, at, bytes).map(drop)
     }
 }
 

@@ -452,7 +452,7 @@ impl<D: Design> Words for Tx<'_, D> {
         }
         let object = (seen.object.wrapping_sub(self.base) / 8) as usize; // it was looked at
         let at = At { object, index: index as usize };
-        Ok(self.design.read_seen(self.local, seen.version, at))
+        self.design.read_seen(self.local, seen.version, at).map_err(|stop| self.end(stop))
     }
 
     #[inline(always)]
@@ -502,12 +502,13 @@ impl<D: Design> Words for Tx<'_, D> {
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
         (self.live, self.run) = ((0, 0), Prepared::NONE);
         let (heap, arena) = (self.shape.heap(), self.arena);
-        heap.retire(&mut Metadata(self), arena, at, bytes).map_err(|stop| match stop {
+        let retired = heap.retire(&mut Metadata(self), arena, at, bytes);
+        let is_run = retired.map_err(|stop| match stop {
             Stop::BadPointer => self.refuse(at),
             stop => self.end(stop),
         })?;
         self.changed(at.object);
-        if self.changes_runs {
+        if is_run {
             self.design.gives_chunks_back(self.local);
         }
         Ok(())

@@ -137,17 +137,20 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// [`Stop::Conflict`].
     fn read_run(&self, local: &mut Self::Local, at: At, out: &mut [u64]) -> Result<(), Stop>;
 
-    /// Which version of an object the attempt reads, until it writes it: of a design that isolates
-    /// objects.
+    /// Which version of an object the attempt reads, until it writes it: for a design that need
+    /// not find that out at each word.
     fn look(&self, local: &mut Self::Local, object: usize) -> u64 {
         let _ = (local, object);
         0
     }
 
     /// Reads a word of a version that [`look`](Design::look) has found.
-    fn read_seen(&self, local: &mut Self::Local, version: u64, at: At) -> u64 {
-        let _ = (local, version);
-        self.peek(at.index)
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`].
+    fn read_seen(&self, local: &mut Self::Local, version: u64, at: At) -> Result<u64, Stop> {
+        let _ = version;
+        self.read(local, at)
     }
 
     /// Writes a word.

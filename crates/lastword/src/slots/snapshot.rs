@@ -398,8 +398,8 @@ impl Design for Snapshot {
     }
 
     #[inline(always)]
-    fn read_seen(&self, _local: &mut Local, version: u64, at: At) -> u64 {
-        self.versions.read_seen(&self.ground, version, at)
+    fn read_seen(&self, _local: &mut Local, version: u64, at: At) -> Result<u64, Stop> {
+        Ok(self.versions.read_seen(&self.ground, version, at))
     }
 
     #[inline(always)]
