@@ -335,8 +335,8 @@ pub enum Error {
         design: &'static str,
     },
 
-    /// The design has no room for another worker: `plain` has no isolation, so it has one; `undo`
-    /// and `redo` have as many as the log has slots.
+    /// The design has no room for another worker: `plain` has no isolation, so it has one; `undo`,
+    /// `redo` and `snapshot` have as many as the log has slots.
     #[error("design `{design}` has as many workers as it can have ({max}): drop one, or {instead}")]
     TooManyWorkers {
         /// The design.
@@ -348,7 +348,7 @@ pub enum Error {
     },
 
     /// `snapshot`: a transaction that does not end still needs what was there before others
-    /// committed, and one that was to begin cannot go on without what that keeps. The transaction that was to begin has had no
+    /// committed, and one that was to begin cannot go on without what that keeps. It has had no
     /// effect; what was acknowledged is safe.
     #[error(
         "{what}, and {waited:?} did not change that: a transaction that began when {since} was the \

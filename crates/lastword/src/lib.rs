@@ -41,7 +41,9 @@
 //! `tx.root_ptr::<Account>()` after [`Pool::open`], which also recovers what a crash left.
 //!
 //! How atomic durability is reached is a [*design*](design). The folders of this crate are its
-//! steps: `perform`, `shadow`, `persist`, `reproduce`, `recover`.
+//! steps: `perform`, `shadow`, `persist`, `reproduce`, `recover`; those of designs whose workers do
+//! all of them are `slots` and `versions`. Transactions are serializable, but under [`Snapshot`],
+//! which promises snapshot isolation, and under [`Plain`], which has one worker.
 //!
 //! ```text
 //!   [ reproduced at home | durable in the log | committed, volatile | running ]  transaction ID ->

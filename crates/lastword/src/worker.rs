@@ -69,12 +69,15 @@ impl<'p, D: Design> Worker<'p, D> {
         self.seat.as_mut().expect("a worker has its seat until it is dropped")
     }
 
-    /// Runs `body` as one transaction: all of it or nothing, isolated from every other
-    /// (serializable). When another transaction is in the way the body is run again, so it should
-    /// change nothing but the pool.
+    /// Runs `body` as one transaction: all of it or nothing, isolated from every other as the
+    /// design promises: serializable, under [`Snapshot`](crate::Snapshot) snapshot isolation, under
+    /// [`Plain`](crate::Plain) not at all. When another transaction is in the way the body is run
+    /// again, so it should change nothing but the pool.
     ///
     /// With [`Durability::Async`] the transaction is visible on return, and durable when the ticket
-    /// says so; with [`Durability::Sync`] it is durable on return.
+    /// says so; with [`Durability::Sync`] it is durable on return. Designs whose workers make their
+    /// own transactions durable ([`Undo`](crate::Undo), [`Redo`](crate::Redo),
+    /// [`Snapshot`](crate::Snapshot)) do so before they return in either case.
     ///
     /// A panic in the body takes the transaction back and goes on unwinding.
     ///
@@ -82,7 +85,9 @@ impl<'p, D: Design> Worker<'p, D> {
     /// What the body ended with ([`Error::Aborted`], [`Error::Full`], [`Error::BadPointer`], ...):
     /// then the transaction had no effect. [`Error::InsideTransaction`] in another body.
     /// [`Error::Poisoned`] when the medium has failed: in sync mode also when the transaction is
-    /// committed but could not be made durable.
+    /// committed but could not be made durable. [`Error::HeldUp`] under
+    /// [`Snapshot`](crate::Snapshot), when a transaction that does not end keeps what this one
+    /// needs.
     #[inline]
     pub fn run<R>(
         &mut self,
@@ -91,8 +96,9 @@ impl<'p, D: Design> Worker<'p, D> {
         self.attempts(body, false)
     }
 
-    /// Runs `body` as one transaction that only reads. The ticket is that of the moment it saw:
-    /// wait for it before you show the world what you have read.
+    /// Runs `body` as one transaction that only reads: what it sees is the state of one moment,
+    /// under every design but [`Plain`](crate::Plain). The ticket is that of this moment: wait for
+    /// it before you show the world what you have read.
     ///
     /// # Errors
     /// As [`run`](Worker::run); [`Error::ReadOnly`] when the body writes.
