@@ -18,8 +18,15 @@ use crate::{CLIENTS_MAX, Options};
 /// a core's own caches.
 const LAG_MAX: u64 = 1024;
 
-/// Fewest numbers for all workers together: two for each.
-pub(crate) const NUMBERS_MIN: u64 = 2 * CLIENTS_MAX as u64;
+/// Fewest numbers of a worker.
+const LEN_MIN: u64 = 4;
+
+/// The least that a worker has put in and not yet taken out, once it has begun to. One of them is
+/// there at any time, then: it tells that what an earlier run put in was taken out, not lost.
+const LAG_MIN: u64 = 2;
+
+/// Fewest numbers for all workers together.
+pub(crate) const NUMBERS_MIN: u64 = LEN_MIN * CLIENTS_MAX as u64;
 
 /// What an update does, to which of the numbers below the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +60,8 @@ impl Turns {
     /// Of one of so many workers, on numbers below `end`, from any one on.
     pub(crate) fn new(index: usize, workers: usize, end: u64, random: u64) -> Turns {
         let parts = workers as u64;
-        let len = (end / parts).max(2);
-        let lag = (len / 16).clamp(1, LAG_MAX);
+        let len = (end / parts).max(LEN_MIN);
+        let lag = (len / 16).clamp(LAG_MIN, LAG_MAX);
         let (part, first) = (index as u64 % parts, random % len);
         Turns { part, parts, len, lag, factor: scattering(len), first, drawn: 0 }
     }
@@ -139,7 +146,7 @@ mod tests {
 
     #[test]
     fn numbers_come_and_go_and_each_update_can_be_told() {
-        for (workers, end) in [(1, 1000), (3, 1000), (256, 512)] {
+        for (workers, end) in [(1, 1000), (3, 1000), (256, NUMBERS_MIN)] {
             let mut there = HashMap::new();
             let mut all: Vec<(Turns, Stamp)> = (0..3.min(workers))
                 .map(|index| (Turns::new(index, workers, end, 77), Stamp::first(index, 1)))
