@@ -202,6 +202,12 @@ pub(crate) struct Load {
     /// The log is freed and nothing goes home; a variant of a design says so.
     #[arg(skip)]
     pub(crate) ideal_reproduce: bool,
+    /// Objects are logged as a whole; a variant of a design says so.
+    #[arg(skip)]
+    pub(crate) whole_objects: bool,
+    /// Nothing is logged; a variant of a design says so.
+    #[arg(skip)]
+    pub(crate) unlogged: bool,
     /// Layout name of the pool [default: none, or what the pool has]
     #[arg(long, value_name = "NAME")]
     pub(crate) layout: Option<String>,
@@ -412,6 +418,11 @@ impl Load {
     /// Transactions that may wait, as a number of them.
     pub(crate) fn outstanding(&self) -> Option<usize> {
         self.outstanding.map(|most| usize::try_from(most).unwrap_or(usize::MAX - 1))
+    }
+
+    /// Whether a pool so run is lost, though its design keeps what is durable.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.ideal_reproduce || self.unlogged
     }
 
     /// What the emulated medium is to cost.

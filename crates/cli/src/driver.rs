@@ -397,5 +397,7 @@ pub(crate) fn since(now: &Metrics, before: &Metrics) -> Metrics {
     spent.page_ins -= before.page_ins;
     spent.evictions -= before.evictions;
     spent.page_waits -= before.page_waits;
+    spent.grace_periods -= before.grace_periods;
+    spent.grace_cycles -= before.grace_cycles;
     spent
 }

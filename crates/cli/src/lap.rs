@@ -51,6 +51,8 @@ pub(crate) struct Lap {
     pub(crate) late_home_bytes: u64,
     pub(crate) page_ins: u64,
     pub(crate) evictions: u64,
+    pub(crate) grace_periods: u64,
+    pub(crate) grace_cycles: u64,
     /// From begin to the return of commit; nothing where nothing was sampled.
     pub(crate) commit_ns: Quantiles,
     /// The same of workers that only read; nothing where none was to.
@@ -170,6 +172,8 @@ impl Lap {
             late_home_bytes: until_home.home_bytes - metrics.home_bytes,
             page_ins: metrics.page_ins,
             evictions: metrics.evictions,
+            grace_periods: metrics.grace_periods,
+            grace_cycles: metrics.grace_cycles,
             commit_ns: Quantiles::of(&latencies.commit),
             reading_ns: Quantiles::of(&reading.commit),
             durable_ns: Quantiles::of(&latencies.durable),
@@ -225,6 +229,8 @@ pub(crate) const SAMPLE: Lap = Lap {
     late_home_bytes: 1000,
     page_ins: 0,
     evictions: 0,
+    grace_periods: 500,
+    grace_cycles: 200_000,
     commit_ns: Quantiles { p50: Some(5), p90: Some(6), p99: Some(7), max: Some(8) },
     reading_ns: Quantiles { p50: Some(3), p90: Some(4), p99: Some(5), max: Some(6) },
     durable_ns: Quantiles { p50: Some(10), p90: Some(20), p99: Some(30), max: Some(40) },

@@ -142,11 +142,17 @@ pub(crate) fn clients<W: Workload>(
 
 /// Options that any pool has, with what a variant of a design changes.
 fn varied(load: &Load) -> Options {
-    let options = match load.unbounded {
-        true => Options::new().unbounded(),
-        false => Options::new(),
-    };
-    if load.ideal_reproduce { options.ideal_reproduce() } else { options }
+    let mut options = Options::new().flush_diff(!load.whole_objects);
+    for (is_asked, change) in [
+        (load.unbounded, Options::unbounded as fn(Options) -> Options),
+        (load.ideal_reproduce, Options::ideal_reproduce),
+        (load.unlogged, Options::unlogged),
+    ] {
+        if is_asked {
+            options = change(options);
+        }
+    }
+    options
 }
 
 /// Options of a new pool.

@@ -45,6 +45,10 @@ pub struct Metrics {
     pub evictions: u64,
     /// Waits, for a page of a bounded shadow, until what was written to it is at home.
     pub page_waits: u64,
+    /// Grace periods that commits of `snapshot` have waited for.
+    pub grace_periods: u64,
+    /// Cycles of the time-stamp counter that they took, all together.
+    pub grace_cycles: u64,
 }
 
 /// Time spent in one kind of step.
