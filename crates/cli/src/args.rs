@@ -199,15 +199,15 @@ pub(crate) struct Load {
     /// The volatile rings never make a worker wait; a variant of a design says so.
     #[arg(skip)]
     pub(crate) unbounded: bool,
-    /// The log is freed and nothing goes home; a variant of a design says so.
-    #[arg(skip)]
-    pub(crate) ideal_reproduce: bool,
-    /// Objects are logged as a whole; a variant of a design says so.
+    /// Whole objects are logged; a variant of a design says so.
     #[arg(skip)]
     pub(crate) whole_objects: bool,
     /// Nothing is logged; a variant of a design says so.
     #[arg(skip)]
     pub(crate) unlogged: bool,
+    /// The log is freed and nothing goes home; a variant of a design says so.
+    #[arg(skip)]
+    pub(crate) ideal_reproduce: bool,
     /// Layout name of the pool [default: none, or what the pool has]
     #[arg(long, value_name = "NAME")]
     pub(crate) layout: Option<String>,
@@ -420,11 +420,6 @@ impl Load {
         self.outstanding.map(|most| usize::try_from(most).unwrap_or(usize::MAX - 1))
     }
 
-    /// Whether a pool so run is lost, though its design keeps what is durable.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.ideal_reproduce || self.unlogged
-    }
-
     /// What the emulated medium is to cost.
     pub(crate) fn costs(&self) -> Costs {
         let Load { latency_cycles, latency_ns, bandwidth_gbps, .. } = *self;
@@ -433,6 +428,11 @@ impl Load {
             (cycles / 1_000_000_000) as u64
         });
         Costs { latency_cycles, bandwidth_gbps }
+    }
+
+    /// Whether a pool of this variant can be opened again.
+    pub(crate) fn keeps(&self) -> bool {
+        !self.ideal_reproduce && !self.unlogged
     }
 
     /// What the client of a worker is to do.

@@ -54,7 +54,7 @@ macro_rules! designs {
             /// The design, over the shadow that the load asks for, its type forgotten.
             pub(crate) fn erased<W: Workload>(self, load: &Load) -> AnyDesign<W> {
                 let design = match self { $(DesignName::$variant => <$design>::over(load),)* };
-                AnyDesign { reopens: design.reopens && !load.is_lost(), ..design }
+                AnyDesign { reopens: design.reopens && load.keeps(), ..design }
             }
 
             /// Whether it can have a shadow with a bound.
@@ -101,7 +101,8 @@ designs! {
     DecoupledIdeal "decoupled-ideal": Decoupled, |load| load.ideal_reproduce = true;
     "Run on copies of objects; snapshot isolation; readers wait for nobody"
     Snapshot "snapshot": Snapshot, |_| ();
-    "The same; whole objects are logged"
+    #[value(hide = true)]
+    "The same; all of each object that was written is logged"
     SnapshotWhole "snapshot-whole": Snapshot, |load| load.whole_objects = true;
     #[value(hide = true)]
     "The same; nothing is logged"

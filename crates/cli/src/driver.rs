@@ -394,10 +394,10 @@ pub(crate) fn since(now: &Metrics, before: &Metrics) -> Metrics {
     spent.device_writes -= before.device_writes;
     spent.persist_barriers -= before.persist_barriers;
     spent.ring_full_waits -= before.ring_full_waits;
+    spent.grace_periods -= before.grace_periods;
+    spent.grace_cycles -= before.grace_cycles;
     spent.page_ins -= before.page_ins;
     spent.evictions -= before.evictions;
     spent.page_waits -= before.page_waits;
-    spent.grace_periods -= before.grace_periods;
-    spent.grace_cycles -= before.grace_cycles;
     spent
 }

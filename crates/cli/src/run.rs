@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
         load.scale = None; // the pool has its own, and keeps it
     }
     let load = &load;
-    if load.pool.is_some() && (!design.is_durable() || load.is_lost()) {
+    if load.pool.is_some() && (!design.is_durable() || !load.keeps()) {
         return Err(Failure::KeepsNothing { design: design.name() });
     }
     let running = Running { design: *design, sampling: sample.sampling(load.durability), load };

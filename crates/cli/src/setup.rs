@@ -142,17 +142,13 @@ pub(crate) fn clients<W: Workload>(
 
 /// Options that any pool has, with what a variant of a design changes.
 fn varied(load: &Load) -> Options {
-    let mut options = Options::new().flush_diff(!load.whole_objects);
-    for (is_asked, change) in [
-        (load.unbounded, Options::unbounded as fn(Options) -> Options),
-        (load.ideal_reproduce, Options::ideal_reproduce),
-        (load.unlogged, Options::unlogged),
-    ] {
-        if is_asked {
-            options = change(options);
-        }
-    }
-    options
+    let options = match load.unbounded {
+        true => Options::new().unbounded(),
+        false => Options::new(),
+    };
+    let options = if load.ideal_reproduce { options.ideal_reproduce() } else { options };
+    let options = if load.unlogged { options.unlogged() } else { options };
+    options.flush_diff(!load.whole_objects)
 }
 
 /// Options of a new pool.

@@ -347,16 +347,15 @@ pub enum Error {
         instead: &'static str,
     },
 
-    /// A worker's memory is full of what it has committed, and a transaction of another worker that
-    /// does not end still needs what was there before. The transaction that was to begin has had no
+    /// `snapshot`: a transaction that does not end still needs what was there before others
+    /// committed, and one that was to begin cannot go on without what that keeps. The transaction that was to begin has had no
     /// effect; what was acknowledged is safe.
     #[error(
-        "{what} is full, and {waited:?} did not empty it: a transaction that began when {since} \
-         was the last ID has not ended, and keeps everything that was committed since. End it, or \
-         {instead}"
+        "{what}, and {waited:?} did not change that: a transaction that began when {since} was the \
+         last ID has not ended, and keeps everything that was committed since. End it, or {instead}"
     )]
     HeldUp {
-        /// What is full.
+        /// What there is no room for, or cannot be written.
         what: &'static str,
         /// Where the oldest running transaction began.
         since: TxId,

@@ -39,16 +39,17 @@ pub struct Metrics {
     pub persist_barriers: u64,
     /// How often a worker had to wait for room in its ring.
     pub ring_full_waits: u64,
+    /// `snapshot`: grace periods that were timed, one commit in eight.
+    pub grace_periods: u64,
+    /// `snapshot`: how long those took, in cycles: from the end of a transaction until its worker
+    /// knows that it may write home, or that it will not wait.
+    pub grace_cycles: u64,
     /// Pages of a bounded shadow that were read from home.
     pub page_ins: u64,
     /// Pages of a bounded shadow that were forgotten.
     pub evictions: u64,
     /// Waits, for a page of a bounded shadow, until what was written to it is at home.
     pub page_waits: u64,
-    /// Grace periods that commits of `snapshot` have waited for.
-    pub grace_periods: u64,
-    /// Cycles of the time-stamp counter that they took, all together.
-    pub grace_cycles: u64,
 }
 
 /// Time spent in one kind of step.

@@ -378,8 +378,8 @@ impl Options {
         self
     }
 
-    /// `snapshot`: how long a worker waits for room that a transaction of another worker keeps,
-    /// before [`Error::HeldUp`](crate::Error::HeldUp). Default: 10 s.
+    /// `snapshot`: how long a worker waits for what a transaction of another worker keeps (room, or
+    /// an object's old version), before [`Error::HeldUp`](crate::Error::HeldUp). Default: 10 s.
     pub fn patience(mut self, patience: Duration) -> Options {
         self.patience = patience;
         self

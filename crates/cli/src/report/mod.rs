@@ -154,6 +154,10 @@ pub(crate) struct RunReport {
     pub(crate) transactions_per_device_write: Option<f64>,
     pub(crate) persist_barriers: u64,
     pub(crate) ring_full_waits: u64,
+    /// `snapshot`: grace periods that were timed.
+    pub(crate) grace_periods: u64,
+    /// Cycles of one, from a transaction's end until its words may go home.
+    pub(crate) cycles_per_grace_period: Option<f64>,
     /// Pages of a bounded shadow that were read from home.
     pub(crate) page_ins: u64,
     /// Pages of a bounded shadow that were forgotten.
@@ -214,6 +218,11 @@ impl RunReport {
             transactions_per_device_write: some_ratio(count, device_writes),
             persist_barriers: metrics.persist_barriers,
             ring_full_waits: metrics.ring_full_waits,
+            grace_periods: metrics.grace_periods,
+            cycles_per_grace_period: some_ratio(
+                metrics.grace_cycles as f64,
+                metrics.grace_periods as f64,
+            ),
             page_ins: metrics.page_ins,
             evictions: metrics.evictions,
             page_waits: metrics.page_waits,

@@ -86,6 +86,7 @@ pub(crate) fn run(report: &RunReport) -> String {
         ("device writes", device_writes(report)),
         ("persist barriers", grouped(report.persist_barriers)),
         ("waits for the ring", grouped(report.ring_full_waits)),
+        ("grace period", option(report.cycles_per_grace_period, |n| format!("{n:.0} cycles"))),
         ("pages", pages(report)),
         ("peak memory", option(report.peak_rss_bytes, bytes)),
         ("checked", option(report.checked, |held| if held { "held" } else { "FAILED" }.into())),

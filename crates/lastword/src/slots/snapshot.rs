@@ -58,6 +58,10 @@ use crate::{Error, Options};
 const BEFORE_RUNS: usize = RECORD_HEAD_WORDS + 1;
 /// Words of a worker's copies at least: enough for who frees or prepares a run of blocks.
 const COPIES_MIN: usize = 1 << 17;
+/// What the superblock names as its design where nothing is logged: nobody opens that.
+const UNLOGGED: &str = "unlogged";
+/// One grace period in so many is timed: reading the counter takes as long as a short one.
+const TIMED_EVERY: u64 = 8;
 /// How often a worker looks before it gives its core to others.
 const SPINS: u32 = 1 << 8;
 
@@ -166,8 +170,9 @@ impl Snapshot {
                 must: "nothing of it is durable, so it is for `emulated` alone",
             });
         }
+        let name = if options.unlogged { UNLOGGED } else { Self::NAME };
         let Begun { storage, words, last } =
-            opened.begin(Self::NAME, |storage| Words::open(storage, options), |_| ())?;
+            opened.begin(name, |storage| Words::open(storage, options), |_| ())?;
         let shape = Shape::of(&storage, options);
         let generation = storage.superblocks.current().generation;
         let ground = Ground::new(storage, words);
@@ -197,11 +202,13 @@ impl Snapshot {
             match self.versions.ready(&self.ground, attempt) {
                 Ready::Yes => return Ok(()),
                 Ready::NoRoom => waiting.go_on(
-                    "the memory for a worker's copies (`Options::ring_entries`)",
-                    "give each worker more",
+                    "the memory for a worker's copies is full",
+                    "give each worker more (`Options::ring_entries`)",
                 )?,
-                // As long as it takes: nothing is full.
-                Ready::Locked => waiting.look_again()?,
+                Ready::Locked => waiting.go_on(
+                    "an object that is to be written has a newer version that is not at home",
+                    "wait longer (`Options::patience`)",
+                )?,
             }
         }
     }
@@ -227,7 +234,8 @@ impl Snapshot {
                     return Ok(());
                 }
             }
-            waiting.go_on("a worker's part of the log", "create the pool with a larger log")?;
+            waiting
+                .go_on("a worker's part of the log is full", "create the pool with a larger log")?;
         }
     }
 
@@ -312,10 +320,10 @@ impl Design for Snapshot {
         let word = self.versions.observe(&self.ground, index);
         let is_link = || {
             let object = index + 2;
-            let header = (object < self.words())
-                .then(|| self.versions.observe(&self.ground, index + 1))
-                .unwrap_or_default();
-            lw_alloc::header::extent_bytes(header, 8 * object as u64).is_some()
+            object < self.words() && {
+                let header = self.versions.observe(&self.ground, index + 1);
+                lw_alloc::header::extent_bytes(header, 8 * object as u64).is_some()
+            }
         };
         // No transaction reads a link, and a crash may leave one.
         if word != 0 && is_link() { 0 } else { word }
@@ -462,7 +470,13 @@ impl Design for Snapshot {
         }
         let end = self.versions.show(&self.ground, attempt);
         let changes = !log.batch.is_empty();
+        let timed = end.is_multiple_of(TIMED_EVERY);
+        let began = if timed { cpu::cycles() } else { 0 };
         self.versions.finish(&self.ground, attempt, end, &log.batch);
+        if timed {
+            let cycles = cpu::cycles().saturating_sub(began);
+            self.workers.slot(log.slot).meter.grace(cycles);
+        }
         guard.disarm();
         log.committing = false;
         // Who has only protected has made nothing: it answers what it has seen.
@@ -525,6 +539,9 @@ impl Design for Snapshot {
 
     fn close(&mut self) -> Result<(), Error> {
         self.workers.poison.check()?;
+        if self.options.unlogged {
+            return Ok(());
+        }
         self.bring_home()?;
         self.ground.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
     }

@@ -519,7 +519,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("pool");
             let (Undo { ground, .. }, _) = Undo::create(&path, &options).unwrap();
-            let head = Head { sequence: 1, id };
+            let head = Head { sequence: 1, id, last: 0 };
             ground.write_head(2, &ground.key(2), head, &Meter::default()).unwrap();
             drop(ground);
             Undo::open(&path, &options).map(|(undo, _)| undo.committed_id().0)

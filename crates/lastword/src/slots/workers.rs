@@ -177,6 +177,8 @@ pub(super) struct Meter {
     device_writes: AtomicU64,
     persist_barriers: AtomicU64,
     delay_cycles: AtomicU64,
+    grace_periods: AtomicU64,
+    grace_cycles: AtomicU64,
 }
 
 #[inline(always)]
@@ -208,6 +210,13 @@ impl Meter {
         add(&self.delay_cycles, delay_cycles);
     }
 
+    /// The end of a grace period was waited for.
+    #[inline(always)]
+    pub(super) fn grace(&self, cycles: u64) {
+        add(&self.grace_periods, 1);
+        add(&self.grace_cycles, cycles);
+    }
+
     pub(super) fn device(&self, writes: u64) {
         add(&self.device_writes, writes);
     }
@@ -223,6 +232,8 @@ impl Meter {
         sum.home_bytes += of(&self.home_bytes);
         sum.device_writes += of(&self.device_writes);
         sum.persist_barriers += of(&self.persist_barriers);
+        sum.grace_periods += of(&self.grace_periods);
+        sum.grace_cycles += of(&self.grace_cycles);
         let delay_ns = medium::cpu::cycles_to_ns(of(&self.delay_cycles));
         sum.emulated_delay_ns += delay_ns;
         // Workers spin for the device themselves: that is not their work.

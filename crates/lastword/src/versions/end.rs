@@ -9,8 +9,8 @@
 //! All copies of a transaction name the same word, so setting it shows them all, or none, to
 //! whoever looks. A reader whose snapshot is not older than the timestamp must find it there. It
 //! has loaded the clock after it was moved; the word said `IN_CRITICAL` before that, so the reader
-//! finds that or the timestamp, never `RUNNING`. If it finds `IN_CRITICAL` it waits, for an addition
-//! and a store. Without that mark it could pass by a transaction that its snapshot has.
+//! finds that or the timestamp, never `RUNNING`. If it finds `IN_CRITICAL` it waits for a store.
+//! Without that mark it could pass by a transaction that its snapshot has.
 //!
 //! The paper sets a flag, loads the clock, stores the timestamp, clears the flag, then moves the
 //! clock: four steps and a fence, and several transactions may share a timestamp. Here the addition

@@ -173,8 +173,6 @@ pub(super) fn grace(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
             sheet.row(format!("write/{name}/{crew}"), values).command(&command);
             let period = |lap: &Lap| lap.grace_cycles as f64 / lap.grace_periods as f64;
             sheet.row(format!("period/{name}/{crew}"), each(all, period)).command(&command);
-            let periods = |lap: &Lap| lap.each(lap.grace_periods);
-            sheet.row(format!("periods/{name}/{crew}"), each(all, periods));
         }
     }
 }

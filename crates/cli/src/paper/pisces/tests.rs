@@ -84,6 +84,11 @@ fn what_holds_follows_from_marks_and_laps_alone() {
     assert_eq!(held("P8", "latency/list/500"), (Some(1.0), Some(true)));
     assert_eq!(held("P8", "latency/list/600"), (Some(1.2), Some(false)));
     assert_eq!(held("P8", "bandwidth/chains/1"), (Some(1.2), Some(false)));
+    // With 40 % that write 400 ns, with none 200: (400 - 0.6 * 200) / 0.4.
+    let of_ns = |ns: f64| (medium::cpu::cycles_per_second() as f64 * ns / 1e6).round() / 1000.0;
+    assert_eq!(held("P9", "write/chains/one").0, Some(of_ns(700.0)));
+    assert_eq!(held("P9", "write/vacation/one").0, Some(of_ns(200.0)));
+    assert_eq!(held("P9", "period/vacation/two").0, Some(400.0));
     assert_eq!(held("P10", "cost/tatp/one").0, Some(25.0));
 }
 

@@ -1,0 +1,351 @@
+//! `snapshot`: what transactions see of each other, and what one that does not end holds up.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use lastword::{
+    Array, Error, Medium, Objects, Options, Place, Pool, Ptr, Snapshot, Stop, Tx, Words, Worker,
+    field,
+};
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
+const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Pair {
+    left: u64,
+    right: u64,
+}
+
+type Pairs = [Ptr<Pair>; 4];
+
+fn options() -> Options {
+    // Slots of 56 KiB, for four workers.
+    Options::new().bytes(1 << 20).log_bytes(256 << 10).ring_entries(1 << 12)
+}
+
+fn media() -> [Options; 3] {
+    [options().medium(EMULATED), options().medium(Medium::PersistentCache), options()]
+}
+
+fn create(path: &Path, options: &Options) -> (Pool<Snapshot>, Pairs) {
+    let pool = Pool::<Snapshot>::create_as(path, options.clone()).unwrap();
+    let made = pool.run(|tx| {
+        let mut pairs = [Ptr::NULL; 4];
+        for pair in &mut pairs {
+            *pair = tx.alloc(Pair { left: 0, right: 0 })?;
+        }
+        let root = tx.alloc(pairs)?;
+        tx.set_root_ptr(root)?;
+        Ok(pairs)
+    });
+    let pairs = made.unwrap().value;
+    (pool, pairs)
+}
+
+fn put(worker: &mut Worker<'_, Snapshot>, at: Ptr<Pair>, value: u64) -> Result<(), Error> {
+    worker.run(|tx| tx.set(at, Pair { left: value, right: value })).map(|done| {
+        assert!(done.ticket.is_durable(), "durable on return");
+    })
+}
+
+fn read(worker: &mut Worker<'_, Snapshot>, at: Ptr<Pair>) -> Pair {
+    worker.read(|tx| tx.get(at)).unwrap().value
+}
+
+/// Runs `meanwhile` in another thread, from inside a body.
+fn beside<R: Send>(meanwhile: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| scope.spawn(meanwhile).join().unwrap())
+}
+
+#[test]
+fn a_transaction_reads_the_moment_at_which_it_began_whatever_others_commit() {
+    for options in media() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pool, pairs) = create(&dir.path().join("pool"), &options);
+        let (mut reader, mut writer) = (pool.worker().unwrap(), pool.worker().unwrap());
+        put(&mut writer, pairs[0], 1).unwrap();
+        let seen = reader.read(|tx| {
+            let left = tx.get(field!(pairs[0], Pair, left))?;
+            beside(|| put(&mut writer, pairs[0], 2).unwrap());
+            let mut view = tx.view(pairs[0])?;
+            let right = view.get(field!(pairs[0], Pair, right))?;
+            assert_eq!(tx.get(pairs[0])?, Pair { left: 1, right: 1 });
+            Ok((left, right))
+        });
+        assert_eq!(seen.unwrap().value, (1, 1));
+        // By its copy, as long as nobody has brought it home; then at home.
+        assert_eq!(read(&mut reader, pairs[0]), Pair { left: 2, right: 2 });
+        put(&mut writer, pairs[1], 3).unwrap();
+        assert_eq!(read(&mut reader, pairs[0]), Pair { left: 2, right: 2 });
+        assert_eq!(reader.conflicts(), 0);
+    }
+}
+
+#[test]
+fn of_two_that_write_the_same_object_the_second_is_run_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, pairs) = create(&dir.path().join("pool"), &options().medium(EMULATED));
+    let (mut first, mut second) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let mut runs = 0;
+    let done = first.run(|tx| {
+        runs += 1;
+        let before = tx.get(pairs[0])?.left;
+        if runs == 1 {
+            beside(|| put(&mut second, pairs[0], 10).unwrap());
+        }
+        tx.set(field!(pairs[0], Pair, left), before + 1)
+    });
+    let _ = done.unwrap();
+    assert_eq!((runs, first.conflicts()), (2, 1));
+    assert_eq!(read(&mut first, pairs[0]), Pair { left: 11, right: 10 }, "no update is lost");
+}
+
+#[test]
+fn a_transaction_sees_its_own_writes_and_what_it_has_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, pairs) = create(&dir.path().join("pool"), &options().medium(EMULATED));
+    let mut worker = pool.worker().unwrap();
+    let made = worker.run(|tx| {
+        tx.set(field!(pairs[0], Pair, left), 5)?;
+        assert_eq!(tx.get(pairs[0])?, Pair { left: 5, right: 0 });
+        let new = tx.alloc(Pair { left: 6, right: 7 })?;
+        assert_eq!(tx.get(new)?, Pair { left: 6, right: 7 });
+        assert_eq!(tx.view(new)?.get(field!(new, Pair, right))?, 7);
+        tx.free(new)?;
+        tx.alloc(Pair { left: 8, right: 9 })
+    });
+    let new = made.unwrap().value;
+    assert_eq!(read(&mut worker, new), Pair { left: 8, right: 9 });
+    let taken_back = worker.run(|tx| {
+        tx.set(new, Pair { left: 0, right: 0 })?;
+        tx.abort::<()>("never mind")
+    });
+    assert!(matches!(taken_back, Err(Error::Aborted { .. })));
+    assert_eq!(read(&mut worker, new), Pair { left: 8, right: 9 });
+    pool.check_heap().unwrap();
+}
+
+#[test]
+fn one_that_does_not_end_holds_up_who_needs_its_memory_and_damages_nothing() {
+    for options in media() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let options = options.patience(Duration::ZERO);
+        let (pool, pairs) = create(&path, &options);
+        let mut stalled = pool.worker().unwrap();
+        let mut others: Vec<_> = (0..2).map(|_| pool.worker().unwrap()).collect();
+        let seen = stalled.read(|tx| {
+            let before = tx.get(pairs[0])?;
+            beside(|| {
+                // What others write is durable and can be read, by them and by each other.
+                put(&mut others[0], pairs[0], 7).unwrap();
+                put(&mut others[1], pairs[1], 8).unwrap();
+                assert_eq!(read(&mut others[1], pairs[0]).left, 7);
+                assert_eq!(read(&mut others[0], pairs[1]).left, 8);
+            });
+            assert_eq!(tx.get(pairs[0])?, before);
+            Ok(before)
+        });
+        assert_eq!(seen.unwrap().value, Pair { left: 0, right: 0 });
+        put(&mut others[1], pairs[0], 9).unwrap();
+        assert_eq!(read(&mut stalled, pairs[0]).left, 9);
+        drop((stalled, others));
+        pool.abandon();
+        let pool = Pool::<Snapshot>::open_as(&path, options).unwrap();
+        let mut worker = pool.worker().unwrap();
+        assert_eq!(read(&mut worker, pairs[0]), Pair { left: 9, right: 9 });
+        assert_eq!(read(&mut worker, pairs[1]), Pair { left: 8, right: 8 });
+        pool.check_heap().unwrap();
+    }
+}
+
+/// Many objects: the blocks of an array, each of one element.
+type Block = [u64; 32];
+
+fn blocks(pool: &Pool<Snapshot>, count: u64) -> Array<Block> {
+    let array = pool.run(|tx| Array::<Block>::reserve(tx, count)).unwrap().value;
+    while !pool.run(|tx| array.prepare(tx, 64)).unwrap().value {}
+    array
+}
+
+/// Runs transactions, each with `objects` blocks of their own, while another does not end; answers
+/// how many there were, and how it ended.
+fn run_beside_a_stalled_one(
+    pool: &Pool<Snapshot>,
+    array: Array<Block>,
+    objects: u64,
+    body: impl Fn(&mut Tx<'_, Snapshot>, Array<Block>, u64) -> Result<(), Stop> + Sync,
+) -> (u64, Error) {
+    let (mut stalled, mut worker) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let body = &body;
+    let stuck = stalled.read(|_| {
+        Ok(beside(|| {
+            for first in (0..array.len() - objects).step_by(objects as usize) {
+                let mut run = |first| {
+                    worker.run(|tx| (first..first + objects).try_for_each(|at| body(tx, array, at)))
+                };
+                if let Err(error) = run(first) {
+                    return (first / objects, error);
+                }
+            }
+            panic!("nothing was full");
+        }))
+    });
+    let full = stuck.unwrap().value;
+    // With that one gone everything goes on.
+    let first = full.0 * objects;
+    let again = worker.run(|tx| (first..first + objects).try_for_each(|at| body(tx, array, at)));
+    assert!(again.is_ok());
+    full
+}
+
+#[test]
+fn a_part_of_the_log_that_cannot_be_emptied_is_an_error_that_says_why() {
+    for options in media() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let options = options.patience(Duration::ZERO);
+        let (pool, _) = create(&path, &options);
+        let array = blocks(&pool, 512);
+        let write = |tx: &mut Tx<'_, Snapshot>, array: Array<Block>, at| {
+            tx.set(array.at(at)?, [at + 1; 32])
+        };
+        let (done, error) = run_beside_a_stalled_one(&pool, array, 1, write);
+        assert!(matches!(error, Error::HeldUp { .. }), "{error}");
+        assert!(error.to_string().contains("part of the log"), "{error}");
+        assert!(done > 5, "{done}");
+        pool.abandon();
+        let pool = Pool::<Snapshot>::open_as(&path, options).unwrap();
+        for at in 0..array.len() {
+            let found = pool.run(|tx| tx.get(array.at(at)?)).unwrap().value;
+            let there = if at <= done { at + 1 } else { 0 };
+            assert_eq!(found, [there; 32], "{at} of {done}");
+        }
+    }
+}
+
+#[test]
+fn memory_for_copies_that_is_full_is_an_error_that_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options().bytes(4 << 20).medium(EMULATED).patience(Duration::ZERO);
+    let (pool, _) = create(&dir.path().join("pool"), &options);
+    let array = blocks(&pool, 8192);
+    // Logs nothing, and needs a copy of each.
+    let protect =
+        |tx: &mut Tx<'_, Snapshot>, array: Array<Block>, at| tx.protect(array.at(at)?.addr());
+    let (_, error) = run_beside_a_stalled_one(&pool, array, 32, protect);
+    assert!(matches!(error, Error::HeldUp { .. }), "{error}");
+    assert!(error.to_string().contains("copies"), "{error}");
+}
+
+#[test]
+fn an_object_that_cannot_come_home_is_an_error_that_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options().medium(EMULATED).patience(Duration::ZERO);
+    let (pool, _) = create(&dir.path().join("pool"), &options);
+    let array = blocks(&pool, 8);
+    let write = |tx: &mut Tx<'_, Snapshot>, array: Array<Block>, at: u64| {
+        tx.update(array.at(at % 2)?, |block| block.map(|word| word + 1))
+    };
+    let (done, error) = run_beside_a_stalled_one(&pool, array, 1, write);
+    assert!(matches!(error, Error::HeldUp { .. }), "{error}");
+    assert!(error.to_string().contains("not at home"), "{error}");
+    assert_eq!(done, 2);
+    assert_eq!(pool.run(|tx| tx.get(array.at(0)?)).unwrap().value, [2; 32]);
+}
+
+#[test]
+fn one_that_is_idle_holds_nobody_up_who_writes_ten_times_the_log() {
+    for options in media() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let (pool, pairs) = create(&path, &options);
+        let (mut idle, mut busy) = (pool.worker().unwrap(), pool.worker().unwrap());
+        put(&mut idle, pairs[0], 1).unwrap();
+        put(&mut busy, pairs[0], 2).unwrap();
+        put(&mut idle, pairs[1], 3).unwrap();
+        let mut value = 3;
+        while pool.metrics().log_bytes < 10 * (256 << 10) {
+            value += 1;
+            put(&mut busy, pairs[2], value).unwrap();
+        }
+        drop((idle, busy));
+        pool.abandon();
+        let pool = Pool::<Snapshot>::open_as(&path, options).unwrap();
+        let mut worker = pool.worker().unwrap();
+        let found = [0, 1, 2].map(|at| read(&mut worker, pairs[at]).left);
+        assert_eq!(found, [2, 3, value]);
+    }
+}
+
+#[test]
+fn whole_objects_are_logged_where_that_is_asked_for() {
+    let logged = |diff| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let options = options().medium(EMULATED).flush_diff(diff);
+        let (pool, pairs) = create(&path, &options);
+        let array = blocks(&pool, 8);
+        let before = pool.metrics().log_payload_bytes;
+        let mut worker = pool.worker().unwrap();
+        for value in 0..8 {
+            let written = worker.run(|tx| {
+                let place = array.at(value)?.addr();
+                tx.write(place.plus(64), value)
+            });
+            let _ = written.unwrap();
+            put(&mut worker, pairs[0], value).unwrap();
+        }
+        let logged = pool.metrics().log_payload_bytes - before;
+        drop(worker);
+        pool.abandon();
+        let pool = Pool::<Snapshot>::open_as(&path, options).unwrap();
+        for value in 0..8 {
+            let block = pool.run(|tx| tx.get(array.at(value)?)).unwrap().value;
+            assert_eq!(block[8], value);
+        }
+        assert_eq!(pool.run(|tx| tx.get(pairs[0])).unwrap().value.left, 7);
+        logged
+    };
+    assert!(logged(false) > 3 * logged(true));
+}
+
+#[test]
+fn what_logs_nothing_is_refused_but_where_it_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    for medium in [Medium::File, Medium::PersistentCache] {
+        let refused = Pool::<Snapshot>::create_as(&path, options().medium(medium).unlogged());
+        assert!(matches!(refused, Err(Error::BadOption { option: "unlogged", .. })));
+        assert!(!path.exists());
+    }
+    let unlogged = options().medium(EMULATED).unlogged();
+    let (pool, pairs) = create(&path, &unlogged);
+    let mut worker = pool.worker().unwrap();
+    put(&mut worker, pairs[0], 5).unwrap();
+    assert_eq!((read(&mut worker, pairs[0]).left, pool.metrics().log_bytes), (5, 0));
+    drop(worker);
+    pool.close().unwrap();
+    let lost = Pool::<Snapshot>::open_as(&path, options());
+    assert!(matches!(lost, Err(Error::UnknownDesign { .. })));
+}
+
+#[test]
+fn a_worker_goes_on_with_what_the_last_one_of_its_number_has_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, pairs) = create(&dir.path().join("pool"), &options().medium(EMULATED));
+    let mut reader = pool.worker().unwrap();
+    for value in 1..200 {
+        let seen = reader.read(|tx| {
+            let before = tx.get(pairs[0])?.left;
+            beside(|| put(&mut pool.worker().unwrap(), pairs[0], value).unwrap());
+            Ok((before, tx.get(pairs[0])?.left))
+        });
+        assert_eq!(seen.unwrap().value, (value - 1, value - 1));
+    }
+    drop(reader);
+    pool.check_heap().unwrap();
+}
