@@ -34,7 +34,8 @@ fn what_there_is_not_is_refused_and_what_there_is_is_named() {
     let room = Room::new();
     let known = "it has D1, D2, D3, D4, D5, D6, D7, D8, D9, D10";
     room.refuse(known, &["reproduce", "dudetm", "D11"]);
-    room.refuse("dudetm", &["reproduce", "another"]);
+    room.refuse("it has P1, P2, P3, P4", &["reproduce", "pisces", "D1"]);
+    room.refuse("dudetm, pisces", &["reproduce", "another"]);
     std::fs::write(room.path("a.json"), "hello").unwrap();
     room.refuse("peers durable", &["reproduce", "dudetm", "D9", "--peers", "a.json"]);
     room.refuse("a.json", &["reproduce", "dudetm", "D9", "--out", "a.json"]);

@@ -114,6 +114,7 @@ impl Paper {
     pub(crate) fn by_name(name: &str) -> Result<Paper, Failure> {
         let text = match name {
             "dudetm" => include_str!("../../papers/dudetm.toml"),
+            "pisces" => include_str!("../../papers/pisces.toml"),
             _ => return Err(Failure::NoPaper { name: name.into() }),
         };
         Ok(toml::from_str(text).expect("a test has read it"))
@@ -168,14 +169,15 @@ mod tests {
 
     #[test]
     fn every_paper_can_be_read_and_every_row_has_a_name_of_its_own() {
-        let paper = Paper::by_name("dudetm").unwrap();
-        for experiment in &paper.experiment {
-            let rows = experiment.rows();
-            let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
-            assert!(rows.iter().all(|row| !row.name.contains('{') && !row.what.contains('{')));
-            names.sort_unstable();
-            names.dedup();
-            assert_eq!(names.len(), rows.len(), "{}", experiment.id);
+        for name in super::super::NAMES {
+            for experiment in &Paper::by_name(name).unwrap().experiment {
+                let rows = experiment.rows();
+                let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+                assert!(rows.iter().all(|row| !row.name.contains('{') && !row.what.contains('{')));
+                names.sort_unstable();
+                names.dedup();
+                assert_eq!(names.len(), rows.len(), "{name} {}", experiment.id);
+            }
         }
         assert!(Paper::by_name("another").is_err());
     }
@@ -203,15 +205,16 @@ mod tests {
 
     #[test]
     fn the_documentation_shows_the_same_marks() {
-        let paper = Paper::by_name("dudetm").unwrap();
-        let path =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/papers/dudetm.md");
-        let expected = page(&paper);
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(&path, &expected).unwrap();
+        for name in super::super::NAMES {
+            let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/papers");
+            let path = docs.join(format!("{name}.md"));
+            let expected = page(&Paper::by_name(name).unwrap());
+            if std::env::var_os("UPDATE").is_some() {
+                std::fs::write(&path, &expected).unwrap();
+            }
+            let found = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(found == expected, "{} is not what the data says: UPDATE=1", path.display());
         }
-        let found = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(found == expected, "docs/papers/dudetm.md is not what the data says: UPDATE=1");
     }
 
     #[test]
@@ -265,14 +268,47 @@ mod tests {
         add("D8", named("decoupled/own"), ">= 1.3");
         add("D8", named("decoupled-16/own"), ">= 1.3");
         add("D10", named("empty/decoupled"), ">= 30 M");
-        let paper = Paper::by_name("dudetm").unwrap();
+        check_marks("dudetm", &expected);
+    }
+
+    /// The same of Pisces.
+    #[test]
+    fn the_marks_of_pisces_are_those_that_were_set() {
+        let mut expected: Vec<(&str, String, &str)> = Vec::new();
+        let mut add = |id, name: String, mark| expected.push((id, name, mark));
+        for crew in ["one", "two"] {
+            for updates in [0, 2] {
+                for workload in ["chains", "chains-sparse"] {
+                    add("P1", format!("ratio/{workload}/{updates}/{crew}"), ">= 1");
+                }
+            }
+            add("P3", format!("aborts/snapshot/{crew}"), "<= 0");
+        }
+        for workload in ["chains", "btree-16"] {
+            add("P7", format!("mvcc/{workload}"), ">= 1");
+            add("P7", format!("decoupled/{workload}"), ">= 1");
+        }
+        for workload in ["list", "chains", "btree-16"] {
+            for ns in [100, 200, 300, 400, 500, 600] {
+                add("P8", format!("latency/{workload}/{ns}"), "<= 1.1");
+            }
+            for gbps in [1, 2, 4, 8] {
+                add("P8", format!("bandwidth/{workload}/{gbps}"), "<= 1.1");
+            }
+        }
+        check_marks("pisces", &expected);
+    }
+
+    /// A paper has these marks and no others.
+    fn check_marks(paper: &str, expected: &[(&str, String, &str)]) {
+        let paper = Paper::by_name(paper).unwrap();
         let found: BTreeMap<_, _> = paper
             .experiment
             .iter()
             .flat_map(|experiment| experiment.rows().into_iter().map(|row| (&experiment.id, row)))
             .filter_map(|(id, row)| Some(((id.as_str(), row.name), row.mark.text()?)))
             .collect();
-        for (id, name, mark) in &expected {
+        for (id, name, mark) in expected {
             let found = found.get(&(*id, name.clone())).map(String::as_str);
             assert_eq!(found, Some(*mark), "{id} {name}");
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   marks (papers/*.toml)  what the paper reports, what is to be shown here
-//!   recipes (dudetm/)      which laps an experiment needs, and its rows made of them
+//!   recipes (dudetm/ ..)   which laps an experiment needs, and its rows made of them
 //!   laps                   made in interleaved rounds, kept in --out as they are done
 //!   results                rows held against their marks, and curves
 //!   chart csv page table   what is shown of them
@@ -20,6 +20,7 @@ mod marks;
 mod number;
 mod page;
 mod peers;
+mod pisces;
 mod results;
 #[cfg(test)]
 mod sample;
@@ -46,7 +47,7 @@ use sheet::{Sheet, Value};
 use store::Store;
 
 /// The papers that there are.
-pub(crate) const NAMES: [&str; 1] = ["dudetm"];
+pub(crate) const NAMES: [&str; 2] = ["dudetm", "pisces"];
 
 /// How much is measured.
 #[derive(Clone, Debug)]
@@ -68,6 +69,7 @@ struct Recipe {
 fn recipes(paper: &str) -> &'static [Recipe] {
     match paper {
         "dudetm" => dudetm::RECIPES,
+        "pisces" => pisces::RECIPES,
         _ => &[],
     }
 }

@@ -3,6 +3,7 @@
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
+use super::super::number::number;
 use super::super::sheet::{Sheet, curve, each, linear, log, middle, pairs};
 use super::{ALL_ROUNDS, CREWS, Work, applications, cycles, seldom};
 
@@ -18,9 +19,8 @@ fn reading(workload: &'static str) -> Work {
 }
 
 pub(super) fn plan_reads(budget: &Budget) -> Vec<Spec> {
-    let of = |&workload: &&'static str| {
-        READ_BY.map(|design| reading(workload).spec(design, 1, budget))
-    };
+    let of =
+        |&workload: &&'static str| READ_BY.map(|design| reading(workload).spec(design, 1, budget));
     MICRO.iter().flat_map(of).collect()
 }
 
@@ -107,7 +107,7 @@ pub(super) fn flat(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
             let writes = middle(each(laps, |lap| lap.words_written as f64 / lap.seconds));
             sheet
                 .row(name, pairs(laps, base, by))
-                .note(format!("The writer writes {:.1} M words a second.", writes / 1e6))
+                .note(format!("The writer writes {} words a second.", number(writes)))
                 .command(&command(ns, gbps));
         };
         for &ns in latencies(budget).iter().filter(|ns| **ns > 0) {
@@ -173,8 +173,6 @@ pub(super) fn grace(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
             sheet.row(format!("write/{name}/{crew}"), values).command(&command);
             let period = |lap: &Lap| lap.grace_cycles as f64 / lap.grace_periods as f64;
             sheet.row(format!("period/{name}/{crew}"), each(all, period)).command(&command);
-            let periods = |lap: &Lap| lap.each(lap.grace_periods);
-            sheet.row(format!("periods/{name}/{crew}"), each(all, periods));
         }
     }
 }

@@ -5,8 +5,8 @@ mod latency;
 mod rates;
 mod switches;
 
-use super::laps::{Lap, Laps, Spec};
-use super::sheet::{Sheet, each, middle};
+use super::laps::{Lap, Spec};
+use super::sheet::{each, middle};
 use super::{Budget, Recipe};
 
 pub(super) const RECIPES: &[Recipe] = &[

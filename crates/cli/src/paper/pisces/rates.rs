@@ -3,7 +3,7 @@
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, curve, each, linear, log, middle, pairs, theirs};
+use super::super::sheet::{Sheet, curve, each, linear, log, pairs, theirs};
 use super::{ALL_ROUNDS, CREWS, UPDATES, Work, aborts, cpu, seldom};
 
 const BOTH: [&str; 2] = ["snapshot", "decoupled"];
@@ -205,12 +205,6 @@ fn beside_each_other(
 /// P3: New Order, a warehouse for each worker.
 pub(super) fn tpcc(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     let mut series = beside_each_other(Work::tpcc, budget, laps, sheet);
-    let of = |design: &str, workers| laps.of(&Work::tpcc(workers).on(design, workers, budget));
-    for design in BOTH {
-        // More work, and more places that are written: what two have, one has not.
-        let scaling = middle(pairs(of(design, 2), of(design, 1), ratio));
-        sheet.row(format!("scaling/{design}"), vec![scaling]);
-    }
     series.push(theirs("Pisces (paper)", &[(1.0, 28e3), (40.0, 252e3)]));
     let axes = (log("workers"), log("transactions/s until durable"));
     sheet.figure("tpcc", "TPC-C New Order on B+-trees", axes, series);
