@@ -477,7 +477,7 @@ impl Design for Snapshot {
             // know what others would have seen.
             if self.ground.is_apart() {
                 self.sure.fetch_min(self.committed_id().0, Ordering::Relaxed);
-                self.versions.force(&self.ground, attempt, &log.batch);
+                self.versions.force(attempt, &log.batch);
             }
             return self.committed_id();
         }
