@@ -275,7 +275,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// nobody else, as nobody knows whether it is durable. It never comes home.
     pub(crate) fn force(&self, attempt: &Attempt, batch: &[u64]) {
         let end = attempt.end.map(|end| &self.memory(attempt.number)[end]);
-        if !end.is_some_and(|end| when(end) == end::RUNNING) {
+        if end.is_none_or(|end| when(end) != end::RUNNING) {
             return; // it stands in the queue
         }
         let mut queue = lock(&self.seats.seat(attempt.number).queue);
