@@ -14,6 +14,8 @@ mod shuttle;
 mod steps;
 #[path = "build/twin.rs"]
 mod twin;
+#[path = "build/versions.rs"]
+mod versions;
 
 use std::env;
 use std::fmt::Write;
@@ -27,7 +29,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build");
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
-    let loom = [loom::TWINS, steps::TWINS, paging::TWINS].concat();
+    let loom = [loom::TWINS, steps::TWINS, paging::TWINS, versions::TWINS].concat();
     for (tool, twins) in [(Tool::Loom, &*loom), (Tool::Shuttle, shuttle::TWINS)] {
         let mut text = String::new();
         emit_whole(tool.whole(), &here, &out.join(tool.folder()), &mut text);
@@ -109,15 +111,20 @@ fn protocol(folder: Folder, file: &str, here: &Path) -> String {
     println!("cargo::rerun-if-changed={}", path.display());
     let source =
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    source.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned()
+    let source = source.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    replaced("a smaller size", file, Folder::sizes(file), source)
 }
 
 /// The text with the protection taken away.
 fn change(twin: &Twin, source: &str) -> String {
+    replaced(twin.name, twin.file, twin.changes, source)
+}
+
+fn replaced(what: &str, file: &str, changes: &[(&str, &str)], source: &str) -> String {
     let mut source = source.to_owned();
-    for (from, to) in twin.changes {
+    for (from, to) in changes {
         let found = source.matches(from).count();
-        assert_eq!(found, 1, "twin {}: `{from}` stands {found} times in {}", twin.name, twin.file);
+        assert_eq!(found, 1, "{what}: `{from}` stands {found} times in {file}");
         source = source.replace(from, to);
     }
     source

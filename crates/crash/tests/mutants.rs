@@ -10,6 +10,8 @@
 mod kills;
 #[path = "mutants/parts.rs"]
 mod parts;
+#[path = "mutants/snapshots.rs"]
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

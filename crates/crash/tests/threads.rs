@@ -1,7 +1,7 @@
 //! Real threads: workers append to lists at the same time, with the pool's own threads behind them,
 //! and the power goes in whichever of them it does. What was read before must be strictly
-//! serializable, and what is left afterwards a prefix of it that nothing acknowledged is missing
-//! from; then life goes on with that.
+//! serializable, or as isolated as the design says; what is left afterwards is a prefix of it that
+//! nothing acknowledged is missing from; then life goes on with that.
 //!
 //! The seed decides when the power goes and what it leaves; who runs when is the operating system's
 //! affair, so a seed does not replay a run. What a failure can be found out from is the history,
@@ -9,15 +9,18 @@
 //! by hand (`oracle::history`).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "threads/skew.rs"]
+mod skew;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crash::oracle::history::{History, Level, Lists, Transaction};
-use crash::workload::{Append, Scenario};
+use crash::workload::{Apart, Append, Appends, Scenario};
 use lastword::{
     Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Durability, Medium, Options, Pool,
-    Shadow, Undo,
+    Shadow, Snapshot, Undo,
 };
 use medium::recording::{Ask, Choose, Model, PowerCut, Question, Recorder};
 use rand::{RngExt, SeedableRng};
@@ -65,6 +68,7 @@ struct Way {
     bounded: bool,
     reproduce_threads: usize,
     groups: Groups,
+    level: Level,
 }
 
 /// How groups are made: transactions that are combined, whether they are compressed, threads.
@@ -128,9 +132,9 @@ impl<D: Design> Boot<'_, D> {
     }
 
     /// One worker's transactions, until there are enough or the machine is off.
-    fn work(&self, number: usize) {
+    fn work<S: Appends>(&self, number: usize) {
         let Ok(mut worker) = self.pool.worker() else { return };
-        let Ok(append) = Append::open(&mut worker) else { return };
+        let Ok(append) = S::open(&mut worker) else { return };
         let append = append.expect("it was loaded");
         let mut client = append.client(number, 1 + self.number);
         for round in 0..TRANSACTIONS {
@@ -160,12 +164,12 @@ impl<D: Design> Boot<'_, D> {
     }
 
     /// All workers, until the end or the power's. Answers what they have done.
-    fn live(self) -> Vec<Done> {
+    fn live<S: Appends>(self) -> Vec<Done> {
         std::thread::scope(|scope| {
             for number in 0..WORKERS {
                 let this = &self;
                 scope.spawn(move || {
-                    let worked = catch_unwind(AssertUnwindSafe(|| this.work(number)));
+                    let worked = catch_unwind(AssertUnwindSafe(|| this.work::<S>(number)));
                     worked.unwrap_or_else(PowerCut::expect);
                 });
             }
@@ -175,11 +179,11 @@ impl<D: Design> Boot<'_, D> {
 }
 
 /// The lists as they stand in the heap, which no transaction can read when the machine is off.
-fn lists<D: Design>(pool: &Pool<D>, table: u64) -> Lists {
+fn lists<D: Design, S: Appends>(pool: &Pool<D>, root: u64) -> Lists {
     let in_heap = (1 << words::ADDRESS_BITS) - 1;
     let word = |at: u64| pool.design().observe((at & in_heap) as usize / 8);
     let list = |key: u64| {
-        let (mut values, mut at) = (Vec::new(), word(table + 8 * key));
+        let (mut values, mut at) = (Vec::new(), word(S::head(root, key as usize, word)));
         while at != 0 {
             values.push(word(at));
             at = word(at + 8);
@@ -207,20 +211,20 @@ fn history(base: &Lists, done: Vec<Done>, last: Lists) -> (History, Vec<bool>) {
 }
 
 /// Boots one after the other, each ended by the power; the last opening only looks.
-fn run<D: Design>(way: Way, seed: u64, seen: &mut Seen) {
+fn run<D: Design, S: Appends>(way: Way, seed: u64, seen: &mut Seen) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (crash_in, temper) = (4 << random.random_range(0..7), random.random_range(0..3));
     let chooser = Chance { random, crash_in, temper };
     let calm = Model { crashes: 0, every_word: false, ..Model::default() };
     let recorder = Recorder::new(calm, Box::new(chooser));
     let pool = Pool::<D>::create_as(PATH, way.options(&recorder)).unwrap();
-    Append::load(&mut pool.worker().unwrap()).unwrap();
+    S::load(&mut pool.worker().unwrap()).unwrap();
     pool.close().unwrap();
     let mut before: Option<(History, Vec<bool>)> = None;
     for number in 0..=BOOTS {
         let pool = Pool::<D>::open_as(PATH, way.options(&recorder)).unwrap();
-        let table = pool.run(|tx| words::Allocate::root(tx)).unwrap().value;
-        let base = lists(&pool, table);
+        let root = pool.run(|tx| words::Allocate::root(tx)).unwrap().value;
+        let base = lists::<D, S>(&pool, root);
         pool.check_heap().unwrap();
         if let Some((history, acknowledged)) = before.take() {
             let there = history.after_crash(&base, &acknowledged);
@@ -238,16 +242,16 @@ fn run<D: Design>(way: Way, seed: u64, seen: &mut Seen) {
             return pool.close().unwrap();
         }
         let (clock, done) = (AtomicU64::new(1), Mutex::default());
-        let done = Boot { way, number, pool: &pool, clock, done }.live();
+        let done = Boot { way, number, pool: &pool, clock, done }.live::<S>();
         seen.cut += recorder.boots() - boots;
         if recorder.boots() == boots {
             recorder.crash();
         }
-        let last = lists(&pool, table);
+        let last = lists::<D, S>(&pool, root);
         pool.abandon();
         recorder.set_model(Model::calm);
         let (history, acknowledged) = history(&base, done, last);
-        history.check(Level::Strict).unwrap_or_else(|anomaly| {
+        history.check(way.level).unwrap_or_else(|anomaly| {
             panic!("{way:?} seed {seed} boot {number}: {anomaly}\n{history:?}")
         });
         before = Some((history, acknowledged));
@@ -256,6 +260,16 @@ fn run<D: Design>(way: Way, seed: u64, seen: &mut Seen) {
 
 /// Runs of one design on one medium in all its ways: over these shadows, with a bound or without.
 fn runs<D: Design>(medium: Medium, rounds: u64, shadows: &[Shadow], bounded: bool) {
+    runs_on::<D, Append>(medium, rounds, shadows, bounded, Level::Strict);
+}
+
+fn runs_on<D: Design, S: Appends>(
+    medium: Medium,
+    rounds: u64,
+    shadows: &[Shadow],
+    bounded: bool,
+    level: Level,
+) {
     let (seed, more) = (setting("LASTWORD_SEED", 1), setting("LASTWORD_ROUNDS", 1));
     println!("{} on {medium:?}: LASTWORD_SEED={seed}, {} runs of each way", D::NAME, rounds * more);
     let mut seen = Seen::default();
@@ -264,8 +278,9 @@ fn runs<D: Design>(medium: Medium, rounds: u64, shadows: &[Shadow], bounded: boo
             for &shadow in shadows {
                 let reproduce_threads = 1 + seed as usize % 3;
                 let groups = GROUPS[seed as usize % GROUPS.len()];
-                let way = Way { medium, durability, shadow, bounded, reproduce_threads, groups };
-                run::<D>(way, seed, &mut seen);
+                let way =
+                    Way { medium, durability, shadow, bounded, reproduce_threads, groups, level };
+                run::<D, S>(way, seed, &mut seen);
             }
         }
     }
@@ -304,5 +319,22 @@ fn threads_over_shadows_with_a_bound_lose_a_suffix_and_nothing_acknowledged() {
 fn threads_that_undo_lose_what_was_not_committed() {
     for medium in [Medium::File, Medium::Dax] {
         runs::<Undo>(medium, 20, &[Shadow::Full], false);
+    }
+}
+
+/// As `undo`; each transaction has seen one moment, which its own writes hold on to.
+#[test]
+fn threads_with_snapshots_lose_what_was_not_committed() {
+    for medium in [Medium::File, Medium::Dax, Medium::PersistentCache] {
+        let (full, level) = (&[Shadow::Full], Level::StrictSnapshot);
+        runs_on::<Snapshot, Apart<false>>(medium, 20, full, false, level);
+        runs_on::<Snapshot, Append>(medium, 10, full, false, Level::Strict);
+    }
+}
+
+#[test]
+fn threads_with_snapshots_that_protect_what_they_read_are_serializable() {
+    for medium in [Medium::File, Medium::Dax] {
+        runs_on::<Snapshot, Apart<true>>(medium, 10, &[Shadow::Full], false, Level::Strict);
     }
 }

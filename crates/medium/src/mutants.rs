@@ -176,6 +176,12 @@ mutants! {
         "A batch is taken for done before its last part was claimed.",
     HeadLeft 90 "head-left"
         "The head of a slot is not made durable.",
+    StampTooEarly 91 "stamp-too-early"
+        "A record's stamp is where its transaction began.",
+    FrontierOfNow 92 "frontier-of-now"
+        "Records are forgotten of what is committed and not at home.",
+    RestartedFirst 93 "restarted-first"
+        "A slot is written from its beginning before its records are forgotten.",
     TouchingIgnored 80 "touching-ignored"
         "A page of a bounded shadow is forgotten, or read again, before it is at home.",
     TouchingNotTold 81 "touching-not-told"

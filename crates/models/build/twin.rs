@@ -23,7 +23,7 @@ impl Tool {
     /// What its program compiles from copies without tests: their tests want more of the product.
     pub(crate) const fn whole(self) -> &'static [Folder] {
         match self {
-            Tool::Loom => &[Folder::Pipeline],
+            Tool::Loom => &[Folder::Pipeline, Folder::Versions],
             Tool::Shuttle => &[Folder::Pipeline, Folder::Design, Folder::Recover],
         }
     }
@@ -50,11 +50,13 @@ pub(crate) enum Folder {
     Shadow,
     /// Workers with slots of the log.
     Slots,
+    /// Objects with two versions.
+    Versions,
 }
 
 impl Folder {
     /// All of them; later ones may build on earlier ones.
-    pub(crate) const ALL: [Folder; 9] = [
+    pub(crate) const ALL: [Folder; 10] = [
         Folder::Ring,
         Folder::PersistentRing,
         Folder::Perform,
@@ -64,6 +66,7 @@ impl Folder {
         Folder::Recover,
         Folder::Shadow,
         Folder::Slots,
+        Folder::Versions,
     ];
 
     /// Where its files are, under `crates`.
@@ -117,6 +120,28 @@ impl Folder {
             Folder::Recover => &["recover/mod.rs", "recover/decide.rs"],
             Folder::Shadow => &["copies.rs", "table.rs"],
             Folder::Slots => &["workers.rs"],
+            Folder::Versions => &[
+                "versions/mod.rs",
+                "versions/attempt.rs",
+                "versions/commit.rs",
+                "versions/copies.rs",
+                "versions/end.rs",
+                "versions/link.rs",
+                "versions/seats.rs",
+                "versions/write_back.rs",
+            ],
+        }
+    }
+
+    /// What is smaller in models than in the product: texts of a file, and what takes their place.
+    pub(crate) fn sizes(file: &str) -> &'static [(&'static str, &'static str)] {
+        match file {
+            "versions/copies.rs" => &[
+                ("const SEGMENT_WORDS: usize = 512;", "const SEGMENT_WORDS: usize = 8;"),
+                ("1 + words::OBJECT_BYTES_MAX / 8;", "1 + 4;"),
+            ],
+            "versions/commit.rs" => &[("if cfg!(test) { 2 } else { 1 << 8 }", "1")],
+            _ => &[],
         }
     }
 

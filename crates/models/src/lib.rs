@@ -4,6 +4,7 @@
 //!   crates/log/src/{ring,persistent}.rs    --#[path]-->  tests/loom     beside loom's atomics
 //!   crates/lastword/src/{perform,persist}  --#[path]-->  tests/shuttle  beside shuttle's
 //!   reproduce, pipeline; design, ticket    --build.rs--> the same, without their own tests
+//!   versions                                                  in smaller sizes, tests/loom
 //!            |
 //!            +-- build.rs: one protection taken away --> twins, which must fail
 //! ```
@@ -21,7 +22,8 @@
 //!   overwritten before its copy was made. The ring's model hands each word over in a cell that
 //!   loom checks for happens-before.
 //! - It misses switches around loads and unlocking; tests/loom/sync.rs says which, and adds them.
-//! - `SeqCst` accesses count as `AcqRel`; the protocols use `SeqCst` fences only, which it orders.
+//! - `SeqCst` accesses count as `AcqRel`; the protocols use `SeqCst` fences, which it orders, and
+//!   `announce`, for which tests/loom/sync.rs has one.
 //!   Its fences are a little stronger than the language's (each happens before the next).
 //! - Waiting with a timeout never times out. Timed waits in the models' `sync` time out at once.
 //! - Additions and compare-exchanges see the latest value: as in the language.

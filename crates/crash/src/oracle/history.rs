@@ -61,6 +61,9 @@ pub enum Level {
     Strict,
     /// As if one had run after the other, in some order.
     Serializable,
+    /// As [`Snapshot`](Level::Snapshot), and that moment was not before it began: it has seen all
+    /// that had been answered.
+    StrictSnapshot,
     /// Each has read one moment and has overwritten nothing that it has not seen.
     Snapshot,
 }
@@ -168,7 +171,7 @@ impl History {
     /// What is wrong; of several things the worst, with as few transactions as show it.
     pub fn check(&self, level: Level) -> Result<(), Anomaly> {
         let mut edges = self.edges()?;
-        if level == Level::Strict {
+        if matches!(level, Level::Strict | Level::StrictSnapshot) {
             edges.extend(self.real_time());
         }
         let graph = Graph::new(self.transactions.len(), edges);
@@ -176,8 +179,9 @@ impl History {
             return Ok(());
         }
         let kinds = [Kind::G0, Kind::G1c, Kind::Single, Kind::NonAdjacent, Kind::WriteSkew];
-        let allowed = |kind: &Kind| level != Level::Snapshot || *kind != Kind::WriteSkew;
-        for kind in kinds.into_iter().filter(allowed) {
+        let serializable = matches!(level, Level::Strict | Level::Serializable);
+        let forbidden = |kind: &Kind| serializable || *kind != Kind::WriteSkew;
+        for kind in kinds.into_iter().filter(forbidden) {
             if let Some(edges) = graph.shortest(kind) {
                 return Err(Anomaly::Cycle(kind, edges));
             }
@@ -490,6 +494,28 @@ mod tests {
         let all = skew.into_iter().chain(torn).collect();
         let all = history(all, &[(X, &[1]), (Y, &[2]), (Z, &[3]), (3, &[4])]);
         assert_eq!(kinds(&all), [Some(Kind::Single); 2]);
+    }
+
+    /// What was answered before a snapshot began is in it.
+    #[test]
+    fn an_old_snapshot_is_none_of_those_that_are_strict() {
+        let timed = |mut it: Transaction, span| {
+            it.span = span;
+            it
+        };
+        let all = |began| {
+            let reader = timed(tx(&[(X, &[])], &[(Y, 2)]), (began, began + 2));
+            history(vec![timed(tx(&[], &[(X, 1)]), (1, 3)), reader], &[(X, &[1]), (Y, &[2])])
+        };
+        assert_eq!(all(2).check(Level::StrictSnapshot), Ok(()));
+        assert_eq!(all(4).check(Level::Snapshot), Ok(()));
+        let stale = all(4).check(Level::StrictSnapshot);
+        assert!(matches!(stale, Err(Anomaly::Cycle(Kind::Single, _))), "{stale:?}");
+        // And skew is allowed to both.
+        let skew = [tx(&[(X, &[])], &[(Y, 2)]), tx(&[(Y, &[])], &[(X, 1)])];
+        let skew = skew.map(|it| timed(it, (1, 2)));
+        let skew = history(skew.to_vec(), &[(X, &[1]), (Y, &[2])]);
+        assert_eq!(skew.check(Level::StrictSnapshot), Ok(()));
     }
 
     #[test]

@@ -1,9 +1,17 @@
 //! `append`: a few lists; a transaction reads one and appends a value of its own to another. Who
 //! has read what tells in which order transactions can have happened.
+//!
+//! | | heads of the lists | of two transactions at the same time |
+//! |---|---|---|
+//! | [`Append`] | in one object | one is in the other's way |
+//! | [`Apart`] | each an object of its own | those that append to the same list are |
+//!
+//! Where a design isolates objects, transactions on the second can see too little of each other.
+//! What one has read nobody may change meanwhile where that is `protect`ed, too.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use words::{Allocate, Objects, Ptr, Stop, Transact};
+use words::{Allocate, Objects, Place, Ptr, Stop, Transact};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use super::{Scenario, generator};
@@ -20,10 +28,15 @@ struct Node {
 }
 
 type Table = [Ptr<Node>; LISTS];
+type Heads = [Ptr<Ptr<Node>>; LISTS];
 
 /// Where the lists are.
 #[derive(Clone, Copy, Debug)]
 pub struct Append(Ptr<Table>);
+
+/// Where the lists are that share no object; with `PROTECTS` nobody changes what another reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Apart<const PROTECTS: bool>(Heads);
 
 /// One worker's transactions.
 #[derive(Clone, Debug)]
@@ -37,6 +50,19 @@ pub struct Appender {
     pub value: u64,
 }
 
+impl Appender {
+    fn new(worker: usize, seed: u64) -> Appender {
+        let value = (seed << 8 | worker as u64) << 24;
+        Appender { random: generator(worker, seed), read: 0, append: 0, value }
+    }
+
+    fn next(&mut self) {
+        self.read = self.random.random_range(0..LISTS);
+        self.append = self.random.random_range(0..LISTS);
+        self.value += 1;
+    }
+}
+
 /// What a transaction saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
@@ -44,12 +70,20 @@ pub struct Observed {
     pub list: Vec<u64>,
 }
 
-impl Append {
+/// A few lists, in one of two ways.
+pub trait Appends: Scenario<Client = Appender> {
     /// The body, for who keeps what it saw.
     ///
     /// # Errors
     /// As [`Scenario::run`].
-    pub fn observe<W: Allocate>(&self, client: &Appender, tx: &mut W) -> Result<Observed, Stop> {
+    fn observe<W: Allocate>(&self, client: &Appender, tx: &mut W) -> Result<Observed, Stop>;
+
+    /// Where the head of a list stands, for who only sees words: in bytes. `root` is the pool's.
+    fn head(root: u64, list: usize, word: impl Fn(u64) -> u64) -> u64;
+}
+
+impl Appends for Append {
+    fn observe<W: Allocate>(&self, client: &Appender, tx: &mut W) -> Result<Observed, Stop> {
         let mut table = tx.get(self.0)?;
         let list = list(tx, table[client.read])?;
         let before = table[client.append];
@@ -58,6 +92,12 @@ impl Append {
         Ok(Observed { list })
     }
 
+    fn head(root: u64, list: usize, _word: impl Fn(u64) -> u64) -> u64 {
+        root + 8 * list as u64
+    }
+}
+
+impl Append {
     /// All lists.
     ///
     /// # Errors
@@ -102,14 +142,11 @@ impl Scenario for Append {
     }
 
     fn client(&self, worker: usize, seed: u64) -> Appender {
-        let value = (seed << 8 | worker as u64) << 24;
-        Appender { random: generator(worker, seed), read: 0, append: 0, value }
+        Appender::new(worker, seed)
     }
 
     fn next(&self, client: &mut Appender) {
-        client.read = client.random.random_range(0..LISTS);
-        client.append = client.random.random_range(0..LISTS);
-        client.value += 1;
+        client.next();
     }
 
     fn run<W: Allocate>(&self, client: &Appender, tx: &mut W) -> Result<(), Stop> {
@@ -117,12 +154,92 @@ impl Scenario for Append {
     }
 
     fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<String>, T::Error> {
-        let lists = worker.transact(|tx| self.lists(tx))?;
-        let mut all: Vec<u64> = lists.concat();
-        let count = all.len();
-        all.sort_unstable();
-        all.dedup();
-        let twice = count - all.len();
-        Ok(if twice == 0 { Vec::new() } else { vec![format!("{twice} values are there twice")] })
+        Ok(twice(worker.transact(|tx| self.lists(tx))?.concat()))
+    }
+}
+
+/// What is there twice.
+fn twice(mut all: Vec<u64>) -> Vec<String> {
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    let twice = count - all.len();
+    if twice == 0 { Vec::new() } else { vec![format!("{twice} values are there twice")] }
+}
+
+impl<const PROTECTS: bool> Apart<PROTECTS> {
+    /// Reads the list that the transaction will read, and does nothing else.
+    ///
+    /// # Errors
+    /// As [`Scenario::run`].
+    pub fn read<W: Allocate>(&self, client: &Appender, tx: &mut W) -> Result<Vec<u64>, Stop> {
+        let head = tx.get(self.0[client.read])?;
+        list(tx, head)
+    }
+}
+
+impl<const PROTECTS: bool> Appends for Apart<PROTECTS> {
+    fn observe<W: Allocate>(&self, client: &Appender, tx: &mut W) -> Result<Observed, Stop> {
+        if PROTECTS {
+            tx.protect(self.0[client.read].addr())?;
+        }
+        let list = self.read(client, tx)?;
+        let append = self.0[client.append];
+        let before = tx.get(append)?;
+        let node = tx.alloc(Node { value: client.value, before })?;
+        tx.set(append, node)?;
+        Ok(Observed { list })
+    }
+
+    fn head(root: u64, list: usize, word: impl Fn(u64) -> u64) -> u64 {
+        word(root + 8 * list as u64)
+    }
+}
+
+impl<const PROTECTS: bool> Scenario for Apart<PROTECTS> {
+    const NAME: &'static str = "apart";
+    const HEAP_BYTES: u64 = Append::HEAP_BYTES;
+    type Client = Appender;
+
+    fn load<T: Transact>(worker: &mut T) -> Result<(), T::Error> {
+        worker.transact(|tx| {
+            let mut heads = [Ptr::NULL; LISTS];
+            for head in &mut heads {
+                *head = tx.alloc(Ptr::<Node>::NULL)?;
+            }
+            let heads = tx.alloc(heads)?;
+            tx.set_root_ptr(heads)
+        })
+    }
+
+    fn open<T: Transact>(worker: &mut T) -> Result<Option<Self>, T::Error> {
+        worker.transact(|tx| {
+            let root = tx.root_ptr::<Heads>()?;
+            Ok(if root.is_null() { None } else { Some(Apart(tx.get(root)?)) })
+        })
+    }
+
+    fn client(&self, worker: usize, seed: u64) -> Appender {
+        Appender::new(worker, seed)
+    }
+
+    fn next(&self, client: &mut Appender) {
+        client.next();
+    }
+
+    fn run<W: Allocate>(&self, client: &Appender, tx: &mut W) -> Result<(), Stop> {
+        self.observe(client, tx).map(drop)
+    }
+
+    fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<String>, T::Error> {
+        let all = worker.transact(|tx| {
+            let mut all = Vec::new();
+            for at in self.0 {
+                let head = tx.get(at)?;
+                all.extend(list(tx, head)?);
+            }
+            Ok(all)
+        })?;
+        Ok(twice(all))
     }
 }

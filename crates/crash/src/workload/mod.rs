@@ -20,7 +20,7 @@ mod pages;
 
 use words::{Allocate, Stop, Transact};
 
-pub use append::{Append, Appender, Observed};
+pub use append::{Apart, Append, Appender, Appends, Observed};
 pub use bulk::Bulk;
 pub use cells::Cells;
 pub use churn::Churn;

@@ -3,7 +3,7 @@
 use crash::Tier;
 use medium::mutants::Mutant;
 
-use crate::parts;
+use crate::{parts, snapshots};
 
 /// A bug, and a way to find it.
 pub(crate) struct Kill {
@@ -85,6 +85,19 @@ const REDO_TWO: &str = "design=redo workload=cells medium=memory workers=2 trans
 const REDO_FILE_TWO: &str = "design=redo workload=cells medium=file workers=2 transactions=6 \
      moves=16 all_moves=1 crashes=3";
 const REDO_LAPS: &str = "design=redo workload=bulk medium=memory every_word=0 sync=1 \
+     transactions=30 moves=40 crashes=1";
+const SNAPSHOT_MEMORY: &str =
+    "design=snapshot workload=cells medium=memory transactions=6 moves=16 all_moves=1 crashes=3";
+const SNAPSHOT_CACHE: &str =
+    "design=snapshot workload=cells medium=cache transactions=6 moves=16 all_moves=1 crashes=3";
+const SNAPSHOT_FILE: &str =
+    "design=snapshot workload=cells medium=file transactions=6 moves=16 all_moves=1 crashes=3";
+/// Two slots.
+const SNAPSHOT_TWO: &str = "design=snapshot workload=cells medium=memory workers=2 transactions=6 \
+     moves=16 all_moves=1 crashes=3";
+const SNAPSHOT_FILE_TWO: &str = "design=snapshot workload=cells medium=file workers=2 \
+     transactions=6 moves=16 all_moves=1 crashes=3";
+const SNAPSHOT_LAPS: &str = "design=snapshot workload=bulk medium=memory every_word=0 sync=1 \
      transactions=30 moves=40 crashes=1";
 /// More pages are written than a shadow has.
 const SOFTWARE: &str = "design=decoupled-software workload=pages medium=file transactions=12 \
@@ -215,6 +228,22 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::HeadLeft, UNDO_MEMORY, C),
     case(Mutant::HeadLeft, UNDO_FILE, C),
     case(Mutant::HeadLeft, REDO_LAPS, C),
+    case(Mutant::ShownFirst, SNAPSHOT_MEMORY, C),
+    case(Mutant::ShownFirst, SNAPSHOT_CACHE, C),
+    case(Mutant::ReleasedFirst, SNAPSHOT_MEMORY, C),
+    case(Mutant::ReleasedFirst, SNAPSHOT_FILE, C),
+    case(Mutant::TruncatedFirst, SNAPSHOT_MEMORY, C),
+    case(Mutant::TruncatedFirst, SNAPSHOT_FILE, C),
+    case(Mutant::SlotOrder, SNAPSHOT_TWO, C),
+    case(Mutant::SlotOrder, SNAPSHOT_FILE_TWO, C),
+    case(Mutant::ChecksumIgnored, SNAPSHOT_MEMORY, C),
+    case(Mutant::HeadLeft, SNAPSHOT_LAPS, C),
+    case(Mutant::ReplayBarrierSkipped, SNAPSHOT_CACHE, C),
+    case(Mutant::ReplayBarrierSkipped, SNAPSHOT_FILE, C),
+    case(Mutant::StampTooEarly, SNAPSHOT_MEMORY, C),
+    case(Mutant::StampTooEarly, SNAPSHOT_FILE_TWO, C),
+    part(Mutant::FrontierOfNow, "a reader that stays", snapshots::a_reader_that_stays),
+    part(Mutant::RestartedFirst, "a reader that stays", snapshots::a_reader_that_stays),
     case(Mutant::TouchingIgnored, SOFTWARE, C),
     case(Mutant::TouchingIgnored, SOFTWARE_MEMORY, C),
     case(Mutant::TouchingIgnored, EVICTING, C),

@@ -22,7 +22,7 @@ impl Choose for AllOld {
     }
 }
 
-fn machine() -> Recorder {
+pub(crate) fn machine() -> Recorder {
     Recorder::new(Model { crashes: 0, ..Model::default() }, Box::new(AllOld))
 }
 

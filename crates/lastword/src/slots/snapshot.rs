@@ -36,6 +36,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use medium::mutants::{Mutant, planted};
 use medium::writes::mark;
 use medium::{Memory, cpu};
 use words::{Stop, TxId};
@@ -139,12 +140,15 @@ impl Log {
 
     /// Makes what the attempt has changed durable: one persist barrier.
     #[inline]
-    fn persist(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+    fn persist(&mut self, snapshot: &Snapshot, attempt: &Attempt) -> Result<(), Error> {
         let Snapshot { ground, workers, versions, .. } = snapshot;
         let slot = workers.slot(self.slot);
         // Behind everything that the attempt has read, whose stamps are no larger than the clock
         // was then.
-        let stamp = versions.clock().load(Ordering::Acquire) + 1;
+        let stamp = match planted(Mutant::StampTooEarly) {
+            false => versions.clock().load(Ordering::Acquire) + 1,
+            true => attempt.start(),
+        };
         self.record.clear();
         self.record.extend([0, 0, mark(stamp - ground.base())]);
         self.record.extend_from_slice(&self.batch);
@@ -152,6 +156,9 @@ impl Log {
         let words = self.record.len();
         self.record.resize(ground.room(words), 0);
         slot.meter.payload(words);
+        if planted(Mutant::ShownFirst) {
+            crate::versions::store(ground, &self.batch);
+        }
         ground.write_record(self.slot, self.at, &self.record, &slot.meter)?;
         self.sequence += 1;
         self.at += self.record.len();
@@ -243,8 +250,11 @@ impl Snapshot {
     fn truncate(&self, truncation: &mut Truncation) -> Result<(), Error> {
         self.workers.poison.check()?;
         let guard = self.workers.poison.on_panic("truncation");
-        let frontier = self.versions.frontier();
         let last = || self.clock().load(Ordering::Acquire);
+        let frontier = match planted(Mutant::FrontierOfNow) {
+            false => self.versions.frontier(),
+            true => last(),
+        };
         let done = truncation.forget(&self.ground, &self.workers, frontier, last);
         let done = done.map_err(|error| self.workers.poison.put(error));
         guard.disarm();
@@ -463,7 +473,7 @@ impl Design for Snapshot {
         log.committing = true;
         let guard = self.workers.poison.on_panic("commit");
         self.versions.commits(attempt);
-        if logs && let Err(error) = log.persist(self) {
+        if logs && let Err(error) = log.persist(self, attempt) {
             self.workers.poison.put(error);
             guard.disarm();
             return Err(Stop::Conflict); // the next attempt does not begin, and says why
@@ -491,7 +501,7 @@ impl Design for Snapshot {
             // know what others would have seen.
             if self.ground.is_apart() {
                 self.sure.fetch_min(self.committed_id().0, Ordering::Relaxed);
-                self.versions.force(&self.ground, attempt, &log.batch);
+                self.versions.force(attempt, &log.batch);
             }
             return self.committed_id();
         }

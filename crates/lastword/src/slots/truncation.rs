@@ -63,7 +63,7 @@ impl Truncation {
 
     /// Lets a slot that has records up to word `at` begin again, if all of them are forgotten.
     pub(super) fn restart(&mut self, slot: usize, at: usize, filled: &AtomicUsize) -> bool {
-        let is_empty = self.tails[slot] == at;
+        let is_empty = self.tails[slot] == at || planted(Mutant::RestartedFirst);
         if is_empty {
             // Under the lock: whoever forgets sees both or neither.
             self.tails[slot] = 0;

@@ -271,13 +271,19 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Ready::Yes
     }
 
-    /// Lets an attempt have committed that ended meanwhile, for who observes a test.
-    pub(crate) fn force(&self, home: &impl Home, attempt: &mut Attempt, batch: &[u64]) {
+    /// Lets an attempt have committed that was unwound meanwhile, for who observes a test: for
+    /// nobody else, as nobody knows whether it is durable. It never comes home.
+    pub(crate) fn force(&self, attempt: &Attempt, batch: &[u64]) {
         let end = attempt.end.map(|end| &self.memory(attempt.number)[end]);
-        if end.is_some_and(|end| when(end) == end::RUNNING) {
-            self.show(home, attempt);
+        if end.is_none_or(|end| when(end) != end::RUNNING) {
+            return; // it stands in the queue
         }
-        super::write_back::store(home, batch);
+        let mut queue = lock(&self.seats.seat(attempt.number).queue);
+        let mut done = queue.place();
+        (done.attempt, done.start) = (attempt.attempt, attempt.start);
+        (done.end, done.stays) = (self.clock.fetch_add(1, Ordering::AcqRel) + 1, true);
+        done.batch.extend_from_slice(batch);
+        queue.push(done);
     }
 
     /// A word as the next transaction would read it, for who observes a test.

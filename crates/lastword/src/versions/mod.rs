@@ -55,6 +55,7 @@ mod write_back;
 pub(crate) use attempt::Attempt;
 pub(crate) use commit::{Ready, Versions};
 pub(crate) use link::WORKERS_MAX;
+pub(crate) use write_back::store;
 
 use crate::perform::Heap;
 

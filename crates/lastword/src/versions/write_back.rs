@@ -44,6 +44,8 @@ pub(super) struct Done {
     /// The objects that have a link to it.
     pub(super) objects: Vec<usize>,
     pub(super) gives_chunks_back: bool,
+    /// Nobody but an observer may see it.
+    pub(super) stays: bool,
 }
 
 /// One worker's queue.
@@ -82,7 +84,8 @@ impl Waiting {
     /// says where the oldest of other workers did that is not over with everything.
     pub(super) fn write_back(&mut self, home: &impl Home, oldest: u64, beside: impl Fn() -> u64) {
         while let Some(done) = self.queue.front() {
-            if done.end > oldest || done.gives_chunks_back && done.end > beside() {
+            let is_needed = done.end > oldest || done.gives_chunks_back && done.end > beside();
+            if done.stays || is_needed {
                 return;
             }
             store(home, &done.batch);
@@ -119,7 +122,7 @@ impl Waiting {
 
 /// Stores what a batch says.
 #[inline]
-pub(super) fn store(home: &impl Home, batch: &[u64]) {
+pub(crate) fn store(home: &impl Home, batch: &[u64]) {
     for piece in Pieces::new(batch) {
         let Piece::Run(index, words) = piece else { continue };
         for (value, index) in words.iter().zip(index as usize..) {

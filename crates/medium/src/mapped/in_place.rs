@@ -156,8 +156,8 @@ impl InPlace {
     pub fn barrier(&self, lines: u64) -> Result<u64, Error> {
         self.words().fence();
         if let Some((recorded, area)) = &self.recorded {
-            recorded.fence();
-            if recorded.is_off() {
+            // Asked of the fence itself: the power may go in another thread behind it.
+            if !recorded.has_fenced() {
                 return Err(area.poisoned());
             }
         }

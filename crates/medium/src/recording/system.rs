@@ -435,11 +435,17 @@ impl RecordedArea {
     }
 
     /// Memory answers no errors: on a machine that is off nobody goes on, so that no other thread
-    /// takes for durable what was stored after the power went. Destructors do nothing.
-    fn with<H: Into<Halt>>(&self, call: impl FnOnce(&mut Machine) -> std::result::Result<(), H>) {
-        if self.boot.with(call).is_err() && !std::thread::panicking() {
+    /// takes for durable what was stored after the power went. Destructors do nothing, which is
+    /// answered.
+    fn with<H: Into<Halt>>(
+        &self,
+        call: impl FnOnce(&mut Machine) -> std::result::Result<(), H>,
+    ) -> bool {
+        let done = self.boot.with(call).is_ok();
+        if !done && !std::thread::panicking() {
             cut();
         }
+        done
     }
 
     fn put(&self, first: usize, words: &[u64], way: Way) {
@@ -477,10 +483,15 @@ impl RecordedArea {
 
     /// Orders the thread's stores.
     pub(crate) fn fence(&self) {
+        self.has_fenced();
+    }
+
+    /// Orders the thread's stores; answers whether the power was on.
+    pub(crate) fn has_fenced(&self) -> bool {
         self.with(|machine| {
             machine.tell(|say| say(format_args!("fence")));
             machine.fence(thread())
-        });
+        })
     }
 
     /// Whether the power went: what is called then does nothing.

@@ -1,7 +1,8 @@
 //! The protocols under loom; see the library.
 //!
 //! The protocol files say `medium` and `lw_log`. Here both are this crate: it has `cpu` hints that
-//! do nothing and the ring beside loom's atomics, and hands on the rest of the real ones.
+//! do nothing and the ring beside loom's atomics, and hands on the rest of the real ones. It is
+//! `lw_alloc` and `rustc_hash`, too, for the little that is asked of them.
 #![forbid(unsafe_code)]
 // Protocol files are compiled whole, and no model calls everything in them. A model is compiled
 // again for each of its twins. The medium's error is here the product's.
@@ -13,8 +14,10 @@
     clippy::useless_conversion
 )]
 
+extern crate self as lw_alloc;
 extern crate self as lw_log;
 extern crate self as medium;
+extern crate self as rustc_hash;
 
 mod acknowledging;
 #[path = "../protocols/around.rs"]
@@ -43,6 +46,7 @@ mod recycling;
 #[path = "../../../log/src/ring.rs"]
 mod ring;
 mod sleeping;
+mod snapshots;
 mod sync;
 #[path = "../../../lastword/src/shadow/table.rs"]
 mod table;
@@ -51,6 +55,22 @@ mod twins;
 mod waiting;
 #[path = "../../../lastword/src/slots/workers.rs"]
 mod workers;
+
+/// Where a word is, as transactions say it.
+mod design {
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct At {
+        pub(crate) object: usize,
+        pub(crate) index: usize,
+    }
+}
+
+/// Headers of the models' objects: their bytes.
+pub(crate) mod header {
+    pub(crate) fn extent_bytes(header: u64, _object_offset: u64) -> Option<u64> {
+        (header > 0).then_some(header)
+    }
+}
 
 /// What the workers of slots know of their format.
 mod format {
@@ -62,8 +82,9 @@ use persistent::{PersistentRing, Place, Sent};
 use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
 use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog, mutants, writes};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
+use std::collections::HashMap as FxHashMap;
 use std::process::ExitCode;
-use twins::whole::{pipeline, reproduce};
+use twins::whole::{pipeline, reproduce, versions};
 
 /// The models, each by its name.
 const MODELS: &[(&str, fn())] = &[
@@ -139,6 +160,19 @@ const MODELS: &[(&str, fn())] = &[
         paging::a_copy_is_not_dropped_with_what_is_written,
     ),
     ("paging::the_next_attempt_sees_the_mark", paging::the_next_attempt_sees_the_mark),
+    ("snapshots::a_snapshot_is_one_moment", snapshots::a_snapshot_is_one_moment),
+    (
+        "snapshots::two_objects_are_seen_at_one_moment",
+        snapshots::two_objects_are_seen_at_one_moment,
+    ),
+    (
+        "snapshots::a_copys_space_is_not_used_again_under_a_reader",
+        snapshots::a_copys_space_is_not_used_again_under_a_reader,
+    ),
+    (
+        "snapshots::what_is_up_to_the_frontier_is_at_home",
+        snapshots::what_is_up_to_the_frontier_is_at_home,
+    ),
 ];
 
 fn main() -> ExitCode {

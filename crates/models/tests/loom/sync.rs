@@ -75,6 +75,14 @@ macro_rules! atomic {
     };
 }
 
+/// Stores what others look for before this thread looks at what they have stored. The product swaps
+/// with `SeqCst`; loom takes that for `AcqRel` and would let both miss each other, so here a fence
+/// stands for it: it orders as much, and no more than the models' own fences do.
+pub(crate) fn announce(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+}
+
 atomic!(AtomicBool, bool, { swap });
 atomic!(AtomicU64, u64, { swap, fetch_add, fetch_max, fetch_sub, fetch_or });
 atomic!(AtomicUsize, usize, { fetch_add, fetch_max, fetch_sub });

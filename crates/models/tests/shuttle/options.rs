@@ -128,6 +128,7 @@ pub(crate) struct Begun<W> {
 /// Designs that are not in the model.
 pub struct Undo;
 pub struct Redo;
+pub struct Snapshot;
 
 #[derive(Debug)]
 pub struct ShadowHeap(Box<[AtomicU64]>);

@@ -1,0 +1,73 @@
+//! What finds bugs of `snapshot` that need a transaction that stays open while others commit: what
+//! they have written is durable, and not at home.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use lastword::{Medium, Objects, Options, Pool, Ptr, Snapshot};
+use medium::mutants::plant;
+use medium::recording::Recorder;
+
+use crate::parts::machine;
+
+/// Objects that are written, one a transaction: more than a slot has room for.
+const OBJECTS: usize = 100;
+/// Words of each, nearly the most that one may have.
+const WORDS: usize = 120;
+
+type Object = Ptr<[u64; WORDS]>;
+
+fn options(recorder: &Recorder) -> Options {
+    let options = Options::new().bytes(1 << 20).log_bytes(128 << 10).ring_entries(1 << 15);
+    // Who waits for room gives up at once.
+    let options = options.patience(Duration::ZERO).medium(Medium::Dax);
+    options.system(recorder.system())
+}
+
+/// Each object gets its number, while a reader needs what was there before, until a slot is full;
+/// then the power goes. Answers what was acknowledged and is gone.
+pub(crate) fn a_reader_that_stays(bug: Option<&str>) -> Option<String> {
+    let recorder = machine();
+    let pool = Pool::<Snapshot>::create_as("/pool", options(&recorder)).unwrap();
+    let mut worker = pool.worker().unwrap();
+    let objects: Vec<Object> =
+        (0..OBJECTS).map(|_| worker.run(|tx| tx.alloc([0; WORDS])).unwrap().value).collect();
+    let (read, is_there) = mpsc::channel();
+    let (done, may_end) = mpsc::channel::<()>();
+    let written = std::thread::scope(|threads| {
+        let (pool, first) = (&pool, objects[0]);
+        threads.spawn(move || {
+            let reader = pool.run(|tx| {
+                let word = tx.get(first)?[0];
+                let _ = read.send(());
+                let _ = may_end.recv();
+                Ok(word)
+            });
+            assert_eq!(reader.unwrap().value, 0);
+        });
+        is_there.recv().unwrap();
+        let _planted = plant(bug);
+        let number = |(number, at): (usize, &Object)| {
+            let run = worker.run(|tx| tx.set(*at, [1 + number as u64; WORDS]));
+            run.map(drop)
+        };
+        let mut numbers = objects.iter().enumerate().map(number);
+        let written = numbers.by_ref().take_while(Result::is_ok).count();
+        assert!(bug.is_some() || written < OBJECTS, "the slot was never full");
+        drop(numbers);
+        recorder.crash();
+        drop(done);
+        written
+    });
+    drop(worker);
+    pool.abandon();
+    let pool = match Pool::<Snapshot>::open_as("/pool", options(&recorder)) {
+        Ok(pool) => pool,
+        Err(error) => return Some(format!("refused: {error}")),
+    };
+    let lost = (0..written).find(|&number| {
+        let found = pool.run(|tx| tx.get(objects[number]));
+        !matches!(found, Ok(found) if found.value == [1 + number as u64; WORDS])
+    })?;
+    Some(format!("lost: object {lost} of {written}"))
+}

@@ -1,0 +1,155 @@
+//! The twins that loom must find among objects with two versions.
+
+use crate::loom::RING;
+use crate::twin::{Folder::Versions, Twin};
+
+const SNAPSHOT: Twin = Twin {
+    folders: &[Versions],
+    file: "versions/end.rs",
+    model: "snapshots",
+    check: "a_snapshot_is_one_moment",
+    says: "another moment",
+    ..RING
+};
+
+const SEATS: Twin = Twin { file: "versions/seats.rs", ..SNAPSHOT };
+
+const WRITE_BACK: Twin = Twin { file: "versions/write_back.rs", ..SNAPSHOT };
+
+const FRONTIER: Twin = Twin {
+    file: "versions/seats.rs",
+    check: "what_is_up_to_the_frontier_is_at_home",
+    says: "forgotten",
+    ..SNAPSHOT
+};
+
+/// All of them.
+pub(crate) const TWINS: &[Twin] = &[
+    Twin {
+        name: "a_time_drawn_without_a_mark",
+        changes: &[("    end.store(IN_CRITICAL, Ordering::Relaxed);\n", "")],
+        ..SNAPSHOT
+    },
+    Twin {
+        name: "a_time_drawn_without_release",
+        changes: &[(
+            "clock.fetch_add(1, Ordering::AcqRel)",
+            "clock.fetch_add(1, Ordering::Acquire)",
+        )],
+        ..SNAPSHOT
+    },
+    Twin {
+        name: "a_beginning_that_is_stored_and_not_announced",
+        changes: &[(
+            "announce(&self.active, early)",
+            "self.active.store(early, Ordering::Release)",
+        )],
+        ..SEATS
+    },
+    Twin {
+        name: "a_beginning_at_the_time_before_it_was_announced",
+        changes: &[("let start = clock.load(Ordering::SeqCst)", "let start = early")],
+        ..SEATS
+    },
+    Twin {
+        name: "no_fence_before_the_oldest_is_looked_for",
+        changes: &[(
+            "        fence(Ordering::SeqCst);
+        // Acquire: pairs with `over`.",
+            "",
+        )],
+        ..SEATS
+    },
+    Twin {
+        name: "a_write_back_that_waits_for_nobody",
+        changes: &[("if done.stays || is_needed {", "if done.stays {")],
+        ..WRITE_BACK
+    },
+    Twin {
+        name: "no_fence_before_links_are_taken_away",
+        changes: &[("            fence(Ordering::Release);\n", "")],
+        ..WRITE_BACK
+    },
+    Twin {
+        name: "links_taken_away_before_the_words_are_home",
+        changes: &[(
+            "            store(home, &done.batch);
+",
+            "            for object in &done.objects {
+                home.store(super::link_of(*object), EMPTY);
+            }
+            store(home, &done.batch);
+",
+        )],
+        ..WRITE_BACK
+    },
+    Twin {
+        name: "a_link_read_relaxed",
+        file: "versions/attempt.rs",
+        changes: &[(
+            "let link = words[link_of(at.object)].load(Ordering::Acquire);
+        if link != EMPTY || !attempt.fresh.is_empty() {",
+            "let link = words[link_of(at.object)].load(Ordering::Relaxed);
+        if link != EMPTY || !attempt.fresh.is_empty() {",
+        )],
+        ..SNAPSHOT
+    },
+    Twin {
+        name: "space_given_back_at_any_time",
+        file: "versions/commit.rs",
+        changes: &[("            && time <= oldest\n", "")],
+        check: "a_copys_space_is_not_used_again_under_a_reader",
+        ..SNAPSHOT
+    },
+    Twin {
+        name: "committing_cleared_before_it_waits_to_come_home",
+        file: "versions/commit.rs",
+        changes: &[(
+            "        seat.waits_from(queue.start());
+        seat.committed();",
+            "        seat.committed();
+        seat.waits_from(queue.start());",
+        )],
+        ..FRONTIER
+    },
+    Twin {
+        name: "an_attempt_over_before_it_commits",
+        changes: &[(
+            "        self.committing.store(start, Ordering::Release);
+        self.over();",
+            "        self.over();
+        self.committing.store(start, Ordering::Release);",
+        )],
+        ..FRONTIER
+    },
+    Twin {
+        name: "what_is_unfinished_read_from_right_to_left",
+        changes: &[(
+            "        let active = self.active.load(Ordering::Acquire);
+        let committing = self.committing.load(Ordering::Acquire);
+        active.min(committing).min(self.waiting.load(Ordering::Acquire))",
+            "        let waiting = self.waiting.load(Ordering::Acquire);
+        let committing = self.committing.load(Ordering::Acquire);
+        waiting.min(committing).min(self.active.load(Ordering::Acquire))",
+        )],
+        ..FRONTIER
+    },
+    Twin {
+        name: "no_fence_before_what_is_unfinished_is_looked_for",
+        changes: &[(
+            "        let now = clock.load(Ordering::Acquire);
+        fence(Ordering::SeqCst);",
+            "        let now = clock.load(Ordering::Acquire);",
+        )],
+        ..FRONTIER
+    },
+    Twin {
+        name: "a_frontier_that_reads_the_clock_last",
+        changes: &[(
+            "self.used().map(Seat::unfinished).min().unwrap_or(IDLE).min(now)",
+            "self.used().map(Seat::unfinished).min().unwrap_or(IDLE)
+            .min(clock.load(Ordering::Acquire).max(now))",
+        )],
+        ..FRONTIER
+    },
+];
