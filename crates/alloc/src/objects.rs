@@ -31,8 +31,9 @@ impl Heap {
     }
 
     /// Gives back an object, or a whole run of blocks: `bytes` is what was asked for when it was
-    /// allocated. Answers whether it was a run: its memory may become objects that begin elsewhere. A later allocation may get its memory, even one of the same transaction: a design
-    /// that promises more calls this when the transaction ends.
+    /// allocated. Answers whether it was a run: objects may come to lie there that begin elsewhere.
+    /// A later allocation may get its memory, even one of the same transaction: a design that
+    /// promises more calls this when the transaction ends.
     ///
     /// # Errors
     /// [`Stop::BadPointer`] when nothing of this size is live at `at` (given back before, never

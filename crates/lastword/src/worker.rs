@@ -131,7 +131,8 @@ impl<'p, D: Design> Worker<'p, D> {
         let pool = self.pool;
         let seat = self.seat();
         // Whoever has closed the gate keeps it closed until it is through, retries included.
-        let mut turn = pool.gate.pass(&seat.fortune);
+        let waits = !(read_only && D::READS_PASS);
+        let mut turn = if waits { pool.gate.pass(&seat.fortune) } else { None };
         let (value, id) = loop {
             match attempt(pool, seat, &mut body, read_only) {
                 Ok(done) => break done,

@@ -349,3 +349,17 @@ fn a_worker_goes_on_with_what_the_last_one_of_its_number_has_left() {
     drop(reader);
     pool.check_heap().unwrap();
 }
+
+#[test]
+fn whole_objects_that_are_more_than_a_part_of_the_log_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options().medium(EMULATED).flush_diff(false);
+    let (pool, _) = create(&dir.path().join("pool"), &options);
+    let array = blocks(&pool, 300);
+    let mut worker = pool.worker().unwrap();
+    // A word of each: few words, and more than a slot of whole blocks.
+    let written =
+        worker.run(|tx| (0..300).try_for_each(|at| tx.write(array.at(at)?.addr(), at + 1)));
+    assert!(matches!(written, Err(Error::SlotTooSmall { .. })), "{:?}", written.err());
+    assert_eq!(pool.run(|tx| tx.get(array.at(7)?)).unwrap().value, [0; 32]);
+}

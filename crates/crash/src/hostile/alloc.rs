@@ -38,7 +38,7 @@ impl Words for Bare {
 
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
         let heap = self.heap;
-        heap.retire(self, 0, at, bytes)
+        heap.retire(self, 0, at, bytes).map(drop)
     }
 }
 

@@ -71,6 +71,9 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// Whether it isolates whole objects: then an [`At`] says of which object a word is, and a
     /// transaction that has an object to itself needs no other proof that it stays live.
     const BY_OBJECT: bool = false;
+    /// Whether an attempt that only reads is in nobody's way and nobody is in its: it begins
+    /// whoever is to be let through.
+    const READS_PASS: bool = false;
     /// What its background threads do, step by step: the steps' names.
     const STEPS: &'static [&'static str] = &[];
     /// What one worker owns.

@@ -1,5 +1,5 @@
-//! What `undo` and `redo` stand on: words that transactions work on, and a log that each worker
-//! writes by itself.
+//! What `undo`, `redo` and `snapshot` stand on: words that transactions work on, and a log that
+//! each worker writes by itself.
 //!
 //! | medium | transactions work on | a record is durable by | words come home by |
 //! |---|---|---|---|

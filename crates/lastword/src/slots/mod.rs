@@ -18,7 +18,8 @@
 //! | `recover` | what a crash left |
 //!
 //! All are durable on return: a transaction is acknowledged when it and all before it are durable,
-//! and nobody can read what is not durable yet, for ownership records are released only then.
+//! and nobody can read what is not durable yet: ownership records are released, and copies shown,
+//! only then.
 
 mod buffer;
 mod format;

@@ -296,7 +296,7 @@ impl<'s> Waiting<'s> {
         if waited < options.patience {
             return Ok(());
         }
-        Err(Error::HeldUp { what, since: TxId(versions.frontier()), waited, instead })
+        Err(Error::HeldUp { what, since: TxId(versions.oldest()), waited, instead })
     }
 }
 
@@ -305,6 +305,7 @@ impl Design for Snapshot {
     const DURABLE: bool = true;
     const WORKERS_MAX: usize = SLOTS_MAX;
     const BY_OBJECT: bool = true;
+    const READS_PASS: bool = true;
     type Local = Local;
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
@@ -380,6 +381,10 @@ impl Design for Snapshot {
         if log.wanted > 0 {
             // What was wanted is forgotten: another transaction may want less.
             let wanted = std::mem::take(&mut log.wanted);
+            if BEFORE_RUNS + wanted > self.ground.layout.record_words() {
+                // Whole objects are more than the words that were counted.
+                return Err(self.ground.slot_too_small(Self::NAME));
+            }
             if !log.has_room(&self.ground, wanted) {
                 self.make_room(log)?;
             }

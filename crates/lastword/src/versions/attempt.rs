@@ -12,7 +12,7 @@ use super::end::{RUNNING, when};
 use super::link::EMPTY;
 use super::{Home, Versions, header_of, link_of};
 use crate::design::At;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Words of a set of a copy's words.
 const MASKS: usize = COPY_WORDS_MAX.div_ceil(64);
@@ -433,6 +433,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             }
             if extent_at_home(home, object) != found {
                 // It became another one while it was nobody's.
+                fence(Ordering::Release);
                 home.store(link_of(object), EMPTY);
                 return Err(Stop::Conflict);
             }
@@ -516,6 +517,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Takes the attempt back. Answers the last transaction that it may have seen.
     pub(crate) fn roll_back(&self, home: &impl Home, attempt: &mut Attempt) -> u64 {
+        // Who finds no link finds what others have brought home, as this one did when it locked.
+        fence(Ordering::Release);
         for entry in attempt.entries.iter().filter(|entry| !entry.fresh) {
             // Its space is not used again before nobody can have the link.
             home.store(link_of(entry.object), EMPTY);

@@ -70,6 +70,11 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         &self.clock
     }
 
+    /// Where the oldest running transaction began; the clock when there is none.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.seats.oldest().min(self.clock.load(Ordering::Relaxed))
+    }
+
     /// See `seats`.
     pub(crate) fn frontier(&self) -> u64 {
         self.seats.frontier(&self.clock)
@@ -105,7 +110,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     pub(crate) fn show(&self, home: &impl Home, attempt: &mut Attempt) -> u64 {
         for entry in attempt.entries.iter().filter(|entry| entry.fresh) {
-            // Nobody knows of it, so nobody can have locked it: whatever is there is no link.
+            // Nobody knows of it, so nobody can have locked it: whatever is there is no link. Who
+            // follows this one has seen the end that is told below, and with it the copy.
             let place = entry.at - super::copies::COPY_HEAD_WORDS;
             home.store(link_of(entry.object), self.links.to(attempt.number, place));
         }

@@ -138,8 +138,9 @@ impl<M> Seats<M> {
             // One worker has this number at a time, so nobody else has set it since.
             let _ = seat.copies.set(copies()?);
         }
-        // Before its first transaction announces itself: who looks after that counts it.
-        self.used.fetch_max(number + 1, Ordering::Release);
+        // Before its first transaction announces itself: who looks after that counts it. SeqCst, as
+        // what is announced.
+        self.used.fetch_max(number + 1, Ordering::SeqCst);
         Ok(())
     }
 
