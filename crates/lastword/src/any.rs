@@ -75,8 +75,8 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn step(&self, step: usize) -> Result<bool, Error>;
 
-    /// All words of the heap as the next transaction would read them. No transaction may run
-    /// meanwhile.
+    /// All words of the heap as the next transaction would read them, links as 0. No transaction may
+    /// run meanwhile.
     fn heap_words(&self) -> Vec<u64>;
 
     /// As [`Pool::close`].
@@ -136,7 +136,18 @@ impl<D: Design> AnyPool for Pool<D> {
 
     fn heap_words(&self) -> Vec<u64> {
         let design = self.design();
-        (0..design.words()).map(|index| design.observe(index)).collect()
+        let mut words: Vec<u64> = (0..design.words()).map(|index| design.observe(index)).collect();
+        for link in 0..words.len().saturating_sub(2) {
+            let is_link = || {
+                let object = 8 * (link as u64 + 2);
+                lw_alloc::header::extent_bytes(words[link + 1], object).is_some()
+            };
+            // No transaction reads a link, and a crash may leave one.
+            if words[link] != 0 && is_link() {
+                words[link] = 0;
+            }
+        }
+        words
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {

@@ -55,10 +55,12 @@
 mod any;
 pub mod design;
 mod error;
+mod ideal;
 mod info;
 mod inside;
 mod inspect;
 mod metrics;
+mod mvcc;
 mod options;
 pub mod perform;
 mod persist;

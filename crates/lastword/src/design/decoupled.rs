@@ -15,8 +15,8 @@ use medium::Parts;
 use medium::mutants::{Mutant, planted};
 use words::{Stop, TxId};
 
-use super::ideal::{self, Nowhere};
 use super::{At, Design};
+use crate::ideal::{self, Nowhere};
 use crate::metrics::Metrics;
 use crate::options::Durability;
 use crate::perform::{Redo, Stm, Tm};

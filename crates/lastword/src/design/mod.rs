@@ -13,14 +13,12 @@
 //! Those that log by worker share a folder of their own, `slots`.
 
 mod decoupled;
-pub(crate) mod ideal;
-mod mvcc;
 mod plain;
 mod volatile;
 
-pub use decoupled::Decoupled;
 #[doc(hidden)]
-pub use mvcc::Mvcc;
+pub use crate::mvcc::Mvcc;
+pub use decoupled::Decoupled;
 pub use plain::Plain;
 pub use volatile::Volatile;
 

@@ -18,7 +18,7 @@ use words::TxId;
 
 use super::finding::{Finding, Problem, Severity};
 use super::{Image, word};
-use crate::design::ideal::Nowhere;
+use crate::ideal::Nowhere;
 use crate::recover::decide::{Action, LogState, decide};
 use crate::recover::{self, Replayed};
 use crate::shadow::ShadowHeap;

@@ -328,16 +328,7 @@ impl Design for Snapshot {
     }
 
     fn observe(&self, index: usize) -> u64 {
-        let word = self.versions.observe(&self.ground, index);
-        let is_link = || {
-            let object = index + 2;
-            object < self.words() && {
-                let header = self.versions.observe(&self.ground, index + 1);
-                lw_alloc::header::extent_bytes(header, 8 * object as u64).is_some()
-            }
-        };
-        // No transaction reads a link, and a crash may leave one.
-        if word != 0 && is_link() { 0 } else { word }
+        self.versions.observe(&self.ground, index)
     }
 
     fn poke(&self, index: usize, value: u64) {
@@ -470,7 +461,12 @@ impl Design for Snapshot {
         }
         log.batch.clear();
         self.versions.changes(attempt, !self.options.flush_diff, &mut log.batch);
-        let logs = !log.batch.is_empty() && !self.options.unlogged;
+        if log.batch.is_empty() {
+            // It has only protected: nobody can see any of it, so nothing need be told from before
+            // it. It answers what it has seen.
+            return Ok(TxId(self.versions.roll_back(&self.ground, attempt)));
+        }
+        let logs = !self.options.unlogged;
         if logs && !log.has_room(&self.ground, log.batch.len()) {
             log.wanted = log.batch.len();
             return Err(Stop::Conflict);

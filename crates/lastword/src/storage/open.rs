@@ -8,7 +8,7 @@ use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
 
 use super::{AREA_ALIGN, Storage, log_path};
-use crate::design::ideal;
+use crate::ideal;
 use crate::recover::decide::{Action, LogState, decide};
 use crate::superblock::{
     COPIES_BYTES, Copies, FORMAT_VERSION, Invalid, LogHead, Superblock, Superblocks, name, padded,

@@ -96,6 +96,8 @@ fn run(seed: u64, met: &Outcomes) {
         compress: false,
         persist_threads: 1 + dice.below(2) as usize,
         pause: std::time::Duration::from_micros([500, 0][dice.below(2) as usize]),
+        medium: None,
+        ideal_reproduce: false,
     };
     let (design, _) = Decoupled::create(Path::new(""), &options).expect("it is made");
     let pool = Arc::new(Pool { design });

@@ -37,6 +37,8 @@ mod schedules;
 mod sync;
 mod twins;
 
+use options as ideal;
+use options as mvcc;
 use options as shadow;
 use options as slots;
 use options as storage;

@@ -6,7 +6,7 @@ use crate::perform::Heap;
 use crate::recover::{decide::Action, replay};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{Error, Medium};
-use real_medium::{LogMedium, Parts};
+use real_medium::{Counts, HomeMedium, LogMedium, Parts};
 use std::path::Path;
 use words::TxId;
 
@@ -29,6 +29,8 @@ pub struct Options {
     pub(crate) group_time: std::time::Duration,
     pub(crate) compress: bool,
     pub(crate) persist_threads: usize,
+    pub(crate) medium: Option<Medium>,
+    pub(crate) ideal_reproduce: bool,
 }
 
 impl Options {
@@ -129,6 +131,30 @@ pub(crate) struct Begun<W> {
 pub struct Undo;
 pub struct Redo;
 pub struct Snapshot;
+pub struct Mvcc;
+
+/// What no model asks for.
+pub(crate) const NAME: &str = "decoupled-ideal";
+
+pub(crate) fn check(_: &Options, _: Medium) -> Result<(), Error> {
+    Ok(())
+}
+
+pub(crate) struct Nowhere;
+
+impl HomeMedium for Nowhere {
+    fn write_back(&mut self, _: &[u64]) -> Result<(), real_medium::Error> {
+        Ok(())
+    }
+
+    fn barrier(&mut self) -> Result<(), real_medium::Error> {
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
 
 #[derive(Debug)]
 pub struct ShadowHeap(Box<[AtomicU64]>);

@@ -36,7 +36,7 @@ use std::path::Path;
 use lw_alloc::header::extent_bytes;
 use words::{Stop, TxId};
 
-use super::{At, Design};
+use crate::design::{At, Design};
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::{Mutex, Ordering, lock, spin_loop, thread};
