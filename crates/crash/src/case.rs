@@ -127,7 +127,7 @@ impl Case {
         let durability = if self.sync { Durability::Sync } else { Durability::Async };
         let log_bytes = match design {
             // Of a smaller one a slot is too small for the larger scenarios.
-            "undo" | "redo" => log_bytes.max(256 << 10),
+            "undo" | "redo" | "snapshot" => log_bytes.max(256 << 10),
             _ => log_bytes,
         };
         let options = match design {
