@@ -75,8 +75,8 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn step(&self, step: usize) -> Result<bool, Error>;
 
-    /// All words of the heap as the next transaction would read them, links as 0. No transaction may
-    /// run meanwhile.
+    /// All words of the heap as the next transaction would read them, links as 0. No transaction
+    /// may run meanwhile.
     fn heap_words(&self) -> Vec<u64>;
 
     /// As [`Pool::close`].

@@ -454,10 +454,9 @@ impl Design for Snapshot {
     #[inline]
     fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {
         let Local { attempt, log } = local;
-        let start = TxId(attempt.start());
         if attempt.is_read_only() {
             self.versions.leave(&self.ground, attempt);
-            return Ok(start);
+            return Ok(TxId(attempt.start()));
         }
         log.batch.clear();
         self.versions.changes(attempt, !self.options.flush_diff, &mut log.batch);
@@ -480,7 +479,6 @@ impl Design for Snapshot {
             return Err(Stop::Conflict); // the next attempt does not begin, and says why
         }
         let end = self.versions.show(&self.ground, attempt);
-        let changes = !log.batch.is_empty();
         let timed = end.is_multiple_of(TIMED_EVERY);
         let began = if timed { cpu::cycles() } else { 0 };
         self.versions.finish(&self.ground, attempt, end, &log.batch);
@@ -490,8 +488,7 @@ impl Design for Snapshot {
         }
         guard.disarm();
         log.committing = false;
-        // Who has only protected has made nothing: it answers what it has seen.
-        Ok(if changes { TxId(end) } else { start })
+        Ok(TxId(end))
     }
 
     fn roll_back(&self, local: &mut Local) -> TxId {
