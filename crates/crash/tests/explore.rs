@@ -128,7 +128,7 @@ fn every_design_and_workload_survives_random_crashes() {
         for workload in small() {
             let case = format!("design={design} workload={workload} transactions=8 moves=24");
             // All together a minute or two; `lastword crash explore` goes further.
-            let executions = if FIRST.contains(design) { 40 } else { 12 };
+            let executions = if FIRST.contains(design) { 20 } else { 5 };
             at_random(&case, MEDIA, &options, executions);
         }
     }
@@ -161,7 +161,7 @@ fn groups_of_every_kind_are_whole_or_never_happened() {
     for workload in small() {
         for medium in ["file", "memory"] {
             let case = format!("workload={workload} transactions=12 moves=40");
-            at_random(&case, &[medium], &options, 25);
+            at_random(&case, &[medium], &options, 12);
         }
     }
 }
@@ -206,7 +206,7 @@ fn home_in_parts_survives_random_crashes() {
         for workload in ["churn", "bulk"] {
             let case =
                 format!("workload={workload} partitions={partitions} transactions=8 moves=24");
-            at_random(&case, MEDIA, &["", "sync=1 kills=1", "faults=2 kills=1"], 40);
+            at_random(&case, MEDIA, &["", "sync=1 kills=1", "faults=2 kills=1"], 20);
         }
     }
 }

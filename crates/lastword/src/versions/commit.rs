@@ -290,11 +290,15 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         (done.end, done.stays) = (self.clock.fetch_add(1, Ordering::AcqRel) + 1, true);
         done.batch.extend_from_slice(batch);
         queue.push(done);
+        self.seats.seat(attempt.number).waits_from(queue.start());
     }
 
     /// A word as the next transaction would read it, for who observes a test.
     pub(crate) fn observe(&self, home: &impl Home, index: usize) -> u64 {
-        let waits = |seat: &Seat<M>| lock(&seat.queue).will_be(index);
+        let waits = |seat: &Seat<M>| match seat.is_empty() {
+            true => None,
+            false => lock(&seat.queue).will_be(index),
+        };
         let newest = self.seats.used().filter_map(waits).max_by_key(|(end, _)| *end);
         newest.map_or_else(|| home.words()[index].load(Ordering::Relaxed), |(_, word)| word)
     }

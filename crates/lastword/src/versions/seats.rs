@@ -97,10 +97,16 @@ impl<M> Seat<M> {
         self.waiting.store(start.unwrap_or(IDLE), Ordering::Release);
     }
 
+    /// Whether nothing stands in its queue.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) == IDLE
+    }
+
     /// Whether it runs nothing and has left something in its queue.
     #[inline]
     pub(super) fn has_left(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) != IDLE
+        !self.is_empty()
             && self.active.load(Ordering::Relaxed) == IDLE
             && self.committing.load(Ordering::Relaxed) == IDLE
     }
