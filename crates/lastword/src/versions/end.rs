@@ -35,8 +35,8 @@ pub(crate) fn show(end: &AtomicU64, clock: &AtomicU64) -> u64 {
     // after later additions, which continue this one's release sequence. Acquire: what is done at
     // this time comes after what was shown before it.
     let time = clock.fetch_add(1, Ordering::AcqRel) + 1;
-    // Release: who sees the timestamp sees what was written to the copies. (Whoever may read them has
-    // seen the clock behind them, too.)
+    // Release: who sees the timestamp sees what was written to the copies. (Whoever may read them
+    // has seen the clock behind them, too.)
     end.store(time, Ordering::Release);
     time
 }
