@@ -376,8 +376,10 @@ impl Execution<'_> {
     }
 
     fn note_commit(&mut self, pool: &dyn AnyPool) {
+        let grouped = self.case.group > 0 && self.design.name == "snapshot";
         if let Some(states) = &mut self.states {
-            states.commit(pool.committed_id().0, || words_of(pool));
+            let (id, words) = (pool.committed_id().0, || words_of(pool));
+            if grouped { states.commit_again(id, words) } else { states.commit(id, words) }
         }
     }
 

@@ -310,7 +310,8 @@ impl<D: Design> Pool<D> {
     /// Leaves the pool as a crash of the process would: nothing more is made durable. For tests and
     /// for programs that want to see what recovery finds.
     pub fn abandon(mut self) {
-        self.leave_seats();
+        // Its own workers do not leave: that may make something durable.
+        lock(&self.seats).clear();
         self.design.take().expect("a pool has its design until it is dropped").abandon();
     }
 

@@ -44,6 +44,7 @@ fn every_design(suite: &impl Suite) {
         suite.run::<Redo>(options.clone(), Durability::Async);
         suite.run::<Snapshot>(options, Durability::Async);
     }
+    suite.run::<Snapshot>(options().medium(EMULATED).group(3), Durability::Async);
     paged(suite);
 }
 

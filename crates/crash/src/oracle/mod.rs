@@ -52,6 +52,16 @@ impl States {
         }
     }
 
+    /// As [`commit`](States::commit), where transactions that are durable together may have one ID:
+    /// this is the state behind the last of them.
+    pub(crate) fn commit_again(&mut self, id: u64, words: impl FnOnce() -> Words) {
+        if id == self.committed && id > self.acknowledged {
+            self.states.pop_if(|(last, _)| *last == id);
+            self.committed = id - 1;
+        }
+        self.commit(id, words);
+    }
+
     /// Acknowledged up to this ID.
     pub(crate) fn acknowledge(&mut self, id: u64) {
         self.acknowledged = self.acknowledged.max(id);
@@ -103,6 +113,19 @@ mod tests {
         assert_eq!(recovered(13, 3), Ok(()));
         assert!(matches!(recovered(13, 1), Err(Violation::Torn { word: 0, expected: 3, .. })));
         assert!(matches!(recovered(14, 3), Err(Violation::Invented { .. })));
+    }
+
+    #[test]
+    fn transactions_of_one_id_are_there_together() {
+        let mut states = States::new(10, words(0));
+        states.commit_again(11, || words(1));
+        states.commit_again(11, || words(2));
+        let recovered =
+            |found, value| states.clone().recovered(found, words(value).iter().copied());
+        assert_eq!((recovered(10, 0), recovered(11, 2)), (Ok(()), Ok(())));
+        assert!(matches!(recovered(11, 1), Err(Violation::Torn { .. })));
+        states.acknowledge(11);
+        states.commit_again(11, || panic!("what is acknowledged does not change"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::attempt::{Attempt, Blocked};
 use super::copies::{Copy, Space};
 use super::end::{self, when};
 use super::link::Links;
+use super::owned::Owned;
 use super::seats::{Seat, Seats};
 use super::write_back::Waiting;
 use super::{Home, link_of};
@@ -24,6 +25,15 @@ pub(crate) struct Versions<M> {
     pub(super) clock: CachePadded<AtomicU64>,
     pub(super) links: Links,
     pub(super) seats: Seats<M>,
+}
+
+/// How far a worker's transactions are home.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    /// The last attempt that has no link, nor one before it.
+    home_up_to: u64,
+    /// Where the oldest running transaction began.
+    oldest: u64,
 }
 
 /// What has to be waited for before an attempt.
@@ -66,6 +76,11 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Attempt::new(number, Space::new(0))
     }
 
+    /// Numbers from this one on were never a worker's.
+    pub(crate) fn workers(&self) -> usize {
+        self.seats.used().count()
+    }
+
     pub(crate) fn clock(&self) -> &AtomicU64 {
         &self.clock
     }
@@ -83,7 +98,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// The attempt has read and changed nothing.
     #[inline(always)]
     pub(crate) fn leave(&self, home: &impl Home, attempt: &mut Attempt) {
-        self.seats.seat(attempt.number).over();
+        self.seats.seat(attempt.owned.number).over();
         if let Some(worker) = attempt.met.take() {
             self.clean_up(home, worker);
         }
@@ -102,26 +117,22 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// The attempt reads no more. From here on it commits.
     #[inline]
     pub(crate) fn commits(&self, attempt: &Attempt) {
-        self.seats.seat(attempt.number).commit(attempt.start);
+        self.seats.seat(attempt.owned.number).commit(attempt.start);
     }
 
-    /// Second stage: shows all that the attempt has written; answers its time. What it has changed
-    /// is durable by now.
+    /// Second stage: shows all that was written; answers its time. It is durable by now.
     #[inline]
-    pub(crate) fn show(&self, home: &impl Home, attempt: &mut Attempt) -> u64 {
-        for entry in attempt.entries.iter().filter(|entry| entry.fresh) {
+    pub(crate) fn show(&self, home: &impl Home, owned: &Owned) -> u64 {
+        for entry in owned.entries.iter().filter(|entry| entry.fresh) {
             // Nobody knows of it, so nobody can have locked it: whatever is there is no link. Who
             // follows this one has seen the end that is told below, and with it the copy.
-            let place = entry.at - super::copies::COPY_HEAD_WORDS;
-            home.store(link_of(entry.object), self.links.to(attempt.number, place));
+            home.store(link_of(entry.object), self.links.to(owned.number, entry.place()));
         }
-        let place = attempt.end.expect("an attempt that has written has an end");
-        let end = end::show(&self.memory(attempt.number)[place], &self.clock);
-        self.time(attempt, end);
-        end
+        let place = owned.end.expect("an attempt that has written has an end");
+        end::show(&self.memory(owned.number)[place], &self.clock)
     }
 
-    /// At this time, which the worker has just drawn, attempts up to `home_up_to` had no link.
+    /// At this time, which was just drawn for the worker, attempts up to `home_up_to` had no link.
     #[inline]
     fn time(&self, attempt: &mut Attempt, time: u64) {
         if attempt.home_up_to > attempt.timed_up_to {
@@ -130,23 +141,22 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
     }
 
-    /// Third stage: brings home what the attempt has changed, now or later. Answers how often it
-    /// looked for the end of the grace period.
+    /// Third stage: brings home what was changed, now or later.
     #[inline]
     pub(crate) fn finish(
         &self,
         home: &impl Home,
-        attempt: &mut Attempt,
+        owned: &Owned,
         end: u64,
         batch: &[u64],
-    ) -> u32 {
-        let seat = self.seats.seat(attempt.number);
+    ) -> Finished {
+        let seat = self.seats.seat(owned.number);
         let mut queue = lock(&seat.queue);
         let mut done = queue.place();
-        (done.attempt, done.start, done.end) = (attempt.attempt, attempt.start, end);
-        done.gives_chunks_back = attempt.gives_chunks_back;
+        (done.attempt, done.start, done.end) = (owned.attempt, owned.start, end);
+        done.gives_chunks_back = owned.gives_chunks_back;
         done.batch.extend_from_slice(batch);
-        done.objects.extend(attempt.entries.iter().map(|entry| entry.object));
+        done.objects.extend(owned.entries.iter().map(|entry| entry.object));
         queue.push(done);
         seat.waits_from(queue.start());
         seat.committed();
@@ -154,16 +164,27 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         loop {
             let oldest = self.seats.oldest();
             looks += 1;
-            self.write_back(home, attempt.number, seat, &mut queue, oldest);
+            self.write_back(home, owned.number, seat, &mut queue, oldest);
             if queue.is_empty() || looks == LOOKS {
-                attempt.home_up_to = queue.home_up_to(attempt.attempt);
-                drop(queue);
-                attempt.clear();
-                self.give_back(attempt, oldest);
-                return looks;
+                return Finished { home_up_to: queue.home_up_to(owned.attempt), oldest };
             }
             spin_loop();
         }
+    }
+
+    /// How far the worker's queue is home, where another has worked on it.
+    pub(super) fn look_at_queue(&self, owned: &Owned) -> Finished {
+        let home_up_to = lock(&self.seats.seat(owned.number).queue).home_up_to(owned.attempt);
+        Finished { home_up_to, oldest: self.seats.oldest() }
+    }
+
+    /// The worker's attempt is over, which ended at this time.
+    #[inline]
+    pub(crate) fn ended(&self, attempt: &mut Attempt, end: u64, finished: Finished) {
+        self.time(attempt, end);
+        attempt.home_up_to = finished.home_up_to;
+        attempt.clear();
+        self.give_back(attempt, finished.oldest);
     }
 
     /// Brings home what may come of a queue.
@@ -230,6 +251,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     ) -> Result<(), Stop> {
         let end = when(copy.end_word());
         if end == end::RUNNING {
+            attempt.held_by = Some(worker);
             return Err(Stop::Conflict);
         }
         if end <= attempt.start {
@@ -258,9 +280,10 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
                 }
             }
             Some(Blocked::Space) => {
-                let seat = self.seats.seat(attempt.number);
-                self.help(home, seat, attempt.number);
-                attempt.home_up_to = lock(&seat.queue).home_up_to(attempt.attempt);
+                let Owned { number, attempt: last, .. } = attempt.owned;
+                let seat = self.seats.seat(number);
+                self.help(home, seat, number);
+                attempt.home_up_to = lock(&seat.queue).home_up_to(last);
                 if attempt.home_up_to > attempt.timed_up_to {
                     // Without a commit the clock would stand, and readers that begin at the same
                     // time as those of before would keep the space for ever.
@@ -279,18 +302,19 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Lets an attempt have committed that was unwound meanwhile, for who observes a test: for
     /// nobody else, as nobody knows whether it is durable. It never comes home.
-    pub(crate) fn force(&self, attempt: &Attempt, batch: &[u64]) {
-        let end = attempt.end.map(|end| &self.memory(attempt.number)[end]);
+    pub(crate) fn force(&self, owned: &Owned, batch: &[u64]) {
+        let end = owned.end.map(|end| &self.memory(owned.number)[end]);
         if end.is_none_or(|end| when(end) != end::RUNNING) {
             return; // it stands in the queue
         }
-        let mut queue = lock(&self.seats.seat(attempt.number).queue);
+        let seat = self.seats.seat(owned.number);
+        let mut queue = lock(&seat.queue);
         let mut done = queue.place();
-        (done.attempt, done.start) = (attempt.attempt, attempt.start);
+        (done.attempt, done.start) = (owned.attempt, owned.start);
         (done.end, done.stays) = (self.clock.fetch_add(1, Ordering::AcqRel) + 1, true);
         done.batch.extend_from_slice(batch);
         queue.push(done);
-        self.seats.seat(attempt.number).waits_from(queue.start());
+        seat.waits_from(queue.start());
     }
 
     /// A word as the next transaction would read it, for who observes a test.

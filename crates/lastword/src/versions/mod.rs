@@ -29,7 +29,10 @@
 //! | `copies` | where copies are |
 //! | `end` | when a transaction ended |
 //! | `seats` | what workers show each other: the grace period, the frontier |
-//! | `attempt` | one worker's running transaction: begin, read, write, take back |
+//! | `attempt` | one worker's running transaction: begin, take back |
+//! | `read`, `write` | what it does with objects |
+//! | `owned` | what it has to itself |
+//! | `member` | transactions that end together |
 //! | `commit` | the second and third stage, and who helps |
 //! | `write_back` | the queue of what is not home |
 //!
@@ -49,12 +52,17 @@ mod commit;
 mod copies;
 mod end;
 mod link;
+mod member;
+mod owned;
+mod read;
 mod seats;
+mod write;
 mod write_back;
 
 pub(crate) use attempt::Attempt;
 pub(crate) use commit::{Ready, Versions};
 pub(crate) use link::WORKERS_MAX;
+pub(crate) use owned::{Entry, Owned};
 pub(crate) use write_back::store;
 
 use crate::perform::Heap;

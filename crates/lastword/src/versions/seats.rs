@@ -17,9 +17,26 @@
 //! transaction that does not see `end` yet needs home as it is; one that does reads the copy.
 //! (Pisces, section 3.1, algorithm 1, lines 2 to 4 and 52 to 54.)
 //!
+//! *Groups.* (See `member`.)
+//!
+//! ```text
+//!   first member       begins      commits                    ends
+//!   active      idle | start ... | idle
+//!   grouped     idle           | start ....................... | idle
+//!   committing  idle                              | start .... | idle
+//!   pending     idle              | clock ....................... | idle    it is shown
+//! ```
+//!
+//! A member's ID is the clock when it commits, plus one: no more than the time at which its group
+//! will end, and more than that of all that it may have seen of others. So IDs of different workers
+//! are equal only where neither knows of the other. What is durable is everything up to the clock,
+//! but no more than any `pending`: either whoever asks sees `pending`, or the first member's ID was
+//! read from the clock later than what is answered, by the same fences as below.
+//!
 //! *The frontier.* A record's stamp is above the start of its transaction. So every record up to
 //! the smallest start of what is not at home, and up to the clock as it was before looking, is at
-//! home: a transaction that was not seen has loaded the clock later, by the same fences. (P-2 of
+//! home: a transaction that was not seen has loaded the clock later, by the same fences. So has a
+//! group, which announces `committing` before its stamp is read. (P-2 of
 //! section 3.2; a worker with nothing unfinished does not count, however long it is idle.)
 
 use crossbeam_utils::CachePadded;
@@ -40,6 +57,10 @@ pub(super) struct Seat<M> {
     committing: AtomicU64,
     /// Where the first of those began that are in `queue`.
     waiting: AtomicU64,
+    /// Where the first transaction of its group began that has not ended.
+    grouped: AtomicU64,
+    /// The clock before that one committed, or a little earlier.
+    pending: AtomicU64,
     /// Its committed transactions that are not at home, in their order.
     pub(super) queue: Mutex<Waiting>,
     /// The words of its copies, from its first worker on.
@@ -52,6 +73,8 @@ impl<M> Seat<M> {
             active: AtomicU64::new(IDLE),
             committing: AtomicU64::new(IDLE),
             waiting: AtomicU64::new(IDLE),
+            grouped: AtomicU64::new(IDLE),
+            pending: AtomicU64::new(IDLE),
             queue: Mutex::default(),
             copies: OnceLock::new(),
         }
@@ -83,6 +106,40 @@ impl<M> Seat<M> {
     pub(super) fn commit(&self, start: u64) {
         self.committing.store(start, Ordering::Release);
         self.over();
+    }
+
+    /// The first transaction of a group commits, which began at `start`. Answers its ID: see the
+    /// module.
+    #[inline]
+    pub(super) fn pends(&self, start: u64, clock: &AtomicU64) -> u64 {
+        // Before it leaves `active`.
+        self.grouped.store(start, Ordering::Release);
+        announce(&self.pending, clock.load(Ordering::Relaxed));
+        // SeqCst, as what is announced.
+        clock.load(Ordering::SeqCst) + 1
+    }
+
+    /// A group commits that began at `start`, whosever thread this is.
+    #[inline]
+    pub(super) fn commit_apart(&self, start: u64, clock: &AtomicU64) {
+        announce(&self.committing, start);
+        // SeqCst: the stamp, which is read from the clock later, is above every frontier that does
+        // not count this one, as in `begin`.
+        clock.load(Ordering::SeqCst);
+    }
+
+    /// The group is durable, and shown.
+    #[inline]
+    pub(super) fn group_is_shown(&self) {
+        self.grouped.store(IDLE, Ordering::Release);
+        // Release: who counts on what is durable sees what it was.
+        self.pending.store(IDLE, Ordering::Release);
+    }
+
+    /// The ID before the first one of its group, if there is one that is not durable.
+    #[inline]
+    pub(super) fn pending(&self) -> Option<u64> {
+        Some(self.pending.load(Ordering::SeqCst)).filter(|pending| *pending != IDLE)
     }
 
     /// It stands in the queue, or will never be at home by itself.
@@ -117,6 +174,16 @@ impl<M> Seat<M> {
         let active = self.active.load(Ordering::Acquire);
         let committing = self.committing.load(Ordering::Acquire);
         active.min(committing).min(self.waiting.load(Ordering::Acquire))
+    }
+}
+
+impl<M> Seat<M> {
+    /// As `unfinished`, and what waits in a group.
+    fn unfinished_or_grouped(&self) -> u64 {
+        // Acquire, and in the order in which a group goes: see the module.
+        let active = self.active.load(Ordering::Acquire);
+        let grouped = self.grouped.load(Ordering::Acquire);
+        active.min(grouped).min(self.unfinished())
     }
 }
 
@@ -188,6 +255,15 @@ impl<M> Seats<M> {
     pub(super) fn oldest_beside(&self, number: usize) -> u64 {
         fence(Ordering::SeqCst);
         let others = self.used().enumerate().filter(|(other, _)| *other != number);
-        others.map(|(_, seat)| seat.unfinished()).min().unwrap_or(IDLE)
+        others.map(|(_, seat)| seat.unfinished_or_grouped()).min().unwrap_or(IDLE)
+    }
+
+    /// The largest ID such that it and all before it are durable.
+    pub(super) fn durable(&self, clock: &AtomicU64) -> u64 {
+        let now = clock.load(Ordering::Acquire);
+        fence(Ordering::SeqCst);
+        // Acquire: pairs with `group_is_shown`.
+        let pending = self.used().map(|seat| seat.pending.load(Ordering::Acquire));
+        pending.min().unwrap_or(IDLE).min(now)
     }
 }

@@ -33,15 +33,22 @@
 //!
 //! On `file` transactions see an image in memory, whose words are all durable in the log.
 
+mod group;
+mod log;
+mod timer;
+mod waiting;
+
 use std::path::Path;
-use std::time::Instant;
 
 use medium::mutants::{Mutant, planted};
-use medium::writes::mark;
 use medium::{Memory, cpu};
 use words::{Stop, TxId};
 
-use super::format::{Key, RECORD_HEAD_WORDS, SLOTS_MAX};
+use self::group::{Groups, Member};
+use self::log::{BEFORE_RUNS, Log};
+use self::timer::Timer;
+use self::waiting::Waiting;
+use super::format::SLOTS_MAX;
 use super::ground::{Ground, Words};
 use super::truncation::Truncation;
 use super::workers::Workers;
@@ -51,20 +58,16 @@ use crate::perform::Heap;
 use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
-use crate::sync::{AtomicU64, Mutex, Ordering, lock, spin_loop, thread};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::versions::{Attempt, Home, Ready, Versions};
 use crate::{Error, Options};
 
-/// Words of a record before its runs: head and mark.
-const BEFORE_RUNS: usize = RECORD_HEAD_WORDS + 1;
 /// Words of a worker's copies at least: enough for who frees or prepares a run of blocks.
 const COPIES_MIN: usize = 1 << 17;
 /// What the superblock names as its design where nothing is logged: nobody opens that.
 const UNLOGGED: &str = "unlogged";
 /// One grace period in so many is timed: reading the counter takes as long as a short one.
 const TIMED_EVERY: u64 = 8;
-/// How often a worker looks before it gives its core to others.
-const SPINS: u32 = 1 << 8;
 
 const _: () = assert!(SLOTS_MAX <= crate::versions::WORKERS_MAX);
 
@@ -77,8 +80,15 @@ const _: () = assert!(SLOTS_MAX <= crate::versions::WORKERS_MAX);
 /// on. The collections of this project do so.
 ///
 /// Durable on return, whatever [`Options::durability`] says: one persist barrier a transaction that
-/// has changed anything.
+/// has changed anything. With [`Options::group`] of two or more the ticket tells when it is durable,
+/// and other workers see it then and not before: one persist barrier a group.
 pub struct Snapshot {
+    core: Arc<Core>,
+    timer: Option<Timer>,
+}
+
+/// What workers, and whoever ends their groups, share.
+struct Core {
     versions: Versions<Memory>,
     ground: Ground,
     workers: Workers,
@@ -88,30 +98,22 @@ pub struct Snapshot {
     sure: AtomicU64,
     /// What the last worker of each number has left for the next one.
     kept: Box<[Mutex<Option<Attempt>>]>,
+    groups: Option<Groups>,
     options: Options,
 }
 
 /// What one worker owns.
 pub struct Local {
+    number: usize,
     attempt: Attempt,
-    log: Log,
-}
-
-/// One worker's records.
-struct Log {
-    slot: usize,
-    key: Key,
-    /// That of the next record.
-    sequence: u64,
-    /// Words of records that are in the slot.
-    at: usize,
-    /// Words of a record that found no room.
+    /// Where there are groups it lies with them.
+    log: Option<Log>,
+    /// Words of runs that found no room.
     wanted: usize,
-    /// What the attempt has changed.
-    batch: Vec<u64>,
-    record: Vec<u64>,
     /// The commit is not over; if the attempt ends so, it was unwound or could not be made durable.
     committing: bool,
+    /// The ID of the last transaction of this worker in a group.
+    seen: u64,
 }
 
 impl Home for Ground {
@@ -128,43 +130,6 @@ impl Home for Ground {
     #[inline(always)]
     fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
         Ground::exchange(self, index, current, new)
-    }
-}
-
-impl Log {
-    /// Whether so many words of runs find room in the slot.
-    #[inline]
-    fn has_room(&self, ground: &Ground, words: usize) -> bool {
-        self.at + ground.room(BEFORE_RUNS + words) <= ground.layout.record_words()
-    }
-
-    /// Makes what the attempt has changed durable: one persist barrier.
-    #[inline]
-    fn persist(&mut self, snapshot: &Snapshot, attempt: &Attempt) -> Result<(), Error> {
-        let Snapshot { ground, workers, versions, .. } = snapshot;
-        let slot = workers.slot(self.slot);
-        // Behind everything that the attempt has read, whose stamps are no larger than the clock
-        // was then.
-        let stamp = match planted(Mutant::StampTooEarly) {
-            false => versions.clock().load(Ordering::Acquire) + 1,
-            true => attempt.start(),
-        };
-        self.record.clear();
-        self.record.extend([0, 0, mark(stamp - ground.base())]);
-        self.record.extend_from_slice(&self.batch);
-        self.key.seal(self.at, self.sequence, &mut self.record);
-        let words = self.record.len();
-        self.record.resize(ground.room(words), 0);
-        slot.meter.payload(words);
-        if planted(Mutant::ShownFirst) {
-            crate::versions::store(ground, &self.batch);
-        }
-        ground.write_record(self.slot, self.at, &self.record, &slot.meter)?;
-        self.sequence += 1;
-        self.at += self.record.len();
-        // Release: whoever forgets up to this stamp finds the record; see `seats`.
-        slot.filled.store(self.at, Ordering::Release);
-        Ok(())
     }
 }
 
@@ -185,18 +150,29 @@ impl Snapshot {
         let ground = Ground::new(storage, words);
         let slots = ground.layout.slots;
         let truncation = Mutex::new(Truncation::new(&ground, last.0));
-        let snapshot = Snapshot {
+        let core = Arc::new(Core {
             versions: Versions::new(slots, last.0, generation),
             ground,
             workers: Workers::new(slots, last.0),
             truncation,
             sure: AtomicU64::new(u64::MAX),
             kept: (0..slots).map(|_| Mutex::default()).collect(),
+            groups: Groups::new(slots, options),
             options: options.clone(),
-        };
-        Ok((snapshot, shape))
+        });
+        let is_timed = timer::is_wanted(core.groups.as_ref(), options.background);
+        let timer = if is_timed { Some(Timer::start(&core)?) } else { None };
+        Ok((Snapshot { core, timer }, shape))
     }
 
+    fn stop_timer(&mut self) {
+        if let (Some(timer), Some(groups)) = (self.timer.take(), &self.core.groups) {
+            timer.stop(groups);
+        }
+    }
+}
+
+impl Core {
     fn clock(&self) -> &AtomicU64 {
         self.versions.clock()
     }
@@ -260,43 +236,87 @@ impl Snapshot {
         guard.disarm();
         done
     }
-}
 
-/// A worker that waits for others.
-struct Waiting<'s> {
-    snapshot: &'s Snapshot,
-    looks: u32,
-    since: Option<Instant>,
-}
-
-impl<'s> Waiting<'s> {
-    fn begin(snapshot: &'s Snapshot) -> Waiting<'s> {
-        Waiting { snapshot, looks: 0, since: None }
+    /// What did not find room has room in a log now, or never.
+    #[cold]
+    fn room_for(&self, log: &mut Log, wanted: usize) -> Result<(), Error> {
+        if BEFORE_RUNS + wanted > self.ground.layout.record_words() {
+            // Whole objects are more than the words that were counted.
+            return Err(self.ground.slot_too_small(Snapshot::NAME));
+        }
+        if log.has_room(&self.ground, wanted) { Ok(()) } else { self.make_room(log) }
     }
 
-    fn look_again(&mut self) -> Result<(), Error> {
-        self.snapshot.workers.poison.check()?;
-        self.looks = self.looks.saturating_add(1);
-        if self.looks < SPINS {
-            spin_loop();
+    /// What an attempt could not have is there now; the worker holds nothing meanwhile.
+    #[cold]
+    fn let_it_begin(&self, local: &mut Local) -> Result<(), Error> {
+        let Local { number, attempt, log, wanted, .. } = local;
+        // What was wanted is forgotten: another transaction may want less.
+        let (wanted, holder) = (std::mem::take(wanted), attempt.was_held_by());
+        if let Some(groups) = &self.groups {
+            if let Some(holder) = holder {
+                self.want_group(groups, holder);
+            }
+            if wanted > 0 || attempt.is_blocked() {
+                self.end_group(groups, *number)?;
+                if attempt.is_lent() {
+                    self.look_after_group(groups, attempt, *number);
+                    self.versions.leave(&self.ground, attempt);
+                }
+            }
+            if wanted > 0 {
+                groups.with_log(*number, |log| self.room_for(log, wanted))?;
+            }
+        } else if wanted > 0 {
+            let log = log.as_mut().expect("without groups a worker has its log");
+            self.room_for(log, wanted)?;
+        }
+        if attempt.is_blocked() { self.wait_until_ready(attempt) } else { Ok(()) }
+    }
+
+    /// Runs what waits for the grace period of who ended at this time, and now and then times it.
+    #[inline(always)]
+    fn timed<R>(&self, slot: usize, end: u64, wait: impl FnOnce() -> R) -> R {
+        let timed = end.is_multiple_of(TIMED_EVERY);
+        let began = if timed { cpu::cycles() } else { 0 };
+        let done = wait();
+        if timed {
+            self.workers.slot(slot).meter.grace(cpu::cycles().saturating_sub(began));
+        }
+        done
+    }
+
+    /// A transaction of a group commits, or leaves it.
+    fn commit_member(&self, groups: &Groups, local: &mut Local) -> Result<TxId, Stop> {
+        let Local { number, attempt, wanted, .. } = local;
+        if attempt.words_written() == 0 {
+            return Ok(self.leave_group(groups, local)); // it has only protected
+        }
+        match self.member_commits(groups, attempt, *number) {
+            Member::NoRoom(words) => {
+                *wanted = words.unwrap_or(1);
+                Err(Stop::Conflict)
+            }
+            Member::Stays(id) => {
+                self.versions.leave(&self.ground, attempt);
+                local.seen = id;
+                Ok(TxId(id))
+            }
+        }
+    }
+
+    /// What has written nothing that counts is over. Answers the last ID that it may have seen.
+    fn leave_group(&self, groups: &Groups, local: &mut Local) -> TxId {
+        let Local { number, attempt, wanted, .. } = local;
+        let seen = if attempt.joins() {
+            self.member_leaves(groups, attempt, *number, *wanted > 0)
+        } else if attempt.is_lent() {
+            self.versions.leave(&self.ground, attempt);
+            TxId(attempt.start())
         } else {
-            thread::yield_now();
-        }
-        Ok(())
-    }
-
-    /// For who cannot go on at all.
-    fn go_on(&mut self, what: &'static str, instead: &'static str) -> Result<(), Error> {
-        self.look_again()?;
-        if self.looks < SPINS {
-            return Ok(());
-        }
-        let Snapshot { versions, options, .. } = self.snapshot;
-        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
-        if waited < options.patience {
-            return Ok(());
-        }
-        Err(Error::HeldUp { what, since: TxId(versions.oldest()), waited, instead })
+            TxId(self.versions.roll_back(&self.ground, attempt))
+        };
+        seen.max(TxId(local.seen))
     }
 }
 
@@ -306,6 +326,7 @@ impl Design for Snapshot {
     const WORKERS_MAX: usize = SLOTS_MAX;
     const BY_OBJECT: bool = true;
     const READS_PASS: bool = true;
+    const STEPS: &'static [&'static str] = &["end groups"];
     type Local = Local;
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
@@ -319,108 +340,116 @@ impl Design for Snapshot {
 
     #[inline]
     fn words(&self) -> usize {
-        self.ground.heap().len()
+        self.core.ground.heap().len()
     }
 
     #[inline]
     fn peek(&self, index: usize) -> u64 {
-        self.ground.heap()[index].load(Ordering::Relaxed)
+        self.core.ground.heap()[index].load(Ordering::Relaxed)
     }
 
     fn observe(&self, index: usize) -> u64 {
-        self.versions.observe(&self.ground, index)
+        let core = &*self.core;
+        let grouped = core.groups.as_ref().and_then(|groups| groups.written(core, index));
+        grouped.unwrap_or_else(|| core.versions.observe(&core.ground, index))
     }
 
     fn poke(&self, index: usize, value: u64) {
-        self.ground.store(index, value);
+        self.core.ground.store(index, value);
     }
 
     fn local(&self, number: usize) -> Result<Local, Error> {
-        self.workers.enter(Self::NAME, number)?;
-        let bytes = 8 * self.options.ring_words().max(COPIES_MIN) as u64;
-        self.versions.enter(number, || Ok(Memory::anonymous(bytes)?))?;
-        let slot = self.workers.slot(number);
-        let log = Log {
-            slot: number,
-            key: self.ground.key(number),
-            sequence: 1 + *lock(&slot.sequence),
-            at: slot.filled.load(Ordering::Acquire),
-            wanted: 0,
-            batch: Vec::new(),
-            record: Vec::new(),
-            committing: false,
+        let core = &*self.core;
+        core.workers.enter(Self::NAME, number)?;
+        let bytes = 8 * core.options.ring_words().max(COPIES_MIN) as u64;
+        core.versions.enter(number, || Ok(Memory::anonymous(bytes)?))?;
+        let log = || Log::new(core, number);
+        let log = match &core.groups {
+            Some(groups) => {
+                groups.enter(number, log);
+                None
+            }
+            None => Some(log()),
         };
-        let kept = lock(&self.kept[number]).take();
-        Ok(Local { attempt: self.versions.attempt(number, kept), log })
+        let kept = lock(&core.kept[number]).take();
+        let attempt = core.versions.attempt(number, kept);
+        Ok(Local { number, attempt, log, wanted: 0, committing: false, seen: 0 })
     }
 
     fn close_local(&self, local: &mut Local) {
-        *lock(&self.workers.slot(local.log.slot).sequence) = local.log.sequence - 1;
-        let next = self.versions.attempt_without_space(local.log.slot);
-        *lock(&self.kept[local.log.slot]) = Some(std::mem::replace(&mut local.attempt, next));
+        let Local { number, attempt, log, .. } = local;
+        if let Some(log) = log {
+            log.close(&self.core);
+        }
+        if let Some(groups) = &self.core.groups
+            && !std::thread::panicking()
+        {
+            // An error is kept by the pool. While the thread panics it could panic again: others
+            // end the group then.
+            let _ = self.core.end_group(groups, *number);
+        }
+        let next = self.core.versions.attempt_without_space(*number);
+        *lock(&self.core.kept[*number]) = Some(std::mem::replace(attempt, next));
     }
 
     fn words_max(&self) -> usize {
-        let words = self.ground.layout.record_words();
-        words.saturating_sub(self.ground.room(BEFORE_RUNS)) / 2 // each word a run of its own
+        let words = self.core.ground.layout.record_words();
+        words.saturating_sub(self.core.ground.room(BEFORE_RUNS)) / 2 // each word a run of its own
     }
 
     #[inline]
     fn begin(&self, local: &mut Local, _read_only: bool) -> Result<(), Error> {
-        self.workers.poison.check()?;
-        let Local { attempt, log } = local;
-        if log.wanted > 0 {
-            // What was wanted is forgotten: another transaction may want less.
-            let wanted = std::mem::take(&mut log.wanted);
-            if BEFORE_RUNS + wanted > self.ground.layout.record_words() {
-                // Whole objects are more than the words that were counted.
-                return Err(self.ground.slot_too_small(Self::NAME));
-            }
-            if !log.has_room(&self.ground, wanted) {
-                self.make_room(log)?;
-            }
+        let core = &*self.core;
+        core.workers.poison.check()?;
+        if local.wanted > 0 || local.attempt.has_met_others() {
+            core.let_it_begin(local)?;
         }
-        if attempt.is_blocked() {
-            self.wait_until_ready(attempt)?;
+        core.versions.begin(&mut local.attempt);
+        if local.attempt.is_lent()
+            && let Some(groups) = &core.groups
+        {
+            core.look_after_group(groups, &mut local.attempt, local.number);
         }
-        self.versions.begin(attempt);
         Ok(())
     }
 
     #[inline(always)]
     fn read(&self, local: &mut Local, at: At) -> Result<u64, Stop> {
-        Ok(self.versions.read(&self.ground, &mut local.attempt, at))
+        Ok(self.core.versions.read(&self.core.ground, &mut local.attempt, at))
     }
 
     #[inline(always)]
     fn read_run(&self, local: &mut Local, at: At, out: &mut [u64]) -> Result<(), Stop> {
-        self.versions.read_run(&self.ground, &mut local.attempt, at, out);
+        self.core.versions.read_run(&self.core.ground, &mut local.attempt, at, out);
         Ok(())
     }
 
     #[inline(always)]
     fn look(&self, local: &mut Local, object: usize) -> u64 {
-        self.versions.look(&self.ground, &mut local.attempt, object)
+        self.core.versions.look(&self.core.ground, &mut local.attempt, object)
     }
 
     #[inline(always)]
     fn read_seen(&self, _local: &mut Local, version: u64, at: At) -> Result<u64, Stop> {
-        Ok(self.versions.read_seen(&self.ground, version, at))
+        Ok(self.core.versions.read_seen(&self.core.ground, version, at))
     }
 
     #[inline(always)]
     fn write(&self, local: &mut Local, at: At, value: u64) -> Result<(), Stop> {
-        self.versions.write(&self.ground, &mut local.attempt, at, value)
+        self.core.join(local)?;
+        self.core.versions.write(&self.core.ground, &mut local.attempt, at, value)
     }
 
     #[inline(always)]
     fn write_run(&self, local: &mut Local, at: At, values: &[u64]) -> Result<(), Stop> {
-        self.versions.write_run(&self.ground, &mut local.attempt, at, values)
+        self.core.join(local)?;
+        self.core.versions.write_run(&self.core.ground, &mut local.attempt, at, values)
     }
 
     #[inline]
     fn protect(&self, local: &mut Local, at: At) -> Result<(), Stop> {
-        self.versions.protect(&self.ground, &mut local.attempt, at.object)
+        self.core.join(local)?;
+        self.core.versions.protect(&self.core.ground, &mut local.attempt, at.object)
     }
 
     #[inline]
@@ -430,7 +459,7 @@ impl Design for Snapshot {
 
     #[inline]
     fn will_read(&self, index: usize, words: usize) {
-        let heap = self.ground.heap();
+        let heap = self.core.ground.heap();
         let first = index.saturating_sub(2); // the link stands before an object's first word
         for line in (first..index + words).step_by(cpu::LINE_WORDS) {
             cpu::prefetch_read(heap, line);
@@ -448,96 +477,127 @@ impl Design for Snapshot {
     }
 
     fn why_too_large(&self, _local: &Local) -> Option<Error> {
-        Some(self.ground.slot_too_small(Self::NAME))
+        Some(self.core.ground.slot_too_small(Self::NAME))
     }
 
     #[inline]
     fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {
-        let Local { attempt, log } = local;
-        if attempt.is_read_only() {
-            self.versions.leave(&self.ground, attempt);
-            return Ok(TxId(attempt.start()));
+        let core = &*self.core;
+        if local.attempt.is_read_only() {
+            core.versions.leave(&core.ground, &mut local.attempt);
+            return Ok(TxId(local.attempt.start().max(local.seen)));
         }
+        if let Some(groups) = &core.groups {
+            return core.commit_member(groups, local);
+        }
+        let Local { attempt, log, wanted, committing, .. } = local;
+        let log = log.as_mut().expect("without groups a worker has its log");
         log.batch.clear();
-        self.versions.changes(attempt, !self.options.flush_diff, &mut log.batch);
+        core.versions.changes(attempt.owned(), !core.options.flush_diff, &mut log.batch);
         if log.batch.is_empty() {
             // It has only protected: nobody can see any of it, so nothing need be told from before
             // it. It answers what it has seen.
-            return Ok(TxId(self.versions.roll_back(&self.ground, attempt)));
+            return Ok(TxId(core.versions.roll_back(&core.ground, attempt)));
         }
-        let logs = !self.options.unlogged;
-        if logs && !log.has_room(&self.ground, log.batch.len()) {
-            log.wanted = log.batch.len();
+        let logs = !core.options.unlogged;
+        if logs && !log.has_room(&core.ground, log.batch.len()) {
+            *wanted = log.batch.len();
             return Err(Stop::Conflict);
         }
-        log.committing = true;
-        let guard = self.workers.poison.on_panic("commit");
-        self.versions.commits(attempt);
-        if logs && let Err(error) = log.persist(self, attempt) {
-            self.workers.poison.put(error);
+        *committing = true;
+        let guard = core.workers.poison.on_panic("commit");
+        core.versions.commits(attempt);
+        if logs && let Err(error) = log.persist(core, attempt.start()) {
+            core.workers.poison.put(error);
             guard.disarm();
             return Err(Stop::Conflict); // the next attempt does not begin, and says why
         }
-        let end = self.versions.show(&self.ground, attempt);
-        let timed = end.is_multiple_of(TIMED_EVERY);
-        let began = if timed { cpu::cycles() } else { 0 };
-        self.versions.finish(&self.ground, attempt, end, &log.batch);
-        if timed {
-            let cycles = cpu::cycles().saturating_sub(began);
-            self.workers.slot(log.slot).meter.grace(cycles);
-        }
+        let end = core.versions.show(&core.ground, attempt.owned());
+        let finish = || core.versions.finish(&core.ground, attempt.owned(), end, &log.batch);
+        let finished = core.timed(log.slot, end, finish);
+        core.versions.ended(attempt, end, finished);
         guard.disarm();
-        log.committing = false;
+        *committing = false;
         Ok(TxId(end))
     }
 
     fn roll_back(&self, local: &mut Local) -> TxId {
-        let Local { attempt, log } = local;
-        if log.committing {
+        let core = &*self.core;
+        if let Some(groups) = &core.groups {
+            return core.leave_group(groups, local);
+        }
+        let Local { attempt, log, committing, .. } = local;
+        if *committing {
             // Unwound while it was made durable: nobody knows what a crash would leave. Its objects
             // stay locked, and the pool is poisoned. A tester whose machine's power went wants to
             // know what others would have seen.
-            if self.ground.is_apart() {
-                self.sure.fetch_min(self.committed_id().0, Ordering::Relaxed);
-                self.versions.force(attempt, &log.batch);
+            if core.ground.is_apart()
+                && let Some(log) = log
+            {
+                core.sure.fetch_min(self.committed_id().0, Ordering::Relaxed);
+                core.versions.force(attempt.owned(), &log.batch);
             }
             return self.committed_id();
         }
-        TxId(self.versions.roll_back(&self.ground, attempt))
+        TxId(core.versions.roll_back(&core.ground, attempt))
     }
 
     fn committed_id(&self) -> TxId {
-        TxId(self.clock().load(Ordering::Acquire))
+        let committed = self.core.clock().load(Ordering::Acquire);
+        // A group's last member has an ID that is not drawn yet.
+        let is_ahead = self.core.groups.is_some() && self.core.has_groups();
+        TxId(committed + u64::from(is_ahead))
     }
 
     fn durable_id(&self) -> TxId {
-        // What has an ID was durable before.
-        TxId(self.committed_id().0.min(self.sure.load(Ordering::Relaxed)))
+        let durable = match &self.core.groups {
+            Some(_) => self.core.versions.durable(),
+            // What has an ID was durable before.
+            None => self.core.clock().load(Ordering::Acquire),
+        };
+        TxId(durable.min(self.core.sure.load(Ordering::Relaxed)))
     }
 
     fn reproduced_id(&self) -> TxId {
-        TxId(lock(&self.truncation).head().id)
+        TxId(lock(&self.core.truncation).head().id)
     }
 
-    fn wait(&self, _id: TxId) -> Result<(), Error> {
-        Ok(())
+    fn wait(&self, id: TxId) -> Result<(), Error> {
+        match &self.core.groups {
+            Some(groups) => self.core.wait_for_groups(groups, id.0),
+            None => Ok(()),
+        }
     }
 
-    fn outcome(&self, _id: TxId) -> Option<Result<(), Error>> {
-        Some(Ok(()))
+    fn outcome(&self, id: TxId) -> Option<Result<(), Error>> {
+        if self.core.groups.is_none() || self.durable_id() >= id {
+            return Some(Ok(()));
+        }
+        self.core.workers.poison.check().err().map(Err)
     }
 
     fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
-        listener.tell(self.wait(id));
+        match &self.core.groups {
+            Some(groups) => self.core.listen(groups, id.0, listener),
+            None => listener.tell(Ok(())),
+        }
         Ok(())
     }
 
+    fn hurry(&self, id: TxId) {
+        if let Some(groups) = &self.core.groups {
+            let _ = self.core.end_groups(groups, id.0); // an error is kept by the pool
+        }
+    }
+
     fn bring_home(&self) -> Result<(), Error> {
+        let core = &*self.core;
         let committed = self.committed_id();
-        let mut waiting = Waiting::begin(self);
+        self.wait(committed)?;
+        let mut waiting = Waiting::begin(core);
         while self.reproduced_id() < committed {
-            self.versions.help_all(&self.ground);
-            self.truncate(&mut lock(&self.truncation))?;
+            core.versions.help_all(&core.ground);
+            core.truncate(&mut lock(&core.truncation))?;
             if self.reproduced_id() < committed {
                 waiting.look_again()?;
             }
@@ -546,21 +606,39 @@ impl Design for Snapshot {
     }
 
     fn close(&mut self) -> Result<(), Error> {
-        self.workers.poison.check()?;
-        if self.options.unlogged {
+        self.stop_timer();
+        let core = &*self.core;
+        core.workers.poison.check()?;
+        if core.options.unlogged {
             return Ok(());
         }
         self.bring_home()?;
-        self.ground.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
+        core.ground.close(self.committed_id().0).map_err(|error| core.workers.poison.put(error))
+    }
+
+    fn abandon(&mut self) {
+        self.stop_timer();
+    }
+
+    fn step(&self, number: usize) -> Result<bool, Error> {
+        match (number, &self.core.groups) {
+            (0, None) => Ok(false),
+            (0, Some(groups)) => {
+                let had = self.core.has_groups();
+                self.core.end_groups(groups, u64::MAX)?;
+                Ok(had)
+            }
+            _ => panic!("{} has no step {number}", Self::NAME),
+        }
     }
 
     fn settle(&self) {
-        self.versions.help_all(&self.ground);
+        self.core.versions.help_all(&self.core.ground);
     }
 
     fn metrics(&self) -> Metrics {
-        let mut metrics = self.workers.metrics();
-        lock(&self.truncation).meter().add_to(&mut metrics);
+        let mut metrics = self.core.workers.metrics();
+        lock(&self.core.truncation).meter().add_to(&mut metrics);
         metrics
     }
 }

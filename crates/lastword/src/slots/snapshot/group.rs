@@ -1,0 +1,318 @@
+//! Group commit: transactions of one worker that are made durable, shown and brought home together.
+//!
+//! ```text
+//!   worker         member | not durable, its objects locked | member | ...
+//!   place          empty  | group                           | empty  | group
+//!   who ends it    the worker, when it has enough
+//!                  in between anybody: who waits for it, who wants one of its objects, the timer
+//! ```
+//!
+//! A member's commit returns before it is durable, and before other workers can see it; its own
+//! worker sees it (`versions::member`). The group lies in its worker's *place* between two members,
+//! under a lock that whoever ends it holds. Who finds the place empty, because a member is running,
+//! says that the group is wanted, and the worker ends it when that member is over.
+//!
+//! Orders, and what goes wrong without them:
+//! - `pending` is announced before the first member is over, and taken away when the group is
+//!   durable and shown: what is said to be durable would not be. (`versions::seats`)
+//! - A group that lies there has room for its record: who ends it waits for nobody. So nobody who
+//!   waits, for room or for an object, waits for a group that waits for it.
+//! - The worker that has wanted room holds no group meanwhile.
+//!
+//! (Pisces, section 4, *group commit*. There the thread itself ends its group, at the next
+//! transaction that fills it or needs an object of it; one that does not come back would keep its
+//! objects for ever.)
+
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+use words::{Stop, TxId};
+
+use super::log::Log;
+use super::waiting::Waiting;
+use super::{Core, Local};
+use crate::persist::{Event, Listener};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
+use crate::versions::{Attempt, Entry, Owned};
+use crate::{Error, Options};
+
+/// What there is for groups, where there are any.
+pub(super) struct Groups {
+    /// Transactions of a group.
+    members: u64,
+    pub(super) time: Duration,
+    places: Box<[CachePadded<Mutex<Place>>]>,
+    /// Who is told when a transaction is durable.
+    listeners: Mutex<Vec<(u64, Listener)>>,
+    /// How many of these there are, at least.
+    listening: AtomicUsize,
+    /// There is a group; see `timer`.
+    pub(super) begun: Event,
+    /// The timer waits for the first group.
+    pub(super) asleep: AtomicBool,
+    pub(super) closing: AtomicBool,
+}
+
+/// Where a worker's group lies.
+#[derive(Default)]
+struct Place {
+    /// From its first worker on.
+    log: Option<Log>,
+    group: Option<Owned>,
+    /// Transactions in the group.
+    members: u64,
+    /// Somebody waits for its end.
+    wanted: bool,
+    /// For reuse.
+    spare: Vec<Entry>,
+}
+
+/// What has become of a member.
+pub(super) enum Member {
+    /// Its ID.
+    Stays(u64),
+    /// There is no room for its group's record with it. Words that it wants if it is alone.
+    NoRoom(Option<usize>),
+}
+
+impl Groups {
+    /// Groups as the options ask for; nothing where each transaction stands for itself.
+    pub(super) fn new(slots: usize, options: &Options) -> Option<Groups> {
+        (options.group > 1).then(|| Groups {
+            members: options.group,
+            time: options.group_time,
+            places: (0..slots).map(|_| CachePadded::default()).collect(),
+            listeners: Mutex::default(),
+            listening: AtomicUsize::new(0),
+            begun: Event::default(),
+            asleep: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        })
+    }
+
+    fn place(&self, number: usize) -> MutexGuard<'_, Place> {
+        lock(&self.places[number])
+    }
+
+    /// A worker comes.
+    pub(super) fn enter(&self, number: usize, log: impl FnOnce() -> Log) {
+        self.place(number).log.get_or_insert_with(log);
+    }
+
+    /// Has a worker's log for as long as no group of it lies there.
+    pub(super) fn with_log<R>(
+        &self,
+        number: usize,
+        work: impl FnOnce(&mut Log) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let log = self.place(number).log.take();
+        let mut log = log.expect("a worker that has come has a log");
+        let done = work(&mut log);
+        self.place(number).log = Some(log);
+        done
+    }
+
+    /// Takes the group back that the worker wants to write in.
+    #[cold]
+    pub(super) fn join(&self, attempt: &mut Attempt, number: usize) -> Result<(), Stop> {
+        // Somebody has ended it: what this one has read of it is of another time than its start.
+        let group = self.place(number).group.take().ok_or(Stop::Conflict)?;
+        attempt.join(group);
+        Ok(())
+    }
+
+    /// What a word will be when a group has ended that lies somewhere.
+    pub(super) fn written(&self, core: &Core, index: usize) -> Option<u64> {
+        let places = self.places.iter();
+        places.rev().find_map(|place| core.versions.written(lock(place).group.as_ref()?, index))
+    }
+}
+
+impl Core {
+    /// The attempt is about to write: it has its group.
+    #[inline(always)]
+    pub(super) fn join(&self, local: &mut Local) -> Result<(), Stop> {
+        match &self.groups {
+            Some(groups) if local.attempt.is_lent() => {
+                groups.join(&mut local.attempt, local.number)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The attempt goes on behind its group; begins again where that has ended meanwhile.
+    #[inline]
+    pub(super) fn look_after_group(&self, groups: &Groups, attempt: &mut Attempt, number: usize) {
+        if self.versions.is_over(attempt) {
+            let entries = std::mem::take(&mut groups.place(number).spare);
+            self.versions.group_is_over(attempt, entries);
+            // It may have begun before that end, and not see what this worker has committed.
+            self.versions.begin(attempt);
+        }
+    }
+
+    /// A transaction of a group commits.
+    pub(super) fn member_commits(
+        &self,
+        groups: &Groups,
+        attempt: &mut Attempt,
+        number: usize,
+    ) -> Member {
+        let mut place = groups.place(number);
+        let Place { log, members, .. } = &mut *place;
+        let log = log.as_mut().expect("a worker that has come has a log");
+        let (joins, has_room) = (attempt.joins(), |words| log.has_room(&self.ground, words));
+        let stays = has_room(attempt.owned().words_max());
+        if !stays {
+            if joins {
+                return Member::NoRoom(None);
+            }
+            log.batch.clear();
+            let whole = !self.options.flush_diff;
+            self.versions.changes(attempt.owned(), whole, &mut log.batch);
+            if !log.has_room(&self.ground, log.batch.len()) {
+                return Member::NoRoom(Some(log.batch.len()));
+            }
+        }
+        let id = match joins {
+            true => self.versions.next_id(),
+            false => self.versions.pends(attempt.owned()),
+        };
+        *members += 1;
+        let is_full = !stays || *members >= groups.members;
+        attempt.stays();
+        let ended = self.put_back(groups, attempt, place, is_full);
+        if !ended && !joins && groups.asleep.load(Ordering::SeqCst) {
+            groups.begun.notify();
+        }
+        Member::Stays(id)
+    }
+
+    /// The worker's group lies where others can end it; ends it if somebody has waited for that.
+    /// Answers whether it has ended.
+    fn put_back(
+        &self,
+        groups: &Groups,
+        attempt: &mut Attempt,
+        mut place: MutexGuard<'_, Place>,
+        at_once: bool,
+    ) -> bool {
+        place.group = Some(attempt.lend());
+        let ends = at_once || place.wanted;
+        // An error is kept by the pool: the next transaction does not begin, and says why.
+        let ended = ends && self.end(&mut place).is_ok();
+        drop(place);
+        if ends {
+            self.tell_listeners(groups);
+        }
+        ended
+    }
+
+    /// A member that was taken back leaves its group; with `at_once` that ends.
+    pub(super) fn member_leaves(
+        &self,
+        groups: &Groups,
+        attempt: &mut Attempt,
+        number: usize,
+        at_once: bool,
+    ) -> TxId {
+        let seen = self.versions.roll_back_member(&self.ground, attempt);
+        self.put_back(groups, attempt, groups.place(number), at_once);
+        TxId(seen)
+    }
+
+    /// Makes a group durable, shows it and brings it home, if one lies there.
+    fn end(&self, place: &mut Place) -> Result<(), Error> {
+        let Place { log, group, members, wanted, spare } = place;
+        let Some(owned) = group else { return Ok(()) };
+        self.workers.poison.check()?;
+        let guard = self.workers.poison.on_panic("commit");
+        let log = log.as_mut().expect("a worker that has come has a log");
+        log.batch.clear();
+        self.versions.changes(owned, !self.options.flush_diff, &mut log.batch);
+        self.versions.group_commits(owned);
+        if !self.options.unlogged
+            && let Err(error) = log.persist(self, owned.start())
+        {
+            guard.disarm();
+            return Err(self.workers.poison.put(error));
+        }
+        let end = self.versions.show(&self.ground, owned);
+        self.timed(log.slot, end, || self.versions.finish(&self.ground, owned, end, &log.batch));
+        self.versions.group_is_shown(owned);
+        guard.disarm();
+        (*members, *wanted) = (0, false);
+        *spare = group.take().map(Owned::into_entries).unwrap_or_default();
+        Ok(())
+    }
+
+    /// Ends the group of a worker, or lets the worker know that somebody waits for that. Answers
+    /// whether there is nothing to wait for.
+    pub(super) fn end_group(&self, groups: &Groups, number: usize) -> Result<bool, Error> {
+        let mut place = groups.place(number);
+        let is_there = place.group.is_some();
+        place.wanted = !is_there;
+        let done = self.end(&mut place);
+        drop(place);
+        self.tell_listeners(groups);
+        done.map(|()| is_there)
+    }
+
+    /// As [`end_group`](Core::end_group), unless somebody is at it.
+    pub(super) fn want_group(&self, groups: &Groups, number: usize) {
+        if let Some(mut place) = try_lock(&groups.places[number]) {
+            place.wanted = place.group.is_none();
+            let _ = self.end(&mut place); // an error is kept by the pool
+            drop(place);
+            self.tell_listeners(groups);
+        }
+    }
+
+    /// Ends all groups of transactions up to this ID that lie somewhere; the others are wanted.
+    pub(super) fn end_groups(&self, groups: &Groups, id: u64) -> Result<(), Error> {
+        for number in 0..self.versions.workers() {
+            if self.versions.pending(number).is_some_and(|before| before < id) {
+                self.end_group(groups, number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all up to this ID are durable.
+    pub(super) fn wait_for_groups(&self, groups: &Groups, id: u64) -> Result<(), Error> {
+        let mut waiting = Waiting::begin(self);
+        while self.versions.durable() < id {
+            self.end_groups(groups, id)?;
+            if self.versions.durable() < id {
+                waiting.look_again()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The listener is told what has become of `id`, at once if that is known.
+    pub(super) fn listen(&self, groups: &Groups, id: u64, listener: Listener) {
+        lock(&groups.listeners).push((id, listener));
+        groups.listening.fetch_add(1, Ordering::Relaxed);
+        self.tell_listeners(groups);
+    }
+
+    /// Tells whoever waits for what is known by now.
+    fn tell_listeners(&self, groups: &Groups) {
+        // Either this thread sees who listens, or who listens sees what this one has done.
+        fence(Ordering::SeqCst);
+        if groups.listening.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let outcome = |id| match self.versions.durable() >= id {
+            true => Some(Ok(())),
+            false => self.workers.poison.check().err().map(Err),
+        };
+        let is_known = |(id, _): &mut (u64, Listener)| outcome(*id).is_some();
+        let known: Vec<_> = lock(&groups.listeners).extract_if(.., is_known).collect();
+        groups.listening.fetch_sub(known.len(), Ordering::Relaxed);
+        for (id, listener) in known {
+            listener.tell(outcome(id).expect("it is known, and stays so"));
+        }
+    }
+}

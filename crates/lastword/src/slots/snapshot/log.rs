@@ -1,0 +1,81 @@
+//! One worker's records.
+
+use medium::mutants::{Mutant, planted};
+use medium::writes::mark;
+
+use super::Core;
+use crate::Error;
+use crate::slots::format::{Key, RECORD_HEAD_WORDS};
+use crate::slots::ground::Ground;
+use crate::sync::Ordering;
+
+/// Words of a record before its runs: head and mark.
+pub(super) const BEFORE_RUNS: usize = RECORD_HEAD_WORDS + 1;
+
+/// One worker's records.
+pub(super) struct Log {
+    pub(super) slot: usize,
+    key: Key,
+    /// That of the next record.
+    sequence: u64,
+    /// Words of records that are in the slot.
+    pub(super) at: usize,
+    /// What is to be made durable: runs of words.
+    pub(super) batch: Vec<u64>,
+    record: Vec<u64>,
+}
+
+impl Log {
+    /// A worker comes to a slot, behind what others have left there.
+    pub(super) fn new(core: &Core, number: usize) -> Log {
+        let slot = core.workers.slot(number);
+        Log {
+            slot: number,
+            key: core.ground.key(number),
+            sequence: 1 + *crate::sync::lock(&slot.sequence),
+            at: slot.filled.load(Ordering::Acquire),
+            batch: Vec::new(),
+            record: Vec::new(),
+        }
+    }
+
+    /// The worker leaves.
+    pub(super) fn close(&self, core: &Core) {
+        *crate::sync::lock(&core.workers.slot(self.slot).sequence) = self.sequence - 1;
+    }
+
+    /// Whether so many words of runs find room in the slot.
+    #[inline]
+    pub(super) fn has_room(&self, ground: &Ground, words: usize) -> bool {
+        self.at + ground.room(BEFORE_RUNS + words) <= ground.layout.record_words()
+    }
+
+    /// Makes the batch durable, of an attempt that began at `start`: one persist barrier.
+    #[inline]
+    pub(super) fn persist(&mut self, core: &Core, start: u64) -> Result<(), Error> {
+        let Core { ground, workers, versions, .. } = core;
+        let slot = workers.slot(self.slot);
+        // Behind everything that the attempt has read, whose stamps are no larger than the clock
+        // was then.
+        let stamp = match planted(Mutant::StampTooEarly) {
+            false => versions.clock().load(Ordering::Acquire) + 1,
+            true => start,
+        };
+        self.record.clear();
+        self.record.extend([0, 0, mark(stamp - ground.base())]);
+        self.record.extend_from_slice(&self.batch);
+        self.key.seal(self.at, self.sequence, &mut self.record);
+        let words = self.record.len();
+        self.record.resize(ground.room(words), 0);
+        slot.meter.payload(words);
+        if planted(Mutant::ShownFirst) {
+            crate::versions::store(ground, &self.batch);
+        }
+        ground.write_record(self.slot, self.at, &self.record, &slot.meter)?;
+        self.sequence += 1;
+        self.at += self.record.len();
+        // Release: whoever forgets up to this stamp finds the record; see `seats`.
+        slot.filled.store(self.at, Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! A worker that waits for others, for as long as its pool has patience.
+
+use std::time::Instant;
+
+use words::TxId;
+
+use super::Core;
+use crate::Error;
+use crate::sync::{spin_loop, thread};
+
+/// How often a worker looks before it gives its core to others.
+const SPINS: u32 = 1 << 8;
+
+/// A worker that waits for others.
+pub(super) struct Waiting<'s> {
+    core: &'s Core,
+    looks: u32,
+    since: Option<Instant>,
+}
+
+impl<'s> Waiting<'s> {
+    pub(super) fn begin(core: &'s Core) -> Waiting<'s> {
+        Waiting { core, looks: 0, since: None }
+    }
+
+    pub(super) fn look_again(&mut self) -> Result<(), Error> {
+        self.core.workers.poison.check()?;
+        self.looks = self.looks.saturating_add(1);
+        if self.looks < SPINS {
+            spin_loop();
+        } else {
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// For who cannot go on at all.
+    pub(super) fn go_on(&mut self, what: &'static str, instead: &'static str) -> Result<(), Error> {
+        self.look_again()?;
+        if self.looks < SPINS {
+            return Ok(());
+        }
+        let Core { versions, options, .. } = self.core;
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        if waited < options.patience {
+            return Ok(());
+        }
+        Err(Error::HeldUp { what, since: TxId(versions.oldest()), waited, instead })
+    }
+}

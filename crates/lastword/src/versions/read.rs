@@ -1,0 +1,124 @@
+//! Which version of an object a transaction reads. (Pisces, section 3.1, algorithm 1, lines 7 to
+//! 18.)
+
+use super::copies::{COPY_HEAD_WORDS, Copy};
+use super::end::when;
+use super::link::EMPTY;
+use super::{Attempt, Home, Versions, header_of, link_of};
+use crate::design::At;
+use crate::sync::{AtomicU64, Ordering};
+
+impl<M: AsRef<[AtomicU64]>> Versions<M> {
+    /// Reads a word of the snapshot.
+    #[inline(always)]
+    pub(crate) fn read(&self, home: &impl Home, attempt: &mut Attempt, at: At) -> u64 {
+        let words = home.words();
+        // Acquire: no link since a copy came home shows the words that came.
+        let link = words[link_of(at.object)].load(Ordering::Acquire);
+        if link != EMPTY || !attempt.fresh.is_empty() {
+            let mut word = 0;
+            if self.read_copy(attempt, at, link, std::slice::from_mut(&mut word)) {
+                return word;
+            }
+        }
+        words[at.index].load(Ordering::Relaxed)
+    }
+
+    /// Reads neighbouring words of the snapshot.
+    #[inline(always)]
+    pub(crate) fn read_run(
+        &self,
+        home: &impl Home,
+        attempt: &mut Attempt,
+        at: At,
+        out: &mut [u64],
+    ) {
+        let words = home.words();
+        let link = words[link_of(at.object)].load(Ordering::Acquire);
+        if (link != EMPTY || !attempt.fresh.is_empty()) && self.read_copy(attempt, at, link, out) {
+            return;
+        }
+        for (value, word) in out.iter_mut().zip(&words[at.index..]) {
+            *value = word.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Which version of the object the attempt reads, until it writes it: 0 for the one at home.
+    #[inline(always)]
+    pub(crate) fn look(&self, home: &impl Home, attempt: &mut Attempt, object: usize) -> u64 {
+        let link = home.words()[link_of(object)].load(Ordering::Acquire);
+        if link == EMPTY && attempt.fresh.is_empty() {
+            return 0;
+        }
+        self.look_at_copy(attempt, object, link)
+    }
+
+    #[inline(never)]
+    fn look_at_copy(&self, attempt: &mut Attempt, object: usize, link: u64) -> u64 {
+        let Some((worker, copy)) = self.visible(attempt, object, link) else { return 0 };
+        self.links.to(worker, copy.at - COPY_HEAD_WORDS)
+    }
+
+    /// Reads a word of the version.
+    #[inline(always)]
+    pub(crate) fn read_seen(&self, home: &impl Home, version: u64, at: At) -> u64 {
+        if version != 0
+            && let Some(word) = self.read_copied(version, at)
+        {
+            return word;
+        }
+        home.words()[at.index].load(Ordering::Relaxed)
+    }
+
+    #[inline(never)]
+    fn read_copied(&self, version: u64, at: At) -> Option<u64> {
+        let (_, copy) = self.linked(at.object, version)?;
+        let words = copy.words_from(at.index.wrapping_sub(header_of(at.object)))?;
+        Some(words[0].load(Ordering::Relaxed))
+    }
+
+    /// Reads from the object's copy, if the snapshot has one. Words beyond the object are not
+    /// there: they are left as they are.
+    #[inline(never)]
+    fn read_copy(&self, attempt: &mut Attempt, at: At, link: u64, out: &mut [u64]) -> bool {
+        let Some((_, copy)) = self.visible(attempt, at.object, link) else { return false };
+        let from = at.index.wrapping_sub(header_of(at.object));
+        let Some(words) = copy.words_from(from) else { return false };
+        for (value, word) in out.iter_mut().zip(words) {
+            *value = word.load(Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// The copy of the object that the attempt sees, and whose it is.
+    #[inline]
+    fn visible(
+        &self,
+        attempt: &mut Attempt,
+        object: usize,
+        link: u64,
+    ) -> Option<(usize, Copy<'_>)> {
+        let number = attempt.owned.number;
+        if let Some(&(_, at)) = attempt.fresh.get(&object) {
+            return Some((number, Copy::find(self.memory(number), at - COPY_HEAD_WORDS, object)?));
+        }
+        let (worker, copy) = self.linked(object, link)?;
+        if worker == number && Some(copy.end) == attempt.owned.end {
+            return Some((worker, copy));
+        }
+        if when(copy.end_word()) > attempt.start {
+            return None;
+        }
+        attempt.met = Some(worker);
+        Some((worker, copy))
+    }
+
+    /// The copy that a link leads to, and whose it is. Nothing for a void link: of another
+    /// generation, or a word that was never one.
+    #[inline]
+    pub(super) fn linked(&self, object: usize, link: u64) -> Option<(usize, Copy<'_>)> {
+        let (worker, place) = self.links.follow(link)?;
+        let memory = self.seats.get(worker)?.copies.get()?.as_ref();
+        Some((worker, Copy::find(memory, place, object)?))
+    }
+}

@@ -1,0 +1,308 @@
+//! `snapshot` with groups: what a worker and others see of transactions that are committed and not
+//! durable, and who ends a group.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use lastword::{Committed, Design, Error, Medium, Objects, Options, Pool, Ptr, Snapshot, Worker};
+
+const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+
+type Counters = [Ptr<u64>; 8];
+
+/// Groups of three that nobody ends but who is there.
+fn options() -> Options {
+    let options = Options::new().bytes(1 << 20).log_bytes(256 << 10).ring_entries(1 << 12);
+    options.medium(EMULATED).group(3).background(false)
+}
+
+fn create(path: &Path, options: Options) -> (Pool<Snapshot>, Counters) {
+    let pool = Pool::<Snapshot>::create_as(path, options).unwrap();
+    let made = pool.run(|tx| {
+        let mut counters = [Ptr::NULL; 8];
+        for counter in &mut counters {
+            *counter = tx.alloc(0_u64)?;
+        }
+        let root = tx.alloc(counters)?;
+        tx.set_root_ptr(root)?;
+        Ok(counters)
+    });
+    let counters = made.unwrap().value;
+    pool.flush().unwrap();
+    (pool, counters)
+}
+
+/// What a crash leaves of the counters.
+fn after_a_crash(pool: Pool<Snapshot>, path: &Path) -> [u64; 8] {
+    pool.abandon();
+    let pool = Pool::<Snapshot>::open_as(path, Options::new()).unwrap();
+    let read = pool.run(|tx| {
+        let root = tx.root_ptr::<Counters>()?;
+        let counters = tx.get(root)?;
+        let mut values = [0; 8];
+        for (value, counter) in values.iter_mut().zip(counters) {
+            *value = tx.get(counter)?;
+        }
+        Ok(values)
+    });
+    read.unwrap().value
+}
+
+fn add<'p>(worker: &mut Worker<'p, Snapshot>, at: Ptr<u64>) -> Committed<'p, u64, Snapshot> {
+    let done = worker.run(|tx| {
+        let value = tx.get(at)? + 1;
+        tx.set(at, value)?;
+        Ok(value)
+    });
+    done.unwrap()
+}
+
+fn read(worker: &mut Worker<'_, Snapshot>, at: Ptr<u64>) -> u64 {
+    worker.read(|tx| tx.get(at)).unwrap().value
+}
+
+#[test]
+fn a_group_is_durable_and_shown_when_it_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let (pool, counters) = create(&path, options());
+    let (mut worker, mut other) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let before = pool.metrics().persist_barriers;
+    let first = add(&mut worker, counters[0]);
+    let second = add(&mut worker, counters[0]);
+    assert_eq!(second.value, 2, "the worker sees what it has committed");
+    assert!(!first.ticket.is_durable() && !second.ticket.is_durable());
+    assert!(pool.durable_id() < first.ticket.id() && second.ticket.id() <= pool.committed_id());
+    assert_eq!((read(&mut worker, counters[0]), read(&mut other, counters[0])), (2, 0));
+    assert_eq!(pool.metrics().persist_barriers, before);
+    let third = add(&mut worker, counters[1]);
+    for done in [&first, &second, &third] {
+        assert!(done.ticket.is_durable());
+    }
+    assert_eq!(pool.metrics().persist_barriers, before + 1, "one for all of them");
+    assert_eq!((read(&mut other, counters[0]), read(&mut other, counters[1])), (2, 1));
+    let lost = add(&mut worker, counters[2]);
+    assert!(!lost.ticket.is_durable());
+    // As a machine that stops: a worker that is dropped ends its group.
+    std::mem::forget(worker);
+    std::mem::forget(other);
+    assert_eq!(after_a_crash(pool, &path)[..3], [2, 1, 0]);
+}
+
+#[test]
+fn who_waits_ends_the_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, counters) = create(&dir.path().join("pool"), options());
+    let mut worker = pool.worker().unwrap();
+    type End = fn(&Pool<Snapshot>, Committed<'_, u64, Snapshot>);
+    let ends: [(&str, End); 6] = [
+        ("wait", |_, done| done.ticket.wait().unwrap()),
+        ("wait_for", |pool, done| pool.wait_for(done.ticket.id()).unwrap()),
+        ("flush", |pool, _| pool.flush().unwrap()),
+        ("bring_home", |pool, _| pool.bring_home().unwrap()),
+        ("hurry", |pool, done| pool.design().hurry(done.ticket.id())),
+        ("step", |pool, _| assert!(pool.design().step(0).unwrap())),
+    ];
+    for (name, end) in ends {
+        let done = add(&mut worker, counters[0]);
+        let ticket = done.ticket;
+        assert!(!ticket.is_durable(), "{name}");
+        end(&pool, done);
+        assert!(ticket.is_durable(), "{name}");
+    }
+    assert!(!pool.design().step(0).unwrap(), "there is no group");
+    // From another thread, while the worker is asleep.
+    let done = add(&mut worker, counters[0]);
+    let ticket = done.ticket;
+    std::thread::scope(|scope| scope.spawn(|| ticket.wait().unwrap()).join().unwrap());
+    assert!(ticket.is_durable());
+    assert_eq!(read(&mut worker, counters[0]), 7);
+}
+
+#[test]
+fn a_worker_that_goes_ends_its_group_and_one_that_comes_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let (pool, counters) = create(&path, options());
+    let mut worker = pool.worker().unwrap();
+    let ticket = add(&mut worker, counters[0]).ticket;
+    drop(worker);
+    assert!(ticket.is_durable());
+    let mut worker = pool.worker().unwrap();
+    assert_eq!(add(&mut worker, counters[0]).value, 2);
+    drop(worker);
+    pool.close().unwrap();
+    let pool = Pool::<Snapshot>::open_as(&path, options()).unwrap();
+    assert_eq!(after_a_crash(pool, &path)[0], 2);
+}
+
+#[test]
+fn who_wants_an_object_ends_the_group_that_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, counters) = create(&dir.path().join("pool"), options());
+    let (mut first, mut second) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let ticket = add(&mut first, counters[0]).ticket;
+    assert_eq!(add(&mut second, counters[0]).value, 2, "no update is lost");
+    assert_eq!(second.conflicts(), 1);
+    assert!(ticket.is_durable());
+    // Each has what the other wants.
+    let _ = add(&mut first, counters[1]);
+    let both = second.run(|tx| {
+        for at in [counters[0], counters[1]] {
+            let value = tx.get(at)?;
+            tx.set(at, value + 10)?;
+        }
+        Ok(())
+    });
+    let _ = both.unwrap();
+    assert_eq!(add(&mut first, counters[0]).value, 13);
+    pool.flush().unwrap();
+    assert_eq!((read(&mut second, counters[0]), read(&mut second, counters[1])), (13, 11));
+}
+
+/// The worker is inside a body, with its group in hand.
+#[test]
+fn a_group_that_is_wanted_while_a_member_runs_ends_behind_it() {
+    for commits in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (pool, counters) = create(&dir.path().join("pool"), options().group(100));
+        let mut worker = pool.worker().unwrap();
+        let ticket = add(&mut worker, counters[0]).ticket;
+        let (told, ear) = mpsc::channel();
+        let ran = worker.run(|tx| {
+            tx.set(counters[1], 5)?;
+            let told = told.clone();
+            // It has registered when this returns, and cannot be told yet.
+            ticket.on_durable(move |outcome| told.send(outcome.is_ok()).unwrap()).unwrap();
+            pool.design().hurry(ticket.id());
+            assert!(!ticket.is_durable() && ear.try_recv().is_err());
+            if commits { Ok(()) } else { tx.abort("as asked") }
+        });
+        assert_eq!(ran.is_ok(), commits);
+        assert!(ticket.is_durable());
+        assert_eq!(ear.try_recv(), Ok(true));
+        assert_eq!(read(&mut worker, counters[1]), if commits { 5 } else { 0 });
+    }
+}
+
+#[test]
+fn a_member_that_is_taken_back_leaves_what_was_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let (pool, counters) = create(&path, options().group(100));
+    let mut worker = pool.worker().unwrap();
+    let made = worker.run(|tx| {
+        tx.set(counters[0], 1)?;
+        tx.alloc([7_u64; 16])
+    });
+    let made = made.unwrap().value;
+    let free_before = worker.run(|tx| tx.alloc(0_u64)).unwrap().value;
+    let aborted = worker.run(|tx| {
+        tx.set(counters[0], 2)?;
+        tx.set(counters[1], 2)?;
+        tx.set(made, [8; 16])?;
+        tx.free(made)?;
+        let _ = tx.alloc([9_u64; 16])?;
+        tx.abort::<()>("as asked")
+    });
+    assert!(matches!(aborted, Err(Error::Aborted { .. })));
+    let seen = worker.run(|tx| {
+        let seen = (tx.get(counters[0])?, tx.get(counters[1])?, tx.get(made)?);
+        tx.set(counters[0], seen.0 + 2)?;
+        tx.free(free_before)?;
+        Ok(seen)
+    });
+    assert_eq!(seen.unwrap().value, (1, 0, [7; 16]));
+    pool.flush().unwrap();
+    pool.check_heap().unwrap();
+    assert_eq!(worker.read(|tx| tx.get(made)).unwrap().value, [7; 16]);
+    drop(worker);
+    assert_eq!(after_a_crash(pool, &path)[..2], [3, 0]);
+}
+
+#[test]
+fn a_reader_goes_on_while_its_workers_group_is_ended_under_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, counters) = create(&dir.path().join("pool"), options());
+    let (mut worker, mut other) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let _ = add(&mut worker, counters[0]);
+    let mut runs = 0;
+    let seen = worker.run(|tx| {
+        runs += 1;
+        let before = tx.get(counters[0])?;
+        if runs == 1 {
+            pool.design().hurry(pool.committed_id());
+            let meanwhile = || {
+                assert_eq!(read(&mut other, counters[0]), 1, "the group has ended");
+                assert_eq!(add(&mut other, counters[2]).value, 1);
+            };
+            std::thread::scope(|scope| scope.spawn(meanwhile).join().unwrap());
+        }
+        let after = tx.get(counters[0])?;
+        assert_eq!(after, before, "one moment");
+        tx.set(counters[1], after)?;
+        Ok(after)
+    });
+    assert_eq!((seen.unwrap().value, runs), (1, 2), "its group was of another moment");
+}
+
+#[test]
+fn a_group_nobody_fills_or_waits_for_is_ended_by_the_pools_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options().background(true).group_time(Duration::from_micros(100));
+    let (pool, counters) = create(&dir.path().join("pool"), options);
+    let mut worker = pool.worker().unwrap();
+    let (told, ear) = mpsc::channel();
+    for _ in 0..20 {
+        let told = told.clone();
+        let done = add(&mut worker, counters[0]);
+        done.ticket.on_durable(move |outcome| told.send(outcome.is_ok()).unwrap()).unwrap();
+        assert_eq!(ear.recv(), Ok(true));
+        assert!(done.ticket.is_durable());
+    }
+}
+
+#[test]
+fn groups_larger_than_a_slot_are_made_durable_in_parts_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let (pool, counters) = create(&path, options().group(u64::MAX));
+    let mut workers = [pool.worker().unwrap(), pool.worker().unwrap()];
+    let arrays = workers.each_mut().map(|worker| {
+        let made = (0..32).map(|_| worker.run(|tx| tx.alloc([0_u64; 120])));
+        made.map(|made| made.unwrap().value).collect::<Vec<_>>()
+    });
+    for round in 1..=40 {
+        for (worker, arrays) in workers.iter_mut().zip(&arrays) {
+            for array in arrays {
+                let _ = worker.run(|tx| tx.set(*array, [round; 120])).unwrap();
+            }
+        }
+    }
+    let _ = add(&mut workers[0], counters[0]);
+    pool.flush().unwrap();
+    for (worker, arrays) in workers.iter_mut().zip(&arrays) {
+        for array in arrays {
+            assert_eq!(worker.read(|tx| tx.get(*array)).unwrap().value, [40; 120]);
+        }
+    }
+    drop(workers);
+    assert_eq!(after_a_crash(pool, &path)[0], 1);
+}
+
+#[test]
+fn a_transaction_that_only_reads_waits_for_what_its_worker_has_committed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, counters) = create(&dir.path().join("pool"), options());
+    let (mut worker, mut other) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let _ = add(&mut worker, counters[0]);
+    let seen = worker.read(|tx| tx.get(counters[0])).unwrap();
+    assert!(seen.value == 1 && !seen.ticket.is_durable());
+    // It has not seen that.
+    let unseen = other.read(|tx| tx.get(counters[0])).unwrap();
+    assert!(unseen.value == 0 && unseen.ticket.is_durable());
+    seen.ticket.wait().unwrap();
+    assert_eq!(read(&mut other, counters[0]), 1);
+}
