@@ -47,6 +47,7 @@ fn every_crash_of_the_smallest_cases_is_survived() {
         "medium=memory transactions=2 moves=3 group=2 persist_threads=2 every_word=0",
         "design=undo medium=file transactions=1 moves=2",
         "design=undo medium=cache transactions=1 moves=2",
+        "design=snapshot medium=cache transactions=2 moves=3 group=2",
         "design=redo medium=file transactions=1 moves=2",
         "design=redo medium=cache transactions=1 moves=2",
     ] {
@@ -163,6 +164,18 @@ fn groups_of_every_kind_are_whole_or_never_happened() {
             let case = format!("workload={workload} transactions=12 moves=40");
             at_random(&case, &[medium], &options, 12);
         }
+    }
+}
+
+/// Transactions of one worker that end together, by whatever ends them.
+#[test]
+fn groups_of_one_worker_are_whole_or_never_happened() {
+    for workload in small() {
+        let case = format!(
+            "design=snapshot workload={workload} transactions=12 moves=40 all_moves=1 crashes=2"
+        );
+        let options = ["group=2", "group=3 faults=1", "group=100 kills=1 garbage=1"];
+        at_random(&case, &["file", "memory", "cache"], &options, 8);
     }
 }
 

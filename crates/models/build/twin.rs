@@ -127,7 +127,11 @@ impl Folder {
                 "versions/copies.rs",
                 "versions/end.rs",
                 "versions/link.rs",
+                "versions/member.rs",
+                "versions/owned.rs",
+                "versions/read.rs",
                 "versions/seats.rs",
+                "versions/write.rs",
                 "versions/write_back.rs",
             ],
         }

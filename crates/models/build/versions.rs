@@ -23,6 +23,13 @@ const FRONTIER: Twin = Twin {
     ..SNAPSHOT
 };
 
+const DURABLE: Twin = Twin {
+    file: "versions/seats.rs",
+    check: "what_is_said_to_be_durable_is",
+    says: "not durable",
+    ..SNAPSHOT
+};
+
 /// All of them.
 pub(crate) const TWINS: &[Twin] = &[
     Twin {
@@ -85,7 +92,7 @@ pub(crate) const TWINS: &[Twin] = &[
     },
     Twin {
         name: "a_link_read_relaxed",
-        file: "versions/attempt.rs",
+        file: "versions/read.rs",
         changes: &[(
             "let link = words[link_of(at.object)].load(Ordering::Acquire);
         if link != EMPTY || !attempt.fresh.is_empty() {",
@@ -135,11 +142,65 @@ pub(crate) const TWINS: &[Twin] = &[
         ..FRONTIER
     },
     Twin {
-        name: "no_fence_before_what_is_unfinished_is_looked_for",
+        name: "a_group_that_is_stored_and_not_announced",
+        changes: &[(
+            "announce(&self.pending, clock.load(Ordering::Relaxed));",
+            "self.pending.store(clock.load(Ordering::Relaxed), Ordering::Release);",
+        )],
+        ..DURABLE
+    },
+    Twin {
+        name: "an_id_read_before_its_group_is_announced",
+        changes: &[(
+            "        announce(&self.pending, clock.load(Ordering::Relaxed));
+        // SeqCst, as what is announced.
+        clock.load(Ordering::SeqCst) + 1",
+            "        let id = clock.load(Ordering::SeqCst) + 1;
+        announce(&self.pending, id - 1);
+        id",
+        )],
+        ..DURABLE
+    },
+    Twin {
+        name: "durable_asked_of_the_clock_last",
+        changes: &[(
+            "        pending.min().unwrap_or(IDLE).min(now)",
+            "        pending.min().unwrap_or(IDLE).min(clock.load(Ordering::Acquire).max(now))",
+        )],
+        ..DURABLE
+    },
+    Twin {
+        name: "no_fence_before_groups_are_looked_for",
         changes: &[(
             "        let now = clock.load(Ordering::Acquire);
-        fence(Ordering::SeqCst);",
+        fence(Ordering::SeqCst);
+        // Acquire: pairs with `group_is_shown`.",
             "        let now = clock.load(Ordering::Acquire);",
+        )],
+        ..DURABLE
+    },
+    Twin {
+        name: "a_group_that_commits_without_saying_so",
+        changes: &[(
+            "announce(&self.committing, start);",
+            "self.committing.store(start, Ordering::Release);",
+        )],
+        check: "what_is_up_to_the_frontier_of_a_group_is_at_home",
+        ..FRONTIER
+    },
+    Twin {
+        name: "a_group_that_its_worker_does_not_see_in_its_end",
+        file: "versions/read.rs",
+        changes: &[("if worker == number && Some(copy.end) == attempt.owned.end {", "if false {")],
+        check: "a_worker_sees_its_group_while_another_ends_it",
+        ..SNAPSHOT
+    },
+    Twin {
+        name: "no_fence_before_what_is_unfinished_is_looked_for",
+        changes: &[(
+            "        fence(Ordering::SeqCst);
+        self.used().map(Seat::unfinished)",
+            "        self.used().map(Seat::unfinished)",
         )],
         ..FRONTIER
     },

@@ -173,6 +173,15 @@ const MODELS: &[(&str, fn())] = &[
         "snapshots::what_is_up_to_the_frontier_is_at_home",
         snapshots::what_is_up_to_the_frontier_is_at_home,
     ),
+    (
+        "snapshots::what_is_up_to_the_frontier_of_a_group_is_at_home",
+        snapshots::what_is_up_to_the_frontier_of_a_group_is_at_home,
+    ),
+    ("snapshots::what_is_said_to_be_durable_is", snapshots::what_is_said_to_be_durable_is),
+    (
+        "snapshots::a_worker_sees_its_group_while_another_ends_it",
+        snapshots::a_worker_sees_its_group_while_another_ends_it,
+    ),
 ];
 
 fn main() -> ExitCode {

@@ -1,7 +1,7 @@
 //! Objects with two versions: what a reader sees while home changes under it, when space is used
 //! again, and what may be forgotten.
 
-use super::versions::{Attempt, Home, Ready, Versions};
+use super::versions::{Attempt, Home, Owned, Ready, Versions};
 use crate::around::Memory;
 use crate::design::At;
 use crate::explore::{explore, words};
@@ -74,13 +74,41 @@ impl Shared {
             }
         }
         let mut batch = Vec::new();
-        versions.changes(attempt, false, &mut batch);
+        versions.changes(attempt.owned(), false, &mut batch);
         versions.commits(attempt);
         // Release: as a worker that says how far its slot is filled.
         record.store(versions.clock().load(Ordering::Acquire) + 1, Ordering::Release);
-        let end = versions.show(home, attempt);
-        versions.finish(home, attempt, end, &batch);
+        let end = versions.show(home, attempt.owned());
+        let finished = versions.finish(home, attempt.owned(), end, &batch);
+        versions.ended(attempt, end, finished);
         true
+    }
+
+    /// A transaction that writes these objects, in a group that it begins: its ID, and the group.
+    fn member(&self, attempt: &mut Attempt, objects: &[usize], value: u64) -> (u64, Owned) {
+        let Shared { versions, home, .. } = self;
+        versions.begin(attempt);
+        for &object in objects {
+            let at = At { object, index: object };
+            versions.write_run(home, attempt, at, &[value, value]).expect("nobody else writes");
+        }
+        let id = versions.pends(attempt.owned());
+        attempt.stays();
+        let group = attempt.lend();
+        versions.leave(home, attempt);
+        (id, group)
+    }
+
+    /// Ends a group.
+    fn end(&self, group: &Owned) {
+        let Shared { versions, home, record } = self;
+        let mut batch = Vec::new();
+        versions.changes(group, false, &mut batch);
+        versions.group_commits(group);
+        record.store(versions.clock().load(Ordering::Acquire) + 1, Ordering::Release);
+        let end = versions.show(home, group);
+        versions.finish(home, group, end, &batch);
+        versions.group_is_shown(group);
     }
 
     fn read(&self, attempt: &mut Attempt, index: usize) -> u64 {
@@ -161,18 +189,30 @@ pub(crate) fn a_copys_space_is_not_used_again_under_a_reader() {
 
 /// Another transaction commits, and then somebody forgets records up to the frontier.
 pub(crate) fn what_is_up_to_the_frontier_is_at_home() {
+    frontier_beside(|shared, attempt| assert!(shared.write(attempt, &[X], 1)));
+}
+
+/// As there; the transaction is over before its group commits.
+pub(crate) fn what_is_up_to_the_frontier_of_a_group_is_at_home() {
+    frontier_beside(|shared, attempt| {
+        let (_, group) = shared.member(attempt, &[X], 1);
+        shared.end(&group);
+    });
+}
+
+fn frontier_beside(commit: fn(&Shared, &mut Attempt)) {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
         let shared = Arc::new(Shared::new(X, SMALL, 1, 1));
         let theirs = Arc::clone(&shared);
         let mut attempt = shared.attempt(WRITER);
-        let writer = thread::spawn(move || theirs.write(&mut attempt, &[X], 1));
+        let writer = thread::spawn(move || commit(&theirs, &mut attempt));
         shared.versions.clock().fetch_add(1, Ordering::AcqRel);
         let frontier = shared.versions.frontier();
         let record = shared.record.load(Ordering::Acquire);
         let word = shared.home.words()[X].load(Ordering::Relaxed);
-        assert!(writer.join().expect("the other thread ends"));
+        writer.join().expect("the other thread ends");
         let stamp = shared.record.load(Ordering::Relaxed);
         if stamp <= frontier {
             assert_eq!((record, word), (stamp, 1), "forgotten before it is there and at home");
@@ -180,4 +220,56 @@ pub(crate) fn what_is_up_to_the_frontier_is_at_home() {
         seen.saw(frontier);
     });
     met.are(0..3);
+}
+
+/// The first member of a group commits, and the group ends, while the clock goes on and somebody
+/// asks what is durable.
+pub(crate) fn what_is_said_to_be_durable_is() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let shared = Arc::new(Shared::new(X, SMALL, 1, 1));
+        let theirs = Arc::clone(&shared);
+        let mut attempt = shared.attempt(WRITER);
+        let writer = thread::spawn(move || {
+            let (id, group) = theirs.member(&mut attempt, &[X], 1);
+            theirs.end(&group);
+            id
+        });
+        shared.versions.clock().fetch_add(1, Ordering::AcqRel);
+        let durable = shared.versions.durable();
+        let record = shared.record.load(Ordering::Acquire);
+        let id = writer.join().expect("the other thread ends");
+        assert!(id > durable || record > 0, "{id} is not durable, and said to be");
+        seen.saw(durable);
+    });
+    met.are(0..3);
+}
+
+/// A worker reads what it has committed while another ends that group and brings it home.
+pub(crate) fn a_worker_sees_its_group_while_another_ends_it() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let shared = Arc::new(Shared::new(X, SMALL, 1, 2));
+        let mut attempt = shared.attempt(WRITER);
+        let (_, group) = shared.member(&mut attempt, &[X], 1);
+        let theirs = Arc::clone(&shared);
+        let other = thread::spawn(move || theirs.end(&group));
+        shared.versions.begin(&mut attempt);
+        let is_over = shared.versions.is_over(&attempt);
+        if is_over {
+            shared.versions.group_is_over(&mut attempt, Vec::new());
+            shared.versions.begin(&mut attempt);
+        }
+        for index in [X, X + 1] {
+            let found = shared.read(&mut attempt, index);
+            assert_eq!(found, 1, "word {index} of another moment");
+        }
+        shared.versions.leave(&shared.home, &mut attempt);
+        other.join().expect("the other thread ends");
+        assert_eq!(attempt.is_lent(), !is_over);
+        seen.saw(u64::from(is_over));
+    });
+    met.are(0..2);
 }
