@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 
 use lastword::{Design, Metrics, Pool, Stop, Ticket, Worker};
 use medium::cpu;
+use words::Allocate;
+#[cfg(debug_assertions)]
+use words::ErasedTx;
 use workloads::Workload;
 
 use crate::latency::{Latencies, Sampler, Sampling};
@@ -320,9 +323,9 @@ pub(crate) fn transact<'p, D: Design, W: Workload>(
         return Ok(None);
     }
     let done = if W::READS && workload.reads_only(client) {
-        worker.read(|tx| workload.run(client, tx))
+        worker.read(|tx| body(workload, client, tx))
     } else {
-        worker.run(|tx| workload.run(client, tx))
+        worker.run(|tx| body(workload, client, tx))
     };
     match done {
         Ok(done) => Ok(Some(done.ticket)),
@@ -345,6 +348,20 @@ fn add_up<C>(
     let until = |end: Option<Instant>| match (start, end) {
         (Some(start), Some(end)) => end.duration_since(start).as_secs_f64(),
         _ => 0.0,
+/// The body of the client's current transaction.
+#[cfg(not(debug_assertions))]
+#[inline]
+fn body<W: Workload>(workload: &W, client: &W::Client, tx: &mut impl Allocate) -> Result<(), Stop> {
+    workload.run(client, tx)
+}
+
+/// The same in builds for tests, which run for moments: compiled once for each workload, and not
+/// for every design that it is run on.
+#[cfg(debug_assertions)]
+fn body<W: Workload>(workload: &W, client: &W::Client, tx: &mut dyn Allocate) -> Result<(), Stop> {
+    workload.run(client, &mut ErasedTx::new(tx))
+}
+
     };
     let mut measured = Measured {
         transactions: 0,
