@@ -64,6 +64,16 @@ pub(crate) struct Manner {
     pub(crate) readers: usize,
 }
 
+impl Manner {
+    /// Of the worker with this number.
+    fn of(self, index: usize) -> Manner {
+        match index < self.readers {
+            true => Manner { sampling: self.sampling.of_readers(), ..self },
+            false => self,
+        }
+    }
+}
+
 /// A worker's transactions that are not known to be durable, when their number is bounded.
 struct Outstanding<'p, D: Design> {
     most: usize,
@@ -104,8 +114,9 @@ pub(crate) struct Measured {
     /// Until the last one was durable; for designs that keep nothing, the same.
     pub(crate) durable_seconds: f64,
     pub(crate) cpu: CpuNs,
+    /// Without what workers have found that were to only read.
     pub(crate) latencies: Latencies,
-    /// Of these, what workers that only read have found.
+    /// What those have found, of which many more transactions are timed.
     pub(crate) reading: Latencies,
     /// What the pool did meanwhile.
     pub(crate) metrics: Metrics,
@@ -185,6 +196,7 @@ pub(crate) fn measure<W: Workload>(
         let clients = positions.drain(..).map(|at| Position::new(at.client));
         for (index, (timed_loop, position)) in loops.into_iter().zip(clients).enumerate() {
             let (barrier, stop, quota) = (&barrier, &stop, limit.quota(index, threads));
+            let manner = manner.of(index);
             let task = Task { workload, position, manner, stop, quota };
             handles.push(scope.spawn(move || {
                 barrier.wait();
@@ -336,18 +348,6 @@ pub(crate) fn transact<'p, D: Design, W: Workload>(
     }
 }
 
-/// Adds the workers' shares up; their positions go back.
-fn add_up<C>(
-    shares: Vec<Share<C>>,
-    positions: &mut Vec<Position<C>>,
-    (flushed, flushed_cycles): (Option<Instant>, u64),
-    readers: usize,
-) -> Measured {
-    let start = shares.iter().map(|share| share.start).min();
-    let end = shares.iter().map(|share| share.end).max();
-    let until = |end: Option<Instant>| match (start, end) {
-        (Some(start), Some(end)) => end.duration_since(start).as_secs_f64(),
-        _ => 0.0,
 /// The body of the client's current transaction.
 #[cfg(not(debug_assertions))]
 #[inline]
@@ -362,6 +362,18 @@ fn body<W: Workload>(workload: &W, client: &W::Client, tx: &mut dyn Allocate) ->
     workload.run(client, &mut ErasedTx::new(tx))
 }
 
+/// Adds the workers' shares up; their positions go back.
+fn add_up<C>(
+    shares: Vec<Share<C>>,
+    positions: &mut Vec<Position<C>>,
+    (flushed, flushed_cycles): (Option<Instant>, u64),
+    readers: usize,
+) -> Measured {
+    let start = shares.iter().map(|share| share.start).min();
+    let end = shares.iter().map(|share| share.end).max();
+    let until = |end: Option<Instant>| match (start, end) {
+        (Some(start), Some(end)) => end.duration_since(start).as_secs_f64(),
+        _ => 0.0,
     };
     let mut measured = Measured {
         transactions: 0,
@@ -382,9 +394,9 @@ fn body<W: Workload>(workload: &W, client: &W::Client, tx: &mut dyn Allocate) ->
         measured.words_written += share.words_written;
         measured.cpu.workers += share.cpu_ns;
         let latencies = share.sampler.finish(flushed_cycles);
-        measured.latencies.add(&latencies);
-        if index < readers {
-            measured.reading.add(&latencies);
+        match index < readers {
+            true => measured.reading.add(&latencies),
+            false => measured.latencies.add(&latencies),
         }
         positions.push(share.position);
         paces.push(share.pace);

@@ -55,7 +55,8 @@ pub(crate) struct Lap {
     pub(crate) evictions: u64,
     /// From begin to the return of commit; nothing where nothing was sampled.
     pub(crate) commit_ns: Quantiles,
-    /// The same of workers that only read; nothing where none was to.
+    /// The same of workers that were to only read, which are not among those above; nothing where
+    /// none was to.
     pub(crate) reading_ns: Quantiles,
     /// From begin to durable; nothing where nothing was sampled.
     pub(crate) durable_ns: Quantiles,
