@@ -62,10 +62,9 @@ fn bandwidths(budget: &Budget) -> &'static [u32] {
 }
 
 /// One reader beside one writer.
-fn beside_writer(workload: &str, ns: u32, gbps: u32, budget: &Budget) -> String {
-    let seconds = if budget.quick { 0.3 } else { 0.5 };
+fn beside_writer(workload: &str, ns: u32, gbps: u32) -> String {
     format!(
-        "{workload} --design snapshot --threads 2 --readers 1 --seconds {seconds} --warm-up 0.1 \
+        "{workload} --design snapshot --threads 2 --readers 1 --seconds 0.25 --warm-up 0.05 \
          --medium emulated --latency-ns {ns} --bandwidth-gbps {gbps}"
     )
 }
@@ -82,7 +81,8 @@ pub(super) fn plan_flat(budget: &Budget) -> Vec<Spec> {
                 "chains" => "chains, beside a writer",
                 _ => "btree-16, beside a writer",
             };
-            specs.push(Spec::new(block, beside_writer(workload, ns, gbps, budget)));
+            let times = if budget.quick { 1 } else { 3 };
+            specs.push(Spec { times, ..Spec::new(block, beside_writer(workload, ns, gbps)) });
         }
     }
     specs
@@ -97,7 +97,7 @@ pub(super) fn flat(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     let mut by_latency = Vec::new();
     let mut by_bandwidth = Vec::new();
     for workload in BESIDE_WRITER {
-        let command = |ns, gbps| beside_writer(workload, ns, gbps, budget);
+        let command = |ns, gbps| beside_writer(workload, ns, gbps);
         let of = |ns, gbps| laps.of(&command(ns, gbps));
         let base = of(0, BANDWIDTH);
         sheet.row(format!("p50/{workload}"), each(base, p50)).command(&command(0, BANDWIDTH));

@@ -48,7 +48,14 @@ fn invented(command: &str) -> lap::Lap {
     let us = of_design.unwrap_or_else(|| panic!("of no design: {command}")).1;
     let us = if has("--update-percent 40") { us * 2 } else { us };
     let slow = has("--latency-ns 600") || has("--bandwidth-gbps 1");
-    let p50 = Some(if slow { 120 } else { 100 });
+    let fast = has("--latency-ns 500");
+    let p50 = Some(if slow {
+        120
+    } else if fast {
+        80
+    } else {
+        100
+    });
     lap::Lap {
         workers: if has("--threads 2") { 2 } else { 1 },
         aborts: if has("--threads 2") { 250 } else { 0 },
@@ -81,7 +88,8 @@ fn what_holds_follows_from_marks_and_laps_alone() {
     assert_eq!(held("P7", "mvcc/chains"), (Some(2.0), Some(true)));
     assert_eq!(held("P7", "plain/btree-16").0, Some(1.111));
     assert_eq!(held("P7", "decoupled/chains").1, Some(true));
-    assert_eq!(held("P8", "latency/list/500"), (Some(1.0), Some(true)));
+    assert_eq!(held("P8", "latency/list/400"), (Some(1.0), Some(true)));
+    assert_eq!(held("P8", "latency/list/500"), (Some(0.8), Some(false)));
     assert_eq!(held("P8", "latency/list/600"), (Some(1.2), Some(false)));
     assert_eq!(held("P8", "bandwidth/chains/1"), (Some(1.2), Some(false)));
     // With 40 % that write 400 ns, with none 200: (400 - 0.6 * 200) / 0.4.
