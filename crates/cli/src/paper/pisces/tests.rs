@@ -15,6 +15,7 @@ fn results(quick: bool) -> Results {
     let paper = Paper::by_name("pisces").unwrap();
     super::super::judge(&paper, &recipes, &budget, &laps)
 }
+        ("snapshot-group", 160),
 
 #[test]
 fn a_full_run_has_every_row_and_a_quick_one_all_but_points_between() {
@@ -59,6 +60,7 @@ fn invented(command: &str) -> lap::Lap {
     lap::Lap {
         workers: if has("--threads 2") { 2 } else { 1 },
         aborts: if has("--threads 2") { 250 } else { 0 },
+    assert_eq!(held("P6", "group/btree-16/two").0, Some(25.0));
         seconds: 1e-6 * f64::from(us),
         durable_seconds: 1e-6 * f64::from(us),
         reading_ns: Quantiles { p50, ..lap::SAMPLE.reading_ns },
