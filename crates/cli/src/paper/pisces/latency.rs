@@ -133,6 +133,9 @@ pub(super) fn flat(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
 /// Percent of transactions that write, in tables 1 and 2.
 const WRITE: u32 = 40;
 
+/// Grace periods for each that is timed (`lastword::Metrics::grace_periods`).
+const TIMED_EVERY: f64 = 8.0;
+
 /// P9's work by its rows' names, and what of it the same without writers is, if there are readers.
 fn grace_work() -> [(&'static str, Work, Option<Work>); 3] {
     let micro = |workload| {
@@ -159,11 +162,11 @@ pub(super) fn grace(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
         for (workers, crew) in CREWS {
             let command = work.on("snapshot", workers, budget);
             let all = laps.of(&command);
+            let share = if reading.is_some() { f64::from(WRITE) / 100.0 } else { 1.0 };
             let values = match &reading {
                 // What is left when those that read have had theirs.
                 Some(reading) => {
                     let reading = laps.of(&reading.on("snapshot", workers, budget));
-                    let share = f64::from(WRITE) / 100.0;
                     pairs(all, reading, |all, reads| {
                         (cycles(all) - (1.0 - share) * cycles(reads)) / share
                     })
@@ -173,6 +176,8 @@ pub(super) fn grace(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
             sheet.row(format!("write/{name}/{crew}"), values).command(&command);
             let period = |lap: &Lap| lap.grace_cycles as f64 / lap.grace_periods as f64;
             sheet.row(format!("period/{name}/{crew}"), each(all, period)).command(&command);
+            let periods = |lap: &Lap| TIMED_EVERY * lap.each(lap.grace_periods) / share;
+            sheet.row(format!("periods/{name}/{crew}"), each(all, periods)).command(&command);
         }
     }
 }

@@ -39,6 +39,8 @@ fn invented(command: &str) -> lap::Lap {
     let design = [
         ("snapshot", 200),
         ("snapshot-whole", 300),
+        grace_periods: 125,
+        grace_cycles: 50_000,
         ("snapshot-unlogged", 150),
         ("decoupled", 250),
         ("decoupled-ideal", 240),
@@ -71,6 +73,8 @@ fn invented(command: &str) -> lap::Lap {
 #[test]
 fn what_holds_follows_from_marks_and_laps_alone() {
     let results = results(false);
+    assert_eq!(held("P9", "periods/vacation/two").0, Some(1.0));
+    assert_eq!(held("P9", "periods/chains/one").0, Some(2.5));
     let held = |id: &str, name: &str| {
         let row = results.rows.iter().find(|row| row.id == id && row.name == name);
         let row = row.unwrap_or_else(|| panic!("{id} {name}"));
