@@ -192,6 +192,12 @@ impl Lap {
         crate::report::ratio(self.count(), self.durable_seconds)
     }
 
+    /// Of 100 attempts, those that met another's transaction.
+    pub(crate) fn aborts_percent(&self) -> f64 {
+        let aborts = self.aborts as f64;
+        crate::report::ratio(100.0 * aborts, aborts + self.count())
+    }
+
     /// CPU of a transaction in front, in ns.
     pub(crate) fn front(&self) -> f64 {
         self.each(self.workers_cpu_ns)

@@ -3,7 +3,7 @@
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, pairs};
+use super::super::sheet::{Sheet, pairs, ratio};
 use super::{ALL_ROUNDS, CREWS, Work, cpu, seldom};
 
 /// From one to the next there is less to do: the log gets shorter; of three commits there is one.
@@ -13,7 +13,7 @@ const MICRO: [&str; 2] = ["chains", "btree-16"];
 
 /// Percent more.
 fn gain(lap: &Lap, base: &Lap) -> f64 {
-    100.0 * (lap.rate() / base.rate() - 1.0)
+    100.0 * (ratio(lap, base) - 1.0)
 }
 
 fn micro(workload: &'static str) -> Work {
@@ -30,7 +30,7 @@ pub(super) fn plan_gains(budget: &Budget) -> Vec<Spec> {
     seldom(specs, ALL_ROUNDS, budget)
 }
 
-/// P6: what logging no more than has changed brings.
+/// P6: what logging no more than has changed brings, and committing three together.
 pub(super) fn gains(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     for workload in MICRO {
         for (workers, crew) in CREWS {
