@@ -105,6 +105,9 @@ designs! {
     "The same; all of each object that was written is logged"
     SnapshotWhole "snapshot-whole": Snapshot, |load| load.whole_objects = true;
     #[value(hide = true)]
+    "The same; up to three transactions of a worker are committed together"
+    SnapshotGroup "snapshot-group": Snapshot, |load| load.grouping.group = Some(3);
+    #[value(hide = true)]
     "The same; nothing is logged"
     SnapshotUnlogged "snapshot-unlogged": Snapshot, |load| load.unlogged = true;
     "Run in place; what words were is durable before they are written"

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 
 use lastword::{Design, Metrics, Pool, Stop, Ticket, Worker};
 use medium::cpu;
+use words::Allocate;
+#[cfg(debug_assertions)]
+use words::ErasedTx;
 use workloads::Workload;
 
 use crate::latency::{Latencies, Sampler, Sampling};
@@ -61,6 +64,16 @@ pub(crate) struct Manner {
     pub(crate) readers: usize,
 }
 
+impl Manner {
+    /// Of the worker with this number.
+    fn of(self, index: usize) -> Manner {
+        match index < self.readers {
+            true => Manner { sampling: self.sampling.of_readers(), ..self },
+            false => self,
+        }
+    }
+}
+
 /// A worker's transactions that are not known to be durable, when their number is bounded.
 struct Outstanding<'p, D: Design> {
     most: usize,
@@ -101,8 +114,9 @@ pub(crate) struct Measured {
     /// Until the last one was durable; for designs that keep nothing, the same.
     pub(crate) durable_seconds: f64,
     pub(crate) cpu: CpuNs,
+    /// Without what workers have found that were to only read.
     pub(crate) latencies: Latencies,
-    /// Of these, what workers that only read have found.
+    /// What those have found, of which many more transactions are timed.
     pub(crate) reading: Latencies,
     /// What the pool did meanwhile.
     pub(crate) metrics: Metrics,
@@ -182,6 +196,7 @@ pub(crate) fn measure<W: Workload>(
         let clients = positions.drain(..).map(|at| Position::new(at.client));
         for (index, (timed_loop, position)) in loops.into_iter().zip(clients).enumerate() {
             let (barrier, stop, quota) = (&barrier, &stop, limit.quota(index, threads));
+            let manner = manner.of(index);
             let task = Task { workload, position, manner, stop, quota };
             handles.push(scope.spawn(move || {
                 barrier.wait();
@@ -320,9 +335,9 @@ pub(crate) fn transact<'p, D: Design, W: Workload>(
         return Ok(None);
     }
     let done = if W::READS && workload.reads_only(client) {
-        worker.read(|tx| workload.run(client, tx))
+        worker.read(|tx| body(workload, client, tx))
     } else {
-        worker.run(|tx| workload.run(client, tx))
+        worker.run(|tx| body(workload, client, tx))
     };
     match done {
         Ok(done) => Ok(Some(done.ticket)),
@@ -331,6 +346,20 @@ pub(crate) fn transact<'p, D: Design, W: Workload>(
         }
         Err(error) => Err(error),
     }
+}
+
+/// The body of the client's current transaction.
+#[cfg(not(debug_assertions))]
+#[inline]
+fn body<W: Workload>(workload: &W, client: &W::Client, tx: &mut impl Allocate) -> Result<(), Stop> {
+    workload.run(client, tx)
+}
+
+/// The same in builds for tests, which run for moments: compiled once for each workload, and not
+/// for every design that it is run on.
+#[cfg(debug_assertions)]
+fn body<W: Workload>(workload: &W, client: &W::Client, tx: &mut dyn Allocate) -> Result<(), Stop> {
+    workload.run(client, &mut ErasedTx::new(tx))
 }
 
 /// Adds the workers' shares up; their positions go back.
@@ -365,9 +394,9 @@ fn add_up<C>(
         measured.words_written += share.words_written;
         measured.cpu.workers += share.cpu_ns;
         let latencies = share.sampler.finish(flushed_cycles);
-        measured.latencies.add(&latencies);
-        if index < readers {
-            measured.reading.add(&latencies);
+        match index < readers {
+            true => measured.reading.add(&latencies),
+            false => measured.latencies.add(&latencies),
         }
         positions.push(share.position);
         paces.push(share.pace);

@@ -55,7 +55,8 @@ pub(crate) struct Lap {
     pub(crate) evictions: u64,
     /// From begin to the return of commit; nothing where nothing was sampled.
     pub(crate) commit_ns: Quantiles,
-    /// The same of workers that only read; nothing where none was to.
+    /// The same of workers that were to only read, which are not among those above; nothing where
+    /// none was to.
     pub(crate) reading_ns: Quantiles,
     /// From begin to durable; nothing where nothing was sampled.
     pub(crate) durable_ns: Quantiles,
@@ -189,6 +190,12 @@ impl Lap {
     /// Transactions a second, until the last was durable.
     pub(crate) fn rate(&self) -> f64 {
         crate::report::ratio(self.count(), self.durable_seconds)
+    }
+
+    /// Of 100 attempts, those that met another's transaction.
+    pub(crate) fn aborts_percent(&self) -> f64 {
+        let aborts = self.aborts as f64;
+        crate::report::ratio(100.0 * aborts, aborts + self.count())
     }
 
     /// CPU of a transaction in front, in ns.

@@ -210,6 +210,7 @@ fn some_workers_may_only_read() {
     let all = ["run", "chains", "--threads", "3", "--readers", "3", "--transactions", "9000"];
     let report = room.json(0, &with(&all, &["--scale", "0.01"]));
     assert_eq!(report["writes_per_transaction"], 0.0);
+    assert!(report["commit_latency_ns"]["p50"].is_null(), "readers' latencies are told apart");
     let none = ["run", "chains", "--threads", "3", "--update-percent", "100"];
     let report = room.json(0, &with(&none, &["--transactions", "9000", "--scale", "0.01"]));
     assert!(report["reading_latency_ns"]["p50"].is_null());

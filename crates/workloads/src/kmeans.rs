@@ -31,7 +31,7 @@ use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 use crate::keys::mix;
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
-use crate::turns::workers_of;
+use crate::turns::{Share, workers_of};
 use crate::violation::Violations;
 use crate::{CLIENTS_MAX, Options, Violation, Workload, scaled, with_slack};
 
@@ -47,9 +47,6 @@ const CENTRES: usize = 40;
 
 /// Places that points lie around.
 const PLACES: u64 = 16;
-
-/// Blocks that one transaction of loading prepares.
-const STEP: u64 = 256;
 
 /// The sums of a centre, an object of its own.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -112,9 +109,8 @@ struct Points {
 pub struct KmeansClient {
     index: usize,
     stamp: Stamp,
-    /// Its share is every `parts`-th point from `part` on.
-    part: u64,
-    parts: u64,
+    /// Of the points.
+    share: Share,
     /// The current point, and its nearest centre.
     point: u64,
     centre: usize,
@@ -129,18 +125,13 @@ impl Build for Kmeans {
         Ok(Tables { centres, rows: Array::reserve(tx, CLIENTS_MAX as u64)? })
     }
 
-    /// Progress 0 and 1: preparing.
     fn step<W: Allocate>(
         tables: Tables,
         tx: &mut W,
         _size: u64,
         progress: u64,
     ) -> Result<Option<u64>, Stop> {
-        if progress == 0 {
-            return Ok(Some(u64::from(tables.centres.prepare(tx, STEP)?)));
-        }
-        let is_prepared = tables.rows.prepare(tx, STEP)?;
-        Ok((!is_prepared).then_some(progress))
+        root::prepare_both(tx, tables.centres, tables.rows, progress)
     }
 
     fn free<W: Allocate>(tables: Tables, tx: &mut W) -> Result<bool, Stop> {
@@ -171,22 +162,18 @@ impl Workload for Kmeans {
     }
 
     fn client(&self, index: usize, seed: u64) -> KmeansClient {
-        let (stamp, part) = (Stamp::first(index, seed), index as u64);
-        KmeansClient { index, stamp, part, parts: CLIENTS_MAX as u64, point: part, centre: 0 }
+        let (stamp, share) = (Stamp::first(index, seed), Share::of(index, CLIENTS_MAX));
+        // The first point comes at the first call of `next`.
+        KmeansClient { index, stamp, share, point: u64::MAX, centre: 0 }
     }
 
     fn tune(&self, client: &mut KmeansClient, options: &Options) {
-        client.parts = workers_of(client.index, options) as u64;
-        client.part = client.index as u64 % client.parts;
-        client.point = client.part;
+        client.share = Share::of(client.index, workers_of(client.index, options));
     }
 
     #[inline]
     fn next(&self, client: &mut KmeansClient) {
-        client.point += client.parts;
-        if client.point >= self.points.coordinates.len() as u64 {
-            client.point = client.part;
-        }
+        client.point = client.share.next(client.point, self.points.coordinates.len() as u64);
         client.centre = self.points.nearest(client.point);
         client.stamp.advance();
     }

@@ -16,10 +16,13 @@
 //!   writes where it is then. So a killed load goes on where it was, and nothing is lost.
 //! - Everything allocated is reachable from the head in the same transaction.
 
-use words::{Addr, Allocate, Objects, Persist, Ptr, Stop, Transact, field};
+use words::{Addr, Allocate, Array, Objects, Persist, Ptr, Stop, Transact, field};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"lw-work1");
+
+/// Blocks that one transaction of loading prepares.
+const PREPARED: u64 = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(u64)]
@@ -80,6 +83,22 @@ pub(crate) fn load<B: Build, T: Transact>(worker: &mut T, size: u64) -> Result<B
             return Ok(parts);
         }
     }
+}
+
+/// A step of preparing two arrays, which is all that such a workload loads.
+///
+/// Progress 0: the first one; from 1 on: steps of the second.
+pub(crate) fn prepare_both<W: Allocate, A: Persist, B: Persist>(
+    tx: &mut W,
+    first: Array<A>,
+    second: Array<B>,
+    progress: u64,
+) -> Result<Option<u64>, Stop> {
+    if progress == 0 {
+        return Ok(Some(u64::from(first.prepare(tx, PREPARED)?)));
+    }
+    let is_prepared = second.prepare(tx, PREPARED)?;
+    Ok((!is_prepared).then_some(progress + 1))
 }
 
 /// The size and the parts of a workload that is there.

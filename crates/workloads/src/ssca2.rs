@@ -25,7 +25,7 @@ use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 use crate::keys::mix;
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
-use crate::turns::workers_of;
+use crate::turns::{Share, workers_of};
 use crate::violation::Violations;
 use crate::{CLIENTS_MAX, Options, Violation, Workload, scaled, with_slack};
 
@@ -43,9 +43,6 @@ const KEPT: u64 = 64;
 /// Edges in a block, and its words.
 const PER_BLOCK: u64 = 16;
 const BLOCK_WORDS: usize = 32;
-
-/// Blocks that one transaction of loading prepares.
-const STEP: u64 = 256;
 
 /// Nodes that one transaction of the check reads.
 const CHECKED: u64 = 64;
@@ -70,9 +67,8 @@ pub struct Ssca2 {
 pub struct Ssca2Client {
     index: usize,
     stamp: Stamp,
-    /// Its share is every `parts`-th edge from `part` on.
-    part: u64,
-    parts: u64,
+    /// Of the edges.
+    share: Share,
     /// The current edge, and the node that it leads to.
     edge: u64,
     node: u64,
@@ -87,18 +83,13 @@ impl Build for Ssca2 {
         Ok(Tables { counts, edges: Array::reserve(tx, KEPT * size)? })
     }
 
-    /// Progress 0: preparing the counts; from 1 on: steps of preparing the edges.
     fn step<W: Allocate>(
         tables: Tables,
         tx: &mut W,
         _size: u64,
         progress: u64,
     ) -> Result<Option<u64>, Stop> {
-        if progress == 0 {
-            return Ok(Some(u64::from(tables.counts.prepare(tx, STEP)?)));
-        }
-        let is_prepared = tables.edges.prepare(tx, STEP)?;
-        Ok((!is_prepared).then_some(progress + 1))
+        root::prepare_both(tx, tables.counts, tables.edges, progress)
     }
 
     fn free<W: Allocate>(tables: Tables, tx: &mut W) -> Result<bool, Stop> {
@@ -129,21 +120,18 @@ impl Workload for Ssca2 {
     }
 
     fn client(&self, index: usize, seed: u64) -> Ssca2Client {
-        let (stamp, part) = (Stamp::first(index, seed), index as u64);
-        let parts = CLIENTS_MAX as u64;
+        let (stamp, share) = (Stamp::first(index, seed), Share::of(index, CLIENTS_MAX));
         // The first edge comes at the first call of `next`.
-        Ssca2Client { index, stamp, part, parts, edge: u64::MAX, node: 0 }
+        Ssca2Client { index, stamp, share, edge: u64::MAX, node: 0 }
     }
 
     fn tune(&self, client: &mut Ssca2Client, options: &Options) {
-        client.parts = workers_of(client.index, options) as u64;
-        client.part = client.index as u64 % client.parts;
+        client.share = Share::of(client.index, workers_of(client.index, options));
     }
 
     #[inline]
     fn next(&self, client: &mut Ssca2Client) {
-        let edge = client.edge.saturating_add(client.parts);
-        client.edge = if edge < self.nodes * DEGREE { edge } else { client.part };
+        client.edge = client.share.next(client.edge, self.nodes * DEGREE);
         client.node = self.to(client.edge);
         client.stamp.advance();
     }

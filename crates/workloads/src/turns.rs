@@ -41,12 +41,34 @@ pub(crate) fn workers_of(index: usize, options: &Options) -> usize {
     if index < options.workers { options.workers } else { CLIENTS_MAX }
 }
 
+/// A worker's share of what is numbered from 0 on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// Every `parts`-th from `part` on.
+    part: u64,
+    parts: u64,
+}
+
+impl Share {
+    /// Of one of so many workers.
+    pub(crate) fn of(index: usize, workers: usize) -> Share {
+        let parts = workers as u64;
+        Share { part: index as u64 % parts, parts }
+    }
+
+    /// The one behind `current`, again and again through those below `end`; the first behind
+    /// `u64::MAX`.
+    #[inline]
+    pub(crate) fn next(self, current: u64, end: u64) -> u64 {
+        let next = current.saturating_add(self.parts);
+        if next < end { next } else { self.part }
+    }
+}
+
 /// One worker's updates, in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
-    /// The worker's share is every `parts`-th number from `part` on.
-    part: u64,
-    parts: u64,
+    share: Share,
     len: u64,
     lag: u64,
     /// Permutes the worker's numbers.
@@ -59,11 +81,10 @@ pub(crate) struct Turns {
 impl Turns {
     /// Of one of so many workers, on numbers below `end`, from any one on.
     pub(crate) fn new(index: usize, workers: usize, end: u64, random: u64) -> Turns {
-        let parts = workers as u64;
-        let len = (end / parts).max(LEN_MIN);
+        let share = Share::of(index, workers);
+        let len = (end / share.parts).max(LEN_MIN);
         let lag = (len / 16).clamp(LAG_MIN, LAG_MAX);
-        let (part, first) = (index as u64 % parts, random % len);
-        Turns { part, parts, len, lag, factor: scattering(len), first, drawn: 0 }
+        Turns { share, len, lag, factor: scattering(len), first: random % len, drawn: 0 }
     }
 
     /// The next update.
@@ -118,7 +139,7 @@ impl Turns {
     #[inline]
     fn number(&self, nth: u64) -> u64 {
         let place = scatter((self.first + nth) % self.len, self.factor, self.len);
-        place * self.parts + self.part
+        place * self.share.parts + self.share.part
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Parser;
+use indicatif::ProgressBar;
 
 use super::Budget;
 use super::store::{Store, Together};
@@ -29,11 +30,19 @@ pub(super) struct Spec {
     pub(super) pool: Option<String>,
     /// Rounds at most.
     pub(super) rounds: u64,
+    /// Rounds that its block makes where others make one: short laps whose ratios are held to
+    /// little. The same for all of a block.
+    pub(super) times: u64,
 }
 
 impl Spec {
     pub(super) fn new(block: &'static str, command: String) -> Spec {
-        Spec { block, command, pool: None, rounds: u64::MAX }
+        Spec { block, command, pool: None, rounds: u64::MAX, times: 1 }
+    }
+
+    /// Rounds of it in a run of so many.
+    fn rounds_of(&self, rounds: u64) -> u64 {
+        self.rounds.min(rounds * self.times)
     }
 }
 
@@ -60,7 +69,7 @@ impl Laps {
     pub(super) fn add_stored(&mut self, plan: Vec<Spec>, budget: &Budget, store: &Store) -> bool {
         let mut found: HashMap<String, Vec<(f64, Lap)>> = HashMap::new();
         for block in blocks(plan) {
-            for round in 0..budget.rounds {
+            for round in 0..budget.rounds * block[0].times {
                 let commands = of_round(&block, round).map(|spec| spec.command.as_str());
                 let commands: Vec<&str> = commands.collect();
                 if commands.is_empty() {
@@ -85,7 +94,7 @@ impl Laps {
     #[cfg(test)]
     pub(super) fn invented(plan: Vec<Spec>, rounds: u64, lap: impl Fn(&str) -> Lap) -> Laps {
         let laps = |spec: Spec| {
-            let laps = vec![lap(&spec.command); rounds.min(spec.rounds) as usize];
+            let laps = vec![lap(&spec.command); spec.rounds_of(rounds) as usize];
             (spec.command, laps)
         };
         Laps { by_command: plan.into_iter().map(laps).collect(), seconds: 1.0, broken: false }
@@ -100,45 +109,67 @@ impl Laps {
 pub(super) fn all(
     plan: Vec<Spec>,
     budget: &Budget,
-    mut store: Option<&mut Store>,
+    store: Option<&mut Store>,
 ) -> Result<Laps, Failure> {
     let blocks = blocks(plan);
-    let rounds = |spec: &Spec| spec.rounds.min(budget.rounds);
+    let rounds = |spec: &Spec| spec.rounds_of(budget.rounds);
     let bar = progress::bar("laps", blocks.iter().flatten().map(rounds).sum());
-    let (mut laps, mut pools) = (Laps::default(), Pools::default());
+    let (laps, pools) = (Laps::default(), Pools::default());
+    let mut making = Making { budget, store, pools, laps, bar };
     for round in 0..budget.rounds {
         for block in &blocks {
-            let block: Vec<&Spec> = of_round(block, round).collect();
-            let commands: Vec<&str> = block.iter().map(|spec| spec.command.as_str()).collect();
-            let stored = store.as_ref().and_then(|store| store.together(&commands, round));
-            let together = Together::now();
-            for step in 0..block.len() {
-                let at = turn(round, step, block.len());
-                let command = &block[at].command;
-                bar.set_message(command.clone());
-                let (seconds, lap) = match &stored {
-                    Some(stored) => stored[at],
-                    None => {
-                        let is_last = round + 1 == rounds(block[at]);
-                        let made = make(block[at], budget, round, is_last, &mut pools)?;
-                        report::complain(&made.violations);
-                        laps.broken |= !made.violations.is_empty();
-                        let Made { seconds, lap, .. } = made;
-                        // One that left something wrong is made again, and found wrong again.
-                        if let Some(store) = store.as_mut().filter(|_| made.violations.is_empty()) {
-                            store.keep(command, round, together, (seconds, lap))?;
-                        }
-                        (seconds, lap)
-                    }
-                };
-                laps.seconds += seconds;
-                laps.by_command.entry(command.clone()).or_default().push(lap);
-                bar.inc(1);
+            let times = block[0].times;
+            for round in round * times..(round + 1) * times {
+                making.round(block, round)?;
             }
         }
     }
-    bar.finish_and_clear();
-    Ok(laps)
+    making.bar.finish_and_clear();
+    Ok(making.laps)
+}
+
+/// Laps that are being made.
+struct Making<'a> {
+    budget: &'a Budget,
+    store: Option<&'a mut Store>,
+    pools: Pools,
+    laps: Laps,
+    bar: ProgressBar,
+}
+
+impl Making<'_> {
+    /// Makes those of a block that this round has.
+    fn round(&mut self, block: &[Spec], round: u64) -> Result<(), Failure> {
+        let Making { budget, store, pools, laps, bar } = self;
+        let block: Vec<&Spec> = of_round(block, round).collect();
+        let commands: Vec<&str> = block.iter().map(|spec| spec.command.as_str()).collect();
+        let stored = store.as_ref().and_then(|store| store.together(&commands, round));
+        let together = Together::now();
+        for step in 0..block.len() {
+            let at = turn(round, step, block.len());
+            let command = &block[at].command;
+            bar.set_message(command.clone());
+            let (seconds, lap) = match &stored {
+                Some(stored) => stored[at],
+                None => {
+                    let is_last = round + 1 == block[at].rounds_of(budget.rounds);
+                    let made = make(block[at], budget, round, is_last, pools)?;
+                    report::complain(&made.violations);
+                    laps.broken |= !made.violations.is_empty();
+                    let Made { seconds, lap, .. } = made;
+                    // One that left something wrong is made again, and found wrong again.
+                    if let Some(store) = store.as_mut().filter(|_| made.violations.is_empty()) {
+                        store.keep(command, round, together, (seconds, lap))?;
+                    }
+                    (seconds, lap)
+                }
+            };
+            laps.seconds += seconds;
+            laps.by_command.entry(command.clone()).or_default().push(lap);
+            bar.inc(1);
+        }
+        Ok(())
+    }
 }
 
 /// Those of a block that are made in a round.
@@ -316,6 +347,21 @@ mod tests {
     }
 
     #[test]
+    fn a_block_of_short_laps_has_more_rounds() {
+        let short = || ["empty", "bank"].map(|w| Spec { times: 3, ..spec("a", w) }).to_vec();
+        let directory = tempfile::tempdir().unwrap();
+        with_store(directory.path(), |store| {
+            let plan = || [short(), vec![spec("b", "scatter")]].concat();
+            let laps = all(plan(), &budget(), Some(store)).unwrap();
+            let of = |laps: &Laps, w: &str| laps.of(&format!("{w} --transactions 100")).len();
+            assert_eq!(["empty", "bank", "scatter"].map(|w| of(&laps, w)), [6, 6, 2]);
+            let mut stored = Laps::default();
+            assert!(stored.add_stored(plan(), &budget(), store));
+            assert_eq!(of(&stored, "bank"), 6);
+        });
+    }
+
+    #[test]
     fn laps_on_one_pool_find_it_there() {
         let made = "btree-update --medium emulated --scale 0.001 --transactions 1";
         let spec = |shadow: &str| Spec {
@@ -325,6 +371,7 @@ mod tests {
             ),
             pool: Some(made.into()),
             rounds: 1,
+            times: 1,
         };
         let laps = all(vec![spec("software"), spec("cow")], &budget(), None).unwrap();
         assert!(laps.by_command.values().all(|laps| laps.len() == 1 && laps[0].transactions == 50));

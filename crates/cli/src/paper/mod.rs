@@ -233,3 +233,24 @@ fn write(results: &Results, directory: &Path) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::CommandLine;
+
+    #[test]
+    fn every_command_of_a_plan_can_be_run() {
+        for (paper, quick) in NAMES.into_iter().flat_map(|paper| [(paper, false), (paper, true)]) {
+            let budget = sample::budget(quick);
+            for spec in recipes(paper).iter().flat_map(|recipe| (recipe.plan)(&budget)) {
+                for command in [Some(spec.command), spec.pool].into_iter().flatten() {
+                    let words = ["lastword", "run"].into_iter().chain(command.split_whitespace());
+                    CommandLine::try_parse_from(words).unwrap();
+                }
+            }
+        }
+    }
+}

@@ -1,8 +1,54 @@
 //! Invented results: a few odd ones for tests, and as many as a paper has to look at.
 
+use super::laps::{Lap, Laps};
+use super::marks::Paper;
 use super::results::{Axis, Experiment, Figure, Point, Results, Row, Series};
+use super::{Budget, Recipe, recipes};
 use crate::machine::Machine;
 use crate::report::OverRounds;
+
+/// A run of so many.
+pub(super) fn budget(quick: bool) -> Budget {
+    Budget { quick, rounds: 3, seed: 1, peers: None }
+}
+
+/// What follows for a paper from laps that were never made.
+pub(super) fn judged(paper: &str, quick: bool, lap: fn(&str) -> Lap) -> Results {
+    let budget = budget(quick);
+    let recipes: Vec<&Recipe> = recipes(paper).iter().collect();
+    let plan = recipes.iter().flat_map(|recipe| (recipe.plan)(&budget)).collect();
+    let laps = Laps::invented(plan, budget.rounds, lap);
+    super::judge(&Paper::by_name(paper).unwrap(), &recipes, &budget, &laps)
+}
+
+/// The median of a row, to thousandths, and whether it holds.
+pub(super) fn held(results: &Results, id: &str, name: &str) -> (Option<f64>, Option<bool>) {
+    let row = results.rows.iter().find(|row| row.id == id && row.name == name);
+    let row = row.unwrap_or_else(|| panic!("{id} {name}"));
+    let rounded = |ours: f64| (1000.0 * ours).round() / 1000.0;
+    (row.ours.map(|ours| rounded(ours.median)), row.held)
+}
+
+/// A full run has every row of a paper, and a quick one all but those that `may_lack` says, by
+/// experiment and mark.
+pub(super) fn assert_rows(
+    paper: &str,
+    lap: fn(&str) -> Lap,
+    may_lack: fn(&str, Option<String>) -> bool,
+) {
+    let (full, quick) = (judged(paper, false, lap), judged(paper, true, lap));
+    for experiment in &Paper::by_name(paper).unwrap().experiment {
+        for marked in experiment.rows() {
+            let has = |results: &Results| {
+                let mut rows = results.rows.iter();
+                rows.any(|row| row.id == experiment.id && row.name == marked.name)
+            };
+            let name = &marked.name;
+            assert!(has(&full), "{} {name}", experiment.id);
+            assert!(has(&quick) || may_lack(&experiment.id, marked.mark.text()), "{name}");
+        }
+    }
+}
 
 /// Every kind of row and figure, with letters that mean something to a page or a sheet.
 pub(crate) fn small() -> Results {

@@ -146,6 +146,11 @@ pub(super) fn middle(rounds: Vec<f64>) -> f64 {
     OverRounds::of(rounds).median
 }
 
+/// How many times as fast as the base a lap was.
+pub(super) fn ratio(lap: &Lap, base: &Lap) -> f64 {
+    lap.rate() / base.rate()
+}
+
 /// One number a round of two laps that were made in it.
 pub(super) fn pairs(ours: &[Lap], base: &[Lap], value: impl Fn(&Lap, &Lap) -> f64) -> Vec<f64> {
     ours.iter().zip(base).map(|(ours, base)| value(ours, base)).collect()

@@ -126,7 +126,7 @@ pub(crate) struct RunReport {
     pub(crate) worst_100ms_transactions_per_second: Option<f64>,
     pub(crate) cpu_seconds: CpuSeconds,
     pub(crate) commit_latency_ns: Quantiles,
-    /// Of workers that only read; nothing when none was to.
+    /// Of workers that were to only read, which are not among those above; nothing when none was.
     pub(crate) reading_latency_ns: Quantiles,
     pub(crate) durable_latency_ns: Quantiles,
     /// Share of transactions that were known to be durable when the worker's next one had

@@ -100,9 +100,12 @@ impl<I: Index> Tpcc<I> {
         self.check_districts(worker, &mut seen)?;
         self.check_customers(worker, &mut seen)?;
         self.check_items(worker, &mut seen)?;
-        self.check_orders(worker, &mut seen)?;
-        self.check_new_orders(worker, &mut seen)?;
-        self.check_lines(worker, &mut seen)?;
+        for warehouse in 1..=shape.warehouses {
+            let own = worker.transact(|tx| self.own(tx, warehouse))?;
+            self.check_orders(worker, (warehouse, own.orders), &mut seen)?;
+            self.check_new_orders(worker, (warehouse, own.new_orders), &mut seen)?;
+            self.check_lines(worker, (warehouse, own.lines), &mut seen)?;
+        }
         judge_orders(shape.kept(), &mut seen);
         self.check_stock_and_terminals(worker, &mut seen)?;
         Ok(seen.violations.0)
@@ -114,8 +117,11 @@ impl<I: Index> Tpcc<I> {
         violations: &mut Violations,
     ) -> Result<(), T::Error> {
         let Tpcc { warehouses, districts, customers, items, stock, .. } = *self;
-        let Tpcc { orders, new_orders, lines, .. } = *self;
-        let all = [warehouses, districts, customers, items, stock, orders, new_orders, lines];
+        let mut all = vec![warehouses, districts, customers, items, stock];
+        for warehouse in 1..=self.shape.warehouses {
+            let own = worker.transact(|tx| self.own(tx, warehouse))?;
+            all.extend([own.orders, own.new_orders, own.lines]);
+        }
         for index in all {
             let answer = whole(worker, |tx, from| index.check(tx, from))?;
             violations.add_damage(answer.damage);
@@ -226,13 +232,18 @@ impl<I: Index> Tpcc<I> {
         Ok(())
     }
 
-    fn check_orders<T: Transact>(&self, worker: &mut T, seen: &mut Seen) -> Result<(), T::Error> {
+    fn check_orders<T: Transact>(
+        &self,
+        worker: &mut T,
+        (warehouse, orders): (u64, I),
+        seen: &mut Seen,
+    ) -> Result<(), T::Error> {
         let shape = self.shape;
         let place = |key: u64| {
             let (district, id) = key::of_order(key);
-            Some(shape.slot(in_range(district, shape.districts())?, id))
+            Some(shape.slot(of_warehouse(district, warehouse)?, id))
         };
-        let table = (self.orders, self.tables.orders);
+        let table = (orders, self.tables.orders);
         Self::visit(worker, table, place, seen, |key, row: Order, seen| {
             let (district, id) = key::of_order(key);
             seen.violations.expect("id of an order", id, row.id);
@@ -262,19 +273,21 @@ impl<I: Index> Tpcc<I> {
     fn check_new_orders<T: Transact>(
         &self,
         worker: &mut T,
+        (warehouse, new_orders): (u64, I),
         seen: &mut Seen,
     ) -> Result<(), T::Error> {
         let mut from = Some(0);
         while let Some(here) = from {
             let (pairs, next) = worker.transact(|tx| {
                 let mut pairs = Vec::new();
-                let next = self.new_orders.scan(tx, here, |key, id| pairs.push((key, id)))?;
+                let next = new_orders.scan(tx, here, |key, id| pairs.push((key, id)))?;
                 Ok((pairs, next))
             })?;
             for (key, value) in pairs {
                 let (district, id) = key::of_order(key);
                 seen.violations.expect("id of a new order", id, value);
-                let Some(found) = seen.district(district) else {
+                let known = of_warehouse(district, warehouse);
+                let Some(found) = known.and_then(|district| seen.district(district)) else {
                     seen.violations.add(Violation::Key { end: 0, found: key });
                     continue;
                 };
@@ -288,14 +301,19 @@ impl<I: Index> Tpcc<I> {
     }
 
     /// Condition 7, and the lines' own content.
-    fn check_lines<T: Transact>(&self, worker: &mut T, seen: &mut Seen) -> Result<(), T::Error> {
+    fn check_lines<T: Transact>(
+        &self,
+        worker: &mut T,
+        (warehouse, lines): (u64, I),
+        seen: &mut Seen,
+    ) -> Result<(), T::Error> {
         let shape = self.shape;
         let place = |key: u64| {
             let (district, id, number) = key::of_line(key);
-            let slot = shape.slot(in_range(district, shape.districts())?, id);
+            let slot = shape.slot(of_warehouse(district, warehouse)?, id);
             Some(slot * LINE_SLOTS + in_range(number, LINES_MAX as u64)? - 1)
         };
-        let table = (self.lines, self.tables.lines);
+        let table = (lines, self.tables.lines);
         Self::visit(worker, table, place, seen, |key, row: Line, seen| {
             let (district, id, number) = key::of_line(key);
             if let Some(district) = seen.district(district) {
@@ -386,6 +404,11 @@ impl<I: Index> Tpcc<I> {
 
 fn in_range(id: u64, end: u64) -> Option<u64> {
     (1..=end).contains(&id).then_some(id)
+}
+
+/// The district, if it is one of this warehouse's.
+fn of_warehouse(district: u64, warehouse: u64) -> Option<u64> {
+    (district.checked_sub(1)? / DISTRICTS + 1 == warehouse).then_some(district)
 }
 
 /// The row of stock of this key, against the lines that are kept.

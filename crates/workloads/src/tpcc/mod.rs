@@ -8,10 +8,15 @@
 //!   customers    w, d, c                         C: discount, balance | 500 bytes of text
 //!   items        i                               I: price, name, text
 //!   stock        w, i                            S: quantity, counts, ten texts | text
+//!
+//!   of each warehouse
 //!   orders       w, d, o                         O                    slot o modulo kept
 //!   new orders   w, d, o                         nothing but its key
 //!   lines        w, d, o, number                 L                    16 slots an order
 //! ```
+//!
+//! The three indexes that orders change are each warehouse's own, as where tables are parted by
+//! warehouse, which their keys begin with; the others are only read.
 //!
 //! Loaded as the specification says (clause 4.3): a warehouse has 10 districts, each of 3000
 //! customers and 3000 orders, and stock of 100 000 items; some 150 MB and some seconds of loading.
@@ -40,9 +45,8 @@
 //!
 //! With [`Options::low_conflict`] each worker serves one district (DudeTM, section 5.6), and its
 //! own warehouse delivers all lines. With as many warehouses as workers (`--scale`) each has one
-//! of its own, and no two write the same object, but for the inner nodes high up in a tree when one
-//! below is split or joined (Pisces, section 5.3). `tpcc-btree-32` is that paper's: its trees'
-//! nodes have at most 32 children.
+//! of its own, and no two write the same object (Pisces, section 5.3). `tpcc-btree-32` is that
+//! paper's: its trees' nodes have at most 32 children.
 //!
 //! # The consistency conditions (clause 3.3.2)
 //!
@@ -102,6 +106,11 @@ pub struct Tpcc<I> {
     customers: I,
     items: I,
     stock: I,
+}
+
+/// A warehouse's own indexes.
+#[derive(Clone, Copy, Debug)]
+struct Own<I> {
     orders: I,
     new_orders: I,
     lines: I,
@@ -177,20 +186,16 @@ impl<I: Index> Workload for Tpcc<I> {
 
 impl<I: Index> Tpcc<I> {
     fn of(shape: Shape, tables: Tables) -> Tpcc<I> {
-        let [warehouses, districts, customers, items, stock, orders, new_orders, lines] =
-            tables.indexes.map(I::from_words);
-        Tpcc {
-            shape,
-            tables,
-            warehouses,
-            districts,
-            customers,
-            items,
-            stock,
-            orders,
-            new_orders,
-            lines,
-        }
+        let [warehouses, districts, customers, items, stock] = tables.indexes.map(I::from_words);
+        Tpcc { shape, tables, warehouses, districts, customers, items, stock }
+    }
+
+    /// The own indexes of a warehouse, counted from 1.
+    #[inline]
+    fn own<W: Words>(&self, tx: &mut W, warehouse: u64) -> Result<Own<I>, Stop> {
+        let found = tx.get(self.tables.own.at(warehouse.wrapping_sub(1))?)?;
+        let [orders, new_orders, lines] = found.map(I::from_words);
+        Ok(Own { orders, new_orders, lines })
     }
 }
 

@@ -5,7 +5,7 @@ use words::{Allocate, Field, Objects, Place, Stop, Words, field};
 use super::client::Wanted;
 use super::rows::Warehouse;
 use super::rows::{Customer, District, Done, Info, Item, Level, Line, Order, Stock, Terminal};
-use super::{DISTRICTS, LINE_SLOTS, LINES_MAX, Tpcc, TpccClient, key, place_of_terminal};
+use super::{DISTRICTS, LINE_SLOTS, LINES_MAX, Own, Tpcc, TpccClient, key, place_of_terminal};
 use crate::index::Index;
 
 /// Basis points in one.
@@ -34,6 +34,7 @@ impl<I: Index> Tpcc<I> {
         let customer = self.tables.customers.at(row)?;
         let row = self.districts.get(tx, client.district)?.ok_or(Stop::BadValue)?;
         let district = self.tables.districts.at(row)?;
+        let own = self.own(tx, client.warehouse)?;
         self.announce(client, &found, tx)?;
 
         let discount = tx.get(field!(customer, Customer, discount))?;
@@ -42,7 +43,7 @@ impl<I: Index> Tpcc<I> {
         let next_order = field!(district, District, next_order);
         let id = tx.get(next_order)?;
         tx.set(next_order, id.wrapping_add(1))?;
-        self.replace_order(client, id, tx)?;
+        self.replace_order(client, id, own, tx)?;
 
         let mut done = Done::default();
         for (n, wanted) in client.lines().iter().enumerate() {
@@ -51,7 +52,9 @@ impl<I: Index> Tpcc<I> {
                 return Err(if client.has_unused_item { Stop::Aborted } else { Stop::BadValue });
             };
             let number = n as u64 + 1;
-            let amount = self.add_line(client, (id, number), wanted, (item, stock), tx)?;
+            let row = (item, stock);
+            let (place, amount) = self.add_line(client, (id, number), wanted, row, tx)?;
+            own.lines.insert(tx, key::line(client.district, id, number), place)?;
             done.total = done.total.wrapping_add(amount);
             done.quantity += wanted.quantity;
             done.lines += 1;
@@ -107,6 +110,7 @@ impl<I: Index> Tpcc<I> {
         &self,
         client: &TpccClient,
         id: u64,
+        own: Own<I>,
         tx: &mut W,
     ) -> Result<(), Stop> {
         let (district, slot) = (client.district, self.shape.slot(client.district, id));
@@ -117,16 +121,16 @@ impl<I: Index> Tpcc<I> {
         }
         let old = tx.get(place)?;
         for number in 1..=(client.lines().len() as u64) {
-            self.lines.will_change(tx, key::line(district, id, number));
+            own.lines.will_change(tx, key::line(district, id, number));
         }
         for number in 1..=u64::from(old.lines) {
-            self.lines.will_change(tx, key::line(district, old.id, number));
+            own.lines.will_change(tx, key::line(district, old.id, number));
         }
         let old_key = key::order(district, old.id);
-        self.orders.remove(tx, old_key)?.ok_or(Stop::BadValue)?;
-        self.new_orders.remove(tx, old_key)?.ok_or(Stop::BadValue)?;
+        own.orders.remove(tx, old_key)?.ok_or(Stop::BadValue)?;
+        own.new_orders.remove(tx, old_key)?.ok_or(Stop::BadValue)?;
         for number in 1..=u64::from(old.lines) {
-            self.lines.remove(tx, key::line(district, old.id, number))?.ok_or(Stop::BadValue)?;
+            own.lines.remove(tx, key::line(district, old.id, number))?.ok_or(Stop::BadValue)?;
         }
         let all_local = client.lines().iter().all(|line| line.supplier == client.warehouse);
         let key = key::order(district, id);
@@ -140,20 +144,20 @@ impl<I: Index> Tpcc<I> {
             carrier: 0,
         };
         tx.set(place, order)?;
-        self.orders.insert(tx, key, slot)?;
-        self.new_orders.insert(tx, key, id)
+        own.orders.insert(tx, key, slot)?;
+        own.new_orders.insert(tx, key, id)
     }
 
-    /// Takes a line's pieces out of the stock and adds the line; answers its amount.
+    /// Takes a line's pieces out of the stock and writes the line; answers its place and amount.
     #[inline]
-    fn add_line<W: Allocate>(
+    fn add_line<W: Words>(
         &self,
         client: &TpccClient,
         (id, number): (u64, u64),
         wanted: &Wanted,
         (item, stock): (u64, u64),
         tx: &mut W,
-    ) -> Result<u64, Stop> {
+    ) -> Result<(u64, u64), Stop> {
         let price = tx.get(field!(self.tables.items.at(item)?, Item, price))?;
         let stock = self.tables.stock.at(stock)?;
         let level = field!(stock, Stock, level);
@@ -175,8 +179,7 @@ impl<I: Index> Tpcc<I> {
         };
         let place = self.shape.slot(client.district, id) * LINE_SLOTS + number - 1;
         tx.set(self.tables.lines.at(place)?, line)?;
-        self.lines.insert(tx, key::line(client.district, id, number), place)?;
-        Ok(amount)
+        Ok((place, amount))
     }
 
     /// Counts the order in the worker's terminal.

@@ -1,6 +1,6 @@
 //! How large the tables are, where they are, and how they are loaded.
 
-use words::{Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, Objects, Persist, Stop};
+use words::{Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, Objects, Persist, Stop, Words};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use super::rows::{
@@ -37,11 +37,14 @@ const ROWS: u64 = 32;
 /// transactional memory.
 const DISTRICT_STRIDE: u64 = 3;
 
-/// Indexes.
-const INDEXES: usize = 8;
+/// Indexes that all warehouses have in common: orders change none of them.
+const COMMON: usize = 5;
 
-/// Indexes and arrays that loading prepares.
-const PREPARED: u64 = INDEXES as u64 + 10;
+/// Indexes that each warehouse has of its own.
+const OWN: u64 = 3;
+
+/// Arrays that loading prepares.
+const ARRAYS: u64 = 11;
 
 /// How large everything is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,13 +99,22 @@ impl Shape {
         self.districts() * self.kept()
     }
 
-    /// Rows of each index, at most.
-    fn indexed(self) -> [u64; INDEXES] {
+    /// Rows of each common index.
+    fn indexed(self) -> [u64; COMMON] {
         let Shape { warehouses, customers } = self;
-        let (districts, orders) = (self.districts(), self.orders());
-        let (items, lines) = (self.items(), orders * LINES_MAX as u64);
-        let stock = warehouses * items;
-        [warehouses, districts, districts * customers, items, stock, orders, orders, lines]
+        let (districts, items) = (self.districts(), self.items());
+        [warehouses, districts, districts * customers, items, warehouses * items]
+    }
+
+    /// Rows of each of a warehouse's own indexes, at most.
+    fn indexed_each(self) -> [u64; OWN as usize] {
+        let orders = DISTRICTS * self.kept();
+        [orders, orders, orders * LINES_MAX as u64]
+    }
+
+    /// What loading prepares: arrays, then indexes.
+    fn prepared(self) -> u64 {
+        ARRAYS + COMMON as u64 + OWN * self.warehouses
     }
 
     /// The place of an order's row.
@@ -111,12 +123,20 @@ impl Shape {
     }
 }
 
+/// An index as it stands in the tables.
+pub(super) type Place = [u64; 3];
+
+/// One that was not made yet.
+const NOWHERE: Place = [0; 3];
+
 /// Where the tables are.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
-    /// Warehouses, districts, customers, items, stock, orders, new orders, lines.
-    pub(super) indexes: [[u64; 3]; INDEXES],
+    /// Warehouses, districts, customers, items, stock.
+    pub(super) indexes: [Place; COMMON],
+    /// Of each warehouse: orders, new orders, lines.
+    pub(super) own: Array<[Place; OWN as usize]>,
     pub(super) warehouses: Array<Warehouse>,
     pub(super) districts: Array<District>,
     pub(super) customers: Array<Customer>,
@@ -131,14 +151,31 @@ pub(crate) struct Tables {
     freed: Array<u64>,
 }
 
+impl Tables {
+    /// An index by its number, the common ones first; nothing when there are not so many.
+    fn index<W: Words>(&self, tx: &mut W, number: u64) -> Result<Option<Place>, Stop> {
+        let Some(own) = number.checked_sub(COMMON as u64) else {
+            return Ok(Some(self.indexes[number as usize]));
+        };
+        match own / OWN < self.own.len() {
+            true => Ok(Some(tx.get(self.own.at(own / OWN)?)?[(own % OWN) as usize])),
+            false => Ok(None),
+        }
+    }
+}
+
 /// Bytes of the heap, headers included.
 pub(super) fn bytes<I: Index>(shape: Shape) -> u64 {
     fn rows<T>(rows: u64) -> u64 {
         rows.div_ceil(BLOCK_BYTES / size_of::<T>() as u64) * BLOCK_STRIDE
     }
-    let [warehouses, districts, customers, items, stock, orders, ..] = shape.indexed();
-    let indexes: u64 = shape.indexed().into_iter().map(I::heap_bytes).sum();
-    indexes
+    let [warehouses, districts, customers, items, stock] = shape.indexed();
+    let orders = shape.orders();
+    let common: u64 = shape.indexed().into_iter().map(I::heap_bytes).sum();
+    let own: u64 = shape.indexed_each().into_iter().map(I::heap_bytes).sum();
+    common
+        + own * warehouses
+        + rows::<[Place; OWN as usize]>(warehouses)
         + rows::<Warehouse>(warehouses)
         + rows::<District>(districts * DISTRICT_STRIDE)
         + rows::<Customer>(customers)
@@ -157,13 +194,15 @@ impl<I: Index> Build for Tpcc<I> {
 
     fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<Tables, Stop> {
         let shape = Shape::of_size(size);
-        let mut indexes = [[0; 3]; INDEXES];
+        let mut indexes = [NOWHERE; COMMON];
         for (index, rows) in indexes.iter_mut().zip(shape.indexed()) {
             *index = I::reserve(tx, rows)?.to_words();
         }
-        let [warehouses, districts, customers, items, stock, orders, ..] = shape.indexed();
+        let [warehouses, districts, customers, items, stock] = shape.indexed();
+        let orders = shape.orders();
         Ok(Tables {
             indexes,
+            own: Array::reserve(tx, warehouses)?,
             warehouses: Array::reserve(tx, warehouses)?,
             districts: Array::reserve(tx, districts * DISTRICT_STRIDE)?,
             customers: Array::reserve(tx, customers)?,
@@ -178,15 +217,16 @@ impl<I: Index> Build for Tpcc<I> {
         })
     }
 
-    /// Progress below `PREPARED`: what is being prepared; from there on: the row that is next.
+    /// Progress below [`Shape::prepared`]: what is being prepared; from there on: the next row.
     fn step<W: Allocate>(
         tables: Tables,
         tx: &mut W,
         size: u64,
         progress: u64,
     ) -> Result<Option<u64>, Stop> {
-        let this = Tpcc::<I>::of(Shape::of_size(size), tables);
-        let Some(first) = progress.checked_sub(PREPARED) else {
+        let shape = Shape::of_size(size);
+        let this = Tpcc::<I>::of(shape, tables);
+        let Some(first) = progress.checked_sub(shape.prepared()) else {
             let is_prepared = this.prepare(tx, progress)?;
             return Ok(Some(progress + u64::from(is_prepared)));
         };
@@ -201,11 +241,16 @@ impl<I: Index> Build for Tpcc<I> {
     fn free<W: Allocate>(tables: Tables, tx: &mut W) -> Result<bool, Stop> {
         let freed = tables.freed.at(0)?;
         let count = tx.get(freed)?;
-        if let Some(index) = tables.indexes.get(count as usize) {
-            let is_gone = I::from_words(*index).free(tx)?;
+        // What was never made ready cannot be read.
+        if !tables.own.prepare(tx, BLOCKS)? {
+            return Ok(false);
+        }
+        if let Some(index) = tables.index(tx, count)? {
+            let is_gone = index == NOWHERE || I::from_words(index).free(tx)?;
             tx.set(freed, count + u64::from(is_gone))?;
             return Ok(false);
         }
+        tables.own.free(tx)?;
         tables.warehouses.free(tx)?;
         tables.districts.free(tx)?;
         tables.customers.free(tx)?;
@@ -233,33 +278,46 @@ impl<I: Index> Tpcc<I> {
             array.prepare(tx, BLOCKS)
         }
         let tables = &self.tables;
-        if let Some(index) = tables.indexes.get(which as usize) {
-            return I::from_words(*index).prepare(tx);
+        match which {
+            0 => array(tx, tables.own),
+            1 => array(tx, tables.warehouses),
+            2 => array(tx, tables.districts),
+            3 => array(tx, tables.customers),
+            4 => array(tx, tables.customer_texts),
+            5 => array(tx, tables.items),
+            6 => array(tx, tables.stock),
+            7 => array(tx, tables.stock_texts),
+            8 => array(tx, tables.orders),
+            9 => array(tx, tables.lines),
+            10 => array(tx, tables.terminals),
+            _ => self.prepare_index(tx, which - ARRAYS),
         }
-        match which - INDEXES as u64 {
-            0 => array(tx, tables.warehouses),
-            1 => array(tx, tables.districts),
-            2 => array(tx, tables.customers),
-            3 => array(tx, tables.customer_texts),
-            4 => array(tx, tables.items),
-            5 => array(tx, tables.stock),
-            6 => array(tx, tables.stock_texts),
-            7 => array(tx, tables.orders),
-            8 => array(tx, tables.lines),
-            _ => array(tx, tables.terminals),
+    }
+
+    /// The same of an index by its number; a warehouse's own one is made first.
+    fn prepare_index<W: Allocate>(&self, tx: &mut W, number: u64) -> Result<bool, Stop> {
+        let found = self.tables.index(tx, number)?.ok_or(Stop::BadValue)?;
+        if found != NOWHERE {
+            return I::from_words(found).prepare(tx);
         }
+        let (warehouse, which) = ((number - COMMON as u64) / OWN, (number - COMMON as u64) % OWN);
+        let made = I::reserve(tx, self.shape.indexed_each()[which as usize])?;
+        let place = self.tables.own.at(warehouse)?;
+        let mut own = tx.get(place)?;
+        own[which as usize] = made.to_words();
+        tx.set(place, own)?;
+        Ok(false)
     }
 
     /// Loads a row, counted through all tables; whether there is one.
     fn load_row<W: Allocate>(&self, tx: &mut W, row: u64) -> Result<bool, Stop> {
-        let [warehouses, districts, customers, items, stock, orders, ..] = self.shape.indexed();
         let mut left = row;
-        let table =
-            [warehouses, districts, customers, items, stock, orders].iter().position(|rows| {
-                let is_here = left < *rows;
-                left -= if is_here { 0 } else { *rows };
-                is_here
-            });
+        let rows = self.shape.indexed().into_iter().chain([self.shape.orders()]);
+        let table = { rows }.position(|rows| {
+            let is_here = left < rows;
+            left -= if is_here { 0 } else { rows };
+            is_here
+        });
         match table {
             Some(0) => self.load_warehouse(tx, left)?,
             Some(1) => self.load_district(tx, left)?,
@@ -320,10 +378,11 @@ impl<I: Index> Tpcc<I> {
         // Each customer has one, without a pattern.
         let customer = 1 + scatter((id + district) % kept, scattering(kept), kept);
         let order = Order::loaded(key, id, district, customer);
-        self.orders.insert(tx, key, slot)?;
-        self.new_orders.insert(tx, key, id)?;
-        tx.set(self.tables.orders.at(slot)?, order)?;
         let supplier = (district - 1) / DISTRICTS + 1;
+        let own = self.own(tx, supplier)?;
+        own.orders.insert(tx, key, slot)?;
+        own.new_orders.insert(tx, key, id)?;
+        tx.set(self.tables.orders.at(slot)?, order)?;
         for number in 1..=u64::from(order.lines) {
             let key = key::line(district, id, number);
             let item = 1 + mix(key) % self.shape.items();
@@ -339,7 +398,7 @@ impl<I: Index> Tpcc<I> {
                 info: Stock::info(key::stock(supplier, item), (district - 1) % DISTRICTS),
             };
             let place = slot * LINE_SLOTS + number - 1;
-            self.lines.insert(tx, key, place)?;
+            own.lines.insert(tx, key, place)?;
             tx.set(self.tables.lines.at(place)?, line)?;
         }
         Ok(())

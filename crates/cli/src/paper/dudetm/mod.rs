@@ -143,33 +143,12 @@ fn empty(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::marks::Paper;
-    use super::*;
+    use super::super::sample::{self, judged};
     use crate::lap;
-
-    fn results(quick: bool) -> super::super::results::Results {
-        let budget = Budget { quick, rounds: 3, seed: 1, peers: None };
-        let plan: Vec<Spec> = RECIPES.iter().flat_map(|recipe| (recipe.plan)(&budget)).collect();
-        let laps = Laps::invented(plan, budget.rounds, invented);
-        let recipes: Vec<&Recipe> = RECIPES.iter().collect();
-        let paper = Paper::by_name("dudetm").unwrap();
-        super::super::judge(&paper, &recipes, &budget, &laps)
-    }
 
     #[test]
     fn a_full_run_has_every_row_and_a_quick_one_every_row_with_a_mark() {
-        let paper = Paper::by_name("dudetm").unwrap();
-        let (full, quick) = (results(false), results(true));
-        for experiment in &paper.experiment {
-            for marked in experiment.rows() {
-                let has = |results: &super::super::results::Results| {
-                    let mut rows = results.rows.iter();
-                    rows.any(|row| row.id == experiment.id && row.name == marked.name)
-                };
-                assert!(has(&full), "{} {}", experiment.id, marked.name);
-                assert!(marked.mark.text().is_none() || has(&quick), "{}", marked.name);
-            }
-        }
+        sample::assert_rows("dudetm", invented, |_, mark| mark.is_none());
     }
 
     /// A thousand transactions of a command: how long they take says which one it is.
@@ -201,13 +180,8 @@ mod tests {
 
     #[test]
     fn what_holds_follows_from_marks_and_laps_alone() {
-        let results = results(false);
-        let held = |id: &str, name: &str| {
-            let row = results.rows.iter().find(|row| row.id == id && row.name == name);
-            let row = row.unwrap_or_else(|| panic!("{id} {name}"));
-            let rounded = |ours: f64| (1000.0 * ours).round() / 1000.0;
-            (row.ours.map(|ours| rounded(ours.median)), row.held)
-        };
+        let results = judged("dudetm", false, invented);
+        let held = |id: &str, name: &str| sample::held(&results, id, name);
         // 125 ns of `decoupled` and 100 of `volatile`, at 16 GB/s; three times as much at 1.
         assert_eq!(held("D1", "added/hashtable"), (Some(25.0), Some(true)));
         assert_eq!(held("D1", "two/added/hashtable"), (Some(36.0), Some(true)));
@@ -232,20 +206,5 @@ mod tests {
         assert_eq!(held("D9", "decoupled-htm/btree"), (None, None));
         assert_eq!(held("D10", "empty/decoupled"), (Some(8_000_000.0), Some(false)));
         assert!(results.rows.iter().all(|row| row.held.is_some() || row.why.is_some()));
-    }
-
-    #[test]
-    fn every_command_of_a_plan_can_be_run() {
-        use crate::args::CommandLine;
-        use clap::Parser;
-        for quick in [false, true] {
-            let budget = Budget { quick, rounds: 3, seed: 1, peers: None };
-            for spec in RECIPES.iter().flat_map(|recipe| (recipe.plan)(&budget)) {
-                for command in [Some(spec.command), spec.pool].into_iter().flatten() {
-                    let words = ["lastword", "run"].into_iter().chain(command.split_whitespace());
-                    CommandLine::try_parse_from(words).unwrap();
-                }
-            }
-        }
     }
 }

@@ -41,8 +41,8 @@ pub(super) fn plan(budget: &Budget) -> Vec<Spec> {
             for shadow in SHADOWS {
                 let command = command(shadow, skew, mb, budget);
                 let rounds = if budget.quick { 1 } else { 3 };
-                let (block, pool) = ("paging", Some(pool(budget)));
-                specs.push(Spec { block, command, pool, rounds });
+                let pool = Some(pool(budget));
+                specs.push(Spec { pool, rounds, ..Spec::new("paging", command) });
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, curve, each, linear, middle, pairs};
+use super::super::sheet::{Sheet, curve, each, linear, middle, pairs, ratio};
 
 /// Whether workers have a district each, or share them; marks are about the first.
 const CONFLICTS: [(&str, &str); 2] = [("own", " --low-conflict"), ("shared", "")];
@@ -69,17 +69,15 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     for kind in KINDS {
         for &(name, conflicts) in conflicts(budget) {
             let of = |workers| laps.of(&command(kind, conflicts, workers, budget));
-            let by_one = |lap: &Lap, one: &Lap| lap.rate() / one.rate();
             let two = |value: &dyn Fn(&Lap) -> f64| middle(each(of(2), value));
-            let aborts = |lap: &Lap| 100.0 * lap.aborts as f64 / (lap.aborts as f64 + lap.count());
             let us = |ns: f64| ns / 1000.0;
             sheet
-                .row(format!("{}/{name}", kind.row), pairs(of(2), of(1), by_one))
+                .row(format!("{}/{name}", kind.row), pairs(of(2), of(1), ratio))
                 .note(format!(
                     "Of 100 attempts of 2 workers {:.1} met another's. CPU of a transaction, us: \
                      {:.1} in front ({:.1} with one worker), {:.1} behind, \
                      up to {:.1} for the medium.",
-                    two(&aborts),
+                    two(&Lap::aborts_percent),
                     us(two(&Lap::front)),
                     us(middle(each(of(1), Lap::front))),
                     us(two(&Lap::behind)),
@@ -87,7 +85,7 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
                 ))
                 .missed(crowded(kind))
                 .command(&command(kind, conflicts, 2, budget));
-            let point = |&workers: &u64| (workers as f64, pairs(of(workers), of(1), by_one));
+            let point = |&workers: &u64| (workers as f64, pairs(of(workers), of(1), ratio));
             let districts = if name == "own" { ", own districts" } else { "" };
             let points = workers(budget).iter().map(point).collect();
             series.push(curve(format!("{}{districts}", kind.curve), points));

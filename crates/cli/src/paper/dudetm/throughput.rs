@@ -6,7 +6,7 @@
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, curve, each, linear, log, middle, pairs};
+use super::super::sheet::{Sheet, curve, each, linear, log, middle, pairs, ratio};
 use super::{BENCHMARKS, Benchmark, On};
 
 /// GB/s.
@@ -89,10 +89,6 @@ pub(super) fn plan_bandwidth(budget: &Budget) -> Vec<Spec> {
         specs.extend(plan(&["decoupled-sync"], &slow, budget));
     }
     specs
-}
-
-fn ratio(lap: &Lap, base: &Lap) -> f64 {
-    lap.rate() / base.rate()
 }
 
 /// D1: what durability costs.

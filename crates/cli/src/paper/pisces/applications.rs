@@ -5,8 +5,8 @@
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, each, pairs};
-use super::{ALL_ROUNDS, CREWS, Work, aborts, cpu, seldom};
+use super::super::sheet::{Sheet, each, pairs, ratio};
+use super::{ALL_ROUNDS, CREWS, Work, cpu, seldom};
 
 const DESIGNS: [&str; 2] = ["snapshot", "decoupled"];
 
@@ -85,9 +85,10 @@ pub(super) fn judge(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
                     .row(format!("seconds/{name}/{design}/{crew}"), each(laps, seconds))
                     .note(format!("CPU of a transaction, ns: {}.", cpu(design, laps)))
                     .command(&command);
-                sheet.row(format!("aborts/{name}/{design}/{crew}"), each(laps, aborts));
+                let aborts = each(laps, Lap::aborts_percent);
+                sheet.row(format!("aborts/{name}/{design}/{crew}"), aborts);
             }
-            let faster = pairs(of("snapshot"), of("decoupled"), |a, b| a.rate() / b.rate());
+            let faster = pairs(of("snapshot"), of("decoupled"), ratio);
             sheet.row(format!("ratio/{name}/{crew}"), faster);
         }
     }

@@ -97,11 +97,6 @@ fn cpu(design: &str, laps: &[Lap]) -> String {
     format!("`{design}` {front:.0} in front, {behind:.0} behind, up to {delay:.0} for the medium")
 }
 
-/// Of 100 attempts, those that met another's transaction.
-fn aborts(lap: &Lap) -> f64 {
-    100.0 * lap.aborts as f64 / (lap.aborts as f64 + lap.count())
-}
-
 /// Cycles of the counter that a worker took for a transaction.
 fn cycles(lap: &Lap) -> f64 {
     let ns = 1e9 * lap.seconds * lap.workers as f64 / lap.count();

@@ -3,8 +3,8 @@
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, curve, each, linear, log, pairs, theirs};
-use super::{ALL_ROUNDS, CREWS, UPDATES, Work, aborts, cpu, seldom};
+use super::super::sheet::{Sheet, curve, each, linear, log, pairs, ratio, theirs};
+use super::{ALL_ROUNDS, CREWS, UPDATES, Work, cpu, seldom};
 
 const BOTH: [&str; 2] = ["snapshot", "decoupled"];
 const WITH_IDEAL: [&str; 3] = ["snapshot", "decoupled", "decoupled-ideal"];
@@ -13,10 +13,6 @@ const CHAINS: [&str; 2] = ["chains", "chains-sparse"];
 
 /// Updates that P1 has marks for.
 const MARKED: u32 = 2;
-
-fn ratio(lap: &Lap, base: &Lap) -> f64 {
-    lap.rate() / base.rate()
-}
 
 /// Laps of these designs on one kind of work, for each crew.
 fn plan(
@@ -102,7 +98,9 @@ impl<'a> Of<'a> {
     fn aborts(&self, designs: &[&str], sheet: &mut Sheet) {
         for design in designs {
             let row = format!("aborts/{design}/{}", self.name);
-            sheet.row(row, each(self.at(design), aborts)).command(&self.command(design));
+            sheet
+                .row(row, each(self.at(design), Lap::aborts_percent))
+                .command(&self.command(design));
         }
     }
 }

@@ -3,17 +3,17 @@
 
 use super::super::Budget;
 use super::super::laps::{Lap, Laps, Spec};
-use super::super::sheet::{Sheet, pairs};
+use super::super::sheet::{Sheet, pairs, ratio};
 use super::{ALL_ROUNDS, CREWS, Work, cpu, seldom};
 
-/// From the first to the second the log gets shorter.
-const STEPS: [&str; 2] = ["snapshot-whole", "snapshot"];
+/// From one to the next there is less to do: the log gets shorter; of three commits there is one.
+const STEPS: [&str; 3] = ["snapshot-whole", "snapshot", "snapshot-group"];
 
 const MICRO: [&str; 2] = ["chains", "btree-16"];
 
 /// Percent more.
 fn gain(lap: &Lap, base: &Lap) -> f64 {
-    100.0 * (lap.rate() / base.rate() - 1.0)
+    100.0 * (ratio(lap, base) - 1.0)
 }
 
 fn micro(workload: &'static str) -> Work {
@@ -30,12 +30,12 @@ pub(super) fn plan_gains(budget: &Budget) -> Vec<Spec> {
     seldom(specs, ALL_ROUNDS, budget)
 }
 
-/// P6: what logging no more than has changed brings.
+/// P6: what logging no more than has changed brings, and committing three together.
 pub(super) fn gains(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
     for workload in MICRO {
         for (workers, crew) in CREWS {
             let command = |design: &str| micro(workload).on(design, workers, budget);
-            let [whole, diff] = STEPS.map(|design| laps.of(&command(design)));
+            let [whole, diff, group] = STEPS.map(|design| laps.of(&command(design)));
             let bytes = |laps: &[Lap]| {
                 super::middle(super::each(laps, |lap| lap.each(lap.log_bytes + lap.home_bytes)))
             };
@@ -47,6 +47,14 @@ pub(super) fn gains(budget: &Budget, laps: &Laps, sheet: &mut Sheet) {
                     bytes(whole)
                 ))
                 .command(&command(STEPS[1]));
+            sheet
+                .row(format!("group/{workload}/{crew}"), pairs(group, diff, gain))
+                .note(format!(
+                    "CPU of a transaction, ns: {}; {}.",
+                    cpu(STEPS[2], group),
+                    cpu(STEPS[1], diff)
+                ))
+                .command(&command(STEPS[2]));
         }
     }
 }

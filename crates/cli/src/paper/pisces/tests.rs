@@ -1,35 +1,12 @@
 //! Pisces' recipes: what a run has of rows, and what follows from its laps.
 
-use super::super::laps::Laps;
-use super::super::marks::Paper;
-use super::super::results::Results;
-use super::*;
+use super::super::sample::{self, judged};
 use crate::lap;
 use crate::report::Quantiles;
 
-fn results(quick: bool) -> Results {
-    let budget = Budget { quick, rounds: 3, seed: 1, peers: None };
-    let plan: Vec<Spec> = RECIPES.iter().flat_map(|recipe| (recipe.plan)(&budget)).collect();
-    let laps = Laps::invented(plan, budget.rounds, invented);
-    let recipes: Vec<&Recipe> = RECIPES.iter().collect();
-    let paper = Paper::by_name("pisces").unwrap();
-    super::super::judge(&paper, &recipes, &budget, &laps)
-}
-
 #[test]
 fn a_full_run_has_every_row_and_a_quick_one_all_but_points_between() {
-    let paper = Paper::by_name("pisces").unwrap();
-    let (full, quick) = (results(false), results(true));
-    for experiment in &paper.experiment {
-        for marked in experiment.rows() {
-            let has = |results: &Results| {
-                let mut rows = results.rows.iter();
-                rows.any(|row| row.id == experiment.id && row.name == marked.name)
-            };
-            assert!(has(&full), "{} {}", experiment.id, marked.name);
-            assert!(experiment.id == "P8" || has(&quick), "{}", marked.name);
-        }
-    }
+    sample::assert_rows("pisces", invented, |id, _| id == "P8");
 }
 
 /// A thousand transactions of a command: how long they take says which one it is.
@@ -38,6 +15,7 @@ fn invented(command: &str) -> lap::Lap {
     let design = [
         ("snapshot", 200),
         ("snapshot-whole", 300),
+        ("snapshot-group", 160),
         ("snapshot-unlogged", 150),
         ("decoupled", 250),
         ("decoupled-ideal", 240),
@@ -48,12 +26,21 @@ fn invented(command: &str) -> lap::Lap {
     let us = of_design.unwrap_or_else(|| panic!("of no design: {command}")).1;
     let us = if has("--update-percent 40") { us * 2 } else { us };
     let slow = has("--latency-ns 600") || has("--bandwidth-gbps 1");
-    let p50 = Some(if slow { 120 } else { 100 });
+    let fast = has("--latency-ns 500");
+    let p50 = Some(if slow {
+        120
+    } else if fast {
+        80
+    } else {
+        100
+    });
     lap::Lap {
         workers: if has("--threads 2") { 2 } else { 1 },
         aborts: if has("--threads 2") { 250 } else { 0 },
         seconds: 1e-6 * f64::from(us),
         durable_seconds: 1e-6 * f64::from(us),
+        grace_periods: 125,
+        grace_cycles: 50_000,
         reading_ns: Quantiles { p50, ..lap::SAMPLE.reading_ns },
         ..lap::SAMPLE
     }
@@ -61,13 +48,8 @@ fn invented(command: &str) -> lap::Lap {
 
 #[test]
 fn what_holds_follows_from_marks_and_laps_alone() {
-    let results = results(false);
-    let held = |id: &str, name: &str| {
-        let row = results.rows.iter().find(|row| row.id == id && row.name == name);
-        let row = row.unwrap_or_else(|| panic!("{id} {name}"));
-        let rounded = |ours: f64| (1000.0 * ours).round() / 1000.0;
-        (row.ours.map(|ours| rounded(ours.median)), row.held)
-    };
+    let results = judged("pisces", false, invented);
+    let held = |id: &str, name: &str| sample::held(&results, id, name);
     // 250 ns of `decoupled` and 200 of `snapshot`, whatever else.
     assert_eq!(held("P1", "ratio/chains/2/one"), (Some(1.25), Some(true)));
     assert_eq!(held("P1", "rate/snapshot/chains/20/two"), (Some(5e6), Some(true)));
@@ -78,10 +60,12 @@ fn what_holds_follows_from_marks_and_laps_alone() {
     assert_eq!(held("P4", "ratio/two").0, Some(1.25));
     assert_eq!(held("P5", "seconds/vacation/snapshot/one").0, Some(0.08));
     assert_eq!(held("P6", "flush-diff/chains/one").0, Some(50.0));
+    assert_eq!(held("P6", "group/btree-16/two").0, Some(25.0));
     assert_eq!(held("P7", "mvcc/chains"), (Some(2.0), Some(true)));
     assert_eq!(held("P7", "plain/btree-16").0, Some(1.111));
     assert_eq!(held("P7", "decoupled/chains").1, Some(true));
-    assert_eq!(held("P8", "latency/list/500"), (Some(1.0), Some(true)));
+    assert_eq!(held("P8", "latency/list/400"), (Some(1.0), Some(true)));
+    assert_eq!(held("P8", "latency/list/500"), (Some(0.8), Some(false)));
     assert_eq!(held("P8", "latency/list/600"), (Some(1.2), Some(false)));
     assert_eq!(held("P8", "bandwidth/chains/1"), (Some(1.2), Some(false)));
     // With 40 % that write 400 ns, with none 200: (400 - 0.6 * 200) / 0.4.
@@ -89,18 +73,7 @@ fn what_holds_follows_from_marks_and_laps_alone() {
     assert_eq!(held("P9", "write/chains/one").0, Some(of_ns(700.0)));
     assert_eq!(held("P9", "write/vacation/one").0, Some(of_ns(200.0)));
     assert_eq!(held("P9", "period/vacation/two").0, Some(400.0));
+    assert_eq!(held("P9", "periods/vacation/two").0, Some(1.0));
+    assert_eq!(held("P9", "periods/chains/one").0, Some(2.5));
     assert_eq!(held("P10", "cost/tatp/one").0, Some(25.0));
-}
-
-#[test]
-fn every_command_of_a_plan_can_be_run() {
-    use crate::args::CommandLine;
-    use clap::Parser;
-    for quick in [false, true] {
-        let budget = Budget { quick, rounds: 3, seed: 1, peers: None };
-        for spec in RECIPES.iter().flat_map(|recipe| (recipe.plan)(&budget)) {
-            let words = ["lastword", "run"].into_iter().chain(spec.command.split_whitespace());
-            CommandLine::try_parse_from(words).unwrap();
-        }
-    }
 }
