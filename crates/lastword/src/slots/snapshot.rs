@@ -33,6 +33,7 @@
 //!
 //! On `file` transactions see an image in memory, whose words are all durable in the log.
 
+use std::iter;
 use std::path::Path;
 use std::time::Instant;
 
@@ -42,6 +43,7 @@ use medium::{Memory, cpu};
 use words::{Stop, TxId};
 
 use super::format::{Key, RECORD_HEAD_WORDS, SLOTS_MAX};
+use super::gather::{Gather, LEADERS, Member};
 use super::ground::{Ground, Words};
 use super::truncation::Truncation;
 use super::workers::Workers;
@@ -82,6 +84,7 @@ pub struct Snapshot {
     versions: Versions<Memory>,
     ground: Ground,
     workers: Workers,
+    gather: Gather,
     truncation: Mutex<Truncation>,
     /// IDs up to this one are of transactions that are durable for sure: all of them, until one was
     /// unwound while it was made durable.
@@ -138,33 +141,47 @@ impl Log {
         self.at + ground.room(BEFORE_RUNS + words) <= ground.layout.record_words()
     }
 
-    /// Makes what the attempt has changed durable: one persist barrier.
+    /// Makes what the attempt has changed durable: one persist barrier, on `file` for all that
+    /// commit at the same time; see `gather`.
     #[inline]
     fn persist(&mut self, snapshot: &Snapshot, attempt: &Attempt) -> Result<(), Error> {
-        let Snapshot { ground, workers, versions, .. } = snapshot;
-        let slot = workers.slot(self.slot);
-        // Behind everything that the attempt has read, whose stamps are no larger than the clock
-        // was then.
-        let stamp = match planted(Mutant::StampTooEarly) {
-            false => versions.clock().load(Ordering::Acquire) + 1,
-            true => attempt.start(),
+        let Snapshot { ground, workers, versions, gather, .. } = snapshot;
+        let Log { slot: number, key, sequence, at, batch, record, .. } = self;
+        let slot = workers.slot(*number);
+        let room = ground.layout.record_words() - *at - RECORD_HEAD_WORDS;
+        let mut write = |own: &[u64], others: &[Member]| {
+            // Behind everything that the attempts have read, whose stamps are no larger than the
+            // clock was then, and behind their beginnings, so that while one is not at home the
+            // frontier is below the stamp of all.
+            let stamp = match planted(Mutant::StampTooEarly) {
+                false => versions.clock().load(Ordering::Acquire) + 1,
+                true => attempt.start(),
+            };
+            record.clear();
+            record.extend([0; RECORD_HEAD_WORDS]);
+            for batch in iter::once(own).chain(others.iter().map(|other| &*other.batch)) {
+                record.push(mark(stamp - ground.base()));
+                record.extend_from_slice(batch);
+            }
+            key.seal(*at, *sequence, record);
+            let words = record.len();
+            record.resize(ground.room(words), 0);
+            slot.meter.payload(words);
+            if planted(Mutant::ShownFirst) {
+                crate::versions::store(ground, own);
+            }
+            ground.write_record(*number, *at, record, &slot.meter)?;
+            *sequence += 1;
+            *at += record.len();
+            // Release: whoever forgets up to this stamp finds the record; see `seats`. Others whose
+            // batches it has are told behind this.
+            slot.filled.store(*at, Ordering::Release);
+            Ok(())
         };
-        self.record.clear();
-        self.record.extend([0, 0, mark(stamp - ground.base())]);
-        self.record.extend_from_slice(&self.batch);
-        self.key.seal(self.at, self.sequence, &mut self.record);
-        let words = self.record.len();
-        self.record.resize(ground.room(words), 0);
-        slot.meter.payload(words);
-        if planted(Mutant::ShownFirst) {
-            crate::versions::store(ground, &self.batch);
+        match ground.is_home() {
+            true => write(batch, &[]),
+            false => gather.persist(&workers.poison, *number, batch, room, write),
         }
-        ground.write_record(self.slot, self.at, &self.record, &slot.meter)?;
-        self.sequence += 1;
-        self.at += self.record.len();
-        // Release: whoever forgets up to this stamp finds the record; see `seats`.
-        slot.filled.store(self.at, Ordering::Release);
-        Ok(())
     }
 }
 
@@ -189,6 +206,7 @@ impl Snapshot {
             versions: Versions::new(slots, last.0, generation),
             ground,
             workers: Workers::new(slots, last.0),
+            gather: Gather::new(slots, LEADERS),
             truncation,
             sure: AtomicU64::new(u64::MAX),
             kept: (0..slots).map(|_| Mutex::default()).collect(),
