@@ -4,6 +4,8 @@
 //! model needs, as they are but for the one change, and the model itself, which finds them in
 //! `super`.
 
+#[path = "build/gather.rs"]
+mod gather;
 #[path = "build/loom.rs"]
 mod loom;
 #[path = "build/paging.rs"]
@@ -29,7 +31,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build");
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
-    let loom = [loom::TWINS, steps::TWINS, paging::TWINS, versions::TWINS].concat();
+    let loom = [loom::TWINS, steps::TWINS, paging::TWINS, versions::TWINS, gather::TWINS].concat();
     for (tool, twins) in [(Tool::Loom, &*loom), (Tool::Shuttle, shuttle::TWINS)] {
         let mut text = String::new();
         emit_whole(tool.whole(), &here, &out.join(tool.folder()), &mut text);

@@ -282,6 +282,48 @@ fn one_that_is_idle_holds_nobody_up_who_writes_ten_times_the_log() {
 }
 
 #[test]
+fn workers_that_commit_at_the_same_time_share_records_and_lose_nothing() {
+    const WORKERS: usize = 12;
+    const EACH: u64 = 40;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let options = Options::new().bytes(1 << 20).log_bytes(2 << 20).ring_entries(1 << 12);
+    let pool = Pool::<Snapshot>::create_as(&path, options.clone()).unwrap();
+    let made = pool.run(|tx| (0..WORKERS).map(|_| tx.alloc(Pair { left: 0, right: 0 })).collect());
+    let pairs: Vec<Ptr<Pair>> = made.unwrap().value;
+    // Each record is small: one block.
+    let records = |pool: &Pool<Snapshot>| pool.metrics().log_bytes / 4096;
+    let (mut rounds, first) = (0, records(&pool));
+    // Who commits meets others for sure, some time.
+    while records(&pool) - first == rounds * EACH * WORKERS as u64 {
+        assert!(rounds < 100, "nobody has shared a record");
+        rounds += 1;
+        std::thread::scope(|scope| {
+            for &at in &pairs {
+                let mut worker = pool.worker().unwrap();
+                scope.spawn(move || {
+                    let before = read(&mut worker, at).left;
+                    (1..=EACH).for_each(|more| put(&mut worker, at, before + more).unwrap());
+                });
+            }
+        });
+    }
+    let metrics = pool.metrics();
+    assert!(metrics.persist_barriers >= records(&pool), "one for each record, and truncation");
+    assert!(metrics.log_payload_bytes < metrics.log_bytes);
+    let last = pool.committed_id();
+    pool.abandon();
+    let pool = Pool::<Snapshot>::open_as(&path, options).unwrap();
+    assert_eq!(pool.committed_id(), last, "each transaction of a record counts");
+    let mut worker = pool.worker().unwrap();
+    let value = rounds * EACH;
+    for at in pairs {
+        assert_eq!(read(&mut worker, at), Pair { left: value, right: value });
+    }
+    pool.check_heap().unwrap();
+}
+
+#[test]
 fn whole_objects_are_logged_where_that_is_asked_for() {
     let logged = |diff| {
         let dir = tempfile::tempdir().unwrap();

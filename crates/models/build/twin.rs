@@ -119,7 +119,7 @@ impl Folder {
             ],
             Folder::Recover => &["recover/mod.rs", "recover/decide.rs"],
             Folder::Shadow => &["copies.rs", "table.rs"],
-            Folder::Slots => &["workers.rs"],
+            Folder::Slots => &["gather.rs", "workers.rs"],
             Folder::Versions => &[
                 "versions/mod.rs",
                 "versions/attempt.rs",

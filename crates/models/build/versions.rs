@@ -95,9 +95,9 @@ pub(crate) const TWINS: &[Twin] = &[
         file: "versions/read.rs",
         changes: &[(
             "let link = words[link_of(at.object)].load(Ordering::Acquire);
-        if link != EMPTY || !attempt.fresh.is_empty() {",
+        if link != EMPTY || is_fresh(words, attempt, at.object) {",
             "let link = words[link_of(at.object)].load(Ordering::Relaxed);
-        if link != EMPTY || !attempt.fresh.is_empty() {",
+        if link != EMPTY || is_fresh(words, attempt, at.object) {",
         )],
         ..SNAPSHOT
     },

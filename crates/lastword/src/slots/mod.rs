@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `undo`, `redo`, `snapshot` | the designs: which order, and why |
 //! | `buffer` | the buffer |
+//! | `gather` | one record of all that commit at the same time, on `file` |
 //! | `ground` | where words and records are, on each medium |
 //! | `workers` | who is committing, and so what is durable |
 //! | `format` | slots, heads, records |
@@ -23,6 +24,7 @@
 
 mod buffer;
 mod format;
+mod gather;
 mod ground;
 mod recover;
 mod redo;

@@ -232,7 +232,7 @@ pub(crate) fn replay(
     let base = superblock.reproduced;
     let (mut known, mut last) = (base, base);
     let mut torn = false;
-    // The batches of what is replayed, and ID and place of each: not all slots at a time.
+    // The batches of what is replayed, and ID and place of each record: not all slots at a time.
     let (mut batches, mut places) = (Vec::new(), Vec::new());
     for number in 0..Layout::of(superblock.log_bytes).slots {
         let slot = Slot::read(superblock, log, number, &damaged)?;
@@ -259,9 +259,12 @@ pub(crate) fn replay(
     }
     let mut replayed = Replayed { last: TxId(known), transactions: 0, torn };
     for (id, place) in places {
-        home.write_back(&batches[place])?;
+        let batch = &batches[place];
+        home.write_back(batch)?;
         replayed.last = replayed.last.max(TxId(id));
-        replayed.transactions += 1;
+        // `snapshot`: of several workers.
+        let marks = Pieces::new(batch).filter(|piece| matches!(piece, Piece::Mark(_)));
+        replayed.transactions += marks.count() as u64;
     }
     // `snapshot`: a stamp is no larger than its transaction's ID, and may be less.
     replayed.last = replayed.last.max(TxId(last.saturating_add(replayed.transactions)));

@@ -4,8 +4,10 @@
 use super::copies::{COPY_HEAD_WORDS, Copy};
 use super::end::when;
 use super::link::EMPTY;
+use super::write::extent_at_home;
 use super::{Attempt, Home, Versions, header_of, link_of};
 use crate::design::At;
+use crate::perform::Heap;
 use crate::sync::{AtomicU64, Ordering};
 
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
@@ -15,7 +17,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         let words = home.words();
         // Acquire: no link since a copy came home shows the words that came.
         let link = words[link_of(at.object)].load(Ordering::Acquire);
-        if link != EMPTY || !attempt.fresh.is_empty() {
+        if link != EMPTY || is_fresh(words, attempt, at.object) {
             let mut word = 0;
             if self.read_copy(attempt, at, link, std::slice::from_mut(&mut word)) {
                 return word;
@@ -35,7 +37,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     ) {
         let words = home.words();
         let link = words[link_of(at.object)].load(Ordering::Acquire);
-        if (link != EMPTY || !attempt.fresh.is_empty()) && self.read_copy(attempt, at, link, out) {
+        let is_copied = link != EMPTY || is_fresh(words, attempt, at.object);
+        if is_copied && self.read_copy(attempt, at, link, out) {
             return;
         }
         for (value, word) in out.iter_mut().zip(&words[at.index..]) {
@@ -46,8 +49,9 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Which version of the object the attempt reads, until it writes it: 0 for the one at home.
     #[inline(always)]
     pub(crate) fn look(&self, home: &impl Home, attempt: &mut Attempt, object: usize) -> u64 {
-        let link = home.words()[link_of(object)].load(Ordering::Acquire);
-        if link == EMPTY && attempt.fresh.is_empty() {
+        let words = home.words();
+        let link = words[link_of(object)].load(Ordering::Acquire);
+        if link == EMPTY && !is_fresh(words, attempt, object) {
             return 0;
         }
         self.look_at_copy(attempt, object, link)
@@ -121,4 +125,15 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         let memory = self.seats.get(worker)?.copies.get()?.as_ref();
         Some((worker, Copy::find(memory, place, object)?))
     }
+}
+
+/// Whether the object may be one that the attempt has made: it has no header at home.
+#[inline(always)]
+fn is_fresh(words: &Heap, attempt: &Attempt, object: usize) -> bool {
+    !attempt.fresh.is_empty() && is_no_object(words, object)
+}
+
+#[inline(never)]
+fn is_no_object(words: &Heap, object: usize) -> bool {
+    extent_at_home(words, object).is_none()
 }

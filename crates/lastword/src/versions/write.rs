@@ -10,6 +10,7 @@ use super::link::EMPTY;
 use super::owned::{Entry, MASKS, Owned};
 use super::{Attempt, Home, Versions, header_of, link_of};
 use crate::design::At;
+use crate::perform::Heap;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
@@ -126,7 +127,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
                 }
             }
         };
-        let found = extent_at_home(home, object);
+        let found = extent_at_home(words, object);
         let fresh = found.is_none();
         let size = found.unwrap_or(0).max(extent);
         if size == 0 || header_of(object) + size > words.len() {
@@ -142,7 +143,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             if home.exchange(link_of(object), link, mine).is_err() {
                 return Err(Stop::Conflict);
             }
-            if extent_at_home(home, object) != found {
+            if extent_at_home(words, object) != found {
                 // It became another one while it was nobody's.
                 fence(Ordering::Release);
                 home.store(link_of(object), EMPTY);
@@ -231,8 +232,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
 /// Words of the object's copy by its header at home: header and payload.
 #[inline]
-fn extent_at_home(home: &impl Home, object: usize) -> Option<usize> {
-    extent(home.words()[header_of(object)].load(Ordering::Relaxed), object)
+pub(super) fn extent_at_home(words: &Heap, object: usize) -> Option<usize> {
+    extent(words[header_of(object)].load(Ordering::Relaxed), object)
 }
 
 #[inline]

@@ -26,6 +26,9 @@ mod claims;
 #[path = "../../../lastword/src/shadow/copies.rs"]
 mod copies;
 mod explore;
+#[path = "../../../lastword/src/slots/gather.rs"]
+mod gather;
+mod gathering;
 mod helping;
 mod isolation;
 mod laps;
@@ -149,6 +152,11 @@ const MODELS: &[(&str, fn())] = &[
     (
         "acknowledging::what_is_told_is_durable_and_stays",
         acknowledging::what_is_told_is_durable_and_stays,
+    ),
+    ("gathering::every_batch_is_in_one_record", gathering::every_batch_is_in_one_record),
+    (
+        "gathering::a_failure_is_told_to_all_whom_it_concerns",
+        gathering::a_failure_is_told_to_all_whom_it_concerns,
     ),
     ("paging::a_read_never_sees_another_pages_word", paging::a_read_never_sees_another_pages_word),
     (

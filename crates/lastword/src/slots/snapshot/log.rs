@@ -1,11 +1,14 @@
 //! One worker's records.
 
+use std::iter;
+
 use medium::mutants::{Mutant, planted};
 use medium::writes::mark;
 
 use super::Core;
 use crate::Error;
 use crate::slots::format::{Key, RECORD_HEAD_WORDS};
+use crate::slots::gather::Member;
 use crate::slots::ground::Ground;
 use crate::sync::Ordering;
 
@@ -50,32 +53,46 @@ impl Log {
         self.at + ground.room(BEFORE_RUNS + words) <= ground.layout.record_words()
     }
 
-    /// Makes the batch durable, of an attempt that began at `start`: one persist barrier.
+    /// Makes the batch durable, of an attempt that began at `start`: one persist barrier, on `file`
+    /// for all that commit at the same time; see `gather`.
     #[inline]
     pub(super) fn persist(&mut self, core: &Core, start: u64) -> Result<(), Error> {
-        let Core { ground, workers, versions, .. } = core;
-        let slot = workers.slot(self.slot);
-        // Behind everything that the attempt has read, whose stamps are no larger than the clock
-        // was then.
-        let stamp = match planted(Mutant::StampTooEarly) {
-            false => versions.clock().load(Ordering::Acquire) + 1,
-            true => start,
+        let Core { ground, workers, versions, gather, .. } = core;
+        let Log { slot: number, key, sequence, at, batch, record } = self;
+        let slot = workers.slot(*number);
+        let room = ground.layout.record_words() - *at - RECORD_HEAD_WORDS;
+        let mut write = |own: &[u64], others: &[Member]| {
+            // Behind everything that the attempts have read, whose stamps are no larger than the
+            // clock was then, and behind their beginnings, so that while one is not at home the
+            // frontier is below the stamp of all.
+            let stamp = match planted(Mutant::StampTooEarly) {
+                false => versions.clock().load(Ordering::Acquire) + 1,
+                true => start,
+            };
+            record.clear();
+            record.extend([0; RECORD_HEAD_WORDS]);
+            for batch in iter::once(own).chain(others.iter().map(|other| &*other.batch)) {
+                record.push(mark(stamp - ground.base()));
+                record.extend_from_slice(batch);
+            }
+            key.seal(*at, *sequence, record);
+            let words = record.len();
+            record.resize(ground.room(words), 0);
+            slot.meter.payload(words);
+            if planted(Mutant::ShownFirst) {
+                crate::versions::store(ground, own);
+            }
+            ground.write_record(*number, *at, record, &slot.meter)?;
+            *sequence += 1;
+            *at += record.len();
+            // Release: whoever forgets up to this stamp finds the record; see `seats`. Others whose
+            // batches it has are told behind this.
+            slot.filled.store(*at, Ordering::Release);
+            Ok(())
         };
-        self.record.clear();
-        self.record.extend([0, 0, mark(stamp - ground.base())]);
-        self.record.extend_from_slice(&self.batch);
-        self.key.seal(self.at, self.sequence, &mut self.record);
-        let words = self.record.len();
-        self.record.resize(ground.room(words), 0);
-        slot.meter.payload(words);
-        if planted(Mutant::ShownFirst) {
-            crate::versions::store(ground, &self.batch);
+        match ground.is_home() {
+            true => write(batch, &[]),
+            false => gather.persist(&workers.poison, *number, batch, room, write),
         }
-        ground.write_record(self.slot, self.at, &self.record, &slot.meter)?;
-        self.sequence += 1;
-        self.at += self.record.len();
-        // Release: whoever forgets up to this stamp finds the record; see `seats`.
-        slot.filled.store(self.at, Ordering::Release);
-        Ok(())
     }
 }

@@ -49,6 +49,7 @@ use self::log::{BEFORE_RUNS, Log};
 use self::timer::Timer;
 use self::waiting::Waiting;
 use super::format::SLOTS_MAX;
+use super::gather::{Gather, LEADERS};
 use super::ground::{Ground, Words};
 use super::truncation::Truncation;
 use super::workers::Workers;
@@ -92,6 +93,7 @@ struct Core {
     versions: Versions<Memory>,
     ground: Ground,
     workers: Workers,
+    gather: Gather,
     truncation: Mutex<Truncation>,
     /// IDs up to this one are of transactions that are durable for sure: all of them, until one was
     /// unwound while it was made durable.
@@ -154,6 +156,7 @@ impl Snapshot {
             versions: Versions::new(slots, last.0, generation),
             ground,
             workers: Workers::new(slots, last.0),
+            gather: Gather::new(slots, LEADERS),
             truncation,
             sure: AtomicU64::new(u64::MAX),
             kept: (0..slots).map(|_| Mutex::default()).collect(),
