@@ -144,28 +144,26 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_group_that_is_stored_and_not_announced",
         changes: &[(
-            "announce(&self.pending, clock.load(Ordering::Relaxed));",
-            "self.pending.store(clock.load(Ordering::Relaxed), Ordering::Release);",
+            "announce(&self.pending, early);",
+            "self.pending.store(early, Ordering::Release);",
         )],
         ..DURABLE
     },
     Twin {
         name: "an_id_read_before_its_group_is_announced",
         changes: &[(
-            "        announce(&self.pending, clock.load(Ordering::Relaxed));
-        // SeqCst, as what is announced.
-        clock.load(Ordering::SeqCst) + 1",
-            "        let id = clock.load(Ordering::SeqCst) + 1;
-        announce(&self.pending, id - 1);
-        id",
+            "let now = clock.load(Ordering::SeqCst);
+        if now != early {",
+            "let now = early;
+        if now != early {",
         )],
         ..DURABLE
     },
     Twin {
         name: "durable_asked_of_the_clock_last",
         changes: &[(
-            "        pending.min().unwrap_or(IDLE).min(now)",
-            "        pending.min().unwrap_or(IDLE).min(clock.load(Ordering::Acquire).max(now))",
+            "let known = pending.min().unwrap_or(IDLE).min(now);",
+            "let known = pending.min().unwrap_or(IDLE).min(clock.load(Ordering::Acquire).max(now));",
         )],
         ..DURABLE
     },
@@ -177,6 +175,12 @@ pub(crate) const TWINS: &[Twin] = &[
         // Acquire: pairs with `group_is_shown`.",
             "        let now = clock.load(Ordering::Acquire);",
         )],
+        ..DURABLE
+    },
+    Twin {
+        name: "what_was_said_to_be_durable_forgotten",
+        changes: &[("self.told.fetch_max(known, Ordering::AcqRel).max(known)", "known")],
+        says: "no longer",
         ..DURABLE
     },
     Twin {

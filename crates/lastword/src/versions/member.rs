@@ -32,8 +32,8 @@ pub(super) struct Member {
     pub(super) first: usize,
     /// The group lies where others can end it.
     lent: bool,
-    /// One before it gives chunks back.
-    gives_chunks_back: bool,
+    /// The ID of the last one before it.
+    id: u64,
     /// What it has changed of theirs, as it was.
     saved: Vec<Saved>,
     words: Vec<u64>,
@@ -51,7 +51,7 @@ struct Saved {
 
 impl Member {
     pub(super) fn clear(&mut self) {
-        (self.first, self.lent, self.gives_chunks_back) = (0, false, false);
+        (self.first, self.lent, self.id) = (0, false, 0);
         self.saved.clear();
         self.words.clear();
     }
@@ -70,12 +70,18 @@ impl Attempt {
         self.member.first > 0
     }
 
+    /// The last ID that it may have seen.
+    pub(crate) fn seen(&self) -> u64 {
+        self.start.max(self.member.id)
+    }
+
     /// Gives its group away, to be ended by anybody.
     pub(crate) fn lend(&mut self) -> Owned {
         let Owned { number, attempt, end, .. } = self.owned;
+        let id = self.member.id;
         self.member.clear();
-        self.member.lent = true;
-        (self.last, self.words, self.met) = (0, 0, None);
+        (self.member.lent, self.member.id) = (true, id);
+        (self.last, self.words) = (0, 0);
         let nothing = Owned { end, ..Owned::nothing(number, attempt, Vec::new()) };
         std::mem::replace(&mut self.owned, nothing)
     }
@@ -84,12 +90,12 @@ impl Attempt {
     pub(crate) fn join(&mut self, owned: Owned) {
         self.member.lent = false;
         self.member.first = owned.entries.len();
-        self.member.gives_chunks_back = owned.gives_chunks_back;
         self.owned = owned;
     }
 
-    /// The member is over and stays in its group.
-    pub(crate) fn stays(&mut self) {
+    /// The member is over and stays in its group, by this ID.
+    pub(crate) fn stays(&mut self, id: u64) {
+        self.member.id = id;
         for saved in self.member.saved.drain(..) {
             let entry = &mut self.owned.entries[saved.entry];
             entry.is_saved = false;
@@ -151,9 +157,10 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
         attempt.member.words = words;
         attempt.member.words.clear();
-        attempt.owned.gives_chunks_back = attempt.member.gives_chunks_back;
+        // A group ends with who gives chunks back, so none before it does.
+        attempt.owned.gives_chunks_back = false;
         self.seats.seat(number).over();
-        attempt.start
+        attempt.seen()
     }
 
     /// Leads an object's link to where its copy is by now.
@@ -197,7 +204,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.seats.seat(owned.number).group_is_shown();
     }
 
-    /// The worker has noticed that its group is over; `entries` is memory for reuse.
+    /// The worker has noticed that its group is over, and nobody is at it any more: the lock that
+    /// who ends it holds was taken since. `entries` is memory for reuse.
     pub(crate) fn group_is_over(&self, attempt: &mut Attempt, entries: Vec<Entry>) {
         let end = self.end_of(&attempt.owned);
         debug_assert!(end != RUNNING);
@@ -206,7 +214,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.ended(attempt, end, finished);
     }
 
-    /// The worker's committed transactions that are not durable: 0, or the ID before the first one.
+    /// The ID before the first one of the worker's group, if there is one that is not durable.
     pub(crate) fn pending(&self, number: usize) -> Option<u64> {
         self.seats.seat(number).pending()
     }

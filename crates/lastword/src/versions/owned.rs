@@ -48,6 +48,11 @@ impl Owned {
         self.start
     }
 
+    /// Whether memory comes back in which objects may begin elsewhere.
+    pub(crate) fn gives_chunks_back(&self) -> bool {
+        self.gives_chunks_back
+    }
+
     /// The memory of its entries, for reuse.
     pub(crate) fn into_entries(self) -> Vec<Entry> {
         let mut entries = self.entries;

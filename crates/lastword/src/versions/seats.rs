@@ -114,9 +114,14 @@ impl<M> Seat<M> {
     pub(super) fn pends(&self, start: u64, clock: &AtomicU64) -> u64 {
         // Before it leaves `active`.
         self.grouped.store(start, Ordering::Release);
-        announce(&self.pending, clock.load(Ordering::Relaxed));
+        let early = clock.load(Ordering::Relaxed);
+        announce(&self.pending, early);
         // SeqCst, as what is announced.
-        clock.load(Ordering::SeqCst) + 1
+        let now = clock.load(Ordering::SeqCst);
+        if now != early {
+            self.pending.store(now, Ordering::Release);
+        }
+        now + 1
     }
 
     /// A group commits that began at `start`, whosever thread this is.
@@ -192,12 +197,14 @@ pub(super) struct Seats<M> {
     seats: Box<[CachePadded<Seat<M>>]>,
     /// Seats from this one on were never used.
     used: AtomicUsize,
+    /// The largest ID that was ever said to be durable.
+    told: AtomicU64,
 }
 
 impl<M> Seats<M> {
     pub(super) fn new(seats: usize) -> Seats<M> {
         let seats = (0..seats.min(WORKERS_MAX)).map(|_| CachePadded::new(Seat::new()));
-        Seats { seats: seats.collect(), used: AtomicUsize::new(0) }
+        Seats { seats: seats.collect(), used: AtomicUsize::new(0), told: AtomicU64::new(0) }
     }
 
     /// A worker takes the seat of its number; `copies` makes its memory, once.
@@ -264,6 +271,8 @@ impl<M> Seats<M> {
         fence(Ordering::SeqCst);
         // Acquire: pairs with `group_is_shown`.
         let pending = self.used().map(|seat| seat.pending.load(Ordering::Acquire));
-        pending.min().unwrap_or(IDLE).min(now)
+        let known = pending.min().unwrap_or(IDLE).min(now);
+        // What is announced first may be earlier than what was told before.
+        self.told.fetch_max(known, Ordering::AcqRel).max(known)
     }
 }

@@ -93,7 +93,7 @@ impl Shared {
             versions.write_run(home, attempt, at, &[value, value]).expect("nobody else writes");
         }
         let id = versions.pends(attempt.owned());
-        attempt.stays();
+        attempt.stays(id);
         let group = attempt.lend();
         versions.leave(home, attempt);
         (id, group)
@@ -240,6 +240,9 @@ pub(crate) fn what_is_said_to_be_durable_is() {
         });
         shared.versions.clock().fetch_add(1, Ordering::AcqRel);
         let durable = shared.versions.durable();
+        let still = shared.versions.durable();
+        assert!(still >= durable, "{durable} is durable no longer");
+        let durable = still;
         let record = shared.record.load(Ordering::Acquire);
         let id = writer.join().expect("the other thread ends");
         assert!(id > durable || record > 0, "{id} is not durable, and said to be");

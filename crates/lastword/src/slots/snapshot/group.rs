@@ -31,6 +31,7 @@ use words::{Stop, TxId};
 use super::log::Log;
 use super::waiting::Waiting;
 use super::{Core, Local};
+use crate::options::Durability;
 use crate::persist::{Event, Listener};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
 use crate::versions::{Attempt, Entry, Owned};
@@ -78,7 +79,8 @@ pub(super) enum Member {
 impl Groups {
     /// Groups as the options ask for; nothing where each transaction stands for itself.
     pub(super) fn new(slots: usize, options: &Options) -> Option<Groups> {
-        (options.group > 1).then(|| Groups {
+        let is_waited_for = options.durability == Durability::Sync;
+        (options.group > 1 && !is_waited_for).then(|| Groups {
             members: options.group,
             time: options.group_time,
             places: (0..slots).map(|_| CachePadded::default()).collect(),
@@ -140,6 +142,38 @@ impl Core {
         }
     }
 
+    /// A transaction of a group commits, or leaves it.
+    pub(super) fn commit_member(&self, groups: &Groups, local: &mut Local) -> Result<TxId, Stop> {
+        let Local { number, attempt, wanted, .. } = local;
+        if attempt.words_written() == 0 {
+            return Ok(self.leave_group(groups, local)); // it has only protected
+        }
+        match self.member_commits(groups, attempt, *number) {
+            Member::NoRoom(words) => {
+                *wanted = words.unwrap_or(1);
+                Err(Stop::Conflict)
+            }
+            Member::Stays(id) => {
+                self.versions.leave(&self.ground, attempt);
+                Ok(TxId(id))
+            }
+        }
+    }
+
+    /// What has written nothing that counts is over. Answers the last ID that it may have seen.
+    pub(super) fn leave_group(&self, groups: &Groups, local: &mut Local) -> TxId {
+        let Local { number, attempt, wanted, .. } = local;
+        let seen = if attempt.joins() {
+            self.member_leaves(groups, attempt, *number, *wanted > 0)
+        } else if attempt.is_lent() {
+            self.versions.leave(&self.ground, attempt);
+            TxId(attempt.seen())
+        } else {
+            TxId(self.versions.roll_back(&self.ground, attempt))
+        };
+        seen
+    }
+
     /// The attempt goes on behind its group; begins again where that has ended meanwhile.
     #[inline]
     pub(super) fn look_after_group(&self, groups: &Groups, attempt: &mut Attempt, number: usize) {
@@ -179,11 +213,19 @@ impl Core {
             false => self.versions.pends(attempt.owned()),
         };
         *members += 1;
-        let is_full = !stays || *members >= groups.members;
-        attempt.stays();
+        // Another member could make other objects of the memory that comes back.
+        let is_last = attempt.owned().gives_chunks_back();
+        let is_full = !stays || is_last || *members >= groups.members;
+        attempt.stays(id);
+        // Before the group may end: that waits for all that run.
+        self.versions.over(attempt);
         let ended = self.put_back(groups, attempt, place, is_full);
-        if !ended && !joins && groups.asleep.load(Ordering::SeqCst) {
-            groups.begun.notify();
+        if !ended && !joins {
+            if groups.asleep.load(Ordering::SeqCst) {
+                groups.begun.notify();
+            }
+            // What was announced first may have been too early for one of them.
+            self.tell_listeners(groups);
         }
         Member::Stays(id)
     }
@@ -198,7 +240,8 @@ impl Core {
         at_once: bool,
     ) -> bool {
         place.group = Some(attempt.lend());
-        let ends = at_once || place.wanted;
+        // While the thread panics it could panic again: others end the group then.
+        let ends = (at_once || place.wanted) && !std::thread::panicking();
         // An error is kept by the pool: the next transaction does not begin, and says why.
         let ended = ends && self.end(&mut place).is_ok();
         drop(place);
@@ -251,7 +294,7 @@ impl Core {
     pub(super) fn end_group(&self, groups: &Groups, number: usize) -> Result<bool, Error> {
         let mut place = groups.place(number);
         let is_there = place.group.is_some();
-        place.wanted = !is_there;
+        place.wanted = !is_there && self.versions.pending(number).is_some();
         let done = self.end(&mut place);
         drop(place);
         self.tell_listeners(groups);
@@ -278,6 +321,21 @@ impl Core {
         Ok(())
     }
 
+    /// As [`end_groups`](Core::end_groups), of all there are.
+    pub(super) fn end_all_groups(&self) -> Result<(), Error> {
+        self.groups.as_ref().map_or(Ok(()), |groups| self.end_groups(groups, u64::MAX))
+    }
+
+    /// Whether the pool can go on. If not, who listens is told.
+    #[inline]
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let checked = self.workers.poison.check();
+        if let (Err(_), Some(groups)) = (&checked, &self.groups) {
+            self.tell_listeners(groups);
+        }
+        checked
+    }
+
     /// Waits until all up to this ID are durable.
     pub(super) fn wait_for_groups(&self, groups: &Groups, id: u64) -> Result<(), Error> {
         let mut waiting = Waiting::begin(self);
@@ -292,27 +350,27 @@ impl Core {
 
     /// The listener is told what has become of `id`, at once if that is known.
     pub(super) fn listen(&self, groups: &Groups, id: u64, listener: Listener) {
-        lock(&groups.listeners).push((id, listener));
         groups.listening.fetch_add(1, Ordering::Relaxed);
+        lock(&groups.listeners).push((id, listener));
         self.tell_listeners(groups);
     }
 
     /// Tells whoever waits for what is known by now.
-    fn tell_listeners(&self, groups: &Groups) {
+    pub(super) fn tell_listeners(&self, groups: &Groups) {
         // Either this thread sees who listens, or who listens sees what this one has done.
         fence(Ordering::SeqCst);
         if groups.listening.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let outcome = |id| match self.versions.durable() >= id {
-            true => Some(Ok(())),
-            false => self.workers.poison.check().err().map(Err),
-        };
-        let is_known = |(id, _): &mut (u64, Listener)| outcome(*id).is_some();
+        // Durable first: what was durable before a failure is durable.
+        let durable = self.versions.durable();
+        let failed = self.workers.poison.check().is_err();
+        let is_known = |(id, _): &mut (u64, Listener)| failed || *id <= durable;
         let known: Vec<_> = lock(&groups.listeners).extract_if(.., is_known).collect();
         groups.listening.fetch_sub(known.len(), Ordering::Relaxed);
         for (id, listener) in known {
-            listener.tell(outcome(id).expect("it is known, and stays so"));
+            let is_durable = id <= durable;
+            listener.tell(if is_durable { Ok(()) } else { self.workers.poison.check() });
         }
     }
 }

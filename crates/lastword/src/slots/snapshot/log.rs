@@ -23,6 +23,10 @@ pub(super) struct Log {
     sequence: u64,
     /// Words of records that are in the slot.
     pub(super) at: usize,
+    /// The most words of a batch so far, and how far the slot may be filled before one of these is
+    /// likely to find no room.
+    likely: usize,
+    enough: usize,
     /// What is to be made durable: runs of words.
     pub(super) batch: Vec<u64>,
     record: Vec<u64>,
@@ -37,6 +41,8 @@ impl Log {
             key: core.ground.key(number),
             sequence: 1 + *crate::sync::lock(&slot.sequence),
             at: slot.filled.load(Ordering::Acquire),
+            likely: 0,
+            enough: core.ground.layout.record_words(),
             batch: Vec::new(),
             record: Vec::new(),
         }
@@ -53,12 +59,40 @@ impl Log {
         self.at + ground.room(BEFORE_RUNS + words) <= ground.layout.record_words()
     }
 
+    /// Whether the next batch is likely to find no room.
+    #[inline(always)]
+    pub(super) fn is_short(&self) -> bool {
+        self.at > self.enough
+    }
+
+    /// Room is made only when it is needed, until then.
+    pub(super) fn has_tried(&mut self) {
+        self.enough = usize::MAX;
+    }
+
+    /// The slot is empty.
+    pub(super) fn begin_again(&mut self, ground: &Ground) {
+        self.at = 0;
+        self.expect(ground);
+    }
+
+    /// Leaves room for a batch such as there were, where that is not too much of the slot.
+    #[cold]
+    fn expect(&mut self, ground: &Ground) {
+        let words = ground.layout.record_words();
+        self.enough = words - ground.room(BEFORE_RUNS + self.likely).min(words / 8);
+    }
+
     /// Makes the batch durable, of an attempt that began at `start`: one persist barrier, on `file`
     /// for all that commit at the same time; see `gather`.
     #[inline]
     pub(super) fn persist(&mut self, core: &Core, start: u64) -> Result<(), Error> {
         let Core { ground, workers, versions, gather, .. } = core;
-        let Log { slot: number, key, sequence, at, batch, record } = self;
+        if self.batch.len() > self.likely {
+            self.likely = self.batch.len();
+            self.expect(ground);
+        }
+        let Log { slot: number, key, sequence, at, batch, record, .. } = self;
         let slot = workers.slot(*number);
         let room = ground.layout.record_words() - *at - RECORD_HEAD_WORDS;
         let mut write = |own: &[u64], others: &[Member]| {

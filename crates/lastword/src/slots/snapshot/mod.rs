@@ -35,16 +35,16 @@
 
 mod group;
 mod log;
+mod room;
 mod timer;
 mod waiting;
 
 use std::path::Path;
 
-use medium::mutants::{Mutant, planted};
 use medium::{Memory, cpu};
 use words::{Stop, TxId};
 
-use self::group::{Groups, Member};
+use self::group::Groups;
 use self::log::{BEFORE_RUNS, Log};
 use self::timer::Timer;
 use self::waiting::Waiting;
@@ -60,7 +60,7 @@ use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
-use crate::versions::{Attempt, Home, Ready, Versions};
+use crate::versions::{Attempt, Home, Versions};
 use crate::{Error, Options};
 
 /// Words of a worker's copies at least: enough for who frees or prepares a run of blocks.
@@ -114,8 +114,6 @@ pub struct Local {
     wanted: usize,
     /// The commit is not over; if the attempt ends so, it was unwound or could not be made durable.
     committing: bool,
-    /// The ID of the last transaction of this worker in a group.
-    seen: u64,
 }
 
 impl Home for Ground {
@@ -180,103 +178,6 @@ impl Core {
         self.versions.clock()
     }
 
-    /// Waits for what an attempt could not have, holding nothing.
-    #[cold]
-    fn wait_until_ready(&self, attempt: &mut Attempt) -> Result<(), Error> {
-        let mut waiting = Waiting::begin(self);
-        loop {
-            match self.versions.ready(&self.ground, attempt) {
-                Ready::Yes => return Ok(()),
-                Ready::NoRoom => waiting.go_on(
-                    "the memory for a worker's copies is full",
-                    "give each worker more (`Options::ring_entries`)",
-                )?,
-                Ready::Locked => waiting.go_on(
-                    "an object that is to be written has a newer version that is not at home",
-                    "wait longer (`Options::patience`)",
-                )?,
-            }
-        }
-    }
-
-    /// Makes room in a worker's slot, whose records are all at home then.
-    #[cold]
-    fn make_room(&self, log: &mut Log) -> Result<(), Error> {
-        if self.options.unlogged {
-            log.at = 0;
-            return Ok(());
-        }
-        let slot = self.workers.slot(log.slot);
-        let mut waiting = Waiting::begin(self);
-        loop {
-            self.versions.help_all(&self.ground);
-            {
-                let mut truncation = lock(&self.truncation);
-                if truncation.tail(log.slot) < log.at {
-                    self.truncate(&mut truncation)?;
-                }
-                if truncation.restart(log.slot, log.at, &slot.filled) {
-                    log.at = 0;
-                    return Ok(());
-                }
-            }
-            waiting
-                .go_on("a worker's part of the log is full", "create the pool with a larger log")?;
-        }
-    }
-
-    /// Brings home what records up to the frontier say, and forgets them: two persist barriers.
-    fn truncate(&self, truncation: &mut Truncation) -> Result<(), Error> {
-        self.workers.poison.check()?;
-        let guard = self.workers.poison.on_panic("truncation");
-        let last = || self.clock().load(Ordering::Acquire);
-        let frontier = match planted(Mutant::FrontierOfNow) {
-            false => self.versions.frontier(),
-            true => last(),
-        };
-        let done = truncation.forget(&self.ground, &self.workers, frontier, last);
-        let done = done.map_err(|error| self.workers.poison.put(error));
-        guard.disarm();
-        done
-    }
-
-    /// What did not find room has room in a log now, or never.
-    #[cold]
-    fn room_for(&self, log: &mut Log, wanted: usize) -> Result<(), Error> {
-        if BEFORE_RUNS + wanted > self.ground.layout.record_words() {
-            // Whole objects are more than the words that were counted.
-            return Err(self.ground.slot_too_small(Snapshot::NAME));
-        }
-        if log.has_room(&self.ground, wanted) { Ok(()) } else { self.make_room(log) }
-    }
-
-    /// What an attempt could not have is there now; the worker holds nothing meanwhile.
-    #[cold]
-    fn let_it_begin(&self, local: &mut Local) -> Result<(), Error> {
-        let Local { number, attempt, log, wanted, .. } = local;
-        // What was wanted is forgotten: another transaction may want less.
-        let (wanted, holder) = (std::mem::take(wanted), attempt.was_held_by());
-        if let Some(groups) = &self.groups {
-            if let Some(holder) = holder {
-                self.want_group(groups, holder);
-            }
-            if wanted > 0 || attempt.is_blocked() {
-                self.end_group(groups, *number)?;
-                if attempt.is_lent() {
-                    self.look_after_group(groups, attempt, *number);
-                    self.versions.leave(&self.ground, attempt);
-                }
-            }
-            if wanted > 0 {
-                groups.with_log(*number, |log| self.room_for(log, wanted))?;
-            }
-        } else if wanted > 0 {
-            let log = log.as_mut().expect("without groups a worker has its log");
-            self.room_for(log, wanted)?;
-        }
-        if attempt.is_blocked() { self.wait_until_ready(attempt) } else { Ok(()) }
-    }
-
     /// Runs what waits for the grace period of who ended at this time, and now and then times it.
     #[inline(always)]
     fn timed<R>(&self, slot: usize, end: u64, wait: impl FnOnce() -> R) -> R {
@@ -287,39 +188,6 @@ impl Core {
             self.workers.slot(slot).meter.grace(cpu::cycles().saturating_sub(began));
         }
         done
-    }
-
-    /// A transaction of a group commits, or leaves it.
-    fn commit_member(&self, groups: &Groups, local: &mut Local) -> Result<TxId, Stop> {
-        let Local { number, attempt, wanted, .. } = local;
-        if attempt.words_written() == 0 {
-            return Ok(self.leave_group(groups, local)); // it has only protected
-        }
-        match self.member_commits(groups, attempt, *number) {
-            Member::NoRoom(words) => {
-                *wanted = words.unwrap_or(1);
-                Err(Stop::Conflict)
-            }
-            Member::Stays(id) => {
-                self.versions.leave(&self.ground, attempt);
-                local.seen = id;
-                Ok(TxId(id))
-            }
-        }
-    }
-
-    /// What has written nothing that counts is over. Answers the last ID that it may have seen.
-    fn leave_group(&self, groups: &Groups, local: &mut Local) -> TxId {
-        let Local { number, attempt, wanted, .. } = local;
-        let seen = if attempt.joins() {
-            self.member_leaves(groups, attempt, *number, *wanted > 0)
-        } else if attempt.is_lent() {
-            self.versions.leave(&self.ground, attempt);
-            TxId(attempt.start())
-        } else {
-            TxId(self.versions.roll_back(&self.ground, attempt))
-        };
-        seen.max(TxId(local.seen))
     }
 }
 
@@ -376,7 +244,7 @@ impl Design for Snapshot {
         };
         let kept = lock(&core.kept[number]).take();
         let attempt = core.versions.attempt(number, kept);
-        Ok(Local { number, attempt, log, wanted: 0, committing: false, seen: 0 })
+        Ok(Local { number, attempt, log, wanted: 0, committing: false })
     }
 
     fn close_local(&self, local: &mut Local) {
@@ -401,9 +269,15 @@ impl Design for Snapshot {
     }
 
     #[inline]
-    fn begin(&self, local: &mut Local, _read_only: bool) -> Result<(), Error> {
+    fn begin(&self, local: &mut Local, read_only: bool) -> Result<(), Error> {
         let core = &*self.core;
-        core.workers.poison.check()?;
+        core.check()?;
+        if let Some(log) = &mut local.log
+            && log.is_short()
+            && !read_only
+        {
+            core.look_ahead(log)?;
+        }
         if local.wanted > 0 || local.attempt.has_met_others() {
             core.let_it_begin(local)?;
         }
@@ -488,7 +362,7 @@ impl Design for Snapshot {
         let core = &*self.core;
         if local.attempt.is_read_only() {
             core.versions.leave(&core.ground, &mut local.attempt);
-            return Ok(TxId(local.attempt.start().max(local.seen)));
+            return Ok(TxId(local.attempt.seen()));
         }
         if let Some(groups) = &core.groups {
             return core.commit_member(groups, local);
@@ -546,10 +420,15 @@ impl Design for Snapshot {
     }
 
     fn committed_id(&self) -> TxId {
-        let committed = self.core.clock().load(Ordering::Acquire);
-        // A group's last member has an ID that is not drawn yet.
-        let is_ahead = self.core.groups.is_some() && self.core.has_groups();
-        TxId(committed + u64::from(is_ahead))
+        let before = self.core.clock().load(Ordering::Acquire);
+        if self.core.groups.is_none() {
+            return TxId(before);
+        }
+        // A group's last member has an ID that is not drawn yet. Where the group ends meanwhile, it
+        // is drawn, and the clock has moved.
+        let is_ahead = self.core.has_groups();
+        let after = self.core.clock().load(Ordering::Acquire);
+        TxId(after.max(before + u64::from(is_ahead)))
     }
 
     fn durable_id(&self) -> TxId {
@@ -602,6 +481,7 @@ impl Design for Snapshot {
             core.versions.help_all(&core.ground);
             core.truncate(&mut lock(&core.truncation))?;
             if self.reproduced_id() < committed {
+                core.end_all_groups()?;
                 waiting.look_again()?;
             }
         }
@@ -611,7 +491,7 @@ impl Design for Snapshot {
     fn close(&mut self) -> Result<(), Error> {
         self.stop_timer();
         let core = &*self.core;
-        core.workers.poison.check()?;
+        core.check()?;
         if core.options.unlogged {
             return Ok(());
         }

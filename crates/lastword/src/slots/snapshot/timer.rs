@@ -54,11 +54,12 @@ fn look_on(core: &Core, groups: &Groups) {
     let mut seen = Vec::new();
     loop {
         let epoch = groups.begun.epoch();
-        if groups.closing.load(Ordering::Acquire) || core.workers.poison.check().is_err() {
+        if groups.closing.load(Ordering::Acquire) || core.check().is_err() {
             return;
         }
         match core.end_old_groups(groups, &mut seen) {
-            Err(_) => return, // it is kept by the pool
+            // It is kept by the pool, and who listens is told at the next turn.
+            Err(_) => continue,
             Ok(true) => groups.begun.wait(epoch, Some(groups.time)),
             Ok(false) => {
                 groups.asleep.store(true, Ordering::Relaxed);

@@ -40,6 +40,8 @@ impl<'s> Waiting<'s> {
         if self.looks < SPINS {
             return Ok(());
         }
+        // Memory that changes its blocks waits for groups, too.
+        self.core.end_all_groups()?;
         let Core { versions, options, .. } = self.core;
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
         if waited < options.patience {
