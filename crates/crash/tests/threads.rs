@@ -9,6 +9,8 @@
 //! by hand (`oracle::history`).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "threads/sharing.rs"]
+mod sharing;
 #[path = "threads/skew.rs"]
 mod skew;
 
@@ -28,8 +30,6 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 const PATH: &str = "/pool";
 const WORKERS: usize = 3;
-/// More, of whom some commit while others' records are written.
-const CROWD: usize = 8;
 /// Transactions of a worker in one boot.
 const TRANSACTIONS: usize = 30;
 /// Boots of a run.
@@ -72,8 +72,7 @@ struct Way {
     groups: Groups,
     level: Level,
     /// Whether a group is shown when it is durable.
-    grouped: bool,
-    workers: usize,
+    shown_by_groups: bool,
 }
 
 /// How groups are made: transactions that are combined, whether they are compressed, threads.
@@ -85,9 +84,10 @@ impl Way {
     /// What is promised. Where `snapshot` has groups, others see a transaction when its group has
     /// ended, after it was answered.
     fn level(self) -> Level {
+        let is_grouped = self.groups.0 > 1 && self.durability == Durability::Async;
         match self.level {
-            Level::StrictSnapshot if self.groups.0 > 1 => Level::Snapshot,
-            Level::Strict if self.groups.0 > 1 && self.grouped => Level::Serializable,
+            Level::StrictSnapshot if is_grouped => Level::ParallelSnapshot,
+            Level::Strict if is_grouped && self.shown_by_groups => Level::Serializable,
             level => level,
         }
     }
@@ -99,7 +99,7 @@ impl Way {
         };
         options
             .bytes(Append::HEAP_BYTES)
-            .log_bytes(self.workers.max(2) as u64 * (64 << 10))
+            .log_bytes(128 << 10)
             .ring_entries(1 << 12)
             .medium(self.medium)
             .durability(self.durability)
@@ -129,8 +129,6 @@ struct Seen {
     lost: u64,
     /// Crashes in the middle of work.
     cut: u64,
-    /// Of those that were answered, how many have no block of the log of their own.
-    shared: u64,
 }
 
 /// What the workers of one boot share.
@@ -183,7 +181,7 @@ impl<D: Design> Boot<'_, D> {
     /// All workers, until the end or the power's. Answers what they have done.
     fn live<S: Appends>(self) -> Vec<Done> {
         std::thread::scope(|scope| {
-            for number in 0..self.way.workers {
+            for number in 0..WORKERS {
                 let this = &self;
                 scope.spawn(move || {
                     let worked = catch_unwind(AssertUnwindSafe(|| this.work::<S>(number)));
@@ -261,8 +259,6 @@ fn run<D: Design, S: Appends>(way: Way, seed: u64, seen: &mut Seen) {
         let (clock, done) = (AtomicU64::new(1), Mutex::default());
         let done = Boot { way, number, pool: &pool, clock, done }.live::<S>();
         seen.cut += recorder.boots() - boots;
-        let answered = done.iter().filter(|done| done.answered).count() as u64;
-        seen.shared += answered.saturating_sub(pool.metrics().log_bytes / 4096);
         if recorder.boots() == boots {
             recorder.crash();
         }
@@ -279,7 +275,7 @@ fn run<D: Design, S: Appends>(way: Way, seed: u64, seen: &mut Seen) {
 
 /// Runs of one design on one medium in all its ways: over these shadows, with a bound or without.
 fn runs<D: Design>(medium: Medium, rounds: u64, shadows: &[Shadow], bounded: bool) {
-    runs_on::<D, Append>(medium, rounds, shadows, bounded, Level::Strict, WORKERS);
+    runs_on::<D, Append>(medium, rounds, shadows, bounded, Level::Strict);
 }
 
 fn runs_on<D: Design, S: Appends>(
@@ -288,8 +284,7 @@ fn runs_on<D: Design, S: Appends>(
     shadows: &[Shadow],
     bounded: bool,
     level: Level,
-    workers: usize,
-) -> Seen {
+) {
     let (seed, more) = (setting("LASTWORD_SEED", 1), setting("LASTWORD_ROUNDS", 1));
     println!("{} on {medium:?}: LASTWORD_SEED={seed}, {} runs of each way", D::NAME, rounds * more);
     let mut seen = Seen::default();
@@ -298,7 +293,7 @@ fn runs_on<D: Design, S: Appends>(
             for &shadow in shadows {
                 let reproduce_threads = 1 + seed as usize % 3;
                 let groups = GROUPS[seed as usize % GROUPS.len()];
-                let grouped = D::NAME == Snapshot::NAME;
+                let shown_by_groups = D::NAME == Snapshot::NAME;
                 let way = Way {
                     medium,
                     durability,
@@ -307,8 +302,7 @@ fn runs_on<D: Design, S: Appends>(
                     reproduce_threads,
                     groups,
                     level,
-                    grouped,
-                    workers,
+                    shown_by_groups,
                 };
                 run::<D, S>(way, seed, &mut seen);
             }
@@ -316,7 +310,6 @@ fn runs_on<D: Design, S: Appends>(
     }
     println!("{seen:?}");
     assert!(seen.kept > 0 && seen.lost > 0 && seen.cut > 0, "both outcomes: {seen:?}");
-    seen
 }
 
 const UNBOUNDED: &[Shadow] = &[Shadow::Full, Shadow::CopyOnWrite];
@@ -358,23 +351,14 @@ fn threads_that_undo_lose_what_was_not_committed() {
 fn threads_with_snapshots_lose_what_was_not_committed() {
     for medium in [Medium::File, Medium::Dax, Medium::PersistentCache] {
         let (full, level) = (&[Shadow::Full], Level::StrictSnapshot);
-        runs_on::<Snapshot, Apart<false>>(medium, 20, full, false, level, WORKERS);
-        runs_on::<Snapshot, Append>(medium, 10, full, false, Level::Strict, WORKERS);
+        runs_on::<Snapshot, Apart<false>>(medium, 20, full, false, level);
+        runs_on::<Snapshot, Append>(medium, 10, full, false, Level::Strict);
     }
 }
 
 #[test]
 fn threads_with_snapshots_that_protect_what_they_read_are_serializable() {
     for medium in [Medium::File, Medium::Dax] {
-        let full = &[Shadow::Full];
-        runs_on::<Snapshot, Apart<true>>(medium, 10, full, false, Level::Strict, WORKERS);
+        runs_on::<Snapshot, Apart<true>>(medium, 10, &[Shadow::Full], false, Level::Strict);
     }
-}
-
-/// A record that is lost takes with it what several workers were not told.
-#[test]
-fn threads_with_snapshots_that_share_records_lose_what_was_not_committed() {
-    let (full, level) = (&[Shadow::Full], Level::StrictSnapshot);
-    let seen = runs_on::<Snapshot, Apart<false>>(Medium::File, 10, full, false, level, CROWD);
-    assert!(seen.shared > 0, "records of several transactions: {seen:?}");
 }

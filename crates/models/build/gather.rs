@@ -20,7 +20,8 @@ pub(crate) const TWINS: &[Twin] = &[
         name: "a_batch_that_is_taken_and_waits_on",
         changes: &[(
             "            self.taken.extend(queue.waiting.pop_front());",
-            "            self.taken.push(Member { worker: first.worker, batch: first.batch.clone() });",
+            "            let batch = first.batch.clone();
+            self.taken.push(Member { worker: first.worker, batch });",
         )],
         says: "every batch is in one record",
         ..GATHER

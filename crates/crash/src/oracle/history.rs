@@ -18,11 +18,12 @@
 //! | G0 | ww | no | no |
 //! | G1c | ww, wr | no | no |
 //! | G-single | ww, wr, one rw | no | no |
-//! | non-adjacent | ww, wr, rw, no two rw in a row | no | no |
+//! | non-adjacent | ww, wr, rw, no two rw in a row | no | no; parallel: yes |
 //! | write skew | two rw in a row, always | no | yes |
 //!
 //! (Adya, *Weak Consistency*; Kingsbury and Alvaro, *Elle*, section 4; for snapshot isolation
-//! Fekete and others, *Making Snapshot Isolation Serializable*, theorem 2.1.)
+//! Fekete and others, *Making Snapshot Isolation Serializable*, theorem 2.1; for parallel snapshot
+//! isolation Sovran and others, *Transactional Storage for Geo-Replicated Systems*.)
 //!
 //! This file needs nothing but the standard library, so that models can compile it too.
 
@@ -66,6 +67,9 @@ pub enum Level {
     StrictSnapshot,
     /// Each has read one moment and has overwritten nothing that it has not seen.
     Snapshot,
+    /// As [`Snapshot`](Level::Snapshot), but two may see what two others did beside each other in
+    /// different orders (*long fork*): each worker sees its own before others do.
+    ParallelSnapshot,
 }
 
 /// Why one transaction comes before another.
@@ -179,8 +183,11 @@ impl History {
             return Ok(());
         }
         let kinds = [Kind::G0, Kind::G1c, Kind::Single, Kind::NonAdjacent, Kind::WriteSkew];
-        let serializable = matches!(level, Level::Strict | Level::Serializable);
-        let forbidden = |kind: &Kind| serializable || *kind != Kind::WriteSkew;
+        let forbidden = |kind: &Kind| match level {
+            Level::Strict | Level::Serializable => true,
+            Level::StrictSnapshot | Level::Snapshot => *kind != Kind::WriteSkew,
+            Level::ParallelSnapshot => !matches!(kind, Kind::WriteSkew | Kind::NonAdjacent),
+        };
         for kind in kinds.into_iter().filter(forbidden) {
             if let Some(edges) = graph.shortest(kind) {
                 return Err(Anomaly::Cycle(kind, edges));

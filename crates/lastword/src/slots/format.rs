@@ -49,8 +49,8 @@
 //! `undo`: the batch holds what words were before the transaction; its sequence is one more than
 //! that of the head. `redo`: the batch begins with a mark that carries the transaction's ID less
 //! the superblock's reproduced ID, and holds what words become; the sequence is one more than that
-//! of the record before. `snapshot`: as `redo`, with the record's stamp in place of an ID; on `file`
-//! a record may have several workers' transactions, and has that mark before the words of each.
+//! of the record before. `snapshot`: as `redo`, with the record's stamp in place of an ID; on
+//! `file` a record may have several workers' transactions, and that mark before the words of each.
 
 use medium::mutants::{Mutant, planted};
 use zerocopy::IntoBytes;

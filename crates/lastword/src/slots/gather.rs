@@ -41,8 +41,9 @@ use crate::Error;
 use crate::poison::Poison;
 use crate::sync::{Condvar, Mutex, lock};
 
-/// Records under way at a time. Measured (`lastword run tatp-hash --design snapshot --threads T`, two
-/// cores): with one, 4 workers have half the rate, with 4 and 8 as many workers share next to nothing.
+/// Records under way at a time. Measured with `lastword run tatp-hash --design snapshot` on two
+/// cores: with one, 4 workers have half the rate; with 4 and 8, as many workers share next to
+/// nothing, and 64 are no faster.
 pub(super) const LEADERS: usize = 2;
 /// Words of a record at most, if its leader's own batch has no more: what others lead meanwhile is
 /// durable sooner than what comes behind it in one long write.
