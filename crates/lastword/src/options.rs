@@ -273,6 +273,14 @@ impl Options {
     /// records have come together, and when it would not fit in half the log. Default 0: groups are
     /// as they come, and nothing is combined. (DudeTM, section 3.3.)
     ///
+    /// `snapshot`, with two or more: so many transactions of one worker are made durable, shown to
+    /// other workers and brought home together, with one persist barrier. Then a commit returns
+    /// before it is durable, and before other workers see it; its ticket tells. A group ends earlier
+    /// when somebody waits for it, wants to write one of its objects, after
+    /// [`group_time`](Options::group_time) at least and twice that at most, and when its worker is
+    /// dropped. Isolation is *parallel* snapshot isolation then: each worker sees its own groups
+    /// before others do. Without effect with [`Durability::Sync`]. (Pisces, section 4.)
+    ///
     /// ```
     /// use lastword::{Objects, Options, Pool};
     ///
@@ -301,7 +309,8 @@ impl Options {
     /// Default 1 ms. What is committed is durable within 10 ms where the disk keeps up; a longer
     /// time lifts that: a crash may take all that was committed in so long. With [`Duration::MAX`]
     /// a group that does not fill is made durable only by somebody who waits (a ticket, a `flush`,
-    /// `close`); a callback ([`Ticket::on_durable`](crate::Ticket::on_durable)) is not one.
+    /// `close`); a callback ([`Ticket::on_durable`](crate::Ticket::on_durable)) is not one. Without
+    /// [`background`](Options::background) threads it is as if it was that.
     pub fn group_time(mut self, time: Duration) -> Options {
         self.group_time = time;
         self

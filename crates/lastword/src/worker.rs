@@ -77,7 +77,8 @@ impl<'p, D: Design> Worker<'p, D> {
     /// With [`Durability::Async`] the transaction is visible on return, and durable when the ticket
     /// says so; with [`Durability::Sync`] it is durable on return. Designs whose workers make their
     /// own transactions durable ([`Undo`](crate::Undo), [`Redo`](crate::Redo),
-    /// [`Snapshot`](crate::Snapshot)) do so before they return in either case.
+    /// [`Snapshot`](crate::Snapshot) without [groups](crate::Options::group)) do so before they
+    /// return in either case.
     ///
     /// A panic in the body takes the transaction back and goes on unwinding.
     ///

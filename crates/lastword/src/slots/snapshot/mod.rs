@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A transaction is durable before anybody else can see it, so what was read is durable always, and
-//! a ticket has nothing to wait for.
+//! a ticket has nothing to wait for, unless there are groups (`group`).
 //!
 //! *The order of records.* A record's stamp is the clock when it is made, plus one. A transaction
 //! that depends on another began when that one was visible, so its stamp is larger; transactions
@@ -82,7 +82,9 @@ const _: () = assert!(SLOTS_MAX <= crate::versions::WORKERS_MAX);
 ///
 /// Durable on return, whatever [`Options::durability`] says: one persist barrier a transaction that
 /// has changed anything. With [`Options::group`] of two or more the ticket tells when it is durable,
-/// and other workers see it then and not before: one persist barrier a group.
+/// and other workers see it then and not before: one persist barrier a group. Isolation is
+/// *parallel* snapshot isolation then: each worker sees its own transactions before others do, so
+/// two may see what two did beside each other in different orders.
 pub struct Snapshot {
     core: Arc<Core>,
     timer: Option<Timer>,

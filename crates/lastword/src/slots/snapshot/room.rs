@@ -62,7 +62,7 @@ impl Core {
     }
 
     /// Empties a slot in which the next transaction is likely to find no room, before it runs in
-    /// vain; waits for nobody.
+    /// vain. Waits for no transaction.
     #[cold]
     pub(super) fn look_ahead(&self, log: &mut Log) -> Result<(), Error> {
         if !self.empties(log)? {
