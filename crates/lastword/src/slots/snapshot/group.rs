@@ -163,15 +163,14 @@ impl Core {
     /// What has written nothing that counts is over. Answers the last ID that it may have seen.
     pub(super) fn leave_group(&self, groups: &Groups, local: &mut Local) -> TxId {
         let Local { number, attempt, wanted, .. } = local;
-        let seen = if attempt.joins() {
+        if attempt.joins() {
             self.member_leaves(groups, attempt, *number, *wanted > 0)
         } else if attempt.is_lent() {
             self.versions.leave(&self.ground, attempt);
             TxId(attempt.seen())
         } else {
             TxId(self.versions.roll_back(&self.ground, attempt))
-        };
-        seen
+        }
     }
 
     /// The attempt goes on behind its group; begins again where that has ended meanwhile.
