@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use super::commit::LOOKS;
 use super::copies::Space;
 use super::link::EMPTY;
 use super::member::Member;
@@ -33,6 +34,8 @@ pub(crate) struct Attempt {
     pub(super) home_up_to: u64,
     /// The last attempt in `unlinked`.
     pub(super) timed_up_to: u64,
+    /// How often it looks for the end of a grace period.
+    pub(super) looks: u32,
     /// What it could not have.
     pub(super) blocked: Option<Blocked>,
     /// The worker that has what it could not have.
@@ -63,6 +66,7 @@ impl Attempt {
             unlinked: VecDeque::new(),
             home_up_to: 0,
             timed_up_to: 0,
+            looks: LOOKS,
             blocked: None,
             held_by: None,
             met: None,
@@ -102,6 +106,12 @@ impl Attempt {
     #[inline(always)]
     pub(crate) fn has_met_others(&self) -> bool {
         self.blocked.is_some() || self.held_by.is_some()
+    }
+
+    /// How often it looks for the end of its grace period: more often when it has lately met
+    /// objects that it had written itself, and not waited for.
+    pub(crate) fn looks(&self) -> u32 {
+        self.looks
     }
 
     /// The worker whose object it could not have, if it is asked for the first time.

@@ -1,7 +1,7 @@
 //! Objects with two versions: what a reader sees while home changes under it, when space is used
 //! again, and what may be forgotten.
 
-use super::versions::{Attempt, Home, Owned, Ready, Versions};
+use super::versions::{Attempt, Home, LOOKS, Owned, Ready, Versions};
 use crate::around::Memory;
 use crate::design::At;
 use crate::explore::{explore, words};
@@ -79,7 +79,7 @@ impl Shared {
         // Release: as a worker that says how far its slot is filled.
         record.store(versions.clock().load(Ordering::Acquire) + 1, Ordering::Release);
         let end = versions.show(home, attempt.owned());
-        let finished = versions.finish(home, attempt.owned(), end, &batch);
+        let finished = versions.finish(home, attempt.owned(), (end, attempt.looks()), &batch);
         versions.ended(attempt, end, finished);
         true
     }
@@ -107,7 +107,7 @@ impl Shared {
         versions.group_commits(group);
         record.store(versions.clock().load(Ordering::Acquire) + 1, Ordering::Release);
         let end = versions.show(home, group);
-        versions.finish(home, group, end, &batch);
+        versions.finish(home, group, (end, LOOKS), &batch);
         versions.group_is_shown(group);
     }
 

@@ -34,7 +34,7 @@ use super::{Core, Local};
 use crate::options::Durability;
 use crate::persist::{Event, Listener};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
-use crate::versions::{Attempt, Entry, Owned};
+use crate::versions::{Attempt, Entry, LOOKS, Owned};
 use crate::{Error, Options};
 
 /// What there is for groups, where there are any.
@@ -280,7 +280,8 @@ impl Core {
             return Err(self.workers.poison.put(error));
         }
         let end = self.versions.show(&self.ground, owned);
-        self.timed(log.slot, end, || self.versions.finish(&self.ground, owned, end, &log.batch));
+        let ends = (end, LOOKS);
+        self.timed(log.slot, end, || self.versions.finish(&self.ground, owned, ends, &log.batch));
         self.versions.group_is_shown(owned);
         guard.disarm();
         (*members, *wanted) = (0, false);

@@ -392,7 +392,10 @@ impl Design for Snapshot {
             return Err(Stop::Conflict); // the next attempt does not begin, and says why
         }
         let end = core.versions.show(&core.ground, attempt.owned());
-        let finish = || core.versions.finish(&core.ground, attempt.owned(), end, &log.batch);
+        let finish = || {
+            let ends = (end, attempt.looks());
+            core.versions.finish(&core.ground, attempt.owned(), ends, &log.batch)
+        };
         let finished = core.timed(log.slot, end, finish);
         core.versions.ended(attempt, end, finished);
         guard.disarm();
