@@ -275,8 +275,8 @@ impl Options {
     ///
     /// `snapshot`, with two or more: so many transactions of one worker are made durable, shown to
     /// other workers and brought home together, with one persist barrier. Then a commit returns
-    /// before it is durable, and before other workers see it; its ticket tells. A group ends earlier
-    /// when somebody waits for it, wants to write one of its objects, after
+    /// before it is durable, and before other workers see it; its ticket tells. A group ends
+    /// earlier when somebody waits for it, wants to write one of its objects, after
     /// [`group_time`](Options::group_time) at least and twice that at most, and when its worker is
     /// dropped. Isolation is *parallel* snapshot isolation then: each worker sees its own groups
     /// before others do. Without effect with [`Durability::Sync`]. (Pisces, section 4.)

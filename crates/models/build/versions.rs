@@ -163,7 +163,8 @@ pub(crate) const TWINS: &[Twin] = &[
         name: "durable_asked_of_the_clock_last",
         changes: &[(
             "let known = pending.min().unwrap_or(IDLE).min(now);",
-            "let known = pending.min().unwrap_or(IDLE).min(clock.load(Ordering::Acquire).max(now));",
+            "let last = clock.load(Ordering::Acquire).max(now);
+        let known = pending.min().unwrap_or(IDLE).min(last);",
         )],
         ..DURABLE
     },

@@ -85,8 +85,8 @@ pub(super) fn plan_flat(budget: &Budget) -> Vec<Spec> {
                 _ => "btree-16, beside a writer",
             };
             let times = if budget.quick { 1 } else { 3 };
-            // A million pairs take longer to load than a lap does; what a lap leaves is next to none
-            // of them. Lists are small, and what it leaves makes them longer.
+            // A million pairs take longer to load than a lap does; what a lap leaves is next to
+            // none of them. Lists are small, and what it leaves makes them longer.
             let pool = (workload == "btree-16").then(|| TREE.to_owned());
             let command = beside_writer(workload, ns, gbps);
             specs.push(Spec { pool, times, ..Spec::new(block, command) });

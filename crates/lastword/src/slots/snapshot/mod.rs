@@ -81,8 +81,8 @@ const _: () = assert!(SLOTS_MAX <= crate::versions::WORKERS_MAX);
 /// on. The collections of this project do so.
 ///
 /// Durable on return, whatever [`Options::durability`] says: one persist barrier a transaction that
-/// has changed anything. With [`Options::group`] of two or more the ticket tells when it is durable,
-/// and other workers see it then and not before: one persist barrier a group. Isolation is
+/// has changed anything. With [`Options::group`] of two or more the ticket tells when it is
+/// durable, and other workers see it then and not before: one persist barrier a group. Isolation is
 /// *parallel* snapshot isolation then: each worker sees its own transactions before others do, so
 /// two may see what two did beside each other in different orders.
 pub struct Snapshot {

@@ -1,5 +1,5 @@
-//! What a worker waits for before it begins: room in its slot or for copies, an object's old version
-//! that somebody needs. It holds nothing meanwhile.
+//! What a worker waits for before it begins: room in its slot or for copies, an object's old
+//! version that somebody needs. It holds nothing meanwhile.
 
 use medium::mutants::{Mutant, planted};
 
