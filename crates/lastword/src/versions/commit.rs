@@ -19,8 +19,8 @@ use crate::sync::{AtomicU64, Ordering, lock, spin_loop, thread, try_lock};
 /// microseconds, which most transactions take less than. Chosen, not measured.
 pub(crate) const LOOKS: u32 = if cfg!(test) { 2 } else { 1 << 8 };
 /// The same for a worker that needs its objects again at once: else its next transaction runs in
-/// vain while another's is longer than that. (With TPC-C and two workers a third of all attempts did.)
-/// From `LOOKS` on it gives its core away at each.
+/// vain while another's is longer than that. (With TPC-C and two workers a third of all attempts
+/// did.) From `LOOKS` on it gives its core away at each.
 const LOOKS_MAX: u32 = 4 * LOOKS;
 
 /// All versions of a heap's objects, and their order.
