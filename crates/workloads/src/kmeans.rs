@@ -321,8 +321,11 @@ mod tests {
             let mut client = kmeans.client(index, 1);
             kmeans.tune(&mut client, &options);
             let mut share = 0;
-            while share == 0 || client.point != index as u64 {
+            loop {
                 kmeans.next(&mut client);
+                if share > 0 && client.point == index as u64 {
+                    break;
+                }
                 mock.transact(|tx| kmeans.run(&client, tx)).unwrap();
                 share += 1;
             }
