@@ -163,8 +163,8 @@ pub(crate) const TWINS: &[Twin] = &[
         name: "durable_asked_of_the_clock_last",
         changes: &[(
             "let known = pending.min().unwrap_or(IDLE).min(now);",
-            "let last = clock.load(Ordering::Acquire).max(now);
-        let known = pending.min().unwrap_or(IDLE).min(last);",
+            "let known = pending.min().unwrap_or(IDLE);
+        let known = known.min(clock.load(Ordering::Acquire).max(now));",
         )],
         ..DURABLE
     },
