@@ -275,9 +275,9 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             return Err(Stop::Conflict);
         }
         if end <= attempt.start {
-            // Looked at once: two that waited here could wait for each other's beginnings. (With 256
-            // looks 6 700 attempts of TPC-C were vain where without them 21 700 were, and 490 where
-            // the commit looks longer: `LOOKS_MAX`.)
+            // Looked at once: two that waited here could wait for each other's beginnings. (With
+            // 256 looks 6 700 attempts of TPC-C were vain where without them 21 700 were, and 490
+            // where the commit looks longer: `LOOKS_MAX`.)
             self.help(home, self.seats.seat(worker), worker);
             if home.words()[link_of(object)].load(Ordering::Acquire) != link {
                 return Ok(());
