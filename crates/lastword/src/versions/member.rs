@@ -224,8 +224,11 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.seats.durable(&self.clock)
     }
 
-    /// A word that a group which has not ended has written.
+    /// A word that a group has written, if that has not ended.
     pub(crate) fn written(&self, owned: &Owned, index: usize) -> Option<u64> {
+        if self.end_of(owned) != RUNNING {
+            return None; // its end was unwound later: the queue has it, or it is home
+        }
         let memory = self.memory(owned.number);
         owned.entries.iter().find_map(|entry| {
             let word = index.checked_sub(super::header_of(entry.object))?;

@@ -83,19 +83,21 @@ impl Waiting {
     /// Brings home what may come. `oldest`: where the oldest running transaction began; `beside`
     /// says where the oldest of other workers did that is not over with everything.
     pub(super) fn write_back(&mut self, home: &impl Home, oldest: u64, beside: impl Fn() -> u64) {
-        while let Some(done) = self.queue.front() {
+        while let Some(done) = self.queue.front_mut() {
             let is_needed = done.end > oldest || done.gives_chunks_back && done.end > beside();
             if done.stays || is_needed {
                 return;
             }
             store(home, &done.batch);
+            // It is home. Others change these words as soon as their link is gone, and whoever
+            // observes a machine whose power goes between two links would take ours for newer.
+            done.batch.clear();
             // Who finds no link finds these words.
             fence(Ordering::Release);
             for object in &done.objects {
                 home.store(super::link_of(*object), EMPTY);
             }
             let mut done = self.queue.pop_front().expect("it was looked at");
-            done.batch.clear();
             done.objects.clear();
             done.gives_chunks_back = false;
             if self.spare.len() < SPARE {
@@ -133,3 +135,56 @@ pub(crate) fn store(home: &impl Home, batch: &[u64]) {
 
 /// Places that are kept.
 const SPARE: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use medium::writes::run;
+
+    use super::*;
+    use crate::perform::Heap;
+    use crate::sync::AtomicU64;
+
+    /// A home whose power goes with the second link that is taken away.
+    struct Cut {
+        words: Box<Heap>,
+        links: AtomicU64,
+    }
+
+    impl Home for Cut {
+        fn words(&self) -> &Heap {
+            &self.words
+        }
+
+        fn store(&self, index: usize, value: u64) {
+            if value == EMPTY && self.links.fetch_add(1, Ordering::Relaxed) == 1 {
+                panic!("the power goes");
+            }
+            self.words[index].store(value, Ordering::Relaxed);
+        }
+
+        fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
+            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+            self.words[index].compare_exchange(current, new, success, failure)
+        }
+    }
+
+    #[test]
+    fn what_is_home_is_not_waiting_whatever_becomes_of_its_links() {
+        let words = (0..16).map(|_| AtomicU64::new(0)).collect();
+        let home = Cut { words, links: AtomicU64::new(0) };
+        let mut waiting = Waiting::default();
+        waiting.push(Done {
+            end: 1,
+            batch: vec![run(4, 1), 7],
+            objects: vec![4, 8],
+            ..Done::default()
+        });
+        assert_eq!(waiting.will_be(4), Some((1, 7)));
+        let cut = AssertUnwindSafe(|| waiting.write_back(&home, 1, || 1));
+        catch_unwind(cut).expect_err("the power went");
+        assert_eq!(home.words[4].load(Ordering::Relaxed), 7);
+        assert_eq!(waiting.will_be(4), None);
+    }
+}
