@@ -17,6 +17,9 @@ use crate::sync::AtomicU64;
 /// The size and alignment of a huge page.
 const HUGE_BYTES: usize = 2 << 20;
 
+/// What `fstatfs(2)` calls tmpfs.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// How a file's part is mapped.
@@ -74,6 +77,10 @@ impl Mapping {
 
     /// A part of a file. The caller keeps the file's length at `offset + bytes` or more: behind its
     /// end an access kills the process (`SIGBUS`).
+    ///
+    /// A part that begins at 2 MiB of the file lies at 2 MiB of memory, so that it can be huge
+    /// pages, and on tmpfs it is made of them here and now. The first time that takes a second for
+    /// a GiB or two, and then they belong to the file.
     pub(crate) fn of_file(
         file: &File,
         offset: u64,
@@ -83,8 +90,29 @@ impl Mapping {
         // Mappings start at the system's pages, which are larger than ours on some processors.
         let skip = offset as usize % rustix::param::page_size();
         let length = bytes.max(1).checked_add(skip).ok_or(io::ErrorKind::OutOfMemory)?;
-        let map = Map::of_file(file, offset - skip as u64, length, sharing)?;
-        Ok(Mapping { map, skip, words: bytes / 8, own: false })
+        let is_aligned = bytes >= HUGE_BYTES && offset.is_multiple_of(HUGE_BYTES as u64);
+        if sharing == Sharing::CopyOnWrite || !is_aligned {
+            let map = Map::of_file(file, offset - skip as u64, length, sharing)?;
+            return Ok(Mapping { map, skip, words: bytes / 8, own: false });
+        }
+        let reserved = length.checked_add(HUGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut map = Map::reserved(reserved)?;
+        let skip = map.start.cast::<u8>().align_offset(HUGE_BYTES);
+        map.put_file(skip, file, offset, length, sharing)?;
+        let mapping = Mapping { map, skip, words: bytes / 8, own: false };
+        if rustix::fs::fstatfs(file)?.f_type == TMPFS_MAGIC {
+            mapping.collapse();
+        }
+        Ok(mapping)
+    }
+
+    /// Asks for huge pages in place of the small ones that are there. Where the kernel refuses it
+    /// is slower, and right.
+    fn collapse(&self) {
+        for advice in [libc::MADV_POPULATE_WRITE, libc::MADV_COLLAPSE] {
+            // SAFETY: the bytes are inside the mapping, and neither advice changes their content.
+            unsafe { libc::madvise(self.first().cast(), 8 * self.words, advice) };
+        }
     }
 
     /// The words.
@@ -137,17 +165,46 @@ impl Map {
     }
 
     fn of_file(file: &File, offset: u64, bytes: usize, sharing: Sharing) -> io::Result<Map> {
-        let flags = match sharing {
-            Sharing::Shared => MapFlags::SHARED,
-            // Validated: older kernels ignore what they do not know in a `SHARED` mapping.
-            Sharing::Synchronous => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
-            // Not reserved: the mapping may be larger than memory, for few pages are copied.
-            Sharing::CopyOnWrite => MapFlags::PRIVATE | MapFlags::NORESERVE,
-        };
-        let start = std::ptr::null_mut();
+        let (start, flags) = (std::ptr::null_mut(), flags_of(sharing));
         // SAFETY: a mapping at an address that the system chooses touches no other.
         let start = unsafe { rustix::mm::mmap(start, bytes, READ_WRITE, flags, file, offset)? };
         Ok(Map { start, bytes })
+    }
+
+    /// Addresses with nothing behind them.
+    fn reserved(bytes: usize) -> io::Result<Map> {
+        let (start, flags) = (std::ptr::null_mut(), MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a mapping at an address that the system chooses touches no other.
+        let start = unsafe { rustix::mm::mmap_anonymous(start, bytes, ProtFlags::empty(), flags)? };
+        Ok(Map { start, bytes })
+    }
+
+    /// Maps a part of a file over a part of the reserved addresses.
+    fn put_file(
+        &mut self,
+        at: usize,
+        file: &File,
+        offset: u64,
+        bytes: usize,
+        sharing: Sharing,
+    ) -> io::Result<()> {
+        let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        assert!(is_inside, "a part of a file leaves what was reserved for it");
+        let start = self.start.cast::<u8>().wrapping_add(at).cast();
+        let flags = flags_of(sharing) | MapFlags::FIXED;
+        // SAFETY: what is replaced is inside this mapping, which nobody has borrowed from.
+        unsafe { rustix::mm::mmap(start, bytes, READ_WRITE, flags, file, offset)? };
+        Ok(())
+    }
+}
+
+fn flags_of(sharing: Sharing) -> MapFlags {
+    match sharing {
+        Sharing::Shared => MapFlags::SHARED,
+        // Validated: older kernels ignore what they do not know in a `SHARED` mapping.
+        Sharing::Synchronous => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+        // Not reserved: the mapping may be larger than memory, for few pages are copied.
+        Sharing::CopyOnWrite => MapFlags::PRIVATE | MapFlags::NORESERVE,
     }
 }
 
@@ -163,3 +220,31 @@ impl Drop for Map {
 unsafe impl Send for Map {}
 // SAFETY: a shared `Map` is only an address and a length.
 unsafe impl Sync for Map {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    /// In memory where there is a tmpfs, and in files of the temporary folder.
+    #[test]
+    fn a_part_that_begins_at_a_huge_page_of_its_file_lies_at_one_of_memory() {
+        for folder in [std::path::Path::new("/dev/shm"), &std::env::temp_dir()] {
+            let Ok(file) = tempfile::tempfile_in(folder) else { continue };
+            let (offset, bytes) = (HUGE_BYTES as u64, 2 * HUGE_BYTES + 4096);
+            rustix::fs::ftruncate(&file, offset + bytes as u64).unwrap();
+            let last = offset + bytes as u64 - 8;
+            rustix::io::pwrite(&file, &7_u64.to_le_bytes(), last).unwrap();
+            let mapping = Mapping::of_file(&file, offset, bytes, Sharing::Shared).unwrap();
+            let words = mapping.words();
+            assert_eq!(words.as_ptr().addr() % HUGE_BYTES, 0);
+            assert_eq!(words.last().unwrap().load(Ordering::Relaxed), 7);
+            words[0].store(9, Ordering::Relaxed);
+            let again = Mapping::of_file(&file, offset, bytes, Sharing::Shared).unwrap();
+            drop(mapping);
+            assert_eq!(again.words()[0].load(Ordering::Relaxed), 9);
+            assert_eq!(again.words().len(), bytes / 8);
+        }
+    }
+}
