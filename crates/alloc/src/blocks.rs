@@ -8,6 +8,7 @@ use words::{BLOCK_BYTES, BLOCK_STRIDE, Stop, Words};
 use crate::Heap;
 use crate::header::{Description, Kind, encode};
 use crate::layout::{CHUNK_BYTES, FIRST_SLOT, HEAD, HEAD_PREPARED, Head, chunks_for, watch};
+use crate::objects::Detached;
 
 /// Blocks whose headers are cleared when a run is freed, so that a write through a pointer that was
 /// forgotten is refused: all of a run of one chunk. Clearing every header of a long run could
@@ -64,12 +65,12 @@ impl Heap {
 
     /// Gives back a run whose first block is at `object`.
     #[cold]
-    pub(crate) fn retire_blocks<W: Words>(
+    pub(crate) fn detach_blocks<W: Words>(
         &self,
         tx: &mut W,
         object: u64,
         bytes: u64,
-    ) -> Result<(), Stop> {
+    ) -> Result<Detached, Stop> {
         let (chunk, run) = self.read_run(tx, object)?;
         if run.blocks.checked_mul(BLOCK_BYTES) != Some(bytes) {
             return Err(Stop::BadPointer);
@@ -79,7 +80,9 @@ impl Heap {
         for index in 0..run.prepared.clamp(1, HEADERS_CLEARED) {
             tx.write(self.header_at(block(chunk, index)), 0)?;
         }
-        self.give_chunks(tx, chunk, run.chunks)
+        // It is no run from here on, for who would give it back again.
+        self.write_head(tx, chunk, Head::Free { chunks: run.chunks, next: 0 })?;
+        Ok(Detached { chunk, chunks: run.chunks })
     }
 
     /// The run whose first block is at `object`, and its first chunk.

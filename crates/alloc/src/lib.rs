@@ -78,6 +78,7 @@ mod walk;
 
 pub use check::{Damage, Survey, Usage, Wrong};
 pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN};
+pub use objects::Detached;
 pub use runs::{Prepared, Runs};
 pub use walk::{Live, Walk};
 

@@ -8,6 +8,14 @@ use crate::header::{Description, Kind, decode, encode};
 use crate::layout::{CHUNK_BYTES, FIRST_SLOT, HEAD, Head, arena, is_slot, next_slot, slab_header};
 use crate::{ARENAS, Heap};
 
+/// Memory that is nobody's, until it is given back.
+#[derive(Debug)]
+#[must_use = "memory that is not given back is lost"]
+pub struct Detached {
+    pub(crate) chunk: u64,
+    pub(crate) chunks: u64,
+}
+
 impl Heap {
     /// A new object of `bytes` (1 to [`words::OBJECT_BYTES_MAX`]); answers its first byte, tagged.
     /// What is in it is not defined. Writes two words when one was free, three when it is new.
@@ -32,8 +40,8 @@ impl Heap {
 
     /// Gives back an object, or a whole run of blocks: `bytes` is what was asked for when it was
     /// allocated. Answers whether it was a run: objects may come to lie there that begin elsewhere.
-    /// A later allocation may get its memory, even one of the same transaction: a design that
-    /// promises more calls this when the transaction ends.
+    /// A later allocation may get its memory, even one of the same transaction; a design that
+    /// promises more of runs retires in two steps ([`detach`](Heap::detach)).
     ///
     /// # Errors
     /// [`Stop::BadPointer`] when nothing of this size is live at `at` (given back before, never
@@ -49,6 +57,28 @@ impl Heap {
         at: Addr,
         bytes: u64,
     ) -> Result<bool, Stop> {
+        match self.detach(tx, arena, at, bytes)? {
+            Some(run) => self.give_back(tx, run).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// As [`retire`](Heap::retire), but that a run is no longer anybody's, and not free yet: the
+    /// transaction has to [`give it back`](Heap::give_back), at its end for instance.
+    ///
+    /// # Errors
+    /// As [`retire`](Heap::retire).
+    ///
+    /// # Panics
+    /// As [`retire`](Heap::retire).
+    #[inline]
+    pub fn detach<W: Words>(
+        &self,
+        tx: &mut W,
+        arena: usize,
+        at: Addr,
+        bytes: u64,
+    ) -> Result<Option<Detached>, Stop> {
         let object = self.untag(at.object)?;
         if at.offset != 0 {
             return Err(Stop::BadPointer);
@@ -57,13 +87,22 @@ impl Heap {
             Some(Description { kind: Kind::Object, class, bytes: live })
                 if live == bytes && (class as usize) < CLASSES =>
             {
-                self.push(tx, arena, object, class as usize).map(|()| false)
+                self.push(tx, arena, object, class as usize).map(|()| None)
             }
             Some(Description { kind: Kind::Block | Kind::Reserved, .. }) => {
-                self.retire_blocks(tx, object, bytes).map(|()| true)
+                self.detach_blocks(tx, object, bytes).map(Some)
             }
             _ => Err(Stop::BadPointer),
         }
+    }
+
+    /// Gives back what [`detach`](Heap::detach) has detached in this transaction.
+    ///
+    /// # Errors
+    /// As [`retire`](Heap::retire).
+    #[cold]
+    pub fn give_back<W: Words>(&self, tx: &mut W, run: Detached) -> Result<(), Stop> {
+        self.give_chunks(tx, run.chunk, run.chunks)
     }
 
     /// A slot of the arena's free list, or of its slab.

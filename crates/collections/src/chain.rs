@@ -17,7 +17,7 @@
 //!   written too (it is marked dead before it is given back). What lies before that link decides
 //!   nothing, so nothing needs protection.
 
-use words::{Addr, Allocate, Stop, Words};
+use words::{Addr, Allocate, Seen, Stop, Words};
 
 use crate::check::{Checked, Damage};
 
@@ -38,6 +38,8 @@ pub struct Chain<const WORDS: usize> {
 #[derive(Clone, Copy)]
 struct Entry {
     at: Addr,
+    /// Which version of it was read.
+    seen: Seen,
     key: u64,
     /// The entry behind it; 0 is none.
     next: u64,
@@ -69,8 +71,7 @@ impl<const WORDS: usize> Chain<WORDS> {
     /// As [`Words::read`]; [`Stop::BadValue`] in a damaged list, here and in all that follows.
     #[inline]
     pub fn find<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<Addr>, Stop> {
-        let found = self.search(tx, key)?;
-        Ok(found.entry.filter(|_| found.exact).map(|entry| entry.at.plus(VALUE)))
+        Ok(self.search_exact(tx, key)?.map(|entry| entry.at.plus(VALUE)))
     }
 
     /// The value of a key.
@@ -79,12 +80,8 @@ impl<const WORDS: usize> Chain<WORDS> {
     /// As [`Words::read`].
     #[inline]
     pub fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<[u64; WORDS]>, Stop> {
-        let Some(at) = self.find(tx, key)? else {
-            return Ok(None);
-        };
-        let mut value = [0; WORDS];
-        tx.read_words(at, &mut value)?;
-        Ok(Some(value))
+        let found = self.search_exact(tx, key)?;
+        found.map(|entry| entry.value(tx)).transpose()
     }
 
     /// The smallest key, and its value.
@@ -97,9 +94,8 @@ impl<const WORDS: usize> Chain<WORDS> {
         if next == 0 {
             return Ok(None);
         }
-        let (entry, mut value) = (Entry::open(tx, next)?, [0; WORDS]);
-        tx.read_words(entry.at.plus(VALUE), &mut value)?;
-        Ok(Some((entry.key, value)))
+        let entry = Entry::open(tx, next)?;
+        Ok(Some((entry.key, entry.value(tx)?)))
     }
 
     /// Puts a key's value, whether it was there or not; answers whether it is new. Writes the value
@@ -136,9 +132,8 @@ impl<const WORDS: usize> Chain<WORDS> {
         let found = self.search(tx, key)?;
         match found.entry {
             Some(entry) if found.exact => {
-                let (at, mut before) = (entry.at.plus(VALUE), [0; WORDS]);
-                tx.read_words(at, &mut before)?;
-                tx.write_words(at, value)?;
+                let before = entry.value(tx)?;
+                tx.write_words(entry.at.plus(VALUE), value)?;
                 Ok(Some(before))
             }
             _ => found.add(tx, key, value).map(|()| None),
@@ -154,8 +149,7 @@ impl<const WORDS: usize> Chain<WORDS> {
         let Found { entry: Some(entry), exact: true, link } = self.search(tx, key)? else {
             return Ok(None);
         };
-        let mut value = [0; WORDS];
-        tx.read_words(entry.at.plus(VALUE), &mut value)?;
+        let value = entry.value(tx)?;
         tx.write(link, entry.next)?;
         entry.discard(tx, Self::ENTRY_BYTES)?;
         Ok(Some(value))
@@ -176,9 +170,7 @@ impl<const WORDS: usize> Chain<WORDS> {
             if previous >= Some(entry.key) {
                 return Err(Stop::BadValue);
             }
-            let mut value = [0; WORDS];
-            tx.read_words(entry.at.plus(VALUE), &mut value)?;
-            visit(entry.key, &value);
+            visit(entry.key, &entry.value(tx)?);
             (next, previous) = (entry.next, Some(entry.key));
         }
         Ok(())
@@ -232,6 +224,12 @@ impl<const WORDS: usize> Chain<WORDS> {
     }
 
     #[inline]
+    fn search_exact<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<Entry>, Stop> {
+        let found = self.search(tx, key)?;
+        Ok(found.entry.filter(|_| found.exact))
+    }
+
+    #[inline]
     fn search<W: Words>(self, tx: &mut W, key: u64) -> Result<Found, Stop> {
         let mut link = self.link;
         tx.compute(10);
@@ -269,9 +267,17 @@ impl Entry {
     #[inline]
     fn open<W: Words>(tx: &mut W, object: u64) -> Result<Entry, Stop> {
         tx.after_last_read();
-        let (at, mut words) = (Addr::new(object, 0), [0; 2]);
-        tx.read_words(at, &mut words)?;
-        Ok(Entry { at, key: words[0], next: words[1] })
+        let (at, seen, mut words) = (Addr::new(object, 0), tx.look(object)?, [0; 2]);
+        tx.read_words_seen(seen, 0, &mut words)?;
+        Ok(Entry { at, seen, key: words[0], next: words[1] })
+    }
+
+    /// Reads the value, as long as nothing was written to the entry.
+    #[inline]
+    fn value<W: Words, const WORDS: usize>(self, tx: &mut W) -> Result<[u64; WORDS], Stop> {
+        let mut value = [0; WORDS];
+        tx.read_words_seen(self.seen, VALUE, &mut value)?;
+        Ok(value)
     }
 
     /// Gives the entry back. It is written first, so that a transaction which changes it at the

@@ -231,7 +231,8 @@ impl<D: Design> Pool<D> {
         self.design().committed_id()
     }
 
-    /// The largest ID such that its transaction and all before it survive a crash. Costs a load.
+    /// The largest ID such that its transaction and all before it survive a crash. Costs a load;
+    /// under `snapshot` with groups a fence and a look at every worker.
     #[inline]
     pub fn durable_id(&self) -> TxId {
         self.design().durable_id()

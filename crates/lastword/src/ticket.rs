@@ -91,7 +91,7 @@ impl<'p, D: Design> Ticket<'p, D> {
 ///
 /// The first poll has the pool's thread write the log at once. A pool without threads of its own
 /// ([`Options::background`](crate::Options::background)) writes it in the poll, which then takes as
-/// long as [`Ticket::wait`].
+/// long as [`Ticket::wait`]; so does `snapshot`, whose groups are ended by who asks.
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Durable<'p, D: Design = Decoupled> {
     ticket: Ticket<'p, D>,

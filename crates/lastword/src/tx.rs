@@ -4,12 +4,14 @@
 //! and bound in one comparison), a write against the object's header, and the transaction's size
 //! against the log. A wrong one ends the attempt; nothing can reach outside the pool.
 
+mod live;
+
 use std::any::Any;
 use std::fmt;
 
-use lw_alloc::{Prepared, Runs};
+use lw_alloc::{Detached, Prepared};
 use medium::mutants::{Mutant, planted};
-use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
+use words::{Addr, Allocate, HEADER_BYTES, Seen, Stop, TxId, Words};
 
 use crate::Error;
 use crate::design::{At, Decoupled, Design};
@@ -75,6 +77,8 @@ pub struct Tx<'t, D: Design = Decoupled> {
     /// Whether this transaction itself has prepared or freed a run: then what it sees of runs is
     /// not to be remembered, for it may be rolled back.
     changes_runs: bool,
+    /// Runs that it gives back when the body is over.
+    detached: Vec<Detached>,
     read_only: bool,
     stop: Option<Stop>,
     wild: Addr,
@@ -108,6 +112,7 @@ impl<'t, D: Design> Tx<'t, D> {
             run,
             known,
             changes_runs: false,
+            detached: Vec::new(),
             read_only,
             stop,
             wild,
@@ -138,6 +143,27 @@ impl<'t, D: Design> Tx<'t, D> {
     #[inline]
     pub(crate) fn words_written(&self) -> usize {
         self.design.words_written(self.local)
+    }
+
+    /// Does what it has put off, when the body is over.
+    ///
+    /// # Errors
+    /// As [`Words::retire`].
+    #[inline]
+    pub(crate) fn give_back(&mut self) -> Result<(), Stop> {
+        if D::BY_OBJECT && !self.detached.is_empty() {
+            self.give_runs_back()?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn give_runs_back(&mut self) -> Result<(), Stop> {
+        let heap = self.shape.heap();
+        for run in std::mem::take(&mut self.detached) {
+            heap.give_back(&mut Metadata(self), run).map_err(|stop| self.end(stop))?;
+        }
+        Ok(())
     }
 
     /// Commits; a conflict rolls back.
@@ -213,6 +239,17 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(At { object: self.object(at)?, index: index as usize })
     }
 
+    /// The same, of an object that was looked at.
+    #[inline(always)]
+    fn seen_place(&mut self, at: Addr, words: usize) -> Result<At, Stop> {
+        let index = at.byte().wrapping_sub(self.base).rotate_right(3);
+        if index.saturating_add(words as u64) > self.bound {
+            return Err(self.refuse(at));
+        }
+        let object = (at.object.wrapping_sub(self.base) / 8) as usize;
+        Ok(At { object, index: index as usize })
+    }
+
     /// Where the object of a word is, for a design that asks: it has its header before it.
     #[inline(always)]
     fn object(&mut self, at: Addr) -> Result<usize, Stop> {
@@ -223,130 +260,6 @@ impl<'t, D: Design> Tx<'t, D> {
         // The last word of a header that is there is below the bound too.
         let is_there = object.wrapping_sub(HEADER_WORDS) < self.bound.wrapping_sub(HEADER_WORDS);
         if is_there { Ok(object as usize) } else { Err(self.refuse(at)) }
-    }
-
-    /// Whether the program may write these words, of which the first has this index: they are in a
-    /// live object.
-    #[inline(always)]
-    fn check_live(&mut self, at: Addr, index: usize, bytes: u64) -> Result<(), Stop> {
-        if at.object == self.live.0 && at.offset.saturating_add(bytes) <= self.live.1 {
-            return Ok(());
-        }
-        // Who takes whole objects touches the header anyway, and rests on nothing else.
-        if !D::BY_OBJECT
-            && at.offset.saturating_add(bytes) <= BLOCK_BYTES
-            && (self.run.has(at.object.wrapping_sub(self.base)) || self.look_at_run(at)?)
-        {
-            return Ok(());
-        }
-        self.look_at_header(at, index, bytes)
-    }
-
-    /// Whether the object is a block of a live run, as far as is known without its header: a block
-    /// all by itself in memory would cost a cache miss for the header and one for the word.
-    #[inline(always)]
-    fn look_at_run(&mut self, at: Addr) -> Result<bool, Stop> {
-        let object = at.object.wrapping_sub(self.base);
-        let known = *self.known;
-        if known.run.has(object) {
-            let begin = known.run.begin();
-            self.watch(begin)?;
-            if self.shape.runs().changes(begin) == known.changes {
-                self.run = known.run;
-                return Ok(true);
-            }
-        }
-        match self.shape.runs().begin(object) {
-            Some(begin) => self.look_at_head(object, begin),
-            None => Ok(false),
-        }
-    }
-
-    #[inline(never)]
-    fn look_at_head(&mut self, object: u64, begin: u64) -> Result<bool, Stop> {
-        self.watch(begin)?;
-        if self.changes_runs {
-            return self.look_at_own_head(object, begin);
-        }
-        // Past the transaction, and yet as if in it: who changes the head has written the watch
-        // before. What was seen of a change is refused by the second look at the watch, whose
-        // Acquire fence stands behind these loads; a change after it is a conflict at the commit.
-        let load = |offset: u64| self.design.peek((offset / 8) as usize);
-        let run = Prepared::of(begin, load);
-        let changes = self.shape.runs().changes(begin);
-        self.watch(begin)?;
-        self.run = run;
-        *self.known = Known { run, changes };
-        Ok(run.has(object))
-    }
-
-    /// The same by reads of the transaction, which may have written the head itself: not every
-    /// design writes in place.
-    #[cold]
-    fn look_at_own_head(&mut self, object: u64, begin: u64) -> Result<bool, Stop> {
-        let mut failed = None;
-        let run = Prepared::of(begin, |offset| {
-            let at = At { object: 0, index: (offset / 8) as usize };
-            let word = self.design.read(self.local, at);
-            word.unwrap_or_else(|stop| {
-                failed = Some(stop);
-                0
-            })
-        });
-        if let Some(stop) = failed {
-            return Err(self.end(stop));
-        }
-        self.run = run;
-        Ok(run.has(object))
-    }
-
-    #[inline(always)]
-    fn watch(&mut self, begin: u64) -> Result<(), Stop> {
-        let index = (Runs::watch(begin) / 8) as usize;
-        let at = At { object: 0, index };
-        self.design.read(self.local, at).map_err(|stop| self.end(stop)).map(drop)
-    }
-
-    /// If a run begins with this object, the transaction has prepared or freed it.
-    #[inline]
-    fn changed(&mut self, first: u64) {
-        let object = first.wrapping_sub(self.base);
-        if Runs::may_begin_with(object) {
-            self.changes_runs = true;
-            if !D::BY_OBJECT {
-                self.shape.runs().changed(object);
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn look_at_header(&mut self, at: Addr, index: usize, bytes: u64) -> Result<(), Stop> {
-        // What is to be written comes while the header does, not after it.
-        self.design.will_write(index, 1);
-        let object = at.object.wrapping_sub(self.base);
-        let header_at = self.place(header_of(at)).map_err(|stop| self.blame(at, stop))?;
-        // Read in the transaction: that the object is live is part of what the commit rests on. A
-        // look past the transaction would let a write pass that comes after another's free, and end
-        // in the allocator's free list.
-        let header = self.design.read(self.local, header_at).map_err(|stop| self.end(stop))?;
-        // Both bytes are multiples of 8, the object's and the first one to be written.
-        match lw_alloc::header::writable_bytes(header, object) {
-            Some(size) if at.offset.saturating_add(bytes) <= size => {
-                self.live = (at.object, size);
-                if !D::BY_OBJECT && lw_alloc::header::is_block(header) {
-                    let load = |offset: u64| self.design.peek((offset / 8) as usize);
-                    self.shape.runs().learn(object, load);
-                }
-                Ok(())
-            }
-            _ => Err(self.refuse(at)),
-        }
-    }
-
-    /// Names the access that the program made, not the header's.
-    fn blame(&mut self, at: Addr, stop: Stop) -> Stop {
-        self.wild = at;
-        stop
     }
 
     /// Writes a word of the heap.
@@ -446,13 +359,18 @@ impl<D: Design> Words for Tx<'_, D> {
         if !D::BY_OBJECT {
             return self.read(at);
         }
-        let index = at.byte().wrapping_sub(self.base).rotate_right(3);
-        if index >= self.bound {
-            return Err(self.refuse(at));
-        }
-        let object = (seen.object.wrapping_sub(self.base) / 8) as usize; // it was looked at
-        let at = At { object, index: index as usize };
+        let at = self.seen_place(at, 1)?;
         self.design.read_seen(self.local, seen.version, at).map_err(|stop| self.end(stop))
+    }
+
+    #[inline(always)]
+    fn read_words_seen(&mut self, seen: Seen, offset: u64, out: &mut [u64]) -> Result<(), Stop> {
+        let at = Addr::new(seen.object, offset);
+        if !D::BY_OBJECT {
+            return self.read_words(at, out);
+        }
+        let at = self.seen_place(at, out.len())?;
+        self.design.read_run_seen(self.local, seen.version, at, out).map_err(|stop| self.end(stop))
     }
 
     #[inline(always)]
@@ -502,16 +420,21 @@ impl<D: Design> Words for Tx<'_, D> {
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
         (self.live, self.run) = ((0, 0), Prepared::NONE);
         let (heap, arena) = (self.shape.heap(), self.arena);
-        let retired = heap.retire(&mut Metadata(self), arena, at, bytes);
-        let is_run = retired.map_err(|stop| match stop {
+        let detached = heap.detach(&mut Metadata(self), arena, at, bytes);
+        let detached = detached.map_err(|stop| match stop {
             Stop::BadPointer => self.refuse(at),
             stop => self.end(stop),
         })?;
         self.changed(at.object);
-        if is_run {
-            self.design.gives_chunks_back(self.local);
+        let Some(run) = detached else { return Ok(()) };
+        self.design.gives_chunks_back(self.local);
+        if D::BY_OBJECT {
+            // Who still reads the run reads it at home, where the links of new objects would lie in
+            // the middle of its words.
+            self.detached.push(run);
+            return Ok(());
         }
-        Ok(())
+        heap.give_back(&mut Metadata(self), run).map_err(|stop| self.end(stop))
     }
 }
 

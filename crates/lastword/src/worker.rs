@@ -185,7 +185,8 @@ fn attempt<R, D: Design>(
     let arena = arena(seat.number);
     // Rolls back when the body unwinds.
     let mut tx = Tx::new(design, &mut seat.local, &mut seat.known, &pool.shape, arena, read_only);
-    let stop = match (body(&mut tx), tx.stopped()) {
+    let done = body(&mut tx).and_then(|value| tx.give_back().map(|()| value));
+    let stop = match (done, tx.stopped()) {
         (Ok(value), None) => {
             let words = tx.words_written();
             let id = tx.commit().map_err(|_| None)?;

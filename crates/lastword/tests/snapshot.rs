@@ -406,3 +406,93 @@ fn whole_objects_that_are_more_than_a_part_of_the_log_are_refused() {
     assert!(matches!(written, Err(Error::SlotTooSmall { .. })), "{:?}", written.err());
     assert_eq!(pool.run(|tx| tx.get(array.at(7)?)).unwrap().value, [0; 32]);
 }
+
+/// Who has been held up once may need nothing of that for what it does next.
+#[test]
+fn a_worker_that_was_held_up_reads_and_writes_other_objects() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options().medium(EMULATED).patience(Duration::ZERO);
+    let (pool, pairs) = create(&dir.path().join("pool"), &options);
+    let (mut stalled, mut worker) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let held = stalled.read(|_| {
+        Ok(beside(|| {
+            put(&mut worker, pairs[0], 1).unwrap();
+            let error = put(&mut worker, pairs[0], 2).unwrap_err();
+            assert!(matches!(error, Error::HeldUp { .. }), "{error}");
+            assert_eq!(read(&mut worker, pairs[0]), Pair { left: 1, right: 1 });
+            put(&mut worker, pairs[1], 3).unwrap();
+            put(&mut worker, pairs[0], 4)
+        }))
+    });
+    let error = held.unwrap().value.unwrap_err();
+    assert!(matches!(error, Error::HeldUp { .. }), "{error}");
+    put(&mut worker, pairs[0], 5).unwrap();
+}
+
+/// The memory of an array becomes free when its transaction ends, not in the middle of it: who
+/// began before reads the array as it was.
+#[test]
+fn who_reads_an_array_meets_no_links_of_what_comes_to_lie_there() {
+    for options in media() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pool, _) = create(&dir.path().join("pool"), &options);
+        let words = pool.run(|tx| Array::<u64>::reserve(tx, 256)).unwrap().value;
+        while !pool.run(|tx| words.prepare(tx, 64)).unwrap().value {}
+        let fill = pool.run(|tx| (0..256).try_for_each(|at| tx.set(words.at(at)?, 7)));
+        let _ = fill.unwrap();
+        let (mut reader, mut worker) = (pool.worker().unwrap(), pool.worker().unwrap());
+        let found = reader.read(|tx| {
+            let before = tx.get(words.at(0)?)?;
+            beside(|| {
+                let freed = worker.run(|tx| {
+                    words.free(tx)?;
+                    // Of a size that no slab is there for: it takes a chunk.
+                    for _ in 0..64 {
+                        tx.alloc([9_u64; 5])?;
+                    }
+                    Ok(())
+                });
+                let _ = freed.unwrap();
+            });
+            let mut sum = before;
+            for at in 0..256 {
+                sum += tx.get(words.at(at)?)?;
+            }
+            Ok(sum)
+        });
+        assert_eq!(found.unwrap().value, 7 * 257);
+        pool.check_heap().unwrap();
+        let again = worker.run(|tx| words.free(tx));
+        assert!(again.is_err(), "it was given back");
+    }
+}
+
+/// What a transaction protects counts as written when it commits, even if it writes nothing.
+#[test]
+fn who_began_before_cannot_write_what_another_has_only_protected_since() {
+    for options in [options().medium(EMULATED), options().medium(EMULATED).flush_diff(false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (pool, pairs) = create(&dir.path().join("pool"), &options);
+        let (mut first, mut second) = (pool.worker().unwrap(), pool.worker().unwrap());
+        let before = pool.metrics().persist_barriers;
+        let mut runs = 0;
+        let done = first.run(|tx| {
+            runs += 1;
+            let before = tx.get(pairs[1])?.left;
+            if runs == 1 {
+                let protected = beside(|| {
+                    second.run(|tx| {
+                        tx.protect(pairs[1].addr())?;
+                        tx.get(pairs[1])
+                    })
+                });
+                assert_eq!(protected.unwrap().value.left, 0);
+            }
+            tx.set(field!(pairs[1], Pair, left), before + 1)
+        });
+        let _ = done.unwrap();
+        assert_eq!(runs, 2, "the one that has protected it read it before it was written");
+        assert_eq!(pool.metrics().persist_barriers, before + 1, "to protect logs nothing");
+        assert_eq!(read(&mut second, pairs[1]).left, 1);
+    }
+}

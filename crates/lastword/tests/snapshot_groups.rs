@@ -358,3 +358,53 @@ fn a_transaction_that_only_reads_waits_for_what_its_worker_has_committed() {
     seen.ticket.wait().unwrap();
     assert_eq!(read(&mut other, counters[0]), 1);
 }
+
+/// A group that nobody ends does not keep other workers from emptying their logs.
+#[test]
+fn what_is_at_home_beside_a_group_that_is_not_durable_is_not_said_to_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, counters) = create(&dir.path().join("pool"), options());
+    let (mut idle, mut worker) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let member = add(&mut idle, counters[0]);
+    let before = pool.metrics().persist_barriers;
+    // Slots of 56 KiB, and records of 64 bytes or more: they are emptied on the way.
+    for _ in 0..4000 {
+        let _ = add(&mut worker, counters[1]);
+        assert!(pool.reproduced_id() <= pool.durable_id());
+        assert!(pool.durable_id() <= pool.committed_id());
+    }
+    assert!(pool.metrics().persist_barriers > before + 4000 / 3 + 1, "a slot was emptied");
+    assert!(!member.ticket.is_durable());
+    member.ticket.wait().unwrap();
+    assert!(pool.durable_id() >= member.ticket.id());
+}
+
+/// It sleeps meanwhile, as far as a test can tell: it is woken.
+#[test]
+fn who_waits_for_a_group_whose_member_is_running_is_told_when_that_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, counters) = create(&dir.path().join("pool"), options());
+    let (mut worker, mut other) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let _ = add(&mut worker, counters[0]);
+    let mine = add(&mut other, counters[1]);
+    std::thread::scope(|scope| {
+        let (begun, begins) = mpsc::channel();
+        let (ends, end) = mpsc::channel();
+        let (pool, worker) = (&pool, &mut worker);
+        let running = scope.spawn(move || {
+            let done = worker.run(|tx| {
+                tx.set(counters[0], 5)?;
+                begun.send(()).unwrap();
+                end.recv().unwrap();
+                Ok(())
+            });
+            done.unwrap().ticket.id()
+        });
+        begins.recv().unwrap();
+        let waits = scope.spawn(move || mine.ticket.wait());
+        ends.send(()).unwrap();
+        let last = running.join().unwrap();
+        waits.join().unwrap().unwrap();
+        pool.wait_for(last).unwrap();
+    });
+}

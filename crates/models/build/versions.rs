@@ -185,6 +185,45 @@ pub(crate) const TWINS: &[Twin] = &[
         ..DURABLE
     },
     Twin {
+        name: "chunks_given_back_beside_who_writes_there",
+        changes: &[(
+            "done.end > oldest || done.gives_chunks_back && done.end > beside();",
+            "{
+                let _ = beside;
+                done.end > oldest
+            };",
+        )],
+        check: "who_gives_chunks_back_comes_home_behind_others",
+        says: "given back",
+        ..WRITE_BACK
+    },
+    Twin {
+        name: "chunks_given_back_beside_a_group",
+        changes: &[(
+            "active.min(grouped).min(self.unfinished())",
+            "{
+            let _ = grouped;
+            active.min(self.unfinished())
+        }",
+        )],
+        check: "who_gives_chunks_back_comes_home_behind_groups",
+        says: "given back",
+        ..SEATS
+    },
+    Twin {
+        name: "an_id_guessed_from_the_groups_that_are_there",
+        changes: &[(
+            "let given = self.used().map(|seat| seat.given.load(Ordering::Acquire)).max();
+        given.unwrap_or(0).max(clock.load(Ordering::Acquire))",
+            "let before = clock.load(Ordering::Acquire);
+        let is_ahead = self.used().any(|seat| seat.pending().is_some());
+        clock.load(Ordering::Acquire).max(before + u64::from(is_ahead))",
+        )],
+        check: "an_id_that_was_given_is_drawn_when_its_group_has_ended",
+        says: "nobody's",
+        ..DURABLE
+    },
+    Twin {
         name: "a_group_that_commits_without_saying_so",
         changes: &[(
             "announce(&self.committing, start);",

@@ -100,6 +100,11 @@ impl Words for ErasedTx<'_> {
     }
 
     #[inline]
+    fn read_words_seen(&mut self, seen: Seen, offset: u64, out: &mut [u64]) -> Result<(), Stop> {
+        self.0.read_words_seen(seen, offset, out)
+    }
+
+    #[inline]
     fn write_words(&mut self, at: Addr, words: &[u64]) -> Result<(), Stop> {
         self.0.write_words(at, words)
     }

@@ -76,6 +76,15 @@ pub trait Words {
         self.read(Addr::new(seen.object, offset))
     }
 
+    /// The same for neighbouring words.
+    ///
+    /// # Errors
+    /// As [`read`](Words::read).
+    #[inline]
+    fn read_words_seen(&mut self, seen: Seen, offset: u64, out: &mut [u64]) -> Result<(), Stop> {
+        self.read_words(Addr::new(seen.object, offset), out)
+    }
+
     /// Writes neighbouring words of one object.
     ///
     /// # Errors

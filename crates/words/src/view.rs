@@ -77,9 +77,7 @@ impl<'t, W: Words + ?Sized, T> View<'t, W, T> {
                 self.tx.read_words(place.addr(), words)?;
                 return from_words(words);
             }
-            for (word, at) in words.iter_mut().zip((offset..).step_by(8)) {
-                *word = self.tx.read_seen(self.seen, at)?;
-            }
+            self.tx.read_words_seen(self.seen, offset, words)?;
             from_words(words)
         })
     }

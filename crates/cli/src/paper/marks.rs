@@ -287,6 +287,7 @@ mod tests {
         for workload in ["chains", "btree-16"] {
             add("P7", format!("mvcc/{workload}"), ">= 1");
             add("P7", format!("decoupled/{workload}"), ">= 1");
+            add("P7", format!("plain/{workload}"), "<= 1.25");
         }
         for workload in ["list", "chains", "btree-16"] {
             for ns in [100, 200, 300, 400, 500, 600] {

@@ -88,7 +88,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
             node = Node::open(tx, child, level)?;
         }
         let found = node.search(tx, key)?;
-        if found.exact { tx.read(node.value_at(found.slot)).map(Some) } else { Ok(None) }
+        if found.exact { node.value(tx, &found).map(Some) } else { Ok(None) }
     }
 
     /// Descends to the leaf where a key belongs, for a change; answers it and the path above.

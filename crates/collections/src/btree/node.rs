@@ -19,7 +19,9 @@
 //! 288 (320 in the allocator's classes), one of 31 takes 560 (640). The order names every slot
 //! once: the first `count` in the order of their keys, then the free ones.
 
-use words::{Addr, Allocate, Ptr, Stop, View, Words};
+use std::hint::select_unpredictable;
+
+use words::{Addr, Allocate, Seen, Stop, Words};
 
 /// Words of the longest head, without the link.
 const HEAD_MOST: usize = 5;
@@ -48,8 +50,11 @@ pub(super) struct Node<const SLOTS: usize> {
     pub(super) object: u64,
     /// The next leaf, or the leftmost child; 0 is none.
     pub(super) link: u64,
+    /// Which version of it was read.
+    seen: Seen,
+    /// The head as it was read, and as it is.
+    before: Head,
     head: Head,
-    order: Order,
 }
 
 /// Words, of which only the first [`Node::HEAD`] are in the node.
@@ -90,7 +95,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
     pub(super) const JOINED_MOST: usize = SLOTS * 6 / 7;
 
     /// Reads the head of the node at `at`, which must be at `level`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn open<W: Words>(tx: &mut W, at: Addr, level: usize) -> Result<Self, Stop> {
         let node = Self::peek(tx, at.object)?;
         if node.count() > SLOTS || node.level() != level {
@@ -100,7 +105,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
     }
 
     /// Reads the head of the root, which knows the tree's height.
-    #[inline]
+    #[inline(always)]
     pub(super) fn open_root<W: Words>(tx: &mut W, at: Addr) -> Result<Self, Stop> {
         let node = Self::peek(tx, at.object)?;
         if node.count() > SLOTS || node.level() >= LEVELS {
@@ -109,13 +114,14 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Ok(node)
     }
 
-    /// Reads a head and trusts nothing in it.
-    #[inline]
+    /// Reads a head and trusts nothing in it. Inlined, for a search copies no head then.
+    #[inline(always)]
     pub(super) fn peek<W: Words>(tx: &mut W, object: u64) -> Result<Self, Stop> {
         let (mut words, mut head) = ([0; HEAD_MOST + 1], [0; HEAD_MOST]);
-        tx.read_words(Addr::new(object, 0), &mut words[..=Self::HEAD])?;
+        let seen = tx.look(object)?;
+        tx.read_words_seen(seen, 0, &mut words[..=Self::HEAD])?;
         head[..Self::HEAD].copy_from_slice(&words[..Self::HEAD]);
-        Ok(Node { object, link: words[Self::HEAD], head, order: order_of(head) })
+        Ok(Node { object, link: words[Self::HEAD], seen, before: head, head })
     }
 
     /// Makes a new node with these entries, at most `SLOTS`, in slots 0, 1, ...
@@ -133,12 +139,14 @@ impl<const SLOTS: usize> Node<SLOTS> {
             order[FIRST + slot] = slot as u8;
         }
         let head = head_of(order);
-        let node = Node { object, link, head, order };
+        let seen = Seen { object, version: 0 };
+        let mut node = Node { object, link, seen, before: head, head };
         tx.will_write(node.addr(), Self::BYTES);
         let mut words = [0; HEAD_MOST + 1];
         words[..Self::HEAD].copy_from_slice(&head[..Self::HEAD]);
         words[Self::HEAD] = link;
         tx.write_words(node.addr(), &words[..Self::KEYS as usize / 8])?;
+        node.seen = tx.look(object)?;
         if entries.is_empty() {
             return Ok(node); // a run without words is no access: designs refuse it
         }
@@ -151,14 +159,27 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Ok(node)
     }
 
+    /// A byte of the head.
+    #[inline(always)]
+    fn byte(&self, number: usize) -> usize {
+        (self.head[number / 8] >> (8 * (number % 8))) as u8 as usize
+    }
+
+    /// Changes the head's bytes, in memory only.
+    fn change(&mut self, change: impl FnOnce(&mut Order)) {
+        let mut order = order_of(self.head);
+        change(&mut order);
+        self.head = head_of(order);
+    }
+
     #[inline]
     pub(super) fn count(&self) -> usize {
-        usize::from(self.order[0])
+        self.byte(0)
     }
 
     #[inline]
     pub(super) fn level(&self) -> usize {
-        usize::from(self.order[1])
+        self.byte(1)
     }
 
     #[inline]
@@ -179,7 +200,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
     /// The slot at a place of the order, as it stands there.
     #[inline]
     pub(super) fn raw_slot(&self, position: usize) -> usize {
-        self.order.get(FIRST + position).map_or(SLOTS_MOST, |&slot| usize::from(slot))
+        if position < SLOTS_MOST { self.byte(FIRST + position) } else { SLOTS_MOST }
     }
 
     /// The slot at a place of the order. Checked: a write into a slot beyond the node would damage
@@ -190,24 +211,24 @@ impl<const SLOTS: usize> Node<SLOTS> {
         if slot < SLOTS { Ok(slot) } else { Err(Stop::BadValue) }
     }
 
-    /// Searches by halves: reads 5 keys of a full node of 28.
+    /// Searches by halves: reads 5 keys of a full node of 28, which nothing was written to since
+    /// its head was read.
     #[inline]
     pub(super) fn search<W: Words>(&self, tx: &mut W, key: u64) -> Result<Found, Stop> {
         let (mut rank, mut slot, mut exact) = (0, 0, false);
         let mut left = self.count();
-        let mut node = View::of(tx, Ptr::<()>::from_bits(self.object))?;
         while left > 0 {
             let half = left / 2;
             let here = self.slot(rank + half)?;
-            let found = node.read(self.key_at(here).offset)?;
+            let found = tx.read_seen(self.seen, self.key_at(here).offset)?;
             // No branch on the key: its outcome is a coin toss.
             let not_above = found <= key;
-            rank = if not_above { rank + half + 1 } else { rank };
-            left = if not_above { left - half - 1 } else { half };
-            slot = if not_above { here } else { slot };
+            rank = select_unpredictable(not_above, rank + half + 1, rank);
+            left = select_unpredictable(not_above, left - half - 1, half);
+            slot = select_unpredictable(not_above, here, slot);
             exact |= found == key;
-            node.after_last_read();
-            node.compute(8);
+            tx.after_last_read();
+            tx.compute(8);
         }
         Ok(Found { rank, slot, exact })
     }
@@ -215,9 +236,16 @@ impl<const SLOTS: usize> Node<SLOTS> {
     /// The child where a key that was searched for belongs.
     #[inline]
     pub(super) fn child<W: Words>(&self, tx: &mut W, found: &Found) -> Result<Addr, Stop> {
-        let object = if found.rank == 0 { self.link } else { tx.read(self.value_at(found.slot))? };
+        let object = if found.rank == 0 { self.link } else { self.value(tx, found)? };
         tx.after_last_read();
         Ok(Addr::new(object, 0))
+    }
+
+    /// The value, or the right child, of the entry that a search has found, in a node that nothing
+    /// was written to since.
+    #[inline]
+    pub(super) fn value<W: Words>(&self, tx: &mut W, found: &Found) -> Result<u64, Stop> {
+        tx.read_seen(self.seen, self.value_at(found.slot).offset)
     }
 
     /// The child before entry `index`; `index == count` is the last child.
@@ -248,9 +276,11 @@ impl<const SLOTS: usize> Node<SLOTS> {
         let slot = self.slot(count)?;
         tx.write(self.key_at(slot), entry.0)?;
         tx.write(self.value_at(slot), entry.1)?;
-        self.order.copy_within(FIRST + position..FIRST + count, FIRST + position + 1);
-        self.order[FIRST + position] = slot as u8;
-        self.order[0] += 1;
+        self.change(|order| {
+            order.copy_within(FIRST + position..FIRST + count, FIRST + position + 1);
+            order[FIRST + position] = slot as u8;
+            order[0] += 1;
+        });
         Ok(())
     }
 
@@ -258,19 +288,20 @@ impl<const SLOTS: usize> Node<SLOTS> {
     pub(super) fn take(&mut self, from: usize, to: usize) {
         let count = self.count();
         // `from..to` goes behind the entries that stay, where the free slots begin.
-        self.order[FIRST + from..FIRST + count].rotate_left(to - from);
-        self.order[0] = (count - (to - from)) as u8;
+        self.change(|order| {
+            order[FIRST + from..FIRST + count].rotate_left(to - from);
+            order[0] = (count - (to - from)) as u8;
+        });
     }
 
     /// A leaf becomes an inner node. In memory only.
     pub(super) fn set_level(&mut self, level: usize) {
-        self.order[1] = level as u8;
+        self.change(|order| order[1] = level as u8);
     }
 
     /// Writes what changed in the head since it was read.
     pub(super) fn store<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
-        let head = head_of(self.order);
-        for (i, (new, old)) in head.iter().zip(self.head).enumerate() {
+        for (i, (new, old)) in self.head.iter().zip(self.before).enumerate() {
             if *new != old {
                 tx.write(self.addr().plus(8 * i as u64), *new)?;
             }

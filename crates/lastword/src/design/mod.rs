@@ -154,6 +154,21 @@ pub trait Design: Sized + Send + Sync + 'static {
         self.read(local, at)
     }
 
+    /// The same for neighbouring words.
+    ///
+    /// # Errors
+    /// [`Stop::Conflict`].
+    fn read_run_seen(
+        &self,
+        local: &mut Self::Local,
+        version: u64,
+        at: At,
+        out: &mut [u64],
+    ) -> Result<(), Stop> {
+        let _ = version;
+        self.read_run(local, at, out)
+    }
+
     /// Writes a word.
     ///
     /// # Errors

@@ -96,10 +96,21 @@ impl Attempt {
         self.owned.entries.is_empty()
     }
 
+    /// Whether all that it has to itself is what it has protected; what its group has is not.
+    #[inline(always)]
+    pub(crate) fn only_protects(&self) -> bool {
+        self.words == 0 && self.member.first == 0
+    }
+
     /// Whether it could not go on for something that has to be waited for.
     #[inline(always)]
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked.is_some()
+    }
+
+    /// It does not wait any longer: what it runs next may need something else.
+    pub(crate) fn gives_up(&mut self) {
+        self.blocked = None;
     }
 
     /// Whether it could not go on for what another worker has.

@@ -9,7 +9,7 @@ use super::copies::{Copy, Space};
 use super::end::{self, when};
 use super::link::Links;
 use super::owned::Owned;
-use super::seats::{Seat, Seats};
+use super::seats::{IDLE, Seat, Seats};
 use super::write_back::Waiting;
 use super::{Home, link_of};
 use crate::Error;
@@ -40,6 +40,8 @@ pub(crate) struct Finished {
     oldest: u64,
     /// How often it was looked for.
     looks: u32,
+    /// When that was known, or was given up; by the caller's clock.
+    pub(crate) known: u64,
 }
 
 /// What has to be waited for before an attempt.
@@ -154,21 +156,22 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Third stage: brings home what was changed, now or later. `(end, most)`: when it ended, and
-    /// how often this looks for the end of the grace period at most.
+    /// how often this looks for the end of the grace period at most. Empties `batch`.
     #[inline]
     pub(crate) fn finish(
         &self,
         home: &impl Home,
         owned: &Owned,
         (end, most): (u64, u32),
-        batch: &[u64],
+        batch: &mut Vec<u64>,
+        now: impl Fn() -> u64,
     ) -> Finished {
         let seat = self.seats.seat(owned.number);
         let mut queue = lock(&seat.queue);
         let mut done = queue.place();
         (done.attempt, done.start, done.end) = (owned.attempt, owned.start, end);
         done.gives_chunks_back = owned.gives_chunks_back;
-        done.batch.extend_from_slice(batch);
+        std::mem::swap(&mut done.batch, batch);
         done.objects.extend(owned.entries.iter().map(|entry| entry.object));
         queue.push(done);
         seat.waits_from(queue.start());
@@ -177,9 +180,15 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         loop {
             let oldest = self.seats.oldest();
             looks += 1;
+            // Who was waited for in vain is not waited for again, unless there is a need.
+            let in_vain = oldest == queue.waited_for && most == LOOKS;
+            let is_last = oldest >= end || looks == most || in_vain;
+            let known = if is_last { now() } else { 0 };
             self.write_back(home, owned.number, seat, &mut queue, oldest);
-            if queue.is_empty() || looks == most {
-                return Finished { home_up_to: queue.home_up_to(owned.attempt), oldest, looks };
+            if is_last || queue.is_empty() {
+                queue.waited_for = if oldest < end { oldest } else { IDLE };
+                let home_up_to = queue.home_up_to(owned.attempt);
+                return Finished { home_up_to, oldest, looks, known };
             }
             if looks < LOOKS {
                 spin_loop();
@@ -192,7 +201,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// How far the worker's queue is home, where another has worked on it.
     pub(super) fn look_at_queue(&self, owned: &Owned) -> Finished {
         let home_up_to = lock(&self.seats.seat(owned.number).queue).home_up_to(owned.attempt);
-        Finished { home_up_to, oldest: self.seats.oldest(), looks: 0 }
+        Finished { home_up_to, oldest: self.seats.oldest(), looks: 0, known: 0 }
     }
 
     /// The worker's attempt is over, which ended at this time.

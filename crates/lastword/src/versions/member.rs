@@ -190,8 +190,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// The ID of a later member.
-    pub(crate) fn next_id(&self) -> u64 {
-        self.clock.load(Ordering::SeqCst) + 1
+    pub(crate) fn goes_on(&self, owned: &Owned) -> u64 {
+        self.seats.seat(owned.number).goes_on(&self.clock)
     }
 
     /// A group commits, by whatever thread.
@@ -217,6 +217,11 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// The ID before the first one of the worker's group, if there is one that is not durable.
     pub(crate) fn pending(&self, number: usize) -> Option<u64> {
         self.seats.seat(number).pending()
+    }
+
+    /// The largest ID that anybody was given.
+    pub(crate) fn given(&self) -> u64 {
+        self.seats.given(&self.clock)
     }
 
     /// The largest ID such that it and all before it are durable.

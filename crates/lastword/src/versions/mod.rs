@@ -60,7 +60,7 @@ mod write;
 mod write_back;
 
 pub(crate) use attempt::Attempt;
-pub(crate) use commit::{LOOKS, Ready, Versions};
+pub(crate) use commit::{Finished, LOOKS, Ready, Versions};
 pub(crate) use link::WORKERS_MAX;
 pub(crate) use owned::{Entry, Owned};
 pub(crate) use write_back::store;

@@ -74,11 +74,37 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         home.words()[at.index].load(Ordering::Relaxed)
     }
 
+    /// Reads neighbouring words of the version.
+    #[inline(always)]
+    pub(crate) fn read_run_seen(&self, home: &impl Home, version: u64, at: At, out: &mut [u64]) {
+        if version != 0 && self.read_run_copied(version, at, out).is_some() {
+            return;
+        }
+        for (value, word) in out.iter_mut().zip(&home.words()[at.index..]) {
+            *value = word.load(Ordering::Relaxed);
+        }
+    }
+
     #[inline(never)]
     fn read_copied(&self, version: u64, at: At) -> Option<u64> {
-        let (_, copy) = self.linked(at.object, version)?;
-        let words = copy.words_from(at.index.wrapping_sub(header_of(at.object)))?;
+        let words = self.copied(version, at)?;
         Some(words[0].load(Ordering::Relaxed))
+    }
+
+    #[inline(never)]
+    fn read_run_copied(&self, version: u64, at: At, out: &mut [u64]) -> Option<()> {
+        let words = self.copied(version, at)?;
+        for (value, word) in out.iter_mut().zip(words) {
+            *value = word.load(Ordering::Relaxed);
+        }
+        Some(())
+    }
+
+    /// The words of the version from one on; nothing for the version at home.
+    #[inline]
+    fn copied(&self, version: u64, at: At) -> Option<&[AtomicU64]> {
+        let (_, copy) = self.linked(at.object, version)?;
+        copy.words_from(at.index.wrapping_sub(header_of(at.object)))
     }
 
     /// Reads from the object's copy, if the snapshot has one. Words beyond the object are not

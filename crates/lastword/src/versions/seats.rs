@@ -61,6 +61,8 @@ pub(super) struct Seat<M> {
     grouped: AtomicU64,
     /// The clock before that one committed, or a little earlier.
     pending: AtomicU64,
+    /// The last ID that a member of its groups was given.
+    given: AtomicU64,
     /// Its committed transactions that are not at home, in their order.
     pub(super) queue: Mutex<Waiting>,
     /// The words of its copies, from its first worker on.
@@ -75,6 +77,7 @@ impl<M> Seat<M> {
             waiting: AtomicU64::new(IDLE),
             grouped: AtomicU64::new(IDLE),
             pending: AtomicU64::new(IDLE),
+            given: AtomicU64::new(0),
             queue: Mutex::default(),
             copies: OnceLock::new(),
         }
@@ -121,7 +124,19 @@ impl<M> Seat<M> {
         if now != early {
             self.pending.store(now, Ordering::Release);
         }
-        now + 1
+        self.gives(now + 1)
+    }
+
+    /// The ID of a later member of the group.
+    #[inline]
+    pub(super) fn goes_on(&self, clock: &AtomicU64) -> u64 {
+        self.gives(clock.load(Ordering::SeqCst) + 1)
+    }
+
+    #[inline]
+    fn gives(&self, id: u64) -> u64 {
+        self.given.store(id, Ordering::Release);
+        id
     }
 
     /// A group commits that began at `start`, whosever thread this is.
@@ -263,6 +278,13 @@ impl<M> Seats<M> {
         fence(Ordering::SeqCst);
         let others = self.used().enumerate().filter(|(other, _)| *other != number);
         others.map(|(_, seat)| seat.unfinished_or_grouped()).min().unwrap_or(IDLE)
+    }
+
+    /// The largest ID that anybody was given. Those of members that are pending are not drawn from
+    /// the clock yet; when their group has ended the clock is there, too.
+    pub(super) fn given(&self, clock: &AtomicU64) -> u64 {
+        let given = self.used().map(|seat| seat.given.load(Ordering::Acquire)).max();
+        given.unwrap_or(0).max(clock.load(Ordering::Acquire))
     }
 
     /// The largest ID such that it and all before it are durable.

@@ -52,6 +52,8 @@ pub(super) struct Done {
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     queue: VecDeque<Done>,
+    /// Where the transaction began that the last one here waited for in vain, if it did.
+    pub(super) waited_for: u64,
     /// For reuse.
     spare: Vec<Done>,
 }

@@ -187,6 +187,18 @@ const MODELS: &[(&str, fn())] = &[
     ),
     ("snapshots::what_is_said_to_be_durable_is", snapshots::what_is_said_to_be_durable_is),
     (
+        "snapshots::who_gives_chunks_back_comes_home_behind_others",
+        snapshots::who_gives_chunks_back_comes_home_behind_others,
+    ),
+    (
+        "snapshots::who_gives_chunks_back_comes_home_behind_groups",
+        snapshots::who_gives_chunks_back_comes_home_behind_groups,
+    ),
+    (
+        "snapshots::an_id_that_was_given_is_drawn_when_its_group_has_ended",
+        snapshots::an_id_that_was_given_is_drawn_when_its_group_has_ended,
+    ),
+    (
         "snapshots::a_worker_sees_its_group_while_another_ends_it",
         snapshots::a_worker_sees_its_group_while_another_ends_it,
     ),

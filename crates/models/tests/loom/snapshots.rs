@@ -48,11 +48,16 @@ struct Shared {
 impl Shared {
     /// Objects up to this one, of so many words; room for so many copies.
     fn new(last: usize, size: u64, workers: usize, copies: u64) -> Shared {
+        Shared::with_writers(1, last, size, workers, copies)
+    }
+
+    /// The same; the first so many workers write.
+    fn with_writers(writers: usize, last: usize, size: u64, workers: usize, copies: u64) -> Shared {
         let home = Words(words(last + LARGE as usize));
         (X..=last).step_by(STRIDE).for_each(|object| home.store(object - 1, 8 * size));
         let versions = Versions::new(workers, 0, 0);
         for number in 0..workers {
-            let bytes = if number == WRITER { 64 * copies } else { 0 };
+            let bytes = if number < writers { 64 * copies } else { 0 };
             versions.enter(number, || Memory::anonymous(bytes)).expect("there is memory");
         }
         Shared { versions, home, record: AtomicU64::new(0) }
@@ -79,7 +84,8 @@ impl Shared {
         // Release: as a worker that says how far its slot is filled.
         record.store(versions.clock().load(Ordering::Acquire) + 1, Ordering::Release);
         let end = versions.show(home, attempt.owned());
-        let finished = versions.finish(home, attempt.owned(), (end, attempt.looks()), &batch);
+        let finished =
+            versions.finish(home, attempt.owned(), (end, attempt.looks()), &mut batch, || 0);
         versions.ended(attempt, end, finished);
         true
     }
@@ -107,7 +113,7 @@ impl Shared {
         versions.group_commits(group);
         record.store(versions.clock().load(Ordering::Acquire) + 1, Ordering::Release);
         let end = versions.show(home, group);
-        versions.finish(home, group, (end, LOOKS), &batch);
+        versions.finish(home, group, (end, LOOKS), &mut batch, || 0);
         versions.group_is_shown(group);
     }
 
@@ -222,6 +228,52 @@ fn frontier_beside(commit: fn(&Shared, &mut Attempt)) {
     met.are(0..3);
 }
 
+/// Another transaction commits beside one that gives the memory back in which it writes.
+pub(crate) fn who_gives_chunks_back_comes_home_behind_others() {
+    chunks_beside(|shared, attempt| {
+        assert!(shared.write(attempt, &[Y], 1));
+        attempt.start()
+    });
+}
+
+/// As there; the other is over before its group commits.
+pub(crate) fn who_gives_chunks_back_comes_home_behind_groups() {
+    chunks_beside(|shared, attempt| {
+        let (_, group) = shared.member(attempt, &[Y], 1);
+        shared.end(&group);
+        group.start()
+    });
+}
+
+fn chunks_beside(commit: fn(&Shared, &mut Attempt) -> u64) {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(2), move || {
+        let shared = Arc::new(Shared::with_writers(2, Y, SMALL, 2, 1));
+        let theirs = Arc::clone(&shared);
+        let mut attempt = shared.attempt(WRITER);
+        let other = thread::spawn(move || commit(&theirs, &mut attempt));
+        let Shared { versions, home, .. } = &*shared;
+        let mut attempt = shared.attempt(READER);
+        versions.begin(&mut attempt);
+        let at = At { object: X, index: X };
+        versions.write_run(home, &mut attempt, at, &[1, 1]).expect("nobody else writes");
+        attempt.gives_chunks_back();
+        let mut batch = Vec::new();
+        versions.changes(attempt.owned(), false, &mut batch);
+        versions.commits(&attempt);
+        let end = versions.show(home, attempt.owned());
+        versions.finish(home, attempt.owned(), (end, LOOKS), &mut batch, || 0);
+        let [mine, theirs] = [X, Y].map(|word| home.words()[word].load(Ordering::Relaxed));
+        let start = other.join().expect("the other thread ends");
+        if mine == 1 && start < end {
+            assert_eq!(theirs, 1, "what began before comes home into memory that was given back");
+        }
+        seen.saw(mine);
+    });
+    met.are(0..2);
+}
+
 /// The first member of a group commits, and the group ends, while the clock goes on and somebody
 /// asks what is durable.
 pub(crate) fn what_is_said_to_be_durable_is() {
@@ -249,6 +301,29 @@ pub(crate) fn what_is_said_to_be_durable_is() {
         seen.saw(durable);
     });
     met.are(0..4);
+}
+
+/// A group ends while somebody asks for the last ID: who waits for that to be durable does so for
+/// ever if it is not drawn in the end.
+pub(crate) fn an_id_that_was_given_is_drawn_when_its_group_has_ended() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let shared = Arc::new(Shared::new(X, SMALL, 1, 1));
+        let theirs = Arc::clone(&shared);
+        let mut attempt = shared.attempt(WRITER);
+        let writer = thread::spawn(move || {
+            let (id, group) = theirs.member(&mut attempt, &[X], 1);
+            assert!(theirs.versions.given() >= id, "{id} was given, and is not known");
+            theirs.end(&group);
+        });
+        let given = shared.versions.given();
+        writer.join().expect("the other thread ends");
+        let durable = shared.versions.durable();
+        assert!(given <= durable, "{given} is nobody's, and will not be durable");
+        seen.saw(given);
+    });
+    met.are(0..2);
 }
 
 /// A worker reads what it has committed while another ends that group and brings it home.

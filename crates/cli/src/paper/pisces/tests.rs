@@ -62,7 +62,7 @@ fn what_holds_follows_from_marks_and_laps_alone() {
     assert_eq!(held("P6", "flush-diff/chains/one").0, Some(50.0));
     assert_eq!(held("P6", "group/btree-16/two").0, Some(25.0));
     assert_eq!(held("P7", "mvcc/chains"), (Some(2.0), Some(true)));
-    assert_eq!(held("P7", "plain/btree-16").0, Some(1.111));
+    assert_eq!(held("P7", "plain/btree-16"), (Some(1.111), Some(true)));
     assert_eq!(held("P7", "decoupled/chains").1, Some(true));
     assert_eq!(held("P8", "latency/list/400"), (Some(1.0), Some(true)));
     assert_eq!(held("P8", "latency/list/500"), (Some(0.8), Some(false)));

@@ -45,14 +45,18 @@ pub(super) struct Groups {
     places: Box<[CachePadded<Mutex<Place>>]>,
     /// Who is told when a transaction is durable.
     listeners: Mutex<Vec<(u64, Listener)>>,
-    /// How many of these there are, at least.
+    /// How many of these there are, and of threads that sleep until a group has ended, at least.
     listening: AtomicUsize,
+    ended: Event,
     /// There is a group; see `timer`.
     pub(super) begun: Event,
     /// The timer waits for the first group.
     pub(super) asleep: AtomicBool,
     pub(super) closing: AtomicBool,
 }
+
+/// Who sleeps looks again after that time: a pool that has failed wakes nobody.
+const NAP: Duration = Duration::from_millis(10);
 
 /// Where a worker's group lies.
 #[derive(Default)]
@@ -86,6 +90,7 @@ impl Groups {
             places: (0..slots).map(|_| CachePadded::default()).collect(),
             listeners: Mutex::default(),
             listening: AtomicUsize::new(0),
+            ended: Event::default(),
             begun: Event::default(),
             asleep: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -145,9 +150,6 @@ impl Core {
     /// A transaction of a group commits, or leaves it.
     pub(super) fn commit_member(&self, groups: &Groups, local: &mut Local) -> Result<TxId, Stop> {
         let Local { number, attempt, wanted, .. } = local;
-        if attempt.words_written() == 0 {
-            return Ok(self.leave_group(groups, local)); // it has only protected
-        }
         match self.member_commits(groups, attempt, *number) {
             Member::NoRoom(words) => {
                 *wanted = words.unwrap_or(1);
@@ -208,7 +210,7 @@ impl Core {
             }
         }
         let id = match joins {
-            true => self.versions.next_id(),
+            true => self.versions.goes_on(attempt.owned()),
             false => self.versions.pends(attempt.owned()),
         };
         *members += 1;
@@ -280,8 +282,7 @@ impl Core {
             return Err(self.workers.poison.put(error));
         }
         let end = self.versions.show(&self.ground, owned);
-        let ends = (end, LOOKS);
-        self.timed(log.slot, end, || self.versions.finish(&self.ground, owned, ends, &log.batch));
+        self.finish(log.slot, owned, (end, LOOKS), &mut log.batch);
         self.versions.group_is_shown(owned);
         guard.disarm();
         (*members, *wanted) = (0, false);
@@ -304,7 +305,7 @@ impl Core {
     /// As [`end_group`](Core::end_group), unless somebody is at it.
     pub(super) fn want_group(&self, groups: &Groups, number: usize) {
         if let Some(mut place) = try_lock(&groups.places[number]) {
-            place.wanted = place.group.is_none();
+            place.wanted = place.group.is_none() && self.versions.pending(number).is_some();
             let _ = self.end(&mut place); // an error is kept by the pool
             drop(place);
             self.tell_listeners(groups);
@@ -339,13 +340,36 @@ impl Core {
     /// Waits until all up to this ID are durable.
     pub(super) fn wait_for_groups(&self, groups: &Groups, id: u64) -> Result<(), Error> {
         let mut waiting = Waiting::begin(self);
-        while self.versions.durable() < id {
+        let is_durable = || {
             self.end_groups(groups, id)?;
-            if self.versions.durable() < id {
-                waiting.look_again()?;
+            Ok(self.versions.durable() >= id)
+        };
+        while !is_durable()? {
+            if waiting.has_spun()? {
+                return self.sleep_until(groups, is_durable);
             }
         }
         Ok(())
+    }
+
+    /// Sleeps until groups have ended such that it is so: a member of one of them is running.
+    #[cold]
+    fn sleep_until(
+        &self,
+        groups: &Groups,
+        is_so: impl Fn() -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        groups.listening.fetch_add(1, Ordering::Relaxed);
+        // What `is_so` looks at it looks at behind a fence: see `tell_listeners`.
+        let done = loop {
+            let epoch = groups.ended.epoch();
+            match is_so().and_then(|so| self.workers.poison.check().map(|()| so)) {
+                Ok(false) => groups.ended.wait(epoch, Some(NAP)),
+                done => break done.map(drop),
+            }
+        };
+        groups.listening.fetch_sub(1, Ordering::Relaxed);
+        done
     }
 
     /// The listener is told what has become of `id`, at once if that is known.
@@ -362,6 +386,7 @@ impl Core {
         if groups.listening.load(Ordering::Relaxed) == 0 {
             return;
         }
+        groups.ended.notify();
         // Durable first: what was durable before a failure is durable.
         let durable = self.versions.durable();
         let failed = self.workers.poison.check().is_err();

@@ -60,7 +60,7 @@ use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
-use crate::versions::{Attempt, Home, Versions};
+use crate::versions::{Attempt, Finished, Home, Owned, Versions};
 use crate::{Error, Options};
 
 /// Words of a worker's copies at least: enough for who frees or prepares a run of blocks.
@@ -180,16 +180,39 @@ impl Core {
         self.versions.clock()
     }
 
-    /// Runs what waits for the grace period of who ended at this time, and now and then times it.
+    /// Commits what has only protected: nothing is logged, and nobody can see any of it, but it
+    /// counts as written from here on, so it has an end. Whoever began before and writes one of
+    /// these objects later has read what this one's reader takes for older. Answers what it has
+    /// seen; the time that it draws is nobody's ID.
+    #[cold]
+    fn commit_protected(&self, local: &mut Local) -> TxId {
+        let Local { number, attempt, .. } = local;
+        let seen = attempt.seen();
+        self.versions.commits(attempt);
+        let end = self.versions.show(&self.ground, attempt.owned());
+        let ends = (end, attempt.looks());
+        let finished = self.finish(*number, attempt.owned(), ends, &mut Vec::new());
+        self.versions.ended(attempt, end, finished);
+        TxId(seen)
+    }
+
+    /// Brings home what ended at this time, now or later, and now and then times its grace period.
     #[inline(always)]
-    fn timed<R>(&self, slot: usize, end: u64, wait: impl FnOnce() -> R) -> R {
+    fn finish(
+        &self,
+        slot: usize,
+        owned: &Owned,
+        (end, looks): (u64, u32),
+        batch: &mut Vec<u64>,
+    ) -> Finished {
         let timed = end.is_multiple_of(TIMED_EVERY);
-        let began = if timed { cpu::cycles() } else { 0 };
-        let done = wait();
+        let now = || if timed { cpu::cycles() } else { 0 };
+        let began = now();
+        let finished = self.versions.finish(&self.ground, owned, (end, looks), batch, now);
         if timed {
-            self.workers.slot(slot).meter.grace(cpu::cycles().saturating_sub(began));
+            self.workers.slot(slot).meter.grace(finished.known.saturating_sub(began));
         }
-        done
+        finished
     }
 }
 
@@ -280,7 +303,7 @@ impl Design for Snapshot {
         {
             core.look_ahead(log)?;
         }
-        if local.wanted > 0 || local.attempt.has_met_others() {
+        if !read_only && (local.wanted > 0 || local.attempt.has_met_others()) {
             core.let_it_begin(local)?;
         }
         core.versions.begin(&mut local.attempt);
@@ -311,6 +334,18 @@ impl Design for Snapshot {
     #[inline(always)]
     fn read_seen(&self, _local: &mut Local, version: u64, at: At) -> Result<u64, Stop> {
         Ok(self.core.versions.read_seen(&self.core.ground, version, at))
+    }
+
+    #[inline(always)]
+    fn read_run_seen(
+        &self,
+        _local: &mut Local,
+        version: u64,
+        at: At,
+        out: &mut [u64],
+    ) -> Result<(), Stop> {
+        self.core.versions.read_run_seen(&self.core.ground, version, at, out);
+        Ok(())
     }
 
     #[inline(always)]
@@ -366,6 +401,9 @@ impl Design for Snapshot {
             core.versions.leave(&core.ground, &mut local.attempt);
             return Ok(TxId(local.attempt.seen()));
         }
+        if local.attempt.only_protects() {
+            return Ok(core.commit_protected(local));
+        }
         if let Some(groups) = &core.groups {
             return core.commit_member(groups, local);
         }
@@ -373,11 +411,6 @@ impl Design for Snapshot {
         let log = log.as_mut().expect("without groups a worker has its log");
         log.batch.clear();
         core.versions.changes(attempt.owned(), !core.options.flush_diff, &mut log.batch);
-        if log.batch.is_empty() {
-            // It has only protected: nobody can see any of it, so nothing need be told from before
-            // it. It answers what it has seen.
-            return Ok(TxId(core.versions.roll_back(&core.ground, attempt)));
-        }
         let logs = !core.options.unlogged;
         if logs && !log.has_room(&core.ground, log.batch.len()) {
             *wanted = log.batch.len();
@@ -392,11 +425,8 @@ impl Design for Snapshot {
             return Err(Stop::Conflict); // the next attempt does not begin, and says why
         }
         let end = core.versions.show(&core.ground, attempt.owned());
-        let finish = || {
-            let ends = (end, attempt.looks());
-            core.versions.finish(&core.ground, attempt.owned(), ends, &log.batch)
-        };
-        let finished = core.timed(log.slot, end, finish);
+        let ends = (end, attempt.looks());
+        let finished = core.finish(log.slot, attempt.owned(), ends, &mut log.batch);
         core.versions.ended(attempt, end, finished);
         guard.disarm();
         *committing = false;
@@ -425,15 +455,10 @@ impl Design for Snapshot {
     }
 
     fn committed_id(&self) -> TxId {
-        let before = self.core.clock().load(Ordering::Acquire);
-        if self.core.groups.is_none() {
-            return TxId(before);
-        }
-        // A group's last member has an ID that is not drawn yet. Where the group ends meanwhile, it
-        // is drawn, and the clock has moved.
-        let is_ahead = self.core.has_groups();
-        let after = self.core.clock().load(Ordering::Acquire);
-        TxId(after.max(before + u64::from(is_ahead)))
+        TxId(match &self.core.groups {
+            Some(_) => self.core.versions.given(),
+            None => self.core.clock().load(Ordering::Acquire),
+        })
     }
 
     fn durable_id(&self) -> TxId {
@@ -446,7 +471,12 @@ impl Design for Snapshot {
     }
 
     fn reproduced_id(&self) -> TxId {
-        TxId(lock(&self.core.truncation).head().id)
+        let forgotten = TxId(lock(&self.core.truncation).head().id);
+        match &self.core.groups {
+            // What is durable beside a group that is not has a later ID than its members.
+            Some(_) => forgotten.min(self.durable_id()),
+            None => forgotten,
+        }
     }
 
     fn wait(&self, id: TxId) -> Result<(), Error> {

@@ -120,6 +120,9 @@ impl Core {
             let log = log.as_mut().expect("without groups a worker has its log");
             self.room_for(log, wanted)?;
         }
-        if attempt.is_blocked() { self.wait_until_ready(attempt) } else { Ok(()) }
+        if !attempt.is_blocked() {
+            return Ok(());
+        }
+        self.wait_until_ready(attempt).inspect_err(|_| attempt.gives_up())
     }
 }

@@ -34,14 +34,22 @@ impl<'s> Waiting<'s> {
         Ok(())
     }
 
+    /// Looks again, and says whether that was often enough to sleep from here on.
+    pub(super) fn has_spun(&mut self) -> Result<bool, Error> {
+        self.look_again()?;
+        Ok(self.looks >= SPINS)
+    }
+
     /// For who cannot go on at all.
     pub(super) fn go_on(&mut self, what: &'static str, instead: &'static str) -> Result<(), Error> {
         self.look_again()?;
         if self.looks < SPINS {
             return Ok(());
         }
-        // Memory that changes its blocks waits for groups, too.
-        self.core.end_all_groups()?;
+        // Memory that changes its blocks waits for groups, too; seldom, for nobody else does.
+        if self.looks.is_power_of_two() {
+            self.core.end_all_groups()?;
+        }
         let Core { versions, options, .. } = self.core;
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
         if waited < options.patience {
