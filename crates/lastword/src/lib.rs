@@ -101,7 +101,7 @@ pub use lw_alloc::{Damage, Live, Usage, Wrong};
 pub use medium::{Error as MediumError, LogPath, System};
 pub use words::{
     Addr, Allocate, Array, Bytes, Erased, ErasedTx, Field, Objects, Persist, Place, Ptr, Stop,
-    Text, Transact, TxId, Words, field,
+    Text, Transact, TxId, View, Words, field,
 };
 
 /// The example in the README compiles.
