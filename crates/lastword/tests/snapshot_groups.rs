@@ -379,7 +379,7 @@ fn what_is_at_home_beside_a_group_that_is_not_durable_is_not_said_to_be() {
     assert!(pool.durable_id() >= member.ticket.id());
 }
 
-/// It sleeps meanwhile, as far as a test can tell: it is woken.
+/// Whether it spins or sleeps meanwhile no test can tell.
 #[test]
 fn who_waits_for_a_group_whose_member_is_running_is_told_when_that_is_over() {
     let dir = tempfile::tempdir().unwrap();
