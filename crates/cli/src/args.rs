@@ -202,6 +202,9 @@ pub(crate) struct Load {
     /// Whole objects are logged; a variant of a design says so.
     #[arg(skip)]
     pub(crate) whole_objects: bool,
+    /// A worker frees the log behind so many transactions; a variant of a design says so.
+    #[arg(skip)]
+    pub(crate) recycle_every: u64,
     /// Nothing is logged; a variant of a design says so.
     #[arg(skip)]
     pub(crate) unlogged: bool,

@@ -105,6 +105,9 @@ designs! {
     "The same; all of each object that was written is logged"
     SnapshotWhole "snapshot-whole": Snapshot, |load| load.whole_objects = true;
     #[value(hide = true)]
+    "The same; a worker frees the log behind every third transaction, not when it is full"
+    SnapshotEager "snapshot-eager": Snapshot, |load| load.recycle_every = 3;
+    #[value(hide = true)]
     "The same; up to three transactions of a worker are committed together"
     SnapshotGroup "snapshot-group": Snapshot, |load| load.grouping.group = Some(3);
     #[value(hide = true)]

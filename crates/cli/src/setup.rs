@@ -148,7 +148,7 @@ fn varied(load: &Load) -> Options {
     };
     let options = if load.ideal_reproduce { options.ideal_reproduce() } else { options };
     let options = if load.unlogged { options.unlogged() } else { options };
-    options.flush_diff(!load.whole_objects)
+    options.flush_diff(!load.whole_objects).recycle_every(load.recycle_every)
 }
 
 /// Options of a new pool.

@@ -66,6 +66,8 @@ pub struct Case {
     pub partitions: usize,
     /// Transactions of a combined group; 0: groups are as they come.
     pub group: usize,
+    /// Records behind which a worker of `snapshot` tries to free the log; 0: when it is full.
+    pub recycle: usize,
     /// Whether groups are compressed.
     pub compress: bool,
     /// Groups that may be made ready at a time. All by one thread here, which packs and stores a
@@ -98,6 +100,7 @@ impl Case {
             create: false,
             partitions: 1,
             group: 0,
+            recycle: 0,
             compress: false,
             persist_threads: 1,
             workers: 1,
@@ -130,11 +133,6 @@ impl Case {
             "undo" | "redo" | "snapshot" => log_bytes.max(256 << 10),
             _ => log_bytes,
         };
-        let group = match design {
-            // Which of several workers' groups a crash has left no ID would tell.
-            "snapshot" if self.workers > 1 => 0,
-            _ => self.group as u64,
-        };
         let options = match design {
             "decoupled-software" => bounded(Shadow::Software, heap_bytes).observed(),
             "decoupled-evicting" => bounded(Shadow::CopyOnWrite, heap_bytes),
@@ -148,7 +146,8 @@ impl Case {
             .medium(self.medium.medium())
             .durability(durability)
             .reproduce_threads(self.partitions)
-            .group(group)
+            .group(self.group as u64)
+            .recycle_every(self.recycle as u64)
             // What a clock says would not be the same on the same way again.
             .group_time(Duration::MAX)
             .compress(self.compress)
@@ -249,6 +248,7 @@ fields! {
     "create": create,
     "partitions": partitions,
     "group": group,
+    "recycle": recycle,
     "compress": compress,
     "persist_threads": persist_threads,
     "workers": workers,

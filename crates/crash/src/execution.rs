@@ -12,12 +12,15 @@ use noting::Noting;
 
 use crate::case::Sizes;
 use crate::designs::{self, AnyDesign};
-use crate::oracle::{States, Words};
+use crate::oracle::{Left, States, Words};
 use crate::picker::Shared;
 use crate::workload::Scenario;
 use crate::{Case, Picker, Violation, workload};
 
 const PATH: &str = "/pool";
+
+/// The number of the worker that loads.
+const LOADER: usize = usize::MAX;
 
 /// What a case starts from, made once: the disk, and what is in the pool.
 #[derive(Clone, Debug)]
@@ -128,6 +131,7 @@ impl workload::Visitor for Run<'_> {
             made: prepared.start.is_some(),
             transactions: 0,
             moves: 0,
+            turn: LOADER,
             faults: 0,
             report: Report::default(),
         };
@@ -152,6 +156,8 @@ struct Execution<'a> {
     made: bool,
     transactions: usize,
     moves: usize,
+    /// The worker whose turn it is.
+    turn: usize,
     /// Calls that had failed when the pool was opened: only one that has failed since is an excuse.
     faults: u64,
     report: Report,
@@ -217,7 +223,7 @@ impl Execution<'_> {
         if found < committed {
             return Err(Violation::Lost { found, acknowledged: committed });
         }
-        self.recovered(pool)
+        self.recovered(pool).map(drop)
     }
 
     /// From opening the pool to its end, or the machine's.
@@ -313,10 +319,14 @@ impl Execution<'_> {
         if after_crash {
             self.report.recoveries += 1;
             self.report.images.push(self.recorder.digest());
-            self.count_outcome(pool.committed_id().0);
         }
         // Dropped, it would be closed, and the power could go meanwhile.
-        match self.recovered(&*pool) {
+        let recovered = self.recovered(&*pool).map(|left| {
+            if after_crash {
+                self.count_outcome(left);
+            }
+        });
+        match recovered {
             // What was shown stays, whatever comes.
             Ok(()) if self.recorder.may_crash() => {
                 pool.abandon();
@@ -330,35 +340,36 @@ impl Execution<'_> {
         }
     }
 
-    fn count_outcome(&mut self, found: u64) {
-        let Some(states) = &self.states else { return };
-        if states.committed() == states.acknowledged() {
-            return; // nothing was there to be lost
-        }
+    fn count_outcome(&mut self, left: Left) {
         let outcome = &mut self.report.outcome;
-        *match (found >= states.committed(), found > states.acknowledged()) {
-            (true, _) => &mut outcome.all_present,
-            (false, true) => &mut outcome.some_lost,
-            (false, false) => &mut outcome.none,
+        *match left {
+            Left { of: 0, .. } => return, // nothing was there to be lost
+            Left { there: 0, .. } => &mut outcome.none,
+            Left { there, of } if there == of => &mut outcome.all_present,
+            _ => &mut outcome.some_lost,
         } += 1;
     }
 
     /// Checks what an opening shows.
-    fn recovered(&mut self, pool: &dyn AnyPool) -> Result<(), Violation> {
+    fn recovered(&mut self, pool: &dyn AnyPool) -> Result<Left, Violation> {
         let found = pool.committed_id().0;
         self.picker.tell(format_args!("  it shows the transactions up to {found}"));
-        match &mut self.states {
+        let left = match &mut self.states {
             Some(states) => states.recovered(found, pool.heap_words().into_iter())?,
-            None => self.states = Some(States::new(found, words_of(pool))),
-        }
+            None => {
+                self.states = Some(States::new(found, words_of(pool)));
+                Left::default()
+            }
+        };
         check_order(pool)?;
         pool.check_heap().map_err(|damage| Violation::Heap { damage: damage.to_string() })?;
-        Ok(())
+        Ok(left)
     }
 
     /// The workload, loaded if it is not, and checked.
     fn scenario<S: Scenario>(&mut self, pool: &dyn AnyPool) -> Result<S, Stopped> {
         let mut worker = pool.any_worker().map_err(|error| self.broken("worker", &error))?;
+        self.turn = LOADER;
         loop {
             let opened =
                 S::open(&mut worker.erased()).map_err(|error| self.broken("look", &error))?;
@@ -376,11 +387,25 @@ impl Execution<'_> {
     }
 
     fn note_commit(&mut self, pool: &dyn AnyPool) {
-        let grouped = self.case.group > 0 && self.design.name == "snapshot";
+        let (grouped, apart) = (self.is_grouped(), self.is_apart());
         if let Some(states) = &mut self.states {
             let (id, words) = (pool.committed_id().0, || words_of(pool));
-            if grouped { states.commit_again(id, words) } else { states.commit(id, words) }
+            match (grouped, apart) {
+                (_, true) => states.commit_apart(self.turn, id, words()),
+                (true, false) => states.commit_again(id, words),
+                (false, false) => states.commit(id, words),
+            }
         }
+    }
+
+    /// Whether a worker's transactions are durable some at a time.
+    fn is_grouped(&self) -> bool {
+        self.case.group > 0 && self.design.name == "snapshot"
+    }
+
+    /// Whether of those of several workers any may be.
+    fn is_apart(&self) -> bool {
+        self.is_grouped() && self.case.workers > 1
     }
 
     fn states(&mut self) -> &mut States {
@@ -400,6 +425,7 @@ impl Execution<'_> {
         while self.moves < self.case.moves {
             self.moves += 1;
             let turn = self.picker.pick(workers.len());
+            self.turn = turn;
             let (worker, client) = (&mut *workers[turn], &mut clients[turn]);
             let steps = pool.steps().len();
             let others = if self.case.all_moves { 5 } else { 0 };
@@ -436,6 +462,10 @@ impl Execution<'_> {
         }
         self.transactions += 1;
         scenario.next(client);
+        if self.is_apart() {
+            // What comes may rest on all that is durable by now.
+            self.states().acknowledge(pool.durable_id().0);
+        }
         let done = worker.run_any(false, &mut |tx| scenario.run(client, &mut ErasedTx::new(tx)));
         self.note_commit(pool);
         let id = done.map_err(|error| self.broken("transaction", &error))?.0;
@@ -489,9 +519,9 @@ impl Execution<'_> {
         let seen = worker.run_any(true, &mut |tx| tx.root().map(drop));
         let seen = seen.map_err(|error| self.broken("read", &error))?;
         if seen <= pool.durable_id() {
-            // It has seen all that is committed.
-            let committed = pool.committed_id().0;
-            self.acknowledged(committed);
+            // It has seen all that is committed, and of other workers' groups those that are shown.
+            let known = if self.is_apart() { seen.0 } else { pool.committed_id().0 };
+            self.acknowledged(known);
         }
         Ok(())
     }

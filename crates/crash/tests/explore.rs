@@ -167,19 +167,35 @@ fn groups_of_every_kind_are_whole_or_never_happened() {
     }
 }
 
-/// Transactions of one worker that end together, by whatever ends them.
+/// Transactions of one worker that end together, by whatever ends them; of several workers each has
+/// its own.
 #[test]
-fn groups_of_one_worker_are_whole_or_never_happened() {
+fn groups_of_workers_are_whole_or_never_happened() {
     for workload in small() {
         let case = format!("design=snapshot workload={workload} transactions=12 moves=40");
-        // More workers would have no groups: see `Case`.
         let options = [
             "workers=1 group=2",
             "workers=1 group=3 faults=1",
             "workers=1 group=100 kills=1 garbage=1",
+            "group=2",
+            "workers=3 group=3 faults=1",
+            "group=100 kills=1 garbage=1",
+            "group=2 recycle=1",
+            "recycle=2 kills=1",
         ];
-        at_random(&case, &["file", "memory", "cache"], &options, 8);
+        at_random(&case, &["file", "memory", "cache"], &options, 4);
     }
+}
+
+/// Every crash of the smallest case in which two workers have a group each.
+#[test]
+fn of_the_groups_of_two_workers_a_crash_may_take_either() {
+    let case =
+        "design=snapshot workload=sides medium=cache workers=2 group=2 transactions=2 moves=2";
+    let statistics = go(case, Tier::A, u64::MAX);
+    assert!(statistics.complete, "some ways were not gone");
+    both(&statistics);
+    assert!(statistics.outcome.some_lost > 0, "{:?}", statistics.outcome);
 }
 
 /// Each boot opens the pool under another design, or the same: each recovers what another has left.

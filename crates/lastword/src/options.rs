@@ -116,6 +116,7 @@ pub struct Options {
     pub(crate) shadow_bytes: Option<u64>,
     pub(crate) observed: bool,
     pub(crate) flush_diff: bool,
+    pub(crate) recycle_every: u64,
     pub(crate) unlogged: bool,
     pub(crate) patience: Duration,
     pub(crate) system: System,
@@ -165,6 +166,7 @@ impl Options {
             shadow_bytes: None,
             observed: false,
             flush_diff: true,
+            recycle_every: 0,
             unlogged: false,
             patience: PATIENCE,
             pause: crate::persist::NAP,
@@ -376,6 +378,16 @@ impl Options {
     /// Default: `true`. (Pisces, section 4, *flush-diff*.)
     pub fn flush_diff(mut self, on: bool) -> Options {
         self.flush_diff = on;
+        self
+    }
+
+    /// `snapshot`: a worker tries to free the log behind so many of its records, of which each
+    /// transaction that has written has one, or each [`group`](Options::group): of all workers'
+    /// records those that are at home are forgotten, at two persist barriers. Default 0: only when
+    /// its part of the log is nearly full. A small number bounds what an opening behind a crash has
+    /// to replay; docs/designs/snapshot.md has what it costs. (Pisces, sections 3.2 and 3.4: 3.)
+    pub fn recycle_every(mut self, records: u64) -> Options {
+        self.recycle_every = records;
         self
     }
 

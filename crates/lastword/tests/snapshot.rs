@@ -281,6 +281,47 @@ fn one_that_is_idle_holds_nobody_up_who_writes_ten_times_the_log() {
     }
 }
 
+/// The last transactions that are not freed, after some more.
+fn behind(pool: &Pool<Snapshot>, busy: &mut Worker<'_, Snapshot>, at: Ptr<Pair>) -> u64 {
+    for value in 0..20 {
+        let _ = busy.run(|tx| tx.set(at, Pair { left: value, right: value })).unwrap();
+    }
+    pool.flush().unwrap();
+    pool.committed_id().0 - pool.reproduced_id().0
+}
+
+/// An idle worker's records are freed with the others', and those that an open transaction has kept
+/// when it is over.
+#[test]
+fn the_log_is_freed_behind_as_many_records_as_were_asked_for() {
+    for (options, members) in media().into_iter().flat_map(|it| [(it.clone(), 1), (it, 2)]) {
+        let dir = tempfile::tempdir().unwrap();
+        let options = options.recycle_every(3).group(members).background(false);
+        let (pool, pairs) = create(&dir.path().join("pool"), &options);
+        pool.flush().unwrap();
+        let (mut idle, mut busy) = (pool.worker().unwrap(), pool.worker().unwrap());
+        let _ = idle.run(|tx| tx.set(pairs[1], Pair { left: 1, right: 1 })).unwrap();
+        let most = 3 * members + 1;
+        for _ in 0..3 {
+            let behind = behind(&pool, &mut busy, pairs[0]);
+            assert!(behind <= most, "{behind} of {members}");
+        }
+        let began = pool.committed_id().0;
+        let kept = idle.read(|tx| {
+            let _ = tx.get(pairs[2])?;
+            Ok(beside(|| {
+                for at in &pairs[..3] {
+                    let _ = busy.run(|tx| tx.set(*at, Pair { left: 7, right: 7 })).unwrap();
+                }
+                pool.reproduced_id().0
+            }))
+        });
+        assert!(kept.unwrap().value <= began, "what is still needed was freed");
+        let behind = behind(&pool, &mut busy, pairs[3]);
+        assert!(behind <= most, "{behind} of {members}");
+    }
+}
+
 #[test]
 fn workers_that_commit_at_the_same_time_share_records_and_lose_nothing() {
     const WORKERS: usize = 12;

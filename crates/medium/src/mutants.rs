@@ -182,6 +182,8 @@ mutants! {
         "Records are forgotten of what is committed and not at home.",
     RestartedFirst 93 "restarted-first"
         "A slot is written from its beginning before its records are forgotten.",
+    GroupToldFirst 94 "group-told-first"
+        "A worker's group is said to be durable before its record is.",
     TouchingIgnored 80 "touching-ignored"
         "A page of a bounded shadow is forgotten, or read again, before it is at home.",
     TouchingNotTold 81 "touching-not-told"

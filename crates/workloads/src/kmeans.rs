@@ -17,9 +17,11 @@
 //! shared memory; here each worker's row is that counter, and makes the run one that a crash may
 //! interrupt. A transaction writes 27 words.
 //!
-//! The check is exact whatever ran, in however many runs: each worker keeps a sum over what it
-//! added, linear in the coordinates, with factors of its own for each centre and coordinate. The
-//! same sum over the centres must be equal to it.
+//! The check is a sequential run: a row's stamp says how many points of its share the worker has
+//! added, so each worker's are added again, by plain code, and every centre must be what comes out.
+//! What earlier runs on the same pool have added is known by a sum alone, which each worker keeps,
+//! linear in the coordinates, with factors of its own for each centre and coordinate: what the
+//! sequential run leaves over of the centres must have that sum.
 //!
 //! Under snapshot isolation nothing more is needed: a transaction reads only what it writes.
 
@@ -70,7 +72,8 @@ pub(crate) struct Sums {
 #[repr(C)]
 pub(crate) struct Row {
     added: Added,
-    reserved: [u64; 30],
+    run: Run,
+    reserved: [u64; 28],
 }
 
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -80,6 +83,16 @@ pub(crate) struct Added {
     stamp: u64,
     /// Over all that it added, the [`digest`].
     digest: u64,
+}
+
+/// What a worker has noted at the first transaction of its run.
+#[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Run {
+    /// Over all that was added before, the digest.
+    earlier: u64,
+    /// How many workers share the points.
+    workers: u64,
 }
 
 /// Where the tables are.
@@ -188,13 +201,15 @@ impl Workload for Kmeans {
         tx.will_write(row.addr(), size_of::<Added>());
         let point = &self.points.coordinates[client.point as usize];
         let mut changed = tx.get(sums)?;
-        changed.count = changed.count.wrapping_add(1);
-        for (sum, &coordinate) in changed.coordinates.iter_mut().zip(point) {
-            *sum = sum.wrapping_add(u64::from(coordinate));
-        }
+        changed.add(1, point);
         tx.set(sums, changed)?;
-        let before = tx.get(row)?.digest;
-        let digest = before.wrapping_add(digest(client.centre, 1, point.map(u64::from)));
+        let before = tx.get(row)?;
+        if client.stamp.begins_a_run(before.stamp, client.index as u64) {
+            let run = Run { earlier: before.digest, workers: client.share.parts() };
+            tx.set(field!(rows.at(client.index as u64)?, Row, run), run)?;
+        }
+        let added = digest(client.centre, 1, point.map(u64::from));
+        let digest = before.digest.wrapping_add(added);
         tx.set(row, Added { stamp: client.stamp.value(client.index as u64), digest })
     }
 
@@ -206,28 +221,59 @@ impl Workload for Kmeans {
 
     fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<Violation>, T::Error> {
         let Tables { centres, rows } = self.tables;
-        let (sums, added) = worker.transact(|tx| {
-            let (mut sums, mut added) = (Vec::new(), Vec::new());
+        let (mut sums, rows) = worker.transact(|tx| {
+            let (mut sums, mut found) = (Vec::new(), Vec::new());
             for centre in 0..centres.len() {
                 sums.push(tx.get(field!(centres.at(centre)?, Centre, sums))?);
             }
             for row in 0..rows.len() {
-                added.push(tx.get(field!(rows.at(row)?, Row, added))?);
+                let row = rows.at(row)?;
+                found.push((tx.get(field!(row, Row, added))?, tx.get(field!(row, Row, run))?));
             }
-            Ok((sums, added))
+            Ok((sums, found))
         })?;
-        let mut violations = Violations::default();
-        let found = sums.iter().enumerate().fold(0_u64, |all, (centre, sums)| {
-            all.wrapping_add(digest(centre, sums.count, sums.coordinates))
-        });
-        let expected = added.iter().fold(0_u64, |all, row| all.wrapping_add(row.digest));
-        violations.expect("a sum over all that was added to centres", expected, found);
-        for (index, row) in (0..).zip(&added) {
-            if row.stamp != 0 && Stamp::of(row.stamp, index).is_none() {
-                violations.add(Violation::Value { key: index, found: row.stamp });
+        let (mut violations, mut earlier) = (Violations::default(), 0_u64);
+        for (index, (added, run)) in (0..).zip(&rows) {
+            let Some(stamp) = Stamp::of(added.stamp, index).filter(|_| added.stamp != 0) else {
+                violations.expect("the stamp of a worker that has added nothing", 0, added.stamp);
+                continue;
+            };
+            let workers = run.workers.clamp(1, CLIENTS_MAX as u64);
+            let share = Share::of(index as usize, workers as usize);
+            let again = self.points.add(share, stamp.sequence());
+            let sum = digest_of(&again).wrapping_add(run.earlier);
+            violations.expect("a sum over all that a worker has added", sum, added.digest);
+            earlier = earlier.wrapping_add(run.earlier);
+            for (sums, again) in sums.iter_mut().zip(&again) {
+                sums.subtract(again);
             }
         }
+        let is_first = rows.iter().all(|(_, run)| run.earlier == 0);
+        for (centre, sums) in sums.iter().enumerate().filter(|_| is_first) {
+            let found = digest(centre, sums.count, sums.coordinates);
+            violations.expect("a centre beyond that of a sequential run", 0, found);
+        }
+        violations.expect("a sum over what earlier runs have added", earlier, digest_of(&sums));
         Ok(violations.0)
+    }
+}
+
+impl Sums {
+    const NONE: Sums = Sums { count: 0, coordinates: [0; DIMENSIONS] };
+
+    /// Adds a point so many times.
+    fn add(&mut self, times: u64, point: &[u16; DIMENSIONS]) {
+        self.count = self.count.wrapping_add(times);
+        for (sum, &coordinate) in self.coordinates.iter_mut().zip(point) {
+            *sum = sum.wrapping_add(times.wrapping_mul(u64::from(coordinate)));
+        }
+    }
+
+    fn subtract(&mut self, other: &Sums) {
+        self.count = self.count.wrapping_sub(other.count);
+        for (sum, other) in self.coordinates.iter_mut().zip(other.coordinates) {
+            *sum = sum.wrapping_sub(other);
+        }
     }
 }
 
@@ -244,6 +290,20 @@ impl Points {
             }
         }
         Points { coordinates, centres }
+    }
+
+    /// What the centres become of so many points of a share, in turn, without transactions.
+    fn add(&self, share: Share, points: u64) -> Vec<Sums> {
+        let end = self.coordinates.len() as u64;
+        let of_a_round = end.saturating_sub(share.part()).div_ceil(share.parts()).max(1);
+        let (rounds, rest) = (points / of_a_round, points % of_a_round);
+        let (mut sums, mut point) = (vec![Sums::NONE; CENTRES], u64::MAX);
+        for nth in 0..of_a_round.min(points) {
+            point = share.next(point, end);
+            let Some(coordinates) = self.coordinates.get(point as usize) else { break };
+            sums[self.nearest(point)].add(rounds + u64::from(nth < rest), coordinates);
+        }
+        sums
     }
 
     /// The centre that is nearest to a point.
@@ -284,6 +344,12 @@ fn digest(centre: usize, count: u64, coordinates: [u64; DIMENSIONS]) -> u64 {
     coordinates.iter().enumerate().fold(first, |sum, (place, coordinate)| {
         sum.wrapping_add(coordinate.wrapping_mul(factor(place)))
     })
+}
+
+/// What stands for all centres.
+fn digest_of(centres: &[Sums]) -> u64 {
+    let digests = centres.iter().enumerate().map(|(at, it)| digest(at, it.count, it.coordinates));
+    digests.fold(0, u64::wrapping_add)
 }
 
 #[cfg(test)]
@@ -340,5 +406,52 @@ mod tests {
         let used = expected.iter().filter(|centre| centre.0 > 0).count();
         assert!(used > 30, "{used} centres have points");
         assert_eq!(kmeans.check(&mut mock).unwrap(), []);
+    }
+
+    /// A pool after so many transactions of one of two workers, in each of some runs.
+    fn after(runs: &[u64]) -> (Mock, Kmeans) {
+        let options = Options { scale: 0.05, workers: 2, ..Options::default() };
+        let mut mock = Mock::new(Kmeans::heap_bytes(&options) as usize);
+        let kmeans = Kmeans::load(&mut mock, &options).unwrap();
+        for (seed, transactions) in (1..).zip(runs) {
+            let mut client = kmeans.client(1, seed);
+            kmeans.tune(&mut client, &options);
+            for _ in 0..*transactions {
+                kmeans.next(&mut client);
+                mock.transact(|tx| kmeans.run(&client, tx)).unwrap();
+            }
+        }
+        (mock, kmeans)
+    }
+
+    #[test]
+    fn the_check_runs_again_what_the_workers_have_done() {
+        for runs in [&[][..], &[1], &[409], &[410], &[1000], &[7, 500, 3]] {
+            let (mut mock, kmeans) = after(runs);
+            assert_eq!(kmeans.check(&mut mock).unwrap(), [], "{runs:?}");
+        }
+    }
+
+    /// Both the centre and what the worker has noted say the same, and it is wrong.
+    #[test]
+    fn a_point_that_was_added_twice_is_found_whatever_the_worker_has_noted() {
+        for runs in [&[100][..], &[7, 100]] {
+            let (mut mock, kmeans) = after(runs);
+            mock.transact(|tx| {
+                let centre = kmeans.points.nearest(1);
+                let point = &kmeans.points.coordinates[1];
+                let sums = field!(kmeans.tables.centres.at(centre as u64)?, Centre, sums);
+                let mut changed = tx.get(sums)?;
+                changed.add(1, point);
+                tx.set(sums, changed)?;
+                let row = field!(kmeans.tables.rows.at(1)?, Row, added);
+                let mut added = tx.get(row)?;
+                let more = digest(centre, 1, point.map(u64::from));
+                added.digest = added.digest.wrapping_add(more);
+                tx.set(row, added)
+            })
+            .unwrap();
+            assert!(!kmeans.check(&mut mock).unwrap().is_empty(), "{runs:?}");
+        }
     }
 }

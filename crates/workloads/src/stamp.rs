@@ -76,6 +76,15 @@ impl Stamp {
                 .is_some_and(|found| found.run() > self.run() || found.worker() == self.worker())
     }
 
+    /// Whether this transaction is the first of its client to write under the key, where no other
+    /// client writes at the same time and `found` was written before.
+    pub(crate) fn begins_a_run(self, found: u64, key: u64) -> bool {
+        Stamp::of(found, key).is_none_or(|found| {
+            (found.run(), found.worker()) != (self.run(), self.worker())
+                || found.sequence() >= self.sequence()
+        })
+    }
+
     fn run(self) -> u64 {
         self.0 >> (SEQUENCE_BITS + WORKER_BITS)
     }
@@ -84,7 +93,8 @@ impl Stamp {
         self.0 >> SEQUENCE_BITS & ((1 << WORKER_BITS) - 1)
     }
 
-    fn sequence(self) -> u64 {
+    /// How many transactions its client has drawn, with this one.
+    pub(crate) fn sequence(self) -> u64 {
         self.0 & ((1 << SEQUENCE_BITS) - 1)
     }
 }

@@ -56,6 +56,14 @@ impl Share {
         Share { part: index as u64 % parts, parts }
     }
 
+    pub(crate) fn part(self) -> u64 {
+        self.part
+    }
+
+    pub(crate) fn parts(self) -> u64 {
+        self.parts
+    }
+
     /// The one behind `current`, again and again through those below `end`; the first behind
     /// `u64::MAX`.
     #[inline]

@@ -7,6 +7,7 @@
 //! | [`append`](Append) | reads a list, appends to another | histories: order and isolation |
 //! | [`bulk`](Bulk) | overwrites an array of 10 KiB | laps of the log, groups of many lines |
 //! | [`pages`](Pages) | changes two counters, each in a page of its own | shadows with a bound |
+//! | [`sides`](Sides) | changes an object of the worker's own, and at times a shared one | groups of several workers |
 //! | `bank`, `hashtable`, `btree`, `tpcc-…` | those of the `workloads` crate | structures |
 //!
 //! A row is a type that is a [`Scenario`]; it runs on every design.
@@ -17,6 +18,7 @@ mod cells;
 mod churn;
 mod large;
 mod pages;
+mod sides;
 
 use words::{Allocate, Stop, Transact};
 
@@ -26,6 +28,7 @@ pub use cells::Cells;
 pub use churn::Churn;
 pub use large::Of;
 pub use pages::Pages;
+pub use sides::Sides;
 
 /// Data in a pool, small transactions on it, and what must be true of it.
 pub trait Scenario: Sized {
@@ -101,6 +104,7 @@ scenarios!(
     Append,
     Bulk,
     Pages,
+    Sides,
     Of<workloads::Bank, 512>,
     Of<workloads::HashTable, 512>,
     Of<workloads::Btree, 512>,

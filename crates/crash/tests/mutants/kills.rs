@@ -97,6 +97,11 @@ const SNAPSHOT_TWO: &str = "design=snapshot workload=cells medium=memory workers
      moves=16 all_moves=1 crashes=3";
 const SNAPSHOT_FILE_TWO: &str = "design=snapshot workload=cells medium=file workers=2 \
      transactions=6 moves=16 all_moves=1 crashes=3";
+/// Groups of two workers at a time.
+const SNAPSHOT_GROUPS: &str = "design=snapshot workload=sides medium=memory workers=2 group=2 \
+     transactions=6 moves=16 all_moves=1 crashes=3";
+const SNAPSHOT_FILE_GROUPS: &str = "design=snapshot workload=sides medium=file workers=2 group=2 \
+     transactions=6 moves=16 all_moves=1 crashes=3";
 const SNAPSHOT_LAPS: &str = "design=snapshot workload=bulk medium=memory every_word=0 sync=1 \
      transactions=30 moves=40 crashes=1";
 /// More pages are written than a shadow has.
@@ -244,6 +249,11 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::StampTooEarly, SNAPSHOT_FILE_TWO, C),
     part(Mutant::FrontierOfNow, "a reader that stays", snapshots::a_reader_that_stays),
     part(Mutant::RestartedFirst, "a reader that stays", snapshots::a_reader_that_stays),
+    case(Mutant::ShownFirst, SNAPSHOT_GROUPS, C),
+    case(Mutant::ReleasedFirst, SNAPSHOT_FILE_GROUPS, C),
+    case(Mutant::SlotOrder, SNAPSHOT_FILE_GROUPS, C),
+    case(Mutant::GroupToldFirst, SNAPSHOT_GROUPS, C),
+    case(Mutant::GroupToldFirst, SNAPSHOT_FILE_GROUPS, C),
     case(Mutant::TouchingIgnored, SOFTWARE, C),
     case(Mutant::TouchingIgnored, SOFTWARE_MEMORY, C),
     case(Mutant::TouchingIgnored, EVICTING, C),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::commit::LOOKS;
+use super::commit::{LOOKS, LOOKS_MAX, PATIENT};
 use super::copies::Space;
 use super::link::EMPTY;
 use super::member::Member;
@@ -34,8 +34,8 @@ pub(crate) struct Attempt {
     pub(super) home_up_to: u64,
     /// The last attempt in `unlinked`.
     pub(super) timed_up_to: u64,
-    /// How often it looks for the end of a grace period.
-    pub(super) looks: u32,
+    /// So many of its next commits wait longer for the end of their grace period.
+    pub(super) patient: u32,
     /// What it could not have.
     pub(super) blocked: Option<Blocked>,
     /// The worker that has what it could not have.
@@ -66,7 +66,7 @@ impl Attempt {
             unlinked: VecDeque::new(),
             home_up_to: 0,
             timed_up_to: 0,
-            looks: LOOKS,
+            patient: PATIENT,
             blocked: None,
             held_by: None,
             met: None,
@@ -122,7 +122,7 @@ impl Attempt {
     /// How often it looks for the end of its grace period: more often when it has lately met
     /// objects that it had written itself, and not waited for.
     pub(crate) fn looks(&self) -> u32 {
-        self.looks
+        if self.patient > 0 { LOOKS_MAX } else { LOOKS }
     }
 
     /// The worker whose object it could not have, if it is asked for the first time.

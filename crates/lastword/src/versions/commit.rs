@@ -21,7 +21,11 @@ pub(crate) const LOOKS: u32 = if cfg!(test) { 2 } else { 1 << 8 };
 /// The same for a worker that needs its objects again at once: else its next transaction runs in
 /// vain while another's is longer than that. (With TPC-C and two workers a third of all attempts
 /// did.) From `LOOKS` on it gives its core away at each.
-const LOOKS_MAX: u32 = 4 * LOOKS;
+pub(super) const LOOKS_MAX: u32 = 4 * LOOKS;
+/// Commits of such a worker that look so often. At first each does.
+pub(super) const PATIENT: u32 = 1 << 14;
+/// How often it waits for one and the same transaction: beside a long one each commit would.
+const IN_VAIN_MAX: u32 = 16;
 
 /// All versions of a heap's objects, and their order.
 pub(crate) struct Versions<M> {
@@ -38,8 +42,6 @@ pub(crate) struct Finished {
     home_up_to: u64,
     /// Where the oldest running transaction began.
     oldest: u64,
-    /// How often it was looked for.
-    looks: u32,
     /// When that was known, or was given up; by the caller's clock.
     pub(crate) known: u64,
 }
@@ -176,19 +178,23 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         queue.push(done);
         seat.waits_from(queue.start());
         seat.committed();
+        let patience = if most > LOOKS { IN_VAIN_MAX } else { 1 };
         let mut looks = 0;
         loop {
             let oldest = self.seats.oldest();
             looks += 1;
             // Who was waited for in vain is not waited for again, unless there is a need.
-            let in_vain = oldest == queue.waited_for && most == LOOKS;
+            let in_vain = oldest == queue.waited_for && queue.in_vain >= patience;
             let is_last = oldest >= end || looks == most || in_vain;
             let known = if is_last { now() } else { 0 };
             self.write_back(home, owned.number, seat, &mut queue, oldest);
             if is_last || queue.is_empty() {
-                queue.waited_for = if oldest < end { oldest } else { IDLE };
+                let waited_for = if oldest < end { oldest } else { IDLE };
+                let again = waited_for == queue.waited_for;
+                queue.in_vain = if again { queue.in_vain.saturating_add(1) } else { 1 };
+                queue.waited_for = waited_for;
                 let home_up_to = queue.home_up_to(owned.attempt);
-                return Finished { home_up_to, oldest, looks, known };
+                return Finished { home_up_to, oldest, known };
             }
             if looks < LOOKS {
                 spin_loop();
@@ -201,7 +207,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// How far the worker's queue is home, where another has worked on it.
     pub(super) fn look_at_queue(&self, owned: &Owned) -> Finished {
         let home_up_to = lock(&self.seats.seat(owned.number).queue).home_up_to(owned.attempt);
-        Finished { home_up_to, oldest: self.seats.oldest(), looks: 0, known: 0 }
+        Finished { home_up_to, oldest: self.seats.oldest(), known: 0 }
     }
 
     /// The worker's attempt is over, which ended at this time.
@@ -209,9 +215,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     pub(crate) fn ended(&self, attempt: &mut Attempt, end: u64, finished: Finished) {
         self.time(attempt, end);
         attempt.home_up_to = finished.home_up_to;
-        if finished.looks < LOOKS {
-            attempt.looks -= (attempt.looks - LOOKS).div_ceil(16);
-        }
+        attempt.patient = attempt.patient.saturating_sub(1);
         attempt.clear();
         self.give_back(attempt, finished.oldest);
     }
@@ -293,7 +297,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             }
         }
         if worker == attempt.owned.number {
-            attempt.looks = (2 * attempt.looks).min(LOOKS_MAX);
+            attempt.patient = PATIENT;
         }
         // Who came first has committed; or somebody who began even before needs the old version.
         attempt.blocked = Some(Blocked::Link { object, link });

@@ -54,6 +54,8 @@ pub(super) struct Waiting {
     queue: VecDeque<Done>,
     /// Where the transaction began that the last one here waited for in vain, if it did.
     pub(super) waited_for: u64,
+    /// How often.
+    pub(super) in_vain: u32,
     /// For reuse.
     spare: Vec<Done>,
 }

@@ -26,6 +26,7 @@
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+use medium::mutants::{Mutant, planted};
 use words::{Stop, TxId};
 
 use super::log::Log;
@@ -275,6 +276,9 @@ impl Core {
         log.batch.clear();
         self.versions.changes(owned, !self.options.flush_diff, &mut log.batch);
         self.versions.group_commits(owned);
+        if planted(Mutant::GroupToldFirst) {
+            self.versions.group_is_shown(owned);
+        }
         if !self.options.unlogged
             && let Err(error) = log.persist(self, owned.start())
         {
@@ -287,7 +291,7 @@ impl Core {
         guard.disarm();
         (*members, *wanted) = (0, false);
         *spare = group.take().map(Owned::into_entries).unwrap_or_default();
-        Ok(())
+        if log.is_short() { self.look_ahead(log) } else { Ok(()) }
     }
 
     /// Ends the group of a worker, or lets the worker know that somebody waits for that. Answers

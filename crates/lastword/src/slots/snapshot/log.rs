@@ -27,6 +27,9 @@ pub(super) struct Log {
     /// likely to find no room.
     likely: usize,
     enough: usize,
+    /// Records since room was last looked for, and how many there may be.
+    since: u64,
+    every: u64,
     /// What is to be made durable: runs of words.
     pub(super) batch: Vec<u64>,
     record: Vec<u64>,
@@ -43,6 +46,8 @@ impl Log {
             at: slot.filled.load(Ordering::Acquire),
             likely: 0,
             enough: core.ground.layout.record_words(),
+            since: 0,
+            every: core.options.recycle_every,
             batch: Vec::new(),
             record: Vec::new(),
         }
@@ -59,20 +64,20 @@ impl Log {
         self.at + ground.room(BEFORE_RUNS + words) <= ground.layout.record_words()
     }
 
-    /// Whether the next batch is likely to find no room.
+    /// Whether the next batch is likely to find no room, or it is time to recycle.
     #[inline(always)]
     pub(super) fn is_short(&self) -> bool {
         self.at > self.enough
     }
 
-    /// Room is made only when it is needed, until then.
+    /// Room is made only when it is needed, until then, or when there are as many records again.
     pub(super) fn has_tried(&mut self) {
-        self.enough = usize::MAX;
+        (self.enough, self.since) = (usize::MAX, 0);
     }
 
     /// The slot is empty.
     pub(super) fn begin_again(&mut self, ground: &Ground) {
-        self.at = 0;
+        (self.at, self.since) = (0, 0);
         self.expect(ground);
     }
 
@@ -92,7 +97,7 @@ impl Log {
             self.likely = self.batch.len();
             self.expect(ground);
         }
-        let Log { slot: number, key, sequence, at, batch, record, .. } = self;
+        let Log { slot: number, key, sequence, at, since, every, enough, batch, record, .. } = self;
         let slot = workers.slot(*number);
         let room = ground.layout.record_words() - *at - RECORD_HEAD_WORDS;
         let mut write = |own: &[u64], others: &[Member]| {
@@ -119,6 +124,10 @@ impl Log {
             ground.write_record(*number, *at, record, &slot.meter)?;
             *sequence += 1;
             *at += record.len();
+            *since += 1;
+            if since == every {
+                *enough = 0;
+            }
             // Release: whoever forgets up to this stamp finds the record; see `seats`. Others whose
             // batches it has are told behind this.
             slot.filled.store(*at, Ordering::Release);
