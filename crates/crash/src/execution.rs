@@ -1,11 +1,12 @@
 //! One way through a case: boot after boot, until it has ended in good order or broken a promise.
 
+mod moves;
 mod noting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use lastword::{Allocate, AnyPool, AnyWorker, ErasedTx, Error, MediumError};
+use lastword::{AnyPool, Error, MediumError};
 use medium::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
 
 use noting::Noting;
@@ -410,171 +411,6 @@ impl Execution<'_> {
 
     fn states(&mut self) -> &mut States {
         self.states.as_mut().expect("the pool has been open")
-    }
-
-    /// Moves until there are enough.
-    fn live<'p, S: Scenario>(
-        &mut self,
-        pool: &'p dyn AnyPool,
-        scenario: &S,
-        mut workers: Vec<Box<dyn AnyWorker + 'p>>,
-        seed: u64,
-    ) -> Result<(), Stopped> {
-        let mut clients: Vec<S::Client> =
-            (0..workers.len()).map(|worker| scenario.client(worker, 1 + seed)).collect();
-        while self.moves < self.case.moves {
-            self.moves += 1;
-            let turn = self.picker.pick(workers.len());
-            self.turn = turn;
-            let (worker, client) = (&mut *workers[turn], &mut clients[turn]);
-            let steps = pool.steps().len();
-            let others = if self.case.all_moves { 5 } else { 0 };
-            match self.picker.pick(2 + steps + others) {
-                0 => self.transaction(pool, scenario, worker, client)?,
-                1 => self.wait(pool)?,
-                step if step < 2 + steps => self.step(pool, step - 2)?,
-                other => match other - steps - 2 {
-                    0 => self.abort(pool, scenario, worker, client)?,
-                    1 => self.read(pool, worker)?,
-                    2 => self.bring_home(pool)?,
-                    3 => self.burst(pool, scenario, worker, client)?,
-                    _ => {
-                        workers[turn] =
-                            pool.any_worker().map_err(|error| self.broken("worker", &error))?;
-                    }
-                },
-            }
-            check_order(pool)?;
-        }
-        Ok(())
-    }
-
-    /// A transaction, acknowledged at once if that is how the pool was opened.
-    fn transaction<S: Scenario>(
-        &mut self,
-        pool: &dyn AnyPool,
-        scenario: &S,
-        worker: &mut dyn AnyWorker,
-        client: &mut S::Client,
-    ) -> Result<(), Stopped> {
-        if self.transactions == self.case.transactions {
-            return Ok(());
-        }
-        self.transactions += 1;
-        scenario.next(client);
-        if self.is_apart() {
-            // What comes may rest on all that is durable by now.
-            self.states().acknowledge(pool.durable_id().0);
-        }
-        let done = worker.run_any(false, &mut |tx| scenario.run(client, &mut ErasedTx::new(tx)));
-        self.note_commit(pool);
-        let id = done.map_err(|error| self.broken("transaction", &error))?.0;
-        self.picker.tell(format_args!("transaction {id} is committed"));
-        if self.case.sync {
-            self.acknowledged(id);
-        }
-        Ok(())
-    }
-
-    /// Transactions, each of them sent at once: several groups are under way.
-    fn burst<S: Scenario>(
-        &mut self,
-        pool: &dyn AnyPool,
-        scenario: &S,
-        worker: &mut dyn AnyWorker,
-        client: &mut S::Client,
-    ) -> Result<(), Stopped> {
-        for _ in 0..2 {
-            self.transaction(pool, scenario, worker, client)?;
-            if let Some(help) = pool.steps().iter().position(|step| *step == "help") {
-                self.step(pool, help)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A transaction that takes itself back after it has written; its ID is a hole.
-    fn abort<S: Scenario>(
-        &mut self,
-        pool: &dyn AnyPool,
-        scenario: &S,
-        worker: &mut dyn AnyWorker,
-        client: &mut S::Client,
-    ) -> Result<(), Stopped> {
-        scenario.next(client);
-        let before = words_of(pool);
-        let mut body = |tx: &mut dyn Allocate| scenario.run(client, &mut ErasedTx::new(tx));
-        match worker.abort_any("as asked", &mut body) {
-            Err(Error::Aborted { .. }) if words_of(pool) == before => Ok(()),
-            Err(Error::Aborted { .. }) => {
-                let wrong = "an abort has left something".to_owned();
-                Err(Violation::Workload { wrong }.into())
-            }
-            Err(error) => Err(self.broken("abort", &error)),
-        }
-    }
-
-    /// A transaction that only reads; when its ticket says so, what it has seen is acknowledged.
-    fn read(&mut self, pool: &dyn AnyPool, worker: &mut dyn AnyWorker) -> Result<(), Stopped> {
-        let seen = worker.run_any(true, &mut |tx| tx.root().map(drop));
-        let seen = seen.map_err(|error| self.broken("read", &error))?;
-        if seen <= pool.durable_id() {
-            // It has seen all that is committed, and of other workers' groups those that are shown.
-            let known = if self.is_apart() { seen.0 } else { pool.committed_id().0 };
-            self.acknowledged(known);
-        }
-        Ok(())
-    }
-
-    /// Waits for everything that is committed, as a program does that must be sure.
-    fn wait(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
-        let awaited = pool.committed_id().0;
-        // First by steps, which must get there: `flush` would wait for ever. But a combined group
-        // waits for more until somebody waits for it, and steps alone do not.
-        let by_steps = !self.case.sync && self.case.group == 0;
-        let mut idle = 0;
-        while by_steps && pool.steps().first() == Some(&"persist") && idle < 3 {
-            if pool.durable_id().0 >= awaited {
-                break;
-            }
-            let moved = (0..pool.steps().len())
-                .try_fold(false, |moved, step| pool.step(step).map(|more| more || moved));
-            let moved = moved.map_err(|error| self.broken("step", &error))?;
-            idle = if moved { 0 } else { idle + 1 };
-        }
-        let durable = pool.durable_id().0;
-        if idle == 3 && durable < awaited {
-            return Err(Violation::Stalled { durable, awaited }.into());
-        }
-        pool.flush().map_err(|error| self.broken("flush", &error))?;
-        self.acknowledged(awaited);
-        Ok(())
-    }
-
-    fn step(&mut self, pool: &dyn AnyPool, step: usize) -> Result<(), Stopped> {
-        self.picker.tell(format_args!("step: {}", pool.steps()[step]));
-        let stepped = pool.step(step);
-        stepped.map_err(|error| self.broken("step", &error))?;
-        // Whoever asks is told: that is an acknowledgement.
-        let durable = pool.durable_id().0;
-        if durable > self.states().acknowledged() {
-            self.acknowledged(durable);
-        }
-        Ok(())
-    }
-
-    fn bring_home(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
-        let committed = pool.committed_id().0;
-        pool.bring_home().map_err(|error| self.broken("bring_home", &error))?;
-        self.acknowledged(committed);
-        Ok(())
-    }
-
-    /// The program was told: a moment at which the power may go.
-    fn acknowledged(&mut self, id: u64) {
-        self.picker.tell(format_args!("up to {id} is acknowledged"));
-        self.states().acknowledge(id);
-        self.recorder.crash_point();
     }
 }
 

@@ -61,6 +61,7 @@ mod inside;
 mod inspect;
 mod metrics;
 mod mvcc;
+mod open;
 mod options;
 pub mod perform;
 mod persist;
@@ -89,6 +90,7 @@ pub use inspect::{
     Checked, Finding, HeapAtRest, Problem, Repair, Report, Severity, check, inspect, repair,
 };
 pub use metrics::Metrics;
+pub use open::Open;
 pub use options::{Durability, Medium, Options, Shadow};
 pub use pool::{Pool, Shape};
 pub use shadow::{Evicting, ShadowCounts, ShadowHeap, ShadowMemory, Software};
@@ -100,8 +102,8 @@ pub use lw_alloc::header::Kind;
 pub use lw_alloc::{Damage, Live, Usage, Wrong};
 pub use medium::{Error as MediumError, LogPath, System};
 pub use words::{
-    Addr, Allocate, Array, Bytes, Erased, ErasedTx, Field, Objects, Persist, Place, Ptr, Stop,
-    Text, Transact, TxId, View, Words, field,
+    Addr, Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, Bytes, Erased, ErasedTx, Field,
+    OBJECT_BYTES_MAX, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId, View, Words, field,
 };
 
 /// The example in the README compiles.

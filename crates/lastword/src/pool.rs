@@ -14,7 +14,7 @@ use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
 use crate::sync::{Mutex, Ordering, lock};
 use crate::worker::Seat;
-use crate::{Committed, Error, Info, Options, Tx, Worker};
+use crate::{Committed, Error, Info, Options, Ticket, Tx, Worker};
 
 /// A pool of durable objects, open in this process and in no other.
 ///
@@ -255,6 +255,18 @@ impl<D: Design> Pool<D> {
             return Err(Error::NoSuchTransaction { id, committed });
         }
         self.design().wait(id)
+    }
+
+    /// The ticket of the transaction `id`, for programs that keep IDs.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTransaction`] for an ID that this pool has not given out.
+    pub fn ticket(&self, id: TxId) -> Result<Ticket<'_, D>, Error> {
+        let committed = self.committed_id();
+        if id > committed {
+            return Err(Error::NoSuchTransaction { id, committed });
+        }
+        Ok(Ticket::new(self, id))
     }
 
     /// Makes everything committed before durable.

@@ -174,12 +174,17 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(id)
     }
 
+    /// Rolls back. Answers the last transaction that it may have seen.
+    pub(crate) fn take_back(&mut self) -> TxId {
+        self.over = true;
+        self.design.roll_back(self.local)
+    }
+
     /// Rolls back and says why, for the program.
     #[cold]
     pub(crate) fn fail(mut self, stop: Stop) -> Error {
         let too_large = self.design.why_too_large(self.local);
-        let seen = self.design.roll_back(self.local);
-        self.over = true;
+        let seen = self.take_back();
         let info = self.shape.info();
         match (stop, self.reason.take()) {
             (Stop::Aborted, Some(reason)) => Error::Aborted { reason, seen },

@@ -25,9 +25,9 @@ pub(crate) struct Seat<D: Design> {
     pub(crate) local: D::Local,
     pub(crate) number: usize,
     pub(crate) fortune: Fortune,
-    known: Known,
-    conflicts: u64,
-    writes: u64,
+    pub(crate) known: Known,
+    pub(crate) conflicts: u64,
+    pub(crate) writes: u64,
 }
 
 impl<D: Design> Seat<D> {
@@ -65,7 +65,11 @@ impl<'p, D: Design> Worker<'p, D> {
         self.seat.take().expect("a worker has its seat until it is dropped")
     }
 
-    fn seat(&mut self) -> &mut Seat<D> {
+    pub(crate) fn pool(&self) -> &'p Pool<D> {
+        self.pool
+    }
+
+    pub(crate) fn seat(&mut self) -> &mut Seat<D> {
         self.seat.as_mut().expect("a worker has its seat until it is dropped")
     }
 
@@ -168,7 +172,7 @@ impl<'p, D: Design> Worker<'p, D> {
 /// cache line of its records (two workers that allocate and free: 290 ns where they share one,
 /// 130 ns where they do not).
 #[inline]
-fn arena(number: usize) -> usize {
+pub(crate) fn arena(number: usize) -> usize {
     (number % lw_alloc::ARENAS).reverse_bits() >> (usize::BITS - lw_alloc::ARENAS.trailing_zeros())
 }
 
@@ -185,14 +189,26 @@ fn attempt<R, D: Design>(
     let arena = arena(seat.number);
     // Rolls back when the body unwinds.
     let mut tx = Tx::new(design, &mut seat.local, &mut seat.known, &pool.shape, arena, read_only);
-    let done = body(&mut tx).and_then(|value| tx.give_back().map(|()| value));
+    let value = body(&mut tx);
+    let (value, id, words) = conclude(tx, value)?;
+    seat.writes += words as u64;
+    Ok((value, id))
+}
+
+/// Ends an attempt: commits it with this value, or takes it back. Answers the value, its ID, and
+/// how many words it has written. `Err(None)`: another transaction was in the way.
+#[inline(always)]
+pub(crate) fn conclude<R, D: Design>(
+    mut tx: Tx<'_, D>,
+    value: Result<R, Stop>,
+) -> Result<(R, TxId, usize), Option<Error>> {
+    let done = value.and_then(|value| tx.give_back().map(|()| value));
     let stop = match (done, tx.stopped()) {
         (Ok(value), None) => {
             let words = tx.words_written();
             let id = tx.commit().map_err(|_| None)?;
             std::mem::forget(tx); // nothing to take back, and no reason to drop
-            seat.writes += words as u64;
-            return Ok((value, id));
+            return Ok((value, id, words));
         }
         // Sticky: also when the body has swallowed it.
         (_, Some(stop)) | (Err(stop), None) => stop,

@@ -88,7 +88,7 @@ impl Mapping {
         sharing: Sharing,
     ) -> io::Result<Mapping> {
         // Mappings start at the system's pages, which are larger than ours on some processors.
-        let skip = offset as usize % rustix::param::page_size();
+        let skip = offset as usize % page_bytes();
         let length = bytes.max(1).checked_add(skip).ok_or(io::ErrorKind::OutOfMemory)?;
         let is_aligned = bytes >= HUGE_BYTES && offset.is_multiple_of(HUGE_BYTES as u64);
         if sharing == Sharing::CopyOnWrite || !is_aligned {
@@ -220,6 +220,14 @@ impl Drop for Map {
 unsafe impl Send for Map {}
 // SAFETY: a shared `Map` is only an address and a length.
 unsafe impl Sync for Map {}
+
+/// Bytes of a page. (Not `rustix`'s: that reads the program's own head, which is not where valgrind
+/// says.)
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: it has no conditions.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
 
 #[cfg(test)]
 mod tests {

@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use crate::Error;
 use crate::area::Area;
-use crate::mapping::{Mapping, Sharing};
+use crate::mapping::{Mapping, Sharing, page_bytes};
 use crate::pool_file::PoolFile;
 use crate::sync::{Arc, AtomicU64};
 
@@ -126,7 +126,7 @@ impl Memory {
     /// Bytes of what is copied at once, and forgotten at once: the system's pages, of 4 KiB on most
     /// processors. Large folios of the page cache are copied page by page too.
     pub fn page_bytes() -> u64 {
-        rustix::param::page_size() as u64
+        page_bytes() as u64
     }
 
     /// Gives the copies of some pages back: from the word `first` on, `words` words, both multiples
@@ -351,7 +351,7 @@ mod tests {
         for page in [3, 100, 255] {
             words[512 * page].store(0, Relaxed);
         }
-        let page_kib = rustix::param::page_size() as u64 / 1024;
+        let page_kib = page_bytes() as u64 / 1024;
         assert_eq!(own_kib(), 3 * page_kib);
     }
 

@@ -4,7 +4,7 @@
 //! ```text
 //!   worker 0   a1   a2 | a3        each worker's first ones, as many as there are of it
 //!   worker 1   b1 | b2             what was acknowledged is there
-//!                                  who has written what another wrote before is there with that one
+//!                                  who has overwritten another is there with that one
 //!   heap       what was there before, and what these have written, in the order of their commits
 //! ```
 //!

@@ -7,7 +7,7 @@
 //! | [`append`](Append) | reads a list, appends to another | histories: order and isolation |
 //! | [`bulk`](Bulk) | overwrites an array of 10 KiB | laps of the log, groups of many lines |
 //! | [`pages`](Pages) | changes two counters, each in a page of its own | shadows with a bound |
-//! | [`sides`](Sides) | changes an object of the worker's own, and at times a shared one | groups of several workers |
+//! | [`sides`](Sides) | changes a worker's own object, at times a shared one | groups of workers |
 //! | `bank`, `hashtable`, `btree`, `tpcc-…` | those of the `workloads` crate | structures |
 //!
 //! A row is a type that is a [`Scenario`]; it runs on every design.

@@ -17,7 +17,7 @@ mod space;
 mod stm;
 mod write_set;
 
-pub(crate) use contention::{Fortune, Gate};
+pub(crate) use contention::{Fortune, Gate, Turn};
 pub use serial::Serial;
 pub use space::{Heap, Space};
 pub use stm::Stm;

@@ -1,0 +1,8 @@
+//! The shared library says its name, so that programs find a later version of the same ABI.
+
+fn main() {
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,liblastword.so.0");
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+}

@@ -1,0 +1,432 @@
+// lastword.hpp - durable memory transactions in C++17, over lastword.h.
+//
+//   struct account { std::int64_t cents; lw::ptr<account> next; };
+//
+//   auto pool = lw::pool::create("bank.pool");
+//   lw::worker worker(pool);                            one for each thread
+//   lw::ptr<account> first = pool.root<account>();      zeros at first
+//   auto done = worker.run([&](lw::tx& tx) {            may run again on a conflict
+//       auto cents = tx.get(first.field(&account::cents));
+//       if (cents < 30) tx.abort("insufficient funds");
+//       tx.set(first.field(&account::cents), cents - 30);
+//       return cents - 30;
+//   });
+//   pool.wait(done.id);                                 durable; done.value is what is left
+//
+// Values. What is stored is trivially copyable, has a default constructor and at most 1024 bytes.
+// It is copied as it stands in memory, padding too: store no pointer or reference of the program in
+// it, but lw::ptr and lw::array. Who changes such a type changes the pool's format:
+// options.layout_version tells the two apart.
+//
+// Errors are exceptions. lw::error has the status of lastword.h and its text. What a body throws,
+// lw::aborted or anything else, takes the transaction back and comes out of run. Nothing is thrown
+// through C code.
+//
+// Conflicts. When another transaction is in the way, the calls of lw::tx throw something that is no
+// std::exception; it ends the body, and run calls the body again. So a body is not noexcept, and a
+// catch (...) in it throws again. One that does not harms no data: after an error every later call
+// of the transaction throws the same, and it cannot commit.
+//
+// A body may run several times. It should change nothing but the pool: what it computes it returns.
+// It may not be left by longjmp or by cancelling the thread.
+//
+// Threads are those of lastword.h: a pool may be used by all threads at once, a worker by the
+// thread that has made it. Destructors close; workers before their pool.
+#ifndef LASTWORD_HPP
+#define LASTWORD_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "lastword.h"
+
+namespace lw {
+
+// What the library has answered. Everything here may throw it, unless its comment says otherwise.
+class error : public std::runtime_error {
+public:
+    explicit error(int status) : error(status, lw_strerror(status)) {}
+    error(int status, const std::string& text) : std::runtime_error(text), status_(status) {}
+    int status() const noexcept { return status_; } // a negative number of lastword.h
+
+private:
+    int status_;
+};
+
+// A body has called tx.abort: nothing has changed.
+class aborted : public std::runtime_error {
+public:
+    aborted(const std::string& why, int code) : std::runtime_error(why), code_(code) {}
+    int code() const noexcept { return code_; }
+
+private:
+    int code_;
+};
+
+namespace detail {
+struct conflict {}; // ends a body that is to run again
+
+inline void check(int status) {
+    if (status != LW_OK) throw error(status);
+}
+
+template <class T>
+constexpr void storable() {
+    static_assert(std::is_trivially_copyable_v<T>, "the pool copies values byte by byte");
+    static_assert(std::is_default_constructible_v<T>, "values are read into a new one");
+    static_assert(!std::is_pointer_v<T>, "pointers mean nothing in a pool: store lw::ptr");
+    static_assert(sizeof(T) <= LW_OBJECT_BYTES_MAX, "an object has at most 1024 bytes");
+}
+
+template <auto close>
+struct closer {
+    template <class H>
+    void operator()(H* handle) const noexcept { close(handle); }
+};
+} // namespace detail
+
+// Where a T is: an object, a member of one, or an element of an array. A plain value of two words;
+// it may be kept outside of transactions, and is checked where it is used.
+template <class T>
+class place {
+public:
+    place(std::uint64_t object, std::uint64_t offset) noexcept : object_(object), offset_(offset) {}
+    std::uint64_t object() const noexcept { return object_; }
+    std::uint64_t offset() const noexcept { return offset_; }
+
+    // A member: at.field(&account::cents). Costs an addition.
+    template <class M, class C>
+    place<M> field(M C::*member) const {
+        static_assert(std::is_base_of_v<C, T>, "a member of this type or of a base of it");
+        // The distance in a value that is alive; compilers see that it is a constant.
+        const T some{};
+        const auto from = reinterpret_cast<const char*>(std::addressof(some));
+        const auto to = reinterpret_cast<const char*>(std::addressof(some.*member));
+        return place<M>(object_, offset_ + static_cast<std::uint64_t>(to - from));
+    }
+    // An element, when T is a C array or a std::array. LW_EADDRESS when it has none of that number.
+    auto at(std::size_t index) const {
+        using E = std::remove_reference_t<decltype(std::declval<T&>()[0])>;
+        if (index >= sizeof(T) / sizeof(E)) throw error(LW_EADDRESS);
+        return place<E>(object_, offset_ + index * sizeof(E));
+    }
+
+private:
+    std::uint64_t object_, offset_;
+};
+
+// The address of an object that holds a T, or null: one word, zeros for null. It may be stored in
+// objects, and T may be incomplete where it is. It stays right until the object is freed.
+template <class T>
+class ptr {
+public:
+    constexpr ptr() noexcept = default;
+    constexpr ptr(std::nullptr_t) noexcept {}
+    // For an address from the C functions; nothing checks that a T is there.
+    constexpr explicit ptr(std::uint64_t address) noexcept : address_(address) {}
+    constexpr explicit operator bool() const noexcept { return address_ != 0; }
+    constexpr std::uint64_t object() const noexcept { return address_; }
+    constexpr std::uint64_t offset() const noexcept { return 0; }
+
+    // A member, as place::field. Of null too: its use answers LW_EADDRESS.
+    template <class M, class C>
+    place<M> field(M C::*member) const { return place<T>(address_, 0).field(member); }
+
+    friend constexpr bool operator==(ptr a, ptr b) noexcept { return a.address_ == b.address_; }
+    friend constexpr bool operator!=(ptr a, ptr b) noexcept { return a.address_ != b.address_; }
+    friend constexpr bool operator<(ptr a, ptr b) noexcept { return a.address_ < b.address_; }
+
+private:
+    std::uint64_t address_ = 0;
+};
+
+// A fixed number of T of at most 256 bytes each, in blocks: two words, zeros for none, that may be
+// stored in objects. An element never straddles two blocks. Made by tx.reserve and tx.prepare.
+template <class T>
+class array {
+public:
+    constexpr array() noexcept = default;
+    constexpr array(std::uint64_t first, std::uint64_t size) noexcept
+        : first_(first), size_(size) {}
+    constexpr std::uint64_t first() const noexcept { return first_; }
+    constexpr std::uint64_t size() const noexcept { return size_; }
+    constexpr std::uint64_t blocks() const noexcept {
+        return size_ / per_block() + (size_ % per_block() != 0);
+    }
+    // An element. Costs a multiplication. LW_EADDRESS when there is none of that number.
+    place<T> at(std::uint64_t i) const {
+        if (i >= size_) throw error(LW_EADDRESS);
+        return place<T>(first_ + i / per_block() * LW_BLOCK_STRIDE, i % per_block() * sizeof(T));
+    }
+
+private:
+    static constexpr std::uint64_t per_block() noexcept {
+        detail::storable<T>();
+        static_assert(sizeof(T) <= LW_BLOCK_BYTES, "an element fits in a block of 256 bytes");
+        return LW_BLOCK_BYTES / sizeof(T);
+    }
+    std::uint64_t first_ = 0, size_ = 0;
+};
+
+// A transaction, as a body sees it. Of no use after the body or in another thread.
+class tx {
+public:
+    tx(const tx&) = delete;
+    tx& operator=(const tx&) = delete;
+
+    // Reads a copy, of an object through its ptr<T> or of what a place<T> names. Cheapest for 8
+    // bytes at a multiple of 8; a member costs less than its object.
+    template <template <class> class At, class T>
+    T get(At<T> at) {
+        detail::storable<T>();
+        T value;
+        if constexpr (sizeof(T) == 8) {
+            if (at.offset() % 8 == 0) {
+                std::uint64_t word;
+                check(lw_read(worker_, at.object(), at.offset(), &word));
+                std::memcpy(static_cast<void*>(&value), &word, 8);
+                return value;
+            }
+        }
+        check(lw_read_bytes(worker_, at.object(), at.offset(), sizeof(T), &value));
+        return value;
+    }
+    // Writes a copy. LW_EREADONLY in worker.read, LW_ETOOLARGE when the log cannot hold it all.
+    template <template <class> class At, class T>
+    void set(At<T> at, const std::common_type_t<T>& value) { // so named that only `at` tells T
+        detail::storable<T>();
+        if constexpr (sizeof(T) == 8) {
+            if (at.offset() % 8 == 0) {
+                std::uint64_t word;
+                std::memcpy(&word, &value, 8);
+                return check(lw_write(worker_, at.object(), at.offset(), word));
+            }
+        }
+        check(lw_write_bytes(worker_, at.object(), at.offset(), sizeof(T), &value));
+    }
+
+    // A new object. Unless this transaction stores its address in another it is lost. LW_EFULL.
+    template <class T>
+    ptr<T> alloc(const T& value) {
+        detail::storable<T>();
+        std::uint64_t object;
+        check(lw_alloc(worker_, sizeof(T), &value, &object));
+        return ptr<T>(object);
+    }
+    // Frees an object, or an array with all its elements. LW_EADDRESS: there is none.
+    template <class T>
+    void free(ptr<T> at) { check(lw_free(worker_, at.object(), sizeof(T))); }
+    template <class T>
+    void free(array<T> all) {
+        if (all.size() != 0) check(lw_free(worker_, all.first(), all.blocks() * LW_BLOCK_BYTES));
+    }
+
+    // Under LW_SNAPSHOT: nobody else writes the object until this transaction ends. For what a
+    // decision rests on and is not written. Other designs need nothing, and do nothing.
+    template <template <class> class At, class T>
+    void protect(At<T> at) { check(lw_protect(worker_, at.object())); }
+
+    // Room for `size` elements. Store the answer in an object in this transaction. LW_EFULL.
+    template <class T>
+    array<T> reserve(std::uint64_t size) {
+        std::uint64_t first = 0;
+        if (size != 0) check(lw_array_reserve(worker_, array<T>(0, size).blocks(), &first));
+        return array<T>(first, size);
+    }
+    // Makes up to `most` further blocks ready, zeros at first. True: all are, and may be used. In
+    // transactions of its own; may be repeated, after a crash too. LW_ETOOLARGE.
+    template <class T>
+    bool prepare(array<T> all, std::uint64_t most = 1000) {
+        std::uint64_t left = 0;
+        if (all.size() != 0) check(lw_array_prepare(worker_, all.first(), most, &left));
+        return left == 0;
+    }
+
+    // Takes the transaction back: run throws lw::aborted, even when the body catches it.
+    [[noreturn]] void abort(const std::string& why, int code = 1) {
+        aborted_ = std::make_exception_ptr(aborted(why, code));
+        std::rethrow_exception(aborted_);
+    }
+    [[noreturn]] void abort(int code) { abort("aborted with code " + std::to_string(code), code); }
+
+    // For the C functions: tx.check(lw_read_bytes(tx.handle(), ...)) throws as all else here does.
+    lw_worker* handle() const noexcept { return worker_; }
+    void check(int status) {
+        if (status == LW_OK) return;
+        if (status != LW_CONFLICT) throw error(status);
+        conflict_ = true;
+        throw detail::conflict();
+    }
+
+private:
+    friend class worker;
+    explicit tx(lw_worker* handle) noexcept : worker_(handle) {}
+
+    lw_worker* worker_;
+    bool conflict_ = false;
+    std::exception_ptr aborted_;
+};
+
+// The fields of lw_options, with the defaults filled in. `layout` must last until the pool is open.
+// `message` is not needed: an error's text is what it would say.
+struct options : lw_options {
+    options() { detail::check(lw_options_default(this, sizeof(lw_options))); }
+};
+
+// A pool. Move-only. All but close and the destructor may be called by all threads at once.
+class pool {
+public:
+    // Makes a pool and opens it, durable on return. LW_EEXIST, LW_EIO.
+    static pool create(const std::string& path, const options& how = options()) {
+        return make(lw_pool_create, path, how);
+    }
+    // Opens a pool, and recovers what a crash has left. LW_ENOENT, LW_EBUSY, LW_EDAMAGED,
+    // LW_EMISMATCH.
+    static pool open(const std::string& path, const options& how = options()) {
+        return make(lw_pool_open, path, how);
+    }
+    // Makes all durable and closes the pool; it stays open after LW_EBUSY: workers are open. The
+    // destructor does the same and is silent.
+    void close() {
+        const int status = lw_pool_close(handle_.get());
+        if (status != LW_EBUSY) (void)handle_.release();
+        detail::check(status);
+    }
+
+    // The object from which all others are reached; zeros at first. It keeps the size that it was
+    // made with, so T may not grow. Not in a body: LW_ENESTED.
+    template <class T>
+    ptr<T> root() {
+        detail::storable<T>();
+        std::uint64_t object;
+        detail::check(lw_pool_root(handle_.get(), sizeof(T), &object));
+        return ptr<T>(object);
+    }
+
+    // The largest ID that is durable with all before it. Costs a load.
+    std::uint64_t durable() const {
+        std::uint64_t id;
+        detail::check(lw_pool_durable(handle_.get(), &id));
+        return id;
+    }
+    // Waits until `id`, or all that is committed, is durable. LW_ENESTED in a body, LW_EUNKNOWN,
+    // LW_ENOTDURABLE, LW_EIO.
+    void wait(std::uint64_t id) { detail::check(lw_pool_wait(handle_.get(), id)); }
+    void flush() { detail::check(lw_pool_flush(handle_.get())); }
+
+    // Calls `told` once: true, `id` is durable; false, it can never be known to be. At once, or
+    // later in another thread. It must be short, throw nothing (that would end the program) and
+    // call nothing of this library. It is destroyed right after. Costs an allocation.
+    void on_durable(std::uint64_t id, std::function<void(bool)> told) {
+        using kept = std::function<void(bool)>;
+        auto argument = std::make_unique<kept>(std::move(told));
+        const auto call = [](void* given, int status) noexcept {
+            const std::unique_ptr<kept> mine(static_cast<kept*>(given));
+            (*mine)(status == LW_OK);
+        };
+        detail::check(lw_pool_on_durable(handle_.get(), id, call, argument.get()));
+        (void)argument.release(); // `call` has destroyed it, or will
+    }
+
+    lw_pool* handle() const noexcept { return handle_.get(); }
+
+private:
+    explicit pool(lw_pool* handle) noexcept : handle_(handle) {}
+
+    static pool make(decltype(&lw_pool_open) call, const std::string& path, options how) {
+        char text[1024] = "";
+        how.message = text;
+        how.message_bytes = sizeof text;
+        lw_pool* handle = nullptr;
+        const int status = call(path.c_str(), &how, &handle);
+        if (status != LW_OK) throw error(status, text[0] ? text : lw_strerror(status));
+        return pool(handle);
+    }
+
+    std::unique_ptr<lw_pool, detail::closer<lw_pool_close>> handle_;
+};
+
+// What a body has answered, and the ID with which it was committed.
+template <class R>
+struct committed {
+    R value;
+    std::uint64_t id;
+};
+
+// A thread's handle. Move-only; used by the thread that has made it. It must not
+// outlive its pool. LW_EWORKERS.
+class worker {
+public:
+    explicit worker(pool& of) {
+        lw_worker* handle;
+        detail::check(lw_worker_open(of.handle(), &handle));
+        handle_.reset(handle);
+    }
+
+    // Runs body(tx) as one transaction, again on each conflict, and commits it. Answers the ID; of
+    // a body with a value a committed with both. Throws what the body has thrown, when all is taken
+    // back, and LW_ENESTED, LW_EHELDUP, LW_EIO (with LW_SYNC it may be committed all the same).
+    template <class F>
+    auto run(F&& body) { return transact(0, body); }
+    // The same for a body that only reads; it sees one moment.
+    template <class F>
+    auto read(F&& body) { return transact(LW_READ_ONLY, body); }
+
+    lw_worker* handle() const noexcept { return handle_.get(); }
+
+private:
+    template <class F>
+    auto transact(unsigned flags, F& body) {
+        using R = std::decay_t<std::invoke_result_t<F&, tx&>>;
+        struct state {
+            F& body;
+            std::optional<std::conditional_t<std::is_void_v<R>, std::monostate, R>> value;
+            std::exception_ptr thrown;
+        } all{body, {}, {}};
+        // Called by C code: whatever is thrown ends here.
+        const auto attempt = [](lw_worker* handle, void* argument) noexcept {
+            auto& now = *static_cast<state*>(argument);
+            now.thrown = nullptr;
+            tx current(handle);
+            try {
+                if constexpr (std::is_void_v<R>) {
+                    now.body(current);
+                } else {
+                    now.value.emplace(now.body(current));
+                }
+                // A body that swallows an error of the library answers 0; that knows better.
+                now.thrown = current.aborted_;
+            } catch (...) {
+                // After a conflict no other exception means anything: the body runs again.
+                if (current.conflict_) return LW_CONFLICT;
+                now.thrown = std::current_exception();
+            }
+            return now.thrown ? 1 : 0;
+        };
+        std::uint64_t id;
+        const int status = lw_run(handle_.get(), flags, attempt, &all, &id);
+        if (all.thrown) std::rethrow_exception(all.thrown);
+        detail::check(status);
+        if constexpr (std::is_void_v<R>) {
+            return id;
+        } else {
+            return committed<R>{std::move(*all.value), id};
+        }
+    }
+
+    std::unique_ptr<lw_worker, detail::closer<lw_worker_close>> handle_;
+};
+
+} // namespace lw
+
+#endif

@@ -1,0 +1,230 @@
+//! Pools.
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lastword::{Allocate, Error, OBJECT_BYTES_MAX, Options, Pool, TxId};
+
+use crate::design::{Any, Pools, on};
+use crate::handle::{Closed, Shell};
+use crate::options::lw_options;
+use crate::{Status, guard, status};
+
+/// A pool, and how many workers it has.
+pub struct Open {
+    pub(crate) pool: Any<Pools>,
+    pub(crate) workers: AtomicUsize,
+}
+
+/// What `lw_pool *` leads to.
+#[allow(non_camel_case_types, reason = "its name in C")]
+pub type lw_pool = Shell<Open>;
+
+static CLOSED: Closed<Open> = Closed::new();
+
+/// The pool of a handle, for as long as it is not closed.
+///
+/// # Safety
+/// The handle is NULL or was given out here, and nobody closes the pool meanwhile.
+pub(crate) unsafe fn of(handle: *mut lw_pool) -> Result<&'static Open, Status> {
+    // SAFETY: as the caller says.
+    unsafe { Shell::of(handle) }?.inside()
+}
+
+/// Makes or opens a pool.
+///
+/// # Safety
+/// As the header says of the arguments.
+unsafe fn start(
+    path: *const c_char,
+    options: *const lw_options,
+    out: *mut *mut lw_pool,
+    is_new: bool,
+) -> Result<(), Status> {
+    // SAFETY: as the caller says.
+    let asked = unsafe { lw_options::of(options) }?;
+    if path.is_null() || out.is_null() {
+        return Err(status::INVALID);
+    }
+    // SAFETY: it is a string, as the caller says.
+    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+    // SAFETY: as the caller says of its layout.
+    let options = unsafe { asked.to_rust() }?;
+    match any(path, options, asked.design, is_new) {
+        Ok(Some(pool)) => {
+            let pool = CLOSED.open(Open { pool, workers: AtomicUsize::new(0) }, 0);
+            // SAFETY: it is not NULL, and the caller's.
+            unsafe { out.write(pool) };
+            Ok(())
+        }
+        Ok(None) => Err(status::INVALID),
+        Err(error) => {
+            // SAFETY: as the caller says of its message.
+            unsafe { asked.tell(&error.to_string()) };
+            Err(status::of(&error))
+        }
+    }
+}
+
+/// A pool of this design; `None` for a number that is none's.
+fn any(
+    path: &Path,
+    options: Options,
+    design: u32,
+    is_new: bool,
+) -> Result<Option<Any<Pools>>, Error> {
+    macro_rules! pool {
+        () => {
+            if is_new { Pool::create_as(path, options)? } else { Pool::open_as(path, options)? }
+        };
+    }
+    Ok(Some(match design {
+        0 => Any::Decoupled(pool!()),
+        1 => Any::Snapshot(pool!()),
+        2 => Any::Undo(pool!()),
+        3 => Any::Redo(pool!()),
+        4 => Any::Volatile(pool!()),
+        5 => Any::Plain(pool!()),
+        _ => return Ok(None),
+    }))
+}
+
+/// Makes a pool.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_pool_create(
+    path: *const c_char,
+    options: *const lw_options,
+    pool: *mut *mut lw_pool,
+) -> c_int {
+    // SAFETY: the header asks for what is needed.
+    guard(|| unsafe { start(path, options, pool, true) })
+}
+
+/// Opens a pool.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_pool_open(
+    path: *const c_char,
+    options: *const lw_options,
+    pool: *mut *mut lw_pool,
+) -> c_int {
+    // SAFETY: the header asks for what is needed.
+    guard(|| unsafe { start(path, options, pool, false) })
+}
+
+/// Closes a pool.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_pool_close(pool: *mut lw_pool) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle, and that no other call is under way.
+        let (shell, open) = unsafe { (Shell::of(pool)?, of(pool)?) };
+        if open.workers.load(Ordering::Acquire) > 0 {
+            return Err(status::BUSY);
+        }
+        let open = CLOSED.close(shell)?;
+        on!(open.pool, pool => pool.close()).map_err(|error| status::of(&error))
+    })
+}
+
+/// The pool's first object.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_pool_root(pool: *mut lw_pool, bytes: u64, object: *mut u64) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle.
+        let open = unsafe { of(pool) }?;
+        let is_size = (1..=OBJECT_BYTES_MAX as u64).contains(&bytes);
+        if object.is_null() || !is_size {
+            return Err(status::INVALID);
+        }
+        let root = on!(&open.pool, pool => {
+            // A worker for this alone: designs with one of them need it later.
+            pool.worker().and_then(|mut worker| worker.run(|tx| {
+                let root = tx.root()?;
+                if root != 0 {
+                    return Ok(root);
+                }
+                let new = tx.allocate(bytes as usize)?;
+                crate::worker::fill(tx, new, bytes as usize, None)?;
+                tx.set_root(new)?;
+                Ok(new)
+            }).map(|done| done.value))
+        });
+        let root = root.map_err(|error| status::of(&error))?;
+        // SAFETY: it is not NULL, and the caller's.
+        unsafe { object.write(root) };
+        Ok(())
+    })
+}
+
+/// The largest ID that is durable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_pool_durable(pool: *mut lw_pool, id: *mut u64) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle.
+        let open = unsafe { of(pool) }?;
+        if id.is_null() {
+            return Err(status::INVALID);
+        }
+        let durable = on!(&open.pool, pool => pool.durable_id());
+        // SAFETY: it is not NULL, and the caller's.
+        unsafe { id.write(durable.0) };
+        Ok(())
+    })
+}
+
+/// Waits for a transaction.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_pool_wait(pool: *mut lw_pool, id: u64) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle.
+        let open = unsafe { of(pool) }?;
+        on!(&open.pool, pool => pool.wait_for(TxId(id))).map_err(|error| status::of(&error))
+    })
+}
+
+/// Waits for all.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_pool_flush(pool: *mut lw_pool) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle.
+        let open = unsafe { of(pool) }?;
+        on!(&open.pool, pool => pool.flush()).map_err(|error| status::of(&error))
+    })
+}
+
+/// What a callback is called with. The program says that another thread may have it.
+struct Argument(*mut c_void);
+
+// SAFETY: the header says in which thread a callback may be called.
+unsafe impl Send for Argument {}
+
+impl Argument {
+    /// The whole of it goes into a closure, not its field.
+    fn get(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// Calls back when a transaction is durable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_pool_on_durable(
+    pool: *mut lw_pool,
+    id: u64,
+    told: Option<extern "C" fn(argument: *mut c_void, status: c_int)>,
+    argument: *mut c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle.
+        let open = unsafe { of(pool) }?;
+        let Some(told) = told else { return Err(status::INVALID) };
+        let argument = Argument(argument);
+        let tell = move |outcome: Result<(), Error>| {
+            told(argument.get(), outcome.err().map_or(status::OK, |error| status::of(&error)));
+        };
+        let asked = on!(&open.pool, pool => {
+            pool.ticket(TxId(id)).and_then(|ticket| ticket.on_durable(tell))
+        });
+        asked.map_err(|error| status::of(&error))
+    })
+}

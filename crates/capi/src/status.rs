@@ -1,0 +1,138 @@
+//! Numbers that say how a call ended.
+
+use std::ffi::{CStr, c_int};
+
+use lastword::{Error, MediumError, Stop};
+
+/// The one list: a name as in the header without its prefix, the number, the text.
+macro_rules! statuses {
+    ($($name:ident $c:literal $number:literal $text:literal,)*) => {
+        $(#[doc = $c] pub const $name: c_int = $number;)*
+
+        /// Names as in the header, and numbers.
+        pub const ALL: &[(&str, c_int)] = &[$(($c, $number)),*];
+
+        /// What a status means, and what to do.
+        pub(crate) fn text(status: c_int) -> &'static CStr {
+            let bytes: &'static [u8] = match status {
+                $($number => concat!($text, "\0").as_bytes(),)*
+                1.. => b"the program's own status\0",
+                _ => b"no status of this library\0",
+            };
+            CStr::from_bytes_with_nul(bytes).unwrap_or_default()
+        }
+    };
+}
+
+statuses! {
+    OK "LW_OK" 0 "no error",
+    CONFLICT "LW_CONFLICT" -1
+        "another transaction was in the way: abort this one and begin again",
+    INVALID "LW_EINVAL" -2 "an argument is NULL, or a number that it cannot be",
+    CLOSED "LW_ECLOSED" -3 "the handle was closed",
+    OTHER_THREAD "LW_ETHREAD" -4
+        "the worker is another thread's: open one for each thread",
+    NESTED "LW_ENESTED" -5 "this thread has a transaction: end it first",
+    IDLE "LW_EIDLE" -6 "the worker has no transaction: begin one first",
+    ADDRESS "LW_EADDRESS" -7
+        "no such word in a live object of this pool: a wild or freed address, an offset that is no \
+         multiple of 8, or an address of another pool",
+    FULL "LW_EFULL" -8 "the pool is full: free something, or create a larger pool",
+    TOO_LARGE "LW_ETOOLARGE" -9
+        "the transaction is larger than the log: split it, or create the pool with a larger log",
+    READ_ONLY "LW_EREADONLY" -10 "a write in a transaction that was begun as read-only",
+    BUSY "LW_EBUSY" -11
+        "in use: close the pool's workers, or the other program that has it open",
+    WORKERS "LW_EWORKERS" -12
+        "as many workers are open as there may be: close one, or create the pool with a larger log",
+    HELD_UP "LW_EHELDUP" -13
+        "a transaction that does not end keeps what this one needs: end it",
+    EXISTS "LW_EEXIST" -14 "a file of that name exists: open it, or remove it first",
+    MISSING "LW_ENOENT" -15 "no such file or directory: create it first, or check the path",
+    IO "LW_EIO" -16
+        "the system has refused a call: what was durable is safe; close the pool, mend the cause, \
+         and open it again",
+    DAMAGED "LW_EDAMAGED" -17 "no pool, or a damaged one: restore it from a copy",
+    MISMATCH "LW_EMISMATCH" -18
+        "the pool has another layout, format or medium: open it as it was made",
+    NOT_DURABLE "LW_ENOTDURABLE" -19 "the design keeps nothing",
+    UNKNOWN "LW_EUNKNOWN" -20 "an ID that the pool has not given out",
+    PANIC "LW_EPANIC" -21 "a bug in Lastword: the handle is of no use any more",
+}
+
+/// How an access ended that did not end well.
+#[cold]
+pub(crate) fn of_stop(stop: Stop) -> c_int {
+    match stop {
+        Stop::Conflict => CONFLICT,
+        Stop::Full => FULL,
+        Stop::BadPointer => ADDRESS,
+        Stop::TooLarge => TOO_LARGE,
+        Stop::ReadOnly => READ_ONLY,
+        _ => INVALID,
+    }
+}
+
+/// How a call ended that did not end well.
+#[cold]
+pub(crate) fn of(error: &Error) -> c_int {
+    match error {
+        Error::Medium(error) => of_medium(error),
+        Error::NotAPool { .. }
+        | Error::Contradiction { .. }
+        | Error::Truncated { .. }
+        | Error::TooLong { .. }
+        | Error::LogMissing { .. }
+        | Error::WrongLog { .. }
+        | Error::DamagedLog { .. }
+        | Error::DamagedHeap { .. } => DAMAGED,
+        Error::FormatVersion { .. }
+        | Error::Layout { .. }
+        | Error::WrongMedium { .. }
+        | Error::UnknownDesign { .. }
+        | Error::UnknownMedium { .. } => MISMATCH,
+        Error::ShadowTooSmall { .. }
+        | Error::TransactionTooLarge { .. }
+        | Error::SlotTooSmall { .. } => TOO_LARGE,
+        Error::Full { .. } => FULL,
+        Error::BadPointer { .. } => ADDRESS,
+        Error::Stopped { stop } => of_stop(*stop),
+        Error::ReadOnly => READ_ONLY,
+        Error::InsideTransaction { .. } => NESTED,
+        Error::StepPanicked { .. } => PANIC,
+        Error::NoSuchTransaction { .. } => UNKNOWN,
+        Error::NotDurable { .. } => NOT_DURABLE,
+        Error::TooManyWorkers { .. } => WORKERS,
+        Error::HeldUp { .. } => HELD_UP,
+        Error::Thread { .. } | Error::Poisoned { .. } => IO,
+        _ => INVALID,
+    }
+}
+
+fn of_medium(error: &MediumError) -> c_int {
+    match error {
+        MediumError::InUse { .. } => BUSY,
+        MediumError::AlreadyExists { .. } => EXISTS,
+        MediumError::NotFound { .. } | MediumError::NoDirectory { .. } => MISSING,
+        MediumError::Truncated { .. }
+        | MediumError::BadArea { .. }
+        | MediumError::OutOfHeap { .. } => DAMAGED,
+        _ => IO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_a_text_of_its_own() {
+        let mut texts: Vec<_> = ALL.iter().map(|(_, number)| text(*number)).collect();
+        assert!(texts.iter().all(|text| !text.is_empty()));
+        texts.sort_unstable();
+        texts.dedup();
+        assert_eq!(texts.len(), ALL.len());
+        assert_eq!(text(7).to_str(), Ok("the program's own status"));
+        assert_eq!(text(-99).to_str(), Ok("no status of this library"));
+    }
+}

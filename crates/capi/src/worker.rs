@@ -1,0 +1,553 @@
+//! Workers, and what is done in their transactions.
+//!
+//! ```text
+//!   lw_worker * -> shell    owner: the thread that has opened it; 0 when it is closed
+//!                  seat     tx: where the transaction is that is open, or NULL
+//!                           open: it, if it was begun by lw_begin; else a body runs
+//!                           failed: how it ended, when it has to be aborted
+//!                           worker
+//! ```
+//!
+//! Two comparisons tell whether an access may go on. Only the owner looks at the seat, so nothing
+//! of it is locked; who closes a worker of another thread looks at `tx` alone.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use lastword::{Addr, Allocate, Design, Error, OBJECT_BYTES_MAX, Stop, Tx, Words, Worker};
+
+use crate::design::{Any, Each, map, on};
+use crate::handle::{Closed, Shell};
+use crate::pool::{self, lw_pool};
+use crate::{Status, guard, status};
+
+/// `LW_READ_ONLY`.
+pub const READ_ONLY: u32 = 1;
+
+/// A worker, and its transaction. All of it is reached by shared references: a body that runs
+/// below this module comes here again.
+pub struct Seat<D: Design> {
+    /// Where the transaction is: in `open`, or on the stack below a body that runs.
+    tx: AtomicPtr<Tx<'static, D>>,
+    /// Nobody looks at it while `tx` leads there.
+    open: Cell<Option<lastword::Open<'static, 'static, D>>>,
+    /// 0: it has not.
+    failed: Cell<c_int>,
+    /// From a box. `open` borrows it, or the call that runs a body.
+    worker: *mut Worker<'static, D>,
+    pool: &'static pool::Open,
+}
+
+/// Seats.
+struct Seats;
+
+impl Each for Seats {
+    type Of<D: Design> = Seat<D>;
+}
+
+/// A seat of any design.
+pub struct AnySeat(Any<Seats>);
+
+/// What `lw_worker *` leads to.
+#[allow(non_camel_case_types, reason = "its name in C")]
+pub type lw_worker = Shell<AnySeat>;
+
+static CLOSED: Closed<AnySeat> = Closed::new();
+
+/// The calling thread: a number that no other living thread has, and that is not 0.
+#[inline(always)]
+fn thread() -> usize {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    {
+        let own: usize;
+        // SAFETY: it reads the thread's pointer to itself, which the ABI puts there. The call below
+        // does the same.
+        unsafe {
+            std::arch::asm!(
+                "mov {}, fs:0",
+                out(reg) own,
+                options(nostack, preserves_flags, readonly, pure)
+            );
+        }
+        own
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    // SAFETY: it cannot fail.
+    unsafe {
+        libc::pthread_self() as usize
+    }
+}
+
+/// The seat of a worker of this thread.
+///
+/// # Safety
+/// The handle is NULL or was given out here.
+#[inline(always)]
+unsafe fn seat(worker: *mut lw_worker) -> Result<&'static AnySeat, Status> {
+    // SAFETY: as the caller says.
+    let shell = unsafe { Shell::of(worker) }?;
+    if shell.owner.load(Ordering::Relaxed) != thread() {
+        return Err(not_mine(shell));
+    }
+    // SAFETY: a worker that is closed has no owner.
+    Ok(unsafe { shell.inside_of_owner() })
+}
+
+#[cold]
+fn not_mine(shell: &'static lw_worker) -> Status {
+    shell.inside().err().unwrap_or(status::OTHER_THREAD)
+}
+
+impl<D: Design> Seat<D> {
+    /// Where the transaction is that is open: for its owner to use, until something else is done
+    /// with the seat.
+    #[inline(always)]
+    fn tx(&self) -> Result<NonNull<Tx<'static, D>>, Status> {
+        NonNull::new(self.tx.load(Ordering::Relaxed)).ok_or_else(|| self.why_not())
+    }
+
+    #[cold]
+    fn why_not(&self) -> Status {
+        if self.failed.get() == status::OK { status::IDLE } else { self.failed.get() }
+    }
+
+    /// Whether a transaction may begin.
+    fn is_free(&self) -> Result<(), Status> {
+        let is_free = self.tx.load(Ordering::Relaxed).is_null() && self.failed.get() == status::OK;
+        if is_free { Ok(()) } else { Err(status::NESTED) }
+    }
+
+    fn leads_to(&self, tx: *mut Tx<'_, D>) {
+        self.tx.store(tx.cast(), Ordering::Relaxed);
+    }
+
+    /// Takes what was begun out of it.
+    fn take(&self) -> Result<lastword::Open<'static, 'static, D>, Status> {
+        if self.tx.load(Ordering::Relaxed).is_null() {
+            return Err(self.why_not());
+        }
+        // A body that runs commits by its answer.
+        let open = self.open.take().ok_or(status::NESTED)?;
+        self.leads_to(ptr::null_mut());
+        Ok(open)
+    }
+
+    /// Takes back what is open.
+    fn abort(&self) -> Result<(), Status> {
+        if self.failed.replace(status::OK) != status::OK {
+            return Ok(()); // that it has failed has taken it back
+        }
+        self.take()?.abort().map(drop).map_err(|error| status::of(&error))
+    }
+}
+
+/// Does something in a worker's transaction.
+macro_rules! within {
+    ($worker:expr, $tx:ident => $work:expr) => {
+        guard(|| {
+            // SAFETY: the header asks for a handle.
+            on!(unsafe { &seat($worker)?.0 }, seat => {
+                // SAFETY: `seat` has answered that this thread owns it.
+                let $tx = unsafe { seat.tx()?.as_mut() };
+                $work.map_err(status::of_stop)
+            })
+        })
+    };
+}
+
+/// Opens a worker.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw_worker) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle.
+        let open = unsafe { pool::of(pool) }?;
+        if worker.is_null() {
+            return Err(status::INVALID);
+        }
+        let seat = map!(&open.pool, pool => {
+            let worker = pool.worker().map_err(|error| status::of(&error))?;
+            let worker = Box::into_raw(Box::new(worker));
+            Seat {
+                tx: AtomicPtr::new(ptr::null_mut()),
+                open: Cell::new(None),
+                failed: Cell::new(status::OK),
+                worker,
+                pool: open,
+            }
+        });
+        // Release: who closes the pool, and finds it without workers, comes after those.
+        open.workers.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: it is not NULL, and the caller's.
+        unsafe { worker.write(CLOSED.open(AnySeat(seat), thread())) };
+        Ok(())
+    })
+}
+
+/// Closes a worker.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_worker_close(worker: *mut lw_worker) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle.
+        let shell = unsafe { Shell::of(worker) }?;
+        let inside = shell.inside()?;
+        on!(&inside.0, it => {
+            if shell.owner.load(Ordering::Relaxed) != thread() {
+                // Its thread does not use it any more, or is in a transaction.
+                let is_idle = it.tx.load(Ordering::Acquire).is_null();
+                if is_idle { Ok(()) } else { Err(status::OTHER_THREAD) }
+            } else {
+                match it.abort() {
+                    Err(status::IDLE) => Ok(()),
+                    ended => ended,
+                }
+            }
+        })?;
+        let inside = CLOSED.close(shell)?;
+        on!(inside.0, it => {
+            // SAFETY: it comes from a box, and what has borrowed it is over.
+            drop(unsafe { Box::from_raw(it.worker) });
+            it.pool.workers.fetch_sub(1, Ordering::AcqRel);
+        });
+        Ok(())
+    })
+}
+
+/// Runs a body as a transaction.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_run(
+    worker: *mut lw_worker,
+    flags: u32,
+    body: Option<extern "C" fn(worker: *mut lw_worker, argument: *mut c_void) -> c_int>,
+    argument: *mut c_void,
+    id: *mut u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle.
+        let inside = unsafe { seat(worker) }?;
+        let Some(body) = body.filter(|_| flags & !READ_ONLY == 0) else {
+            return Err(status::INVALID);
+        };
+        let reads_only = flags & READ_ONLY != 0;
+        let done = on!(&inside.0, it => run(it, reads_only, || body(worker, argument)))?;
+        if !id.is_null() {
+            // SAFETY: it is the caller's.
+            unsafe { id.write(done) };
+        }
+        Ok(())
+    })
+}
+
+/// Runs a body of this thread's worker.
+fn run<D: Design>(
+    seat: &Seat<D>,
+    reads_only: bool,
+    body: impl Fn() -> c_int,
+) -> Result<u64, Status> {
+    seat.is_free()?;
+    let mut answer = status::OK;
+    let body = |tx: &mut Tx<'_, D>| {
+        seat.leads_to(tx);
+        answer = body();
+        seat.leads_to(ptr::null_mut());
+        match answer {
+            status::OK => Ok(()),
+            status::CONFLICT => Err(Stop::Conflict),
+            answer => tx.abort(answer),
+        }
+    };
+    // SAFETY: the seat is this thread's, and nothing is open in it.
+    let worker = unsafe { &mut *seat.worker };
+    let done = if reads_only { worker.read(body) } else { worker.run(body) };
+    done.map(|done| done.ticket.id().0).map_err(|error| match answer {
+        // What the body says goes before what it was stopped by.
+        status::OK | status::CONFLICT => status::of(&error),
+        _ if matches!(error, Error::Poisoned { .. }) => status::of(&error),
+        answer => answer,
+    })
+}
+
+/// Begins a transaction.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_begin(worker: *mut lw_worker, flags: u32) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle.
+        let inside = unsafe { seat(worker) }?;
+        if flags & !READ_ONLY != 0 {
+            return Err(status::INVALID);
+        }
+        on!(&inside.0, it => begin(it, flags & READ_ONLY != 0))
+    })
+}
+
+fn begin<D: Design>(seat: &Seat<D>, reads_only: bool) -> Result<(), Status> {
+    seat.is_free()?;
+    // SAFETY: the seat is this thread's, and nothing is open in it.
+    let worker = unsafe { &mut *seat.worker };
+    let open = worker.begin(reads_only).map_err(|error| status::of(&error))?;
+    seat.open.set(Some(open));
+    // SAFETY: nobody else looks there while `tx` leads there.
+    let open = unsafe { (*seat.open.as_ptr()).as_mut() };
+    seat.leads_to(open.map_or(ptr::null_mut(), |open| ptr::from_mut(open.tx())));
+    Ok(())
+}
+
+/// Commits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_commit(worker: *mut lw_worker, id: *mut u64) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle.
+        let inside = unsafe { seat(worker) }?;
+        let done = on!(&inside.0, it => {
+            let done = match it.take()?.commit() {
+                Ok(Some(ticket)) => Ok(ticket.id().0),
+                Ok(None) => Err(status::CONFLICT),
+                Err(error) => Err(status::of(&error)),
+            };
+            it.failed.set(done.err().unwrap_or(status::OK));
+            done
+        })?;
+        if !id.is_null() {
+            // SAFETY: it is the caller's.
+            unsafe { id.write(done) };
+        }
+        Ok(())
+    })
+}
+
+/// Takes back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_abort(worker: *mut lw_worker) -> c_int {
+    guard(|| {
+        // SAFETY: the header asks for a handle.
+        let inside = unsafe { seat(worker) }?;
+        on!(&inside.0, it => it.abort())
+    })
+}
+
+/// Reads a word.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_read(
+    worker: *mut lw_worker,
+    object: u64,
+    offset: u64,
+    value: *mut u64,
+) -> c_int {
+    if value.is_null() {
+        return status::INVALID;
+    }
+    // SAFETY: the header asks for a handle.
+    match unsafe { seat(worker) } {
+        // SAFETY: this thread owns the seat, and `value` is the caller's.
+        Ok(seat) => on!(&seat.0, seat => unsafe { read(seat, object, offset, value) }),
+        Err(status) => status,
+    }
+}
+
+/// A function for each design, so that the one above is a check and a jump.
+///
+/// # Safety
+/// This thread owns the seat, and `value` is there.
+#[inline(never)]
+unsafe fn read<D: Design>(seat: &Seat<D>, object: u64, offset: u64, value: *mut u64) -> c_int {
+    guard(|| {
+        // SAFETY: as the caller says.
+        let word = unsafe { seat.tx()?.as_mut() }.read(Addr::new(object, offset));
+        let word = word.map_err(status::of_stop)?;
+        // SAFETY: as the caller says.
+        unsafe { value.write(word) };
+        Ok(())
+    })
+}
+
+/// Writes a word.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_write(
+    worker: *mut lw_worker,
+    object: u64,
+    offset: u64,
+    value: u64,
+) -> c_int {
+    // SAFETY: the header asks for a handle.
+    match unsafe { seat(worker) } {
+        // SAFETY: this thread owns the seat.
+        Ok(seat) => on!(&seat.0, seat => unsafe { write(seat, object, offset, value) }),
+        Err(status) => status,
+    }
+}
+
+/// As [`read`].
+///
+/// # Safety
+/// This thread owns the seat.
+#[inline(never)]
+unsafe fn write<D: Design>(seat: &Seat<D>, object: u64, offset: u64, value: u64) -> c_int {
+    guard(|| {
+        // SAFETY: as the caller says.
+        let tx = unsafe { seat.tx()?.as_mut() };
+        tx.write(Addr::new(object, offset), value).map_err(status::of_stop)
+    })
+}
+
+/// Reads bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_read_bytes(
+    worker: *mut lw_worker,
+    object: u64,
+    offset: u64,
+    bytes: u64,
+    out: *mut c_void,
+) -> c_int {
+    if bytes > OBJECT_BYTES_MAX as u64 || out.is_null() {
+        return status::INVALID;
+    }
+    // SAFETY: so many bytes are the caller's; any are values.
+    let out = unsafe { slice::from_raw_parts_mut(out.cast::<u8>(), bytes as usize) };
+    within!(worker, tx => read_bytes(tx, object, offset, out))
+}
+
+/// Writes bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_write_bytes(
+    worker: *mut lw_worker,
+    object: u64,
+    offset: u64,
+    bytes: u64,
+    from: *const c_void,
+) -> c_int {
+    if bytes > OBJECT_BYTES_MAX as u64 || from.is_null() {
+        return status::INVALID;
+    }
+    // SAFETY: so many bytes are the caller's.
+    let from = unsafe { slice::from_raw_parts(from.cast::<u8>(), bytes as usize) };
+    within!(worker, tx => write_bytes(tx, object, offset, from))
+}
+
+/// Makes an object.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_alloc(
+    worker: *mut lw_worker,
+    bytes: u64,
+    content: *const c_void,
+    object: *mut u64,
+) -> c_int {
+    if object.is_null() || bytes == 0 || bytes > OBJECT_BYTES_MAX as u64 {
+        return status::INVALID;
+    }
+    let bytes = bytes as usize;
+    // SAFETY: it is NULL, or so many bytes are the caller's.
+    let content = unsafe {
+        let there = !content.is_null();
+        there.then(|| slice::from_raw_parts(content.cast::<u8>(), bytes))
+    };
+    within!(worker, tx => tx.allocate(bytes).and_then(|new| {
+        fill(tx, new, bytes, content)?;
+        // SAFETY: it is not NULL, and the caller's.
+        unsafe { object.write(new) };
+        Ok(())
+    }))
+}
+
+/// Frees an object or an array.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_free(worker: *mut lw_worker, object: u64, bytes: u64) -> c_int {
+    within!(worker, tx => tx.retire(Addr::new(object, 0), bytes))
+}
+
+/// Takes an object to itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_protect(worker: *mut lw_worker, object: u64) -> c_int {
+    within!(worker, tx => tx.protect(Addr::new(object, 0)))
+}
+
+/// Makes room for an array.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_array_reserve(
+    worker: *mut lw_worker,
+    blocks: u64,
+    first: *mut u64,
+) -> c_int {
+    if first.is_null() || blocks == 0 {
+        return status::INVALID;
+    }
+    // SAFETY: it is not NULL, and the caller's.
+    within!(worker, tx => tx.reserve_blocks(blocks).map(|found| unsafe { first.write(found) }))
+}
+
+/// Makes blocks ready.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_array_prepare(
+    worker: *mut lw_worker,
+    first: u64,
+    most: u64,
+    left: *mut u64,
+) -> c_int {
+    if left.is_null() {
+        return status::INVALID;
+    }
+    // SAFETY: it is not NULL, and the caller's.
+    within!(worker, tx => tx.prepare_blocks(first, most).map(|found| unsafe { left.write(found) }))
+}
+
+/// Does something with so many words. Most objects are small: then few are cleared before.
+#[inline(always)]
+fn with_words<R>(words: usize, work: impl FnOnce(&mut [u64]) -> R) -> R {
+    const FEW: usize = 9;
+    const MOST: usize = OBJECT_BYTES_MAX / 8 + 1; // bytes may begin in the middle of a word
+    match words {
+        0..=FEW => work(&mut [0; FEW][..words]),
+        _ => work(&mut [0; MOST][..words]),
+    }
+}
+
+/// The bytes of words.
+fn bytes_of(words: &mut [u64]) -> &mut [u8] {
+    let bytes = size_of_val(words);
+    // SAFETY: words have no gaps, and any bytes are words.
+    unsafe { slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) }
+}
+
+fn read_bytes(tx: &mut impl Words, object: u64, at: u64, out: &mut [u8]) -> Result<(), Stop> {
+    let (first, from) = (at & !7, (at & 7) as usize);
+    with_words((from + out.len()).div_ceil(8), |words| {
+        tx.read_words(Addr::new(object, first), words)?;
+        out.copy_from_slice(&bytes_of(words)[from..from + out.len()]);
+        Ok(())
+    })
+}
+
+fn write_bytes(tx: &mut impl Words, object: u64, at: u64, bytes: &[u8]) -> Result<(), Stop> {
+    let (first, from) = (at & !7, (at & 7) as usize);
+    let end = from + bytes.len();
+    with_words(end.div_ceil(8), |words| {
+        // What is not written of the first and the last word stays.
+        if let [head, ..] = words
+            && from > 0
+        {
+            *head = tx.read(Addr::new(object, first))?;
+        }
+        let last = words.len().saturating_sub(1);
+        if !end.is_multiple_of(8) && (last > 0 || from == 0) {
+            words[last] = tx.read(Addr::new(object, first.wrapping_add(8 * last as u64)))?;
+        }
+        bytes_of(words)[from..end].copy_from_slice(bytes);
+        tx.write_words(Addr::new(object, first), words)
+    })
+}
+
+/// Gives a new object its content: zeros, or these bytes and zeros behind them.
+pub(crate) fn fill(
+    tx: &mut impl Words,
+    object: u64,
+    bytes: usize,
+    content: Option<&[u8]>,
+) -> Result<(), Stop> {
+    with_words(bytes.div_ceil(8), |words| {
+        if let Some(content) = content {
+            bytes_of(words)[..bytes].copy_from_slice(content);
+        }
+        tx.write_words(Addr::new(object, 0), words)
+    })
+}

@@ -1,0 +1,119 @@
+//! The header is written by hand; here it is compared with what the library has.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use lastword_c::{options, status, worker};
+
+/// Lines that it may have.
+const LINES_MAX: usize = 250;
+
+fn header() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(root.join("include/lastword.h")).unwrap()
+}
+
+/// A header without its comments.
+fn code(header: &str) -> String {
+    let mut code = String::new();
+    let mut rest = header;
+    while let Some((before, behind)) = rest.split_once("/*") {
+        code.push_str(before);
+        rest = behind.split_once("*/").unwrap().1;
+    }
+    code + rest
+}
+
+/// Functions of a header, by their names: their types.
+fn functions(header: &str) -> BTreeMap<String, String> {
+    let code = code(header);
+    let lines = code.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join(" ");
+    let mut functions = BTreeMap::new();
+    for statement in lines.split(';') {
+        let statement = statement.rsplit(['{', '}']).next().unwrap();
+        let Some(at) = statement.find("lw_").filter(|_| statement.contains('(')) else { continue };
+        // The name stands before the first parenthesis.
+        let open = statement.find('(').unwrap();
+        let name = statement[..open].rsplit([' ', '*']).next().unwrap();
+        if at > open || name.is_empty() {
+            continue;
+        }
+        functions.insert(name.to_owned(), types(&statement[..open], &statement[open..], name));
+    }
+    functions
+}
+
+/// What a function answers and takes, without the names of its parameters.
+fn types(before: &str, behind: &str, name: &str) -> String {
+    let before = before.replace(name, "").replace("extern", "");
+    let mut types = before + " ";
+    for token in behind.split_inclusive(['(', ')', ',', '*']) {
+        let (words, end) =
+            token.split_at(token.len() - token.ends_with(['(', ')', ',', '*']) as usize);
+        let words: Vec<&str> = words.split_whitespace().filter(|word| *word != "struct").collect();
+        // The last of several words is a name, and so is one behind a star.
+        let is_type = |word: &&str| {
+            ["const", "void", "char", "int", "uint64_t", "uint32_t"].contains(word)
+                || ["lw_pool", "lw_worker", "lw_options"].contains(word)
+        };
+        for word in words.into_iter().filter(is_type) {
+            types.push_str(word);
+            types.push(' ');
+        }
+        types.push_str(end);
+    }
+    types.split_whitespace().collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn it_declares_what_the_library_has() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let config = cbindgen::Config { language: cbindgen::Language::C, ..Default::default() };
+    let mut generated = Vec::new();
+    cbindgen::Builder::new()
+        .with_crate(root)
+        .with_config(config)
+        .generate()
+        .unwrap()
+        .write(&mut generated);
+    let theirs = functions(&String::from_utf8(generated).unwrap());
+    let ours = functions(&header());
+    assert!(ours.len() > 25, "{ours:?}");
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn its_numbers_are_the_librarys() {
+    let header = header();
+    let defined: BTreeMap<&str, i64> = header
+        .lines()
+        .filter_map(|line| line.strip_prefix("#define ")?.split_once(' '))
+        .filter_map(|(name, rest)| {
+            let number = rest.split_whitespace().next()?.trim_end_matches('u');
+            Some((name, number.parse().ok()?))
+        })
+        .collect();
+    let statuses = status::ALL.iter().map(|(name, number)| (*name, i64::from(*number)));
+    let tables = [&options::DESIGNS[..], &options::MEDIA, &options::DURABILITIES].concat();
+    let tables = tables.iter().map(|(name, number)| (*name, i64::from(*number)));
+    let part = |text: &str| text.parse().unwrap();
+    let others = [
+        ("LW_READ_ONLY", i64::from(worker::READ_ONLY)),
+        ("LW_OBJECT_BYTES_MAX", lastword::OBJECT_BYTES_MAX as i64),
+        ("LW_BLOCK_BYTES", lastword::BLOCK_BYTES as i64),
+        ("LW_BLOCK_STRIDE", lastword::BLOCK_STRIDE as i64),
+        ("LW_VERSION_MAJOR", part(env!("CARGO_PKG_VERSION_MAJOR"))),
+        ("LW_VERSION_MINOR", part(env!("CARGO_PKG_VERSION_MINOR"))),
+        ("LW_VERSION_PATCH", part(env!("CARGO_PKG_VERSION_PATCH"))),
+    ];
+    let expected: BTreeMap<&str, i64> = statuses.chain(tables).chain(others).collect();
+    assert_eq!(defined, expected);
+}
+
+#[test]
+fn it_is_short_enough_to_be_read() {
+    let lines = header().lines().count();
+    assert!(lines <= LINES_MAX, "{lines} lines");
+    assert!(header().lines().all(|line| line.len() <= 100));
+}

@@ -1,0 +1,407 @@
+//! Whatever a program does wrong is found and answered, and nothing is lost by it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr;
+
+use lastword_c::options::{lw_options, lw_options_default};
+use lastword_c::pool::*;
+use lastword_c::status;
+use lastword_c::worker::*;
+use lastword_c::{lw_strerror, lw_version};
+
+struct Setup {
+    dir: tempfile::TempDir,
+    pool: *mut lw_pool,
+    worker: *mut lw_worker,
+    object: u64,
+}
+
+// SAFETY: handles may be used by all threads.
+unsafe impl Sync for Setup {}
+
+fn options(design: u32) -> lw_options {
+    // SAFETY: any bytes are values of its fields; it is filled in.
+    let mut options: lw_options = unsafe { std::mem::zeroed() };
+    // SAFETY: it is there.
+    assert_eq!(unsafe { lw_options_default(&mut options, size_of::<lw_options>() as u64) }, 0);
+    (options.design, options.bytes, options.log_bytes) = (design, 1 << 20, 1 << 20);
+    options
+}
+
+fn path(dir: &tempfile::TempDir, name: &str) -> CString {
+    CString::new(dir.path().join(name).to_str().unwrap()).unwrap()
+}
+
+impl Setup {
+    fn new(design: u32) -> Setup {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut pool, mut worker, mut object) = (ptr::null_mut(), ptr::null_mut(), 0);
+        // SAFETY: all are there.
+        unsafe {
+            let path = path(&dir, "pool");
+            assert_eq!(lw_pool_create(path.as_ptr(), &options(design), &mut pool), 0);
+            assert_eq!(lw_pool_root(pool, 64, &mut object), 0);
+            assert_eq!(lw_worker_open(pool, &mut worker), 0);
+        }
+        Setup { dir, pool, worker, object }
+    }
+
+    /// Calls in another thread.
+    fn elsewhere(&self, call: impl FnOnce(&Setup) -> c_int + Send) -> c_int {
+        std::thread::scope(|scope| scope.spawn(|| call(self)).join().unwrap())
+    }
+
+    fn word(&self, offset: u64) -> u64 {
+        let mut word = 0;
+        // SAFETY: all are there.
+        unsafe {
+            assert_eq!(lw_begin(self.worker, READ_ONLY), 0);
+            assert_eq!(lw_read(self.worker, self.object, offset, &mut word), 0);
+            assert_eq!(lw_commit(self.worker, ptr::null_mut()), 0);
+        }
+        word
+    }
+
+    fn close(self) {
+        // SAFETY: they are open.
+        unsafe {
+            assert_eq!(lw_worker_close(self.worker), 0);
+            assert_eq!(lw_pool_close(self.pool), 0);
+        }
+    }
+}
+
+#[test]
+fn what_goes_in_comes_out() {
+    for design in 0..6 {
+        let setup = Setup::new(design);
+        let Setup { worker, object, pool, .. } = setup;
+        let (mut id, mut durable, mut out) = (0, 0, [0_u8; 21]);
+        let text = b"abcdefghijklmnopqrstu";
+        // SAFETY: all are there.
+        unsafe {
+            assert_eq!(lw_begin(worker, 0), 0);
+            assert_eq!(lw_write(worker, object, 0, 7), 0);
+            assert_eq!(lw_write_bytes(worker, object, 13, 21, text.as_ptr().cast()), 0);
+            assert_eq!(lw_write_bytes(worker, object, 50, 3, text.as_ptr().cast()), 0);
+            assert_eq!(lw_commit(worker, &mut id), 0);
+            assert_eq!(lw_begin(worker, READ_ONLY), 0);
+            assert_eq!(lw_read_bytes(worker, object, 13, 21, out.as_mut_ptr().cast()), 0);
+            assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
+            assert_eq!(&out, text);
+            assert_eq!(setup.word(0), 7);
+            // What is beside the bytes is as it was.
+            assert_eq!(setup.word(8), u64::from_ne_bytes(*b"\0\0\0\0\0abc"));
+            assert_eq!(setup.word(32), u64::from_ne_bytes(*b"tu\0\0\0\0\0\0"));
+            assert_eq!(setup.word(48), u64::from_ne_bytes(*b"\0\0abc\0\0\0"));
+            let waited = lw_pool_wait(pool, id);
+            let is_kept = design < 4;
+            assert_eq!(waited, if is_kept { 0 } else { status::NOT_DURABLE }, "design {design}");
+            assert_eq!(lw_pool_durable(pool, &mut durable), 0);
+            assert_eq!(durable >= id, is_kept, "design {design}: {durable} of {id}");
+        }
+        setup.close();
+    }
+}
+
+#[test]
+fn what_is_closed_is_closed() {
+    let setup = Setup::new(0);
+    let Setup { pool, worker, object, .. } = setup;
+    let (mut word, mut handle) = (0, ptr::null_mut());
+    // SAFETY: handles that were given out; the rest is there.
+    unsafe {
+        assert_eq!(lw_pool_close(pool), status::BUSY);
+        assert_eq!(lw_worker_close(worker), 0);
+        for answer in [
+            lw_worker_close(worker),
+            lw_begin(worker, 0),
+            lw_read(worker, object, 0, &mut word),
+            lw_write(worker, object, 0, 1),
+            lw_commit(worker, &mut word),
+            lw_abort(worker),
+            lw_run(worker, 0, Some(adds), ptr::null_mut(), ptr::null_mut()),
+        ] {
+            assert_eq!(answer, status::CLOSED);
+        }
+        assert_eq!(lw_pool_close(pool), 0);
+        for answer in [
+            lw_pool_close(pool),
+            lw_pool_flush(pool),
+            lw_pool_wait(pool, 1),
+            lw_pool_durable(pool, &mut word),
+            lw_pool_root(pool, 8, &mut word),
+            lw_worker_open(pool, &mut handle),
+        ] {
+            assert_eq!(answer, status::CLOSED);
+        }
+    }
+}
+
+#[test]
+fn a_transaction_is_its_threads() {
+    let setup = Setup::new(0);
+    let Setup { pool, worker, object, .. } = setup;
+    let (mut other, mut left) = (ptr::null_mut(), 0);
+    // What a thread has left open is closed by another when it is idle.
+    let opened = setup.elsewhere(|it| {
+        let mut theirs = ptr::null_mut();
+        // SAFETY: all are there.
+        let status = unsafe { lw_worker_open(it.pool, &mut theirs) };
+        left = theirs as usize;
+        status
+    });
+    assert_eq!(opened, 0);
+    // SAFETY: it is a handle.
+    assert_eq!(unsafe { lw_worker_close(left as *mut lw_worker) }, 0);
+    // SAFETY: all are there.
+    unsafe {
+        assert_eq!(lw_worker_open(pool, &mut other), 0);
+        assert_eq!(lw_write(worker, object, 0, 1), status::IDLE);
+        assert_eq!(lw_commit(worker, ptr::null_mut()), status::IDLE);
+        assert_eq!(lw_abort(worker), status::IDLE);
+        assert_eq!(lw_begin(worker, 0), 0);
+        assert_eq!(lw_begin(worker, 0), status::NESTED);
+        assert_eq!(lw_begin(other, 0), status::NESTED);
+        assert_eq!(lw_pool_wait(pool, 0), status::NESTED);
+        assert_eq!(lw_pool_flush(pool), status::NESTED);
+        assert_eq!(lw_pool_root(pool, 8, &mut 0), status::NESTED);
+        let wrong = [
+            setup.elsewhere(|it| lw_write(it.worker, it.object, 0, 9)),
+            setup.elsewhere(|it| lw_begin(it.worker, 0)),
+            setup.elsewhere(|it| lw_commit(it.worker, ptr::null_mut())),
+            setup.elsewhere(|it| lw_abort(it.worker)),
+            setup.elsewhere(|it| lw_worker_close(it.worker)),
+        ];
+        assert_eq!(wrong, [status::OTHER_THREAD; 5]);
+        assert_eq!(lw_write(worker, object, 0, 1), 0);
+        assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
+        assert_eq!(setup.elsewhere(|it| lw_begin(it.worker, 0)), status::OTHER_THREAD);
+        assert_eq!(setup.word(0), 1);
+        // What is open in a worker that is closed is taken back.
+        assert_eq!(lw_begin(other, 0), 0);
+        assert_eq!(lw_write(other, object, 0, 2), 0);
+        assert_eq!(lw_worker_close(other), 0);
+        assert_eq!(setup.word(0), 1);
+    }
+    setup.close();
+}
+
+#[test]
+fn a_wild_address_ends_the_transaction_and_harms_nothing() {
+    let setup = Setup::new(0);
+    let Setup { worker, object, .. } = setup;
+    let mut word = 0;
+    for (object, offset) in
+        [(0, 0), (object + 4, 0), (object, 4), (object, 1 << 30), (object ^ 1 << 60, 0), (!0, !7)]
+    {
+        // SAFETY: all are there.
+        unsafe {
+            assert_eq!(lw_begin(worker, 0), 0);
+            assert_eq!(lw_write(worker, setup.object, 8, 5), 0);
+            assert_eq!(lw_write(worker, object, offset, 5), status::ADDRESS);
+            // Everything else in it answers the same.
+            assert_eq!(lw_read(worker, setup.object, 8, &mut word), status::ADDRESS);
+            assert_eq!(lw_alloc(worker, 8, ptr::null(), &mut word), status::ADDRESS);
+            assert_eq!(lw_commit(worker, ptr::null_mut()), status::ADDRESS);
+            assert_eq!(lw_write(worker, setup.object, 8, 5), status::ADDRESS);
+            assert_eq!(lw_begin(worker, 0), status::NESTED, "it has to be aborted first");
+            assert_eq!(lw_abort(worker), 0);
+            assert_eq!(lw_abort(worker), status::IDLE);
+        }
+        assert_eq!(setup.word(8), 0);
+    }
+    // SAFETY: all are there.
+    unsafe {
+        assert_eq!(lw_begin(worker, 0), 0);
+        assert_eq!(lw_alloc(worker, 24, ptr::null(), &mut word), 0);
+        assert_eq!(lw_free(worker, word, 24), 0);
+        assert_eq!(lw_free(worker, word, 24), status::ADDRESS, "freed twice");
+        assert_eq!(lw_abort(worker), 0);
+        assert_eq!(lw_begin(worker, READ_ONLY), 0);
+        assert_eq!(lw_write(worker, object, 0, 5), status::READ_ONLY);
+        assert_eq!(lw_abort(worker), 0);
+    }
+    setup.close();
+}
+
+#[test]
+fn what_no_argument_can_be_is_refused() {
+    let setup = Setup::new(0);
+    let Setup { pool, worker, object, .. } = setup;
+    let path = path(&setup.dir, "another");
+    let (mut word, mut made) = (0, ptr::null_mut());
+    let bad = |change: fn(&mut lw_options)| {
+        let mut options = options(0);
+        change(&mut options);
+        options
+    };
+    // SAFETY: what is not NULL is there.
+    unsafe {
+        for options in [
+            bad(|it| it.size = 4),
+            bad(|it| it.size = 1 << 20),
+            bad(|it| it.design = 6),
+            bad(|it| it.medium = 5),
+            bad(|it| it.durability = 2),
+            bad(|it| it.bytes = 1 << 60),
+        ] {
+            assert_eq!(lw_pool_create(path.as_ptr(), &options, &mut made), status::INVALID);
+        }
+        assert_eq!(lw_pool_create(ptr::null(), ptr::null(), &mut made), status::INVALID);
+        assert_eq!(lw_pool_open(path.as_ptr(), ptr::null(), ptr::null_mut()), status::INVALID);
+        assert_eq!(lw_pool_open(path.as_ptr(), ptr::null(), &mut made), status::MISSING);
+        assert_eq!(lw_options_default(ptr::null_mut(), 80), status::INVALID);
+        assert_eq!(lw_worker_open(pool, ptr::null_mut()), status::INVALID);
+        assert_eq!(lw_worker_open(ptr::null_mut(), ptr::null_mut()), status::INVALID);
+        assert_eq!(lw_begin(ptr::null_mut(), 0), status::INVALID);
+        assert_eq!(lw_begin(worker, 2), status::INVALID);
+        assert_eq!(lw_run(worker, 0, None, ptr::null_mut(), &mut word), status::INVALID);
+        assert_eq!(lw_pool_root(pool, 0, &mut word), status::INVALID);
+        assert_eq!(lw_pool_root(pool, 1025, &mut word), status::INVALID);
+        assert_eq!(lw_pool_wait(pool, 1 << 40), status::UNKNOWN);
+        assert_eq!(lw_pool_on_durable(pool, 1 << 40, Some(told), ptr::null_mut()), status::UNKNOWN);
+        assert_eq!(lw_pool_on_durable(pool, 1, None, ptr::null_mut()), status::INVALID);
+        assert_eq!(lw_begin(worker, 0), 0);
+        assert_eq!(lw_read(worker, object, 0, ptr::null_mut()), status::INVALID);
+        assert_eq!(lw_alloc(worker, 0, ptr::null(), &mut word), status::INVALID);
+        assert_eq!(lw_alloc(worker, 1025, ptr::null(), &mut word), status::INVALID);
+        assert_eq!(
+            lw_read_bytes(worker, object, 0, 1 << 40, (&raw mut word).cast()),
+            status::INVALID
+        );
+        // These were found before the transaction was asked: it goes on.
+        assert_eq!(lw_write(worker, object, 0, 3), 0);
+        assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
+    }
+    assert_eq!(setup.word(0), 3);
+    setup.close();
+}
+
+extern "C" fn told(_: *mut c_void, _: c_int) {}
+
+extern "C" fn adds(worker: *mut lw_worker, object: *mut c_void) -> c_int {
+    let (object, mut word) = (object as u64, 0);
+    // SAFETY: all are there.
+    unsafe {
+        match lw_read(worker, object, 0, &mut word) {
+            0 => lw_write(worker, object, 0, word + 1),
+            wrong => wrong,
+        }
+    }
+}
+
+extern "C" fn is_stubborn(worker: *mut lw_worker, object: *mut c_void) -> c_int {
+    // SAFETY: all are there.
+    unsafe {
+        let _ = lw_write(worker, object as u64, 0, 99);
+        let nested = [
+            lw_begin(worker, 0),
+            lw_commit(worker, ptr::null_mut()),
+            lw_abort(worker),
+            lw_worker_close(worker),
+            lw_run(worker, 0, Some(adds), object, ptr::null_mut()),
+        ];
+        assert_eq!(nested, [status::NESTED; 5]);
+    }
+    42
+}
+
+extern "C" fn swallows(worker: *mut lw_worker, _: *mut c_void) -> c_int {
+    // SAFETY: all are there.
+    assert_eq!(unsafe { lw_write(worker, 16, 0, 1) }, status::ADDRESS);
+    0
+}
+
+#[test]
+fn a_body_is_all_or_nothing() {
+    // `plain` takes nothing back.
+    for design in 0..5 {
+        let setup = Setup::new(design);
+        let Setup { worker, object, .. } = setup;
+        let argument = object as *mut c_void;
+        // SAFETY: all are there.
+        unsafe {
+            let mut id = 0;
+            assert_eq!(lw_run(worker, 0, Some(adds), argument, &mut id), 0);
+            assert_eq!(lw_run(worker, 0, Some(is_stubborn), argument, &mut id), 42);
+            assert_eq!(lw_run(worker, 0, Some(swallows), argument, &mut id), status::ADDRESS);
+            assert_eq!(lw_run(worker, READ_ONLY, Some(adds), argument, &mut id), status::READ_ONLY);
+            assert_eq!(lw_run(worker, 0, Some(adds), argument, &mut id), 0);
+        }
+        assert_eq!(setup.word(0), 2, "design {design}");
+        setup.close();
+    }
+}
+
+/// Two threads add, one by bodies and one in parts.
+#[test]
+fn conflicts_are_told_and_nothing_is_lost() {
+    const EACH: u64 = 2000;
+    for design in 0..4 {
+        let setup = Setup::new(design);
+        let mut conflicts = 0;
+        let object = setup.object;
+        std::thread::scope(|scope| {
+            let setup = &setup;
+            scope.spawn(move || {
+                let mut worker = ptr::null_mut();
+                // SAFETY: all are there.
+                unsafe {
+                    assert_eq!(lw_worker_open(setup.pool, &mut worker), 0);
+                    for _ in 0..EACH {
+                        let object = setup.object as *mut c_void;
+                        assert_eq!(lw_run(worker, 0, Some(adds), object, ptr::null_mut()), 0);
+                    }
+                    assert_eq!(lw_worker_close(worker), 0);
+                }
+            });
+            let worker = setup.worker;
+            let mut done = 0;
+            while done < EACH {
+                // SAFETY: all are there.
+                let status = unsafe {
+                    assert_eq!(lw_begin(worker, 0), 0);
+                    match adds(worker, object as *mut c_void) {
+                        0 => lw_commit(worker, ptr::null_mut()),
+                        wrong => wrong,
+                    }
+                };
+                match status {
+                    0 => done += 1,
+                    _ => {
+                        assert_eq!(status, status::CONFLICT);
+                        conflicts += 1;
+                        // SAFETY: it is there.
+                        assert_eq!(unsafe { lw_abort(worker) }, 0);
+                    }
+                }
+            }
+        });
+        println!("design {design}: {conflicts} conflicts");
+        assert_eq!(setup.word(0), 2 * EACH, "design {design}");
+        setup.close();
+    }
+}
+
+#[test]
+fn what_went_wrong_is_said_in_words() {
+    let setup = Setup::new(0);
+    let mut message = [1_u8; 60];
+    let mut options = options(0);
+    (options.message, options.message_bytes) = (message.as_mut_ptr().cast(), 60);
+    let mut made = ptr::null_mut();
+    // SAFETY: all are there.
+    unsafe {
+        let path = path(&setup.dir, "pool");
+        assert_eq!(lw_pool_open(path.as_ptr(), &options, &mut made), status::BUSY);
+        let text = CStr::from_bytes_until_nul(&message).unwrap().to_str().unwrap();
+        assert!(text.contains(setup.dir.path().to_str().unwrap()), "{text}");
+        assert_eq!(text.len(), 59, "as much as there is room for");
+        let text = CStr::from_ptr(lw_strerror(status::BUSY)).to_str().unwrap();
+        assert!(text.contains("close"), "{text}");
+    }
+    assert_eq!(lw_version(), 0x0000_0100);
+    setup.close();
+}

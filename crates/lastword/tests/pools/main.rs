@@ -1,0 +1,14 @@
+//! Pools, as their users see them: one program, so that each design is compiled once for all of it.
+#![forbid(unsafe_code)]
+
+mod damaged;
+mod grouping;
+mod ideal;
+mod paging;
+mod parts;
+mod pool;
+mod recovery;
+mod slots;
+mod snapshot;
+mod snapshot_groups;
+mod unpaused;
