@@ -2,23 +2,21 @@
  * lastword.h - durable memory transactions.
  *
  * Data lives in a pool: a file PATH, and on LW_FILE its log, PATH.log. Programs
- * read and write it in transactions, at the speed of memory; what is committed and durable survives a crash, a kill
- * or a power cut, whole.
+ * read and write it in transactions, at the speed of memory; what is committed
+ * and durable survives a crash, a kill or a power cut, whole.
  *
- *   lw_pool *pool;  lw_worker *worker;  uint64_t account, cents, id;
- *   lw_options options;
- *   lw_options_default(&options, sizeof options);
- *   lw_pool_create("bank.pool", &options, &pool);
+ *   lw_pool *pool;  lw_worker *worker;  uint64_t account, cents, id;  int status;
+ *   lw_pool_create("bank.pool", NULL, &pool);
  *   lw_pool_root(pool, 16, &account);             16 bytes, zeros at first
  *   lw_worker_open(pool, &worker);                one for each thread
  *   do {
- *       lw_begin(worker, 0);
- *       status = lw_read(worker, account, 0, &cents);
+ *       status = lw_begin(worker, 0);
+ *       if (!status) status = lw_read(worker, account, 0, &cents);
  *       if (!status) status = lw_write(worker, account, 0, cents + 100);
  *       if (!status) status = lw_commit(worker, &id);
  *       if (status) lw_abort(worker);
  *   } while (status == LW_CONFLICT);
- *   lw_pool_wait(pool, id);                       durable
+ *   if (!status) status = lw_pool_wait(pool, id); durable
  *
  * Objects. Memory is cut into objects of 1 to 1024 bytes. An object's address
  * is a number that stays the same for as long as the object lives: store it in
@@ -28,29 +26,31 @@
  *
  * Status. Functions return LW_OK (0) or one of the negative numbers below;
  * outputs come last, and are set only with LW_OK; an output pointer may be NULL
- * where the word "or NULL" stands. Nothing is lost by a wrong call: a closed
- * handle, a wrong thread, a wild address and a NULL are found and answered.
+ * where the word "or NULL" stands. A closed handle (until 1024 others have been
+ * closed), a wrong thread, a wild address and a NULL are found and answered.
  *
- * Errors inside a transaction. The transaction has had no effect, and every
- * later call in it answers the same: call lw_abort. With LW_CONFLICT another
- * transaction was in the way: abort, and begin again. lw_run does both.
+ * Errors inside a transaction. LW_EINVAL leaves it as it was. After any other
+ * it has had no effect, and every later call in it answers the same: call
+ * lw_abort. With LW_CONFLICT another transaction was in the way: abort, and
+ * begin again. lw_run does both.
  *
  * Durability. When lw_commit or lw_run returns, the transaction is visible to
  * others. It is durable when its ID is: with LW_SYNC, and with the designs
  * LW_UNDO, LW_REDO and LW_SNAPSHOT, on return; else some milliseconds later, or
- * when lw_pool_wait or lw_pool_flush returns. Transactions become durable in
- * the order of their IDs. A transaction that has only read has the ID of the
- * last one that it may have seen: wait for it before you tell the world.
+ * when lw_pool_wait or lw_pool_flush returns (without threads of the pool's own
+ * only then). Transactions become durable in the order of their IDs. A
+ * transaction that has only read has the ID of the last one that it may have
+ * seen: wait for it before you tell the world.
  *
  * Isolation. Serializable; under LW_SNAPSHOT snapshot isolation (lw_protect);
  * under LW_PLAIN none, and what is aborted stays.
  *
- * Threads. A pool may be used by all threads at once. A worker is used by the
- * thread that has opened it; another may close it, when that one is through
- * with it. One thread has one transaction at a time. No function
- * takes a lock that a signal handler or a callback could wait for in vain,
- * except those that say that they wait; none may be called in a child process
- * after fork.
+ * Threads. A pool may be used by all threads at once. A worker is used and
+ * closed by the thread that has opened it. One thread has one transaction at a
+ * time, and ends it before it ends itself. Others wait for what an open
+ * transaction has read and written: end it soon, and wait for nothing in it.
+ * Who meets conflicts again and again is let through alone, in lw_run for sure.
+ * Nothing here may be called by a signal handler, or in a child after fork.
  */
 #ifndef LASTWORD_H
 #define LASTWORD_H
@@ -70,7 +70,7 @@ extern "C" {
 #define LW_OK 0
 #define LW_CONFLICT -1       /* another transaction was in the way: abort, begin again */
 #define LW_EINVAL -2         /* NULL, or a number that no argument can have */
-#define LW_ECLOSED -3        /* a handle that was closed, or never opened */
+#define LW_ECLOSED -3        /* a handle that was closed */
 #define LW_ETHREAD -4        /* the worker is another thread's */
 #define LW_ENESTED -5        /* not inside a transaction: this thread has one */
 #define LW_EIDLE -6          /* the worker has no transaction: lw_begin first */
@@ -78,9 +78,9 @@ extern "C" {
 #define LW_EFULL -8          /* the heap has no room: free something, or take a larger pool */
 #define LW_ETOOLARGE -9      /* more words than the log holds: split the transaction */
 #define LW_EREADONLY -10     /* a write in a transaction that only reads */
-#define LW_EBUSY -11         /* workers are open; or another process has the pool open */
-#define LW_EWORKERS -12      /* no more workers: close one, or take a larger log */
-#define LW_EHELDUP -13       /* a transaction that does not end keeps what this one needs */
+#define LW_EBUSY -11         /* a transaction is open; or another process has the pool open */
+#define LW_EWORKERS -12      /* no more workers: close one, or take a larger log (not LW_PLAIN) */
+#define LW_EHELDUP -13       /* LW_SNAPSHOT: one that does not end keeps what this one needs */
 #define LW_EEXIST -14        /* there is a pool of that name, or its log */
 #define LW_ENOENT -15        /* there is no such file */
 #define LW_EIO -16           /* the system refused a call; or it failed before: close, reopen */
@@ -132,7 +132,7 @@ typedef struct lw_options {
     uint64_t log_bytes;      /* of a new pool's log; 64 MiB. It bounds one transaction */
     const char *layout;      /* names the program's data; "" fits any. At most 32 bytes */
     uint64_t layout_version; /* 0 */
-    char *message;           /* NULL, or where create and open put what went wrong, in words */
+    char *message;           /* NULL, or where create and open put what went wrong, or "" */
     uint64_t message_bytes;  /* room there, with the 0 at the end */
 } lw_options;
 
@@ -147,14 +147,16 @@ int lw_options_default(lw_options *options, uint64_t size);
    there is none. `options` or NULL. LW_EEXIST, LW_EIO (no room on the disk, too), LW_EINVAL. */
 int lw_pool_create(const char *path, const lw_options *options, lw_pool **pool);
 /* Opens a pool, and recovers what a crash has left. Sizes are the pool's own. `options`
-   or NULL. LW_ENOENT, LW_EBUSY, LW_EDAMAGED, LW_EMISMATCH, LW_EIO: nothing is changed then. */
+   or NULL. LW_ENOENT, LW_EBUSY, LW_EDAMAGED, LW_EMISMATCH, LW_ENOTDURABLE, LW_EIO, LW_EINVAL:
+   nothing is changed then. */
 int lw_pool_open(const char *path, const lw_options *options, lw_pool **pool);
-/* Makes all durable and closes the pool; it is closed whatever the answer, but with
-   LW_EBUSY: workers are open. No other call may be under way. LW_EIO: as after a crash. */
+/* Makes all durable, closes the workers that are left, and the pool; it is closed whatever the
+   answer, but with LW_EBUSY: a transaction is open. No other call may be under way, nor a
+   transaction of this thread. LW_EIO: as after a crash. */
 int lw_pool_close(lw_pool *pool);
 /* The pool's first object, from which all others are reached: at the first call it is made,
-   of `bytes` zeros; later calls look at `bytes` no more. A transaction of its own. LW_ENESTED,
-   LW_EFULL, LW_EINVAL. */
+   of `bytes` zeros, 1 to 1024; later its size is what it was. A transaction of its own, in a worker
+   of its own: as lw_worker_open and lw_run. */
 int lw_pool_root(lw_pool *pool, uint64_t bytes, uint64_t *object);
 /* The largest ID that is durable with all before it. Costs a load. */
 int lw_pool_durable(lw_pool *pool, uint64_t *id);
@@ -162,15 +164,16 @@ int lw_pool_durable(lw_pool *pool, uint64_t *id);
 int lw_pool_wait(lw_pool *pool, uint64_t id);
 /* Waits until all that is committed is durable. As lw_pool_wait. */
 int lw_pool_flush(lw_pool *pool);
-/* Calls `told` once, when `id` is durable (LW_OK) or can never be known to be (LW_EIO): at once, or
-   later in the thread that made it so. It must be short and call nothing of this library. It is not
-   called where this answers an error. LW_EUNKNOWN, LW_ENOTDURABLE. */
+/* Calls `told` once, when `id` is durable (LW_OK) or can never be known to be: at once, or later in
+   the thread that made it so, which may be this one. It must be short and call nothing of this
+   library. It is not called where this answers an error. LW_EUNKNOWN, LW_ENOTDURABLE. */
 int lw_pool_on_durable(lw_pool *pool, uint64_t id, void (*told)(void *argument, int status),
                        void *argument);
 
 /* A thread's handle. LW_EWORKERS. */
 int lw_worker_open(lw_pool *pool, lw_worker **worker);
-/* Aborts what is open in it. What it has committed stays. LW_ETHREAD: another thread's is open. */
+/* Aborts what is open in it. What it has committed stays. LW_ENESTED: a body runs. LW_EIO: it is
+   closed, and what was read cannot be made durable (LW_SYNC). */
 int lw_worker_close(lw_worker *worker);
 
 /* Runs `body` as one transaction: commits when it returns 0, and runs it again on
@@ -180,12 +183,14 @@ int lw_worker_close(lw_worker *worker);
 int lw_run(lw_worker *worker, uint32_t flags, int (*body)(lw_worker *worker, void *argument),
            void *argument, uint64_t *id);
 
-/* The same in parts. Every begin needs its lw_commit with LW_OK, or lw_abort. LW_ENESTED. */
+/* The same in parts. Every begin that answers LW_OK needs its lw_commit with LW_OK, or lw_abort.
+   LW_ENESTED, LW_EHELDUP, LW_EIO. */
 int lw_begin(lw_worker *worker, uint32_t flags);
-/* `id` or NULL. With anything but LW_OK the transaction is still open: lw_abort. (LW_EIO: it was
-   committed, and could not be made durable.) */
+/* `id` or NULL. With anything but LW_OK lw_abort is still due. LW_EIO: it may be committed, and
+   could not be made durable. */
 int lw_commit(lw_worker *worker, uint64_t *id);
-/* Takes the transaction back. LW_EIDLE when there is none. */
+/* Takes the transaction back. LW_EIDLE when there is none. LW_EIO: it is taken back, and what was
+   read cannot be made durable (LW_SYNC). */
 int lw_abort(lw_worker *worker);
 
 /* A word: `offset` is a multiple of 8. A read of what is no live object answers anything or
@@ -203,14 +208,14 @@ int lw_alloc(lw_worker *worker, uint64_t bytes, const void *content, uint64_t *o
    LW_EADDRESS: it is none. */
 int lw_free(lw_worker *worker, uint64_t object, uint64_t bytes);
 /* Under LW_SNAPSHOT: nobody else writes the object until this transaction ends. For what a
-   decision rests on and is not written. Other designs need nothing, and do nothing. */
+   decision rests on and is not written, in transactions that write. Other designs do nothing. */
 int lw_protect(lw_worker *worker, uint64_t object);
 
 /* An array: room for `blocks` of LW_BLOCK_BYTES, at fixed distances. Store `first` in
    the same transaction. LW_EFULL. */
 int lw_array_reserve(lw_worker *worker, uint64_t blocks, uint64_t *first);
 /* Makes up to `most` further blocks of it ready, zeros at first: 1000 or so in one transaction.
-   `left`: blocks that are not ready. May be repeated after a crash. LW_ETOOLARGE. */
+   `left`: blocks that are not ready. May be repeated after a crash. LW_ETOOLARGE, LW_EADDRESS. */
 int lw_array_prepare(lw_worker *worker, uint64_t first, uint64_t most, uint64_t *left);
 /* The block in which byte `at` of an array is; there it is at offset `at` % LW_BLOCK_BYTES. */
 static inline uint64_t lw_array_block(uint64_t first, uint64_t at) {

@@ -85,6 +85,7 @@ constexpr void storable() {
     static_assert(std::is_trivially_copyable_v<T>, "the pool copies values byte by byte");
     static_assert(std::is_default_constructible_v<T>, "values are read into a new one");
     static_assert(!std::is_pointer_v<T>, "pointers mean nothing in a pool: store lw::ptr");
+    static_assert(!std::is_array_v<T>, "take its elements: place.at(i)");
     static_assert(sizeof(T) <= LW_OBJECT_BYTES_MAX, "an object has at most 1024 bytes");
 }
 
@@ -295,8 +296,8 @@ public:
     static pool open(const std::string& path, const options& how = options()) {
         return make(lw_pool_open, path, how);
     }
-    // Makes all durable and closes the pool; it stays open after LW_EBUSY: workers are open. The
-    // destructor does the same and is silent.
+    // Makes all durable and closes the pool, and the workers that are left; it stays open after
+    // LW_EBUSY: a transaction is open. The destructor does the same and is silent.
     void close() {
         const int status = lw_pool_close(handle_.get());
         if (status != LW_EBUSY) (void)handle_.release();
@@ -325,8 +326,8 @@ public:
     void flush() { detail::check(lw_pool_flush(handle_.get())); }
 
     // Calls `told` once: true, `id` is durable; false, it can never be known to be. At once, or
-    // later in another thread. It must be short, throw nothing (that would end the program) and
-    // call nothing of this library. It is destroyed right after. Costs an allocation.
+    // later in any thread, this one too. It must be short, throw nothing (that would end the
+    // program) and call nothing of this library. It is destroyed right after. Costs an allocation.
     void on_durable(std::uint64_t id, std::function<void(bool)> told) {
         using kept = std::function<void(bool)>;
         auto argument = std::make_unique<kept>(std::move(told));

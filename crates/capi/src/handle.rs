@@ -82,10 +82,14 @@ impl<T> Shell<T> {
         unsafe { handle.as_ref() }.ok_or(status::INVALID)
     }
 
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
     /// What is inside, if it is open: for as long as nobody closes it.
     #[inline(always)]
     pub(crate) fn inside(&'static self) -> Result<&'static T, Status> {
-        if !self.is_open.load(Ordering::Acquire) {
+        if !self.is_open() {
             return Err(status::CLOSED);
         }
         // SAFETY: it is written only while it is not open.

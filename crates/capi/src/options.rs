@@ -96,10 +96,7 @@ impl lw_options {
         }
         // SAFETY: the first field says how much of the struct is there.
         let size = unsafe { (*from).size } as usize;
-        if !(size_of::<u64>()..=SIZE_MAX).contains(&size) {
-            return Err(status::INVALID);
-        }
-        let known = size.min(size_of::<lw_options>());
+        let known = known(size)?;
         // SAFETY: so many bytes are there, and any bytes are values of these fields.
         unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut options).cast(), known) };
         // A program that was built with a later library: fields that it has set are not heeded.
@@ -108,11 +105,11 @@ impl lw_options {
         if more.into_iter().any(|byte| byte != 0) { Err(status::INVALID) } else { Ok(options) }
     }
 
-    /// The same for the library.
+    /// The same for the library, or what is wrong.
     ///
     /// # Safety
     /// `layout` is NULL or a string.
-    pub(crate) unsafe fn to_rust(self) -> Result<Options, Status> {
+    pub(crate) unsafe fn to_rust(self) -> Result<Options, &'static str> {
         let options = Options::new()
             .bytes(self.bytes)
             .log_bytes(self.log_bytes)
@@ -121,7 +118,7 @@ impl lw_options {
         let options = match self.durability {
             0 => options,
             1 => options.durability(Durability::Sync),
-            _ => return Err(status::INVALID),
+            _ => return Err("durability is LW_ASYNC or LW_SYNC"),
         };
         let options = match self.medium {
             0 => options,
@@ -129,14 +126,14 @@ impl lw_options {
             2 => options.medium(Medium::Dax),
             3 => options.medium(Medium::PersistentCache),
             4 => options.medium(EMULATED),
-            _ => return Err(status::INVALID),
+            _ => return Err("there is no medium of this number"),
         };
         if self.layout.is_null() {
             return Ok(options);
         }
         // SAFETY: the caller says that it is a string.
-        let layout =
-            unsafe { CStr::from_ptr(self.layout) }.to_str().map_err(|_| status::INVALID)?;
+        let layout = unsafe { CStr::from_ptr(self.layout) }.to_str();
+        let layout = layout.map_err(|_| "the layout's name is not UTF-8")?;
         Ok(options.layout(layout, self.layout_version))
     }
 
@@ -160,6 +157,14 @@ impl lw_options {
     }
 }
 
+/// How much of a struct of this size is known here. A size that cuts a field is no program's.
+fn known(size: usize) -> Result<usize, Status> {
+    let all = size_of::<lw_options>();
+    let is_end =
+        FIELDS[1..].iter().any(|(_, end)| *end == size) || (all..=SIZE_MAX).contains(&size);
+    if is_end { Ok(size.min(all)) } else { Err(status::INVALID) }
+}
+
 /// Fills in the defaults.
 ///
 /// # Safety
@@ -168,10 +173,10 @@ impl lw_options {
 pub unsafe extern "C" fn lw_options_default(options: *mut lw_options, size: u64) -> c_int {
     guard(|| {
         let bytes = size as usize;
-        if options.is_null() || !(size_of::<u64>()..=SIZE_MAX).contains(&bytes) {
+        if options.is_null() {
             return Err(status::INVALID);
         }
-        let known = bytes.min(size_of::<lw_options>());
+        let known = known(bytes)?;
         let defaults = lw_options { size, ..lw_options::DEFAULT };
         // SAFETY: the caller's struct has so many bytes.
         unsafe {

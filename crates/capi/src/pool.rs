@@ -3,19 +3,20 @@
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use lastword::{Allocate, Error, OBJECT_BYTES_MAX, Options, Pool, TxId};
 
 use crate::design::{Any, Pools, on};
 use crate::handle::{Closed, Shell};
 use crate::options::lw_options;
+use crate::worker::{self, lw_worker};
 use crate::{Status, guard, status};
 
-/// A pool, and how many workers it has.
+/// A pool, and its workers that are open.
 pub struct Open {
     pub(crate) pool: Any<Pools>,
-    pub(crate) workers: AtomicUsize,
+    pub(crate) workers: Mutex<Vec<&'static lw_worker>>,
 }
 
 /// What `lw_pool *` leads to.
@@ -45,24 +46,33 @@ unsafe fn start(
 ) -> Result<(), Status> {
     // SAFETY: as the caller says.
     let asked = unsafe { lw_options::of(options) }?;
+    // SAFETY: as the caller says of its message.
+    let tell = |text: &str| unsafe { asked.tell(text) };
+    tell("");
     if path.is_null() || out.is_null() {
+        tell("the path is NULL, or where the pool is to be put");
         return Err(status::INVALID);
     }
     // SAFETY: it is a string, as the caller says.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
     // SAFETY: as the caller says of its layout.
-    let options = unsafe { asked.to_rust() }?;
+    let options = unsafe { asked.to_rust() }.map_err(|what| {
+        tell(what);
+        status::INVALID
+    })?;
     match any(path, options, asked.design, is_new) {
         Ok(Some(pool)) => {
-            let pool = CLOSED.open(Open { pool, workers: AtomicUsize::new(0) }, 0);
+            let pool = CLOSED.open(Open { pool, workers: Mutex::default() }, 0);
             // SAFETY: it is not NULL, and the caller's.
             unsafe { out.write(pool) };
             Ok(())
         }
-        Ok(None) => Err(status::INVALID),
+        Ok(None) => {
+            tell("there is no design of this number");
+            Err(status::INVALID)
+        }
         Err(error) => {
-            // SAFETY: as the caller says of its message.
-            unsafe { asked.tell(&error.to_string()) };
+            tell(&error.to_string());
             Err(status::of(&error))
         }
     }
@@ -119,9 +129,12 @@ pub unsafe extern "C" fn lw_pool_close(pool: *mut lw_pool) -> c_int {
     guard(|| {
         // SAFETY: the header asks for a handle, and that no other call is under way.
         let (shell, open) = unsafe { (Shell::of(pool)?, of(pool)?) };
-        if open.workers.load(Ordering::Acquire) > 0 {
+        // Those of threads that are through, or gone. Who calls says that none is in a call.
+        let workers = open.workers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if workers.iter().any(|worker| worker::is_in_a_transaction(worker)) {
             return Err(status::BUSY);
         }
+        workers.into_iter().for_each(worker::close);
         let open = CLOSED.close(shell)?;
         on!(open.pool, pool => pool.close()).map_err(|error| status::of(&error))
     })
@@ -145,7 +158,7 @@ pub unsafe extern "C" fn lw_pool_root(pool: *mut lw_pool, bytes: u64, object: *m
                     return Ok(root);
                 }
                 let new = tx.allocate(bytes as usize)?;
-                crate::worker::fill(tx, new, bytes as usize, None)?;
+                worker::fill(tx, new, bytes as usize, None)?;
                 tx.set_root(new)?;
                 Ok(new)
             }).map(|done| done.value))

@@ -9,12 +9,17 @@
 //! ```
 //!
 //! Two comparisons tell whether an access may go on. Only the owner looks at the seat, so nothing
-//! of it is locked; who closes a worker of another thread looks at `tx` alone.
+//! of it is locked. Who closes the pool closes what workers are left, and says by calling that no
+//! other call is under way.
+//!
+//! A thread is known by the place of its control block, which is another's when it has ended: so a
+//! thread ends its transactions before it ends itself.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use lastword::{Addr, Allocate, Design, Error, OBJECT_BYTES_MAX, Stop, Tx, Words, Worker};
@@ -98,7 +103,7 @@ unsafe fn seat(worker: *mut lw_worker) -> Result<&'static AnySeat, Status> {
 
 #[cold]
 fn not_mine(shell: &'static lw_worker) -> Status {
-    shell.inside().err().unwrap_or(status::OTHER_THREAD)
+    if shell.is_open() { status::OTHER_THREAD } else { status::CLOSED }
 }
 
 impl<D: Design> Seat<D> {
@@ -137,24 +142,52 @@ impl<D: Design> Seat<D> {
 
     /// Takes back what is open.
     fn abort(&self) -> Result<(), Status> {
-        if self.failed.replace(status::OK) != status::OK {
-            return Ok(()); // that it has failed has taken it back
+        match self.failed.replace(status::OK) {
+            status::OK => self.take()?.abort().map(drop).map_err(|error| status::of(&error)),
+            // That it has failed has taken it back, but for one that has panicked.
+            _ => {
+                drop(self.open.take());
+                Ok(())
+            }
         }
-        self.take()?.abort().map(drop).map_err(|error| status::of(&error))
+    }
+
+    /// A call in its transaction has panicked: nobody knows what is in it.
+    #[cold]
+    fn has_panicked(&self) {
+        self.leads_to(ptr::null_mut());
+        self.failed.set(status::PANIC);
+    }
+
+    /// Does something in its transaction.
+    ///
+    /// # Safety
+    /// This thread owns the seat.
+    #[inline(always)]
+    unsafe fn access(&self, work: impl FnOnce(&mut Tx<'static, D>) -> Result<(), Stop>) -> c_int {
+        let done = guard(|| {
+            // SAFETY: `tx` leads to the transaction that is open, and only its owner goes there.
+            work(unsafe { self.tx()?.as_mut() }).map_err(status::of_stop)
+        });
+        if done == status::PANIC {
+            self.has_panicked();
+        }
+        done
     }
 }
 
 /// Does something in a worker's transaction.
 macro_rules! within {
     ($worker:expr, $tx:ident => $work:expr) => {
-        guard(|| {
-            // SAFETY: the header asks for a handle.
-            on!(unsafe { &seat($worker)?.0 }, seat => {
+        // SAFETY: the header asks for a handle.
+        match unsafe { seat($worker) } {
+            Ok(seat) => on!(&seat.0, seat => {
+                let work = |$tx: &mut Tx<'static, _>| $work;
                 // SAFETY: `seat` has answered that this thread owns it.
-                let $tx = unsafe { seat.tx()?.as_mut() };
-                $work.map_err(status::of_stop)
-            })
-        })
+                unsafe { seat.access(work) }
+            }),
+            Err(status) => status,
+        }
     };
 }
 
@@ -178,10 +211,12 @@ pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw
                 pool: open,
             }
         });
-        // Release: who closes the pool, and finds it without workers, comes after those.
-        open.workers.fetch_add(1, Ordering::AcqRel);
+        let handle = CLOSED.open(AnySeat(seat), thread());
+        // SAFETY: it was given out here.
+        let shell = unsafe { Shell::of(handle) }?;
+        open.workers.lock().unwrap_or_else(PoisonError::into_inner).push(shell);
         // SAFETY: it is not NULL, and the caller's.
-        unsafe { worker.write(CLOSED.open(AnySeat(seat), thread())) };
+        unsafe { worker.write(handle) };
         Ok(())
     })
 }
@@ -191,28 +226,37 @@ pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw
 pub unsafe extern "C" fn lw_worker_close(worker: *mut lw_worker) -> c_int {
     guard(|| {
         // SAFETY: the header asks for a handle.
-        let shell = unsafe { Shell::of(worker) }?;
-        let inside = shell.inside()?;
-        on!(&inside.0, it => {
-            if shell.owner.load(Ordering::Relaxed) != thread() {
-                // Its thread does not use it any more, or is in a transaction.
-                let is_idle = it.tx.load(Ordering::Acquire).is_null();
-                if is_idle { Ok(()) } else { Err(status::OTHER_THREAD) }
-            } else {
-                match it.abort() {
-                    Err(status::IDLE) => Ok(()),
-                    ended => ended,
-                }
-            }
-        })?;
-        let inside = CLOSED.close(shell)?;
-        on!(inside.0, it => {
-            // SAFETY: it comes from a box, and what has borrowed it is over.
-            drop(unsafe { Box::from_raw(it.worker) });
-            it.pool.workers.fetch_sub(1, Ordering::AcqRel);
-        });
-        Ok(())
+        let (shell, inside) = unsafe { (Shell::of(worker)?, seat(worker)?) };
+        let ended = match on!(&inside.0, it => it.abort()) {
+            Err(status::NESTED) => return Err(status::NESTED), // a body runs
+            Err(status::IDLE) => Ok(()),
+            ended => ended,
+        };
+        // It is closed whatever became of that.
+        close(shell);
+        ended
     })
+}
+
+/// Whether a transaction is open in a worker.
+pub(crate) fn is_in_a_transaction(shell: &'static lw_worker) -> bool {
+    shell
+        .inside()
+        .is_ok_and(|inside| on!(&inside.0, it => !it.tx.load(Ordering::Relaxed).is_null()))
+}
+
+/// Closes a worker in which nothing is open.
+pub(crate) fn close(shell: &'static lw_worker) {
+    let Ok(inside) = CLOSED.close(shell) else { return };
+    on!(inside.0, it => {
+        // What borrows the worker goes first: there is none, unless it has panicked.
+        drop(it.open.take());
+        let mut workers = it.pool.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.retain(|other| !ptr::eq(*other, shell));
+        drop(workers);
+        // SAFETY: it comes from a box, and nothing borrows it.
+        drop(unsafe { Box::from_raw(it.worker) });
+    });
 }
 
 /// Runs a body as a transaction.
@@ -252,6 +296,9 @@ fn run<D: Design>(
         seat.leads_to(tx);
         answer = body();
         seat.leads_to(ptr::null_mut());
+        if seat.failed.replace(status::OK) != status::OK {
+            answer = status::PANIC;
+        }
         match answer {
             status::OK => Ok(()),
             status::CONFLICT => Err(Stop::Conflict),
@@ -352,14 +399,14 @@ pub unsafe extern "C" fn lw_read(
 /// This thread owns the seat, and `value` is there.
 #[inline(never)]
 unsafe fn read<D: Design>(seat: &Seat<D>, object: u64, offset: u64, value: *mut u64) -> c_int {
-    guard(|| {
-        // SAFETY: as the caller says.
-        let word = unsafe { seat.tx()?.as_mut() }.read(Addr::new(object, offset));
-        let word = word.map_err(status::of_stop)?;
+    let read = |tx: &mut Tx<'static, D>| {
+        let word = tx.read(Addr::new(object, offset))?;
         // SAFETY: as the caller says.
         unsafe { value.write(word) };
         Ok(())
-    })
+    };
+    // SAFETY: as the caller says.
+    unsafe { seat.access(read) }
 }
 
 /// Writes a word.
@@ -384,11 +431,8 @@ pub unsafe extern "C" fn lw_write(
 /// This thread owns the seat.
 #[inline(never)]
 unsafe fn write<D: Design>(seat: &Seat<D>, object: u64, offset: u64, value: u64) -> c_int {
-    guard(|| {
-        // SAFETY: as the caller says.
-        let tx = unsafe { seat.tx()?.as_mut() };
-        tx.write(Addr::new(object, offset), value).map_err(status::of_stop)
-    })
+    // SAFETY: as the caller says.
+    unsafe { seat.access(|tx| tx.write(Addr::new(object, offset), value)) }
 }
 
 /// Reads bytes.

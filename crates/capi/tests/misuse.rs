@@ -112,7 +112,10 @@ fn what_is_closed_is_closed() {
     let (mut word, mut handle) = (0, ptr::null_mut());
     // SAFETY: handles that were given out; the rest is there.
     unsafe {
+        assert_eq!(lw_begin(worker, 0), 0);
         assert_eq!(lw_pool_close(pool), status::BUSY);
+        assert_eq!(lw_abort(worker), 0);
+        assert_eq!(lw_worker_open(pool, &mut handle), 0);
         assert_eq!(lw_worker_close(worker), 0);
         for answer in [
             lw_worker_close(worker),
@@ -126,6 +129,7 @@ fn what_is_closed_is_closed() {
             assert_eq!(answer, status::CLOSED);
         }
         assert_eq!(lw_pool_close(pool), 0);
+        assert_eq!(lw_begin(handle, 0), status::CLOSED, "it went with its pool");
         for answer in [
             lw_pool_close(pool),
             lw_pool_flush(pool),
@@ -144,7 +148,7 @@ fn a_transaction_is_its_threads() {
     let setup = Setup::new(0);
     let Setup { pool, worker, object, .. } = setup;
     let (mut other, mut left) = (ptr::null_mut(), 0);
-    // What a thread has left open is closed by another when it is idle.
+    // What a thread has left open is closed with its pool.
     let opened = setup.elsewhere(|it| {
         let mut theirs = ptr::null_mut();
         // SAFETY: all are there.
@@ -153,8 +157,9 @@ fn a_transaction_is_its_threads() {
         status
     });
     assert_eq!(opened, 0);
+    let left = left as *mut lw_worker;
     // SAFETY: it is a handle.
-    assert_eq!(unsafe { lw_worker_close(left as *mut lw_worker) }, 0);
+    assert_eq!(unsafe { lw_worker_close(left) }, status::OTHER_THREAD);
     // SAFETY: all are there.
     unsafe {
         assert_eq!(lw_worker_open(pool, &mut other), 0);
@@ -246,6 +251,7 @@ fn what_no_argument_can_be_is_refused() {
             bad(|it| it.medium = 5),
             bad(|it| it.durability = 2),
             bad(|it| it.bytes = 1 << 60),
+            bad(|it| it.size = 60),
         ] {
             assert_eq!(lw_pool_create(path.as_ptr(), &options, &mut made), status::INVALID);
         }
@@ -401,6 +407,29 @@ fn what_went_wrong_is_said_in_words() {
         assert_eq!(text.len(), 59, "as much as there is room for");
         let text = CStr::from_ptr(lw_strerror(status::BUSY)).to_str().unwrap();
         assert!(text.contains("close"), "{text}");
+    }
+    // A number that is nothing's leaves a text, too.
+    (options.design, options.medium) = (0, 9);
+    // SAFETY: all are there.
+    unsafe {
+        let path = path(&setup.dir, "new");
+        assert_eq!(lw_pool_create(path.as_ptr(), &options, &mut made), status::INVALID);
+        let text = CStr::from_bytes_until_nul(&message).unwrap().to_str().unwrap();
+        assert!(text.contains("medium"), "{text}");
+        // As programs are built with earlier versions of the struct, and with later ones.
+        let mut longer = [0_u8; 200];
+        let known = size_of::<lw_options>();
+        assert_eq!(lw_options_default(longer.as_mut_ptr().cast(), 200), 0);
+        assert_eq!(lw_pool_create(path.as_ptr(), longer.as_ptr().cast(), &mut made), 0);
+        assert_eq!(lw_pool_close(made), 0);
+        longer[known] = 1;
+        let refused = lw_pool_open(path.as_ptr(), longer.as_ptr().cast(), &mut made);
+        assert_eq!(refused, status::INVALID, "what it has set is not known here");
+        let mut shorter = [0xff_u8; 200];
+        let size = std::mem::offset_of!(lw_options, layout);
+        assert_eq!(lw_options_default(shorter.as_mut_ptr().cast(), size as u64), 0);
+        assert_eq!(lw_pool_open(path.as_ptr(), shorter.as_ptr().cast(), &mut made), 0);
+        assert_eq!(lw_pool_close(made), 0);
     }
     assert_eq!(lw_version(), 0x0000_0100);
     setup.close();

@@ -14,8 +14,11 @@ use crate::{Error, Pool, Ticket, Tx, Worker};
 
 /// A transaction that has begun. Dropping it takes it back.
 ///
-/// While it is open this thread can begin no other, and whoever needs what it has written gives
-/// way: end it soon.
+/// While it is open this thread can begin no other, and whoever needs what it has written runs
+/// again and again: end it soon. One that has met many conflicts keeps others from beginning until
+/// it ends, as a body does that is run again; but where a body goes on doing so, this gives them
+/// their turn at each conflict, so that it may meet some again. Forgotten
+/// ([`forget`](std::mem::forget)), it keeps what it has locked.
 ///
 /// ```
 /// use lastword::{Objects, Options, Pool};
@@ -52,7 +55,8 @@ pub struct Open<'w, 'p, D: Design = Decoupled> {
 }
 
 impl<'p, D: Design> Worker<'p, D> {
-    /// Begins a transaction; see [`Open`]. `read_only`: as [`Worker::read`].
+    /// Begins a transaction; see [`Open`]. `read_only`: as [`Worker::read`]. Waits where another
+    /// transaction has met so many conflicts that it has to be alone.
     ///
     /// # Errors
     /// [`Error::InsideTransaction`] when this thread has one; [`Error::Poisoned`] and
@@ -85,8 +89,8 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     /// be begun again.
     ///
     /// # Errors
-    /// As [`Worker::run`]: what an access was stopped by, or [`Error::Poisoned`], in sync mode also
-    /// when the transaction is committed but could not be made durable.
+    /// As [`Worker::run`]: what an access was stopped by; or [`Error::Poisoned`], and then the
+    /// transaction may be committed all the same, and could not be made durable.
     #[inline]
     pub fn commit(self) -> Result<Option<Ticket<'p, D>>, Error> {
         let Open { tx, pool, fortune, conflicts, writes, _turn: turn, _inside: inside } = self;
@@ -103,13 +107,16 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
                 Ok(Some(ticket))
             }
             Err(None) => {
+                // What could not be made durable ends so too, and is no conflict.
+                pool.design().check()?;
                 *conflicts += 1;
                 fortune.give_way();
                 Ok(None)
             }
             Err(Some(error)) => {
                 fortune.reset();
-                Err(error)
+                drop((turn, inside));
+                Err(pool.settle(error))
             }
         }
     }

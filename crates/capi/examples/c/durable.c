@@ -102,7 +102,7 @@ struct bell {
     int status; /* 1: not yet */
 };
 
-/* Runs in a thread of the pool: short, and without a call of the library. */
+/* Runs in any thread, this one too: short, and without a call of the library. */
 static void ring(void *argument, int status) {
     struct bell *bell = argument;
     pthread_mutex_lock(&bell->mutex);

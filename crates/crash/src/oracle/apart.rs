@@ -8,8 +8,9 @@
 //!   heap       what was there before, and what these have written, in the order of their commits
 //! ```
 //!
-//! All such sets are tried. That a set is closed under what was written is checked here, word by
-//! word; that it is under what was read is for the workload's own check.
+//! All such sets are tried. Transactions of a worker with one ID are of one group, and there
+//! together: no time was drawn between them. That a set is closed under what was written is checked
+//! here, word by word; that it is under what was read is for the workload's own check.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,12 @@ pub(super) fn left(
     let made = &states[1..];
     let (mut lost, mut best) = (false, None);
     for set in sets(made) {
-        if !is_closed(&set, &writes) || first_wrong(&set, &writes, before, words).is_some() {
+        // IDs go on above all that are there.
+        let is_known = made.iter().zip(&set).all(|(state, is_in)| !is_in || state.id <= found);
+        if !is_known
+            || !is_closed(&set, &writes)
+            || first_wrong(&set, &writes, before, words).is_some()
+        {
             continue;
         }
         if made.iter().zip(&set).any(|(state, is_in)| state.id <= acknowledged && !is_in) {
@@ -58,7 +64,7 @@ fn written(before: &State, after: &State) -> Writes {
     both.filter(|(_, (before, after))| before != after).map(|(at, (_, &word))| (at, word)).collect()
 }
 
-/// All sets that have of each worker its first transactions.
+/// All sets that have of each worker its first groups.
 fn sets(made: &[State]) -> Vec<Vec<bool>> {
     let mut workers: Vec<usize> = made.iter().map(|state| state.worker).collect();
     workers.sort_unstable();
@@ -69,6 +75,10 @@ fn sets(made: &[State]) -> Vec<Vec<bool>> {
         let mut more = Vec::new();
         for (at, _) in made.iter().enumerate().filter(|(_, state)| state.worker == worker) {
             more.push(at);
+            let behind = made[at + 1..].iter().find(|state| state.worker == worker);
+            if behind.is_some_and(|state| state.id == made[at].id) {
+                continue;
+            }
             sets.extend(before.iter().map(|set| {
                 let mut set = set.clone();
                 more.iter().for_each(|&at| set[at] = true);
@@ -138,6 +148,17 @@ mod tests {
         assert!(matches!(judge(&writes, 10, [0, 0, 3, 0]), Err(Violation::Torn { word: 0, .. })));
         // Nor anything that nobody wrote.
         assert!(matches!(judge(&writes, 10, [1, 2, 3, 4]), Err(Violation::Torn { word: 3, .. })));
+    }
+
+    #[test]
+    fn a_group_is_there_whole_or_not_at_all_and_below_what_is_said_to_be_there() {
+        let mut states = states(&[(0, 0, 1), (1, 1, 2), (0, 2, 3)]);
+        states.iter_mut().skip(1).for_each(|state| state.id = 11);
+        let judge = |found, words: [u64; 4]| left(&states, 10, found, &Arc::new(words.to_vec()));
+        assert_eq!(judge(11, [1, 0, 3, 0]), Ok(Left { there: 2, of: 3 }));
+        assert_eq!(judge(11, [0, 2, 0, 0]), Ok(Left { there: 1, of: 3 }));
+        assert!(matches!(judge(11, [1, 0, 0, 0]), Err(Violation::Torn { .. })));
+        assert!(matches!(judge(10, [0, 2, 0, 0]), Err(Violation::Torn { .. })));
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! `sides`: an object of each worker's own, and one that they share. Where each worker commits its
+//! `sides`: an object of each worker's own, which also notes what it has read of another's, and one
+//! that they share. Where each worker commits its
 //! own transactions in groups, several groups are under way, until one of them has the shared one
 //! and another wants it.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use words::{Allocate, Objects, Ptr, Stop, Transact};
+use words::{Allocate, Objects, Ptr, Stop, Transact, field};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use super::{Scenario, generator};
@@ -20,6 +21,8 @@ pub struct Side {
     count: u64,
     /// Of these, the ones that have written the middle.
     shares: u64,
+    /// What it has last read of the next side's count.
+    next: u64,
 }
 
 /// What they share.
@@ -85,6 +88,7 @@ impl Scenario for Sides {
         let at = self.sides[client.side];
         let mut side = tx.get(at)?;
         side.count += 1;
+        side.next = tx.get(field!(self.sides[(client.side + 1) % SIDES], Side, count))?;
         if client.shares {
             side.shares += 1;
             let mut middle = tx.get(self.middle)?;
@@ -105,7 +109,9 @@ impl Scenario for Sides {
         })?;
         let shares: u64 = sides.iter().map(|side| side.shares).sum();
         let known = sides.iter().zip(middle.counts).all(|(side, count)| count <= side.count);
-        Ok(match shares == middle.total && known {
+        // What was read is there.
+        let read = (0..SIDES).all(|side| sides[side].next <= sides[(side + 1) % SIDES].count);
+        Ok(match shares == middle.total && known && read {
             true => Vec::new(),
             false => vec![format!("{middle:?} and {sides:?}")],
         })

@@ -276,9 +276,14 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     }
 
     #[inline]
+    fn check(&self) -> Result<(), Error> {
+        self.inner.pipeline.persist.progress.poison.check()
+    }
+
+    #[inline]
     fn begin(&self, local: &mut Local<T, S>, read_only: bool) -> Result<(), Error> {
         // A pool that cannot go on says so at once, and not when its ring is full.
-        self.inner.pipeline.persist.progress.poison.check()?;
+        self.check()?;
         // Room for a hole, always: an attempt that rolls back may need one, and must not wait.
         let wanted = std::mem::take(&mut local.redo.wanted);
         if !local.redo.has_room(wanted) {

@@ -126,6 +126,15 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// When the pool cannot go on.
     fn begin(&self, local: &mut Self::Local, read_only: bool) -> Result<(), Error>;
 
+    /// Whether the pool can go on. An attempt that could not be made durable ends as if another
+    /// transaction had been in the way: who does not begin again asks here why.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Reads a word.
     ///
     /// # Errors

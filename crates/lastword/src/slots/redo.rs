@@ -322,8 +322,13 @@ impl Design for Redo {
     }
 
     #[inline]
+    fn check(&self) -> Result<(), Error> {
+        self.workers.poison.check()
+    }
+
+    #[inline]
     fn begin(&self, local: &mut Local, read_only: bool) -> Result<(), Error> {
-        self.workers.poison.check()?;
+        self.check()?;
         // Room for a hole, always: an attempt that rolls back needs one, and must not wait.
         // What was wanted is forgotten: another transaction may want less.
         let wanted = std::mem::take(&mut local.log.wanted);

@@ -382,8 +382,13 @@ impl Design for Undo {
     }
 
     #[inline]
+    fn check(&self) -> Result<(), Error> {
+        self.workers.poison.check()
+    }
+
+    #[inline]
     fn begin(&self, local: &mut Local, read_only: bool) -> Result<(), Error> {
-        self.workers.poison.check()?;
+        self.check()?;
         match read_only {
             false => self.memory.begin(&mut local.attempt),
             true => self.memory.begin_read(&mut local.attempt),

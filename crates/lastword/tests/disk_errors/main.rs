@@ -5,4 +5,5 @@
 mod full;
 mod limits;
 mod nth;
+mod parts;
 mod story;

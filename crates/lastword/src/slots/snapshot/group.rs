@@ -291,7 +291,11 @@ impl Core {
         guard.disarm();
         (*members, *wanted) = (0, false);
         *spare = group.take().map(Owned::into_entries).unwrap_or_default();
-        if log.is_short() { self.look_ahead(log) } else { Ok(()) }
+        if log.is_short() {
+            // The group is durable whatever comes of it; an error is kept by the pool.
+            let _ = self.look_ahead(log);
+        }
+        Ok(())
     }
 
     /// Ends the group of a worker, or lets the worker know that somebody waits for that. Answers

@@ -294,6 +294,11 @@ impl Design for Snapshot {
     }
 
     #[inline]
+    fn check(&self) -> Result<(), Error> {
+        self.core.check()
+    }
+
+    #[inline]
     fn begin(&self, local: &mut Local, read_only: bool) -> Result<(), Error> {
         let core = &*self.core;
         core.check()?;
