@@ -22,12 +22,15 @@
  * is a number that stays the same for as long as the object lives: store it in
  * other objects. It means nothing outside of its pool; 0 is no object. A place
  * is an object's address and an offset in bytes. What is larger is an array of
- * blocks: lw_array_reserve.
+ * blocks: lw_array_reserve. An object takes 16 bytes besides its own, rounded up
+ * to a class of sizes; a class takes memory by 64 KiB and keeps it: what is freed
+ * is for objects of that class. A pool of less than 1 MiB holds little.
  *
  * Status. Functions return LW_OK (0) or one of the negative numbers below;
  * outputs come last, and are set only with LW_OK; an output pointer may be NULL
  * where the word "or NULL" stands. A closed handle (until 1024 others have been
- * closed), a wrong thread, a wild address and a NULL are found and answered.
+ * closed), a wrong thread, a NULL and a write to a wild address are found and
+ * answered; so is a read outside of the pool.
  *
  * Errors inside a transaction. LW_EINVAL leaves it as it was. After any other
  * it has had no effect, and every later call in it answers the same: call
@@ -47,7 +50,7 @@
  *
  * Threads. A pool may be used by all threads at once. A worker is used and
  * closed by the thread that has opened it. One thread has one transaction at a
- * time, and ends it before it ends itself. Others wait for what an open
+ * time, and ends it before it ends itself: nobody else can. Others wait for what an open
  * transaction has read and written: end it soon, and wait for nothing in it.
  * Who meets conflicts again and again is let through alone, in lw_run for sure.
  * Nothing here may be called by a signal handler, or in a child after fork.
@@ -130,8 +133,8 @@ typedef struct lw_options {
     uint32_t threads;        /* that bring words home; 1. 0: none, who waits does their work */
     uint64_t bytes;          /* of a new pool's heap; 64 MiB. All disk space is taken at once */
     uint64_t log_bytes;      /* of a new pool's log; 64 MiB. It bounds one transaction */
-    const char *layout;      /* names the program's data; "" fits any. At most 32 bytes */
-    uint64_t layout_version; /* 0 */
+    const char *layout;      /* of the program's data, at most 32 bytes; "". It and */
+    uint64_t layout_version; /* 0; are equal whenever a pool is opened */
     char *message;           /* NULL, or where create and open put what went wrong, or "" */
     uint64_t message_bytes;  /* room there, with the 0 at the end */
 } lw_options;
@@ -144,7 +147,8 @@ const char *lw_strerror(int status);
 int lw_options_default(lw_options *options, uint64_t size);
 
 /* Makes a pool at `path` and opens it. Durable on return; after a crash before that
-   there is none. `options` or NULL. LW_EEXIST, LW_EIO (no room on the disk, too), LW_EINVAL. */
+   there is none. `options` or NULL. LW_EEXIST, LW_ENOENT: no such directory, LW_EIO (no room on
+   the disk, too), LW_EINVAL. */
 int lw_pool_create(const char *path, const lw_options *options, lw_pool **pool);
 /* Opens a pool, and recovers what a crash has left. Sizes are the pool's own. `options`
    or NULL. LW_ENOENT, LW_EBUSY, LW_EDAMAGED, LW_EMISMATCH, LW_ENOTDURABLE, LW_EIO, LW_EINVAL:
@@ -155,8 +159,8 @@ int lw_pool_open(const char *path, const lw_options *options, lw_pool **pool);
    transaction of this thread. LW_EIO: as after a crash. */
 int lw_pool_close(lw_pool *pool);
 /* The pool's first object, from which all others are reached: at the first call it is made,
-   of `bytes` zeros, 1 to 1024; later its size is what it was. A transaction of its own, in a worker
-   of its own: as lw_worker_open and lw_run. */
+   of `bytes` zeros, 1 to 1024. LW_EMISMATCH: it has fewer. A transaction of its own, in a worker of
+   its own: as lw_worker_open and lw_run. */
 int lw_pool_root(lw_pool *pool, uint64_t bytes, uint64_t *object);
 /* The largest ID that is durable with all before it. Costs a load. */
 int lw_pool_durable(lw_pool *pool, uint64_t *id);
@@ -177,7 +181,8 @@ int lw_worker_open(lw_pool *pool, lw_worker **worker);
 int lw_worker_close(lw_worker *worker);
 
 /* Runs `body` as one transaction: commits when it returns 0, and runs it again on
-   LW_CONFLICT. Whatever else it returns aborts, and is returned. It may run several times, so it
+   LW_CONFLICT. Whatever else it returns aborts, and is returned (what that rests on is durable when
+   lw_pool_flush returns). It may run several times, so it
    should change nothing but the pool, and leave neither by longjmp nor by an exception. `id` or
    NULL. LW_ENESTED, LW_EHELDUP, LW_EIO (with LW_SYNC it may be committed all the same). */
 int lw_run(lw_worker *worker, uint32_t flags, int (*body)(lw_worker *worker, void *argument),
@@ -204,8 +209,8 @@ int lw_write_bytes(lw_worker *worker, uint64_t object, uint64_t offset, uint64_t
 
 /* A new object of `bytes` with this content, or zeros for NULL. LW_EFULL, LW_EINVAL. */
 int lw_alloc(lw_worker *worker, uint64_t bytes, const void *content, uint64_t *object);
-/* Frees an object of so many `bytes`, or an array: all its blocks, LW_BLOCK_BYTES each.
-   LW_EADDRESS: it is none. */
+/* Frees an object of so many `bytes`, but not the root; or an array: all its blocks,
+   LW_BLOCK_BYTES each. LW_EADDRESS: it is none. */
 int lw_free(lw_worker *worker, uint64_t object, uint64_t bytes);
 /* Under LW_SNAPSHOT: nobody else writes the object until this transaction ends. For what a
    decision rests on and is not written, in transactions that write. Other designs do nothing. */

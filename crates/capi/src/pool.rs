@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use lastword::{Allocate, Error, OBJECT_BYTES_MAX, Options, Pool, TxId};
+use lastword::{Addr, Allocate, Error, OBJECT_BYTES_MAX, Options, Pool, TxId, Words};
 
 use crate::design::{Any, Pools, on};
 use crate::handle::{Closed, Shell};
@@ -155,6 +155,10 @@ pub unsafe extern "C" fn lw_pool_root(pool: *mut lw_pool, bytes: u64, object: *m
             pool.worker().and_then(|mut worker| worker.run(|tx| {
                 let root = tx.root()?;
                 if root != 0 {
+                    // A write, even of what is there, finds where an object ends.
+                    let last = Addr::new(root, (bytes - 1) & !7);
+                    let word = tx.read(last)?;
+                    tx.write(last, word)?;
                     return Ok(root);
                 }
                 let new = tx.allocate(bytes as usize)?;
@@ -163,7 +167,10 @@ pub unsafe extern "C" fn lw_pool_root(pool: *mut lw_pool, bytes: u64, object: *m
                 Ok(new)
             }).map(|done| done.value))
         });
-        let root = root.map_err(|error| status::of(&error))?;
+        let root = root.map_err(|error| match error {
+            Error::BadPointer { .. } => status::MISMATCH,
+            error => status::of(&error),
+        })?;
         // SAFETY: it is not NULL, and the caller's.
         unsafe { object.write(root) };
         Ok(())

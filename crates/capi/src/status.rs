@@ -28,33 +28,36 @@ statuses! {
     OK "LW_OK" 0 "no error",
     CONFLICT "LW_CONFLICT" -1
         "another transaction was in the way: abort this one and begin again",
-    INVALID "LW_EINVAL" -2 "an argument is NULL, or a number that it cannot be",
+    INVALID "LW_EINVAL" -2
+        "an argument is NULL (in C++: closed, moved from) or a number that it cannot be: options \
+         come from lw_options_default, an object has 1 to 1024 bytes",
     CLOSED "LW_ECLOSED" -3 "the handle was closed",
     OTHER_THREAD "LW_ETHREAD" -4
         "the worker is another thread's: open one for each thread",
     NESTED "LW_ENESTED" -5 "this thread has a transaction: end it first",
     IDLE "LW_EIDLE" -6 "the worker has no transaction: begin one first",
     ADDRESS "LW_EADDRESS" -7
-        "no such word in a live object of this pool: a wild or freed address, an offset that is no \
-         multiple of 8, or an address of another pool",
+        "no such word in a live object of this pool: a null, wild or freed address, one of another \
+         pool, an offset behind the object's end or no multiple of 8, a block not yet prepared",
     FULL "LW_EFULL" -8 "the pool is full: free something, or create a larger pool",
     TOO_LARGE "LW_ETOOLARGE" -9
         "the transaction is larger than the log: split it, or create the pool with a larger log",
     READ_ONLY "LW_EREADONLY" -10 "a write in a transaction that was begun as read-only",
     BUSY "LW_EBUSY" -11
-        "in use: close the pool's workers, or the other program that has it open",
+        "in use: end the transaction that is open, or close the pool where else it is open",
     WORKERS "LW_EWORKERS" -12
         "as many workers are open as there may be: close one, or create the pool with a larger log",
     HELD_UP "LW_EHELDUP" -13
         "a transaction that does not end keeps what this one needs: end it",
     EXISTS "LW_EEXIST" -14 "a file of that name exists: open it, or remove it first",
-    MISSING "LW_ENOENT" -15 "no such file or directory: create it first, or check the path",
+    MISSING "LW_ENOENT" -15 "no such file or directory: check the path, or create the pool first",
     IO "LW_EIO" -16
         "the system has refused a call: what was durable is safe; close the pool, mend the cause, \
          and open it again",
     DAMAGED "LW_EDAMAGED" -17 "no pool, or a damaged one: restore it from a copy",
     MISMATCH "LW_EMISMATCH" -18
-        "the pool has another layout, format or medium: open it as it was made",
+        "the pool has another layout, format, medium or root: open it with the options and the \
+         program that made it",
     NOT_DURABLE "LW_ENOTDURABLE" -19 "the design keeps nothing",
     UNKNOWN "LW_EUNKNOWN" -20 "an ID that the pool has not given out",
     PANIC "LW_EPANIC" -21 "a bug in Lastword: the handle is of no use any more",

@@ -266,6 +266,9 @@ fn what_no_argument_can_be_is_refused() {
         assert_eq!(lw_run(worker, 0, None, ptr::null_mut(), &mut word), status::INVALID);
         assert_eq!(lw_pool_root(pool, 0, &mut word), status::INVALID);
         assert_eq!(lw_pool_root(pool, 1025, &mut word), status::INVALID);
+        assert_eq!(lw_pool_root(pool, 1000, &mut word), status::MISMATCH, "it has 64");
+        assert_eq!(lw_pool_root(pool, 64, &mut word), 0);
+        assert_eq!(word, object);
         assert_eq!(lw_pool_wait(pool, 1 << 40), status::UNKNOWN);
         assert_eq!(lw_pool_on_durable(pool, 1 << 40, Some(told), ptr::null_mut()), status::UNKNOWN);
         assert_eq!(lw_pool_on_durable(pool, 1, None, ptr::null_mut()), status::INVALID);
