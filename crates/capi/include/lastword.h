@@ -32,10 +32,11 @@
  * closed), a wrong thread, a NULL and a write to a wild address are found and
  * answered; so is a read outside of the pool.
  *
- * Errors inside a transaction. LW_EINVAL leaves it as it was. After any other
- * it has had no effect, and every later call in it answers the same: call
- * lw_abort. With LW_CONFLICT another transaction was in the way: abort, and
- * begin again. lw_run does both.
+ * Errors inside a transaction. What is refused before the transaction is asked
+ * (LW_EINVAL, LW_ENESTED, LW_ETHREAD) leaves it as it was. After any other error
+ * of one of its calls it has had no effect, and every later call in it answers
+ * the same: call lw_abort. With LW_CONFLICT another transaction was in the way:
+ * abort, and begin again. lw_run does both.
  *
  * Durability. When lw_commit or lw_run returns, the transaction is visible to
  * others. It is durable when its ID is: with LW_SYNC, and with the designs
@@ -50,10 +51,10 @@
  *
  * Threads. A pool may be used by all threads at once. A worker is used and
  * closed by the thread that has opened it. One thread has one transaction at a
- * time, and ends it before it ends itself: nobody else can. Others wait for what an open
- * transaction has read and written: end it soon, and wait for nothing in it.
- * Who meets conflicts again and again is let through alone, in lw_run for sure.
- * Nothing here may be called by a signal handler, or in a child after fork.
+ * time, and ends it before it ends itself: nobody else can. Others wait for what
+ * an open transaction has read and written: end it soon, and wait for nothing in
+ * it. Who meets conflicts again and again is let through alone, in lw_run for
+ * sure. Nothing here may be called by a signal handler, or in a child after fork.
  */
 #ifndef LASTWORD_H
 #define LASTWORD_H
@@ -88,7 +89,7 @@ extern "C" {
 #define LW_ENOENT -15        /* there is no such file */
 #define LW_EIO -16           /* the system refused a call; or it failed before: close, reopen */
 #define LW_EDAMAGED -17      /* no pool, or damaged: restore it from a copy */
-#define LW_EMISMATCH -18     /* another layout, format or medium than was asked for */
+#define LW_EMISMATCH -18     /* another layout, format, medium or root than was asked for */
 #define LW_ENOTDURABLE -19   /* the design keeps nothing */
 #define LW_EUNKNOWN -20      /* an ID that the pool has not given out */
 #define LW_EPANIC -21        /* a bug in Lastword; the handle is of no use any more */
@@ -181,10 +182,10 @@ int lw_worker_open(lw_pool *pool, lw_worker **worker);
 int lw_worker_close(lw_worker *worker);
 
 /* Runs `body` as one transaction: commits when it returns 0, and runs it again on
-   LW_CONFLICT. Whatever else it returns aborts, and is returned (what that rests on is durable when
-   lw_pool_flush returns). It may run several times, so it
-   should change nothing but the pool, and leave neither by longjmp nor by an exception. `id` or
-   NULL. LW_ENESTED, LW_EHELDUP, LW_EIO (with LW_SYNC it may be committed all the same). */
+   LW_CONFLICT. Whatever else it returns aborts, and is returned; what that rests on is durable when
+   lw_pool_flush returns. It may run several times, so it should change nothing but the pool, and
+   leave neither by longjmp nor by an exception. `id` or NULL. LW_ENESTED, LW_EHELDUP, LW_EIO (with
+   LW_SYNC it may be committed all the same). */
 int lw_run(lw_worker *worker, uint32_t flags, int (*body)(lw_worker *worker, void *argument),
            void *argument, uint64_t *id);
 

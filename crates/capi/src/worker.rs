@@ -39,6 +39,8 @@ pub struct Seat<D: Design> {
     tx: AtomicPtr<Tx<'static, D>>,
     /// Nobody looks at it while `tx` leads there.
     open: Cell<Option<lastword::Open<'static, 'static, D>>>,
+    /// A body runs.
+    runs: Cell<bool>,
     /// 0: it has not.
     failed: Cell<c_int>,
     /// From a box. `open` borrows it, or the call that runs a body.
@@ -134,14 +136,16 @@ impl<D: Design> Seat<D> {
         if self.tx.load(Ordering::Relaxed).is_null() {
             return Err(self.why_not());
         }
-        // A body that runs commits by its answer.
-        let open = self.open.take().ok_or(status::NESTED)?;
+        let open = self.open.take().ok_or(status::NESTED)?; // a body commits by its answer
         self.leads_to(ptr::null_mut());
         Ok(open)
     }
 
     /// Takes back what is open.
     fn abort(&self) -> Result<(), Status> {
+        if self.runs.get() {
+            return Err(status::NESTED); // a body is taken back by its answer
+        }
         match self.failed.replace(status::OK) {
             status::OK => self.take()?.abort().map(drop).map_err(|error| status::of(&error)),
             // That it has failed has taken it back, but for one that has panicked.
@@ -206,6 +210,7 @@ pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw
             Seat {
                 tx: AtomicPtr::new(ptr::null_mut()),
                 open: Cell::new(None),
+                runs: Cell::new(false),
                 failed: Cell::new(status::OK),
                 worker,
                 pool: open,
@@ -240,9 +245,8 @@ pub unsafe extern "C" fn lw_worker_close(worker: *mut lw_worker) -> c_int {
 
 /// Whether a transaction is open in a worker.
 pub(crate) fn is_in_a_transaction(shell: &'static lw_worker) -> bool {
-    shell
-        .inside()
-        .is_ok_and(|inside| on!(&inside.0, it => !it.tx.load(Ordering::Relaxed).is_null()))
+    let is = |inside: &AnySeat| on!(&inside.0, it => it.runs.get() || !it.tx.load(Ordering::Relaxed).is_null());
+    shell.inside().is_ok_and(is)
 }
 
 /// Closes a worker in which nothing is open.
@@ -294,7 +298,9 @@ fn run<D: Design>(
     let mut answer = status::OK;
     let body = |tx: &mut Tx<'_, D>| {
         seat.leads_to(tx);
+        seat.runs.set(true);
         answer = body();
+        seat.runs.set(false);
         seat.leads_to(ptr::null_mut());
         if seat.failed.replace(status::OK) != status::OK {
             answer = status::PANIC;
