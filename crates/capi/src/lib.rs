@@ -6,6 +6,7 @@
 //! | `options` | the struct of options, of any version |
 //! | `handle` | what a program holds: it is known when it was closed |
 //! | `design` | one `match` over the designs |
+//! | `bytes` | bytes of objects, which have words |
 //! | `pool`, `worker` | the functions |
 //!
 //! A function here checks what it was given, goes to the design by one `match`, and turns how that
@@ -16,6 +17,7 @@
 #![allow(clippy::missing_safety_doc, reason = "the header says what each function asks for")]
 #![allow(clippy::missing_errors_doc, reason = "the header says it")]
 
+mod bytes;
 mod design;
 mod handle;
 pub mod options;

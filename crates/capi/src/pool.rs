@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use lastword::{Addr, Allocate, Error, OBJECT_BYTES_MAX, Options, Pool, TxId, Words};
 
+use crate::bytes::fill;
 use crate::design::{Any, Pools, on};
 use crate::handle::{Closed, Shell};
 use crate::options::lw_options;
@@ -162,7 +163,7 @@ pub unsafe extern "C" fn lw_pool_root(pool: *mut lw_pool, bytes: u64, object: *m
                     return Ok(root);
                 }
                 let new = tx.allocate(bytes as usize)?;
-                worker::fill(tx, new, bytes as usize, None)?;
+                fill(tx, new, bytes as usize, None)?;
                 tx.set_root(new)?;
                 Ok(new)
             }).map(|done| done.value))

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use lastword::{Addr, Allocate, Design, Error, OBJECT_BYTES_MAX, Stop, Tx, Words, Worker};
 
+use crate::bytes::{fill, read_bytes, write_bytes};
 use crate::design::{Any, Each, map, on};
 use crate::handle::{Closed, Shell};
 use crate::pool::{self, lw_pool};
@@ -125,6 +126,10 @@ impl<D: Design> Seat<D> {
     fn is_free(&self) -> Result<(), Status> {
         let is_free = self.tx.load(Ordering::Relaxed).is_null() && self.failed.get() == status::OK;
         if is_free { Ok(()) } else { Err(status::NESTED) }
+    }
+
+    fn is_in_a_transaction(&self) -> bool {
+        self.runs.get() || !self.tx.load(Ordering::Relaxed).is_null()
     }
 
     fn leads_to(&self, tx: *mut Tx<'_, D>) {
@@ -245,8 +250,7 @@ pub unsafe extern "C" fn lw_worker_close(worker: *mut lw_worker) -> c_int {
 
 /// Whether a transaction is open in a worker.
 pub(crate) fn is_in_a_transaction(shell: &'static lw_worker) -> bool {
-    let is = |inside: &AnySeat| on!(&inside.0, it => it.runs.get() || !it.tx.load(Ordering::Relaxed).is_null());
-    shell.inside().is_ok_and(is)
+    shell.inside().is_ok_and(|inside| on!(&inside.0, it => it.is_in_a_transaction()))
 }
 
 /// Closes a worker in which nothing is open.
@@ -539,65 +543,4 @@ pub unsafe extern "C" fn lw_array_prepare(
     }
     // SAFETY: it is not NULL, and the caller's.
     within!(worker, tx => tx.prepare_blocks(first, most).map(|found| unsafe { left.write(found) }))
-}
-
-/// Does something with so many words. Most objects are small: then few are cleared before.
-#[inline(always)]
-fn with_words<R>(words: usize, work: impl FnOnce(&mut [u64]) -> R) -> R {
-    const FEW: usize = 9;
-    const MOST: usize = OBJECT_BYTES_MAX / 8 + 1; // bytes may begin in the middle of a word
-    match words {
-        0..=FEW => work(&mut [0; FEW][..words]),
-        _ => work(&mut [0; MOST][..words]),
-    }
-}
-
-/// The bytes of words.
-fn bytes_of(words: &mut [u64]) -> &mut [u8] {
-    let bytes = size_of_val(words);
-    // SAFETY: words have no gaps, and any bytes are words.
-    unsafe { slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) }
-}
-
-fn read_bytes(tx: &mut impl Words, object: u64, at: u64, out: &mut [u8]) -> Result<(), Stop> {
-    let (first, from) = (at & !7, (at & 7) as usize);
-    with_words((from + out.len()).div_ceil(8), |words| {
-        tx.read_words(Addr::new(object, first), words)?;
-        out.copy_from_slice(&bytes_of(words)[from..from + out.len()]);
-        Ok(())
-    })
-}
-
-fn write_bytes(tx: &mut impl Words, object: u64, at: u64, bytes: &[u8]) -> Result<(), Stop> {
-    let (first, from) = (at & !7, (at & 7) as usize);
-    let end = from + bytes.len();
-    with_words(end.div_ceil(8), |words| {
-        // What is not written of the first and the last word stays.
-        if let [head, ..] = words
-            && from > 0
-        {
-            *head = tx.read(Addr::new(object, first))?;
-        }
-        let last = words.len().saturating_sub(1);
-        if !end.is_multiple_of(8) && (last > 0 || from == 0) {
-            words[last] = tx.read(Addr::new(object, first.wrapping_add(8 * last as u64)))?;
-        }
-        bytes_of(words)[from..end].copy_from_slice(bytes);
-        tx.write_words(Addr::new(object, first), words)
-    })
-}
-
-/// Gives a new object its content: zeros, or these bytes and zeros behind them.
-pub(crate) fn fill(
-    tx: &mut impl Words,
-    object: u64,
-    bytes: usize,
-    content: Option<&[u8]>,
-) -> Result<(), Stop> {
-    with_words(bytes.div_ceil(8), |words| {
-        if let Some(content) = content {
-            bytes_of(words)[..bytes].copy_from_slice(content);
-        }
-        tx.write_words(Addr::new(object, 0), words)
-    })
 }
