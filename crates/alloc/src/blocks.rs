@@ -6,8 +6,9 @@
 use words::{BLOCK_BYTES, BLOCK_STRIDE, Stop, Words};
 
 use crate::Heap;
+use crate::head::{HEAD_PREPARED, Head};
 use crate::header::{Description, Kind, encode};
-use crate::layout::{CHUNK_BYTES, FIRST_SLOT, HEAD, HEAD_PREPARED, Head, chunks_for, watch};
+use crate::layout::{CHUNK_BYTES, HEAD, watch};
 use crate::objects::Detached;
 
 /// Blocks whose headers are cleared when a run is freed, so that a write through a pointer that was
@@ -19,7 +20,7 @@ const ZEROS: [u64; BLOCK_BYTES as usize / 8] = [0; BLOCK_BYTES as usize / 8];
 
 impl Heap {
     /// Room for a run of `blocks` blocks; answers the first one's first byte, tagged. It takes
-    /// whole chunks: `blocks` * 272 + 64 bytes, rounded up to 64 KiB.
+    /// whole chunks: `blocks` * 272 (line-isolated: 256) + 64 bytes, rounded up to 64 KiB.
     ///
     /// # Errors
     /// [`Stop::Full`]; [`Stop::BadSize`] when `blocks` is 0; [`Stop::BadPointer`] when the heap is
@@ -28,18 +29,20 @@ impl Heap {
         if blocks == 0 {
             return Err(Stop::BadSize);
         }
-        let chunks = chunks_for(blocks).ok_or(Stop::Full)?;
+        let chunks = self.layout.chunks_for(blocks).ok_or(Stop::Full)?;
         let (chunk, fresh) = self.take_chunks(tx, chunks)?;
         self.write_head(tx, chunk, Head::Run { chunks, blocks, prepared: 0, fresh })?;
-        let first = block(chunk, 0);
-        tx.write(self.link_at(first), 0)?;
-        tx.write(self.header_at(first), block_header(first, Kind::Reserved))?;
+        let first = self.layout.block(chunk, 0);
+        if self.layout.has_headers() {
+            tx.write(self.link_at(first), 0)?;
+        }
+        self.label_block(tx, first, block_header(first, Kind::Reserved))?;
         Ok(self.tag | first)
     }
 
     /// Makes up to `most` further blocks of the run ready, in order, filled with zeros; answers how
     /// many are still not ready. Writes two words, and one a block where the memory was never used,
-    /// else 34.
+    /// else 34; in a line-isolated heap one word, and 32 a block of memory that was used before.
     ///
     /// # Errors
     /// [`Stop::BadPointer`] when `first` is no reserved run; else as [`Words::write`].
@@ -47,13 +50,15 @@ impl Heap {
         let object = self.untag(first)?;
         let (chunk, run) = self.read_run(tx, object)?;
         let ready = run.blocks.min(run.prepared.saturating_add(most));
-        tx.write(self.addr(0, watch(chunk)), 0)?;
+        self.touch_watch(tx, chunk)?;
         for index in run.prepared..ready {
-            let object = block(chunk, index);
-            tx.write(self.header_at(object), block_header(object, Kind::Block))?;
+            let object = self.layout.block(chunk, index);
+            self.label_block(tx, object, block_header(object, Kind::Block))?;
             // Never-used memory is zero: no committed transaction has written it.
             if !run.fresh {
-                tx.write(self.link_at(object), 0)?;
+                if self.layout.has_headers() {
+                    tx.write(self.link_at(object), 0)?;
+                }
                 tx.write_words(self.addr(object, 0), &ZEROS)?;
             }
         }
@@ -66,7 +71,7 @@ impl Heap {
     /// Gives back a run whose first block is at `object`.
     #[cold]
     pub(crate) fn detach_blocks<W: Words>(
-        &self,
+        self,
         tx: &mut W,
         object: u64,
         bytes: u64,
@@ -75,20 +80,37 @@ impl Heap {
         if run.blocks.checked_mul(BLOCK_BYTES) != Some(bytes) {
             return Err(Stop::BadPointer);
         }
-        tx.write(self.addr(0, watch(chunk)), 0)?;
+        self.touch_watch(tx, chunk)?;
         // The first one's header is there even when none is prepared.
         for index in 0..run.prepared.clamp(1, HEADERS_CLEARED) {
-            tx.write(self.header_at(block(chunk, index)), 0)?;
+            self.label_block(tx, self.layout.block(chunk, index), 0)?;
         }
         // It is no run from here on, for who would give it back again.
         self.write_head(tx, chunk, Head::Free { chunks: run.chunks, next: 0 })?;
         Ok(Detached { chunk, chunks: run.chunks })
     }
 
+    /// Writes a block's header where blocks have one.
+    fn label_block<W: Words>(&self, tx: &mut W, object: u64, header: u64) -> Result<(), Stop> {
+        if self.layout.has_headers() {
+            tx.write(self.header_at(object), header)?;
+        }
+        Ok(())
+    }
+
+    /// The run in this chunk is about to change. Nothing rests on it where blocks have no headers;
+    /// there the watches would be lines that arenas share.
+    fn touch_watch<W: Words>(&self, tx: &mut W, chunk: u64) -> Result<(), Stop> {
+        if self.layout.has_headers() {
+            tx.write(self.addr(0, watch(chunk)), 0)?;
+        }
+        Ok(())
+    }
+
     /// The run whose first block is at `object`, and its first chunk.
     fn read_run<W: Words>(&self, tx: &mut W, object: u64) -> Result<(u64, Run), Stop> {
         let chunk = object / CHUNK_BYTES;
-        if object != block(chunk, 0) {
+        if object != self.layout.block(chunk, 0) {
             return Err(Stop::BadPointer);
         }
         // Not the frontier: reading that would set this against whoever takes a chunk.
@@ -106,11 +128,6 @@ struct Run {
     blocks: u64,
     prepared: u64,
     fresh: bool,
-}
-
-/// The offset of a block of the run that starts in `chunk`.
-pub(crate) const fn block(chunk: u64, index: u64) -> u64 {
-    chunk * CHUNK_BYTES + FIRST_SLOT + index * BLOCK_STRIDE
 }
 
 /// The header word of a block.

@@ -15,128 +15,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thiserror::Error;
-
-use crate::blocks::{block, block_header};
-use crate::classes::{CLASSES, payload_bytes};
+use crate::blocks::block_header;
+use crate::classes::CLASSES_MAX;
+use crate::head::{BadWord, HEAD_CLASS, HEAD_NEXT, Head, own_header};
 use crate::header::{Kind, decode};
 use crate::layout::{
-    ARENA_PAYLOAD, CHUNK_BYTES, CHUNKS, FIRST_FREE, FIRST_SLOT, FRONTIER, HEAD, HEAD_CLASS,
-    HEAD_NEXT, Head, LINE_PAYLOAD, LINE_WORDS, MAGIC, ROOT, ROOT_USER, VERSION, arena, is_slot,
-    next_slot, own_header,
+    ARENA_PAYLOAD, CHUNK_BYTES, FIRST_FREE, FRONTIER, HEAD, LINE_PAYLOAD, LINE_WORDS, Layout,
+    ROOT_USER, VERSION,
 };
-use crate::objects::free_header;
+use crate::survey::{Damage, Survey, Usage, Wrong};
 use crate::{ARENAS, Heap};
-
-/// What is in a heap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Usage {
-    /// Chunks of the heap.
-    pub chunks: u64,
-    /// Chunks that were never used or are free again.
-    pub chunks_free: u64,
-    /// Live objects; blocks are counted apart.
-    pub objects: u64,
-    /// Bytes that were asked for in live objects.
-    pub object_bytes: u64,
-    /// Slots on free lists.
-    pub slots_free: u64,
-    /// Runs of blocks.
-    pub runs: u64,
-    /// Blocks in runs, prepared or not.
-    pub blocks: u64,
-    /// Prepared blocks.
-    pub blocks_prepared: u64,
-}
-
-/// What kind of damage a check found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Wrong {
-    /// The heap is smaller than [`HEAP_BYTES_MIN`](crate::HEAP_BYTES_MIN).
-    #[error("the heap is too small to be one")]
-    Size,
-    /// No heap starts here.
-    #[error("no heap starts here (magic)")]
-    Magic,
-    /// A format that this program does not know.
-    #[error("unknown format version of the heap")]
-    Version,
-    /// A header of one of the allocator's own objects.
-    #[error("wrong header of an allocator object")]
-    OwnHeader,
-    /// A word that is reserved and not zero.
-    #[error("a reserved word is not zero")]
-    Reserved,
-    /// More chunks in use than there are, or none.
-    #[error("impossible number of used chunks")]
-    Frontier,
-    /// The head of a chunk says something impossible.
-    #[error("impossible word in the head of a chunk")]
-    ChunkHead,
-    /// The list of free runs does not lead to the next free run.
-    #[error("the list of free runs leads elsewhere")]
-    FreeRuns,
-    /// An arena's cursor does not point to a slot of a slab that only it points to.
-    #[error("an arena's cursor points to no slab of its own")]
-    Cursor,
-    /// A slot's header.
-    #[error("wrong header of an object")]
-    Object,
-    /// A prepared block's header.
-    #[error("wrong header of a block")]
-    Block,
-    /// A free list leads to something that is no free slot, or was met before.
-    #[error("a free list leads to no free object")]
-    FreeList,
-    /// A free slot that no free list leads to.
-    #[error("a free object on no free list")]
-    Lost,
-}
-
-/// Damage that a check found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{wrong}: heap offset {offset:#x}, expected {expected:#x}, found {found:#x}")]
-pub struct Damage {
-    /// What is wrong.
-    pub wrong: Wrong,
-    /// The word that is wrong, in bytes from the heap's start.
-    pub offset: u64,
-    /// What it should be; of several possibilities, one or a bound.
-    pub expected: u64,
-    /// What it is.
-    pub found: u64,
-}
-
-impl Damage {
-    /// The chunk that it is in.
-    pub fn chunk(&self) -> u64 {
-        self.offset / CHUNK_BYTES
-    }
-
-    /// The program's object or block whose header is wrong, in bytes from the heap's start.
-    pub fn object(&self) -> Option<u64> {
-        matches!(self.wrong, Wrong::Object | Wrong::Block).then_some(self.offset + 8)
-    }
-}
-
-/// All that a check found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Survey {
-    /// What is in the heap, as far as it is known.
-    pub usage: Usage,
-    /// The damage, in the order of the walk; at most [`Survey::DAMAGE_MAX`].
-    pub damage: Vec<Damage>,
-    /// Whether everything was looked at. Damage may hide what lies behind it.
-    pub complete: bool,
-}
-
-impl Survey {
-    /// The walk ends when it has found so much damage: there is no sense left to be made of it.
-    pub const DAMAGE_MAX: usize = 256;
-}
 
 /// The walk has found all that it may, or cannot go on.
 struct Enough;
@@ -163,19 +51,21 @@ impl Heap {
 
     fn walk(&self, word: impl FnMut(u64) -> u64, most: usize) -> Survey {
         let usage = Usage { chunks: self.chunks(), ..Usage::default() };
-        if self.chunks() < 2 {
-            let (expected, found) = (crate::HEAP_BYTES_MIN, self.bytes);
+        if !self.has_room() {
+            let expected = (self.layout.own_chunks() + 1) * CHUNK_BYTES;
+            let found = self.bytes;
             let damage = vec![Damage { wrong: Wrong::Size, offset: 0, expected, found }];
             return Survey { usage, damage, complete: false };
         }
         let mut check = Check {
             heap: *self,
+            layout: self.layout,
             word,
             usage,
             damage: Vec::new(),
             most,
             cursors: BTreeMap::new(),
-            lost_cursors: [0; CLASSES],
+            lost_cursors: [0; CLASSES_MAX],
             free: Bits::default(),
             unknown: Unknown::default(),
         };
@@ -195,12 +85,14 @@ struct Unknown {
     tails: BTreeMap<u64, u64>,
     /// A free list ended at damage.
     lists: bool,
+    /// A cursor cannot be, and slots without headers do not show where it stood.
+    cursors: bool,
 }
 
 impl Unknown {
     /// Whether damage may be hidden. A slot with a wrong header hides none but its own.
     fn hides(&self) -> bool {
-        !self.chunks.is_empty() || !self.tails.is_empty() || self.lists
+        !self.chunks.is_empty() || !self.tails.is_empty() || self.lists || self.cursors
     }
 
     fn has_chunk(&self, chunk: u64) -> bool {
@@ -216,6 +108,7 @@ impl Unknown {
 
 struct Check<F> {
     heap: Heap,
+    layout: Layout,
     word: F,
     usage: Usage,
     damage: Vec<Damage>,
@@ -224,7 +117,7 @@ struct Check<F> {
     /// Slab's chunk to its cursor, the cursor's class, and where the cursor stands.
     cursors: BTreeMap<u64, (u64, usize, u64)>,
     /// Of each class, cursors that cannot be: so many slabs are not full and do not show where.
-    lost_cursors: [usize; CLASSES],
+    lost_cursors: [usize; CLASSES_MAX],
     /// Free slots that no free list has led to yet.
     free: Bits,
     unknown: Unknown,
@@ -299,25 +192,26 @@ impl<F: FnMut(u64) -> u64> Check<F> {
 
     /// The root object and the chunks object; answers the frontier.
     fn first_chunk(&mut self) -> Result<u64, Enough> {
-        let magic = self.expect(Wrong::Magic, ROOT, MAGIC)?;
-        let version = self.expect(Wrong::Version, ROOT + 8, VERSION)?;
+        let (root, chunks) = (self.layout.root(), self.layout.chunks_object());
+        let magic = self.expect(Wrong::Magic, root, self.layout.magic())?;
+        let version = self.expect(Wrong::Version, root + 8, VERSION)?;
         let mut headers = true;
-        for object in [ROOT, CHUNKS] {
+        for object in [root, chunks] {
             let own = own_header(object, LINE_PAYLOAD);
             headers &= self.expect(Wrong::OwnHeader, object - 8, own)?;
         }
         if !version || (!magic && !headers) {
             return Err(Enough); // no heap, or one of another program: nothing else means anything
         }
-        for offset in (ROOT + ROOT_USER + 8..ROOT + LINE_PAYLOAD).step_by(8) {
+        for offset in (root + ROOT_USER + 8..root + LINE_PAYLOAD).step_by(8) {
             self.expect(Wrong::Reserved, offset, 0)?;
         }
-        for offset in (CHUNKS + FIRST_FREE + 8..CHUNKS + LINE_PAYLOAD).step_by(8) {
+        for offset in (chunks + FIRST_FREE + 8..chunks + LINE_PAYLOAD).step_by(8) {
             self.expect(Wrong::Reserved, offset, 0)?;
         }
-        let found = self.read(CHUNKS + FRONTIER);
-        let (chunks, offset) = (self.heap.chunks(), CHUNKS + FRONTIER);
-        if found == 0 || found > chunks {
+        let offset = chunks + FRONTIER;
+        let (chunks, found) = (self.heap.chunks(), self.read(offset));
+        if found < self.layout.own_chunks() || found > chunks {
             self.found(Damage { wrong: Wrong::Frontier, offset, expected: chunks, found })?;
             // The arenas do not need it; the chunks do.
             self.arenas(chunks)?;
@@ -330,16 +224,19 @@ impl<F: FnMut(u64) -> u64> Check<F> {
     /// The arenas' headers and cursors.
     fn arenas(&mut self, frontier: u64) -> Result<(), Enough> {
         for index in 0..ARENAS {
-            let object = arena(index);
-            self.expect(Wrong::OwnHeader, object - 8, own_header(object, ARENA_PAYLOAD))?;
-            for class in 0..CLASSES {
+            let object = self.layout.arena(index);
+            if index < self.layout.arenas_with_header() {
+                self.expect(Wrong::OwnHeader, object - 8, own_header(object, ARENA_PAYLOAD))?;
+            }
+            for class in 0..self.layout.classes() {
                 let offset = object + 16 * class as u64 + 8;
                 let cursor = self.read(offset);
                 if cursor == 0 {
                     continue;
                 }
                 let chunk = cursor / CHUNK_BYTES;
-                let possible = is_slot(cursor, class) && chunk >= 1 && chunk < frontier;
+                let possible = self.layout.is_slot(cursor, class)
+                    && (self.layout.own_chunks()..frontier).contains(&chunk);
                 let mut place = (cursor, class, offset);
                 if possible {
                     let Some(other) = self.cursors.insert(chunk, place) else { continue };
@@ -360,6 +257,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
 
     fn lost_cursor(&mut self, offset: u64, found: u64, class: usize) -> Result<(), Enough> {
         self.lost_cursors[class] += 1;
+        self.unknown.cursors |= !self.layout.has_headers();
         self.found(Damage { wrong: Wrong::Cursor, offset, expected: 0, found })
     }
 
@@ -367,7 +265,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
     fn chunks(&mut self, frontier: u64) -> Result<(), Enough> {
         let mut chunk = 0;
         // The word that leads to the next free run; nothing when that is unknown.
-        let mut link = Some(CHUNKS + FIRST_FREE);
+        let mut link = Some(self.layout.chunks_object() + FIRST_FREE);
         while chunk < frontier {
             let Some(head) = self.head(chunk, frontier)? else {
                 let end = self.next_head(chunk + 1, frontier);
@@ -380,7 +278,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                 continue;
             };
             chunk += match head {
-                Head::First => 1,
+                Head::First { chunks } => chunks,
                 Head::Slab { class } => {
                     self.slab(chunk, class as usize)?;
                     1
@@ -414,26 +312,21 @@ impl<F: FnMut(u64) -> u64> Check<F> {
     fn head(&mut self, chunk: u64, frontier: u64) -> Result<Option<Head>, Enough> {
         let object = chunk * CHUNK_BYTES + HEAD;
         let words = self.head_words(chunk);
-        let head = match Head::decode(words, chunk, frontier) {
-            Ok(head) if chunk == 0 && head != Head::First => Err((0, Head::First.encode()[0])),
-            Ok(head) => Ok(head),
-            Err(bad) => Err((bad.offset, bad.expected)),
-        };
-        match head {
+        match Head::decode(self.layout, words, chunk, frontier) {
             Ok(mut head) => {
                 if !self.expect(Wrong::OwnHeader, object - 8, head.header(chunk))? {
                     // Two words name a slab's class, and one is wrong: headers have a check.
                     let slab = decode(self.read(object - 8), object);
                     let slab = slab.filter(|slab| slab.kind == Kind::Slab);
                     if let (Some(slab), Head::Slab { .. }) = (slab, head)
-                        && usize::from(slab.class) < CLASSES
+                        && usize::from(slab.class) < self.layout.classes()
                     {
                         head = Head::Slab { class: slab.class.into() };
                     }
                 }
                 Ok(Some(head))
             }
-            Err((offset, expected)) => {
+            Err(BadWord { offset, expected }) => {
                 let found = words[offset as usize / 8];
                 let (wrong, offset) = (Wrong::ChunkHead, object + offset);
                 self.found(Damage { wrong, offset, expected, found })?;
@@ -451,7 +344,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
     fn next_head(&mut self, mut chunk: u64, frontier: u64) -> u64 {
         while chunk < frontier {
             let header = self.read(chunk * CHUNK_BYTES + HEAD - 8);
-            match Head::decode(self.head_words(chunk), chunk, frontier) {
+            match Head::decode(self.layout, self.head_words(chunk), chunk, frontier) {
                 Ok(head) if head.header(chunk) == header => break,
                 _ => chunk += 1,
             }
@@ -460,7 +353,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
     }
 
     fn slab(&mut self, chunk: u64, class: usize) -> Result<(), Enough> {
-        let first = chunk * CHUNK_BYTES + FIRST_SLOT;
+        let first = chunk * CHUNK_BYTES + self.layout.first_slot();
         let mut end = (chunk + 1) * CHUNK_BYTES;
         let mut is_full = true;
         if let Some((cursor, of, offset)) = self.cursors.remove(&chunk) {
@@ -482,47 +375,48 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                     return Ok(());
                 }
                 self.unknown.slots.insert(object);
-                let found = self.read(object - 8);
-                let (wrong, expected) = (Wrong::Object, free_header(object, class));
-                self.found(Damage { wrong, offset: object - 8, expected, found })?;
+                let (offset, found) = self.label(object);
+                let (wrong, expected) = (Wrong::Object, self.layout.free_label(object, class));
+                self.found(Damage { wrong, offset, expected, found })?;
             }
-            object = next_slot(object, class);
+            object = self.layout.next_slot(object, class);
         }
         Ok(())
     }
 
-    /// Counts a slot; answers whether its header is one.
+    /// The word that says what a slot is, and its place.
+    fn label(&mut self, object: u64) -> (u64, u64) {
+        let offset = object.wrapping_add(self.layout.label());
+        (offset, self.read(offset))
+    }
+
+    /// Counts a slot; answers whether its label is one.
     fn slot(&mut self, object: u64, class: usize) -> bool {
-        let found = self.read(object - 8);
-        if found == free_header(object, class) {
+        let (_, label) = self.label(object);
+        if label == self.layout.free_label(object, class) {
             self.usage.slots_free += 1;
             self.free.set(object);
             return true;
         }
-        match decode(found, object) {
-            Some(live)
-                if live.kind == Kind::Object
-                    && live.class as usize == class
-                    && (1..=payload_bytes(class)).contains(&live.bytes) =>
-            {
-                self.usage.objects += 1;
-                self.usage.object_bytes += live.bytes;
-                true
-            }
-            _ => false,
-        }
+        let Some(bytes) = self.layout.live_bytes(label, object, class) else { return false };
+        self.usage.objects += 1;
+        self.usage.object_bytes += bytes;
+        true
     }
 
     fn run(&mut self, chunk: u64, blocks: u64, prepared: u64) -> Result<(), Enough> {
         self.usage.runs += 1;
         self.usage.blocks += blocks;
         self.usage.blocks_prepared += prepared;
+        if !self.layout.has_headers() {
+            return Ok(());
+        }
         for index in 0..prepared {
-            let object = block(chunk, index);
+            let object = self.layout.block(chunk, index);
             self.expect(Wrong::Block, object - 8, block_header(object, Kind::Block))?;
         }
         if prepared == 0 {
-            let object = block(chunk, 0);
+            let object = self.layout.block(chunk, 0);
             self.expect(Wrong::Block, object - 8, block_header(object, Kind::Reserved))?;
         }
         Ok(())
@@ -531,15 +425,15 @@ impl<F: FnMut(u64) -> u64> Check<F> {
     /// Every free list: each step clears a bit or ends it, so all end.
     fn free_lists(&mut self) -> Result<(), Enough> {
         for index in 0..ARENAS {
-            for class in 0..CLASSES {
-                let mut at = arena(index) + 16 * class as u64;
+            for class in 0..self.layout.classes() {
+                let mut at = self.layout.arena(index) + 16 * class as u64;
                 loop {
                     let object = self.read(at);
                     if object == 0 {
                         break;
                     }
                     let is_free = self.free.has(object)
-                        && self.read(object - 8) == free_header(object, class);
+                        && self.label(object).1 == self.layout.free_label(object, class);
                     if !is_free || !self.free.take(object) {
                         self.unknown.lists = true;
                         if !self.unknown.has_slot(object) {
@@ -555,9 +449,8 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         if !self.unknown.lists {
             while let Some(object) = self.free.first() {
                 self.free.take(object);
-                let found = self.read(object - 8);
-                let (wrong, offset) = (Wrong::Lost, object - 8);
-                self.found(Damage { wrong, offset, expected: 0, found })?;
+                let (offset, found) = self.label(object);
+                self.found(Damage { wrong: Wrong::Lost, offset, expected: 0, found })?;
             }
         }
         Ok(())

@@ -4,9 +4,10 @@
 //! list in ascending order, walked from its start. Whoever changes it locks and protects the
 //! chunks object first, so that two of them exclude each other under every isolation.
 
-use words::{LockId, Stop, Words};
+use words::{Addr, LockId, Stop, Words};
 
-use crate::layout::{CHUNK_BYTES, CHUNKS, FIRST_FREE, FRONTIER, HEAD, HEAD_NEXT, Head};
+use crate::head::{HEAD_NEXT, Head};
+use crate::layout::{CHUNK_BYTES, FIRST_FREE, FRONTIER, HEAD};
 use crate::{ARENAS, Heap};
 
 /// The lock of an arena, for designs that isolate by named locks: the last [`ARENAS`] numbers.
@@ -52,7 +53,7 @@ impl Heap {
         if chunks > self.chunks() - frontier {
             return Err(Stop::Full);
         }
-        tx.write(self.addr(CHUNKS, FRONTIER), frontier + chunks)?;
+        tx.write(self.chunks_at(FRONTIER), frontier + chunks)?;
         Ok((frontier, true))
     }
 
@@ -94,19 +95,24 @@ impl Heap {
     /// The first never-used chunk; from here on nobody else changes the list.
     fn lock_chunks<W: Words>(&self, tx: &mut W) -> Result<u64, Stop> {
         tx.lock(CHUNKS_LOCK)?;
-        tx.protect(self.addr(CHUNKS, FRONTIER))?;
+        tx.protect(self.chunks_at(FRONTIER))?;
         self.frontier(tx)
     }
 
     /// The first never-used chunk.
     pub(crate) fn frontier<W: Words>(&self, tx: &mut W) -> Result<u64, Stop> {
-        let frontier = tx.read(self.addr(CHUNKS, FRONTIER))?;
-        let possible = frontier >= 1 && frontier <= self.chunks();
+        let frontier = tx.read(self.chunks_at(FRONTIER))?;
+        let possible = frontier >= self.layout.own_chunks() && frontier <= self.chunks();
         if possible { Ok(frontier) } else { Err(Stop::BadPointer) }
     }
 
+    /// A word of the chunks object.
+    const fn chunks_at(&self, offset: u64) -> Addr {
+        self.addr(self.layout.chunks_object(), offset)
+    }
+
     fn list_start<W: Words>(&self, tx: &mut W) -> Result<Place, Stop> {
-        Ok(Place { before: None, here: tx.read(self.addr(CHUNKS, FIRST_FREE))? })
+        Ok(Place { before: None, here: tx.read(self.chunks_at(FIRST_FREE))? })
     }
 
     fn read_free<W: Words>(
@@ -125,7 +131,7 @@ impl Heap {
     fn link<W: Words>(&self, tx: &mut W, place: &Place, run: u64) -> Result<(), Stop> {
         let at = match place.before {
             Some((before, _)) => self.addr(before * CHUNK_BYTES + HEAD, HEAD_NEXT),
-            None => self.addr(CHUNKS, FIRST_FREE),
+            None => self.chunks_at(FIRST_FREE),
         };
         tx.write(at, run)
     }

@@ -5,11 +5,23 @@
 //! few places of a cache line (80 and 96 touch two lines wherever they start). The last is not
 //! 1024 + 64: an object of 1024 bytes touches 17 lines either way, and two more fit in a slab.
 //! Beyond rounding an object to 16 bytes a slot wastes at most a quarter (784 in 1040).
+//!
+//! Where objects have no headers and start at cache lines, a slot takes as many whole lines as the
+//! object needs: a class for each multiple of 64 up to 1024.
 
 use words::{HEADER_BYTES, OBJECT_BYTES_MAX};
 
-/// Number of classes.
+use crate::layout::Layout;
+
+/// Number of classes of slots with headers.
 pub(crate) const CLASSES: usize = 15;
+
+/// Bytes by which line-isolated slots grow, and number of their classes.
+const LINE: u64 = 64;
+const LINE_CLASSES: usize = OBJECT_BYTES_MAX / LINE as usize;
+
+/// The most classes that any layout has.
+pub(crate) const CLASSES_MAX: usize = LINE_CLASSES;
 
 /// Bytes of a slot of each class, header included.
 const SLOT_BYTES: [u64; CLASSES] =
@@ -30,23 +42,40 @@ const CLASS_OF: [u8; OBJECT_BYTES_MAX / 16 + 1] = {
     table
 };
 
-/// The class for an object of so many bytes; nothing when no object has that size.
-#[inline]
-pub(crate) fn class_of(bytes: usize) -> Option<usize> {
-    let fits = bytes != 0 && bytes <= OBJECT_BYTES_MAX;
-    fits.then(|| CLASS_OF[bytes.div_ceil(16)] as usize)
-}
+impl Layout {
+    /// Number of classes.
+    #[inline(always)]
+    pub(crate) const fn classes(self) -> usize {
+        match self {
+            Layout::Ordinary => CLASSES,
+            Layout::LineIsolated => LINE_CLASSES,
+        }
+    }
 
-/// Bytes of a slot, header included.
-#[inline]
-pub(crate) const fn slot_bytes(class: usize) -> u64 {
-    SLOT_BYTES[class]
-}
+    /// The class for an object of so many bytes; nothing when no object has that size.
+    #[inline(always)]
+    pub(crate) fn class_of(self, bytes: usize) -> Option<usize> {
+        let fits = bytes != 0 && bytes <= OBJECT_BYTES_MAX;
+        fits.then(|| match self {
+            Layout::Ordinary => CLASS_OF[bytes.div_ceil(16)] as usize,
+            Layout::LineIsolated => (bytes - 1) / LINE as usize,
+        })
+    }
 
-/// Bytes that an object in such a slot can have.
-#[inline]
-pub(crate) const fn payload_bytes(class: usize) -> u64 {
-    SLOT_BYTES[class] - HEADER_BYTES
+    /// Bytes of a slot, header included.
+    #[inline(always)]
+    pub(crate) const fn slot_bytes(self, class: usize) -> u64 {
+        match self {
+            Layout::Ordinary => SLOT_BYTES[class],
+            Layout::LineIsolated => LINE * (class as u64 + 1),
+        }
+    }
+
+    /// Bytes that an object in such a slot can have.
+    #[inline(always)]
+    pub(crate) const fn payload_bytes(self, class: usize) -> u64 {
+        self.slot_bytes(class) - self.header_bytes()
+    }
 }
 
 #[cfg(test)]
@@ -54,15 +83,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_size_has_the_smallest_class_that_holds_it_and_wastes_at_most_a_quarter() {
-        for bytes in 1..=OBJECT_BYTES_MAX {
-            let class = class_of(bytes).unwrap();
-            assert!(payload_bytes(class) >= bytes as u64);
-            assert!(class == 0 || payload_bytes(class - 1) < bytes as u64);
-            let needed = (bytes as u64).next_multiple_of(16) + HEADER_BYTES;
-            assert!(4 * (slot_bytes(class) - needed) <= slot_bytes(class), "{bytes} bytes");
+    fn every_size_has_the_smallest_class_that_holds_it() {
+        for layout in [Layout::Ordinary, Layout::LineIsolated] {
+            for bytes in 1..=OBJECT_BYTES_MAX {
+                let class = layout.class_of(bytes).unwrap();
+                assert!(layout.payload_bytes(class) >= bytes as u64);
+                assert!(class == 0 || layout.payload_bytes(class - 1) < bytes as u64);
+            }
+            assert_eq!(layout.class_of(0), None);
+            assert_eq!(layout.class_of(OBJECT_BYTES_MAX + 1), None);
+            let last = layout.class_of(OBJECT_BYTES_MAX).unwrap();
+            assert_eq!(last, layout.classes() - 1);
+            assert!(last < CLASSES_MAX);
         }
-        assert_eq!(class_of(0), None);
-        assert_eq!(class_of(OBJECT_BYTES_MAX + 1), None);
+    }
+
+    #[test]
+    fn a_slot_with_a_header_wastes_at_most_a_quarter_and_one_without_less_than_a_line() {
+        for bytes in 1..=OBJECT_BYTES_MAX {
+            let slot = |layout: Layout| layout.slot_bytes(layout.class_of(bytes).unwrap());
+            let with_header = slot(Layout::Ordinary);
+            let needed = (bytes as u64).next_multiple_of(16) + HEADER_BYTES;
+            assert!(4 * (with_header - needed) <= with_header, "{bytes} bytes");
+            let without = slot(Layout::LineIsolated);
+            assert_eq!(without, (bytes as u64).next_multiple_of(64));
+            assert!(without <= 2 * with_header, "{bytes} bytes");
+        }
     }
 }

@@ -26,7 +26,8 @@
 
 use words::OBJECT_BYTES_MAX;
 
-use crate::classes::{CLASSES, payload_bytes};
+use crate::classes::CLASSES;
+use crate::layout::Layout;
 
 /// What an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +131,7 @@ pub fn extent_bytes(header: u64, object_offset: u64) -> Option<u64> {
     let Description { kind, class, bytes } = decode(header, object_offset)?;
     match kind {
         Kind::Object | Kind::Free if (class as usize) < CLASSES => {
-            Some(payload_bytes(class as usize))
+            Some(Layout::Ordinary.payload_bytes(class as usize))
         }
         _ => Some(bytes),
     }

@@ -15,8 +15,11 @@
 //!   *run* is one or more chunks of blocks (see [`words::Array`]). A slab stays a slab of its class
 //!   for good; the chunks of a freed run become anything.
 //!
+//! A heap has one of two layouts, with the same steps and the same methods: the ordinary one, a
+//! pool's, and the [line-isolated](Heap::line_isolated) one of simulated machines.
+//!
 //! Invariants:
-//! - Every chunk below the frontier is the first chunk, a slab, or part of one run or free run.
+//! - Every chunk below the frontier is the allocator's own, a slab, or part of one run or free run.
 //! - A slot of a slab is live, or on exactly one free list, or not yet reached by the one cursor
 //!   that points into its slab.
 //! - Every offset read from the heap is checked before it is used: a damaged heap gives
@@ -62,24 +65,29 @@
 
 use words::{ADDRESS_BITS, Addr, Stop, Words};
 
+use crate::layout::Layout;
+
 mod blocks;
 mod check;
 mod chunks;
 mod classes;
+mod head;
 pub mod header;
 mod layout;
 mod objects;
+mod permits;
 mod runs;
+mod survey;
 #[cfg(test)]
 mod test_heap;
 #[cfg(test)]
 mod tests;
 mod walk;
 
-pub use check::{Damage, Survey, Usage, Wrong};
-pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN};
+pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN, LINE_ISOLATED_BYTES_MIN};
 pub use objects::Detached;
 pub use runs::{Prepared, Runs};
+pub use survey::{Damage, Survey, Usage, Wrong};
 pub use walk::{Live, Walk};
 
 /// Arenas of a heap; workers lease them.
@@ -92,6 +100,7 @@ pub struct Heap {
     tag: u64,
     /// A multiple of [`CHUNK_BYTES`].
     bytes: u64,
+    layout: Layout,
 }
 
 impl Heap {
@@ -102,9 +111,29 @@ impl Heap {
     /// # Panics
     /// When `tag` is 0, or `bytes` more than 2^48: an address could not name them.
     pub const fn new(tag: u16, bytes: u64) -> Heap {
+        Heap::laid_out(Layout::Ordinary, tag, bytes)
+    }
+
+    /// The same for a simulated machine that isolates whole cache lines: objects and blocks start
+    /// at multiples of 64 bytes, have no header, and share no line with anything; each arena has a
+    /// page of its own. Below [`LINE_ISOLATED_BYTES_MIN`] there is room for nothing.
+    ///
+    /// Objects take at most twice the memory that they take in an ordinary heap. What cannot be
+    /// told without headers: an object may be given back with any size that fits its slot, and the
+    /// slots of a slab that were not given out yet pass for live ones until a
+    /// [`check`](Heap::check). [`Runs`] are not for these heaps. No pool is laid out so.
+    ///
+    /// # Panics
+    /// As [`new`](Heap::new).
+    pub const fn line_isolated(tag: u16, bytes: u64) -> Heap {
+        Heap::laid_out(Layout::LineIsolated, tag, bytes)
+    }
+
+    const fn laid_out(layout: Layout, tag: u16, bytes: u64) -> Heap {
         assert!(tag != 0, "the tag of a pool is not 0");
         assert!(bytes <= 1 << ADDRESS_BITS, "an address has 48 bits");
-        Heap { tag: (tag as u64) << ADDRESS_BITS, bytes: bytes / CHUNK_BYTES * CHUNK_BYTES }
+        let tag = (tag as u64) << ADDRESS_BITS;
+        Heap { tag, bytes: bytes / CHUNK_BYTES * CHUNK_BYTES, layout }
     }
 
     /// The object from which the program reaches everything else; 0 in a new heap.
@@ -112,7 +141,7 @@ impl Heap {
     /// # Errors
     /// As [`Words::read`].
     pub fn root<W: Words>(&self, tx: &mut W) -> Result<u64, Stop> {
-        tx.read(self.addr(layout::ROOT, layout::ROOT_USER))
+        tx.read(self.addr(self.layout.root(), layout::ROOT_USER))
     }
 
     /// Makes `object` the root. It is the program's word: not followed, not checked.
@@ -120,7 +149,7 @@ impl Heap {
     /// # Errors
     /// As [`Words::write`].
     pub fn set_root<W: Words>(&self, tx: &mut W, object: u64) -> Result<(), Stop> {
-        tx.write(self.addr(layout::ROOT, layout::ROOT_USER), object)
+        tx.write(self.addr(self.layout.root(), layout::ROOT_USER), object)
     }
 
     /// The word `offset` bytes into the object at heap offset `object`.
@@ -129,7 +158,13 @@ impl Heap {
         Addr::new(self.tag | object, offset)
     }
 
-    /// The word that describes an object.
+    /// The word that says what a slot is.
+    #[inline(always)]
+    const fn label_at(&self, object: u64) -> Addr {
+        self.addr(object, self.layout.label())
+    }
+
+    /// The word that describes an object that has a header.
     #[inline]
     const fn header_at(&self, object: u64) -> Addr {
         self.addr(object, (-8_i64) as u64)
@@ -153,5 +188,10 @@ impl Heap {
 
     const fn chunks(&self) -> u64 {
         self.bytes / CHUNK_BYTES
+    }
+
+    /// Whether it is as large as the smallest that holds anything.
+    const fn has_room(&self) -> bool {
+        self.chunks() > self.layout.own_chunks()
     }
 }

@@ -1,11 +1,15 @@
 //! Objects: allocated from an arena's free list or slab, given back to the freer's arena.
+//!
+//! The steps are the same in both layouts. What they ask of the layout folds into constants, since
+//! which one it is gets settled at the entrance (`with`).
 
-use words::{Addr, Stop, Words};
+use words::{Addr, Stop, Words, work};
 
 use crate::chunks::arena_lock;
-use crate::classes::{CLASSES, class_of, payload_bytes};
-use crate::header::{Description, Kind, decode, encode};
-use crate::layout::{CHUNK_BYTES, FIRST_SLOT, HEAD, Head, arena, is_slot, next_slot, slab_header};
+use crate::classes::CLASSES;
+use crate::head::{Head, slab_header};
+use crate::header::{Description, Kind, decode};
+use crate::layout::{CHUNK_BYTES, HEAD, Layout};
 use crate::{ARENAS, Heap};
 
 /// Memory that is nobody's, until it is given back.
@@ -18,7 +22,8 @@ pub struct Detached {
 
 impl Heap {
     /// A new object of `bytes` (1 to [`words::OBJECT_BYTES_MAX`]); answers its first byte, tagged.
-    /// What is in it is not defined. Writes two words when one was free, three when it is new.
+    /// What is in it is not defined. Writes two words when one was free, three when it is new (two
+    /// in a line-isolated heap, both on lines that are the arena's or the object's).
     ///
     /// # Errors
     /// [`Stop::Full`]; [`Stop::BadSize`] when no object has this size; [`Stop::BadPointer`] when
@@ -28,14 +33,11 @@ impl Heap {
     /// When `arena` is not less than [`ARENAS`].
     #[inline]
     pub fn allocate<W: Words>(&self, tx: &mut W, arena: usize, bytes: usize) -> Result<u64, Stop> {
-        let class = class_of(bytes).ok_or(Stop::BadSize)?;
-        let (object, class) = match self.take_slot(tx, arena, class)? {
-            Some(object) => (object, class),
-            None => self.take_slot_elsewhere(tx, arena, class)?,
-        };
-        let (kind, class, bytes) = (Kind::Object, class as u8, bytes as u64);
-        tx.write(self.header_at(object), encode(object, Description { kind, class, bytes }))?;
-        Ok(self.tag | object)
+        tx.compute(work::ALLOCATE);
+        match self.layout {
+            Layout::Ordinary => self.with(Layout::Ordinary).allocate_laid_out(tx, arena, bytes),
+            Layout::LineIsolated => self.allocate_line_isolated(tx, arena, bytes),
+        }
     }
 
     /// Gives back an object, or a whole run of blocks: `bytes` is what was asked for when it was
@@ -79,20 +81,10 @@ impl Heap {
         at: Addr,
         bytes: u64,
     ) -> Result<Option<Detached>, Stop> {
-        let object = self.untag(at.object)?;
-        if at.offset != 0 {
-            return Err(Stop::BadPointer);
-        }
-        match decode(tx.read(self.header_at(object))?, object) {
-            Some(Description { kind: Kind::Object, class, bytes: live })
-                if live == bytes && (class as usize) < CLASSES =>
-            {
-                self.push(tx, arena, object, class as usize).map(|()| None)
-            }
-            Some(Description { kind: Kind::Block | Kind::Reserved, .. }) => {
-                self.detach_blocks(tx, object, bytes).map(Some)
-            }
-            _ => Err(Stop::BadPointer),
+        tx.compute(work::RETIRE);
+        match self.layout {
+            Layout::Ordinary => self.with(Layout::Ordinary).detach_laid_out(tx, arena, at, bytes),
+            Layout::LineIsolated => self.detach_line_isolated(tx, arena, at, bytes),
         }
     }
 
@@ -105,10 +97,117 @@ impl Heap {
         self.give_chunks(tx, run.chunk, run.chunks)
     }
 
+    /// The same heap, where the compiler knows the layout. What is called with it is inlined, and
+    /// takes the heap by value, so that it need not be in memory.
+    #[inline(always)]
+    const fn with(self, layout: Layout) -> Heap {
+        Heap { layout, ..self }
+    }
+
+    /// Out of the way of pools, which have no such heap.
+    #[cold]
+    fn allocate_line_isolated<W: Words>(
+        self,
+        tx: &mut W,
+        arena: usize,
+        bytes: usize,
+    ) -> Result<u64, Stop> {
+        self.with(Layout::LineIsolated).allocate_laid_out(tx, arena, bytes)
+    }
+
+    #[cold]
+    fn detach_line_isolated<W: Words>(
+        self,
+        tx: &mut W,
+        arena: usize,
+        at: Addr,
+        bytes: u64,
+    ) -> Result<Option<Detached>, Stop> {
+        self.with(Layout::LineIsolated).detach_laid_out(tx, arena, at, bytes)
+    }
+
+    #[inline(always)]
+    fn allocate_laid_out<W: Words>(
+        self,
+        tx: &mut W,
+        arena: usize,
+        bytes: usize,
+    ) -> Result<u64, Stop> {
+        let class = self.layout.class_of(bytes).ok_or(Stop::BadSize)?;
+        let (object, class) = match self.take_slot(tx, arena, class)? {
+            Some(object) => (object, class),
+            None => self.take_slot_elsewhere(tx, arena, class)?,
+        };
+        tx.write(self.label_at(object), self.layout.live_label(object, class, bytes))?;
+        Ok(self.tag | object)
+    }
+
+    #[inline(always)]
+    fn detach_laid_out<W: Words>(
+        self,
+        tx: &mut W,
+        arena: usize,
+        at: Addr,
+        bytes: u64,
+    ) -> Result<Option<Detached>, Stop> {
+        let object = self.untag(at.object)?;
+        if at.offset != 0 {
+            return Err(Stop::BadPointer);
+        }
+        match self.class_at(tx, object, bytes)? {
+            Some(class) => self.push(tx, arena, object, class).map(|()| None),
+            None => self.detach_blocks(tx, object, bytes).map(Some),
+        }
+    }
+
+    /// The class of the live object of so many bytes; nothing when it may be a run.
+    #[inline(always)]
+    fn class_at<W: Words>(
+        self,
+        tx: &mut W,
+        object: u64,
+        bytes: u64,
+    ) -> Result<Option<usize>, Stop> {
+        match self.layout {
+            Layout::Ordinary => match decode(tx.read(self.header_at(object))?, object) {
+                Some(Description { kind: Kind::Object, class, bytes: live })
+                    if live == bytes && (class as usize) < CLASSES =>
+                {
+                    Ok(Some(class as usize))
+                }
+                Some(Description { kind: Kind::Block | Kind::Reserved, .. }) => Ok(None),
+                _ => Err(Stop::BadPointer),
+            },
+            Layout::LineIsolated => self.class_by_head(tx, object, bytes),
+        }
+    }
+
+    /// The same without a header: the chunk's head says the class, the slot whether it is free.
+    #[inline(always)]
+    fn class_by_head<W: Words>(
+        self,
+        tx: &mut W,
+        object: u64,
+        bytes: u64,
+    ) -> Result<Option<usize>, Stop> {
+        let head = object / CHUNK_BYTES * CHUNK_BYTES + HEAD;
+        let class = match decode(tx.read(self.header_at(head))?, head) {
+            Some(Description { kind: Kind::Slab, class, .. }) => class as usize,
+            Some(Description { kind: Kind::Own, .. }) => return Ok(None),
+            _ => return Err(Stop::BadPointer),
+        };
+        // Not the class of so many bytes: a full heap gives out larger slots.
+        let fits = (1..=self.layout.payload_bytes(class)).contains(&bytes);
+        let live = fits
+            && self.layout.is_slot(object, class)
+            && tx.read(self.label_at(object))? != self.layout.free_label(object, class);
+        if live { Ok(Some(class)) } else { Err(Stop::BadPointer) }
+    }
+
     /// A slot of the arena's free list, or of its slab.
-    #[inline]
+    #[inline(always)]
     fn take_slot<W: Words>(
-        &self,
+        self,
         tx: &mut W,
         index: usize,
         class: usize,
@@ -128,10 +227,10 @@ impl Heap {
     }
 
     /// Takes the first slot off a free list.
-    #[inline]
-    fn pop<W: Words>(&self, tx: &mut W, list: Addr, first: u64, class: usize) -> Result<(), Stop> {
+    #[inline(always)]
+    fn pop<W: Words>(self, tx: &mut W, list: Addr, first: u64, class: usize) -> Result<(), Stop> {
         let object = self.untag(self.tag.wrapping_add(first))?;
-        if tx.read(self.header_at(object))? != free_header(object, class) {
+        if tx.read(self.label_at(object))? != self.layout.free_label(object, class) {
             return Err(Stop::BadPointer);
         }
         let next = tx.read(self.addr(object, 0))?;
@@ -139,9 +238,9 @@ impl Heap {
     }
 
     /// Takes the slot at the cursor, which has never been used.
-    #[inline]
+    #[inline(always)]
     fn carve<W: Words>(
-        &self,
+        self,
         tx: &mut W,
         cursor_at: Addr,
         cursor: u64,
@@ -151,18 +250,18 @@ impl Heap {
         // A wrong cursor would give out memory that is somebody's: the slab must say it is one.
         let head = object / CHUNK_BYTES * CHUNK_BYTES + HEAD;
         let slab = tx.read(self.header_at(head))? == slab_header(head, class as u64);
-        if !slab || !is_slot(object, class) {
+        if !slab || !self.layout.is_slot(object, class) {
             return Err(Stop::BadPointer);
         }
-        tx.write(cursor_at, next_slot(object, class))?;
-        tx.write(self.link_at(object), 0)
+        tx.write(cursor_at, self.layout.next_slot(object, class))?;
+        if self.layout.has_headers() { tx.write(self.link_at(object), 0) } else { Ok(()) }
     }
 
     /// A slot when the arena has none of this class: of a new slab; else, before the heap is called
     /// full, whatever another arena has, or a larger class.
     #[cold]
     fn take_slot_elsewhere<W: Words>(
-        &self,
+        self,
         tx: &mut W,
         index: usize,
         class: usize,
@@ -171,14 +270,14 @@ impl Heap {
             Ok((chunk, _)) => {
                 self.write_head(tx, chunk, Head::Slab { class: class as u64 })?;
                 let cursor_at = self.list(tx, index, class)?.plus(8);
-                let object = chunk * CHUNK_BYTES + FIRST_SLOT;
+                let object = chunk * CHUNK_BYTES + self.layout.first_slot();
                 self.carve(tx, cursor_at, object, class)?;
                 return Ok((object, class));
             }
             Err(Stop::Full) => {}
             Err(stop) => return Err(stop),
         }
-        for larger in class..CLASSES {
+        for larger in class..self.layout.classes() {
             for step in 0..ARENAS {
                 let other = (index + step) % ARENAS;
                 if let Some(object) = self.take_slot(tx, other, larger)? {
@@ -190,9 +289,9 @@ impl Heap {
     }
 
     /// Puts a live object on the arena's free list.
-    #[inline]
+    #[inline(always)]
     fn push<W: Words>(
-        &self,
+        self,
         tx: &mut W,
         index: usize,
         object: u64,
@@ -200,23 +299,16 @@ impl Heap {
     ) -> Result<(), Stop> {
         let list = self.list(tx, index, class)?;
         let first = tx.read(list)?;
-        tx.write(self.header_at(object), free_header(object, class))?;
+        tx.write(self.label_at(object), self.layout.free_label(object, class))?;
         tx.write(self.addr(object, 0), first)?;
         tx.write(list, object)
     }
 
     /// The head of the arena's free list; the cursor is the word behind it.
-    #[inline]
-    fn list<W: Words>(&self, tx: &mut W, index: usize, class: usize) -> Result<Addr, Stop> {
+    #[inline(always)]
+    fn list<W: Words>(self, tx: &mut W, index: usize, class: usize) -> Result<Addr, Stop> {
         assert!(index < ARENAS, "a heap has {ARENAS} arenas");
         tx.lock(arena_lock(index))?;
-        Ok(self.addr(arena(index), 16 * class as u64))
+        Ok(self.addr(self.layout.arena(index), 16 * class as u64))
     }
-}
-
-/// The header word of a slot on a free list.
-#[inline]
-pub(crate) const fn free_header(object: u64, class: usize) -> u64 {
-    let bytes = payload_bytes(class);
-    encode(object, Description { kind: Kind::Free, class: class as u8, bytes })
 }

@@ -19,10 +19,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use words::BLOCK_STRIDE;
 
 use crate::Heap;
-use crate::blocks::block;
-use crate::layout::{
-    self, CHUNK_BYTES, HEAD, HEAD_PREPARED, Head, LINE_PAYLOAD, WATCHES, own_header,
-};
+use crate::head::{HEAD_PREPARED, Head, own_header};
+use crate::layout::{self, CHUNK_BYTES, HEAD, LINE_PAYLOAD, Layout, WATCHES};
 
 /// Chunks that one call of [`Runs::learn`] goes back at most. Chosen, not measured: it runs inside
 /// a transaction, and each step is a cache miss.
@@ -49,7 +47,8 @@ impl Prepared {
         let (blocks, prepared) = (load(head + HEAD_BLOCKS), load(head + HEAD_PREPARED));
         let is_run = load(head - 8) == own_header(head, LINE_PAYLOAD) && load(head) == RUN;
         if is_run && prepared <= blocks {
-            Prepared { first: block(begin, 0), bytes: prepared.saturating_mul(BLOCK_STRIDE) }
+            let first = Layout::Ordinary.block(begin, 0);
+            Prepared { first, bytes: prepared.saturating_mul(BLOCK_STRIDE) }
         } else {
             Prepared::NONE
         }
@@ -84,7 +83,11 @@ pub struct Runs {
 
 impl Runs {
     /// Nothing is known: 4 bytes for every 64 KiB of the heap.
+    ///
+    /// # Panics
+    /// When the heap is line-isolated: its blocks have no headers that one could do without.
     pub fn new(heap: &Heap) -> Runs {
+        assert!(heap.layout.has_headers(), "blocks without headers need no runs");
         let begins = (0..heap.chunks()).map(|_| AtomicU32::new(0)).collect();
         Runs { begins, changes: [const { AtomicU64::new(0) }; WATCHES as usize] }
     }
@@ -106,7 +109,7 @@ impl Runs {
     /// Whether the object is where the first block of a run stands.
     #[inline]
     pub const fn may_begin_with(object: u64) -> bool {
-        object == block(object / CHUNK_BYTES, 0)
+        object == Layout::Ordinary.block(object / CHUNK_BYTES, 0)
     }
 
     /// How often the watch of a run in `begin` was written. Whoever reads it after the watch, in a

@@ -2,9 +2,12 @@
 
 use words::{Addr, Allocate, Stop, Words};
 
-use crate::{Damage, Heap, Live, Survey, Usage, header};
+use crate::layout::Layout;
+use crate::{CHUNK_BYTES, Damage, Heap, Live, Survey, Usage};
 
 pub(crate) const TAG: u16 = 0x1a5e;
+
+pub(crate) const LAYOUTS: [Layout; 2] = [Layout::Ordinary, Layout::LineIsolated];
 
 /// One transaction at a time; the view that a design gives the allocator.
 pub(crate) struct TestHeap {
@@ -21,17 +24,26 @@ pub(crate) struct TestHeap {
 }
 
 impl TestHeap {
-    /// A formatted heap of so many chunks.
+    /// A formatted heap of a pool, of so many chunks.
     pub(crate) fn new(chunks: u64) -> TestHeap {
-        let mut this = TestHeap::zeros(chunks);
+        TestHeap::laid_out(Layout::Ordinary, chunks)
+    }
+
+    /// A formatted heap with as many chunks for the program as a pool's of so many has.
+    pub(crate) fn laid_out(layout: Layout, chunks: u64) -> TestHeap {
+        let mut this = TestHeap::zeros(layout, chunks);
         this.run(|tx| tx.format()).unwrap();
         this
     }
 
-    pub(crate) fn zeros(chunks: u64) -> TestHeap {
-        let bytes = chunks * crate::CHUNK_BYTES;
+    pub(crate) fn zeros(layout: Layout, chunks: u64) -> TestHeap {
+        let bytes = (chunks - 1 + layout.own_chunks()) * CHUNK_BYTES;
+        let heap = match layout {
+            Layout::Ordinary => Heap::new(TAG, bytes),
+            Layout::LineIsolated => Heap::line_isolated(TAG, bytes),
+        };
         TestHeap {
-            heap: Heap::new(TAG, bytes),
+            heap,
             words: vec![0; bytes as usize / 8],
             arena: 0,
             undo: Vec::new(),
@@ -40,6 +52,10 @@ impl TestHeap {
             writes: 0,
             touched: Vec::new(),
         }
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        self.heap.layout
     }
 
     pub(crate) fn format(&mut self) -> Result<(), Stop> {
@@ -78,11 +94,9 @@ impl TestHeap {
         met
     }
 
-    /// A write as a program's: only where the header permits it.
+    /// A write as a program's: only where it may.
     pub(crate) fn program_writes(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
-        let object = self.heap.untag(at.object)?;
-        let header = self.words[(object - 8) as usize / 8];
-        if !header::permits(header, object, at.offset) {
+        if !self.heap.permits(at, |offset| self.word(offset)) {
             return Err(Stop::BadPointer);
         }
         self.write(at, value)

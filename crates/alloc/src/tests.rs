@@ -2,11 +2,13 @@
 
 use words::{Addr, Allocate, Stop, Words};
 
-use crate::test_heap::TestHeap;
+use crate::layout::Layout;
+use crate::test_heap::{LAYOUTS, TestHeap};
 
 mod blocks;
 mod damage;
 mod golden;
+mod line_isolated;
 mod model;
 mod runs;
 
@@ -30,29 +32,40 @@ fn free(heap: &mut TestHeap, object: u64, bytes: u64) -> Result<(), Stop> {
 
 #[test]
 fn a_new_heap_is_empty_and_is_not_formatted_twice() {
-    let mut heap = TestHeap::new(4);
-    let usage = heap.check().unwrap();
-    assert_eq!((usage.chunks, usage.chunks_free, usage.objects), (4, 3, 0));
-    assert_eq!(heap.run(|tx| tx.root()), Ok(0));
-    assert_eq!(heap.run(|tx| tx.format()), Err(Stop::BadValue));
-    heap.run(|tx| tx.set_root(77)).unwrap();
-    assert_eq!(heap.run(|tx| tx.root()), Ok(77));
-    assert_eq!(heap.heap.root_at_rest(|offset| heap.words[offset as usize / 8]), 77);
-    assert_eq!(heap.live(), []);
-    heap.check().unwrap();
+    for layout in LAYOUTS {
+        let mut heap = TestHeap::laid_out(layout, 4);
+        let usage = heap.check().unwrap();
+        assert_eq!(usage.chunks, 3 + layout.own_chunks());
+        assert_eq!((usage.chunks_free, usage.objects), (3, 0));
+        assert_eq!(heap.run(|tx| tx.root()), Ok(0));
+        assert_eq!(heap.run(|tx| tx.format()), Err(Stop::BadValue));
+        heap.run(|tx| tx.set_root(77)).unwrap();
+        assert_eq!(heap.run(|tx| tx.root()), Ok(77));
+        assert_eq!(heap.heap.root_at_rest(|offset| heap.words[offset as usize / 8]), 77);
+        assert_eq!(heap.live(), []);
+        heap.check().unwrap();
+    }
 }
 
 #[test]
 fn a_heap_below_the_minimum_is_full_from_the_start() {
-    let mut heap = TestHeap::zeros(1);
-    assert_eq!(heap.run(|tx| tx.format()), Err(Stop::Full));
+    for layout in LAYOUTS {
+        let mut heap = TestHeap::zeros(layout, 1);
+        assert_eq!(heap.run(|tx| tx.format()), Err(Stop::Full));
+        assert_eq!(heap.live(), []);
+    }
+    assert_eq!(TestHeap::new(2).words.len() as u64 * 8, crate::HEAP_BYTES_MIN);
+    let least = TestHeap::laid_out(Layout::LineIsolated, 2);
+    assert_eq!(least.words.len() as u64 * 8, crate::LINE_ISOLATED_BYTES_MIN);
 }
 
 #[test]
 fn no_object_has_no_bytes_or_more_than_a_kibibyte() {
-    let mut heap = TestHeap::new(4);
-    for bytes in [0, 1025, usize::MAX] {
-        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadSize));
+    for layout in LAYOUTS {
+        let mut heap = TestHeap::laid_out(layout, 4);
+        for bytes in [0, 1025, usize::MAX] {
+            assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadSize));
+        }
     }
 }
 
@@ -78,10 +91,11 @@ fn the_common_case_writes_two_or_three_words_and_shares_nothing() {
 
 #[test]
 fn a_heap_that_was_filled_and_freed_is_filled_to_the_same_count() {
-    for bytes in [1, 64, 100, 1024] {
-        let mut heap = TestHeap::new(5);
+    for (layout, bytes) in LAYOUTS.iter().flat_map(|&l| [1, 64, 100, 1024].map(|b| (l, b))) {
+        let mut heap = TestHeap::laid_out(layout, 5);
         let objects = fill(&mut heap, bytes);
-        assert!(objects.len() as u64 * (bytes as u64 + 16) <= 4 * crate::CHUNK_BYTES);
+        let taken = bytes as u64 + layout.header_bytes();
+        assert!(objects.len() as u64 * taken <= 4 * crate::CHUNK_BYTES);
         assert_eq!(heap.check().unwrap().objects, objects.len() as u64);
         for &object in objects.iter().rev() {
             free(&mut heap, object, bytes as u64).unwrap();
@@ -95,63 +109,85 @@ fn a_heap_that_was_filled_and_freed_is_filled_to_the_same_count() {
 
 #[test]
 fn in_a_full_heap_an_arena_gets_what_another_one_freed() {
-    let mut heap = TestHeap::new(3);
-    let objects = fill(&mut heap, 200);
-    heap.arena = 90;
-    free(&mut heap, objects[3], 200).unwrap();
-    heap.arena = 0;
-    assert_eq!(heap.run(|tx| tx.allocate(200)), Ok(objects[3]));
-    assert_eq!(heap.run(|tx| tx.allocate(200)), Err(Stop::Full));
+    for layout in LAYOUTS {
+        let mut heap = TestHeap::laid_out(layout, 3);
+        let objects = fill(&mut heap, 200);
+        heap.arena = 90;
+        free(&mut heap, objects[3], 200).unwrap();
+        heap.arena = 0;
+        assert_eq!(heap.run(|tx| tx.allocate(200)), Ok(objects[3]));
+        assert_eq!(heap.run(|tx| tx.allocate(200)), Err(Stop::Full));
+    }
 }
 
 #[test]
 fn in_a_full_heap_an_arena_gets_the_rest_of_anothers_slab_and_larger_objects() {
-    let mut heap = TestHeap::new(2);
-    let large = heap.run(|tx| tx.allocate(1024)).unwrap();
-    heap.arena = 5;
-    let small = fill(&mut heap, 16);
-    assert_eq!(small.len(), 61, "all other slots of the only slab");
-    assert_eq!(heap.check().unwrap().object_bytes, 1024 + 61 * 16);
-    for object in small {
-        free(&mut heap, object, 16).unwrap();
+    for (layout, slots, least) in [(Layout::Ordinary, 62, 16), (Layout::LineIsolated, 63, 1024)] {
+        let mut heap = TestHeap::laid_out(layout, 2);
+        let large = heap.run(|tx| tx.allocate(1024)).unwrap();
+        heap.arena = 5;
+        let small = fill(&mut heap, 16);
+        assert_eq!(small.len(), slots - 1, "all other slots of the only slab");
+        let small_bytes = (slots as u64 - 1) * least;
+        assert_eq!(heap.check().unwrap().object_bytes, 1024 + small_bytes);
+        for object in small {
+            free(&mut heap, object, 16).unwrap();
+        }
+        free(&mut heap, large, 1024).unwrap();
+        assert_eq!(fill(&mut heap, 1024).len(), slots);
+        heap.check().unwrap();
     }
-    free(&mut heap, large, 1024).unwrap();
-    assert_eq!(fill(&mut heap, 1024).len(), 62);
-    heap.check().unwrap();
 }
 
 #[test]
 fn what_is_not_there_cannot_be_given_back() {
-    let mut heap = TestHeap::new(4);
+    for layout in LAYOUTS {
+        give_back_what_is_not_there(TestHeap::laid_out(layout, 4));
+    }
+}
+
+fn give_back_what_is_not_there(mut heap: TestHeap) {
+    let layout = heap.layout();
     let kept = heap.run(|tx| tx.allocate(100)).unwrap();
     let object = heap.run(|tx| tx.allocate(100)).unwrap();
     let tag = u64::from(crate::test_heap::TAG) << 48;
     let other_tag = object ^ 1 << 50;
     let wild = [
-        (Addr::new(object, 0), 99, "a smaller size"),
-        (Addr::new(object, 0), 112, "the slot's size"),
+        (Addr::new(object, 0), 0, "no bytes"),
         (Addr::new(object, 0), 256, "a block's size"),
+        (Addr::new(object, 0), u64::MAX, "any size"),
         (Addr::new(object, 16), 100, "inside the object"),
         (Addr::new(object + 16, 0), 100, "inside the object"),
+        (Addr::new(object + 64, 0), 100, "inside the object"),
         (Addr::new(object + 8, 0), 100, "not aligned"),
-        (Addr::new(object + 128, 0), 100, "not given out yet"),
         (Addr::new(other_tag, 0), 100, "another pool's"),
         (Addr::new(object & 0xffff_ffff, 0), 100, "without tag"),
         (Addr::new(0, 0), 100, "nothing"),
         (Addr::new(tag, 0), 100, "the heap's first byte"),
-        (Addr::new(tag | 272, 0), 240, "an arena"),
-        (Addr::new(tag | 80, 0), 48, "the root object"),
-        (Addr::new(tag | 3 << 16, 0), 100, "never used"),
-        (Addr::new(tag | 4 << 16, 0), 100, "behind the heap"),
+        (Addr::new(tag | layout.arena(0), 0), 240, "an arena"),
+        (Addr::new(tag | layout.arena(127), 0), 64, "an arena"),
+        (Addr::new(tag | layout.root(), 0), 48, "the root object"),
+        (Addr::new((object >> 16 << 16) + 16, 0), 48, "the slab's head"),
+        (Addr::new(tag | (layout.own_chunks() + 2) << 16, 0), 100, "never used"),
+        (Addr::new(tag | (layout.own_chunks() + 2) << 16 | 64, 0), 100, "never used"),
+        (Addr::new(tag | (layout.own_chunks() + 3) << 16, 0), 100, "behind the heap"),
         (Addr::new(u64::MAX - 15, 0), 100, "behind everything"),
     ];
-    for (at, bytes, what) in wild {
+    // A header says more: which size was asked for, and that a slot was never given out.
+    let with_header = [
+        (Addr::new(object, 0), 99, "a smaller size"),
+        (Addr::new(object, 0), 112, "the slot's size"),
+        (Addr::new(object + 128, 0), 100, "not given out yet"),
+    ];
+    let with_header = with_header.iter().filter(|_| layout.has_headers());
+    for &(at, bytes, what) in wild.iter().chain(with_header) {
         assert_eq!(heap.run(|tx| tx.retire(at, bytes)), Err(Stop::BadPointer), "{what}");
     }
     free(&mut heap, object, 100).unwrap();
     assert_eq!(free(&mut heap, object, 100), Err(Stop::BadPointer), "given back twice");
     assert_eq!(heap.run(|tx| tx.retire(Addr::new(object, 0), 112)), Err(Stop::BadPointer));
     free(&mut heap, kept, 100).unwrap();
+    assert_eq!(free(&mut heap, object, 100), Err(Stop::BadPointer), "given back twice");
     heap.check().unwrap();
 }
 
@@ -176,9 +212,16 @@ fn a_program_writes_live_objects_only() {
 
 #[test]
 fn an_abort_at_any_access_leaves_the_heap_as_it_was() {
+    for (layout, least) in [(Layout::Ordinary, 200), (Layout::LineIsolated, 170)] {
+        let attempts = abort_at_any_access(TestHeap::laid_out(layout, 9));
+        assert!(attempts > least, "{attempts}");
+    }
+}
+
+/// Answers how many attempts were aborted.
+fn abort_at_any_access(mut heap: TestHeap) -> u32 {
     // Each case meets another path: a free slot, a slab's next slot, a new slab, a full heap, a
     // first and a second free object, runs that split and merge.
-    let mut heap = TestHeap::new(9);
     let objects: Vec<_> = (0..20).map(|_| heap.run(|tx| tx.allocate(100)).unwrap()).collect();
     let runs: Vec<_> = (0..3).map(|_| heap.run(|tx| tx.reserve_blocks(300)).unwrap()).collect();
     for &run in &runs {
@@ -216,5 +259,5 @@ fn an_abort_at_any_access_leaves_the_heap_as_it_was() {
     });
     fill(&mut heap, 1000);
     attack(&mut heap, &|tx| tx.allocate(16).map(drop));
-    assert!(attempts > 200, "{attempts}");
+    attempts
 }

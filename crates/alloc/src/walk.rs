@@ -5,15 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use words::BLOCK_STRIDE;
+use words::BLOCK_BYTES;
 
-use crate::blocks::block;
-use crate::classes::{CLASSES, slot_bytes};
+use crate::head::Head;
 use crate::header::{Kind, decode};
-use crate::layout::{
-    CHUNK_BYTES, CHUNKS, FIRST_SLOT, FRONTIER, HEAD, Head, LINE_WORDS, ROOT, ROOT_USER, arena,
-    is_slot, next_slot,
-};
+use crate::layout::{CHUNK_BYTES, FRONTIER, HEAD, LINE_WORDS, ROOT_USER};
 use crate::{ARENAS, Heap};
 
 /// A live object, or a prepared block of a run.
@@ -26,7 +22,7 @@ pub struct Live {
     pub offset: u64,
     /// [`Kind::Object`] or [`Kind::Block`].
     pub kind: Kind,
-    /// Bytes that were asked for.
+    /// Bytes that were asked for; in a line-isolated heap, all that it can have.
     pub bytes: u64,
     /// Bytes that it takes: its slot of a size class, or its share of a run; header included.
     pub taken_bytes: u64,
@@ -63,16 +59,16 @@ impl Heap {
     /// heap that [`check`](Heap::check) found sound; in another it ends where it cannot go on.
     pub fn live<F: FnMut(u64) -> u64>(&self, mut word: F) -> Walk<F> {
         let mut cursors = BTreeMap::new();
-        let is_heap = self.chunks() >= 2;
+        let (layout, is_heap) = (self.layout, self.has_room());
         for index in 0..if is_heap { ARENAS } else { 0 } {
-            for class in 0..CLASSES {
-                let cursor = word(arena(index) + 16 * class as u64 + 8);
-                if is_slot(cursor, class) {
+            for class in 0..layout.classes() {
+                let cursor = word(layout.arena(index) + 16 * class as u64 + 8);
+                if layout.is_slot(cursor, class) {
                     cursors.insert(cursor / CHUNK_BYTES, cursor);
                 }
             }
         }
-        let used = if is_heap { word(CHUNKS + FRONTIER) } else { 0 };
+        let used = if is_heap { word(layout.chunks_object() + FRONTIER) } else { 0 };
         let frontier = used.min(self.chunks());
         Walk { heap: *self, word, frontier, cursors, chunk: 0, place: Place::Head }
     }
@@ -80,16 +76,7 @@ impl Heap {
     /// The program's root in a heap in which no transaction runs; `word` as for
     /// [`live`](Heap::live).
     pub fn root_at_rest(&self, word: impl FnOnce(u64) -> u64) -> u64 {
-        word(ROOT + ROOT_USER)
-    }
-
-    /// Whether a pointer leads to a live object or to a block of an array, in a heap in which no
-    /// transaction runs; `word` as for [`live`](Heap::live). It asks the header before it, which
-    /// says for sure what is not one.
-    pub fn is_live_at_rest(&self, object: u64, word: impl FnOnce(u64) -> u64) -> bool {
-        let Ok(offset) = self.untag(object) else { return false };
-        let live = |kind| matches!(kind, Kind::Object | Kind::Block | Kind::Reserved);
-        decode(word(offset - 8), offset).is_some_and(|found| live(found.kind))
+        word(self.layout.root() + ROOT_USER)
     }
 }
 
@@ -102,8 +89,8 @@ impl<F: FnMut(u64) -> u64> Walk<F> {
         }
         let head = chunk * CHUNK_BYTES + HEAD;
         let words: [u64; LINE_WORDS] = std::array::from_fn(|i| (self.word)(head + 8 * i as u64));
-        let head = Head::decode(words, chunk, self.frontier).ok()?;
-        let first = chunk * CHUNK_BYTES + FIRST_SLOT;
+        let head = Head::decode(self.heap.layout, words, chunk, self.frontier).ok()?;
+        let first = chunk * CHUNK_BYTES + self.heap.layout.first_slot();
         self.place = match head {
             Head::Slab { class } => {
                 let end = (chunk + 1) * CHUNK_BYTES;
@@ -111,20 +98,41 @@ impl<F: FnMut(u64) -> u64> Walk<F> {
                 Place::Slab { class: class as usize, slot: first, end }
             }
             Head::Run { prepared, .. } => Place::Run { first: chunk, index: 0, prepared },
-            Head::First | Head::Free { .. } => Place::Head,
+            Head::First { .. } | Head::Free { .. } => Place::Head,
         };
         self.chunk += match head {
-            Head::Run { chunks, .. } | Head::Free { chunks, .. } => chunks,
-            Head::First | Head::Slab { .. } => 1,
+            Head::First { chunks } | Head::Run { chunks, .. } | Head::Free { chunks, .. } => chunks,
+            Head::Slab { .. } => 1,
         };
         Some(())
     }
 
-    /// What its header says is here, if it is live.
-    fn live(&mut self, offset: u64, kind: Kind, taken_bytes: u64) -> Option<Live> {
-        let header = decode((self.word)(offset - 8), offset).filter(|found| found.kind == kind)?;
-        let object = self.heap.tag | offset;
-        Some(Live { object, offset, kind, bytes: header.bytes, taken_bytes })
+    /// The object in a slot, if it is live.
+    fn object(&mut self, offset: u64, class: usize) -> Option<Live> {
+        let layout = self.heap.layout;
+        let label = (self.word)(offset.wrapping_add(layout.label()));
+        let bytes = layout.live_bytes(label, offset, class)?;
+        let taken_bytes = layout.slot_bytes(class);
+        Some(Live {
+            object: self.heap.tag | offset,
+            offset,
+            kind: Kind::Object,
+            bytes,
+            taken_bytes,
+        })
+    }
+
+    /// The block of a run, if its header says that it is one.
+    fn block(&mut self, offset: u64) -> Option<Live> {
+        let layout = self.heap.layout;
+        let bytes = if layout.has_headers() {
+            let header = decode((self.word)(offset - 8), offset);
+            header.filter(|found| found.kind == Kind::Block)?.bytes
+        } else {
+            BLOCK_BYTES
+        };
+        let taken_bytes = layout.block_stride();
+        Some(Live { object: self.heap.tag | offset, offset, kind: Kind::Block, bytes, taken_bytes })
     }
 }
 
@@ -132,15 +140,16 @@ impl<F: FnMut(u64) -> u64> Iterator for Walk<F> {
     type Item = Live;
 
     fn next(&mut self) -> Option<Live> {
+        let layout = self.heap.layout;
         loop {
             let found = match self.place {
                 Place::Slab { class, slot, end } if slot != 0 && slot < end => {
-                    self.place = Place::Slab { class, slot: next_slot(slot, class), end };
-                    self.live(slot, Kind::Object, slot_bytes(class))
+                    self.place = Place::Slab { class, slot: layout.next_slot(slot, class), end };
+                    self.object(slot, class)
                 }
                 Place::Run { first, index, prepared } if index < prepared => {
                     self.place = Place::Run { first, index: index + 1, prepared };
-                    self.live(block(first, index), Kind::Block, BLOCK_STRIDE)
+                    self.block(layout.block(first, index))
                 }
                 _ => {
                     self.enter()?;

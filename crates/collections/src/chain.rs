@@ -17,7 +17,7 @@
 //!   written too (it is marked dead before it is given back). What lies before that link decides
 //!   nothing, so nothing needs protection.
 
-use words::{Addr, Allocate, Seen, Stop, Words};
+use words::{Addr, Allocate, Seen, Stop, Words, work};
 
 use crate::check::{Checked, Damage};
 
@@ -149,6 +149,7 @@ impl<const WORDS: usize> Chain<WORDS> {
         let Found { entry: Some(entry), exact: true, link } = self.search(tx, key)? else {
             return Ok(None);
         };
+        tx.compute(work::LINK);
         let value = entry.value(tx)?;
         tx.write(link, entry.next)?;
         entry.discard(tx, Self::ENTRY_BYTES)?;
@@ -232,11 +233,11 @@ impl<const WORDS: usize> Chain<WORDS> {
     #[inline]
     fn search<W: Words>(self, tx: &mut W, key: u64) -> Result<Found, Stop> {
         let mut link = self.link;
-        tx.compute(10);
+        tx.compute(work::SEARCH);
         let (mut next, mut least) = (tx.read(link)?, 0);
         while next != 0 {
             let entry = Entry::open(tx, next)?;
-            tx.compute(6);
+            tx.compute(work::VISIT);
             // Ascending keys are what makes a walk along a damaged chain end.
             if entry.key < least {
                 return Err(Stop::BadValue);
@@ -254,6 +255,7 @@ impl Found {
     /// Puts a new entry where the search ended.
     #[inline]
     fn add<W: Allocate>(&self, tx: &mut W, key: u64, value: &[u64]) -> Result<(), Stop> {
+        tx.compute(work::LINK);
         let next = self.entry.map_or(0, |entry| entry.at.object);
         let object = tx.allocate(VALUE as usize + 8 * value.len())?;
         tx.write_words(Addr::new(object, 0), &[key, next])?;

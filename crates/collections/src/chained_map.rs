@@ -15,7 +15,7 @@
 //!
 //! Invariants: those of a [`Chain`]; and a key is in the chain that is its home.
 
-use words::{Addr, Allocate, Array, Place, Stop, Words};
+use words::{Addr, Allocate, Array, Place, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::chain::Chain;
@@ -84,7 +84,7 @@ impl ChainedMap {
     /// As [`Words::read`]; [`Stop::BadValue`] in a damaged map, here and in all that follows.
     #[inline]
     pub fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
-        Ok(self.chain_of(key)?.get(tx, key)?.map(|[value]| value))
+        Ok(self.chain_of(tx, key)?.get(tx, key)?.map(|[value]| value))
     }
 
     /// Puts a key's value, whether it was there or not; answers the value before. Writes 1 word
@@ -101,7 +101,7 @@ impl ChainedMap {
         value: u64,
     ) -> Result<Option<u64>, Stop> {
         self.will_insert(tx, key);
-        let before = self.chain_of(key)?.replace(tx, key, &[value])?;
+        let before = self.chain_of(tx, key)?.replace(tx, key, &[value])?;
         Ok(before.map(|[value]| value))
     }
 
@@ -116,7 +116,7 @@ impl ChainedMap {
         key: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Stop> {
-        let Some(at) = self.chain_of(key)?.find(tx, key)? else {
+        let Some(at) = self.chain_of(tx, key)?.find(tx, key)? else {
             return Ok(None);
         };
         let before = tx.read(at)?;
@@ -130,7 +130,7 @@ impl ChainedMap {
     /// As [`Words::write`].
     pub fn remove<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
         self.will_insert(tx, key);
-        Ok(self.chain_of(key)?.remove(tx, key)?.map(|[value]| value))
+        Ok(self.chain_of(tx, key)?.remove(tx, key)?.map(|[value]| value))
     }
 
     /// A hint that this key will be inserted or removed soon: for many keys in one transaction,
@@ -213,7 +213,8 @@ impl ChainedMap {
 
     /// The chain where a key belongs, as a list.
     #[inline]
-    fn chain_of(self, key: u64) -> Result<Chain<1>, Stop> {
+    fn chain_of<W: Words>(self, tx: &mut W, key: u64) -> Result<Chain<1>, Stop> {
+        tx.compute(work::HASH);
         self.chain(self.home(key)?)
     }
 

@@ -16,7 +16,7 @@
 //!
 //! Invariants: those of a [`Chain`]; and a key is in the chain that is its home.
 
-use words::{Addr, Allocate, Array, Place, Stop, Words};
+use words::{Addr, Allocate, Array, Place, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::chain::Chain;
@@ -75,7 +75,7 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
     /// As [`Words::read`]; [`Stop::BadValue`] in a damaged table, here and in all that follows.
     #[inline]
     pub fn find<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<Addr>, Stop> {
-        self.chain(self.home(key))?.find(tx, key)
+        self.chain_of(tx, key)?.find(tx, key)
     }
 
     /// The value of a key.
@@ -84,7 +84,7 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
     /// As [`Words::read`].
     #[inline]
     pub fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<[u64; WORDS]>, Stop> {
-        self.chain(self.home(key))?.get(tx, key)
+        self.chain_of(tx, key)?.get(tx, key)
     }
 
     /// Puts a key's value, whether it was there or not; answers whether it is new. Writes the value
@@ -100,7 +100,7 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
         key: u64,
         value: &[u64; WORDS],
     ) -> Result<bool, Stop> {
-        self.chain(self.home(key))?.insert(tx, key, value)
+        self.chain_of(tx, key)?.insert(tx, key, value)
     }
 
     /// Takes a key out; answers its value. Its entry is given back. Writes 2 words: the link
@@ -110,12 +110,13 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
     /// As [`Words::write`].
     #[inline]
     pub fn remove<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<[u64; WORDS]>, Stop> {
-        self.chain(self.home(key))?.remove(tx, key)
+        self.chain_of(tx, key)?.remove(tx, key)
     }
 
     /// A hint that this key will be looked up soon.
     #[inline]
     pub fn will_get<W: Words>(self, tx: &mut W, key: u64) {
+        tx.compute(work::HASH);
         if let Ok(head) = self.head(self.home(key)) {
             tx.will_read(head, 8);
         }
@@ -180,6 +181,13 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
         }
         self.chains.free(tx)?;
         Ok(None)
+    }
+
+    /// The chain where a key belongs, as a list.
+    #[inline]
+    fn chain_of<W: Words>(self, tx: &mut W, key: u64) -> Result<Chain<WORDS>, Stop> {
+        tx.compute(work::HASH);
+        self.chain(self.home(key))
     }
 
     #[inline]

@@ -119,6 +119,51 @@ pub enum Damage {
         /// Where its link leads.
         found: u64,
     },
+    /// A red-black tree's node that does not know who leads to it.
+    Parent {
+        /// The node's object.
+        node: u64,
+        /// The node that leads to it; 0 for the root.
+        expected: u64,
+        /// The parent that it names.
+        found: u64,
+    },
+    /// A red-black tree's node that is neither black nor red, or red where a red one may not be.
+    Colour {
+        /// The node's object.
+        node: u64,
+        /// Black, which is 0.
+        expected: u64,
+        /// What it says.
+        found: u64,
+    },
+    /// A way down a red-black tree that passes more or fewer black nodes than the leftmost one.
+    Blacks {
+        /// The last node of the way; 0 in an empty tree.
+        node: u64,
+        /// Black nodes of the leftmost way.
+        expected: u64,
+        /// Black nodes of this one.
+        found: u64,
+    },
+    /// A queue's slot that does not say what its place demands.
+    Slot {
+        /// The slot, from 0.
+        slot: u64,
+        /// The entry's number plus 1; 0 where there is none.
+        expected: u64,
+        /// What stands there.
+        found: u64,
+    },
+    /// A queue that has taken out more than was put in, or holds more than it has room for.
+    Span {
+        /// Entries that it has room for.
+        most: u64,
+        /// Entries ever taken out.
+        first: u64,
+        /// Entries ever put in.
+        found: u64,
+    },
 }
 
 impl fmt::Display for Damage {
@@ -153,6 +198,24 @@ impl fmt::Display for Damage {
             }
             Damage::Chain { leaf, expected, found } => {
                 write!(f, "leaf {leaf:#x}: expected a link to {expected:#x}, found {found:#x}")
+            }
+            Damage::Parent { node, expected, found } => {
+                write!(f, "node {node:#x}: expected parent {expected:#x}, found {found:#x}")
+            }
+            Damage::Colour { node, expected, found } => {
+                write!(f, "node {node:#x}: expected colour {expected}, found {found}")
+            }
+            Damage::Blacks { node, expected, found } => {
+                write!(f, "way to {node:#x}: expected {expected} black nodes, found {found}")
+            }
+            Damage::Slot { slot, expected, found } => {
+                write!(f, "slot {slot}: expected number {expected}, found {found}")
+            }
+            Damage::Span { most, first, found } => {
+                write!(
+                    f,
+                    "queue: {first} taken out, expected at most {most} more put in, found {found}"
+                )
             }
         }
     }

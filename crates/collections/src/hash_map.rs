@@ -20,7 +20,7 @@
 //!   gap there must not commit beside it (the removal writes the gap's block, so the two collide).
 //!   Everything else that decides an operation lies in a bucket that it writes.
 
-use words::{Addr, Allocate, Array, Place, Stop, Words};
+use words::{Addr, Allocate, Array, Place, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::check::{Checked, Damage};
@@ -102,6 +102,16 @@ impl HashMap {
         self.buckets.len().saturating_sub(1)
     }
 
+    /// The bucket where the search for a key begins; it ends in one of those that follow, round the
+    /// end, before the last but one, which is key 0's own.
+    ///
+    /// # Errors
+    /// [`Stop::BadValue`] when this is no map that was ever made.
+    #[inline]
+    pub fn home(self, key: u64) -> Result<u64, Stop> {
+        Ok(self.home_of(key, self.mask()?))
+    }
+
     /// The value of a key.
     ///
     /// # Errors
@@ -177,7 +187,8 @@ impl HashMap {
     /// transaction, give it for all of them first.
     #[inline]
     pub fn will_insert<W: Words>(self, tx: &mut W, key: u64) {
-        if let Ok(at) = self.mask().and_then(|mask| self.at(self.home(key, mask))) {
+        tx.compute(work::HASH);
+        if let Ok(at) = self.mask().and_then(|mask| self.at(self.home_of(key, mask))) {
             tx.will_write(at, 16);
         }
     }
@@ -185,7 +196,8 @@ impl HashMap {
     /// A hint that this key will be looked up soon.
     #[inline]
     pub fn will_get<W: Words>(self, tx: &mut W, key: u64) {
-        if let Ok(at) = self.mask().and_then(|mask| self.at(self.home(key, mask))) {
+        tx.compute(work::HASH);
+        if let Ok(at) = self.mask().and_then(|mask| self.at(self.home_of(key, mask))) {
             tx.will_read(at, 16);
         }
     }
@@ -254,7 +266,7 @@ impl HashMap {
         answer: &mut Checked,
     ) -> Result<(), Stop> {
         let mask = self.mask()?;
-        let mut at = self.home(key, mask);
+        let mut at = self.home_of(key, mask);
         while at != bucket {
             let before = tx.read(self.at(at)?)?;
             if before == 0 {
@@ -277,13 +289,14 @@ impl HashMap {
         let (mut hole, mut at) = (bucket, bucket);
         for _ in 0..mask {
             at = (at + 1) & mask;
+            tx.compute(work::VISIT + work::HASH);
             let mut pair = [0; 2];
             tx.read_words(self.at(at)?, &mut pair)?;
             if pair[0] == 0 {
                 break;
             }
             // It may move when the hole is not before its home, going round.
-            let home = self.home(pair[0], mask);
+            let home = self.home_of(pair[0], mask);
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
                 tx.write_words(self.at(hole)?, &pair)?;
                 hole = at;
@@ -294,7 +307,7 @@ impl HashMap {
 
     #[inline]
     fn probe<W: Words>(self, tx: &mut W, key: u64) -> Result<Probe, Stop> {
-        let home = self.home(key, self.mask()?);
+        let home = self.home_of(key, self.mask()?);
         self.probe_from(tx, key, home)
     }
 
@@ -307,11 +320,11 @@ impl HashMap {
             let there = tx.read(at)? != 0;
             return Ok(if there { Probe::Found(bucket, at) } else { Probe::Free(bucket, at) });
         }
-        tx.compute(10);
+        tx.compute(work::HASH + work::SEARCH);
         for _ in 0..=mask {
             let at = self.at(bucket)?;
             let found = tx.read(at)?;
-            tx.compute(6);
+            tx.compute(work::VISIT);
             if found == key {
                 return Ok(Probe::Found(bucket, at));
             }
@@ -341,7 +354,7 @@ impl HashMap {
 
     /// The bucket where the search for a key begins.
     #[inline]
-    fn home(self, key: u64, mask: u64) -> u64 {
+    fn home_of(self, key: u64, mask: u64) -> u64 {
         if key == 0 {
             return mask + 1;
         }
@@ -351,7 +364,7 @@ impl HashMap {
     /// The bucket where the search for a key begins, announced as soon as it is known.
     #[inline]
     fn home_to_write<W: Words>(self, tx: &mut W, key: u64) -> Result<u64, Stop> {
-        let home = self.home(key, self.mask()?);
+        let home = self.home_of(key, self.mask()?);
         tx.will_write(self.at(home)?, 16);
         Ok(home)
     }

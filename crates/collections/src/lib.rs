@@ -1,4 +1,4 @@
-//! Maps from `u64` over Lastword's waist, for every design below it.
+//! Maps from `u64`, and a queue, over Lastword's waist, for every design below it.
 //!
 //! | map | lookup | words written by an insert | ordered |
 //! |---|---|---|---|
@@ -7,6 +7,9 @@
 //! | [`ChainedTable`] | the same | new key: 3 and its value; old: that | no |
 //! | [`Chain`] | an object an entry | as above | yes |
 //! | [`BTreeMap`] | one node a level, 28 pairs a node | new key: 7 with splits; old key: 1 | yes |
+//! | [`RbTree`] | a node of 48 bytes a level | new key: 7, and rotations; old key: 1 | yes |
+//!
+//! A [`Queue`] is a ring of entries of one cache line, first in, first out.
 //!
 //! All are small values: a program stores them in its own objects, reads them once, and keeps the
 //! copy; nothing that never changes is read again. They are plain code over
@@ -59,6 +62,8 @@ mod check;
 mod hash;
 mod hash_map;
 pub mod model;
+mod queue;
+mod rb_tree;
 
 pub use btree::{BTree, BTree16, BTree32, BTreeMap, Cursor};
 pub use chain::Chain;
@@ -66,3 +71,5 @@ pub use chained_map::{ChainedMap, ENTRY_BYTES};
 pub use chained_table::ChainedTable;
 pub use check::{Checked, Damage, whole};
 pub use hash_map::{HashMap, Inserted};
+pub use queue::{QUEUE_WORDS, Queue, Ring};
+pub use rb_tree::RbTree;

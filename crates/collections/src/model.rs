@@ -1,4 +1,4 @@
-//! A tool for testing designs: random operations on a map of this crate and on the standard
+//! A tool for testing designs: random operations on a collection of this crate and on the standard
 //! library's, side by side.
 //!
 //! Any [`Transact`] will do, so a design shows with one call that reads, writes, allocation and
@@ -9,6 +9,8 @@
 //! collections::model::hash_map(&mut worker, 42, 500)?;
 //! collections::model::chained_map(&mut worker, 42, 500)?;
 //! collections::model::btree_map(&mut worker, 42, 500)?;
+//! collections::model::rb_tree(&mut worker, 42, 500)?;
+//! collections::model::queue(&mut worker, 42, 500)?;
 //! # Ok::<(), words::mock::Refused>(())
 //! ```
 //!
@@ -16,12 +18,12 @@
 //! everything allocated is given back, so that the caller can check the heap for leaks. A
 //! difference panics and names the seed and the operation.
 
-use std::collections::{BTreeMap as StdTree, HashMap as StdHash};
+use std::collections::{BTreeMap as StdTree, HashMap as StdHash, VecDeque};
 use std::ops::{Bound, ControlFlow};
 
 use words::{Allocate, Objects, Persist, Ptr, Stop, Transact, Words};
 
-use crate::{BTreeMap, ChainedMap, Checked, HashMap, Inserted, whole};
+use crate::{BTreeMap, ChainedMap, Checked, HashMap, Inserted, QUEUE_WORDS, Queue, RbTree, whole};
 
 /// Operations between two looks at the whole map.
 const STRETCH: usize = 64;
@@ -341,6 +343,122 @@ fn compare_all<T: Transact>(
     let expected: Vec<(u64, u64)> = model.iter().map(|(&key, &value)| (key, value)).collect();
     assert_eq!(found, expected, "{what}: all pairs");
     Ok(())
+}
+
+/// Runs `ops` random operations on a [`RbTree`], one a transaction, and compares every answer with
+/// the standard library's. The tree grows and shrinks in turns of 700 and is opened anew from the
+/// root now and then.
+///
+/// # Errors
+/// What a transaction ended with.
+///
+/// # Panics
+/// When the tree answers anything else than the standard library's.
+pub fn rb_tree<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T::Error> {
+    let mut random = Random(seed);
+    let mut model = StdTree::new();
+    let before = worker.transact(|tx| tx.root())?;
+    let mut tree = publish(worker, |tx| RbTree::create(tx))?;
+    for op in 0..ops {
+        let what = format!("red-black tree, seed {seed}, operation {op}");
+        let grows = (op / 700).is_multiple_of(2);
+        let (key, value) = (tree_key(&mut random, op), random.next());
+        match (random.below(16), grows) {
+            (0, _) => {
+                let found = worker.transact(|tx| tree.get(tx, key))?;
+                assert_eq!(found, model.get(&key).copied(), "{what}: get {key}");
+            }
+            (1, _) => {
+                let found = worker.transact(|tx| tree.ceiling(tx, key))?;
+                let expected = model.range(key..).next().map(|(&key, &value)| (key, value));
+                assert_eq!(found, expected, "{what}: ceiling {key}");
+            }
+            (2..=11, true) | (2..=4, false) => {
+                let found = worker.transact(|tx| tree.insert(tx, key, value))?;
+                assert_eq!(found, model.insert(key, value), "{what}: insert {key}");
+            }
+            _ => {
+                // A key that is there, if any is: else a tree of many keys would never shrink.
+                let key = model.range(key..).next().map_or(key, |(&there, _)| there);
+                let found = worker.transact(|tx| tree.remove(tx, key))?;
+                assert_eq!(found, model.remove(&key), "{what}: remove {key}");
+            }
+        }
+        if op % STRETCH == STRETCH - 1 || op + 1 == ops {
+            tree = reopen(worker)?;
+            let answer = whole(worker, |tx, from| tree.check(tx, from, 50))?;
+            assert_eq!(answer.damage, [], "{what}");
+            assert_eq!(answer.entries, model.len() as u64, "{what}: entries");
+            let (mut left, mut from) = (model.iter(), Some(0));
+            while let Some(key) = from {
+                let found = worker.transact(|tx| tree.ceiling(tx, key))?;
+                assert_eq!(found, left.next().map(|(&key, &value)| (key, value)), "{what}");
+                from = found.and_then(|(key, _)| key.checked_add(1));
+            }
+            assert_eq!(left.next(), None, "{what}: all pairs");
+        }
+    }
+    while !worker.transact(|tx| tree.free(tx, 5))? {}
+    worker.transact(|tx| retract::<RbTree, _>(tx, before))
+}
+
+/// Runs `ops` random operations on a [`Queue`] for 20 entries, one or two a transaction, and
+/// compares every answer with the standard library's. The queue fills up and empties in turns, and
+/// is opened anew from the root now and then.
+///
+/// # Errors
+/// What a transaction ended with.
+///
+/// # Panics
+/// When the queue answers anything else than the standard library's.
+pub fn queue<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T::Error> {
+    const CAPACITY: u64 = 20;
+    let mut random = Random(seed);
+    let mut model: VecDeque<[u64; QUEUE_WORDS]> = VecDeque::new();
+    let before = worker.transact(|tx| tx.root())?;
+    let mut queue = publish(worker, |tx| Queue::create(tx, CAPACITY))?;
+    for op in 0..ops {
+        let what = format!("queue, seed {seed}, operation {op}");
+        let share = if (op / 100).is_multiple_of(2) { 5 } else { 3 };
+        let (pushes, value) = (random.below(8) < share, [random.next(); QUEUE_WORDS]);
+        if pushes {
+            let is_in = worker.transact(|tx| queue.push(tx, &value))?;
+            assert_eq!(is_in, (model.len() as u64) < CAPACITY, "{what}: push");
+            if is_in {
+                model.push_back(value);
+            }
+        } else {
+            // What is put in and what is taken out in one transaction meet there.
+            let (is_in, found) =
+                worker.transact(|tx| Ok((queue.push(tx, &value)?, queue.pop(tx)?)))?;
+            assert_eq!(is_in, (model.len() as u64) < CAPACITY, "{what}: push");
+            if is_in {
+                model.push_back(value);
+            }
+            assert_eq!(found, model.pop_front(), "{what}: pop");
+            let found = worker.transact(|tx| queue.pop(tx))?;
+            assert_eq!(found, model.pop_front(), "{what}: pop again");
+        }
+        if op % STRETCH == STRETCH - 1 || op + 1 == ops {
+            queue = reopen(worker)?;
+            let answer = whole(worker, |tx, from| queue.check(tx, from, 7))?;
+            assert_eq!(answer.damage, [], "{what}");
+            assert_eq!(answer.entries, model.len() as u64, "{what}: entries");
+            let (mut found, mut from) = (VecDeque::new(), Some(0));
+            while let Some(number) = from {
+                let (values, next) = worker.transact(|tx| {
+                    let mut values = Vec::new();
+                    let next = queue.scan(tx, number, 6, |_, value| values.push(*value))?;
+                    Ok((values, next))
+                })?;
+                found.extend(values);
+                from = next;
+            }
+            assert_eq!(found, model, "{what}: all entries");
+        }
+    }
+    worker.transact(|tx| queue.free(tx))?;
+    worker.transact(|tx| retract::<Queue, _>(tx, before))
 }
 
 /// Makes a map and an object that holds it, the root.

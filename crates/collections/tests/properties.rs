@@ -189,6 +189,8 @@ fn the_model_runs_leave_the_heap_as_it_was() {
         model::hash_map(&mut mock, seed, 3000).unwrap();
         model::chained_map(&mut mock, seed, 3000).unwrap();
         model::btree_map(&mut mock, seed, 6000).unwrap();
+        model::rb_tree(&mut mock, seed, 6000).unwrap();
+        model::queue(&mut mock, seed, 3000).unwrap();
         assert_eq!(mock.objects(), 0, "seed {seed}");
         assert_eq!(mock.transact(|tx| tx.root()).unwrap(), 0, "seed {seed}");
     }

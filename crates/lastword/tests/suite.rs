@@ -102,7 +102,9 @@ impl Suite for UseAfterFree {
 fn models(worker: &mut Erased<'_, Error>, seed: u64, operations: usize) -> Result<(), Error> {
     collections::model::hash_map(worker, seed, operations)?;
     collections::model::chained_map(worker, seed, operations)?;
-    collections::model::btree_map(worker, seed, operations)
+    collections::model::btree_map(worker, seed, operations)?;
+    collections::model::rb_tree(worker, seed, operations)?;
+    collections::model::queue(worker, seed, operations)
 }
 
 #[test]

@@ -29,6 +29,18 @@ pub const BLOCK_BYTES: u64 = 256;
 /// Distance between the first bytes of neighbouring blocks: each is an object with its header.
 pub const BLOCK_STRIDE: u64 = BLOCK_BYTES + HEADER_BYTES;
 
+/// Distance between the first bytes of neighbouring blocks of the run that starts at `first`, with
+/// or without its tag; what an array multiplies with at every access.
+///
+/// The place says it: a run whose blocks have headers starts behind one, 16 bytes past a multiple
+/// of 32, and they are [`BLOCK_STRIDE`] apart. Where objects have no headers (heaps of simulated
+/// machines that isolate whole cache lines) a run starts at a multiple of 64, and its blocks are
+/// [`BLOCK_BYTES`] apart.
+#[inline]
+pub const fn block_stride(first: u64) -> u64 {
+    BLOCK_BYTES + (first & HEADER_BYTES)
+}
+
 /// The place of a word: the first byte of an object, and a byte offset inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Addr {
@@ -61,6 +73,12 @@ impl Addr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_a_run_starts_says_how_far_apart_its_blocks_are() {
+        assert_eq!(block_stride(0x1234_0000_0001_0050), BLOCK_STRIDE, "behind a header");
+        assert_eq!(block_stride(0x1234_0000_0001_0040), BLOCK_BYTES, "at a line");
+    }
 
     #[test]
     fn an_address_wraps_and_never_panics() {

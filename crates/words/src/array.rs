@@ -7,14 +7,15 @@
 //!
 //! An element never straddles two blocks, so it belongs to one object. Blocks stand at a fixed
 //! distance, and the elements of a block are a constant number, so the address of an element is
-//! multiplication and shift: no table, no division.
+//! multiplication and shift: no table, no division. In a heap whose objects have no headers the
+//! distance is 256; [`block_stride`] reads it off the first block's address.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{Addr, Allocate, BLOCK_BYTES, BLOCK_STRIDE, Field, Persist, Stop, Words};
+use crate::{Addr, Allocate, BLOCK_BYTES, Field, Persist, Stop, Words, block_stride};
 
 /// A fixed number of elements, in blocks of 256 bytes; a value of two words that objects can hold.
 ///
@@ -77,7 +78,7 @@ impl<T: Persist> Array<T> {
             return Err(Stop::BadPointer);
         }
         // Wrapping: a length read from a damaged pool must not panic; the access will be refused.
-        let block = (index / Self::PER_BLOCK).wrapping_mul(BLOCK_STRIDE);
+        let block = (index / Self::PER_BLOCK).wrapping_mul(block_stride(self.first()));
         let object = self.first().wrapping_add(block);
         Ok(Field::new(Addr::new(object, index % Self::PER_BLOCK * size_of::<T>() as u64)))
     }
@@ -178,6 +179,15 @@ mod tests {
         assert_eq!(refused.stop, Stop::BadPointer);
         let refused = mock.transact(|tx| array.free(tx)).unwrap_err();
         assert_eq!(refused.stop, Stop::BadPointer);
+    }
+
+    #[test]
+    fn blocks_without_headers_leave_no_gap() {
+        for (first, stride) in [(1 << 16 | 80, 272), (1 << 16 | 64, 256)] {
+            let array = Array::<u64>::from_parts(first, 1000);
+            let at = array.at(999).unwrap().addr();
+            assert_eq!((at.object, at.offset), (first + 31 * stride, 7 * 8));
+        }
     }
 
     #[test]

@@ -45,8 +45,11 @@ mod ptr;
 mod stop;
 mod transaction;
 mod view;
+pub mod work;
 
-pub use addr::{ADDRESS_BITS, Addr, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX};
+pub use addr::{
+    ADDRESS_BITS, Addr, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX, block_stride,
+};
 pub use array::Array;
 pub use bytes::{Bytes, Text};
 pub use erased::{Erased, ErasedTx};

@@ -215,6 +215,8 @@ impl Allocate for Mock {
         let Some(bytes) = blocks.checked_mul(BLOCK_STRIDE) else {
             return self.stop(Stop::Full);
         };
+        // Behind a header, as in a pool: that is what `block_stride` goes by.
+        self.heap.next |= HEADER_BYTES;
         let first = self.take(bytes)?;
         self.heap.runs.insert(first, (blocks, 0));
         Ok(TAG | first)

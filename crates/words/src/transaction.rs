@@ -24,8 +24,34 @@ impl std::fmt::Display for TxId {
 }
 
 /// Names a lock for designs that isolate by locks which the program names itself.
+///
+/// ```text
+///   63     56 55                                 0
+///   | space   | index: what is locked in it        |     space 255: the allocator's own locks
+/// ```
+///
+/// **The order of locks.** A transaction takes the program's locks in ascending order, all of them
+/// before its first allocation or retirement: then no two wait for each other. The allocator's come
+/// behind, inside of everything: the arena's, then that of the chunks. So whoever holds one of
+/// those waits for none of the program's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockId(pub u64);
+
+impl LockId {
+    /// The number of the first space that is not the program's.
+    pub const SPACE_END: u8 = u8::MAX;
+
+    /// The lock of this index in a space of the program's. Of an index only the lowest 56 bits
+    /// count: two that share them share a lock, which is safe.
+    ///
+    /// # Panics
+    /// When `space` is the allocator's, 255.
+    #[inline]
+    pub const fn of(space: u8, index: u64) -> LockId {
+        assert!(space < LockId::SPACE_END, "space 255 is the allocator's");
+        LockId((space as u64) << 56 | index & ((1 << 56) - 1))
+    }
+}
 
 /// A transaction, seen by data structures: persistent words, read and written atomically together.
 ///
@@ -163,7 +189,7 @@ pub trait Allocate: Words {
     fn allocate(&mut self, bytes: usize) -> Result<u64, Stop>;
 
     /// Room for a run of `blocks` objects of [`BLOCK_BYTES`](crate::BLOCK_BYTES) each,
-    /// [`BLOCK_STRIDE`](crate::BLOCK_STRIDE) apart; answers the first one's first byte. None of
+    /// [`block_stride`](crate::block_stride) apart; answers the first one's first byte. None of
     /// them may be written before it is prepared.
     ///
     /// # Errors

@@ -5,10 +5,11 @@
 //! program acknowledged can be checked exactly.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use words::{Allocate, Array, BLOCK_STRIDE, LockId, Objects, Place, Stop, Transact, Words};
+use words::{Allocate, Array, BLOCK_STRIDE, LockId, Objects, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::keys::{below, generator};
+use crate::lock::{self, Locks};
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::violation::Violations;
@@ -22,6 +23,9 @@ const CENTS: u64 = 1000;
 
 /// The most that is transferred at once: a few transfers in a row empty an account.
 const CENTS_MAX: u64 = 400;
+
+/// Accounts in a cache line.
+const PER_LINE: u64 = 64 / size_of::<Account>() as u64;
 
 /// Blocks that one transaction of loading prepares, and accounts that one fills.
 const STEP: u64 = 256;
@@ -76,6 +80,7 @@ pub struct BankClient {
     from: u64,
     to: u64,
     cents: u64,
+    locks: Locks<2>,
 }
 
 impl Build for Bank {
@@ -118,6 +123,7 @@ impl Build for Bank {
 impl Workload for Bank {
     const NAME: &'static str = <Bank as Build>::NAME;
     const ABOUT: &'static str = "bank: a transfer between two random accounts, counted thrice";
+    const ANNOUNCES: bool = true;
     type Client = BankClient;
 
     fn heap_bytes(options: &Options) -> u64 {
@@ -136,7 +142,7 @@ impl Workload for Bank {
 
     fn client(&self, index: usize, seed: u64) -> BankClient {
         let (rng, stamp) = (generator(index, seed), Stamp::first(index, seed));
-        BankClient { rng, stamp, index: index as u64, from: 0, to: 0, cents: 0 }
+        BankClient { rng, stamp, index: index as u64, from: 0, to: 0, cents: 0, locks: Locks::NONE }
     }
 
     #[inline]
@@ -146,15 +152,16 @@ impl Workload for Bank {
         // Any account but that one.
         client.to = (client.from + 1 + below(&mut client.rng, accounts - 1)) % accounts;
         client.cents = 1 + below(&mut client.rng, CENTS_MAX);
+        let lines = [client.from, client.to].map(|account| account / PER_LINE);
+        client.locks = Locks::of(lines.map(|line| LockId::of(lock::ROWS, line)));
         client.stamp.advance();
     }
 
     #[inline]
     fn run<W: Allocate>(&self, client: &BankClient, tx: &mut W) -> Result<(), Stop> {
+        tx.compute(work::FRAME);
         let Tables { accounts, counters } = self.tables;
-        // In the order of their numbers, so that two transfers never wait for each other.
-        tx.lock(LockId(client.from.min(client.to)))?;
-        tx.lock(LockId(client.from.max(client.to)))?;
+        client.locks.take(tx)?;
         let (from, to) = (accounts.at(client.from)?, accounts.at(client.to)?);
         let tally = words::field!(counters.at(client.index)?, Counter, tally);
         tx.will_write(from.addr(), size_of::<Account>());

@@ -16,13 +16,13 @@
 //! keep it so. A word that was never written is 0.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use words::{Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, LockId, Place, Stop, Transact, Words};
+use words::{Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, Place, Stop, Transact, Words, work};
 
 use crate::keys::{below, generator};
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::violation::Violations;
-use crate::{Options, Violation, Workload, scaled, with_slack};
+use crate::{Options, Violation, Workload, lock, scaled, with_slack};
 
 /// Blocks that one transaction of loading prepares: 70 KB.
 const BLOCKS: u64 = 256;
@@ -82,6 +82,7 @@ impl<const PAIRS: usize> Workload for Blind<PAIRS> {
     } else {
         "200 words all over 64 MiB: a large write set"
     };
+    const ANNOUNCES: bool = true;
     type Client = BlindClient<PAIRS>;
 
     fn heap_bytes(options: &Options) -> u64 {
@@ -110,7 +111,8 @@ impl<const PAIRS: usize> Workload for Blind<PAIRS> {
 
     #[inline]
     fn run<W: Allocate>(&self, client: &BlindClient<PAIRS>, tx: &mut W) -> Result<(), Stop> {
-        tx.lock(LockId(0))?;
+        tx.compute(work::FRAME);
+        tx.lock(lock::ALL)?;
         for first in [0, self.words.len() / 2] {
             for place in client.places {
                 tx.will_write(self.words.at(first + place)?.addr(), 8);
@@ -126,7 +128,7 @@ impl<const PAIRS: usize> Workload for Blind<PAIRS> {
     }
 
     fn is_present<W: Words>(&self, client: &BlindClient<PAIRS>, tx: &mut W) -> Result<bool, Stop> {
-        tx.lock(LockId(0))?;
+        tx.lock(lock::ALL)?;
         for first in [0, self.words.len() / 2] {
             for place in client.places {
                 let at = first + place;

@@ -16,14 +16,14 @@
 use std::hint::black_box;
 
 use collections::BTree;
-use words::{Allocate, LockId, Stop, Transact, Words};
+use words::{Allocate, Stop, Transact, Words, work};
 
 use crate::keys::{self, KeyClient};
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::tree;
 use crate::violation::Violations;
-use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
+use crate::{Heeds, Options, Violation, Workload, lock, scaled, with_slack};
 
 /// Keys at scale 1: DudeTM's.
 const KEYS: u64 = 1 << 22;
@@ -137,7 +137,8 @@ impl<const SLOTS: usize> Workload for Tree<SLOTS> {
 
     #[inline]
     fn run<W: Allocate>(&self, client: &KeyClient, tx: &mut W) -> Result<(), Stop> {
-        tx.lock(LockId(0))?;
+        tx.compute(work::FRAME);
+        tx.lock(lock::ALL)?; // splits may reach the root
         if client.reads {
             black_box(self.tree.get(tx, client.key)?);
             return Ok(());
@@ -146,7 +147,7 @@ impl<const SLOTS: usize> Workload for Tree<SLOTS> {
     }
 
     fn is_present<W: Words>(&self, client: &KeyClient, tx: &mut W) -> Result<bool, Stop> {
-        tx.lock(LockId(0))?;
+        tx.lock(lock::ALL)?; // splits may reach the root
         Ok(client.is_in(self.tree.get(tx, client.key)?))
     }
 

@@ -27,14 +27,14 @@ use std::hint::black_box;
 use collections::{ChainedTable, whole};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
-use words::{Allocate, BLOCK_STRIDE, LockId, Stop, Transact, Words};
+use words::{Allocate, BLOCK_STRIDE, Stop, Transact, Words, work};
 
 use crate::keys::{below, generator, mix, unmix};
 use crate::root::{self, Build};
 use crate::stamp::{Stamp, content};
 use crate::turns::{NUMBERS_MIN, Turn, Turns, workers_of};
 use crate::violation::Violations;
-use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, scaled, with_slack};
+use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, lock, scaled, with_slack};
 
 /// Words of a value: 64 bytes.
 const WORDS: usize = 8;
@@ -182,8 +182,9 @@ impl<const PAIRS: u64, const LISTS: u64> Workload for Lists<PAIRS, LISTS> {
 
     #[inline]
     fn run<W: Allocate>(&self, client: &ListsClient, tx: &mut W) -> Result<(), Stop> {
+        tx.compute(work::FRAME);
         let (table, key) = (self.table, mix(client.number));
-        tx.lock(LockId(table.home(key)))?;
+        tx.lock(lock::chain(lock::ROWS, table.home(key)))?;
         match client.turn {
             None => drop(black_box(table.get(tx, key)?)),
             Some(Turn::In(_)) => put(table, tx, client.number, client.stamp)?,
@@ -196,7 +197,7 @@ impl<const PAIRS: u64, const LISTS: u64> Workload for Lists<PAIRS, LISTS> {
         if client.turn.is_none() {
             return Ok(true);
         }
-        tx.lock(LockId(self.table.home(mix(client.number))))?;
+        tx.lock(lock::chain(lock::ROWS, self.table.home(mix(client.number))))?;
         client.turns.is_done(client.stamp, |number| {
             let key = mix(self.pairs + number);
             let at = self.table.find(tx, key)?;

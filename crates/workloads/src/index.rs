@@ -13,7 +13,7 @@ const STEP: u64 = 256;
 const CHECKED: u64 = 4096;
 
 /// A map from numbers to row ids.
-pub trait Index: Copy + Send + Sync {
+pub trait Index: Copy + Send + Sync + 'static {
     /// What a user calls TATP over it.
     const TATP_NAME: &'static str;
 
@@ -25,6 +25,9 @@ pub trait Index: Copy + Send + Sync {
 
     /// One line about that.
     const TPCC_ABOUT: &'static str;
+
+    /// Whether it can be said of a number where it will be put in or taken out.
+    const ANNOUNCES: bool;
 
     /// Bytes of the heap for so many rows, headers included.
     fn heap_bytes(rows: u64) -> u64;
@@ -109,6 +112,7 @@ impl Index for HashMap {
     const TATP_ABOUT: &'static str = "TATP Update Location over a hash map: look up, write a field";
     const TPCC_NAME: &'static str = "tpcc-hash";
     const TPCC_ABOUT: &'static str = "TPC-C New Order over hash maps: 5 to 15 lines an order";
+    const ANNOUNCES: bool = true;
 
     fn heap_bytes(rows: u64) -> u64 {
         (buckets(rows) / 16 + 1) * BLOCK_STRIDE
@@ -191,6 +195,7 @@ impl<const SLOTS: usize> Index for BTree<SLOTS> {
     } else {
         "the same over b+-trees of at most 32 children"
     };
+    const ANNOUNCES: bool = false;
 
     fn heap_bytes(rows: u64) -> u64 {
         tree::bytes::<SLOTS>(rows)

@@ -27,7 +27,9 @@
 
 use std::sync::Arc;
 
-use words::{Allocate, Array, BLOCK_STRIDE, LockId, Objects, Place, Stop, Transact, Words, field};
+use words::{
+    Allocate, Array, BLOCK_STRIDE, LockId, Objects, Place, Stop, Transact, Words, field, work,
+};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::keys::mix;
@@ -35,7 +37,7 @@ use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::turns::{Share, workers_of};
 use crate::violation::Violations;
-use crate::{CLIENTS_MAX, Options, Violation, Workload, scaled, with_slack};
+use crate::{CLIENTS_MAX, Options, Violation, Workload, lock, scaled, with_slack};
 
 /// Points at scale 1, and most: as many as handles keep in DRAM, 100 MB.
 const POINTS: u64 = 1 << 14;
@@ -193,8 +195,9 @@ impl Workload for Kmeans {
 
     #[inline]
     fn run<W: Allocate>(&self, client: &KmeansClient, tx: &mut W) -> Result<(), Stop> {
+        tx.compute(work::FRAME);
         let Tables { centres, rows } = self.tables;
-        tx.lock(LockId(client.centre as u64))?;
+        tx.lock(LockId::of(lock::ROWS, client.centre as u64))?;
         let sums = field!(centres.at(client.centre as u64)?, Centre, sums);
         let row = field!(rows.at(client.index as u64)?, Row, added);
         tx.will_write(sums.addr(), size_of::<Sums>());

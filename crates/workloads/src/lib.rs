@@ -15,6 +15,10 @@
 //! | `tpcc-btree-32` | the same | 181 | the same |
 //! | `chains`, `chains-sparse` | searches, inserts or removes 64 bytes | 0; 11; 2 | values |
 //! | `list` | the same in one list | 0; 11; 2 | the same |
+//! | `rbt` | inserts or removes a key of a red-black tree | 7, and rotations; 2 | structure, keys |
+//! | `cq` | takes an entry of a queue out, puts one in | 11 | order, number, every entry whole |
+//! | `pc` | overwrites 8 values of a hash table | 32 | structure, values whole |
+//! | `sps` | swaps 8 pairs of elements of an array | 128 | a permutation, elements whole |
 //! | `kmeans` | adds a point to its centre's sums | 27 | all that was added |
 //! | `ssca2` | adds an edge to a node | 3 | the graph against its list |
 //! | `vacation` | reserves two things for a customer | 14 | used = held, used + free = total |
@@ -59,14 +63,19 @@ mod bank;
 mod blind;
 mod btree;
 mod chains;
+mod cq;
 mod empty;
 mod hashtable;
 mod index;
 mod keys;
 mod kmeans;
+mod lock;
+mod pc;
+mod rbt;
 mod records;
 mod root;
 mod session;
+mod sps;
 mod ssca2;
 mod stamp;
 mod tatp;
@@ -76,6 +85,8 @@ mod tree;
 mod turns;
 mod vacation;
 mod violation;
+#[cfg(test)]
+mod watch;
 mod ycsb;
 mod zipf;
 
@@ -85,13 +96,17 @@ pub use bank::{Bank, BankClient};
 pub use blind::{Blind, BlindClient, Scatter, Writes};
 pub use btree::{Btree, Btree16, Btree32, Tree};
 pub use chains::{Chains, ChainsSparse, List, Lists, ListsClient};
+pub use cq::{Cq, CqClient};
 pub use empty::{Empty, EmptyClient};
 pub use hashtable::HashTable;
 pub use keys::KeyClient;
 pub use kmeans::{Kmeans, KmeansClient};
+pub use pc::{Pc, PcClient};
+pub use rbt::{Rbt, RbtClient};
 pub use records::{Records, Records20, Store, StoreClient};
 pub use root::{name_in, next_run};
 pub use session::{BtreeUpdate, SessionStore, Sessions};
+pub use sps::{Sps, SpsClient};
 pub use ssca2::{Ssca2, Ssca2Client};
 pub use tatp::{Tatp, TatpBtree, TatpHash};
 pub use tatp_mix::{TatpMix, TatpMixClient};
@@ -167,7 +182,7 @@ impl Heeds {
 /// Data in a pool, the transactions on it, and its consistency.
 ///
 /// The value itself is a handle: small, in DRAM, shared by all workers of a process.
-pub trait Workload: Send + Sync + Sized {
+pub trait Workload: Send + Sync + Sized + 'static {
     /// What a user calls it.
     const NAME: &'static str;
 
@@ -180,8 +195,12 @@ pub trait Workload: Send + Sync + Sized {
     /// Whether there are transactions that only read.
     const READS: bool = false;
 
+    /// Whether a transaction knows all that it will write before it writes anything, and says so
+    /// ([`Words::will_write`]), the allocator's words apart.
+    const ANNOUNCES: bool = false;
+
     /// One worker's generator of transactions.
-    type Client: Clone + Send;
+    type Client: Clone + Send + 'static;
 
     /// Bytes of a heap that holds it for ever, the allocator's share included.
     fn heap_bytes(options: &Options) -> u64;
@@ -231,6 +250,12 @@ pub trait Workload: Send + Sync + Sized {
     fn gives_up(&self, client: &Self::Client) -> bool {
         let _ = client;
         false
+    }
+
+    /// Instructions that a program does between a transaction's commit and the next one's begin;
+    /// 0: transactions come back to back. Only a simulated machine counts them.
+    fn outside_instructions(&self) -> u32 {
+        0
     }
 
     /// The body of the client's current transaction. It may run again: it changes nothing but
@@ -319,6 +344,10 @@ workloads!(
     Chains,
     ChainsSparse,
     List,
+    Rbt,
+    Cq,
+    Pc,
+    Sps,
     Kmeans,
     Ssca2,
     Vacation,

@@ -22,14 +22,14 @@ use std::ops::ControlFlow;
 
 use collections::BTreeMap;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use words::{Addr, Allocate, LockId, Stop, Transact, Words};
+use words::{Addr, Allocate, LockId, Stop, Transact, Words, work};
 
 use crate::keys::{below, generator};
 use crate::root::{self, Build};
 use crate::stamp::{self, SPREAD, Stamp};
 use crate::tree;
 use crate::violation::Violations;
-use crate::{Options, Violation, Workload, scaled, with_slack};
+use crate::{Options, Violation, Workload, lock, scaled, with_slack};
 
 /// Records at scale 1, and slots.
 const COUNT: u64 = 100_000;
@@ -176,8 +176,8 @@ impl<const UPDATES: usize, const INSERTS: usize> Workload for Store<UPDATES, INS
 
     #[inline]
     fn run<W: Allocate>(&self, client: &StoreClient<UPDATES>, tx: &mut W) -> Result<(), Stop> {
-        // Inserts change nodes that every other transaction passes.
-        tx.lock(LockId(if INSERTS == 0 { client.updated[0] } else { 0 }))?;
+        tx.compute(work::FRAME);
+        tx.lock(Self::lock(client))?;
         let mut objects = [0; UPDATES];
         for (object, &key) in objects.iter_mut().zip(&client.updated) {
             *object = self.tree.get(tx, key)?.ok_or(Stop::BadValue)?;
@@ -204,7 +204,7 @@ impl<const UPDATES: usize, const INSERTS: usize> Workload for Store<UPDATES, INS
         client: &StoreClient<UPDATES>,
         tx: &mut W,
     ) -> Result<bool, Stop> {
-        tx.lock(LockId(if INSERTS == 0 { client.updated[0] } else { 0 }))?;
+        tx.lock(Self::lock(client))?;
         for &key in &client.updated {
             if !is_written(tx, self.tree, client.stamp, key)? {
                 return Ok(false);
@@ -253,6 +253,12 @@ impl<const UPDATES: usize, const INSERTS: usize> Workload for Store<UPDATES, INS
 impl<const UPDATES: usize, const INSERTS: usize> Store<UPDATES, INSERTS> {
     fn count(options: &Options) -> u64 {
         scaled(COUNT, options, 32)
+    }
+
+    /// Inserts change nodes that every other transaction passes.
+    #[inline]
+    fn lock(client: &StoreClient<UPDATES>) -> LockId {
+        if INSERTS == 0 { LockId::of(lock::ROWS, client.updated[0]) } else { lock::ALL }
     }
 
     /// Records in a store of this size, those in slots included.

@@ -14,14 +14,14 @@
 use std::hint::black_box;
 
 use collections::BTreeMap;
-use words::{Allocate, LockId, Stop, Transact, Words};
+use words::{Allocate, Stop, Transact, Words, work};
 
 use crate::keys::{KeyClient, mix, unmix};
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::tree;
 use crate::violation::Violations;
-use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
+use crate::{Heeds, Options, Violation, Workload, lock, scaled, with_slack};
 
 /// Keys at scale 1 of `session-store`, as the paper has it.
 const SESSIONS: u64 = 10_000;
@@ -148,7 +148,8 @@ impl<const LARGE: bool> Workload for Sessions<LARGE> {
 
     #[inline]
     fn run<W: Allocate>(&self, client: &KeyClient, tx: &mut W) -> Result<(), Stop> {
-        tx.lock(LockId(client.key))?;
+        tx.compute(work::FRAME);
+        tx.lock(lock::ALL)?; // values of many keys share a line
         if client.reads {
             black_box(self.tree.get(tx, client.key)?.ok_or(Stop::BadValue)?);
             return Ok(());
@@ -158,7 +159,7 @@ impl<const LARGE: bool> Workload for Sessions<LARGE> {
     }
 
     fn is_present<W: Words>(&self, client: &KeyClient, tx: &mut W) -> Result<bool, Stop> {
-        tx.lock(LockId(client.key))?;
+        tx.lock(lock::ALL)?; // values of many keys share a line
         let found = self.tree.get(tx, client.key)?;
         Ok(client.is_in(found.map(|found| undisguised(found, client.key))))
     }

@@ -19,7 +19,7 @@
 //!
 //! Under snapshot isolation nothing more is needed: all that is read is written.
 
-use words::{Addr, Allocate, Array, BLOCK_STRIDE, LockId, Place, Stop, Transact, Words};
+use words::{Addr, Allocate, Array, BLOCK_STRIDE, LockId, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::keys::mix;
@@ -27,7 +27,7 @@ use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::turns::{Share, workers_of};
 use crate::violation::Violations;
-use crate::{CLIENTS_MAX, Options, Violation, Workload, scaled, with_slack};
+use crate::{CLIENTS_MAX, Options, Violation, Workload, lock, scaled, with_slack};
 
 /// Nodes at scale 1, fewest and most: an edge's number has 32 bits.
 const NODES: u64 = 1 << 18;
@@ -39,6 +39,9 @@ const DEGREE: u64 = 42;
 
 /// Edges to a node that are kept.
 const KEPT: u64 = 64;
+
+/// Counts in a cache line.
+const COUNTS_IN_LINE: u64 = 8;
 
 /// Edges in a block, and its words.
 const PER_BLOCK: u64 = 16;
@@ -102,6 +105,7 @@ impl Build for Ssca2 {
 impl Workload for Ssca2 {
     const NAME: &'static str = <Ssca2 as Build>::NAME;
     const ABOUT: &'static str = "STAMP's ssca2: add an edge to a node's array, 11 million in a run";
+    const ANNOUNCES: bool = true;
     type Client = Ssca2Client;
 
     fn heap_bytes(options: &Options) -> u64 {
@@ -138,8 +142,9 @@ impl Workload for Ssca2 {
 
     #[inline]
     fn run<W: Allocate>(&self, client: &Ssca2Client, tx: &mut W) -> Result<(), Stop> {
+        tx.compute(work::FRAME);
         let Tables { counts, edges } = self.tables;
-        tx.lock(LockId(client.node))?;
+        tx.lock(LockId::of(lock::ROWS, client.node / COUNTS_IN_LINE))?;
         let at = counts.at(client.node)?.addr();
         tx.will_write(at, 8);
         let count = tx.read(at)?;
@@ -151,7 +156,7 @@ impl Workload for Ssca2 {
     }
 
     fn is_present<W: Words>(&self, client: &Ssca2Client, tx: &mut W) -> Result<bool, Stop> {
-        tx.lock(LockId(client.node))?;
+        tx.lock(LockId::of(lock::ROWS, client.node / COUNTS_IN_LINE))?;
         let (_, slots) = self.read(client.node, tx)?;
         let found = slots.map(|[first, stamp]| (stamp, first & 0xffff_ffff));
         // There, or one that the same worker added later.

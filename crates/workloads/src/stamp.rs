@@ -93,6 +93,11 @@ impl Stamp {
         self.0 >> SEQUENCE_BITS & ((1 << WORKER_BITS) - 1)
     }
 
+    /// Worker and run, as one number; 0 is loading's.
+    pub(crate) fn author(self) -> u64 {
+        self.0 >> SEQUENCE_BITS
+    }
+
     /// How many transactions its client has drawn, with this one.
     pub(crate) fn sequence(self) -> u64 {
         self.0 & ((1 << SEQUENCE_BITS) - 1)

@@ -8,6 +8,7 @@
 use collections::{BTreeMap, HashMap, whole};
 use words::{
     Allocate, Array, BLOCK_STRIDE, Field, LockId, Objects, Place, Stop, Transact, Words, field,
+    work,
 };
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
@@ -16,7 +17,7 @@ use crate::keys::KeyClient;
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::violation::Violations;
-use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
+use crate::{Heeds, Options, Violation, Workload, lock, scaled, with_slack};
 
 /// Subscribers at scale 1.
 const SUBSCRIBERS: u64 = 100_000;
@@ -120,6 +121,7 @@ impl<I: Index> Workload for Tatp<I> {
     const NAME: &'static str = I::TATP_NAME;
     const ABOUT: &'static str = I::TATP_ABOUT;
     const HEEDS: Heeds = Heeds { zipf: true, ..Heeds::NOTHING };
+    const ANNOUNCES: bool = true;
     type Client = KeyClient;
 
     fn heap_bytes(options: &Options) -> u64 {
@@ -151,13 +153,14 @@ impl<I: Index> Workload for Tatp<I> {
 
     #[inline]
     fn run<W: Allocate>(&self, client: &KeyClient, tx: &mut W) -> Result<(), Stop> {
-        tx.lock(LockId(client.key))?;
+        tx.compute(work::FRAME);
+        tx.lock(LockId::of(lock::ROWS, client.key))?;
         let place = self.cell(client, tx)?;
         tx.set(place, client.value())
     }
 
     fn is_present<W: Words>(&self, client: &KeyClient, tx: &mut W) -> Result<bool, Stop> {
-        tx.lock(LockId(client.key))?;
+        tx.lock(LockId::of(lock::ROWS, client.key))?;
         let place = self.cell(client, tx)?;
         let found = tx.get(place)?;
         Ok(client.is_in(Some(found)))

@@ -39,7 +39,7 @@ use std::ops::ControlFlow;
 use collections::{BTree32, whole};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
-use words::{Addr, Allocate, Array, BLOCK_STRIDE, LockId, Place, Stop, Transact, Words};
+use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::keys::{below, generator, mix};
@@ -49,7 +49,7 @@ use crate::tatp::number;
 use crate::tree;
 use crate::turns::{NUMBERS_MIN, Turn, Turns, workers_of};
 use crate::violation::Violations;
-use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, scaled, with_slack};
+use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, lock, scaled, with_slack};
 
 /// Subscribers at scale 1, and more than any pool holds.
 const SUBSCRIBERS: u64 = 200_000;
@@ -346,7 +346,8 @@ impl Workload for TatpMix {
 
     #[inline]
     fn run<W: Allocate>(&self, client: &TatpMixClient, tx: &mut W) -> Result<(), Stop> {
-        tx.lock(LockId(0))?; // insertions change nodes that every other transaction passes
+        tx.compute(work::FRAME);
+        tx.lock(lock::ALL)?; // insertions change nodes that every other transaction passes
         let (tables, id) = (&self.tables, client.id);
         match client.task {
             Task::GetSubscriber => {
@@ -361,6 +362,7 @@ impl Workload for TatpMix {
             Task::GetAccess => {
                 if let Some(place) = tables.access.get(tx, key(id, client.kind))? {
                     let mut row = [0; 2];
+                    tx.after_last_read();
                     tx.read_words(tables.access_rows.at(place)?.addr(), &mut row)?;
                     black_box(row);
                 }
@@ -392,7 +394,7 @@ impl Workload for TatpMix {
     }
 
     fn is_present<W: Words>(&self, client: &TatpMixClient, tx: &mut W) -> Result<bool, Stop> {
-        tx.lock(LockId(0))?;
+        tx.lock(lock::ALL)?;
         let word = match client.task {
             Task::Forward(_) => {
                 return client.turns.is_done(client.stamp, |own| {
@@ -443,6 +445,7 @@ impl TatpMix {
         let Some(place) = tables.facilities.get(tx, facility)? else {
             return Ok(());
         };
+        tx.after_last_read();
         if !is_active(tx.read(tables.facility_rows.at(place)?.addr().plus(8))?) {
             return Ok(());
         }
@@ -460,6 +463,7 @@ impl TatpMix {
         let row = self.row(id, tx)?;
         tx.write(row.plus(BITS), client.stamp.value(id))?;
         if let Some(place) = self.tables.facilities.get(tx, facility)? {
+            tx.after_last_read();
             let at = self.tables.facility_rows.at(place)?.addr();
             tx.write(at, client.stamp.value(facility))?;
         }

@@ -32,7 +32,7 @@ use std::ops::ControlFlow;
 
 use collections::BTreeMap;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use words::{Addr, Allocate, Array, BLOCK_STRIDE, LockId, Place, Stop, Transact, Words};
+use words::{Addr, Allocate, Array, BLOCK_STRIDE, LockId, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::keys::{below, generator};
@@ -44,7 +44,7 @@ use crate::stamp::Stamp;
 use crate::tree;
 use crate::violation::Violations;
 use crate::zipf::Zipf;
-use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, scaled, with_slack};
+use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, lock, scaled, with_slack};
 
 /// Records at scale 1.
 const COUNT: u64 = 1_000_000;
@@ -231,7 +231,8 @@ impl<const LETTER: char> Workload for Ycsb<LETTER> {
 
     #[inline]
     fn run<W: Allocate>(&self, client: &YcsbClient, tx: &mut W) -> Result<(), Stop> {
-        tx.lock(LockId(if Self::INSERTS { 0 } else { client.place }))?;
+        tx.compute(work::FRAME);
+        tx.lock(Self::lock(client))?;
         let Ycsb { tables, count } = *self;
         match (client.writes, LETTER) {
             (true, 'd' | 'e') => insert(tables, count, client, tx),
@@ -242,7 +243,7 @@ impl<const LETTER: char> Workload for Ycsb<LETTER> {
     }
 
     fn is_present<W: Words>(&self, client: &YcsbClient, tx: &mut W) -> Result<bool, Stop> {
-        tx.lock(LockId(if Self::INSERTS { 0 } else { client.place }))?;
+        tx.lock(Self::lock(client))?;
         if !client.writes {
             return Ok(true);
         }
@@ -261,6 +262,12 @@ impl<const LETTER: char> Workload for Ycsb<LETTER> {
 impl<const LETTER: char> Ycsb<LETTER> {
     /// Whether what writes inserts.
     const INSERTS: bool = LETTER == 'd' || LETTER == 'e';
+
+    /// Inserts change nodes that every other transaction passes.
+    #[inline]
+    fn lock(client: &YcsbClient) -> LockId {
+        if Self::INSERTS { lock::ALL } else { LockId::of(lock::ROWS, client.place) }
+    }
 }
 
 // Six workloads share what follows: each is compiled once for a design, and a call is nothing

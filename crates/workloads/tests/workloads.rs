@@ -5,10 +5,10 @@
 use words::mock::Mock;
 use words::{Addr, Allocate, Objects, Ptr, Stop, Transact, Words};
 use workloads::{
-    Bank, Btree, Btree16, Btree32, BtreeUpdate, Chains, ChainsSparse, Empty, HashTable, Kmeans,
-    List, NAMES, Options, Records, Records20, Scatter, SessionStore, Ssca2, TatpBtree, TatpHash,
-    TatpMix, TpccBtree, TpccBtree32, TpccHash, Vacation, Violation, Visitor, Workload, Writes,
-    YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF, by_name, next_run,
+    Bank, Btree, Btree16, Btree32, BtreeUpdate, Chains, ChainsSparse, Cq, Empty, HashTable, Kmeans,
+    List, NAMES, Options, Pc, Rbt, Records, Records20, Scatter, SessionStore, Sps, Ssca2,
+    TatpBtree, TatpHash, TatpMix, TpccBtree, TpccBtree32, TpccHash, Vacation, Violation, Visitor,
+    Workload, Writes, YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF, by_name, next_run,
 };
 
 const SMALL: Options = Options {
@@ -75,6 +75,10 @@ macro_rules! for_all {
         $test::<Chains>();
         $test::<ChainsSparse>();
         $test::<List>();
+        $test::<Rbt>();
+        $test::<Cq>();
+        $test::<Pc>();
+        $test::<Sps>();
         $test::<Kmeans>();
         $test::<Ssca2>();
         $test::<Vacation>();
@@ -136,6 +140,42 @@ fn what_load_made_open_finds() {
     for_all!(opens);
 }
 
+/// Does the same with every workload that writes often enough, and something.
+macro_rules! for_all_that_write {
+    ($test:ident) => {
+        $test::<Bank>();
+        $test::<HashTable>();
+        $test::<Btree>();
+        $test::<Btree16>();
+        $test::<Btree32>();
+        $test::<BtreeUpdate>();
+        $test::<SessionStore>();
+        $test::<TatpHash>();
+        $test::<TatpBtree>();
+        $test::<TatpMix>();
+        $test::<TpccHash>();
+        $test::<TpccBtree>();
+        $test::<TpccBtree32>();
+        $test::<Chains>();
+        $test::<ChainsSparse>();
+        $test::<List>();
+        $test::<Rbt>();
+        $test::<Cq>();
+        $test::<Pc>();
+        $test::<Sps>();
+        $test::<Kmeans>();
+        $test::<Ssca2>();
+        $test::<Vacation>();
+        $test::<Records>();
+        $test::<Records20>();
+        $test::<YcsbA>();
+        $test::<YcsbD>();
+        $test::<YcsbF>();
+        $test::<Writes>();
+        $test::<Scatter>();
+    };
+}
+
 fn is_sharp<W: Workload>() {
     let (mut mock, workload) = loaded::<W>(&SMALL);
     // A first run leaves values everywhere; the second must not take them for its own.
@@ -168,32 +208,7 @@ fn is_sharp<W: Workload>() {
 
 #[test]
 fn a_transaction_that_never_ran_is_not_present() {
-    is_sharp::<Bank>();
-    is_sharp::<HashTable>();
-    is_sharp::<Btree>();
-    is_sharp::<Btree16>();
-    is_sharp::<Btree32>();
-    is_sharp::<BtreeUpdate>();
-    is_sharp::<SessionStore>();
-    is_sharp::<TatpHash>();
-    is_sharp::<TatpBtree>();
-    is_sharp::<TatpMix>();
-    is_sharp::<TpccHash>();
-    is_sharp::<TpccBtree>();
-    is_sharp::<TpccBtree32>();
-    is_sharp::<Chains>();
-    is_sharp::<ChainsSparse>();
-    is_sharp::<List>();
-    is_sharp::<Kmeans>();
-    is_sharp::<Ssca2>();
-    is_sharp::<Vacation>();
-    is_sharp::<Records>();
-    is_sharp::<Records20>();
-    is_sharp::<YcsbA>();
-    is_sharp::<YcsbD>();
-    is_sharp::<YcsbF>();
-    is_sharp::<Writes>();
-    is_sharp::<Scatter>();
+    for_all_that_write!(is_sharp);
 }
 
 fn replays<W: Workload>() {
@@ -398,6 +413,12 @@ fn the_checks_find_planted_damage() {
     {
         assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
     }
+    let found = finds_damage::<Rbt>(0.8);
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
+    for found in [finds_damage::<Cq>(0.4), finds_damage::<Pc>(0.5), finds_damage::<Sps>(0.9)] {
+        assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
+    }
     let found = finds_damage::<Kmeans>(0.2);
     assert!(count(&found, "a centre beyond that of a sequential run") > 0, "{found:?}");
     let found = finds_damage::<TatpMix>(0.3);
@@ -522,32 +543,7 @@ fn is_done_once<W: Workload>() {
 
 #[test]
 fn a_transaction_that_conflicts_is_done_once() {
-    is_done_once::<Bank>();
-    is_done_once::<HashTable>();
-    is_done_once::<Btree>();
-    is_done_once::<Btree16>();
-    is_done_once::<Btree32>();
-    is_done_once::<BtreeUpdate>();
-    is_done_once::<SessionStore>();
-    is_done_once::<TatpHash>();
-    is_done_once::<TatpBtree>();
-    is_done_once::<TatpMix>();
-    is_done_once::<TpccHash>();
-    is_done_once::<TpccBtree>();
-    is_done_once::<TpccBtree32>();
-    is_done_once::<Chains>();
-    is_done_once::<ChainsSparse>();
-    is_done_once::<List>();
-    is_done_once::<Kmeans>();
-    is_done_once::<Ssca2>();
-    is_done_once::<Vacation>();
-    is_done_once::<Records>();
-    is_done_once::<Records20>();
-    is_done_once::<YcsbA>();
-    is_done_once::<YcsbD>();
-    is_done_once::<YcsbF>();
-    is_done_once::<Writes>();
-    is_done_once::<Scatter>();
+    for_all_that_write!(is_done_once);
 }
 
 struct NameOf;
@@ -562,8 +558,8 @@ impl Visitor for NameOf {
 fn every_name_leads_to_its_workload() {
     let names = "empty bank hashtable btree btree-16 btree-32 btree-update session-store \
                  tatp-hash tatp-btree tatp-mix tpcc-hash tpcc-btree tpcc-btree-32 chains \
-                 chains-sparse list kmeans ssca2 vacation records records-20 ycsb-a ycsb-b \
-                 ycsb-c ycsb-d ycsb-e ycsb-f writes scatter";
+                 chains-sparse list rbt cq pc sps kmeans ssca2 vacation records records-20 \
+                 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter";
     assert_eq!(NAMES.join(" "), names);
     for name in NAMES {
         let (found, about) = by_name(name, NameOf).unwrap();

@@ -1,17 +1,27 @@
 //! Runs of blocks, and the arrays and strings that are made of them.
 
+use words::block_stride;
 use words::{Addr, Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, Bytes, Objects, Stop, Words};
 
 use super::{fill, free};
 use crate::CHUNK_BYTES;
-use crate::test_heap::TestHeap;
+use crate::layout::Layout;
+use crate::test_heap::{LAYOUTS, TestHeap};
+
+/// The most blocks that so many chunks hold.
+fn most_blocks(layout: Layout, chunks: u64) -> u64 {
+    (chunks * CHUNK_BYTES - 64) / layout.block_stride()
+}
 
 /// Writes every word of a prepared run, as a program.
 fn scribble(heap: &mut TestHeap, first: u64, blocks: u64) {
     heap.run(|tx| {
         for block in 0..blocks {
             for offset in (0..BLOCK_BYTES).step_by(8) {
-                tx.program_writes(Addr::new(first + block * BLOCK_STRIDE, offset), u64::MAX)?;
+                tx.program_writes(
+                    Addr::new(first + block * block_stride(first), offset),
+                    u64::MAX,
+                )?;
             }
         }
         Ok(())
@@ -21,7 +31,12 @@ fn scribble(heap: &mut TestHeap, first: u64, blocks: u64) {
 
 #[test]
 fn a_run_prepared_in_steps_and_freed_is_zero_when_it_is_used_again() {
-    let mut heap = TestHeap::new(5);
+    for layout in LAYOUTS {
+        use_a_run_twice(TestHeap::laid_out(layout, 5));
+    }
+}
+
+fn use_a_run_twice(mut heap: TestHeap) {
     let blocks = 500;
     let bytes = blocks * BLOCK_BYTES;
     let first = heap.run(|tx| tx.reserve_blocks(blocks)).unwrap();
@@ -41,7 +56,7 @@ fn a_run_prepared_in_steps_and_freed_is_zero_when_it_is_used_again() {
     assert_eq!(heap.run(|tx| tx.prepare_blocks(first, u64::MAX)), Ok(0));
     let mut word = [0; 32];
     for block in 0..blocks {
-        let at = Addr::new(first + block * BLOCK_STRIDE, 0);
+        let at = Addr::new(first + block * block_stride(first), 0);
         heap.run(|tx| tx.read_words(at, &mut word)).unwrap();
         assert_eq!(word, [0; 32], "block {block}");
     }
@@ -50,7 +65,16 @@ fn a_run_prepared_in_steps_and_freed_is_zero_when_it_is_used_again() {
 }
 
 #[test]
-fn never_used_memory_costs_one_word_a_block() {
+fn never_used_memory_costs_one_word_a_block_with_a_header_and_none_without() {
+    let mut bare = TestHeap::laid_out(Layout::LineIsolated, 5);
+    let first = bare.run(|tx| tx.reserve_blocks(100)).unwrap();
+    bare.run(|tx| tx.prepare_blocks(first, u64::MAX)).unwrap();
+    assert_eq!(bare.writes, 1);
+    free(&mut bare, first, 100 * BLOCK_BYTES).unwrap();
+    let first = bare.run(|tx| tx.reserve_blocks(100)).unwrap();
+    bare.run(|tx| tx.prepare_blocks(first, u64::MAX)).unwrap();
+    assert_eq!(bare.writes, 100 * 32 + 1);
+
     let mut heap = TestHeap::new(5);
     let first = heap.run(|tx| tx.reserve_blocks(100)).unwrap();
     heap.run(|tx| tx.prepare_blocks(first, u64::MAX)).unwrap();
@@ -63,15 +87,21 @@ fn never_used_memory_costs_one_word_a_block() {
 
 #[test]
 fn a_run_is_given_back_whole_and_once() {
-    let mut heap = TestHeap::new(6);
+    for layout in LAYOUTS {
+        give_back_a_run(TestHeap::laid_out(layout, 6));
+    }
+}
+
+fn give_back_a_run(mut heap: TestHeap) {
     let first = heap.run(|tx| tx.reserve_blocks(3)).unwrap();
     let bytes = 3 * BLOCK_BYTES;
     for prepared in [0, 2, 3] {
         heap.run(|tx| tx.prepare_blocks(first, prepared)).unwrap();
         assert_eq!(free(&mut heap, first, BLOCK_BYTES), Err(Stop::BadPointer));
         assert_eq!(free(&mut heap, first, u64::MAX), Err(Stop::BadPointer));
-        assert_eq!(free(&mut heap, first + BLOCK_STRIDE, bytes), Err(Stop::BadPointer));
-        let inside = first + BLOCK_STRIDE;
+        let inside = first + block_stride(first);
+        assert_eq!(free(&mut heap, inside, bytes), Err(Stop::BadPointer));
+        assert_eq!(free(&mut heap, inside, BLOCK_BYTES), Err(Stop::BadPointer));
         assert_eq!(heap.run(|tx| tx.prepare_blocks(inside, 1)), Err(Stop::BadPointer));
     }
     free(&mut heap, first, bytes).unwrap();
@@ -84,7 +114,12 @@ fn a_run_is_given_back_whole_and_once() {
 
 #[test]
 fn a_run_merged_into_the_one_before_cannot_be_given_back_again() {
-    let mut heap = TestHeap::new(6);
+    for layout in LAYOUTS {
+        merge_and_give_back(TestHeap::laid_out(layout, 6));
+    }
+}
+
+fn merge_and_give_back(mut heap: TestHeap) {
     let bytes = BLOCK_BYTES;
     let runs = [(); 3].map(|()| heap.run(|tx| tx.reserve_blocks(1)).unwrap());
     free(&mut heap, runs[0], bytes).unwrap();
@@ -96,16 +131,17 @@ fn a_run_merged_into_the_one_before_cannot_be_given_back_again() {
 
 #[test]
 fn runs_that_are_freed_in_any_order_merge_into_one() {
-    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 1, 3], [1, 3, 0, 2], [2, 0, 3, 1]] {
-        let mut heap = TestHeap::new(9);
-        let blocks = 2 * CHUNK_BYTES / BLOCK_STRIDE - 1;
+    let orders = [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 1, 3], [1, 3, 0, 2], [2, 0, 3, 1]];
+    for (layout, order) in LAYOUTS.iter().flat_map(|&layout| orders.map(|order| (layout, order))) {
+        let mut heap = TestHeap::laid_out(layout, 9);
+        let blocks = most_blocks(layout, 2);
         let runs = [(); 4].map(|()| heap.run(|tx| tx.reserve_blocks(blocks)).unwrap());
         assert_eq!(heap.run(|tx| tx.reserve_blocks(1)), Err(Stop::Full));
         for i in order {
             free(&mut heap, runs[i], blocks * BLOCK_BYTES).unwrap();
             heap.check().unwrap();
         }
-        let all = 8 * CHUNK_BYTES / BLOCK_STRIDE - 1;
+        let all = most_blocks(layout, 8);
         assert_eq!(heap.run(|tx| tx.reserve_blocks(all)), Ok(runs[0]));
         assert_eq!(heap.check().unwrap().chunks_free, 0);
     }
@@ -113,16 +149,22 @@ fn runs_that_are_freed_in_any_order_merge_into_one() {
 
 #[test]
 fn the_chunks_of_a_freed_run_become_slabs() {
-    let mut heap = TestHeap::new(3);
-    let blocks = 2 * CHUNK_BYTES / BLOCK_STRIDE - 1;
+    for layout in LAYOUTS {
+        make_slabs_of_a_run(TestHeap::laid_out(layout, 3));
+    }
+}
+
+fn make_slabs_of_a_run(mut heap: TestHeap) {
+    let layout = heap.layout();
+    let blocks = most_blocks(layout, 2);
     let run = heap.run(|tx| tx.reserve_blocks(blocks)).unwrap();
     heap.run(|tx| tx.prepare_blocks(run, u64::MAX)).unwrap();
     scribble(&mut heap, run, blocks);
     assert_eq!(heap.run(|tx| tx.allocate(16)), Err(Stop::Full));
     free(&mut heap, run, blocks * BLOCK_BYTES).unwrap();
     let objects = fill(&mut heap, 16);
-    assert_eq!(objects.len() as u64, 2 * ((CHUNK_BYTES - 64) / 32));
-    for object in objects {
+    assert_eq!(objects.len() as u64, 2 * ((CHUNK_BYTES - 64) / layout.slot_bytes(0)));
+    for object in objects.into_iter().filter(|_| layout.has_headers()) {
         let link = Addr::new(object, (-16_i64) as u64);
         assert_eq!(heap.run(|tx| tx.read(link)), Ok(0), "no link is left from before");
     }
@@ -131,7 +173,12 @@ fn the_chunks_of_a_freed_run_become_slabs() {
 
 #[test]
 fn no_heap_has_room_for_a_run_of_any_length() {
-    let mut heap = TestHeap::new(4);
+    for layout in LAYOUTS {
+        ask_for_long_runs(TestHeap::laid_out(layout, 4));
+    }
+}
+
+fn ask_for_long_runs(mut heap: TestHeap) {
     for blocks in [800, 1 << 40, u64::MAX / BLOCK_STRIDE, u64::MAX] {
         assert_eq!(heap.run(|tx| tx.reserve_blocks(blocks)), Err(Stop::Full), "{blocks}");
     }
@@ -140,7 +187,12 @@ fn no_heap_has_room_for_a_run_of_any_length() {
 
 #[test]
 fn arrays_and_strings_live_in_the_heap() {
-    let mut heap = TestHeap::new(20);
+    for layout in LAYOUTS {
+        use_arrays_and_strings(TestHeap::laid_out(layout, 20));
+    }
+}
+
+fn use_arrays_and_strings(mut heap: TestHeap) {
     let array = heap.run(|tx| Array::<[u64; 3]>::create(tx, 1000)).unwrap();
     let strings: Vec<Vec<u8>> = [0, 1, 255, 1024, 1025, 70_000]
         .map(|len| (0..len).map(|i: u32| (i * 7) as u8).collect())

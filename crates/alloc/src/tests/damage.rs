@@ -4,92 +4,149 @@ use proptest::prelude::*;
 use words::{Addr, Allocate, Stop, Words};
 
 use super::free;
-use crate::test_heap::{TAG, TestHeap};
+use crate::layout::Layout;
+use crate::test_heap::{LAYOUTS, TAG, TestHeap};
 use crate::{CHUNK_BYTES, Wrong};
 
-const SLAB: u64 = CHUNK_BYTES;
-const RUN: u64 = 2 * CHUNK_BYTES;
-const FREE_RUN: u64 = 3 * CHUNK_BYTES;
-/// Free list and cursor of class 2 (48 bytes) in arena 0.
-const LIST: u64 = 272 + 32;
-const CURSOR: u64 = LIST + 8;
+/// Bytes of the objects: of neither layout's first class, and 128 apart in both.
+const BYTES: u64 = 100;
 
 /// A slab with live objects 0, 1, 4 and free ones 2 -> 3, a run of three blocks (two prepared), a
 /// free run, a run with nothing prepared; one chunk never used.
-fn heap() -> TestHeap {
-    let mut heap = TestHeap::new(6);
-    let objects = [(); 5].map(|()| heap.run(|tx| tx.allocate(48)).unwrap());
+fn heap(layout: Layout) -> TestHeap {
+    let mut heap = TestHeap::laid_out(layout, 6);
+    let objects = [(); 5].map(|()| heap.run(|tx| tx.allocate(BYTES as usize)).unwrap());
     let runs = [3, 1, 1].map(|blocks| heap.run(|tx| tx.reserve_blocks(blocks)).unwrap());
     heap.run(|tx| tx.prepare_blocks(runs[0], 2)).unwrap();
-    free(&mut heap, objects[3], 48).unwrap();
-    free(&mut heap, objects[2], 48).unwrap();
+    free(&mut heap, objects[3], BYTES).unwrap();
+    free(&mut heap, objects[2], BYTES).unwrap();
     free(&mut heap, runs[1], 256).unwrap();
     heap.check().unwrap();
     heap
 }
 
-const fn object(index: u64) -> u64 {
-    SLAB + 80 + 64 * index
+/// Where things stand in it.
+struct Places {
+    layout: Layout,
+    root: u64,
+    chunks: u64,
+    /// The slab's first byte; the others' are in the chunks behind it.
+    slab: u64,
+    run: u64,
+    free_run: u64,
+    last_run: u64,
+    /// Free list and cursor of the slab's class in arena 0.
+    list: u64,
+    cursor: u64,
+}
+
+impl Places {
+    fn of(layout: Layout) -> Places {
+        let own = layout.own_chunks();
+        let [slab, run, free_run, last_run] = [0, 1, 2, 3].map(|i| (own + i) * CHUNK_BYTES);
+        let class = layout.class_of(BYTES as usize).unwrap();
+        let list = layout.arena(0) + 16 * class as u64;
+        let (root, chunks, cursor) = (layout.root(), layout.chunks_object(), list + 8);
+        Places { layout, root, chunks, slab, run, free_run, last_run, list, cursor }
+    }
+
+    const fn object(&self, index: u64) -> u64 {
+        self.slab + self.layout.first_slot() + 128 * index
+    }
+
+    const fn block(&self, index: u64) -> u64 {
+        self.layout.block(self.run / CHUNK_BYTES, index)
+    }
+
+    /// The distance of arenas.
+    const fn arenas(&self) -> u64 {
+        self.layout.arena(1) - self.layout.arena(0)
+    }
+
+    /// Where metadata are.
+    fn metadata(&self) -> [u64; 8] {
+        let arena = self.layout.arena(0) / 64 * 64;
+        let Places { root, chunks, slab, run, free_run, last_run, .. } = *self;
+        [0, root / 64 * 64, chunks / 64 * 64, arena, slab, run, free_run, last_run]
+    }
+}
+
+/// Every kind of damage to a heap of either layout: where, which word, and its name.
+fn planted(layout: Layout) -> Vec<(u64, u64, Wrong)> {
+    let at = Places::of(layout);
+    let Places { root, chunks, slab, run, free_run, list, cursor, .. } = at;
+    let number = |place: u64| place / CHUNK_BYTES;
+    vec![
+        (root, 1, Wrong::Magic),
+        (root + 8, 2, Wrong::Version),
+        (root - 8, 0, Wrong::OwnHeader),
+        (chunks - 8, 7, Wrong::OwnHeader),
+        (root + 24, 1, Wrong::Reserved),
+        (chunks + 40, 1, Wrong::Reserved),
+        (chunks, 0, Wrong::Frontier),
+        (chunks, layout.own_chunks() - 1, Wrong::Frontier),
+        (chunks, layout.own_chunks() + 6, Wrong::Frontier),
+        (16, 1, Wrong::ChunkHead),
+        (24, 2, Wrong::ChunkHead),
+        (slab + 16, 0, Wrong::ChunkHead),
+        (slab + 16, 4, Wrong::ChunkHead),
+        (slab + 24, 2, Wrong::ChunkHead),
+        (slab + 32, layout.classes() as u64, Wrong::ChunkHead),
+        (slab + 48, 1, Wrong::ChunkHead),
+        (slab + 8, 0, Wrong::OwnHeader),
+        (run + 24, 5, Wrong::ChunkHead),
+        (run + 40, 4, Wrong::ChunkHead),
+        (run + 48, 2, Wrong::ChunkHead),
+        (run + 56, 1, Wrong::ChunkHead),
+        (run + 8, 0, Wrong::OwnHeader),
+        (free_run + 24, 0, Wrong::ChunkHead),
+        (free_run + 24, u64::MAX, Wrong::ChunkHead),
+        (free_run + 32, number(free_run), Wrong::ChunkHead),
+        (free_run + 32, number(free_run) + 1, Wrong::FreeRuns),
+        (chunks + 8, 0, Wrong::FreeRuns),
+        (chunks + 8, number(run), Wrong::FreeRuns),
+        (cursor, at.object(5) + 16, Wrong::Cursor),
+        (cursor, at.object(5) + (1 << 40), Wrong::Cursor),
+        (cursor + at.arenas(), at.block(0), Wrong::Cursor),
+        (cursor + 16, at.object(5) + 16, Wrong::Cursor),
+        (list, at.object(1), Wrong::FreeList),
+        (list, at.object(2) + 1, Wrong::FreeList),
+        (list, u64::MAX, Wrong::FreeList),
+        (list - 16, at.object(2), Wrong::FreeList),
+        (at.object(3), at.object(2), Wrong::FreeList),
+        (list, 0, Wrong::Lost),
+        (list, at.object(3), Wrong::Lost),
+    ]
+}
+
+/// What else is damage where objects have headers.
+fn planted_headers() -> Vec<(u64, u64, Wrong)> {
+    let at = Places::of(Layout::Ordinary);
+    vec![
+        (at.layout.arena(0) - 8, 0, Wrong::OwnHeader),
+        (at.object(0) - 8, 0, Wrong::Object),
+        (at.object(2) - 8, 0, Wrong::Object),
+        (at.object(4) - 8, 1 << 50, Wrong::Object),
+        (at.block(0) - 8, 0, Wrong::Block),
+        (at.block(1) - 8, 0, Wrong::Block),
+        (at.last_run + 72, 0, Wrong::Block),
+    ]
 }
 
 #[test]
 fn every_kind_of_damage_is_named_with_its_place() {
-    let planted = [
-        (80, 1, Wrong::Magic),
-        (88, 2, Wrong::Version),
-        (72, 0, Wrong::OwnHeader),
-        (136, 7, Wrong::OwnHeader),
-        (264, 0, Wrong::OwnHeader),
-        (104, 1, Wrong::Reserved),
-        (184, 1, Wrong::Reserved),
-        (144, 0, Wrong::Frontier),
-        (144, 7, Wrong::Frontier),
-        (16, 1, Wrong::ChunkHead),
-        (24, 2, Wrong::ChunkHead),
-        (SLAB + 16, 0, Wrong::ChunkHead),
-        (SLAB + 16, 4, Wrong::ChunkHead),
-        (SLAB + 24, 2, Wrong::ChunkHead),
-        (SLAB + 32, 15, Wrong::ChunkHead),
-        (SLAB + 48, 1, Wrong::ChunkHead),
-        (SLAB + 8, 0, Wrong::OwnHeader),
-        (RUN + 24, 5, Wrong::ChunkHead),
-        (RUN + 40, 4, Wrong::ChunkHead),
-        (RUN + 48, 2, Wrong::ChunkHead),
-        (RUN + 56, 1, Wrong::ChunkHead),
-        (RUN + 8, 0, Wrong::OwnHeader),
-        (FREE_RUN + 24, 0, Wrong::ChunkHead),
-        (FREE_RUN + 24, u64::MAX, Wrong::ChunkHead),
-        (FREE_RUN + 32, 3, Wrong::ChunkHead),
-        (FREE_RUN + 32, 4, Wrong::FreeRuns),
-        (152, 0, Wrong::FreeRuns),
-        (152, 2, Wrong::FreeRuns),
-        (CURSOR, object(5) + 16, Wrong::Cursor),
-        (CURSOR, object(5) + (1 << 40), Wrong::Cursor),
-        (CURSOR + 256, RUN + 80, Wrong::Cursor),
-        (LIST + 24, object(5) + 16, Wrong::Cursor),
-        (object(0) - 8, 0, Wrong::Object),
-        (object(2) - 8, 0, Wrong::Object),
-        (object(4) - 8, 1 << 50, Wrong::Object),
-        (RUN + 80 - 8, 0, Wrong::Block),
-        (RUN + 80 + 272 - 8, 0, Wrong::Block),
-        (4 * CHUNK_BYTES + 72, 0, Wrong::Block),
-        (LIST, object(1), Wrong::FreeList),
-        (LIST, object(2) + 1, Wrong::FreeList),
-        (LIST, u64::MAX, Wrong::FreeList),
-        (LIST - 16, object(2), Wrong::FreeList),
-        (object(3), object(2), Wrong::FreeList),
-        (LIST, 0, Wrong::Lost),
-        (LIST, object(3), Wrong::Lost),
-    ];
-    for (offset, value, wrong) in planted {
-        let mut heap = heap();
+    let of = |layout| planted(layout).into_iter().map(move |one| (layout, one));
+    let headers = planted_headers().into_iter().map(|one| (Layout::Ordinary, one));
+    for (layout, (offset, value, wrong)) in LAYOUTS.into_iter().flat_map(of).chain(headers) {
+        let mut heap = heap(layout);
         let word = &mut heap.words[offset as usize / 8];
         assert_ne!(*word, value, "damage at {offset:#x}");
         *word = value;
         let damage = heap.check().expect_err("damage is found");
         let all = heap.survey().damage;
         assert_eq!(all[0], damage);
-        let echoes = if (offset, value) == (LIST, 0) { 1 } else { 0 }; // two objects are lost
+        let both_lost = (offset, value) == (Places::of(layout).list, 0);
+        let echoes = if both_lost { 1 } else { 0 };
         assert_eq!(all.len(), 1 + echoes, "{value:#x} at {offset:#x}: {all:#x?}");
         assert_eq!(damage.wrong, wrong, "{value:#x} at {offset:#x}: {damage}");
         // A list that does not reach an object, or a cursor that hides one, shows elsewhere.
@@ -102,22 +159,32 @@ fn every_kind_of_damage_is_named_with_its_place() {
 }
 
 #[test]
+fn a_lost_cursor_of_slots_without_headers_hides_what_was_given_out() {
+    let at = Places::of(Layout::LineIsolated);
+    let mut heap = heap(Layout::LineIsolated);
+    assert!(heap.survey().complete);
+    heap.words[at.cursor as usize / 8] = 8;
+    assert!(!heap.survey().complete);
+}
+
+#[test]
 fn damage_in_many_places_is_all_found_and_nothing_else_is() {
+    let at = Places::of(Layout::Ordinary);
     let planted = [
-        (264, 0, Wrong::OwnHeader),
-        (184, 1, Wrong::Reserved),
-        (272 + 256 - 8, 5, Wrong::OwnHeader),
-        (CURSOR + 512, 17, Wrong::Cursor),
-        (SLAB + 8, 0, Wrong::OwnHeader),
-        (object(0) - 8, 0, Wrong::Object),
-        (object(4) - 8, 1 << 50, Wrong::Object),
-        (RUN + 80 - 8, 0, Wrong::Block),
-        (RUN + 80 + 272 - 8, 0, Wrong::Block),
-        (FREE_RUN + 24, 0, Wrong::ChunkHead),
-        (4 * CHUNK_BYTES + 72, 0, Wrong::Block),
-        (object(3), object(0), Wrong::FreeList),
+        (at.layout.arena(0) - 8, 0, Wrong::OwnHeader),
+        (at.chunks + 40, 1, Wrong::Reserved),
+        (at.layout.arena(1) - 8, 5, Wrong::OwnHeader),
+        (at.cursor + 2 * at.arenas(), 17, Wrong::Cursor),
+        (at.slab + 8, 0, Wrong::OwnHeader),
+        (at.object(0) - 8, 0, Wrong::Object),
+        (at.object(4) - 8, 1 << 50, Wrong::Object),
+        (at.block(0) - 8, 0, Wrong::Block),
+        (at.block(1) - 8, 0, Wrong::Block),
+        (at.free_run + 24, 0, Wrong::ChunkHead),
+        (at.last_run + 72, 0, Wrong::Block),
+        (at.object(3), at.object(0), Wrong::FreeList),
     ];
-    let mut heap = heap();
+    let mut heap = heap(Layout::Ordinary);
     for (offset, value, _) in planted {
         heap.words[offset as usize / 8] = value;
     }
@@ -136,12 +203,16 @@ fn damage_in_many_places_is_all_found_and_nothing_else_is() {
 
 #[test]
 fn a_lost_cursor_or_head_is_found_once_and_makes_up_nothing_else() {
-    for (offset, value) in [(CURSOR, 8), (SLAB + 32, 3), (SLAB + 16, 9), (RUN + 16, 9)] {
-        let mut heap = heap();
+    for (layout, case) in LAYOUTS.into_iter().flat_map(|layout| [0, 1, 2, 3].map(|i| (layout, i))) {
+        let at = Places::of(layout);
+        let cases = [(at.cursor, 8), (at.slab + 32, 3), (at.slab + 16, 9), (at.run + 16, 9)];
+        let (offset, value) = cases[case];
+        let mut heap = heap(layout);
         heap.words[offset as usize / 8] = value;
         // What was never given out is not zero.
-        heap.words[object(5) as usize / 8 - 1] = 0x1234_5678;
-        heap.words[RUN as usize / 8 + 40] = 0xffff;
+        heap.words[at.object(5) as usize / 8 - 1] = 0x1234_5678;
+        heap.words[at.object(5) as usize / 8 + 1] = 0x1234_5678;
+        heap.words[at.run as usize / 8 + 40] = 0xffff;
         let found = heap.survey().damage;
         assert_eq!(found.len(), 1, "{value} at {offset:#x}: {found:#x?}");
         assert_eq!(found[0].chunk(), offset / CHUNK_BYTES);
@@ -150,18 +221,18 @@ fn a_lost_cursor_or_head_is_found_once_and_makes_up_nothing_else() {
 
 #[test]
 fn the_object_whose_header_is_wrong_is_named() {
-    let mut heap = heap();
-    heap.words[object(4) as usize / 8 - 1] = 3;
-    heap.words[object(1) as usize / 8 - 1] = 3;
+    let (mut heap, at) = (heap(Layout::Ordinary), Places::of(Layout::Ordinary));
+    heap.words[at.object(4) as usize / 8 - 1] = 3;
+    heap.words[at.object(1) as usize / 8 - 1] = 3;
     let named: Vec<_> = heap.survey().damage.iter().map(|one| one.object()).collect();
-    assert_eq!(named, [Some(object(1)), Some(object(4))]);
+    assert_eq!(named, [Some(at.object(1)), Some(at.object(4))]);
 }
 
 #[test]
 fn a_survey_of_garbage_ends() {
-    let mut heap = heap();
-    heap.words[SLAB as usize / 8 + 8..RUN as usize / 8].fill(7);
-    heap.words[CURSOR as usize / 8] = 0;
+    let (mut heap, at) = (heap(Layout::Ordinary), Places::of(Layout::Ordinary));
+    heap.words[at.slab as usize / 8 + 8..at.run as usize / 8].fill(7);
+    heap.words[at.cursor as usize / 8] = 0;
     let survey = heap.survey();
     assert_eq!(survey.damage.len(), crate::Survey::DAMAGE_MAX);
     assert!(!survey.complete);
@@ -169,46 +240,64 @@ fn a_survey_of_garbage_ends() {
 
 #[test]
 fn a_cursor_that_two_arenas_share_is_damage() {
-    let mut heap = heap();
-    heap.words[(CURSOR as usize + 256) / 8] = heap.words[CURSOR as usize / 8];
-    assert_eq!(heap.check().unwrap_err().wrong, Wrong::Cursor);
+    for layout in LAYOUTS {
+        let (mut heap, at) = (heap(layout), Places::of(layout));
+        heap.words[(at.cursor + at.arenas()) as usize / 8] = heap.words[at.cursor as usize / 8];
+        assert_eq!(heap.check().unwrap_err().wrong, Wrong::Cursor);
+    }
 }
 
 #[test]
 fn a_heap_that_is_too_small_is_none() {
-    assert_eq!(TestHeap::zeros(1).check().unwrap_err().wrong, Wrong::Size);
-    assert_eq!(TestHeap::zeros(2).check().unwrap_err().wrong, Wrong::Magic);
+    for layout in LAYOUTS {
+        assert_eq!(TestHeap::zeros(layout, 1).check().unwrap_err().wrong, Wrong::Size);
+        assert_eq!(TestHeap::zeros(layout, 2).check().unwrap_err().wrong, Wrong::Magic);
+    }
 }
 
 #[test]
 fn a_damaged_heap_gives_nothing_away() {
+    for layout in LAYOUTS {
+        damage_what_leads_to_memory(&Places::of(layout));
+    }
+}
+
+fn damage_what_leads_to_memory(places: &Places) {
+    let Places { layout, root, chunks, slab, free_run, list, cursor, .. } = *places;
     let damaged = |offset: u64, value| {
-        let mut heap = heap();
+        let mut heap = heap(layout);
         heap.words[offset as usize / 8] = value;
         heap
     };
-    // What leads to the next object of 48 bytes: the list, then (the list empty) the cursor.
-    for list in [object(0), object(2) + 8, object(5), 8, SLAB, u64::MAX, 1 << 47, 272] {
-        let mut heap = damaged(LIST, list);
-        assert_eq!(heap.run(|tx| tx.allocate(48)), Err(Stop::BadPointer), "list {list:#x}");
+    let (object, bytes) = (|index| places.object(index), BYTES as usize);
+    // What leads to the next object: the list, then (the list empty) the cursor.
+    let lists = [object(0), object(2) + 8, object(5), 8, slab, u64::MAX, 1 << 47];
+    for bad in lists.into_iter().chain([layout.arena(0)]) {
+        let mut heap = damaged(list, bad);
+        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "list {bad:#x}");
     }
-    for cursor in [1, 16, 80, 336, object(5) + 16, SLAB + 65536 - 32, RUN + 80, 1 << 47, u64::MAX] {
-        let mut heap = damaged(CURSOR, cursor);
-        heap.words[LIST as usize / 8] = 0;
-        assert_eq!(heap.run(|tx| tx.allocate(48)), Err(Stop::BadPointer), "cursor {cursor:#x}");
+    let cursors = [1, 16, root, object(5) + 16, slab + 65536 - 32, places.block(0), 1 << 47];
+    for bad in cursors.into_iter().chain([layout.arena(0) + 64, u64::MAX]) {
+        let mut heap = damaged(cursor, bad);
+        heap.words[list as usize / 8] = 0;
+        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "cursor {bad:#x}");
     }
     // What leads to chunks: list of free runs, their heads, the frontier.
-    let bad = [(152, 1), (152, 5), (152, u64::MAX), (144, 0), (144, 1 << 60), (FREE_RUN + 16, 2)];
+    let first = chunks + 8;
+    let run = free_run / CHUNK_BYTES;
+    let bad = [(first, 1), (first, run + 2), (first, u64::MAX), (chunks, 0), (chunks, 1 << 60)];
     for (offset, value) in bad.into_iter().chain([
-        (FREE_RUN + 24, 0),
-        (FREE_RUN + 24, u64::MAX),
-        (FREE_RUN + 32, 3),
-        (FREE_RUN + 8, 0),
+        (free_run + 16, 2),
+        (free_run + 24, 0),
+        (free_run + 24, u64::MAX),
+        (free_run + 32, run),
+        (free_run + 8, 0),
     ]) {
         let mut heap = damaged(offset, value);
         assert_eq!(heap.run(|tx| tx.reserve_blocks(1)), Err(Stop::BadPointer), "at {offset:#x}");
         assert_eq!(heap.run(|tx| tx.allocate(900)), Err(Stop::BadPointer), "at {offset:#x}");
-        let at = Addr::new(u64::from(TAG) << 48 | (4 * CHUNK_BYTES + 80), 0);
+        let last = layout.block(places.last_run / CHUNK_BYTES, 0);
+        let at = Addr::new(u64::from(TAG) << 48 | last, 0);
         assert_eq!(heap.run(|tx| tx.retire(at, 256)), Err(Stop::BadPointer), "at {offset:#x}");
     }
 }
@@ -216,13 +305,16 @@ fn a_damaged_heap_gives_nothing_away() {
 /// Everything that a program can ask for, once; answers may be anything, but must come.
 fn use_it(heap: &mut TestHeap) {
     let tag = u64::from(TAG) << 48;
-    for at in [object(0), object(2), RUN + 80, FREE_RUN + 80, 4 * CHUNK_BYTES + 80] {
-        for bytes in [48, 256, 768] {
+    let places = Places::of(heap.layout());
+    let first = places.layout.first_slot();
+    let chunks = [places.run, places.free_run, places.last_run].map(|chunk| chunk + first);
+    for at in [places.object(0), places.object(2)].into_iter().chain(chunks) {
+        for bytes in [BYTES, 256, 768] {
             let _ = heap.run(|tx| tx.retire(Addr::new(tag | at, 0), bytes));
         }
         let _ = heap.run(|tx| tx.prepare_blocks(tag | at, 3));
     }
-    for bytes in [16, 48, 48, 48, 1024] {
+    for bytes in [16, BYTES as usize, BYTES as usize, BYTES as usize, 1024] {
         let _ = heap.run(|tx| tx.allocate(bytes));
     }
     for blocks in [1, 300, 1000] {
@@ -238,53 +330,61 @@ fn check_all(heap: &TestHeap) {
     let _ = heap.live();
 }
 
+/// Does it all to a heap and once more to what is left of it.
+fn look_and_use(heap: &mut TestHeap) {
+    check_all(heap);
+    use_it(heap);
+    check_all(heap);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn a_heap_with_random_words_changed_is_checked_and_used_without_a_panic(
-        changes in proptest::collection::vec((0..6 * 8192_usize, any::<u64>()), 1..200),
-        near in proptest::collection::vec((0..64_usize, 0..6_u64, 0..400_000_u64), 0..8),
+        layout in prop::sample::select(LAYOUTS.to_vec()),
+        changes in proptest::collection::vec((any::<usize>(), any::<u64>()), 1..200),
+        near in proptest::collection::vec((0..64_usize, 0..8_usize, 0..1_000_000_u64), 0..8),
     ) {
-        let mut heap = heap();
+        let mut heap = heap(layout);
+        let words = heap.words.len();
         for (index, word) in changes {
-            heap.words[index] = word;
+            heap.words[index % words] = word;
         }
         // Small values where the metadata are get further than any random word.
-        for (word, chunk, value) in near {
-            heap.words[chunk as usize * 8192 + word] = value;
+        for (word, place, value) in near {
+            heap.words[Places::of(layout).metadata()[place] as usize / 8 + word] = value;
         }
-        check_all(&heap);
-        use_it(&mut heap);
-        check_all(&heap);
+        look_and_use(&mut heap);
     }
 
     #[test]
     fn metadata_moved_about_is_checked_and_used_without_a_panic(
+        layout in prop::sample::select(LAYOUTS.to_vec()),
         moves in proptest::collection::vec((0..4096_usize, 0..4096_usize), 1..40),
     ) {
         // Words that were valid somewhere pass more checks than garbage does.
-        let mut heap = heap();
-        let place = |i: usize| i % 6 * 8192 + i / 6;
+        let mut heap = heap(layout);
+        let metadata = Places::of(layout).metadata();
+        let place = |i: usize| metadata[i % 8] as usize / 8 + i / 8;
         for (from, to) in moves {
             heap.words[place(to)] = heap.words[place(from)];
         }
-        check_all(&heap);
-        use_it(&mut heap);
-        check_all(&heap);
+        look_and_use(&mut heap);
     }
 
     #[test]
-    fn a_heap_of_garbage_is_checked_without_a_panic(seed in any::<u64>()) {
-        let mut heap = TestHeap::new(6);
+    fn a_heap_of_garbage_is_checked_without_a_panic(
+        layout in prop::sample::select(LAYOUTS.to_vec()),
+        seed in any::<u64>(),
+    ) {
+        let mut heap = TestHeap::laid_out(layout, 6);
         let mut state = seed;
-        for word in &mut heap.words[8192..] {
+        for word in &mut heap.words[(layout.own_chunks() * CHUNK_BYTES / 8) as usize..] {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             *word = state >> (state >> 58);
         }
-        heap.words[144 / 8] = seed % 7;
-        check_all(&heap);
-        use_it(&mut heap);
-        check_all(&heap);
+        heap.words[layout.chunks_object() as usize / 8] = layout.own_chunks() - 1 + seed % 7;
+        look_and_use(&mut heap);
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use words::{Addr, Allocate, Words};
 
 use super::free;
+use crate::layout::Layout;
 use crate::test_heap::TestHeap;
 
 /// One line for each word that is not zero: its offset and its value, hexadecimal.
@@ -35,7 +36,7 @@ fn dump(heap: &TestHeap) -> String {
 }
 
 fn load() -> TestHeap {
-    let mut heap = TestHeap::zeros(CHUNKS);
+    let mut heap = TestHeap::zeros(Layout::Ordinary, CHUNKS);
     for line in IMAGE.lines() {
         let (offset, word) = line.split_once(' ').unwrap();
         let offset = usize::from_str_radix(offset, 16).unwrap();

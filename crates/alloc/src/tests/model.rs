@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use words::{Addr, Allocate, BLOCK_BYTES, BLOCK_STRIDE, Stop, Words};
+use words::{Addr, Allocate, BLOCK_BYTES, Stop, Words, block_stride};
 
+use crate::head::HEAD_CLASS;
 use crate::header::Kind;
-use crate::test_heap::TestHeap;
+use crate::layout::{CHUNK_BYTES, HEAD, Layout};
+use crate::test_heap::{LAYOUTS, TestHeap};
 
 /// One step of one transaction.
 #[derive(Clone, Debug)]
@@ -36,13 +38,25 @@ enum Live {
 }
 
 impl Live {
-    /// Bytes from the header's first to the last that is its own.
-    fn extent(&self) -> u64 {
+    /// Bytes from the header's first, or the object's, to the last that is its own.
+    fn extent(&self, layout: Layout) -> u64 {
         match self {
-            Live::Object { bytes, .. } => 16 + *bytes as u64,
-            Live::Run { blocks, .. } => blocks * BLOCK_STRIDE,
+            Live::Object { bytes, .. } => layout.header_bytes() + *bytes as u64,
+            Live::Run { blocks, .. } => blocks * layout.block_stride(),
         }
     }
+}
+
+/// Bytes that a check counts for an object: without a header, those of its slot.
+fn counted(heap: &TestHeap, first: u64, bytes: usize) -> u64 {
+    let layout = heap.layout();
+    if layout.has_headers() {
+        return bytes as u64;
+    }
+    let chunk = first % (1 << words::ADDRESS_BITS) / CHUNK_BYTES;
+    let class = heap.word(chunk * CHUNK_BYTES + HEAD + HEAD_CLASS) as usize;
+    assert!(class >= layout.class_of(bytes).unwrap(), "a full heap gives out larger slots");
+    layout.payload_bytes(class)
 }
 
 /// A transaction: its arena, its steps, and whether it is to commit.
@@ -107,15 +121,21 @@ fn take(tx: &mut TestHeap, live: &mut BTreeMap<u64, Live>, step: &Step) -> Resul
 
 /// Nothing overlaps, everything holds what was written, and the check counts the same.
 fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
+    let layout = heap.layout();
     let mut end = 0;
     let (mut objects, mut object_bytes, mut runs, mut blocks_all, mut ready) = (0, 0, 0, 0, 0);
     for (&first, what) in live {
-        assert!(first % 16 == 0 && first - 16 >= end, "{first:#x} overlaps");
-        end = first - 16 + what.extent();
+        let start = first - layout.header_bytes();
+        assert!(first.is_multiple_of(16) && start >= end, "{first:#x} overlaps");
+        end = start + what.extent(layout);
+        if !layout.has_headers() {
+            assert!(first.is_multiple_of(64), "{first:#x} starts inside a line");
+            end = end.next_multiple_of(64);
+        }
         match *what {
             Live::Object { bytes, mark } => {
                 objects += 1;
-                object_bytes += bytes as u64;
+                object_bytes += counted(heap, first, bytes);
                 for offset in (0..bytes as u64).step_by(8) {
                     let word = heap.run(|tx| tx.read(Addr::new(first, offset)));
                     assert_eq!(word, Ok(mark ^ offset));
@@ -136,23 +156,26 @@ fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
 
 /// A walk meets what is live, each once, in order.
 fn walk_finds(heap: &TestHeap, live: &BTreeMap<u64, Live>) {
+    let layout = heap.layout();
     let expected = live.iter().flat_map(|(&first, what)| match *what {
-        Live::Object { bytes, .. } => vec![(first, Kind::Object, bytes as u64)],
+        Live::Object { bytes, .. } => vec![(first, Kind::Object, counted(heap, first, bytes))],
         Live::Run { prepared, .. } => {
-            (0..prepared).map(|i| (first + i * BLOCK_STRIDE, Kind::Block, BLOCK_BYTES)).collect()
+            let block = |i| (first + i * block_stride(first), Kind::Block, BLOCK_BYTES);
+            (0..prepared).map(block).collect()
         }
     });
     let found = heap.live();
     assert!(found.iter().map(|live| (live.object, live.kind, live.bytes)).eq(expected));
     for live in found {
         assert_eq!(live.offset, live.object % (1 << 48));
-        assert!(live.taken_bytes >= live.bytes + words::HEADER_BYTES);
+        assert!(live.taken_bytes >= live.bytes + layout.header_bytes());
+        assert!(heap.heap.is_live_at_rest(live.object, |offset| heap.word(offset)));
     }
 }
 
 /// Runs transactions; answers how many committed, were aborted, and met a full heap.
-fn play(transactions: &[Transaction]) -> [usize; 3] {
-    let mut heap = TestHeap::new(12);
+fn play(layout: Layout, transactions: &[Transaction]) -> [usize; 3] {
+    let mut heap = TestHeap::laid_out(layout, 12);
     let mut live = BTreeMap::new();
     let mut outcomes = [0; 3];
     for (arena, steps, commits) in transactions {
@@ -184,7 +207,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn the_heap_agrees_with_a_model_whatever_happens(transactions in transactions()) {
-        play(&transactions);
+        for layout in LAYOUTS {
+            play(layout, &transactions);
+        }
     }
 }
 
@@ -192,13 +217,15 @@ proptest! {
 fn the_model_test_sees_commits_aborts_and_full_heaps() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
-    let mut runner = TestRunner::deterministic();
-    let mut seen = [0; 3];
-    for _ in 0..20 {
-        let transactions = transactions().new_tree(&mut runner).unwrap().current();
-        for (all, outcome) in seen.iter_mut().zip(play(&transactions)) {
-            *all += outcome;
+    for layout in LAYOUTS {
+        let mut runner = TestRunner::deterministic();
+        let mut seen = [0; 3];
+        for _ in 0..20 {
+            let transactions = transactions().new_tree(&mut runner).unwrap().current();
+            for (all, outcome) in seen.iter_mut().zip(play(layout, &transactions)) {
+                *all += outcome;
+            }
         }
+        assert!(seen.iter().all(|&n| n >= 5), "{seen:?}");
     }
-    assert!(seen.iter().all(|&n| n >= 5), "{seen:?}");
 }

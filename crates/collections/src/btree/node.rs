@@ -21,7 +21,7 @@
 
 use std::hint::select_unpredictable;
 
-use words::{Addr, Allocate, Seen, Stop, Words};
+use words::{Addr, Allocate, Seen, Stop, Words, work};
 
 /// Words of the longest head, without the link.
 const HEAD_MOST: usize = 5;
@@ -117,6 +117,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
     /// Reads a head and trusts nothing in it. Inlined, for a search copies no head then.
     #[inline(always)]
     pub(super) fn peek<W: Words>(tx: &mut W, object: u64) -> Result<Self, Stop> {
+        tx.compute(work::NODE);
         let (mut words, mut head) = ([0; HEAD_MOST + 1], [0; HEAD_MOST]);
         let seen = tx.look(object)?;
         tx.read_words_seen(seen, 0, &mut words[..=Self::HEAD])?;
@@ -228,7 +229,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
             slot = select_unpredictable(not_above, here, slot);
             exact |= found == key;
             tx.after_last_read();
-            tx.compute(8);
+            tx.compute(work::COMPARE);
         }
         Ok(Found { rank, slot, exact })
     }
@@ -301,6 +302,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
 
     /// Writes what changed in the head since it was read.
     pub(super) fn store<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
+        tx.compute(work::ARRANGE);
         for (i, (new, old)) in self.head.iter().zip(self.before).enumerate() {
             if *new != old {
                 tx.write(self.addr().plus(8 * i as u64), *new)?;

@@ -2,10 +2,12 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
+use words::LockId;
 
 use super::tables::Shape;
 use super::{DISTRICTS, LINES_MAX};
 use crate::keys::{below, generator};
+use crate::lock::{self, Locks};
 use crate::stamp::Stamp;
 
 /// The constants C of the specification's `NURand`, one for customers and one for items: any
@@ -31,6 +33,9 @@ pub struct TpccClient {
     pub(super) has_unused_item: bool,
     count: usize,
     lines: [Wanted; LINES_MAX],
+    /// All that an order writes is a warehouse's: its own, or one's that delivers a line; or its
+    /// worker's alone.
+    pub(super) locks: Locks<{ 1 + LINES_MAX }>,
 }
 
 /// A line of an order, as the customer says it.
@@ -56,6 +61,7 @@ impl TpccClient {
             has_unused_item: false,
             count: 0,
             lines: [Wanted::default(); LINES_MAX],
+            locks: Locks::NONE,
         }
     }
 
@@ -97,6 +103,10 @@ impl TpccClient {
         if self.has_unused_item {
             self.lines[self.count - 1].item = shape.items() + 1;
         }
+        let suppliers = self.lines[..self.count].iter().map(|line| line.supplier);
+        let others = suppliers.filter(|&supplier| supplier != self.warehouse);
+        let warehouses = others.chain([self.warehouse]);
+        self.locks = Locks::of(warehouses.map(|warehouse| LockId::of(lock::ROWS, warehouse)));
         self.stamp.advance();
     }
 }

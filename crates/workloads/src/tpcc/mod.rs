@@ -21,7 +21,8 @@
 //! Loaded as the specification says (clause 4.3): a warehouse has 10 districts, each of 3000
 //! customers and 3000 orders, and stock of 100 000 items; some 150 MB and some seconds of loading.
 //! The scale is the number of warehouses; a fraction of one has fewer rows of everything, districts
-//! excepted. Money is cents, taxes and discounts are basis points.
+//! excepted, and with [`Options::low_conflict`] it is divided into a warehouse for each worker.
+//! Money is cents, taxes and discounts are basis points.
 //!
 //! # The transaction (clause 2.4)
 //!
@@ -77,7 +78,7 @@ mod tables;
 mod tests;
 
 use collections::{BTree32, BTreeMap, HashMap};
-use words::{Allocate, LockId, Objects, Stop, Transact, Words, field};
+use words::{Allocate, Objects, Stop, Transact, Words, field, work};
 
 pub use client::TpccClient;
 
@@ -129,14 +130,15 @@ impl<I: Index> Workload for Tpcc<I> {
     const NAME: &'static str = I::TPCC_NAME;
     const ABOUT: &'static str = I::TPCC_ABOUT;
     const HEEDS: Heeds = Heeds { low_conflict: true, ..Heeds::NOTHING };
+    const ANNOUNCES: bool = I::ANNOUNCES;
     type Client = TpccClient;
 
     fn heap_bytes(options: &Options) -> u64 {
-        with_slack(tables::bytes::<I>(Shape::of_scale(options.scale)))
+        with_slack(tables::bytes::<I>(Shape::of(options)))
     }
 
     fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Tpcc<I>, T::Error> {
-        let shape = Shape::of_scale(options.scale);
+        let shape = Shape::of(options);
         Ok(Tpcc::of(shape, root::load::<Tpcc<I>, T>(worker, shape.size())?))
     }
 
@@ -165,8 +167,8 @@ impl<I: Index> Workload for Tpcc<I> {
 
     #[inline]
     fn run<W: Allocate>(&self, client: &TpccClient, tx: &mut W) -> Result<(), Stop> {
-        // Any two orders may meet in a row of stock, in whatever order they name their items.
-        tx.lock(LockId(0))?;
+        tx.compute(work::FRAME);
+        client.locks.take(tx)?;
         self.new_order(client, tx)
     }
 

@@ -1,6 +1,6 @@
 //! The New Order transaction (clause 2.4.2 of the specification).
 
-use words::{Allocate, Field, Objects, Place, Stop, Words, field};
+use words::{Allocate, Field, Objects, Place, Stop, Words, field, work};
 
 use super::client::Wanted;
 use super::rows::Warehouse;
@@ -42,8 +42,13 @@ impl<I: Index> Tpcc<I> {
             tx.get(field!(warehouse, Warehouse, tax))? + tx.get(field!(district, District, tax))?;
         let next_order = field!(district, District, next_order);
         let id = tx.get(next_order)?;
+        tx.after_last_read();
+        let place = self.tables.orders.at(self.shape.slot(client.district, id))?;
+        let old = tx.get(place)?;
+        tx.will_write(next_order.addr(), 8);
+        self.announce_order(client, id, own, &old, tx)?;
         tx.set(next_order, id.wrapping_add(1))?;
-        self.replace_order(client, id, own, tx)?;
+        self.replace_order(client, id, own, &old, tx)?;
 
         let mut done = Done::default();
         for (n, wanted) in client.lines().iter().enumerate() {
@@ -104,6 +109,35 @@ impl<I: Index> Tpcc<I> {
         Ok(())
     }
 
+    /// Says of all that an order's own rows change that it will be written, in the place of the old
+    /// one.
+    #[inline]
+    fn announce_order<W: Words>(
+        &self,
+        client: &TpccClient,
+        id: u64,
+        own: Own<I>,
+        old: &Order,
+        tx: &mut W,
+    ) -> Result<(), Stop> {
+        let (district, slot) = (client.district, self.shape.slot(client.district, id));
+        tx.will_write(self.tables.orders.at(slot)?.addr(), size_of::<Order>());
+        let first_line = slot * LINE_SLOTS;
+        for line in (0..LINE_SLOTS).step_by(4) {
+            tx.will_write(self.tables.lines.at(first_line + line)?.addr(), 4 * size_of::<Line>());
+        }
+        for (id, lines) in [(id, client.lines().len() as u64), (old.id, u64::from(old.lines))] {
+            own.orders.will_change(tx, key::order(district, id));
+            own.new_orders.will_change(tx, key::order(district, id));
+            for number in 1..=lines {
+                own.lines.will_change(tx, key::line(district, id, number));
+            }
+        }
+        let terminal = self.tables.terminals.at(place_of_terminal(client.index))?;
+        tx.will_write(terminal.addr(), size_of::<u64>() + size_of::<Done>());
+        Ok(())
+    }
+
     /// Puts the new order where the oldest one of its district was, which goes with its lines.
     #[inline]
     fn replace_order<W: Allocate>(
@@ -111,21 +145,11 @@ impl<I: Index> Tpcc<I> {
         client: &TpccClient,
         id: u64,
         own: Own<I>,
+        old: &Order,
         tx: &mut W,
     ) -> Result<(), Stop> {
         let (district, slot) = (client.district, self.shape.slot(client.district, id));
         let place = self.tables.orders.at(slot)?;
-        let first_line = slot * LINE_SLOTS;
-        for line in (0..LINE_SLOTS).step_by(4) {
-            tx.will_write(self.tables.lines.at(first_line + line)?.addr(), 4 * size_of::<Line>());
-        }
-        let old = tx.get(place)?;
-        for number in 1..=(client.lines().len() as u64) {
-            own.lines.will_change(tx, key::line(district, id, number));
-        }
-        for number in 1..=u64::from(old.lines) {
-            own.lines.will_change(tx, key::line(district, old.id, number));
-        }
         let old_key = key::order(district, old.id);
         own.orders.remove(tx, old_key)?.ok_or(Stop::BadValue)?;
         own.new_orders.remove(tx, old_key)?.ok_or(Stop::BadValue)?;
@@ -158,6 +182,7 @@ impl<I: Index> Tpcc<I> {
         (item, stock): (u64, u64),
         tx: &mut W,
     ) -> Result<(u64, u64), Stop> {
+        tx.compute(work::FRAME);
         let price = tx.get(field!(self.tables.items.at(item)?, Item, price))?;
         let stock = self.tables.stock.at(stock)?;
         let level = field!(stock, Stock, level);

@@ -8,12 +8,12 @@ use super::rows::{
     text,
 };
 use super::{DISTRICTS, LINE_SLOTS, LINES_MAX, Tpcc, key};
-use crate::CLIENTS_MAX;
 use crate::index::Index;
 use crate::keys::mix;
 use crate::root::Build;
 use crate::stamp::Stamp;
 use crate::zipf::{scatter, scattering};
+use crate::{CLIENTS_MAX, Options};
 
 /// Customers of a district, and orders that it keeps, at scale 1.
 const CUSTOMERS: u64 = 3000;
@@ -54,9 +54,12 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// As many warehouses as the scale says, rounded up; each with its share of the rows.
-    pub(super) fn of_scale(scale: f64) -> Shape {
-        let warehouses = scale.ceil().clamp(1.0, WAREHOUSES_MAX as f64);
+    /// As many warehouses as the scale says, rounded up, or of a fraction of one as there are
+    /// workers that keep to their own; each with its share of the rows.
+    pub(super) fn of(options: &Options) -> Shape {
+        let Options { scale, workers, low_conflict, .. } = *options;
+        let own = if low_conflict && scale < 1.0 { workers as f64 } else { 1.0 };
+        let warehouses = scale.ceil().max(own).clamp(1.0, WAREHOUSES_MAX as f64);
         let customers = (CUSTOMERS as f64 * scale / warehouses).round() as u64;
         let customers = customers.clamp(CUSTOMERS_MIN, CUSTOMERS);
         Shape { warehouses: warehouses as u64, customers }

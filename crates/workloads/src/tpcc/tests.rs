@@ -193,6 +193,29 @@ fn several_warehouses_hold_and_deliver_for_each_other() {
     several_warehouses_hold::<BTreeMap>();
 }
 
+#[test]
+fn the_locks_of_warehouses_isolate_what_orders_write() {
+    use crate::watch::{Finding, Watch, Watched};
+    for forgets in [false, true] {
+        let (mut mock, tpcc) = loaded_with::<HashMap>(3 << 32 | 7);
+        let mut watch = Watch::default();
+        let mut clients = [0, 1, 2, 3].map(|index| tpcc.client(index, 1));
+        for _ in 0..300 {
+            for (worker, client) in clients.iter_mut().enumerate() {
+                tpcc.next(client);
+                let (mock, watch) = (&mut mock, &mut watch);
+                let done = Watched { mock, watch, worker, forgets }
+                    .transact(|tx| tpcc.run(client, tx).map(|()| client.stamp));
+                assert_eq!(done.is_err(), tpcc.gives_up(client));
+            }
+        }
+        let found = watch.findings();
+        let is_caught = found.iter().any(|finding| matches!(finding, Finding::Word(..)));
+        assert!(is_caught == forgets && found.is_empty() != forgets, "{found:?}");
+        assert!(forgets || watch.orders() > 2, "no two warehouses in one order");
+    }
+}
+
 /// An order in the index of a warehouse that it does not belong to.
 #[test]
 fn an_order_of_another_warehouse_is_found() {
@@ -294,7 +317,7 @@ impl Allocate for Noting<'_> {
 fn workers_with_a_warehouse_of_their_own_write_nothing_in_common() {
     let options = Options { scale: 1.01, workers: 2, low_conflict: true, ..Options::default() };
     let mut mock = Mock::forgiving(Tpcc::<BTree32>::heap_bytes(&options) as usize);
-    let mut shape = Shape::of_scale(options.scale);
+    let mut shape = Shape::of(&options);
     shape = Shape::of_size(shape.size() & !0xffff_ffff | 30);
     let tables = root::load::<Tpcc<BTree32>, _>(&mut mock, shape.size()).unwrap();
     let tpcc = Tpcc::<BTree32>::of(shape, tables);
@@ -339,7 +362,7 @@ fn an_order_that_gives_up_has_done_everything_before() {
 
 #[test]
 fn shapes_follow_from_the_scale() {
-    let shape = |scale| Shape::of_scale(scale);
+    let shape = |scale| Shape::of(&Options { scale, ..Options::default() });
     assert_eq!((shape(1.0).warehouses, shape(1.0).customers()), (1, 3000));
     assert_eq!(shape(1.0).items(), 100_000);
     assert_eq!((shape(3.0).warehouses, shape(3.0).customers()), (3, 3000));

@@ -26,6 +26,11 @@
 //! The check: chains and lists are sound, used + free = total in each row, and what is used is what
 //! customers hold, row by row.
 //!
+//! # Locks
+//!
+//! A customer's chain, which guards its reservations too; then the chains of rows, those that the
+//! transaction is about and those that it may give back, which the customer's list tells.
+//!
 //! # Snapshot isolation
 //!
 //! Nothing needs protection. Every change of a customer writes its entry (how many it holds), so a
@@ -36,11 +41,12 @@
 //! changes (the places that are free are read of the row that is taken, and written).
 
 mod check;
+mod locks;
 mod tables;
 mod tasks;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use words::{Allocate, LockId, Place, Stop, Transact, Words};
+use words::{Allocate, Place, Stop, Transact, Words, work};
 
 use crate::keys::{below, generator};
 use crate::root;
@@ -153,8 +159,7 @@ impl Workload for Vacation {
 
     #[inline]
     fn run<W: Allocate>(&self, client: &VacationClient, tx: &mut W) -> Result<(), Stop> {
-        // Customers and rows of all tables meet in one transaction, in any order.
-        tx.lock(LockId(0))?;
+        tx.compute(work::FRAME);
         let things = &client.things[..client.count];
         match client.task {
             Task::Reserve => self.reserve(client.customer, things, tx)?,

@@ -1,7 +1,8 @@
 //! The three transactions.
 
-use words::{Addr, Allocate, Stop, Words};
+use words::{Addr, Allocate, Stop, Words, work};
 
+use super::locks::Held;
 use super::tables::{FREE, HELD, PRICE, Reservations, key, of_key};
 use super::{HELD_MAX, KINDS, PLACES, Thing, Vacation};
 
@@ -21,8 +22,12 @@ impl Vacation {
         let tables = &self.tables;
         things.iter().for_each(|thing| tables.things[thing.kind].will_get(tx, thing.id));
         tables.customers.will_get(tx, customer);
+        self.lock_customer(customer, tx)?;
+        let found = tables.customers.find(tx, customer)?;
+        self.lock_for_reservations(found, things, tx)?;
         let mut dearest: [Dearest; KINDS] = [None; KINDS];
         for thing in things {
+            tx.compute(work::FRAME);
             let Some(at) = tables.things[thing.kind].find(tx, thing.id)? else {
                 continue;
             };
@@ -34,7 +39,7 @@ impl Vacation {
         if dearest.iter().all(Option::is_none) {
             return Ok(());
         }
-        let customer = match tables.customers.find(tx, customer)? {
+        let customer = match found {
             Some(at) => at,
             None => {
                 tables.customers.insert(tx, customer, &[0, 0])?;
@@ -96,21 +101,16 @@ impl Vacation {
     /// Takes a customer out, if it is there, and gives back what it has reserved.
     #[inline(never)]
     pub(super) fn delete<W: Words>(&self, customer: u64, tx: &mut W) -> Result<(), Stop> {
+        self.lock_customer(customer, tx)?;
         let Some(at) = self.tables.customers.find(tx, customer)? else {
             return Ok(());
         };
-        let (reservations, mut keys) = (Reservations::at(at), [0; HELD_MAX as usize]);
-        let mut held = 0;
-        reservations.scan(tx, |key, _| {
-            if let Some(place) = keys.get_mut(held) {
-                *place = key;
-            }
-            held += 1;
-        })?;
-        for &key in keys.get(..held).ok_or(Stop::BadValue)? {
+        let held = Held::of(at, tx)?;
+        self.lock_held(&held, &[], tx)?;
+        for &key in held.keys() {
             self.give_back(key, tx)?;
         }
-        reservations.free(tx, held as u64)?;
+        Reservations::at(at).free(tx, held.keys().len() as u64)?;
         self.tables.customers.remove(tx, customer)?;
         Ok(())
     }
@@ -119,6 +119,7 @@ impl Vacation {
     /// goes.
     #[inline(never)]
     pub(super) fn change<W: Allocate>(&self, things: &[Thing], tx: &mut W) -> Result<(), Stop> {
+        self.lock_things(things, tx)?;
         for thing in things {
             let table = self.tables.things[thing.kind];
             let Some(row) = table.find(tx, thing.id)? else {

@@ -1,0 +1,77 @@
+//! Insertion: a red leaf, and what makes the tree red-black again.
+
+use words::{Allocate, Stop, Words, work};
+
+use super::{
+    BLACK, COLOUR, DEPTH_MAX, PARENT, RED, RbTree, is_red, other, paint, protect, side_of, word,
+};
+
+impl RbTree {
+    /// Puts a new node at this side of a node, or into the empty tree.
+    pub(super) fn add<W: Allocate>(
+        self,
+        tx: &mut W,
+        (key, value): (u64, u64),
+        parent: u64,
+        side: u64,
+    ) -> Result<(), Stop> {
+        tx.compute(work::REPAIR);
+        let node = tx.allocate(Self::NODE_BYTES)?;
+        let colour = if parent == 0 { BLACK } else { RED };
+        tx.write_words(word(node, 0), &[key, value, 0, 0, parent, colour])?;
+        tx.write(self.link(parent, side), node)?;
+        self.repair_red(tx, node, parent)
+    }
+
+    /// A red node may have a red parent; nothing else is wrong.
+    fn repair_red<W: Words>(self, tx: &mut W, node: u64, parent: u64) -> Result<(), Stop> {
+        let (mut node, mut parent) = (node, parent);
+        for _ in 0..DEPTH_MAX {
+            if parent == 0 {
+                return Ok(()); // it is the root, and black
+            }
+            if !is_red(tx, parent)? {
+                return protect(tx, parent);
+            }
+            let top = tx.read(word(parent, PARENT))?;
+            if top == 0 {
+                return Err(Stop::BadValue); // a root is black
+            }
+            let side = side_of(tx, top, parent)?;
+            let uncle = tx.read(word(top, other(side)))?;
+            if !is_red(tx, uncle)? {
+                protect(tx, uncle)?;
+                return self.repair_by_turning(tx, node, parent, top, side);
+            }
+            paint(tx, parent, BLACK)?;
+            paint(tx, uncle, BLACK)?;
+            let above = tx.read(word(top, PARENT))?;
+            if above == 0 {
+                // Read, and left black.
+                return tx.protect(word(top, COLOUR));
+            }
+            paint(tx, top, RED)?;
+            (node, parent) = (top, above);
+        }
+        Err(Stop::BadValue)
+    }
+
+    /// The last step: `parent` stands at this side of `top`, and the other child is black.
+    fn repair_by_turning<W: Words>(
+        self,
+        tx: &mut W,
+        node: u64,
+        parent: u64,
+        top: u64,
+        side: u64,
+    ) -> Result<(), Stop> {
+        let mut parent = parent;
+        if side_of(tx, parent, node)? != side {
+            self.rotate(tx, parent, side)?;
+            parent = node;
+        }
+        self.rotate(tx, top, other(side))?;
+        paint(tx, parent, BLACK)?;
+        paint(tx, top, RED)
+    }
+}
