@@ -1,0 +1,36 @@
+//! How many accesses does the machine simulate in a second of the host?
+//!
+//! `cargo bench -p lastword-sim --bench speed [-- WORKLOAD CORES TRANSACTIONS]`; without arguments
+//! a B+-tree that is larger than the last cache, and data that stay in private caches, with 1, 4
+//! and 16 cores, three rounds each.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a program that nobody else calls")]
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use workloads::Options;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
+    if let [name, cores, transactions] = &arguments[..] {
+        let name: &'static str = name.clone().leak();
+        return show(name, 1.0, cores.parse().unwrap(), transactions.parse().unwrap());
+    }
+    for _ in 0..3 {
+        for cores in [1, 4, 16] {
+            show("btree", 0.5, cores, 100_000);
+            show("bank", 0.01, cores, 100_000);
+        }
+    }
+}
+
+fn show(name: &'static str, scale: f64, cores: usize, transactions: u64) {
+    let mut setup = common::setup("lad", "volatile", cores, transactions);
+    setup.check = false;
+    let options = Options { scale, ..Options::default() };
+    let outcome = sim::run(&setup, &common::Named { name, options }, &mut |_| {}).unwrap();
+    let rate = outcome.simulated_accesses as f64 / outcome.host_seconds / 1e6;
+    let cycles = outcome.cycles_per_transaction.total;
+    println!("{name:12} {cores:2} cores {rate:6.2} M accesses/s  {cycles:8.1} cycles/transaction");
+}

@@ -1,0 +1,255 @@
+//! Power cuts: at any cycle of a run, is what recovery makes of the persistent state the state
+//! after some transaction?
+//!
+//! ```text
+//!   trace of the run --prefix--> persistent state --batteries, recover--> heap
+//!   what programs did ---------> transactions over | ending | running       |  compared
+//! ```
+//! At a cut, with `ends` the moment when a body was over:
+//! - what was acknowledged before the cut is there;
+//! - a transaction that was ending (over, not acknowledged) is there whole, or not at all;
+//! - of a transaction that was running nothing is there.
+//!
+//! Recovery itself is cut at a random step of most cuts, at every step of some, and begins again.
+//!
+//! Compared are, at every cut, the lines of all transactions since the last whole comparison, of
+//! those that were ending or running, and those that recovery wrote; the whole heap, and what the
+//! program itself checks, at every hundredth. Values are compared, not who wrote them: a wrong copy
+//! that has the right value is not found, and does no harm.
+//!
+//! Cuts are drawn: half of them anywhere, the others while a transaction ends, and some inside of
+//! each path that the design takes rarely.
+
+mod oracle;
+
+use std::collections::BTreeMap;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::design::Design;
+use crate::error::Error;
+use crate::image::Image;
+use crate::machine::Machine;
+use crate::machine::when::Time;
+use crate::persist::{History, Persistent, Trace};
+use crate::program::Loaded;
+use oracle::Oracle;
+use words::Erased;
+
+/// At every so many cuts all is compared.
+const WHOLE: u64 = 100;
+
+/// At every so many cuts recovery is cut at each of its steps, of which there may be so many.
+const EVERY_STEP: (u64, u64) = (50, 64);
+
+/// Cuts inside of each rare path, at least, when it was taken so often.
+const RARE: usize = 64;
+
+/// What the cuts have shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How many there were.
+    pub cuts: u64,
+    /// Cuts of recoveries.
+    pub recovery_cuts: u64,
+    /// What must not be, in words: at most [`Report::SHOWN`] of them.
+    pub violations: Vec<String>,
+    /// All of them.
+    pub violations_total: u64,
+    /// Cuts inside of each path that the design takes rarely.
+    pub rare_paths: BTreeMap<&'static str, u64>,
+    /// Cuts after which a transaction that was ending was there, and was not.
+    pub ending_there: u64,
+    /// See `ending_there`.
+    pub ending_gone: u64,
+}
+
+impl Report {
+    /// Violations that are told in words.
+    pub const SHOWN: usize = 10;
+
+    fn violation(&mut self, at: Time, what: String) {
+        self.violations_total += 1;
+        if self.violations.len() < Self::SHOWN {
+            self.violations.push(format!("power cut at cycle {at}: {what}"));
+        }
+    }
+}
+
+/// What a run has left for its cuts.
+pub struct Run<'m, D> {
+    /// The machine, at rest, with its trace and history.
+    pub machine: &'m Machine<D>,
+    /// What the array had in the beginning.
+    pub before: Vec<u64>,
+    /// The first line behind the heap.
+    pub extra: u32,
+    /// The program.
+    pub loaded: &'m dyn Loaded,
+}
+
+/// Cuts power so many times.
+///
+/// # Errors
+/// When the program's own check cannot be made.
+///
+/// # Panics
+/// When the machine has neither trace nor history.
+pub fn cut_power<D: Design>(run: Run<'_, D>, cuts: u64, seed: u64) -> Result<Report, Error> {
+    let Run { machine, before, extra, loaded } = run;
+    let trace = machine.trace.as_ref().expect("a run that is cut has a trace");
+    let history = machine.history.as_ref().expect("a run that is cut has a history");
+    let mut report = Report::default();
+    let times = draw(trace, history, D::RARE, cuts, seed, &mut report.rare_paths);
+    let mut oracle = Oracle::new(&before[..extra as usize * 8], history);
+    let mut state = Persistent::new(before, machine.nvm_channels());
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut changes = trace.changes().iter().peekable();
+    for (number, at) in (1..).zip(times) {
+        while let Some((_, change)) = changes.next_if(|(time, _)| *time <= at) {
+            state.apply(change);
+        }
+        oracle.goes_to(at);
+        let one = Cutting { machine, extra, at, number };
+        one.cut(&mut state, &mut oracle, &mut random, &mut report);
+        if number.is_multiple_of(WHOLE) {
+            one.check_program(&mut state, loaded, &mut report)?;
+        }
+        report.cuts += 1;
+    }
+    Ok(report)
+}
+
+/// One cut.
+struct Cutting<'m, D> {
+    machine: &'m Machine<D>,
+    extra: u32,
+    at: Time,
+    number: u64,
+}
+
+impl<D: Design> Cutting<'_, D> {
+    fn recover(&self, state: &mut Persistent) -> bool {
+        D::recover(&self.machine.description, self.extra, state).is_ok()
+    }
+
+    /// Recovers from this moment, cut again after so many steps if that is asked for.
+    fn recovered(&self, state: &mut Persistent, again: Option<u64>) -> Persistent {
+        let mut cut = state.cut();
+        D::power_fails(&self.machine.description, &mut cut);
+        cut.cut_after(again.unwrap_or(u64::MAX));
+        if !self.recover(&mut cut) {
+            cut.cut_after(u64::MAX);
+            let whole = self.recover(&mut cut);
+            assert!(whole, "nothing cuts a recovery that nobody cuts");
+        }
+        cut
+    }
+
+    fn cut(
+        &self,
+        state: &mut Persistent,
+        oracle: &mut Oracle<'_>,
+        random: &mut SmallRng,
+        report: &mut Report,
+    ) {
+        let whole = self.number.is_multiple_of(WHOLE);
+        let cut = self.recovered(state, None);
+        let steps = cut.steps();
+        self.compare(&cut, oracle, whole, report);
+        state.back(cut);
+        let all = self.number.is_multiple_of(EVERY_STEP.0) && steps <= EVERY_STEP.1;
+        let again = match steps {
+            0 => 0..0,
+            steps if all => 0..steps,
+            steps => {
+                let step = random.random_range(0..steps);
+                step..step + 1
+            }
+        };
+        for step in again {
+            let cut = self.recovered(state, Some(step));
+            self.compare(&cut, oracle, false, report);
+            state.back(cut);
+            report.recovery_cuts += 1;
+        }
+    }
+
+    fn compare(&self, cut: &Persistent, oracle: &mut Oracle<'_>, whole: bool, report: &mut Report) {
+        let found = oracle.compare(cut, whole);
+        report.ending_there += found.there;
+        report.ending_gone += found.gone;
+        if let Some(what) = found.violation {
+            report.violation(self.at, what);
+        }
+    }
+
+    /// What the program itself says of the heap.
+    fn check_program(
+        &self,
+        state: &mut Persistent,
+        loaded: &dyn Loaded,
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        let cut = self.recovered(state, None);
+        let lines = (0..self.extra).flat_map(|line| cut.line(line));
+        let mut image = Image::of(lines.collect());
+        match loaded.check(&mut Erased::new(&mut image)) {
+            Ok(complaints) => {
+                complaints.into_iter().for_each(|complaint| report.violation(self.at, complaint));
+            }
+            Err(ended) => report.violation(self.at, format!("its check ends: {ended}")),
+        }
+        state.back(cut);
+        Ok(())
+    }
+}
+
+/// When power is cut, in order; and how many of these times lie inside of each rare path.
+fn draw(
+    trace: &Trace,
+    history: &History,
+    rare: &[&'static str],
+    cuts: u64,
+    seed: u64,
+    inside: &mut BTreeMap<&'static str, u64>,
+) -> Vec<Time> {
+    let mut random = SmallRng::seed_from_u64(seed ^ 0x00c0_ffee);
+    let last = trace.changes().last().map_or(0, |(time, _)| *time);
+    let transactions = history.transactions();
+    let mut times: Vec<Time> = Vec::new();
+    for name in rare {
+        let paths: Vec<_> = trace.rare_paths().iter().filter(|path| path.0 == *name).collect();
+        for _ in 0..RARE.min((cuts / 8) as usize) {
+            if let Some((_, from, until)) = pick(&paths, &mut random) {
+                times.push(random.random_range(*from..=*until));
+            }
+        }
+    }
+    times.truncate((cuts / 2) as usize);
+    while times.len() < cuts as usize {
+        let ending =
+            if times.len().is_multiple_of(2) { pick(transactions, &mut random) } else { None };
+        times.push(match ending {
+            Some(it) => random.random_range(it.ends..=it.acknowledged.min(last).max(it.ends)),
+            None => random.random_range(0..=last),
+        });
+    }
+    times.sort_unstable();
+    for name in rare {
+        let is_inside = |time: &&Time| {
+            let mut paths = trace.rare_paths().iter();
+            paths.any(|path| path.0 == *name && (path.1..=path.2).contains(time))
+        };
+        inside.insert(name, times.iter().filter(is_inside).count() as u64);
+    }
+    times
+}
+
+fn pick<'a, T>(all: &'a [T], random: &mut SmallRng) -> Option<&'a T> {
+    if all.is_empty() { None } else { all.get(random.random_range(0..all.len())) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Designs: how a machine makes transactions durable.
+//!
+//! | design | begin, store | end | at a moment |
+//! |---|---|---|---|
+//! | [`volatile`](Volatile) | - | - | - |
+//! | [`sw-undo`](SwUndo) | old words to a log | data, then a commit word | - |
+//! | [`lad`](Lad), [`lad-base`](LadBase) | stores drained | flush, tell controllers | marks, logs |
+//! | [`lad-llc`](LadLlc) | stores drained | flush, tell banks | marks, keeps versions |
+//!
+//! A design is one file. What a core does itself, in the order of its program, is written as
+//! straight code over a [`Hart`] that may wait; what hardware does at a moment is a function of the
+//! [`Machine`], which cannot.
+
+mod lad;
+mod lad_llc;
+mod sw_undo;
+mod volatile;
+
+pub use lad::{Lad, LadBase};
+pub use lad_llc::LadLlc;
+pub use sw_undo::SwUndo;
+pub use volatile::Volatile;
+
+use words::Stop;
+
+use crate::machine::cache::State;
+use crate::machine::controller::Class;
+use crate::machine::description::{Description, Point};
+use crate::machine::{Hart, Machine};
+use crate::persist::{Cut, Persistent};
+
+/// How a machine makes transactions durable. Every hook but [`new`](Design::new) does nothing by
+/// default: what is left is a machine on which nothing is made durable.
+pub trait Design: Sized + 'static {
+    /// What a user calls it.
+    const NAME: &'static str;
+
+    /// One line about it.
+    const ABOUT: &'static str;
+
+    /// The machine on which it runs unless another one is named.
+    const MACHINE: &'static str;
+
+    /// Whether a committed transaction survives a power cut.
+    const DURABLE: bool = true;
+
+    /// Whether the last cache is persistent: then it keeps what it has modified, whoever owns it.
+    const LLC_IS_PERSISTENT: bool = false;
+
+    /// Paths that it takes rarely, by the names that it gives to [`Machine::rare`]: power is cut
+    /// inside of each.
+    const RARE: &'static [&'static str] = &[];
+
+    /// Whether it can run on a machine.
+    ///
+    /// # Errors
+    /// What must be otherwise.
+    fn fits(description: &Description) -> Result<(), &'static str> {
+        let _ = description;
+        Ok(())
+    }
+
+    /// Lines of persistent memory that it needs besides the heap.
+    fn extra_lines(description: &Description) -> u32 {
+        let _ = description;
+        0
+    }
+
+    /// Lines of volatile memory that it needs.
+    fn volatile_lines(description: &Description) -> u32 {
+        let _ = description;
+        0
+    }
+
+    /// The design at rest. Its own lines of persistent memory begin at `extra`.
+    fn new(description: &Description, extra: u32) -> Self;
+
+    // What a core does, in its program's order.
+
+    /// A transaction begins.
+    fn begin(hart: &mut Hart<'_, Self>) {
+        let _ = hart;
+    }
+
+    /// The program says that it will write these words.
+    fn announced(hart: &mut Hart<'_, Self>, first: u64, words: u64) {
+        let _ = (hart, first, words);
+    }
+
+    /// A transaction stores a word.
+    ///
+    /// # Errors
+    /// [`Stop`] when the hardware cannot hold the transaction.
+    fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
+        hart.store(word, object, value);
+        Ok(())
+    }
+
+    /// A transaction ends: it is durable on return, where the design makes anything durable.
+    fn commit(hart: &mut Hart<'_, Self>) {
+        let _ = hart;
+    }
+
+    // What the hardware does at a moment.
+
+    /// What a line is for that caches write to memory.
+    fn class_of(&self, line: u32) -> Class {
+        let _ = line;
+        Class::Data
+    }
+
+    /// A core's store has drained; the word was `old` before.
+    fn drained(machine: &mut Machine<Self>, core: usize, word: u64, old: u64) {
+        let _ = (machine, core, word, old);
+    }
+
+    /// A line leaves a core's first cache.
+    fn leaves_l1(machine: &mut Machine<Self>, core: usize, line: u32, state: State) {
+        let _ = (machine, core, line, state);
+    }
+
+    /// A modified line leaves a core's last private cache. Whether the design has taken it; else
+    /// the last cache gets it.
+    fn leaves_core(machine: &mut Machine<Self>, core: usize, line: u32, state: State) -> bool {
+        let _ = (machine, core, line, state);
+        false
+    }
+
+    /// A modified line leaves the last cache. Whether the design has taken it; else it is written
+    /// to memory.
+    fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
+        let _ = (machine, line);
+        false
+    }
+
+    /// Another core asks for a line that this one owns.
+    fn asked(machine: &mut Machine<Self>, core: usize, line: u32) {
+        let _ = (machine, core, line);
+    }
+
+    /// A write that the design has sent has reached this point.
+    fn told(machine: &mut Machine<Self>, channel: usize, core: usize, tag: u64, point: Point) {
+        let _ = (machine, channel, core, tag, point);
+    }
+
+    /// A channel has accepted a write.
+    fn accepted(machine: &mut Machine<Self>, channel: usize) {
+        let _ = (machine, channel);
+    }
+
+    /// The array has been read for the design: [`Machine::read_array`].
+    fn has_read(machine: &mut Machine<Self>, channel: usize, line: u32, tag: u64) {
+        let _ = (machine, channel, line, tag);
+    }
+
+    /// A message of the design has reached a channel.
+    fn message(machine: &mut Machine<Self>, channel: usize, core: usize, message: u64) {
+        let _ = (machine, channel, core, message);
+    }
+
+    /// One of its background engines acts.
+    fn engine(machine: &mut Machine<Self>, engine: usize) {
+        let _ = (machine, engine);
+    }
+
+    // After a power cut. Neither sees more than what is persistent.
+
+    /// What batteries do when power fails. By default controllers that have one write their queues
+    /// to where they belong, in order, and the queues of others are lost.
+    fn power_fails(description: &Description, state: &mut Persistent) {
+        let queues = state.take_queues();
+        if description.persist.point == Point::Accepted {
+            for queued in queues.into_iter().flatten() {
+                state.save_home(queued.line, queued.payload);
+            }
+        }
+    }
+
+    /// Makes what is persistent the state after some transaction. It may be cut at any step, and
+    /// begins again then.
+    ///
+    /// # Errors
+    /// [`Cut`].
+    fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
+        let _ = (description, extra, state);
+        Ok(())
+    }
+}
+
+/// What to do with a design whose type is known only by name.
+pub trait Visitor {
+    /// What comes out of it.
+    type Out;
+
+    /// Does it with this one.
+    fn visit<D: Design>(self) -> Self::Out;
+}
+
+/// What there is to know of a design by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// See [`Design::NAME`].
+    pub name: &'static str,
+    /// See [`Design::ABOUT`].
+    pub about: &'static str,
+    /// See [`Design::MACHINE`].
+    pub machine: &'static str,
+}
+
+impl About {
+    const fn of<D: Design>() -> About {
+        About { name: D::NAME, about: D::ABOUT, machine: D::MACHINE }
+    }
+}
+
+/// The one list of designs.
+macro_rules! designs {
+    ($($design:ty),*) => {
+        /// All designs, in the order in which they are listed.
+        pub const ALL: &[About] = &[$(About::of::<$design>()),*];
+
+        /// Calls `visitor` with the design of this name; `None` when there is none.
+        pub fn by_name<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
+            $(if name == <$design>::NAME {
+                return Some(visitor.visit::<$design>());
+            })*
+            None
+        }
+    };
+}
+
+designs!(Volatile, SwUndo, Lad, LadBase, LadLlc);
+
+/// Their names, for people.
+pub fn names() -> String {
+    let names: Vec<&str> = ALL.iter().map(|design| design.name).collect();
+    names.join(", ")
+}

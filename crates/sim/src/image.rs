@@ -1,0 +1,125 @@
+//! A heap without a machine: transactions run at once, and take no time.
+//!
+//! Its layout isolates lines: hardware designs make whole lines durable, so no two objects share
+//! one, and no two arenas.
+//!
+//! Programs are loaded into it before a simulation, and check it afterwards.
+
+use lw_alloc::Heap;
+use words::{Addr, Allocate, Stop, Transact, Words};
+
+use crate::program::Ended;
+
+/// The tag of a simulated heap's pointers.
+pub const TAG: u16 = 0x51ed;
+
+/// The words of a heap.
+#[derive(Clone, Debug)]
+pub struct Image {
+    words: Vec<u64>,
+    heap: Heap,
+    /// What the running transaction has overwritten, oldest first.
+    undo: Vec<(usize, u64)>,
+}
+
+impl Image {
+    /// A new heap for what takes so many bytes in a pool: objects begin at lines here, and take up
+    /// to twice as much.
+    ///
+    /// # Errors
+    /// [`Stop::Full`] when that is less than a heap needs.
+    pub fn format(bytes: u64) -> Result<Image, Ended> {
+        let bytes = (2 * bytes).next_multiple_of(lw_alloc::CHUNK_BYTES);
+        let mut image = Image::of(vec![0; bytes as usize / 8]);
+        let heap = image.heap;
+        heap.format(&mut image).map_err(|stop| Ended { stop })?;
+        image.undo.clear();
+        Ok(image)
+    }
+
+    /// The heap that these words are.
+    pub fn of(words: Vec<u64>) -> Image {
+        let heap = heap(8 * words.len() as u64);
+        Image { words, heap, undo: Vec::new() }
+    }
+
+    /// Its words.
+    pub fn into_words(self) -> Vec<u64> {
+        self.words
+    }
+
+    fn index(&self, at: Addr) -> Result<usize, Stop> {
+        let offset = at.byte().wrapping_sub(u64::from(TAG) << words::ADDRESS_BITS);
+        let inside = offset < 8 * self.words.len() as u64 && offset.is_multiple_of(8);
+        if inside { Ok(offset as usize / 8) } else { Err(Stop::BadPointer) }
+    }
+}
+
+/// The geometry of a simulated heap.
+pub fn heap(bytes: u64) -> Heap {
+    Heap::line_isolated(TAG, bytes)
+}
+
+impl Words for Image {
+    fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+        self.index(at).map(|index| self.words[index])
+    }
+
+    fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+        let index = self.index(at)?;
+        self.undo.push((index, self.words[index]));
+        self.words[index] = value;
+        Ok(())
+    }
+
+    fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        let heap = self.heap;
+        heap.retire(self, 0, at, bytes).map(drop)
+    }
+}
+
+impl Allocate for Image {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
+        let heap = self.heap;
+        heap.allocate(self, 0, bytes)
+    }
+
+    fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
+        let heap = self.heap;
+        heap.reserve_blocks(self, blocks)
+    }
+
+    fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
+        let heap = self.heap;
+        heap.prepare_blocks(self, first, most)
+    }
+
+    fn root(&mut self) -> Result<u64, Stop> {
+        let heap = self.heap;
+        heap.root(self)
+    }
+
+    fn set_root(&mut self, object: u64) -> Result<(), Stop> {
+        let heap = self.heap;
+        heap.set_root(self, object)
+    }
+}
+
+impl Transact for Image {
+    type Tx<'t> = Image;
+    type Error = Ended;
+
+    fn transact<R>(
+        &mut self,
+        mut body: impl FnMut(&mut Image) -> Result<R, Stop>,
+    ) -> Result<R, Ended> {
+        let done = body(self);
+        if done.is_err() {
+            while let Some((index, old)) = self.undo.pop() {
+                self.words[index] = old;
+            }
+        }
+        self.undo.clear();
+        done.map_err(|stop| Ended { stop })
+    }
+}

@@ -1,0 +1,440 @@
+//! A channel: a memory controller, what is on its way to it, and what becomes of its answers.
+
+use std::collections::BTreeMap;
+
+use super::Machine;
+use super::controller::{Class, Controller, Event, Id, Queue, Timing, Write};
+use super::description::{Description, Memory as Described, Point};
+use super::memory::LineWords;
+use super::network::{Network, Size, Tile};
+use super::when::{Time, When};
+use crate::design::Design;
+use crate::persist::requests::Request;
+use crate::persist::{Change, Queued};
+
+/// A channel of memory.
+pub(crate) struct Channel {
+    pub(crate) controller: Controller,
+    /// What arrives, by time and then in the order of sending.
+    inbox: BTreeMap<(Time, u64), Arrival>,
+    tile: Tile,
+    is_nvm: bool,
+    /// Its place among the channels of its kind, and how many those are.
+    index: u32,
+    of: u32,
+    /// Added to each of its answers.
+    remote: Time,
+}
+
+/// What arrives at a controller.
+enum Arrival {
+    Read {
+        id: Id,
+        line: u32,
+    },
+    Write {
+        id: Id,
+        write: Write,
+    },
+    /// A message of the design.
+    Message {
+        core: usize,
+        message: u64,
+    },
+}
+
+/// What is done when a controller answers.
+pub(crate) enum Pending {
+    /// Somebody waits for a line, which must be this one if that is checked.
+    Fill { core: usize, line: u32, done: When, expected: Option<Box<LineWords>> },
+    /// The design reads the array.
+    Array { line: u32, tag: u64 },
+    /// A core waits until a write is durable.
+    Ack { core: usize, done: When },
+    /// The design wants to know.
+    Design { core: usize, tag: u64 },
+}
+
+/// Who wants to know about a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tell {
+    /// Nobody.
+    Nobody,
+    /// This core; the token is told when the answer is back there.
+    Core(usize, When),
+    /// The design, with a tag: [`Design::accepted`] and [`Design::durable`].
+    Design(usize, u64),
+}
+
+impl Channel {
+    /// All channels of a machine: those of persistent memory first.
+    pub(crate) fn all(description: &Description, network: &Network) -> Vec<Channel> {
+        let kinds = [(Some(&description.nvm), true), (description.dram.as_ref(), false)];
+        let described = kinds.into_iter().filter_map(|(it, is_nvm)| Some((it?, is_nvm)));
+        let channels = described.flat_map(|(memory, is_nvm)| {
+            (0..memory.channels).map(move |index| Channel {
+                controller: controller(description, memory),
+                inbox: BTreeMap::new(),
+                tile: network.corner(index as usize),
+                is_nvm,
+                index,
+                of: memory.channels,
+                remote: if index >= 2 { description.cycles(description.mc.remote_ns) } else { 0 },
+            })
+        });
+        channels.collect()
+    }
+
+    fn local(&self, line: u32) -> u64 {
+        u64::from(line / self.of)
+    }
+
+    fn global(&self, local: u64) -> u32 {
+        local as u32 * self.of + self.index
+    }
+
+    fn next(&self) -> Option<Time> {
+        let arrival = self.inbox.first_key_value().map(|(key, _)| key.0);
+        arrival.into_iter().chain(self.controller.next()).min()
+    }
+}
+
+fn controller(description: &Description, memory: &Described) -> Controller {
+    let in_cycles = |ns| description.cycles(ns);
+    let timing = Timing {
+        banks: u64::from(memory.banks),
+        row_lines: u64::from(memory.row_bytes / 64),
+        read_hit: in_cycles(memory.read_hit_ns),
+        read_miss: in_cycles(memory.read_miss_ns),
+        write_hit: in_cycles(memory.write_hit_ns),
+        write_miss: in_cycles(memory.write_ns),
+        burst: in_cycles(memory.burst_ns).max(1),
+        forward: description.mc.forward,
+    };
+    let age = in_cycles(description.mc.write_age_ns);
+    Controller::new(timing, Queue { slots: description.mc.wq as usize, age })
+}
+
+impl<D: Design> Machine<D> {
+    /// The channel of a line.
+    pub(crate) fn channel_of(&self, line: u32) -> usize {
+        let nvm = self.description.nvm.channels;
+        match &self.description.dram {
+            Some(dram) if !self.memory.is_nvm(line) => (nvm + line % dram.channels) as usize,
+            _ => (line % nvm) as usize,
+        }
+    }
+
+    fn next_id(&mut self) -> Id {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Sends something to a channel; none from the same tile is overtaken.
+    fn send(&mut self, from: Tile, to: usize, size: Size, time: Time, arrival: Arrival) {
+        let through = self.network.send(from, self.channels[to].tile, size, time);
+        let last = &mut self.arrivals[from * self.channels.len() + to];
+        *last = (*last).max(through + self.description.mc.overhead);
+        let (at, order) = (*last, self.next_id());
+        self.channels[to].inbox.insert((at, order), arrival);
+        self.sources.hasten(to, at.max(self.now));
+    }
+
+    /// Reads a line from its channel for a core. `time` is when the request leaves `from`.
+    pub fn read_memory(&mut self, core: usize, line: u32, from: Tile, time: Time) -> When {
+        let done = self.tokens.open();
+        let expected = self.memory.keeps_media().then(|| Box::new(self.memory.line(line)));
+        let id = self.next_id();
+        self.pending.insert(id, Pending::Fill { core, line, done, expected });
+        let channel = self.channel_of(line);
+        self.send(from, channel, Size::Control, time, Arrival::Read { id, line });
+        done
+    }
+
+    /// Sends a line to its channel, with its value of now. `time` is when it leaves `from`.
+    pub fn write_memory(
+        &mut self,
+        line: u32,
+        class: Class,
+        from: Tile,
+        time: Time,
+        tell: Tell,
+    ) -> Id {
+        let payload = self.memory.line(line);
+        let write = Write::new(u64::from(line), payload, class);
+        self.write_line(write, from, time, tell)
+    }
+
+    /// The same for a write that says itself what it is; its `line` is the machine's.
+    pub fn write_line(&mut self, write: Write, from: Tile, time: Time, tell: Tell) -> Id {
+        let id = self.next_id();
+        // Who waits for an older write of the line waits for this one.
+        self.unsettled.entry(write.line as u32).or_default().0 = id;
+        match tell {
+            Tell::Nobody => {}
+            Tell::Core(core, done) => drop(self.pending.insert(id, Pending::Ack { core, done })),
+            Tell::Design(core, tag) => {
+                self.pending.insert(id, Pending::Design { core, tag });
+            }
+        }
+        let channel = self.channel_of(write.line as u32);
+        self.send(from, channel, Size::Data, time, Arrival::Write { id, write });
+        id
+    }
+
+    /// Sends a message of the design from a core to a channel: [`Design::message`].
+    pub fn send_message(&mut self, core: usize, channel: usize, message: u64) {
+        let (time, tile) = (self.now, self.tile(core));
+        self.send(tile, channel, Size::Control, time, Arrival::Message { core, message });
+    }
+
+    /// When an answer that a channel sends now is at a core.
+    pub fn answer(&mut self, channel: usize, core: usize, size: Size) -> Time {
+        let Channel { tile, remote, .. } = self.channels[channel];
+        let to = self.tile(core);
+        self.network.send(tile, to, size, self.now + remote)
+    }
+
+    /// Channels of persistent memory: the first ones.
+    pub fn nvm_channels(&self) -> usize {
+        self.description.nvm.channels as usize
+    }
+
+    /// A channel's controller.
+    pub fn controller(&mut self, channel: usize) -> &mut Controller {
+        // Whoever changes something in it makes it look.
+        self.sources.hasten(channel, self.now);
+        &mut self.channels[channel].controller
+    }
+
+    /// Reads what the array of a channel has of a line, whatever is queued, for the design:
+    /// [`Design::has_read`].
+    pub fn read_array(&mut self, line: u32, tag: u64) {
+        let id = self.next_id();
+        let channel = self.channel_of(line);
+        self.pending.insert(id, Pending::Array { line, tag });
+        let local = self.channels[channel].local(line);
+        self.counts.nvm_reads += 1;
+        let now = self.now;
+        self.controller(channel).read_array(now, id, local);
+    }
+
+    /// Slots of a channel's queue whose writes are held.
+    pub fn held(&self, channel: usize) -> usize {
+        self.channels[channel].controller.held()
+    }
+
+    /// What the array has of a line; its coherent value when nobody keeps that.
+    pub fn array_line(&self, line: u32) -> LineWords {
+        self.memory.media_line(line).unwrap_or_else(|| self.memory.line(line))
+    }
+
+    /// A controller itself writes a line of its channel.
+    pub fn log(&mut self, channel: usize, mut write: Write, tell: Tell) -> Id {
+        let id = self.next_id();
+        if let Tell::Design(core, tag) = tell {
+            self.pending.insert(id, Pending::Design { core, tag });
+        }
+        self.counts.wrote(write.class);
+        debug_assert_eq!(self.channel_of(write.line as u32), channel, "its own channel");
+        write.line = self.channels[channel].local(write.line as u32);
+        let now = self.now;
+        self.controller(channel).write(now, id, write);
+        id
+    }
+
+    /// Notes that the design did something rare.
+    pub fn rare(&mut self, name: &'static str, from: Time, until: Time) {
+        if let Some(trace) = &mut self.trace {
+            trace.rare(name, from, until);
+        }
+    }
+
+    /// The machine's number of a line that a channel's controller knows by another.
+    pub fn global_line(&self, channel: usize, local: u64) -> u32 {
+        self.channels[channel].global(local)
+    }
+
+    /// Lets a channel do what there is at this moment.
+    pub(crate) fn run_channel(&mut self, at: usize) {
+        let now = self.now;
+        while let Some(entry) = self.channels[at].inbox.first_entry()
+            && entry.key().0 <= now
+        {
+            let arrival = entry.remove();
+            self.arrive(at, arrival);
+        }
+        let mut events = Vec::new();
+        if self.channels[at].controller.next().is_some_and(|next| next <= now) {
+            self.channels[at].controller.run(now, &mut |event| events.push(event));
+        }
+        for event in events {
+            self.tell_event(at, event);
+        }
+        if let Some(next) = self.channels[at].next() {
+            self.sources.hasten(at, next.max(now));
+        }
+    }
+
+    fn arrive(&mut self, at: usize, arrival: Arrival) {
+        let now = self.now;
+        let request = match &arrival {
+            Arrival::Read { line, .. } => Some((*line, false)),
+            Arrival::Write { write, .. } => Some((write.line as u32, true)),
+            Arrival::Message { .. } => None,
+        };
+        if let (Some(requests), Some((line, writes))) = (&mut self.requests, request) {
+            requests.push(Request { time: now, writes, line });
+        }
+        let channel = &mut self.channels[at];
+        match arrival {
+            Arrival::Read { id, line } => {
+                let local = channel.local(line);
+                channel.controller.read(now, id, local);
+                match channel.is_nvm && self.memory.is_nvm(line) {
+                    true => self.counts.nvm_reads += 1,
+                    false => self.counts.dram_reads += 1,
+                }
+            }
+            Arrival::Write { id, mut write } => {
+                match channel.is_nvm && self.memory.is_nvm(write.line as u32) {
+                    true => self.counts.wrote(write.class),
+                    false => self.counts.dram_writes += 1,
+                }
+                write.line = channel.local(write.line as u32);
+                channel.controller.write(now, id, write);
+            }
+            Arrival::Message { core, message } => D::message(self, at, core, message),
+        }
+    }
+
+    fn tell_event(&mut self, at: usize, event: Event) {
+        match event {
+            Event::Read { id, forwarded } => self.has_read(at, id, forwarded),
+            Event::Accepted { id } => {
+                let channel = &self.channels[at];
+                let write = channel.controller.queued_write(id).expect("it has a slot");
+                let line = channel.global(write.line);
+                self.note_accepted(at, id);
+                self.settle_write(at, id, line, Point::Accepted);
+                self.acknowledge(at, id, Point::Accepted);
+                D::accepted(self, at);
+            }
+            Event::Merged { id, into } => {
+                let channel = &self.channels[at];
+                let write = channel.controller.queued_write(into).expect("it has a slot");
+                let line = channel.global(write.line);
+                self.note_merged(at, into);
+                self.settle_write(at, id, line, Point::Accepted);
+                self.acknowledge(at, id, Point::Accepted);
+                self.pending.remove(&id);
+            }
+            Event::Durable { id, line, payload, .. } => {
+                let line = self.channels[at].global(line);
+                if self.channels[at].is_nvm {
+                    self.memory.set_media_line(line, &payload);
+                    self.changed(Change::Durable { channel: at as u8, id, line, payload });
+                }
+                self.settle_write(at, id, line, Point::Media);
+                self.acknowledge(at, id, Point::Media);
+            }
+        }
+    }
+
+    fn note_accepted(&mut self, at: usize, id: Id) {
+        let channel = &self.channels[at];
+        if let Some(trace) = &mut self.trace
+            && channel.is_nvm
+        {
+            let write = channel.controller.queued_write(id).expect("it has a slot");
+            let Write { line, payload, owner, .. } = *write;
+            let line = channel.global(line);
+            let queued = Queued { id, line, owner, payload };
+            trace.push(self.now, Change::Accepted { channel: at as u8, queued });
+        }
+    }
+
+    fn note_merged(&mut self, at: usize, into: Id) {
+        if let Some(trace) = &mut self.trace {
+            let write = self.channels[at].controller.queued_write(into).expect("it has a slot");
+            let (channel, payload) = (at as u8, write.payload);
+            trace.push(self.now, Change::Merged { channel, into, payload });
+        }
+    }
+
+    /// Notes a change of what is persistent.
+    pub fn changed(&mut self, change: Change) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(self.now, change);
+        }
+    }
+
+    fn has_read(&mut self, at: usize, id: Id, forwarded: Option<LineWords>) {
+        let (core, line, done, expected) = match self.pending.remove(&id) {
+            Some(Pending::Fill { core, line, done, expected }) => (core, line, done, expected),
+            Some(Pending::Array { line, tag }) => return D::has_read(self, at, line, tag),
+            _ => unreachable!("a read is somebody's"),
+        };
+        if let Some(expected) = expected
+            && self.memory.is_nvm(line)
+        {
+            let found = forwarded.or_else(|| self.memory.media_line(line));
+            if found != Some(*expected) {
+                self.counts.wrong_fills += 1;
+            }
+        }
+        let there = self.answer(at, core, Size::Data);
+        self.filled(line);
+        self.tell(done, there);
+    }
+
+    /// A core has written back a line that was clean: it is durable when the last write of it is
+    /// that is under way. Whether there is one; then the token is told.
+    pub(crate) fn wait_for_write(&mut self, core: usize, line: u32, done: When) -> bool {
+        let write = self.unsettled.get_mut(&line);
+        write.map(|(_, waiting)| waiting.push((core, done))).is_some()
+    }
+
+    /// A write has reached this point: who has waited for it is answered.
+    fn settle_write(&mut self, at: usize, id: Id, line: u32, point: Point) {
+        if self.description.persist.point != point
+            || self.unsettled.get(&line).is_none_or(|write| write.0 != id)
+        {
+            return;
+        }
+        let (_, waiting) = self.unsettled.remove(&line).expect("it is there");
+        for (core, done) in waiting {
+            let there = self.answer(at, core, Size::Control);
+            self.tell(done, there);
+        }
+    }
+
+    fn acknowledge(&mut self, at: usize, id: Id, point: Point) {
+        let counts = self.description.persist.point == point;
+        match self.pending.get(&id) {
+            Some(&Pending::Ack { core, done }) if counts => {
+                self.pending.remove(&id);
+                let there = self.answer(at, core, Size::Control);
+                self.tell(done, there);
+            }
+            Some(&Pending::Design { core, tag }) => {
+                if point == Point::Media {
+                    self.pending.remove(&id);
+                }
+                D::told(self, at, core, tag, point);
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes that are queued or on their way, over all channels of persistent memory.
+    pub fn writes_waiting(&self) -> u64 {
+        let waiting = |channel: &Channel| {
+            let (inside, outside) = channel.controller.queued();
+            let coming = channel.inbox.values();
+            let coming = coming.filter(|arrival| matches!(arrival, Arrival::Write { .. })).count();
+            (inside + outside + coming) as u64
+        };
+        self.channels.iter().filter(|channel| channel.is_nvm).map(waiting).sum()
+    }
+}

@@ -1,0 +1,252 @@
+//! Tests of what a controller does, and when.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const TIMING: Timing = Timing {
+    banks: 8,
+    row_lines: 16,
+    read_hit: 20,
+    read_miss: 50,
+    write_hit: 100,
+    write_miss: 100,
+    burst: 4,
+    forward: 6,
+};
+const QUEUE: Queue = Queue { slots: 10, age: 10_000 };
+
+/// A controller, and what it has told.
+struct Channel {
+    controller: Controller,
+    told: Vec<(Time, Event)>,
+}
+
+fn data(line: Line) -> Write {
+    let payload = [line; 8];
+    Write::new(line, payload, Class::Data)
+}
+
+impl Channel {
+    fn new(queue: Queue) -> Channel {
+        Channel { controller: Controller::new(TIMING, queue), told: Vec::new() }
+    }
+
+    /// Goes on up to this time, or for as long as there is anything to do.
+    fn go(&mut self, until: Option<Time>) {
+        let mut last = 0;
+        while let Some(at) = self.controller.next().filter(|at| until.is_none_or(|end| *at <= end))
+        {
+            assert!(at >= last, "it goes back from {last} to {at}");
+            last = at;
+            let told = &mut self.told;
+            self.controller.run(at, &mut |event| told.push((at, event)));
+        }
+    }
+
+    /// When what happened to a request.
+    fn when(&self, is_it: impl Fn(&Event) -> bool) -> Option<Time> {
+        self.told.iter().find(|(_, event)| is_it(event)).map(|(at, _)| *at)
+    }
+
+    fn read_at(&self, id: Id) -> Option<Time> {
+        self.when(|event| matches!(event, Event::Read { id: read, .. } if *read == id))
+    }
+
+    fn durable_at(&self, id: Id) -> Option<Time> {
+        self.when(|event| matches!(event, Event::Durable { id: write, .. } if *write == id))
+    }
+
+    fn accepted_at(&self, id: Id) -> Option<Time> {
+        self.when(|event| matches!(event, Event::Accepted { id: write } if *write == id))
+    }
+}
+
+#[test]
+fn unloaded_latencies_are_those_of_the_device() {
+    let mut channel = Channel::new(QUEUE);
+    channel.controller.read(100, 1, 0);
+    channel.go(None);
+    assert_eq!(channel.read_at(1), Some(100 + 50 + 4), "the row is opened");
+    channel.controller.read(1000, 2, 1);
+    channel.go(None);
+    assert_eq!(channel.read_at(2), Some(1000 + 20 + 4), "it is open");
+    channel.controller.write(2000, 3, data(2));
+    channel.go(None);
+    assert_eq!(channel.accepted_at(3), Some(2000));
+    assert_eq!(channel.durable_at(3), Some(2000 + 4 + 100));
+    let counts = Counts { reads: 2, forwarded: 0, writes: 1, row_hits: 2 };
+    assert_eq!(channel.controller.counts(), counts);
+}
+
+#[test]
+fn the_bus_is_the_bound_of_reads_and_the_banks_that_of_writes() {
+    // Rows are open when 16 reads of each are there: the bus never stands still.
+    let mut channel = Channel::new(QUEUE);
+    for id in 0..8 * 16 * 10 {
+        channel.controller.read(0, id, id);
+    }
+    channel.go(None);
+    let last = channel.told.last().expect("all are read").0;
+    let (bursts, slack) = (8 * 16 * 10 * TIMING.burst, 50 + 4 + 10 * 50);
+    assert!((bursts..bursts + slack).contains(&last), "{last} of {bursts}");
+    // Writes of other rows keep each bank for its write time.
+    let mut channel = Channel::new(Queue { slots: 64, age: 10_000 });
+    for id in 0..400 {
+        channel.controller.write(0, id, data(16 * (id % 64)));
+    }
+    channel.go(None);
+    let last = channel.told.last().expect("all are written").0;
+    assert!((50 * 104..50 * 104 + 200).contains(&last), "{last}");
+}
+
+#[test]
+fn reads_go_first_until_the_queue_is_nearly_full_and_again_when_half_of_it_is_empty() {
+    let mut channel = Channel::new(QUEUE);
+    // Seven writes are fewer than four fifths of ten: reads of the same banks go before them.
+    for id in 0..7 {
+        channel.controller.write(0, id, data(16 * id));
+    }
+    for id in 100..120 {
+        channel.controller.read(0, id, 16 * (id % 4) + 1024);
+    }
+    channel.go(Some(0));
+    channel.controller.write(10, 7, data(7 * 16));
+    channel.controller.write(10, 8, data(8 * 16));
+    channel.go(None);
+    let reads = |until: Time| {
+        let is_read =
+            |(at, event): &&(Time, Event)| *at <= until && matches!(event, Event::Read { .. });
+        channel.told.iter().filter(is_read).count()
+    };
+    let durable = |id| channel.durable_at(id).expect("it is written");
+    let mut ends: Vec<Time> = (0..9).map(durable).collect();
+    ends.sort_unstable();
+    assert!(reads(ends[0]) < 10, "the reads were first");
+    assert_eq!(reads(u64::MAX), 20);
+    // Some are left when it stops: those come behind all reads.
+    assert!(reads(ends[8]) == 20 && reads(ends[2]) < 20, "{ends:?}");
+}
+
+#[test]
+fn writes_of_a_line_keep_their_order_and_reads_see_the_youngest() {
+    let mut channel = Channel::new(QUEUE);
+    for id in 0..3 {
+        let payload = [id; 8];
+        channel.controller.write(0, id, Write { payload, ..data(5) });
+    }
+    channel.controller.read(0, 9, 5);
+    channel.go(None);
+    let forwarded = Event::Read { id: 9, forwarded: Some([2; 8]) };
+    assert_eq!(channel.when(|event| *event == forwarded), Some(6));
+    let ends = [0, 1, 2].map(|id| channel.durable_at(id).expect("it is written"));
+    assert_eq!(ends, [104, 208, 312]);
+    channel.controller.read(1000, 10, 5);
+    channel.go(None);
+    assert!(channel.told.contains(&(1024, Event::Read { id: 10, forwarded: None })));
+}
+
+#[test]
+fn no_write_overtakes_a_read_of_its_line() {
+    let mut channel = Channel::new(QUEUE);
+    // The bank is busy when the read comes, and the queue fills up before that is free.
+    channel.controller.write(0, 0, data(16));
+    channel.go(Some(0));
+    channel.controller.read(1, 1, 17);
+    for id in 2..11 {
+        channel.controller.write(2, id, data(if id == 2 { 17 } else { 16 + 128 * id }));
+    }
+    channel.go(None);
+    let (read, write) = (channel.read_at(1), channel.durable_at(2));
+    assert!(read < write, "{read:?} sees what is written until {write:?}");
+}
+
+#[test]
+fn what_waits_for_a_log_leaves_room_for_it() {
+    let mut channel = Channel::new(QUEUE);
+    for id in 0..20 {
+        channel.controller.write(0, id, Write { after: vec![50], ..data(16 * id) });
+    }
+    channel.go(Some(5));
+    assert_eq!(channel.controller.queued(), (9, 11), "one slot is kept");
+    channel.controller.write(10, 50, Write { class: Class::LogData, ..data(9999) });
+    channel.go(None);
+    let log = channel.durable_at(50).expect("it found room");
+    let first = (0..20).filter_map(|id| channel.durable_at(id)).min();
+    assert_eq!((log, first), (10 + 104, Some(10 + 104 + 104)));
+    assert_eq!(channel.controller.queued(), (0, 0));
+}
+
+#[test]
+fn what_is_held_waits_for_its_release_and_what_is_old_goes_before_reads() {
+    let mut channel = Channel::new(Queue { slots: 10, age: 300 });
+    channel.controller.write(0, 1, Write { held: true, ..data(0) });
+    channel.controller.write(0, 2, data(16));
+    channel.go(Some(500));
+    assert_eq!(channel.durable_at(1), None);
+    channel.controller.release(1000, 1);
+    channel.go(None);
+    assert_eq!(channel.durable_at(1), Some(1104));
+    // Reads without end, of all banks.
+    channel.controller.write(2000, 3, data(64));
+    for step in 0..500 {
+        channel.controller.read(2000 + 4 * step, 100 + step, 16 * (step % 4));
+        channel.go(Some(2000 + 4 * step));
+    }
+    channel.go(None);
+    let end = channel.durable_at(3).expect("it is written");
+    assert!((2300..2300 + 200).contains(&end), "{end}");
+}
+
+proptest! {
+    /// Whatever comes, all of it ends, equal requests have equal ends, and the array has of each
+    /// line what came last.
+    #[test]
+    fn everything_ends_and_ends_the_same_again(
+        requests in prop::collection::vec((0_u64..40, 0_u64..40, 0..4_u8), 1..200),
+    ) {
+        let run = || {
+            let mut channel = Channel::new(QUEUE);
+            let (mut now, mut last, mut released) = (0, HashMap::new(), Vec::new());
+            for (id, &(pause, line, kind)) in (0..).zip(&requests) {
+                now += pause;
+                channel.go(Some(now));
+                match kind {
+                    0 => channel.controller.read(now, id, line),
+                    kind => {
+                        let held = kind == 2;
+                        let class = if kind == 3 { Class::Journal } else { Class::Data };
+                        let payload = [id; 8];
+                        let write = Write { payload, class, held, ..data(line) };
+                        channel.controller.write(now, id, write);
+                        last.insert(line, payload);
+                        released.extend(held.then_some(id));
+                    }
+                }
+            }
+            for id in released {
+                now += 7;
+                channel.go(Some(now));
+                channel.controller.release(now, id);
+            }
+            channel.go(None);
+            (channel, last)
+        };
+        let (channel, last) = run();
+        let mut array = HashMap::new();
+        let mut ended = 0;
+        for (_, event) in &channel.told {
+            match event {
+                Event::Accepted { .. } | Event::Merged { .. } => continue,
+                Event::Durable { line, payload, .. } => drop(array.insert(*line, *payload)),
+                Event::Read { .. } => {}
+            }
+            ended += 1;
+        }
+        prop_assert_eq!(ended, requests.len());
+        prop_assert_eq!(array, last);
+        prop_assert_eq!(run().0.told, channel.told);
+    }
+}

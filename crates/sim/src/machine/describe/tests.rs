@@ -1,0 +1,292 @@
+//! Tests of machines' names, files, settings and texts.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::machine::description::Point;
+
+fn builtin(name: &str) -> Description {
+    Description::builtin(name).expect("it is built in")
+}
+
+/// What a machine says when this is set.
+fn refused(machine: &str, setting: &str) -> String {
+    let mut changed = builtin(machine);
+    let error = changed.set(setting).expect_err(setting);
+    assert_eq!(changed, builtin(machine), "it is as it was");
+    error.to_string()
+}
+
+/// What is wrong with a machine when these are set.
+fn invalid(machine: &str, settings: &[&str]) -> String {
+    let mut changed = builtin(machine);
+    for setting in settings {
+        changed.set(setting).expect("it can be set");
+    }
+    changed.validate().expect_err("it cannot be").to_string()
+}
+
+#[test]
+fn every_built_in_machine_is_read_has_its_name_and_can_be() {
+    for name in NAMES {
+        let machine = builtin(name);
+        assert_eq!(machine.name, name);
+        assert!(machine.validate().is_ok());
+    }
+}
+
+#[test]
+fn the_machines_are_those_of_the_papers() {
+    let lad = builtin("lad");
+    assert_eq!((lad.cores, lad.l2.as_ref(), lad.dram.as_ref()), (15, None, None));
+    assert_eq!((lad.nvm.channels, lad.mc.wq, lad.persist.point), (4, 64, Point::Accepted));
+    let redu = builtin("redu");
+    assert_eq!((redu.nvm.read_miss_ns, redu.nvm.write_ns), (50.0, 150.0));
+    assert_eq!((redu.clock_ghz, redu.persist.point), (2.0, Point::Media));
+    let ssp = builtin("ssp");
+    assert_eq!((ssp.cycles(50.0), ssp.cycles(200.0)), (185, 740), "3.7 cycles a nanosecond");
+    // 12 288 sets in all: no power of two.
+    assert_eq!(ssp.llc.bytes / 64 / u64::from(ssp.llc.ways), 12_288);
+}
+
+#[test]
+fn times_become_the_nearest_cycles() {
+    let machine = builtin("lad");
+    let cycles = [0.0, 0.24, 0.26, 11.2, 13.75, 38.7].map(|ns| machine.cycles(ns));
+    assert_eq!(cycles, [0, 0, 1, 22, 28, 77]);
+}
+
+#[test]
+fn a_small_machine_differs_from_its_paper_s_in_nothing_but_sizes() {
+    for name in ["lad", "redu", "ssp"] {
+        let (paper, tiny) = (builtin(name).leaves(), builtin(&format!("tiny-{name}")).leaves());
+        assert!(paper.keys().eq(tiny.keys()), "{name}: the same keys");
+        let is_time = |key: &&String| key.contains("_ns") || key.ends_with("latency");
+        for key in paper.keys().filter(is_time) {
+            assert_eq!(paper[key], tiny[key], "{name}: {key}");
+        }
+    }
+}
+
+#[test]
+fn any_number_can_be_set_by_its_path() {
+    let mut machine = builtin("redu");
+    let settings = [
+        "mc.wq=8",
+        "nvm.write_ns = 600",
+        "clock_ghz=2.5",
+        "llc.inclusive=false",
+        "persist.point=accepted",
+        "name=\"mine\"",
+        "design.redu.write_back=1",
+        "log.pack=0",
+    ];
+    for setting in settings {
+        machine.set(setting).expect(setting);
+    }
+    assert_eq!((machine.mc.wq, machine.nvm.write_ns, machine.clock_ghz), (8, 600.0, 2.5));
+    assert_eq!((machine.llc.inclusive, machine.persist.point), (false, Point::Accepted));
+    assert_eq!(machine.name, "mine");
+    assert_eq!(machine.parameter("redu", "write_back"), 1.0);
+    assert_eq!(machine.parameter("log", "pack"), 0.0);
+    assert!(machine.validate().is_ok());
+}
+
+#[test]
+fn a_parameter_can_be_asked_of_and_set_on_a_machine_that_does_not_name_it() {
+    let mut machine = builtin("redu");
+    assert_eq!(machine.parameter("lad", "overflow"), 0.8);
+    machine.set("lad.overflow=0.5").expect("it is known");
+    assert_eq!(machine.parameter("lad", "overflow"), 0.5);
+    assert!(machine.text().contains("design.lad.overflow = 0.5\n"));
+}
+
+#[test]
+fn what_is_no_key_is_named_beside_those_that_are() {
+    let near = refused("lad", "mc.wqs=8");
+    assert_eq!(
+        near,
+        "no key `mc.wqs`: there are mc.forward, mc.overhead, mc.remote_ns, mc.wq, mc.write_age_ns"
+    );
+    let parts = refused("lad", "nonsense=8");
+    assert!(parts.starts_with("no key `nonsense`: there are clock_ghz, core.*, cores, design.*"));
+    assert!(refused("lad", "mc=8").contains("mc.wq"), "a part is no key");
+    assert!(refused("lad", "l2.bytes=4096").starts_with("no key `l2.bytes`"), "it has none");
+    let design = refused("lad", "design.lad.overflw=0.5");
+    assert_eq!(design, "no key `design.lad.overflw`: there are design.lad.overflow");
+    assert!(refused("lad", "design.nobody.x=1").contains("design.redu.*"));
+    for nothing in ["mc.wq", "=8", "mc.wq=", ""] {
+        assert!(refused("lad", nothing).contains("sets nothing: write key=value"));
+    }
+}
+
+#[test]
+fn what_is_no_value_of_a_key_is_named() {
+    let cases = [
+        ("mc.wq=many", "mc.wq = many: it must be a whole number"),
+        ("mc.wq=8.5", "mc.wq = 8.5: it must be a whole number"),
+        ("mc.wq=-1", "mc.wq = -1: it must be a whole number from 0 to 2^32 - 1"),
+        ("l1.bytes=-1", "l1.bytes = -1: it must be a whole number, not negative"),
+        ("nvm.write_ns=true", "nvm.write_ns = true: it must be a number"),
+        ("nvm.write_ns=nan", "nvm.write_ns = nan: it must be a number"),
+        ("llc.inclusive=1", "llc.inclusive = 1: it must be true or false"),
+        ("persist.point=disk", "persist.point = disk: it must be `accepted` or `media`"),
+    ];
+    for (setting, says) in cases {
+        let said = refused("lad", setting);
+        assert_eq!(said, says);
+    }
+}
+
+#[test]
+fn a_file_with_a_wrong_key_or_value_is_refused_with_its_line() {
+    let lad = BUILTIN[0].1;
+    let said = |from: &str, to: &str| {
+        let text = lad.replacen(from, to, 1);
+        assert_ne!(text, lad, "it has {from}");
+        Description::parse(&text).expect_err(to).to_string()
+    };
+    let line = 1 + lad.split("\nwq = ").next().expect("it has one").lines().count();
+    let key = said("\nwq = 64", "\nwqs = 64");
+    assert!(key.starts_with(&format!("line {line}: unknown field `wqs`, expected")), "{key}");
+    assert!(key.contains("`wq`, `write_age_ns`, `overhead`, `forward`, `remote_ns`"), "{key}");
+    assert!(said("\nwq = 64", "\nwq = \"64\"").starts_with(&format!("line {line}: invalid type")));
+    assert!(said("\nwq = 64", "\nwq = ").starts_with(&format!("line {line}: ")));
+    assert!(said("\nwq = 64", "\n").contains("missing field `wq`"));
+    assert!(said("overflow = 0.8", "overflw = 0.8").contains("no key `design.lad.overflw`"));
+    assert!(said("\nwq = 64", "\nwq = 4").contains("mc.wq = 4: it must be from 8"));
+}
+
+#[test]
+fn a_machine_is_found_by_name_or_by_path() {
+    assert_eq!(Description::named("ssp").expect("it is built in"), builtin("ssp"));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/machines/redu.toml");
+    assert_eq!(Description::named(path).expect("it is there"), builtin("redu"));
+    let unknown = Description::named("lda").expect_err("there is none").to_string();
+    assert!(unknown.starts_with("no machine `lda`: there are lad, redu, ssp, tiny-lad"));
+    let missing = Description::named("no/such.toml").expect_err("there is none").to_string();
+    assert!(missing.starts_with("cannot read no/such.toml: "), "{missing}");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let wrong = Description::from_file(&manifest).expect_err("it is no machine").to_string();
+    assert!(wrong.contains("Cargo.toml: line ") && wrong.contains(": unknown field `"), "{wrong}");
+}
+
+#[test]
+fn all_that_is_wrong_with_a_machine_is_said_at_once() {
+    let said = invalid("lad", &["cores=65", "mc.wq=4", "core.width=0", "l1.bytes=1000"]);
+    assert_eq!(
+        said,
+        "cores = 65: it must be from 1 to 16; mc.wq = 4: it must be from 8 to 4096; core.width = \
+         0: it must be from 1 to 65536; l1.bytes = 1000: it must be a multiple of 128: a set of \
+         lines of 64 bytes in each bank; cores = 65: it must be at most 16, the tiles of the mesh: \
+         one each"
+    );
+}
+
+#[test]
+fn what_cannot_be_built_is_refused() {
+    let cases: [(&str, &[&str], &str); 14] = [
+        ("lad", &["cores=0"], "cores = 0"),
+        ("lad", &["clock_ghz=0"], "clock_ghz = 0"),
+        ("lad", &["l1.ways=0"], "l1.ways = 0"),
+        ("lad", &["nvm.channels=0"], "nvm.channels = 0"),
+        ("lad", &["nvm.banks=0"], "nvm.banks = 0"),
+        ("lad", &["nvm.row_bytes=100"], "nvm.row_bytes = 100: it must be a multiple of 64"),
+        ("lad", &["nvm.burst_ns=0.1"], "nvm.burst_ns = 0.1: it must be at least a cycle"),
+        ("lad", &["nvm.read_miss_ns=5"], "nvm.read_miss_ns = 5: it must be at least nvm.read_hit"),
+        ("lad", &["network.rows=0"], "network.rows = 0: it must be 0 if network.columns is"),
+        ("lad", &["network.rows=2"], "llc.banks = 16: it must be at most 8"),
+        ("lad", &["lad.overflow=-1"], "design.lad.overflow = -1: it must be from 0"),
+        ("redu", &["l2.bytes=16384"], "l2.bytes = 16384: it must be at least l1.bytes, 32768"),
+        ("redu", &["llc.bytes=131072"], "llc.bytes = 131072: it must be at least 262144"),
+        ("ssp", &["name=a b"], "name = \"a b\": it must be 1 to 64 of"),
+    ];
+    for (machine, settings, says) in cases {
+        let said = invalid(machine, settings);
+        assert!(said.contains(says), "{said}");
+    }
+}
+
+#[test]
+fn the_hash_is_that_of_the_text_for_ever() {
+    // The function's published examples.
+    assert_eq!(fnv_1a(b""), 0xcbf2_9ce4_8422_2325);
+    assert_eq!(fnv_1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+    assert_eq!(fnv_1a(b"foobar"), 0x8594_4171_f739_67e8);
+    let machine = builtin("lad");
+    assert_eq!(machine.hash(), format!("{:016x}", fnv_1a(machine.text().as_bytes())));
+    let mut other = machine.clone();
+    other.set("mc.wq=63").expect("it can be set");
+    assert_ne!(other.hash(), machine.hash());
+    other.set("mc.wq=64").expect("it can be set");
+    assert_eq!(other.hash(), machine.hash());
+}
+
+#[test]
+fn the_text_has_a_line_for_each_key_in_order() {
+    let text = builtin("tiny-lad").text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.is_sorted());
+    let some = [
+        "clock_ghz = 2.0",
+        "design.lad.overflow = 0.8",
+        "llc.inclusive = false",
+        "mc.wq = 8",
+        "name = \"tiny-lad\"",
+        "nvm.read_hit_ns = 11.2",
+        "persist.point = \"accepted\"",
+    ];
+    for line in some {
+        assert!(lines.contains(&line), "{line} in\n{text}");
+    }
+}
+
+#[test]
+fn the_page_has_every_key_and_every_machine_and_no_other_key() {
+    let page = include_str!("../../../../../docs/simulator.md");
+    let keys = NAMES.iter().flat_map(|name| builtin(name).leaves().into_keys());
+    let mut missing: Vec<String> = keys.chain(NAMES.map(str::to_owned)).collect();
+    missing.retain(|name| !page.contains(&format!("`{name}`")));
+    assert!(missing.is_empty(), "{missing:?}");
+    // The keys of a row, in its first cell.
+    let rows = page.lines().filter(|line| line.starts_with("| `") && line.contains('.'));
+    let cells = rows.filter_map(|line| line.split('|').nth(1));
+    let named = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    for key in named.filter(|key| key.contains('.')) {
+        let has_it = |name: &&str| builtin(name).leaves().contains_key(key);
+        assert!(NAMES.iter().any(has_it), "no machine has {key}");
+    }
+}
+
+/// A machine and settings of its keys, with any value of the key's kind.
+fn settings() -> impl Strategy<Value = (&'static str, Vec<(String, String)>)> {
+    let machine = prop::sample::select(NAMES.to_vec());
+    machine.prop_flat_map(|name| {
+        let leaves: Vec<(String, Value)> = builtin(name).leaves().into_iter().collect();
+        let one = prop::sample::select(leaves).prop_flat_map(|(key, old)| {
+            let value = match old {
+                Value::Integer(_) => (0..=u32::MAX).prop_map(|n| n.to_string()).boxed(),
+                Value::Float(_) => prop::num::f64::NORMAL.prop_map(|n| format!("{n:?}")).boxed(),
+                Value::Boolean(_) => any::<bool>().prop_map(|b| b.to_string()).boxed(),
+                _ if key == "persist.point" => prop_oneof!["accepted", "media"].boxed(),
+                _ => "[a-z\"'\\\\=\u{e9} ]{0,9}z".prop_map(|text| text).boxed(),
+            };
+            (Just(key), value)
+        });
+        (Just(name), prop::collection::vec(one, 0..8))
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_set_and_written_down_is_read_as_it_was((name, settings) in settings()) {
+        let mut machine = builtin(name);
+        for (key, value) in &settings {
+            prop_assert!(machine.set(&format!("{key}={value}")).is_ok(), "{} = {}", key, value);
+        }
+        let again = read(&machine.text()).expect("it is a text");
+        prop_assert_eq!(&again, &machine);
+        prop_assert_eq!(again.text(), machine.text());
+        prop_assert_eq!(again.hash(), machine.hash());
+    }
+}

@@ -1,0 +1,140 @@
+//! Store buffers: what a core has executed reaches its cache, in program order, one operation a
+//! cycle.
+//!
+//! A store takes effect when it drains: when the core may write the line, or else at the moment at
+//! which the directory gives it the line; what is behind it then waits until the bytes are there.
+//! So the order of effects is that of the program, and a line that two cores fight for is written
+//! by each of them in turn.
+
+use super::Machine;
+use super::Tell;
+use super::cache::{MODIFIED, PENDING, State};
+use super::core::Op;
+use super::hierarchy::Lookup;
+use super::memory::line_of;
+use super::network::Size;
+use super::when::When;
+use crate::design::Design;
+
+impl<D: Design> Machine<D> {
+    /// Drains what may drain of a core's store buffer.
+    pub(crate) fn drain(&mut self, core: usize) {
+        let source = self.buffer_source(core);
+        if let Some(done) = self.cores[core].draining {
+            match self.time_for(core, done) {
+                None => return,
+                Some(time) if time > self.now => return self.sources.set(source, time),
+                Some(_) => self.cores[core].draining = None,
+            }
+            self.wake(core, self.now);
+        }
+        let running = &mut self.cores[core].core;
+        running.close(&self.tokens);
+        let (op, ready) = match running.next_drain() {
+            None => return,
+            Some((op, Some(ready))) => (op, ready),
+            Some((_, None)) => {
+                let open = running.all_loaded(&self.tokens).expect_err("a load is open");
+                self.tokens.ask(open, core);
+                return;
+            }
+        };
+        if ready > self.now {
+            return self.sources.set(source, ready);
+        }
+        let drained = match op {
+            Op::Store { word, value } => self.drain_store(core, word, value),
+            Op::Unlock { lock } => {
+                let word = self.memory.lock_word(lock);
+                let drained = self.drain_store(core, word, 0);
+                if drained {
+                    self.unlock(lock);
+                }
+                drained
+            }
+            Op::WriteBack { line, done } => {
+                self.drain_write_back(core, line, done);
+                true
+            }
+        };
+        if drained {
+            self.cores[core].core.drained();
+            self.wake(core, self.now);
+            if self.cores[core].draining.is_some() || !self.cores[core].core.is_drained() {
+                self.sources.hasten(source, self.now + 1);
+            }
+        }
+    }
+
+    /// Whether everything that a core has executed is in its cache.
+    pub(crate) fn is_drained(&self, core: usize) -> bool {
+        self.cores[core].core.is_drained() && self.cores[core].draining.is_none()
+    }
+
+    /// A store takes effect, unless it has to wait: then the buffer is told when to try again.
+    fn drain_store(&mut self, core: usize, word: u64, value: u64) -> bool {
+        let (line, source) = (line_of(word), self.buffer_source(core));
+        match self.look_up(core, line, true, self.now) {
+            Lookup::Hit(when) => match self.time_for(core, when) {
+                None => return false,
+                // A hit: what is later than that is still on its way.
+                Some(time) if time > self.now + self.description.l1.latency => {
+                    self.sources.set(source, time);
+                    return false;
+                }
+                Some(_) => {}
+            },
+            Lookup::Miss => {
+                if !self.may_miss_or_wait(core) {
+                    return false;
+                }
+                let done = self.bring(core, line, true, self.now);
+                self.cores[core].draining = Some(done);
+            }
+        }
+        let slot = self.l1[core].find(line).expect("it was brought");
+        let state: State = self.l1[core].state(slot);
+        self.l1[core].set_state(slot, MODIFIED | state & !super::cache::COHERENCE);
+        let old = self.memory.set_word(word, value);
+        D::drained(self, core, word, old);
+        true
+    }
+
+    /// Whether another miss of the core may be in flight; if not, its store buffer tries again when
+    /// one is over.
+    fn may_miss_or_wait(&mut self, core: usize) -> bool {
+        let now = self.now;
+        if self.cores[core].core.may_miss(now, &self.tokens) {
+            return true;
+        }
+        self.ask_misses(core);
+        false
+    }
+
+    /// Lets the store buffer and the hart of a core look again when a miss is over.
+    pub(crate) fn ask_misses(&mut self, core: usize) {
+        let misses: Vec<When> = self.cores[core].core.misses().collect();
+        for miss in misses {
+            if let Some(time) = self.time_for(core, miss) {
+                self.sources.hasten(self.buffer_source(core), time.max(self.now + 1));
+                self.wake(core, time.max(self.now + 1));
+            }
+        }
+    }
+
+    fn drain_write_back(&mut self, core: usize, line: u32, done: When) {
+        let tell = Tell::Core(core, done);
+        let (known, write) = self.write_back(core, line, self.design.class_of(line), |_| {}, tell);
+        if write.is_none() && !self.wait_for_write(core, line, done) {
+            let (home, tile) = (self.home(line), self.tile(core));
+            let there = self.network.send(home, tile, Size::Control, known);
+            self.tell(done, there);
+        }
+    }
+
+    /// Whether a line's bytes are still on their way to a core.
+    pub fn is_pending(&self, core: usize, line: u32) -> bool {
+        let slot = self.l1[core].find(line);
+        slot.is_some_and(|slot| self.l1[core].state(slot) & PENDING != 0)
+    }
+}

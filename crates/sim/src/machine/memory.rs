@@ -1,0 +1,132 @@
+//! What is in memory: one coherent value of every word, and what the persistent array has.
+//!
+//! ```text
+//!   line 0                                nvm_lines                     lines
+//!   | heap              | logs, journals  | locks, buffers of designs   |
+//!   |---------- persistent memory --------|------ volatile memory ------|
+//! ```
+//!
+//! Caches hold no bytes: at any time there is one coherent value of a line, and it is here. What
+//! leaves the coherent domain (a write-back, a log entry) takes its 64 bytes with it. For that a
+//! store changes the value when it drains from the store buffer, and not when it is executed.
+
+/// The bytes of a line, as words.
+pub type LineWords = [u64; 8];
+
+/// Lines whose locks the machine keeps.
+pub const LOCK_LINES: u32 = 1 << 12;
+
+/// The machine's memory.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    words: Vec<u64>,
+    nvm_lines: u32,
+    /// What the array has; kept only when somebody wants to know.
+    media: Option<Vec<u64>>,
+}
+
+impl Memory {
+    /// A heap, `extra` further lines of persistent memory behind it, and `volatile` lines besides
+    /// those of the locks. With `media` it also keeps what the array has.
+    ///
+    /// # Panics
+    /// When the heap is not a whole number of lines, or all together has 2^32 lines.
+    pub fn new(heap: Vec<u64>, extra: u32, volatile: u32, media: bool) -> Memory {
+        assert!(heap.len().is_multiple_of(8), "a heap is lines");
+        let nvm_lines = u32::try_from(heap.len() / 8).expect("fewer than 2^32 lines") + extra;
+        let lines = nvm_lines + LOCK_LINES + volatile;
+        let mut words = heap;
+        words.resize(lines as usize * 8, 0);
+        let media = media.then(|| words[..nvm_lines as usize * 8].to_vec());
+        Memory { words, nvm_lines, media }
+    }
+
+    /// Lines of persistent memory.
+    pub fn nvm_lines(&self) -> u32 {
+        self.nvm_lines
+    }
+
+    /// All lines.
+    pub fn lines(&self) -> u32 {
+        (self.words.len() / 8) as u32
+    }
+
+    /// The first volatile line behind those of the locks.
+    pub fn volatile_line(&self) -> u32 {
+        self.nvm_lines + LOCK_LINES
+    }
+
+    /// Whether a line is persistent.
+    #[inline]
+    pub fn is_nvm(&self, line: u32) -> bool {
+        line < self.nvm_lines
+    }
+
+    /// The word of a lock: alone in its line, but for locks of other numbers.
+    #[inline]
+    pub fn lock_word(&self, lock: u64) -> u64 {
+        let line = lock.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+        (u64::from(self.nvm_lines) + line) * 8
+    }
+
+    /// The coherent value of a word.
+    #[inline]
+    pub fn word(&self, word: u64) -> u64 {
+        self.words[word as usize]
+    }
+
+    /// Changes it.
+    #[inline]
+    pub fn set_word(&mut self, word: u64, value: u64) -> u64 {
+        std::mem::replace(&mut self.words[word as usize], value)
+    }
+
+    /// The coherent value of a line.
+    #[inline]
+    pub fn line(&self, line: u32) -> LineWords {
+        let first = line as usize * 8;
+        self.words[first..first + 8].try_into().expect("a line has eight words")
+    }
+
+    /// Changes it.
+    pub fn set_line(&mut self, line: u32, value: &LineWords) {
+        let first = line as usize * 8;
+        self.words[first..first + 8].copy_from_slice(value);
+    }
+
+    /// Whether it keeps what the array has.
+    pub fn keeps_media(&self) -> bool {
+        self.media.is_some()
+    }
+
+    /// What the array has of a persistent line.
+    pub fn media_line(&self, line: u32) -> Option<LineWords> {
+        let first = line as usize * 8;
+        let media = self.media.as_ref()?.get(first..first + 8)?;
+        Some(media.try_into().expect("a line has eight words"))
+    }
+
+    /// The array gets a line.
+    pub fn set_media_line(&mut self, line: u32, value: &LineWords) {
+        let first = line as usize * 8;
+        if let Some(media) = self.media.as_mut().and_then(|all| all.get_mut(first..first + 8)) {
+            media.copy_from_slice(value);
+        }
+    }
+
+    /// All coherent words.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// All that the array has.
+    pub fn media(&self) -> Option<&[u64]> {
+        self.media.as_deref()
+    }
+}
+
+/// The number of the line in which a word is.
+#[inline]
+pub const fn line_of(word: u64) -> u32 {
+    (word >> 3) as u32
+}

@@ -1,0 +1,212 @@
+//! Whether a machine can be: what each number must be, looked at all at once.
+//!
+//! No number need be a power of two: sets, banks and channels are found by remainders.
+
+use std::fmt;
+
+use super::describe::DescribeError;
+use super::description::{Core, Description, Memory, Private, Shared};
+
+/// Bytes of a line of memory and of every cache.
+pub const LINE_BYTES: u64 = 64;
+
+/// Cores that a directory can tell apart: a bit of a word for each.
+pub const CORES_MAX: usize = 16;
+
+/// Slots of a controller's queue below which none could be kept for logs.
+pub const SLOTS_MIN: u32 = 8;
+
+/// Times and counts above this are mistakes, not machines.
+const MOST: f64 = 1e9;
+
+/// What is wrong with a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Its key.
+    pub key: String,
+    /// The number.
+    pub value: String,
+    /// What it must be.
+    pub rule: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Problem { key, value, rule } = self;
+        write!(f, "{key} = {value}: it must be {rule}")
+    }
+}
+
+impl Description {
+    /// Whether such a machine can be.
+    ///
+    /// # Errors
+    /// [`DescribeError::Invalid`] names everything that is wrong with it.
+    pub fn validate(&self) -> Result<(), DescribeError> {
+        let mut look = Look::default();
+        look.at_numbers(self);
+        look.at_core(&self.core);
+        look.at_private("l1", &self.l1);
+        if let Some(l2) = &self.l2 {
+            look.at_private("l2", l2);
+            let holds =
+                format!("at least l1.bytes, {}: the second cache is inclusive", self.l1.bytes);
+            look.that(l2.bytes >= self.l1.bytes, "l2.bytes", l2.bytes, &holds);
+        }
+        let private = self.l2.as_ref().unwrap_or(&self.l1).bytes;
+        look.at_llc(&self.llc, private);
+        look.at_network(self);
+        look.at_memory("nvm", &self.nvm, self.clock_ghz);
+        if let Some(dram) = &self.dram {
+            look.at_memory("dram", dram, self.clock_ghz);
+        }
+        match look.problems {
+            problems if problems.is_empty() => Ok(()),
+            problems => Err(DescribeError::Invalid { problems }),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Look {
+    problems: Vec<Problem>,
+}
+
+impl Look {
+    fn that(&mut self, holds: bool, key: &str, value: impl fmt::Display, rule: &str) {
+        if !holds {
+            let (key, value, rule) = (key.to_owned(), value.to_string(), rule.to_owned());
+            self.problems.push(Problem { key, value, rule });
+        }
+    }
+
+    /// A number from `least` on.
+    fn count(&mut self, key: &str, value: impl Into<u64>, least: u64) {
+        let value = value.into();
+        let rule = format!("from {least} to 10^9");
+        self.that(value >= least && value as f64 <= MOST, key, value, &rule);
+    }
+
+    /// Nanoseconds that may be none.
+    fn time(&mut self, key: &str, value: f64) {
+        // What is no number at all is not between any.
+        self.that((0.0..=MOST).contains(&value), key, value, "from 0 to 10^9");
+    }
+
+    fn at_numbers(&mut self, machine: &Description) {
+        let Description { name, clock_ghz, cores, tlb, mc, .. } = machine;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let is_name = (1..=64).contains(&name.len()) && name.chars().all(is_plain);
+        self.that(is_name, "name", format!("{name:?}"), "1 to 64 of a-z, A-Z, 0-9, -, _ and .");
+        let runs = (0.001..=1000.0).contains(clock_ghz);
+        self.that(runs, "clock_ghz", clock_ghz, "from 0.001 to 1000");
+        let are_told_apart = (1..=CORES_MAX).contains(cores);
+        self.that(are_told_apart, "cores", cores, &format!("from 1 to {CORES_MAX}"));
+        self.count("tlb.entries", tlb.entries, 0);
+        self.count("tlb.walk", tlb.walk, 0);
+        let has_room = (SLOTS_MIN..=4096).contains(&mc.wq);
+        self.that(has_room, "mc.wq", mc.wq, &format!("from {SLOTS_MIN} to 4096"));
+        self.time("mc.write_age_ns", mc.write_age_ns);
+        self.count("mc.overhead", mc.overhead, 0);
+        self.count("mc.forward", mc.forward, 0);
+        self.time("mc.remote_ns", mc.remote_ns);
+        for (design, parameters) in &machine.design {
+            for (key, value) in parameters {
+                let is_one = (0.0..=1e15).contains(value);
+                self.that(is_one, &format!("design.{design}.{key}"), value, "from 0 to 10^15");
+            }
+        }
+    }
+
+    fn at_core(&mut self, core: &Core) {
+        let Core { width, rob, load_queue, store_buffer, compute_factor } = *core;
+        let numbers = [
+            ("core.width", width),
+            ("core.rob", rob),
+            ("core.load_queue", load_queue),
+            ("core.store_buffer", store_buffer),
+        ];
+        for (key, value) in numbers {
+            self.that((1..=65_536).contains(&value), key, value, "from 1 to 65536");
+        }
+        let is_one = (0.0..=1000.0).contains(&compute_factor);
+        self.that(is_one, "core.compute_factor", compute_factor, "from 0 to 1000");
+    }
+
+    fn at_private(&mut self, cache: &str, private: &Private) {
+        let Private { bytes, ways, latency, ports, mshrs } = *private;
+        self.at_sets(cache, bytes, ways, 1);
+        self.count(&format!("{cache}.latency"), latency, 1);
+        self.count(&format!("{cache}.ports"), ports, 1);
+        self.count(&format!("{cache}.mshrs"), mshrs, 1);
+    }
+
+    fn at_llc(&mut self, llc: &Shared, private: u64) {
+        let Shared { bytes, ways, latency, banks, busy, inclusive, directory } = *llc;
+        self.count("llc.banks", banks, 1);
+        self.at_sets("llc", bytes, ways, banks.max(1));
+        let holds = format!("at least {private}, a core's own caches, for it is inclusive");
+        self.that(!inclusive || bytes >= private, "llc.bytes", bytes, &holds);
+        self.count("llc.latency", latency, 1);
+        self.count("llc.busy", busy, 0);
+        self.count("llc.directory", directory, 0);
+    }
+
+    /// Every bank of a cache has whole sets, at least one.
+    fn at_sets(&mut self, cache: &str, bytes: u64, ways: u32, banks: u32) {
+        let has_ways = (1..=63).contains(&ways);
+        self.that(has_ways, &format!("{cache}.ways"), ways, "from 1 to 63");
+        let set = LINE_BYTES * u64::from(ways.max(1)) * u64::from(banks);
+        let rule =
+            format!("a multiple of {set}: a set of lines of {LINE_BYTES} bytes in each bank");
+        let has_sets = bytes > 0 && bytes.is_multiple_of(set);
+        self.that(has_sets, &format!("{cache}.bytes"), bytes, &rule);
+        let fits = bytes <= 1 << 40;
+        self.that(fits, &format!("{cache}.bytes"), bytes, "at most 2^40");
+    }
+
+    fn at_network(&mut self, machine: &Description) {
+        let network = &machine.network;
+        let (columns, rows) = (network.columns, network.rows);
+        self.count("network.columns", columns, 0);
+        self.count("network.rows", rows, 0);
+        self.count("network.hop", network.hop, 0);
+        self.count("network.link_bytes", network.link_bytes, 0);
+        self.count("network.interface", network.interface, 0);
+        let both = (columns == 0) == (rows == 0);
+        self.that(both, "network.rows", rows, "0 if network.columns is, and only then");
+        let tiles = u64::from(columns) * u64::from(rows);
+        if tiles > 0 {
+            let rule = format!("at most {tiles}, the tiles of the mesh: one each");
+            self.that(machine.cores as u64 <= tiles, "cores", machine.cores, &rule);
+            let banks = machine.llc.banks;
+            self.that(u64::from(banks) <= tiles, "llc.banks", banks, &rule);
+        }
+    }
+
+    fn at_memory(&mut self, name: &str, memory: &Memory, clock_ghz: f64) {
+        let key = |of: &str| format!("{name}.{of}");
+        self.count(&key("channels"), memory.channels, 1);
+        self.count(&key("banks"), memory.banks, 1);
+        let row = u64::from(memory.row_bytes);
+        let rule = format!("a multiple of {LINE_BYTES}");
+        let has_lines = row > 0 && row.is_multiple_of(LINE_BYTES);
+        self.that(has_lines, &key("row_bytes"), row, &rule);
+        let Memory { read_hit_ns, read_miss_ns, write_hit_ns, write_ns, burst_ns, .. } = *memory;
+        let times = [
+            ("read_hit_ns", read_hit_ns),
+            ("read_miss_ns", read_miss_ns),
+            ("write_hit_ns", write_hit_ns),
+            ("write_ns", write_ns),
+            ("burst_ns", burst_ns),
+        ];
+        for (of, ns) in times {
+            let takes = ns <= MOST && (ns * clock_ghz).round() >= 1.0;
+            self.that(takes, &key(of), ns, "at least a cycle of the clock, at most 10^9");
+        }
+        let rule = format!("at least {}.read_hit_ns, {read_hit_ns}", name);
+        self.that(read_miss_ns >= read_hit_ns, &key("read_miss_ns"), read_miss_ns, &rule);
+        let rule = format!("at least {}.write_hit_ns, {write_hit_ns}", name);
+        self.that(write_ns >= write_hit_ns, &key("write_ns"), write_ns, &rule);
+    }
+}

@@ -1,0 +1,125 @@
+//! Bugs to plant, each by its name: the proof that what looks for such bugs finds them.
+//!
+//! A place that keeps a promise asks [`planted`] whether to break it. Without the feature `mutants`
+//! (this crate's own tests have it) the answer is `false` when the program is compiled, and nothing
+//! of this is left. A bug is planted in one thread.
+
+/// A bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mutant {
+    /// A controller answers a read from the array, though a write of its line waits in its queue.
+    ForwardingOff,
+    /// A modified line that leaves the last cache is not written to memory.
+    LastCacheDrops,
+    /// A modified line that leaves a core's caches does not go to the last one.
+    CoreDrops,
+    /// A write overtakes a read of its line in a controller.
+    WriteOvertakes,
+    /// Who gets the right to write a line that the last cache has modified leaves the duty there.
+    DutyStays,
+    /// Writes of one line leave a controller in any order.
+    LinesOutOfOrder,
+    /// LAD: the last cache's copy of a flushed line stays modified, and is written as nobody's.
+    LadFlushLeavesDirty,
+    /// LAD: recovery asks one controller what is committed, and not all.
+    LadOneController,
+    /// LAD: numbers of transactions have eight bits and are compared plainly.
+    LadEightBits,
+    /// LAD: the log is undone from the oldest entry to the newest.
+    LadOldestFirst,
+    /// LAD: recovery clears the log from the oldest entry to the newest.
+    LadClearsOldestFirst,
+    /// LAD: a line leaves a full queue before its old words are in the log.
+    LadNoLog,
+    /// LAD: the commit does not wait until all flushes are acknowledged.
+    LadCommitEarly,
+    /// LAD: a controller acknowledges a commit without noting it.
+    LadRegisterLate,
+    /// LAD in the last cache: a held line overwrites the committed one.
+    LlcInPlace,
+    /// Software logging: stores do not wait for their log.
+    UndoWithoutFence,
+    /// Software logging: the commit word does not wait for the data.
+    UndoCommitFirst,
+}
+
+impl Mutant {
+    /// Those of the machine; the others are in designs, and found by cuts of power.
+    pub const OF_THE_MACHINE: &'static [Mutant] = &[
+        Mutant::ForwardingOff,
+        Mutant::LastCacheDrops,
+        Mutant::CoreDrops,
+        Mutant::WriteOvertakes,
+        Mutant::DutyStays,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mutant::ForwardingOff => "forwarding-off",
+            Mutant::LastCacheDrops => "last-cache-drops",
+            Mutant::CoreDrops => "core-drops",
+            Mutant::WriteOvertakes => "write-overtakes",
+            Mutant::DutyStays => "duty-stays",
+            Mutant::LinesOutOfOrder => "lines-out-of-order",
+            Mutant::LadFlushLeavesDirty => "lad-flush-leaves-dirty",
+            Mutant::LadOneController => "lad-one-controller",
+            Mutant::LadEightBits => "lad-eight-bits",
+            Mutant::LadOldestFirst => "lad-oldest-first",
+            Mutant::LadClearsOldestFirst => "lad-clears-oldest-first",
+            Mutant::LadNoLog => "lad-no-log",
+            Mutant::LadCommitEarly => "lad-commit-early",
+            Mutant::LadRegisterLate => "lad-register-late",
+            Mutant::LlcInPlace => "llc-in-place",
+            Mutant::UndoWithoutFence => "undo-without-fence",
+            Mutant::UndoCommitFirst => "undo-commit-first",
+        }
+    }
+}
+
+/// Whether this bug is planted here.
+#[inline(always)]
+pub(crate) fn planted(mutant: Mutant) -> bool {
+    #[cfg(any(test, feature = "mutants"))]
+    return thread::PLANTED.get() == Some(mutant);
+    #[cfg(not(any(test, feature = "mutants")))]
+    {
+        let _ = mutant;
+        false
+    }
+}
+
+#[cfg(any(test, feature = "mutants"))]
+pub use thread::{Planted, plant};
+
+#[cfg(any(test, feature = "mutants"))]
+mod thread {
+    use std::cell::Cell;
+
+    use super::Mutant;
+
+    thread_local! {
+        pub(super) static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// As long as it lives the bug is planted in this thread.
+    #[derive(Debug)]
+    #[must_use]
+    pub struct Planted(());
+
+    /// Plants a bug in this thread.
+    pub fn plant(mutant: Mutant) -> Planted {
+        PLANTED.set(Some(mutant));
+        Planted(())
+    }
+
+    impl Drop for Planted {
+        fn drop(&mut self) {
+            PLANTED.set(None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

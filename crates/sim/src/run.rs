@@ -1,0 +1,335 @@
+//! A simulation from its beginning to its end: load, warm up, measure, check.
+//!
+//! ```text
+//!   load (no time) | warm up: the last cache has wrapped | measured transactions | rest, check
+//! ```
+//!
+//! What is measured are whole transactions, of all cores together. The counts of such a window mean
+//! something when what is left to be written is as much at its end as at its beginning: the window
+//! is *steady* when the two differ by at most 2 % of what it wrote.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Instant;
+
+use words::{Erased, ErasedTx, Stop};
+
+use crate::crash;
+use crate::design::{self, Design};
+use crate::error::Error;
+use crate::image::{self, Image};
+use crate::machine::counts::Counts;
+use crate::machine::description::Description;
+use crate::machine::kernel;
+use crate::machine::memory::Memory;
+use crate::machine::when::Time;
+use crate::machine::{Hart, Isolation, Machine};
+use crate::persist::{History, Trace, requests};
+use crate::program::{Client, Loaded, Program};
+use crate::report::{CyclesPerTransaction, Machine as Named, NvmWrites, Outcome, Spread};
+
+/// As a multiple of the measured transactions, how long warming up may take unless somebody says
+/// otherwise: with the workloads of LAD the last cache has wrapped by then, or never will.
+pub const WARM_UP: u64 = 40;
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The machine.
+    pub description: Description,
+    /// The design's name.
+    pub design: String,
+    /// Cores that run transactions.
+    pub cores: usize,
+    /// Transactions that are measured, of all cores.
+    pub transactions: u64,
+    /// Warming up ends after so many transactions, if the last cache has not wrapped before: data
+    /// that fit in it never make it wrap.
+    pub warm_up_most: u64,
+    /// Names the run; the program has drawn by it already.
+    pub seed: u64,
+    /// Whether every line that comes from memory is compared with what it must be, line isolation
+    /// is watched, and the program's own check is made at the end.
+    pub check: bool,
+    /// Power is cut so many times, and what recovery makes of it is compared with what must be
+    /// there. Then all transactions are measured, from the first one on.
+    pub power_cuts: u64,
+    /// A file that gets every request to a memory controller (see [`crate::persist::requests`]).
+    pub export_trace: Option<PathBuf>,
+}
+
+/// Runs a program on a machine.
+///
+/// # Errors
+/// [`Error::NoDesign`] with the names that there are; [`Error::Misfit`]; whatever stops the
+/// program.
+pub fn run(
+    setup: &Setup,
+    program: &dyn Program,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Outcome, Error> {
+    design::by_name(&setup.design, Simulation { setup, program, progress })
+        .ok_or_else(|| Error::NoDesign { name: setup.design.clone(), known: design::names() })?
+}
+
+/// Runs a program on a machine with a design that need not be in the list: one of your own.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_design<D: Design>(
+    setup: &Setup,
+    program: &dyn Program,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Outcome, Error> {
+    design::Visitor::visit::<D>(Simulation { setup, program, progress })
+}
+
+struct Simulation<'s> {
+    setup: &'s Setup,
+    program: &'s dyn Program,
+    progress: &'s mut dyn FnMut(u64),
+}
+
+impl design::Visitor for Simulation<'_> {
+    type Out = Result<Outcome, Error>;
+
+    fn visit<D: Design>(self) -> Result<Outcome, Error> {
+        let Simulation { setup, program, progress } = self;
+        let mut description = setup.description.clone();
+        description.cores = setup.cores;
+        if setup.power_cuts > 0 && !D::DURABLE {
+            return Err(Error::NothingDurable { design: D::NAME });
+        }
+        description.validate()?;
+        D::fits(&description).map_err(|problem| Error::Misfit {
+            design: D::NAME,
+            machine: description.name.clone(),
+            problem,
+        })?;
+        let mut image = Image::format(program.heap_bytes())?;
+        let loaded = program.load(&mut Erased::new(&mut image), setup.cores)?;
+        let words = image.into_words();
+        let bytes = 8 * words.len() as u64;
+        let heap_lines = (words.len() / 8) as u32;
+        let (extra, volatile) = (D::extra_lines(&description), D::volatile_lines(&description));
+        let kept = setup.check || setup.power_cuts > 0;
+        let memory = Memory::new(words, extra, volatile, kept);
+        let before = memory.media().map(<[u64]>::to_vec).unwrap_or_default();
+        let design = D::new(&description, heap_lines);
+        let mut machine = Box::new(Machine::new(description, memory, design));
+        machine.requests = setup.export_trace.is_some().then(Vec::new);
+        if setup.power_cuts > 0 {
+            machine.trace = Some(Trace::default());
+            machine.history = Some(History::default());
+        }
+        machine.isolation = setup.check.then(Isolation::default);
+
+        let window = Rc::new(Window::new(setup, &machine));
+        let programs = (0..setup.cores).map(|core| core_program(&*loaded, core, &window));
+        let programs = programs.collect();
+        let began = Instant::now();
+        let heap = (image::heap(bytes), image::TAG, bytes);
+        let machine = kernel::run(machine, heap, programs, &mut |_| progress(window.measured()))?;
+        if let Some(why) = machine.failed {
+            return Err(Error::Failed { why });
+        }
+        if let Some(stop) = window.stopped.get() {
+            return Err(Error::Stopped { stop });
+        }
+        let host_seconds = began.elapsed().as_secs_f64();
+        if let (Some(path), Some(requests)) = (&setup.export_trace, &machine.requests) {
+            requests::export(requests, path)
+                .map_err(|source| Error::Trace { path: path.clone(), source })?;
+        }
+        let mut outcome = window.outcome(setup, program.name(), D::NAME, &machine);
+        outcome.host_seconds = host_seconds;
+        if kept {
+            outcome.complaints = complaints(&machine, &*loaded, bytes)?;
+        }
+        if setup.power_cuts > 0 {
+            let run = crash::Run { machine: &machine, before, extra: heap_lines, loaded: &*loaded };
+            let report = crash::cut_power(run, setup.power_cuts, setup.seed)?;
+            outcome.power_cuts = Some(report.cuts);
+            outcome.violations = Some(report.violations_total);
+            let named = |(name, cuts): (&'static str, u64)| (name.to_owned(), cuts);
+            outcome.rare_paths_cut = Some(report.rare_paths.into_iter().map(named).collect());
+            outcome.complaints.extend(report.violations);
+        }
+        outcome.checked = kept.then_some(outcome.complaints.is_empty());
+        Ok(outcome)
+    }
+}
+
+/// What a core runs: its client's transactions, until the window is over.
+fn core_program<D: Design>(
+    loaded: &dyn Loaded,
+    core: usize,
+    window: &Rc<Window>,
+) -> kernel::Program<D> {
+    let (mut client, window) = (loaded.client(core), Rc::clone(window));
+    Box::new(move |hart| {
+        while !window.is_over() {
+            client.next();
+            match transact(hart, &*client) {
+                Err(Error::Stopped { stop: Stop::Aborted }) if client.gives_up() => {}
+                Err(Error::Stopped { stop }) => window.stopped.set(Some(stop)),
+                Err(_) => return window.failed.set(true),
+                Ok(()) => {}
+            }
+            window.finished(hart);
+            hart.compute(client.outside_instructions());
+        }
+    })
+}
+
+fn transact<D: Design>(hart: &mut Hart<'_, D>, client: &dyn Client) -> Result<(), Error> {
+    hart.transact(|tx| client.run(&mut ErasedTx::new(tx)))
+}
+
+/// Which transactions are measured.
+struct Window {
+    /// Those that are.
+    wanted: u64,
+    /// Warming up ends after so many transactions.
+    warm_up_most: u64,
+    /// Transactions of all cores, since the beginning.
+    finished: Cell<u64>,
+    /// The last cache has wrapped after so many misses.
+    wraps: u64,
+    began: Cell<Option<Edge>>,
+    ended: RefCell<Option<(Edge, Counts)>>,
+    stopped: Cell<Option<Stop>>,
+    failed: Cell<bool>,
+    /// Accesses before the window.
+    accesses: Cell<u64>,
+}
+
+/// One end of the window.
+#[derive(Clone, Copy)]
+struct Edge {
+    at: Time,
+    finished: u64,
+    backlog: u64,
+}
+
+impl Window {
+    fn new<D: Design>(setup: &Setup, machine: &Machine<D>) -> Window {
+        let wanted = setup.transactions.max(1);
+        Window {
+            wanted,
+            warm_up_most: if setup.power_cuts > 0 { 0 } else { setup.warm_up_most },
+            finished: Cell::new(0),
+            wraps: machine.description.llc.bytes / 64,
+            began: Cell::new(None),
+            ended: RefCell::new(None),
+            stopped: Cell::new(None),
+            failed: Cell::new(false),
+            accesses: Cell::new(0),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended.borrow().is_some() || self.stopped.get().is_some() || self.failed.get()
+    }
+
+    fn measured(&self) -> u64 {
+        self.began.get().map_or(0, |began| self.finished.get() - began.finished)
+    }
+
+    /// A transaction is over.
+    fn finished<D: Design>(&self, hart: &mut Hart<'_, D>) {
+        self.finished.set(self.finished.get() + 1);
+        let finished = self.finished.get();
+        match self.began.get() {
+            None => {
+                let wrapped = hart.machine().counts.llc_misses >= self.wraps;
+                if wrapped || finished >= self.warm_up_most {
+                    self.began.set(Some(edge(hart, finished)));
+                    let counts = std::mem::take(&mut hart.machine().counts);
+                    self.accesses.set(counts.accesses);
+                }
+            }
+            Some(_) if self.measured() == self.wanted => {
+                let edge = edge(hart, finished);
+                let counts = hart.machine().counts.clone();
+                self.ended.borrow_mut().get_or_insert((edge, counts));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn outcome<D: Design>(
+        &self,
+        setup: &Setup,
+        workload: &str,
+        design: &str,
+        machine: &Machine<D>,
+    ) -> Outcome {
+        let began = self.began.get().expect("a window that is over has begun");
+        let ended = self.ended.borrow();
+        let (end, counts) = ended.as_ref().expect("it is over");
+        let (transactions, cycles) = (end.finished - began.finished, end.at - began.at);
+        let mean = |cycles: u64| cycles as f64 / transactions as f64;
+        let phases = &counts.phases;
+        let nvm_writes = NvmWrites::of(&counts.nvm_writes);
+        let moved = end.backlog.abs_diff(began.backlog);
+        let Counts { lines, pages, .. } = counts;
+        Outcome {
+            workload: workload.to_owned(),
+            design: design.to_owned(),
+            machine: Named::of(&machine.description),
+            cores: setup.cores,
+            seed: setup.seed,
+            transactions,
+            cycles,
+            cycles_per_transaction: CyclesPerTransaction {
+                total: mean(cycles * setup.cores as u64),
+                begin: mean(phases.begin),
+                log_stall: mean(phases.log_stall),
+                prepare: mean(phases.prepare),
+                commit: mean(phases.commit),
+                abort: mean(phases.abort),
+            },
+            nvm_reads: counts.nvm_reads,
+            nvm_writes,
+            dram_reads: counts.dram_reads,
+            dram_writes: counts.dram_writes,
+            lines_per_transaction: Spread::of(lines.sum, transactions, lines.max),
+            pages_per_transaction: Spread::of(pages.sum, transactions, pages.max),
+            fallbacks: counts.fallbacks,
+            steady: 50 * moved <= nvm_writes.total(),
+            simulated_accesses: self.accesses.get() + machine.counts.accesses,
+            host_seconds: 0.0,
+            power_cuts: None,
+            violations: None,
+            rare_paths_cut: None,
+            checked: None,
+            description: machine.description.clone(),
+            complaints: Vec::new(),
+        }
+    }
+}
+
+fn edge<D: Design>(hart: &mut Hart<'_, D>, finished: u64) -> Edge {
+    Edge { at: hart.cycle(), finished, backlog: hart.machine().backlog() }
+}
+
+/// What a machine at rest says that must not be.
+fn complaints<D: Design>(
+    machine: &Machine<D>,
+    loaded: &dyn Loaded,
+    bytes: u64,
+) -> Result<Vec<String>, Error> {
+    let heap = machine.memory.words()[..bytes as usize / 8].to_vec();
+    let mut complaints = loaded.check(&mut Erased::new(&mut Image::of(heap)))?;
+    let wrong = machine.counts.wrong_fills;
+    if wrong > 0 {
+        complaints.push(format!("{wrong} lines came from memory with other bytes than they had"));
+    }
+    let violations = machine.isolation.as_ref().map_or(0, Isolation::violations);
+    if violations > 0 {
+        complaints.push(format!("{violations} times two open transactions wrote one line"));
+    }
+    Ok(complaints)
+}

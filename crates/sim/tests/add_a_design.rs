@@ -1,0 +1,53 @@
+//! docs/add-a-design.md and the design that it goes through, in step; and that this one works.
+
+#[allow(dead_code, reason = "its `main` is not called here")]
+#[path = "../examples/toy_design.rs"]
+mod toy;
+
+use std::collections::BTreeSet;
+
+const PAGE: &str = include_str!("../../../docs/add-a-design.md");
+const TOY: &str = include_str!("../examples/toy_design.rs");
+const DESIGN: &str = include_str!("../src/design/mod.rs");
+
+#[test]
+fn the_page_quotes_the_toy_as_it_is() {
+    let blocks = PAGE.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let blocks: Vec<&str> = blocks.collect();
+    assert!(blocks.len() >= 4, "the page goes through the toy");
+    for block in blocks {
+        assert!(
+            TOY.contains(block),
+            "docs/add-a-design.md quotes what is not in the toy:\n{block}"
+        );
+    }
+}
+
+#[test]
+fn the_page_has_every_hook_and_no_other() {
+    let body = DESIGN.split("pub trait Design").nth(1).unwrap();
+    let body = body.split("\n}\n").next().unwrap();
+    let of_trait: BTreeSet<&str> = body
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("fn "))
+        .map(|line| line.split('(').next().unwrap())
+        .collect();
+    let rows = PAGE
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .map(|line| line.split(['`', '(']).next().unwrap());
+    let of_page: BTreeSet<&str> = rows.collect();
+    assert_eq!(of_page, of_trait, "the page's table of hooks");
+}
+
+#[test]
+fn the_toy_costs_less_than_a_log_with_write_backs_and_more_than_nothing() {
+    for workload in ["tatp-hash", "tpcc-hash"] {
+        let rows = toy::rows(workload, 200);
+        for row in &rows {
+            assert_eq!(row.complaints, Vec::<String>::new(), "{workload}, {}", row.design);
+        }
+        let cycles: Vec<f64> = rows.iter().map(|row| row.cycles_per_transaction.total).collect();
+        assert!(cycles.is_sorted_by(|a, b| a < b), "{workload}: {cycles:?}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Bandwidth, overlap and the window: streams reach the bound that a description sets, and never
+//! pass it.
+//!
+//! `cargo test -p lastword-sim --test bandwidth -- --nocapture` prints bound and measurement.
+
+mod bare;
+
+use bare::{Core, alone, builtin, fresh_cycle, machine_of, pointer, run, timed, word};
+use sim::design::Volatile;
+use sim::machine::description::Description;
+use sim::machine::kernel::Program;
+
+/// The machine with nothing in the way of memory: no translation, and a window that holds all.
+fn open(name: &str, settings: &[&str]) -> Description {
+    let wide = ["tlb.entries=0", "core.rob=4096", "core.load_queue=4096", "l1.mshrs=64"];
+    builtin(name, &[&wide, settings].concat())
+}
+
+fn cycles(description: &Description, ns: f64) -> u64 {
+    (ns * description.clock_ghz).round() as u64
+}
+
+/// Runs the same on every core, each with lines of its own; answers the last cycle.
+fn all_cores(description: &Description, program: impl Fn(&mut Core<'_>) + Clone + 'static) -> u64 {
+    let programs = (0..description.cores).map(|_| -> Program<Volatile> {
+        let program = program.clone();
+        Box::new(move |hart| program(hart))
+    });
+    run(machine_of(description, Volatile), programs.collect()).expect("all end").now()
+}
+
+#[test]
+fn loads_of_open_rows_reach_the_channels_bursts_and_do_not_pass_them() {
+    for name in ["lad", "redu", "ssp"] {
+        let description = open(name, &["cores=4"]);
+        let (each, cores) = (2048, description.cores as u64);
+        let took = all_cores(&description, move |hart| {
+            let first = hart.core() as u32 * each;
+            (0..each).for_each(|line| {
+                hart.load(word(first + line), 0);
+            });
+        });
+        let lines = u64::from(each) * cores;
+        let burst = cycles(&description, description.nvm.burst_ns);
+        let bound = lines * burst / u64::from(description.nvm.channels);
+        let share = bound as f64 / took as f64;
+        println!(
+            "{name:5} loads: {lines} lines in {took} cycles, bursts alone {bound}: {share:.3}"
+        );
+        assert!(took >= bound, "{name}: more than the channels carry");
+        assert!(share > 0.9, "{name}: {share}");
+    }
+}
+
+/// Writes of lines that lie in all banks in turn, a row of each, into one channel.
+#[test]
+fn a_queue_of_writes_keeps_all_banks_busy() {
+    for name in ["lad", "redu", "ssp"] {
+        let settings =
+            ["nvm.channels=1", "persist.point=media", "core.store_buffer=512", "mc.wq=256"];
+        let description = open(name, &settings);
+        let nvm = &description.nvm;
+        let (banks, row) = (nvm.banks, nvm.row_bytes / 64);
+        let lines = 20 * banks;
+        let (took, machine) = alone(&description, 0, move |hart| {
+            let line = |i: u32| i % banks * row + i / banks;
+            (0..lines).for_each(|i| hart.store(word(line(i)), 0, 1));
+            timed(hart, |hart| (0..lines).for_each(|i| hart.write_back(line(i))))
+        });
+        let (burst, write) =
+            (cycles(&description, nvm.burst_ns), cycles(&description, nvm.write_hit_ns));
+        let bound = u64::from(lines) * burst.max((burst + write) / u64::from(banks));
+        let share = bound as f64 / took as f64;
+        println!("{name:5} queue of writes: {lines} lines in {took}, bound {bound}: {share:.3}");
+        assert_eq!(machine.counts.nvm_writes_total(), u64::from(lines));
+        assert!(took >= bound, "{name}: more than the banks can write");
+        assert!(share > 0.85, "{name}: {share}");
+    }
+}
+
+#[test]
+fn independent_misses_overlap_as_far_as_there_are_mshrs() {
+    // Many banks, a bus that is no bound, and one latency: what is left are the misses in flight.
+    let plain = ["nvm.banks=4096", "nvm.row_bytes=64", "nvm.burst_ns=0.5", "network.hop=0"];
+    let misses = 512_u32;
+    for mshrs in [1_u64, 2, 4, 8, 16, 32] {
+        let mut description = open("lad", &plain);
+        description.l1.mshrs = mshrs as u32;
+        let (one, _) = alone(&description, 0, |hart| {
+            timed(hart, |hart| {
+                hart.load(word(9000), 0);
+            })
+        });
+        let (took, _) = alone(&description, 0, move |hart| {
+            timed(hart, |hart| {
+                (0..misses).for_each(|i| {
+                    hart.load(word(i * 17), 0);
+                })
+            })
+        });
+        let expected = u64::from(misses) * one / mshrs;
+        println!(
+            "lad: {misses} independent misses, {mshrs:2} at a time: {took} cycles, {expected}"
+        );
+        assert!(took + one >= expected && took <= expected + expected / 20 + one, "{mshrs}");
+    }
+}
+
+#[test]
+fn misses_that_depend_on_each_other_do_not_overlap() {
+    for name in ["lad", "redu", "ssp"] {
+        let description = open(name, &["llc.bytes=1048576"]);
+        let nodes = 200_u32;
+        let line = |i: u32| 1 + i * 37;
+        let (took, _) = alone(&description, 0, move |hart| {
+            // Nodes that point to the next one; then all of them are in memory again.
+            for i in 0..nodes {
+                hart.store(word(line(i)), 0, pointer(word(line(i + 1))));
+                hart.write_back(line(i));
+            }
+            hart.fence();
+            (0..40_000).for_each(|i| {
+                hart.load(word(20_000 + i), 0);
+            });
+            hart.fence();
+            let began = fresh_cycle(hart);
+            let mut object = pointer(word(line(0)));
+            for i in 0..nodes {
+                object = hart.load(word(line(i)), object);
+            }
+            let chased = {
+                hart.fence();
+                hart.cycle() - began
+            };
+            (0..40_000).for_each(|i| {
+                hart.load(word(20_000 + i), 0);
+            });
+            let strided = timed(hart, |hart| {
+                (0..nodes).for_each(|i| {
+                    hart.load(word(line(i)), 0);
+                })
+            });
+            (chased, strided)
+        });
+        let (chased, strided) = took;
+        let each = chased / u64::from(nodes);
+        println!(
+            "{name:5} {nodes} nodes: {chased} cycles one by one ({each} each), {strided} at once"
+        );
+        let least = description.l1.latency
+            + description.llc.latency
+            + cycles(&description, description.nvm.read_hit_ns);
+        assert!(each >= least, "{name}: each waits for the one before");
+        assert!(chased > 3 * strided, "{name}: those that do not depend overlap");
+    }
+}
+
+#[test]
+fn the_window_hides_as_many_instructions_as_it_holds_and_no_more() {
+    let description = builtin("lad", &["tlb.entries=0"]);
+    let (rob, width) = (u64::from(description.core.rob), u64::from(description.core.width));
+    let with = |instructions: u64| {
+        let (took, _) = alone(&description, 0, move |hart| {
+            timed(hart, |hart| {
+                hart.load(word(5000), 0);
+                hart.instructions(instructions);
+            })
+        });
+        took
+    };
+    let alone = with(0);
+    println!("lad: a miss takes {alone} cycles; with what fits the window {}", with(rob - 2));
+    assert_eq!(with(rob - 2), alone, "what fits is hidden");
+    for more in [300, 3000] {
+        let (took, behind) = (with(rob + more), more / width);
+        println!("lad: with {more} instructions more than that {took} cycles");
+        assert!((alone + behind..=alone + behind + 3).contains(&took), "{took}");
+    }
+}

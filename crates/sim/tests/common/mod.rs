@@ -1,0 +1,124 @@
+//! Workloads as programs of the machine.
+
+#![allow(dead_code, clippy::unwrap_used)] // every test uses some of it
+
+use std::rc::Rc;
+
+use sim::machine::description::Description;
+use sim::program::{Client, Ended, Loaded, Program};
+use sim::report::Outcome;
+use sim::{Error, Setup};
+use words::{Erased, ErasedTx, Stop};
+use workloads::{Options, Visitor, Workload};
+
+/// A workload of this name and size.
+pub(crate) struct Named {
+    pub(crate) name: &'static str,
+    pub(crate) options: Options,
+}
+
+struct Load<'a, 'w>(&'a Options, &'a mut Erased<'w, Ended>);
+
+impl Visitor for Load<'_, '_> {
+    type Out = Result<Box<dyn Loaded>, Ended>;
+
+    fn visit<W: Workload>(self) -> Self::Out {
+        let workload = Rc::new(W::load(self.1, self.0)?);
+        Ok(Box::new(Works { workload, options: *self.0 }))
+    }
+}
+
+struct Bytes<'a>(&'a Options);
+
+impl Visitor for Bytes<'_> {
+    type Out = u64;
+
+    fn visit<W: Workload>(self) -> u64 {
+        W::heap_bytes(self.0)
+    }
+}
+
+impl Program for Named {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn heap_bytes(&self) -> u64 {
+        workloads::by_name(self.name, Bytes(&self.options)).unwrap()
+    }
+
+    fn load(&self, worker: &mut Erased<'_, Ended>, cores: usize) -> Result<Box<dyn Loaded>, Ended> {
+        let options = Options { workers: cores, ..self.options };
+        workloads::by_name(self.name, Load(&options, worker)).unwrap()
+    }
+}
+
+struct Works<W> {
+    workload: Rc<W>,
+    options: Options,
+}
+
+struct Worker<W: Workload> {
+    workload: Rc<W>,
+    client: W::Client,
+}
+
+impl<W: Workload> Loaded for Works<W> {
+    fn client(&self, core: usize) -> Box<dyn Client> {
+        let mut client = self.workload.client(core, self.options.seed);
+        self.workload.tune(&mut client, &self.options);
+        Box::new(Worker { workload: Rc::clone(&self.workload), client })
+    }
+
+    fn check(&self, worker: &mut Erased<'_, Ended>) -> Result<Vec<String>, Ended> {
+        let found = self.workload.check(worker)?;
+        Ok(found.iter().map(|violation| violation.to_string()).collect())
+    }
+}
+
+impl<W: Workload> Client for Worker<W> {
+    fn next(&mut self) {
+        self.workload.next(&mut self.client);
+    }
+
+    fn run(&self, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
+        self.workload.run(&self.client, tx)
+    }
+
+    fn gives_up(&self) -> bool {
+        self.workload.gives_up(&self.client)
+    }
+}
+
+/// A simulation on a built-in machine, with all checks.
+pub(crate) fn setup(machine: &str, design: &str, cores: usize, transactions: u64) -> Setup {
+    let description = Description::builtin(machine).unwrap();
+    let design = design.to_owned();
+    Setup {
+        description,
+        design,
+        cores,
+        transactions,
+        seed: 1,
+        check: true,
+        warm_up_most: 4 * transactions,
+        power_cuts: 0,
+        export_trace: None,
+    }
+}
+
+/// Runs a workload on a built-in machine, with all checks.
+pub(crate) fn simulate(name: &'static str, scale: f64, setup: &Setup) -> Result<Outcome, Error> {
+    let options = Options { scale, ..Options::default() };
+    sim::run(setup, &Named { name, options }, &mut |_| {})
+}
+
+/// The same with clients of the simulation's seed.
+pub(crate) fn simulate_seeded(
+    name: &'static str,
+    scale: f64,
+    setup: &Setup,
+) -> Result<Outcome, Error> {
+    let options = Options { scale, seed: setup.seed, ..Options::default() };
+    sim::run(setup, &Named { name, options }, &mut |_| {})
+}

@@ -1,0 +1,73 @@
+//! Every workload runs on the machine, its data hold, and equal runs are equal to the last byte.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::{setup, simulate};
+use sim::report::Outcome;
+
+/// Workloads with the scale at which they are loaded here in no time.
+const WORKLOADS: &[(&str, f64)] = &[
+    ("bank", 0.02),
+    ("hashtable", 0.01),
+    ("btree", 0.01),
+    ("btree-16", 0.01),
+    ("tatp-hash", 0.01),
+    ("tatp-btree", 0.01),
+    ("tpcc-hash", 0.02),
+    ("tpcc-btree", 0.02),
+    ("rbt", 0.1),
+    ("cq", 0.1),
+    ("pc", 0.01),
+    ("sps", 0.01),
+];
+
+fn json(mut outcome: Outcome) -> String {
+    outcome.host_seconds = 0.0;
+    serde_json::to_string(&outcome).expect("it has plain keys")
+}
+
+#[test]
+fn every_workload_runs_on_every_design_and_machine_and_its_data_hold() {
+    for &(workload, scale) in WORKLOADS {
+        for design in ["volatile", "sw-undo"] {
+            for (machine, cores) in [("tiny-lad", 1), ("tiny-lad", 2), ("lad", 4)] {
+                let outcome =
+                    simulate(workload, scale, &setup(machine, design, cores, 100)).unwrap();
+                let what = format!("{workload} with {design} on {cores} cores of {machine}");
+                assert_eq!(outcome.complaints, Vec::<String>::new(), "{what}");
+                assert!(outcome.transactions >= 100 && outcome.cycles > 0, "{what}");
+                let logs = outcome.cycles_per_transaction.log_stall > 0.0;
+                assert_eq!(logs, design == "sw-undo", "{what}");
+            }
+        }
+    }
+}
+
+fn trace(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("workloads-{name}.trace"))
+}
+
+#[test]
+fn equal_runs_are_equal_to_the_last_byte_and_other_seeds_are_not() {
+    let run = |name: &str, seed: u64, cores: usize| {
+        let path = trace(name);
+        let mut setup = setup("lad", "sw-undo", cores, 200);
+        (setup.seed, setup.export_trace) = (seed, Some(path.clone()));
+        let outcome = common::simulate_seeded("tpcc-hash", 0.02, &setup).unwrap();
+        assert_eq!(outcome.complaints, Vec::<String>::new());
+        let requests = fs::read(&path).unwrap();
+        fs::remove_file(path).unwrap();
+        assert!(requests.len() > 1000, "there are requests");
+        (json(outcome), requests)
+    };
+    for cores in [1, 4] {
+        let first = run("first", 1, cores);
+        assert!(first == run("again", 1, cores), "{cores} cores: the same");
+        let other = run("other", 2, cores);
+        assert_ne!(first.0, other.0, "{cores} cores: the result of another seed");
+        assert!(first.1 != other.1, "{cores} cores: the requests of another seed");
+    }
+}
