@@ -3,6 +3,7 @@
 //! Other programs script against it: a name that is here stays.
 
 mod crash;
+mod sim;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use lastword::Durability;
 pub(crate) use self::crash::{
     CrashCommand, CrashExplore, CrashKill, CrashReplay, KillWriter, MediumModelName, TierName,
 };
+pub(crate) use self::sim::{SheetFormat, SimCommand, SimList, SimMerge, SimRun, SimSweep};
 use crate::designs::DesignName;
 use crate::grouping::Grouping;
 use crate::latency::Sampling;
@@ -47,6 +49,9 @@ pub(crate) enum Command {
     /// Cut the power of a recorded machine wherever it may go, and check what is left
     #[command(subcommand)]
     Crash(CrashCommand),
+    /// Simulate machines with persistent memory, and designs that are in their hardware
+    #[command(subcommand)]
+    Sim(SimCommand),
     /// Print what a shell completes commands and flags with
     Completions(Completions),
     /// Print the manual, to be read with `lastword man | man -l -`

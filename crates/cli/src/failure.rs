@@ -102,6 +102,24 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Trace(crash::BadTrace),
 
+    #[error(transparent)]
+    Machine(#[from] sim::machine::describe::DescribeError),
+
+    #[error(transparent)]
+    Simulation(#[from] sim::Error),
+
+    #[error(transparent)]
+    Sweep(#[from] sim::sweep::SweepError),
+
+    #[error("`lastword {command}`: {problem}")]
+    SimulationFailed { command: String, problem: String },
+
+    #[error("there is no workload `{name}`; there are: {known}")]
+    NoSuchWorkload { name: String, known: String },
+
+    #[error("machine {machine} has {has} cores, not {cores}: add `--set cores={cores}`")]
+    TooManyCores { machine: String, has: usize, cores: usize },
+
     #[error("this build has no mutants: build it with `--features mutants`")]
     NoMutants,
 

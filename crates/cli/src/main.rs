@@ -37,6 +37,7 @@ mod report;
 mod run;
 mod setup;
 mod shadow;
+mod sim;
 mod temporary;
 
 use std::io::Write;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Pool(command) => pool::run(&command),
         Command::Measure(command) => measure::run(&command),
         Command::Crash(command) => crash::run(&command),
+        Command::Sim(command) => sim::run(&command),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::man(&arguments),
     })

@@ -124,13 +124,18 @@ fn fill<W: Workload>(pool: &dyn AnyPool, load: &Load, path: &Path) -> Result<(W,
     Ok((workload, run))
 }
 
+/// The seed of the clients of a run.
+pub(crate) fn client_seed(seed: u64, run: u64) -> u64 {
+    (seed & ((1 << 40) - 1)) * RUNS + run % RUNS
+}
+
 /// The clients of a run, at their beginning.
 pub(crate) fn clients<W: Workload>(
     workload: &W,
     load: &Load,
     run: u64,
 ) -> Vec<Position<W::Client>> {
-    let seed = (load.seed & ((1 << 40) - 1)) * RUNS + run % RUNS;
+    let seed = client_seed(load.seed, run);
     (0..load.threads)
         .map(|index| {
             let mut client = workload.client(index, seed);

@@ -115,6 +115,7 @@ impl Paper {
         let text = match name {
             "dudetm" => include_str!("../../papers/dudetm.toml"),
             "pisces" => include_str!("../../papers/pisces.toml"),
+            "lad" => include_str!("../../papers/lad.toml"),
             _ => return Err(Failure::NoPaper { name: name.into() }),
         };
         Ok(toml::from_str(text).expect("a test has read it"))
@@ -298,6 +299,47 @@ mod tests {
             }
         }
         check_marks("pisces", &expected);
+    }
+
+    /// The same of LAD.
+    #[test]
+    fn the_marks_of_lad_are_those_that_were_set() {
+        const SIX: [&str; 6] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash"];
+        const DESIGNS: [&str; 4] = ["lad-llc", "lad-base", "lad", "sw-undo"];
+        let mut expected: Vec<(&str, String, &str)> = Vec::new();
+        let mut add = |id, of: &str, names: &[&str], marks: &[&'static str]| {
+            let mark = |at: usize| marks[at % marks.len()];
+            let named = names.iter().enumerate();
+            expected.extend(named.map(|(at, name)| (id, of.replace('*', name), mark(at))));
+        };
+        let one = ["0.78 to 0.93", "0.7 to 0.86", "0.72 to 0.88", "0.42 to 0.68"];
+        let two = ["0.76 to 0.91", "0.64 to 0.8", "0.69 to 0.85", "0.34 to 0.6"];
+        let each = ["0.55 to 0.85", "0.4 to 0.7", "0.64 to 0.94", "0.72 to 1.02"];
+        add("L1", "mean/*", &DESIGNS, &one);
+        add("L1", "order/*", &["lad-llc", "lad", "lad-base"], &[">= 1"]);
+        add("L2", "mean/*", &DESIGNS, &two);
+        add("L2", "base-loses-most", &[""], &[">= 0"]);
+        add("L3", "one/*", &["mean", "tatp-hash"], &["0 to 5", "3 to 12"]);
+        add("L3", "two/*", &["mean", "tatp-hash"], &["3 to 10", "7 to 20"]);
+        add("L4", "ratio/*", &SIX[..4], &each);
+        add("L4", "ratio/*", &SIX[4..], &["0.78 to 1.08", "0.84 to 1.14"]);
+        add("L5", "prepare/*", &SIX[..3], &["75.6 to 151.2", "60.2 to 120.4", "81.9 to 163.8"]);
+        add("L5", "prepare/*", &SIX[3..], &["110.6 to 221.2", "115.5 to 231", "63.7 to 127.4"]);
+        add("L5", "by-commit/*", &SIX, &[">= 1"]);
+        add("L6", "commit/*", &SIX, &["28 to 60"]);
+        add("L7", "order/*", &["tatp-hash", "cq", "pc", "sps", "tpcc-hash"], &[">= 1"]);
+        add("L8", "bound/*", &SIX, &["<= 8"]);
+        add("L9", "software-by-volatile", &[""], &["2.3 to 4.5"]);
+        add("L9", "lad-more-by-lines", &[""], &["0 to 1.1"]);
+        add("L9", "*", &["lad-writes-by-lines", "llc-by-volatile"], &["0.95 to 1.05"]);
+        add("L10", "fallbacks/64/*", &SIX, &["<= 0"]);
+        add("L10", "slower/lad/*", &["mean", "tpcc-hash", "cq"], &["<= 6", "<= 3", "3 to 18"]);
+        add("L10", "more-writes/*", &["cq", "tpcc-hash"], &["5 to 25"]);
+        add("L11", "*", &["ratio/cq", "ratio/tpcc-hash"], &["<= 0.45", ">= 0.9"]);
+        add("L11", "cq-by-others", &[""], &["<= 1"]);
+        add("L12", "shift/*", &DESIGNS, &["-0.08 to 0.08"]);
+        add("L13", "lost", &[""], &["32 to 58"]);
+        check_marks("lad", &expected);
     }
 
     /// A paper has these marks and no others.

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   marks (papers/*.toml)  what the paper reports, what is to be shown here
-//!   recipes (dudetm/ ..)   which laps an experiment needs, and its rows made of them
+//!   recipes (dudetm/ ..)   which of these an experiment needs, and its rows made of them
 //!   laps                   made in interleaved rounds, kept in --out as they are done
+//!   sims                   simulations: each made once, kept in --out/points
 //!   results                rows held against their marks, and curves
 //!   chart csv page table   what is shown of them
 //! ```
@@ -15,6 +16,7 @@
 mod chart;
 mod csv;
 mod dudetm;
+mod lad;
 mod laps;
 mod marks;
 mod number;
@@ -27,6 +29,7 @@ mod sample;
 mod scale;
 mod section;
 mod sheet;
+mod sims;
 mod standing;
 mod store;
 mod table;
@@ -39,15 +42,17 @@ use crate::failure::{Failure, Verdict};
 use crate::machine::{self, Machine};
 use crate::report::{self, json};
 
+use ::sim::sweep::Asked;
 use laps::{Laps, Spec};
 use marks::{Marked, Paper};
 use peers::Peers;
 use results::{Experiment, Results, Row};
 use sheet::{Sheet, Value};
+use sims::Sims;
 use store::Store;
 
 /// The papers that there are.
-pub(crate) const NAMES: [&str; 2] = ["dudetm", "pisces"];
+pub(crate) const NAMES: [&str; 3] = ["dudetm", "pisces", "lad"];
 
 /// How much is measured.
 #[derive(Clone, Debug)]
@@ -59,17 +64,73 @@ struct Budget {
     peers: Option<Peers>,
 }
 
-/// One experiment: the laps that it needs, and what becomes of them.
+/// One experiment: what it needs, and what becomes of that.
 struct Recipe {
     id: &'static str,
-    plan: fn(&Budget) -> Vec<Spec>,
-    judge: fn(&Budget, &Laps, &mut Sheet),
+    measure: Measure,
+}
+
+/// What an experiment is made of.
+enum Measure {
+    /// Laps on this machine, in rounds.
+    Laps { plan: fn(&Budget) -> Vec<Spec>, judge: fn(&Budget, &Laps, &mut Sheet) },
+    /// Simulations, each made once: no machine here changes them.
+    Sims { plan: fn(&Budget) -> Vec<Asked>, judge: fn(&Budget, &Sims, &mut Sheet) },
+}
+
+impl Recipe {
+    const fn laps(
+        id: &'static str,
+        plan: fn(&Budget) -> Vec<Spec>,
+        judge: fn(&Budget, &Laps, &mut Sheet),
+    ) -> Recipe {
+        Recipe { id, measure: Measure::Laps { plan, judge } }
+    }
+
+    const fn sims(
+        id: &'static str,
+        plan: fn(&Budget) -> Vec<Asked>,
+        judge: fn(&Budget, &Sims, &mut Sheet),
+    ) -> Recipe {
+        Recipe { id, measure: Measure::Sims { plan, judge } }
+    }
+
+    /// The laps that it needs.
+    fn plan_laps(&self, budget: &Budget) -> Vec<Spec> {
+        match self.measure {
+            Measure::Laps { plan, .. } => plan(budget),
+            Measure::Sims { .. } => Vec::new(),
+        }
+    }
+
+    /// The simulations that it needs.
+    fn plan_sims(&self, budget: &Budget) -> Vec<Asked> {
+        match self.measure {
+            Measure::Laps { .. } => Vec::new(),
+            Measure::Sims { plan, .. } => plan(budget),
+        }
+    }
+
+    fn judge(&self, budget: &Budget, made: &Made, sheet: &mut Sheet) {
+        match self.measure {
+            Measure::Laps { judge, .. } => judge(budget, &made.laps, sheet),
+            Measure::Sims { judge, .. } => judge(budget, &made.sims, sheet),
+        }
+    }
+}
+
+/// All that was measured.
+#[derive(Default)]
+struct Made {
+    laps: Laps,
+    sims: Sims,
 }
 
 fn recipes(paper: &str) -> &'static [Recipe] {
     match paper {
         "dudetm" => dudetm::RECIPES,
         "pisces" => pisces::RECIPES,
+        "lad" => lad::RECIPES,
         _ => &[],
     }
 }
@@ -83,25 +144,36 @@ pub(crate) fn run(arguments: &Reproduce) -> Result<Verdict, Failure> {
     let recipes = chosen(&paper, &arguments.ids)?;
     let peers = arguments.peers.as_deref().map(Peers::read).transpose()?;
     let (quick, seed) = (arguments.quick, arguments.seed);
-    let budget = Budget { quick, rounds: if quick { 3 } else { 5 }, seed, peers };
+    let is_simulated = recipes.iter().all(|recipe| matches!(recipe.measure, Measure::Sims { .. }));
+    let rounds = match (is_simulated, quick) {
+        (true, _) => 1,
+        (false, true) => 3,
+        (false, false) => 5,
+    };
+    let budget = Budget { quick, rounds, seed, peers };
     let out = arguments.out.as_deref();
     if let Some(directory) = out {
         fs::create_dir_all(directory).map_err(Failure::file("making", directory))?;
     }
-    let plan: Vec<Spec> = recipes.iter().flat_map(|recipe| (recipe.plan)(&budget)).collect();
-    let mut store = out.map(|directory| Store::open(directory, seed)).transpose()?;
-    let mut laps = laps::all(plan, &budget, store.as_mut())?;
-    let results = judge(&paper, &recipes, &budget, &laps);
+    let plan: Vec<Asked> = recipes.iter().flat_map(|recipe| recipe.plan_sims(&budget)).collect();
+    let sims = sims::all(plan, out)?;
+    let plan: Vec<Spec> = recipes.iter().flat_map(|recipe| recipe.plan_laps(&budget)).collect();
+    let open = |directory| Store::open(directory, seed);
+    let mut store = out.filter(|_| !is_simulated).map(open).transpose()?;
+    let laps = laps::all(plan, &budget, store.as_mut())?;
+    let mut made = Made { laps, sims };
+    let results = judge(&paper, &recipes, &budget, &made);
     report::print(&match arguments.output.format {
         Format::Json => json::object(&results),
         Format::Table => table::table(&results),
     })?;
-    if let (Some(directory), Some(store)) = (out, &store) {
-        let known = with_earlier(&paper, &recipes, &budget, &mut laps, store);
-        write(&judge(&paper, &known, &budget, &laps), directory)?;
+    if let Some(directory) = out {
+        let kept = (directory, store.as_ref());
+        let known = with_earlier(&paper, &recipes, &budget, &mut made, kept);
+        write(&judge(&paper, &known, &budget, &made), directory)?;
     }
     let all_held = results.rows.iter().all(|row| row.held != Some(false));
-    Ok(Verdict::of(all_held && !laps.broken))
+    Ok(Verdict::of(all_held && !made.laps.broken))
 }
 
 /// The recipes of these experiments; of all when none is named.
@@ -121,28 +193,44 @@ fn chosen(paper: &Paper, ids: &[String]) -> Result<Vec<&'static Recipe>, Failure
         .collect()
 }
 
-/// These, and those of which earlier runs have left all laps: what is written shows all that is
+/// These, and those of which earlier runs have left everything: what is written shows all that is
 /// known.
 fn with_earlier(
     paper: &Paper,
     now: &[&'static Recipe],
     budget: &Budget,
-    laps: &mut Laps,
-    store: &Store,
+    made: &mut Made,
+    kept: (&Path, Option<&Store>),
 ) -> Vec<&'static Recipe> {
     let mut known = now.to_vec();
     for recipe in recipes(&paper.paper) {
         let is_new = now.iter().all(|recipe_now| recipe_now.id != recipe.id);
-        let plan = (recipe.plan)(budget);
-        if is_new && !plan.is_empty() && laps.add_stored(plan, budget, store) {
+        if is_new && add_stored(recipe, budget, made, kept) {
             known.push(recipe);
         }
     }
     known
 }
 
+/// Adds what earlier runs have left of an experiment, if all of it is there.
+fn add_stored(
+    recipe: &Recipe,
+    budget: &Budget,
+    made: &mut Made,
+    (out, store): (&Path, Option<&Store>),
+) -> bool {
+    match recipe.measure {
+        Measure::Sims { plan, .. } => made.sims.add_stored(plan(budget), out),
+        Measure::Laps { plan, .. } => {
+            let plan = plan(budget);
+            let store = store.filter(|_| !plan.is_empty());
+            store.is_some_and(|store| made.laps.add_stored(plan, budget, store))
+        }
+    }
+}
+
 /// Holds what was measured against the marks.
-fn judge(paper: &Paper, recipes: &[&Recipe], budget: &Budget, laps: &Laps) -> Results {
+fn judge(paper: &Paper, recipes: &[&Recipe], budget: &Budget, made: &Made) -> Results {
     let mut results = Results {
         paper: paper.paper.clone(),
         title: paper.title.clone(),
@@ -150,7 +238,7 @@ fn judge(paper: &Paper, recipes: &[&Recipe], budget: &Budget, laps: &Laps) -> Re
         machine: Machine::this(),
         commit: machine::commit(),
         quick: budget.quick,
-        seconds: laps.seconds,
+        seconds: made.laps.seconds + made.sims.seconds,
         rounds: budget.rounds,
         seed: budget.seed,
         experiments: Vec::new(),
@@ -162,7 +250,7 @@ fn judge(paper: &Paper, recipes: &[&Recipe], budget: &Budget, laps: &Laps) -> Re
             continue;
         };
         let mut sheet = Sheet::new(recipe.id);
-        (recipe.judge)(budget, laps, &mut sheet);
+        recipe.judge(budget, made, &mut sheet);
         let rows: Vec<Row> = experiment
             .rows()
             .into_iter()
@@ -206,7 +294,7 @@ fn row(id: &str, marked: Marked, value: Value, seed: u64) -> Row {
         why: (!why.is_empty()).then_some(why),
         rounds,
         seed: theirs.unwrap_or(seed),
-        command: command.map(|command| format!("lastword run {command}")),
+        command: command.map(|command| format!("lastword {command}")),
     }
 }
 
@@ -245,7 +333,7 @@ mod tests {
     fn every_command_of_a_plan_can_be_run() {
         for (paper, quick) in NAMES.into_iter().flat_map(|paper| [(paper, false), (paper, true)]) {
             let budget = sample::budget(quick);
-            for spec in recipes(paper).iter().flat_map(|recipe| (recipe.plan)(&budget)) {
+            for spec in recipes(paper).iter().flat_map(|recipe| recipe.plan_laps(&budget)) {
                 for command in [Some(spec.command), spec.pool].into_iter().flatten() {
                     let words = ["lastword", "run"].into_iter().chain(command.split_whitespace());
                     CommandLine::try_parse_from(words).unwrap();

@@ -1,9 +1,13 @@
 //! Invented results: a few odd ones for tests, and as many as a paper has to look at.
 
+use ::sim::report::Outcome;
+use ::sim::sweep::Asked;
+
 use super::laps::{Lap, Laps};
 use super::marks::Paper;
 use super::results::{Axis, Experiment, Figure, Point, Results, Row, Series};
-use super::{Budget, Recipe, recipes};
+use super::sims::Sims;
+use super::{Budget, Made, Recipe, recipes};
 use crate::machine::Machine;
 use crate::report::OverRounds;
 
@@ -16,9 +20,19 @@ pub(super) fn budget(quick: bool) -> Budget {
 pub(super) fn judged(paper: &str, quick: bool, lap: fn(&str) -> Lap) -> Results {
     let budget = budget(quick);
     let recipes: Vec<&Recipe> = recipes(paper).iter().collect();
-    let plan = recipes.iter().flat_map(|recipe| (recipe.plan)(&budget)).collect();
+    let plan = recipes.iter().flat_map(|recipe| recipe.plan_laps(&budget)).collect();
     let laps = Laps::invented(plan, budget.rounds, lap);
-    super::judge(&Paper::by_name(paper).unwrap(), &recipes, &budget, &laps)
+    let made = Made { laps, ..Made::default() };
+    super::judge(&Paper::by_name(paper).unwrap(), &recipes, &budget, &made)
+}
+
+/// The same of simulations.
+pub(super) fn simulated(paper: &str, quick: bool, outcome: fn(&Asked) -> Outcome) -> Results {
+    let budget = Budget { rounds: 1, ..budget(quick) };
+    let recipes: Vec<&Recipe> = recipes(paper).iter().collect();
+    let plan = recipes.iter().flat_map(|recipe| recipe.plan_sims(&budget)).collect();
+    let made = Made { sims: Sims::invented(plan, outcome), ..Made::default() };
+    super::judge(&Paper::by_name(paper).unwrap(), &recipes, &budget, &made)
 }
 
 /// The median of a row, to thousandths, and whether it holds.
@@ -36,7 +50,16 @@ pub(super) fn assert_rows(
     lap: fn(&str) -> Lap,
     may_lack: fn(&str, Option<String>) -> bool,
 ) {
-    let (full, quick) = (judged(paper, false, lap), judged(paper, true, lap));
+    let of = |quick| judged(paper, quick, lap);
+    assert_rows_of(paper, (&of(false), &of(true)), may_lack);
+}
+
+/// The same of what a full and a quick run have found.
+pub(super) fn assert_rows_of(
+    paper: &str,
+    (full, quick): (&Results, &Results),
+    may_lack: fn(&str, Option<String>) -> bool,
+) {
     for experiment in &Paper::by_name(paper).unwrap().experiment {
         for marked in experiment.rows() {
             let has = |results: &Results| {
@@ -44,8 +67,8 @@ pub(super) fn assert_rows(
                 rows.any(|row| row.id == experiment.id && row.name == marked.name)
             };
             let name = &marked.name;
-            assert!(has(&full), "{} {name}", experiment.id);
-            assert!(has(&quick) || may_lack(&experiment.id, marked.mark.text()), "{name}");
+            assert!(has(full), "{} {name}", experiment.id);
+            assert!(has(quick) || may_lack(&experiment.id, marked.mark.text()), "{name}");
         }
     }
 }

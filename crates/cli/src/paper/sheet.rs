@@ -26,7 +26,7 @@ pub(super) struct Value {
     pub(super) missed: Option<String>,
     /// That of who has measured it, if it was somebody else.
     pub(super) seed: Option<u64>,
-    /// What makes one of its laps.
+    /// What makes one of its laps or simulations, as behind `lastword`.
     pub(super) command: Option<String>,
 }
 
@@ -42,7 +42,14 @@ impl Value {
         self
     }
 
+    /// What makes a lap, as behind `lastword run`.
     pub(super) fn command(&mut self, command: &str) -> &mut Value {
+        self.command = Some(format!("run {command}"));
+        self
+    }
+
+    /// What makes a simulation, as behind `lastword`.
+    pub(super) fn simulated(&mut self, command: &str) -> &mut Value {
         self.command = Some(command.to_owned());
         self
     }

@@ -47,6 +47,29 @@ pub(crate) fn sheet<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> 
     trimmed(&table)
 }
 
+/// Rows under a header, as many columns as there are: the first ones words, the others figures.
+pub(crate) fn columns(header: Vec<String>, rows: Vec<Vec<String>>, words: usize) -> String {
+    let mut table = table();
+    table.set_header(header);
+    rows.into_iter().for_each(|row| {
+        table.add_row(row);
+    });
+    for column in table.column_iter_mut().skip(words) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    trimmed(&table)
+}
+
+/// Rows of words under a header.
+pub(crate) fn named<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
+    let mut table = table();
+    table.set_header(header);
+    rows.iter().for_each(|row| {
+        table.add_row(row);
+    });
+    trimmed(&table)
+}
+
 /// `lastword run`.
 pub(crate) fn run(report: &RunReport) -> String {
     let cpu = &report.cpu_seconds;

@@ -11,16 +11,16 @@ use super::sheet::{Sheet, each, pairs};
 use super::{Budget, Recipe};
 
 pub(super) const RECIPES: &[Recipe] = &[
-    Recipe { id: "D1", plan: throughput::plan_bandwidth, judge: throughput::bandwidth },
-    Recipe { id: "D2", plan: throughput::plan_unbounded, judge: throughput::unbounded },
-    Recipe { id: "D3", plan: throughput::plan_writes, judge: throughput::writes },
-    Recipe { id: "D4", plan: throughput::plan_logging, judge: throughput::logging },
-    Recipe { id: "D5", plan: latency::plan, judge: latency::judge },
-    Recipe { id: "D6", plan: combination::plan, judge: combination::judge },
-    Recipe { id: "D7", plan: paging::plan, judge: paging::judge },
-    Recipe { id: "D8", plan: scaling::plan, judge: scaling::judge },
-    Recipe { id: "D9", plan: plan_hardware, judge: hardware },
-    Recipe { id: "D10", plan: plan_empty, judge: empty },
+    Recipe::laps("D1", throughput::plan_bandwidth, throughput::bandwidth),
+    Recipe::laps("D2", throughput::plan_unbounded, throughput::unbounded),
+    Recipe::laps("D3", throughput::plan_writes, throughput::writes),
+    Recipe::laps("D4", throughput::plan_logging, throughput::logging),
+    Recipe::laps("D5", latency::plan, latency::judge),
+    Recipe::laps("D6", combination::plan, combination::judge),
+    Recipe::laps("D7", paging::plan, paging::judge),
+    Recipe::laps("D8", scaling::plan, scaling::judge),
+    Recipe::laps("D9", plan_hardware, hardware),
+    Recipe::laps("D10", plan_empty, empty),
 ];
 
 /// A benchmark, and transactions of a lap: some tenths of a second of `volatile`.

@@ -10,16 +10,16 @@ use super::sheet::{each, middle};
 use super::{Budget, Recipe};
 
 pub(super) const RECIPES: &[Recipe] = &[
-    Recipe { id: "P1", plan: rates::plan_chains, judge: rates::chains },
-    Recipe { id: "P2", plan: rates::plan_tree, judge: rates::tree },
-    Recipe { id: "P3", plan: rates::plan_tpcc, judge: rates::tpcc },
-    Recipe { id: "P4", plan: rates::plan_tatp, judge: rates::tatp },
-    Recipe { id: "P5", plan: applications::plan, judge: applications::judge },
-    Recipe { id: "P6", plan: switches::plan_gains, judge: switches::gains },
-    Recipe { id: "P7", plan: latency::plan_reads, judge: latency::reads },
-    Recipe { id: "P8", plan: latency::plan_flat, judge: latency::flat },
-    Recipe { id: "P9", plan: latency::plan_grace, judge: latency::grace },
-    Recipe { id: "P10", plan: switches::plan_costs, judge: switches::costs },
+    Recipe::laps("P1", rates::plan_chains, rates::chains),
+    Recipe::laps("P2", rates::plan_tree, rates::tree),
+    Recipe::laps("P3", rates::plan_tpcc, rates::tpcc),
+    Recipe::laps("P4", rates::plan_tatp, rates::tatp),
+    Recipe::laps("P5", applications::plan, applications::judge),
+    Recipe::laps("P6", switches::plan_gains, switches::gains),
+    Recipe::laps("P7", latency::plan_reads, latency::reads),
+    Recipe::laps("P8", latency::plan_flat, latency::flat),
+    Recipe::laps("P9", latency::plan_grace, latency::grace),
+    Recipe::laps("P10", switches::plan_costs, switches::costs),
 ];
 
 /// What all laps run on that keep anything.

@@ -1,0 +1,186 @@
+//! `lastword sim merge`: the results of a sweep as one sheet, in the sweep's order.
+
+use std::io::Write;
+
+use serde::Serialize;
+use sim::report::Outcome;
+use sim::sweep::{Asked, Found, Listed, Record, Results, labels, varying};
+
+use crate::args::{SheetFormat, SimMerge};
+use crate::failure::{Failure, Verdict};
+use crate::report::table::{NONE, columns};
+use crate::report::{self, json};
+
+pub(super) fn run(arguments: &SimMerge) -> Result<Verdict, Failure> {
+    let results = Results::at(&arguments.directory);
+    let list = results.list()?;
+    let labels = labels(list.points.iter().map(|listed| &listed.asked));
+    let (mut records, mut problems) = (Vec::new(), Vec::new());
+    for (listed, label) in list.points.iter().zip(labels) {
+        let hash = &listed.point;
+        match results.record_of(hash) {
+            Found::Whole(record) => records.push(*record),
+            Found::Missing => problems.push(format!("missing: {hash}  {label}")),
+            Found::Damaged(why) => problems.push(format!("damaged: {hash}  {label}: {why}")),
+        }
+    }
+    if problems.is_empty() {
+        report::print(&show(arguments.format, &list.points, &records))?;
+        return Ok(Verdict::Held);
+    }
+    let (count, total) = (problems.len(), list.points.len());
+    problems.push(format!("{count} of {total} points are to be run: run the sweep again"));
+    for problem in problems {
+        let _ = writeln!(std::io::stderr(), "{problem}");
+    }
+    Ok(Verdict::Failed)
+}
+
+/// One row of the JSON.
+#[derive(Serialize)]
+struct Row<'r> {
+    point: &'r str,
+    program: &'r str,
+    asked: &'r Asked,
+    outcome: &'r Outcome,
+}
+
+/// Results, each beside what was asked for, in the order of both.
+pub(super) fn show(format: SheetFormat, listed: &[Listed], records: &[Record]) -> String {
+    let both = || listed.iter().zip(records);
+    match format {
+        SheetFormat::Json => {
+            let row = |(Listed { point, asked }, record): (&'_ Listed, &'_ Record)| {
+                let Record { program, outcome, .. } = record;
+                json::object(&Row { point, program, asked, outcome })
+            };
+            let rows: Vec<String> = both().map(row).collect();
+            if rows.is_empty() { "[]".into() } else { format!("[\n{}\n]", rows.join(",\n")) }
+        }
+        SheetFormat::Csv => {
+            // What points differ in has a column each, that of workload and design is there anyway.
+            let keys = varying(listed.iter().map(|listed| &listed.asked));
+            let keys = keys.into_iter().filter(|key| !["workload", "design"].contains(&&**key));
+            let keys: Vec<String> = keys.collect();
+            let head = |outcome: &Outcome| {
+                let names = numbers(outcome).into_iter().map(|(name, _)| name.to_owned());
+                let asked = keys.iter().map(|key| format!("asked {key}"));
+                ["point".to_owned()].into_iter().chain(asked).chain(names).collect::<Vec<_>>()
+            };
+            let mut lines: Vec<Vec<String>> =
+                records.first().map(|record| head(&record.outcome)).into_iter().collect();
+            for (listed, record) in both() {
+                let mut line = vec![listed.point.clone()];
+                line.extend(keys.iter().map(|key| listed.asked.value(key).unwrap_or_default()));
+                line.extend(numbers(&record.outcome).into_iter().map(|(_, value)| value));
+                lines.push(line);
+            }
+            let lines: Vec<String> = lines.iter().map(|line| csv_line(line)).collect();
+            lines.join("\n")
+        }
+        SheetFormat::Table => table(listed, records),
+    }
+}
+
+/// What people read.
+fn table(listed: &[Listed], records: &[Record]) -> String {
+    let mut keys = vec!["workload".to_owned(), "design".to_owned()];
+    let more = varying(listed.iter().map(|listed| &listed.asked));
+    keys.extend(more.into_iter().filter(|key| !["workload", "design"].contains(&&**key)));
+    let names = [
+        "cycles /tx",
+        "prepare",
+        "commit",
+        "reads /tx",
+        "writes /tx",
+        "lines /tx",
+        "fallbacks",
+        "steady",
+        "point",
+    ];
+    let header = keys.iter().cloned().chain(names.map(str::to_owned)).collect();
+    let row = |(listed, record): (&Listed, &Record)| {
+        let outcome = &record.outcome;
+        let transactions = outcome.transactions.max(1) as f64;
+        let each = |lines: u64| format!("{:.2}", lines as f64 / transactions);
+        let cycles = &outcome.cycles_per_transaction;
+        let one = |cycles: f64| format!("{cycles:.1}");
+        let asked = keys.iter().map(|key| listed.asked.value(key).unwrap_or_else(|| NONE.into()));
+        let found = [
+            one(cycles.total),
+            one(cycles.prepare),
+            one(cycles.commit),
+            each(outcome.nvm_reads + outcome.dram_reads),
+            each(outcome.nvm_writes.total() + outcome.dram_writes),
+            format!("{:.2}", outcome.lines_per_transaction.mean),
+            outcome.fallbacks.to_string(),
+            if outcome.steady { "yes" } else { "NO" }.into(),
+            listed.point.clone(),
+        ];
+        asked.chain(found).collect()
+    };
+    let rows: Vec<Vec<String>> = listed.iter().zip(records).map(row).collect();
+    columns(header, rows, keys.len())
+}
+
+/// All of an outcome but for the machine's numbers, under the names of the JSON.
+fn numbers(outcome: &Outcome) -> Vec<(&'static str, String)> {
+    let Outcome { cycles_per_transaction: cycles, lines_per_transaction: lines, .. } = outcome;
+    let pages = &outcome.pages_per_transaction;
+    let mut all = vec![
+        ("workload", outcome.workload.clone()),
+        ("design", outcome.design.clone()),
+        ("machine.name", outcome.machine.name.clone()),
+        ("machine.hash", outcome.machine.hash.clone()),
+        ("cores", outcome.cores.to_string()),
+        ("seed", outcome.seed.to_string()),
+        ("transactions", outcome.transactions.to_string()),
+        ("cycles", outcome.cycles.to_string()),
+        ("cycles_per_transaction.total", cycles.total.to_string()),
+        ("cycles_per_transaction.begin", cycles.begin.to_string()),
+        ("cycles_per_transaction.log_stall", cycles.log_stall.to_string()),
+        ("cycles_per_transaction.prepare", cycles.prepare.to_string()),
+        ("cycles_per_transaction.commit", cycles.commit.to_string()),
+        ("cycles_per_transaction.abort", cycles.abort.to_string()),
+        ("nvm_reads", outcome.nvm_reads.to_string()),
+        ("nvm_writes", outcome.nvm_writes.total().to_string()),
+    ];
+    const CLASSES: [&str; 9] = [
+        "nvm_writes.data",
+        "nvm_writes.log_data",
+        "nvm_writes.log_meta",
+        "nvm_writes.commit_record",
+        "nvm_writes.journal",
+        "nvm_writes.consolidation",
+        "nvm_writes.checkpoint",
+        "nvm_writes.undo_fallback",
+        "nvm_writes.other",
+    ];
+    let classes = CLASSES.into_iter().zip(outcome.nvm_writes.by_class());
+    all.extend(classes.map(|(name, (_, written))| (name, written.to_string())));
+    let some = |count: Option<u64>| count.map_or_else(String::new, |count| count.to_string());
+    all.extend([
+        ("dram_reads", outcome.dram_reads.to_string()),
+        ("dram_writes", outcome.dram_writes.to_string()),
+        ("lines_per_transaction.mean", lines.mean.to_string()),
+        ("lines_per_transaction.max", lines.max.to_string()),
+        ("pages_per_transaction.mean", pages.mean.to_string()),
+        ("pages_per_transaction.max", pages.max.to_string()),
+        ("fallbacks", outcome.fallbacks.to_string()),
+        ("steady", outcome.steady.to_string()),
+        ("simulated_accesses", outcome.simulated_accesses.to_string()),
+        ("checked", outcome.checked.map_or_else(String::new, |held| held.to_string())),
+        ("power_cuts", some(outcome.power_cuts)),
+        ("violations", some(outcome.violations)),
+    ]);
+    all
+}
+
+/// RFC 4180, but for the end of the line.
+fn csv_line(fields: &[String]) -> String {
+    let quoted = |field: &String| match field.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.clone(),
+    };
+    fields.iter().map(quoted).collect::<Vec<_>>().join(",")
+}

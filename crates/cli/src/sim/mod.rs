@@ -1,0 +1,167 @@
+//! `lastword sim`: workloads on a simulated machine; see the `sim` crate and docs/simulator.md.
+
+mod merge;
+mod program;
+pub(crate) mod sweep;
+mod table;
+
+use serde::Serialize;
+use sim::design::{ALL, About};
+use sim::machine::describe::NAMES;
+use sim::machine::description::Description;
+use sim::report::Outcome;
+use sim::{Setup, WARM_UP};
+use workloads::{Options, Visitor, Workload};
+
+use crate::args::{Format, SimCommand, SimList, SimRun};
+use crate::failure::{Failure, Verdict};
+use crate::report::{self, json, progress};
+
+/// Runs it and prints the report.
+///
+/// # Errors
+/// What kept it from being run.
+pub(crate) fn run(command: &SimCommand) -> Result<Verdict, Failure> {
+    match command {
+        SimCommand::Run(arguments) => run_one(arguments),
+        SimCommand::Sweep(arguments) => sweep::run(arguments),
+        SimCommand::Merge(arguments) => merge::run(arguments),
+        SimCommand::List(arguments) => list(arguments),
+    }
+}
+
+fn run_one(arguments: &SimRun) -> Result<Verdict, Failure> {
+    let setup = setup(arguments)?;
+    let options = Options {
+        scale: arguments.scale,
+        seed: arguments.seed,
+        workers: setup.cores,
+        ..Options::default()
+    };
+    let outcome = workloads::by_name(&arguments.workload.name, Simulated { setup, options })
+        .expect("the parser knows the names")?;
+    report::complain(&outcome.complaints);
+    report::print(&match arguments.output.format {
+        Format::Json => json::object(&outcome),
+        Format::Table => table::outcome(&outcome),
+    })?;
+    Ok(Verdict::of(outcome.checked != Some(false)))
+}
+
+/// The machine as it was asked for, and what is to be done on it.
+fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
+    let SimRun { design, transactions, seed, check, power_cuts, export_trace, .. } = arguments;
+    let own = ALL.iter().find(|known| known.name == design);
+    let own = own.expect("the parser knows the names").machine;
+    let mut description = Description::named(arguments.machine.as_deref().unwrap_or(own))?;
+    for setting in &arguments.settings {
+        description.set(setting)?;
+    }
+    description.validate()?;
+    let has = description.cores;
+    let cores = arguments.cores.map_or(has, |cores| usize::try_from(cores).unwrap_or(usize::MAX));
+    if cores > has {
+        return Err(Failure::TooManyCores { machine: description.name, has, cores });
+    }
+    Ok(Setup {
+        description,
+        design: design.clone(),
+        cores,
+        transactions: *transactions,
+        seed: *seed,
+        check: *check,
+        warm_up_most: WARM_UP * transactions,
+        power_cuts: *power_cuts,
+        export_trace: export_trace.clone(),
+    })
+}
+
+struct Simulated {
+    setup: Setup,
+    options: Options,
+}
+
+impl Visitor for Simulated {
+    type Out = Result<Outcome, Failure>;
+
+    fn visit<W: Workload>(self) -> Result<Outcome, Failure> {
+        let program = program::Unloaded::<W>::new(self.options);
+        let bar = progress::bar("transactions", self.setup.transactions);
+        let outcome = sim::run(&self.setup, &program, &mut |done| bar.set_position(done));
+        bar.finish_and_clear();
+        Ok(outcome?)
+    }
+}
+
+/// What there is.
+#[derive(Debug, Serialize)]
+struct List {
+    designs: Vec<DesignRow>,
+    machines: Vec<MachineRow>,
+    workloads: Vec<WorkloadRow>,
+}
+
+#[derive(Debug, Serialize)]
+struct DesignRow {
+    name: &'static str,
+    about: &'static str,
+    machine: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct MachineRow {
+    name: &'static str,
+    hash: String,
+    cores: usize,
+    clock_ghz: f64,
+    llc_bytes: u64,
+    nvm_channels: u32,
+    nvm_read_ns: f64,
+    nvm_write_ns: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct WorkloadRow {
+    name: &'static str,
+    about: &'static str,
+}
+
+fn list(arguments: &SimList) -> Result<Verdict, Failure> {
+    let row = |&About { name, about, machine }| DesignRow { name, about, machine };
+    let list = List {
+        designs: ALL.iter().map(row).collect(),
+        machines: NAMES.iter().map(|name| machine_row(name)).collect::<Result<_, _>>()?,
+        workloads: workloads::NAMES.iter().map(|name| workload_row(name)).collect(),
+    };
+    report::print(&match arguments.output.format {
+        Format::Json => json::object(&list),
+        Format::Table => table::list(&list),
+    })?;
+    Ok(Verdict::Held)
+}
+
+fn machine_row(name: &'static str) -> Result<MachineRow, Failure> {
+    let machine = Description::builtin(name)?;
+    Ok(MachineRow {
+        name,
+        hash: machine.hash(),
+        cores: machine.cores,
+        clock_ghz: machine.clock_ghz,
+        llc_bytes: machine.llc.bytes,
+        nvm_channels: machine.nvm.channels,
+        nvm_read_ns: machine.nvm.read_miss_ns,
+        nvm_write_ns: machine.nvm.write_ns,
+    })
+}
+
+fn workload_row(name: &'static str) -> WorkloadRow {
+    struct About;
+    impl Visitor for About {
+        type Out = &'static str;
+        fn visit<W: Workload>(self) -> &'static str {
+            W::ABOUT
+        }
+    }
+    let about = workloads::by_name(name, About).expect("it is one of the names");
+    WorkloadRow { name, about }
+}

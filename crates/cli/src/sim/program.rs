@@ -1,0 +1,130 @@
+//! Any workload as a program of the simulated machine.
+
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use sim::program::{Client, Ended, Loaded, Program};
+use words::{Erased, ErasedTx, Stop};
+use workloads::{Options, Workload};
+
+use crate::setup;
+
+/// A heap is made for every run: this is the only one that it sees.
+const RUN: u64 = 1;
+
+/// A workload, not loaded.
+pub(crate) struct Unloaded<W> {
+    options: Options,
+    workload: PhantomData<W>,
+}
+
+impl<W: Workload> Unloaded<W> {
+    /// Cores keep to data of their own where they can, as the papers' copies of a workload do.
+    pub(crate) fn new(options: Options) -> Unloaded<W> {
+        let options = Options { low_conflict: W::HEEDS.low_conflict, ..options };
+        Unloaded { options, workload: PhantomData }
+    }
+}
+
+impl<W: Workload> Program for Unloaded<W> {
+    fn name(&self) -> &str {
+        W::NAME
+    }
+
+    fn heap_bytes(&self) -> u64 {
+        W::heap_bytes(&self.options)
+    }
+
+    fn load(&self, worker: &mut Erased<'_, Ended>, cores: usize) -> Result<Box<dyn Loaded>, Ended> {
+        let options = Options { workers: cores, ..self.options };
+        Ok(Box::new(InHeap { workload: Rc::new(W::load(worker, &options)?), options }))
+    }
+}
+
+/// A workload whose data are in a heap.
+struct InHeap<W> {
+    workload: Rc<W>,
+    options: Options,
+}
+
+impl<W: Workload> Loaded for InHeap<W> {
+    fn client(&self, core: usize) -> Box<dyn Client> {
+        let mut client = self.workload.client(core, setup::client_seed(self.options.seed, RUN));
+        self.workload.tune(&mut client, &self.options);
+        Box::new(Drawing { workload: Rc::clone(&self.workload), client })
+    }
+
+    fn check(&self, worker: &mut Erased<'_, Ended>) -> Result<Vec<String>, Ended> {
+        let violations = self.workload.check(worker)?;
+        Ok(violations.iter().map(ToString::to_string).collect())
+    }
+}
+
+/// A client and its workload.
+struct Drawing<W: Workload> {
+    workload: Rc<W>,
+    client: W::Client,
+}
+
+impl<W: Workload> Client for Drawing<W> {
+    fn next(&mut self) {
+        self.workload.next(&mut self.client);
+    }
+
+    fn run(&self, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
+        self.workload.run(&self.client, tx)
+    }
+
+    fn gives_up(&self) -> bool {
+        self.workload.gives_up(&self.client)
+    }
+
+    fn reads_only(&self) -> bool {
+        W::READS && self.workload.reads_only(&self.client)
+    }
+
+    fn outside_instructions(&self) -> u32 {
+        self.workload.outside_instructions()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use words::Transact;
+    use words::mock::{Mock, Refused};
+    use workloads::HashTable;
+
+    /// A mock whose errors are those of a program's load.
+    struct Heap(Mock);
+
+    impl Transact for Heap {
+        type Tx<'t> = <Mock as Transact>::Tx<'t>;
+        type Error = Ended;
+
+        fn transact<R>(
+            &mut self,
+            body: impl FnMut(&mut Self::Tx<'_>) -> Result<R, Stop>,
+        ) -> Result<R, Ended> {
+            self.0.transact(body).map_err(|Refused { stop }| Ended { stop })
+        }
+    }
+
+    #[test]
+    fn a_workload_is_loaded_run_by_cores_and_holds() {
+        let options = Options { scale: 0.0001, ..Options::default() };
+        let program = Unloaded::<HashTable>::new(options);
+        assert_eq!(program.name(), "hashtable");
+        let mut heap = Heap(Mock::new(program.heap_bytes() as usize));
+        let loaded = program.load(&mut Erased::new(&mut heap), 2).unwrap();
+        for core in 0..2 {
+            let mut client = loaded.client(core);
+            for _ in 0..50 {
+                client.next();
+                assert!(!client.gives_up() && !client.reads_only());
+                heap.transact(|tx| client.run(&mut ErasedTx::new(tx))).unwrap();
+            }
+        }
+        assert_eq!(loaded.check(&mut Erased::new(&mut heap)), Ok(vec![]));
+    }
+}

@@ -1,0 +1,197 @@
+//! `lastword sim sweep`: the points of a file, each a simulation of its own.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::LazyLock;
+
+use rayon::prelude::*;
+use sim::sweep::{Asked, Found, Listed, Point, Record, Results, Slice, Sweep, labels};
+use workloads::{Options, Visitor, Workload};
+
+use super::{merge, program};
+use crate::args::SimSweep;
+use crate::failure::{Failure, Verdict};
+use crate::machine;
+use crate::report::{self, progress};
+
+/// What simulates: results of another version are others.
+pub(crate) static PROGRAM: LazyLock<String> = LazyLock::new(|| {
+    let version = env!("CARGO_PKG_VERSION");
+    machine::commit().map_or_else(|| version.to_owned(), |commit| format!("{version} {commit}"))
+});
+
+pub(super) fn run(arguments: &SimSweep) -> Result<Verdict, Failure> {
+    let sweep = Sweep::from_file(&arguments.file, &PROGRAM)?;
+    sweep.points().iter().try_for_each(|point| known_workload(&point.asked))?;
+    let chosen: Vec<&Point> = match &arguments.point {
+        Some(hash) => vec![sweep.point(hash)?],
+        None => sweep.slice(arguments.slice.unwrap_or(Slice::ALL)).collect(),
+    };
+    if arguments.list {
+        return list(&sweep, &chosen);
+    }
+    let results = arguments.out.as_deref().map(Results::create).transpose()?;
+    if let Some(results) = &results {
+        results.put_list(&sweep)?;
+    }
+    let ran = all(&chosen, results.as_ref());
+    for (point, problem) in &ran.failed {
+        let (name, command) = (named(&sweep, point), command(&point.asked));
+        let _ = writeln!(std::io::stderr(), "failed: {name}: {problem} (lastword {command})");
+    }
+    report::print(&match &arguments.out {
+        Some(_) => format!(
+            "{} of {} points: {} were there, {} were run, {} failed",
+            chosen.len(),
+            sweep.points().len(),
+            ran.there,
+            ran.done.len() - ran.there,
+            ran.failed.len()
+        ),
+        None => {
+            let listed =
+                |point: &&Point| Listed { point: point.hash.clone(), asked: point.asked.clone() };
+            let failed: HashSet<&str> = ran.failed.iter().map(|(point, _)| &*point.hash).collect();
+            let is_done = |point: &&&Point| !failed.contains(&*point.hash);
+            let listed: Vec<Listed> = chosen.iter().filter(is_done).map(listed).collect();
+            merge::show(arguments.format, &listed, &ran.done)
+        }
+    })?;
+    Ok(Verdict::of(ran.failed.is_empty()))
+}
+
+/// A line for each point, its hash first.
+fn list(sweep: &Sweep, chosen: &[&Point]) -> Result<Verdict, Failure> {
+    let lines: Vec<String> = chosen.iter().map(|point| named(sweep, point)).collect();
+    report::print(&lines.join("\n"))?;
+    Ok(Verdict::Held)
+}
+
+/// A point's hash, and what it differs by from others.
+fn named(sweep: &Sweep, point: &Point) -> String {
+    let labels = labels(sweep.points().iter().map(|point| &point.asked));
+    let at = sweep.points().iter().position(|other| other.hash == point.hash);
+    let label = at.and_then(|at| labels.get(at)).map_or("", String::as_str);
+    format!("{}  {label}", point.hash)
+}
+
+/// Whether there is such a workload.
+pub(crate) fn known_workload(asked: &Asked) -> Result<(), Failure> {
+    if workloads::NAMES.contains(&asked.workload.as_str()) {
+        return Ok(());
+    }
+    Err(Failure::NoSuchWorkload {
+        name: asked.workload.clone(),
+        known: workloads::NAMES.join(", "),
+    })
+}
+
+/// What came of points.
+pub(crate) struct Ran {
+    /// Those that are done, in their order.
+    pub(crate) done: Vec<Record>,
+    /// How many of them there were before.
+    pub(crate) there: usize,
+    /// Those that are not, and why.
+    pub(crate) failed: Vec<(Point, String)>,
+}
+
+/// Runs points, on all of this machine's cores, but for those whose results are there; each result
+/// is kept as soon as it is known.
+pub(crate) fn all(points: &[&Point], results: Option<&Results>) -> Ran {
+    let found = |point: &&Point| results.map_or(Found::Missing, |results| results.record(point));
+    let found: Vec<Found> = points.iter().map(found).collect();
+    let bar = progress::bar("points", points.len() as u64);
+    let made: Vec<Result<Record, String>> = points
+        .par_iter()
+        .zip(&found)
+        .map(|(point, found)| {
+            let made = match found {
+                Found::Whole(record) => Ok((**record).clone()),
+                Found::Missing | Found::Damaged(_) => one(point, results),
+            };
+            bar.inc(1);
+            made
+        })
+        .collect();
+    bar.finish_and_clear();
+    let there = found.iter().filter(|found| matches!(found, Found::Whole(_))).count();
+    let mut ran = Ran { done: Vec::new(), there, failed: Vec::new() };
+    for (point, made) in points.iter().zip(made) {
+        match made {
+            Ok(record) => ran.done.push(record),
+            Err(problem) => ran.failed.push(((*point).clone(), problem)),
+        }
+    }
+    ran
+}
+
+/// Runs one point and keeps its result; what is wrong is told and keeps no other one from running.
+fn one(point: &Point, results: Option<&Results>) -> Result<Record, String> {
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| simulate(point)))
+        .map_err(|_| "it panicked, see above".to_owned())?
+        .map_err(|error| error.to_string())?;
+    if outcome.checked == Some(false) {
+        return Err(format!("check failed: {}", outcome.complaints.join("; ")));
+    }
+    let record = Record::new(point, &PROGRAM, outcome);
+    if let Some(results) = results {
+        results.put_record(&record).map_err(|error| error.to_string())?;
+    }
+    Ok(record)
+}
+
+fn simulate(point: &Point) -> Result<sim::report::Outcome, sim::Error> {
+    let options = Options {
+        scale: point.asked.scale,
+        seed: point.setup.seed,
+        workers: point.setup.cores,
+        ..Options::default()
+    };
+    workloads::by_name(&point.asked.workload, Simulated { point, options })
+        .expect("its name was looked at")
+}
+
+struct Simulated<'p> {
+    point: &'p Point,
+    options: Options,
+}
+
+impl Visitor for Simulated<'_> {
+    type Out = Result<sim::report::Outcome, sim::Error>;
+
+    fn visit<W: Workload>(self) -> Self::Out {
+        let program = program::Unloaded::<W>::new(self.options);
+        sim::run(&self.point.setup, &program, &mut |_| {})
+    }
+}
+
+/// What runs a point alone, as behind `lastword`.
+pub(crate) fn command(asked: &Asked) -> String {
+    let Asked { workload, design, machine, cores, transactions, seed, scale, .. } = asked;
+    let Asked { check, power_cuts, settings, .. } = asked;
+    let mut text = format!("sim run {workload} --design {design} --transactions {transactions}");
+    if let Some(machine) = machine {
+        text += &format!(" --machine {machine}");
+    }
+    if let Some(cores) = cores {
+        text += &format!(" --cores {cores}");
+    }
+    if *seed != 1 {
+        text += &format!(" --seed {seed}");
+    }
+    if *scale != 1.0 {
+        text += &format!(" --scale {scale}");
+    }
+    if *check {
+        text += " --check";
+    }
+    if *power_cuts != 0 {
+        text += &format!(" --power-cuts {power_cuts}");
+    }
+    for (key, value) in settings {
+        text += &format!(" --set {key}={value}");
+    }
+    text
+}

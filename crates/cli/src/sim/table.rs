@@ -1,0 +1,98 @@
+//! What people read of a simulation.
+
+use sim::report::{Outcome, Spread};
+
+use super::List;
+use crate::report::table::{NONE, bytes, grouped, named, pairs, sheet, short};
+
+/// `lastword sim run`.
+pub(super) fn outcome(outcome: &Outcome) -> String {
+    let cycles = &outcome.cycles_per_transaction;
+    let transactions = outcome.transactions.max(1) as f64;
+    let each = |lines: u64| format!("{} ({:.2} /tx)", grouped(lines), lines as f64 / transactions);
+    let one = |cycles: f64| format!("{cycles:.1}");
+    let machine = format!("{} ({})", outcome.machine.name, outcome.machine.hash);
+    let rate = outcome.simulated_accesses as f64 / outcome.host_seconds.max(1e-9);
+    let mut rows = vec![
+        ("workload", outcome.workload.clone()),
+        ("design", outcome.design.clone()),
+        ("machine", machine),
+        ("cores", outcome.cores.to_string()),
+        ("seed", outcome.seed.to_string()),
+        ("transactions", grouped(outcome.transactions)),
+        ("cycles", grouped(outcome.cycles)),
+        ("cycles a transaction", one(cycles.total)),
+        ("  begin", one(cycles.begin)),
+        ("  log stall", one(cycles.log_stall)),
+        ("  prepare", one(cycles.prepare)),
+        ("  commit", one(cycles.commit)),
+        ("  abort", one(cycles.abort)),
+        ("NVM reads", each(outcome.nvm_reads)),
+        ("NVM writes", each(outcome.nvm_writes.total())),
+    ];
+    let names = [
+        "  data",
+        "  log data",
+        "  log meta",
+        "  commit records",
+        "  journal",
+        "  consolidation",
+        "  checkpoint",
+        "  undo fallback",
+        "  other",
+    ];
+    let classes = names.into_iter().zip(outcome.nvm_writes.by_class());
+    rows.extend(classes.filter(|(_, (_, n))| *n > 0).map(|(name, (_, n))| (name, each(n))));
+    rows.extend([
+        ("DRAM reads", each(outcome.dram_reads)),
+        ("DRAM writes", each(outcome.dram_writes)),
+        ("lines a transaction", spread(outcome.lines_per_transaction)),
+        ("pages a transaction", spread(outcome.pages_per_transaction)),
+        ("fallbacks", grouped(outcome.fallbacks)),
+        ("steady", if outcome.steady { "yes" } else { "NO: run more transactions" }.into()),
+        ("accesses", format!("{} ({}/s)", grouped(outcome.simulated_accesses), short(rate))),
+        ("simulated in", format!("{:.3} s", outcome.host_seconds)),
+        ("checked", checked(outcome.checked).into()),
+    ]);
+    pairs(&rows)
+}
+
+fn spread(spread: Spread) -> String {
+    format!("{:.2}, at most {}", spread.mean, spread.max)
+}
+
+fn checked(checked: Option<bool>) -> &'static str {
+    match checked {
+        Some(true) => "held",
+        Some(false) => "FAILED",
+        None => NONE,
+    }
+}
+
+/// `lastword sim list`.
+pub(super) fn list(list: &List) -> String {
+    let designs: Vec<_> = list
+        .designs
+        .iter()
+        .map(|row| [row.name, row.machine, row.about].map(String::from))
+        .collect();
+    let machine = |row: &super::MachineRow| {
+        [
+            row.name.to_owned(),
+            row.cores.to_string(),
+            format!("{} GHz", row.clock_ghz),
+            bytes(row.llc_bytes),
+            format!("{} x {}/{} ns", row.nvm_channels, row.nvm_read_ns, row.nvm_write_ns),
+            row.hash.clone(),
+        ]
+    };
+    let machines: Vec<_> = list.machines.iter().map(machine).collect();
+    let workloads: Vec<_> =
+        list.workloads.iter().map(|row| [row.name, row.about].map(String::from)).collect();
+    [
+        named(["design", "machine", ""], &designs),
+        sheet(["machine", "cores", "clock", "last cache", "NVM", "hash"], &machines),
+        named(["workload", ""], &workloads),
+    ]
+    .join("\n\n")
+}

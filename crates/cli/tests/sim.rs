@@ -1,0 +1,93 @@
+//! `lastword sim` from outside.
+#![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
+
+mod common;
+
+use common::Room;
+use serde_json::Value;
+
+/// A simulation of a moment, as JSON.
+fn outcome(room: &Room, more: &[&str]) -> Value {
+    let some = "sim run hashtable --design volatile --scale 0.001 --transactions 200 --format json";
+    let arguments: Vec<&str> = some.split(' ').chain(more.iter().copied()).collect();
+    serde_json::from_str(&room.expect(0, &arguments)).unwrap()
+}
+
+#[test]
+fn a_simulation_says_what_it_took_and_on_what() {
+    let room = Room::new();
+    let report = outcome(&room, &["--cores", "2", "--check", "--set", "mc.wq=16"]);
+    assert_eq!((&report["workload"], &report["design"]), (&"hashtable".into(), &"volatile".into()));
+    assert_eq!((&report["machine"]["name"], &report["cores"]), (&"lad".into(), &2.into()));
+    assert_eq!((&report["seed"], &report["checked"]), (&1.into(), &true.into()));
+    assert_eq!(report["description"]["mc"]["wq"], 16);
+    assert!(report["transactions"].as_u64() >= Some(200), "{report}");
+    assert!(report["cycles_per_transaction"]["total"].as_f64() > Some(1.0), "{report}");
+    assert!(report["lines_per_transaction"]["mean"].as_f64() > Some(0.9), "{report}");
+    let hash = report["machine"]["hash"].as_str().unwrap();
+    let unchanged = outcome(&room, &[]);
+    assert_eq!(hash.len(), 16);
+    assert_ne!(unchanged["machine"]["hash"], report["machine"]["hash"]);
+    assert_eq!(unchanged["checked"], Value::Null);
+}
+
+#[test]
+fn equal_simulations_are_equal_but_for_the_time_that_they_take_here() {
+    let room = Room::new();
+    let simulated = |seed: &str| {
+        let mut report = outcome(&room, &["--cores", "3", "--seed", seed]);
+        report["host_seconds"] = Value::Null;
+        report
+    };
+    assert_eq!(simulated("1"), simulated("1"));
+    assert_ne!(simulated("1"), simulated("2"));
+}
+
+#[test]
+fn a_machine_is_a_name_or_a_file() {
+    let room = Room::new();
+    let small = include_str!("../../sim/machines/tiny-lad.toml").replace("tiny-lad", "mine");
+    std::fs::write(room.path("mine.toml"), small.replacen("wq = 8", "wq = 9", 1)).unwrap();
+    let report = outcome(&room, &["--machine", "mine.toml"]);
+    assert_eq!((&report["machine"]["name"], &report["cores"]), (&"mine".into(), &2.into()));
+    assert_eq!(report["description"]["mc"]["wq"], 9);
+    let report = outcome(&room, &["--machine", "tiny-lad"]);
+    assert_eq!(report["machine"]["name"], "tiny-lad");
+}
+
+#[test]
+fn what_makes_no_sense_is_told() {
+    let room = Room::new();
+    for (says, arguments) in [
+        ("no machine `lda`: there are lad, ", ["--machine", "lda"]),
+        ("cannot read no.toml: ", ["--machine", "no.toml"]),
+        ("no key `mc.wqs`: there are mc.forward, ", ["--set", "mc.wqs=8"]),
+        ("mc.wq = many: it must be a whole number", ["--set", "mc.wq=many"]),
+        ("mc.wq = 4: it must be from 8 to 4096", ["--set", "mc.wq=4"]),
+        ("`mc.wq` sets nothing: write key=value", ["--set", "mc.wq"]),
+        ("machine lad has 15 cores, not 16: add `--set cores=16`", ["--cores", "16"]),
+    ] {
+        let all = [&["sim", "run", "bank", "--design", "volatile"][..], &arguments[..]].concat();
+        room.refuse(says, &all);
+    }
+    assert_eq!(room.run(&["sim", "run", "bank", "--design", "none"]).status.code(), Some(2));
+    assert_eq!(room.run(&["sim", "run", "bank"]).status.code(), Some(2));
+}
+
+#[test]
+fn the_list_says_what_there_is() {
+    let room = Room::new();
+    let list: Value =
+        serde_json::from_str(&room.expect(0, &["sim", "list", "--format", "json"])).unwrap();
+    let names = |what: &str| -> Vec<String> {
+        let rows = list[what].as_array().unwrap();
+        rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(names("designs").contains(&"sw-undo".to_owned()));
+    assert_eq!(names("machines")[..3], ["lad", "redu", "ssp"]);
+    assert!(names("workloads").contains(&"hashtable".to_owned()));
+    let table = room.expect(0, &["sim", "list"]);
+    for name in ["designs", "machines", "workloads"].iter().flat_map(|what| names(what)) {
+        assert!(table.contains(&name), "{name}");
+    }
+}

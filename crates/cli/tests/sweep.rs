@@ -1,0 +1,239 @@
+//! `lastword sim sweep` and `lastword sim merge` from outside.
+#![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Room, text};
+use serde_json::Value;
+
+/// Points of a moment each.
+const SMALL: &str = r#"
+    [base]
+    workload = "hashtable"
+    cores = 2
+    scale = 0.001
+    transactions = 200
+    [axes]
+    design = ["volatile", "sw-undo"]
+    "mc.wq" = [64, 8]
+"#;
+
+/// So many points, each long enough that a slice of them can be killed in the middle.
+const SLOW: &str = r#"
+    [base]
+    workload = "hashtable"
+    cores = 4
+    scale = 0.01
+    transactions = 5000
+    [axes]
+    design = ["volatile", "sw-undo"]
+    seed = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+"#;
+
+/// A room with a sweep's file.
+fn room(sweep: &str) -> Room {
+    let room = Room::new();
+    fs::write(room.path("sweep.toml"), sweep).unwrap();
+    room
+}
+
+/// The hashes that `--list` prints.
+fn hashes(room: &Room, more: &[&str]) -> Vec<String> {
+    let arguments = common::with(&["sim", "sweep", "sweep.toml", "--list"], more);
+    let lines = room.expect(0, &arguments);
+    lines.lines().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+}
+
+/// The files of a directory with what is in them.
+fn files(room: &Room, directory: &str) -> BTreeMap<String, Vec<u8>> {
+    let Ok(entries) = fs::read_dir(room.path(directory)) else { return BTreeMap::new() };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let results = names.filter(|name| name.ends_with(".json"));
+    let read = |name: String| {
+        let bytes = fs::read(room.path(directory).join(&name)).unwrap();
+        (name, bytes)
+    };
+    results.map(read).collect()
+}
+
+/// How many points are done there.
+fn done(room: &Room, directory: &str) -> usize {
+    let entries = files(room, directory);
+    entries.keys().filter(|name| *name != "sweep.json").count()
+}
+
+/// A process that runs a slice, one point after the other.
+fn slice(room: &Room, slice: &str) -> Child {
+    let arguments = ["sim", "sweep", "sweep.toml", "--out", "four", "--slice", slice];
+    let mut program = room.program();
+    program.args(arguments).env("RAYON_NUM_THREADS", "1");
+    program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn four_slices_of_which_one_is_killed_and_repeated_give_the_same_bytes_as_one_process() {
+    let room = room(SLOW);
+    let mut killed = slice(&room, "0/4");
+    let begun = Instant::now();
+    while done(&room, "four") == 0 {
+        assert!(killed.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(begun.elapsed() < Duration::from_secs(300), "no result");
+        thread::yield_now();
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let left = done(&room, "four");
+    assert!((1..5).contains(&left), "it was killed with points to do: {left} of 5 were done");
+
+    let others = ["1/4", "2/4", "3/4"].map(|i_n| slice(&room, i_n));
+    assert!(others.into_iter().all(|mut child| child.wait().unwrap().success()));
+    let merge = room.run(&["sim", "merge", "four"]);
+    assert_eq!((merge.status.code(), merge.stdout.len()), (Some(1), 0));
+    let said = text(&merge.stderr);
+    let missing = hashes(&room, &["--slice", "0/4"]);
+    let missing = missing.iter().filter(|hash| said.contains(&format!("missing: {hash}"))).count();
+    assert_eq!(missing, 5 - left, "{said}");
+
+    assert!(slice(&room, "0/4").wait().unwrap().success());
+    let one = room.expect(0, &["sim", "sweep", "sweep.toml", "--out", "one"]);
+    assert_eq!(one.trim(), "20 of 20 points: 0 were there, 20 were run, 0 failed");
+    assert_eq!(files(&room, "one"), files(&room, "four"));
+    for format in ["table", "json", "csv"] {
+        let merged = |of| room.expect(0, &["sim", "merge", of, "--format", format]);
+        assert_eq!(merged("one"), merged("four"));
+    }
+}
+
+#[test]
+fn results_are_merged_in_the_order_of_the_sweep() {
+    let room = room(SMALL);
+    let sweep = ["sim", "sweep", "sweep.toml"];
+    let there = "4 of 4 points: 4 were there, 0 were run, 0 failed";
+    room.expect(0, &common::with(&sweep, &["--out", "out"]));
+    assert_eq!(room.expect(0, &common::with(&sweep, &["--out", "out"])).trim(), there);
+    let json = room.expect(0, &["sim", "merge", "out", "--format", "json"]);
+    // What nobody keeps is the same.
+    assert_eq!(room.expect(0, &common::with(&sweep, &["--format", "json"])), json);
+    let rows: Vec<Value> = serde_json::from_str(&json).unwrap();
+    let of = |row: &Value| {
+        let asked = &row["asked"];
+        let key = format!("{} {}", asked["design"], asked["settings"]["mc.wq"]);
+        (row["point"].as_str().unwrap().to_owned(), key.replace('"', ""))
+    };
+    let found: Vec<_> = rows.iter().map(of).collect();
+    let order = ["volatile 64", "volatile 8", "sw-undo 64", "sw-undo 8"];
+    let expected = hashes(&room, &[]).into_iter().zip(order.map(str::to_owned));
+    assert_eq!(found, expected.collect::<Vec<_>>());
+    for row in &rows {
+        let (asked, outcome) = (&row["asked"], &row["outcome"]);
+        assert_eq!(outcome["design"], asked["design"]);
+        assert_eq!(outcome["description"]["mc"]["wq"].to_string(), asked["settings"]["mc.wq"]);
+        assert!(outcome["host_seconds"].is_null() && outcome["cycles"].as_u64() > Some(0));
+        assert!(row["program"].as_str().unwrap().starts_with(env!("CARGO_PKG_VERSION")));
+    }
+    let csv = room.expect(0, &["sim", "merge", "out", "--format", "csv"]);
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 5);
+    assert_eq!(lines[0][..3], ["point", "asked mc.wq", "workload"]);
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{csv}");
+    let table = room.expect(0, &["sim", "merge", "out"]);
+    assert!(hashes(&room, &[]).iter().all(|hash| table.contains(hash)), "{table}");
+}
+
+#[test]
+fn what_is_damaged_is_named_and_run_again() {
+    let room = room(SMALL);
+    let sweep = ["sim", "sweep", "sweep.toml", "--out", "out"];
+    room.expect(0, &sweep);
+    let whole = files(&room, "out");
+    let [first, second, ..] = &hashes(&room, &[])[..] else { panic!("there are four") };
+    let path = |hash: &str| room.path("out").join(format!("{hash}.json"));
+    let changed = String::from_utf8(fs::read(path(first)).unwrap()).unwrap();
+    fs::write(path(first), changed.replacen("\"cycles\": ", "\"cycles\": 1", 1)).unwrap();
+    fs::write(path(second), &whole[&format!("{second}.json")][..100]).unwrap();
+    let said = text(&room.run(&["sim", "merge", "out"]).stderr);
+    assert!(said.contains(&format!("damaged: {first}  workload=hashtable design=volatile")));
+    assert!(said.contains(&format!("damaged: {second}")), "{said}");
+    assert!(said.contains("2 of 4 points are to be run"), "{said}");
+    let again = room.expect(0, &sweep);
+    assert_eq!(again.trim(), "4 of 4 points: 2 were there, 2 were run, 0 failed");
+    assert_eq!(files(&room, "out"), whole);
+}
+
+#[test]
+fn one_point_is_run_by_its_hash() {
+    let room = room(SMALL);
+    let all = hashes(&room, &[]);
+    assert_eq!(all.len(), 4);
+    let halves = [hashes(&room, &["--slice", "0/2"]), hashes(&room, &["--slice", "1/2"])];
+    assert_eq!(halves, [[&*all[0], &*all[2]], [&*all[1], &*all[3]]]);
+    let point = ["sim", "sweep", "sweep.toml", "--point", &all[2]];
+    room.expect(0, &common::with(&point, &["--out", "out"]));
+    let names: Vec<String> = files(&room, "out").into_keys().collect();
+    let mut expected = [format!("{}.json", all[2]), "sweep.json".to_owned()];
+    expected.sort();
+    assert_eq!(names, expected);
+    let json = room.expect(0, &common::with(&point, &["--format", "json"]));
+    let rows: Vec<Value> = serde_json::from_str(&json).unwrap();
+    assert_eq!((rows.len(), &rows[0]["point"]), (1, &Value::from(&*all[2])));
+}
+
+#[test]
+fn a_point_that_fails_is_named_and_the_others_are_run() {
+    let room = room(SMALL);
+    let all = hashes(&room, &[]);
+    // Where its result is to be there is something that no file can replace.
+    let in_the_way = room.path("out").join(format!("{}.json", all[1]));
+    fs::create_dir_all(in_the_way.join("a")).unwrap();
+    let sweep = ["sim", "sweep", "sweep.toml", "--out", "out"];
+    let output = room.run(&sweep);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(stdout.trim(), "4 of 4 points: 0 were there, 3 were run, 1 failed");
+    let name = format!("failed: {}  workload=hashtable design=volatile mc.wq=8: ", all[1]);
+    assert!(stderr.starts_with(&name), "{stderr}");
+    assert!(stderr.contains("(lastword sim run hashtable --design volatile "), "{stderr}");
+    fs::remove_dir_all(in_the_way).unwrap();
+    let again = room.expect(0, &sweep);
+    assert_eq!(again.trim(), "4 of 4 points: 3 were there, 1 were run, 0 failed");
+}
+
+#[test]
+fn what_makes_no_sense_is_told() {
+    let room = room(&SMALL.replace("mc.wq", "mc.wqs"));
+    let sweep = ["sim", "sweep", "sweep.toml"];
+    room.refuse("sweep.toml: no key `mc.wqs`: there are mc.forward, ", &sweep);
+    let write = |text: &str| fs::write(room.path("sweep.toml"), text).unwrap();
+    write(&SMALL.replace("cores", "croes"));
+    room.refuse("sweep.toml: no key `croes` in [base]: there are workload, design", &sweep);
+    write(&SMALL.replace("hashtable", "hastable"));
+    room.refuse("there is no workload `hastable`", &sweep);
+    write(&SMALL.replace("sw-undo", "another"));
+    room.refuse("there is no design `another`; there are: volatile", &sweep);
+    write(SMALL);
+    let no_point = common::with(&sweep, &["--point", "0123456789abcdef"]);
+    room.refuse("the sweep has no point 0123456789abcdef", &no_point);
+    room.refuse("`4/4` is no slice", &common::with(&sweep, &["--slice", "4/4"]));
+    room.refuse("cannot read no.toml", &["sim", "sweep", "no.toml"]);
+    room.refuse("no/sweep.json", &["sim", "merge", "no"]);
+}
+
+#[test]
+fn the_sweeps_that_come_with_it_can_be_run() {
+    let room = Room::new();
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/sweeps");
+    let mut count = 0;
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let list = room.expect(0, &["sim", "sweep", path.to_str().unwrap(), "--list"]);
+        assert!(list.lines().count() > 1, "{list}");
+        count += 1;
+    }
+    assert_eq!(count, 2);
+}
