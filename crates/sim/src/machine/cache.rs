@@ -32,6 +32,8 @@ pub struct Cache {
     sets: u32,
     /// Whether `sets` is a power of two.
     masks: bool,
+    /// Whether `ways` is one, and then which.
+    shift: Option<u32>,
     tags: Vec<u32>,
     states: Vec<State>,
     /// Rank in its set by last use, 0 for the youngest.
@@ -55,6 +57,7 @@ impl Cache {
             ways,
             sets,
             masks: sets.is_power_of_two(),
+            shift: ways.is_power_of_two().then(|| ways.trailing_zeros()),
             tags: vec![u32::MAX; lines],
             states: vec![INVALID; lines],
             ages: (0..lines).map(|slot| (slot % ways) as u8).collect(),
@@ -82,7 +85,10 @@ impl Cache {
         if age == 0 {
             return;
         }
-        let first = slot - slot % self.ways;
+        let first = match self.shift {
+            Some(shift) => slot >> shift << shift,
+            None => slot - slot % self.ways,
+        };
         for other in &mut self.ages[first..first + self.ways] {
             *other += u8::from(*other < age);
         }

@@ -264,13 +264,14 @@ impl<D: Design> Machine<D> {
             let arrival = entry.remove();
             self.arrive(at, arrival);
         }
-        let mut events = Vec::new();
+        let mut events = std::mem::take(&mut self.events);
         if self.channels[at].controller.next().is_some_and(|next| next <= now) {
             self.channels[at].controller.run(now, &mut |event| events.push(event));
         }
-        for event in events {
+        for event in events.drain(..) {
             self.tell_event(at, event);
         }
+        self.events = events;
         if let Some(next) = self.channels[at].next() {
             self.sources.hasten(at, next.max(now));
         }

@@ -70,6 +70,8 @@ pub struct Core {
     /// When the youngest load that is not in `open` retires.
     retires: Time,
     buffer: VecDeque<Entry>,
+    /// A bit for each word that may be in the buffer, by its number's lowest six.
+    words: u64,
     /// Misses in flight.
     misses: Vec<(u32, When)>,
     /// When it last accessed what others share.
@@ -97,6 +99,7 @@ impl Core {
             closed: VecDeque::new(),
             retires: 0,
             buffer: VecDeque::new(),
+            words: 0,
             misses: Vec::new(),
             shared_at: 0,
             pointers: vec![(0, When::at(0)); POINTERS],
@@ -274,6 +277,9 @@ impl Core {
     #[inline]
     pub fn buffer(&mut self, op: Op, time: Time) {
         debug_assert!(self.has_room(), "the core waits for room");
+        if let Op::Store { word, .. } = op {
+            self.words |= 1 << (word & 63);
+        }
         let ready = self.open.is_empty().then(|| self.retires.max(time + 1));
         self.buffer.push_back(Entry { op, instr: self.instr, executed: time, ready });
     }
@@ -281,6 +287,9 @@ impl Core {
     /// The value of a word that has not drained.
     #[inline]
     pub fn forwarded(&self, wanted: u64) -> Option<u64> {
+        if self.words >> (wanted & 63) & 1 == 0 {
+            return None;
+        }
         self.buffer.iter().rev().find_map(|entry| match entry.op {
             Op::Store { word, value } if word == wanted => Some(value),
             _ => None,
@@ -297,6 +306,9 @@ impl Core {
     #[inline]
     pub fn drained(&mut self) {
         self.buffer.pop_front();
+        if self.buffer.is_empty() {
+            self.words = 0;
+        }
     }
 
     /// Whether another miss may be in flight at this time.

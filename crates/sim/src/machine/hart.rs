@@ -442,7 +442,8 @@ impl<'y, D: Design> Hart<'y, D> {
     /// The transaction is about to store a word: what it was, and its line, are noted.
     pub(super) fn note_write(&mut self, word: u64) {
         let (core, line) = (self.core, line_of(word));
-        if !self.lines.contains(&line) {
+        // Mostly it is the line of the store before.
+        if self.lines.last() != Some(&line) && !self.lines.contains(&line) {
             self.lines.push(line);
             if let Some(isolation) = &mut self.machine().isolation {
                 isolation.writes(core, line);

@@ -49,7 +49,7 @@ use crate::persist::requests::Request;
 use crate::persist::{History, Trace};
 use cache::Cache;
 use channel::{Channel, Pending};
-use controller::Id;
+use controller::{Event, Id};
 use core::Core;
 use counts::Counts;
 use description::Description;
@@ -101,6 +101,8 @@ pub struct Machine<D> {
     /// When the last message from a tile to a channel arrives: none overtakes another.
     arrivals: Vec<Time>,
     pending: FxHashMap<Id, Pending>,
+    /// Room for what a controller tells.
+    events: Vec<Event>,
     /// Lines whose last write is not durable: which write that is, and who waits for it.
     unsettled: FxHashMap<u32, (Id, Vec<(usize, When)>)>,
     next_id: Id,
@@ -198,6 +200,7 @@ impl<D: Design> Machine<D> {
             fills: FxHashMap::default(),
             arrivals: vec![0; tiles * channels.len()],
             pending: FxHashMap::default(),
+            events: Vec::new(),
             unsettled: FxHashMap::default(),
             next_id: 0,
             locks: FxHashMap::default(),
