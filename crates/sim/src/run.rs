@@ -6,7 +6,8 @@
 //!
 //! What is measured are whole transactions, of all cores together. The counts of such a window mean
 //! something when what is left to be written is as much at its end as at its beginning: the window
-//! is *steady* when the two differ by at most 2 % of what it wrote.
+//! is *steady* when the two differ by at most 2 % of what it wrote. One that is not is taken for
+//! warming up, and the next is looked at, a few times: what is behind the caches fills up, too.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -31,7 +32,10 @@ use crate::report::{CyclesPerTransaction, Machine as Named, NvmWrites, Outcome, 
 
 /// As a multiple of the measured transactions, how long warming up may take unless somebody says
 /// otherwise: with the workloads of LAD the last cache has wrapped by then, or never will.
-pub const WARM_UP: u64 = 40;
+pub const WARM_UP: u64 = 16;
+
+/// Windows that are looked at, at most: the last one is measured, steady or not.
+const WINDOWS: u32 = 4;
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -195,9 +199,12 @@ struct Window {
     warm_up_most: u64,
     /// Transactions of all cores, since the beginning.
     finished: Cell<u64>,
-    /// The last cache has wrapped after so many misses.
+    /// The last cache has wrapped after so many misses: twice as many as it has lines, since sets
+    /// are filled at random, and after as many half of them are not full.
     wraps: u64,
     began: Cell<Option<Edge>>,
+    /// Windows that may follow.
+    more: Cell<u32>,
     ended: RefCell<Option<(Edge, Counts)>>,
     stopped: Cell<Option<Stop>>,
     failed: Cell<bool>,
@@ -220,8 +227,9 @@ impl Window {
             wanted,
             warm_up_most: if setup.power_cuts > 0 { 0 } else { setup.warm_up_most },
             finished: Cell::new(0),
-            wraps: machine.description.llc.bytes / 64,
+            wraps: 2 * machine.description.llc.bytes / 64,
             began: Cell::new(None),
+            more: Cell::new(if setup.power_cuts > 0 { 0 } else { WINDOWS - 1 }),
             ended: RefCell::new(None),
             stopped: Cell::new(None),
             failed: Cell::new(false),
@@ -245,18 +253,28 @@ impl Window {
             None => {
                 let wrapped = hart.machine().counts.llc_misses >= self.wraps;
                 if wrapped || finished >= self.warm_up_most {
-                    self.began.set(Some(edge(hart, finished)));
-                    let counts = std::mem::take(&mut hart.machine().counts);
-                    self.accesses.set(counts.accesses);
+                    let edge = edge(hart, finished);
+                    self.begin(hart, edge);
                 }
             }
-            Some(_) if self.measured() == self.wanted => {
-                let edge = edge(hart, finished);
-                let counts = hart.machine().counts.clone();
-                self.ended.borrow_mut().get_or_insert((edge, counts));
+            Some(began) if self.measured() == self.wanted => {
+                let (end, counts) = (edge(hart, finished), &hart.machine().counts);
+                if self.more.get() == 0 || is_steady(began, end, counts.nvm_writes_total()) {
+                    self.ended.borrow_mut().get_or_insert((end, counts.clone()));
+                } else {
+                    self.more.set(self.more.get() - 1);
+                    self.begin(hart, end);
+                }
             }
             Some(_) => {}
         }
+    }
+
+    /// What is counted is counted from here on.
+    fn begin<D: Design>(&self, hart: &mut Hart<'_, D>, edge: Edge) {
+        let counts = std::mem::take(&mut hart.machine().counts);
+        self.accesses.set(self.accesses.get() + counts.accesses);
+        self.began.set(Some(edge));
     }
 
     fn outcome<D: Design>(
@@ -273,7 +291,6 @@ impl Window {
         let mean = |cycles: u64| cycles as f64 / transactions as f64;
         let phases = &counts.phases;
         let nvm_writes = NvmWrites::of(&counts.nvm_writes);
-        let moved = end.backlog.abs_diff(began.backlog);
         let Counts { lines, pages, .. } = counts;
         Outcome {
             workload: workload.to_owned(),
@@ -298,7 +315,8 @@ impl Window {
             lines_per_transaction: Spread::of(lines.sum, transactions, lines.max),
             pages_per_transaction: Spread::of(pages.sum, transactions, pages.max),
             fallbacks: counts.fallbacks,
-            steady: 50 * moved <= nvm_writes.total(),
+            design_counts: counts.of_design.iter().map(|(of, n)| ((*of).to_owned(), *n)).collect(),
+            steady: is_steady(began, *end, nvm_writes.total()),
             simulated_accesses: self.accesses.get() + machine.counts.accesses,
             host_seconds: 0.0,
             power_cuts: None,
@@ -313,6 +331,11 @@ impl Window {
 
 fn edge<D: Design>(hart: &mut Hart<'_, D>, finished: u64) -> Edge {
     Edge { at: hart.cycle(), finished, backlog: hart.machine().backlog() }
+}
+
+/// Whether what is left to be written is as much as it was, but for 2 % of what was written.
+fn is_steady(began: Edge, end: Edge, written: u64) -> bool {
+    50 * end.backlog.abs_diff(began.backlog) <= written
 }
 
 /// What a machine at rest says that must not be.

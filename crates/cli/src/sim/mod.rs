@@ -57,12 +57,13 @@ fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
     for setting in &arguments.settings {
         description.set(setting)?;
     }
-    description.validate()?;
     let has = description.cores;
     let cores = arguments.cores.map_or(has, |cores| usize::try_from(cores).unwrap_or(usize::MAX));
     if cores > has {
         return Err(Failure::TooManyCores { machine: description.name, has, cores });
     }
+    description.cores = cores;
+    description.validate()?;
     Ok(Setup {
         description,
         design: design.clone(),
