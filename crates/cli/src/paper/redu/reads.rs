@@ -74,7 +74,7 @@ fn mixed<'a>(
         scale,
         update_percent: Some(50),
         zipf: Some(0.8),
-        // Until the cache is full, and then as long: what is measured is at least what it holds.
+        // It is measured when the cache is full, and written in this time as often as it has room.
         transactions: MORE * asked.transactions,
         ..asked
     };
