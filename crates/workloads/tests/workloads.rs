@@ -5,10 +5,11 @@
 use words::mock::Mock;
 use words::{Addr, Allocate, Objects, Ptr, Stop, Transact, Words};
 use workloads::{
-    Bank, Btree, Btree16, Btree32, BtreeUpdate, Chains, ChainsSparse, Cq, Empty, HashTable, Kmeans,
-    List, NAMES, Options, Pc, Rbt, Records, Records20, Scatter, SessionStore, Sps, Ssca2,
-    TatpBtree, TatpHash, TatpMix, TpccBtree, TpccBtree32, TpccHash, Vacation, Violation, Visitor,
-    Workload, Writes, YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF, by_name, next_run,
+    Bank, Btree, Btree16, Btree32, BtreeUpdate, Btreemap, Chains, ChainsSparse, Cq, DataSet, Echo,
+    Empty, HashTable, Hashmap, Kmeans, List, NAMES, Options, Pc, Rbt, Rbtreemap, Records,
+    Records20, Scatter, SessionStore, Sps, Sps1, Ssca2, Swap, TatpBtree, TatpHash, TatpMix,
+    TpccBtree, TpccBtree32, TpccHash, Vacation, Vector, Violation, Visitor, Workload, Writes,
+    YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF, YcsbPut, by_name, next_run,
 };
 
 const SMALL: Options = Options {
@@ -18,6 +19,7 @@ const SMALL: Options = Options {
     update_percent: None,
     zipf: None,
     low_conflict: false,
+    data: None,
 };
 
 /// A loaded heap.
@@ -92,6 +94,14 @@ macro_rules! for_all {
         $test::<YcsbF>();
         $test::<Writes>();
         $test::<Scatter>();
+        $test::<Vector>();
+        $test::<Swap>();
+        $test::<Hashmap>();
+        $test::<Btreemap>();
+        $test::<Rbtreemap>();
+        $test::<YcsbPut>();
+        $test::<Echo>();
+        $test::<Sps1>();
     };
 }
 
@@ -140,6 +150,62 @@ fn what_load_made_open_finds() {
     for_all!(opens);
 }
 
+/// Does the same with every workload that has several data sets.
+macro_rules! for_all_with_data {
+    ($test:ident) => {
+        $test::<Vector>();
+        $test::<Swap>();
+        $test::<Hashmap>();
+        $test::<Btreemap>();
+        $test::<Rbtreemap>();
+        $test::<YcsbPut>();
+        $test::<Echo>();
+    };
+}
+
+fn holds_with_every_data_set<W: Workload>() {
+    let sets = [
+        DataSet::Large { bytes: 4096 },
+        DataSet::Large { bytes: 16384 },
+        DataSet::Random { objects: 1 },
+        DataSet::Random { objects: 4 },
+        DataSet::Random { objects: 64 },
+    ];
+    for (data, update_percent) in sets.into_iter().zip([None, Some(50), None, Some(0), Some(50)]) {
+        let options = Options { data: Some(data), update_percent, zipf: Some(0.8), ..SMALL };
+        let (mut mock, workload) = loaded::<W>(&options);
+        let tuned = |index: usize| {
+            let mut client = workload.client(index, 1);
+            workload.tune(&mut client, &options);
+            client
+        };
+        let mut clients: Vec<W::Client> = (0..3).map(tuned).collect();
+        for _ in 0..2 {
+            run(&mut mock, &workload, &mut clients, 150);
+            for client in &clients {
+                assert!(is_present(&mut mock, &workload, client), "{} {data}", W::NAME);
+            }
+        }
+        assert_eq!(workload.check(&mut mock).unwrap(), [], "{} {data}", W::NAME);
+        let opened = W::open(&mut mock).unwrap().unwrap();
+        assert!(is_present(&mut mock, &opened, &clients[0]), "{} {data}", W::NAME);
+        // Each transaction is told from those before it.
+        for _ in 0..50 {
+            opened.next(&mut clients[0]);
+            let present = is_present(&mut mock, &opened, &clients[0]);
+            assert_eq!(present, opened.reads_only(&clients[0]), "{} {data}", W::NAME);
+            run_one(&mut mock, &opened, &clients[0]);
+            assert!(is_present(&mut mock, &opened, &clients[0]), "{} {data}", W::NAME);
+        }
+        assert!(mock.bytes_live() < W::heap_bytes(&options), "{} {data}", W::NAME);
+    }
+}
+
+#[test]
+fn every_data_set_holds() {
+    for_all_with_data!(holds_with_every_data_set);
+}
+
 /// Does the same with every workload that writes often enough, and something.
 macro_rules! for_all_that_write {
     ($test:ident) => {
@@ -173,6 +239,14 @@ macro_rules! for_all_that_write {
         $test::<YcsbF>();
         $test::<Writes>();
         $test::<Scatter>();
+        $test::<Vector>();
+        $test::<Swap>();
+        $test::<Hashmap>();
+        $test::<Btreemap>();
+        $test::<Rbtreemap>();
+        $test::<YcsbPut>();
+        $test::<Echo>();
+        $test::<Sps1>();
     };
 }
 
@@ -442,6 +516,19 @@ fn the_checks_find_planted_damage() {
     for found in [finds_damage::<Writes>(0.9), finds_damage::<Scatter>(0.9)] {
         assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
     }
+    let found = [finds_damage::<Vector>(0.1), finds_damage::<Swap>(0.9)];
+    assert!(found.iter().flatten().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
+    for found in [
+        finds_damage::<Hashmap>(0.1),
+        finds_damage::<Btreemap>(0.1),
+        finds_damage::<Rbtreemap>(0.1),
+        finds_damage::<YcsbPut>(0.1),
+        finds_damage::<Echo>(0.1),
+    ] {
+        assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
+    }
+    let found = finds_damage::<Sps1>(0.9);
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
 }
 
 /// A heap whose transaction writes only so many words, and forgets the rest.
@@ -559,7 +646,8 @@ fn every_name_leads_to_its_workload() {
     let names = "empty bank hashtable btree btree-16 btree-32 btree-update session-store \
                  tatp-hash tatp-btree tatp-mix tpcc-hash tpcc-btree tpcc-btree-32 chains \
                  chains-sparse list rbt cq pc sps kmeans ssca2 vacation records records-20 \
-                 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter";
+                 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter vector swap hashmap \
+                 btreemap rbtreemap ycsb-put echo sps-1";
     assert_eq!(NAMES.join(" "), names);
     for name in NAMES {
         let (found, about) = by_name(name, NameOf).unwrap();
