@@ -43,6 +43,17 @@ pub trait Finder: Copy + Send + Sync + 'static {
     /// As [`Words::read`].
     fn find<W: Words>(self, tx: &mut W, number: u64) -> Result<Option<Addr>, Stop>;
 
+    /// Where a word is that nobody uses, on a line that each change of this number writes anyway;
+    /// `None`: there is no such line.
+    ///
+    /// # Errors
+    /// [`Stop::BadPointer`] in a damaged structure.
+    #[inline]
+    fn mark(self, number: u64) -> Result<Option<Addr>, Stop> {
+        let _ = number;
+        Ok(None)
+    }
+
     /// A hint that this number will be put in or taken out soon.
     #[inline]
     fn will_change<W: Words>(self, tx: &mut W, number: u64) {
@@ -241,13 +252,13 @@ impl Finder for ChainedMap {
     }
 }
 
-/// A B-tree of order 8. Its keys are numbers mixed, so that neighbours in number are far apart.
-impl Finder for Order8 {
+/// A B+-tree. Its keys are numbers mixed, so that neighbours in number are far apart.
+impl<const SLOTS: usize> Finder for BTree<SLOTS> {
     fn heap_bytes(end: u64) -> u64 {
-        tree::bytes_changing::<7>(end)
+        tree::bytes_changing::<SLOTS>(end)
     }
 
-    fn reserve<W: Allocate>(tx: &mut W, _end: u64) -> Result<Order8, Stop> {
+    fn reserve<W: Allocate>(tx: &mut W, _end: u64) -> Result<BTree<SLOTS>, Stop> {
         BTree::create(tx)
     }
 
@@ -298,7 +309,7 @@ impl Finder for Order8 {
         [transmute!(self), 0, 0]
     }
 
-    fn from_words([root, ..]: [u64; 3]) -> Order8 {
+    fn from_words([root, ..]: [u64; 3]) -> BTree<SLOTS> {
         transmute!(root)
     }
 }

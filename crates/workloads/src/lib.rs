@@ -31,6 +31,9 @@
 //! | `btreemap`, `rbtreemap` | the same | 130 | the same |
 //! | `ycsb-put`, `echo` | the same | 130 | the same |
 //! | `swap` | swaps two objects of 1 KiB, or 2 to 32 pairs of words | 256 | a permutation |
+//! | `rbtree`, `rbtree-zipf` | takes a key out, or puts it in | 12; 14 | structure, keys, values |
+//! | `bptree`, `bptree-zipf` | the same | 5; 6 | the same |
+//! | `hash`, `hash-zipf` | the same | 6; 4 | the same |
 //! | `sps-1` | swaps two words of an array | 2 | a permutation |
 //!
 //! A workload runs on everything that [`Transact`]s: every design, the simulated machine, the mock.
@@ -67,6 +70,7 @@
 mod bank;
 mod blind;
 mod btree;
+mod buckets;
 mod chains;
 mod copies;
 mod cq;
@@ -91,6 +95,7 @@ mod stamp;
 mod swap;
 mod tatp;
 mod tatp_mix;
+mod toggle;
 mod tpcc;
 mod tree;
 mod turns;
@@ -124,6 +129,9 @@ pub use ssca2::{Ssca2, Ssca2Client};
 pub use swap::{Sps1, Swap, SwapClient, Swaps};
 pub use tatp::{Tatp, TatpBtree, TatpHash};
 pub use tatp_mix::{TatpMix, TatpMixClient};
+pub use toggle::{
+    BpTreeRand, BpTreeZipf, HashRand, HashZipf, RbTreeRand, RbTreeZipf, ToggleClient, Toggles,
+};
 pub use tpcc::{Tpcc, TpccBtree, TpccBtree32, TpccClient, TpccHash};
 pub use vacation::{Vacation, VacationClient};
 pub use violation::Violation;
@@ -389,6 +397,12 @@ workloads!(
     Rbtreemap,
     YcsbPut,
     Echo,
+    RbTreeRand,
+    RbTreeZipf,
+    BpTreeRand,
+    BpTreeZipf,
+    HashRand,
+    HashZipf,
     Sps1
 );
 

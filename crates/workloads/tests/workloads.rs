@@ -5,11 +5,12 @@
 use words::mock::Mock;
 use words::{Addr, Allocate, Objects, Ptr, Stop, Transact, Words};
 use workloads::{
-    Bank, Btree, Btree16, Btree32, BtreeUpdate, Btreemap, Chains, ChainsSparse, Cq, DataSet, Echo,
-    Empty, HashTable, Hashmap, Kmeans, List, NAMES, Options, Pc, Rbt, Rbtreemap, Records,
-    Records20, Scatter, SessionStore, Sps, Sps1, Ssca2, Swap, TatpBtree, TatpHash, TatpMix,
-    TpccBtree, TpccBtree32, TpccHash, Vacation, Vector, Violation, Visitor, Workload, Writes,
-    YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF, YcsbPut, by_name, next_run,
+    Bank, BpTreeRand, BpTreeZipf, Btree, Btree16, Btree32, BtreeUpdate, Btreemap, Chains,
+    ChainsSparse, Cq, DataSet, Echo, Empty, HashRand, HashTable, HashZipf, Hashmap, Kmeans, List,
+    NAMES, Options, Pc, RbTreeRand, RbTreeZipf, Rbt, Rbtreemap, Records, Records20, Scatter,
+    SessionStore, Sps, Sps1, Ssca2, Swap, TatpBtree, TatpHash, TatpMix, TpccBtree, TpccBtree32,
+    TpccHash, Vacation, Vector, Violation, Visitor, Workload, Writes, YcsbA, YcsbB, YcsbC, YcsbD,
+    YcsbE, YcsbF, YcsbPut, by_name, next_run,
 };
 
 const SMALL: Options = Options {
@@ -101,6 +102,12 @@ macro_rules! for_all {
         $test::<Rbtreemap>();
         $test::<YcsbPut>();
         $test::<Echo>();
+        $test::<RbTreeRand>();
+        $test::<RbTreeZipf>();
+        $test::<BpTreeRand>();
+        $test::<BpTreeZipf>();
+        $test::<HashRand>();
+        $test::<HashZipf>();
         $test::<Sps1>();
     };
 }
@@ -246,6 +253,12 @@ macro_rules! for_all_that_write {
         $test::<Rbtreemap>();
         $test::<YcsbPut>();
         $test::<Echo>();
+        $test::<RbTreeRand>();
+        $test::<RbTreeZipf>();
+        $test::<BpTreeRand>();
+        $test::<BpTreeZipf>();
+        $test::<HashRand>();
+        $test::<HashZipf>();
         $test::<Sps1>();
     };
 }
@@ -309,26 +322,11 @@ fn words_of(mock: &mut Mock) -> Vec<u64> {
     mock.transact(|tx| all.iter().map(|&at| tx.read(at)).collect()).unwrap()
 }
 
-/// The address of every word of a live object; the heap must be forgiving.
-fn addresses(mock: &mut Mock) -> Vec<Addr> {
-    let tag = mock.transact(|tx| tx.root()).unwrap() >> 48 << 48;
-    let mut found = Vec::new();
-    let mut left = mock.objects();
-    for object in (16..).step_by(16) {
-        if left == 0 {
-            break;
-        }
-        let before = found.len();
-        for offset in (0..1024).step_by(8) {
-            let at = Addr::new(tag | object, offset);
-            if mock.transact(|tx| tx.read(at)).is_err() {
-                break;
-            }
-            found.push(at);
-        }
-        left -= usize::from(found.len() > before);
-    }
-    found
+/// The address of every word of a live object.
+fn addresses(mock: &Mock) -> Vec<Addr> {
+    let words =
+        |(object, bytes): (u64, u64)| (0..bytes).step_by(8).map(move |at| Addr::new(object, at));
+    mock.live().into_iter().flat_map(words).collect()
 }
 
 #[test]
@@ -429,7 +427,7 @@ fn finds_damage<W: Workload>(share: f64) -> Vec<Violation> {
     let mut clients = [workload.client(0, 1), workload.client(1, 1)];
     run(&mut mock, &workload, &mut clients, 500);
     let (mut tried, mut seen, mut violations) = (0, 0, Vec::new());
-    let all = addresses(&mut mock);
+    let all = addresses(&mock);
     // The first words densely: a small workload's tables may lie there whole.
     // An odd step meets every field of a row.
     for at in all[..60].iter().chain(all.iter().step_by((all.len() / 150) | 1)) {
@@ -527,6 +525,14 @@ fn the_checks_find_planted_damage() {
     ] {
         assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
     }
+    for found in [finds_damage::<RbTreeZipf>(0.8), finds_damage::<BpTreeRand>(0.4)] {
+        assert!(count(&found, "keys that a tree counts") > 0, "{found:?}");
+        assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
+        assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    }
+    let found = finds_damage::<HashRand>(0.4);
+    assert!(found.iter().any(|v| matches!(v, Violation::Key { .. })), "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
     let found = finds_damage::<Sps1>(0.9);
     assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
 }
@@ -647,7 +653,8 @@ fn every_name_leads_to_its_workload() {
                  tatp-hash tatp-btree tatp-mix tpcc-hash tpcc-btree tpcc-btree-32 chains \
                  chains-sparse list rbt cq pc sps kmeans ssca2 vacation records records-20 \
                  ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter vector swap hashmap \
-                 btreemap rbtreemap ycsb-put echo sps-1";
+                 btreemap rbtreemap ycsb-put echo rbtree rbtree-zipf bptree bptree-zipf hash hash-zipf \
+                 sps-1";
     assert_eq!(NAMES.join(" "), names);
     for name in NAMES {
         let (found, about) = by_name(name, NameOf).unwrap();

@@ -1,0 +1,102 @@
+//! How many lines and pages the papers' workloads write a transaction, beside what the papers say.
+//! No design but `volatile` is run: what is fixed from these numbers is fixed before any comparison.
+
+mod common;
+
+use common::{setup, simulate_with};
+use sim::report::{Outcome, Spread};
+use workloads::{DataSet, Options};
+
+/// A workload on the machine of its paper, and what may be found there.
+struct Row {
+    workload: &'static str,
+    machine: &'static str,
+    data: Option<DataSet>,
+    scale: f64,
+    /// Lines and pages on average, most pages; as the paper has them.
+    paper: [Option<f64>; 3],
+    /// Lines on average.
+    lines: (f64, f64),
+}
+
+const fn row(workload: &'static str, machine: &'static str, scale: f64) -> Row {
+    let data = None;
+    Row { workload, machine, data, scale, paper: [None; 3], lines: (0.0, f64::MAX) }
+}
+
+fn measured(row: &Row) -> Outcome {
+    let cores = if row.machine == "ssp" { 1 } else { 2 };
+    let mut setup = setup(row.machine, "volatile", cores, 4000);
+    setup.warm_up_most = 2000;
+    let options = Options {
+        scale: row.scale,
+        data: row.data,
+        low_conflict: row.machine == "ssp",
+        ..Options::default()
+    };
+    simulate_with(row.workload, options, &setup).unwrap()
+}
+
+fn print(row: &Row, outcome: &Outcome) {
+    let Spread { mean: lines, max: lines_max, .. } = outcome.lines_per_transaction;
+    let Spread { mean: pages, max: pages_max, .. } = outcome.pages_per_transaction;
+    let data = row.data.map(|data| data.to_string()).unwrap_or_default();
+    let paper: Vec<String> =
+        row.paper.iter().map(|n| n.map_or("-".into(), |n| n.to_string())).collect();
+    println!(
+        "| `{}` {data} | {lines:.1} | {lines_max} | {pages:.1} | {pages_max} | {} |",
+        row.workload,
+        paper.join("/")
+    );
+}
+
+fn hold(rows: &[Row]) {
+    for row in rows {
+        let outcome = measured(row);
+        assert_eq!(outcome.complaints, Vec::<String>::new(), "{}", row.workload);
+        print(row, &outcome);
+        let lines = outcome.lines_per_transaction.mean;
+        let (least, most) = row.lines;
+        assert!((least..=most).contains(&lines), "{}: {lines} lines", row.workload);
+    }
+}
+
+#[test]
+fn the_workloads_of_ssp() {
+    let of =
+        |workload, paper: [f64; 3]| Row { paper: paper.map(Some), ..row(workload, "ssp", 1.0) };
+    hold(&[
+        of("rbtree", [12.0, 3.0, 13.0]),
+        of("bptree", [10.0, 6.0, 21.0]),
+        of("hash", [3.0, 3.0, 4.0]),
+        of("sps-1", [2.0, 2.0, 2.0]),
+        of("rbtree-zipf", [5.0, 2.0, 6.0]),
+        of("bptree-zipf", [6.0, 4.0, 15.0]),
+        of("hash-zipf", [3.0, 3.0, 4.0]),
+        of("vacation", [4.0, 3.0, 9.0]),
+    ]);
+}
+
+#[test]
+fn the_workloads_of_redu() {
+    for workload in ["vector", "swap", "hashmap", "btreemap", "rbtreemap", "ycsb-put", "echo"] {
+        for data in [DataSet::Large { bytes: 1024 }, DataSet::Random { objects: 16 }] {
+            hold(&[Row { data: Some(data), ..row(workload, "redu", 0.02) }]);
+        }
+    }
+    hold(&[Row { data: None, ..row("tpcc-hash", "redu", 0.1) }]);
+}
+
+#[test]
+fn the_workloads_of_lad() {
+    let of =
+        |workload, paper| Row { paper: [Some(paper), None, None], ..row(workload, "lad", 0.1) };
+    hold(&[
+        of("tatp-hash", 1.0),
+        of("rbt", 6.0),
+        of("cq", 4.0),
+        of("pc", 8.0),
+        of("sps", 16.0),
+        of("tpcc-hash", 22.0),
+    ]);
+}
