@@ -73,6 +73,7 @@ fn the_workloads_of_ssp() {
         of("rbtree-zipf", [5.0, 2.0, 6.0]),
         of("bptree-zipf", [6.0, 4.0, 15.0]),
         of("hash-zipf", [3.0, 3.0, 4.0]),
+        of("memcached", [3.0, 2.0, 35.0]),
         of("vacation", [4.0, 3.0, 9.0]),
     ]);
 }

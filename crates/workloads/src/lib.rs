@@ -35,6 +35,7 @@
 //! | `bptree`, `bptree-zipf` | the same | 5; 6 | the same |
 //! | `hash`, `hash-zipf` | the same | 6; 4 | the same |
 //! | `sps-1` | swaps two words of an array | 2 | a permutation |
+//! | `memcached` | sets or gets a value of 64 to 1024 bytes | 30 | hash table = list, values whole |
 //!
 //! A workload runs on everything that [`Transact`]s: every design, the simulated machine, the mock.
 //! All are stationary: however long they run, they stay within [`Workload::heap_bytes`].
@@ -82,6 +83,7 @@ mod index;
 mod keys;
 mod kmeans;
 mod lock;
+mod memcached;
 mod pc;
 mod puts;
 mod rbt;
@@ -118,6 +120,7 @@ pub use empty::{Empty, EmptyClient};
 pub use hashtable::HashTable;
 pub use keys::KeyClient;
 pub use kmeans::{Kmeans, KmeansClient};
+pub use memcached::{Memcached, MemcachedClient};
 pub use pc::{Pc, PcClient};
 pub use puts::{Btreemap, Echo, Hashmap, Puts, PutsClient, Rbtreemap, Vector, YcsbPut};
 pub use rbt::{Rbt, RbtClient};
@@ -403,7 +406,8 @@ workloads!(
     BpTreeZipf,
     HashRand,
     HashZipf,
-    Sps1
+    Sps1,
+    Memcached
 );
 
 /// `count` times the scale, at least `least`.

@@ -7,10 +7,10 @@ use words::{Addr, Allocate, Objects, Ptr, Stop, Transact, Words};
 use workloads::{
     Bank, BpTreeRand, BpTreeZipf, Btree, Btree16, Btree32, BtreeUpdate, Btreemap, Chains,
     ChainsSparse, Cq, DataSet, Echo, Empty, HashRand, HashTable, HashZipf, Hashmap, Kmeans, List,
-    NAMES, Options, Pc, RbTreeRand, RbTreeZipf, Rbt, Rbtreemap, Records, Records20, Scatter,
-    SessionStore, Sps, Sps1, Ssca2, Swap, TatpBtree, TatpHash, TatpMix, TpccBtree, TpccBtree32,
-    TpccHash, Vacation, Vector, Violation, Visitor, Workload, Writes, YcsbA, YcsbB, YcsbC, YcsbD,
-    YcsbE, YcsbF, YcsbPut, by_name, next_run,
+    Memcached, NAMES, Options, Pc, RbTreeRand, RbTreeZipf, Rbt, Rbtreemap, Records, Records20,
+    Scatter, SessionStore, Sps, Sps1, Ssca2, Swap, TatpBtree, TatpHash, TatpMix, TpccBtree,
+    TpccBtree32, TpccHash, Vacation, Vector, Violation, Visitor, Workload, Writes, YcsbA, YcsbB,
+    YcsbC, YcsbD, YcsbE, YcsbF, YcsbPut, by_name, next_run,
 };
 
 const SMALL: Options = Options {
@@ -109,6 +109,7 @@ macro_rules! for_all {
         $test::<HashRand>();
         $test::<HashZipf>();
         $test::<Sps1>();
+        $test::<Memcached>();
     };
 }
 
@@ -260,6 +261,7 @@ macro_rules! for_all_that_write {
         $test::<HashRand>();
         $test::<HashZipf>();
         $test::<Sps1>();
+        $test::<Memcached>();
     };
 }
 
@@ -533,6 +535,9 @@ fn the_checks_find_planted_damage() {
     let found = finds_damage::<HashRand>(0.4);
     assert!(found.iter().any(|v| matches!(v, Violation::Key { .. })), "{found:?}");
     assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    let found = finds_damage::<Memcached>(0.05);
+    assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
+    assert!(count(&found, "the newer item of one") > 0, "{found:?}");
     let found = finds_damage::<Sps1>(0.9);
     assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
 }
@@ -654,7 +659,7 @@ fn every_name_leads_to_its_workload() {
                  chains-sparse list rbt cq pc sps kmeans ssca2 vacation records records-20 \
                  ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter vector swap hashmap \
                  btreemap rbtreemap ycsb-put echo rbtree rbtree-zipf bptree bptree-zipf hash hash-zipf \
-                 sps-1";
+                 sps-1 memcached";
     assert_eq!(NAMES.join(" "), names);
     for name in NAMES {
         let (found, about) = by_name(name, NameOf).unwrap();
