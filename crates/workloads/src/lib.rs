@@ -82,6 +82,7 @@ mod hashtable;
 mod index;
 mod keys;
 mod kmeans;
+mod leaves;
 mod lock;
 mod memcached;
 mod pc;

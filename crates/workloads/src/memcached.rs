@@ -9,8 +9,8 @@
 //! ```
 //!
 //! 50 000 items times the scale, all taken at any time, and 51 keys for each 50 of them, drawn evenly
-//! (`--zipf` draws them by that law). A value has 1, 2, 4, 8 or 16 lines, half of them 1, a quarter 2,
-//! and so on. An operation is a transaction:
+//! (`--zipf` draws them by that law). A value has 1, 2, 4, 8 or 16 lines: of 31 of them 16, 8,
+//! 4, 2 and 1. An operation is a transaction:
 //!
 //! | | of 100 | |
 //! |---|---|---|
@@ -51,9 +51,9 @@ const MISSING: u64 = 51;
 const SETS_PERCENT: u64 = 90;
 const BUMPS_PERCENT: u64 = 10;
 
-/// Lines of the longest value, as a power of two, and of an item.
-const LINES_LOG2: u32 = 4;
-const ITEM_LINES: u64 = 1 + (1 << LINES_LOG2);
+/// What the length of a value is drawn from, and the lines of the longest one's item.
+const LENGTHS: u64 = 32;
+const ITEM_LINES: u64 = 1 + LENGTHS / 2;
 
 /// Lines from one copy's list to the next one's: a page.
 const RECENT_LINES: u64 = 64;
@@ -388,7 +388,8 @@ impl Workload for Memcached {
     fn next(&self, client: &mut MemcachedClient) {
         let rng = &mut client.rng;
         let (sets, bumps) = (below(rng, 100) < SETS_PERCENT, below(rng, 100) < BUMPS_PERCENT);
-        let lines = 1 << below(rng, 1 << LINES_LOG2).leading_zeros().saturating_sub(60).min(4);
+        // A number below 32 that is not 0: half of them have five digits, a quarter four.
+        let lines = 1 << (1 + below(rng, LENGTHS - 1)).leading_zeros().saturating_sub(59);
         client.task = match (sets, bumps) {
             (true, _) => Task::Set(lines),
             (false, false) => Task::Get,

@@ -22,7 +22,7 @@
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use collections::{BTreeMap, RbTree};
+use collections::RbTree;
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
@@ -30,6 +30,7 @@ use crate::buckets::Buckets;
 use crate::copies::{COPIES, Shape, lock_copy};
 use crate::finder::Finder;
 use crate::keys::{self, KeyClient};
+use crate::leaves::Leaves;
 use crate::root::{self, Build};
 use crate::shelf::Line;
 use crate::stamp::Stamp;
@@ -62,7 +63,7 @@ pub trait Kind: Copy + Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct InRbTree;
 
-/// A B+-tree.
+/// A B+-tree of sorted leaves of 1 KiB.
 #[derive(Clone, Copy, Debug)]
 pub struct InBpTree;
 
@@ -80,7 +81,7 @@ impl Kind for InRbTree {
 }
 
 impl Kind for InBpTree {
-    type Finder = BTreeMap;
+    type Finder = Leaves;
     const NAMES: [&'static str; 2] = ["bptree", "bptree-zipf"];
     const ABOUT: [&'static str; 2] = [
         "a b+-tree: take a random key out, or put it in",

@@ -527,12 +527,14 @@ fn the_checks_find_planted_damage() {
     ] {
         assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
     }
-    for found in [finds_damage::<RbTreeZipf>(0.8), finds_damage::<BpTreeRand>(0.4)] {
-        assert!(count(&found, "keys that a tree counts") > 0, "{found:?}");
-        assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
-        assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
-    }
-    let found = finds_damage::<HashRand>(0.4);
+    let found = finds_damage::<RbTreeZipf>(0.5);
+    assert!(count(&found, "keys that a tree counts") > 0, "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    let found = finds_damage::<BpTreeRand>(0.05);
+    assert!(count(&found, "keys that a tree counts") > 0, "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    let found = finds_damage::<HashRand>(0.1);
     assert!(found.iter().any(|v| matches!(v, Violation::Key { .. })), "{found:?}");
     assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
     let found = finds_damage::<Memcached>(0.05);
