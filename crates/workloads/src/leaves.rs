@@ -6,8 +6,8 @@
 //!   leaf, an object             | count | 63 keys, ascending | their values |
 //! ```
 //!
-//! The [`BTreeMap`]'s own leaves have an order over slots, so that a change writes few words. SSP's
-//! benchmark writes "several cache lines" of a page, so its leaves are sorted. A full leaf is split in
+//! The [`BTreeMap`]'s own leaves have an order over slots, so that a change writes few words. Those of
+//! SSP's benchmark write several lines of a page, as sorted leaves do. A full leaf is split in
 //! halves; an empty one goes, but for the first; others are not joined: where keys come and go at
 //! random as many come to each.
 //!

@@ -295,12 +295,12 @@ impl Build for Memcached {
 
     fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<Tables, Stop> {
         let shape = Shape::decode(size);
+        let items = Array::reserve(tx, shape.copies * shape.keys * ITEM_LINES)?;
+        let recent = Array::reserve(tx, shape.copies * RECENT_LINES)?;
         let mut buckets = [[0; 3]; COPIES];
         for buckets in &mut buckets[..shape.copies as usize] {
             *buckets = Buckets::reserve(tx, keys(shape))?.to_words();
         }
-        let items = Array::reserve(tx, shape.copies * shape.keys * ITEM_LINES)?;
-        let recent = Array::reserve(tx, shape.copies * RECENT_LINES)?;
         Ok(Tables { items, recent, freed: Array::create(tx, 1)?, buckets })
     }
 

@@ -171,11 +171,11 @@ impl<K: Kind, const SKEWED: bool> Build for Toggles<K, SKEWED> {
 
     fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<Tables, Stop> {
         let shape = Shape::decode(size);
+        let headers = Array::reserve(tx, shape.copies * HEADER_LINES)?;
         let mut finders = [[0; 3]; COPIES];
         for finder in &mut finders[..shape.copies as usize] {
             *finder = K::Finder::reserve(tx, shape.keys)?.to_words();
         }
-        let headers = Array::reserve(tx, shape.copies * HEADER_LINES)?;
         Ok(Tables { headers, freed: Array::create(tx, 1)?, finders })
     }
 

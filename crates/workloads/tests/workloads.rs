@@ -527,7 +527,7 @@ fn the_checks_find_planted_damage() {
     ] {
         assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
     }
-    let found = finds_damage::<RbTreeZipf>(0.5);
+    let found = finds_damage::<RbTreeZipf>(0.2);
     assert!(count(&found, "keys that a tree counts") > 0, "{found:?}");
     assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
     assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
