@@ -142,11 +142,12 @@ fn one(point: &Point, results: Option<&Results>) -> Result<Record, String> {
     Ok(record)
 }
 
-fn simulate(point: &Point) -> Result<sim::report::Outcome, sim::Error> {
+fn simulate(point: &Point) -> Result<sim::report::Outcome, Failure> {
     let options = Options {
         scale: point.asked.scale,
         seed: point.setup.seed,
         workers: point.setup.cores,
+        low_conflict: true,
         ..Options::default()
     };
     workloads::by_name(&point.asked.workload, Simulated { point, options })
@@ -159,11 +160,11 @@ struct Simulated<'p> {
 }
 
 impl Visitor for Simulated<'_> {
-    type Out = Result<sim::report::Outcome, sim::Error>;
+    type Out = Result<sim::report::Outcome, Failure>;
 
     fn visit<W: Workload>(self) -> Self::Out {
-        let program = program::Unloaded::<W>::new(self.options);
-        sim::run(&self.point.setup, &program, &mut |_| {})
+        let program = program::Unloaded::<W>::new(self.options)?;
+        Ok(sim::run(&self.point.setup, &program, &mut |_| {})?)
     }
 }
 
