@@ -381,8 +381,8 @@ fn clear(
     dtx::set_committed(committed, 0..channels, state)
 }
 
-/// Lets the thread be suspended, if that is due: its transaction is staged as far as it has come, so
-/// that whoever runs on the core meanwhile finds no mark.
+/// Lets the thread be suspended, if that is due: its transaction is staged as far as it has come,
+/// so that whoever runs on the core meanwhile finds no mark.
 fn suspend_if_due<const ALL: bool>(hart: &mut Hart<'_, Staged<ALL>>) {
     let Some((every, away)) = hart.machine().design.suspends else { return };
     let (core, since) = (hart.core(), hart.cycle());

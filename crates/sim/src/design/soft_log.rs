@@ -1,5 +1,5 @@
-//! An undo log in software, with `clwb` and `sfence`: all that [`sw-undo`](super::SwUndo) is, and what
-//! a transaction falls back to that the hardware of another design cannot hold.
+//! An undo log in software, with `clwb` and `sfence`: all that [`sw-undo`](super::SwUndo) is, and
+//! what a transaction falls back to that the hardware of another design cannot hold.
 //!
 //! ```text
 //!   store to a line that has no entry:   old words -> log, write back, fence;  then the store

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Caches hold no bytes: at any time there is one coherent value of a line, and it is here. What
-//! leaves the coherent domain (a write-back, a log entry) takes its 64 bytes with it, its *payload*.
-//! For that a store changes the value when it drains from the store buffer, and not when it is
-//! executed.
+//! leaves the coherent domain (a write-back, a log entry) takes its 64 bytes with it: its
+//! *payload*. For that a store changes the value when it drains from the store buffer, and not
+//! when it is executed.
 //!
 //! In a *tagged* run payloads carry no values: a parallel image has for each word of the heap the
 //! number of the store that wrote it, and that is what write-backs, logs, queues, the array and
