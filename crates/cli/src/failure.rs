@@ -111,6 +111,9 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Sweep(#[from] sim::sweep::SweepError),
 
+    #[error("data: {problem}")]
+    BadData { problem: String },
+
     #[error("there is no workload `{name}`; there are: {known}")]
     NoSuchWorkload { name: String, known: String },
 

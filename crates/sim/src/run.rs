@@ -113,15 +113,83 @@ impl design::Visitor for Simulation<'_> {
         })?;
         let mut image = Image::format(program.heap_bytes())?;
         let loaded = program.load(&mut Erased::new(&mut image), setup.cores)?;
-        let words = image.into_words();
-        let bytes = 8 * words.len() as u64;
-        let heap_lines = (words.len() / 8) as u32;
-        let (extra, volatile) = (D::extra_lines(&description), D::volatile_lines(&description));
-        let kept = setup.check || setup.power_cuts > 0;
-        let memory = Memory::new(words, extra, volatile, kept);
+        let mut start = Start { setup, description, loaded: &*loaded, words: image.into_words() };
+
+        let Ran { machine, window, before } = start.run::<D>(false, progress)?;
+        if let (Some(path), Some(requests)) = (&setup.export_trace, &machine.requests) {
+            requests::export(requests, path)
+                .map_err(|source| Error::Trace { path: path.clone(), source })?;
+        }
+        let mut outcome = window.outcome(setup, program.name(), D::NAME, &machine);
+        if start.keeps_media() {
+            outcome.complaints = complaints(&machine, &*loaded, start.bytes())?;
+        }
+        if setup.power_cuts > 0 {
+            let mut report = start.cut(&machine, before, false)?;
+            drop(machine);
+            let Ran { machine, window: again, before } = start.run::<D>(true, &mut |_| {})?;
+            if again.cycles() != window.cycles() {
+                return Err(Error::Failed { why: "what payloads carry has changed a time" });
+            }
+            report.add(start.cut(&machine, before, true)?);
+            outcome.power_cuts = Some(report.cuts);
+            outcome.violations = Some(report.violations_total);
+            let named = |(name, cuts): (&'static str, u64)| (name.to_owned(), cuts);
+            outcome.rare_paths_cut = Some(report.rare_paths.into_iter().map(named).collect());
+            outcome.complaints.extend(report.violations);
+        }
+        outcome.checked = start.keeps_media().then_some(outcome.complaints.is_empty());
+        Ok(outcome)
+    }
+}
+
+/// What runs begin with.
+struct Start<'s> {
+    setup: &'s Setup,
+    description: Description,
+    loaded: &'s dyn Loaded,
+    /// The heap as it was loaded; the last run has it.
+    words: Vec<u64>,
+}
+
+/// A run that is over.
+struct Ran<D> {
+    machine: Box<Machine<D>>,
+    window: Rc<Window>,
+    /// What the array had in the beginning.
+    before: Vec<u64>,
+}
+
+impl Start<'_> {
+    fn bytes(&self) -> u64 {
+        8 * self.heap_words() as u64
+    }
+
+    fn heap_words(&self) -> usize {
+        self.words.len()
+    }
+
+    fn keeps_media(&self) -> bool {
+        self.setup.check || self.setup.power_cuts > 0
+    }
+
+    /// Runs all cores' clients.
+    fn run<D: Design>(
+        &mut self,
+        tagged: bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Ran<D>, Error> {
+        let Start { setup, description, loaded, words } = self;
+        let heap_words = words.len() as u64;
+        let (extra, volatile) = (D::extra_lines(description), D::volatile_lines(description));
+        let keeps_media = setup.check || setup.power_cuts > 0;
+        let mut memory = Memory::new(words.clone(), extra, volatile, keeps_media);
+        if tagged {
+            memory.tag(heap_words);
+        }
         let before = memory.media().map(<[u64]>::to_vec).unwrap_or_default();
-        let design = D::new(&description, heap_lines);
-        let mut machine = Box::new(Machine::new(description, memory, design));
+        let design = D::new(description, (heap_words / 8) as u32);
+        let mut machine = Box::new(Machine::new(description.clone(), memory, design));
         machine.requests = setup.export_trace.is_some().then(Vec::new);
         if setup.power_cuts > 0 {
             machine.trace = Some(Trace::default());
@@ -130,38 +198,34 @@ impl design::Visitor for Simulation<'_> {
         machine.isolation = setup.check.then(Isolation::default);
 
         let window = Rc::new(Window::new(setup, &machine));
-        let programs = (0..setup.cores).map(|core| core_program(&*loaded, core, &window));
+        let programs = (0..setup.cores).map(|core| core_program(*loaded, core, &window));
         let programs = programs.collect();
         let began = Instant::now();
-        let heap = (image::heap(bytes), image::TAG, bytes);
+        let heap = (image::heap(8 * heap_words), image::TAG, 8 * heap_words);
         let machine = kernel::run(machine, heap, programs, &mut |_| progress(window.measured()))?;
+        window.host_seconds.set(began.elapsed().as_secs_f64());
         if let Some(why) = machine.failed {
             return Err(Error::Failed { why });
         }
         if let Some(stop) = window.stopped.get() {
             return Err(Error::Stopped { stop });
         }
-        let host_seconds = began.elapsed().as_secs_f64();
-        if let (Some(path), Some(requests)) = (&setup.export_trace, &machine.requests) {
-            requests::export(requests, path)
-                .map_err(|source| Error::Trace { path: path.clone(), source })?;
-        }
-        let mut outcome = window.outcome(setup, program.name(), D::NAME, &machine);
-        outcome.host_seconds = host_seconds;
-        if kept {
-            outcome.complaints = complaints(&machine, &*loaded, bytes)?;
-        }
-        if setup.power_cuts > 0 {
-            let run = crash::Run { machine: &machine, before, extra: heap_lines, loaded: &*loaded };
-            let report = crash::cut_power(run, setup.power_cuts, setup.seed)?;
-            outcome.power_cuts = Some(report.cuts);
-            outcome.violations = Some(report.violations_total);
-            let named = |(name, cuts): (&'static str, u64)| (name.to_owned(), cuts);
-            outcome.rare_paths_cut = Some(report.rare_paths.into_iter().map(named).collect());
-            outcome.complaints.extend(report.violations);
-        }
-        outcome.checked = kept.then_some(outcome.complaints.is_empty());
-        Ok(outcome)
+        Ok(Ran { machine, window, before })
+    }
+
+    /// Cuts power half of the times of a run: of one with values, or of the tagged one.
+    fn cut<D: Design>(
+        &self,
+        machine: &Machine<D>,
+        before: Vec<u64>,
+        tagged: bool,
+    ) -> Result<crash::Report, Error> {
+        let Setup { power_cuts, seed, .. } = *self.setup;
+        let cuts = if tagged { power_cuts / 2 } else { power_cuts.div_ceil(2) };
+        // What is tagged is no heap that a program could check.
+        let loaded = (!tagged).then_some(self.loaded);
+        let extra = (self.heap_words() / 8) as u32;
+        crash::cut_power(crash::Run { machine, before, extra, loaded }, cuts, seed)
     }
 }
 
@@ -210,6 +274,7 @@ struct Window {
     failed: Cell<bool>,
     /// Accesses before the window.
     accesses: Cell<u64>,
+    host_seconds: Cell<f64>,
 }
 
 /// One end of the window.
@@ -234,11 +299,18 @@ impl Window {
             stopped: Cell::new(None),
             failed: Cell::new(false),
             accesses: Cell::new(0),
+            host_seconds: Cell::new(0.0),
         }
     }
 
     fn is_over(&self) -> bool {
         self.ended.borrow().is_some() || self.stopped.get().is_some() || self.failed.get()
+    }
+
+    /// Cycles of the window, which is over.
+    fn cycles(&self) -> Time {
+        let began = self.began.get().map_or(0, |began| began.at);
+        self.ended.borrow().as_ref().map_or(0, |(end, _)| end.at) - began
     }
 
     fn measured(&self) -> u64 {
@@ -318,7 +390,7 @@ impl Window {
             design_counts: counts.of_design.iter().map(|(of, n)| ((*of).to_owned(), *n)).collect(),
             steady: is_steady(began, *end, nvm_writes.total()),
             simulated_accesses: self.accesses.get() + machine.counts.accesses,
-            host_seconds: 0.0,
+            host_seconds: self.host_seconds.get(),
             power_cuts: None,
             violations: None,
             rare_paths_cut: None,

@@ -5,10 +5,12 @@
 use words::mock::Mock;
 use words::{Addr, Allocate, Objects, Ptr, Stop, Transact, Words};
 use workloads::{
-    Bank, Btree, Btree16, Btree32, BtreeUpdate, Chains, ChainsSparse, Cq, Empty, HashTable, Kmeans,
-    List, NAMES, Options, Pc, Rbt, Records, Records20, Scatter, SessionStore, Sps, Ssca2,
-    TatpBtree, TatpHash, TatpMix, TpccBtree, TpccBtree32, TpccHash, Vacation, Violation, Visitor,
-    Workload, Writes, YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF, by_name, next_run,
+    Bank, BpTreeRand, BpTreeZipf, Btree, Btree16, Btree32, BtreeUpdate, Btreemap, Chains,
+    ChainsSparse, Cq, DataSet, Echo, Empty, HashRand, HashTable, HashZipf, Hashmap, Kmeans, List,
+    Memcached, NAMES, Options, Pc, RbTreeRand, RbTreeZipf, Rbt, Rbtreemap, Records, Records20,
+    Scatter, SessionStore, Sps, Sps1, Ssca2, Swap, TatpBtree, TatpHash, TatpMix, TpccBtree,
+    TpccBtree32, TpccHash, Vacation, Vector, Violation, Visitor, Workload, Writes, YcsbA, YcsbB,
+    YcsbC, YcsbD, YcsbE, YcsbF, YcsbPut, by_name, next_run,
 };
 
 const SMALL: Options = Options {
@@ -18,6 +20,7 @@ const SMALL: Options = Options {
     update_percent: None,
     zipf: None,
     low_conflict: false,
+    data: None,
 };
 
 /// A loaded heap.
@@ -92,6 +95,21 @@ macro_rules! for_all {
         $test::<YcsbF>();
         $test::<Writes>();
         $test::<Scatter>();
+        $test::<Vector>();
+        $test::<Swap>();
+        $test::<Hashmap>();
+        $test::<Btreemap>();
+        $test::<Rbtreemap>();
+        $test::<YcsbPut>();
+        $test::<Echo>();
+        $test::<RbTreeRand>();
+        $test::<RbTreeZipf>();
+        $test::<BpTreeRand>();
+        $test::<BpTreeZipf>();
+        $test::<HashRand>();
+        $test::<HashZipf>();
+        $test::<Sps1>();
+        $test::<Memcached>();
     };
 }
 
@@ -140,6 +158,62 @@ fn what_load_made_open_finds() {
     for_all!(opens);
 }
 
+/// Does the same with every workload that has several data sets.
+macro_rules! for_all_with_data {
+    ($test:ident) => {
+        $test::<Vector>();
+        $test::<Swap>();
+        $test::<Hashmap>();
+        $test::<Btreemap>();
+        $test::<Rbtreemap>();
+        $test::<YcsbPut>();
+        $test::<Echo>();
+    };
+}
+
+fn holds_with_every_data_set<W: Workload>() {
+    let sets = [
+        DataSet::Large { bytes: 4096 },
+        DataSet::Large { bytes: 16384 },
+        DataSet::Random { objects: 1 },
+        DataSet::Random { objects: 4 },
+        DataSet::Random { objects: 64 },
+    ];
+    for (data, update_percent) in sets.into_iter().zip([None, Some(50), None, Some(0), Some(50)]) {
+        let options = Options { data: Some(data), update_percent, zipf: Some(0.8), ..SMALL };
+        let (mut mock, workload) = loaded::<W>(&options);
+        let tuned = |index: usize| {
+            let mut client = workload.client(index, 1);
+            workload.tune(&mut client, &options);
+            client
+        };
+        let mut clients: Vec<W::Client> = (0..3).map(tuned).collect();
+        for _ in 0..2 {
+            run(&mut mock, &workload, &mut clients, 150);
+            for client in &clients {
+                assert!(is_present(&mut mock, &workload, client), "{} {data}", W::NAME);
+            }
+        }
+        assert_eq!(workload.check(&mut mock).unwrap(), [], "{} {data}", W::NAME);
+        let opened = W::open(&mut mock).unwrap().unwrap();
+        assert!(is_present(&mut mock, &opened, &clients[0]), "{} {data}", W::NAME);
+        // Each transaction is told from those before it.
+        for _ in 0..50 {
+            opened.next(&mut clients[0]);
+            let present = is_present(&mut mock, &opened, &clients[0]);
+            assert_eq!(present, opened.reads_only(&clients[0]), "{} {data}", W::NAME);
+            run_one(&mut mock, &opened, &clients[0]);
+            assert!(is_present(&mut mock, &opened, &clients[0]), "{} {data}", W::NAME);
+        }
+        assert!(mock.bytes_live() < W::heap_bytes(&options), "{} {data}", W::NAME);
+    }
+}
+
+#[test]
+fn every_data_set_holds() {
+    for_all_with_data!(holds_with_every_data_set);
+}
+
 /// Does the same with every workload that writes often enough, and something.
 macro_rules! for_all_that_write {
     ($test:ident) => {
@@ -173,6 +247,21 @@ macro_rules! for_all_that_write {
         $test::<YcsbF>();
         $test::<Writes>();
         $test::<Scatter>();
+        $test::<Vector>();
+        $test::<Swap>();
+        $test::<Hashmap>();
+        $test::<Btreemap>();
+        $test::<Rbtreemap>();
+        $test::<YcsbPut>();
+        $test::<Echo>();
+        $test::<RbTreeRand>();
+        $test::<RbTreeZipf>();
+        $test::<BpTreeRand>();
+        $test::<BpTreeZipf>();
+        $test::<HashRand>();
+        $test::<HashZipf>();
+        $test::<Sps1>();
+        $test::<Memcached>();
     };
 }
 
@@ -235,26 +324,11 @@ fn words_of(mock: &mut Mock) -> Vec<u64> {
     mock.transact(|tx| all.iter().map(|&at| tx.read(at)).collect()).unwrap()
 }
 
-/// The address of every word of a live object; the heap must be forgiving.
-fn addresses(mock: &mut Mock) -> Vec<Addr> {
-    let tag = mock.transact(|tx| tx.root()).unwrap() >> 48 << 48;
-    let mut found = Vec::new();
-    let mut left = mock.objects();
-    for object in (16..).step_by(16) {
-        if left == 0 {
-            break;
-        }
-        let before = found.len();
-        for offset in (0..1024).step_by(8) {
-            let at = Addr::new(tag | object, offset);
-            if mock.transact(|tx| tx.read(at)).is_err() {
-                break;
-            }
-            found.push(at);
-        }
-        left -= usize::from(found.len() > before);
-    }
-    found
+/// The address of every word of a live object.
+fn addresses(mock: &Mock) -> Vec<Addr> {
+    let words =
+        |(object, bytes): (u64, u64)| (0..bytes).step_by(8).map(move |at| Addr::new(object, at));
+    mock.live().into_iter().flat_map(words).collect()
 }
 
 #[test]
@@ -355,7 +429,7 @@ fn finds_damage<W: Workload>(share: f64) -> Vec<Violation> {
     let mut clients = [workload.client(0, 1), workload.client(1, 1)];
     run(&mut mock, &workload, &mut clients, 500);
     let (mut tried, mut seen, mut violations) = (0, 0, Vec::new());
-    let all = addresses(&mut mock);
+    let all = addresses(&mock);
     // The first words densely: a small workload's tables may lie there whole.
     // An odd step meets every field of a row.
     for at in all[..60].iter().chain(all.iter().step_by((all.len() / 150) | 1)) {
@@ -442,6 +516,32 @@ fn the_checks_find_planted_damage() {
     for found in [finds_damage::<Writes>(0.9), finds_damage::<Scatter>(0.9)] {
         assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
     }
+    let found = [finds_damage::<Vector>(0.1), finds_damage::<Swap>(0.9)];
+    assert!(found.iter().flatten().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
+    for found in [
+        finds_damage::<Hashmap>(0.1),
+        finds_damage::<Btreemap>(0.1),
+        finds_damage::<Rbtreemap>(0.1),
+        finds_damage::<YcsbPut>(0.1),
+        finds_damage::<Echo>(0.1),
+    ] {
+        assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
+    }
+    let found = finds_damage::<RbTreeZipf>(0.2);
+    assert!(count(&found, "keys that a tree counts") > 0, "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    let found = finds_damage::<BpTreeRand>(0.05);
+    assert!(count(&found, "keys that a tree counts") > 0, "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    let found = finds_damage::<HashRand>(0.1);
+    assert!(found.iter().any(|v| matches!(v, Violation::Key { .. })), "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
+    let found = finds_damage::<Memcached>(0.05);
+    assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
+    assert!(count(&found, "the newer item of one") > 0, "{found:?}");
+    let found = finds_damage::<Sps1>(0.9);
+    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
 }
 
 /// A heap whose transaction writes only so many words, and forgets the rest.
@@ -559,7 +659,9 @@ fn every_name_leads_to_its_workload() {
     let names = "empty bank hashtable btree btree-16 btree-32 btree-update session-store \
                  tatp-hash tatp-btree tatp-mix tpcc-hash tpcc-btree tpcc-btree-32 chains \
                  chains-sparse list rbt cq pc sps kmeans ssca2 vacation records records-20 \
-                 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter";
+                 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter vector swap hashmap \
+                 btreemap rbtreemap ycsb-put echo rbtree rbtree-zipf bptree bptree-zipf hash hash-zipf \
+                 sps-1 memcached";
     assert_eq!(NAMES.join(" "), names);
     for name in NAMES {
         let (found, about) = by_name(name, NameOf).unwrap();

@@ -135,15 +135,17 @@ fn one(point: &Point, results: Option<&Results>) -> Result<Record, String> {
     Ok(record)
 }
 
-fn simulate(point: &Point) -> Result<sim::report::Outcome, sim::Error> {
-    let Asked { scale, update_percent, zipf, .. } = point.asked;
+fn simulate(point: &Point) -> Result<sim::report::Outcome, Failure> {
+    let Asked { scale, ref data, update_percent, zipf, shared, .. } = point.asked;
+    let data = data.as_deref().map(str::parse).transpose();
     let options = Options {
         scale,
         seed: point.setup.seed,
         workers: point.setup.cores,
         update_percent,
         zipf,
-        ..Options::default()
+        low_conflict: !shared,
+        data: data.map_err(|problem| Failure::BadData { problem })?,
     };
     workloads::by_name(&point.asked.workload, Simulated { point, options })
         .expect("its name was looked at")
@@ -155,11 +157,11 @@ struct Simulated<'p> {
 }
 
 impl Visitor for Simulated<'_> {
-    type Out = Result<sim::report::Outcome, sim::Error>;
+    type Out = Result<sim::report::Outcome, Failure>;
 
     fn visit<W: Workload>(self) -> Self::Out {
-        let program = program::Unloaded::<W>::new(self.options);
-        sim::run(&self.point.setup, &program, &mut |_| {})
+        let program = program::Unloaded::<W>::new(self.options)?;
+        Ok(sim::run(&self.point.setup, &program, &mut |_| {})?)
     }
 }
 

@@ -11,6 +11,7 @@
 //! straight code over a [`Hart`] that may wait; what hardware does at a moment is a function of the
 //! [`Machine`], which cannot.
 
+mod dtx;
 mod lad;
 mod lad_llc;
 pub mod soft_log;
