@@ -1,5 +1,6 @@
 //! How many lines and pages the papers' workloads write a transaction, beside what the papers say.
-//! No design but `volatile` is run: what is fixed from these numbers is fixed before any comparison.
+//! No design but `volatile` is run: what is fixed from these numbers is fixed before designs are
+//! compared.
 
 mod common;
 
