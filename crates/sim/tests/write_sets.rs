@@ -62,8 +62,10 @@ fn hold(rows: &[Row]) {
 
 #[test]
 fn the_workloads_of_ssp() {
-    let of =
-        |workload, paper: [f64; 3]| Row { paper: paper.map(Some), ..row(workload, "ssp", 1.0) };
+    let of = |workload, lines, paper: [f64; 3]| Row {
+        paper: paper.map(Some),
+        ..row(workload, "ssp", 1.0, lines)
+    };
     hold(&[
         of("rbtree", 5.6, [12.0, 3.0, 13.0]),
         of("bptree", 9.4, [10.0, 6.0, 21.0]),
