@@ -5,9 +5,9 @@
 //!                                      8 bits        16           8       32
 //! ```
 //!
-//! Where a paper runs a program several times over, each worker has a copy of the data to itself, up
-//! to 32 of them; further workers share. What several workers may reach they reach under the copy's
-//! lock, which a worker of its own never waits for.
+//! Where a paper runs a program several times over, each worker has a copy of the data to itself,
+//! up to 32 of them; further workers share. What several workers may reach they reach under the
+//! copy's lock, which a worker of its own never waits for.
 
 use words::{LockId, Stop, Words};
 
@@ -18,8 +18,8 @@ use crate::{CLIENTS_MAX, Options, lock, scaled};
 /// Most copies: what leads to them fits in an object.
 pub(crate) const COPIES: usize = 32;
 
-/// Keys of a copy at scale 1 where an object has up to so many bytes: larger ones are fewer, so that
-/// a copy's data are 100 MB.
+/// Keys of a copy at scale 1 where an object has up to so many bytes: larger ones are fewer, so
+/// that a copy's data are 100 MB.
 const KEYS: u64 = 100_000;
 const LARGE_MIN: u64 = 1024;
 

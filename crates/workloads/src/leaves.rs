@@ -1,18 +1,18 @@
-//! A B+-tree whose leaves keep their keys sorted, as textbooks have it: what comes in or goes shifts
-//! those behind it.
+//! A B+-tree whose leaves keep their keys sorted, as textbooks have it: what comes in or goes
+//! shifts those behind it.
 //!
 //! ```text
-//!   inner nodes: a B+-tree      not a leaf's least key -> leaf      the least of the first one is 0
-//!   leaf, an object             | count | 63 keys, ascending | their values |
+//! inner nodes: a B+-tree      not a leaf's least key -> leaf      the least of the first one is 0
+//! leaf, an object             | count | 63 keys, ascending | their values |
 //! ```
 //!
-//! The [`BTreeMap`]'s own leaves have an order over slots, so that a change writes few words. Those of
-//! SSP's benchmark write several lines of a page, as sorted leaves do. A full leaf is split in
+//! The [`BTreeMap`]'s own leaves have an order over slots, so that a change writes few words. Those
+//! of SSP's benchmark write several lines of a page, as sorted leaves do. A full leaf is split in
 //! halves; an empty one goes, but for the first; others are not joined: where keys come and go at
 //! random as many come to each.
 //!
-//! Invariant: each leaf but the first began as a half of a full one, and its range only gets smaller
-//! by further halving; so each has room for [`HALF`] keys in its range.
+//! Invariant: each leaf but the first began as a half of a full one, and its range only gets
+//! smaller by further halving; so each has room for [`HALF`] keys in its range.
 
 use std::ops::ControlFlow;
 

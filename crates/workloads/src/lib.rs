@@ -35,7 +35,7 @@
 //! | `bptree`, `bptree-zipf` | the same | 5; 6 | the same |
 //! | `hash`, `hash-zipf` | the same | 6; 4 | the same |
 //! | `sps-1` | swaps two words of an array | 2 | a permutation |
-//! | `memcached` | sets or gets a value of 64 to 1024 bytes | 30 | hash table = list, values whole |
+//! | `memcached` | sets or gets a value of 64 to 1024 bytes | 30 | structure, values whole |
 //!
 //! A workload runs on everything that [`Transact`]s: every design, the simulated machine, the mock.
 //! All are stationary: however long they run, they stay within [`Workload::heap_bytes`].

@@ -1,5 +1,5 @@
-//! `memcached`: a cache of values of 64 to 1024 bytes, of which the least recently used go; 90 of 100
-//! operations set (SSP, section 5.1: memslap, four clients).
+//! `memcached`: a cache of values of 64 to 1024 bytes, of which the least recently used go; 90 of
+//! 100 operations set (SSP, section 5.1: memslap, four clients).
 //!
 //! ```text
 //!   a copy   buckets: key -> ticket of an item     (the hash table of `hash`)
@@ -8,19 +8,20 @@
 //!                     | 8 words of the value | up to 16 such lines |
 //! ```
 //!
-//! 50 000 items times the scale, all taken at any time, and 51 keys for each 50 of them, drawn evenly
-//! (`--zipf` draws them by that law). A value has 1, 2, 4, 8 or 16 lines: of 31 of them 16, 8,
-//! 4, 2 and 1. An operation is a transaction:
+//! 50 000 items times the scale, all taken at any time, and 51 keys for each 50 of them, drawn
+//! evenly (`--zipf` draws them by that law). A value has 1, 2, 4, 8 or 16 lines: of 31 of them 16,
+//! 8, 4, 2 and 1. An operation is a transaction:
 //!
 //! | | of 100 | |
 //! |---|---|---|
 //! | set, the key is there | 88 | overwrites the value in its item |
 //! | set, it is not | 2 | takes the item that was used least recently, which loses its key |
 //! | get | 9 | reads the value |
-//! | get, and the item is looked at as new | 1 | makes it the first of the list, as memcached does once a minute |
+//! | get that renews | 1 | makes its item the first of the list, as memcached does once a minute |
 //!
-//! With `--low-conflict` each worker has a copy and its share of the items; else all have one, under
-//! one lock. Between two operations pass 3000 instructions, for what a server does with requests.
+//! With `--low-conflict` each worker has a copy and its share of the items; else all have one,
+//! under one lock. Between two operations pass 3000 instructions, for what a server does with
+//! requests.
 //!
 //! The check: the hash table and the list have the same items, each once, values whole.
 

@@ -4,21 +4,21 @@
 //! ```text
 //!   large:BYTES   | stamp, number, 6 words that follow | ...     each line of an entry; whole
 //!                                                                entries change places
-//!   random:N      | word | 7 words that follow from the place |  N / 2 pairs of words change places
-//!   sps-1         | word | word | ...                            one pair of them does
+//! random:N      | word | 7 words that follow from the place |  N / 2 pairs of words change places
+//! sps-1         | word | word | ...                            one pair of them does
 //!
 //!   a word   63    58 57   50 49     42 41         22 21     0
 //!            | check | run   | worker  | sequence    | number |
 //! ```
 //!
-//! `swap` has the data sets and the sizes of `vector` ([`puts`](crate::puts)): a copy for each worker,
-//! up to 32, of 100 MB, or of 100 000 objects of 64 bytes; a transaction writes both entries whole, or
-//! a word in each of N objects. `sps-1` has 2^20 words a copy times the scale, 8 MiB, and a copy for
-//! each worker only with `--low-conflict`; else all have one.
+//! `swap` has the data sets and the sizes of `vector` ([`puts`](crate::puts)): a copy for each
+//! worker, up to 32, of 100 MB, or of 100 000 objects of 64 bytes; a transaction writes both
+//! entries whole, or a word in each of N objects. `sps-1` has 2^20 words a copy times the scale, 8
+//! MiB, and a copy for each worker only with `--low-conflict`; else all have one.
 //!
-//! A word has its number, and beside it so much of the stamp of who put it here as has room: the run
-//! modulo 255 and the sequence modulo 2^20, which are compared going round. So a transaction is told
-//! from those before it as long as fewer than half a million others of its worker lie between.
+//! A word has its number, and beside it so much of the stamp of who put it here as has room: the
+//! run modulo 255 and the sequence modulo 2^20, which are compared going round. So a transaction is
+//! told from those before it as long as fewer than half a million others of its worker lie between.
 //!
 //! Entries are always there, in another order: the check looks for a permutation.
 

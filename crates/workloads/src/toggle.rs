@@ -7,15 +7,15 @@
 //!            bucket | first entry | stamp of the last transaction on it |       hash tables
 //! ```
 //!
-//! Keys and values have 8 bytes. Of a million keys times the scale every second one is there from the
-//! beginning, and about as many at any time. The zipfian ones draw them by Zipf's law with exponent
-//! 0.88, by which 80 of 100 draws fall on 15 of 100 keys of a million; hot keys are not neighbours
-//! (`--zipf` is another exponent). With `--low-conflict` each worker has a copy of its own, up to 32;
-//! else all have one, under one lock.
+//! Keys and values have 8 bytes. Of a million keys times the scale every second one is there from
+//! the beginning, and about as many at any time. The zipfian ones draw them by Zipf's law with
+//! exponent 0.88, by which 80 of 100 draws fall on 15 of 100 keys of a million; hot keys are not
+//! neighbours (`--zipf` is another exponent). With `--low-conflict` each worker has a copy of its
+//! own, up to 32; else all have one, under one lock.
 //!
 //! What tells whether a transaction was done, also when it took a key out, is a stamp beside the
-//! number of keys that a tree keeps; or in a hash table beside the link of the key's bucket, where it
-//! takes no line more.
+//! number of keys that a tree keeps; or in a hash table beside the link of the key's bucket, where
+//! it takes no line more.
 //!
 //! The check: structures, values under their keys, numbers of keys.
 

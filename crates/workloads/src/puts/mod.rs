@@ -13,10 +13,10 @@
 //! Each worker has a copy of the store to itself, up to 32 of them. Keys have 8 bytes. What a
 //! transaction writes is the option `data`:
 //!
-//! - `large:BYTES`: an object of 1 to 16 KiB, whole. An update takes a free place, writes the object
-//!   there, and gives the old one's place back; an insert puts a new key in and takes the one out
-//!   that was put in longest ago, so that the store stays as large as it is. A copy has 100 000 keys
-//!   times the scale, of 1 KiB; fewer of larger objects, so that it is always 100 MB.
+//! - `large:BYTES`: an object of 1 to 16 KiB, whole. An update takes a free place, writes the
+//!   object there, and gives the old one's place back; an insert puts a new key in and takes the
+//!   one out that was put in longest ago, so that the store stays as large as it is. A copy has 100
+//!   000 keys times the scale, of 1 KiB; fewer of larger objects, so that it is always 100 MB.
 //! - `random:N`: the first word of N different objects of 64 bytes, which are found by N keys;
 //!   100 000 keys a copy. Nothing is put in or taken out.
 //!
@@ -24,9 +24,9 @@
 //! `--scale 5.2 --data random:N` as much of 64 bytes. `--update-percent` is the share of puts, of
 //! 100: 0 reads only, and `--update-percent 50 --zipf 0.8` is the mix of the paper's section V-F.
 //!
-//! `echo`, after the store of that name: a worker collects its puts outside of the transaction, then
-//! merges them in one, which also writes the time of its copy; a get copies the objects that it
-//! found into a persistent buffer of its copy, and writes that time, so that gets write too.
+//! `echo`, after the store of that name: a worker collects its puts outside of the transaction,
+//! then merges them in one, which also writes the time of its copy; a get copies the objects that
+//! it found into a persistent buffer of its copy, and writes that time, so that gets write too.
 //!
 //! The check: the structures; every object stands under its key, whole; each place of an object is
 //! used once or free once; buffers are what was copied.
