@@ -19,8 +19,8 @@
 //! Recovery writes the new words of transactions with a commit word, oldest first.
 //!
 //! Choices where the papers are silent: the buffer has as many lines as ReDU's DRAM cache, wherever
-//! there is room (its table is a chain of one line a bucket); a line for which there is none stops
-//! the run. Four transactions are read ahead; eight log lines are read, and a quarter of a
+//! there is room (its table is a chain of one line a bucket); a transaction begins when it is at most
+//! half full. Four transactions are read ahead; eight log lines are read, and a quarter of a
 //! queue of lines is written, at a time. Words are written home with a byte mask: the rest of the
 //! line is not read. A modified line whose log was retired is dropped: home has it.
 
@@ -255,6 +255,10 @@ impl Logging for HwRedo {
         }
     }
 
+    fn may_begin(&self) -> bool {
+        self.victims.len() + self.coming.len() <= self.free.len()
+    }
+
     fn committed(machine: &mut Machine<Self>, serial: u64) {
         machine.design.committed.push_back(serial);
         go_on(machine);
@@ -372,6 +376,9 @@ fn is_home(machine: &mut Machine<HwRedo>, number: u64) {
         }
         machine.rare(RETIRES, since, now);
         log::finish(machine, serial);
+        if machine.design.may_begin() {
+            log::room_again(machine);
+        }
     }
     write_home(machine);
     go_on(machine);

@@ -54,7 +54,7 @@ use rustc_hash::FxHashMap;
 
 use super::Design;
 use crate::machine::controller::{Class, Id, Write};
-use crate::machine::description::Description;
+use crate::machine::description::{Description, Point};
 use crate::machine::memory::line_of;
 use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
@@ -72,7 +72,8 @@ const LETTER: u64 = u64::MAX;
 
 /// What a tag is of, in its highest byte; a design's own begin with [`OWN`].
 const HEAD: u64 = 1;
-const START: u64 = 2;
+const TAIL: u64 = 2;
+const START: u64 = 3;
 pub(super) const OWN: u64 = 16;
 
 /// A tag of a kind, with a number.
@@ -104,6 +105,11 @@ pub(super) trait Logging: Design {
 
     /// A transaction is durable.
     fn committed(machine: &mut Machine<Self>, serial: u64);
+
+    /// Whether another transaction may begin; [`room_again`] says when.
+    fn may_begin(&self) -> bool {
+        true
+    }
 
     /// The log is getting full: whatever keeps Log Start where it is had better end.
     fn squeeze(machine: &mut Machine<Self>) {
@@ -159,8 +165,9 @@ pub(super) struct Log {
     /// On their way to the controller, and there.
     letters: VecDeque<Letter>,
     inbox: VecDeque<Letter>,
-    /// Tails of the open record.
-    tails: Vec<Id>,
+    /// Tails of the open record that memory does not have, by number; and how many there were.
+    tails: BTreeMap<u64, Id>,
+    written: u64,
     live: BTreeMap<u64, Live>,
     /// The same by `start`.
     starts: BTreeSet<(u64, u64)>,
@@ -197,7 +204,8 @@ impl Log {
             cores: (0..description.cores).map(|_| core()).collect(),
             letters: VecDeque::new(),
             inbox: VecDeque::new(),
-            tails: Vec::new(),
+            tails: BTreeMap::new(),
+            written: 0,
             live: BTreeMap::new(),
             starts: BTreeSet::new(),
             floor: u64::MAX,
@@ -311,8 +319,10 @@ pub(super) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
         if machine.design.log().is_low() {
             D::squeeze(machine);
         }
+        let may_begin = machine.design.may_begin();
         let log = machine.design.log();
-        if log.packer.is_free(1)
+        if may_begin
+            && log.packer.is_free(1)
             && let Some(id) = log.free_id()
         {
             return log.begin(core, id);
@@ -489,11 +499,15 @@ fn write_lines<D: Logging>(machine: &mut Machine<D>) {
         let mut write = Write::new(u64::from(line), words, class);
         match head {
             None => {
-                let tail = machine.log(0, write, Tell::Nobody);
-                machine.design.log().tails.push(tail);
+                let log = machine.design.log();
+                log.written += 1;
+                let number = log.written;
+                let id = machine.log(0, write, Tell::Design(0, tag(TAIL, number)));
+                machine.design.log().tails.insert(number, id);
             }
             Some(record) => {
-                write.after = std::mem::take(&mut machine.design.log().tails);
+                let tails = std::mem::take(&mut machine.design.log().tails);
+                write.after = tails.into_values().collect();
                 machine.log(0, write, Tell::Design(0, tag(HEAD, record)));
             }
         }
@@ -501,23 +515,17 @@ fn write_lines<D: Logging>(machine: &mut Machine<D>) {
 }
 
 /// A write of the design's has got somewhere. Whether it is one of the log's.
-pub(super) fn told<D: Logging>(
-    machine: &mut Machine<D>,
-    told: u64,
-    at: crate::machine::description::Point,
-) -> bool {
-    let (kind, record) = parts(told);
-    if kind != HEAD && kind != START {
-        return false;
-    }
-    if at != machine.description.persist.point {
-        return true;
-    }
+pub(super) fn told<D: Logging>(machine: &mut Machine<D>, told: u64, at: Point) -> bool {
+    let (kind, number) = parts(told);
+    let is_durable = at == machine.description.persist.point;
     match kind {
-        HEAD => head_is_durable(machine, record),
-        _ => start_is_durable(machine),
+        HEAD if is_durable => head_is_durable(machine, number),
+        START if is_durable => start_is_durable(machine),
+        // A head cannot wait for what is over.
+        TAIL if at == Point::Media => drop(machine.design.log().tails.remove(&number)),
+        _ => {}
     }
-    true
+    (HEAD..=START).contains(&kind)
 }
 
 fn head_is_durable<D: Logging>(machine: &mut Machine<D>, record: u64) {
@@ -595,9 +603,16 @@ fn start_is_durable<D: Logging>(machine: &mut Machine<D>) {
     for id in std::mem::replace(&mut log.gone, behind).into_values().flatten() {
         log.used[usize::from(id)] = false;
     }
-    let (waiting, since) = (std::mem::take(&mut log.waiting), log.mirrors);
+    let since = log.mirrors;
     machine.rare(MOVES, since, now);
-    waiting.into_iter().for_each(|token| machine.tell(token, now));
+    room_again(machine);
     work(machine);
     mirror(machine);
+}
+
+/// Who waits to begin looks again.
+pub(super) fn room_again<D: Logging>(machine: &mut Machine<D>) {
+    let now = machine.now();
+    let waiting = std::mem::take(&mut machine.design.log().waiting);
+    waiting.into_iter().for_each(|token| machine.tell(token, now));
 }

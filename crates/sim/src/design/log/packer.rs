@@ -91,11 +91,6 @@ impl Packer {
         self.next
     }
 
-    /// Log Start.
-    pub(super) fn start(&self) -> u64 {
-        self.start
-    }
-
     /// All records before this one are durable.
     pub(super) fn frontier(&self) -> u64 {
         self.frontier
