@@ -17,8 +17,8 @@ fn cut_all(design: &str, settings: &[&str]) -> BTreeMap<String, u64> {
     let mut inside = BTreeMap::new();
     for name in WORKLOADS {
         let mut tiny = setup("tiny-redu", design, 2, 150);
-        if name == "tpcc-hash" {
-            // All lines of two orders have a place in DRAM.
+        if ["sps", "tpcc-hash"].contains(&name) {
+            // All lines of two transactions have a place in DRAM.
             tiny.description.set("redu.dram_cache_bytes=16384").unwrap();
         }
         let papers = ["tatp-hash", "sps", "tpcc-hash"].contains(&name);

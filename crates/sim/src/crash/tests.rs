@@ -40,15 +40,19 @@ const fn logged(mutant: Mutant, design: &'static str, workload: &'static str) ->
 }
 
 /// A log that is full soon, and memory behind which things wait.
-const SHORT: &[&str] = &["log.bytes=16384", "nvm.write_ns=600", "nvm.write_hit_ns=600"];
+const SHORT: &[&str] = &["log.bytes=16384", "redu.dram_cache_bytes=16384", "nvm.write_ns=600"];
 
 /// The same, with lines that stay in DRAM as long as there is room.
 const LAZY: &[&str] =
-    &["log.bytes=16384", "nvm.write_ns=600", "nvm.write_hit_ns=600", "redu.write_back=1"];
+    &["log.bytes=16384", "redu.dram_cache_bytes=16384", "redu.write_back=1"];
+
+/// Such a memory, and places in DRAM for all lines of two transactions.
+const SLOW_AND_WIDE: &[&str] =
+    &["nvm.write_ns=2000", "nvm.write_hit_ns=2000", "redu.dram_cache_bytes=16384"];
 
 const IN_HARDWARE: [Row; 12] = [
-    Row { settings: SLOW, ..logged(Mutant::CommitBeforeMeta, "redu", "sps") },
-    Row { settings: SLOW, ..logged(Mutant::AcknowledgeOwnRecord, "redu", "sps") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::CommitBeforeMeta, "redu", "sps") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::AcknowledgeOwnRecord, "redu", "sps") },
     Row { settings: SLOW, ..logged(Mutant::AcknowledgeOwnRecord, "hw-undo-redo", "pc") },
     Row { settings: SHORT, ..logged(Mutant::LogReusedEarly, "redu", "sps") },
     Row { settings: SLOW, ..logged(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash") },
@@ -56,8 +60,8 @@ const IN_HARDWARE: [Row; 12] = [
     Row { settings: SHORT, ..logged(Mutant::FwbOneScan, "hw-undo-redo", "sps") },
     Row { settings: SLOW, ..logged(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
     logged(Mutant::DramNotLookedUp, "hw-redo", "sps"),
-    logged(Mutant::DramNotLookedUp, "redu", "sps"),
-    Row { settings: SLOW, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
+    Row { settings: SHORT, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
     Row { settings: LAZY, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-hash") },
 ];
 

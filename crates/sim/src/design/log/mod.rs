@@ -447,7 +447,9 @@ fn work<D: Logging>(machine: &mut Machine<D>) {
         if !log.packer.has_room() {
             let keeps = log.starts.first().map(|(_, serial)| log.live[serial]);
             let open = keeps.is_some_and(|live| live.end.is_none() && live.start <= log.floor);
-            if open && log.packer.is_mirrored() {
+            // A line whose entry has no room: what frees room may wait for that line.
+            let no_room = |(_, line, _): &(Id, u32, Time)| log.unsafe_lines[line] == u64::MAX;
+            if log.packer.is_mirrored() && (open || log.held.iter().any(no_room)) {
                 return cannot_hold(machine);
             }
             D::squeeze(machine);

@@ -62,8 +62,9 @@ pub(super) fn committed(machine: &mut Machine<Redu>, serial: u64) {
     if let Some(since) = entry.moved {
         machine.rare(MOVED, since, now);
     }
-    if !lazy {
-        queue_all(machine, serial);
+    match lazy {
+        true => squeeze(machine),
+        false => drop(queue_all(machine, serial)),
     }
     is_over(machine, serial);
 }
@@ -89,7 +90,8 @@ pub(super) fn queue(machine: &mut Machine<Redu>, line: u32) {
 
 /// The log is getting full: lines whose transactions keep Log Start where it is are to go home.
 pub(super) fn squeeze(machine: &mut Machine<Redu>) {
-    if !machine.design.lazy || machine.design.homes.queue.len() >= SQUEEZED {
+    let Redu { lazy, ref homes, ref log, .. } = machine.design;
+    if !lazy || !log.is_low() || homes.queue.len() >= SQUEEZED {
         return;
     }
     let mut queued = 0;
@@ -158,6 +160,8 @@ pub(super) fn fetched(machine: &mut Machine<Redu>, number: u64) {
 
 fn leaves_window(machine: &mut Machine<Redu>, home: Home) {
     machine.design.homes.in_window -= usize::from(home.in_window);
+    // Whoever keeps Log Start now may be another one than when lines were queued.
+    squeeze(machine);
     go_on(machine);
 }
 
