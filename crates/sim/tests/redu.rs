@@ -40,24 +40,49 @@ fn cut(name: &'static str, setup: &Setup) -> BTreeMap<String, u64> {
     let Setup { design, description, .. } = &setup;
     let what = format!("{design} on {} with {name}", description.name);
     match simulate(name, 0.02, &setup) {
-        Ok(o) => { println!("{what}: {:?} {:?} {:?}", o.violations, o.complaints, o.design_counts); o.rare_paths_cut.unwrap() }
-        Err(e) => { println!("{what}: ERR {e}"); BTreeMap::new() }
+        Ok(o) => {
+            println!("{what}: {:?} {:?} {:?}", o.violations, o.complaints, o.design_counts);
+            o.rare_paths_cut.unwrap()
+        }
+        Err(e) => {
+            println!("{what}: ERR {e}");
+            BTreeMap::new()
+        }
     }
 }
 
 #[test]
-fn t_undo() { cut_all("hw-undo", &[]); }
+fn t_undo() {
+    cut_all("hw-undo", &[]);
+}
 #[test]
-fn t_redo() { cut_all("hw-redo", &[]); }
+fn t_redo() {
+    cut_all("hw-redo", &[]);
+}
 #[test]
-fn t_both() { cut_all("hw-undo-redo", &[]); }
+fn t_both() {
+    cut_all("hw-undo-redo", &[]);
+}
 #[test]
-fn t_redu() { cut_all("redu", &[]); }
+fn t_redu() {
+    cut_all("redu", &[]);
+}
 #[test]
-fn t_lru() { cut_all("redu", &["redu.write_back=1"]); }
+fn t_lru() {
+    cut_all("redu", &["redu.write_back=1"]);
+}
 #[test]
-fn t_nofilter() { cut_all("redu", &["redu.filter=0"]); }
+fn t_nofilter() {
+    cut_all("redu", &["redu.filter=0"]);
+}
 #[test]
-fn t_nopack() { cut_all("hw-undo-redo", &["log.pack=0"]); cut_all("redu", &["log.pack=0"]); }
+fn t_nopack() {
+    cut_all("hw-undo-redo", &["log.pack=0"]);
+    cut_all("redu", &["log.pack=0"]);
+}
 #[test]
-fn t_noopt() { cut_all("hw-undo-redo", &["log.pack=0", "log.coalesce=0"]); cut_all("redu", &["log.coalesce=0"]); cut_all("hw-undo", &["log.pack=0", "log.coalesce=0"]);}
+fn t_noopt() {
+    cut_all("hw-undo-redo", &["log.pack=0", "log.coalesce=0"]);
+    cut_all("redu", &["log.coalesce=0"]);
+    cut_all("hw-undo", &["log.pack=0", "log.coalesce=0"]);
+}

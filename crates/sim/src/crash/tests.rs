@@ -43,8 +43,7 @@ const fn logged(mutant: Mutant, design: &'static str, workload: &'static str) ->
 const SHORT: &[&str] = &["log.bytes=16384", "redu.dram_cache_bytes=16384", "nvm.write_ns=600"];
 
 /// The same, with lines that stay in DRAM as long as there is room.
-const LAZY: &[&str] =
-    &["log.bytes=16384", "redu.dram_cache_bytes=16384", "redu.write_back=1"];
+const LAZY: &[&str] = &["log.bytes=16384", "redu.dram_cache_bytes=16384", "redu.write_back=1"];
 
 /// Such a memory, and places in DRAM for all lines of two transactions.
 const SLOW_AND_WIDE: &[&str] =
