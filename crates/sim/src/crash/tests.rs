@@ -36,7 +36,7 @@ const WEAK: &[&str] = &["persist.point=\"media\"", "nvm.write_ns=2000", "nvm.wri
 
 /// A run on the machine of designs that log in hardware.
 const fn logged(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
-    Row { machine: "tiny-redu", ..row(mutant, design, workload) }
+    Row { machine: "tiny-redu", cuts: 300, ..row(mutant, design, workload) }
 }
 
 /// A log that is full soon, and memory behind which things wait.
@@ -56,12 +56,12 @@ const IN_HARDWARE: [Row; 12] = [
     Row { settings: SHORT, ..logged(Mutant::LogReusedEarly, "redu", "sps") },
     Row { settings: SLOW, ..logged(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash") },
     Row { settings: SLOW, ..logged(Mutant::CommitBeforeData, "hw-undo", "sps") },
-    Row { settings: SHORT, ..logged(Mutant::FwbOneScan, "hw-undo-redo", "sps") },
+    logged(Mutant::FwbOneScan, "hw-undo-redo", "sps"),
     Row { settings: SLOW, ..logged(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
     logged(Mutant::DramNotLookedUp, "hw-redo", "sps"),
     Row { settings: SHORT, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
-    Row { settings: LAZY, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-hash") },
+    Row { settings: LAZY, cuts: 1000, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-hash") },
 ];
 
 const ROWS: [Row; 12] = [
