@@ -14,14 +14,12 @@ use sim::{Error, Setup};
 
 const WORKLOADS: [&str; 6] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash"];
 
-const ASKED: &str = "another core asks for a marked line";
-const VICTIM: &str = "a full bucket gives up a line";
-const FULL: &str = "a transaction waits for room in the log";
-
-/// The paper's machine. A log of 64 MiB takes time to make, and is not filled here.
+/// The paper's machine. Its log and its DRAM cache take time to make, and are not filled here.
 fn papers(design: &str, cores: usize, transactions: u64) -> Setup {
     let mut setup = setup("redu", design, cores, transactions);
-    setup.description.set("log.bytes=1048576").unwrap();
+    for key in ["log.bytes", "redu.dram_cache_bytes"] {
+        setup.description.set(&format!("{key}=1048576")).unwrap();
+    }
     setup
 }
 
@@ -59,7 +57,8 @@ fn survives(design: &str, settings: &[&str], never: &[&str]) {
     }
     add(cut("peeping", &tiny(design, "peeping", settings), 150));
     // Here a few transactions fill the log.
-    let short: Vec<&str> = settings.iter().copied().chain(["log.bytes=8192"]).collect();
+    let short: Vec<&str> =
+        settings.iter().copied().chain(["log.bytes=8192", "nvm.write_ns=600"]).collect();
     add(cut("pc", &tiny(design, "pc", &short), 100));
     let mut large = papers(design, 4, 100);
     settings.iter().for_each(|it| large.description.set(it).unwrap());
@@ -158,7 +157,9 @@ fn each_design_writes_its_log_and_each_line_once() {
         let outcome = run(design, &[]);
         let lines = outcome.lines_per_transaction.mean * outcome.transactions as f64;
         let data = outcome.nvm_writes.data as f64 / lines;
-        assert!((0.93..1.07).contains(&data), "{design}: {data}");
+        // What waits in DRAM may be written again before it goes home.
+        let least = if design == "redu" { 0.7 } else { 0.93 };
+        assert!((least..1.07).contains(&data), "{design}: {data}");
         outcome.nvm_writes.log_data as f64 / lines
     });
     let both = run("hw-undo-redo", &[]);

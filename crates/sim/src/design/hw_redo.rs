@@ -20,8 +20,8 @@
 //!
 //! Choices where the papers are silent: the buffer has as many lines as ReDU's DRAM cache, wherever
 //! there is room (its table is a chain of one line a bucket); a transaction begins when it is at most
-//! half full. Four transactions are read ahead; eight log lines are read, and a quarter of a
-//! queue of lines is written, at a time. Words are written home with a byte mask: the rest of the
+//! half full. Four transactions are read ahead; eight log lines are read, and up to four
+//! queues of lines written, at a time. Words are written home with a byte mask: the rest of the
 //! line is not read. A modified line whose log was retired is dropped: home has it.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -135,7 +135,7 @@ impl Design for HwRedo {
             writing: FxHashMap::default(),
             images: FxHashMap::default(),
             numbers: 0,
-            window: (description.mc.wq as usize / 4).max(1),
+            window: 4 * description.mc.wq as usize,
             youngest: FxHashMap::default(),
             victims: FxHashMap::default(),
             free,
@@ -291,11 +291,7 @@ fn go_on(machine: &mut Machine<HwRedo>) {
         let now = machine.now();
         let design = &mut machine.design;
         while design.reading.len() < AHEAD {
-            let next = match planted(Mutant::RetireYoungestFirst) {
-                true => design.committed.pop_back(),
-                false => design.committed.pop_front(),
-            };
-            let Some(serial) = next else { break };
+            let Some(serial) = design.committed.pop_front() else { break };
             let logged = design.logged.get_mut(&serial).expect("it has logged something");
             logged.places.sort_unstable();
             logged.places.dedup();
@@ -334,10 +330,18 @@ fn read_logs(machine: &mut Machine<HwRedo>) {
 
 /// Writes lines home, in order, as many as may be under way.
 fn write_home(machine: &mut Machine<HwRedo>) {
-    while machine.design.writing.len() < machine.design.window
-        && let Some((serial, line)) = machine.design.homes.pop_front()
-    {
+    let window = match planted(Mutant::RetireYoungestFirst) {
+        // One at a time, so that there is a youngest one.
+        true => 1,
+        false => machine.design.window,
+    };
+    while machine.design.writing.len() < window {
         let design = &mut machine.design;
+        let next = match planted(Mutant::RetireYoungestFirst) {
+            true => design.homes.pop_back(),
+            false => design.homes.pop_front(),
+        };
+        let Some((serial, line)) = next else { break };
         design.numbers += 1;
         let number = design.numbers;
         design.writing.insert(number, (serial, line));

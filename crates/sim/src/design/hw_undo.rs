@@ -35,7 +35,7 @@ impl Design for HwUndo {
     const NAME: &'static str = "hw-undo";
     const ABOUT: &'static str = "undo logging in hardware, data written before the commit (ATOM)";
     const MACHINE: &'static str = "redu";
-    const RARE: &'static [&'static str] = &[log::RARE[0], log::RARE[1], log::RARE[2], WAITS];
+    const RARE: &'static [&'static str] = &[log::RARE[0], log::RARE[2], WAITS];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         log::fits(description)

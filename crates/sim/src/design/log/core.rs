@@ -21,6 +21,7 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
         let log = machine.design.log();
         if may_begin
             && log.packer.is_free(1)
+            && log.packer.has_room()
             && let Some(id) = log.free_id()
         {
             return log.begin(core, id);

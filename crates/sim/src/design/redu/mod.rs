@@ -29,8 +29,8 @@
 //!
 //! Choices where the paper is silent: the flush at the end finds one marked line a cycle and leaves
 //! it in L1, clean. It is acknowledged when DRAM has accepted table and line. A modified line that
-//! is nobody's goes into the DRAM cache as committed. Eager writes a quarter of a queue of lines at a
-//! time, so lines that wait can be written again before. With the policy of least recent use, and
+//! is nobody's goes into the DRAM cache as committed. Eager has up to four queues of lines under way at a
+//! time; those that wait behind that can be written again before. With the policy of least recent use, and
 //! half of the log used, lines go home whose transactions keep Log Start where it is. The
 //! transaction table is in the controller.
 
@@ -153,7 +153,7 @@ impl Design for Redu {
             flushes: vec![Vec::new(); description.cores],
             numbers: 0,
             taken: None,
-            homes: Homes::new((description.mc.wq as usize / 4).max(1)),
+            homes: Homes::new(4 * description.mc.wq as usize),
         }
     }
 
