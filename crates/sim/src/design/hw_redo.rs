@@ -20,7 +20,7 @@
 //!
 //! Choices where the papers are silent: the buffer has as many lines as ReDU's DRAM cache, wherever
 //! there is room (its table is a chain of one line a bucket); a transaction begins when it is at most
-//! half full. Four transactions are read ahead; eight log lines are read, and up to four
+//! half full. Sixteen transactions are read ahead; 32 log lines are read, and up to four
 //! queues of lines written, at a time. Words are written home with a byte mask: the rest of the
 //! line is not read. A modified line whose log was retired is dropped: home has it.
 
@@ -45,8 +45,8 @@ const LOGGED: u64 = MORE;
 const HOME: u64 = MORE + 1;
 
 /// Transactions that are read ahead, and log lines that are read at a time.
-const AHEAD: usize = 4;
-const READS: usize = 8;
+const AHEAD: usize = 16;
+const READS: usize = 32;
 
 const RETIRES: &str = "a transaction is being retired";
 const BUFFERED: &str = "a line goes to the victim buffer";

@@ -49,7 +49,7 @@ impl Filter {
         // Odd multipliers, one for each hash.
         (0..self.hashes).map(move |hash| {
             let by = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * hash + 1);
-            ((line.wrapping_mul(by) >> 32) * entries >> 32) as usize
+            (((line.wrapping_mul(by) >> 32) * entries) >> 32) as usize
         })
     }
 

@@ -45,7 +45,7 @@ use rustc_hash::FxHashMap;
 use super::Design;
 use super::dram::{self, Dram, InDram, MORE};
 use super::log::{self, Content, Layout, Log, Logging, Scan, parts};
-use crate::machine::cache::{COHERENCE, MARKED, MODIFIED, State};
+use crate::machine::cache::{MARKED, State};
 use crate::machine::controller::Id;
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
@@ -328,7 +328,6 @@ fn leaves_early(machine: &mut Machine<Redu>, core: usize, line: u32, why: &'stat
 
 /// Sends a line from a core's L1 through its home to the DRAM cache. The caches keep it, clean.
 fn flush(machine: &mut Machine<Redu>, core: usize, line: u32, serial: u64) {
-    debug_assert!(machine.private_state(core, line) & COHERENCE <= MODIFIED);
     machine.clean_private(core, line);
     let token = machine.open_token();
     machine.design.flushes[core].push(token);
