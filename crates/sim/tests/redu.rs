@@ -1,5 +1,5 @@
-//! Designs that log in hardware: they survive power cuts on the paper's machine and on a tiny one, and
-//! write to memory what they must.
+//! Designs that log in hardware: they survive power cuts on the paper's machine and on a tiny one,
+//! and write to memory what they must.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
@@ -62,10 +62,6 @@ fn survives(design: &str, settings: &[&str], never: &[&str]) {
     for name in ["cq", "sps"] {
         add(cut(name, &tiny(design, name, &slow), 100));
     }
-    if design == "hw-redo" {
-        let short = ["log.bytes=16384", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
-        add(cut("sps", &tiny(design, "sps", &short), 100));
-    }
     let mut large = papers(design, 4, 100);
     settings.iter().for_each(|it| large.description.set(it).unwrap());
     add(cut("sps", &large, 100));
@@ -80,7 +76,8 @@ fn undo_logging_survives_power_cuts() {
 
 #[test]
 fn redo_logging_survives_power_cuts() {
-    survives("hw-redo", &[], &[]);
+    // It is retired before the log is full; with the next two designs it is not.
+    survives("hw-redo", &[], &["a transaction waits for room in the log"]);
 }
 
 #[test]

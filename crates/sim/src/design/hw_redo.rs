@@ -19,8 +19,8 @@
 //! Recovery writes the new words of transactions with a commit word, oldest first.
 //!
 //! Choices where the papers are silent: the buffer has as many lines as ReDU's DRAM cache, wherever
-//! there is room (its table is a chain of one line a bucket); a transaction begins when it is at most
-//! half full. Sixteen transactions are read ahead; 32 log lines are read, and up to four
+//! there is room (its table is a chain of one line a bucket); a transaction begins when it is at
+//! most half full. Sixteen transactions are read ahead; 32 log lines are read, and up to four
 //! queues of lines written, at a time. Words are written home with a byte mask: the rest of the
 //! line is not read. A modified line whose log was retired is dropped: home has it.
 

@@ -9,9 +9,9 @@
 //!   scan, every fwb_cycles:      a modified line is flagged;
 //!                                one that was flagged by the last scan is written back
 //! ```
-//! A line that is modified at a scan is at home when the next scan's write-backs are, and so are all
-//! that left the caches before: then the log needs no record that is older than the first scan, but
-//! for those of transactions that were open then.
+//! A line that is modified at a scan is at home when the next scan's write-backs are, and so are
+//! all that left the caches before: then the log needs no record that is older than the first scan,
+//! but for those of transactions that were open then.
 //!
 //! Invariants:
 //! - A line of the program reaches memory after the log's entries about it.

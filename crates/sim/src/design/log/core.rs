@@ -35,8 +35,8 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
     }
 }
 
-/// The body is over, and its stores have drained. Whether it has written anything; otherwise nothing
-/// is left of it.
+/// The body is over, and its stores have drained. Whether it has written anything; otherwise
+/// nothing is left of it.
 pub(in crate::design) fn end_body<D: Logging>(hart: &mut Hart<'_, D>) -> bool {
     hart.settle();
     let cycle = hart.cycle();

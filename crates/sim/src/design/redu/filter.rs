@@ -1,10 +1,10 @@
 //! Which lines may be in the DRAM cache: Bloom filters.
 //!
-//! Eager write-back keeps few lines there for a short time: *counters*, of which none is too small as
-//! long as a line is there, so an answer of "no" is sure. (One that is full stays so: nobody knows
-//! how many lines it stands for.) Least recently used keeps many: *bits*, which are set and never
-//! cleared one by one, but all together when too many answers of "yes" were wrong; so "no" may be
-//! wrong, too.
+//! Eager write-back keeps few lines there for a short time: *counters*, of which none is too small
+//! as long as a line is there, so an answer of "no" is sure. (One that is full stays so: nobody
+//! knows how many lines it stands for.) Least recently used keeps many: *bits*, which are set and
+//! never cleared one by one, but all together when too many answers of "yes" were wrong; so "no"
+//! may be wrong, too.
 
 use crate::machine::description::Description;
 use crate::mutants::{Mutant, planted};

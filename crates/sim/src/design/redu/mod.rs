@@ -13,10 +13,10 @@
 //! For each transaction the controller counts its lines in the DRAM cache. When it is committed and
 //! has none left, its records are needed no more.
 //!
-//! **The hole in the paper.** A transaction B that is open overwrites a line that A has committed and
-//! that is not at home. If A's count just went down, A could be over, Log Start pass its records, and
-//! power fail before B commits: A's words would be nowhere. Here the line moves from A's count to
-//! B's, and B needs A's records as its own: Log Start stays before both.
+//! **The hole in the paper.** A transaction B that is open overwrites a line that A has committed
+//! and that is not at home. If A's count just went down, A could be over, Log Start pass its
+//! records, and power fail before B commits: A's words would be nowhere. Here the line moves from
+//! A's count to B's, and B needs A's records as its own: Log Start stays before both.
 //!
 //! Invariants:
 //! - A line of the program reaches NVM out of the DRAM cache alone, and when its transaction is
@@ -29,10 +29,10 @@
 //!
 //! Choices where the paper is silent: the flush at the end finds one marked line a cycle and leaves
 //! it in L1, clean. It is acknowledged when DRAM has accepted table and line. A modified line that
-//! is nobody's goes into the DRAM cache as committed. Eager has up to four queues of lines under way at a
-//! time; those that wait behind that can be written again before. With the policy of least recent use, and
-//! half of the log used, lines go home whose transactions keep Log Start where it is. The
-//! transaction table is in the controller.
+//! is nobody's goes into the DRAM cache as committed. Eager has up to four queues of lines under
+//! way at a time; those that wait behind that can be written again before. With the policy of least
+//! recent use, and half of the log used, lines go home whose transactions keep Log Start where it
+//! is. The transaction table is in the controller.
 
 mod cache;
 mod filter;
