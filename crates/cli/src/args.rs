@@ -201,6 +201,10 @@ pub(crate) struct Load {
     /// Each worker keeps to a part of the data of its own: in TPC-C a district
     #[arg(long)]
     pub(crate) low_conflict: bool,
+    /// What a transaction writes, in workloads of objects: `large:BYTES`, an object whole, or
+    /// `random:N`, a word in each of N objects [default: large:1024]
+    #[arg(long, value_name = "SET")]
+    pub(crate) data: Option<workloads::DataSet>,
     /// The volatile rings never make a worker wait; a variant of a design says so.
     #[arg(skip)]
     pub(crate) unbounded: bool,
@@ -461,6 +465,7 @@ impl Load {
             update_percent: self.update_percent,
             zipf: self.zipf,
             low_conflict: self.low_conflict,
+            data: self.data,
         }
     }
 }

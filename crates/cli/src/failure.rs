@@ -111,8 +111,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Sweep(#[from] sim::sweep::SweepError),
 
-    #[error("`lastword {command}`: {problem}")]
-    SimulationFailed { command: String, problem: String },
+    #[error("data: {problem}")]
+    BadData { problem: String },
 
     #[error("there is no workload `{name}`; there are: {known}")]
     NoSuchWorkload { name: String, known: String },

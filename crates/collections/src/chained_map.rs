@@ -87,6 +87,15 @@ impl ChainedMap {
         Ok(self.chain_of(tx, key)?.get(tx, key)?.map(|[value]| value))
     }
 
+    /// Where the value of a key is. It stays there until the key is taken out.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    #[inline]
+    pub fn find<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<Addr>, Stop> {
+        self.chain_of(tx, key)?.find(tx, key)
+    }
+
     /// Puts a key's value, whether it was there or not; answers the value before. Writes 1 word
     /// over an old key; a new one's entry and the link to it, 4 words, beside what the allocator
     /// writes.

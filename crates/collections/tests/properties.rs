@@ -198,6 +198,7 @@ fn the_model_runs_leave_the_heap_as_it_was() {
 
 #[test]
 fn a_tree_of_three_levels_shrinks_to_an_empty_root() {
+    shrinks::<7>();
     shrinks::<15>();
     shrinks::<28>();
     shrinks::<31>();

@@ -36,8 +36,13 @@ pub enum Mutant {
     LadCommitEarly,
     /// LAD: a controller acknowledges a commit without noting it.
     LadRegisterLate,
+    /// LAD: a thread that is suspended takes its marks away without flushing the lines.
+    LadSuspendedUnmarks,
     /// LAD in the last cache: a held line overwrites the committed one.
     LlcInPlace,
+    /// LAD in the last cache: a line for which there is no second way does not wait until the older
+    /// version is accepted.
+    LlcNoWait,
     /// Software logging: stores do not wait for their log.
     UndoWithoutFence,
     /// Software logging: the commit word does not wait for the data.
@@ -91,6 +96,8 @@ impl Mutant {
             Mutant::LadNoLog => "lad-no-log",
             Mutant::LadCommitEarly => "lad-commit-early",
             Mutant::LadRegisterLate => "lad-register-late",
+            Mutant::LadSuspendedUnmarks => "lad-suspended-unmarks",
+            Mutant::LlcNoWait => "llc-no-wait",
             Mutant::LlcInPlace => "llc-in-place",
             Mutant::UndoWithoutFence => "undo-without-fence",
             Mutant::UndoCommitFirst => "undo-commit-first",

@@ -6,7 +6,8 @@
 //!
 //! What is measured are whole transactions, of all cores together. The counts of such a window mean
 //! something when what is left to be written is as much at its end as at its beginning: the window
-//! is *steady* when the two differ by at most 2 % of what it wrote.
+//! is *steady* when the two differ by at most 2 % of what it wrote. One that is not is taken for
+//! warming up, and the next is looked at, a few times: what is behind the caches fills up, too.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -31,7 +32,10 @@ use crate::report::{CyclesPerTransaction, Machine as Named, NvmWrites, Outcome, 
 
 /// As a multiple of the measured transactions, how long warming up may take unless somebody says
 /// otherwise: with the workloads of LAD the last cache has wrapped by then, or never will.
-pub const WARM_UP: u64 = 40;
+pub const WARM_UP: u64 = 16;
+
+/// Windows that are looked at, at most: the last one is measured, steady or not.
+const WINDOWS: u32 = 4;
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -109,15 +113,83 @@ impl design::Visitor for Simulation<'_> {
         })?;
         let mut image = Image::format(program.heap_bytes())?;
         let loaded = program.load(&mut Erased::new(&mut image), setup.cores)?;
-        let words = image.into_words();
-        let bytes = 8 * words.len() as u64;
-        let heap_lines = (words.len() / 8) as u32;
-        let (extra, volatile) = (D::extra_lines(&description), D::volatile_lines(&description));
-        let kept = setup.check || setup.power_cuts > 0;
-        let memory = Memory::new(words, extra, volatile, kept);
+        let mut start = Start { setup, description, loaded: &*loaded, words: image.into_words() };
+
+        let Ran { machine, window, before } = start.run::<D>(false, progress)?;
+        if let (Some(path), Some(requests)) = (&setup.export_trace, &machine.requests) {
+            requests::export(requests, path)
+                .map_err(|source| Error::Trace { path: path.clone(), source })?;
+        }
+        let mut outcome = window.outcome(setup, program.name(), D::NAME, &machine);
+        if start.keeps_media() {
+            outcome.complaints = complaints(&machine, &*loaded, start.bytes())?;
+        }
+        if setup.power_cuts > 0 {
+            let mut report = start.cut(&machine, before, false)?;
+            drop(machine);
+            let Ran { machine, window: again, before } = start.run::<D>(true, &mut |_| {})?;
+            if again.cycles() != window.cycles() {
+                return Err(Error::Failed { why: "what payloads carry has changed a time" });
+            }
+            report.add(start.cut(&machine, before, true)?);
+            outcome.power_cuts = Some(report.cuts);
+            outcome.violations = Some(report.violations_total);
+            let named = |(name, cuts): (&'static str, u64)| (name.to_owned(), cuts);
+            outcome.rare_paths_cut = Some(report.rare_paths.into_iter().map(named).collect());
+            outcome.complaints.extend(report.violations);
+        }
+        outcome.checked = start.keeps_media().then_some(outcome.complaints.is_empty());
+        Ok(outcome)
+    }
+}
+
+/// What runs begin with.
+struct Start<'s> {
+    setup: &'s Setup,
+    description: Description,
+    loaded: &'s dyn Loaded,
+    /// The heap as it was loaded; the last run has it.
+    words: Vec<u64>,
+}
+
+/// A run that is over.
+struct Ran<D> {
+    machine: Box<Machine<D>>,
+    window: Rc<Window>,
+    /// What the array had in the beginning.
+    before: Vec<u64>,
+}
+
+impl Start<'_> {
+    fn bytes(&self) -> u64 {
+        8 * self.heap_words() as u64
+    }
+
+    fn heap_words(&self) -> usize {
+        self.words.len()
+    }
+
+    fn keeps_media(&self) -> bool {
+        self.setup.check || self.setup.power_cuts > 0
+    }
+
+    /// Runs all cores' clients.
+    fn run<D: Design>(
+        &mut self,
+        tagged: bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Ran<D>, Error> {
+        let Start { setup, description, loaded, words } = self;
+        let heap_words = words.len() as u64;
+        let (extra, volatile) = (D::extra_lines(description), D::volatile_lines(description));
+        let keeps_media = setup.check || setup.power_cuts > 0;
+        let mut memory = Memory::new(words.clone(), extra, volatile, keeps_media);
+        if tagged {
+            memory.tag(heap_words);
+        }
         let before = memory.media().map(<[u64]>::to_vec).unwrap_or_default();
-        let design = D::new(&description, heap_lines);
-        let mut machine = Box::new(Machine::new(description, memory, design));
+        let design = D::new(description, (heap_words / 8) as u32);
+        let mut machine = Box::new(Machine::new(description.clone(), memory, design));
         machine.requests = setup.export_trace.is_some().then(Vec::new);
         if setup.power_cuts > 0 {
             machine.trace = Some(Trace::default());
@@ -126,38 +198,34 @@ impl design::Visitor for Simulation<'_> {
         machine.isolation = setup.check.then(Isolation::default);
 
         let window = Rc::new(Window::new(setup, &machine));
-        let programs = (0..setup.cores).map(|core| core_program(&*loaded, core, &window));
+        let programs = (0..setup.cores).map(|core| core_program(*loaded, core, &window));
         let programs = programs.collect();
         let began = Instant::now();
-        let heap = (image::heap(bytes), image::TAG, bytes);
+        let heap = (image::heap(8 * heap_words), image::TAG, 8 * heap_words);
         let machine = kernel::run(machine, heap, programs, &mut |_| progress(window.measured()))?;
+        window.host_seconds.set(began.elapsed().as_secs_f64());
         if let Some(why) = machine.failed {
             return Err(Error::Failed { why });
         }
         if let Some(stop) = window.stopped.get() {
             return Err(Error::Stopped { stop });
         }
-        let host_seconds = began.elapsed().as_secs_f64();
-        if let (Some(path), Some(requests)) = (&setup.export_trace, &machine.requests) {
-            requests::export(requests, path)
-                .map_err(|source| Error::Trace { path: path.clone(), source })?;
-        }
-        let mut outcome = window.outcome(setup, program.name(), D::NAME, &machine);
-        outcome.host_seconds = host_seconds;
-        if kept {
-            outcome.complaints = complaints(&machine, &*loaded, bytes)?;
-        }
-        if setup.power_cuts > 0 {
-            let run = crash::Run { machine: &machine, before, extra: heap_lines, loaded: &*loaded };
-            let report = crash::cut_power(run, setup.power_cuts, setup.seed)?;
-            outcome.power_cuts = Some(report.cuts);
-            outcome.violations = Some(report.violations_total);
-            let named = |(name, cuts): (&'static str, u64)| (name.to_owned(), cuts);
-            outcome.rare_paths_cut = Some(report.rare_paths.into_iter().map(named).collect());
-            outcome.complaints.extend(report.violations);
-        }
-        outcome.checked = kept.then_some(outcome.complaints.is_empty());
-        Ok(outcome)
+        Ok(Ran { machine, window, before })
+    }
+
+    /// Cuts power half of the times of a run: of one with values, or of the tagged one.
+    fn cut<D: Design>(
+        &self,
+        machine: &Machine<D>,
+        before: Vec<u64>,
+        tagged: bool,
+    ) -> Result<crash::Report, Error> {
+        let Setup { power_cuts, seed, .. } = *self.setup;
+        let cuts = if tagged { power_cuts / 2 } else { power_cuts.div_ceil(2) };
+        // What is tagged is no heap that a program could check.
+        let loaded = (!tagged).then_some(self.loaded);
+        let extra = (self.heap_words() / 8) as u32;
+        crash::cut_power(crash::Run { machine, before, extra, loaded }, cuts, seed)
     }
 }
 
@@ -195,14 +263,18 @@ struct Window {
     warm_up_most: u64,
     /// Transactions of all cores, since the beginning.
     finished: Cell<u64>,
-    /// The last cache has wrapped after so many misses.
+    /// The last cache has wrapped after so many misses: twice as many as it has lines, since sets
+    /// are filled at random, and after as many half of them are not full.
     wraps: u64,
     began: Cell<Option<Edge>>,
+    /// Windows that may follow.
+    more: Cell<u32>,
     ended: RefCell<Option<(Edge, Counts)>>,
     stopped: Cell<Option<Stop>>,
     failed: Cell<bool>,
     /// Accesses before the window.
     accesses: Cell<u64>,
+    host_seconds: Cell<f64>,
 }
 
 /// One end of the window.
@@ -220,17 +292,25 @@ impl Window {
             wanted,
             warm_up_most: if setup.power_cuts > 0 { 0 } else { setup.warm_up_most },
             finished: Cell::new(0),
-            wraps: machine.description.llc.bytes / 64,
+            wraps: 2 * machine.description.llc.bytes / 64,
             began: Cell::new(None),
+            more: Cell::new(if setup.power_cuts > 0 { 0 } else { WINDOWS - 1 }),
             ended: RefCell::new(None),
             stopped: Cell::new(None),
             failed: Cell::new(false),
             accesses: Cell::new(0),
+            host_seconds: Cell::new(0.0),
         }
     }
 
     fn is_over(&self) -> bool {
         self.ended.borrow().is_some() || self.stopped.get().is_some() || self.failed.get()
+    }
+
+    /// Cycles of the window, which is over.
+    fn cycles(&self) -> Time {
+        let began = self.began.get().map_or(0, |began| began.at);
+        self.ended.borrow().as_ref().map_or(0, |(end, _)| end.at) - began
     }
 
     fn measured(&self) -> u64 {
@@ -245,18 +325,28 @@ impl Window {
             None => {
                 let wrapped = hart.machine().counts.llc_misses >= self.wraps;
                 if wrapped || finished >= self.warm_up_most {
-                    self.began.set(Some(edge(hart, finished)));
-                    let counts = std::mem::take(&mut hart.machine().counts);
-                    self.accesses.set(counts.accesses);
+                    let edge = edge(hart, finished);
+                    self.begin(hart, edge);
                 }
             }
-            Some(_) if self.measured() == self.wanted => {
-                let edge = edge(hart, finished);
-                let counts = hart.machine().counts.clone();
-                self.ended.borrow_mut().get_or_insert((edge, counts));
+            Some(began) if self.measured() == self.wanted => {
+                let (end, counts) = (edge(hart, finished), &hart.machine().counts);
+                if self.more.get() == 0 || is_steady(began, end, counts.nvm_writes_total()) {
+                    self.ended.borrow_mut().get_or_insert((end, counts.clone()));
+                } else {
+                    self.more.set(self.more.get() - 1);
+                    self.begin(hart, end);
+                }
             }
             Some(_) => {}
         }
+    }
+
+    /// What is counted is counted from here on.
+    fn begin<D: Design>(&self, hart: &mut Hart<'_, D>, edge: Edge) {
+        let counts = std::mem::take(&mut hart.machine().counts);
+        self.accesses.set(self.accesses.get() + counts.accesses);
+        self.began.set(Some(edge));
     }
 
     fn outcome<D: Design>(
@@ -273,7 +363,6 @@ impl Window {
         let mean = |cycles: u64| cycles as f64 / transactions as f64;
         let phases = &counts.phases;
         let nvm_writes = NvmWrites::of(&counts.nvm_writes);
-        let moved = end.backlog.abs_diff(began.backlog);
         let Counts { lines, pages, .. } = counts;
         Outcome {
             workload: workload.to_owned(),
@@ -299,9 +388,9 @@ impl Window {
             pages_per_transaction: Spread::of(pages.sum, transactions, pages.max),
             fallbacks: counts.fallbacks,
             design_counts: counts.of_design.iter().map(|(of, n)| ((*of).to_owned(), *n)).collect(),
-            steady: 50 * moved <= nvm_writes.total(),
+            steady: is_steady(began, *end, nvm_writes.total()),
             simulated_accesses: self.accesses.get() + machine.counts.accesses,
-            host_seconds: 0.0,
+            host_seconds: self.host_seconds.get(),
             power_cuts: None,
             violations: None,
             rare_paths_cut: None,
@@ -314,6 +403,11 @@ impl Window {
 
 fn edge<D: Design>(hart: &mut Hart<'_, D>, finished: u64) -> Edge {
     Edge { at: hart.cycle(), finished, backlog: hart.machine().backlog() }
+}
+
+/// Whether what is left to be written is as much as it was, but for 2 % of what was written.
+fn is_steady(began: Edge, end: Edge, written: u64) -> bool {
+    50 * end.backlog.abs_diff(began.backlog) <= written
 }
 
 /// What a machine at rest says that must not be.

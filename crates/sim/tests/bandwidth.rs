@@ -107,6 +107,25 @@ fn independent_misses_overlap_as_far_as_there_are_mshrs() {
 }
 
 #[test]
+fn where_every_load_waits_for_the_one_before_no_misses_overlap() {
+    let took = |setting: &str| {
+        let description = builtin("lad", &["tlb.entries=0", setting]);
+        let (took, _) = alone(&description, 0, |hart| {
+            timed(hart, |hart| {
+                (0..64).for_each(|i| {
+                    hart.load(word(i * 17), 0);
+                })
+            })
+        });
+        took
+    };
+    let (serial, free) = (took("core.serial_loads=true"), took("core.serial_loads=false"));
+    println!("lad: 64 loads one by one: {serial} cycles, else {free}");
+    assert!(serial >= 64 * 78, "each takes at least a read of memory: {serial}");
+    assert!(serial > 4 * free, "{serial} and {free}");
+}
+
+#[test]
 fn misses_that_depend_on_each_other_do_not_overlap() {
     for name in ["lad", "redu", "ssp"] {
         let description = open(name, &["llc.bytes=1048576"]);

@@ -52,10 +52,9 @@ fn transactions_of_software_logging_survive_power_cuts() {
 fn transactions_that_controllers_stage_survive_power_cuts() {
     for design in ["lad", "lad-base"] {
         let inside = cut_all(design);
+        // One more takes a program that reads without a lock: the next test.
         assert_eq!(inside.len(), 4, "{inside:?}");
-        // That one takes a program that reads without a lock: the next test.
-        let asked = "another core asks for a marked line";
-        assert!(inside.iter().all(|(path, cuts)| *cuts > 0 || path == asked), "{inside:?}");
+        assert!(inside.values().all(|cuts| *cuts > 0), "{inside:?}");
     }
 }
 
@@ -73,8 +72,17 @@ fn lines_that_another_core_reads_before_the_commit_are_flushed_and_survive() {
 
 #[test]
 fn transactions_that_banks_stage_survive_power_cuts() {
-    let inside = cut_all("lad-llc");
-    assert_eq!(inside.len(), 4, "{inside:?}");
+    let mut inside = cut_all("lad-llc");
+    // Without a second way an older version goes to memory first.
+    let mut narrow = setup("tiny-lad", "lad-llc", 2, 150);
+    narrow.description.set("llc.bytes=131072").unwrap();
+    narrow.description.set("llc.ways=1").unwrap();
+    let outcome = cut("rbt", &narrow);
+    assert!(outcome.fallbacks > 0);
+    for (path, cuts) in outcome.rare_paths_cut.unwrap() {
+        *inside.entry(path).or_default() += cuts;
+    }
+    assert_eq!(inside.len(), 5, "{inside:?}");
     assert!(inside.values().all(|cuts| *cuts > 0), "{inside:?}");
 }
 

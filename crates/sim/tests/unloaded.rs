@@ -487,6 +487,24 @@ fn the_machine_of_lad_commits_in_30_cycles_and_prepares_a_line_in_80() {
     assert!((79.0..=81.0).contains(&prepare), "{prepare}");
 }
 
+#[test]
+fn the_first_core_can_be_put_on_any_tile() {
+    for core in 0..15 {
+        let mut moved = builtin("lad", &[]);
+        moved.cores = 1;
+        moved.network.first = core;
+        moved.validate().unwrap();
+        for line in [2048, 2055] {
+            let there = alone(&builtin("lad", &[]), core as usize, flush(line)).0;
+            assert_eq!(alone(&moved, 0, flush(line)).0, there, "tile {core}, line {line}");
+        }
+    }
+    let mut beside = builtin("lad", &[]);
+    beside.set("network.first=2").unwrap();
+    let refused = beside.validate().unwrap_err().to_string();
+    assert_eq!(refused, "network.first = 2: it must be at most 1: a core has no tile");
+}
+
 /// A write-back of a line that was just written, and its fence.
 fn flush(line: u32) -> impl FnOnce(&mut Hart<'_, Volatile>) -> u64 + 'static {
     move |hart| {

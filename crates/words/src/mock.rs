@@ -88,6 +88,11 @@ impl Mock {
         self.heap.live.len()
     }
 
+    /// The first byte and the bytes of every live object, in the order of their addresses.
+    pub fn live(&self) -> Vec<(u64, u64)> {
+        self.heap.live.iter().map(|(&object, &bytes)| (TAG | object, bytes)).collect()
+    }
+
     /// Bytes in live objects.
     pub fn bytes_live(&self) -> u64 {
         self.heap.live.values().sum()

@@ -27,7 +27,7 @@ pub struct KeyClient {
 
 impl KeyClient {
     /// What most workloads on single keys heed.
-    pub(crate) const HEEDS: Heeds = Heeds { update_percent: true, zipf: true, low_conflict: false };
+    pub(crate) const HEEDS: Heeds = Heeds { update_percent: true, zipf: true, ..Heeds::NOTHING };
 
     /// Of a worker whose every transaction writes, keys drawn evenly.
     pub(crate) fn new(index: usize, seed: u64) -> KeyClient {

@@ -27,6 +27,15 @@
 //! | `ycsb-a` to `ycsb-f` | YCSB's core workloads | 0; 13; insert: 23 | every record whole |
 //! | `writes` | writes words all over 64 MiB | 200 | words go in pairs |
 //! | `scatter` | writes words all over 512 MiB | 4 | words go in pairs |
+//! | `vector`, `hashmap` | puts an object of 1 KiB, or 4 to 64 words | 130 | every object whole |
+//! | `btreemap`, `rbtreemap` | the same | 130 | the same |
+//! | `ycsb-put`, `echo` | the same | 130 | the same |
+//! | `swap` | swaps two objects of 1 KiB, or 2 to 32 pairs of words | 256 | a permutation |
+//! | `rbtree`, `rbtree-zipf` | takes a key out, or puts it in | 12; 14 | structure, keys, values |
+//! | `bptree`, `bptree-zipf` | the same | 5; 6 | the same |
+//! | `hash`, `hash-zipf` | the same | 6; 4 | the same |
+//! | `sps-1` | swaps two words of an array | 2 | a permutation |
+//! | `memcached` | sets or gets a value of 64 to 1024 bytes | 30 | structure, values whole |
 //!
 //! A workload runs on everything that [`Transact`]s: every design, the simulated machine, the mock.
 //! All are stationary: however long they run, they stay within [`Workload::heap_bytes`].
@@ -62,24 +71,34 @@
 mod bank;
 mod blind;
 mod btree;
+mod buckets;
 mod chains;
+mod copies;
 mod cq;
+mod data;
 mod empty;
+mod finder;
 mod hashtable;
 mod index;
 mod keys;
 mod kmeans;
+mod leaves;
 mod lock;
+mod memcached;
 mod pc;
+mod puts;
 mod rbt;
 mod records;
 mod root;
 mod session;
+mod shelf;
 mod sps;
 mod ssca2;
 mod stamp;
+mod swap;
 mod tatp;
 mod tatp_mix;
+mod toggle;
 mod tpcc;
 mod tree;
 mod turns;
@@ -97,19 +116,26 @@ pub use blind::{Blind, BlindClient, Scatter, Writes};
 pub use btree::{Btree, Btree16, Btree32, Tree};
 pub use chains::{Chains, ChainsSparse, List, Lists, ListsClient};
 pub use cq::{Cq, CqClient};
+pub use data::DataSet;
 pub use empty::{Empty, EmptyClient};
 pub use hashtable::HashTable;
 pub use keys::KeyClient;
 pub use kmeans::{Kmeans, KmeansClient};
+pub use memcached::{Memcached, MemcachedClient};
 pub use pc::{Pc, PcClient};
+pub use puts::{Btreemap, Echo, Hashmap, Puts, PutsClient, Rbtreemap, Vector, YcsbPut};
 pub use rbt::{Rbt, RbtClient};
 pub use records::{Records, Records20, Store, StoreClient};
 pub use root::{name_in, next_run};
 pub use session::{BtreeUpdate, SessionStore, Sessions};
 pub use sps::{Sps, SpsClient};
 pub use ssca2::{Ssca2, Ssca2Client};
+pub use swap::{Sps1, Swap, SwapClient, Swaps};
 pub use tatp::{Tatp, TatpBtree, TatpHash};
 pub use tatp_mix::{TatpMix, TatpMixClient};
+pub use toggle::{
+    BpTreeRand, BpTreeZipf, HashRand, HashZipf, RbTreeRand, RbTreeZipf, ToggleClient, Toggles,
+};
 pub use tpcc::{Tpcc, TpccBtree, TpccBtree32, TpccClient, TpccHash};
 pub use vacation::{Vacation, VacationClient};
 pub use violation::Violation;
@@ -133,6 +159,8 @@ pub struct Options {
     pub zipf: Option<f64>,
     /// Whether each worker keeps to a part of the data of its own, as far as the workload can.
     pub low_conflict: bool,
+    /// What a transaction writes, where a workload has several data sets. `None`: the first.
+    pub data: Option<DataSet>,
 }
 
 impl Default for Options {
@@ -144,6 +172,7 @@ impl Default for Options {
             update_percent: None,
             zipf: None,
             low_conflict: false,
+            data: None,
         }
     }
 }
@@ -152,11 +181,12 @@ impl Options {
     /// The first option about transactions that is given and means nothing to this workload, by
     /// its name on the command line.
     pub fn unheeded<W: Workload>(&self) -> Option<&'static str> {
-        let Heeds { update_percent, zipf, low_conflict } = W::HEEDS;
+        let Heeds { update_percent, zipf, low_conflict, data } = W::HEEDS;
         [
             (self.update_percent.is_some() && !update_percent, "--update-percent"),
             (self.zipf.is_some() && !zipf, "--zipf"),
             (self.low_conflict && !low_conflict, "--low-conflict"),
+            (self.data.is_some() && !data, "--data"),
         ]
         .into_iter()
         .find_map(|(is_unheeded, name)| is_unheeded.then_some(name))
@@ -172,11 +202,14 @@ pub struct Heeds {
     pub zipf: bool,
     /// [`Options::low_conflict`].
     pub low_conflict: bool,
+    /// [`Options::data`].
+    pub data: bool,
 }
 
 impl Heeds {
     /// None of them.
-    pub const NOTHING: Heeds = Heeds { update_percent: false, zipf: false, low_conflict: false };
+    pub const NOTHING: Heeds =
+        Heeds { update_percent: false, zipf: false, low_conflict: false, data: false };
 }
 
 /// Data in a pool, the transactions on it, and its consistency.
@@ -360,7 +393,22 @@ workloads!(
     YcsbE,
     YcsbF,
     Writes,
-    Scatter
+    Scatter,
+    Vector,
+    Swap,
+    Hashmap,
+    Btreemap,
+    Rbtreemap,
+    YcsbPut,
+    Echo,
+    RbTreeRand,
+    RbTreeZipf,
+    BpTreeRand,
+    BpTreeZipf,
+    HashRand,
+    HashZipf,
+    Sps1,
+    Memcached
 );
 
 /// `count` times the scale, at least `least`.

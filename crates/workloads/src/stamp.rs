@@ -85,11 +85,11 @@ impl Stamp {
         })
     }
 
-    fn run(self) -> u64 {
+    pub(crate) fn run(self) -> u64 {
         self.0 >> (SEQUENCE_BITS + WORKER_BITS)
     }
 
-    fn worker(self) -> u64 {
+    pub(crate) fn worker(self) -> u64 {
         self.0 >> SEQUENCE_BITS & ((1 << WORKER_BITS) - 1)
     }
 

@@ -95,6 +95,11 @@ impl Turns {
         Turns { share, len, lag, factor: scattering(len), first: random % len, drawn: 0 }
     }
 
+    /// The same, one number behind the other.
+    pub(crate) fn in_order(index: usize, workers: usize, end: u64, random: u64) -> Turns {
+        Turns { factor: 1, ..Turns::new(index, workers, end, random) }
+    }
+
     /// The next update.
     #[inline]
     pub(crate) fn advance(&mut self) -> Turn {
@@ -184,6 +189,9 @@ mod tests {
             let mut all: Vec<(Turns, Stamp)> = (0..3.min(workers))
                 .map(|index| (Turns::new(index, workers, end, 77), Stamp::first(index, 1)))
                 .collect();
+            if workers == 1 {
+                all[0].0 = Turns::in_order(0, 1, end, 77);
+            }
             for _ in 0..5000 {
                 for (turns, stamp) in &mut all {
                     run(turns, stamp, &mut there, 1);

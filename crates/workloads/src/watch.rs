@@ -75,6 +75,8 @@ pub(crate) struct WatchedTx<'a> {
     number: usize,
     announced: HashSet<(u64, u64)>,
     written: HashSet<(u64, u64)>,
+    /// Whether the allocator writes, whose words nobody announces.
+    retires: bool,
     has_allocated: bool,
 }
 
@@ -98,6 +100,7 @@ impl Watched<'_> {
                 number,
                 announced,
                 written,
+                retires: false,
                 has_allocated: false,
             };
             let answer = body(&mut tx);
@@ -116,7 +119,7 @@ impl WatchedTx<'_> {
         self.watch.words.entry(word).or_default().insert(access);
         if writes {
             self.watch.lines.entry(line).or_default().insert(access);
-            if self.written.insert(line) {
+            if !self.retires && self.written.insert(line) {
                 self.watch.written += 1;
                 self.watch.announced += u64::from(self.announced.contains(&line));
             }
@@ -157,10 +160,11 @@ impl Words for WatchedTx<'_> {
 
     /// The allocator writes to what is given back.
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
-        self.has_allocated = true;
+        (self.has_allocated, self.retires) = (true, true);
         for offset in (0..bytes).step_by(8) {
             self.access(at.plus(offset), true);
         }
+        self.retires = false;
         self.mock.retire(at, bytes)
     }
 }

@@ -161,7 +161,7 @@ impl<const LETTER: char> Workload for Ycsb<LETTER> {
         'e' => "YCSB E: scan up to 100 records, or insert one, 5 in 100",
         _ => "YCSB F: read a record, or read, modify and write it, half and half",
     };
-    const HEEDS: Heeds = Heeds { update_percent: true, zipf: true, low_conflict: false };
+    const HEEDS: Heeds = Heeds { update_percent: true, zipf: true, ..Heeds::NOTHING };
     const READS: bool = true;
     type Client = YcsbClient;
 

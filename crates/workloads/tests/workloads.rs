@@ -2,58 +2,19 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
+mod common;
+
+use common::{SMALL, addresses, is_present, loaded, run, run_one};
 use words::mock::Mock;
-use words::{Addr, Allocate, Objects, Ptr, Stop, Transact, Words};
+use words::{Allocate, Objects, Ptr, Stop, Transact, Words};
 use workloads::{
-    Bank, Btree, Btree16, Btree32, BtreeUpdate, Chains, ChainsSparse, Cq, Empty, HashTable, Kmeans,
-    List, NAMES, Options, Pc, Rbt, Records, Records20, Scatter, SessionStore, Sps, Ssca2,
-    TatpBtree, TatpHash, TatpMix, TpccBtree, TpccBtree32, TpccHash, Vacation, Violation, Visitor,
-    Workload, Writes, YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF, by_name, next_run,
+    Bank, BpTreeRand, BpTreeZipf, Btree, Btree16, Btree32, BtreeUpdate, Btreemap, Chains,
+    ChainsSparse, Cq, DataSet, Echo, Empty, HashRand, HashTable, HashZipf, Hashmap, Kmeans, List,
+    Memcached, NAMES, Options, Pc, RbTreeRand, RbTreeZipf, Rbt, Rbtreemap, Records, Records20,
+    Scatter, SessionStore, Sps, Sps1, Ssca2, Swap, TatpBtree, TatpHash, TatpMix, TpccBtree,
+    TpccBtree32, TpccHash, Vacation, Vector, Visitor, Workload, Writes, YcsbA, YcsbB, YcsbC, YcsbD,
+    YcsbE, YcsbF, YcsbPut, by_name, next_run,
 };
-
-const SMALL: Options = Options {
-    scale: 0.0005,
-    seed: 1,
-    workers: 3,
-    update_percent: None,
-    zipf: None,
-    low_conflict: false,
-};
-
-/// A loaded heap.
-fn loaded<W: Workload>(options: &Options) -> (Mock, W) {
-    let mut mock = Mock::forgiving(W::heap_bytes(options) as usize);
-    let workload = W::load(&mut mock, options).unwrap();
-    (mock, workload)
-}
-
-/// Runs transactions of these clients in turns.
-fn run<W: Workload>(mock: &mut Mock, workload: &W, clients: &mut [W::Client], rounds: usize) {
-    for _ in 0..rounds {
-        for client in &mut *clients {
-            workload.next(client);
-            run_one(mock, workload, client);
-        }
-    }
-}
-
-/// Runs the client's transaction, which does what the workload says of it.
-fn run_one<W: Workload>(mock: &mut Mock, workload: &W, client: &W::Client) {
-    let mut written = 0;
-    let done = mock.transact(|tx| {
-        let mut counting = Torn { mock: tx, left: usize::MAX, asked: 0 };
-        let done = workload.run(client, &mut counting);
-        written = counting.asked;
-        done
-    });
-    let expected = if workload.gives_up(client) { Err(Stop::Aborted) } else { Ok(()) };
-    assert_eq!(done.map_err(|refused| refused.stop), expected, "{}", W::NAME);
-    assert!(written == 0 || !workload.reads_only(client), "{} wrote", W::NAME);
-}
-
-fn is_present<W: Workload>(mock: &mut Mock, workload: &W, client: &W::Client) -> bool {
-    mock.transact(|tx| workload.is_present(client, tx)).unwrap()
-}
 
 /// Does the same with every workload.
 macro_rules! for_all {
@@ -92,6 +53,21 @@ macro_rules! for_all {
         $test::<YcsbF>();
         $test::<Writes>();
         $test::<Scatter>();
+        $test::<Vector>();
+        $test::<Swap>();
+        $test::<Hashmap>();
+        $test::<Btreemap>();
+        $test::<Rbtreemap>();
+        $test::<YcsbPut>();
+        $test::<Echo>();
+        $test::<RbTreeRand>();
+        $test::<RbTreeZipf>();
+        $test::<BpTreeRand>();
+        $test::<BpTreeZipf>();
+        $test::<HashRand>();
+        $test::<HashZipf>();
+        $test::<Sps1>();
+        $test::<Memcached>();
     };
 }
 
@@ -140,6 +116,62 @@ fn what_load_made_open_finds() {
     for_all!(opens);
 }
 
+/// Does the same with every workload that has several data sets.
+macro_rules! for_all_with_data {
+    ($test:ident) => {
+        $test::<Vector>();
+        $test::<Swap>();
+        $test::<Hashmap>();
+        $test::<Btreemap>();
+        $test::<Rbtreemap>();
+        $test::<YcsbPut>();
+        $test::<Echo>();
+    };
+}
+
+fn holds_with_every_data_set<W: Workload>() {
+    let sets = [
+        DataSet::Large { bytes: 4096 },
+        DataSet::Large { bytes: 16384 },
+        DataSet::Random { objects: 1 },
+        DataSet::Random { objects: 4 },
+        DataSet::Random { objects: 64 },
+    ];
+    for (data, update_percent) in sets.into_iter().zip([None, Some(50), None, Some(0), Some(50)]) {
+        let options = Options { data: Some(data), update_percent, zipf: Some(0.8), ..SMALL };
+        let (mut mock, workload) = loaded::<W>(&options);
+        let tuned = |index: usize| {
+            let mut client = workload.client(index, 1);
+            workload.tune(&mut client, &options);
+            client
+        };
+        let mut clients: Vec<W::Client> = (0..3).map(tuned).collect();
+        for _ in 0..2 {
+            run(&mut mock, &workload, &mut clients, 150);
+            for client in &clients {
+                assert!(is_present(&mut mock, &workload, client), "{} {data}", W::NAME);
+            }
+        }
+        assert_eq!(workload.check(&mut mock).unwrap(), [], "{} {data}", W::NAME);
+        let opened = W::open(&mut mock).unwrap().unwrap();
+        assert!(is_present(&mut mock, &opened, &clients[0]), "{} {data}", W::NAME);
+        // Each transaction is told from those before it.
+        for _ in 0..50 {
+            opened.next(&mut clients[0]);
+            let present = is_present(&mut mock, &opened, &clients[0]);
+            assert_eq!(present, opened.reads_only(&clients[0]), "{} {data}", W::NAME);
+            run_one(&mut mock, &opened, &clients[0]);
+            assert!(is_present(&mut mock, &opened, &clients[0]), "{} {data}", W::NAME);
+        }
+        assert!(mock.bytes_live() < W::heap_bytes(&options), "{} {data}", W::NAME);
+    }
+}
+
+#[test]
+fn every_data_set_holds() {
+    for_all_with_data!(holds_with_every_data_set);
+}
+
 /// Does the same with every workload that writes often enough, and something.
 macro_rules! for_all_that_write {
     ($test:ident) => {
@@ -173,6 +205,21 @@ macro_rules! for_all_that_write {
         $test::<YcsbF>();
         $test::<Writes>();
         $test::<Scatter>();
+        $test::<Vector>();
+        $test::<Swap>();
+        $test::<Hashmap>();
+        $test::<Btreemap>();
+        $test::<Rbtreemap>();
+        $test::<YcsbPut>();
+        $test::<Echo>();
+        $test::<RbTreeRand>();
+        $test::<RbTreeZipf>();
+        $test::<BpTreeRand>();
+        $test::<BpTreeZipf>();
+        $test::<HashRand>();
+        $test::<HashZipf>();
+        $test::<Sps1>();
+        $test::<Memcached>();
     };
 }
 
@@ -233,28 +280,6 @@ fn replays<W: Workload>() {
 fn words_of(mock: &mut Mock) -> Vec<u64> {
     let all = addresses(mock);
     mock.transact(|tx| all.iter().map(|&at| tx.read(at)).collect()).unwrap()
-}
-
-/// The address of every word of a live object; the heap must be forgiving.
-fn addresses(mock: &mut Mock) -> Vec<Addr> {
-    let tag = mock.transact(|tx| tx.root()).unwrap() >> 48 << 48;
-    let mut found = Vec::new();
-    let mut left = mock.objects();
-    for object in (16..).step_by(16) {
-        if left == 0 {
-            break;
-        }
-        let before = found.len();
-        for offset in (0..1024).step_by(8) {
-            let at = Addr::new(tag | object, offset);
-            if mock.transact(|tx| tx.read(at)).is_err() {
-                break;
-            }
-            found.push(at);
-        }
-        left -= usize::from(found.len() > before);
-    }
-    found
 }
 
 #[test]
@@ -347,180 +372,6 @@ fn runs_take_ascending_numbers() {
     assert_eq!(next_run(&mut mock).unwrap(), Some(2));
 }
 
-/// Changes words one after the other and back, and counts how often the check sees it. A word that
-/// the check cannot know (free slots, spare fields) passes, so only a share must be seen.
-fn finds_damage<W: Workload>(share: f64) -> Vec<Violation> {
-    let tiny = Options { scale: 0.0001, ..SMALL };
-    let (mut mock, workload) = loaded::<W>(&tiny);
-    let mut clients = [workload.client(0, 1), workload.client(1, 1)];
-    run(&mut mock, &workload, &mut clients, 500);
-    let (mut tried, mut seen, mut violations) = (0, 0, Vec::new());
-    let all = addresses(&mut mock);
-    // The first words densely: a small workload's tables may lie there whole.
-    // An odd step meets every field of a row.
-    for at in all[..60].iter().chain(all.iter().step_by((all.len() / 150) | 1)) {
-        let old = mock.transact(|tx| tx.read(*at)).unwrap();
-        mock.transact(|tx| tx.write(*at, old ^ 0x41)).unwrap();
-        tried += 1;
-        match workload.check(&mut mock) {
-            Ok(found) if found.is_empty() => {}
-            Ok(found) => {
-                seen += 1;
-                violations.push(found[0]);
-            }
-            Err(refused) => {
-                assert!(matches!(refused.stop, Stop::BadPointer | Stop::BadValue));
-                seen += 1;
-            }
-        }
-        mock.transact(|tx| tx.write(*at, old)).unwrap();
-    }
-    assert_eq!(workload.check(&mut mock).unwrap(), [], "{}", W::NAME);
-    assert!(f64::from(seen) > share * f64::from(tried), "{}: {seen} of {tried}", W::NAME);
-    for violation in &violations {
-        let text = violation.to_string();
-        assert!(text.contains("expected") && text.contains("found"), "{text}");
-    }
-    violations
-}
-
-#[test]
-fn the_checks_find_planted_damage() {
-    let count = |found: &[Violation], what: &str| {
-        found.iter().filter(|v| matches!(v, Violation::Count { what: w, .. } if *w == what)).count()
-    };
-    let found = finds_damage::<Bank>(0.01);
-    assert!(count(&found, "cents in all accounts") > 0, "{found:?}");
-    assert!(count(&found, "transfers in all accounts") > 0, "{found:?}");
-    let found = finds_damage::<HashTable>(0.5);
-    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
-    for found in
-        [finds_damage::<Btree>(0.5), finds_damage::<Btree16>(0.4), finds_damage::<Btree32>(0.4)]
-    {
-        assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
-        assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
-    }
-    for found in [finds_damage::<TatpHash>(0.3), finds_damage::<TatpBtree>(0.3)] {
-        assert!(count(&found, "a subscriber's number") > 0, "{found:?}");
-        assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
-    }
-    for found in [finds_damage::<Records>(0.5), finds_damage::<Records20>(0.5)] {
-        assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
-        assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
-    }
-    for found in
-        [finds_damage::<Chains>(0.5), finds_damage::<ChainsSparse>(0.5), finds_damage::<List>(0.5)]
-    {
-        assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
-    }
-    let found = finds_damage::<Rbt>(0.8);
-    assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
-    assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
-    for found in [finds_damage::<Cq>(0.4), finds_damage::<Pc>(0.5), finds_damage::<Sps>(0.9)] {
-        assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
-    }
-    let found = finds_damage::<Kmeans>(0.2);
-    assert!(count(&found, "a centre beyond that of a sequential run") > 0, "{found:?}");
-    let found = finds_damage::<TatpMix>(0.3);
-    assert!(found.iter().any(|v| matches!(v, Violation::Structure(_))), "{found:?}");
-    assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
-    let found = finds_damage::<Vacation>(0.4);
-    assert!(count(&found, "places of a row") > 0, "{found:?}");
-    assert!(count(&found, "reservations of a customer") > 0, "{found:?}");
-    let found = finds_damage::<Ssca2>(0.9);
-    assert!(count(&found, "an edge that was never added") > 0, "{found:?}");
-    assert!(count(&found, "the number of an edge at its node") > 0, "{found:?}");
-    for found in [finds_damage::<BtreeUpdate>(0.5), finds_damage::<SessionStore>(0.5)] {
-        assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
-    }
-    for found in [finds_damage::<TpccHash>(0.1), finds_damage::<TpccBtree>(0.1)] {
-        assert!(found.iter().any(|v| matches!(v, Violation::Condition { .. })), "{found:?}");
-    }
-    for found in [finds_damage::<YcsbA>(0.1), finds_damage::<YcsbE>(0.1)] {
-        assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
-    }
-    for found in [finds_damage::<Writes>(0.9), finds_damage::<Scatter>(0.9)] {
-        assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
-    }
-}
-
-/// A heap whose transaction writes only so many words, and forgets the rest.
-struct Torn<'a> {
-    mock: &'a mut Mock,
-    left: usize,
-    asked: usize,
-}
-impl Words for Torn<'_> {
-    fn read(&mut self, at: Addr) -> Result<u64, Stop> {
-        self.mock.read(at)
-    }
-    fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
-        self.asked += 1;
-        if self.left > 0 {
-            self.left -= 1;
-            self.mock.write(at, value)?;
-        }
-        Ok(())
-    }
-    fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
-        self.mock.retire(at, bytes)
-    }
-}
-impl Allocate for Torn<'_> {
-    fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
-        self.mock.allocate(bytes)
-    }
-    fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
-        self.mock.reserve_blocks(blocks)
-    }
-    fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
-        self.mock.prepare_blocks(first, most)
-    }
-    fn root(&mut self) -> Result<u64, Stop> {
-        self.mock.root()
-    }
-    fn set_root(&mut self, object: u64) -> Result<(), Stop> {
-        self.mock.set_root(object)
-    }
-}
-
-/// A transaction that stops after every number of its writes but all, and is not rolled back.
-fn shows_what_is_torn<W: Workload>(expected: fn(&Violation) -> bool) {
-    // Runs a transaction of which this many writes are done; answers how many were asked for.
-    let tear = |writes: usize| {
-        let (mut mock, workload) = loaded::<W>(&SMALL);
-        let mut client = workload.client(0, 1);
-        run(&mut mock, &workload, std::slice::from_mut(&mut client), 30);
-        workload.next(&mut client);
-        let asked = mock.transact(|tx| {
-            let mut torn = Torn { mock: tx, left: writes, asked: 0 };
-            workload.run(&client, &mut torn)?;
-            Ok(torn.asked)
-        });
-        let present = is_present(&mut mock, &workload, &client);
-        (asked.unwrap(), present, workload.check(&mut mock).unwrap())
-    };
-    let (all, present, found) = tear(usize::MAX);
-    assert!(present && found.is_empty() && all >= 4, "{}: {all} writes", W::NAME);
-    let mut shown = 0;
-    for writes in 1..all {
-        let (_, present, found) = tear(writes);
-        // It may be whole when what is missing was written before: a place that was drawn twice.
-        let torn = found.iter().any(expected);
-        assert!(torn || present, "{}, {writes} of {all} writes: {found:?}", W::NAME);
-        shown += usize::from(torn);
-    }
-    assert!(shown + 3 >= all, "{}: {shown} of {all}", W::NAME);
-}
-
-#[test]
-fn the_checks_find_a_torn_transaction_wherever_it_is_torn() {
-    shows_what_is_torn::<Records>(|v| matches!(v, Violation::Record { .. }));
-    shows_what_is_torn::<Writes>(|v| matches!(v, Violation::Pair { .. }));
-    shows_what_is_torn::<Kmeans>(|v| matches!(v, Violation::Count { .. }));
-    shows_what_is_torn::<Scatter>(|v| matches!(v, Violation::Pair { .. }));
-}
-
 /// A conflict at every access of a transaction.
 fn is_done_once<W: Workload>() {
     let (mut mock, workload) = loaded::<W>(&SMALL);
@@ -559,7 +410,9 @@ fn every_name_leads_to_its_workload() {
     let names = "empty bank hashtable btree btree-16 btree-32 btree-update session-store \
                  tatp-hash tatp-btree tatp-mix tpcc-hash tpcc-btree tpcc-btree-32 chains \
                  chains-sparse list rbt cq pc sps kmeans ssca2 vacation records records-20 \
-                 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter";
+                 ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f writes scatter vector swap hashmap \
+                 btreemap rbtreemap ycsb-put echo rbtree rbtree-zipf bptree bptree-zipf hash \
+                 hash-zipf sps-1 memcached";
     assert_eq!(NAMES.join(" "), names);
     for name in NAMES {
         let (found, about) = by_name(name, NameOf).unwrap();

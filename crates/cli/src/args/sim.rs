@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use sim::sweep::Slice;
 
-use super::{Output, WorkloadName, at_least_one, positive};
+use super::{Output, WorkloadName, at_least_one, positive, zipf};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
@@ -69,6 +69,20 @@ pub(crate) struct SimRun {
     /// Multiplies the sizes of the workload's tables
     #[arg(long, value_name = "X", default_value = "1", value_parser = positive)]
     pub(crate) scale: f64,
+    /// What a transaction writes, in workloads of objects: `large:BYTES`, an object whole, or
+    /// `random:N`, a word in each of N objects [default: large:1024]
+    #[arg(long, value_name = "SET")]
+    pub(crate) data: Option<workloads::DataSet>,
+    /// Share of the transactions that write, of 100; the others read [default: the workload's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) update_percent: Option<u8>,
+    /// Exponent of Zipf's law by which keys are drawn, as in 0.99; 0 or `uniform` draws evenly
+    /// [default: the workload's]
+    #[arg(long, value_name = "X", value_parser = zipf)]
+    pub(crate) zipf: Option<f64>,
+    /// Let all cores work on the same data, in workloads that would give each core its own
+    #[arg(long)]
+    pub(crate) shared: bool,
     /// Write the memory controllers' requests to this file: a line each, its time in cycles, R or
     /// W, and its address
     #[arg(long, value_name = "FILE")]

@@ -116,6 +116,8 @@ impl Paper {
             "dudetm" => include_str!("../../papers/dudetm.toml"),
             "pisces" => include_str!("../../papers/pisces.toml"),
             "lad" => include_str!("../../papers/lad.toml"),
+            "redu" => include_str!("../../papers/redu.toml"),
+            "ssp" => include_str!("../../papers/ssp.toml"),
             _ => return Err(Failure::NoPaper { name: name.into() }),
         };
         Ok(toml::from_str(text).expect("a test has read it"))
@@ -166,6 +168,7 @@ impl Template {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample;
     use super::*;
 
     #[test]
@@ -269,7 +272,7 @@ mod tests {
         add("D8", named("decoupled/own"), ">= 1.3");
         add("D8", named("decoupled-16/own"), ">= 1.3");
         add("D10", named("empty/decoupled"), ">= 30 M");
-        check_marks("dudetm", &expected);
+        sample::assert_marks("dudetm", &expected);
     }
 
     /// The same of Pisces.
@@ -298,7 +301,7 @@ mod tests {
                 add("P8", format!("bandwidth/{workload}/{gbps}"), "0.9 to 1.1");
             }
         }
-        check_marks("pisces", &expected);
+        sample::assert_marks("pisces", &expected);
     }
 
     /// The same of LAD.
@@ -339,23 +342,11 @@ mod tests {
         add("L11", "cq-by-others", &[""], &["<= 1"]);
         add("L12", "shift/*", &DESIGNS, &["-0.08 to 0.08"]);
         add("L13", "lost", &[""], &["32 to 58"]);
-        check_marks("lad", &expected);
-    }
-
-    /// A paper has these marks and no others.
-    fn check_marks(paper: &str, expected: &[(&str, String, &str)]) {
-        let paper = Paper::by_name(paper).unwrap();
-        let found: BTreeMap<_, _> = paper
-            .experiment
-            .iter()
-            .flat_map(|experiment| experiment.rows().into_iter().map(|row| (&experiment.id, row)))
-            .filter_map(|(id, row)| Some(((id.as_str(), row.name), row.mark.text()?)))
-            .collect();
-        for (id, name, mark) in expected {
-            let found = found.get(&(*id, name.clone())).map(String::as_str);
-            assert_eq!(found, Some(*mark), "{id} {name}");
+        for (row, mark) in sample::MARKS_OF_CUTS {
+            add("C1", row, &DESIGNS, &[mark]);
         }
-        assert_eq!(found.len(), expected.len());
+        add("C1", "rare/*", &DESIGNS[..3], &[">= 1"]);
+        sample::assert_marks("lad", &expected);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!   recipes (dudetm/ ..)   which of these an experiment needs, and its rows made of them
 //!   laps                   made in interleaved rounds, kept in --out as they are done
 //!   sims                   simulations: each made once, kept in --out/points
+//!   rows                   which simulations a row is made of, and what it makes of them
 //!   results                rows held against their marks, and curves
 //!   chart csv page table   what is shown of them
 //! ```
@@ -15,6 +16,7 @@
 
 mod chart;
 mod csv;
+mod cuts;
 mod dudetm;
 mod lad;
 mod laps;
@@ -23,13 +25,16 @@ mod number;
 mod page;
 mod peers;
 mod pisces;
+mod redu;
 mod results;
+mod rows;
 #[cfg(test)]
 mod sample;
 mod scale;
 mod section;
 mod sheet;
 mod sims;
+mod ssp;
 mod standing;
 mod store;
 mod table;
@@ -47,12 +52,13 @@ use laps::{Laps, Spec};
 use marks::{Marked, Paper};
 use peers::Peers;
 use results::{Experiment, Results, Row};
+use rows::Rows;
 use sheet::{Sheet, Value};
 use sims::Sims;
 use store::Store;
 
 /// The papers that there are.
-pub(crate) const NAMES: [&str; 3] = ["dudetm", "pisces", "lad"];
+pub(crate) const NAMES: [&str; 5] = ["dudetm", "pisces", "lad", "redu", "ssp"];
 
 /// How much is measured.
 #[derive(Clone, Debug)]
@@ -68,6 +74,8 @@ struct Budget {
 struct Recipe {
     id: &'static str,
     measure: Measure,
+    /// It takes so long that it is left out where nobody names it.
+    is_long: bool,
 }
 
 /// What an experiment is made of.
@@ -75,7 +83,7 @@ enum Measure {
     /// Laps on this machine, in rounds.
     Laps { plan: fn(&Budget) -> Vec<Spec>, judge: fn(&Budget, &Laps, &mut Sheet) },
     /// Simulations, each made once: no machine here changes them.
-    Sims { plan: fn(&Budget) -> Vec<Asked>, judge: fn(&Budget, &Sims, &mut Sheet) },
+    Sims { fill: fn(&mut Rows<'_>) },
 }
 
 impl Recipe {
@@ -84,15 +92,15 @@ impl Recipe {
         plan: fn(&Budget) -> Vec<Spec>,
         judge: fn(&Budget, &Laps, &mut Sheet),
     ) -> Recipe {
-        Recipe { id, measure: Measure::Laps { plan, judge } }
+        Recipe { id, measure: Measure::Laps { plan, judge }, is_long: false }
     }
 
-    const fn sims(
-        id: &'static str,
-        plan: fn(&Budget) -> Vec<Asked>,
-        judge: fn(&Budget, &Sims, &mut Sheet),
-    ) -> Recipe {
-        Recipe { id, measure: Measure::Sims { plan, judge } }
+    const fn sims(id: &'static str, fill: fn(&mut Rows<'_>)) -> Recipe {
+        Recipe { id, measure: Measure::Sims { fill }, is_long: false }
+    }
+
+    const fn only_when_named(self) -> Recipe {
+        Recipe { is_long: true, ..self }
     }
 
     /// The laps that it needs.
@@ -107,14 +115,18 @@ impl Recipe {
     fn plan_sims(&self, budget: &Budget) -> Vec<Asked> {
         match self.measure {
             Measure::Laps { .. } => Vec::new(),
-            Measure::Sims { plan, .. } => plan(budget),
+            Measure::Sims { fill } => {
+                let (sims, mut sheet) = (Sims::to_plan(), Sheet::new(self.id));
+                fill(&mut Rows::new(budget, &sims, &mut sheet));
+                sims.planned()
+            }
         }
     }
 
     fn judge(&self, budget: &Budget, made: &Made, sheet: &mut Sheet) {
         match self.measure {
             Measure::Laps { judge, .. } => judge(budget, &made.laps, sheet),
-            Measure::Sims { judge, .. } => judge(budget, &made.sims, sheet),
+            Measure::Sims { fill } => fill(&mut Rows::new(budget, &made.sims, sheet)),
         }
     }
 }
@@ -131,6 +143,8 @@ fn recipes(paper: &str) -> &'static [Recipe] {
         "dudetm" => dudetm::RECIPES,
         "pisces" => pisces::RECIPES,
         "lad" => lad::RECIPES,
+        "redu" => redu::RECIPES,
+        "ssp" => ssp::RECIPES,
         _ => &[],
     }
 }
@@ -173,14 +187,14 @@ pub(crate) fn run(arguments: &Reproduce) -> Result<Verdict, Failure> {
         write(&judge(&paper, &known, &budget, &made), directory)?;
     }
     let all_held = results.rows.iter().all(|row| row.held != Some(false));
-    Ok(Verdict::of(all_held && !made.laps.broken))
+    Ok(Verdict::of(all_held && !made.laps.broken && !made.sims.broken))
 }
 
-/// The recipes of these experiments; of all when none is named.
+/// The recipes of these experiments; when none is named of all that do not take long.
 fn chosen(paper: &Paper, ids: &[String]) -> Result<Vec<&'static Recipe>, Failure> {
     let all = recipes(&paper.paper);
     if ids.is_empty() {
-        return Ok(all.iter().collect());
+        return Ok(all.iter().filter(|recipe| !recipe.is_long).collect());
     }
     ids.iter()
         .map(|id| {
@@ -220,7 +234,7 @@ fn add_stored(
     (out, store): (&Path, Option<&Store>),
 ) -> bool {
     match recipe.measure {
-        Measure::Sims { plan, .. } => made.sims.add_stored(plan(budget), out),
+        Measure::Sims { .. } => made.sims.add_stored(recipe.plan_sims(budget), out),
         Measure::Laps { plan, .. } => {
             let plan = plan(budget);
             let store = store.filter(|_| !plan.is_empty());

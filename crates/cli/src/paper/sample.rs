@@ -1,15 +1,21 @@
 //! Invented results: a few odd ones for tests, and as many as a paper has to look at.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use ::sim::report::Outcome;
 use ::sim::sweep::Asked;
+use clap::Parser;
 
 use super::laps::{Lap, Laps};
 use super::marks::Paper;
 use super::results::{Axis, Experiment, Figure, Point, Results, Row, Series};
 use super::sims::Sims;
 use super::{Budget, Made, Recipe, recipes};
+use crate::args::CommandLine;
 use crate::machine::Machine;
 use crate::report::OverRounds;
+use crate::sim::sweep::command;
 
 /// A run of so many.
 pub(super) fn budget(quick: bool) -> Budget {
@@ -28,11 +34,79 @@ pub(super) fn judged(paper: &str, quick: bool, lap: fn(&str) -> Lap) -> Results 
 
 /// The same of simulations.
 pub(super) fn simulated(paper: &str, quick: bool, outcome: fn(&Asked) -> Outcome) -> Results {
+    judged_with(paper, quick, |asked| Ok(outcome(asked)))
+}
+
+/// The same where some could not be made.
+pub(super) fn judged_with(
+    paper: &str,
+    quick: bool,
+    outcome: impl Fn(&Asked) -> Result<Outcome, String>,
+) -> Results {
     let budget = Budget { rounds: 1, ..budget(quick) };
     let recipes: Vec<&Recipe> = recipes(paper).iter().collect();
     let plan = recipes.iter().flat_map(|recipe| recipe.plan_sims(&budget)).collect();
     let made = Made { sims: Sims::invented(plan, outcome), ..Made::default() };
     super::judge(&Paper::by_name(paper).unwrap(), &recipes, &budget, &made)
+}
+
+/// The same of simulations that are made, each as small as it can be: their numbers mean nothing.
+fn shrunk(paper: &str) -> Results {
+    let budget = Budget { rounds: 1, ..budget(true) };
+    let recipes: Vec<&Recipe> = recipes(paper).iter().filter(|recipe| !recipe.is_long).collect();
+    let plan = recipes.iter().flat_map(|recipe| recipe.plan_sims(&budget)).collect();
+    let small = |asked: Asked| {
+        let cores = Some(asked.cores.unwrap_or(2).min(2));
+        let scale = asked.scale / 100.0;
+        Asked { transactions: 10, scale, cores, ..asked.with("llc.bytes", 1 << 19) }
+    };
+    let made = Made { sims: Sims::shrunk(plan, small), ..Made::default() };
+    super::judge(&Paper::by_name(paper).unwrap(), &recipes, &budget, &made)
+}
+
+/// A paper has these marks and no others: by experiment and row.
+pub(super) fn assert_marks(paper: &str, expected: &[(&str, String, &str)]) {
+    let paper = Paper::by_name(paper).unwrap();
+    let found: BTreeMap<_, _> = paper
+        .experiment
+        .iter()
+        .flat_map(|experiment| experiment.rows().into_iter().map(|row| (&experiment.id, row)))
+        .filter_map(|(id, row)| Some(((id.as_str(), row.name), row.mark.text()?)))
+        .collect();
+    for (id, name, mark) in expected {
+        let found = found.get(&(*id, name.clone())).map(String::as_str);
+        assert_eq!(found, Some(*mark), "{id} {name}");
+    }
+    assert_eq!(found.len(), expected.len());
+}
+
+/// The marks of every design whose power is cut.
+pub(super) const MARKS_OF_CUTS: [(&str, &str); 3] =
+    [("cuts/*", ">= 10000"), ("violations/*", "<= 0"), ("checked/*", ">= 100")];
+
+/// Every row of a quick run gets a number from simulations, but for what tests show.
+pub(super) fn assert_simulated(paper: &str) {
+    for row in shrunk(paper).rows {
+        let why = row.why.as_deref().unwrap_or_default();
+        let is_for_tests = why.starts_with("A test ");
+        let is_known = !why.contains("there is no design") && !why.contains("there is no workload");
+        assert!(row.ours.is_some() || is_for_tests || !is_known, "{} {}: {why}", row.id, row.name);
+    }
+}
+
+/// Every simulation of a paper can be run by the command that its row shows.
+pub(super) fn assert_commands(paper: &str) {
+    for budget in [false, true].map(budget) {
+        for asked in recipes(paper).iter().flat_map(|recipe| recipe.plan_sims(&budget)) {
+            let has_design = ::sim::design::ALL.iter().any(|about| about.name == asked.design);
+            if has_design && workloads::NAMES.contains(&asked.workload.as_str()) {
+                let text = command(&asked);
+                let words = ["lastword"].into_iter().chain(text.split_whitespace());
+                CommandLine::try_parse_from(words).unwrap();
+                asked.resolve(Path::new("."), "1.0").unwrap();
+            }
+        }
+    }
 }
 
 /// The median of a row, to thousandths, and whether it holds.

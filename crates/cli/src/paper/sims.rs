@@ -1,11 +1,14 @@
 //! Simulations by what is asked for, each made once: nothing of them depends on when it is made.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Instant;
 
-use sim::report::Outcome;
-use sim::sweep::{Asked, Found, Record, Results, Sweep};
+use sim::machine::description::Description;
+use sim::report::{CyclesPerTransaction, Machine, NvmWrites, Outcome, Spread};
+use sim::sweep::{Asked, Found, Point, Results};
 
 use crate::failure::Failure;
 use crate::sim::sweep::{self, PROGRAM, Ran, command};
@@ -16,29 +19,55 @@ const POINTS: &str = "points";
 /// All simulations that were made, by their commands.
 #[derive(Debug, Default)]
 pub(super) struct Sims {
-    by_command: HashMap<String, Outcome>,
+    /// What was found; or why nothing was.
+    by_command: HashMap<String, Result<Outcome, String>>,
+    /// What was asked for, where that is all that is wanted.
+    planned: Option<RefCell<Vec<Asked>>>,
     /// How long they took.
     pub(super) seconds: f64,
+    /// Whether one could not be made.
+    pub(super) broken: bool,
 }
 
+/// What is answered while nothing was simulated yet.
+static BLANK: LazyLock<Outcome> = LazyLock::new(blank);
+
 impl Sims {
-    /// What was found.
+    /// None yet: every one is answered with an outcome that says nothing, and is remembered.
+    pub(super) fn to_plan() -> Sims {
+        Sims { planned: Some(RefCell::default()), ..Sims::default() }
+    }
+
+    /// What was asked for.
+    pub(super) fn planned(self) -> Vec<Asked> {
+        self.planned.map(RefCell::into_inner).unwrap_or_default()
+    }
+
+    /// What was found, or why nothing was.
     ///
     /// # Panics
     /// It is in no plan.
-    pub(super) fn of(&self, asked: &Asked) -> &Outcome {
+    pub(super) fn of(&self, asked: &Asked) -> Result<&Outcome, &str> {
+        if let Some(planned) = &self.planned {
+            planned.borrow_mut().push(asked.clone());
+            return Ok(&BLANK);
+        }
         let command = command(asked);
-        self.by_command.get(&command).unwrap_or_else(|| panic!("no plan has `{command}`"))
+        let found = self.by_command.get(&command);
+        let found = found.unwrap_or_else(|| panic!("no plan has `{command}`"));
+        found.as_ref().map_err(String::as_str)
     }
 
     /// Adds those of a plan that earlier runs have left, if all of them are there.
     pub(super) fn add_stored(&mut self, plan: Vec<Asked>, out: &Path) -> bool {
         let results = Results::at(&out.join(POINTS));
-        // A design that this build does not have leaves nothing.
-        let Ok(sweep) = sweep_of(plan) else { return false };
-        let found = sweep.points().iter().map(|point| match results.record(point) {
-            Found::Whole(record) => Some((command(&point.asked), record.outcome)),
-            Found::Missing | Found::Damaged(_) => None,
+        let found = plan.into_iter().map(|asked| {
+            // A design that this build does not have leaves nothing.
+            let point = resolved(&asked).ok()?;
+            match results.record(&point) {
+                Found::Whole(record) => Some((command(&asked), Ok(record.outcome))),
+                Found::Missing | Found::Damaged(_) => None,
+            }
         });
         let Some(found) = found.collect::<Option<Vec<_>>>() else { return false };
         self.by_command.extend(found);
@@ -47,40 +76,100 @@ impl Sims {
 
     /// Simulations that were never made.
     #[cfg(test)]
-    pub(super) fn invented(plan: Vec<Asked>, outcome: impl Fn(&Asked) -> Outcome) -> Sims {
+    pub(super) fn invented(
+        plan: Vec<Asked>,
+        outcome: impl Fn(&Asked) -> Result<Outcome, String>,
+    ) -> Sims {
         let of = |asked: Asked| (command(&asked), outcome(&asked));
-        Sims { by_command: plan.into_iter().map(of).collect(), seconds: 1.0 }
+        let by_command = plan.into_iter().map(of).collect();
+        Sims { by_command, seconds: 1.0, ..Sims::default() }
+    }
+
+    /// Those of a plan, each made smaller than it is asked for.
+    #[cfg(test)]
+    pub(super) fn shrunk(plan: Vec<Asked>, shrink: impl Fn(Asked) -> Asked) -> Sims {
+        let small = |asked: &Asked| shrink(asked.clone());
+        let made = all(plan.iter().map(small).collect(), None).unwrap();
+        let of = |asked: &Asked| {
+            let found = made.of(&small(asked)).cloned().map_err(str::to_owned);
+            (command(asked), found)
+        };
+        Sims { by_command: plan.iter().map(of).collect(), ..Sims::default() }
     }
 }
 
 /// Makes all simulations of a plan, on all of this machine's cores, but for those whose results are
-/// there.
+/// there. One that cannot be made keeps no other from it.
 ///
 /// # Errors
-/// There is no such design; or what kept one from being made.
+/// There is no room for results.
 pub(super) fn all(plan: Vec<Asked>, out: Option<&Path>) -> Result<Sims, Failure> {
-    if plan.is_empty() {
-        return Ok(Sims::default());
-    }
-    let sweep = sweep_of(plan)?;
-    let results = out.map(|out| Results::create(&out.join(POINTS))).transpose()?;
     let begun = Instant::now();
-    let points: Vec<_> = sweep.points().iter().collect();
-    let Ran { done, failed, .. } = sweep::all(&points, results.as_ref());
-    if let Some((point, problem)) = failed.into_iter().next() {
-        let command = command(&point.asked);
-        return Err(Failure::SimulationFailed { command, problem });
+    let mut sims = Sims::default();
+    let mut points: Vec<Point> = Vec::new();
+    let mut known = HashSet::new();
+    for asked in plan {
+        let command = command(&asked);
+        if !known.insert(command.clone()) {
+            continue;
+        }
+        match resolved(&asked) {
+            Ok(point) => points.push(point),
+            Err(problem) => {
+                sims.broken = true;
+                sims.by_command.insert(command, Err(problem));
+            }
+        }
     }
-    let of =
-        |(point, record): (&&sim::sweep::Point, Record)| (command(&point.asked), record.outcome);
-    let by_command = points.iter().zip(done).map(of).collect();
-    Ok(Sims { by_command, seconds: begun.elapsed().as_secs_f64() })
+    let results = out.filter(|_| !points.is_empty());
+    let results = results.map(|out| Results::create(&out.join(POINTS))).transpose()?;
+    let points: Vec<&Point> = points.iter().collect();
+    let Ran { made, .. } = sweep::all(&points, results.as_ref());
+    for (point, made) in points.iter().zip(made) {
+        sims.broken |= made.is_err();
+        sims.by_command.insert(command(&point.asked), made.map(|record| record.outcome));
+    }
+    sims.seconds = begun.elapsed().as_secs_f64();
+    Ok(sims)
 }
 
-/// The points of a plan, each once.
-fn sweep_of(plan: Vec<Asked>) -> Result<Sweep, Failure> {
-    plan.iter().try_for_each(sweep::known_workload)?;
-    Ok(Sweep::of(plan, Path::new("."), &PROGRAM)?)
+/// The point that is asked for, or why there is none.
+fn resolved(asked: &Asked) -> Result<Point, String> {
+    sweep::known_workload(asked).map_err(|error| error.to_string())?;
+    asked.clone().resolve(Path::new("."), &PROGRAM).map_err(|error| error.to_string())
+}
+
+/// An outcome of nothing.
+pub(super) fn blank() -> Outcome {
+    let description = Description::builtin("lad").expect("it is built in");
+    let spread = Spread { mean: 1.0, max: 1 };
+    Outcome {
+        workload: String::new(),
+        design: String::new(),
+        machine: Machine::of(&description),
+        cores: 1,
+        seed: 1,
+        transactions: 1,
+        cycles: 1,
+        cycles_per_transaction: CyclesPerTransaction { total: 1.0, ..Default::default() },
+        nvm_reads: 0,
+        nvm_writes: NvmWrites::default(),
+        dram_reads: 0,
+        dram_writes: 0,
+        lines_per_transaction: spread,
+        pages_per_transaction: spread,
+        fallbacks: 0,
+        design_counts: BTreeMap::new(),
+        steady: true,
+        simulated_accesses: 0,
+        host_seconds: 0.0,
+        power_cuts: None,
+        violations: None,
+        rare_paths_cut: None,
+        checked: None,
+        description,
+        complaints: Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -104,7 +193,7 @@ mod tests {
         let again = all(plan(), Some(out)).unwrap();
         let nowhere = all(plan(), None).unwrap();
         for asked in plan() {
-            assert!(made.of(&asked).cycles > 0);
+            assert!(made.of(&asked).unwrap().cycles > 0);
             for other in [&stored, &again, &nowhere] {
                 assert_eq!(other.of(&asked), made.of(&asked));
             }
@@ -112,12 +201,16 @@ mod tests {
     }
 
     #[test]
-    fn a_design_or_a_workload_that_there_is_not_is_named() {
-        let refusal = |asked| all(vec![small("volatile"), asked], None).err().unwrap().to_string();
-        let said = refusal(small("lad-nothing"));
-        assert!(said.starts_with("there is no design `lad-nothing`; there are: volatile"));
-        let said = refusal(Asked::new("hastable", "volatile"));
-        assert!(said.starts_with("there is no workload `hastable`"), "{said}");
+    fn what_cannot_be_simulated_says_why_and_keeps_nothing_else_from_it() {
+        let mut remote = small("volatile");
+        remote.cores = Some(16);
+        let none = [small("lad-nothing"), Asked::new("hastable", "volatile"), remote];
+        let sims = all([&none[..], &[small("volatile")]].concat(), None).unwrap();
+        let said = none.each_ref().map(|asked| sims.of(asked).unwrap_err());
+        assert!(said[0].starts_with("there is no design `lad-nothing`; there are: volatile"));
+        assert!(said[1].starts_with("there is no workload `hastable`"), "{}", said[1]);
+        assert!(said[2].contains("has 15 cores, not 16"), "{}", said[2]);
+        assert!(sims.broken && sims.of(&small("volatile")).unwrap().cycles > 0);
         assert!(!Sims::default().add_stored(vec![small("lad-nothing")], Path::new(".")));
     }
 }

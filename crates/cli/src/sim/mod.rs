@@ -36,7 +36,10 @@ fn run_one(arguments: &SimRun) -> Result<Verdict, Failure> {
         scale: arguments.scale,
         seed: arguments.seed,
         workers: setup.cores,
-        ..Options::default()
+        update_percent: arguments.update_percent,
+        zipf: arguments.zipf,
+        low_conflict: !arguments.shared,
+        data: arguments.data,
     };
     let outcome = workloads::by_name(&arguments.workload.name, Simulated { setup, options })
         .expect("the parser knows the names")?;
@@ -57,12 +60,13 @@ fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
     for setting in &arguments.settings {
         description.set(setting)?;
     }
-    description.validate()?;
     let has = description.cores;
     let cores = arguments.cores.map_or(has, |cores| usize::try_from(cores).unwrap_or(usize::MAX));
     if cores > has {
         return Err(Failure::TooManyCores { machine: description.name, has, cores });
     }
+    description.cores = cores;
+    description.validate()?;
     Ok(Setup {
         description,
         design: design.clone(),
@@ -85,7 +89,7 @@ impl Visitor for Simulated {
     type Out = Result<Outcome, Failure>;
 
     fn visit<W: Workload>(self) -> Result<Outcome, Failure> {
-        let program = program::Unloaded::<W>::new(self.options);
+        let program = program::Unloaded::<W>::new(self.options)?;
         let bar = progress::bar("transactions", self.setup.transactions);
         let outcome = sim::run(&self.setup, &program, &mut |done| bar.set_position(done));
         bar.finish_and_clear();

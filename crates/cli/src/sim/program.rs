@@ -7,6 +7,7 @@ use sim::program::{Client, Ended, Loaded, Program};
 use words::{Erased, ErasedTx, Stop};
 use workloads::{Options, Workload};
 
+use crate::failure::Failure;
 use crate::setup;
 
 /// A heap is made for every run: this is the only one that it sees.
@@ -19,10 +20,18 @@ pub(crate) struct Unloaded<W> {
 }
 
 impl<W: Workload> Unloaded<W> {
-    /// Cores keep to data of their own where they can, as the papers' copies of a workload do.
-    pub(crate) fn new(options: Options) -> Unloaded<W> {
-        let options = Options { low_conflict: W::HEEDS.low_conflict, ..options };
-        Unloaded { options, workload: PhantomData }
+    /// Cores keep to data of their own where they can, as the papers' copies of a workload do,
+    /// unless these options say that they do not.
+    ///
+    /// # Errors
+    /// An option is given that means nothing to the workload.
+    pub(crate) fn new(options: Options) -> Result<Unloaded<W>, Failure> {
+        let low_conflict = W::HEEDS.low_conflict && options.low_conflict;
+        let options = Options { low_conflict, ..options };
+        match options.unheeded::<W>() {
+            Some(option) => Err(Failure::Unheeded { workload: W::NAME, option }),
+            None => Ok(Unloaded { options, workload: PhantomData }),
+        }
     }
 }
 
@@ -113,7 +122,9 @@ mod tests {
     #[test]
     fn a_workload_is_loaded_run_by_cores_and_holds() {
         let options = Options { scale: 0.0001, ..Options::default() };
-        let program = Unloaded::<HashTable>::new(options);
+        let program = Unloaded::<HashTable>::new(options).unwrap();
+        let unheeded = Options { data: Some(workloads::DataSet::DEFAULT), ..options };
+        assert!(Unloaded::<HashTable>::new(unheeded).is_err());
         assert_eq!(program.name(), "hashtable");
         let mut heap = Heap(Mock::new(program.heap_bytes() as usize));
         let loaded = program.load(&mut Erased::new(&mut heap), 2).unwrap();

@@ -1,6 +1,5 @@
 //! `lastword sim sweep`: the points of a file, each a simulation of its own.
 
-use std::collections::HashSet;
 use std::io::Write;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::LazyLock;
@@ -35,8 +34,18 @@ pub(super) fn run(arguments: &SimSweep) -> Result<Verdict, Failure> {
     if let Some(results) = &results {
         results.put_list(&sweep)?;
     }
-    let ran = all(&chosen, results.as_ref());
-    for (point, problem) in &ran.failed {
+    let Ran { made, there } = all(&chosen, results.as_ref());
+    let (mut done, mut listed, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    for (point, made) in chosen.iter().zip(made) {
+        match made {
+            Ok(record) => {
+                listed.push(Listed { point: point.hash.clone(), asked: point.asked.clone() });
+                done.push(record);
+            }
+            Err(problem) => failed.push((*point, problem)),
+        }
+    }
+    for (point, problem) in &failed {
         let (name, command) = (named(&sweep, point), command(&point.asked));
         let _ = writeln!(std::io::stderr(), "failed: {name}: {problem} (lastword {command})");
     }
@@ -45,20 +54,13 @@ pub(super) fn run(arguments: &SimSweep) -> Result<Verdict, Failure> {
             "{} of {} points: {} were there, {} were run, {} failed",
             chosen.len(),
             sweep.points().len(),
-            ran.there,
-            ran.done.len() - ran.there,
-            ran.failed.len()
+            there,
+            done.len() - there,
+            failed.len()
         ),
-        None => {
-            let listed =
-                |point: &&Point| Listed { point: point.hash.clone(), asked: point.asked.clone() };
-            let failed: HashSet<&str> = ran.failed.iter().map(|(point, _)| &*point.hash).collect();
-            let is_done = |point: &&&Point| !failed.contains(&*point.hash);
-            let listed: Vec<Listed> = chosen.iter().filter(is_done).map(listed).collect();
-            merge::show(arguments.format, &listed, &ran.done)
-        }
+        None => merge::show(arguments.format, &listed, &done),
     })?;
-    Ok(Verdict::of(ran.failed.is_empty()))
+    Ok(Verdict::of(failed.is_empty()))
 }
 
 /// A line for each point, its hash first.
@@ -89,12 +91,10 @@ pub(crate) fn known_workload(asked: &Asked) -> Result<(), Failure> {
 
 /// What came of points.
 pub(crate) struct Ran {
-    /// Those that are done, in their order.
-    pub(crate) done: Vec<Record>,
+    /// Each, in their order; or why there is nothing.
+    pub(crate) made: Vec<Result<Record, String>>,
     /// How many of them there were before.
     pub(crate) there: usize,
-    /// Those that are not, and why.
-    pub(crate) failed: Vec<(Point, String)>,
 }
 
 /// Runs points, on all of this machine's cores, but for those whose results are there; each result
@@ -117,14 +117,7 @@ pub(crate) fn all(points: &[&Point], results: Option<&Results>) -> Ran {
         .collect();
     bar.finish_and_clear();
     let there = found.iter().filter(|found| matches!(found, Found::Whole(_))).count();
-    let mut ran = Ran { done: Vec::new(), there, failed: Vec::new() };
-    for (point, made) in points.iter().zip(made) {
-        match made {
-            Ok(record) => ran.done.push(record),
-            Err(problem) => ran.failed.push(((*point).clone(), problem)),
-        }
-    }
-    ran
+    Ran { made, there }
 }
 
 /// Runs one point and keeps its result; what is wrong is told and keeps no other one from running.
@@ -142,12 +135,17 @@ fn one(point: &Point, results: Option<&Results>) -> Result<Record, String> {
     Ok(record)
 }
 
-fn simulate(point: &Point) -> Result<sim::report::Outcome, sim::Error> {
+fn simulate(point: &Point) -> Result<sim::report::Outcome, Failure> {
+    let Asked { scale, ref data, update_percent, zipf, shared, .. } = point.asked;
+    let data = data.as_deref().map(str::parse).transpose();
     let options = Options {
-        scale: point.asked.scale,
+        scale,
         seed: point.setup.seed,
         workers: point.setup.cores,
-        ..Options::default()
+        update_percent,
+        zipf,
+        low_conflict: !shared,
+        data: data.map_err(|problem| Failure::BadData { problem })?,
     };
     workloads::by_name(&point.asked.workload, Simulated { point, options })
         .expect("its name was looked at")
@@ -159,18 +157,18 @@ struct Simulated<'p> {
 }
 
 impl Visitor for Simulated<'_> {
-    type Out = Result<sim::report::Outcome, sim::Error>;
+    type Out = Result<sim::report::Outcome, Failure>;
 
     fn visit<W: Workload>(self) -> Self::Out {
-        let program = program::Unloaded::<W>::new(self.options);
-        sim::run(&self.point.setup, &program, &mut |_| {})
+        let program = program::Unloaded::<W>::new(self.options)?;
+        Ok(sim::run(&self.point.setup, &program, &mut |_| {})?)
     }
 }
 
 /// What runs a point alone, as behind `lastword`.
 pub(crate) fn command(asked: &Asked) -> String {
     let Asked { workload, design, machine, cores, transactions, seed, scale, .. } = asked;
-    let Asked { check, power_cuts, settings, .. } = asked;
+    let Asked { data, update_percent, zipf, shared, check, power_cuts, settings, .. } = asked;
     let mut text = format!("sim run {workload} --design {design} --transactions {transactions}");
     if let Some(machine) = machine {
         text += &format!(" --machine {machine}");
@@ -183,6 +181,18 @@ pub(crate) fn command(asked: &Asked) -> String {
     }
     if *scale != 1.0 {
         text += &format!(" --scale {scale}");
+    }
+    if let Some(data) = data {
+        text += &format!(" --data {data}");
+    }
+    if let Some(percent) = update_percent {
+        text += &format!(" --update-percent {percent}");
+    }
+    if let Some(exponent) = zipf {
+        text += &format!(" --zipf {exponent}");
+    }
+    if *shared {
+        text += " --shared";
     }
     if *check {
         text += " --check";

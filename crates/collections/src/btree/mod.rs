@@ -39,7 +39,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use node::{LEVELS, Node};
 pub use range::Cursor;
 
-/// An ordered map from `u64` to `u64` whose nodes hold so many entries (15 to 38), or one child
+/// An ordered map from `u64` to `u64` whose nodes hold so many entries (7 to 38), or one child
 /// more; a value of one word that objects can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
@@ -89,6 +89,17 @@ impl<const SLOTS: usize> BTree<SLOTS> {
         }
         let found = node.search(tx, key)?;
         if found.exact { node.value(tx, &found).map(Some) } else { Ok(None) }
+    }
+
+    /// Where the value of a key is. It stays there until a key is put in or taken out.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    #[inline]
+    pub fn find<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<Addr>, Stop> {
+        let (leaf, _) = self.descend(tx, key)?;
+        let found = leaf.search(tx, key)?;
+        Ok(found.exact.then(|| leaf.value_at(found.slot)))
     }
 
     /// Descends to the leaf where a key belongs, for a change; answers it and the path above.

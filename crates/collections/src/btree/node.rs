@@ -29,7 +29,9 @@ const HEAD_MOST: usize = 5;
 /// Entries in the largest full node.
 pub(super) const SLOTS_MOST: usize = 8 * HEAD_MOST - FIRST;
 
-/// Levels of a tree, leaves included: the 6^14 nodes of the least one with more fit in no machine.
+/// Levels of a tree, leaves included: the 6^14 nodes of the least one of 15 slots with more fit in
+/// no machine. Of 7 slots one may end at 2 * 3^14 leaves, ten million, where insertion answers that
+/// it is full; random keys, which fill nodes to two thirds, reach 10^10 before.
 pub(super) const LEVELS: usize = 16;
 
 const _: () = assert!(Node::<28>::BYTES + words::HEADER_BYTES as usize == 512);
@@ -76,7 +78,8 @@ pub(super) struct Found {
 impl<const SLOTS: usize> Node<SLOTS> {
     /// Words of the head, without the link.
     const HEAD: usize = {
-        assert!(SLOTS <= SLOTS_MOST && SLOTS >= 15, "slots are numbered in five words at most");
+        assert!(SLOTS <= SLOTS_MOST, "slots are numbered in five words at most");
+        assert!(SLOTS >= 7, "a node of the fewest entries still has a neighbour to share with");
         (FIRST + SLOTS).div_ceil(8)
     };
     const LINK: u64 = 8 * Self::HEAD as u64;

@@ -92,6 +92,18 @@ impl RbTree {
         }
     }
 
+    /// Where the value of a key is. It stays there until a key is taken out.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    #[inline]
+    pub fn find<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<Addr>, Stop> {
+        match self.search(tx, key)? {
+            Found::Here(node) => Ok(Some(word(node, VALUE))),
+            Found::Below(..) => Ok(None),
+        }
+    }
+
     /// The first pair whose key is not smaller.
     ///
     /// # Errors

@@ -14,15 +14,16 @@
 //!
 //! Compared are, at every cut, the lines of all transactions since the last whole comparison, of
 //! those that were ending or running, and those that recovery wrote; the whole heap, and what the
-//! program itself checks, at every hundredth. Values are compared, not who wrote them: a wrong copy
-//! that has the right value is not found, and does no harm.
+//! program itself checks, at every hundredth. A run is cut in two forms, half of the times each: as
+//! it is, and tagged (see [`crate::machine::memory`]). So a word that has the right value, but was
+//! written by another store than the one that must have, is found.
 //!
 //! Cuts are drawn: half of them anywhere, the others while a transaction ends, and some inside of
 //! each path that the design takes rarely.
 
 mod oracle;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -69,6 +70,20 @@ impl Report {
     /// Violations that are told in words.
     pub const SHOWN: usize = 10;
 
+    /// Adds what cuts of the same run in another form have shown.
+    pub fn add(&mut self, other: Report) {
+        self.cuts += other.cuts;
+        self.recovery_cuts += other.recovery_cuts;
+        self.violations.extend(other.violations);
+        self.violations.truncate(Self::SHOWN);
+        self.violations_total += other.violations_total;
+        self.ending_there += other.ending_there;
+        self.ending_gone += other.ending_gone;
+        for (name, cuts) in other.rare_paths {
+            *self.rare_paths.entry(name).or_default() += cuts;
+        }
+    }
+
     fn violation(&mut self, at: Time, what: String) {
         self.violations_total += 1;
         if self.violations.len() < Self::SHOWN {
@@ -85,8 +100,8 @@ pub struct Run<'m, D> {
     pub before: Vec<u64>,
     /// The first line behind the heap.
     pub extra: u32,
-    /// The program.
-    pub loaded: &'m dyn Loaded,
+    /// The program, if it can check what recovery leaves: not of a tagged run.
+    pub loaded: Option<&'m dyn Loaded>,
 }
 
 /// Cuts power so many times.
@@ -113,7 +128,9 @@ pub fn cut_power<D: Design>(run: Run<'_, D>, cuts: u64, seed: u64) -> Result<Rep
         oracle.goes_to(at);
         let one = Cutting { machine, extra, at, number };
         one.cut(&mut state, &mut oracle, &mut random, &mut report);
-        if number.is_multiple_of(WHOLE) {
+        if number.is_multiple_of(WHOLE)
+            && let Some(loaded) = loaded
+        {
             one.check_program(&mut state, loaded, &mut report)?;
         }
         report.cuts += 1;
@@ -219,7 +236,9 @@ fn draw(
     let last = trace.changes().last().map_or(0, |(time, _)| *time);
     let transactions = history.transactions();
     let mut times: Vec<Time> = Vec::new();
-    for name in rare {
+    let taken = trace.rare_paths().iter().map(|path| path.0);
+    let rare: BTreeSet<&str> = rare.iter().copied().chain(taken).collect();
+    for name in &rare {
         let paths: Vec<_> = trace.rare_paths().iter().filter(|path| path.0 == *name).collect();
         for _ in 0..RARE.min((cuts / 8) as usize) {
             if let Some((_, from, until)) = pick(&paths, &mut random) {
@@ -240,7 +259,7 @@ fn draw(
     for name in rare {
         let is_inside = |time: &&Time| {
             let mut paths = trace.rare_paths().iter();
-            paths.any(|path| path.0 == *name && (path.1..=path.2).contains(time))
+            paths.any(|path| path.0 == name && (path.1..=path.2).contains(time))
         };
         inside.insert(name, times.iter().filter(is_inside).count() as u64);
     }

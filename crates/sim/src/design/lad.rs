@@ -40,7 +40,10 @@
 
 use std::collections::VecDeque;
 
+use words::Stop;
+
 use super::Design;
+use super::dtx::{self, Dtx, Stages, dtx, owner, parts};
 use crate::machine::cache::{MARKED, State};
 use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
@@ -64,9 +67,6 @@ const LOG_ENTRIES: u32 = 512;
 /// The first word of an entry that is whole.
 const SEAL: u64 = u64::from_le_bytes(*b"lad-undo");
 
-/// The bank of registers of the first controller; the next one's follows. Indexed by core.
-const COMMITTED: u32 = 0;
-
 /// Cycles for which a flush is at least under way.
 const ON_ITS_WAY: Time = 50;
 
@@ -75,27 +75,27 @@ const LEAVES: &str = "a marked line leaves its cache";
 const ASKED: &str = "another core asks for a marked line";
 const LOGS: &str = "a queue logs a held line";
 const PARTIAL: &str = "some controllers know of a commit";
+const SUSPENDED: &str = "a thread is suspended in a transaction";
 
 /// The design's state.
 #[derive(Debug)]
 pub struct Staged<const ALL: bool> {
-    cores: Vec<Dtx>,
+    cores: Vec<Thread>,
     controllers: Vec<Logging>,
     /// Slots of a queue that may be held before it logs.
     threshold: usize,
+    /// Cycles between suspensions of a thread, if there are any, and how long each of them takes.
+    suspends: Option<(Time, Time)>,
 }
 
-/// A core's transaction.
+/// A thread of LAD: the one of a core.
 #[derive(Clone, Debug, Default)]
-struct Dtx {
-    runs: bool,
-    number: u64,
-    /// Flushes that are not known to be acknowledged.
-    flushes: Vec<When>,
+struct Thread {
+    dtx: Dtx,
     /// Commits that are under way, for each controller, oldest first.
     commits: Vec<VecDeque<When>>,
-    /// Commits that some controllers know of and others do not: which, since when, and how many do.
-    partial: Vec<(u64, Time, usize)>,
+    /// When it is suspended next.
+    suspended: Time,
 }
 
 /// What a controller does when too much is held.
@@ -115,20 +115,22 @@ impl<const ALL: bool> Staged<ALL> {
     fn is_over(&self, owner: u64) -> bool {
         owner == 0 || {
             let (core, number) = parts(owner);
-            let dtx = &self.cores[core as usize];
+            let dtx = &self.cores[core as usize].dtx;
             dtx.number > number || !dtx.runs
         }
     }
 }
 
-/// A transaction's name: of core and number.
-fn owner(core: usize, number: u64) -> u64 {
-    (core as u64 + 1) << 48 | number
-}
+impl<const ALL: bool> Stages for Staged<ALL> {
+    fn dtx(&mut self, core: usize) -> &mut Dtx {
+        &mut self.cores[core].dtx
+    }
 
-/// The core and the number in a name.
-fn parts(owner: u64) -> (u32, u64) {
-    ((owner >> 48) as u32 - 1, owner & ((1 << 48) - 1))
+    fn stage(machine: &mut Machine<Self>, core: usize, line: u32) {
+        let (make, tell) = staged(machine, core);
+        let (_, write) = machine.write_back(core, line, Class::Data, make, tell);
+        assert!(write.is_some(), "a marked line is modified");
+    }
 }
 
 impl<const ALL: bool> Design for Staged<ALL> {
@@ -139,7 +141,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
         "staged in controllers with batteries, two-phase commit, no log (LAD)"
     };
     const MACHINE: &'static str = "lad";
-    const RARE: &'static [&'static str] = &[LEAVES, ASKED, LOGS, PARTIAL];
+    const RARE: &'static [&'static str] = &[LEAVES, LOGS, PARTIAL, SUSPENDED];
 
     fn extra_lines(description: &Description) -> u32 {
         (2 * LOG_ENTRIES + 1) * description.nvm.channels
@@ -159,7 +161,10 @@ impl<const ALL: bool> Design for Staged<ALL> {
     fn new(description: &Description, extra: u32) -> Self {
         let channels = description.nvm.channels;
         let overflow = description.parameter("lad", "overflow");
-        let dtx = Dtx { commits: vec![VecDeque::new(); channels as usize], ..Dtx::default() };
+        let suspend = description.parameter("lad", "suspend_cycles") as Time;
+        let away = description.parameter("lad", "away_cycles") as Time;
+        let commits = vec![VecDeque::new(); channels as usize];
+        let thread = Thread { commits, suspended: suspend, ..Thread::default() };
         let logging = |channel| Logging {
             first: log_line(extra, channel, channels, 0),
             entries: 0,
@@ -167,23 +172,29 @@ impl<const ALL: bool> Design for Staged<ALL> {
             owners: vec![0; LOG_ENTRIES as usize],
         };
         Staged {
-            cores: vec![dtx; description.cores],
+            cores: vec![thread; description.cores],
             controllers: (0..channels).map(logging).collect(),
             threshold: (overflow * f64::from(description.mc.wq)).ceil() as usize,
+            suspends: (suspend > 0).then_some((suspend, away)),
         }
     }
 
     fn begin(hart: &mut Hart<'_, Self>) {
         hart.settle();
-        let dtx = dtx(hart);
-        dtx.number += 1;
-        dtx.runs = true;
+        dtx(hart).begin();
+    }
+
+    fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
+        suspend_if_due(hart);
+        hart.store(word, object, value);
+        Ok(())
     }
 
     fn commit(hart: &mut Hart<'_, Self>) {
         hart.settle();
         hart.enter(Phase::Prepare);
-        if !flush(hart) {
+        dtx::flush(hart);
+        if !dtx(hart).staged {
             dtx(hart).runs = false;
             return;
         }
@@ -206,7 +217,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
 
     fn drained(machine: &mut Machine<Self>, core: usize, word: u64, _: u64) {
         let line = line_of(word);
-        if machine.design.cores[core].runs && machine.memory.is_nvm(line) {
+        if machine.design.cores[core].dtx.runs && machine.memory.is_nvm(line) {
             machine.mark(core, line, true);
         }
     }
@@ -224,8 +235,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
 
     fn asked(machine: &mut Machine<Self>, core: usize, line: u32) {
         if machine.mark(core, line, false) == Some(true) {
-            let (make, tell) = staged(machine, core);
-            machine.write_back(core, line, Class::Data, make, tell);
+            Self::stage(machine, core, line);
             let now = machine.now();
             machine.rare(ASKED, now, now + ON_ITS_WAY);
         }
@@ -237,12 +247,14 @@ impl<const ALL: bool> Design for Staged<ALL> {
     }
 
     fn message(machine: &mut Machine<Self>, channel: usize, core: usize, number: u64) {
-        let at = (COMMITTED + channel as u32, core as u32);
+        let at = (channel as u32, core as u32);
         if !planted(Mutant::LadRegisterLate) {
             machine.changed(Change::Register { at, value: number });
         }
-        let now = machine.now();
-        note_partial(machine, core, number);
+        let (now, channels) = (machine.now(), machine.nvm_channels());
+        if let Some(since) = machine.design.dtx(core).note_partial(number, now, channels) {
+            machine.rare(PARTIAL, since, now);
+        }
         machine.controller(channel).release_owner(now, owner(core, number));
         let there = machine.answer(channel, core, Size::Control);
         let token = machine.design.cores[core].commits[channel].pop_front();
@@ -287,10 +299,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
         let channels = state.channels() as u32;
         let first = if planted(Mutant::LadOneController) { channels - 1 } else { 0 };
-        let of =
-            |core| (first..channels).map(|bank| state.register((COMMITTED + bank, core))).max();
-        let cores = 0..description.cores as u32;
-        let committed: Vec<u64> = cores.map(|core| of(core).unwrap_or(0)).collect();
+        let committed = dtx::committed(description, first..channels, state);
         let is_committed = |owner| {
             let (core, number) = parts(owner);
             match planted(Mutant::LadEightBits) {
@@ -309,7 +318,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
                 }
             }
         }
-        clear(description, extra, &committed, &is_committed, state)
+        clear(extra, &committed, &is_committed, state)
     }
 }
 
@@ -345,7 +354,6 @@ fn undo(
 /// Ends recovery: every controller knows of all that is committed, so what was put aside and the
 /// logs say nothing any more.
 fn clear(
-    description: &Description,
     extra: u32,
     committed: &[u64],
     is_committed: &impl Fn(u64) -> bool,
@@ -370,17 +378,30 @@ fn clear(
     }
     seals.into_iter().try_for_each(|(_, line)| state.set_line(line, [0; 8]))?;
     state.clear_saved()?;
-    for bank in 0..channels {
-        for core in 0..description.cores as u32 {
-            state.set_register((COMMITTED + bank, core), committed[core as usize])?;
-        }
-    }
-    Ok(())
+    dtx::set_committed(committed, 0..channels, state)
 }
 
-fn dtx<'h, const ALL: bool>(hart: &'h mut Hart<'_, Staged<ALL>>) -> &'h mut Dtx {
-    let core = hart.core();
-    &mut hart.machine().design.cores[core]
+/// Lets the thread be suspended, if that is due: its transaction is staged as far as it has come,
+/// so that whoever runs on the core meanwhile finds no mark.
+fn suspend_if_due<const ALL: bool>(hart: &mut Hart<'_, Staged<ALL>>) {
+    let Some((every, away)) = hart.machine().design.suspends else { return };
+    let (core, since) = (hart.core(), hart.cycle());
+    if since < hart.machine().design.cores[core].suspended {
+        return;
+    }
+    hart.settle();
+    if planted(Mutant::LadSuspendedUnmarks) {
+        let lines = hart.lines().to_vec();
+        lines.into_iter().for_each(|line| {
+            hart.machine().mark(core, line, false);
+        });
+    }
+    dtx::flush(hart);
+    let resumes = hart.cycle() + away;
+    hart.at(resumes);
+    let machine = hart.machine();
+    machine.design.cores[core].suspended = resumes + every;
+    machine.rare(SUSPENDED, since, resumes);
 }
 
 /// A write that is held for the core's transaction, and who waits for it.
@@ -389,55 +410,15 @@ fn staged<const ALL: bool>(
     core: usize,
 ) -> (impl FnOnce(&mut Write) + use<ALL>, Tell) {
     let token = machine.open_token();
-    let dtx = &mut machine.design.cores[core];
+    let dtx = machine.design.dtx(core);
     dtx.flushes.push(token);
+    dtx.staged = true;
     let owner = owner(core, dtx.number);
     let make = move |write: &mut Write| {
         write.held = true;
         write.owner = owner;
     };
     (make, Tell::Core(core, token))
-}
-
-/// Flushes all marked lines, and waits until all flushes are acknowledged. Answers whether there
-/// were any.
-fn flush<const ALL: bool>(hart: &mut Hart<'_, Staged<ALL>>) -> bool {
-    let core = hart.core();
-    let (lines, began) = (hart.lines().to_vec(), hart.cycle());
-    let mut flushed: u64 = 0;
-    for line in lines {
-        let ports = u64::from(hart.machine().description.l1.ports);
-        hart.at(began + flushed / ports);
-        // From here on nobody else acts: a line that were not marked any more, and not staged yet,
-        // could be taken and written as nobody's.
-        let machine = hart.machine();
-        if machine.mark(core, line, false) == Some(true) {
-            let (make, tell) = staged(machine, core);
-            let (_, write) = machine.write_back(core, line, Class::Data, make, tell);
-            assert!(write.is_some(), "a marked line is modified");
-            flushed += 1;
-        }
-    }
-    let flushes = std::mem::take(&mut dtx(hart).flushes);
-    let any = !flushes.is_empty();
-    if !planted(Mutant::LadCommitEarly) {
-        flushes.into_iter().for_each(|flush| hart.wait_for(flush));
-    }
-    any
-}
-
-/// Another controller knows of a commit.
-fn note_partial<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, core: usize, number: u64) {
-    let (now, channels) = (machine.now(), machine.nvm_channels());
-    let partial = &mut machine.design.cores[core].partial;
-    let Some(at) = partial.iter().position(|commit| commit.0 == number) else {
-        return partial.push((number, now, 1));
-    };
-    partial[at].2 += 1;
-    if partial[at].2 == channels {
-        let (_, since, _) = partial.swap_remove(at);
-        machine.rare(PARTIAL, since, now);
-    }
 }
 
 /// Marks the entry of a log among the writes that the design has sent.

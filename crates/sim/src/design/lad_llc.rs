@@ -17,14 +17,17 @@
 //! When power fails the banks are what they are. Recovery takes for each core the largest number
 //! that any bank has, and writes the committed lines to where they belong, oldest first.
 //!
-//! Choice where the paper is silent: a set that has no way for a held line, or for its older
-//! version, stops the run with an error. The paper's transactions are too small for that.
+//! Choices where the paper is silent: where a set has no way for the older version, that is written
+//! to memory first, and the younger one comes to its bank when a controller has accepted it
+//! (counted as a fallback). A set all of whose ways are held stops the run with an error: the
+//! paper's transactions are too small for that.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
 use super::Design;
+use super::dtx::{self, Dtx, Stages, dtx, owner, parts};
 use crate::machine::cache::{MARKED, State};
 use crate::machine::controller::{Class, Write};
 use crate::machine::counts::Phase;
@@ -36,19 +39,17 @@ use crate::machine::{Hart, Machine, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Change, Cut, Persistent, Queued};
 
-/// The bank of registers of the first bank; the next one's follows. Indexed by core.
-const COMMITTED: u32 = 0;
-
 // What it does rarely.
 const LEAVES: &str = "a marked line leaves its cache";
 const SECOND: &str = "a line has two versions in the last cache";
 const EVICTED: &str = "a committed line leaves the last cache";
 const PARTIAL: &str = "some banks know of a commit";
+const NO_WAY: &str = "a line waits until its older version is in memory";
 
 /// The design's state.
 #[derive(Debug)]
 pub struct LadLlc {
-    cores: Vec<Dtx>,
+    cores: Vec<Thread>,
     /// What the banks keep of each line, oldest first.
     kept: FxHashMap<u32, Vec<Version>>,
     /// The transaction for which each held line is held: a later one of the same core may have
@@ -56,20 +57,17 @@ pub struct LadLlc {
     holders: FxHashMap<u32, u64>,
     /// What happens next in the banks: by time, then in the order of sending.
     next: BTreeMap<(Time, u64), Event>,
+    /// Lines that wait until a version is in memory, by its number, and since when.
+    waiting: FxHashMap<u64, Vec<(Time, Event)>>,
     /// Numbers versions and events.
     count: u64,
 }
 
-/// A core's transaction.
+/// A core's transaction, and the lines that are held for it.
 #[derive(Clone, Debug, Default)]
-struct Dtx {
-    runs: bool,
-    number: u64,
-    flushes: Vec<When>,
-    /// Lines that are held for it.
+struct Thread {
+    dtx: Dtx,
     held: Vec<u32>,
-    /// Commits that some banks know of: which, since when, and how many do.
-    partial: VecDeque<(u64, Time, usize)>,
 }
 
 /// A line as a bank has it.
@@ -90,9 +88,14 @@ enum Event {
     Commit { core: usize, bank: usize, number: u64, lines: Vec<u32>, token: When },
 }
 
-/// A transaction's name: of core and number.
-fn owner(core: usize, number: u64) -> u64 {
-    (core as u64 + 1) << 48 | number
+impl Stages for LadLlc {
+    fn dtx(&mut self, core: usize) -> &mut Dtx {
+        &mut self.cores[core].dtx
+    }
+
+    fn stage(machine: &mut Machine<Self>, core: usize, line: u32) {
+        stage(machine, core, line);
+    }
 }
 
 impl Design for LadLlc {
@@ -100,7 +103,7 @@ impl Design for LadLlc {
     const ABOUT: &'static str = "LAD's commit to a last cache that is persistent (Kiln)";
     const MACHINE: &'static str = "lad";
     const LLC_IS_PERSISTENT: bool = true;
-    const RARE: &'static [&'static str] = &[LEAVES, SECOND, EVICTED, PARTIAL];
+    const RARE: &'static [&'static str] = &[LEAVES, SECOND, EVICTED, PARTIAL, NO_WAY];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         let sets = description.llc.bytes / 64 / u64::from(description.llc.ways);
@@ -120,49 +123,37 @@ impl Design for LadLlc {
 
     fn new(description: &Description, _: u32) -> LadLlc {
         LadLlc {
-            cores: vec![Dtx::default(); description.cores],
+            cores: vec![Thread::default(); description.cores],
             kept: FxHashMap::default(),
             holders: FxHashMap::default(),
             next: BTreeMap::new(),
+            waiting: FxHashMap::default(),
             count: 0,
         }
     }
 
     fn begin(hart: &mut Hart<'_, Self>) {
         hart.settle();
-        let dtx = dtx(hart);
-        dtx.number += 1;
-        dtx.runs = true;
+        dtx(hart).begin();
     }
 
     fn commit(hart: &mut Hart<'_, Self>) {
         hart.settle();
         hart.enter(Phase::Prepare);
-        let (core, began) = (hart.core(), hart.cycle());
-        let mut flushed: u64 = 0;
-        for line in hart.lines().to_vec() {
-            let ports = u64::from(hart.machine().description.l1.ports);
-            hart.at(began + flushed / ports);
-            // From here on nobody else acts: see `lad`.
-            if hart.machine().mark(core, line, false) == Some(true) {
-                stage(hart.machine(), core, line);
-                flushed += 1;
-            }
-        }
-        let flushes = std::mem::take(&mut dtx(hart).flushes);
+        dtx::flush(hart);
         dtx(hart).runs = false;
-        if flushes.is_empty() {
+        if !dtx(hart).staged {
             return;
         }
-        flushes.into_iter().for_each(|flush| hart.wait_for(flush));
         hart.enter(Phase::Commit);
+        let core = hart.core();
         let tokens = tell_banks(hart.machine(), core);
         hart.wait_for_first(&tokens);
     }
 
     fn drained(machine: &mut Machine<Self>, core: usize, word: u64, _: u64) {
         let line = line_of(word);
-        if machine.design.cores[core].runs && machine.memory.is_nvm(line) {
+        if machine.design.cores[core].dtx.runs && machine.memory.is_nvm(line) {
             machine.mark(core, line, true);
         }
     }
@@ -185,20 +176,22 @@ impl Design for LadLlc {
 
     fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
         let now = machine.now();
-        let Some(version) = machine.design.kept.get(&line).and_then(|kept| kept.last()) else {
+        if write_last(machine, line).is_none() {
             return false;
-        };
-        let (number, payload) = (version.number, version.payload);
-        let write = Write::new(u64::from(line), payload, Class::Data);
-        let home = machine.home(line);
-        machine.write_line(write, home, now, Tell::Design(0, u64::from(line) << 32 | number));
+        }
         machine.rare(EVICTED, now, now + 20);
         true
     }
 
     fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
         if point == Point::Accepted {
-            drop_version(machine, (tag >> 32) as u32, tag & u64::from(u32::MAX));
+            let (line, number) = ((tag >> 32) as u32, tag & u64::from(u32::MAX));
+            drop_version(machine, line, number);
+            let now = machine.now();
+            for (since, event) in machine.design.waiting.remove(&number).unwrap_or_default() {
+                machine.rare(NO_WAY, since, now);
+                send(machine, now, event);
+            }
         }
     }
 
@@ -232,40 +225,35 @@ impl Design for LadLlc {
 
     fn recover(description: &Description, _: u32, state: &mut Persistent) -> Result<(), Cut> {
         let banks = 0..description.llc.banks;
-        let of = |core| banks.clone().map(|bank| state.register((COMMITTED + bank, core))).max();
-        let cores = 0..description.cores as u32;
-        let committed: Vec<u64> = cores.map(|core| of(core).unwrap_or(0)).collect();
+        let committed = dtx::committed(description, banks.clone(), state);
         for kept in state.saved(0).to_vec() {
-            let (core, number) = ((kept.owner >> 48) as usize, kept.owner & ((1 << 48) - 1));
-            if core == 0 || number <= committed[core - 1] {
+            let (core, number) = parts(kept.owner);
+            if number <= committed[core as usize] {
                 state.set_line(kept.line, kept.payload)?;
             }
         }
         state.clear_saved()?;
-        for bank in banks {
-            for (core, number) in (0..).zip(&committed) {
-                state.set_register((COMMITTED + bank, core), *number)?;
-            }
-        }
-        Ok(())
+        dtx::set_committed(&committed, banks, state)
     }
 }
 
-fn dtx<'h>(hart: &'h mut Hart<'_, LadLlc>) -> &'h mut Dtx {
-    let core = hart.core();
-    &mut hart.machine().design.cores[core]
-}
-
-/// Sends a line of the core's transaction to its bank, which has a place for it from here on.
+/// Sends a line of the core's transaction to its bank, which has a place for it from here on; but
+/// where it has none for an older version besides, that one goes to memory first.
 fn stage(machine: &mut Machine<LadLlc>, core: usize, line: u32) {
     let now = machine.now();
     let arrives = machine.to_home(core, line);
-    let is_older = |version: &Version, owner| version.owner != owner;
-    let owner = owner(core, machine.design.cores[core].number);
+    let owner = owner(core, machine.design.cores[core].dtx.number);
     let kept = machine.design.kept.get(&line);
-    let has_older = kept.is_some_and(|kept| kept.iter().any(|version| is_older(version, owner)));
+    let has_older = kept.is_some_and(|kept| kept.iter().any(|version| version.owner != owner));
+    let mut first = None;
     if !machine.hold(line, has_older) {
-        machine.fail("a set of the last cache has no way that is not held: make `llc.ways` larger");
+        machine.counts.fallbacks += 1;
+        first = write_last(machine, line);
+        if first.is_none() || !machine.hold(line, false) {
+            machine.fail(
+                "a set of the last cache has no way that is not held: make `llc.ways` larger",
+            );
+        }
     }
     machine.clean_private(core, line);
     machine.design.holders.insert(line, owner);
@@ -273,14 +261,41 @@ fn stage(machine: &mut Machine<LadLlc>, core: usize, line: u32) {
     machine.design.count += 1;
     let payload = machine.memory.line(line);
     let version = Version { number: machine.design.count, owner, payload, since: now };
-    let dtx = &mut machine.design.cores[core];
+    let Thread { dtx, held } = &mut machine.design.cores[core];
     dtx.flushes.push(token);
-    dtx.held.push(line);
-    machine
-        .design
-        .next
-        .insert((arrives, version.number), Event::Flushed { core, line, version, token });
-    machine.hasten_engine(0, arrives);
+    dtx.staged = true;
+    held.push(line);
+    let event = Event::Flushed { core, line, version, token };
+    match first {
+        Some(number) if planted(Mutant::LlcNoWait) => {
+            drop_version(machine, line, number);
+            send(machine, arrives, event);
+        }
+        Some(number) => machine.design.waiting.entry(number).or_default().push((now, event)),
+        None => send(machine, arrives, event),
+    }
+}
+
+/// Something reaches a bank at this time.
+fn send(machine: &mut Machine<LadLlc>, time: Time, event: Event) {
+    machine.design.count += 1;
+    let key = (time, machine.design.count);
+    machine.design.next.insert(key, event);
+    machine.hasten_engine(0, time);
+}
+
+/// Sends the last version of a line to memory, if a bank keeps any. Answers its number.
+fn write_last(machine: &mut Machine<LadLlc>, line: u32) -> Option<u64> {
+    let now = machine.now();
+    let version = machine.design.kept.get(&line)?.last()?;
+    let (number, payload) = (version.number, version.payload);
+    if machine.design.waiting.contains_key(&number) {
+        return Some(number);
+    }
+    let write = Write::new(u64::from(line), payload, Class::Data);
+    let home = machine.home(line);
+    machine.write_line(write, home, now, Tell::Design(0, u64::from(line) << 32 | number));
+    Some(number)
 }
 
 /// A flushed line is in its bank.
@@ -303,7 +318,7 @@ fn flushed(machine: &mut Machine<LadLlc>, core: usize, line: u32, version: Versi
 
 /// Tells all banks of a commit. Answers a token for each of them.
 fn tell_banks(machine: &mut Machine<LadLlc>, core: usize) -> Vec<When> {
-    let Dtx { number, .. } = machine.design.cores[core];
+    let number = machine.design.dtx(core).number;
     let mut held = std::mem::take(&mut machine.design.cores[core].held);
     held.sort_unstable();
     held.dedup();
@@ -315,10 +330,7 @@ fn tell_banks(machine: &mut Machine<LadLlc>, core: usize) -> Vec<When> {
         let time = machine.send_now(tile, home, Size::Control) + machine.description.llc.directory;
         let of_bank = held.iter().copied().filter(|line| *line as usize % banks == bank);
         let lines = of_bank.collect();
-        machine.design.count += 1;
-        let key = (time, machine.design.count);
-        machine.design.next.insert(key, Event::Commit { core, bank, number, lines, token });
-        machine.hasten_engine(0, time);
+        send(machine, time, Event::Commit { core, bank, number, lines, token });
         token
     };
     (0..banks).map(tell).collect()
@@ -333,7 +345,7 @@ fn committed(
     lines: Vec<u32>,
     token: When,
 ) {
-    let at = (COMMITTED + bank as u32, core as u32);
+    let at = (bank as u32, core as u32);
     machine.changed(Change::Register { at, value: number });
     for line in lines {
         let owner = owner(core, number);
@@ -352,34 +364,23 @@ fn committed(
         }
         older.into_iter().for_each(|it| machine.changed(Change::Dropped { number: it.number }));
     }
-    note_partial(machine, core, number);
+    let (now, banks) = (machine.now(), machine.description.llc.banks as usize);
+    if let Some(since) = machine.design.dtx(core).note_partial(number, now, banks) {
+        machine.rare(PARTIAL, since, now);
+    }
     let (home, tile) = (machine.home(bank as u32), machine.tile(core));
     let there = machine.send_now(home, tile, Size::Control);
     machine.tell(token, there);
-}
-
-/// Another bank knows of a commit.
-fn note_partial(machine: &mut Machine<LadLlc>, core: usize, number: u64) {
-    let (now, banks) = (machine.now(), machine.description.llc.banks as usize);
-    let partial = &mut machine.design.cores[core].partial;
-    let Some(at) = partial.iter().position(|commit| commit.0 == number) else {
-        return partial.push_back((number, now, 1));
-    };
-    partial[at].2 += 1;
-    if partial[at].2 == banks
-        && let Some((_, since, _)) = partial.remove(at)
-    {
-        machine.rare(PARTIAL, since, now);
-    }
 }
 
 /// A version of a line is in memory, or on its way with a battery.
 fn drop_version(machine: &mut Machine<LadLlc>, line: u32, number: u64) {
     let Some(kept) = machine.design.kept.get_mut(&line) else { return };
     let Some(at) = kept.iter().position(|version| version.number == number) else { return };
-    kept.remove(at);
+    // With those before it, which would come after it in recovery.
+    let dropped: Vec<Version> = kept.drain(..=at).collect();
     if kept.is_empty() {
         machine.design.kept.remove(&line);
     }
-    machine.changed(Change::Dropped { number });
+    dropped.into_iter().for_each(|it| machine.changed(Change::Dropped { number: it.number }));
 }

@@ -1,5 +1,5 @@
-//! An undo log in software, with `clwb` and `sfence`: all that [`sw-undo`](super::SwUndo) is, and what
-//! a transaction falls back to that the hardware of another design cannot hold.
+//! An undo log in software, with `clwb` and `sfence`: all that [`sw-undo`](super::SwUndo) is, and
+//! what a transaction falls back to that the hardware of another design cannot hold.
 //!
 //! ```text
 //!   store to a line that has no entry:   old words -> log, write back, fence;  then the store
@@ -36,7 +36,7 @@ use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
 /// Lines of a core's log, the commit word's included.
-const LOG_LINES: u32 = 1024;
+const LOG_LINES: u32 = 2048;
 
 /// The logs of all cores.
 #[derive(Debug)]
@@ -204,7 +204,9 @@ fn append<D: Design>(hart: &mut Hart<'_, D>, line: u32) {
     }
     let mut old = [0; 8];
     for (i, word) in old.iter_mut().enumerate() {
-        *word = hart.load(u64::from(line) * 8 + i as u64, 0);
+        let at = u64::from(line) * 8 + i as u64;
+        hart.load(at, 0);
+        *word = hart.machine().memory.payload(at);
     }
     let address = u64::from(line) * 64;
     let first = [number, address, old[0], old[1], old[2], old[3], old[4], old[5]];

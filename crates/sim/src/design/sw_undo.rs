@@ -1,5 +1,5 @@
-//! `sw-undo`: an undo log in software, with `clwb` and `sfence`: no hardware at all. What it does is
-//! in [`soft_log`]. (LAD and ReDU, sections 5, compare with such a log.)
+//! `sw-undo`: an undo log in software, with `clwb` and `sfence`, and no hardware at all. What it
+//! does is in [`soft_log`]. (LAD and ReDU, sections 5, compare with such a log.)
 
 use words::Stop;
 

@@ -17,6 +17,14 @@ use crate::design::{Design, soft_log};
 use crate::error::Error;
 use crate::persist::history;
 
+/// What a store has overwritten.
+pub(super) struct Old {
+    word: u64,
+    value: u64,
+    /// What a payload had of it: of a transaction's first store to the word, who wrote it before.
+    payload: u64,
+}
+
 impl<'y, D: Design> Hart<'y, D> {
     /// Runs a body as one transaction.
     ///
@@ -66,8 +74,8 @@ impl<'y, D: Design> Hart<'y, D> {
         let (core, lines) = (self.core(), std::mem::take(&mut self.lines));
         let undo = std::mem::take(&mut self.undo);
         let machine = self.machine();
-        for (word, old) in undo.into_iter().rev() {
-            machine.memory.set_word(word, old);
+        for Old { word, value, payload } in undo.into_iter().rev() {
+            machine.memory.restore(word, value, payload);
         }
         lines.iter().for_each(|line| machine.discard(*line));
         if let Some(isolation) = &mut machine.isolation {
@@ -138,12 +146,13 @@ impl<'y, D: Design> Hart<'y, D> {
         if let Some(history) = &mut machine.history
             && !written.is_empty()
         {
-            let mut words: Vec<u64> = written.iter().map(|(word, _)| *word).collect();
+            let mut words: Vec<u64> = written.iter().map(|old| old.word).collect();
             words.sort_unstable();
             words.dedup();
             let running = &machine.cores[core].core;
-            let of = |word| running.forwarded(word).unwrap_or_else(|| machine.memory.word(word));
-            let words = words.into_iter().map(|word| (word, of(word))).collect();
+            debug_assert!(running.is_drained(), "what is durable has drained");
+            let words =
+                words.into_iter().map(|word| (word, machine.memory.payload(word))).collect();
             history.push(history::Transaction { core, ends, acknowledged, words });
         }
         self.lines = lines;
@@ -154,8 +163,8 @@ impl<'y, D: Design> Hart<'y, D> {
     fn take_back(&mut self) {
         self.enter(Phase::Abort);
         for at in (0..self.undo.len()).rev() {
-            let (word, old) = self.undo[at];
-            let stored = self.store_durably(word, 0, old);
+            let Old { word, value, .. } = self.undo[at];
+            let stored = self.store_durably(word, 0, value);
             debug_assert!(stored.is_ok(), "what was written can be written again");
         }
     }
@@ -172,7 +181,8 @@ impl<'y, D: Design> Hart<'y, D> {
         }
         let machine = self.machine();
         let waiting = machine.cores[core].core.forwarded(word);
-        let old = waiting.unwrap_or_else(|| machine.memory.word(word));
-        self.undo.push((word, old));
+        let value = waiting.unwrap_or_else(|| machine.memory.word(word));
+        let payload = machine.memory.payload(word);
+        self.undo.push(Old { word, value, payload });
     }
 }

@@ -242,10 +242,10 @@ impl Core {
     }
 
     /// What the address of an access to this object waits for: the youngest load that returned a
-    /// pointer to it, or the last one when the program has said so.
+    /// pointer to it, or the last one when the program or the machine has said so.
     #[inline]
     pub fn follow(&mut self, object: u64) -> When {
-        if std::mem::take(&mut self.follows_last) {
+        if std::mem::take(&mut self.follows_last) || self.described.serial_loads {
             return self.last_load;
         }
         let (pointer, when) = self.pointers[pointer_slot(object)];

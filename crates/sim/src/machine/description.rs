@@ -55,6 +55,8 @@ pub struct Core {
     pub store_buffer: u32,
     /// Instructions for each one that a program says it executes between its accesses.
     pub compute_factor: f64,
+    /// Whether a load waits for the one before, whatever its address depends on.
+    pub serial_loads: bool,
 }
 
 /// A private cache.
@@ -97,8 +99,8 @@ pub struct Shared {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// Columns and rows of a mesh of tiles: tile i has core i and bank i of the last cache, and
-    /// the memory controllers are at the corners. 0 and 0: every part is next to every other.
+    /// Columns and rows of a mesh of tiles: tile i has bank i of the last cache and, as long as
+    /// `first` is 0, core i; the memory controllers are at the corners. 0 and 0: every part is next to every other.
     pub columns: u32,
     /// See `columns`.
     pub rows: u32,
@@ -108,6 +110,8 @@ pub struct Network {
     pub link_bytes: u32,
     /// Cycles to enter and to leave it, both together.
     pub interface: u64,
+    /// The tile of the first core; the others follow.
+    pub first: u32,
 }
 
 /// Translation of addresses.

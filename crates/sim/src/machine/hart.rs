@@ -8,6 +8,7 @@ use corosensei::Yielder;
 use lw_alloc::Heap;
 use words::{Addr, Stop};
 
+use super::attempt::Old;
 use super::core::Op;
 use super::counts::Phase;
 use super::hierarchy::Lookup;
@@ -39,7 +40,7 @@ pub struct Hart<'y, D: Design> {
     /// Locks that it holds.
     pub(super) locks: Vec<u64>,
     /// What it has overwritten, oldest first.
-    pub(super) undo: Vec<(u64, u64)>,
+    pub(super) undo: Vec<Old>,
     /// The hardware could not hold it: a log in software makes it durable.
     pub(super) soft: bool,
 }

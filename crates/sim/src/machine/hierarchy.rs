@@ -32,7 +32,8 @@ pub(crate) enum Lookup {
 impl<D: Design> Machine<D> {
     /// The tile of a core.
     pub fn tile(&self, core: usize) -> Tile {
-        if self.description.network.columns == 0 { 0 } else { core }
+        let network = &self.description.network;
+        if network.columns == 0 { 0 } else { network.first as usize + core }
     }
 
     /// Looks a line up in a core's first cache.

@@ -7,8 +7,15 @@
 //! ```
 //!
 //! Caches hold no bytes: at any time there is one coherent value of a line, and it is here. What
-//! leaves the coherent domain (a write-back, a log entry) takes its 64 bytes with it. For that a
-//! store changes the value when it drains from the store buffer, and not when it is executed.
+//! leaves the coherent domain (a write-back, a log entry) takes its 64 bytes with it: its
+//! *payload*. For that a store changes the value when it drains from the store buffer, and not
+//! when it is executed.
+//!
+//! In a *tagged* run payloads carry no values: a parallel image has for each word of the heap the
+//! number of the store that wrote it, and that is what write-backs, logs, queues, the array and
+//! recovery are given. They do nothing with a program's words but copy them, so all times are those
+//! of the run with values; and what recovery has made of the heap says of each word who wrote it,
+//! where a value may also be there by chance.
 
 /// The bytes of a line, as words.
 pub type LineWords = [u64; 8];
@@ -23,7 +30,21 @@ pub struct Memory {
     nvm_lines: u32,
     /// What the array has; kept only when somebody wants to know.
     media: Option<Vec<u64>>,
+    tags: Option<Tags>,
 }
+
+/// Who wrote which word.
+#[derive(Clone, Debug)]
+struct Tags {
+    /// Of each word: the number of the store that wrote it, or what it had in the beginning. Behind
+    /// the heap, where designs keep what they read themselves, it is the value.
+    words: Vec<u64>,
+    heap: u64,
+    stores: u64,
+}
+
+/// Added to the numbers of stores: no word of a heap is as large in the beginning.
+const STORE: u64 = 1 << 63 | 1 << 62;
 
 impl Memory {
     /// A heap, `extra` further lines of persistent memory behind it, and `volatile` lines besides
@@ -38,7 +59,12 @@ impl Memory {
         let mut words = heap;
         words.resize(lines as usize * 8, 0);
         let media = media.then(|| words[..nvm_lines as usize * 8].to_vec());
-        Memory { words, nvm_lines, media }
+        Memory { words, nvm_lines, media, tags: None }
+    }
+
+    /// From here on payloads say of the heap's words, of which there are so many, who wrote them.
+    pub fn tag(&mut self, heap: u64) {
+        self.tags = Some(Tags { words: self.words.clone(), heap, stores: 0 });
     }
 
     /// Lines of persistent memory.
@@ -75,23 +101,50 @@ impl Memory {
         self.words[word as usize]
     }
 
-    /// Changes it.
+    /// Changes it, by a store that drains. Answers what a payload had of the word before.
     #[inline]
     pub fn set_word(&mut self, word: u64, value: u64) -> u64 {
-        std::mem::replace(&mut self.words[word as usize], value)
+        let old = std::mem::replace(&mut self.words[word as usize], value);
+        match &mut self.tags {
+            None => old,
+            Some(tags) => tags.store(word, value),
+        }
     }
 
-    /// The coherent value of a line.
+    /// Makes a word what it was: its value, and what a payload had of it.
+    pub fn restore(&mut self, word: u64, value: u64, payload: u64) {
+        self.words[word as usize] = value;
+        if let Some(tags) = &mut self.tags {
+            tags.words[word as usize] = payload;
+        }
+    }
+
+    /// What a payload has of a word: its value, or in a tagged run who wrote it. What a design puts
+    /// into a log is this.
+    #[inline]
+    pub fn payload(&self, word: u64) -> u64 {
+        self.payloads()[word as usize]
+    }
+
+    /// A line's payload.
     #[inline]
     pub fn line(&self, line: u32) -> LineWords {
         let first = line as usize * 8;
-        self.words[first..first + 8].try_into().expect("a line has eight words")
+        self.payloads()[first..first + 8].try_into().expect("a line has eight words")
     }
 
-    /// Changes it.
-    pub fn set_line(&mut self, line: u32, value: &LineWords) {
-        let first = line as usize * 8;
-        self.words[first..first + 8].copy_from_slice(value);
+    #[inline]
+    fn payloads(&self) -> &[u64] {
+        self.tags.as_ref().map_or(&self.words, |tags| &tags.words)
+    }
+
+    /// Copies a line's words to another one, with what payloads have of them.
+    pub fn copy_line(&mut self, from: u32, to: u32) {
+        let (from, to) = (from as usize * 8, to as usize * 8);
+        self.words.copy_within(from..from + 8, to);
+        if let Some(tags) = &mut self.tags {
+            tags.words.copy_within(from..from + 8, to);
+        }
     }
 
     /// Whether it keeps what the array has.
@@ -122,6 +175,14 @@ impl Memory {
     /// All that the array has.
     pub fn media(&self) -> Option<&[u64]> {
         self.media.as_deref()
+    }
+}
+
+impl Tags {
+    fn store(&mut self, word: u64, value: u64) -> u64 {
+        self.stores += 1;
+        let tag = if word < self.heap { STORE | self.stores } else { value };
+        std::mem::replace(&mut self.words[word as usize], tag)
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Network {
 impl Network {
     /// An idle one.
     pub fn new(described: &Described) -> Network {
-        let Described { columns, rows, hop, link_bytes, interface } = *described;
+        let Described { columns, rows, hop, link_bytes, interface, first: _ } = *described;
         let tiles = (columns * rows) as usize;
         let data_flits = match link_bytes {
             0 => 0,
@@ -174,7 +174,8 @@ mod tests {
 
     fn mesh() -> Network {
         let (columns, rows) = (4, 4);
-        Network::new(&Described { columns, rows, hop: 3, link_bytes: 16, interface: 8 })
+        let described = Described { columns, rows, hop: 3, link_bytes: 16, interface: 8, first: 0 };
+        Network::new(&described)
     }
 
     #[test]

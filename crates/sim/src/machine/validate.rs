@@ -119,7 +119,7 @@ impl Look {
     }
 
     fn at_core(&mut self, core: &Core) {
-        let Core { width, rob, load_queue, store_buffer, compute_factor } = *core;
+        let Core { width, rob, load_queue, store_buffer, compute_factor, serial_loads: _ } = *core;
         let numbers = [
             ("core.width", width),
             ("core.rob", rob),
@@ -173,12 +173,16 @@ impl Look {
         self.count("network.hop", network.hop, 0);
         self.count("network.link_bytes", network.link_bytes, 0);
         self.count("network.interface", network.interface, 0);
+        self.count("network.first", network.first, 0);
         let both = (columns == 0) == (rows == 0);
         self.that(both, "network.rows", rows, "0 if network.columns is, and only then");
-        let tiles = u64::from(columns) * u64::from(rows);
+        let (tiles, cores) = (u64::from(columns) * u64::from(rows), machine.cores as u64);
         if tiles > 0 {
+            let first = u64::from(network.first);
+            let rule = format!("at most {}: a core has no tile", tiles - tiles.min(cores));
+            self.that(cores + first <= tiles.max(cores), "network.first", first, &rule);
             let rule = format!("at most {tiles}, the tiles of the mesh: one each");
-            self.that(machine.cores as u64 <= tiles, "cores", machine.cores, &rule);
+            self.that(cores <= tiles, "cores", cores, &rule);
             let banks = machine.llc.banks;
             self.that(u64::from(banks) <= tiles, "llc.banks", banks, &rule);
         }

@@ -4,7 +4,8 @@
 //! [base]                              # what all points have
 //! workload = "cq"                     # workload and design must be said, here or below
 //! transactions = 10000                # of these keys: machine, cores, transactions, seed, scale,
-//! mc.write_age_ns = 500               # check, power_cuts; and any of the machine
+//! mc.write_age_ns = 500               # data, update_percent, zipf, shared, check, power_cuts; and
+//!                                     # any of the machine
 //! settings = { "mc.wq" = 64 }         # the same, for keys that could be taken for others
 //!
 //! [axes]                              # lists: a point for each of their combinations
@@ -21,8 +22,8 @@
 //! ```
 //!
 //! The order of points: group after group; within one, keys vary in the order `workload`, `design`,
-//! `machine`, `cores`, `transactions`, `seed`, `scale`, `check`, `power_cuts`, `settings`, then
-//! those of the machine by name: the last one fastest.
+//! `machine`, `cores`, `transactions`, `seed`, `scale`, `data`, `update_percent`, `zipf`, `shared`, `check`,
+//! `power_cuts`, `settings`, then those of the machine by name: the last one fastest.
 
 use std::collections::BTreeMap;
 
@@ -132,7 +133,7 @@ fn flatten(prefix: &str, table: Table, flat: &mut Vec<(String, Value)>) {
 /// Whether a key can have this value.
 fn check(at: &str, key: &str, value: &Value) -> Result<(), SweepError> {
     let (holds, expected) = match key {
-        "workload" | "design" | "machine" => (value.is_str(), "a name in quotes"),
+        "workload" | "design" | "machine" | "data" => (value.is_str(), "a name in quotes"),
         "cores" | "transactions" => {
             (value.as_integer().is_some_and(|n| n > 0), "a whole number, at least 1")
         }
@@ -143,7 +144,15 @@ fn check(at: &str, key: &str, value: &Value) -> Result<(), SweepError> {
             let fits = number(value).is_some_and(|n| n > 0.0 && n <= 1e9);
             (fits, "a number above 0 and at most 10^9")
         }
-        "check" => (value.is_bool(), "true or false"),
+        "update_percent" => {
+            let fits = value.as_integer().is_some_and(|n| (0..=100).contains(&n));
+            (fits, "a whole number, at most 100")
+        }
+        "zipf" => {
+            let fits = number(value).is_some_and(|n| (0.0..=10.0).contains(&n));
+            (fits, "a number from 0 to 10")
+        }
+        "shared" | "check" => (value.is_bool(), "true or false"),
         "settings" => (value.is_table(), "a table of keys of a machine, as in { \"mc.wq\" = 8 }"),
         _ => {
             let is_one = !matches!(value, Value::Array(_) | Value::Table(_) | Value::Datetime(_));
@@ -190,6 +199,10 @@ fn put(asked: &mut Asked, key: &str, value: &Value) {
         "seed" => asked.seed = count(),
         "power_cuts" => asked.power_cuts = count(),
         "scale" => asked.scale = number(value).unwrap_or(1.0),
+        "data" => asked.data = Some(word(value)),
+        "update_percent" => asked.update_percent = u8::try_from(count()).ok(),
+        "zipf" => asked.zipf = number(value),
+        "shared" => asked.shared = value.as_bool().unwrap_or(false),
         "check" => asked.check = value.as_bool().unwrap_or(false),
         "settings" => {
             let mut flat = Vec::new();

@@ -70,6 +70,14 @@ impl Sweep {
         Sweep::of(asked, directory, program)
     }
 
+    /// What a text in TOML asks for, whether this program can simulate it or not.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn asked(text: &str) -> Result<Vec<Asked>, SweepError> {
+        file::parse(text)
+    }
+
     /// The sweep in a file; machines that are files lie beside it.
     ///
     /// # Errors

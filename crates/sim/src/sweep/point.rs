@@ -13,7 +13,7 @@ use crate::machine::description::Description;
 use crate::run::{Setup, WARM_UP};
 
 /// The keys that are not the machine's, in the order in which points vary: the first slowest.
-pub(super) const KEYS: [&str; 10] = [
+pub(super) const KEYS: [&str; 14] = [
     "workload",
     "design",
     "machine",
@@ -21,6 +21,10 @@ pub(super) const KEYS: [&str; 10] = [
     "transactions",
     "seed",
     "scale",
+    "data",
+    "update_percent",
+    "zipf",
+    "shared",
     "check",
     "power_cuts",
     "settings",
@@ -44,6 +48,18 @@ pub struct Asked {
     pub seed: u64,
     /// Multiplies the sizes of the workload's tables.
     pub scale: f64,
+    /// What its transactions write, in the program's words; none: the workload's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// Share of the transactions that write, of 100; none: the workload's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_percent: Option<u8>,
+    /// Exponent of Zipf's law by which keys are drawn; none: the workload's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zipf: Option<f64>,
+    /// Whether cores work on the same data where each could have its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// See [`Setup::check`].
     pub check: bool,
     /// See [`Setup::power_cuts`].
@@ -63,6 +79,10 @@ impl Asked {
             transactions: 10_000,
             seed: 1,
             scale: 1.0,
+            data: None,
+            update_percent: None,
+            zipf: None,
+            shared: false,
             check: false,
             power_cuts: 0,
             settings: BTreeMap::new(),
@@ -114,7 +134,7 @@ impl Asked {
         Ok(point)
     }
 
-    /// All that is asked for, by key; without what nobody said of machine and cores.
+    /// All that is asked for, by key; without what nobody said of machine, cores and data.
     pub fn pairs(&self) -> Vec<(String, String)> {
         let keys = KEYS.iter().filter(|key| **key != "settings").map(|key| (*key).to_owned());
         let own = |key: &&String| !KEYS.contains(&key.as_str());
@@ -135,6 +155,10 @@ impl Asked {
             "transactions" => Some(self.transactions.to_string()),
             "seed" => Some(self.seed.to_string()),
             "scale" => Some(self.scale.to_string()),
+            "data" => self.data.clone(),
+            "update_percent" => self.update_percent.map(|percent| percent.to_string()),
+            "zipf" => self.zipf.map(|exponent| exponent.to_string()),
+            "shared" => self.shared.then(|| "true".to_owned()),
             "check" => Some(self.check.to_string()),
             "power_cuts" => Some(self.power_cuts.to_string()),
             key => self.settings.get(key).cloned(),
@@ -161,7 +185,7 @@ pub struct Point {
 impl Point {
     /// What the hash is over: everything that a result depends on.
     pub fn text(&self, program: &str) -> String {
-        let Asked { workload, scale, .. } = &self.asked;
+        let Asked { workload, scale, data, update_percent, zipf, shared, .. } = &self.asked;
         let Setup { description, design, cores, transactions, seed, check, power_cuts, .. } =
             &self.setup;
         let mut text = String::from("lastword point 1\n");
@@ -172,6 +196,15 @@ impl Point {
              check = {check}\npower_cuts = {power_cuts}\n"
         )
         .expect("a string takes everything that is written");
+        let said = [
+            ("data", data.as_ref().map(|data| format!("{data:?}"))),
+            ("update_percent", update_percent.map(|percent| percent.to_string())),
+            ("zipf", zipf.map(|exponent| format!("{exponent:?}"))),
+            ("shared", shared.then(|| "true".to_owned())),
+        ];
+        for (key, value) in said {
+            text.extend(value.map(|value| format!("{key} = {value}\n")));
+        }
         text + &description.text()
     }
 }

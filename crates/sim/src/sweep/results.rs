@@ -48,6 +48,18 @@ pub struct Record {
     pub transactions: u64,
     /// See [`Asked::scale`].
     pub scale: f64,
+    /// See [`Asked::data`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// See [`Asked::update_percent`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_percent: Option<u8>,
+    /// See [`Asked::zipf`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zipf: Option<f64>,
+    /// See [`Asked::shared`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// Whether it was checked.
     pub check: bool,
     /// How often power was cut.
@@ -65,6 +77,10 @@ impl Record {
             program: program.to_owned(),
             transactions: point.setup.transactions,
             scale: point.asked.scale,
+            data: point.asked.data.clone(),
+            update_percent: point.asked.update_percent,
+            zipf: point.asked.zipf,
+            shared: point.asked.shared,
             check: point.setup.check,
             power_cuts: point.setup.power_cuts,
             outcome: Outcome { host_seconds: 0.0, complaints: Vec::new(), ..outcome },
@@ -73,11 +89,13 @@ impl Record {
 
     /// Whether this is about that point, whatever its hash is.
     fn is_of(&self, point: &Point) -> bool {
-        let (setup, outcome) = (&point.setup, &self.outcome);
+        let (setup, outcome, asked) = (&point.setup, &self.outcome, &point.asked);
         (&self.point, self.transactions) == (&point.hash, setup.transactions)
-            && (self.scale, self.check) == (point.asked.scale, setup.check)
+            && (self.scale, self.check) == (asked.scale, setup.check)
+            && (&self.data, self.update_percent, self.zipf, self.shared)
+                == (&asked.data, asked.update_percent, asked.zipf, asked.shared)
             && self.power_cuts == setup.power_cuts
-            && (&outcome.workload, &outcome.design) == (&point.asked.workload, &setup.design)
+            && (&outcome.workload, &outcome.design) == (&asked.workload, &setup.design)
             && (outcome.cores, outcome.seed) == (setup.cores, setup.seed)
             && outcome.description == setup.description
     }

@@ -111,8 +111,7 @@ pub(crate) fn setup(machine: &str, design: &str, cores: usize, transactions: u64
 
 /// Runs a workload on a built-in machine, with all checks.
 pub(crate) fn simulate(name: &'static str, scale: f64, setup: &Setup) -> Result<Outcome, Error> {
-    let options = Options { scale, ..Options::default() };
-    sim::run(setup, &Named { name, options }, &mut |_| {})
+    simulate_with(name, Options { scale, ..Options::default() }, setup)
 }
 
 /// The same with clients of the simulation's seed.
@@ -121,8 +120,7 @@ pub(crate) fn simulate_seeded(
     scale: f64,
     setup: &Setup,
 ) -> Result<Outcome, Error> {
-    let options = Options { scale, seed: setup.seed, ..Options::default() };
-    sim::run(setup, &Named { name, options }, &mut |_| {})
+    simulate_with(name, Options { scale, seed: setup.seed, ..Options::default() }, setup)
 }
 
 /// The same with a design of the test's own.
@@ -133,4 +131,14 @@ pub(crate) fn simulate_design<D: sim::design::Design>(
 ) -> Result<Outcome, Error> {
     let options = Options { scale, ..Options::default() };
     sim::run_design::<D>(setup, &Named { name, options }, &mut |_| {})
+}
+
+/// The same with these options, for as many workers as there are cores.
+pub(crate) fn simulate_with(
+    name: &'static str,
+    options: Options,
+    setup: &Setup,
+) -> Result<Outcome, Error> {
+    let options = Options { workers: setup.cores, ..options };
+    sim::run(setup, &Named { name, options }, &mut |_| {})
 }

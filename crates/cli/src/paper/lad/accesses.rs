@@ -2,13 +2,10 @@
 //! must be (figure 9; section 6.3).
 
 use sim::report::Outcome;
-use sim::sweep::Asked;
 
-use super::super::Budget;
-use super::super::results::Series;
-use super::super::sheet::{Sheet, curve, linear, log};
-use super::super::sims::Sims;
-use super::{Found, On, QUEUE, VOLATILE, WORKLOADS, mean, six};
+use super::super::rows::{Points, Rows, Uses, mean, percent_above, percent_below};
+use super::super::sheet::{linear, log};
+use super::{On, QUEUE, VOLATILE, WORKLOADS};
 
 /// What figure 9 compares, and what all is beside.
 const DESIGNS: [&str; 4] = [VOLATILE, "lad-llc", "lad", "sw-undo"];
@@ -19,10 +16,6 @@ const FEWEST: u32 = 8;
 
 /// Where falling back costs most (section 6.3).
 const WORST: [&str; 2] = ["cq", "tpcc-hash"];
-
-pub(super) fn plan(budget: &Budget) -> Vec<Asked> {
-    six(&DESIGNS, On::OneSocket, budget)
-}
 
 /// Lines of a transaction that memory has read.
 fn reads(outcome: &Outcome) -> f64 {
@@ -39,106 +32,93 @@ fn each(lines: u64, outcome: &Outcome) -> f64 {
 }
 
 /// The mean over the workloads of what a design's outcomes have.
-fn of_six(found: Found<'_>, design: &str, value: impl Fn(&Outcome) -> f64) -> f64 {
-    mean(WORKLOADS.map(|workload| value(found.of(workload, design))))
+fn of_six(uses: &Uses<'_>, on: On, design: &str, value: fn(&Outcome) -> f64) -> Option<f64> {
+    mean(WORKLOADS.map(|workload| on.of(uses, workload, design).map(value)))
 }
 
-fn both(found: Found<'_>, design: &str) -> f64 {
-    of_six(found, design, |outcome| reads(outcome) + writes(outcome))
+fn both(uses: &Uses<'_>, on: On, design: &str) -> Option<f64> {
+    of_six(uses, on, design, |outcome| reads(outcome) + writes(outcome))
 }
 
 /// L9: accesses of a transaction.
-pub(super) fn accesses(budget: &Budget, sims: &Sims, sheet: &mut Sheet) {
-    let found = Found::new(budget, sims, On::OneSocket);
+pub(super) fn accesses(rows: &mut Rows<'_>) {
+    let on = On::OneSocket;
     for design in DESIGNS {
-        let of = (&WORKLOADS[..], &[design][..]);
-        found.row(sheet, format!("reads/{design}"), of_six(found, design, reads), of);
-        found.row(sheet, format!("writes/{design}"), of_six(found, design, writes), of);
+        rows.row(format!("reads/{design}"), |uses| of_six(uses, on, design, reads));
+        rows.row(format!("writes/{design}"), |uses| of_six(uses, on, design, writes));
     }
-    let [volatile, llc, lad, software] = DESIGNS.map(|design| both(found, design));
-    let lines = of_six(found, "lad", |outcome| outcome.lines_per_transaction.mean);
-    let flushed = of_six(found, "lad", writes) / lines;
-    for (name, value, design) in [
-        ("software-by-volatile", software / volatile, "sw-undo"),
-        ("lad-more-by-lines", (lad - volatile) / lines, "lad"),
-        ("llc-by-volatile", llc / volatile, "lad-llc"),
-    ] {
-        found.row(sheet, name.into(), value, (&WORKLOADS, &[design, VOLATILE]));
+    let lines =
+        |uses: &Uses<'_>| of_six(uses, on, "lad", |outcome| outcome.lines_per_transaction.mean);
+    for (name, design) in [("software-by-volatile", "sw-undo"), ("llc-by-volatile", "lad-llc")] {
+        rows.row(name, |uses| Some(both(uses, on, design)? / both(uses, on, VOLATILE)?));
     }
-    found.row(sheet, "lad-writes-by-lines".into(), flushed, (&WORKLOADS, &["lad"]));
-}
-
-pub(super) fn plan_queue(budget: &Budget) -> Vec<Asked> {
-    let queues = QUEUES.iter().filter(|entries| is_asked(**entries, budget));
-    queues.flat_map(|entries| six(&DESIGNS, On::Queue(*entries), budget)).collect()
+    rows.row("lad-more-by-lines", |uses| {
+        Some((both(uses, on, "lad")? - both(uses, on, VOLATILE)?) / lines(uses)?)
+    });
+    rows.row("lad-writes-by-lines", |uses| Some(of_six(uses, on, "lad", writes)? / lines(uses)?));
 }
 
 /// A quick run has only the queues that marks are about.
-fn is_asked(entries: u32, budget: &Budget) -> bool {
-    !budget.quick || entries == QUEUE || entries == FEWEST
+fn is_asked(entries: u32, quick: bool) -> bool {
+    !quick || entries == QUEUE || entries == FEWEST
 }
 
 /// L10: shorter queues.
-pub(super) fn queue(budget: &Budget, sims: &Sims, sheet: &mut Sheet) {
-    let with = |entries| Found::new(budget, sims, On::Queue(entries));
-    let (whole, least) = (with(QUEUE), with(FEWEST));
-    let lad = ["lad", VOLATILE];
+pub(super) fn queue(rows: &mut Rows<'_>) {
+    let (whole, least) = (On::Queue(QUEUE), On::Queue(FEWEST));
     for workload in WORKLOADS {
         for entries in [QUEUE, FEWEST] {
-            let fallbacks = each_fallback(with(entries), workload);
-            let name = format!("fallbacks/{entries}/{workload}");
-            with(entries).row(sheet, name, fallbacks, (&[workload], &lad[..1]));
+            rows.row(format!("fallbacks/{entries}/{workload}"), |uses| {
+                let outcome = On::Queue(entries).of(uses, workload, "lad")?;
+                // Of 100 transactions.
+                Some(100.0 * each(outcome.fallbacks, outcome))
+            });
         }
         for design in ["lad", "sw-undo"] {
-            let ratio = least.relative(workload, design) / whole.relative(workload, design);
-            let name = format!("slower/{design}/{workload}");
-            let of = ([workload], [design, VOLATILE]);
-            least.row(sheet, name, 100.0 * (1.0 - ratio), (&of.0, &of.1));
+            rows.row(format!("slower/{design}/{workload}"), |uses| {
+                let [less, more] = [least, whole].map(|on| on.relative(uses, workload, design));
+                Some(percent_below(less? / more?))
+            });
         }
     }
     for design in ["lad", "sw-undo"] {
-        let ratio = least.relative_of_six(design) / whole.relative_of_six(design);
-        let of = (&WORKLOADS[..], &[design, VOLATILE][..]);
-        least.row(sheet, format!("slower/{design}/mean"), 100.0 * (1.0 - ratio), of);
+        rows.row(format!("slower/{design}/mean"), |uses| {
+            let [less, more] = [least, whole].map(|on| on.relative_of_six(uses, design));
+            Some(percent_below(less? / more?))
+        });
     }
     for workload in WORST {
-        let [less, more] = [whole, least].map(|found| writes(found.of(workload, "lad")));
-        let name = format!("more-writes/{workload}");
-        least.row(sheet, name, 100.0 * (more / less - 1.0), (&[workload], &lad[..1]));
+        rows.row(format!("more-writes/{workload}"), |uses| {
+            let [more, less] = [least, whole].map(|on| on.of(uses, workload, "lad").map(writes));
+            Some(percent_above(more? / less?))
+        });
     }
-    curves(budget, sims, sheet);
-}
-
-/// How many transactions of 100 fell back to the log.
-fn each_fallback(found: Found<'_>, workload: &str) -> f64 {
-    let outcome = found.of(workload, "lad");
-    100.0 * each(outcome.fallbacks, outcome)
+    curves(rows);
 }
 
 /// Figure 9, and the rows that its points are.
-fn curves(budget: &Budget, sims: &Sims, sheet: &mut Sheet) {
-    let (mut accesses, mut throughput): (Vec<Series>, Vec<Series>) = (Vec::new(), Vec::new());
+fn curves(rows: &mut Rows<'_>) {
+    let quick = rows.budget.quick;
+    let (mut accesses, mut throughput) = (Vec::new(), Vec::new());
     for design in DESIGNS {
-        let (mut many, mut fast) = (Vec::new(), Vec::new());
-        for entries in QUEUES.into_iter().rev().filter(|entries| is_asked(*entries, budget)) {
-            let found = Found::new(budget, sims, On::Queue(entries));
-            let (lines, relative) = (both(found, design), found.relative_of_six(design));
-            let of = (&WORKLOADS[..], &[design, VOLATILE][..]);
-            found.row(sheet, format!("accesses/{design}/{entries}"), lines, of);
-            many.push((f64::from(entries), vec![lines]));
+        let (mut many, mut fast) = (Points::new(), Points::new());
+        for entries in QUEUES.into_iter().rev().filter(|entries| is_asked(*entries, quick)) {
+            let (on, x) = (On::Queue(entries), f64::from(entries));
+            let name = format!("accesses/{design}/{entries}");
+            many.push((x, rows.row(name, |uses| both(uses, on, design))));
             if design != VOLATILE {
-                found.row(sheet, format!("throughput/{design}/{entries}"), relative, of);
-                fast.push((f64::from(entries), vec![relative]));
+                let name = format!("throughput/{design}/{entries}");
+                fast.push((x, rows.row(name, |uses| on.relative_of_six(uses, design))));
             }
         }
-        accesses.push(curve(design, many));
+        accesses.push((design.to_owned(), many));
         if design != VOLATILE {
-            throughput.push(curve(design, fast));
+            throughput.push((design.to_owned(), fast));
         }
     }
     let x = || log("entries of a controller's queue");
     let title = "Memory accesses of a transaction";
-    sheet.figure("accesses", title, (x(), linear("lines")), accesses);
+    rows.figure("accesses", title, (x(), linear("lines")), accesses);
     let title = "Throughput beside `volatile` with the same queue";
-    sheet.figure("throughput", title, (x(), linear("ratio")), throughput);
+    rows.figure("throughput", title, (x(), linear("ratio")), throughput);
 }

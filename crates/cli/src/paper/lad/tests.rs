@@ -1,15 +1,10 @@
 //! What follows from simulations that were never made.
 
-use std::path::Path;
-
-use clap::Parser;
-use sim::machine::description::Description;
-use sim::report::{CyclesPerTransaction, Machine, NvmWrites, Outcome, Spread};
-use sim::sweep::SweepError;
+use sim::report::{CyclesPerTransaction, NvmWrites, Outcome, Spread};
 
 use super::super::sample;
+use super::super::sims::blank;
 use super::*;
-use crate::args::CommandLine;
 
 /// The least number of cycles is that of the first workload, of the next ones twice as many each.
 const CYCLES: f64 = 300.0;
@@ -36,15 +31,10 @@ fn invented(asked: &Asked) -> Outcome {
         ("sw-undo", _) => 11 * transactions,
         _ => 4 * transactions,
     };
-    let description = Description::builtin("lad").unwrap();
     Outcome {
         workload: asked.workload.clone(),
         design: asked.design.clone(),
-        machine: Machine::of(&description),
-        cores: 15,
-        seed: asked.seed,
         transactions,
-        cycles: 1,
         cycles_per_transaction: CyclesPerTransaction {
             total: of_workload * (1.0 + more) * slower,
             prepare: 100.0,
@@ -53,21 +43,11 @@ fn invented(asked: &Asked) -> Outcome {
         },
         nvm_reads: transactions,
         nvm_writes: NvmWrites { data: writes, ..Default::default() },
-        dram_reads: 0,
-        dram_writes: 0,
         lines_per_transaction: Spread { mean: 4.0, max: 4 },
-        pages_per_transaction: Spread { mean: 1.0, max: 1 },
         fallbacks: if is_short { transactions / 4 } else { 0 },
         design_counts: [].into(),
         steady: asked.workload != "cq" || asked.design != "lad",
-        simulated_accesses: 1,
-        host_seconds: 0.0,
-        checked: None,
-        power_cuts: None,
-        violations: None,
-        rare_paths_cut: None,
-        description,
-        complaints: vec![],
+        ..blank()
     }
 }
 
@@ -126,24 +106,31 @@ fn a_row_says_what_is_not_steady_and_what_makes_it() {
 }
 
 #[test]
-fn every_simulation_of_a_plan_can_be_run_or_its_design_is_named() {
-    let known = |design: &str| sim::design::ALL.iter().any(|about| about.name == design);
-    for quick in [false, true] {
-        let budget = sample::budget(quick);
-        for asked in RECIPES.iter().flat_map(|recipe| recipe.plan_sims(&budget)) {
-            let (text, design) = (command(&asked), asked.design.clone());
-            let resolved = asked.resolve(Path::new("."), "1.0");
-            if known(&design) {
-                let words = ["lastword"].into_iter().chain(text.split_whitespace());
-                CommandLine::try_parse_from(words).unwrap();
-                resolved.unwrap();
-            } else {
-                assert!(DURABLE.contains(&&*design));
-                match resolved {
-                    Err(SweepError::NoDesign { name, .. }) => assert_eq!(name, design),
-                    other => panic!("{other:?}"),
-                }
-            }
+fn one_that_cannot_be_simulated_keeps_no_other_row_from_its_number() {
+    let results = sample::judged_with("lad", false, |asked| match asked.workload.as_str() {
+        "cq" if asked.design == "lad" && asked.settings.is_empty() => {
+            Err("it panicked, see above".into())
         }
-    }
+        _ => Ok(invented(asked)),
+    });
+    let row = |id: &str, name: &str| {
+        results.rows.iter().find(|row| row.id == id && row.name == name).unwrap()
+    };
+    let failed = row("L1", "mean/lad");
+    assert_eq!((failed.ours.is_none(), failed.held), (true, None));
+    let why = "Could not be simulated: cq on lad: it panicked, see above.";
+    assert_eq!(failed.why.as_deref(), Some(why));
+    assert_eq!(row("L1", "lad/cq").why.as_deref(), Some(why));
+    assert!(row("L1", "lad/pc").held == Some(true) && row("L1", "mean/sw-undo").held.is_some());
+    assert_eq!(results.figures.len(), 2);
+}
+
+#[test]
+fn every_row_can_be_simulated() {
+    sample::assert_simulated("lad");
+}
+
+#[test]
+fn every_simulation_can_be_run_by_its_command() {
+    sample::assert_commands("lad");
 }

@@ -1,131 +1,110 @@
-//! L1 to L4 and L11 to L13: throughput beside `volatile` (figure 8, table 4; sections 6.1, 6.4).
+//! L1 to L4, L7 and L11 to L13: throughput beside `volatile` (figure 8, tables 4 and 5; sections
+//! 6.1, 6.4).
 
-use sim::sweep::Asked;
+use super::super::rows::{Rows, Uses, geomean, least, most, percent_above, percent_below};
+use super::{DURABLE, On, VOLATILE, WORKLOADS};
 
-use super::super::Budget;
-use super::super::sheet::Sheet;
-use super::super::sims::Sims;
-use super::{DURABLE, Found, On, VOLATILE, WORKLOADS, six};
-
-/// All that table 4 compares.
-fn all_designs() -> Vec<&'static str> {
-    [VOLATILE].into_iter().chain(DURABLE).collect()
-}
-
-pub(super) fn plan_one_socket(budget: &Budget) -> Vec<Asked> {
-    six(&all_designs(), On::OneSocket, budget)
-}
+/// From the shortest transaction to the longest, in table 5.
+const BY_LENGTH: [&str; 6] = ["rbt", "tatp-hash", "cq", "pc", "sps", "tpcc-hash"];
 
 /// The geometric means, and what they are made of.
-fn means(found: Found<'_>, sheet: &mut Sheet) {
+fn means(on: On, rows: &mut Rows<'_>) {
     for design in DURABLE {
-        let of = (&WORKLOADS[..], &[design, VOLATILE][..]);
-        found.row(sheet, format!("mean/{design}"), found.relative_of_six(design), of);
+        rows.row(format!("mean/{design}"), |uses| on.relative_of_six(uses, design));
         for workload in WORKLOADS {
-            let (name, of) = (format!("{design}/{workload}"), ([workload], [design, VOLATILE]));
-            found.row(sheet, name, found.relative(workload, design), (&of.0, &of.1));
+            rows.row(format!("{design}/{workload}"), |uses| on.relative(uses, workload, design));
         }
     }
 }
 
 /// L1: what durability costs on one socket, and who is before whom.
-pub(super) fn one_socket(budget: &Budget, sims: &Sims, sheet: &mut Sheet) {
-    let found = Found::new(budget, sims, On::OneSocket);
-    means(found, sheet);
+pub(super) fn one_socket(rows: &mut Rows<'_>) {
+    let on = On::OneSocket;
+    means(on, rows);
     for (before, behind) in [("lad-llc", "lad"), ("lad", "lad-base"), ("lad-base", "sw-undo")] {
-        let ratio = found.relative_of_six(before) / found.relative_of_six(behind);
-        found.row(sheet, format!("order/{before}"), ratio, (&WORKLOADS, &[before, behind]));
+        rows.row(format!("order/{before}"), |uses| {
+            Some(on.relative_of_six(uses, before)? / on.relative_of_six(uses, behind)?)
+        });
     }
-}
-
-pub(super) fn plan_two_sockets(budget: &Budget) -> Vec<Asked> {
-    [plan_one_socket(budget), six(&all_designs(), On::TwoSockets, budget)].concat()
 }
 
 /// L2: the same on two, and what that takes away.
-pub(super) fn two_sockets(budget: &Budget, sims: &Sims, sheet: &mut Sheet) {
-    let [one, two] = [On::OneSocket, On::TwoSockets].map(|on| Found::new(budget, sims, on));
-    means(two, sheet);
-    let lost = |design: &str| one.relative_of_six(design) - two.relative_of_six(design);
+pub(super) fn two_sockets(rows: &mut Rows<'_>) {
+    means(On::TwoSockets, rows);
+    let lost = |uses: &Uses<'_>, design| {
+        let [one, two] = [On::OneSocket, On::TwoSockets].map(|on| on.relative_of_six(uses, design));
+        Some(one? - two?)
+    };
     for design in DURABLE {
-        two.row(sheet, format!("lost/{design}"), lost(design), (&WORKLOADS, &[design, VOLATILE]));
+        rows.row(format!("lost/{design}"), |uses| lost(uses, design));
     }
-    let most = lost("lad-base") - lost("lad").max(lost("lad-llc"));
-    let of = ["lad-base", "lad", "lad-llc", VOLATILE];
-    two.row(sheet, "base-loses-most".into(), most, (&WORKLOADS, &of));
-}
-
-pub(super) fn plan_first_ack(budget: &Budget) -> Vec<Asked> {
-    let of = |on| six(&["lad", "lad-base"], on, budget);
-    [of(On::OneSocket), of(On::TwoSockets)].concat()
+    rows.row("base-loses-most", |uses| {
+        Some(lost(uses, "lad-base")? - most(["lad", "lad-llc"].map(|of| lost(uses, of)))?)
+    });
 }
 
 /// L3: what it brings to wait for the first acknowledgement of a commit only.
-pub(super) fn first_ack(budget: &Budget, sims: &Sims, sheet: &mut Sheet) {
+pub(super) fn first_ack(rows: &mut Rows<'_>) {
     for (on, name) in [(On::OneSocket, "one"), (On::TwoSockets, "two")] {
-        let found = Found::new(budget, sims, on);
-        let cycles = |workload, design| found.of(workload, design).cycles_per_transaction.total;
-        let ratio = |workload| cycles(workload, "lad-base") / cycles(workload, "lad");
-        let gain = |ratio: f64| 100.0 * (ratio - 1.0);
-        let designs = ["lad", "lad-base"];
-        let mean = gain(super::geomean(WORKLOADS.map(ratio)));
-        found.row(sheet, format!("{name}/mean"), mean, (&WORKLOADS, &designs));
+        let ratio = |uses: &Uses<'_>, workload| {
+            let [base, lad] = ["lad-base", "lad"].map(|of| on.cycles(uses, workload, of));
+            Some(base? / lad?)
+        };
+        rows.row(format!("{name}/mean"), |uses| {
+            geomean(WORKLOADS.map(|workload| ratio(uses, workload))).map(percent_above)
+        });
         for workload in WORKLOADS {
-            let gain = gain(ratio(workload));
-            found.row(sheet, format!("{name}/{workload}"), gain, (&[workload], &designs));
+            rows.row(format!("{name}/{workload}"), |uses| ratio(uses, workload).map(percent_above));
         }
     }
 }
 
-pub(super) fn plan_each(budget: &Budget) -> Vec<Asked> {
-    six(&["lad", VOLATILE], On::OneSocket, budget)
-}
-
 /// L4: LAD, workload by workload.
-pub(super) fn each(budget: &Budget, sims: &Sims, sheet: &mut Sheet) {
-    let found = Found::new(budget, sims, On::OneSocket);
+pub(super) fn each(rows: &mut Rows<'_>) {
     for workload in WORKLOADS {
-        let of = ([workload], ["lad", VOLATILE]);
-        let relative = found.relative(workload, "lad");
-        found.row(sheet, format!("ratio/{workload}"), relative, (&of.0, &of.1));
+        rows.row(format!("ratio/{workload}"), |uses| On::OneSocket.relative(uses, workload, "lad"));
     }
 }
 
-pub(super) fn plan_logging(budget: &Budget) -> Vec<Asked> {
-    six(&["sw-undo", VOLATILE], On::OneSocket, budget)
+/// L7: all cycles of a transaction.
+pub(super) fn total(rows: &mut Rows<'_>) {
+    let cycles = |uses: &_, workload, design| On::OneSocket.cycles(uses, workload, design);
+    for design in ["lad", VOLATILE] {
+        for workload in WORKLOADS {
+            rows.row(format!("{design}/{workload}"), |uses| cycles(uses, workload, design));
+        }
+    }
+    for pair in BY_LENGTH.windows(2) {
+        rows.row(format!("order/{}", pair[1]), |uses| {
+            Some(cycles(uses, pair[1], "lad")? / cycles(uses, pair[0], "lad")?)
+        });
+    }
 }
 
 /// L11: where logging in software costs most and least.
-pub(super) fn extremes(budget: &Budget, sims: &Sims, sheet: &mut Sheet) {
-    let found = Found::new(budget, sims, On::OneSocket);
-    let designs = ["sw-undo", VOLATILE];
+pub(super) fn extremes(rows: &mut Rows<'_>) {
+    let ratio = |uses: &Uses<'_>, workload| On::OneSocket.relative(uses, workload, "sw-undo");
     for workload in WORKLOADS {
-        let relative = found.relative(workload, "sw-undo");
-        found.row(sheet, format!("ratio/{workload}"), relative, (&[workload], &designs));
+        rows.row(format!("ratio/{workload}"), |uses| ratio(uses, workload));
     }
-    let others = WORKLOADS.iter().filter(|workload| **workload != "cq");
-    let least = others.map(|of| found.relative(of, "sw-undo")).fold(f64::INFINITY, f64::min);
-    let worst = found.relative("cq", "sw-undo") / least;
-    found.row(sheet, "cq-by-others".into(), worst, (&WORKLOADS, &designs));
-}
-
-/// L13: what it costs on average.
-pub(super) fn logging(budget: &Budget, sims: &Sims, sheet: &mut Sheet) {
-    let found = Found::new(budget, sims, On::OneSocket);
-    let lost = 100.0 * (1.0 - found.relative_of_six("sw-undo"));
-    found.row(sheet, "lost".into(), lost, (&WORKLOADS, &["sw-undo", VOLATILE]));
-}
-
-pub(super) fn plan_memory(budget: &Budget) -> Vec<Asked> {
-    [plan_one_socket(budget), six(&all_designs(), On::Nvm, budget)].concat()
+    rows.row("cq-by-others", |uses| {
+        let others = WORKLOADS.into_iter().filter(|workload| *workload != "cq");
+        Some(ratio(uses, "cq")? / least(others.map(|workload| ratio(uses, workload)))?)
+    });
 }
 
 /// L12: memory that keeps its contents in the place of one with a battery.
-pub(super) fn memory(budget: &Budget, sims: &Sims, sheet: &mut Sheet) {
-    let [dram, nvm] = [On::OneSocket, On::Nvm].map(|on| Found::new(budget, sims, on));
-    means(nvm, sheet);
+pub(super) fn memory(rows: &mut Rows<'_>) {
+    let (dram, nvm) = (On::OneSocket, On::Nvm);
+    means(nvm, rows);
     for design in DURABLE {
-        let shift = nvm.relative_of_six(design) - dram.relative_of_six(design);
-        nvm.row(sheet, format!("shift/{design}"), shift, (&WORKLOADS, &[design, VOLATILE]));
+        rows.row(format!("shift/{design}"), |uses| {
+            Some(nvm.relative_of_six(uses, design)? - dram.relative_of_six(uses, design)?)
+        });
     }
+}
+
+/// L13: what logging in software costs on average.
+pub(super) fn logging(rows: &mut Rows<'_>) {
+    rows.row("lost", |uses| On::OneSocket.relative_of_six(uses, "sw-undo").map(percent_below));
 }

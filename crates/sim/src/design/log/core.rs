@@ -88,7 +88,7 @@ pub(in crate::design) fn note<D: Logging>(
     if !machine.memory.is_nvm(line) || !machine.design.log().cores[core].runs {
         return false;
     }
-    let new = machine.memory.word(word);
+    let new = machine.memory.payload(word);
     let writing = &mut machine.design.log().cores[core];
     writing.has_written = true;
     let serial = writing.serial;

@@ -113,7 +113,11 @@ fn what_is_no_key_is_named_beside_those_that_are() {
     assert!(refused("lad", "mc=8").contains("mc.wq"), "a part is no key");
     assert!(refused("lad", "l2.bytes=4096").starts_with("no key `l2.bytes`"), "it has none");
     let design = refused("lad", "design.lad.overflw=0.5");
-    assert_eq!(design, "no key `design.lad.overflw`: there are design.lad.overflow");
+    assert_eq!(
+        design,
+        "no key `design.lad.overflw`: there are design.lad.away_cycles, design.lad.overflow, \
+         design.lad.suspend_cycles"
+    );
     assert!(refused("lad", "design.nobody.x=1").contains("design.redu.*"));
     for nothing in ["mc.wq", "=8", "mc.wq=", ""] {
         assert!(refused("lad", nothing).contains("sets nothing: write key=value"));

@@ -1,0 +1,152 @@
+//! R8 and R10: what reads pay for the DRAM cache, and what it can bring them (figures 12 and 14;
+//! sections V-D and V-F).
+
+use sim::report::Outcome;
+use sim::sweep::Asked;
+
+use super::super::rows::{Rows, Uses, mean, most, percent_above, percent_below};
+use super::super::sheet::linear;
+use super::logs::count;
+use super::{Case, Data, QUICK, REDU, STORES, TABLE_II};
+
+/// Reads that the DRAM cache answered.
+const CACHE_READS: &str = "dram_read_hits";
+
+/// Transactions that only read are shorter: so many times as many are measured.
+const MORE: u64 = 2;
+
+fn gets(uses: &Uses<'_>, case: Case, design: &str, filter: bool) -> Option<f64> {
+    let asked = case.asked(design, &TABLE_II, uses.budget);
+    let asked = Asked { update_percent: Some(0), transactions: MORE * asked.transactions, ..asked };
+    let asked = if filter { asked } else { asked.with("design.redu.filter", 0) };
+    Some(uses.of(asked)?.cycles_per_transaction.total)
+}
+
+/// R8: gets only. What ReDU takes more than Undo, of 100, with its filter and without.
+pub(super) fn get_only(rows: &mut Rows<'_>) {
+    for (set, data) in [("large", Data::Large(1)), ("random", Data::Random(16))] {
+        let more = |uses: &Uses<'_>, workload, filter| {
+            let case = Case { workload, data };
+            let undo = gets(uses, case, "hw-undo", true)?;
+            Some(percent_above(gets(uses, case, REDU, filter)? / undo))
+        };
+        for (name, filter) in [("filter", true), ("none", false)] {
+            for workload in STORES {
+                let name = format!("{set}/{name}/{workload}");
+                rows.row(name, |uses| more(uses, workload, filter));
+            }
+        }
+        rows.row(format!("{set}/most"), |uses| {
+            // Echo's gets write.
+            let others = STORES.into_iter().filter(|workload| *workload != "echo");
+            most(others.map(|workload| more(uses, workload, true).map(f64::abs)))
+        });
+    }
+}
+
+/// Sizes of the DRAM cache, in MiB.
+const CACHES: [u64; 3] = [32, 16, 8];
+
+/// So that four copies have 128 MB of objects: the cache holds a quarter.
+const SCALE: f64 = 0.32;
+
+/// When a line in the DRAM cache goes home, and what looks whether it is there.
+#[derive(Clone, Copy, Debug)]
+enum Policy {
+    /// As soon as it is committed; with a filter.
+    Eager,
+    /// When there is no room, the least recently used first.
+    Lru { filter: bool },
+}
+
+/// Half gets, half puts, by Zipf's law, with a cache of so many MiB.
+fn mixed<'a>(
+    uses: &Uses<'a>,
+    workload: &'static str,
+    policy: Policy,
+    mib: u64,
+) -> Option<&'a Outcome> {
+    let quick = if uses.budget.quick { QUICK } else { 1 };
+    let case = Case { workload, data: Data::Large(1) };
+    let asked = case.asked(REDU, &TABLE_II, uses.budget);
+    let scale = SCALE / quick as f64;
+    let asked = Asked {
+        scale,
+        update_percent: Some(50),
+        zipf: Some(0.8),
+        // It is measured when the cache is full, and written in this time as often as it has room.
+        transactions: MORE * asked.transactions,
+        ..asked
+    };
+    let asked = asked.with("design.redu.dram_cache_bytes", (mib << 20) / quick);
+    uses.of(match policy {
+        Policy::Eager => asked,
+        Policy::Lru { filter } => {
+            let asked = asked.with("design.redu.write_back", 1);
+            if filter { asked } else { asked.with("design.redu.filter", 0) }
+        }
+    })
+}
+
+/// What a policy takes away of the cycles that the eager one needs with 32 MiB, of 100.
+fn gain(uses: &Uses<'_>, workload: &'static str, policy: Policy, mib: u64) -> Option<f64> {
+    let eager = mixed(uses, workload, Policy::Eager, CACHES[0])?;
+    let cycles = |outcome: &Outcome| outcome.cycles_per_transaction.total;
+    Some(percent_below(cycles(mixed(uses, workload, policy, mib)?) / cycles(eager)))
+}
+
+/// The share of reads of persistent memory that the DRAM cache answers, of 100.
+fn answered(outcome: &Outcome) -> f64 {
+    let hits = count(outcome, CACHE_READS);
+    100.0 * hits / (hits + outcome.nvm_reads as f64)
+}
+
+/// R10: lines stay in the DRAM cache until there is no room.
+pub(super) fn least_recently_used(rows: &mut Rows<'_>) {
+    let policies =
+        [("filter", Policy::Lru { filter: true }), ("none", Policy::Lru { filter: false })];
+    let mut curves = Vec::new();
+    for (name, policy) in policies {
+        for workload in STORES {
+            let mut points = Vec::new();
+            for mib in CACHES {
+                let gain = rows.row(format!("gain/{name}/{mib}/{workload}"), |uses| {
+                    gain(uses, workload, policy, mib)
+                });
+                points.insert(0, (mib as f64, gain));
+            }
+            if name == "filter" {
+                curves.push((workload.to_owned(), points));
+            }
+        }
+        for mib in CACHES {
+            rows.row(format!("gain/{name}/{mib}/mean"), |uses| {
+                mean(STORES.map(|workload| gain(uses, workload, policy, mib)))
+            });
+        }
+    }
+    let lru = Policy::Lru { filter: true };
+    rows.row("better", |uses| {
+        let gains = STORES.map(|workload| gain(uses, workload, lru, CACHES[0]));
+        let gains: Vec<f64> = gains.into_iter().collect::<Option<_>>()?;
+        Some(gains.into_iter().filter(|gain| *gain > 0.0).count() as f64)
+    });
+    rows.row("best", |uses| most(STORES.map(|workload| gain(uses, workload, lru, CACHES[0]))));
+    for pair in CACHES.windows(2) {
+        rows.row(format!("grows/{}", pair[0]), |uses| {
+            let mean = |mib| mean(STORES.map(|workload| gain(uses, workload, lru, mib)));
+            Some(mean(pair[0])? - mean(pair[1])?)
+        });
+    }
+    rows.row("answered/mean", |uses| {
+        mean(STORES.map(|of| mixed(uses, of, lru, CACHES[0]).map(answered)))
+    });
+    for workload in STORES {
+        rows.row(format!("answered/{workload}"), |uses| {
+            mixed(uses, workload, lru, CACHES[0]).map(answered)
+        });
+    }
+    let title = "Cycles that the least recently used policy saves, with a filter";
+    let axes = (linear("MiB of DRAM cache"), linear("% of eager's"));
+    rows.figure("lru", title, axes, curves);
+}

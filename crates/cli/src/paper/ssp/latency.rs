@@ -1,0 +1,131 @@
+//! S7, S8 and S14: slower memory, slower metadata (figures 8 and 9; section 5.3), and what depends
+//! on what the paper leaves open.
+
+use super::super::rows::{Points, Rows, Uses, least, percent_above};
+use super::super::sheet::{linear, log};
+use super::{ALL, LOGS, MICRO, ONE, On, SSP};
+
+/// How many times as long as DRAM's 50 ns memory takes, to read and to write.
+const TIMES: [u64; 4] = [1, 2, 4, 8];
+const DRAM_NS: u64 = 50;
+
+/// The two that figure 8 shows.
+const SHOWN: [&str; 2] = ["rbtree", "bptree"];
+
+fn slower(times: u64) -> On {
+    let ns = times * DRAM_NS;
+    let on = ONE.with("nvm.read_miss_ns", ns);
+    on.with("nvm.write_hit_ns", ns).with("nvm.write_ns", ns)
+}
+
+/// S7: memory as fast as DRAM, and slower.
+pub(super) fn memory(rows: &mut Rows<'_>) {
+    for workload in SHOWN {
+        let mut curves: Vec<(String, Points)> = Vec::new();
+        for design in ALL {
+            let points = TIMES.map(|times| {
+                let rate = rows.row(format!("rate/{workload}/{times}/{design}"), |uses| {
+                    // Beside that of SSP at the latency of DRAM.
+                    let base = slower(TIMES[0]).cycles(uses, workload, SSP)?;
+                    Some(base / slower(times).cycles(uses, workload, design)?)
+                });
+                (times as f64, rate)
+            });
+            curves.push((design.to_owned(), points.to_vec()));
+        }
+        for log in LOGS {
+            for times in TIMES {
+                rows.row(format!("{log}/{workload}/{times}"), |uses| {
+                    slower(times).speedup(uses, workload, log)
+                });
+            }
+        }
+        let title = format!("Throughput on slower memory, {workload}");
+        let axes = (log("latency, by that of DRAM"), linear("by SSP's at once"));
+        rows.figure(workload, &title, axes, curves);
+    }
+    rows.row("redo-before-ssp", |uses| {
+        let ratio = slower(TIMES[0]).speedup(uses, "rbtree", "ssp-redo")?;
+        Some(percent_above(ratio.recip()))
+    });
+    rows.row("grows", |uses| {
+        let steps = TIMES.windows(2).map(|pair| {
+            let [less, more] =
+                [pair[0], pair[1]].map(|times| slower(times).speedup(uses, "bptree", "ssp-redo"));
+            Some(more? / less?)
+        });
+        least(steps)
+    });
+}
+
+/// Cycles in which the controller's metadata of a page are there.
+const METADATA: [u64; 5] = [20, 60, 100, 140, 180];
+
+fn metadata_in(cycles: u64) -> On {
+    ONE.with("design.ssp.hit_cycles", cycles).with("design.ssp.miss_cycles", cycles)
+}
+
+/// What the slowest costs beside the fastest, of 100.
+fn lost(uses: &Uses<'_>, workload: &str) -> Option<f64> {
+    let [fast, slow] = [METADATA[0], METADATA[METADATA.len() - 1]]
+        .map(|cycles| metadata_in(cycles).cycles(uses, workload, SSP));
+    Some(percent_above(slow? / fast?))
+}
+
+/// Those that write to pages that they have not written to lately.
+const SENSITIVE: [&str; 2] = ["sps-1", "hash"];
+
+/// S8: slower metadata.
+pub(super) fn metadata(rows: &mut Rows<'_>) {
+    let mut curves: Vec<(String, Points)> = Vec::new();
+    for workload in MICRO {
+        let points = METADATA.map(|cycles| {
+            let rate = rows.row(format!("rate/{workload}/{cycles}"), |uses| {
+                let base = metadata_in(METADATA[0]).cycles(uses, workload, SSP)?;
+                Some(base / metadata_in(cycles).cycles(uses, workload, SSP)?)
+            });
+            (cycles as f64, rate)
+        });
+        curves.push((workload.to_owned(), points.to_vec()));
+        rows.row(format!("lost/{workload}"), |uses| lost(uses, workload));
+    }
+    for workload in SENSITIVE {
+        rows.row(format!("sensitive/{workload}"), |uses| {
+            let others = MICRO.into_iter().filter(|of| !SENSITIVE.contains(of));
+            let others = others.map(|of| lost(uses, of));
+            Some(lost(uses, workload)? - super::super::rows::most(others)?)
+        });
+    }
+    for (random, zipf) in
+        [("rbtree", "rbtree-zipf"), ("bptree", "bptree-zipf"), ("hash", "hash-zipf")]
+    {
+        rows.row(format!("flatter/{zipf}"), |uses| Some(lost(uses, random)? - lost(uses, zipf)?));
+    }
+    let title = "Throughput of SSP with slower metadata";
+    let axes = (linear("cycles"), linear("by that with 20 cycles"));
+    rows.figure("metadata", title, axes, curves);
+}
+
+/// What the paper says nothing of, and other values that it might have had.
+fn variants() -> Vec<(&'static str, On)> {
+    vec![
+        ("as-is", ONE),
+        ("banks-16", ONE.with("nvm.banks", 16)),
+        ("banks-64", ONE.with("nvm.banks", 64)),
+        ("accepted", ONE.with("persist.point", "accepted")),
+        ("mshrs-4", ONE.with("l1.mshrs", 4)),
+        ("serial-loads", ONE.with("core.serial_loads", "true")),
+        ("no-wait", ONE.with("design.ssp-redo.wait_at_begin", 0)),
+        ("added", ONE.with("design.ssp.meta_model", 1)),
+        ("journal-16k", ONE.with("design.ssp.journal_bytes", 16 << 10)),
+    ]
+}
+
+/// S14: each of them alone.
+pub(super) fn choices(rows: &mut Rows<'_>) {
+    for (variant, on) in variants() {
+        for log in LOGS {
+            rows.row(format!("{variant}/{log}"), |uses| on.speedups(uses, &MICRO, log));
+        }
+    }
+}

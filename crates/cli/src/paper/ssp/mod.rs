@@ -1,0 +1,123 @@
+//! SSP's evaluation (section 5 of the paper), simulated. Names and marks are in `papers/ssp.toml`.
+//!
+//! A row is made of simulations of seven micro-benchmarks, or two applications, on SSP and on the
+//! two designs with a log that it is compared with, all on the machine of table 2, or on one that
+//! differs from it in what the row is about.
+
+mod latency;
+mod throughput;
+mod writes;
+
+use std::fmt::Display;
+
+use sim::report::Outcome;
+use sim::sweep::Asked;
+
+use super::rows::{Uses, geomean};
+use super::{Budget, Recipe, cuts};
+
+pub(super) const RECIPES: &[Recipe] = &[
+    Recipe::sims("S1", throughput::one_thread),
+    Recipe::sims("S2", throughput::four_threads),
+    Recipe::sims("S3", writes::logging),
+    Recipe::sims("S4", writes::all),
+    Recipe::sims("S5", writes::locality),
+    Recipe::sims("S6", writes::breakdown),
+    Recipe::sims("S7", latency::memory),
+    Recipe::sims("S8", latency::metadata),
+    Recipe::sims("S9", throughput::applications),
+    Recipe::sims("S10", writes::applications),
+    Recipe::sims("S11", writes::logging_of_applications),
+    Recipe::sims("S12", writes::sets),
+    Recipe::sims("S13", writes::fallbacks),
+    Recipe::sims("S14", latency::choices),
+    Recipe::sims("C1", cuts::ssp).only_when_named(),
+    Recipe::sims("C2", cuts::planted),
+    Recipe::sims("C4", cuts::equal),
+];
+
+/// What SSP is compared with, and SSP.
+const LOGS: [&str; 2] = ["ssp-undo", "ssp-redo"];
+const SSP: &str = "ssp";
+const ALL: [&str; 3] = ["ssp-undo", "ssp-redo", SSP];
+
+/// Table 3: four whose keys are drawn evenly, three with 80 % of updates on 15 % of the keys, and
+/// two applications.
+const RANDOM: [&str; 4] = ["rbtree", "bptree", "hash", "sps-1"];
+const ZIPF: [&str; 3] = ["rbtree-zipf", "bptree-zipf", "hash-zipf"];
+const MICRO: [&str; 7] =
+    ["rbtree", "bptree", "hash", "sps-1", "rbtree-zipf", "bptree-zipf", "hash-zipf"];
+const REAL: [&str; 2] = ["memcached", "vacation"];
+
+/// Transactions that are measured, of each thread: each writes a line of journal or more, so there
+/// are some ten checkpoints of 64 KiB.
+const EACH: u64 = 12_000;
+
+/// What a quick run has less of: data, caches and transactions.
+const QUICK: u64 = 8;
+
+/// The machine, and how many of its cores run.
+#[derive(Clone, Debug)]
+struct On {
+    cores: u64,
+    /// Whether they work on one structure.
+    shared: bool,
+    settings: Vec<(&'static str, String)>,
+}
+
+/// Table 2, with so many threads.
+const fn threads(cores: u64) -> On {
+    On { cores, shared: false, settings: Vec::new() }
+}
+
+const ONE: On = threads(1);
+const FOUR: On = threads(4);
+
+impl On {
+    /// The same with a number changed.
+    fn with(mut self, key: &'static str, value: impl Display) -> On {
+        self.settings.push((key, value.to_string()));
+        self
+    }
+
+    fn asked(&self, workload: &str, design: &str, budget: &Budget) -> Asked {
+        let mut asked = Asked {
+            machine: Some(SSP.into()),
+            cores: Some(self.cores as usize),
+            transactions: self.cores * EACH,
+            seed: budget.seed,
+            shared: self.shared,
+            ..Asked::new(workload, design)
+        };
+        if budget.quick {
+            asked.transactions /= QUICK;
+            asked.scale /= QUICK as f64;
+            asked =
+                asked.with("llc.bytes", (12 << 20) / QUICK).with("l2.bytes", (256 << 10) / QUICK);
+            asked = asked.with("design.ssp.journal_bytes", (64 << 10) / QUICK);
+        }
+        self.settings.iter().fold(asked, |asked, (key, value)| asked.with(key, value))
+    }
+
+    fn of<'a>(&self, uses: &Uses<'a>, workload: &str, design: &str) -> Option<&'a Outcome> {
+        uses.of(self.asked(workload, design, uses.budget))
+    }
+
+    /// Cycles of a transaction.
+    fn cycles(&self, uses: &Uses<'_>, workload: &str, design: &str) -> Option<f64> {
+        Some(self.of(uses, workload, design)?.cycles_per_transaction.total)
+    }
+
+    /// SSP's throughput by that of a design with a log.
+    fn speedup(&self, uses: &Uses<'_>, workload: &str, log: &str) -> Option<f64> {
+        Some(self.cycles(uses, workload, log)? / self.cycles(uses, workload, SSP)?)
+    }
+
+    /// The same of many.
+    fn speedups(&self, uses: &Uses<'_>, workloads: &[&str], log: &str) -> Option<f64> {
+        geomean(workloads.iter().map(|workload| self.speedup(uses, workload, log)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

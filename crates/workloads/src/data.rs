@@ -1,0 +1,114 @@
+//! The data sets of ReDU's evaluation (section V): what one transaction writes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Options;
+
+/// What a transaction of [`vector`](crate::Vector), [`swap`](crate::Swap) and their like writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataSet {
+    /// One object, written whole; bytes that come and go have their place beside the key.
+    Large {
+        /// Of the object: a multiple of 1024 up to 16384.
+        bytes: u64,
+    },
+    /// A word in each of several objects of 64 bytes.
+    Random {
+        /// How many objects: 1 to 64.
+        objects: u64,
+    },
+}
+
+/// Bytes of a line, and of an object of which only a word is written.
+pub(crate) const LINE_BYTES: u64 = 64;
+
+/// Bytes of large objects: a multiple of the least.
+const LARGE_MIN: u64 = 1024;
+const LARGE_MAX: u64 = 16384;
+
+/// Most objects of which a transaction writes a word.
+pub(crate) const OBJECTS_MAX: usize = 64;
+
+impl DataSet {
+    /// What is meant when nobody says anything.
+    pub const DEFAULT: DataSet = DataSet::Large { bytes: LARGE_MIN };
+
+    /// What these options say.
+    pub(crate) fn of(options: &Options) -> DataSet {
+        match options.data.unwrap_or(DataSet::DEFAULT) {
+            DataSet::Large { bytes } => {
+                let bytes = bytes.next_multiple_of(LARGE_MIN).clamp(LARGE_MIN, LARGE_MAX);
+                DataSet::Large { bytes }
+            }
+            DataSet::Random { objects } => {
+                DataSet::Random { objects: objects.clamp(1, OBJECTS_MAX as u64) }
+            }
+        }
+    }
+
+    /// Lines of an object.
+    pub(crate) fn lines(self) -> u64 {
+        match self {
+            DataSet::Large { bytes } => bytes / LINE_BYTES,
+            DataSet::Random { .. } => 1,
+        }
+    }
+
+    /// Objects of a transaction.
+    pub(crate) fn objects(self) -> u64 {
+        match self {
+            DataSet::Large { .. } => 1,
+            DataSet::Random { objects } => objects,
+        }
+    }
+}
+
+impl fmt::Display for DataSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DataSet::Large { bytes } => write!(f, "large:{bytes}"),
+            DataSet::Random { objects } => write!(f, "random:{objects}"),
+        }
+    }
+}
+
+impl FromStr for DataSet {
+    type Err = String;
+
+    /// `large:BYTES` or `random:OBJECTS`.
+    fn from_str(text: &str) -> Result<DataSet, String> {
+        let form = || format!("`{text}` is neither large:BYTES nor random:OBJECTS");
+        let (kind, number) = text.split_once(':').ok_or_else(form)?;
+        let number: u64 = number.parse().map_err(|_| form())?;
+        let is_large = (LARGE_MIN..=LARGE_MAX).contains(&number);
+        match kind {
+            "large" if is_large && number.is_multiple_of(LARGE_MIN) => {
+                Ok(DataSet::Large { bytes: number })
+            }
+            "large" => Err(format!("bytes must be a multiple of {LARGE_MIN} up to {LARGE_MAX}")),
+            "random" if (1..=OBJECTS_MAX as u64).contains(&number) => {
+                Ok(DataSet::Random { objects: number })
+            }
+            "random" => Err(format!("objects must be 1 to {OBJECTS_MAX}")),
+            _ => Err(form()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_set_is_read_as_it_is_written() {
+        for text in ["large:1024", "large:16384", "random:4", "random:64"] {
+            assert_eq!(text.parse::<DataSet>().unwrap().to_string(), text);
+        }
+        for wrong in
+            ["large", "large:", "large:1000", "large:32768", "random:0", "random:65", "x:1"]
+        {
+            assert!(wrong.parse::<DataSet>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Workloads on the mock.
+
+#![allow(dead_code, clippy::unwrap_used)] // every test uses some of it
+
+use words::mock::Mock;
+use words::{Addr, Allocate, Stop, Transact, Words};
+use workloads::{Options, Workload};
+
+pub(crate) const SMALL: Options = Options {
+    scale: 0.0005,
+    seed: 1,
+    workers: 3,
+    update_percent: None,
+    zipf: None,
+    low_conflict: false,
+    data: None,
+};
+
+/// A loaded heap.
+pub(crate) fn loaded<W: Workload>(options: &Options) -> (Mock, W) {
+    let mut mock = Mock::forgiving(W::heap_bytes(options) as usize);
+    let workload = W::load(&mut mock, options).unwrap();
+    (mock, workload)
+}
+
+/// Runs transactions of these clients in turns.
+pub(crate) fn run<W: Workload>(
+    mock: &mut Mock,
+    workload: &W,
+    clients: &mut [W::Client],
+    rounds: usize,
+) {
+    for _ in 0..rounds {
+        for client in &mut *clients {
+            workload.next(client);
+            run_one(mock, workload, client);
+        }
+    }
+}
+
+/// Runs the client's transaction, which does what the workload says of it.
+pub(crate) fn run_one<W: Workload>(mock: &mut Mock, workload: &W, client: &W::Client) {
+    let mut written = 0;
+    let done = mock.transact(|tx| {
+        let mut counting = Torn { mock: tx, left: usize::MAX, asked: 0 };
+        let done = workload.run(client, &mut counting);
+        written = counting.asked;
+        done
+    });
+    let expected = if workload.gives_up(client) { Err(Stop::Aborted) } else { Ok(()) };
+    assert_eq!(done.map_err(|refused| refused.stop), expected, "{}", W::NAME);
+    assert!(written == 0 || !workload.reads_only(client), "{} wrote", W::NAME);
+}
+
+pub(crate) fn is_present<W: Workload>(mock: &mut Mock, workload: &W, client: &W::Client) -> bool {
+    mock.transact(|tx| workload.is_present(client, tx)).unwrap()
+}
+
+/// The address of every word of a live object.
+pub(crate) fn addresses(mock: &Mock) -> Vec<Addr> {
+    let words =
+        |(object, bytes): (u64, u64)| (0..bytes).step_by(8).map(move |at| Addr::new(object, at));
+    mock.live().into_iter().flat_map(words).collect()
+}
+
+/// A heap whose transaction writes only so many words, and forgets the rest.
+pub(crate) struct Torn<'a> {
+    pub(crate) mock: &'a mut Mock,
+    pub(crate) left: usize,
+    pub(crate) asked: usize,
+}
+impl Words for Torn<'_> {
+    fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+        self.mock.read(at)
+    }
+    fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+        self.asked += 1;
+        if self.left > 0 {
+            self.left -= 1;
+            self.mock.write(at, value)?;
+        }
+        Ok(())
+    }
+    fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        self.mock.retire(at, bytes)
+    }
+}
+impl Allocate for Torn<'_> {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
+        self.mock.allocate(bytes)
+    }
+    fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
+        self.mock.reserve_blocks(blocks)
+    }
+    fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
+        self.mock.prepare_blocks(first, most)
+    }
+    fn root(&mut self) -> Result<u64, Stop> {
+        self.mock.root()
+    }
+    fn set_root(&mut self, object: u64) -> Result<(), Stop> {
+        self.mock.set_root(object)
+    }
+}
