@@ -59,7 +59,7 @@ pub enum Mutant {
     CommitBeforeData,
     /// Forced write-backs: the log is cut off after one scan.
     FwbOneScan,
-    /// Redo logging in hardware: the youngest transaction is retired first.
+    /// Redo logging in hardware: the youngest transaction's lines are written home first.
     RetireYoungestFirst,
     /// Lines in DRAM are not looked for.
     DramNotLookedUp,

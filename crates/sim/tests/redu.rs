@@ -1,5 +1,5 @@
-//! Designs that log in hardware: they survive power cuts on the paper's machine and on a tiny one, and
-//! write to memory what they must.
+//! Designs that log in hardware: they survive power cuts on the paper's machine and on a tiny one,
+//! and write to memory what they must.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
@@ -14,14 +14,12 @@ use sim::{Error, Setup};
 
 const WORKLOADS: [&str; 6] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash"];
 
-const ASKED: &str = "another core asks for a marked line";
-const VICTIM: &str = "a full bucket gives up a line";
-const FULL: &str = "a transaction waits for room in the log";
-
-/// The paper's machine. A log of 64 MiB takes time to make, and is not filled here.
+/// The paper's machine. Its log and its DRAM cache take time to make, and are not filled here.
 fn papers(design: &str, cores: usize, transactions: u64) -> Setup {
     let mut setup = setup("redu", design, cores, transactions);
-    setup.description.set("log.bytes=1048576").unwrap();
+    for key in ["log.bytes", "redu.dram_cache_bytes"] {
+        setup.description.set(&format!("{key}=1048576")).unwrap();
+    }
     setup
 }
 
@@ -58,9 +56,12 @@ fn survives(design: &str, settings: &[&str], never: &[&str]) {
         add(cut(name, &tiny(design, name, settings), 150));
     }
     add(cut("peeping", &tiny(design, "peeping", settings), 150));
-    // Here a few transactions fill the log.
-    let short: Vec<&str> = settings.iter().copied().chain(["log.bytes=8192"]).collect();
-    add(cut("pc", &tiny(design, "pc", &short), 100));
+    // Behind a slow memory logs and buckets fill up.
+    let slow = ["nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
+    let slow: Vec<&str> = settings.iter().copied().chain(slow).collect();
+    for name in ["cq", "sps"] {
+        add(cut(name, &tiny(design, name, &slow), 100));
+    }
     let mut large = papers(design, 4, 100);
     settings.iter().for_each(|it| large.description.set(it).unwrap());
     add(cut("sps", &large, 100));
@@ -75,7 +76,8 @@ fn undo_logging_survives_power_cuts() {
 
 #[test]
 fn redo_logging_survives_power_cuts() {
-    survives("hw-redo", &[], &[]);
+    // It is retired before the log is full; with the next two designs it is not.
+    survives("hw-redo", &[], &["a transaction waits for room in the log"]);
 }
 
 #[test]
@@ -85,7 +87,8 @@ fn undo_redo_logging_with_forced_write_backs_survives_power_cuts() {
 
 #[test]
 fn redu_survives_power_cuts_when_it_writes_back_at_once() {
-    survives("redu", &[], &[]);
+    // Lines leave before a bucket is full; with the other policy they do not.
+    survives("redu", &[], &["a full bucket gives up a line"]);
 }
 
 #[test]
@@ -158,7 +161,9 @@ fn each_design_writes_its_log_and_each_line_once() {
         let outcome = run(design, &[]);
         let lines = outcome.lines_per_transaction.mean * outcome.transactions as f64;
         let data = outcome.nvm_writes.data as f64 / lines;
-        assert!((0.93..1.07).contains(&data), "{design}: {data}");
+        // What waits in DRAM may be written again before it goes home.
+        let least = if design == "redu" { 0.7 } else { 0.93 };
+        assert!((least..1.07).contains(&data), "{design}: {data}");
         outcome.nvm_writes.log_data as f64 / lines
     });
     let both = run("hw-undo-redo", &[]);

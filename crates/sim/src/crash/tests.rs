@@ -53,8 +53,8 @@ const fn logged(mutant: Mutant, design: &'static str, workload: &'static str) ->
 /// A log that is full soon, and memory behind which things wait.
 const SHORT: &[&str] = &["log.bytes=16384", "redu.dram_cache_bytes=16384", "nvm.write_ns=600"];
 
-/// The same, with lines that stay in DRAM as long as there is room.
-const LAZY: &[&str] = &["log.bytes=16384", "redu.dram_cache_bytes=16384", "redu.write_back=1"];
+/// Lines stay in DRAM as long as there is room.
+const LAZY: &[&str] = &["redu.dram_cache_bytes=16384", "redu.write_back=1"];
 
 /// Such a memory, and places in DRAM for all lines of two transactions.
 const SLOW_AND_WIDE: &[&str] =
@@ -69,8 +69,8 @@ const IN_HARDWARE: [Row; 12] = [
     Row { settings: SLOW, ..logged(Mutant::CommitBeforeData, "hw-undo", "sps") },
     logged(Mutant::FwbOneScan, "hw-undo-redo", "sps"),
     Row { settings: SLOW, ..logged(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
-    logged(Mutant::DramNotLookedUp, "hw-redo", "sps"),
-    Row { settings: SHORT, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::DramNotLookedUp, "hw-redo", "tpcc-hash") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
     Row { settings: LAZY, cuts: 1000, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-hash") },
 ];

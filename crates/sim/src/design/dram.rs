@@ -92,7 +92,7 @@ impl Dram {
     pub(super) fn bucket(&self, line: u32) -> usize {
         // A multiplicative hash: neighbours lie in other buckets.
         let hash = u64::from(line).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        (hash * u64::from(self.buckets) >> 32) as usize
+        ((hash * u64::from(self.buckets)) >> 32) as usize
     }
 
     fn table_line(&self, slot: usize) -> u32 {

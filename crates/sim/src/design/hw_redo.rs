@@ -19,9 +19,9 @@
 //! Recovery writes the new words of transactions with a commit word, oldest first.
 //!
 //! Choices where the papers are silent: the buffer has as many lines as ReDU's DRAM cache, wherever
-//! there is room (its table is a chain of one line a bucket); a transaction begins when it is at most
-//! half full. Four transactions are read ahead; eight log lines are read, and a quarter of a
-//! queue of lines is written, at a time. Words are written home with a byte mask: the rest of the
+//! there is room (its table is a chain of one line a bucket); a transaction begins when it is at
+//! most half full. Sixteen transactions are read ahead; 32 log lines are read, and up to four
+//! queues of lines written, at a time. Words are written home with a byte mask: the rest of the
 //! line is not read. A modified line whose log was retired is dropped: home has it.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -45,8 +45,8 @@ const LOGGED: u64 = MORE;
 const HOME: u64 = MORE + 1;
 
 /// Transactions that are read ahead, and log lines that are read at a time.
-const AHEAD: usize = 4;
-const READS: usize = 8;
+const AHEAD: usize = 16;
+const READS: usize = 32;
 
 const RETIRES: &str = "a transaction is being retired";
 const BUFFERED: &str = "a line goes to the victim buffer";
@@ -135,7 +135,7 @@ impl Design for HwRedo {
             writing: FxHashMap::default(),
             images: FxHashMap::default(),
             numbers: 0,
-            window: (description.mc.wq as usize / 4).max(1),
+            window: 4 * description.mc.wq as usize,
             youngest: FxHashMap::default(),
             victims: FxHashMap::default(),
             free,
@@ -291,11 +291,7 @@ fn go_on(machine: &mut Machine<HwRedo>) {
         let now = machine.now();
         let design = &mut machine.design;
         while design.reading.len() < AHEAD {
-            let next = match planted(Mutant::RetireYoungestFirst) {
-                true => design.committed.pop_back(),
-                false => design.committed.pop_front(),
-            };
-            let Some(serial) = next else { break };
+            let Some(serial) = design.committed.pop_front() else { break };
             let logged = design.logged.get_mut(&serial).expect("it has logged something");
             logged.places.sort_unstable();
             logged.places.dedup();
@@ -334,10 +330,18 @@ fn read_logs(machine: &mut Machine<HwRedo>) {
 
 /// Writes lines home, in order, as many as may be under way.
 fn write_home(machine: &mut Machine<HwRedo>) {
-    while machine.design.writing.len() < machine.design.window
-        && let Some((serial, line)) = machine.design.homes.pop_front()
-    {
+    let window = match planted(Mutant::RetireYoungestFirst) {
+        // One at a time, so that there is a youngest one.
+        true => 1,
+        false => machine.design.window,
+    };
+    while machine.design.writing.len() < window {
         let design = &mut machine.design;
+        let next = match planted(Mutant::RetireYoungestFirst) {
+            true => design.homes.pop_back(),
+            false => design.homes.pop_front(),
+        };
+        let Some((serial, line)) = next else { break };
         design.numbers += 1;
         let number = design.numbers;
         design.writing.insert(number, (serial, line));

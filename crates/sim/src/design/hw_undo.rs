@@ -12,9 +12,9 @@
 //!
 //! Recovery stores back, newest entry first, what transactions without a commit word have found.
 //!
-//! Choices where the paper is silent: the old words of a store that misses come from the fill, which
-//! the controller has seen (source logging), so that only an address goes there. On this machine the
-//! way from the core to the controller has room for both, and it costs the same.
+//! Choices where the paper is silent: the old words of a store that misses come from the fill,
+//! which the controller has seen (source logging), so that only an address goes there. On this
+//! machine the way from the core to the controller has room for both, and it costs the same.
 
 use super::Design;
 use super::log::{self, Content, Layout, Log, Logging, Scan, WAITS};
@@ -35,7 +35,7 @@ impl Design for HwUndo {
     const NAME: &'static str = "hw-undo";
     const ABOUT: &'static str = "undo logging in hardware, data written before the commit (ATOM)";
     const MACHINE: &'static str = "redu";
-    const RARE: &'static [&'static str] = &[log::RARE[0], log::RARE[1], log::RARE[2], WAITS];
+    const RARE: &'static [&'static str] = &[log::RARE[0], log::RARE[2], WAITS];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         log::fits(description)

@@ -9,9 +9,9 @@
 //!   scan, every fwb_cycles:      a modified line is flagged;
 //!                                one that was flagged by the last scan is written back
 //! ```
-//! A line that is modified at a scan is at home when the next scan's write-backs are, and so are all
-//! that left the caches before: then the log needs no record that is older than the first scan, but
-//! for those of transactions that were open then.
+//! A line that is modified at a scan is at home when the next scan's write-backs are, and so are
+//! all that left the caches before: then the log needs no record that is older than the first scan,
+//! but for those of transactions that were open then.
 //!
 //! Invariants:
 //! - A line of the program reaches memory after the log's entries about it.
@@ -20,8 +20,8 @@
 //! Recovery writes the new words of transactions with a commit word, oldest first, and then the old
 //! words of the others, newest first.
 //!
-//! Choices where the papers are silent: a scan takes no time of the caches; it writes back a quarter
-//! of a queue of lines at a time, and the next one begins when it is over. When half of the log is
+//! Choices where the papers are silent: a scan takes no time of the caches; it writes back a queue
+//! of lines at a time, and the next one begins when it is over. When half of the log is
 //! used a scan begins at once, and the next a 64th of the time behind it.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -96,7 +96,7 @@ impl Design for HwUndoRedo {
         HwUndoRedo {
             log,
             period: (description.parameter("hw-undo-redo", "fwb_cycles") as Time).max(1),
-            window: (description.mc.wq as usize / 4).max(1),
+            window: description.mc.wq as usize,
             is_due: false,
             is_busy: false,
             flagged: Vec::new(),

@@ -173,8 +173,8 @@ pub trait Design: Sized + 'static {
         let _ = (machine, core, line);
     }
 
-    /// A core's read of a persistent line has reached its channel. Whether the design takes it: then
-    /// it goes on by [`Machine::fill_from_array`], or is answered by [`Machine::fill_with`].
+    /// A core's read of a persistent line has reached its channel. Whether the design takes it:
+    /// then it goes on by [`Machine::fill_from_array`], or is answered by [`Machine::fill_with`].
     #[inline]
     fn fill(machine: &mut Machine<Self>, channel: usize, line: u32, read: Id) -> bool {
         let _ = (machine, channel, line, read);

@@ -28,8 +28,8 @@ impl Buffer {
         Buffer { slots: Vec::new(), room: room.max(1), coalesce }
     }
 
-    /// A word was stored. Answers the slot that has to leave for it. Where entries are not coalesced
-    /// each store has its own: a word that is stored again begins a new slot.
+    /// A word was stored. Answers the slot that has to leave for it. Where entries are not
+    /// coalesced each store has its own: a word that is stored again begins a new slot.
     pub(super) fn store(&mut self, line: u32, at: usize, old: u64, new: u64) -> Option<Slot> {
         let bit = 1 << at;
         let mut leaves = None;

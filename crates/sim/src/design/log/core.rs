@@ -21,6 +21,7 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
         let log = machine.design.log();
         if may_begin
             && log.packer.is_free(1)
+            && log.packer.has_room()
             && let Some(id) = log.free_id()
         {
             return log.begin(core, id);
@@ -34,8 +35,8 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
     }
 }
 
-/// The body is over, and its stores have drained. Whether it has written anything; otherwise nothing
-/// is left of it.
+/// The body is over, and its stores have drained. Whether it has written anything; otherwise
+/// nothing is left of it.
 pub(in crate::design) fn end_body<D: Logging>(hart: &mut Hart<'_, D>) -> bool {
     hart.settle();
     let cycle = hart.cycle();

@@ -4,9 +4,10 @@
 //!   core: stores drain -> buffer of lines --oldest leaves, end--> controller: packs, writes
 //!         words of a line become an entry     letters, in order      records -> NVM
 //! ```
-//! **Records.** A record is a *head* and the *tails* that belong to it, a line each. Heads lie in one
-//! ring and tails in another, so that a place that a head may have never has a tail's words: stored
-//! values could look like a meta word. A head is written when its tails are durable, and seals them.
+//! **Records.** A record is a *head* and the *tails* that belong to it, a line each. Heads lie in
+//! one ring and tails in another, so that a place that a head may have never has a tail's words:
+//! stored values could look like a meta word. A head is written when its tails are durable, and
+//! seals them.
 //! ```text
 //!   Log Start | heads: ring              | tails: ring                            |
 //!             | m0 m1 m2 ... m7 |        | w w w w w w w w | w w w 0 0 0 0 0 |
@@ -20,28 +21,29 @@
 //! *Packed* (`log.pack`), up to eight metas share a head, of any transactions, and the words follow
 //! each other in the tails, which are written as soon as they are full. The head is written when it
 //! is full, or when a transaction ends, with its commit word in it. *Not packed*, an entry begins a
-//! line of its own: its meta and seven words are the head, and what is left are tails; a commit word
-//! is a head. *Coalesced* (`log.coalesce`), an entry has all words of a line that were stored while
-//! the line was in the buffer; otherwise it has one, and those of a line share a head if not packed.
-//! Undo entries have old words, redo entries new ones, and undo-redo entries first the old ones.
+//! line of its own: its meta and seven words are the head, and what is left are tails; a commit
+//! word is a head. *Coalesced* (`log.coalesce`), an entry has all words of a line that were stored
+//! while the line was in the buffer; otherwise it has one, and those of a line share a head if not
+//! packed. Undo entries have old words, redo entries new ones, and undo-redo entries first the old
+//! ones.
 //!
 //! **Laps.** Unused words are 0, laps are counted from 1, and each head says in which lap it was
 //! written. What stands in the place of a head that was not written has the lap before. Recovery
 //! reads from Log Start to the first head of another lap.
 //!
 //! Invariants:
-//! - A commit is acknowledged when all records up to that of its commit word are durable. (A younger
-//!   record may be durable before an older one, and recovery would stop between them.)
+//! - A commit is acknowledged when all records up to that of its commit word are durable. (A
+//!   younger record may be durable before an older one, and recovery would stop between them.)
 //! - A line that has entries in records that are not durable, or in front of an older one that is
 //!   not, is written to memory after them, if the design's entries say what was there.
 //! - A place of the log is written again when Log Start, as memory has it, is behind it.
-//! - A transaction's name is given again when Log Start, as memory has it, is behind its commit word:
-//!   so nobody else's entries have it.
+//! - A transaction's name is given again when Log Start, as memory has it, is behind its commit
+//!   word: so nobody else's entries have it.
 //!
-//! Choices where the papers are silent: the log is in one channel, and its lines are spread over the
-//! rows of all banks. Letters to the controller keep their order, and wait there when the log is
-//! full; a transaction begins when a quarter of it is free. Log Start is written to memory when half
-//! of the log is used, or somebody waits.
+//! Choices where the papers are silent: the log is in one channel, and its lines are spread over
+//! the rows of all banks. Letters to the controller keep their order, and wait there when the log
+//! is full; a transaction begins when a quarter of it is free. Log Start is written to memory when
+//! half of the log is used, or somebody waits.
 
 mod buffer;
 mod controller;
@@ -175,8 +177,8 @@ pub(super) struct Log {
     /// Log Start may not pass this record either.
     floor: u64,
     serials: u64,
-    /// Names that are in use, the last one that was given, and those that are free when Log Start is
-    /// behind a record.
+    /// Names that are in use, the last one that was given, and those that are free when Log Start
+    /// is behind a record.
     used: Vec<bool>,
     last_id: u16,
     gone: BTreeMap<u64, Vec<u16>>,

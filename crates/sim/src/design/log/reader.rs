@@ -115,8 +115,8 @@ impl Scan {
     }
 
     /// Writes home what committed transactions have stored, oldest entry first. Where the log has
-    /// nothing but new words a transaction counts when all its entries are there: the records of one
-    /// that is at home may be gone in part.
+    /// nothing but new words a transaction counts when all its entries are there: the records of
+    /// one that is at home may be gone in part.
     pub(in crate::design) fn redo(&self, state: &mut Persistent) -> Result<(), Cut> {
         let whole = self.layout.is_some_and(|layout| layout.content == Content::New);
         let is_there =

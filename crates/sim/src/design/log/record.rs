@@ -118,13 +118,12 @@ impl Layout {
         (self.rings() + self.heads + self.spread(tail % self.tails, self.tails)) as u32
     }
 
-    /// Neighbours of a ring lie in the rows of different banks: one bank would take them one by one.
+    /// Neighbours of a ring lie in the rows of different banks: one bank would take them one by
+    /// one.
     fn spread(self, at: u64, ring: u64) -> u64 {
-        let rows = (ring / self.row).min(self.banks).max(1);
+        let fits = |rows: &u64| ring.is_multiple_of(rows * self.row);
+        let Some(rows) = (1..=self.banks).rev().find(fits) else { return at };
         let block = rows * self.row;
-        if !ring.is_multiple_of(block) {
-            return at;
-        }
         at / block * block + at % rows * self.row + at % block / rows
     }
 

@@ -1,10 +1,10 @@
 //! Which lines may be in the DRAM cache: Bloom filters.
 //!
-//! Eager write-back keeps few lines there for a short time: *counters*, of which none is too small as
-//! long as a line is there, so an answer of "no" is sure. (One that is full stays so: nobody knows
-//! how many lines it stands for.) Least recently used keeps many: *bits*, which are set and never
-//! cleared one by one, but all together when too many answers of "yes" were wrong; so "no" may be
-//! wrong, too.
+//! Eager write-back keeps few lines there for a short time: *counters*, of which none is too small
+//! as long as a line is there, so an answer of "no" is sure. (One that is full stays so: nobody
+//! knows how many lines it stands for.) Least recently used keeps many: *bits*, which are set and
+//! never cleared one by one, but all together when too many answers of "yes" were wrong; so "no"
+//! may be wrong, too.
 
 use crate::machine::description::Description;
 use crate::mutants::{Mutant, planted};
@@ -49,7 +49,7 @@ impl Filter {
         // Odd multipliers, one for each hash.
         (0..self.hashes).map(move |hash| {
             let by = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * hash + 1);
-            ((line.wrapping_mul(by) >> 32) * entries >> 32) as usize
+            (((line.wrapping_mul(by) >> 32) * entries) >> 32) as usize
         })
     }
 

@@ -13,10 +13,10 @@
 //! For each transaction the controller counts its lines in the DRAM cache. When it is committed and
 //! has none left, its records are needed no more.
 //!
-//! **The hole in the paper.** A transaction B that is open overwrites a line that A has committed and
-//! that is not at home. If A's count just went down, A could be over, Log Start pass its records, and
-//! power fail before B commits: A's words would be nowhere. Here the line moves from A's count to
-//! B's, and B needs A's records as its own: Log Start stays before both.
+//! **The hole in the paper.** A transaction B that is open overwrites a line that A has committed
+//! and that is not at home. If A's count just went down, A could be over, Log Start pass its
+//! records, and power fail before B commits: A's words would be nowhere. Here the line moves from
+//! A's count to B's, and B needs A's records as its own: Log Start stays before both.
 //!
 //! Invariants:
 //! - A line of the program reaches NVM out of the DRAM cache alone, and when its transaction is
@@ -29,10 +29,10 @@
 //!
 //! Choices where the paper is silent: the flush at the end finds one marked line a cycle and leaves
 //! it in L1, clean. It is acknowledged when DRAM has accepted table and line. A modified line that
-//! is nobody's goes into the DRAM cache as committed. Eager writes a quarter of a queue of lines at a
-//! time, so lines that wait can be written again before. With the policy of least recent use, and
-//! half of the log used, lines go home whose transactions keep Log Start where it is. The
-//! transaction table is in the controller.
+//! is nobody's goes into the DRAM cache as committed. Eager has up to four queues of lines under
+//! way at a time; those that wait behind that can be written again before. With the policy of least
+//! recent use, and half of the log used, lines go home whose transactions keep Log Start where it
+//! is. The transaction table is in the controller.
 
 mod cache;
 mod filter;
@@ -45,7 +45,7 @@ use rustc_hash::FxHashMap;
 use super::Design;
 use super::dram::{self, Dram, InDram, MORE};
 use super::log::{self, Content, Layout, Log, Logging, Scan, parts};
-use crate::machine::cache::{COHERENCE, MARKED, MODIFIED, State};
+use crate::machine::cache::{MARKED, State};
 use crate::machine::controller::Id;
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
@@ -153,7 +153,7 @@ impl Design for Redu {
             flushes: vec![Vec::new(); description.cores],
             numbers: 0,
             taken: None,
-            homes: Homes::new((description.mc.wq as usize / 4).max(1)),
+            homes: Homes::new(4 * description.mc.wq as usize),
         }
     }
 
@@ -328,7 +328,6 @@ fn leaves_early(machine: &mut Machine<Redu>, core: usize, line: u32, why: &'stat
 
 /// Sends a line from a core's L1 through its home to the DRAM cache. The caches keep it, clean.
 fn flush(machine: &mut Machine<Redu>, core: usize, line: u32, serial: u64) {
-    debug_assert!(machine.private_state(core, line) & COHERENCE <= MODIFIED);
     machine.clean_private(core, line);
     let token = machine.open_token();
     machine.design.flushes[core].push(token);

@@ -1,11 +1,11 @@
 //! From the DRAM cache home: which lines, when, and what is over then.
 //!
 //! ```text
-//!   committed: queued --window--> line <- DRAM --still the same?--> NVM --durable--> out of the cache
-//!   a full bucket:                                a committed line -> NVM, out of the cache at once
+//!   committed: queued --window--> line <- DRAM --still the same?--> NVM --durable--> leaves
+//!   a full bucket:                      a committed line -> NVM, and leaves at once
 //! ```
-//! What has left the cache is in the queue of NVM, where reads find it. A line that is written again
-//! while its write is under way stays: the younger version will be brought home for itself.
+//! What has left the cache is in the queue of NVM, where reads find it. A line that is written
+//! again while its write is under way stays: the younger version will be brought home for itself.
 
 use std::collections::VecDeque;
 
