@@ -127,7 +127,8 @@ impl Case {
         if budget.quick {
             asked.transactions /= QUICK;
             asked.scale /= QUICK as f64;
-            asked = asked.with("llc.bytes", (8 << 20) / QUICK).with("l2.bytes", (256 << 10) / QUICK);
+            asked =
+                asked.with("llc.bytes", (8 << 20) / QUICK).with("l2.bytes", (256 << 10) / QUICK);
             asked = asked.with("design.redu.dram_cache_bytes", (32 << 20) / QUICK);
             asked = asked.with("design.hw-undo-redo.fwb_cycles", 5_000_000 / QUICK);
         }
