@@ -47,6 +47,26 @@ pub enum Mutant {
     UndoWithoutFence,
     /// Software logging: the commit word does not wait for the data.
     UndoCommitFirst,
+    /// Logs in hardware: the commit word is written before the record with the entries.
+    CommitBeforeMeta,
+    /// Logs in hardware: a commit is acknowledged when its own record is durable.
+    AcknowledgeOwnRecord,
+    /// Logs in hardware: space is used again before memory has Log Start.
+    LogReusedEarly,
+    /// Undo logging in hardware: data do not wait for their log.
+    DataBeforeLog,
+    /// Undo logging in hardware: the commit word does not wait for the data.
+    CommitBeforeData,
+    /// Forced write-backs: the log is cut off after one scan.
+    FwbOneScan,
+    /// Redo logging in hardware: the youngest transaction is retired first.
+    RetireYoungestFirst,
+    /// Lines in DRAM are not looked for.
+    DramNotLookedUp,
+    /// ReDU: the filter's counters go down by two.
+    FilterTwice,
+    /// ReDU: who overwrites a committed line does not keep its records.
+    ReduTrimsEarly,
 }
 
 impl Mutant {
@@ -81,6 +101,16 @@ impl Mutant {
             Mutant::LlcInPlace => "llc-in-place",
             Mutant::UndoWithoutFence => "undo-without-fence",
             Mutant::UndoCommitFirst => "undo-commit-first",
+            Mutant::CommitBeforeMeta => "commit-before-meta",
+            Mutant::AcknowledgeOwnRecord => "acknowledge-own-record",
+            Mutant::LogReusedEarly => "log-reused-early",
+            Mutant::DataBeforeLog => "data-before-log",
+            Mutant::CommitBeforeData => "commit-before-data",
+            Mutant::FwbOneScan => "fwb-one-scan",
+            Mutant::RetireYoungestFirst => "retire-youngest-first",
+            Mutant::DramNotLookedUp => "dram-not-looked-up",
+            Mutant::FilterTwice => "filter-twice",
+            Mutant::ReduTrimsEarly => "redu-trims-early",
         }
     }
 }

@@ -6,27 +6,41 @@
 //! | [`sw-undo`](SwUndo) | old words to a log | data, then a commit word | - |
 //! | [`lad`](Lad), [`lad-base`](LadBase) | stores drained | flush, tell controllers | marks, logs |
 //! | [`lad-llc`](LadLlc) | stores drained | flush, tell banks | marks, keeps versions |
+//! | [`hw-undo`](HwUndo) | - | data, then a commit word | logs, holds data back |
+//! | [`hw-redo`](HwRedo) | - | commit word | logs, brings data home from the log |
+//! | [`hw-undo-redo`](HwUndoRedo) | - | commit word | logs, scans caches |
+//! | [`redu`](Redu) | - | commit word, flush to DRAM | logs, marks, brings data home |
 //!
 //! A design is one file. What a core does itself, in the order of its program, is written as
 //! straight code over a [`Hart`] that may wait; what hardware does at a moment is a function of the
 //! [`Machine`], which cannot.
 
+mod dram;
 mod dtx;
+mod hw_redo;
+mod hw_undo;
+mod hw_undo_redo;
 mod lad;
 mod lad_llc;
+mod log;
+mod redu;
 pub mod soft_log;
 mod sw_undo;
 mod volatile;
 
+pub use hw_redo::HwRedo;
+pub use hw_undo::HwUndo;
+pub use hw_undo_redo::HwUndoRedo;
 pub use lad::{Lad, LadBase};
 pub use lad_llc::LadLlc;
+pub use redu::Redu;
 pub use sw_undo::SwUndo;
 pub use volatile::Volatile;
 
 use words::Stop;
 
 use crate::machine::cache::State;
-use crate::machine::controller::Class;
+use crate::machine::controller::{Class, Id, Write};
 use crate::machine::description::{Description, Point};
 use crate::machine::{Hart, Machine};
 use crate::persist::{Cut, Persistent};
@@ -157,6 +171,25 @@ pub trait Design: Sized + 'static {
         let _ = (machine, core, line);
     }
 
+    /// A core's read of a persistent line has reached its channel. Whether the design takes it: then
+    /// it goes on by [`Machine::fill_from_array`], or is answered by [`Machine::fill_with`].
+    #[inline]
+    fn fill(machine: &mut Machine<Self>, channel: usize, line: u32, read: Id) -> bool {
+        let _ = (machine, channel, line, read);
+        false
+    }
+
+    /// A write of a persistent line has reached its channel: the design may still make it wait.
+    #[inline]
+    fn arrives(machine: &mut Machine<Self>, channel: usize, id: Id, write: &mut Write) {
+        let _ = (machine, channel, id, write);
+    }
+
+    /// Lines that it has taken and that are not in persistent memory yet.
+    fn backlog(&self) -> u64 {
+        0
+    }
+
     /// A write that the design has sent has reached this point.
     fn told(machine: &mut Machine<Self>, channel: usize, core: usize, tag: u64, point: Point) {
         let _ = (machine, channel, core, tag, point);
@@ -167,7 +200,7 @@ pub trait Design: Sized + 'static {
         let _ = (machine, channel);
     }
 
-    /// The array has been read for the design: [`Machine::read_array`].
+    /// Memory has been read for the design: [`Machine::read_array`], [`Machine::read_below`].
     fn has_read(machine: &mut Machine<Self>, channel: usize, line: u32, tag: u64) {
         let _ = (machine, channel, line, tag);
     }
@@ -248,7 +281,7 @@ macro_rules! designs {
     };
 }
 
-designs!(Volatile, SwUndo, Lad, LadBase, LadLlc);
+designs!(Volatile, SwUndo, Lad, LadBase, LadLlc, HwUndo, HwRedo, HwUndoRedo, Redu);
 
 /// Their names, for people.
 pub fn names() -> String {

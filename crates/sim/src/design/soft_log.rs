@@ -36,7 +36,7 @@ use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
 /// Lines of a core's log, the commit word's included.
-const LOG_LINES: u32 = 1024;
+const LOG_LINES: u32 = 2048;
 
 /// The logs of all cores.
 #[derive(Debug)]

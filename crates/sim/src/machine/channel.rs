@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Machine;
-use super::controller::{Class, Controller, Event, Id, Queue, Timing, Write};
+use super::controller::{Class, Controller, Event, Id, Line, Queue, Timing, Write};
 use super::description::{Description, Memory as Described, Point};
 use super::memory::LineWords;
 use super::network::{Network, Size, Tile};
@@ -188,6 +188,12 @@ impl<D: Design> Machine<D> {
         self.send(tile, channel, Size::Control, time, Arrival::Message { core, message });
     }
 
+    /// Sends a message with a line for a core from its home to a channel, at this time.
+    pub fn send_line(&mut self, core: usize, line: u32, time: Time, message: u64) {
+        let (home, channel) = (self.home(line), self.channel_of(line));
+        self.send(home, channel, Size::Data, time, Arrival::Message { core, message });
+    }
+
     /// When an answer that a channel sends now is at a core.
     pub fn answer(&mut self, channel: usize, core: usize, size: Size) -> Time {
         let Channel { tile, remote, .. } = self.channels[channel];
@@ -210,13 +216,59 @@ impl<D: Design> Machine<D> {
     /// Reads what the array of a channel has of a line, whatever is queued, for the design:
     /// [`Design::has_read`].
     pub fn read_array(&mut self, line: u32, tag: u64) {
+        let (channel, id, local) = self.reads_for_design(line, tag);
+        let now = self.now;
+        self.controller(channel).read_array(now, id, local);
+    }
+
+    /// Reads a line of any memory for the design, as a core would: [`Design::has_read`].
+    pub fn read_below(&mut self, line: u32, tag: u64) {
+        let (channel, id, local) = self.reads_for_design(line, tag);
+        let now = self.now;
+        self.controller(channel).read(now, id, local);
+    }
+
+    fn reads_for_design(&mut self, line: u32, tag: u64) -> (usize, Id, Line) {
         let id = self.next_id();
         let channel = self.channel_of(line);
         self.pending.insert(id, Pending::Array { line, tag });
-        let local = self.channels[channel].local(line);
-        self.counts.nvm_reads += 1;
-        let now = self.now;
-        self.controller(channel).read_array(now, id, local);
+        self.count_read(line);
+        (channel, id, self.channels[channel].local(line))
+    }
+
+    fn count_read(&mut self, line: u32) {
+        match self.memory.is_nvm(line) {
+            true => self.counts.nvm_reads += 1,
+            false => self.counts.dram_reads += 1,
+        }
+    }
+
+    fn count_write(&mut self, write: &Write) {
+        match self.memory.is_nvm(write.line as u32) {
+            true => self.counts.wrote(write.class),
+            false => self.counts.dram_writes += 1,
+        }
+    }
+
+    /// A core's read that the design has taken goes on to the controller: [`Design::fill`].
+    pub fn fill_from_array(&mut self, channel: usize, line: u32, read: Id) {
+        self.count_read(line);
+        let (now, local) = (self.now, self.channels[channel].local(line));
+        self.controller(channel).read(now, read, local);
+    }
+
+    /// The design answers a core's read that it has taken, with what it has found: `None` when
+    /// nobody keeps that.
+    pub fn fill_with(&mut self, channel: usize, read: Id, found: Option<LineWords>) {
+        let pending = self.pending.remove(&read).expect("a read is answered once");
+        self.answer_read(channel, pending, found);
+    }
+
+    /// What a read of a persistent line that arrives now finds, if that is kept.
+    pub fn stored_line(&self, channel: usize, line: u32) -> Option<LineWords> {
+        let Channel { controller, .. } = &self.channels[channel];
+        let queued = controller.youngest(self.channels[channel].local(line));
+        queued.filter(|_| self.memory.keeps_media()).or_else(|| self.memory.media_line(line))
     }
 
     /// Slots of a channel's queue whose writes are held.
@@ -235,7 +287,7 @@ impl<D: Design> Machine<D> {
         if let Tell::Design(core, tag) = tell {
             self.pending.insert(id, Pending::Design { core, tag });
         }
-        self.counts.wrote(write.class);
+        self.count_write(&write);
         debug_assert_eq!(self.channel_of(write.line as u32), channel, "its own channel");
         write.line = self.channels[channel].local(write.line as u32);
         let now = self.now;
@@ -287,21 +339,22 @@ impl<D: Design> Machine<D> {
         if let (Some(requests), Some((line, writes))) = (&mut self.requests, request) {
             requests.push(Request { time: now, writes, line });
         }
-        let channel = &mut self.channels[at];
         match arrival {
             Arrival::Read { id, line } => {
+                if self.memory.is_nvm(line) && D::fill(self, at, line, id) {
+                    return;
+                }
+                self.count_read(line);
+                let channel = &mut self.channels[at];
                 let local = channel.local(line);
                 channel.controller.read(now, id, local);
-                match channel.is_nvm && self.memory.is_nvm(line) {
-                    true => self.counts.nvm_reads += 1,
-                    false => self.counts.dram_reads += 1,
-                }
             }
             Arrival::Write { id, mut write } => {
-                match channel.is_nvm && self.memory.is_nvm(write.line as u32) {
-                    true => self.counts.wrote(write.class),
-                    false => self.counts.dram_writes += 1,
+                self.count_write(&write);
+                if self.memory.is_nvm(write.line as u32) {
+                    D::arrives(self, at, id, &mut write);
                 }
+                let channel = &mut self.channels[at];
                 write.line = channel.local(write.line as u32);
                 channel.controller.write(now, id, write);
             }
@@ -371,15 +424,22 @@ impl<D: Design> Machine<D> {
     }
 
     fn has_read(&mut self, at: usize, id: Id, forwarded: Option<LineWords>) {
-        let (core, line, done, expected) = match self.pending.remove(&id) {
-            Some(Pending::Fill { core, line, done, expected }) => (core, line, done, expected),
-            Some(Pending::Array { line, tag }) => return D::has_read(self, at, line, tag),
-            _ => unreachable!("a read is somebody's"),
+        match self.pending.remove(&id) {
+            Some(Pending::Array { line, tag }) => D::has_read(self, at, line, tag),
+            Some(pending) => self.answer_read(at, pending, forwarded),
+            None => unreachable!("a read is somebody's"),
+        }
+    }
+
+    /// A core's read is answered: with this, or what the array has.
+    fn answer_read(&mut self, at: usize, pending: Pending, found: Option<LineWords>) {
+        let Pending::Fill { core, line, done, expected } = pending else {
+            unreachable!("a read is somebody's")
         };
         if let Some(expected) = expected
             && self.memory.is_nvm(line)
         {
-            let found = forwarded.or_else(|| self.memory.media_line(line));
+            let found = found.or_else(|| self.memory.media_line(line));
             if found != Some(*expected) {
                 self.counts.wrong_fills += 1;
             }

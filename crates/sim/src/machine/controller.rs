@@ -297,17 +297,22 @@ impl Controller {
 
     /// A read arrives.
     pub fn read(&mut self, now: Time, id: Id, line: Line) {
-        // What has no slot has left its sender all the same: the channel keeps the order.
-        let youngest = self.outside.iter().rev().chain(self.writes.iter().rev());
-        let mut youngest = youngest.filter(|_| !planted(Mutant::ForwardingOff));
-        if let Some(entry) = youngest.find(|entry| entry.write.line == line) {
+        let youngest = self.youngest(line).filter(|_| !planted(Mutant::ForwardingOff));
+        if let Some(payload) = youngest {
             self.counts.forwarded += 1;
-            self.seen.push((id, Some(entry.write.payload)));
+            self.seen.push((id, Some(payload)));
             self.under_way.insert((now + self.timing.forward, id));
             return;
         }
         self.reads.push(Waiting { id, line, arrived: now });
         self.wake(now);
+    }
+
+    /// What the youngest write of a line has that is not over.
+    pub fn youngest(&self, line: Line) -> Option<LineWords> {
+        // What has no slot has left its sender all the same: the channel keeps the order.
+        let mut youngest = self.outside.iter().rev().chain(self.writes.iter().rev());
+        youngest.find(|entry| entry.write.line == line).map(|entry| entry.write.payload)
     }
 
     /// A read of what the array has, whatever is queued, arrives.

@@ -70,6 +70,9 @@ pub fn run<D: Design>(
     if routines.iter().all(Option::is_none) {
         return Ok(machine);
     }
+    if let Some(why) = machine.failed {
+        return Err(Error::Failed { why });
+    }
     let waits = |(core, routine): (usize, &Option<_>)| {
         routine.as_ref()?;
         Some(format!("core {core} waits for {}", machine.cores[core].why))

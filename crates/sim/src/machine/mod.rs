@@ -307,13 +307,24 @@ impl<D: Design> Machine<D> {
 
     /// Lines that are not in persistent memory yet: modified in caches, queued or on their way.
     pub fn backlog(&self) -> u64 {
+        self.modified().count() as u64 + self.writes_waiting() + self.design.backlog()
+    }
+
+    /// Persistent lines that are modified in a cache, for each cache in which they are.
+    fn modified(&self) -> impl Iterator<Item = u32> {
         let caches = self.l1.iter().chain(&self.l2).chain([&self.llc]);
-        let modified = |cache: &Cache| {
-            let lines = cache.lines();
-            let own = lines.filter(|(_, line, _)| self.memory.is_nvm(*line));
-            own.filter(|(_, _, state)| state & cache::COHERENCE == cache::MODIFIED).count()
-        };
-        caches.map(modified).sum::<usize>() as u64 + self.writes_waiting()
+        let own = caches.flat_map(Cache::lines).filter(|(_, line, state)| {
+            self.memory.is_nvm(*line) && state & cache::COHERENCE == cache::MODIFIED
+        });
+        own.map(|(_, line, _)| line)
+    }
+
+    /// Persistent lines that are modified in any cache, in order.
+    pub fn modified_lines(&self) -> Vec<u32> {
+        let mut lines: Vec<u32> = self.modified().collect();
+        lines.sort_unstable();
+        lines.dedup();
+        lines
     }
 
     /// Cycles of a walk of the page table, its one access to the caches included.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::unwrap_used)] // every test uses some of it
 
+pub(crate) mod peeping;
+
 use std::rc::Rc;
 
 use sim::machine::description::Description;

@@ -45,6 +45,7 @@ fn invented(asked: &Asked) -> Outcome {
         nvm_writes: NvmWrites { data: writes, ..Default::default() },
         lines_per_transaction: Spread { mean: 4.0, max: 4 },
         fallbacks: if is_short { transactions / 4 } else { 0 },
+        design_counts: [].into(),
         steady: asked.workload != "cq" || asked.design != "lad",
         ..blank()
     }

@@ -1,0 +1,385 @@
+//! `hw-redo`: a redo log in hardware, from which data are brought home behind the commit. (After
+//! WrAP, Doshi, Giles and Varman, HPCA 2016, as ReDU, MICRO 2018, section V, builds it to compare
+//! with.)
+//!
+//! ```text
+//!   store:   new words -> log
+//!   end:     buffer -> log, commit word: durable
+//!   retire:  log lines of the transaction <- NVM;  each of its lines -> home;  all there: over
+//!   a modified line leaves the last cache -> victim buffer in DRAM, until its log is retired
+//!   a line is read from memory:   victim buffer first (table, line), and then NVM
+//! ```
+//! Invariants:
+//! - A transaction's words reach home behind its commit word.
+//! - Of a line with words that are not at home yet, the caches have it modified, or have it as the
+//!   victim buffer does, or the victim buffer has it alone.
+//! - Transactions are retired in the order of their commits, so home ends with the youngest words.
+//! - Log Start passes a transaction's records when its lines are at home.
+//!
+//! Recovery writes the new words of transactions with a commit word, oldest first.
+//!
+//! Choices where the papers are silent: the buffer has as many lines as ReDU's DRAM cache, wherever
+//! there is room (its table is a chain of one line a bucket); a transaction begins when it is at most
+//! half full. Four transactions are read ahead; eight log lines are read, and a quarter of a
+//! queue of lines is written, at a time. Words are written home with a byte mask: the rest of the
+//! line is not read. A modified line whose log was retired is dropped: home has it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashMap;
+
+use super::Design;
+use super::dram::{self, Dram, InDram, MORE, WAYS};
+use super::log::{self, Content, Layout, Log, Logging, Scan, Slot, parts, tag};
+use crate::machine::controller::{Class, Id, Write};
+use crate::machine::counts::Phase;
+use crate::machine::description::{Description, Point};
+use crate::machine::memory::{LineWords, line_of};
+use crate::machine::when::Time;
+use crate::machine::{Hart, Machine, Tell};
+use crate::mutants::{Mutant, planted};
+use crate::persist::{Cut, Persistent};
+
+/// A log line that is read, and a line that is written home, among the tags.
+const LOGGED: u64 = MORE;
+const HOME: u64 = MORE + 1;
+
+/// Transactions that are read ahead, and log lines that are read at a time.
+const AHEAD: usize = 4;
+const READS: usize = 8;
+
+const RETIRES: &str = "a transaction is being retired";
+const BUFFERED: &str = "a line goes to the victim buffer";
+
+/// The design's state.
+#[derive(Debug)]
+pub struct HwRedo {
+    log: Log,
+    dram: Dram,
+    /// What transactions have logged and is not at home.
+    logged: FxHashMap<u64, Logged>,
+    /// Committed ones, in that order; of these, those that are read.
+    committed: VecDeque<u64>,
+    reading: VecDeque<u64>,
+    reads: usize,
+    /// Lines to write home, in this order; those under way; and what was written of each last.
+    homes: VecDeque<(u64, u32)>,
+    writing: FxHashMap<u64, (u64, u32)>,
+    images: FxHashMap<u32, (u64, LineWords)>,
+    numbers: u64,
+    window: usize,
+    /// The last transaction that has logged a line, until it is retired; 0: a plain store.
+    youngest: FxHashMap<u32, u64>,
+    /// The victim buffer, its free places, and lines on their way to it.
+    victims: FxHashMap<u32, Victim>,
+    free: Vec<usize>,
+    coming: FxHashMap<u64, (u32, u64, LineWords)>,
+}
+
+/// What is left to do for a transaction.
+#[derive(Debug, Default)]
+struct Logged {
+    /// New words of its lines.
+    words: BTreeMap<u32, (u8, LineWords)>,
+    /// Log lines to read.
+    places: Vec<u32>,
+    /// Reads and writes that are not over.
+    left: usize,
+    since: Time,
+}
+
+/// A line of the victim buffer.
+#[derive(Clone, Copy, Debug)]
+struct Victim {
+    slot: usize,
+    /// Until this transaction is retired.
+    serial: u64,
+    words: LineWords,
+}
+
+impl Design for HwRedo {
+    const NAME: &'static str = "hw-redo";
+    const ABOUT: &'static str = "redo logging in hardware, data brought home from the log (WrAP)";
+    const MACHINE: &'static str = "redu";
+    const RARE: &'static [&'static str] =
+        &[log::RARE[0], log::RARE[1], log::RARE[2], RETIRES, BUFFERED];
+
+    fn fits(description: &Description) -> Result<(), &'static str> {
+        if description.dram.is_none() {
+            return Err("its victim buffer lies in DRAM: there must be some");
+        }
+        log::fits(description)
+    }
+
+    fn extra_lines(description: &Description) -> u32 {
+        Layout::lines(description)
+    }
+
+    fn volatile_lines(description: &Description) -> u32 {
+        Dram::lines(description)
+    }
+
+    fn new(description: &Description, extra: u32) -> HwRedo {
+        let layout = Layout::of(description, extra, Content::New);
+        let first = extra + Layout::lines(description) + crate::machine::memory::LOCK_LINES;
+        let dram = Dram::new(description, first);
+        let free = (0..dram.buckets as usize * WAYS).rev().collect();
+        HwRedo {
+            log: Log::new(description, layout),
+            dram,
+            logged: FxHashMap::default(),
+            committed: VecDeque::new(),
+            reading: VecDeque::new(),
+            reads: 0,
+            homes: VecDeque::new(),
+            writing: FxHashMap::default(),
+            images: FxHashMap::default(),
+            numbers: 0,
+            window: (description.mc.wq as usize / 4).max(1),
+            youngest: FxHashMap::default(),
+            victims: FxHashMap::default(),
+            free,
+            coming: FxHashMap::default(),
+        }
+    }
+
+    fn begin(hart: &mut Hart<'_, Self>) {
+        log::begin(hart);
+    }
+
+    fn commit(hart: &mut Hart<'_, Self>) {
+        if !log::end_body(hart) {
+            return;
+        }
+        hart.enter(Phase::Commit);
+        let core = hart.core();
+        log::drain(hart.machine(), core);
+        let token = log::commit(hart.machine(), core);
+        hart.wait_for(token);
+    }
+
+    fn drained(machine: &mut Machine<Self>, core: usize, word: u64, old: u64) {
+        let line = line_of(word);
+        let serial = match log::note(machine, core, word, old) {
+            true => machine.design.log.running(core).expect("it runs"),
+            false => 0,
+        };
+        if machine.memory.is_nvm(line) {
+            machine.design.youngest.insert(line, serial);
+        }
+    }
+
+    fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
+        if !machine.memory.is_nvm(line) {
+            return false;
+        }
+        let Some(&serial) = machine.design.youngest.get(&line) else { return true };
+        if serial == 0 {
+            return false;
+        }
+        machine.design.numbers += 1;
+        let (number, now) = (machine.design.numbers, machine.now());
+        let words = machine.memory.line(line);
+        machine.design.coming.insert(number, (line, serial, words));
+        machine.send_line(0, line, now, number);
+        machine.rare(BUFFERED, now, now + 100);
+        true
+    }
+
+    fn fill(machine: &mut Machine<Self>, _: usize, line: u32, read: Id) -> bool {
+        if planted(Mutant::DramNotLookedUp) {
+            return false;
+        }
+        let found = machine.design.victims.get(&line).map(|victim| (victim.slot, victim.words));
+        machine.counts.add("dram_look_ups", 1);
+        machine.counts.add("dram_read_hits", u64::from(found.is_some()));
+        dram::look_up(machine, line, read, found, false);
+        true
+    }
+
+    fn has_read(machine: &mut Machine<Self>, _: usize, _: u32, tag: u64) {
+        let (kind, serial) = parts(tag);
+        if !dram::has_read(machine, tag) && kind == LOGGED {
+            machine.design.reads -= 1;
+            machine.design.logged.get_mut(&serial).expect("it is read").left -= 1;
+            go_on(machine);
+        }
+    }
+
+    fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
+        let (kind, number) = parts(tag);
+        if log::told(machine, tag, point) || dram::told(machine, tag, point) {
+            return;
+        }
+        if kind == HOME && point == machine.description.persist.point {
+            is_home(machine, number);
+        }
+    }
+
+    fn message(machine: &mut Machine<Self>, _: usize, _: usize, message: u64) {
+        if !log::message(machine, message) {
+            buffer(machine, message);
+        }
+    }
+
+    fn backlog(&self) -> u64 {
+        let lines = self.logged.values().map(|logged| logged.words.len() as u64);
+        lines.sum::<u64>() + self.victims.len() as u64
+    }
+
+    fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
+        let scan = Scan::of(Layout::of(description, extra, Content::New), state);
+        scan.redo(state)?;
+        scan.reset(state)
+    }
+}
+
+impl InDram for HwRedo {
+    fn dram(&mut self) -> &mut Dram {
+        &mut self.dram
+    }
+}
+
+impl Logging for HwRedo {
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn appended(&mut self, serial: u64, slot: &Slot, places: Vec<u32>) {
+        let logged = self.logged.entry(serial).or_default();
+        logged.places.extend(places);
+        let (mask, words) = logged.words.entry(slot.line).or_default();
+        *mask |= slot.mask;
+        for at in (0..8).filter(|at| slot.mask >> at & 1 != 0) {
+            words[at] = slot.new[at];
+        }
+    }
+
+    fn may_begin(&self) -> bool {
+        self.victims.len() + self.coming.len() <= self.free.len()
+    }
+
+    fn committed(machine: &mut Machine<Self>, serial: u64) {
+        machine.design.committed.push_back(serial);
+        go_on(machine);
+    }
+}
+
+/// A line has reached the victim buffer.
+fn buffer(machine: &mut Machine<HwRedo>, number: u64) {
+    let design = &mut machine.design;
+    let (line, serial, words) = design.coming.remove(&number).expect("a message brings a line");
+    if !design.log.is_live(serial) {
+        // Its log was retired meanwhile: home has it.
+        return;
+    }
+    let slot = match design.victims.get(&line) {
+        Some(victim) => victim.slot,
+        None => match design.free.pop() {
+            Some(slot) => slot,
+            None => return log::cannot_hold(machine),
+        },
+    };
+    machine.design.victims.insert(line, Victim { slot, serial, words });
+    machine.counts.add("dram_writes_of_lines", 1);
+    dram::put(machine, slot, None);
+}
+
+/// Goes on with retiring: reads logs ahead, and writes home what was read, in the commits' order.
+fn go_on(machine: &mut Machine<HwRedo>) {
+    loop {
+        let now = machine.now();
+        let design = &mut machine.design;
+        while design.reading.len() < AHEAD {
+            let next = match planted(Mutant::RetireYoungestFirst) {
+                true => design.committed.pop_back(),
+                false => design.committed.pop_front(),
+            };
+            let Some(serial) = next else { break };
+            let logged = design.logged.get_mut(&serial).expect("it has logged something");
+            logged.places.sort_unstable();
+            logged.places.dedup();
+            logged.left = logged.places.len();
+            logged.since = now;
+            design.reading.push_back(serial);
+        }
+        read_logs(machine);
+        let design = &mut machine.design;
+        let Some(&first) = design.reading.front() else { break };
+        if design.logged[&first].left > 0 {
+            break;
+        }
+        design.reading.pop_front();
+        let logged = design.logged.get_mut(&first).expect("it was read");
+        logged.left = logged.words.len();
+        let lines: Vec<u32> = logged.words.keys().copied().collect();
+        design.homes.extend(lines.into_iter().map(|line| (first, line)));
+    }
+    write_home(machine);
+}
+
+/// Reads log lines of those transactions that are to be retired, the oldest first.
+fn read_logs(machine: &mut Machine<HwRedo>) {
+    for at in 0..machine.design.reading.len() {
+        let serial = machine.design.reading[at];
+        while machine.design.reads < READS {
+            let logged = machine.design.logged.get_mut(&serial).expect("it is read");
+            let Some(line) = logged.places.pop() else { break };
+            machine.design.reads += 1;
+            machine.counts.add("log_retire_reads", 1);
+            machine.read_array(line, tag(LOGGED, serial));
+        }
+    }
+}
+
+/// Writes lines home, in order, as many as may be under way.
+fn write_home(machine: &mut Machine<HwRedo>) {
+    while machine.design.writing.len() < machine.design.window
+        && let Some((serial, line)) = machine.design.homes.pop_front()
+    {
+        let design = &mut machine.design;
+        design.numbers += 1;
+        let number = design.numbers;
+        design.writing.insert(number, (serial, line));
+        let (mask, words) = design.logged[&serial].words[&line];
+        let before = design.images.get(&line).map(|image| image.1);
+        let mut home = before.unwrap_or_else(|| machine.array_line(line));
+        (0..8).filter(|at| mask >> at & 1 != 0).for_each(|at| home[at] = words[at]);
+        machine.design.images.insert(line, (number, home));
+        let write = Write::new(u64::from(line), home, Class::Data);
+        machine.log(0, write, Tell::Design(0, tag(HOME, number)));
+    }
+}
+
+/// A line is at home. With the last one its transaction is retired.
+fn is_home(machine: &mut Machine<HwRedo>, number: u64) {
+    let now = machine.now();
+    let design = &mut machine.design;
+    let (serial, line) = design.writing.remove(&number).expect("it was written once");
+    if design.images.get(&line).is_some_and(|image| image.0 == number) {
+        design.images.remove(&line);
+    }
+    let logged = design.logged.get_mut(&serial).expect("it is being retired");
+    logged.left -= 1;
+    if logged.left == 0 {
+        let Logged { words, since, .. } = design.logged.remove(&serial).expect("it is there");
+        for line in words.into_keys() {
+            let design = &mut machine.design;
+            if design.youngest.get(&line) == Some(&serial) {
+                design.youngest.remove(&line);
+            }
+            if design.victims.get(&line).is_some_and(|victim| victim.serial == serial) {
+                let victim = design.victims.remove(&line).expect("it is there");
+                design.free.push(victim.slot);
+                dram::forget(machine, victim.slot);
+            }
+        }
+        machine.rare(RETIRES, since, now);
+        log::finish(machine, serial);
+        if machine.design.may_begin() {
+            log::room_again(machine);
+        }
+    }
+    write_home(machine);
+    go_on(machine);
+}

@@ -1,0 +1,114 @@
+//! `hw-undo`: an undo log in hardware. (After ATOM, Joshi and others, HPCA 2017, as ReDU, MICRO
+//! 2018, section V, builds it to compare with: with the same log as its own.)
+//!
+//! ```text
+//!   store:   old words -> log; nobody waits (posted)
+//!   line on its way to memory:   waits in the controller until its entries are durable
+//!   end:     buffer -> log;  clwb of each line, sfence: data are durable;  commit word: durable
+//! ```
+//! Invariants:
+//! - A line of the program reaches memory after the log's entries about it.
+//! - When the commit word is in the log all lines of the transaction are in memory.
+//!
+//! Recovery stores back, newest entry first, what transactions without a commit word have found.
+//!
+//! Choices where the paper is silent: the old words of a store that misses come from the fill, which
+//! the controller has seen (source logging), so that only an address goes there. On this machine the
+//! way from the core to the controller has room for both, and it costs the same.
+
+use super::Design;
+use super::log::{self, Content, Layout, Log, Logging, Scan, WAITS};
+use crate::machine::controller::{Id, Write};
+use crate::machine::counts::Phase;
+use crate::machine::description::{Description, Point};
+use crate::machine::{Hart, Machine};
+use crate::mutants::{Mutant, planted};
+use crate::persist::{Cut, Persistent};
+
+/// The design's state.
+#[derive(Debug)]
+pub struct HwUndo {
+    log: Log,
+}
+
+impl Design for HwUndo {
+    const NAME: &'static str = "hw-undo";
+    const ABOUT: &'static str = "undo logging in hardware, data written before the commit (ATOM)";
+    const MACHINE: &'static str = "redu";
+    const RARE: &'static [&'static str] = &[log::RARE[0], log::RARE[1], log::RARE[2], WAITS];
+
+    fn fits(description: &Description) -> Result<(), &'static str> {
+        log::fits(description)
+    }
+
+    fn extra_lines(description: &Description) -> u32 {
+        Layout::lines(description)
+    }
+
+    fn new(description: &Description, extra: u32) -> HwUndo {
+        let layout = Layout::of(description, extra, Content::Old);
+        HwUndo { log: Log::new(description, layout) }
+    }
+
+    fn begin(hart: &mut Hart<'_, Self>) {
+        log::begin(hart);
+    }
+
+    fn commit(hart: &mut Hart<'_, Self>) {
+        if !log::end_body(hart) {
+            return;
+        }
+        hart.enter(Phase::Prepare);
+        let core = hart.core();
+        log::drain(hart.machine(), core);
+        log::seal(hart.machine(), core);
+        for line in hart.lines().to_vec() {
+            hart.write_back(line);
+        }
+        if !planted(Mutant::CommitBeforeData) {
+            hart.fence();
+        }
+        hart.enter(Phase::Commit);
+        let cycle = hart.cycle();
+        hart.at(cycle);
+        let token = log::commit(hart.machine(), core);
+        hart.wait_for(token);
+    }
+
+    fn drained(machine: &mut Machine<Self>, core: usize, word: u64, old: u64) {
+        log::note(machine, core, word, old);
+    }
+
+    fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
+        log::push_out(machine, line);
+        false
+    }
+
+    fn arrives(machine: &mut Machine<Self>, _: usize, id: Id, write: &mut Write) {
+        log::hold_back(machine, id, write);
+    }
+
+    fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
+        log::told(machine, tag, point);
+    }
+
+    fn message(machine: &mut Machine<Self>, _: usize, _: usize, message: u64) {
+        log::message(machine, message);
+    }
+
+    fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
+        let scan = Scan::of(Layout::of(description, extra, Content::Old), state);
+        scan.undo(state)?;
+        scan.reset(state)
+    }
+}
+
+impl Logging for HwUndo {
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn committed(machine: &mut Machine<Self>, serial: u64) {
+        log::finish(machine, serial);
+    }
+}

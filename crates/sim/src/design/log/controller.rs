@@ -1,0 +1,240 @@
+//! The log at its controller: letters become records, records become durable, and what waits for
+//! that goes on.
+
+use std::collections::VecDeque;
+
+use super::packer;
+use super::{
+    AHEAD, Commit, HEAD, LETTER, Letter, Live, Logging, MOVES, START, Slot, TAIL, WAITS,
+    cannot_hold, parts, tag,
+};
+use crate::machine::controller::{Class, Id, Write};
+use crate::machine::description::Point;
+use crate::machine::network::Size;
+use crate::machine::when::Time;
+use crate::machine::{Machine, Tell};
+use crate::mutants::{Mutant, planted};
+
+/// A write of the program's has reached the controller: it waits for its log.
+pub(in crate::design) fn hold_back<D: Logging>(
+    machine: &mut Machine<D>,
+    id: Id,
+    write: &mut Write,
+) {
+    let (now, line) = (machine.now(), write.line as u32);
+    let log = machine.design.log();
+    if write.class != Class::Data || !log.unsafe_lines.contains_key(&line) {
+        return;
+    }
+    if planted(Mutant::DataBeforeLog) {
+        return;
+    }
+    write.held = true;
+    log.held.push((id, line, now));
+    // What frees room may wait for this line, and it for room.
+    if log.unsafe_lines[&line] == u64::MAX && log.packer.is_mirrored() {
+        return cannot_hold(machine);
+    }
+    if log.packer.is_open(line) {
+        log.packer.seal();
+        write_lines(machine);
+    }
+}
+
+/// A message has reached the controller. Whether it is one of the log's.
+pub(in crate::design) fn message<D: Logging>(machine: &mut Machine<D>, message: u64) -> bool {
+    if message != LETTER {
+        return false;
+    }
+    let log = machine.design.log();
+    let letter = log.letters.pop_front().expect("a message brings a letter");
+    if let Letter::Entry { slot, .. } = &letter {
+        log.unsafe_lines.insert(slot.line, u64::MAX);
+    }
+    log.inbox.push_back(letter);
+    work(machine);
+    true
+}
+
+/// Puts what has arrived into the log, as long as there is room.
+fn work<D: Logging>(machine: &mut Machine<D>) {
+    while !machine.design.log().inbox.is_empty() {
+        let log = machine.design.log();
+        if !log.packer.has_room() {
+            let keeps = log.starts.first().map(|(_, serial)| log.live[serial]);
+            let open = keeps.is_some_and(|live| live.end.is_none() && live.start <= log.floor);
+            // A line whose entry has no room: what frees room may wait for that line.
+            let no_room = |(_, line, _): &(Id, u32, Time)| log.unsafe_lines[line] == u64::MAX;
+            if log.packer.is_mirrored() && (open || log.held.iter().any(no_room)) {
+                return cannot_hold(machine);
+            }
+            D::squeeze(machine);
+            return mirror(machine);
+        }
+        match log.inbox.pop_front().expect("there is one") {
+            Letter::Entry { serial, slot } => append(machine, serial, &slot),
+            Letter::Seal => log.packer.seal(),
+            Letter::Commit { serial, core, token } => {
+                let live = log.live.get_mut(&serial).expect("it is open");
+                let record = log.packer.commit(live.id, live.entries);
+                live.end = Some(record);
+                log.commits.push_back(Commit { record, serial, core, token });
+                machine.counts.add("log_bytes", 8);
+                machine.counts.add("log_commits", 1);
+            }
+        }
+        write_lines(machine);
+    }
+    if machine.design.log().is_low() {
+        D::squeeze(machine);
+        mirror(machine);
+    }
+}
+
+fn append<D: Logging>(machine: &mut Machine<D>, serial: u64, slot: &Slot) {
+    let log = machine.design.log();
+    let live = log.live.get_mut(&serial).expect("it is open");
+    let mut places = Vec::new();
+    let first = log.packer.next();
+    let (entries, words) = log.packer.append(live.id, slot, &mut places);
+    live.entries += entries;
+    // A record that was sealed with it is the one before the open one.
+    let last =
+        if log.packer.is_open(slot.line) { log.packer.next() } else { log.packer.next() - 1 };
+    let is_of_line =
+        |letter: &Letter| matches!(letter, Letter::Entry { slot: it, .. } if it.line == slot.line);
+    if !log.inbox.iter().any(is_of_line) {
+        log.unsafe_lines.insert(slot.line, last.max(first));
+    }
+    machine.design.appended(serial, slot, places);
+    machine.counts.add("log_entries", u64::from(entries));
+    machine.counts.add("log_bytes", 8 * (u64::from(entries) + words));
+}
+
+/// Sends what the packer has made to memory.
+fn write_lines<D: Logging>(machine: &mut Machine<D>) {
+    for packer::Line { line, words, class, head } in machine.design.log().packer.take_lines() {
+        let mut write = Write::new(u64::from(line), words, class);
+        match head {
+            None => {
+                let log = machine.design.log();
+                log.written += 1;
+                let number = log.written;
+                let id = machine.log(0, write, Tell::Design(0, tag(TAIL, number)));
+                machine.design.log().tails.insert(number, id);
+            }
+            Some(record) => {
+                let tails = std::mem::take(&mut machine.design.log().tails);
+                write.after = tails.into_values().collect();
+                machine.log(0, write, Tell::Design(0, tag(HEAD, record)));
+            }
+        }
+    }
+}
+
+/// A write of the design's has got somewhere. Whether it is one of the log's.
+pub(in crate::design) fn told<D: Logging>(machine: &mut Machine<D>, told: u64, at: Point) -> bool {
+    let (kind, number) = parts(told);
+    let is_durable = at == machine.description.persist.point;
+    match kind {
+        HEAD if is_durable => head_is_durable(machine, number),
+        START if is_durable => start_is_durable(machine),
+        // A head cannot wait for what is over.
+        TAIL if at == Point::Media => drop(machine.design.log().tails.remove(&number)),
+        _ => {}
+    }
+    (HEAD..=START).contains(&kind)
+}
+
+fn head_is_durable<D: Logging>(machine: &mut Machine<D>, record: u64) {
+    let now = machine.now();
+    let log = machine.design.log();
+    let (lines, is_ahead) = log.packer.durable(record);
+    for (record, line) in lines {
+        if log.unsafe_lines.get(&line) == Some(&record) {
+            log.unsafe_lines.remove(&line);
+        }
+    }
+    let frontier = log.packer.frontier();
+    let own = planted(Mutant::AcknowledgeOwnRecord);
+    let is_over = |commit: &Commit| commit.record < frontier || own && commit.record == record;
+    let (over, left): (VecDeque<_>, _) = log.commits.drain(..).partition(is_over);
+    log.commits = left;
+    let held = std::mem::take(&mut log.held);
+    let (held, free): (Vec<_>, Vec<_>) =
+        held.into_iter().partition(|(_, line, _)| log.unsafe_lines.contains_key(line));
+    log.held = held;
+    if is_ahead {
+        machine.rare(AHEAD, now, now + 100);
+    }
+    for (id, _, since) in free {
+        machine.controller(0).release(now, id);
+        machine.rare(WAITS, since, now);
+    }
+    for Commit { serial, core, token, .. } in over {
+        let there = machine.answer(0, core, Size::Control);
+        machine.tell(token, there);
+        D::committed(machine, serial);
+    }
+}
+
+/// Nobody needs a transaction's records any more: Log Start moves on as far as it can.
+pub(in crate::design) fn finish<D: Logging>(machine: &mut Machine<D>, serial: u64) {
+    let log = machine.design.log();
+    let Live { id, start, end, .. } = log.live.remove(&serial).expect("it is live");
+    log.starts.remove(&(start, serial));
+    match end {
+        Some(end) => log.gone.entry(end).or_default().push(id),
+        None => log.used[usize::from(id)] = false,
+    }
+    trim(machine);
+}
+
+/// Log Start moves on as far as it can.
+pub(in crate::design) fn trim<D: Logging>(machine: &mut Machine<D>) {
+    let log = machine.design.log();
+    let first = log.starts.first().map_or(log.packer.next(), |(start, _)| *start);
+    log.packer.move_start(first.min(log.floor));
+    mirror(machine);
+    // Where it cannot move, nothing else may come of what waits for room.
+    if !machine.design.log().packer.has_room() {
+        work(machine);
+    }
+}
+
+/// Begins to write Log Start to memory, if that helps anybody.
+pub(super) fn mirror<D: Logging>(machine: &mut Machine<D>) {
+    let now = machine.now();
+    let log = machine.design.log();
+    let wanted = !log.waiting.is_empty() || !log.inbox.is_empty() || log.is_low();
+    if !wanted || log.packer.is_mirroring() || log.packer.is_mirrored() {
+        return;
+    }
+    log.mirrors = now;
+    let (line, words) = log.packer.mirror();
+    let write = Write::new(u64::from(line), words, Class::Checkpoint);
+    machine.log(0, write, Tell::Design(0, tag(START, 0)));
+}
+
+/// Memory has Log Start: what is before it is free.
+fn start_is_durable<D: Logging>(machine: &mut Machine<D>) {
+    let now = machine.now();
+    let log = machine.design.log();
+    let start = log.packer.has_mirrored();
+    let behind = log.gone.split_off(&start);
+    for id in std::mem::replace(&mut log.gone, behind).into_values().flatten() {
+        log.used[usize::from(id)] = false;
+    }
+    let since = log.mirrors;
+    machine.rare(MOVES, since, now);
+    room_again(machine);
+    work(machine);
+    mirror(machine);
+}
+
+/// Who waits to begin looks again.
+pub(in crate::design) fn room_again<D: Logging>(machine: &mut Machine<D>) {
+    let now = machine.now();
+    let waiting = std::mem::take(&mut machine.design.log().waiting);
+    waiting.into_iter().for_each(|token| machine.tell(token, now));
+}

@@ -1,0 +1,109 @@
+//! The log at its cores: who may begin, what has been stored, and when it goes to the controller.
+
+use super::controller::mirror;
+use super::{FULL, LETTER, Letter, Logging, Writing, finish};
+use crate::machine::memory::line_of;
+use crate::machine::when::When;
+use crate::machine::{Hart, Machine};
+
+/// A transaction begins, when there are room and a name for it.
+pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
+    let cycle = hart.cycle();
+    hart.at(cycle);
+    let core = hart.core();
+    loop {
+        let machine = hart.machine();
+        let now = machine.now();
+        if machine.design.log().is_low() {
+            D::squeeze(machine);
+        }
+        let may_begin = machine.design.may_begin();
+        let log = machine.design.log();
+        if may_begin
+            && log.packer.is_free(1)
+            && let Some(id) = log.free_id()
+        {
+            return log.begin(core, id);
+        }
+        let token = machine.open_token();
+        machine.design.log().waiting.push(token);
+        mirror(machine);
+        hart.wait_for(token);
+        let until = hart.cycle();
+        hart.machine().rare(FULL, now, until);
+    }
+}
+
+/// The body is over, and its stores have drained. Whether it has written anything; otherwise nothing
+/// is left of it.
+pub(in crate::design) fn end_body<D: Logging>(hart: &mut Hart<'_, D>) -> bool {
+    hart.settle();
+    let cycle = hart.cycle();
+    hart.at(cycle);
+    let core = hart.core();
+    let machine = hart.machine();
+    let writing = &mut machine.design.log().cores[core];
+    writing.runs = false;
+    let (serial, has_written) = (writing.serial, writing.has_written);
+    if !has_written {
+        finish(machine, serial);
+    }
+    has_written
+}
+
+/// All that a core's buffer has goes to the controller.
+pub(in crate::design) fn drain<D: Logging>(machine: &mut Machine<D>, core: usize) {
+    let Writing { buffer, serial, .. } = &mut machine.design.log().cores[core];
+    let (slots, serial) = (buffer.drain(), *serial);
+    slots.into_iter().for_each(|slot| send(machine, core, Letter::Entry { serial, slot }));
+}
+
+/// The record that has a core's last entries is to be written.
+pub(in crate::design) fn seal<D: Logging>(machine: &mut Machine<D>, core: usize) {
+    send(machine, core, Letter::Seal);
+}
+
+/// A core's transaction is to be committed. Answers what to wait for.
+pub(in crate::design) fn commit<D: Logging>(machine: &mut Machine<D>, core: usize) -> When {
+    let token = machine.open_token();
+    let serial = machine.design.log().cores[core].serial;
+    send(machine, core, Letter::Commit { serial, core, token });
+    token
+}
+
+fn send<D: Logging>(machine: &mut Machine<D>, core: usize, letter: Letter) {
+    machine.design.log().letters.push_back(letter);
+    machine.send_message(core, 0, LETTER);
+}
+
+/// A store of a core has drained. Whether it is one of its transaction.
+pub(in crate::design) fn note<D: Logging>(
+    machine: &mut Machine<D>,
+    core: usize,
+    word: u64,
+    old: u64,
+) -> bool {
+    let line = line_of(word);
+    if !machine.memory.is_nvm(line) || !machine.design.log().cores[core].runs {
+        return false;
+    }
+    let new = machine.memory.payload(word);
+    let writing = &mut machine.design.log().cores[core];
+    writing.has_written = true;
+    let serial = writing.serial;
+    if let Some(slot) = writing.buffer.store(line, word as usize % 8, old, new) {
+        send(machine, core, Letter::Entry { serial, slot });
+    }
+    true
+}
+
+/// A line leaves the caches: what buffers have of it goes ahead.
+pub(in crate::design) fn push_out<D: Logging>(machine: &mut Machine<D>, line: u32) {
+    for core in 0..machine.cores() {
+        let Writing { buffer, serial, .. } = &mut machine.design.log().cores[core];
+        if let Some(slot) = buffer.take(line) {
+            let serial = *serial;
+            send(machine, core, Letter::Entry { serial, slot });
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The log of the designs that log in hardware: `hw-undo`, `hw-redo`, `hw-undo-redo` and `redu`.
+//!
+//! ```text
+//!   core: stores drain -> buffer of lines --oldest leaves, end--> controller: packs, writes
+//!         words of a line become an entry     letters, in order      records -> NVM
+//! ```
+//! **Records.** A record is a *head* and the *tails* that belong to it, a line each. Heads lie in one
+//! ring and tails in another, so that a place that a head may have never has a tail's words: stored
+//! values could look like a meta word. A head is written when its tails are durable, and seals them.
+//! ```text
+//!   Log Start | heads: ring              | tails: ring                            |
+//!             | m0 m1 m2 ... m7 |        | w w w w w w w w | w w w 0 0 0 0 0 |
+//!               |  |                       |     |
+//!               |  `- entry 1              |     `- words of entry 1
+//!               `---- entry 0              `------- words of entry 0
+//!
+//!   meta word     | lap 9 | transaction 15 | mask 8 | line 32 |      which words of which line
+//!   commit word   | lap 9 | transaction 15 |    0   | entries |      how many entries it has
+//! ```
+//! *Packed* (`log.pack`), up to eight metas share a head, of any transactions, and the words follow
+//! each other in the tails, which are written as soon as they are full. The head is written when it
+//! is full, or when a transaction ends, with its commit word in it. *Not packed*, an entry begins a
+//! line of its own: its meta and seven words are the head, and what is left are tails; a commit word
+//! is a head. *Coalesced* (`log.coalesce`), an entry has all words of a line that were stored while
+//! the line was in the buffer; otherwise it has one, and those of a line share a head if not packed.
+//! Undo entries have old words, redo entries new ones, and undo-redo entries first the old ones.
+//!
+//! **Laps.** Unused words are 0, laps are counted from 1, and each head says in which lap it was
+//! written. What stands in the place of a head that was not written has the lap before. Recovery
+//! reads from Log Start to the first head of another lap.
+//!
+//! Invariants:
+//! - A commit is acknowledged when all records up to that of its commit word are durable. (A younger
+//!   record may be durable before an older one, and recovery would stop between them.)
+//! - A line that has entries in records that are not durable, or in front of an older one that is
+//!   not, is written to memory after them, if the design's entries say what was there.
+//! - A place of the log is written again when Log Start, as memory has it, is behind it.
+//! - A transaction's name is given again when Log Start, as memory has it, is behind its commit word:
+//!   so nobody else's entries have it.
+//!
+//! Choices where the papers are silent: the log is in one channel, and its lines are spread over the
+//! rows of all banks. Letters to the controller keep their order, and wait there when the log is
+//! full; a transaction begins when a quarter of it is free. Log Start is written to memory when half
+//! of the log is used, or somebody waits.
+
+mod buffer;
+mod controller;
+mod core;
+mod packer;
+mod reader;
+mod record;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use rustc_hash::FxHashMap;
+
+use super::Design;
+use crate::machine::Machine;
+use crate::machine::controller::Id;
+use crate::machine::description::Description;
+use crate::machine::when::{Time, When};
+use buffer::Buffer;
+use packer::Packer;
+
+pub(super) use self::core::{begin, commit, drain, end_body, note, push_out, seal};
+pub(super) use buffer::Slot;
+pub(super) use controller::{finish, hold_back, message, room_again, told, trim};
+pub(super) use reader::Scan;
+pub(super) use record::{Content, Layout};
+
+/// The message that brings a letter.
+const LETTER: u64 = u64::MAX;
+
+/// What a tag is of, in its highest byte; a design's own begin with [`OWN`].
+const HEAD: u64 = 1;
+const TAIL: u64 = 2;
+const START: u64 = 3;
+pub(super) const OWN: u64 = 16;
+
+/// A tag of a kind, with a number.
+pub(super) const fn tag(kind: u64, number: u64) -> u64 {
+    kind << 56 | number
+}
+
+/// The kind and the number of a tag.
+pub(super) const fn parts(tag: u64) -> (u64, u64) {
+    (tag >> 56, tag & ((1 << 56) - 1))
+}
+
+// What all of them do rarely.
+const AHEAD: &str = "a record is durable before an older one";
+const FULL: &str = "a transaction waits for room in the log";
+const MOVES: &str = "Log Start is on its way to memory";
+pub(super) const WAITS: &str = "a line waits for its log";
+pub(super) const RARE: [&str; 3] = [AHEAD, FULL, MOVES];
+
+/// A design that logs in hardware.
+pub(super) trait Logging: Design {
+    /// Its log.
+    fn log(&mut self) -> &mut Log;
+
+    /// An entry of a transaction is in the log, in these lines of it.
+    fn appended(&mut self, serial: u64, slot: &Slot, places: Vec<u32>) {
+        let _ = (serial, slot, places);
+    }
+
+    /// A transaction is durable.
+    fn committed(machine: &mut Machine<Self>, serial: u64);
+
+    /// Whether another transaction may begin; [`room_again`] says when.
+    fn may_begin(&self) -> bool {
+        true
+    }
+
+    /// The log is getting full: whatever keeps Log Start where it is had better end.
+    fn squeeze(machine: &mut Machine<Self>) {
+        let _ = machine;
+    }
+}
+
+/// What goes from a core to the controller.
+#[derive(Debug)]
+enum Letter {
+    /// Words of a line.
+    Entry { serial: u64, slot: Slot },
+    /// The open record is to be written.
+    Seal,
+    /// A transaction ends.
+    Commit { serial: u64, core: usize, token: When },
+}
+
+/// A transaction whose records are needed.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    id: u16,
+    /// Log Start may not pass this record.
+    start: u64,
+    entries: u32,
+    /// The record of its commit word.
+    end: Option<u64>,
+}
+
+/// A core's side.
+#[derive(Debug)]
+struct Writing {
+    buffer: Buffer,
+    serial: u64,
+    runs: bool,
+    has_written: bool,
+}
+
+/// A commit word that is on its way to memory.
+#[derive(Clone, Copy, Debug)]
+struct Commit {
+    record: u64,
+    serial: u64,
+    core: usize,
+    token: When,
+}
+
+/// A log.
+#[derive(Debug)]
+pub(super) struct Log {
+    packer: Packer,
+    cores: Vec<Writing>,
+    /// On their way to the controller, and there.
+    letters: VecDeque<Letter>,
+    inbox: VecDeque<Letter>,
+    /// Tails of the open record that memory does not have, by number; and how many there were.
+    tails: BTreeMap<u64, Id>,
+    written: u64,
+    live: BTreeMap<u64, Live>,
+    /// The same by `start`.
+    starts: BTreeSet<(u64, u64)>,
+    /// Log Start may not pass this record either.
+    floor: u64,
+    serials: u64,
+    /// Names that are in use, the last one that was given, and those that are free when Log Start is
+    /// behind a record.
+    used: Vec<bool>,
+    last_id: u16,
+    gone: BTreeMap<u64, Vec<u16>>,
+    commits: VecDeque<Commit>,
+    /// Lines with entries that are not durable: the last record of each, or [`u64::MAX`].
+    unsafe_lines: FxHashMap<u32, u64>,
+    /// Writes of such lines, and since when they wait.
+    held: Vec<(Id, u32, Time)>,
+    /// Who waits to begin, and since when Log Start is on its way.
+    waiting: Vec<When>,
+    mirrors: Time,
+}
+
+impl Log {
+    pub(super) fn new(description: &Description, layout: Layout) -> Log {
+        let room = description.parameter("log", "buffer_lines") as usize;
+        let coalesce = description.parameter("log", "coalesce") != 0.0;
+        let core = || Writing {
+            buffer: Buffer::new(room, coalesce),
+            serial: 0,
+            runs: false,
+            has_written: false,
+        };
+        Log {
+            packer: Packer::new(layout),
+            cores: (0..description.cores).map(|_| core()).collect(),
+            letters: VecDeque::new(),
+            inbox: VecDeque::new(),
+            tails: BTreeMap::new(),
+            written: 0,
+            live: BTreeMap::new(),
+            starts: BTreeSet::new(),
+            floor: u64::MAX,
+            serials: 0,
+            used: vec![false; usize::from(record::IDS)],
+            last_id: 0,
+            gone: BTreeMap::new(),
+            commits: VecDeque::new(),
+            unsafe_lines: FxHashMap::default(),
+            held: Vec::new(),
+            waiting: Vec::new(),
+            mirrors: 0,
+        }
+    }
+
+    /// The transaction that a core runs.
+    pub(super) fn running(&self, core: usize) -> Option<u64> {
+        let Writing { serial, runs, .. } = self.cores[core];
+        runs.then_some(serial)
+    }
+
+    /// The transaction that a core has begun last.
+    pub(super) fn last(&self, core: usize) -> u64 {
+        self.cores[core].serial
+    }
+
+    /// The first record that a transaction from here on may have.
+    pub(super) fn next(&self) -> u64 {
+        self.packer.next()
+    }
+
+    /// The first record that an open transaction may have.
+    pub(super) fn first_open(&self) -> u64 {
+        let open = self.starts.iter().find(|(_, serial)| self.live[serial].end.is_none());
+        open.map_or(self.next(), |(start, _)| *start)
+    }
+
+    /// Transactions whose records are needed, those first that keep Log Start where it is.
+    pub(super) fn keepers(&self) -> impl Iterator<Item = u64> {
+        self.starts.iter().map(|(_, serial)| *serial)
+    }
+
+    /// Whether a transaction's records are needed.
+    pub(super) fn is_live(&self, serial: u64) -> bool {
+        self.live.contains_key(&serial)
+    }
+
+    /// Whether less than half of the log is free.
+    pub(super) fn is_low(&self) -> bool {
+        !self.packer.is_free(2)
+    }
+
+    /// Log Start may not pass this record.
+    pub(super) fn set_floor(&mut self, record: u64) {
+        self.floor = record;
+    }
+
+    /// A transaction needs the records that another one needs, too.
+    pub(super) fn inherit(&mut self, serial: u64, from: u64) {
+        let Some(start) = self.live.get(&from).map(|live| live.start) else { return };
+        let Some(live) = self.live.get_mut(&serial) else { return };
+        if start < live.start {
+            self.starts.remove(&(live.start, serial));
+            live.start = start;
+            self.starts.insert((start, serial));
+        }
+    }
+
+    /// A name for a transaction, if one is free.
+    fn free_id(&self) -> Option<u16> {
+        let behind = self.last_id + 1..record::IDS;
+        behind.chain(1..=self.last_id).find(|id| !self.used[usize::from(*id)])
+    }
+
+    fn begin(&mut self, core: usize, id: u16) {
+        self.serials += 1;
+        let (serial, start) = (self.serials, self.packer.next());
+        self.used[usize::from(id)] = true;
+        self.last_id = id;
+        self.live.insert(serial, Live { id, start, entries: 0, end: None });
+        self.starts.insert((start, serial));
+        let writing = &mut self.cores[core];
+        (writing.serial, writing.runs, writing.has_written) = (serial, true, false);
+    }
+}
+
+/// What a machine must be for a log in hardware.
+pub(super) fn fits(description: &Description) -> Result<(), &'static str> {
+    if description.network.columns != 0 || description.nvm.channels != 1 {
+        return Err("lines must not overtake their log on the way to its controller: \
+                    `network.columns` must be 0 and `nvm.channels` 1");
+    }
+    Ok(())
+}
+
+/// The one place that is told when the hardware cannot hold a transaction.
+pub(super) fn cannot_hold<D: Logging>(machine: &mut Machine<D>) {
+    machine.fail("the hardware cannot hold a transaction: its log or its buffer is full");
+}

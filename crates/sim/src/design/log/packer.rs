@@ -1,0 +1,318 @@
+//! The controller's side of the log: entries become records, in the order in which they arrive, and
+//! the space of records is used again behind Log Start.
+
+use std::collections::VecDeque;
+
+use super::buffer::Slot;
+use super::record::{Content, Layout, Meta};
+use crate::machine::controller::Class;
+use crate::machine::memory::LineWords;
+use crate::mutants::{Mutant, planted};
+
+/// A line of the log that is to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) line: u32,
+    pub(super) words: LineWords,
+    pub(super) class: Class,
+    /// It is the head of this record: the tails that were made before it are durable before it.
+    pub(super) head: Option<u64>,
+}
+
+/// A record that is sealed.
+#[derive(Clone, Debug)]
+struct Record {
+    first_tail: u64,
+    durable: bool,
+    /// Lines that its entries are about.
+    lines: Vec<u32>,
+}
+
+/// The record to which entries are added.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    metas: Vec<u64>,
+    /// Words that no tail has yet.
+    words: Vec<u64>,
+    first_tail: u64,
+    lines: Vec<u32>,
+    /// It has an entry, and not commit words alone.
+    has_entry: bool,
+}
+
+/// All records.
+#[derive(Debug)]
+pub(super) struct Packer {
+    layout: Layout,
+    /// Those from Log Start on, and the number of the first.
+    records: VecDeque<Record>,
+    start: u64,
+    open: Open,
+    /// The number of the open record, and of the next tail.
+    next: u64,
+    next_tail: u64,
+    /// All records before this one are durable.
+    frontier: u64,
+    /// Log Start and its tail, as memory has them, and what is on its way there.
+    mirrored: (u64, u64),
+    on_its_way: Option<(u64, u64)>,
+    /// What is to be written.
+    lines: Vec<Line>,
+}
+
+/// Tails that a letter may need, at most.
+const MOST_TAILS: u64 = 18;
+/// Heads that it may need.
+const MOST_HEADS: u64 = 9;
+
+impl Packer {
+    pub(super) fn new(layout: Layout) -> Packer {
+        Packer {
+            layout,
+            records: VecDeque::new(),
+            start: 0,
+            open: Open::default(),
+            next: 0,
+            next_tail: 0,
+            frontier: 0,
+            mirrored: (0, 0),
+            on_its_way: None,
+            lines: Vec::new(),
+        }
+    }
+
+    /// Lines that are to be written now, in this order.
+    pub(super) fn take_lines(&mut self) -> Vec<Line> {
+        std::mem::take(&mut self.lines)
+    }
+
+    /// The record that is open.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// All records before this one are durable.
+    pub(super) fn frontier(&self) -> u64 {
+        self.frontier
+    }
+
+    /// Whether Log Start is where memory has it, or will soon have it.
+    pub(super) fn is_mirrored(&self) -> bool {
+        self.mirrored.0 == self.start && self.on_its_way.is_none()
+    }
+
+    /// Heads and tails that may be written.
+    fn room(&self) -> (u64, u64) {
+        let (head, tail) = match planted(Mutant::LogReusedEarly) {
+            true => (self.start, self.tail_of(self.start)),
+            false => self.mirrored,
+        };
+        let Layout { heads, tails, .. } = self.layout;
+        (heads - (self.next - head), tails - (self.next_tail - tail))
+    }
+
+    /// Whether whatever arrives next has room.
+    pub(super) fn has_room(&self) -> bool {
+        let (heads, tails) = self.room();
+        heads > MOST_HEADS && tails > MOST_TAILS
+    }
+
+    /// Whether so many `of` 4 parts of the log are free.
+    pub(super) fn is_free(&self, of: u64) -> bool {
+        let (heads, tails) = self.room();
+        4 * heads >= of * self.layout.heads && 4 * tails >= of * self.layout.tails
+    }
+
+    fn tail_of(&self, record: u64) -> u64 {
+        match self.records.get((record - self.start) as usize) {
+            Some(record) => record.first_tail,
+            None if self.open.metas.is_empty() => self.next_tail,
+            None => self.open.first_tail,
+        }
+    }
+
+    /// Adds what a buffer's slot has; lines that are read for it again go to `places`. Answers how
+    /// many entries that makes, and how many words.
+    pub(super) fn append(&mut self, id: u16, slot: &Slot, places: &mut Vec<u32>) -> (u32, u64) {
+        let bits = (0..8).map(|at| 1_u8 << at).filter(|bit| slot.mask & bit != 0);
+        let masks: Vec<u8> = if self.layout.coalesce { vec![slot.mask] } else { bits.collect() };
+        let each = self.layout.each();
+        let words = each as u32 * slot.mask.count_ones();
+        if self.layout.pack {
+            for mask in &masks {
+                self.pack(id, slot, *mask, places);
+            }
+        } else {
+            // Entries of one word share a line with others of their line.
+            let share = if self.layout.coalesce { 1 } else { 8 / (1 + each) };
+            for masks in masks.chunks(share) {
+                self.write_alone(id, slot, masks, places);
+            }
+        }
+        (masks.len() as u32, u64::from(words))
+    }
+
+    fn meta(&self, id: u16, line: u32, mask: u8) -> u64 {
+        Meta { line, mask, id, lap: self.layout.lap(self.next) }.word()
+    }
+
+    /// The words of an entry.
+    fn words(&self, slot: &Slot, mask: u8) -> Vec<u64> {
+        let of = |line: &LineWords| {
+            let words = line.iter().enumerate().filter(|(at, _)| mask >> at & 1 != 0);
+            words.map(|(_, word)| *word).collect::<Vec<_>>()
+        };
+        match self.layout.content {
+            Content::Old => of(&slot.old),
+            Content::New => of(&slot.new),
+            Content::Both => [of(&slot.old), of(&slot.new)].concat(),
+        }
+    }
+
+    /// Adds an entry to the open record.
+    fn pack(&mut self, id: u16, slot: &Slot, mask: u8, places: &mut Vec<u32>) {
+        let meta = self.meta(id, slot.line, mask);
+        self.add_meta(meta);
+        self.open.has_entry = true;
+        self.open.lines.push(slot.line);
+        let words = self.words(slot, mask);
+        let last = self.next_tail + ((self.open.words.len() + words.len() - 1) / 8) as u64;
+        places.push(self.layout.head_line(self.next));
+        places.extend((self.next_tail..=last).map(|tail| self.layout.tail_line(tail)));
+        self.open.words.extend(words);
+        while self.open.words.len() >= 8 {
+            let rest = self.open.words.split_off(8);
+            let full = std::mem::replace(&mut self.open.words, rest);
+            self.write_tail(&full);
+        }
+        if self.open.metas.len() == 8 {
+            self.seal();
+        }
+    }
+
+    fn add_meta(&mut self, meta: u64) {
+        if self.open.metas.is_empty() {
+            self.open.first_tail = self.next_tail;
+        }
+        self.open.metas.push(meta);
+    }
+
+    fn write_tail(&mut self, words: &[u64]) {
+        let line = self.layout.tail_line(self.next_tail);
+        self.next_tail += 1;
+        let class = Class::LogData;
+        self.lines.push(Line { line, words: padded(words), class, head: None });
+    }
+
+    /// Ends the open record, if it has anything: its head is written.
+    pub(super) fn seal(&mut self) {
+        if self.open.metas.is_empty() {
+            return;
+        }
+        let open = std::mem::take(&mut self.open);
+        if !open.words.is_empty() {
+            self.write_tail(&open.words);
+        }
+        let class = if open.has_entry { Class::LogMeta } else { Class::CommitRecord };
+        self.write_head(&open.metas, class, open.first_tail, open.lines);
+    }
+
+    fn write_head(&mut self, words: &[u64], class: Class, first_tail: u64, lines: Vec<u32>) {
+        let (line, head) = (self.layout.head_line(self.next), Some(self.next));
+        self.lines.push(Line { line, words: padded(words), class, head });
+        self.records.push_back(Record { first_tail, durable: false, lines });
+        self.next += 1;
+    }
+
+    /// Writes entries of one line as a record of their own.
+    fn write_alone(&mut self, id: u16, slot: &Slot, masks: &[u8], places: &mut Vec<u32>) {
+        let first_tail = self.next_tail;
+        let mut words = Vec::new();
+        for mask in masks {
+            words.push(self.meta(id, slot.line, *mask));
+            words.extend(self.words(slot, *mask));
+        }
+        for tail in words.get(8..).unwrap_or_default().chunks(8) {
+            places.push(self.layout.tail_line(self.next_tail));
+            self.write_tail(tail);
+        }
+        places.push(self.layout.head_line(self.next));
+        let head = &words[..words.len().min(8)];
+        self.write_head(head, Class::LogData, first_tail, vec![slot.line]);
+    }
+
+    /// Adds a commit word, and seals its record. Answers which one that is.
+    pub(super) fn commit(&mut self, id: u16, entries: u32) -> u64 {
+        if planted(Mutant::CommitBeforeMeta) && !self.open.metas.is_empty() {
+            // The commit word takes the open record's place, and that one goes on behind it.
+            let open = std::mem::take(&mut self.open);
+            let record = self.commit(id, entries);
+            let lap = self.layout.lap(self.next);
+            let metas = open.metas.iter().map(|word| Meta { lap, ..Meta::of(*word) }.word());
+            self.open = Open { metas: metas.collect(), ..open };
+            return record;
+        }
+        let word = self.meta(id, entries, 0);
+        if !self.layout.pack {
+            self.write_head(&[word], Class::CommitRecord, self.next_tail, Vec::new());
+            return self.next - 1;
+        }
+        self.add_meta(word);
+        self.seal();
+        self.next - 1
+    }
+
+    /// Whether the open record has an entry about a line.
+    pub(super) fn is_open(&self, line: u32) -> bool {
+        self.open.lines.contains(&line)
+    }
+
+    /// The head of a record is durable. Answers the lines of those records that now are, with all
+    /// before them; and whether an older one is not.
+    pub(super) fn durable(&mut self, record: u64) -> (Vec<(u64, u32)>, bool) {
+        let at = |record: u64| (record - self.start) as usize;
+        self.records[at(record)].durable = true;
+        let is_ahead = record != self.frontier;
+        let mut lines = Vec::new();
+        while let Some(first) = self.records.get((self.frontier - self.start) as usize)
+            && first.durable
+        {
+            lines.extend(first.lines.iter().map(|line| (self.frontier, *line)));
+            self.frontier += 1;
+        }
+        (lines, is_ahead)
+    }
+
+    /// Log Start moves on to this record, as far as all before it are durable.
+    pub(super) fn move_start(&mut self, record: u64) {
+        let record = record.min(self.frontier);
+        while self.start < record {
+            self.records.pop_front();
+            self.start += 1;
+        }
+    }
+
+    /// Begins to write Log Start to memory: its line, and its words.
+    pub(super) fn mirror(&mut self) -> (u32, LineWords) {
+        let at = (self.start, self.tail_of(self.start));
+        self.on_its_way = Some(at);
+        (self.layout.start_line(), [at.0, at.1, 0, 0, 0, 0, 0, 0])
+    }
+
+    /// Whether Log Start is on its way to memory.
+    pub(super) fn is_mirroring(&self) -> bool {
+        self.on_its_way.is_some()
+    }
+
+    /// Memory has Log Start. Answers it.
+    pub(super) fn has_mirrored(&mut self) -> u64 {
+        self.mirrored = self.on_its_way.take().expect("it was on its way");
+        self.mirrored.0
+    }
+}
+
+fn padded(words: &[u64]) -> LineWords {
+    let mut line = [0; 8];
+    line[..words.len()].copy_from_slice(words);
+    line
+}

@@ -1,0 +1,156 @@
+//! The log after a power cut: what is in it, who is committed, and lines brought home from it.
+
+use rustc_hash::FxHashMap;
+
+use super::record::{Content, Layout, Meta};
+use crate::machine::memory::LineWords;
+use crate::persist::{Cut, Persistent};
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    id: u16,
+    line: u32,
+    mask: u8,
+    /// Its words, in its line's order: old ones, new ones, or both.
+    words: Vec<u64>,
+}
+
+/// All that can be read from Log Start on.
+#[derive(Clone, Debug, Default)]
+pub(in crate::design) struct Scan {
+    /// In the log's order.
+    entries: Vec<Entry>,
+    /// The transactions that have a commit word: how many entries it says, and how many are there.
+    commits: FxHashMap<u16, (u32, u32)>,
+    /// Where the log begins and ends.
+    from: (u64, u64),
+    end: (u64, u64),
+    layout: Option<Layout>,
+}
+
+impl Scan {
+    /// Reads records until one is not sealed: those behind it were not waited for by anybody.
+    pub(in crate::design) fn of(layout: Layout, state: &Persistent) -> Scan {
+        let [head, tail, ..] = state.line(layout.start_line());
+        let mut scan =
+            Scan { from: (head, tail), end: (head, tail), layout: Some(layout), ..Scan::default() };
+        let mut found: FxHashMap<u16, u32> = FxHashMap::default();
+        while scan.end.0 - head < layout.heads {
+            let words = state.line(layout.head_line(scan.end.0));
+            if Meta::of(words[0]).lap != layout.lap(scan.end.0) {
+                break;
+            }
+            let tails = match layout.pack {
+                true => scan.read_packed(&words, state, &mut found),
+                false => scan.read_alone(&words, state, &mut found),
+            };
+            scan.end = (scan.end.0 + 1, scan.end.1 + tails);
+        }
+        scan
+    }
+
+    /// Reads a record of metas, whose words are in its tails. Answers how many those are.
+    fn read_packed(
+        &mut self,
+        head: &LineWords,
+        state: &Persistent,
+        found: &mut FxHashMap<u16, u32>,
+    ) -> u64 {
+        let layout = self.layout.expect("it is being read");
+        let metas = head.iter().take_while(|word| **word != 0).map(|word| Meta::of(*word));
+        let metas: Vec<Meta> = metas.collect();
+        let words: usize =
+            metas.iter().map(|meta| layout.each() * meta.mask.count_ones() as usize).sum();
+        let tails = words.div_ceil(8) as u64;
+        let mut words = self.tails(tails, state).into_iter();
+        metas.into_iter().for_each(|meta| self.add(meta, &mut words, found));
+        tails
+    }
+
+    /// Reads a record in which each meta stands before its words.
+    fn read_alone(
+        &mut self,
+        head: &LineWords,
+        state: &Persistent,
+        found: &mut FxHashMap<u16, u32>,
+    ) -> u64 {
+        let layout = self.layout.expect("it is being read");
+        let first = 1 + layout.each() * Meta::of(head[0]).mask.count_ones() as usize;
+        let tails = first.saturating_sub(8).div_ceil(8) as u64;
+        let mut words = head.to_vec();
+        words.extend(self.tails(tails, state));
+        let mut words = words.into_iter();
+        while let Some(word) = words.next().filter(|word| *word != 0) {
+            self.add(Meta::of(word), &mut words, found);
+            if layout.coalesce {
+                break;
+            }
+        }
+        tails
+    }
+
+    fn tails(&self, count: u64, state: &Persistent) -> Vec<u64> {
+        let layout = self.layout.expect("it is being read");
+        let tails = self.end.1..self.end.1 + count;
+        tails.flat_map(|tail| state.line(layout.tail_line(tail))).collect()
+    }
+
+    fn add(
+        &mut self,
+        meta: Meta,
+        words: &mut impl Iterator<Item = u64>,
+        found: &mut FxHashMap<u16, u32>,
+    ) {
+        let Meta { line, mask, id, .. } = meta;
+        let count = found.entry(id).or_default();
+        if mask == 0 {
+            self.commits.insert(id, (line, *count));
+            return;
+        }
+        *count += 1;
+        let each = self.layout.map_or(1, Layout::each);
+        let words = words.take(each * mask.count_ones() as usize).collect();
+        self.entries.push(Entry { id, line, mask, words });
+    }
+
+    /// Writes home what committed transactions have stored, oldest entry first. Where the log has
+    /// nothing but new words a transaction counts when all its entries are there: the records of one
+    /// that is at home may be gone in part.
+    pub(in crate::design) fn redo(&self, state: &mut Persistent) -> Result<(), Cut> {
+        let whole = self.layout.is_some_and(|layout| layout.content == Content::New);
+        let is_there =
+            |id| self.commits.get(id).is_some_and(|(says, found)| !whole || says == found);
+        let committed = self.entries.iter().filter(|entry| is_there(&entry.id));
+        committed.into_iter().try_for_each(|entry| {
+            let new = entry.words.len() - entry.mask.count_ones() as usize;
+            put(entry, &entry.words[new..], state)
+        })
+    }
+
+    /// Writes home what others have found, newest entry first: of a line with two entries the older
+    /// one has what was committed. Whoever has a commit word is committed, though the first of its
+    /// records may be gone.
+    pub(in crate::design) fn undo(&self, state: &mut Persistent) -> Result<(), Cut> {
+        let open = self.entries.iter().filter(|entry| !self.commits.contains_key(&entry.id));
+        open.rev().try_for_each(|entry| put(entry, &entry.words, state))
+    }
+
+    /// Ends recovery: the log is empty, and begins with a lap that none of its lines has.
+    pub(in crate::design) fn reset(&self, state: &mut Persistent) -> Result<(), Cut> {
+        let layout = self.layout.expect("it was read");
+        if self.end == self.from {
+            return Ok(());
+        }
+        let (head, tail) = layout.next_lap(self.end.0, self.end.1);
+        state.set_line(layout.start_line(), [head, tail, 0, 0, 0, 0, 0, 0])
+    }
+}
+
+/// Writes the words of an entry to its line.
+fn put(entry: &Entry, words: &[u64], state: &mut Persistent) -> Result<(), Cut> {
+    let mut line = state.line(entry.line);
+    let places = (0..8).filter(|at| entry.mask >> at & 1 != 0);
+    places.zip(words).for_each(|(at, word)| line[at] = *word);
+    state.set_line(entry.line, line)
+}

@@ -1,0 +1,170 @@
+//! How records lie in the log: rings, and words that say what is in them.
+
+use crate::machine::description::Description;
+
+/// Which words of a line an entry keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::design) enum Content {
+    /// What they were.
+    Old,
+    /// What they become.
+    New,
+    /// First what they were, then what they become.
+    Both,
+}
+
+/// Names of transactions that there are: 15 bits, and 0 is none.
+pub(super) const IDS: u16 = 1 << 15;
+
+/// Laps that can be told apart: 9 bits, and 0 is never written.
+const LAPS: u64 = (1 << 9) - 1;
+
+/// A meta word: what an entry is about, or that a transaction is committed.
+///
+/// ```text
+///   | lap 9 | transaction 15 | mask 8 | line 32 |
+/// ```
+/// A mask of 0 makes it a commit word: then `line` is the number of the transaction's entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub(super) line: u32,
+    pub(super) mask: u8,
+    pub(super) id: u16,
+    pub(super) lap: u16,
+}
+
+impl Meta {
+    pub(super) fn word(self) -> u64 {
+        let Meta { line, mask, id, lap } = self;
+        u64::from(lap) << 55 | u64::from(id) << 40 | u64::from(mask) << 32 | u64::from(line)
+    }
+
+    pub(super) fn of(word: u64) -> Meta {
+        Meta {
+            line: word as u32,
+            mask: (word >> 32) as u8,
+            id: (word >> 40) as u16 & (IDS - 1),
+            lap: (word >> 55) as u16,
+        }
+    }
+}
+
+/// Where the log is, and how it is written.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::design) struct Layout {
+    /// The line of Log Start; the heads' ring follows, then the tails'.
+    first: u32,
+    pub(super) heads: u64,
+    pub(super) tails: u64,
+    pub(super) content: Content,
+    pub(super) coalesce: bool,
+    pub(super) pack: bool,
+    /// Lines of a row, and how many rows neighbouring lines are spread over.
+    row: u64,
+    banks: u64,
+}
+
+impl Layout {
+    /// The log behind `extra`.
+    pub(in crate::design) fn of(description: &Description, extra: u32, content: Content) -> Layout {
+        let switch = |key| description.parameter("log", key) != 0.0;
+        let pack = switch("pack");
+        let lines = Layout::bytes(description) / 64;
+        // Eight entries that are packed have one head, and a tail for each eight words.
+        let heads = if pack { lines / 4 } else { lines / 2 };
+        let row = u64::from(description.nvm.row_bytes / 64);
+        Layout {
+            first: extra,
+            heads,
+            tails: lines - heads,
+            content,
+            coalesce: switch("coalesce"),
+            pack,
+            row,
+            banks: u64::from(description.nvm.banks),
+        }
+    }
+
+    fn bytes(description: &Description) -> u64 {
+        (description.parameter("log", "bytes") as u64).next_multiple_of(4 * 64)
+    }
+
+    /// Lines that the log takes: Log Start, then from the beginning of a row on both rings.
+    pub(in crate::design) fn lines(description: &Description) -> u32 {
+        (Layout::bytes(description) / 64) as u32 + description.nvm.row_bytes / 64 + 1
+    }
+
+    /// Words that an entry has for each word that was stored.
+    pub(super) fn each(self) -> usize {
+        if self.content == Content::Both { 2 } else { 1 }
+    }
+
+    /// The line of Log Start.
+    pub(super) fn start_line(self) -> u32 {
+        self.first
+    }
+
+    fn rings(self) -> u64 {
+        u64::from(self.first + 1).next_multiple_of(self.row)
+    }
+
+    /// The line of a record's head.
+    pub(super) fn head_line(self, head: u64) -> u32 {
+        (self.rings() + self.spread(head % self.heads, self.heads)) as u32
+    }
+
+    /// The line of a tail.
+    pub(super) fn tail_line(self, tail: u64) -> u32 {
+        (self.rings() + self.heads + self.spread(tail % self.tails, self.tails)) as u32
+    }
+
+    /// Neighbours of a ring lie in the rows of different banks: one bank would take them one by one.
+    fn spread(self, at: u64, ring: u64) -> u64 {
+        let rows = (ring / self.row).min(self.banks).max(1);
+        let block = rows * self.row;
+        if !ring.is_multiple_of(block) {
+            return at;
+        }
+        at / block * block + at % rows * self.row + at % block / rows
+    }
+
+    /// In which lap a head is written.
+    pub(super) fn lap(self, head: u64) -> u16 {
+        (head / self.heads % LAPS + 1) as u16
+    }
+
+    /// The first head, and the first tail, of the lap behind these.
+    pub(super) fn next_lap(self, head: u64, tail: u64) -> (u64, u64) {
+        ((head / self.heads + 1) * self.heads, (tail / self.tails + 1) * self.tails)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_meta_word_is_read_as_it_was_written() {
+        let meta = Meta { line: u32::MAX - 7, mask: 0x81, id: IDS - 1, lap: 511 };
+        assert_eq!(Meta::of(meta.word()), meta);
+        assert_eq!(Meta::of(0).lap, 0, "what was never written has no lap");
+    }
+
+    #[test]
+    fn every_place_of_a_ring_has_a_line_of_its_own_and_neighbours_have_other_banks() {
+        for machine in ["redu", "tiny-redu"] {
+            let description = Description::builtin(machine).unwrap();
+            let layout = Layout::of(&description, 1001, Content::New);
+            let tails = (0..layout.tails).map(|tail| layout.tail_line(tail));
+            let lines: BTreeSet<u32> =
+                (0..layout.heads).map(|head| layout.head_line(head)).chain(tails).collect();
+            assert_eq!(lines.len() as u64, layout.heads + layout.tails);
+            let last = 1001 + Layout::lines(&description);
+            assert!(lines.iter().all(|line| (1002..last).contains(line)), "{machine}");
+            let row = |tail| u64::from(layout.tail_line(tail)) / layout.row;
+            assert_ne!(row(0) % layout.banks, row(1) % layout.banks, "{machine}");
+        }
+    }
+}

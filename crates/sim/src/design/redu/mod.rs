@@ -1,0 +1,421 @@
+//! `redu`: a redo log in hardware, and data that are brought home from a cache in DRAM. (Jeong and
+//! others, MICRO 2018, section IV.)
+//!
+//! ```text
+//!   store:   new words -> log; the line is marked in L1
+//!   a marked line leaves L1, or another core asks for it   -> DRAM cache, not committed
+//!   end:     buffer -> log, commit word   |   marked lines -> DRAM cache     side by side
+//!            durable, and all of them there: committed
+//!   DRAM cache -> NVM:   eager: lines of committed transactions, in turn
+//!                        least recently used: when a bucket is full
+//!   a line is read from memory:   filter, DRAM cache (table, line), NVM
+//! ```
+//! For each transaction the controller counts its lines in the DRAM cache. When it is committed and
+//! has none left, its records are needed no more.
+//!
+//! **The hole in the paper.** A transaction B that is open overwrites a line that A has committed and
+//! that is not at home. If A's count just went down, A could be over, Log Start pass its records, and
+//! power fail before B commits: A's words would be nowhere. Here the line moves from A's count to
+//! B's, and B needs A's records as its own: Log Start stays before both.
+//!
+//! Invariants:
+//! - A line of the program reaches NVM out of the DRAM cache alone, and when its transaction is
+//!   committed.
+//! - Below L1 a line is clean: L2 and the last cache have what the DRAM cache has, or NVM.
+//! - Of a line that is not at home, the records of the transaction that wrote it last, and of all
+//!   before since it was at home, are in the log.
+//!
+//! Recovery writes the new words of transactions with a commit word, oldest first.
+//!
+//! Choices where the paper is silent: the flush at the end finds one marked line a cycle and leaves
+//! it in L1, clean. It is acknowledged when DRAM has accepted table and line. A modified line that
+//! is nobody's goes into the DRAM cache as committed. Eager writes a quarter of a queue of lines at a
+//! time, so lines that wait can be written again before. With the policy of least recent use, and
+//! half of the log used, lines go home whose transactions keep Log Start where it is. The
+//! transaction table is in the controller.
+
+mod cache;
+mod filter;
+mod write_back;
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::Design;
+use super::dram::{self, Dram, InDram, MORE};
+use super::log::{self, Content, Layout, Log, Logging, Scan, parts};
+use crate::machine::cache::{COHERENCE, MARKED, MODIFIED, State};
+use crate::machine::controller::Id;
+use crate::machine::counts::Phase;
+use crate::machine::description::{Description, Point};
+use crate::machine::memory::{LOCK_LINES, LineWords, line_of};
+use crate::machine::when::{Time, When};
+use crate::machine::{Hart, Machine};
+use crate::mutants::{Mutant, planted};
+use crate::persist::{Cut, Persistent};
+use cache::Cache;
+use filter::Filter;
+use write_back::State as Homes;
+
+/// A line that is read to be written home, and one that is written, among the tags.
+const FETCHED: u64 = MORE;
+const HOME: u64 = MORE + 1;
+
+const LEAVES: &str = "a marked line leaves its first cache";
+const ASKED: &str = "another core asks for a marked line";
+const MOVED: &str = "an open transaction has a line that another one has committed";
+const VICTIM: &str = "a full bucket gives up a line";
+
+/// The design's state.
+#[derive(Debug)]
+pub struct Redu {
+    log: Log,
+    dram: Dram,
+    cache: Cache,
+    /// None: the table is always read.
+    filter: Option<Filter>,
+    /// Least recently used, and not eager.
+    lazy: bool,
+    /// The transaction table.
+    table: BTreeMap<u64, Entry>,
+    /// Lines on their way to the DRAM cache, and what each core waits for.
+    coming: FxHashMap<u64, Coming>,
+    flushes: Vec<Vec<When>>,
+    numbers: u64,
+    /// The line that has just left L1 with a mark: nothing of it is left to be written.
+    taken: Option<u32>,
+    homes: Homes,
+}
+
+/// A transaction in the table.
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    committed: bool,
+    /// Lines of it in the DRAM cache.
+    count: u64,
+    /// Lines that it has put there: some may be another one's by now.
+    lines: Vec<u32>,
+    /// They are to be written home.
+    queued: bool,
+    /// Since when it has a line that another one has committed.
+    moved: Option<Time>,
+}
+
+/// A line on its way to the DRAM cache.
+#[derive(Clone, Copy, Debug)]
+struct Coming {
+    line: u32,
+    serial: u64,
+    words: LineWords,
+    who: Option<(usize, When)>,
+}
+
+impl Design for Redu {
+    const NAME: &'static str = "redu";
+    const ABOUT: &'static str = "redo logging in hardware, data written back from a DRAM cache";
+    const MACHINE: &'static str = "redu";
+    const RARE: &'static [&'static str] =
+        &[log::RARE[0], log::RARE[1], log::RARE[2], LEAVES, ASKED, MOVED, VICTIM];
+
+    fn fits(description: &Description) -> Result<(), &'static str> {
+        if description.dram.is_none() {
+            return Err("its cache lies in DRAM: there must be some");
+        }
+        if description.l2.is_none() || !description.llc.inclusive {
+            return Err("what leaves the first cache stays clean in the others: there must be \
+                        `l2`, and `llc.inclusive` true");
+        }
+        log::fits(description)
+    }
+
+    fn extra_lines(description: &Description) -> u32 {
+        Layout::lines(description)
+    }
+
+    fn volatile_lines(description: &Description) -> u32 {
+        Dram::lines(description)
+    }
+
+    fn new(description: &Description, extra: u32) -> Redu {
+        let layout = Layout::of(description, extra, Content::New);
+        let dram = Dram::new(description, extra + Layout::lines(description) + LOCK_LINES);
+        let lazy = description.parameter("redu", "write_back") != 0.0;
+        let filters = description.parameter("redu", "filter") != 0.0;
+        Redu {
+            log: Log::new(description, layout),
+            cache: Cache::new(dram.buckets),
+            dram,
+            filter: filters.then(|| Filter::new(description, lazy)),
+            lazy,
+            table: BTreeMap::new(),
+            coming: FxHashMap::default(),
+            flushes: vec![Vec::new(); description.cores],
+            numbers: 0,
+            taken: None,
+            homes: Homes::new((description.mc.wq as usize / 4).max(1)),
+        }
+    }
+
+    fn begin(hart: &mut Hart<'_, Self>) {
+        log::begin(hart);
+        let core = hart.core();
+        let design = &mut hart.machine().design;
+        let serial = design.log.running(core).expect("it has begun");
+        design.table.insert(serial, Entry::default());
+    }
+
+    fn commit(hart: &mut Hart<'_, Self>) {
+        let core = hart.core();
+        let serial = hart.machine().design.log.running(core).expect("it runs");
+        if !log::end_body(hart) {
+            hart.machine().design.table.remove(&serial);
+            return;
+        }
+        hart.enter(Phase::Prepare);
+        log::drain(hart.machine(), core);
+        let token = log::commit(hart.machine(), core);
+        let (began, lines) = (hart.cycle(), hart.lines().to_vec());
+        let mut flushed = 0;
+        for line in lines {
+            hart.at(began + flushed);
+            let machine = hart.machine();
+            if machine.mark(core, line, false) == Some(true) {
+                flush(machine, core, line, serial);
+                flushed += 1;
+            }
+        }
+        let flushes = std::mem::take(&mut hart.machine().design.flushes[core]);
+        flushes.into_iter().for_each(|flush| hart.wait_for(flush));
+        hart.enter(Phase::Commit);
+        hart.wait_for(token);
+        write_back::committed(hart.machine(), serial);
+    }
+
+    fn drained(machine: &mut Machine<Self>, core: usize, word: u64, old: u64) {
+        if log::note(machine, core, word, old) {
+            machine.mark(core, line_of(word), true);
+        }
+    }
+
+    fn leaves_l1(machine: &mut Machine<Self>, core: usize, line: u32, state: State) {
+        machine.design.taken = None;
+        if state & MARKED != 0 {
+            leaves_early(machine, core, line, LEAVES);
+            machine.design.taken = Some(line);
+        }
+    }
+
+    fn leaves_core(machine: &mut Machine<Self>, _: usize, line: u32, _: State) -> bool {
+        machine.design.taken == Some(line)
+    }
+
+    fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
+        if !machine.memory.is_nvm(line) {
+            return false;
+        }
+        if machine.design.taken.take() != Some(line) {
+            let now = machine.now();
+            send(machine, 0, line, 0, now, None);
+        }
+        true
+    }
+
+    fn asked(machine: &mut Machine<Self>, core: usize, line: u32) {
+        if machine.mark(core, line, false) == Some(true) {
+            leaves_early(machine, core, line, ASKED);
+        }
+    }
+
+    fn fill(machine: &mut Machine<Self>, _: usize, line: u32, read: Id) -> bool {
+        if planted(Mutant::DramNotLookedUp) {
+            return false;
+        }
+        let design = &mut machine.design;
+        let slot = design.cache.find(design.dram.bucket(line), line);
+        let found = slot.and_then(|slot| Some((slot, design.cache.line(slot)?.words)));
+        let is_there = found.is_some();
+        let may = design.filter.as_ref().is_none_or(|filter| filter.may_have(line));
+        let mut resets = false;
+        if let Some(filter) = design.filter.as_mut().filter(|_| may) {
+            resets = filter.judge(is_there);
+        }
+        if let Some(slot) = slot {
+            design.cache.touch(slot);
+        }
+        let (has_filter, lazy) = (design.filter.is_some(), design.lazy);
+        if has_filter {
+            let names = [
+                ["bloom_true_negatives", "bloom_false_negatives"],
+                ["bloom_false_positives", "bloom_true_positives"],
+            ];
+            machine.counts.add(names[usize::from(may)][usize::from(is_there)], 1);
+            machine.counts.add("bloom_resets", u64::from(resets));
+        }
+        if !may && !lazy {
+            return false;
+        }
+        machine.counts.add("dram_look_ups", 1);
+        machine.counts.add("dram_read_hits", u64::from(is_there));
+        dram::look_up(machine, line, read, found, !may);
+        true
+    }
+
+    fn has_read(machine: &mut Machine<Self>, _: usize, _: u32, tag: u64) {
+        let (kind, number) = parts(tag);
+        if !dram::has_read(machine, tag) && kind == FETCHED {
+            write_back::fetched(machine, number);
+        }
+    }
+
+    fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
+        let (kind, number) = parts(tag);
+        if log::told(machine, tag, point) || dram::told(machine, tag, point) {
+            return;
+        }
+        if kind == HOME && point == machine.description.persist.point {
+            write_back::is_home(machine, number);
+        }
+    }
+
+    fn message(machine: &mut Machine<Self>, _: usize, _: usize, message: u64) {
+        if !log::message(machine, message) {
+            let coming = machine.design.coming.remove(&message);
+            insert(machine, coming.expect("a message brings a line"));
+        }
+    }
+
+    fn backlog(&self) -> u64 {
+        self.cache.lines() + self.coming.len() as u64
+    }
+
+    fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
+        let scan = Scan::of(Layout::of(description, extra, Content::New), state);
+        scan.redo(state)?;
+        scan.reset(state)
+    }
+}
+
+impl InDram for Redu {
+    fn dram(&mut self) -> &mut Dram {
+        &mut self.dram
+    }
+}
+
+impl Logging for Redu {
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn committed(_: &mut Machine<Self>, _: u64) {
+        // The core waits for its lines too.
+    }
+
+    fn squeeze(machine: &mut Machine<Self>) {
+        write_back::squeeze(machine);
+    }
+}
+
+/// A marked line leaves its place in L1 before its transaction ends.
+fn leaves_early(machine: &mut Machine<Redu>, core: usize, line: u32, why: &'static str) {
+    // Marks are gone before a transaction's end is over.
+    let serial = machine.design.log.last(core);
+    let now = machine.now();
+    machine.mark(core, line, false);
+    flush(machine, core, line, serial);
+    machine.rare(why, now, now + 100);
+}
+
+/// Sends a line from a core's L1 through its home to the DRAM cache. The caches keep it, clean.
+fn flush(machine: &mut Machine<Redu>, core: usize, line: u32, serial: u64) {
+    debug_assert!(machine.private_state(core, line) & COHERENCE <= MODIFIED);
+    machine.clean_private(core, line);
+    let token = machine.open_token();
+    machine.design.flushes[core].push(token);
+    let time = machine.to_home(core, line);
+    send(machine, core, line, serial, time, Some((core, token)));
+}
+
+fn send(
+    machine: &mut Machine<Redu>,
+    core: usize,
+    line: u32,
+    serial: u64,
+    time: Time,
+    who: Option<(usize, When)>,
+) {
+    let words = machine.memory.line(line);
+    machine.design.numbers += 1;
+    let number = machine.design.numbers;
+    machine.design.coming.insert(number, Coming { line, serial, words, who });
+    machine.send_line(core, line, time, number);
+}
+
+/// A line has reached the DRAM cache.
+fn insert(machine: &mut Machine<Redu>, coming: Coming) {
+    let Coming { line, serial, words, who } = coming;
+    let design = &mut machine.design;
+    let bucket = design.dram.bucket(line);
+    let slot = match design.cache.find(bucket, line) {
+        Some(slot) => {
+            let from = design.cache.line(slot).map_or(0, |it| it.serial);
+            design.cache.renew(slot, words, serial);
+            machine.counts.add("dram_write_hits", 1);
+            if from != serial {
+                moves(machine, line, from, serial);
+            }
+            slot
+        }
+        None => {
+            let may_leave = |it: &cache::Line| design.is_committed(it.serial);
+            let Some(slot) = design.cache.place(bucket, may_leave) else {
+                log::cannot_hold(machine);
+                return dram::put(machine, bucket * dram::WAYS, who);
+            };
+            if design.cache.line(slot).is_some() {
+                write_back::give_up(machine, slot);
+            }
+            let design = &mut machine.design;
+            design.cache.put(slot, line, words, serial);
+            if let Some(filter) = &mut design.filter {
+                filter.insert(line);
+            }
+            design.counts_one(line, serial);
+            slot
+        }
+    };
+    machine.counts.add("dram_writes_of_lines", 1);
+    dram::put(machine, slot, who);
+    if serial == 0 {
+        write_back::queue(machine, line);
+    }
+}
+
+/// A line in the DRAM cache is another transaction's from here on.
+fn moves(machine: &mut Machine<Redu>, line: u32, from: u64, serial: u64) {
+    let now = machine.now();
+    let design = &mut machine.design;
+    design.counts_one(line, serial);
+    if !planted(Mutant::ReduTrimsEarly) {
+        design.log.inherit(serial, from);
+    }
+    if let Some(entry) = design.table.get_mut(&serial) {
+        entry.moved.get_or_insert(now);
+    }
+    write_back::one_less(machine, from);
+}
+
+impl Redu {
+    /// A transaction has one more line here.
+    fn counts_one(&mut self, line: u32, serial: u64) {
+        if let Some(entry) = self.table.get_mut(&serial) {
+            entry.count += 1;
+            entry.lines.push(line);
+        }
+    }
+
+    /// Whether a transaction is committed; nobody's is.
+    fn is_committed(&self, serial: u64) -> bool {
+        self.table.get(&serial).is_none_or(|entry| entry.committed)
+    }
+}

@@ -1,0 +1,176 @@
+//! Designs that log in hardware: they survive power cuts on the paper's machine and on a tiny one, and
+//! write to memory what they must.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::peeping::Peeping;
+use common::{setup, simulate};
+use sim::report::Outcome;
+use sim::{Error, Setup};
+
+const WORKLOADS: [&str; 6] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash"];
+
+const ASKED: &str = "another core asks for a marked line";
+const VICTIM: &str = "a full bucket gives up a line";
+const FULL: &str = "a transaction waits for room in the log";
+
+/// The paper's machine. A log of 64 MiB takes time to make, and is not filled here.
+fn papers(design: &str, cores: usize, transactions: u64) -> Setup {
+    let mut setup = setup("redu", design, cores, transactions);
+    setup.description.set("log.bytes=1048576").unwrap();
+    setup
+}
+
+/// The tiny one. All lines of two large transactions have a place in DRAM.
+fn tiny(design: &str, name: &str, settings: &[&str]) -> Setup {
+    let mut setup = setup("tiny-redu", design, 2, 150);
+    if ["sps", "tpcc-hash"].contains(&name) {
+        setup.description.set("redu.dram_cache_bytes=16384").unwrap();
+    }
+    settings.iter().for_each(|it| setup.description.set(it).unwrap());
+    setup
+}
+
+fn cut(name: &'static str, setup: &Setup, cuts: u64) -> BTreeMap<String, u64> {
+    let setup = Setup { power_cuts: cuts, ..setup.clone() };
+    let what = format!("{} on {} with {name}", setup.design, setup.description.name);
+    let outcome = match name {
+        "peeping" => sim::run(&setup, &Peeping, &mut |_| {}),
+        name => simulate(name, 0.02, &setup),
+    };
+    let outcome = outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(outcome.complaints, Vec::<String>::new(), "{what}");
+    assert_eq!((outcome.violations, outcome.power_cuts), (Some(0), Some(cuts)), "{what}");
+    outcome.rare_paths_cut.unwrap()
+}
+
+/// Cuts power under all workloads; inside of each rare path but these that was at least once.
+fn survives(design: &str, settings: &[&str], never: &[&str]) {
+    let mut inside: BTreeMap<String, u64> = BTreeMap::new();
+    let mut add = |cuts: BTreeMap<String, u64>| {
+        cuts.into_iter().for_each(|(path, times)| *inside.entry(path).or_default() += times);
+    };
+    for name in WORKLOADS {
+        add(cut(name, &tiny(design, name, settings), 150));
+    }
+    add(cut("peeping", &tiny(design, "peeping", settings), 150));
+    // Here a few transactions fill the log.
+    let short: Vec<&str> = settings.iter().copied().chain(["log.bytes=8192"]).collect();
+    add(cut("pc", &tiny(design, "pc", &short), 100));
+    let mut large = papers(design, 4, 100);
+    settings.iter().for_each(|it| large.description.set(it).unwrap());
+    add(cut("sps", &large, 100));
+    println!("{design} {settings:?}: {inside:#?}");
+    assert!(inside.iter().all(|(path, n)| *n > 0 || never.contains(&&**path)), "{inside:?}");
+}
+
+#[test]
+fn undo_logging_survives_power_cuts() {
+    survives("hw-undo", &[], &[]);
+}
+
+#[test]
+fn redo_logging_survives_power_cuts() {
+    survives("hw-redo", &[], &[]);
+}
+
+#[test]
+fn undo_redo_logging_with_forced_write_backs_survives_power_cuts() {
+    survives("hw-undo-redo", &[], &[]);
+}
+
+#[test]
+fn redu_survives_power_cuts_when_it_writes_back_at_once() {
+    survives("redu", &[], &[]);
+}
+
+#[test]
+fn redu_survives_power_cuts_when_it_writes_back_the_least_recently_used() {
+    survives("redu", &["redu.write_back=1"], &[]);
+}
+
+#[test]
+fn redu_survives_power_cuts_without_a_filter() {
+    for settings in [&["redu.filter=0"][..], &["redu.filter=0", "redu.write_back=1"]] {
+        for name in ["cq", "tpcc-hash"] {
+            cut(name, &tiny("redu", name, settings), 100);
+        }
+    }
+}
+
+/// The ways in which a log is written.
+const LOGS: [&[&str]; 4] = [
+    &["log.coalesce=0", "log.pack=0"],
+    &["log.coalesce=1", "log.pack=0"],
+    &["log.coalesce=0", "log.pack=1"],
+    &["log.coalesce=1", "log.pack=1"],
+];
+
+#[test]
+fn logs_that_are_neither_coalesced_nor_packed_are_read_after_power_cuts_too() {
+    for design in ["hw-undo", "hw-redo", "hw-undo-redo", "redu"] {
+        for settings in &LOGS[..3] {
+            for name in ["rbt", "pc"] {
+                cut(name, &tiny(design, name, settings), 60);
+            }
+        }
+    }
+}
+
+fn run(design: &str, settings: &[&str]) -> Outcome {
+    let mut setup = papers(design, 4, 600);
+    settings.iter().for_each(|it| setup.description.set(it).unwrap());
+    let outcome = simulate("sps", 0.02, &setup).unwrap();
+    assert_eq!(outcome.complaints, Vec::<String>::new(), "{design}");
+    outcome
+}
+
+#[test]
+fn coalescing_saves_bytes_and_packing_saves_writes() {
+    // Whole lines are swapped: 8 words, each of 16 bytes, become one entry of 72.
+    let [none, _, pack, both] = LOGS.map(|settings| run("hw-redo", settings));
+    let coalesce = run("hw-redo", LOGS[1]);
+    let each = |outcome: &Outcome, n: u64| {
+        let lines = outcome.lines_per_transaction.mean * outcome.transactions as f64;
+        n as f64 / lines
+    };
+    let bytes = |it: &Outcome| each(it, it.design_counts["log_bytes"]);
+    let writes = |it: &Outcome| {
+        let by = it.nvm_writes;
+        each(it, by.log_data + by.log_meta + by.commit_record)
+    };
+    let all = [&none, &coalesce, &pack, &both].map(|it| (bytes(it), writes(it)));
+    println!("{all:?}");
+    let ratio = bytes(&coalesce) / bytes(&none);
+    assert!((0.55..0.58).contains(&ratio), "{ratio}");
+    assert!((bytes(&both) / bytes(&coalesce) - 1.0).abs() < 0.01, "the same entries");
+    let ratio = writes(&both) / writes(&none);
+    assert!((0.5..0.83).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn each_design_writes_its_log_and_each_line_once() {
+    let counts = ["hw-undo", "hw-redo", "redu"].map(|design| {
+        let outcome = run(design, &[]);
+        let lines = outcome.lines_per_transaction.mean * outcome.transactions as f64;
+        let data = outcome.nvm_writes.data as f64 / lines;
+        assert!((0.93..1.07).contains(&data), "{design}: {data}");
+        outcome.nvm_writes.log_data as f64 / lines
+    });
+    let both = run("hw-undo-redo", &[]);
+    let lines = both.lines_per_transaction.mean * both.transactions as f64;
+    let twice = both.nvm_writes.log_data as f64 / lines;
+    assert!(counts.iter().all(|log| (1.9..2.1).contains(&(twice / log))), "{counts:?} {twice}");
+}
+
+#[test]
+fn machines_that_they_cannot_run_on_are_refused() {
+    for design in ["hw-undo", "hw-redo", "hw-undo-redo", "redu"] {
+        let error = simulate("bank", 0.01, &setup("lad", design, 2, 10)).unwrap_err();
+        assert!(matches!(error, Error::Misfit { .. }), "{design}: {error}");
+    }
+}
