@@ -52,10 +52,9 @@ fn transactions_of_software_logging_survive_power_cuts() {
 fn transactions_that_controllers_stage_survive_power_cuts() {
     for design in ["lad", "lad-base"] {
         let inside = cut_all(design);
-        assert_eq!(inside.len(), 5, "{inside:?}");
-        // That one takes a program that reads without a lock: the next test.
-        let asked = "another core asks for a marked line";
-        assert!(inside.iter().all(|(path, cuts)| *cuts > 0 || path == asked), "{inside:?}");
+        // One more takes a program that reads without a lock: the next test.
+        assert_eq!(inside.len(), 4, "{inside:?}");
+        assert!(inside.values().all(|cuts| *cuts > 0), "{inside:?}");
     }
 }
 

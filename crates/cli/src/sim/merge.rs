@@ -1,5 +1,6 @@
 //! `lastword sim merge`: the results of a sweep as one sheet, in the sweep's order.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde::Serialize;
@@ -26,14 +27,31 @@ pub(super) fn run(arguments: &SimMerge) -> Result<Verdict, Failure> {
     }
     if problems.is_empty() {
         report::print(&show(arguments.format, &list.points, &records))?;
+        problems = never_cut(&records);
+    } else {
+        let (count, total) = (problems.len(), list.points.len());
+        problems.push(format!("{count} of {total} points are to be run: run the sweep again"));
+    }
+    if problems.is_empty() {
         return Ok(Verdict::Held);
     }
-    let (count, total) = (problems.len(), list.points.len());
-    problems.push(format!("{count} of {total} points are to be run: run the sweep again"));
     for problem in problems {
         let _ = writeln!(std::io::stderr(), "{problem}");
     }
     Ok(Verdict::Failed)
+}
+
+/// What designs do rarely, and no power cut of all these results has hit: then nobody knows whether
+/// recovery is right there.
+fn never_cut(records: &[Record]) -> Vec<String> {
+    let mut cuts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for Record { outcome, .. } in records {
+        for (path, times) in outcome.rare_paths_cut.iter().flatten() {
+            *cuts.entry((&outcome.design, path)).or_default() += times;
+        }
+    }
+    let never = cuts.into_iter().filter(|(_, times)| *times == 0);
+    never.map(|((design, path), _)| format!("never cut while: {path} ({design})")).collect()
 }
 
 /// One row of the JSON.

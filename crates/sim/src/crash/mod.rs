@@ -23,7 +23,7 @@
 
 mod oracle;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -236,7 +236,9 @@ fn draw(
     let last = trace.changes().last().map_or(0, |(time, _)| *time);
     let transactions = history.transactions();
     let mut times: Vec<Time> = Vec::new();
-    for name in rare {
+    let taken = trace.rare_paths().iter().map(|path| path.0);
+    let rare: BTreeSet<&str> = rare.iter().copied().chain(taken).collect();
+    for name in &rare {
         let paths: Vec<_> = trace.rare_paths().iter().filter(|path| path.0 == *name).collect();
         for _ in 0..RARE.min((cuts / 8) as usize) {
             if let Some((_, from, until)) = pick(&paths, &mut random) {
@@ -257,7 +259,7 @@ fn draw(
     for name in rare {
         let is_inside = |time: &&Time| {
             let mut paths = trace.rare_paths().iter();
-            paths.any(|path| path.0 == *name && (path.1..=path.2).contains(time))
+            paths.any(|path| path.0 == name && (path.1..=path.2).contains(time))
         };
         inside.insert(name, times.iter().filter(is_inside).count() as u64);
     }

@@ -141,7 +141,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
         "staged in controllers with batteries, two-phase commit, no log (LAD)"
     };
     const MACHINE: &'static str = "lad";
-    const RARE: &'static [&'static str] = &[LEAVES, ASKED, LOGS, PARTIAL, SUSPENDED];
+    const RARE: &'static [&'static str] = &[LEAVES, LOGS, PARTIAL, SUSPENDED];
 
     fn extra_lines(description: &Description) -> u32 {
         (2 * LOG_ENTRIES + 1) * description.nvm.channels

@@ -65,7 +65,9 @@ pub trait Design: Sized + 'static {
     const LLC_IS_PERSISTENT: bool = false;
 
     /// Paths that it takes rarely, by the names that it gives to [`Machine::rare`]: power is cut
-    /// inside of each.
+    /// inside of each, and of any other one that it takes. Here are those that a program takes
+    /// whose transactions keep what they write to themselves: a comparison of many runs fails when
+    /// one of them was never cut.
     const RARE: &'static [&'static str] = &[];
 
     /// Whether it can run on a machine.

@@ -116,7 +116,7 @@ impl Design for Redu {
     const ABOUT: &'static str = "redo logging in hardware, data written back from a DRAM cache";
     const MACHINE: &'static str = "redu";
     const RARE: &'static [&'static str] =
-        &[log::RARE[0], log::RARE[1], log::RARE[2], LEAVES, ASKED, MOVED, VICTIM];
+        &[log::RARE[0], log::RARE[1], log::RARE[2], LEAVES, MOVED, VICTIM];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         if description.dram.is_none() {
