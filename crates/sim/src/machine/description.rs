@@ -100,7 +100,8 @@ pub struct Shared {
 #[serde(deny_unknown_fields)]
 pub struct Network {
     /// Columns and rows of a mesh of tiles: tile i has bank i of the last cache and, as long as
-    /// `first` is 0, core i; the memory controllers are at the corners. 0 and 0: every part is next to every other.
+    /// `first` is 0, core i; the memory controllers are at the corners. 0 and 0: every part is
+    /// next to every other.
     pub columns: u32,
     /// See `columns`.
     pub rows: u32,

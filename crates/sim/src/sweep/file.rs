@@ -22,8 +22,8 @@
 //! ```
 //!
 //! The order of points: group after group; within one, keys vary in the order `workload`, `design`,
-//! `machine`, `cores`, `transactions`, `seed`, `scale`, `data`, `update_percent`, `zipf`, `shared`, `check`,
-//! `power_cuts`, `settings`, then those of the machine by name: the last one fastest.
+//! `machine`, `cores`, `transactions`, `seed`, `scale`, `data`, `update_percent`, `zipf`, `shared`,
+//! `check`, `power_cuts`, `settings`, then those of the machine by name: the last one fastest.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! R5 to R7: what entries of a log take, put together and packed (table IV, figure 11; section V-C).
+//! R5 to R7: what entries of a log take, put together and packed (table IV, figure 11; section
+//! V-C).
 //!
 //! Of each set the cases of the size in the middle.
 

@@ -1,4 +1,4 @@
-//! ReDU's evaluation (section V of the paper), simulated. Names and marks are in `papers/redu.toml`.
+//! ReDU's evaluation (section V of the paper), simulated. Names and marks: `papers/redu.toml`.
 //!
 //! A row is made of cases: a workload with what its transactions write. All designs run every case
 //! on the machine of table II, or on one that differs from it in what the row is about, for equally
@@ -46,7 +46,7 @@ const MICRO: [&str; 2] = ["vector", "swap"];
 const STORES: [&str; 5] = ["hashmap", "btreemap", "rbtreemap", "ycsb-put", "echo"];
 const TPCC: &str = "tpcc-hash";
 
-/// Objects of the large sets, in KiB, and of the random ones; a quick run has the one in the middle.
+/// Objects of the large sets, in KiB, and of the random ones; a quick run has one in the middle.
 const SIZES: [u64; 3] = [1, 4, 16];
 const COUNTS: [u64; 3] = [4, 16, 64];
 const MIDDLE: usize = 1;
@@ -131,6 +131,7 @@ impl Case {
                 asked.with("llc.bytes", (8 << 20) / QUICK).with("l2.bytes", (256 << 10) / QUICK);
             asked = asked.with("design.redu.dram_cache_bytes", (32 << 20) / QUICK);
             asked = asked.with("design.hw-undo-redo.fwb_cycles", 5_000_000 / QUICK);
+            asked = asked.with("design.log.bytes", (64 << 20) / QUICK);
         }
         on.0.iter().fold(asked, |asked, &(key, value)| asked.with(key, value))
     }
