@@ -298,6 +298,7 @@ impl Window {
             lines_per_transaction: Spread::of(lines.sum, transactions, lines.max),
             pages_per_transaction: Spread::of(pages.sum, transactions, pages.max),
             fallbacks: counts.fallbacks,
+            design_counts: counts.of_design.iter().map(|(of, n)| ((*of).to_owned(), *n)).collect(),
             steady: 50 * moved <= nvm_writes.total(),
             simulated_accesses: self.accesses.get() + machine.counts.accesses,
             host_seconds: 0.0,

@@ -49,6 +49,9 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
         ("lines a transaction", spread(outcome.lines_per_transaction)),
         ("pages a transaction", spread(outcome.pages_per_transaction)),
         ("fallbacks", grouped(outcome.fallbacks)),
+    ]);
+    rows.extend(outcome.design_counts.iter().map(|(name, n)| (name.as_str(), each(*n))));
+    rows.extend([
         ("steady", if outcome.steady { "yes" } else { "NO: run more transactions" }.into()),
         ("accesses", format!("{} ({}/s)", grouped(outcome.simulated_accesses), short(rate))),
         ("simulated in", format!("{:.3} s", outcome.host_seconds)),

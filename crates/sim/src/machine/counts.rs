@@ -1,5 +1,7 @@
 //! What a machine counts.
 
+use std::collections::BTreeMap;
+
 use super::controller::{CLASSES, Class};
 
 /// Counts since the measurement began.
@@ -33,12 +35,19 @@ pub struct Counts {
     pub pages: Spread,
     /// Transactions that had to take the path in software.
     pub fallbacks: u64,
+    /// What the design counts besides, by its own names.
+    pub of_design: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
     /// Counts a write to persistent memory.
     pub(crate) fn wrote(&mut self, class: Class) {
         self.nvm_writes[class as usize] += 1;
+    }
+
+    /// Counts something of the design's own.
+    pub fn add(&mut self, name: &'static str, count: u64) {
+        *self.of_design.entry(name).or_default() += count;
     }
 
     /// All writes to persistent memory.

@@ -48,6 +48,9 @@ pub struct Outcome {
     pub pages_per_transaction: Spread,
     /// Transactions that the design could not hold and that ran another way.
     pub fallbacks: u64,
+    /// What only this design counts, by its names for it; absent when there is nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub design_counts: BTreeMap<String, u64>,
     /// Whether what was left to be written grew or shrank by so little that the counts mean
     /// something; else longer runs have others.
     pub steady: bool,
@@ -216,6 +219,7 @@ mod tests {
             lines_per_transaction: Spread::of(1000, 1000, 1),
             pages_per_transaction: Spread::of(0, 0, 0),
             fallbacks: 0,
+            design_counts: BTreeMap::new(),
             steady: true,
             simulated_accesses: 12_345,
             host_seconds: 0.5,
@@ -259,6 +263,9 @@ mod tests {
         let json = serde_json::to_value(cut).expect("it has plain keys");
         assert_eq!((&json["power_cuts"], &json["violations"]), (&1000.into(), &0.into()));
         assert_eq!(json["rare_paths_cut"]["overflow"], 3);
+        let counted = Outcome { design_counts: [("merges".into(), 7)].into(), ..outcome() };
+        let json = serde_json::to_value(counted).expect("it has plain keys");
+        assert_eq!(json["design_counts"]["merges"], 7);
     }
 
     #[test]

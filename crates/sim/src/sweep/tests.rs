@@ -45,6 +45,7 @@ fn outcome(point: &Point) -> Outcome {
         lines_per_transaction: Spread::default(),
         pages_per_transaction: Spread::default(),
         fallbacks: 0,
+        design_counts: [].into(),
         steady: true,
         simulated_accesses: 77,
         host_seconds: 1.5,

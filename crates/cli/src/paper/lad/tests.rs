@@ -58,6 +58,7 @@ fn invented(asked: &Asked) -> Outcome {
         lines_per_transaction: Spread { mean: 4.0, max: 4 },
         pages_per_transaction: Spread { mean: 1.0, max: 1 },
         fallbacks: if is_short { transactions / 4 } else { 0 },
+        design_counts: [].into(),
         steady: asked.workload != "cq" || asked.design != "lad",
         simulated_accesses: 1,
         host_seconds: 0.0,
