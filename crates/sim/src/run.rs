@@ -112,7 +112,8 @@ impl design::Visitor for Simulation<'_> {
         let words = image.into_words();
         let bytes = 8 * words.len() as u64;
         let heap_lines = (words.len() / 8) as u32;
-        let (extra, volatile) = (D::extra_lines(&description), D::volatile_lines(&description));
+        let extra = D::extra_lines(&description) + D::table_lines(heap_lines);
+        let volatile = D::volatile_lines(&description);
         let kept = setup.check || setup.power_cuts > 0;
         let memory = Memory::new(words, extra, volatile, kept);
         let before = memory.media().map(<[u64]>::to_vec).unwrap_or_default();
@@ -269,7 +270,8 @@ impl Window {
         let began = self.began.get().expect("a window that is over has begun");
         let ended = self.ended.borrow();
         let (end, counts) = ended.as_ref().expect("it is over");
-        let (transactions, cycles) = (end.finished - began.finished, end.at - began.at);
+        let transactions = end.finished - began.finished;
+        let cycles = end.at - began.at + counts.afterwards / setup.cores as u64;
         let mean = |cycles: u64| cycles as f64 / transactions as f64;
         let phases = &counts.phases;
         let nvm_writes = NvmWrites::of(&counts.nvm_writes);
@@ -322,7 +324,7 @@ fn complaints<D: Design>(
     loaded: &dyn Loaded,
     bytes: u64,
 ) -> Result<Vec<String>, Error> {
-    let heap = machine.memory.words()[..bytes as usize / 8].to_vec();
+    let heap = (0..bytes / 8).map(|word| machine.word(word)).collect();
     let mut complaints = loaded.check(&mut Erased::new(&mut Image::of(heap)))?;
     let wrong = machine.counts.wrong_fills;
     if wrong > 0 {

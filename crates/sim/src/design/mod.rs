@@ -6,6 +6,9 @@
 //! | [`sw-undo`](SwUndo) | old words to a log | data, then a commit word | - |
 //! | [`lad`](Lad), [`lad-base`](LadBase) | stores drained | flush, tell controllers | marks, logs |
 //! | [`lad-llc`](LadLlc) | stores drained | flush, tell banks | marks, keeps versions |
+//! | [`ssp`](Ssp) | pages to write are noted | data, then a journal of bits | lines change places |
+//! | [`ssp-undo`](SspUndo) | - | data, then a number | each store waits for its entry |
+//! | [`ssp-redo`](SspRedo) | older data are at home | log, then a record | logs, keeps lines |
 //!
 //! A design is one file. What a core does itself, in the order of its program, is written as
 //! straight code over a [`Hart`] that may wait; what hardware does at a moment is a function of the
@@ -13,11 +16,18 @@
 
 mod lad;
 mod lad_llc;
+mod ssp;
+mod ssp_redo;
+mod ssp_undo;
+mod striped;
 mod sw_undo;
 mod volatile;
 
 pub use lad::{Lad, LadBase};
 pub use lad_llc::LadLlc;
+pub use ssp::Ssp;
+pub use ssp_redo::SspRedo;
+pub use ssp_undo::SspUndo;
 pub use sw_undo::SwUndo;
 pub use volatile::Volatile;
 
@@ -26,6 +36,7 @@ use words::Stop;
 use crate::machine::cache::State;
 use crate::machine::controller::Class;
 use crate::machine::description::{Description, Point};
+use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
 use crate::persist::{Cut, Persistent};
 
@@ -47,6 +58,10 @@ pub trait Design: Sized + 'static {
     /// Whether the last cache is persistent: then it keeps what it has modified, whoever owns it.
     const LLC_IS_PERSISTENT: bool = false;
 
+    /// Whether a line of the program may lie elsewhere than under its own number: then
+    /// [`place`](Design::place) says where.
+    const MOVES: bool = false;
+
     /// Paths that it takes rarely, by the names that it gives to [`Machine::rare`]: power is cut
     /// inside of each.
     const RARE: &'static [&'static str] = &[];
@@ -63,6 +78,12 @@ pub trait Design: Sized + 'static {
     /// Lines of persistent memory that it needs besides the heap.
     fn extra_lines(description: &Description) -> u32 {
         let _ = description;
+        0
+    }
+
+    /// Lines of persistent memory that it needs besides, because the heap has so many.
+    fn table_lines(heap: u32) -> u32 {
+        let _ = heap;
         0
     }
 
@@ -101,7 +122,37 @@ pub trait Design: Sized + 'static {
         let _ = hart;
     }
 
+    /// A core has walked the page table for a heap's page at this time, and another page is not
+    /// known any more. Answers for how many cycles more the translation takes.
+    #[inline]
+    fn walked(hart: &mut Hart<'_, Self>, page: u32, left: Option<u32>, time: Time) -> Time {
+        let _ = (hart, page, left, time);
+        0
+    }
+
     // What the hardware does at a moment.
+
+    /// Where caches and memory have a line of the program.
+    #[inline(always)]
+    fn place(&self, line: u32) -> u32 {
+        line
+    }
+
+    /// A store of this word could drain as soon as its bytes are there. Answers what it waits for
+    /// besides, or first.
+    #[inline(always)]
+    fn waits(machine: &mut Machine<Self>, core: usize, word: u64, there: When) -> Option<When> {
+        let _ = (machine, core, word, there);
+        None
+    }
+
+    /// A store is about to change a line of the program, which the core may write. Answers where it
+    /// lies from here on, if that is elsewhere than before.
+    #[inline(always)]
+    fn moves(machine: &mut Machine<Self>, core: usize, line: u32) -> Option<u32> {
+        let _ = (machine, core, line);
+        None
+    }
 
     /// What a line is for that caches write to memory.
     fn class_of(&self, line: u32) -> Class {
@@ -185,6 +236,13 @@ pub trait Design: Sized + 'static {
         let _ = (description, extra, state);
         Ok(())
     }
+
+    /// Where a line of the program is in what recovery has left.
+    #[inline]
+    fn found_at(description: &Description, extra: u32, state: &Persistent, line: u32) -> u32 {
+        let _ = (description, extra, state);
+        line
+    }
 }
 
 /// What to do with a design whose type is known only by name.
@@ -229,7 +287,7 @@ macro_rules! designs {
     };
 }
 
-designs!(Volatile, SwUndo, Lad, LadBase, LadLlc);
+designs!(Volatile, SwUndo, Lad, LadBase, LadLlc, SspUndo, SspRedo, Ssp);
 
 /// Their names, for people.
 pub fn names() -> String {

@@ -223,11 +223,11 @@ impl<'y, D: Design> Hart<'y, D> {
             return self.returned(value);
         }
         let line = line_of(word);
-        let time = time + self.translate(line);
+        let time = time + self.translate(line, time);
         let completes = self.reach(line, false, time);
         let machine = self.machine();
         machine.cores[core].core.loaded(completes, &machine.tokens);
-        let value = machine.memory.word(word);
+        let value = machine.word(word);
         self.returned(value)
     }
 
@@ -240,18 +240,32 @@ impl<'y, D: Design> Hart<'y, D> {
         value
     }
 
-    /// Cycles that a line's translation takes.
+    /// Cycles that a line's translation takes from this time on.
     #[inline]
-    fn translate(&mut self, line: u32) -> Time {
+    fn translate(&mut self, line: u32, time: Time) -> Time {
         let core = self.core;
         let machine = self.machine();
         match machine.cores[core].tlb.translate(line) {
             Translation::Known => 0,
-            Translation::Walked { .. } => machine.walk(),
+            Translation::Walked { left } => {
+                let walk = machine.walk();
+                walk + D::walked(self, line / PAGE_LINES, left, time)
+            }
         }
     }
 
-    /// Accesses a line not before this time. Answers when its bytes are there.
+    /// Translates the line of a store that comes next: it does not retire before that is done.
+    pub fn translate_store(&mut self, line: u32) {
+        let core = self.core;
+        let time = self.machine().cores[core].core.cycle();
+        let takes = self.translate(line, time);
+        if takes > 0 {
+            let machine = self.machine();
+            machine.cores[core].core.in_flight(When::at(time + takes), &machine.tokens);
+        }
+    }
+
+    /// Accesses a line of the program not before this time. Answers when its bytes are there.
     fn reach(&mut self, line: u32, write: bool, time: Time) -> When {
         let core = self.core;
         loop {
@@ -261,6 +275,8 @@ impl<'y, D: Design> Hart<'y, D> {
                 self.until(time);
                 continue;
             }
+            // Whoever acted meanwhile may have moved it.
+            let line = machine.design.place(line);
             if let Lookup::Hit(completes) = machine.look_up(core, line, write, time) {
                 return completes;
             }
@@ -307,6 +323,7 @@ impl<'y, D: Design> Hart<'y, D> {
                 self.until(time);
                 continue;
             }
+            let line = machine.design.place(line);
             if let Lookup::Hit(_) = machine.look_up(core, line, true, time) {
                 return;
             }
@@ -451,7 +468,7 @@ impl<'y, D: Design> Hart<'y, D> {
         }
         let machine = self.machine();
         let waiting = machine.cores[core].core.forwarded(word);
-        let old = waiting.unwrap_or_else(|| machine.memory.word(word));
+        let old = waiting.unwrap_or_else(|| machine.word(word));
         self.undo.push((word, old));
     }
 
@@ -522,16 +539,15 @@ impl<'y, D: Design> Hart<'y, D> {
         machine.counts.transactions += 1;
         machine.counts.lines.add(lines.len() as u64);
         machine.counts.pages.add(pages.len() as u64);
-        if let Some(history) = &mut machine.history
-            && !written.is_empty()
-        {
+        if machine.history.is_some() && !written.is_empty() {
             let mut words: Vec<u64> = written.iter().map(|(word, _)| *word).collect();
             words.sort_unstable();
             words.dedup();
             let running = &machine.cores[core].core;
-            let of = |word| running.forwarded(word).unwrap_or_else(|| machine.memory.word(word));
+            let of = |word| running.forwarded(word).unwrap_or_else(|| machine.word(word));
             let words = words.into_iter().map(|word| (word, of(word))).collect();
-            history.push(history::Transaction { core, ends, acknowledged, words });
+            let transaction = history::Transaction { core, ends, acknowledged, words };
+            machine.history.as_mut().expect("it is there").push(transaction);
         }
         self.lines = lines;
         self.undo = written;

@@ -543,5 +543,6 @@ impl<D: Design> Machine<D> {
     }
 }
 
+mod retag;
 #[cfg(test)]
 mod tests;

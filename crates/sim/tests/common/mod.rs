@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::unwrap_used)] // every test uses some of it
 
+pub(crate) mod pages;
+
 use std::rc::Rc;
 
 use sim::machine::description::Description;
@@ -110,7 +112,10 @@ pub(crate) fn setup(machine: &str, design: &str, cores: usize, transactions: u64
 /// Runs a workload on a built-in machine, with all checks.
 pub(crate) fn simulate(name: &'static str, scale: f64, setup: &Setup) -> Result<Outcome, Error> {
     let options = Options { scale, ..Options::default() };
-    sim::run(setup, &Named { name, options }, &mut |_| {})
+    match name {
+        "pages" => sim::run(setup, &pages::Pages, &mut |_| {}),
+        name => sim::run(setup, &Named { name, options }, &mut |_| {}),
+    }
 }
 
 /// The same with clients of the simulation's seed.
