@@ -66,8 +66,8 @@ const LAZY: &[&str] = &["ssp.cache_entries=10", "ssp.journal_bytes=4096"];
 /// Writes that wait for a bank are overtaken by others.
 const FEW_BANKS: &[&str] = &["nvm.banks=4", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
 
-/// Not all lines of two orders have a place, but for those of open transactions there is one.
-const SMALL: &[&str] = &["llc.bytes=16384"];
+/// Lines of open transactions would leave the last cache.
+const SMALL: &[&str] = &["llc.bytes=4096"];
 
 const SSP_ROWS: [Row; 9] = [
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspMetadataFirst, "ssp", "sps") },
@@ -82,11 +82,7 @@ const SSP_ROWS: [Row; 9] = [
         ..ssp(Mutant::SspUndoWithoutWaiting, "ssp-undo", "pages")
     },
     Row { settings: FEW_BANKS, ..ssp(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
-    Row {
-        settings: SMALL,
-        transactions: 60,
-        ..ssp(Mutant::SspRedoLetsLinesGo, "ssp-redo", "tpcc-hash")
-    },
+    Row { settings: SMALL, ..ssp(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
 ];
 
 fn violations(row: &Row) -> u64 {

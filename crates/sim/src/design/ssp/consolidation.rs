@@ -25,8 +25,9 @@ use crate::machine::when::{Time, When};
 use crate::machine::{Machine, Tell};
 use crate::mutants::{Mutant, planted};
 
-/// Pages that are done together.
-const PAGES: usize = 16;
+/// Pages that are done together, at most: as many as a core's TLB of the paper has. Their records
+/// take no more than a quarter of the journal.
+const PAGES: usize = 64;
 
 /// Lines that are read at a time: the misses of a core.
 const WINDOW: usize = 16;
@@ -77,12 +78,13 @@ pub(super) fn done(machine: &mut Machine<Ssp>) -> When {
 /// Begins with the pages that wait, unless others are being done. Whether any are by now.
 pub(super) fn begin(machine: &mut Machine<Ssp>) -> bool {
     let since = machine.now();
-    let Ssp { consolidation, cache, .. } = &mut machine.design;
+    let Ssp { consolidation, cache, layout, .. } = &mut machine.design;
     if consolidation.batch.is_some() {
         return true;
     }
+    let most = PAGES.min(layout.journal.lines() as usize);
     let (mut jobs, mut copies) = (Vec::new(), VecDeque::new());
-    while jobs.len() < PAGES
+    while jobs.len() < most
         && let Some(number) = cache.next_queued()
     {
         let slot = &cache.slots[number];
