@@ -16,6 +16,7 @@
 
 mod lad;
 mod lad_llc;
+pub mod soft_log;
 mod ssp;
 mod ssp_redo;
 mod ssp_undo;
@@ -39,6 +40,7 @@ use crate::machine::description::{Description, Point};
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
 use crate::persist::{Cut, Persistent};
+use soft_log::SoftLog;
 
 /// How a machine makes transactions durable. Every hook but [`new`](Design::new) does nothing by
 /// default: what is left is a machine on which nothing is made durable.
@@ -111,7 +113,8 @@ pub trait Design: Sized + 'static {
     /// A transaction stores a word.
     ///
     /// # Errors
-    /// [`Stop`] when the hardware cannot hold the transaction.
+    /// [`Stop::TooLarge`] when the hardware cannot hold the transaction: see
+    /// [`falls_back`](Design::falls_back).
     fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
         hart.store(word, object, value);
         Ok(())
@@ -128,6 +131,15 @@ pub trait Design: Sized + 'static {
     fn walked(hart: &mut Hart<'_, Self>, page: u32, left: Option<u32>, time: Time) -> Time {
         let _ = (hart, page, left, time);
         0
+    }
+
+    /// The hardware cannot hold the running transaction: it forgets what it has of it, and sees to
+    /// it that nothing older of its lines comes after what software will write. Its stores have
+    /// drained. Then the lines that it has written are dropped from all caches, its words are what
+    /// they were, and its body runs again with the design's [`soft_log`](Design::soft_log), its
+    /// locks kept.
+    fn falls_back(hart: &mut Hart<'_, Self>) {
+        let _ = hart;
     }
 
     // What the hardware does at a moment.
@@ -151,6 +163,12 @@ pub trait Design: Sized + 'static {
     #[inline(always)]
     fn moves(machine: &mut Machine<Self>, core: usize, line: u32) -> Option<u32> {
         let _ = (machine, core, line);
+        None
+    }
+
+    /// The log in software of transactions that the hardware cannot hold. Without one such a
+    /// transaction ends with [`Stop::TooLarge`].
+    fn soft_log(&mut self) -> Option<&mut SoftLog> {
         None
     }
 

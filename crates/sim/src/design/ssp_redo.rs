@@ -26,7 +26,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use words::Stop;
+
 use super::Design;
+use super::soft_log::{self, SoftLog};
 use super::striped::Striped;
 use crate::machine::controller::{Class, Write};
 use crate::machine::counts::Phase;
@@ -67,6 +70,8 @@ pub struct SspRedo {
     /// The last commit's number, and those that are not at home.
     number: u64,
     open: BTreeMap<u64, Going>,
+    /// For transactions whose lines the last cache cannot keep.
+    soft: SoftLog,
 }
 
 /// A commit that is not at home.
@@ -83,8 +88,11 @@ struct Going {
 /// A core's log.
 #[derive(Clone, Debug, Default)]
 struct Log {
-    /// Stores are those of a transaction.
+    /// Stores are those of a transaction; its lines may not go home yet; the last cache could not
+    /// keep one.
     runs: bool,
+    is_open: bool,
+    too_large: bool,
     /// Lines of the transaction, and those of them that are in the log buffer, oldest first.
     lines: Vec<u32>,
     buffer: VecDeque<u32>,
@@ -113,6 +121,8 @@ struct Layout {
     home: u32,
     /// Each core's log and records.
     cores: Vec<(Striped, Striped)>,
+    /// The first line of the log in software.
+    soft: u32,
 }
 
 impl Layout {
@@ -124,7 +134,7 @@ impl Layout {
             region
         };
         let cores = (0..description.cores).map(|_| (region(LOG_LINES), region(RECORDS))).collect();
-        Layout { heap: extra, home: extra, cores }
+        Layout { heap: extra, home: extra, cores, soft: end }
     }
 }
 
@@ -143,7 +153,7 @@ impl Design for SspRedo {
     }
 
     fn extra_lines(description: &Description) -> u32 {
-        Layout::new(description, 0).cores.last().map_or(1, |(_, records)| records.end())
+        Layout::new(description, 0).soft + SoftLog::lines(description)
     }
 
     fn new(description: &Description, extra: u32) -> SspRedo {
@@ -155,6 +165,7 @@ impl Design for SspRedo {
             cores: vec![Log::default(); description.cores],
             number: 0,
             open: BTreeMap::new(),
+            soft: SoftLog::new(description, Layout::new(description, extra).soft),
         }
     }
 
@@ -166,12 +177,52 @@ impl Design for SspRedo {
             hart.wait_for(home);
         }
         while is_half_full(log(hart)) {
-            make_room(hart);
+            let _ = make_room(hart);
         }
         let log = log(hart);
-        log.runs = true;
+        (log.runs, log.is_open) = (true, true);
         log.lines.clear();
         (log.first, log.entries) = (log.end, 0);
+    }
+
+    fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
+        if log(hart).too_large {
+            return Err(Stop::TooLarge);
+        }
+        hart.store(word, object, value);
+        Ok(())
+    }
+
+    fn falls_back(hart: &mut Hart<'_, Self>) {
+        let log = log(hart);
+        (log.runs, log.is_open, log.too_large) = (false, false, false);
+        log.buffer.clear();
+        log.group.clear();
+        log.writes.clear();
+        log.end += 1 + ENTRIES as u64;
+        let lines = std::mem::take(&mut log.lines);
+        for line in lines {
+            let _ = hart.machine().keep(line, false);
+        }
+        // Recovery must not put an older commit's line over what software writes.
+        let number = hart.machine().design.number;
+        while make_room(hart) < number {}
+    }
+
+    fn soft_log(&mut self) -> Option<&mut SoftLog> {
+        Some(&mut self.soft)
+    }
+
+    fn class_of(&self, line: u32) -> Class {
+        self.soft.class_of(line).unwrap_or(Class::Data)
+    }
+
+    fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
+        let mut open = machine.design.cores.iter().filter(|log| log.is_open);
+        if open.any(|log| log.lines.contains(&line)) && !planted(Mutant::SspRedoLetsLinesGo) {
+            machine.fail("a line of a transaction leaves the last cache: make that larger");
+        }
+        false
     }
 
     fn commit(hart: &mut Hart<'_, Self>) {
@@ -211,7 +262,7 @@ impl Design for SspRedo {
             log.lines.push(line);
         }
         if is_new && !planted(Mutant::SspRedoLetsLinesGo) && !machine.keep(line, true) {
-            machine.fail("the last cache has no place for a transaction's line: make it larger");
+            machine.design.cores[core].too_large = true;
         }
         if let Some(line) = leaves {
             let now = machine.now();
@@ -246,10 +297,10 @@ impl Design for SspRedo {
         for (log, first, entries) in commits.values() {
             redo(log, *first, *entries, state)?;
         }
-        match commits.last_key_value() {
-            Some((last, _)) => state.set_line(layout.home, [*last, 0, 0, 0, 0, 0, 0, 0]),
-            None => Ok(()),
+        if let Some((last, _)) = commits.last_key_value() {
+            state.set_line(layout.home, [*last, 0, 0, 0, 0, 0, 0, 0])?;
         }
+        soft_log::recover(description, layout.soft, state)
     }
 }
 
@@ -281,8 +332,9 @@ fn is_half_full(log: &Log) -> bool {
     2 * used > u64::from(LOG_LINES) || 2 * log.kept.len() > RECORDS as usize
 }
 
-/// Makes it durable up to which commit everything is at home: the logs of these are room.
-fn make_room(hart: &mut Hart<'_, SspRedo>) {
+/// Makes it durable up to which commit everything is at home: the logs of these are room. Answers
+/// which one that is.
+fn make_room(hart: &mut Hart<'_, SspRedo>) -> u64 {
     let core = hart.core();
     let machine = hart.machine();
     let SspRedo { open, number, layout, .. } = &machine.design;
@@ -295,6 +347,7 @@ fn make_room(hart: &mut Hart<'_, SspRedo>) {
             log.kept.pop_front();
         }
     }
+    home
 }
 
 /// Sends a line of a core's log to memory. Answers when the core knows that it is durable.
@@ -373,6 +426,7 @@ fn go_home(machine: &mut Machine<SspRedo>, core: usize, number: u64) {
     let there = machine.answer(0, core, Size::Control);
     let log = &mut machine.design.cores[core];
     let (done, lines) = (log.done.take().expect("it waits"), log.lines.clone());
+    log.is_open = false;
     machine.tell(done, there);
     for line in lines {
         let _ = machine.keep(line, false);

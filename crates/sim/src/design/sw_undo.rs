@@ -1,64 +1,18 @@
-//! `sw-undo`: an undo log in software, with `clwb` and `sfence`.
-//!
-//! ```text
-//!   store to a line that has no entry:   old words -> log, write back, fence;  then the store
-//!   a line that was announced:           the same, under one fence for all of them
-//!   commit:   write back the lines, fence;  commit word, write back, fence
-//! ```
-//! A core's log, in lines:
-//! ```text
-//!   0     | commit word: number of the last committed transaction |
-//!   1 + 2i| number | address | words 0 to 5               an entry: two lines; each of them is
-//!   2 + 2i| number | address + 1 | words 6, 7 | 0         stored with its number last
-//! ```
-//! Entries of a transaction stand behind each other from where the last one's end: the log is used
-//! round and round, so that its lines leave the caches as those of a real log do.
-//!
-//! Invariants:
-//! - When a line's first store of a transaction is executed, its old words are durable.
-//! - When the commit word says n, all lines of the transaction n are durable.
-//! - A log line that has a number has all that belongs to it: stores of a line reach memory in
-//!   order, and the number is stored last. (Otherwise a line that leaves the caches too early
-//!   would have recovery write what an older entry said.)
-//!
-//! Recovery stores back, for each core, the old words of the entries whose number is behind the
-//! commit word; a transaction has one entry for each line, so their order does not matter. (LAD and
-//! ReDU, sections 5, compare with such a log and say no more of it: the layout is ours.)
+//! `sw-undo`: an undo log in software, with `clwb` and `sfence`: no hardware at all. What it does is
+//! in [`soft_log`]. (LAD and ReDU, sections 5, compare with such a log.)
 
 use words::Stop;
 
 use super::Design;
+use super::soft_log::{self, SoftLog};
 use crate::machine::Hart;
 use crate::machine::controller::Class;
-use crate::machine::counts::Phase;
 use crate::machine::description::Description;
-use crate::machine::memory::line_of;
-use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
-
-/// Lines of a core's log, the commit word's included.
-const LOG_LINES: u32 = 1024;
 
 /// The design's state.
 #[derive(Debug)]
-pub struct SwUndo {
-    /// The first line of the first core's log.
-    first: u32,
-    cores: Vec<Log>,
-}
-
-/// A core's log.
-#[derive(Clone, Debug, Default)]
-struct Log {
-    /// The transaction that is running: its number.
-    number: u64,
-    /// Entries written, ever.
-    entries: u64,
-    /// Lines that have an entry of this transaction.
-    logged: Vec<u32>,
-    /// Lines that were announced and have none yet.
-    announced: Vec<u32>,
-}
+pub struct SwUndo(SoftLog);
 
 impl Design for SwUndo {
     const NAME: &'static str = "sw-undo";
@@ -66,144 +20,39 @@ impl Design for SwUndo {
     const MACHINE: &'static str = "lad";
 
     fn extra_lines(description: &Description) -> u32 {
-        description.cores as u32 * LOG_LINES
+        SoftLog::lines(description)
     }
 
     fn new(description: &Description, extra: u32) -> SwUndo {
-        SwUndo { first: extra, cores: vec![Log::default(); description.cores] }
+        SwUndo(SoftLog::new(description, extra))
+    }
+
+    fn soft_log(&mut self) -> Option<&mut SoftLog> {
+        Some(&mut self.0)
     }
 
     fn begin(hart: &mut Hart<'_, Self>) {
-        let log = log(hart);
-        log.number += 1;
-        log.logged.clear();
-        log.announced.clear();
+        soft_log::begin(hart);
     }
 
     fn announced(hart: &mut Hart<'_, Self>, first: u64, words: u64) {
-        let lines = line_of(first)..=line_of(first + words.max(1) - 1);
-        let log = log(hart);
-        let new = lines.filter(|line| !log.logged.contains(line));
-        for line in new.collect::<Vec<_>>() {
-            if !log.announced.contains(&line) {
-                log.announced.push(line);
-            }
-        }
+        soft_log::announced(hart, first, words);
     }
 
     fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
-        let line = line_of(word);
-        if !log(hart).logged.contains(&line) {
-            hart.enter(Phase::LogStall);
-            let mut lines = std::mem::take(&mut log(hart).announced);
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
-            for line in lines {
-                append(hart, line);
-            }
-            if !planted(Mutant::UndoWithoutFence) {
-                hart.fence();
-            }
-            hart.enter(Phase::Body);
-        }
-        hart.store(word, object, value);
+        soft_log::store(hart, word, object, value);
         Ok(())
     }
 
     fn commit(hart: &mut Hart<'_, Self>) {
-        let lines = std::mem::take(&mut log(hart).logged);
-        if lines.is_empty() {
-            return;
-        }
-        hart.enter(Phase::Prepare);
-        for line in lines {
-            hart.write_back(line);
-        }
-        if !planted(Mutant::UndoCommitFirst) {
-            hart.fence();
-        }
-        hart.enter(Phase::Commit);
-        let (head, number) = (head(hart), log(hart).number);
-        hart.store(u64::from(head) * 8, 0, number);
-        hart.write_back(head);
-        hart.fence();
+        soft_log::commit(hart);
     }
 
     fn class_of(&self, line: u32) -> Class {
-        match line.checked_sub(self.first) {
-            None => Class::Data,
-            Some(at) if at.is_multiple_of(LOG_LINES) => Class::CommitRecord,
-            Some(_) => Class::LogData,
-        }
+        self.0.class_of(line).unwrap_or(Class::Data)
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
-        (0..description.cores as u32)
-            .try_for_each(|core| roll_back(extra + core * LOG_LINES, state))
-    }
-}
-
-/// Stores back what the entries of one core's last transaction say, if it is not committed; from
-/// then on its number counts as done, so that they say nothing after another power cut.
-fn roll_back(head: u32, state: &mut Persistent) -> Result<(), Cut> {
-    let committed = state.line(head)[0];
-    let mut last = committed;
-    for line in head + 1..head + LOG_LINES {
-        let [number, address, words @ ..] = state.line(line);
-        if number <= committed {
-            continue;
-        }
-        last = last.max(number);
-        let home = (address / 64) as u32;
-        let mut old = state.line(home);
-        match address % 64 {
-            0 => old[..6].copy_from_slice(&words),
-            _ => old[6..].copy_from_slice(&words[..2]),
-        }
-        state.set_line(home, old)?;
-    }
-    if last > committed {
-        state.set_line(head, [last, 0, 0, 0, 0, 0, 0, 0])?;
-    }
-    Ok(())
-}
-
-fn log<'h>(hart: &'h mut Hart<'_, SwUndo>) -> &'h mut Log {
-    let core = hart.core();
-    &mut hart.machine().design.cores[core]
-}
-
-/// The line of a core's commit word.
-fn head(hart: &mut Hart<'_, SwUndo>) -> u32 {
-    let core = hart.core() as u32;
-    hart.machine().design.first + core * LOG_LINES
-}
-
-/// Puts the old words of a line into the log, and begins to write them back.
-fn append(hart: &mut Hart<'_, SwUndo>, line: u32) {
-    let head = head(hart);
-    let log = log(hart);
-    let slots = u64::from((LOG_LINES - 1) / 2);
-    let is_full = log.logged.len() as u64 == slots;
-    let entry = head + 1 + 2 * (log.entries % slots) as u32;
-    log.entries += 1;
-    log.logged.push(line);
-    let number = log.number;
-    if is_full {
-        hart.machine().fail("a transaction writes more lines than the log of its core holds");
-    }
-    let mut old = [0; 8];
-    for (i, word) in old.iter_mut().enumerate() {
-        *word = hart.load(u64::from(line) * 8 + i as u64, 0);
-    }
-    let address = u64::from(line) * 64;
-    let first = [number, address, old[0], old[1], old[2], old[3], old[4], old[5]];
-    let second = [number, address + 1, old[6], old[7], 0, 0, 0, 0];
-    for (line, words) in [(entry, first), (entry + 1, second)] {
-        for (i, word) in words.into_iter().enumerate().rev() {
-            hart.store(u64::from(line) * 8 + i as u64, 0, word);
-        }
-        hart.write_back(line);
+        soft_log::recover(description, extra, state)
     }
 }

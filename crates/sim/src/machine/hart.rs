@@ -13,12 +13,9 @@ use super::counts::Phase;
 use super::hierarchy::Lookup;
 use super::memory::line_of;
 use super::tlb::{PAGE_LINES, Translation};
-use super::transaction::Transaction;
 use super::when::{NEVER, Time, When};
 use super::{Machine, Turn, Why};
 use crate::design::Design;
-use crate::error::Error;
-use crate::persist::history;
 
 /// Bits of an address that say where in the heap it is.
 const OFFSET_BITS: u32 = words::ADDRESS_BITS;
@@ -38,11 +35,13 @@ pub struct Hart<'y, D: Design> {
     /// When the phase began.
     since: Time,
     /// Distinct lines that the transaction has written.
-    lines: Vec<u32>,
+    pub(super) lines: Vec<u32>,
     /// Locks that it holds.
-    locks: Vec<u64>,
+    pub(super) locks: Vec<u64>,
     /// What it has overwritten, oldest first.
-    undo: Vec<(u64, u64)>,
+    pub(super) undo: Vec<(u64, u64)>,
+    /// The hardware could not hold it: a log in software makes it durable.
+    pub(super) soft: bool,
 }
 
 impl<'y, D: Design> Hart<'y, D> {
@@ -64,6 +63,7 @@ impl<'y, D: Design> Hart<'y, D> {
             lines: Vec::new(),
             locks: Vec::new(),
             undo: Vec::new(),
+            soft: false,
         }
     }
 
@@ -255,7 +255,7 @@ impl<'y, D: Design> Hart<'y, D> {
     }
 
     /// Translates the line of a store that comes next: it does not retire before that is done.
-    pub fn translate_store(&mut self, line: u32) {
+    pub(crate) fn translate_store(&mut self, line: u32) {
         let core = self.core;
         let time = self.machine().cores[core].core.cycle();
         let takes = self.translate(line, time);
@@ -300,6 +300,9 @@ impl<'y, D: Design> Hart<'y, D> {
 
     /// Stores a word: it reaches the cache when it drains from the store buffer.
     pub fn store(&mut self, word: u64, object: u64, value: u64) {
+        if D::MOVES {
+            self.translate_store(line_of(word));
+        }
         let core = self.core;
         let machine = self.machine();
         machine.counts.accesses += 1;
@@ -343,7 +346,7 @@ impl<'y, D: Design> Hart<'y, D> {
     }
 
     /// Puts an operation into the store buffer.
-    fn buffer(&mut self, op: Op) {
+    pub(super) fn buffer(&mut self, op: Op) {
         self.instructions(1);
         let core = self.core;
         while !self.machine().cores[core].core.has_room() {
@@ -456,111 +459,10 @@ impl<'y, D: Design> Hart<'y, D> {
         Ok(offset / 8)
     }
 
-    /// The transaction is about to store a word: what it was, and its line, are noted.
-    pub(super) fn note_write(&mut self, word: u64) {
-        let (core, line) = (self.core, line_of(word));
-        // Mostly it is the line of the store before.
-        if self.lines.last() != Some(&line) && !self.lines.contains(&line) {
-            self.lines.push(line);
-            if let Some(isolation) = &mut self.machine().isolation {
-                isolation.writes(core, line);
-            }
-        }
-        let machine = self.machine();
-        let waiting = machine.cores[core].core.forwarded(word);
-        let old = waiting.unwrap_or_else(|| machine.word(word));
-        self.undo.push((word, old));
-    }
-
     /// The address that comes next was computed from what the last load returns.
     pub(super) fn follow_last(&mut self) {
         let core = self.core;
         self.machine().cores[core].core.follow_last();
-    }
-
-    /// Runs a body as one transaction.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`] with what the body ended with; then what it stored was stored back.
-    pub fn transact<R>(
-        &mut self,
-        mut body: impl FnMut(&mut Transaction<'_, 'y, D>) -> Result<R, Stop>,
-    ) -> Result<R, Error> {
-        self.begin();
-        let mut tx = Transaction { hart: self, stopped: None };
-        let done = body(&mut tx);
-        let done = match tx.stopped {
-            Some(stop) => Err(stop),
-            None => done,
-        };
-        if done.is_err() {
-            self.take_back();
-        }
-        self.end();
-        if let Some(why) = self.machine().failed {
-            return Err(Error::Failed { why });
-        }
-        done.map_err(|stop| Error::Stopped { stop })
-    }
-
-    fn begin(&mut self) {
-        self.enter(Phase::Begin);
-        self.lines.clear();
-        self.undo.clear();
-        D::begin(self);
-        self.enter(Phase::Body);
-    }
-
-    fn end(&mut self) {
-        let ends = self.machine().now;
-        D::commit(self);
-        // Cores finish in the order of their times.
-        let cycle = self.cycle();
-        self.until(cycle);
-        self.enter(Phase::Outside);
-        self.count(ends);
-        for lock in std::mem::take(&mut self.locks) {
-            self.buffer(Op::Unlock { lock });
-        }
-    }
-
-    /// Counts a transaction that is over, and notes what it has left.
-    fn count(&mut self, ends: Time) {
-        let (core, acknowledged) = (self.core, self.cycle());
-        let lines = std::mem::take(&mut self.lines);
-        let mut pages: Vec<u32> = lines.iter().map(|line| line / PAGE_LINES).collect();
-        pages.sort_unstable();
-        pages.dedup();
-        let written = std::mem::take(&mut self.undo);
-        let machine = self.machine();
-        if let Some(isolation) = &mut machine.isolation {
-            isolation.ends(core, &lines);
-        }
-        machine.counts.transactions += 1;
-        machine.counts.lines.add(lines.len() as u64);
-        machine.counts.pages.add(pages.len() as u64);
-        if machine.history.is_some() && !written.is_empty() {
-            let mut words: Vec<u64> = written.iter().map(|(word, _)| *word).collect();
-            words.sort_unstable();
-            words.dedup();
-            let running = &machine.cores[core].core;
-            let of = |word| running.forwarded(word).unwrap_or_else(|| machine.word(word));
-            let words = words.into_iter().map(|word| (word, of(word))).collect();
-            let transaction = history::Transaction { core, ends, acknowledged, words };
-            machine.history.as_mut().expect("it is there").push(transaction);
-        }
-        self.lines = lines;
-        self.undo = written;
-    }
-
-    /// A transaction gives up: what it has stored is stored back.
-    fn take_back(&mut self) {
-        self.enter(Phase::Abort);
-        for at in (0..self.undo.len()).rev() {
-            let (word, old) = self.undo[at];
-            let stored = D::store(self, word, 0, old);
-            debug_assert!(stored.is_ok(), "what was written can be written again");
-        }
     }
 
     /// The program is over: what it has stored reaches the cache.

@@ -412,6 +412,19 @@ impl<D: Design> Machine<D> {
         }
     }
 
+    /// Drops a line from all caches, modified or not: its words are what is below.
+    pub fn discard(&mut self, line: u32) {
+        let mut left = std::mem::take(&mut self.directory[line as usize]) & !OWNED;
+        while left != 0 {
+            let core = left.trailing_zeros() as usize;
+            left &= left - 1;
+            self.drop_private(core, line);
+        }
+        if let Some(slot) = self.llc.find(line) {
+            self.llc.remove(slot);
+        }
+    }
+
     /// A core sends a line to its bank of the last cache. Answers when it is there.
     pub fn to_home(&mut self, core: usize, line: u32) -> Time {
         let (home, tile) = (self.home(line), self.tile(core));

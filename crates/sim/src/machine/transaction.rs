@@ -37,7 +37,7 @@ impl<D: Design> Words for Transaction<'_, '_, D> {
         let word = self.hart.word(at);
         let word = self.note(word)?;
         self.hart.note_write(word);
-        let stored = D::store(self.hart, word, at.object, value);
+        let stored = self.hart.store_durably(word, at.object, value);
         self.note(stored)
     }
 
@@ -48,7 +48,7 @@ impl<D: Design> Words for Transaction<'_, '_, D> {
 
     fn will_write(&mut self, at: Addr, bytes: usize) {
         if let Ok(first) = self.hart.word(at) {
-            D::announced(self.hart, first, (bytes as u64).div_ceil(8));
+            self.hart.announced(first, (bytes as u64).div_ceil(8));
         }
     }
 

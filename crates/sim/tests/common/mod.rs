@@ -127,3 +127,13 @@ pub(crate) fn simulate_seeded(
     let options = Options { scale, seed: setup.seed, ..Options::default() };
     sim::run(setup, &Named { name, options }, &mut |_| {})
 }
+
+/// The same with a design of the test's own.
+pub(crate) fn simulate_design<D: sim::design::Design>(
+    name: &'static str,
+    scale: f64,
+    setup: &Setup,
+) -> Result<Outcome, Error> {
+    let options = Options { scale, ..Options::default() };
+    sim::run_design::<D>(setup, &Named { name, options }, &mut |_| {})
+}

@@ -1,7 +1,7 @@
 //! Where SSP's metadata lie in persistent memory, and what their lines say.
 //!
 //! ```text
-//!   heap | spare pages, one a slot | journal | SSP cache | tail | page table
+//!   heap | spare pages, one a slot | journal | SSP cache | tail | log in software | page table
 //! ```
 //! ```text
 //!   SSP cache   a slot: | P0 + 1 | P1 + 1 | committed | version |    two slots a line
@@ -16,6 +16,7 @@
 //! recovery knows the journal's end. The version of a slot is the place in the journal of the record
 //! that made it what it is: older records say nothing to it.
 
+use super::super::soft_log::SoftLog;
 use super::super::striped::Striped;
 use crate::machine::description::Description;
 use crate::machine::memory::LineWords;
@@ -44,6 +45,8 @@ pub(super) struct Layout {
     pub(super) journal: Striped,
     cache: Striped,
     pub(super) tail: u32,
+    /// The first line of the log in software.
+    pub(super) soft: u32,
     table: u32,
 }
 
@@ -56,8 +59,9 @@ impl Layout {
         let journal = 2 * (parameter("journal_bytes") / 64.0).ceil() as u32;
         let journal = Striped::new(description, heap + slots * PAGE_LINES, journal.max(2));
         let cache = Striped::new(description, journal.end(), slots.div_ceil(2));
-        let tail = cache.end();
-        Layout { pages: heap / PAGE_LINES, slots, journal, cache, tail, table: tail + 1 }
+        let (pages, tail) = (heap / PAGE_LINES, cache.end());
+        let (soft, table) = (tail + 1, tail + 1 + SoftLog::lines(description));
+        Layout { pages, slots, journal, cache, tail, soft, table }
     }
 
     /// Lines that it takes besides the page table.
@@ -95,6 +99,11 @@ impl Layout {
     pub(super) fn page_in(&self, state: &Persistent, page: u32) -> u32 {
         let line = state.line(self.table_line(page));
         (line[(page % ENTRIES) as usize] as u32).checked_sub(1).unwrap_or(page)
+    }
+
+    /// Where a line of the program lies by the persistent page table.
+    pub(super) fn place_in(&self, state: &Persistent, line: u32) -> u32 {
+        self.page_in(state, line / PAGE_LINES) * PAGE_LINES + line % PAGE_LINES
     }
 
     /// Writes into the persistent page table where a page lies: one step.

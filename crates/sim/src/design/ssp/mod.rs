@@ -38,6 +38,8 @@ mod recovery;
 use words::Stop;
 
 use super::Design;
+use super::soft_log::{self, SoftLog};
+use crate::machine::controller::Class;
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
 use crate::machine::memory::line_of;
@@ -80,6 +82,8 @@ pub struct Ssp {
     consolidation: Consolidation,
     checkpoint: Checkpoint,
     cores: Vec<WriteSet>,
+    /// For transactions that a write set cannot hold.
+    soft: SoftLog,
     /// Pages that a transaction may write.
     write_set: usize,
     /// Cycles of a lookup that finds a page in the SSP cache, and of one that does not.
@@ -94,6 +98,8 @@ pub struct Ssp {
 struct WriteSet {
     /// Stores are those of a transaction.
     runs: bool,
+    /// It was too large: its stores are plain ones, behind a log in software.
+    soft: bool,
     pages: Vec<Written>,
     /// Told when the commit is durable.
     done: Option<When>,
@@ -157,6 +163,7 @@ impl Design for Ssp {
             consolidation: Consolidation::default(),
             checkpoint: Checkpoint::new(),
             cores: vec![WriteSet::default(); description.cores],
+            soft: SoftLog::new(description, layout.soft),
             write_set: parameter("write_set") as usize,
             hit: parameter("hit_cycles") as Time,
             miss: parameter("miss_cycles") as Time,
@@ -167,17 +174,16 @@ impl Design for Ssp {
 
     fn begin(hart: &mut Hart<'_, Self>) {
         hart.fence();
-        write_set(hart).runs = true;
+        let tx = write_set(hart);
+        (tx.runs, tx.soft) = (true, false);
     }
 
     fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
         let line = line_of(word);
         let page = line / PAGE_LINES;
-        if write_set(hart).runs {
+        if !write_set(hart).pages.iter().any(|written| written.page == page) {
             hart.translate_store(line);
-            if !write_set(hart).pages.iter().any(|written| written.page == page) {
-                will_write(hart, page)?;
-            }
+            will_write(hart, page)?;
         }
         hart.store(word, object, value);
         Ok(())
@@ -210,9 +216,25 @@ impl Design for Ssp {
         hart.wait_for(done);
     }
 
+    fn falls_back(hart: &mut Hart<'_, Self>) {
+        give_up(hart);
+    }
+
+    fn soft_log(&mut self) -> Option<&mut SoftLog> {
+        Some(&mut self.soft)
+    }
+
+    fn class_of(&self, line: u32) -> Class {
+        self.soft.class_of(line).unwrap_or(Class::Data)
+    }
+
     fn walked(hart: &mut Hart<'_, Self>, page: u32, left: Option<u32>, time: Time) -> Time {
         let pages = hart.machine().design.layout.pages;
         if let Some(left) = left.filter(|left| *left < pages) {
+            if write_set(hart).soft {
+                // Nothing else keeps a page in use that plain stores are on their way to.
+                hart.settle();
+            }
             hart.until(time);
             leave_tlb(hart.machine(), left);
         }
@@ -287,12 +309,16 @@ impl Design for Ssp {
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
-        recovery::recover(&Layout::new(description, extra), state)
+        let layout = Layout::new(description, extra);
+        recovery::recover(&layout, state)?;
+        // Its entries name lines of the program, which lie where the page table says by now.
+        soft_log::recover_moved(description, layout.soft, state, &|state, line| {
+            layout.place_in(state, line)
+        })
     }
 
     fn found_at(description: &Description, extra: u32, state: &Persistent, line: u32) -> u32 {
-        let physical = Layout::new(description, extra).page_in(state, line / PAGE_LINES);
-        physical * PAGE_LINES + line % PAGE_LINES
+        Layout::new(description, extra).place_in(state, line)
     }
 }
 
@@ -306,7 +332,7 @@ fn write_set<'h>(hart: &'h mut Hart<'_, Ssp>) -> &'h mut WriteSet {
 fn will_write(hart: &mut Hart<'_, Ssp>, page: u32) -> Result<(), Stop> {
     let most = hart.machine().design.write_set;
     if write_set(hart).pages.len() == most {
-        return Err(overflow(hart));
+        return Err(Stop::TooLarge);
     }
     let cycle = hart.cycle();
     hart.until(cycle);
@@ -315,14 +341,13 @@ fn will_write(hart: &mut Hart<'_, Ssp>, page: u32) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The write set is full: what was written is given up, and the lines are where they were.
-fn overflow(hart: &mut Hart<'_, Ssp>) -> Stop {
-    hart.settle();
+/// What was written is given up, and the lines are where they were.
+fn give_up(hart: &mut Hart<'_, Ssp>) {
     let core = hart.core();
     let machine = hart.machine();
-    let pages = std::mem::take(&mut machine.design.cores[core].pages);
-    machine.design.cores[core].runs = false;
-    for written in pages {
+    let tx = &mut machine.design.cores[core];
+    (tx.runs, tx.soft) = (false, true);
+    for written in std::mem::take(&mut tx.pages) {
         for line in written.lines() {
             let place = machine.design.cache.place(line);
             machine.discard(place);
@@ -331,9 +356,6 @@ fn overflow(hart: &mut Hart<'_, Ssp>) -> Stop {
         slot.current ^= written.updated;
         leave_core(machine, written.page);
     }
-    machine.counts.fallbacks += 1;
-    machine.fail("a transaction writes more pages than `design.ssp.write_set`");
-    Stop::TooLarge
 }
 
 /// Looks a page up in the SSP cache at a time after which it is known to the core's TLB. Answers

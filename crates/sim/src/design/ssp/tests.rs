@@ -39,6 +39,8 @@ fn plain_and_given_up() -> Box<Machine<Ssp>> {
         assert_ne!(hart.machine().design.place(line), line, "it has another number");
         assert_eq!((hart.load(WORD, 0), hart.load(WORD + 1, 0)), (7, 8));
         assert_eq!(Ssp::store(hart, OTHER, 0, 9), Err(Stop::TooLarge));
+        hart.settle();
+        Ssp::falls_back(hart);
         assert_eq!(hart.machine().design.place(line), line, "it is where it was");
         assert_eq!((hart.load(WORD, 0), hart.load(WORD + 1, 0)), (7, 0));
     })

@@ -1,4 +1,4 @@
-//! Lines that get another number, and copies that are given up.
+//! Lines that get another number, and lines that are kept.
 
 use super::super::Tell;
 use super::{COHERENCE, HELD, MODIFIED, Machine, OWNED, PENDING, SHARED};
@@ -32,18 +32,6 @@ impl<D: Design> Machine<D> {
         self.put_llc(new, SHARED);
         self.put_private(core, new, MODIFIED | if coming { PENDING } else { 0 });
         new
-    }
-
-    /// Gives up all copies of a line in caches: what they have is not wanted any more.
-    pub fn discard(&mut self, line: u32) {
-        let mut left = std::mem::take(&mut self.directory[line as usize]) & !OWNED;
-        while left != 0 {
-            self.drop_private(left.trailing_zeros() as usize, line);
-            left &= left - 1;
-        }
-        if let Some(slot) = self.llc.find(line) {
-            self.llc.remove(slot);
-        }
     }
 
     /// Whether the last cache has a line.
