@@ -134,9 +134,9 @@ impl<D: Design> Cutting<'_, D> {
         D::recover(&self.machine.description, self.extra, state).is_ok()
     }
 
-    /// Where recovery has left a line of the program.
-    fn found_at(&self, state: &Persistent, line: u32) -> u32 {
-        D::found_at(&self.machine.description, self.extra, state, line)
+    /// Finds a line of the program in what recovery has left.
+    fn finder(&self) -> impl Fn(&Persistent, u32) -> u32 + use<D> {
+        D::finder(&self.machine.description, self.extra)
     }
 
     /// Recovers from this moment, cut again after so many steps if that is asked for.
@@ -182,7 +182,8 @@ impl<D: Design> Cutting<'_, D> {
     }
 
     fn compare(&self, cut: &Persistent, oracle: &mut Oracle<'_>, whole: bool, report: &mut Report) {
-        let found_at = |line| self.found_at(cut, line);
+        let finder = self.finder();
+        let found_at = |line| finder(cut, line);
         let heap = Heap { state: cut, found_at: &found_at, moves: D::MOVES };
         let found = oracle.compare(&heap, whole);
         report.ending_there += found.there;
@@ -200,7 +201,8 @@ impl<D: Design> Cutting<'_, D> {
         report: &mut Report,
     ) -> Result<(), Error> {
         let cut = self.recovered(state, None);
-        let lines = (0..self.extra).flat_map(|line| cut.line(self.found_at(&cut, line)));
+        let finder = self.finder();
+        let lines = (0..self.extra).flat_map(|line| cut.line(finder(&cut, line)));
         let mut image = Image::of(lines.collect());
         match loaded.check(&mut Erased::new(&mut image)) {
             Ok(complaints) => {

@@ -255,11 +255,13 @@ pub trait Design: Sized + 'static {
         Ok(())
     }
 
-    /// Where a line of the program is in what recovery has left.
-    #[inline]
-    fn found_at(description: &Description, extra: u32, state: &Persistent, line: u32) -> u32 {
-        let _ = (description, extra, state);
-        line
+    /// Finds a line of the program in what recovery has left.
+    fn finder(
+        description: &Description,
+        extra: u32,
+    ) -> impl Fn(&Persistent, u32) -> u32 + use<Self> {
+        let _ = (description, extra);
+        |_, line| line
     }
 }
 

@@ -139,16 +139,19 @@ impl<'y, D: Design> Hart<'y, D> {
         machine.counts.transactions += 1;
         machine.counts.lines.add(lines.len() as u64);
         machine.counts.pages.add(pages.len() as u64);
-        if machine.history.is_some() && !written.is_empty() {
+        let mut history = machine.history.take();
+        if let Some(history) = &mut history
+            && !written.is_empty()
+        {
             let mut words: Vec<u64> = written.iter().map(|(word, _)| *word).collect();
             words.sort_unstable();
             words.dedup();
             let running = &machine.cores[core].core;
             let of = |word| running.forwarded(word).unwrap_or_else(|| machine.word(word));
             let words = words.into_iter().map(|word| (word, of(word))).collect();
-            let transaction = history::Transaction { core, ends, acknowledged, words };
-            machine.history.as_mut().expect("it is there").push(transaction);
+            history.push(history::Transaction { core, ends, acknowledged, words });
         }
+        machine.history = history;
         self.lines = lines;
         self.undo = written;
     }

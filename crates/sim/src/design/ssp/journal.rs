@@ -34,12 +34,15 @@ pub(super) enum Whose {
     Pages,
 }
 
+/// A record and its place.
+pub(super) type Placed = (Record, u64);
+
 /// Records that belong together.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) whose: Whose,
     /// The records with their places.
-    pub(super) records: Vec<(Record, u64)>,
+    pub(super) records: Vec<Placed>,
     /// When they were appended, and how many lines they took.
     pub(super) since: Time,
     pub(super) lines: usize,
@@ -110,7 +113,7 @@ impl Journal {
     }
 
     /// Puts records into lines. Answers their places, and the lines with their numbers.
-    fn fill(&mut self, records: &[Record]) -> (Vec<(Record, u64)>, Vec<(u64, LineWords)>) {
+    fn fill(&mut self, records: &[Record]) -> (Vec<Placed>, Vec<(u64, LineWords)>) {
         let may = |(_, used): &(LineWords, usize)| used + records.len() <= RECORDS;
         // A line that is being written stays as it is.
         let is_written = !self.groups.is_empty();

@@ -317,8 +317,9 @@ impl Design for Ssp {
         })
     }
 
-    fn found_at(description: &Description, extra: u32, state: &Persistent, line: u32) -> u32 {
-        Layout::new(description, extra).place_in(state, line)
+    fn finder(description: &Description, extra: u32) -> impl Fn(&Persistent, u32) -> u32 + use<> {
+        let layout = Layout::new(description, extra);
+        move |state, line| layout.place_in(state, line)
     }
 }
 
