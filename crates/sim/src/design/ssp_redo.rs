@@ -8,7 +8,7 @@
 //! ```
 //! A core's log, round and round, and its commit records likewise:
 //! ```text
-//!   group   | entries | line | line | ... up to 7 |    and behind it those lines' words, a line each
+//!   group   | entries | line | line | ... up to 7 |    and behind it those lines' words
 //!   record  | number of the commit | first line of its log | entries |
 //! ```
 //! One line says up to which commit everything is at home. It is written when a core's log is half
@@ -18,8 +18,8 @@
 //! - Lines of an open transaction stay in the caches: the last one keeps them.
 //! - When a commit record is durable, so is its log.
 //! - Commits are numbered in the order in which their records are sent, which is that of the locks;
-//!   everything is at home up to a number when it is for each commit up to there. Otherwise recovery
-//!   could put an older commit's line over a younger one's.
+//!   everything is at home up to a number when it is for each commit up to there. Otherwise
+//!   recovery could put an older commit's line over a younger one's.
 //!
 //! Recovery writes, in the order of their numbers, what the logs of all commits say that may not be
 //! at home.

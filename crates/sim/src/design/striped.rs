@@ -2,8 +2,8 @@
 
 use crate::machine::description::Description;
 
-/// A region of persistent memory whose lines, in their order, lie in one row after the other: what is
-/// written in order is written by many banks at once.
+/// A region of persistent memory whose lines, in their order, lie in one row after the other: what
+/// is written in order is written by many banks at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Striped {
     first: u32,

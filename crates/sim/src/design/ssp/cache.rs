@@ -1,4 +1,5 @@
-//! The SSP cache: both physical pages of each page that is in use, and which of them has which line.
+//! The SSP cache: both physical pages of each page that is in use, and which of them has which
+//! line.
 //!
 //! Its transient half is here; the persistent one is what checkpoints have written of it.
 //!
@@ -6,8 +7,8 @@
 //! - A slot that a TLB or an open transaction refers to keeps its page, and is not consolidated.
 //! - `current` and `committed` differ in the lines of open transactions and of those whose journal
 //!   is not durable yet, and `journaled` is what `committed` will be when all of the journal is.
-//! - A slot that may be given to another page has no bit set, and its page's entry in the persistent
-//!   page table names `p0`.
+//! - A slot that may be given to another page has no bit set, and its page's entry in the
+//!   persistent page table names `p0`.
 
 use std::collections::VecDeque;
 

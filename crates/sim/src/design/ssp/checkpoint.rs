@@ -1,4 +1,4 @@
-//! Checkpoints: the persistent SSP cache gets what the journal says, so that this can be used again.
+//! Checkpoints: the persistent SSP cache gets what the journal says, which can then be used again.
 //!
 //! ```text
 //!   journal is half full -> all before its head is durable -> slots that changed are written

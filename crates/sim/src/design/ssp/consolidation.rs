@@ -2,13 +2,14 @@
 //! the background.
 //!
 //! ```text
-//!   queue -> batch: lines are copied -> durable -> journal -> durable -> page table -> durable: free
+//!   queue -> batch: lines copied -> durable -> journal -> durable -> page table -> durable: free
 //! ```
 //! The page that has more of the lines is kept; the others are copied into it. Only places that
 //! have no committed line are written, so power may fail at any of it: until the journal's record
 //! is durable the page is what it was, and from then on its lines are all in the page that is kept.
-//! If that was the second one, the pages have changed places, and the page table is told; until that
-//! is durable the slot has no other page, so recovery finds the entry that still names the spare one.
+//! If that was the second one, the pages have changed places, and the page table is told; until
+//! that is durable the slot has no other page, so recovery finds the entry that still names the
+//! spare one.
 //!
 //! The pages that wait are done together: their records share lines of the journal, and their
 //! entries those of the page table. (The paper has a thread of the operating system do it, on a

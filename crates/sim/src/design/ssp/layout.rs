@@ -4,8 +4,8 @@
 //!   heap | spare pages, one a slot | journal | SSP cache | tail | log in software | page table
 //! ```
 //! ```text
-//!   SSP cache   a slot: | P0 + 1 | P1 + 1 | committed | version |    two slots a line
-//!   journal     a record: | P0 (40) slot (12) last (1) lap (3) number (8) | committed |    four a line
+//!   SSP cache   a slot: | P0 + 1 | P1 + 1 | committed | version |    two a line
+//!   journal     a record: | P0 (40) slot (12) last (1) lap (3) number (8) | committed |    four
 //!   tail        | number of the first line of the journal that is still needed |
 //!   page table  an entry: | physical page + 1 |    eight a line
 //! ```
@@ -13,8 +13,8 @@
 //! where its number says. A record has the 128 bits of the paper.
 //!
 //! Lines of the journal are numbered for ever, and a record says in which lap it was written: so
-//! recovery knows the journal's end. The version of a slot is the place in the journal of the record
-//! that made it what it is: older records say nothing to it.
+//! recovery knows the journal's end. The version of a slot is the place in the journal of the
+//! record that made it what it is: older records say nothing to it.
 
 use super::super::soft_log::SoftLog;
 use super::super::striped::Striped;

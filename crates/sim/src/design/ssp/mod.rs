@@ -1,5 +1,5 @@
-//! `ssp`: shadow sub-paging. A page in use has two physical pages, and each of its lines lies in one
-//! of them; a transaction writes a line to the other one, and commits by making bits durable.
+//! `ssp`: shadow sub-paging. A page in use has two physical pages, and each of its lines lies in
+//! one of them; a transaction writes a line to the other one, and commits by making bits durable.
 //! (Ni, Zhao, Litz, Bittman, Miller, MICRO 2019, sections 3 and 4.)
 //!
 //! ```text
@@ -328,8 +328,8 @@ fn write_set<'h>(hart: &'h mut Hart<'_, Ssp>) -> &'h mut WriteSet {
     &mut hart.machine().design.cores[core]
 }
 
-/// The transaction writes a page for the first time: it is in the core's write set, and in use until
-/// the commit is durable.
+/// The transaction writes a page for the first time: it is in the core's write set, and in use
+/// until the commit is durable.
 fn will_write(hart: &mut Hart<'_, Ssp>, page: u32) -> Result<(), Stop> {
     let most = hart.machine().design.write_set;
     if write_set(hart).pages.len() == most {

@@ -9,8 +9,8 @@
 //! Power may fail at any step; the next recovery begins again. Step 2 says by versions what the
 //! slots know, so records that are met again change nothing. Step 3 repairs a cut between the
 //! journal and the page table, of a consolidation or of step 4. No record says which virtual page a
-//! slot has; but a spare page is nobody's, so an entry that names one is out of date, and both pages
-//! belong to the slot.
+//! slot has; but a spare page is nobody's, so an entry that names one is out of date, and both
+//! pages belong to the slot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,8 +38,8 @@ pub(super) fn recover(layout: &Layout, state: &mut Persistent) -> Result<(), Cut
     Ok(())
 }
 
-/// Applies what the journal says of whole transactions. Answers the line behind its last one, unless
-/// there is none.
+/// Applies what the journal says of whole transactions. Answers the line behind its last one,
+/// unless there is none.
 fn replay(layout: &Layout, state: &Persistent, slots: &mut [Lasting]) -> Option<u64> {
     let capacity = layout.journal.lines();
     let tail = state.line(layout.tail)[0];
