@@ -67,6 +67,26 @@ pub enum Mutant {
     FilterTwice,
     /// ReDU: who overwrites a committed line does not keep its records.
     ReduTrimsEarly,
+    /// SSP: the metadata of a commit do not wait for its data.
+    SspMetadataFirst,
+    /// SSP: the page table is written before the journal says that pages have changed places.
+    SspTableFirst,
+    /// SSP: recovery takes a transaction's records that are there, whether all are or not.
+    SspPartOfACommit,
+    /// SSP: a page is brought together though an open transaction writes it.
+    SspForgetsWriters,
+    /// SSP: the journal's tail is moved before the slots that it tells are durable.
+    SspTailFirst,
+    /// SSP: recovery applies records that the slot already knows.
+    SspAppliesOldRecords,
+    /// SSP: a line that was modified outside of a transaction gets another number as it is.
+    SspRetagsDirty,
+    /// SSP's undo log: stores do not wait for their entries.
+    SspUndoWithoutWaiting,
+    /// SSP's redo log: the commit record does not wait for the log.
+    SspRedoRecordFirst,
+    /// SSP's redo log: the last cache does not keep lines of open transactions.
+    SspRedoLetsLinesGo,
 }
 
 impl Mutant {
@@ -111,6 +131,16 @@ impl Mutant {
             Mutant::DramNotLookedUp => "dram-not-looked-up",
             Mutant::FilterTwice => "filter-twice",
             Mutant::ReduTrimsEarly => "redu-trims-early",
+            Mutant::SspMetadataFirst => "ssp-metadata-first",
+            Mutant::SspTableFirst => "ssp-table-first",
+            Mutant::SspPartOfACommit => "ssp-part-of-a-commit",
+            Mutant::SspForgetsWriters => "ssp-forgets-writers",
+            Mutant::SspTailFirst => "ssp-tail-first",
+            Mutant::SspAppliesOldRecords => "ssp-applies-old-records",
+            Mutant::SspRetagsDirty => "ssp-retags-dirty",
+            Mutant::SspUndoWithoutWaiting => "ssp-undo-without-waiting",
+            Mutant::SspRedoRecordFirst => "ssp-redo-record-first",
+            Mutant::SspRedoLetsLinesGo => "ssp-redo-lets-lines-go",
         }
     }
 }

@@ -181,7 +181,8 @@ impl Start<'_> {
     ) -> Result<Ran<D>, Error> {
         let Start { setup, description, loaded, words } = self;
         let heap_words = words.len() as u64;
-        let (extra, volatile) = (D::extra_lines(description), D::volatile_lines(description));
+        let extra = D::extra_lines(description) + D::table_lines((heap_words / 8) as u32);
+        let volatile = D::volatile_lines(description);
         let keeps_media = setup.check || setup.power_cuts > 0;
         let mut memory = Memory::new(words.clone(), extra, volatile, keeps_media);
         if tagged {
@@ -359,7 +360,8 @@ impl Window {
         let began = self.began.get().expect("a window that is over has begun");
         let ended = self.ended.borrow();
         let (end, counts) = ended.as_ref().expect("it is over");
-        let (transactions, cycles) = (end.finished - began.finished, end.at - began.at);
+        let transactions = end.finished - began.finished;
+        let cycles = end.at - began.at + counts.afterwards / setup.cores as u64;
         let mean = |cycles: u64| cycles as f64 / transactions as f64;
         let phases = &counts.phases;
         let nvm_writes = NvmWrites::of(&counts.nvm_writes);
@@ -416,7 +418,7 @@ fn complaints<D: Design>(
     loaded: &dyn Loaded,
     bytes: u64,
 ) -> Result<Vec<String>, Error> {
-    let heap = machine.memory.words()[..bytes as usize / 8].to_vec();
+    let heap = (0..bytes / 8).map(|word| machine.word(word)).collect();
     let mut complaints = loaded.check(&mut Erased::new(&mut Image::of(heap)))?;
     let wrong = machine.counts.wrong_fills;
     if wrong > 0 {

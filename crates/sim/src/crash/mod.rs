@@ -35,7 +35,7 @@ use crate::machine::Machine;
 use crate::machine::when::Time;
 use crate::persist::{History, Persistent, Trace};
 use crate::program::Loaded;
-use oracle::Oracle;
+use oracle::{Heap, Oracle};
 use words::Erased;
 
 /// At every so many cuts all is compared.
@@ -151,6 +151,11 @@ impl<D: Design> Cutting<'_, D> {
         D::recover(&self.machine.description, self.extra, state).is_ok()
     }
 
+    /// Finds a line of the program in what recovery has left.
+    fn finder(&self) -> impl Fn(&Persistent, u32) -> u32 + use<D> {
+        D::finder(&self.machine.description, self.extra)
+    }
+
     /// Recovers from this moment, cut again after so many steps if that is asked for.
     fn recovered(&self, state: &mut Persistent, again: Option<u64>) -> Persistent {
         let mut cut = state.cut();
@@ -194,7 +199,10 @@ impl<D: Design> Cutting<'_, D> {
     }
 
     fn compare(&self, cut: &Persistent, oracle: &mut Oracle<'_>, whole: bool, report: &mut Report) {
-        let found = oracle.compare(cut, whole);
+        let finder = self.finder();
+        let found_at = |line| finder(cut, line);
+        let heap = Heap { state: cut, found_at: &found_at, moves: D::MOVES };
+        let found = oracle.compare(&heap, whole);
         report.ending_there += found.there;
         report.ending_gone += found.gone;
         if let Some(what) = found.violation {
@@ -210,7 +218,8 @@ impl<D: Design> Cutting<'_, D> {
         report: &mut Report,
     ) -> Result<(), Error> {
         let cut = self.recovered(state, None);
-        let lines = (0..self.extra).flat_map(|line| cut.line(line));
+        let finder = self.finder();
+        let lines = (0..self.extra).flat_map(|line| cut.line(finder(&cut, line)));
         let mut image = Image::of(lines.collect());
         match loaded.check(&mut Erased::new(&mut image)) {
             Ok(complaints) => {

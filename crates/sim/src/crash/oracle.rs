@@ -2,10 +2,45 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::machine::memory::line_of;
+use crate::machine::memory::{LineWords, line_of};
+use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::Time;
 use crate::persist::history::Transaction;
 use crate::persist::{History, Persistent};
+
+/// What recovery has left, as a program sees it.
+pub(super) struct Heap<'s> {
+    pub(super) state: &'s Persistent,
+    /// Where it has a line of the program.
+    pub(super) found_at: &'s dyn Fn(u32) -> u32,
+    /// Whether that may be elsewhere than under its own number; then pages move as a whole.
+    pub(super) moves: bool,
+}
+
+impl Heap<'_> {
+    /// A line of the program.
+    pub(super) fn line(&self, line: u32) -> LineWords {
+        self.state.line((self.found_at)(line))
+    }
+
+    /// Lines of the program, of which there are so many, that were changed since power was cut.
+    fn changed(&self, lines: u32) -> Vec<u32> {
+        if !self.moves {
+            return self.state.changed().filter(|line| *line < lines).collect();
+        }
+        let changed: FxHashSet<u32> = self.state.changed().collect();
+        let pages: FxHashSet<u32> = changed.iter().map(|line| line / PAGE_LINES).collect();
+        let mut found = Vec::new();
+        for first in (0..lines).step_by(PAGE_LINES as usize) {
+            let physical = (self.found_at)(first);
+            if pages.contains(&(physical / PAGE_LINES)) {
+                let lines = (0..PAGE_LINES).filter(|at| changed.contains(&(physical + at)));
+                found.extend(lines.map(|at| first + at));
+            }
+        }
+        found
+    }
+}
 
 /// The heap as it must be, from cut to cut.
 pub(super) struct Oracle<'h> {
@@ -66,7 +101,7 @@ impl<'h> Oracle<'h> {
     }
 
     /// Compares a recovered heap with what must be there: all of it, or what may be wrong.
-    pub(super) fn compare(&mut self, heap: &Persistent, whole: bool) -> Found {
+    pub(super) fn compare(&mut self, heap: &Heap<'_>, whole: bool) -> Found {
         let mut found = Found::default();
         // Words of transactions that are there although nobody was told.
         let mut there: FxHashMap<u64, u64> = FxHashMap::default();
@@ -94,7 +129,7 @@ impl<'h> Oracle<'h> {
             }
         }
         let last = (self.heap.len() / 8) as u32;
-        lines.extend(heap.changed().filter(|line| *line < last));
+        lines.extend(heap.changed(last));
         let wrong = match whole {
             true => (0..last).find_map(|line| self.wrong(line, heap, &there)),
             false => lines.iter().filter_map(|line| self.wrong(*line, heap, &there)).min(),
@@ -113,7 +148,7 @@ impl<'h> Oracle<'h> {
     }
 
     /// Whether a transaction that was ending is there; nothing when only a part of it is.
-    fn is_there(&self, it: &Transaction, heap: &Persistent) -> Option<bool> {
+    fn is_there(&self, it: &Transaction, heap: &Heap<'_>) -> Option<bool> {
         let has = |word: u64| heap.line(line_of(word))[word as usize % 8];
         if it.words.iter().all(|(word, value)| has(*word) == *value) {
             return Some(true);
@@ -126,7 +161,7 @@ impl<'h> Oracle<'h> {
     fn wrong(
         &self,
         line: u32,
-        heap: &Persistent,
+        heap: &Heap<'_>,
         there: &FxHashMap<u64, u64>,
     ) -> Option<(u64, u64, u64)> {
         let words = (u64::from(line) * 8..).zip(heap.line(line));

@@ -10,6 +10,9 @@
 //! | [`hw-redo`](HwRedo) | - | commit word | logs, brings data home from the log |
 //! | [`hw-undo-redo`](HwUndoRedo) | - | commit word | logs, scans caches |
 //! | [`redu`](Redu) | - | commit word, flush to DRAM | logs, marks, brings data home |
+//! | [`ssp`](Ssp) | pages to write are noted | data, then a journal of bits | lines change places |
+//! | [`ssp-undo`](SspUndo) | - | data, then a number | each store waits for its entry |
+//! | [`ssp-redo`](SspRedo) | older data are at home | log, then a record | logs, keeps lines |
 //!
 //! A design is one file. What a core does itself, in the order of its program, is written as
 //! straight code over a [`Hart`] that may wait; what hardware does at a moment is a function of the
@@ -25,6 +28,10 @@ mod lad_llc;
 mod log;
 mod redu;
 pub mod soft_log;
+mod ssp;
+mod ssp_redo;
+mod ssp_undo;
+mod striped;
 mod sw_undo;
 mod volatile;
 
@@ -34,6 +41,9 @@ pub use hw_undo_redo::HwUndoRedo;
 pub use lad::{Lad, LadBase};
 pub use lad_llc::LadLlc;
 pub use redu::Redu;
+pub use ssp::Ssp;
+pub use ssp_redo::SspRedo;
+pub use ssp_undo::SspUndo;
 pub use sw_undo::SwUndo;
 pub use volatile::Volatile;
 
@@ -42,6 +52,7 @@ use words::Stop;
 use crate::machine::cache::State;
 use crate::machine::controller::{Class, Id, Write};
 use crate::machine::description::{Description, Point};
+use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
 use crate::persist::{Cut, Persistent};
 use soft_log::SoftLog;
@@ -64,6 +75,10 @@ pub trait Design: Sized + 'static {
     /// Whether the last cache is persistent: then it keeps what it has modified, whoever owns it.
     const LLC_IS_PERSISTENT: bool = false;
 
+    /// Whether a line of the program may lie elsewhere than under its own number: then
+    /// [`place`](Design::place) says where.
+    const MOVES: bool = false;
+
     /// Paths that it takes rarely, by the names that it gives to [`Machine::rare`]: power is cut
     /// inside of each, and of any other one that it takes. Here are those that a program takes
     /// whose transactions keep what they write to themselves: a comparison of many runs fails when
@@ -82,6 +97,12 @@ pub trait Design: Sized + 'static {
     /// Lines of persistent memory that it needs besides the heap.
     fn extra_lines(description: &Description) -> u32 {
         let _ = description;
+        0
+    }
+
+    /// Lines of persistent memory that it needs besides, because the heap has so many.
+    fn table_lines(heap: u32) -> u32 {
+        let _ = heap;
         0
     }
 
@@ -121,6 +142,14 @@ pub trait Design: Sized + 'static {
         let _ = hart;
     }
 
+    /// A core has walked the page table for a heap's page at this time, and another page is not
+    /// known any more. Answers for how many cycles more the translation takes.
+    #[inline]
+    fn walked(hart: &mut Hart<'_, Self>, page: u32, left: Option<u32>, time: Time) -> Time {
+        let _ = (hart, page, left, time);
+        0
+    }
+
     /// The hardware cannot hold the running transaction: it forgets what it has of it, and sees to
     /// it that nothing older of its lines comes after what software will write. Its stores have
     /// drained. Then the lines that it has written are dropped from all caches, its words are what
@@ -131,6 +160,28 @@ pub trait Design: Sized + 'static {
     }
 
     // What the hardware does at a moment.
+
+    /// Where caches and memory have a line of the program.
+    #[inline(always)]
+    fn place(&self, line: u32) -> u32 {
+        line
+    }
+
+    /// A store of this word could drain as soon as its bytes are there. Answers what it waits for
+    /// besides, or first.
+    #[inline(always)]
+    fn waits(machine: &mut Machine<Self>, core: usize, word: u64, there: When) -> Option<When> {
+        let _ = (machine, core, word, there);
+        None
+    }
+
+    /// A store is about to change a line of the program, which the core may write. Answers where it
+    /// lies from here on, if that is elsewhere than before.
+    #[inline(always)]
+    fn moves(machine: &mut Machine<Self>, core: usize, line: u32) -> Option<u32> {
+        let _ = (machine, core, line);
+        None
+    }
 
     /// The log in software of transactions that the hardware cannot hold. Without one such a
     /// transaction ends with [`Stop::TooLarge`].
@@ -239,6 +290,15 @@ pub trait Design: Sized + 'static {
         let _ = (description, extra, state);
         Ok(())
     }
+
+    /// Finds a line of the program in what recovery has left.
+    fn finder(
+        description: &Description,
+        extra: u32,
+    ) -> impl Fn(&Persistent, u32) -> u32 + use<Self> {
+        let _ = (description, extra);
+        |_, line| line
+    }
 }
 
 /// What to do with a design whose type is known only by name.
@@ -283,7 +343,9 @@ macro_rules! designs {
     };
 }
 
-designs!(Volatile, SwUndo, Lad, LadBase, LadLlc, HwUndo, HwRedo, HwUndoRedo, Redu);
+designs!(
+    Volatile, SwUndo, Lad, LadBase, LadLlc, HwUndo, HwRedo, HwUndoRedo, Redu, SspUndo, SspRedo, Ssp
+);
 
 /// Their names, for people.
 pub fn names() -> String {

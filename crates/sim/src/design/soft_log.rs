@@ -145,12 +145,30 @@ pub fn commit<D: Design>(hart: &mut Hart<'_, D>) {
 /// # Errors
 /// [`Cut`].
 pub fn recover(description: &Description, first: u32, state: &mut Persistent) -> Result<(), Cut> {
-    (0..description.cores as u32).try_for_each(|core| roll_back(first + core * LOG_LINES, state))
+    recover_moved(description, first, state, &|_, line| line)
+}
+
+/// The same where a line of the program is found elsewhere than under its own number.
+///
+/// # Errors
+/// [`Cut`].
+pub fn recover_moved(
+    description: &Description,
+    first: u32,
+    state: &mut Persistent,
+    found_at: &dyn Fn(&Persistent, u32) -> u32,
+) -> Result<(), Cut> {
+    let mut heads = (0..description.cores as u32).map(|core| first + core * LOG_LINES);
+    heads.try_for_each(|head| roll_back(head, state, found_at))
 }
 
 /// Stores back what the entries of one core's last transaction say, if it is not committed; from
 /// then on its number counts as done, so that they say nothing after another power cut.
-fn roll_back(head: u32, state: &mut Persistent) -> Result<(), Cut> {
+fn roll_back(
+    head: u32,
+    state: &mut Persistent,
+    found_at: &dyn Fn(&Persistent, u32) -> u32,
+) -> Result<(), Cut> {
     let committed = state.line(head)[0];
     let mut last = committed;
     for line in head + 1..head + LOG_LINES {
@@ -159,7 +177,7 @@ fn roll_back(head: u32, state: &mut Persistent) -> Result<(), Cut> {
             continue;
         }
         last = last.max(number);
-        let home = (address / 64) as u32;
+        let home = found_at(state, (address / 64) as u32);
         let mut old = state.line(home);
         match address % 64 {
             0 => old[..6].copy_from_slice(&words),

@@ -75,9 +75,13 @@ impl<'y, D: Design> Hart<'y, D> {
         let undo = std::mem::take(&mut self.undo);
         let machine = self.machine();
         for Old { word, value, payload } in undo.into_iter().rev() {
-            machine.memory.restore(word, value, payload);
+            let place = machine.place_of(word);
+            machine.memory.restore(place, value, payload);
         }
-        lines.iter().for_each(|line| machine.discard(*line));
+        for line in &lines {
+            let place = machine.design.place(*line);
+            machine.discard(place);
+        }
         if let Some(isolation) = &mut machine.isolation {
             isolation.ends(core, &lines);
         }
@@ -143,7 +147,8 @@ impl<'y, D: Design> Hart<'y, D> {
         machine.counts.transactions += 1;
         machine.counts.lines.add(lines.len() as u64);
         machine.counts.pages.add(pages.len() as u64);
-        if let Some(history) = &mut machine.history
+        let mut history = machine.history.take();
+        if let Some(history) = &mut history
             && !written.is_empty()
         {
             let mut words: Vec<u64> = written.iter().map(|old| old.word).collect();
@@ -151,10 +156,11 @@ impl<'y, D: Design> Hart<'y, D> {
             words.dedup();
             let running = &machine.cores[core].core;
             debug_assert!(running.is_drained(), "what is durable has drained");
-            let words =
-                words.into_iter().map(|word| (word, machine.memory.payload(word))).collect();
+            let of = |word| machine.memory.payload(machine.place_of(word));
+            let words = words.into_iter().map(|word| (word, of(word))).collect();
             history.push(history::Transaction { core, ends, acknowledged, words });
         }
+        machine.history = history;
         self.lines = lines;
         self.undo = written;
     }
@@ -181,8 +187,8 @@ impl<'y, D: Design> Hart<'y, D> {
         }
         let machine = self.machine();
         let waiting = machine.cores[core].core.forwarded(word);
-        let value = waiting.unwrap_or_else(|| machine.memory.word(word));
-        let payload = machine.memory.payload(word);
+        let value = waiting.unwrap_or_else(|| machine.word(word));
+        let payload = machine.memory.payload(machine.place_of(word));
         self.undo.push(Old { word, value, payload });
     }
 }

@@ -219,6 +219,12 @@ impl Core {
     #[inline]
     pub fn loaded(&mut self, completes: When, tokens: &Tokens) {
         self.last_load = completes;
+        self.in_flight(completes, tokens);
+    }
+
+    /// What was executed and does not retire before then.
+    #[inline]
+    pub fn in_flight(&mut self, completes: When, tokens: &Tokens) {
         let known = if self.open.is_empty() { tokens.time(completes) } else { None };
         let Some(time) = known else {
             self.open.push_back((self.instr, completes));
@@ -342,6 +348,12 @@ impl Core {
             is_open
         });
         last
+    }
+
+    /// The bytes of a line that is in flight will be another line's.
+    pub fn renamed(&mut self, line: u32, to: u32) {
+        let of_line = self.misses.iter_mut().filter(|miss| miss.0 == line);
+        of_line.for_each(|miss| miss.0 = to);
     }
 
     /// The misses in flight.

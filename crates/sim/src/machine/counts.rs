@@ -35,6 +35,8 @@ pub struct Counts {
     pub pages: Spread,
     /// Transactions that had to take the path in software.
     pub fallbacks: u64,
+    /// Cycles of all cores that a design adds afterwards: it knows them, and has not let them pass.
+    pub afterwards: u64,
     /// What the design counts besides, by its own names.
     pub of_design: BTreeMap<&'static str, u64>,
 }
@@ -48,6 +50,12 @@ impl Counts {
     /// Counts something of the design's own.
     pub fn add(&mut self, name: &'static str, count: u64) {
         *self.of_design.entry(name).or_default() += count;
+    }
+
+    /// Counts the most that there was of something at a time.
+    pub fn most(&mut self, name: &'static str, count: u64) {
+        let most = self.of_design.entry(name).or_default();
+        *most = count.max(*most);
     }
 
     /// All writes to persistent memory.

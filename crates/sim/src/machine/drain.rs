@@ -73,7 +73,9 @@ impl<D: Design> Machine<D> {
 
     /// A store takes effect, unless it has to wait: then the buffer is told when to try again.
     fn drain_store(&mut self, core: usize, word: u64, value: u64) -> bool {
-        let (line, source) = (line_of(word), self.buffer_source(core));
+        let (named, source) = (line_of(word), self.buffer_source(core));
+        let line = self.design.place(named);
+        let mut there = When::at(self.now);
         match self.look_up(core, line, true, self.now) {
             Lookup::Hit(when) => match self.time_for(core, when) {
                 None => return false,
@@ -90,12 +92,23 @@ impl<D: Design> Machine<D> {
                 }
                 let done = self.bring(core, line, true, self.now);
                 self.cores[core].draining = Some(done);
+                there = done;
             }
         }
+        if let Some(wait) = D::waits(self, core, word, there) {
+            self.cores[core].draining = Some(wait);
+            self.sources.set(source, self.now + 1);
+            return false;
+        }
+        let line = match D::moves(self, core, named) {
+            Some(to) => self.retag(core, line, to),
+            None => line,
+        };
         let slot = self.l1[core].find(line).expect("it was brought");
         let state: State = self.l1[core].state(slot);
         self.l1[core].set_state(slot, MODIFIED | state & !super::cache::COHERENCE);
-        let old = self.memory.set_word(word, value);
+        let place = self.place_of(word);
+        let old = self.memory.store(place, word, value);
         D::drained(self, core, word, old);
         true
     }
@@ -124,6 +137,7 @@ impl<D: Design> Machine<D> {
 
     fn drain_write_back(&mut self, core: usize, line: u32, done: When) {
         let tell = Tell::Core(core, done);
+        let line = self.design.place(line);
         let (known, write) = self.write_back(core, line, self.design.class_of(line), |_| {}, tell);
         if write.is_none() && !self.wait_for_write(core, line, done) {
             let (home, tile) = (self.home(line), self.tile(core));

@@ -13,7 +13,7 @@ use super::core::Op;
 use super::counts::Phase;
 use super::hierarchy::Lookup;
 use super::memory::line_of;
-use super::tlb::Translation;
+use super::tlb::{PAGE_LINES, Translation};
 use super::when::{NEVER, Time, When};
 use super::{Machine, Turn, Why};
 use crate::design::Design;
@@ -224,11 +224,11 @@ impl<'y, D: Design> Hart<'y, D> {
             return self.returned(value);
         }
         let line = line_of(word);
-        let time = time + self.translate(line);
+        let time = time + self.translate(line, time);
         let completes = self.reach(line, false, time);
         let machine = self.machine();
         machine.cores[core].core.loaded(completes, &machine.tokens);
-        let value = machine.memory.word(word);
+        let value = machine.word(word);
         self.returned(value)
     }
 
@@ -241,18 +241,32 @@ impl<'y, D: Design> Hart<'y, D> {
         value
     }
 
-    /// Cycles that a line's translation takes.
+    /// Cycles that a line's translation takes from this time on.
     #[inline]
-    fn translate(&mut self, line: u32) -> Time {
+    fn translate(&mut self, line: u32, time: Time) -> Time {
         let core = self.core;
         let machine = self.machine();
         match machine.cores[core].tlb.translate(line) {
             Translation::Known => 0,
-            Translation::Walked { .. } => machine.walk(),
+            Translation::Walked { left } => {
+                let walk = machine.walk();
+                walk + D::walked(self, line / PAGE_LINES, left, time)
+            }
         }
     }
 
-    /// Accesses a line not before this time. Answers when its bytes are there.
+    /// Translates the line of a store that comes next: it does not retire before that is done.
+    pub(crate) fn translate_store(&mut self, line: u32) {
+        let core = self.core;
+        let time = self.machine().cores[core].core.cycle();
+        let takes = self.translate(line, time);
+        if takes > 0 {
+            let machine = self.machine();
+            machine.cores[core].core.in_flight(When::at(time + takes), &machine.tokens);
+        }
+    }
+
+    /// Accesses a line of the program not before this time. Answers when its bytes are there.
     fn reach(&mut self, line: u32, write: bool, time: Time) -> When {
         let core = self.core;
         loop {
@@ -262,6 +276,8 @@ impl<'y, D: Design> Hart<'y, D> {
                 self.until(time);
                 continue;
             }
+            // Whoever acted meanwhile may have moved it.
+            let line = machine.design.place(line);
             if let Lookup::Hit(completes) = machine.look_up(core, line, write, time) {
                 return completes;
             }
@@ -285,6 +301,9 @@ impl<'y, D: Design> Hart<'y, D> {
 
     /// Stores a word: it reaches the cache when it drains from the store buffer.
     pub fn store(&mut self, word: u64, object: u64, value: u64) {
+        if D::MOVES {
+            self.translate_store(line_of(word));
+        }
         let core = self.core;
         let machine = self.machine();
         machine.counts.accesses += 1;
@@ -308,6 +327,7 @@ impl<'y, D: Design> Hart<'y, D> {
                 self.until(time);
                 continue;
             }
+            let line = machine.design.place(line);
             if let Lookup::Hit(_) = machine.look_up(core, line, true, time) {
                 return;
             }

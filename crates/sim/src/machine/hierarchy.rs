@@ -557,5 +557,6 @@ impl<D: Design> Machine<D> {
     }
 }
 
+mod retag;
 #[cfg(test)]
 mod tests;

@@ -101,13 +101,19 @@ impl Memory {
         self.words[word as usize]
     }
 
-    /// Changes it, by a store that drains. Answers what a payload had of the word before.
+    /// Changes it.
+    pub fn set_word(&mut self, word: u64, value: u64) {
+        self.store(word, word, value);
+    }
+
+    /// A store of the program to a word drains, which lies at this place. Answers what a payload had
+    /// of it before.
     #[inline]
-    pub fn set_word(&mut self, word: u64, value: u64) -> u64 {
-        let old = std::mem::replace(&mut self.words[word as usize], value);
+    pub fn store(&mut self, place: u64, word: u64, value: u64) -> u64 {
+        let old = std::mem::replace(&mut self.words[place as usize], value);
         match &mut self.tags {
             None => old,
-            Some(tags) => tags.store(word, value),
+            Some(tags) => tags.store(place, word, value),
         }
     }
 
@@ -179,10 +185,10 @@ impl Memory {
 }
 
 impl Tags {
-    fn store(&mut self, word: u64, value: u64) -> u64 {
+    fn store(&mut self, place: u64, word: u64, value: u64) -> u64 {
         self.stores += 1;
         let tag = if word < self.heap { STORE | self.stores } else { value };
-        std::mem::replace(&mut self.words[word as usize], tag)
+        std::mem::replace(&mut self.words[place as usize], tag)
     }
 }
 

@@ -232,6 +232,26 @@ impl<D: Design> Machine<D> {
         self.cores.len()
     }
 
+    /// Where memory has a word of the program.
+    #[inline]
+    pub(crate) fn place_of(&self, word: u64) -> u64 {
+        match D::MOVES {
+            true => u64::from(self.design.place(memory::line_of(word))) * 8 + word % 8,
+            false => word,
+        }
+    }
+
+    /// The coherent value of a word of the program.
+    #[inline]
+    pub fn word(&self, word: u64) -> u64 {
+        self.memory.word(self.place_of(word))
+    }
+
+    /// The time of a token, if it is known.
+    pub fn known(&self, when: When) -> Option<Time> {
+        self.tokens.time(when)
+    }
+
     /// Makes one of the design's engines act at this time, if it would act later.
     pub fn hasten_engine(&mut self, engine: usize, time: Time) {
         assert!(engine < ENGINES);

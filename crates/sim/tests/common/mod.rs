@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used)] // every test uses some of it
 
+pub(crate) mod pages;
 pub(crate) mod peeping;
 
 use std::rc::Rc;
@@ -111,7 +112,10 @@ pub(crate) fn setup(machine: &str, design: &str, cores: usize, transactions: u64
 
 /// Runs a workload on a built-in machine, with all checks.
 pub(crate) fn simulate(name: &'static str, scale: f64, setup: &Setup) -> Result<Outcome, Error> {
-    simulate_with(name, Options { scale, ..Options::default() }, setup)
+    match name {
+        "pages" => sim::run(setup, &pages::Pages, &mut |_| {}),
+        name => simulate_with(name, Options { scale, ..Options::default() }, setup),
+    }
 }
 
 /// The same with clients of the simulation's seed.

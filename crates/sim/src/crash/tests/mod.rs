@@ -1,7 +1,10 @@
 //! Bugs that are planted are found by cuts of power, and the same runs without them hold.
 
-#[path = "../../tests/common/mod.rs"]
+#[path = "../../../tests/common/mod.rs"]
 mod common;
+mod lad;
+mod logged;
+mod ssp;
 
 use common::{setup, simulate};
 use words::{Erased, ErasedTx, Objects, Ptr, Stop, Transact};
@@ -35,76 +38,6 @@ const SLOW: &[&str] = &["nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
 
 /// Controllers without batteries.
 const WEAK: &[&str] = &["persist.point=\"media\"", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
-
-/// Queues so short that they are often too full.
-const SHORT_QUEUE: &[&str] = &["mc.wq=8"];
-
-/// The same, and threads are suspended so often that they write a line again that was flushed.
-const TWICE: &[&str] = &["mc.wq=8", "design.lad.suspend_cycles=3000"];
-
-/// A last cache that has no second way for an older version.
-const NARROW: &[&str] = &["llc.bytes=131072", "llc.ways=1"];
-
-/// A run on the machine of designs that log in hardware.
-const fn logged(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
-    Row { machine: "tiny-redu", cuts: 300, ..row(mutant, design, workload) }
-}
-
-/// A log that is full soon, and memory behind which things wait.
-const SHORT: &[&str] = &["log.bytes=16384", "redu.dram_cache_bytes=16384", "nvm.write_ns=600"];
-
-/// Lines stay in DRAM as long as there is room.
-const LAZY: &[&str] = &["redu.dram_cache_bytes=16384", "redu.write_back=1"];
-
-/// Such a memory, and places in DRAM for all lines of two transactions.
-const SLOW_AND_WIDE: &[&str] =
-    &["nvm.write_ns=2000", "nvm.write_hit_ns=2000", "redu.dram_cache_bytes=16384"];
-
-const IN_HARDWARE: [Row; 12] = [
-    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::CommitBeforeMeta, "redu", "sps") },
-    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::AcknowledgeOwnRecord, "redu", "sps") },
-    Row { settings: SLOW, ..logged(Mutant::AcknowledgeOwnRecord, "hw-undo-redo", "pc") },
-    Row { settings: SHORT, ..logged(Mutant::LogReusedEarly, "redu", "sps") },
-    Row { settings: SLOW, ..logged(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash") },
-    Row { settings: SLOW, ..logged(Mutant::CommitBeforeData, "hw-undo", "sps") },
-    logged(Mutant::FwbOneScan, "hw-undo-redo", "sps"),
-    Row { settings: SLOW, ..logged(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
-    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::DramNotLookedUp, "hw-redo", "tpcc-hash") },
-    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
-    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
-    Row { settings: LAZY, cuts: 1000, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-hash") },
-];
-
-const ROWS: [Row; 21] = [
-    Row { settings: SLOW, ..row(Mutant::LinesOutOfOrder, "lad", "cq") },
-    Row { hangs: true, ..row(Mutant::LadFlushLeavesDirty, "lad", "tpcc-hash") },
-    // On a large mesh the nearest controller answers before the farthest one is asked.
-    paper(Mutant::LadOneController, "lad", "tatp-hash"),
-    Row { transactions: 900, cuts: 1500, ..row(Mutant::LadEightBits, "lad", "sps") },
-    row(Mutant::LadOldestFirst, "lad", "tpcc-hash"),
-    Row { cuts: 4000, ..row(Mutant::LadClearsOldestFirst, "lad", "tpcc-hash") },
-    row(Mutant::LadNoLog, "lad", "tpcc-hash"),
-    row(Mutant::LadCommitEarly, "lad", "sps"),
-    row(Mutant::LadRegisterLate, "lad", "tatp-hash"),
-    row(Mutant::LadSuspendedUnmarks, "lad", "sps"),
-    Row { settings: &["llc.bytes=65536"], ..row(Mutant::LlcInPlace, "lad-llc", "cq") },
-    Row { settings: NARROW, ..row(Mutant::LlcNoWait, "lad-llc", "rbt") },
-    Row { settings: WEAK, ..row(Mutant::UndoWithoutFence, "sw-undo", "sps") },
-    Row { settings: WEAK, ..row(Mutant::UndoCommitFirst, "sw-undo", "sps") },
-    // The same on the machine of the paper, where it can be.
-    paper(Mutant::LadCommitEarly, "lad", "sps"),
-    paper(Mutant::LadRegisterLate, "lad", "tatp-hash"),
-    Row { settings: SHORT_QUEUE, ..paper(Mutant::LadNoLog, "lad", "tpcc-hash") },
-    Row { settings: TWICE, ..paper(Mutant::LadOldestFirst, "lad", "tpcc-hash") },
-    paper(Mutant::LlcInPlace, "lad-llc", "cq"),
-    Row { settings: WEAK, ..paper(Mutant::UndoWithoutFence, "sw-undo", "sps") },
-    Row { settings: WEAK, ..paper(Mutant::UndoCommitFirst, "sw-undo", "sps") },
-];
-
-/// A row on the machine of the paper.
-const fn paper(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
-    Row { machine: "lad", cores: 4, ..row(mutant, design, workload) }
-}
 
 impl Row {
     /// All but the bug.
@@ -145,16 +78,6 @@ fn all_are_found(rows: &[Row]) {
         }
     }
     assert!(survived.is_empty(), "these survived: {survived:?}");
-}
-
-#[test]
-fn every_planted_bug_is_found_by_cuts_and_its_repaired_twin_has_none() {
-    all_are_found(&ROWS);
-}
-
-#[test]
-fn bugs_that_are_planted_into_logs_in_hardware_are_found_and_their_repaired_twins_have_none() {
-    all_are_found(&IN_HARDWARE);
 }
 
 /// Every transaction stores what is there already.

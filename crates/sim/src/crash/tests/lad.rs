@@ -1,0 +1,49 @@
+//! Bugs in `lad` and what is compared with it.
+
+use super::{Row, SLOW, WEAK, all_are_found, row};
+use crate::mutants::Mutant;
+
+/// Queues so short that they are often too full.
+const SHORT_QUEUE: &[&str] = &["mc.wq=8"];
+
+/// The same, and threads are suspended so often that they write a line again that was flushed.
+const TWICE: &[&str] = &["mc.wq=8", "design.lad.suspend_cycles=3000"];
+
+/// A last cache that has no second way for an older version.
+const NARROW: &[&str] = &["llc.bytes=131072", "llc.ways=1"];
+
+const ROWS: [Row; 21] = [
+    Row { settings: SLOW, ..row(Mutant::LinesOutOfOrder, "lad", "cq") },
+    Row { hangs: true, ..row(Mutant::LadFlushLeavesDirty, "lad", "tpcc-hash") },
+    // On a large mesh the nearest controller answers before the farthest one is asked.
+    paper(Mutant::LadOneController, "lad", "tatp-hash"),
+    Row { transactions: 900, cuts: 1500, ..row(Mutant::LadEightBits, "lad", "sps") },
+    row(Mutant::LadOldestFirst, "lad", "tpcc-hash"),
+    Row { cuts: 4000, ..row(Mutant::LadClearsOldestFirst, "lad", "tpcc-hash") },
+    row(Mutant::LadNoLog, "lad", "tpcc-hash"),
+    row(Mutant::LadCommitEarly, "lad", "sps"),
+    row(Mutant::LadRegisterLate, "lad", "tatp-hash"),
+    row(Mutant::LadSuspendedUnmarks, "lad", "sps"),
+    Row { settings: &["llc.bytes=65536"], ..row(Mutant::LlcInPlace, "lad-llc", "cq") },
+    Row { settings: NARROW, ..row(Mutant::LlcNoWait, "lad-llc", "rbt") },
+    Row { settings: WEAK, ..row(Mutant::UndoWithoutFence, "sw-undo", "sps") },
+    Row { settings: WEAK, ..row(Mutant::UndoCommitFirst, "sw-undo", "sps") },
+    // The same on the machine of the paper, where it can be.
+    paper(Mutant::LadCommitEarly, "lad", "sps"),
+    paper(Mutant::LadRegisterLate, "lad", "tatp-hash"),
+    Row { settings: SHORT_QUEUE, ..paper(Mutant::LadNoLog, "lad", "tpcc-hash") },
+    Row { settings: TWICE, ..paper(Mutant::LadOldestFirst, "lad", "tpcc-hash") },
+    paper(Mutant::LlcInPlace, "lad-llc", "cq"),
+    Row { settings: WEAK, ..paper(Mutant::UndoWithoutFence, "sw-undo", "sps") },
+    Row { settings: WEAK, ..paper(Mutant::UndoCommitFirst, "sw-undo", "sps") },
+];
+
+/// A row on the machine of the paper.
+const fn paper(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
+    Row { machine: "lad", cores: 4, ..row(mutant, design, workload) }
+}
+
+#[test]
+fn every_planted_bug_is_found_by_cuts_and_its_repaired_twin_has_none() {
+    all_are_found(&ROWS);
+}

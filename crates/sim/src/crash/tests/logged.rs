@@ -1,0 +1,39 @@
+//! Bugs in designs that log in hardware.
+
+use super::{Row, SLOW, all_are_found, row};
+use crate::mutants::Mutant;
+
+/// A run on the machine of designs that log in hardware.
+const fn logged(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
+    Row { machine: "tiny-redu", cuts: 300, ..row(mutant, design, workload) }
+}
+
+/// A log that is full soon, and memory behind which things wait.
+const SHORT: &[&str] = &["log.bytes=16384", "redu.dram_cache_bytes=16384", "nvm.write_ns=600"];
+
+/// Lines stay in DRAM as long as there is room.
+const LAZY: &[&str] = &["redu.dram_cache_bytes=16384", "redu.write_back=1"];
+
+/// Such a memory, and places in DRAM for all lines of two transactions.
+const SLOW_AND_WIDE: &[&str] =
+    &["nvm.write_ns=2000", "nvm.write_hit_ns=2000", "redu.dram_cache_bytes=16384"];
+
+const ROWS: [Row; 12] = [
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::CommitBeforeMeta, "redu", "sps") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::AcknowledgeOwnRecord, "redu", "sps") },
+    Row { settings: SLOW, ..logged(Mutant::AcknowledgeOwnRecord, "hw-undo-redo", "pc") },
+    Row { settings: SHORT, ..logged(Mutant::LogReusedEarly, "redu", "sps") },
+    Row { settings: SLOW, ..logged(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash") },
+    Row { settings: SLOW, ..logged(Mutant::CommitBeforeData, "hw-undo", "sps") },
+    logged(Mutant::FwbOneScan, "hw-undo-redo", "sps"),
+    Row { settings: SLOW, ..logged(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::DramNotLookedUp, "hw-redo", "tpcc-hash") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
+    Row { settings: LAZY, cuts: 1000, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-hash") },
+];
+
+#[test]
+fn bugs_that_are_planted_into_logs_in_hardware_are_found_and_their_repaired_twins_have_none() {
+    all_are_found(&ROWS);
+}

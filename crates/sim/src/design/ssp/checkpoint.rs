@@ -1,0 +1,145 @@
+//! Checkpoints: the persistent SSP cache gets what the journal says, which can then be used again.
+//!
+//! ```text
+//!   journal is half full -> all before its head is durable -> slots that changed are written
+//!     -> they are durable -> the tail becomes that head -> it is durable: room
+//! ```
+//! A slot is written as it is by then, once, however often it changed. It says by its version which
+//! records it knows: recovery may come upon older ones, when power fails before the tail is moved,
+//! and pages that changed places twice must not be taken back by half of that.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::{SLOT_TAG, Ssp, TAIL_TAG, journal};
+use crate::machine::controller::{Class, Write};
+use crate::machine::when::Time;
+use crate::machine::{Machine, Tell};
+use crate::mutants::{Mutant, planted};
+
+/// Writes that the engine has under way at a time: its core's misses.
+const WINDOW: usize = 16;
+
+/// A checkpoint.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    /// Slots that have changed since the last one, by the first of each line.
+    pub(super) changed: BTreeSet<u32>,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    since: Time,
+    /// The journal's head, and the first group that is not needed.
+    head: u64,
+    groups: u64,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Groups before the head become durable.
+    Journal,
+    /// Slots are written: those that are left, and how many are under way.
+    Slots(VecDeque<u32>, usize),
+    /// The tail is written.
+    Tail,
+}
+
+impl Checkpoint {
+    pub(super) fn new() -> Checkpoint {
+        Checkpoint { changed: BTreeSet::new(), running: None }
+    }
+}
+
+/// Begins one when half of the journal is used.
+pub(super) fn begin_if_due(machine: &mut Machine<Ssp>) {
+    let since = machine.now();
+    let Ssp { journal, checkpoint, layout, .. } = &mut machine.design;
+    let is_due = 2 * journal.used() >= u64::from(layout.journal.lines()) || journal.is_stuck();
+    if checkpoint.running.is_some() || !is_due {
+        return;
+    }
+    journal.end_line();
+    let (head, groups) = (journal.head, journal.next_group());
+    checkpoint.running = Some(Running { since, head, groups, stage: Stage::Journal });
+    go_on(machine);
+}
+
+/// Goes on when the journal up to its head is durable.
+pub(super) fn go_on(machine: &mut Machine<Ssp>) {
+    let Ssp { journal, checkpoint, .. } = &mut machine.design;
+    let Some(running) = &mut checkpoint.running else { return };
+    if matches!(running.stage, Stage::Journal) && journal.is_durable(running.groups) {
+        let changed = std::mem::take(&mut checkpoint.changed);
+        running.stage = Stage::Slots(changed.into_iter().collect(), 0);
+        write_slots(machine);
+    }
+}
+
+/// Writes slots, as many as may be under way; when all are durable, the tail.
+fn write_slots(machine: &mut Machine<Ssp>) {
+    loop {
+        let Ssp { checkpoint, cache, layout, .. } = &mut machine.design;
+        let Some(Running { stage: Stage::Slots(left, under_way), .. }) = &mut checkpoint.running
+        else {
+            return;
+        };
+        if *under_way == WINDOW {
+            return;
+        }
+        let Some(first) = left.pop_front() else {
+            let durable = *under_way == 0 || planted(Mutant::SspTailFirst);
+            return if durable {
+                write_tail(machine)
+            };
+        };
+        *under_way += 1;
+        let mut words = [0; 8];
+        let pair = [first, first + 1].into_iter().filter(|slot| *slot < layout.slots);
+        for (half, slot) in words.chunks_mut(4).zip(pair) {
+            half.copy_from_slice(&cache.slots[slot as usize].lasting().words());
+        }
+        let line = layout.slot_line(first);
+        write(machine, line, words, SLOT_TAG);
+    }
+}
+
+fn write(machine: &mut Machine<Ssp>, line: u32, words: [u64; 8], tag: u64) {
+    let write = Write::new(u64::from(line), words, Class::Checkpoint);
+    let (home, now) = (machine.home(line), machine.now());
+    machine.write_line(write, home, now, Tell::Design(0, tag));
+}
+
+fn write_tail(machine: &mut Machine<Ssp>) {
+    let running = machine.design.checkpoint.running.as_mut().expect("one is running");
+    running.stage = Stage::Tail;
+    let (head, line) = (running.head, machine.design.layout.tail);
+    write(machine, line, [head, 0, 0, 0, 0, 0, 0, 0], TAIL_TAG);
+}
+
+/// A line of slots is durable.
+pub(super) fn slots_are_written(machine: &mut Machine<Ssp>) {
+    if let Some(Running { stage: Stage::Slots(_, under_way), .. }) =
+        &mut machine.design.checkpoint.running
+    {
+        *under_way -= 1;
+    }
+    write_slots(machine);
+}
+
+/// The tail is durable: the journal has room.
+pub(super) fn tail_is_written(machine: &mut Machine<Ssp>) {
+    let running = machine.design.checkpoint.running.take().expect("one is running");
+    let now = machine.now();
+    machine.rare(super::CHECKPOINT, running.since, now);
+    machine.counts.add("checkpoints", 1);
+    machine.design.journal.tail = running.head;
+    journal::append_waiting(machine);
+    begin_if_due(machine);
+}
+
+/// A slot's record is durable.
+pub(super) fn changed(checkpoint: &mut Checkpoint, slot: u32) {
+    checkpoint.changed.insert(slot & !1);
+}

@@ -1,0 +1,249 @@
+//! Consolidation: a page that nobody uses any more gets all its lines into one of its two pages, in
+//! the background.
+//!
+//! ```text
+//!   queue -> batch: lines copied -> durable -> journal -> durable -> page table -> durable: free
+//! ```
+//! The page that has more of the lines is kept; the others are copied into it. Only places that
+//! have no committed line are written, so power may fail at any of it: until the journal's record
+//! is durable the page is what it was, and from then on its lines are all in the page that is kept.
+//! If that was the second one, the pages have changed places, and the page table is told; until
+//! that is durable the slot has no other page, so recovery finds the entry that still names the
+//! spare one.
+//!
+//! The pages that wait are done together: their records share lines of the journal, and their
+//! entries those of the page table. (The paper has a thread of the operating system do it, on a
+//! core that runs nothing that is measured; here it is an engine whose traffic alone is seen.)
+
+use std::collections::VecDeque;
+
+use super::journal::{self, Whose};
+use super::layout::{Layout, Record};
+use super::{CONSOLIDATES, COPY_TAG, Ssp, TABLE, TABLE_TAG};
+use crate::machine::controller::{Class, Write};
+use crate::machine::tlb::PAGE_LINES;
+use crate::machine::when::{Time, When};
+use crate::machine::{Machine, Tell};
+use crate::mutants::{Mutant, planted};
+
+/// Pages that are done together, at most: as many as a core's TLB of the paper has. Their records
+/// take no more than a quarter of the journal.
+const PAGES: usize = 64;
+
+/// Lines that are read at a time: the misses of a core.
+const WINDOW: usize = 16;
+
+/// The engine.
+#[derive(Debug, Default)]
+pub(super) struct Consolidation {
+    batch: Option<Batch>,
+    /// Told when the batch is done, if somebody waits for that.
+    done: Option<When>,
+}
+
+/// Pages that are being brought together.
+#[derive(Debug)]
+struct Batch {
+    since: Time,
+    jobs: Vec<Job>,
+    /// Copies that are to be made: from, to.
+    copies: VecDeque<(u32, u32)>,
+    /// Copies whose lines are being read.
+    reads: Vec<(u32, u32)>,
+    /// Writes that are not durable.
+    writes: usize,
+    /// When the journal had it, if pages have changed places.
+    journaled: Option<Time>,
+}
+
+/// A page.
+#[derive(Debug)]
+struct Job {
+    slot: usize,
+    /// The page that is kept.
+    target: u32,
+}
+
+/// A token that is told when the batch is done.
+pub(super) fn done(machine: &mut Machine<Ssp>) -> When {
+    match machine.design.consolidation.done {
+        Some(done) => done,
+        None => {
+            let done = machine.open_token();
+            machine.design.consolidation.done = Some(done);
+            done
+        }
+    }
+}
+
+/// Begins with the pages that wait, unless others are being done. Whether any are by now.
+pub(super) fn begin(machine: &mut Machine<Ssp>) -> bool {
+    let since = machine.now();
+    let Ssp { consolidation, cache, layout, .. } = &mut machine.design;
+    if consolidation.batch.is_some() {
+        return true;
+    }
+    let most = PAGES.min(layout.journal.lines() as usize);
+    let (mut jobs, mut copies) = (Vec::new(), VecDeque::new());
+    while jobs.len() < most
+        && let Some(number) = cache.next_queued()
+    {
+        let slot = &cache.slots[number];
+        let in_second = slot.committed.count_ones();
+        let keeps_first = in_second <= PAGE_LINES / 2;
+        let (from, target, moves) = match keeps_first {
+            true => (slot.p1, slot.p0, slot.committed),
+            false => (slot.p0, slot.p1, !slot.committed),
+        };
+        let lines = (0..PAGE_LINES).filter(|at| moves >> at & 1 != 0);
+        copies.extend(lines.map(|at| (from * PAGE_LINES + at, target * PAGE_LINES + at)));
+        jobs.push(Job { slot: number, target });
+    }
+    if jobs.is_empty() {
+        return false;
+    }
+    let (pages, lines) = (jobs.len() as u64, copies.len() as u64);
+    let batch = Batch { since, jobs, copies, reads: Vec::new(), writes: 0, journaled: None };
+    consolidation.batch = Some(batch);
+    machine.counts.add("consolidations", pages);
+    machine.counts.add("lines_copied", lines);
+    copy(machine);
+    true
+}
+
+fn batch(machine: &mut Machine<Ssp>) -> &mut Batch {
+    machine.design.consolidation.batch.as_mut().expect("pages are being brought together")
+}
+
+/// Reads lines, as many as may be under way; when all copies are durable, tells the journal.
+fn copy(machine: &mut Machine<Ssp>) {
+    while batch(machine).reads.len() < WINDOW
+        && let Some((from, to)) = batch(machine).copies.pop_front()
+    {
+        if machine.is_cached(from) {
+            let there = machine.now() + machine.description.llc.latency;
+            write(machine, from, to, there);
+        } else {
+            batch(machine).reads.push((from, to));
+            machine.read_array(from, 0);
+        }
+    }
+    let now = machine.now();
+    let Batch { since, ref jobs, ref copies, ref reads, writes, .. } = *batch(machine);
+    if !copies.is_empty() || !reads.is_empty() || writes > 0 {
+        return;
+    }
+    let records = records(jobs);
+    machine.rare(CONSOLIDATES, since, now);
+    match planted(Mutant::SspTableFirst) {
+        true => table(machine),
+        false => journal::append(machine, Whose::Pages, records),
+    }
+}
+
+/// What the journal has to say of pages that were brought together.
+fn records(jobs: &[Job]) -> Vec<Record> {
+    let record = |job: &Job| {
+        let (slot, p0) = (job.slot as u32, job.target);
+        Record { slot, p0, committed: 0, last: false, number: 0 }
+    };
+    jobs.iter().map(record).collect()
+}
+
+/// A line that is copied has been read.
+pub(super) fn has_read(machine: &mut Machine<Ssp>, line: u32) {
+    let reads = &mut batch(machine).reads;
+    let at = reads.iter().position(|(from, _)| *from == line).expect("it was asked for");
+    let (from, to) = reads.swap_remove(at);
+    let now = machine.now();
+    write(machine, from, to, now);
+    copy(machine);
+}
+
+/// Writes a line to where it is kept. Nobody uses its page; copies of what was there are stale.
+fn write(machine: &mut Machine<Ssp>, from: u32, to: u32, time: Time) {
+    machine.discard(to);
+    machine.memory.copy_line(from, to);
+    let words = machine.memory.line(to);
+    batch(machine).writes += 1;
+    let write = Write::new(u64::from(to), words, Class::Consolidation);
+    let home = machine.home(to);
+    machine.write_line(write, home, time, Tell::Design(0, COPY_TAG));
+}
+
+/// A copy is durable.
+pub(super) fn is_copied(machine: &mut Machine<Ssp>) {
+    batch(machine).writes -= 1;
+    copy(machine);
+}
+
+/// The journal has the batch's records: lines lie in the pages that are kept.
+pub(super) fn is_journaled(machine: &mut Machine<Ssp>) {
+    if !planted(Mutant::SspTableFirst) {
+        table(machine);
+    }
+}
+
+/// Writes the page table where pages have changed places.
+fn table(machine: &mut Machine<Ssp>) {
+    let now = machine.now();
+    let Ssp { consolidation, cache, layout, .. } = &mut machine.design;
+    let batch = consolidation.batch.as_mut().expect("pages are being brought together");
+    let mut lines = Vec::new();
+    for Job { slot, target } in &batch.jobs {
+        let slot = &mut cache.slots[*slot];
+        let page = slot.page.expect("it has one");
+        (slot.current, slot.committed, slot.journaled) = (0, 0, 0);
+        if *target == slot.p1 {
+            std::mem::swap(&mut slot.p0, &mut slot.p1);
+            cache.table[page as usize] = slot.p0;
+            lines.push((layout.table_line(page), page));
+        }
+    }
+    lines.sort_unstable();
+    lines.dedup_by_key(|(line, _)| *line);
+    batch.writes = lines.len();
+    batch.journaled = (!lines.is_empty()).then_some(now);
+    for (line, page) in lines {
+        let cache = &machine.design.cache;
+        let mut words = [0; 8];
+        for (word, page) in words.iter_mut().zip(Layout::neighbours(page)) {
+            let physical = cache.table.get(page as usize).filter(|at| **at != page);
+            *word = physical.map_or(0, |at| u64::from(*at) + 1);
+        }
+        let write = Write::new(u64::from(line), words, Class::Consolidation);
+        let (home, now) = (machine.home(line), machine.now());
+        machine.write_line(write, home, now, Tell::Design(0, TABLE_TAG));
+        machine.counts.add("page_table_lines", 1);
+    }
+    end_if_durable(machine);
+}
+
+/// A line of the page table is durable.
+pub(super) fn table_is_written(machine: &mut Machine<Ssp>) {
+    batch(machine).writes -= 1;
+    end_if_durable(machine);
+}
+
+/// Ends the batch when the page table is durable, and begins the next one.
+fn end_if_durable(machine: &mut Machine<Ssp>) {
+    if batch(machine).writes > 0 {
+        return;
+    }
+    let now = machine.now();
+    let Ssp { consolidation, cache, journal, .. } = &mut machine.design;
+    let batch = consolidation.batch.take().expect("it is there");
+    batch.jobs.iter().for_each(|job| cache.is_together(job.slot));
+    let done = consolidation.done.take();
+    if planted(Mutant::SspTableFirst) {
+        // They go out with the next ones.
+        journal.waiting.push_back((Whose::Pages, records(&batch.jobs)));
+    }
+    if let Some(journaled) = batch.journaled {
+        machine.rare(TABLE, journaled, now);
+    }
+    if let Some(done) = done {
+        machine.tell(done, now);
+    }
+    let _ = begin(machine);
+}

@@ -1,0 +1,138 @@
+//! After a power cut: the bits, the page table, and all lines in one page again.
+//!
+//! ```text
+//!   1  slots: persistent SSP cache, then the journal's records from the tail on
+//!   2  slots that differ are written; then the tail is, behind all that lies in the journal
+//!   3  an entry of the page table that names a slot's spare page gets the other one
+//!   4  each slot with a bit set is brought together: lines, slot, page table
+//! ```
+//! Power may fail at any step; the next recovery begins again. Step 2 says by versions what the
+//! slots know, so records that are met again change nothing. Step 3 repairs a cut between the
+//! journal and the page table, of a consolidation or of step 4. No record says which virtual page a
+//! slot has; but a spare page is nobody's, so an entry that names one is out of date, and both
+//! pages belong to the slot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::layout::{self, Lasting, Layout, RECORDS, Record};
+use crate::machine::tlb::PAGE_LINES;
+use crate::mutants::{Mutant, planted};
+use crate::persist::{Cut, Persistent};
+
+pub(super) fn recover(layout: &Layout, state: &mut Persistent) -> Result<(), Cut> {
+    let mut slots: Vec<Lasting> = (0..layout.slots).map(|at| layout.slot_in(state, at)).collect();
+    let end = replay(layout, state, &mut slots);
+    for slot in 0..layout.slots {
+        set_slots(layout, state, &slots, slot)?;
+    }
+    if let Some(end) = end {
+        let fresh = layout::fresh_lap(end, layout.journal.lines());
+        state.set_line(layout.tail, [fresh, 0, 0, 0, 0, 0, 0, 0])?;
+    }
+    let named = redirect(layout, state, &slots)?;
+    for slot in 0..layout.slots {
+        if slots[slot as usize].committed != 0 {
+            bring_together(layout, state, &mut slots, slot, &named)?;
+        }
+    }
+    Ok(())
+}
+
+/// Applies what the journal says of whole transactions. Answers the line behind its last one,
+/// unless there is none.
+fn replay(layout: &Layout, state: &Persistent, slots: &mut [Lasting]) -> Option<u64> {
+    let capacity = layout.journal.lines();
+    let tail = state.line(layout.tail)[0];
+    let (mut open, mut end): (Vec<(Record, u64)>, Option<u64>) = (Vec::new(), None);
+    for line in tail..tail + u64::from(capacity) {
+        let words = state.line(layout.journal.line(line));
+        let records = layout::records(&words, line, capacity);
+        if records.is_empty() {
+            break;
+        }
+        end = Some(line + 1);
+        for (at, record) in (1..).zip(records) {
+            open.push((record, line * RECORDS as u64 + at));
+            if record.last || planted(Mutant::SspPartOfACommit) {
+                for (record, version) in open.drain(..) {
+                    let slot = &mut slots[record.slot as usize];
+                    if version > slot.version || planted(Mutant::SspAppliesOldRecords) {
+                        slot.apply(&record, version);
+                    }
+                }
+            }
+        }
+    }
+    end
+}
+
+/// Writes the line of a slot, if it says something else.
+fn set_slots(
+    layout: &Layout,
+    state: &mut Persistent,
+    slots: &[Lasting],
+    slot: u32,
+) -> Result<(), Cut> {
+    let (line, first) = (layout.slot_line(slot), slot & !1);
+    let differs = layout.slot_in(state, slot) != slots[slot as usize];
+    if !differs {
+        return Ok(());
+    }
+    let mut words = [0; 8];
+    for (half, slot) in words.chunks_mut(4).zip(&slots[first as usize..]) {
+        half.copy_from_slice(&slot.words());
+    }
+    state.set_line(line, words)
+}
+
+/// Repairs the entries of the page table that name a slot's spare page. Answers whose pages those
+/// slots have that are not together.
+fn redirect(
+    layout: &Layout,
+    state: &mut Persistent,
+    slots: &[Lasting],
+) -> Result<BTreeMap<u32, u32>, Cut> {
+    let spares: BTreeMap<u32, &Lasting> = slots.iter().map(|slot| (slot.p1, slot)).collect();
+    let apart = slots.iter().filter(|slot| slot.committed != 0);
+    let wanted: BTreeSet<u32> = apart.filter_map(|slot| slot.p0).collect();
+    let mut named = BTreeMap::new();
+    for page in 0..layout.pages {
+        let mut physical = layout.page_in(state, page);
+        if let Some(p0) = spares.get(&physical).and_then(|slot| slot.p0) {
+            layout.set_page(state, page, p0)?;
+            physical = p0;
+        }
+        if wanted.contains(&physical) {
+            named.insert(physical, page);
+        }
+    }
+    Ok(named)
+}
+
+/// Brings a slot's page together, as consolidation does.
+fn bring_together(
+    layout: &Layout,
+    state: &mut Persistent,
+    slots: &mut [Lasting],
+    number: u32,
+    named: &BTreeMap<u32, u32>,
+) -> Result<(), Cut> {
+    let slot = slots[number as usize];
+    let p0 = slot.p0.expect("a slot with lines has a page");
+    let keeps_first = slot.committed.count_ones() <= PAGE_LINES / 2;
+    let (from, to, moves) = match keeps_first {
+        true => (slot.p1, p0, slot.committed),
+        false => (p0, slot.p1, !slot.committed),
+    };
+    for at in (0..PAGE_LINES).filter(|at| moves >> at & 1 != 0) {
+        let words = state.line(from * PAGE_LINES + at);
+        state.set_line(to * PAGE_LINES + at, words)?;
+    }
+    let slot = &mut slots[number as usize];
+    (slot.p0, slot.p1, slot.committed) = (Some(to), from, 0);
+    set_slots(layout, state, slots, number)?;
+    match named.get(&p0) {
+        Some(page) if !keeps_first => layout.set_page(state, *page, to),
+        _ => Ok(()),
+    }
+}

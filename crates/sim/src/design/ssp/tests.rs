@@ -1,0 +1,82 @@
+//! What cuts of power do not show: lines that were modified outside of a transaction, and
+//! transactions that are given up.
+
+use super::*;
+use crate::image::{self, Image};
+use crate::machine::cache::{COHERENCE, MODIFIED};
+use crate::machine::kernel;
+use crate::machine::memory::Memory;
+use crate::mutants::plant;
+
+/// The first word of a page, and a word of the next one.
+const WORD: u64 = 8 * 64 * 8;
+const OTHER: u64 = WORD + 64 * 8;
+
+/// Runs a core on the tiny machine whose write set has one page.
+fn run(program: impl FnOnce(&mut Hart<'_, Ssp>) + 'static) -> Box<Machine<Ssp>> {
+    let mut description = Description::builtin("tiny-ssp").unwrap();
+    description.set("ssp.write_set=1").unwrap();
+    let words = Image::format(1 << 20).unwrap().into_words();
+    let (bytes, lines) = (8 * words.len() as u64, (words.len() / 8) as u32);
+    let extra = Ssp::extra_lines(&description) + Ssp::table_lines(lines);
+    let memory = Memory::new(words, extra, 0, true);
+    let design = Ssp::new(&description, lines);
+    let machine = Box::new(Machine::new(description, memory, design));
+    let heap = (image::heap(bytes), image::TAG, bytes);
+    kernel::run(machine, heap, vec![Box::new(program)], &mut |_| {}).unwrap()
+}
+
+/// A word is stored outside of a transaction, and another one of its line in one that is given up.
+fn plain_and_given_up() -> Box<Machine<Ssp>> {
+    run(|hart| {
+        hart.store(WORD, 0, 7);
+        hart.fence();
+        let line = line_of(WORD);
+        assert_eq!(hart.machine().private_state(0, line) & COHERENCE, MODIFIED);
+        Ssp::begin(hart);
+        Ssp::store(hart, WORD + 1, 0, 8).unwrap();
+        hart.settle();
+        assert_ne!(hart.machine().design.place(line), line, "it has another number");
+        assert_eq!((hart.load(WORD, 0), hart.load(WORD + 1, 0)), (7, 8));
+        assert_eq!(Ssp::store(hart, OTHER, 0, 9), Err(Stop::TooLarge));
+        hart.settle();
+        Ssp::falls_back(hart);
+        assert_eq!(hart.machine().design.place(line), line, "it is where it was");
+        assert_eq!((hart.load(WORD, 0), hart.load(WORD + 1, 0)), (7, 0));
+    })
+}
+
+fn in_memory(machine: &Machine<Ssp>) -> u64 {
+    machine.memory.media_line(line_of(WORD)).unwrap()[0]
+}
+
+#[test]
+fn what_was_modified_outside_of_a_transaction_outlives_one_that_is_given_up() {
+    assert_eq!(in_memory(&plain_and_given_up()), 7);
+    let planted = plant(Mutant::SspRetagsDirty);
+    let lost = in_memory(&plain_and_given_up());
+    drop(planted);
+    assert_eq!(lost, 0, "nobody writes it back");
+}
+
+#[test]
+fn a_commit_makes_the_other_place_the_lines_own_and_the_next_one_takes_it_back() {
+    let machine = run(|hart| {
+        let line = line_of(WORD);
+        for (value, moved) in [(1, true), (2, false), (3, true)] {
+            Ssp::begin(hart);
+            Ssp::store(hart, WORD, 0, value).unwrap();
+            Ssp::store(hart, WORD + 7, 0, value).unwrap();
+            Ssp::commit(hart);
+            let design = &mut hart.machine().design;
+            assert_eq!(design.place(line) != line, moved);
+            let slot = design.cache.slot(line / PAGE_LINES);
+            assert_eq!((slot.committed != 0, slot.current, slot.cores), (moved, slot.committed, 0));
+            let place = hart.machine().design.place(line);
+            let durable = hart.machine().memory.media_line(place).unwrap();
+            assert_eq!((durable[0], durable[7]), (value, value));
+        }
+    });
+    let journal = machine.counts.nvm_writes[crate::machine::controller::Class::Journal as usize];
+    assert_eq!((journal, machine.counts.of_design["flips"]), (3, 3));
+}

@@ -1,0 +1,454 @@
+//! `ssp-redo`: a redo log in hardware, after DHTM (Joshi, Nagarajan, Cintra, Viglas, ISCA 2018), as
+//! the SSP paper (section 5.1) compares with it: data go home behind the commit.
+//!
+//! ```text
+//!   store     its line is in the log buffer; the oldest line there leaves it into the log
+//!   commit    log buffer -> log, durable;  commit record, durable
+//!   behind it lines -> memory;  the next transaction of the core begins when they are there
+//! ```
+//! A core's log, round and round, and its commit records likewise:
+//! ```text
+//!   group   | entries | line | line | ... up to 7 |    and behind it those lines' words
+//!   record  | number of the commit | first line of its log | entries |
+//! ```
+//! One line says up to which commit everything is at home. It is written when a core's log is half
+//! full, and what it covers is room from then on.
+//!
+//! Invariants:
+//! - Lines of an open transaction stay in the caches: the last one keeps them.
+//! - When a commit record is durable, so is its log.
+//! - Commits are numbered in the order in which their records are sent, which is that of the locks;
+//!   everything is at home up to a number when it is for each commit up to there. Otherwise
+//!   recovery could put an older commit's line over a younger one's.
+//!
+//! Recovery writes, in the order of their numbers, what the logs of all commits say that may not be
+//! at home.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use words::Stop;
+
+use super::Design;
+use super::soft_log::{self, SoftLog};
+use super::striped::Striped;
+use crate::machine::controller::{Class, Write};
+use crate::machine::counts::Phase;
+use crate::machine::description::{Description, Point};
+use crate::machine::memory::{LineWords, line_of};
+use crate::machine::network::Size;
+use crate::machine::when::{Time, When};
+use crate::machine::{Hart, Machine, Tell};
+use crate::mutants::{Mutant, planted};
+use crate::persist::{Cut, Persistent};
+
+/// Lines of a core's log.
+const LOG_LINES: u32 = 1024;
+
+/// Commit records of a core.
+const RECORDS: u32 = 64;
+
+/// Entries of a group.
+const ENTRIES: usize = 7;
+
+// What it does rarely.
+const LEAVES: &str = "a line leaves the log buffer before the commit";
+const BEHIND: &str = "lines of a commit are not at home";
+
+// Who wants to know of a write: the upper bits of its tag.
+const RECORD_TAG: u64 = 1 << 56;
+const DATA_TAG: u64 = 2 << 56;
+
+/// The design's state.
+#[derive(Debug)]
+pub struct SspRedo {
+    layout: Layout,
+    /// Lines of a log buffer.
+    buffer: usize,
+    /// A transaction begins when its predecessor's lines are at home.
+    waits: bool,
+    cores: Vec<Log>,
+    /// The last commit's number, and those that are not at home.
+    number: u64,
+    open: BTreeMap<u64, Going>,
+    /// For transactions whose lines the last cache cannot keep.
+    soft: SoftLog,
+}
+
+/// A commit that is not at home.
+#[derive(Clone, Copy, Debug)]
+struct Going {
+    core: usize,
+    /// Lines that are on their way; none before the record is durable.
+    left: usize,
+    since: Time,
+    /// Told when they are there.
+    home: When,
+}
+
+/// A core's log.
+#[derive(Clone, Debug, Default)]
+struct Log {
+    /// Stores are those of a transaction; its lines may not go home yet; the last cache could not
+    /// keep one.
+    runs: bool,
+    is_open: bool,
+    too_large: bool,
+    /// Lines of the transaction, and those of them that are in the log buffer, oldest first.
+    lines: Vec<u32>,
+    buffer: VecDeque<u32>,
+    /// Lines of the log that were written, ever; where the transaction's begin.
+    end: u64,
+    first: u64,
+    /// The entries of the group that is not full, and how many there are in all.
+    group: Vec<u32>,
+    entries: u64,
+    /// Writes of the log that are not known to be durable.
+    writes: Vec<When>,
+    /// Commits whose log is kept: their numbers, and where that begins.
+    kept: VecDeque<(u64, u64)>,
+    /// Commit records, ever.
+    records: u64,
+    /// Told when the record is durable, and when the lines are at home.
+    done: Option<When>,
+    home: Option<When>,
+}
+
+/// Where everything lies.
+#[derive(Clone, Debug)]
+struct Layout {
+    heap: u32,
+    /// The line that says what is at home.
+    home: u32,
+    /// Each core's log and records.
+    cores: Vec<(Striped, Striped)>,
+    /// The first line of the log in software.
+    soft: u32,
+}
+
+impl Layout {
+    fn new(description: &Description, extra: u32) -> Layout {
+        let mut end = extra + 1;
+        let mut region = |lines| {
+            let region = Striped::new(description, end, lines);
+            end = region.end();
+            region
+        };
+        let cores = (0..description.cores).map(|_| (region(LOG_LINES), region(RECORDS))).collect();
+        Layout { heap: extra, home: extra, cores, soft: end }
+    }
+}
+
+impl Design for SspRedo {
+    const NAME: &'static str = "ssp-redo";
+    const ABOUT: &'static str = "redo logging in hardware: data go home behind the commit (DHTM)";
+    const MACHINE: &'static str = "ssp";
+    const RARE: &'static [&'static str] = &[LEAVES, BEHIND];
+
+    fn fits(description: &Description) -> Result<(), &'static str> {
+        match description.llc.inclusive {
+            true => Ok(()),
+            false => Err("the last cache keeps lines of open transactions: `llc.inclusive` must \
+                          be true"),
+        }
+    }
+
+    fn extra_lines(description: &Description) -> u32 {
+        Layout::new(description, 0).soft + SoftLog::lines(description)
+    }
+
+    fn new(description: &Description, extra: u32) -> SspRedo {
+        let parameter = |key| description.parameter("ssp-redo", key);
+        SspRedo {
+            layout: Layout::new(description, extra),
+            buffer: parameter("buffer_lines") as usize,
+            waits: parameter("wait_at_begin") != 0.0,
+            cores: vec![Log::default(); description.cores],
+            number: 0,
+            open: BTreeMap::new(),
+            soft: SoftLog::new(description, Layout::new(description, extra).soft),
+        }
+    }
+
+    fn begin(hart: &mut Hart<'_, Self>) {
+        hart.fence();
+        if hart.machine().design.waits
+            && let Some(home) = log(hart).home.take()
+        {
+            hart.wait_for(home);
+        }
+        while is_half_full(log(hart)) {
+            let _ = make_room(hart);
+        }
+        let log = log(hart);
+        (log.runs, log.is_open) = (true, true);
+        log.lines.clear();
+        (log.first, log.entries) = (log.end, 0);
+    }
+
+    fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
+        if log(hart).too_large {
+            return Err(Stop::TooLarge);
+        }
+        hart.store(word, object, value);
+        Ok(())
+    }
+
+    fn falls_back(hart: &mut Hart<'_, Self>) {
+        let log = log(hart);
+        (log.runs, log.is_open, log.too_large) = (false, false, false);
+        log.buffer.clear();
+        log.group.clear();
+        log.writes.clear();
+        log.end += 1 + ENTRIES as u64;
+        let lines = std::mem::take(&mut log.lines);
+        for line in lines {
+            let _ = hart.machine().keep(line, false);
+        }
+        // Recovery must not put an older commit's line over what software writes.
+        let number = hart.machine().design.number;
+        while make_room(hart) < number {}
+    }
+
+    fn soft_log(&mut self) -> Option<&mut SoftLog> {
+        Some(&mut self.soft)
+    }
+
+    fn class_of(&self, line: u32) -> Class {
+        self.soft.class_of(line).unwrap_or(Class::Data)
+    }
+
+    fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
+        let mut open = machine.design.cores.iter().filter(|log| log.is_open);
+        if open.any(|log| log.lines.contains(&line)) && !planted(Mutant::SspRedoLetsLinesGo) {
+            machine.fail("a line of a transaction leaves the last cache: make that larger");
+        }
+        false
+    }
+
+    fn commit(hart: &mut Hart<'_, Self>) {
+        hart.fence();
+        log(hart).runs = false;
+        if log(hart).lines.is_empty() {
+            return;
+        }
+        hart.enter(Phase::Prepare);
+        let (core, mut cycle) = (hart.core(), hart.cycle());
+        while let Some(line) = log(hart).buffer.pop_front() {
+            hart.at(cycle);
+            append(hart.machine(), core, line);
+            cycle += 1;
+        }
+        end_group(hart.machine(), core);
+        let writes = std::mem::take(&mut log(hart).writes);
+        if !planted(Mutant::SspRedoRecordFirst) {
+            writes.into_iter().for_each(|write| hart.wait_for(write));
+        }
+        hart.enter(Phase::Commit);
+        let done = commit(hart.machine(), core);
+        hart.wait_for(done);
+    }
+
+    fn drained(machine: &mut Machine<Self>, core: usize, word: u64, _: u64) {
+        let line = line_of(word);
+        let SspRedo { ref mut cores, ref layout, buffer, .. } = machine.design;
+        let log = &mut cores[core];
+        if !log.runs || line >= layout.heap || log.buffer.contains(&line) {
+            return;
+        }
+        log.buffer.push_back(line);
+        let leaves = if log.buffer.len() > buffer { log.buffer.pop_front() } else { None };
+        let is_new = !log.lines.contains(&line);
+        if is_new {
+            log.lines.push(line);
+        }
+        if is_new && !planted(Mutant::SspRedoLetsLinesGo) && !machine.keep(line, true) {
+            machine.design.cores[core].too_large = true;
+        }
+        if let Some(line) = leaves {
+            let now = machine.now();
+            machine.rare(LEAVES, now, now + 50);
+            append(machine, core, line);
+        }
+    }
+
+    fn told(machine: &mut Machine<Self>, _: usize, core: usize, tag: u64, point: Point) {
+        if point != machine.description.persist.point {
+            return;
+        }
+        let number = tag & (RECORD_TAG - 1);
+        match tag & !(RECORD_TAG - 1) {
+            RECORD_TAG => go_home(machine, core, number),
+            _ => is_home(machine, number),
+        }
+    }
+
+    fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
+        let layout = Layout::new(description, extra);
+        let home = state.line(layout.home)[0];
+        let mut commits = BTreeMap::new();
+        for (log, records) in &layout.cores {
+            for record in 0..u64::from(records.lines()) {
+                let [number, first, entries, ..] = state.line(records.line(record));
+                if number > home {
+                    commits.insert(number, (log, first, entries));
+                }
+            }
+        }
+        for (log, first, entries) in commits.values() {
+            redo(log, *first, *entries, state)?;
+        }
+        if let Some((last, _)) = commits.last_key_value() {
+            state.set_line(layout.home, [*last, 0, 0, 0, 0, 0, 0, 0])?;
+        }
+        soft_log::recover(description, layout.soft, state)
+    }
+}
+
+/// Writes the lines that a commit's log says.
+fn redo(log: &Striped, first: u64, entries: u64, state: &mut Persistent) -> Result<(), Cut> {
+    let (mut at, mut left) = (first, entries);
+    while left > 0 {
+        let [count, lines @ ..] = state.line(log.line(at));
+        // Only a log that is not there says something else.
+        let count = count.clamp(1, left.min(ENTRIES as u64));
+        for (behind, line) in (1..=count).zip(lines) {
+            let words = state.line(log.line(at + behind));
+            state.set_line(line as u32, words)?;
+        }
+        at += 1 + ENTRIES as u64;
+        left -= count;
+    }
+    Ok(())
+}
+
+fn log<'h>(hart: &'h mut Hart<'_, SspRedo>) -> &'h mut Log {
+    let core = hart.core();
+    &mut hart.machine().design.cores[core]
+}
+
+/// Whether half of a core's log, or of its records, is not at home.
+fn is_half_full(log: &Log) -> bool {
+    let used = log.kept.front().map_or(0, |(_, first)| log.end - first);
+    2 * used > u64::from(LOG_LINES) || 2 * log.kept.len() > RECORDS as usize
+}
+
+/// Makes it durable up to which commit everything is at home: the logs of these are room. Answers
+/// which one that is.
+fn make_room(hart: &mut Hart<'_, SspRedo>) -> u64 {
+    let core = hart.core();
+    let machine = hart.machine();
+    let SspRedo { open, number, layout, .. } = &machine.design;
+    let home = open.first_key_value().map_or(*number, |(first, _)| first - 1);
+    let line = layout.home;
+    let done = write(machine, core, line, [home, 0, 0, 0, 0, 0, 0, 0], Class::LogMeta);
+    hart.wait_for(done);
+    for log in &mut hart.machine().design.cores {
+        while log.kept.front().is_some_and(|(number, _)| *number <= home) {
+            log.kept.pop_front();
+        }
+    }
+    home
+}
+
+/// Sends a line of a core's log to memory. Answers when the core knows that it is durable.
+fn write(
+    machine: &mut Machine<SspRedo>,
+    core: usize,
+    line: u32,
+    words: LineWords,
+    class: Class,
+) -> When {
+    let done = machine.open_token();
+    let write = Write::new(u64::from(line), words, class);
+    let time = machine.now() + machine.description.l1.latency;
+    machine.write_line(write, machine.tile(core), time, Tell::Core(core, done));
+    done
+}
+
+/// Puts a line as it is now into a core's log.
+fn append(machine: &mut Machine<SspRedo>, core: usize, line: u32) {
+    let words = machine.memory.line(line);
+    let log = &mut machine.design.cores[core];
+    log.group.push(line);
+    log.entries += 1;
+    let at = log.end + log.group.len() as u64;
+    let is_full = log.group.len() == ENTRIES;
+    let place = machine.design.layout.cores[core].0.line(at);
+    let written = write(machine, core, place, words, Class::LogData);
+    machine.design.cores[core].writes.push(written);
+    if is_full {
+        end_group(machine, core);
+    }
+}
+
+/// Writes which lines a group has.
+fn end_group(machine: &mut Machine<SspRedo>, core: usize) {
+    let SspRedo { cores, layout, .. } = &mut machine.design;
+    let log = &mut cores[core];
+    if log.group.is_empty() {
+        return;
+    }
+    let mut words = [log.group.len() as u64, 0, 0, 0, 0, 0, 0, 0];
+    for (word, line) in words[1..].iter_mut().zip(log.group.drain(..)) {
+        *word = u64::from(line);
+    }
+    let place = layout.cores[core].0.line(log.end);
+    log.end += 1 + ENTRIES as u64;
+    if log.end - log.first > u64::from(LOG_LINES) / 2 {
+        machine.fail("a transaction writes more lines than the log of its core holds");
+    }
+    let written = write(machine, core, place, words, Class::LogMeta);
+    machine.design.cores[core].writes.push(written);
+}
+
+/// Sends a core's commit record. Answers a token that is told when it is durable.
+fn commit(machine: &mut Machine<SspRedo>, core: usize) -> When {
+    let (done, home, since) = (machine.open_token(), machine.open_token(), machine.now());
+    let SspRedo { cores, layout, number, open, .. } = &mut machine.design;
+    *number += 1;
+    let (number, log) = (*number, &mut cores[core]);
+    let left = log.lines.len();
+    open.insert(number, Going { core, left, since, home });
+    (log.done, log.home) = (Some(done), Some(home));
+    log.kept.push_back((number, log.first));
+    let line = layout.cores[core].1.line(log.records);
+    log.records += 1;
+    let words = [number, log.first, log.entries, 0, 0, 0, 0, 0];
+    let write = Write::new(u64::from(line), words, Class::CommitRecord);
+    let time = since + machine.description.l1.latency;
+    let tell = Tell::Design(core, RECORD_TAG | number);
+    machine.write_line(write, machine.tile(core), time, tell);
+    done
+}
+
+/// A commit record is durable: its lines go home.
+fn go_home(machine: &mut Machine<SspRedo>, core: usize, number: u64) {
+    let there = machine.answer(0, core, Size::Control);
+    let log = &mut machine.design.cores[core];
+    let (done, lines) = (log.done.take().expect("it waits"), log.lines.clone());
+    log.is_open = false;
+    machine.tell(done, there);
+    for line in lines {
+        let _ = machine.keep(line, false);
+        let tell = Tell::Design(core, DATA_TAG | number);
+        let (_, write) = machine.write_back(core, line, Class::Data, |_| {}, tell);
+        if write.is_none() {
+            is_home(machine, number);
+        }
+    }
+}
+
+/// A line of a commit is at home.
+fn is_home(machine: &mut Machine<SspRedo>, number: u64) {
+    let now = machine.now();
+    let going = machine.design.open.get_mut(&number).expect("it is on its way");
+    going.left -= 1;
+    let Going { core, left, since, home } = *going;
+    if left > 0 {
+        return;
+    }
+    machine.design.open.remove(&number);
+    machine.rare(BEHIND, since, now);
+    let there = machine.answer(0, core, Size::Control);
+    machine.tell(home, there);
+}

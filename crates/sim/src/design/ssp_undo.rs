@@ -1,0 +1,202 @@
+//! `ssp-undo`: an undo log in hardware, as simple as can be: what SSP is compared with.
+//! (Section 5.1 of the SSP paper.)
+//!
+//! ```text
+//!   a word's first store:   old word -> log, durable;  then the store drains, and those behind it
+//!   commit:   write back the lines, fence;  number of the transaction, durable
+//! ```
+//! A core's log:
+//! ```text
+//!   head | number of the last committed transaction |
+//!   line | number | the word's place + 1 | what it was |             an entry
+//! ```
+//! Entries follow each other round and round; a later transaction's takes the place of one that is
+//! over. The hardware knows which words of the transaction have an entry (its log buffer).
+//!
+//! Invariants:
+//! - When a word changes, its entry is durable.
+//! - When the head says n, all lines of transaction n are durable.
+//!
+//! Recovery stores back, for each core, the words of the entries whose number is behind the head's.
+//! A word has one entry in a transaction, so their order does not matter.
+
+use rustc_hash::FxHashMap;
+use words::Stop;
+
+use super::Design;
+use super::striped::Striped;
+use crate::machine::controller::{Class, Write};
+use crate::machine::counts::Phase;
+use crate::machine::description::Description;
+use crate::machine::memory::line_of;
+use crate::machine::when::When;
+use crate::machine::{Hart, Machine, Tell};
+use crate::mutants::{Mutant, planted};
+use crate::persist::{Cut, Persistent};
+
+/// Lines of a core's log, the head included.
+const LOG_LINES: u32 = 1024;
+
+/// The design's state.
+#[derive(Debug)]
+pub struct SspUndo {
+    /// Lines of the heap.
+    heap: u32,
+    cores: Vec<Log>,
+}
+
+/// A core's log.
+#[derive(Clone, Debug)]
+struct Log {
+    lines: Striped,
+    /// The transaction that is running, and whether one is.
+    number: u64,
+    runs: bool,
+    /// Entries written, ever.
+    entries: u64,
+    /// Words that have an entry of this transaction, and when it is durable.
+    words: FxHashMap<u64, When>,
+}
+
+fn log_of(description: &Description, extra: u32, core: u32) -> Striped {
+    let lines = Striped::new(description, extra, LOG_LINES).lines();
+    Striped::new(description, extra + core * lines, LOG_LINES)
+}
+
+impl Design for SspUndo {
+    const NAME: &'static str = "ssp-undo";
+    const ABOUT: &'static str = "undo logging in hardware: each store waits for its entry (SSP)";
+    const MACHINE: &'static str = "ssp";
+
+    fn extra_lines(description: &Description) -> u32 {
+        log_of(description, 0, description.cores as u32 - 1).end()
+    }
+
+    fn new(description: &Description, extra: u32) -> SspUndo {
+        let log = |core| Log {
+            lines: log_of(description, extra, core),
+            number: 0,
+            runs: false,
+            entries: 0,
+            words: FxHashMap::default(),
+        };
+        SspUndo { heap: extra, cores: (0..description.cores as u32).map(log).collect() }
+    }
+
+    fn begin(hart: &mut Hart<'_, Self>) {
+        hart.fence();
+        let log = log(hart);
+        log.number += 1;
+        log.runs = true;
+        log.words.clear();
+    }
+
+    fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
+        // What this takes is waiting for room in the store buffer, behind stores that wait.
+        hart.enter(Phase::LogStall);
+        hart.store(word, object, value);
+        hart.enter(Phase::Body);
+        Ok(())
+    }
+
+    fn commit(hart: &mut Hart<'_, Self>) {
+        hart.enter(Phase::LogStall);
+        hart.fence();
+        log(hart).runs = false;
+        let lines = hart.lines().to_vec();
+        if lines.is_empty() {
+            return;
+        }
+        hart.enter(Phase::Prepare);
+        lines.into_iter().for_each(|line| hart.write_back(line));
+        hart.fence();
+        hart.enter(Phase::Commit);
+        let Log { number, lines, .. } = *log(hart);
+        let core = hart.core();
+        let words = [number, 0, 0, 0, 0, 0, 0, 0];
+        let done = write(hart.machine(), core, lines.line(0), words, Class::CommitRecord);
+        hart.wait_for(done);
+    }
+
+    fn waits(machine: &mut Machine<Self>, core: usize, word: u64, there: When) -> Option<When> {
+        let now = machine.now();
+        let log = &machine.design.cores[core];
+        if !log.runs || line_of(word) >= machine.design.heap {
+            return None;
+        }
+        let is_over =
+            |machine: &Machine<Self>, when| machine.known(when).is_some_and(|at| at <= now);
+        let durable = match log.words.get(&word) {
+            Some(durable) => *durable,
+            // What it was is not known before.
+            None if !is_over(machine, there) => return Some(there),
+            None => append(machine, core, word),
+        };
+        let waits = !is_over(machine, durable) && !planted(Mutant::SspUndoWithoutWaiting);
+        waits.then_some(durable)
+    }
+
+    fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
+        let mut cores = 0..description.cores as u32;
+        cores.try_for_each(|core| roll_back(log_of(description, extra, core), state))
+    }
+}
+
+fn log<'h>(hart: &'h mut Hart<'_, SspUndo>) -> &'h mut Log {
+    let core = hart.core();
+    &mut hart.machine().design.cores[core]
+}
+
+/// Sends a line of a core's log to memory. Answers when the core knows that it is durable.
+fn write(
+    machine: &mut Machine<SspUndo>,
+    core: usize,
+    line: u32,
+    words: [u64; 8],
+    class: Class,
+) -> When {
+    let done = machine.open_token();
+    let write = Write::new(u64::from(line), words, class);
+    let time = machine.now() + machine.description.l1.latency;
+    machine.write_line(write, machine.tile(core), time, Tell::Core(core, done));
+    done
+}
+
+/// Puts what a word is into the log. Answers when that is durable.
+fn append(machine: &mut Machine<SspUndo>, core: usize, word: u64) -> When {
+    let log = &mut machine.design.cores[core];
+    let room = u64::from(log.lines.lines() - 1);
+    let line = log.lines.line(1 + log.entries % room);
+    log.entries += 1;
+    let (number, is_full) = (log.number, log.words.len() as u64 == room);
+    if is_full {
+        machine.fail("a transaction writes more words than the log of its core holds");
+    }
+    let words = [number, word + 1, machine.memory.payload(word), 0, 0, 0, 0, 0];
+    let durable = write(machine, core, line, words, Class::LogData);
+    machine.design.cores[core].words.insert(word, durable);
+    durable
+}
+
+/// Stores back what the entries of a core's last transaction say, if it is not committed; from then
+/// on its number counts as done, so that they say nothing after another power cut.
+fn roll_back(log: Striped, state: &mut Persistent) -> Result<(), Cut> {
+    let head = log.line(0);
+    let committed = state.line(head)[0];
+    let mut last = committed;
+    for entry in 1..log.lines() {
+        let [number, place, old, ..] = state.line(log.line(u64::from(entry)));
+        if number <= committed || place == 0 {
+            continue;
+        }
+        last = last.max(number);
+        let home = line_of(place - 1);
+        let mut words = state.line(home);
+        words[((place - 1) % 8) as usize] = old;
+        state.set_line(home, words)?;
+    }
+    if last > committed {
+        state.set_line(head, [last, 0, 0, 0, 0, 0, 0, 0])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! SSP and what it is compared with: they survive power cuts, and cost what they should.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{setup, simulate};
+use sim::Setup;
+use sim::report::Outcome;
+
+const WORKLOADS: [&str; 7] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash", "pages"];
+
+/// What a tiny machine needs for transactions of more than four pages.
+const ROOMY: [&str; 2] = ["design.ssp.write_set=64", "design.ssp.cache_entries=160"];
+
+/// Power cuts of a run.
+const CUTS: u64 = 150;
+
+fn cut(name: &'static str, setup: &Setup) -> Outcome {
+    let setup = Setup { power_cuts: CUTS, ..setup.clone() };
+    let scale = if name == "rbt" { 0.5 } else { 0.02 };
+    let outcome = simulate(name, scale, &setup).unwrap();
+    let Setup { design, description, .. } = setup;
+    let none = Vec::<String>::new();
+    assert_eq!(outcome.complaints, none, "{design} on {} with {name}", description.name);
+    assert_eq!((outcome.violations, outcome.power_cuts), (Some(0), Some(CUTS)));
+    outcome
+}
+
+/// Cuts power under all workloads, and answers how often that was inside of each rare path.
+fn cut_all(design: &str) -> BTreeMap<String, u64> {
+    let mut inside = BTreeMap::new();
+    for name in WORKLOADS {
+        let mut tiny = setup("tiny-ssp", design, 2, 150);
+        ROOMY.into_iter().for_each(|setting| tiny.description.set(setting).unwrap());
+        let papers = ["sps", "tpcc-hash"].contains(&name);
+        let setups = [Some(tiny), papers.then(|| setup("ssp", design, 4, 200))];
+        for setup in setups.into_iter().flatten() {
+            let outcome = cut(name, &setup);
+            let cuts = outcome.rare_paths_cut.unwrap();
+            cuts.into_iter().for_each(|(path, times)| *inside.entry(path).or_default() += times);
+        }
+    }
+    inside
+}
+
+#[test]
+fn ssp_survives_power_cuts() {
+    let inside = cut_all("ssp");
+    assert_eq!(inside.len(), 6, "{inside:?}");
+    assert!(inside.values().all(|cuts| *cuts > 0), "{inside:?}");
+}
+
+#[test]
+fn an_undo_log_in_hardware_survives_power_cuts() {
+    assert_eq!(cut_all("ssp-undo"), BTreeMap::new());
+}
+
+#[test]
+fn a_redo_log_in_hardware_survives_power_cuts() {
+    let inside = cut_all("ssp-redo");
+    assert_eq!(inside.len(), 2, "{inside:?}");
+    assert!(inside.values().all(|cuts| *cuts > 0), "{inside:?}");
+}
+
+fn on_ssp(name: &'static str, design: &str, cores: usize, settings: &[&str]) -> Outcome {
+    let mut setup = setup("ssp", design, cores, 1000);
+    settings.iter().for_each(|setting| setup.description.set(setting).unwrap());
+    let outcome = simulate(name, 0.1, &setup).unwrap();
+    assert_eq!(outcome.complaints, Vec::<String>::new(), "{name} with {design}");
+    outcome
+}
+
+#[test]
+fn each_design_writes_to_memory_what_it_should() {
+    let lines = |outcome: &Outcome| {
+        (outcome.lines_per_transaction.mean * outcome.transactions as f64).round() as u64
+    };
+    let near = |a: u64, b: u64| a.abs_diff(b) * 50 <= b;
+    let undo = on_ssp("sps", "ssp-undo", 1, &[]);
+    let writes = undo.nvm_writes;
+    // All eight words of each line change, but for those that were equal.
+    assert!(near(writes.log_data, 8 * lines(&undo)) && near(writes.data, lines(&undo)));
+    assert!(near(writes.commit_record, undo.transactions), "{writes:?}");
+    let redo = on_ssp("sps", "ssp-redo", 1, &[]);
+    let writes = redo.nvm_writes;
+    assert!(near(writes.log_data, lines(&redo)) && near(writes.data, lines(&redo)), "{writes:?}");
+    assert!(near(writes.commit_record, redo.transactions), "{writes:?}");
+    let ssp = on_ssp("sps", "ssp", 1, &[]);
+    let (writes, counts) = (ssp.nvm_writes, &ssp.design_counts);
+    assert!(near(writes.data, lines(&ssp)), "each line once: {writes:?}");
+    assert_eq!(writes.journal, counts["journal_lines"]);
+    assert!(near(counts["flips"], lines(&ssp)), "{counts:?}");
+    assert!(writes.consolidation <= counts["lines_copied"] + 2 * counts["consolidations"]);
+    let total = |design| on_ssp("rbt", design, 1, &[]).nvm_writes.total();
+    let total = ["ssp-undo", "ssp-redo", "ssp"].map(total);
+    assert!(total.is_sorted_by(|a, b| a > b), "{total:?}");
+}
+
+#[test]
+fn a_transaction_costs_what_memory_is_waited_for() {
+    // On a core that is alone: a write takes 205 ns, which are 759 cycles, and 12 for the way.
+    let one = on_ssp("rbt", "ssp", 1, &[]).cycles_per_transaction;
+    assert!((760.0..900.0).contains(&one.commit), "the journal: {one:?}");
+    let redo = on_ssp("rbt", "ssp-redo", 1, &[]).cycles_per_transaction;
+    assert!((760.0..900.0).contains(&redo.commit) && redo.begin > 300.0, "{redo:?}");
+    let never = on_ssp("rbt", "ssp-redo", 1, &["ssp-redo.wait_at_begin=0"]).cycles_per_transaction;
+    assert!(never.begin < 60.0 && never.total < redo.total, "{never:?}");
+    let undo = on_ssp("rbt", "ssp-undo", 1, &[]).cycles_per_transaction;
+    assert!(undo.log_stall > 2.0 * 760.0 && undo.total > redo.total, "{undo:?}");
+    assert!(one.total < redo.total, "{one:?}");
+}
+
+#[test]
+fn latencies_of_the_ssp_cache_are_simulated_or_added() {
+    let total = |settings: &[&str]| {
+        let outcome = on_ssp("sps", "ssp", 1, &[settings, &["ssp.cache_entries=200"]].concat());
+        let misses = outcome.design_counts["ssp_cache_misses"] as f64;
+        (outcome.cycles_per_transaction.total, misses / outcome.transactions as f64)
+    };
+    let (fast, misses) = total(&["ssp.miss_cycles=20"]);
+    let (paper, _) = total(&[]);
+    assert!(paper > fast, "{paper} {fast}");
+    let (none, _) = total(&["ssp.meta_model=1", "ssp.hit_cycles=0", "ssp.miss_cycles=0"]);
+    let (added, _) = total(&["ssp.meta_model=1", "ssp.hit_cycles=0", "ssp.miss_cycles=100"]);
+    assert!((added - none - 100.0 * misses).abs() < 1.0, "{added} {none} {misses}");
+    assert!(paper - fast < added - none + 85.0 * misses, "what is simulated overlaps");
+}
+
+#[test]
+fn machines_that_ssp_cannot_be_built_on_are_refused() {
+    let lad = setup("lad", "ssp", 2, 10);
+    let error = simulate("bank", 0.01, &lad).unwrap_err();
+    assert!(matches!(error, sim::Error::Misfit { design: "ssp", .. }), "{error}");
+    let mut large = setup("ssp", "ssp", 2, 10);
+    large.description.set("ssp.cache_entries=5000").unwrap();
+    let error = simulate("bank", 0.01, &large).unwrap_err();
+    assert!(error.to_string().contains("4096"), "{error}");
+}
+
+#[test]
+fn what_a_write_set_or_the_last_cache_cannot_hold_falls_back_and_survives_power_cuts() {
+    for (design, name, fewest) in
+        [("ssp", "rbt", 10), ("ssp", "sps", 140), ("ssp-redo", "tpcc-hash", 1)]
+    {
+        let outcome = cut(name, &setup("tiny-ssp", design, 2, 150));
+        assert!(outcome.fallbacks >= fewest, "{design} {name}: {}", outcome.fallbacks);
+        assert!(outcome.nvm_writes.log_data > 0);
+    }
+}
