@@ -67,6 +67,10 @@ pub enum Mutant {
     FilterTwice,
     /// ReDU: who overwrites a committed line does not keep its records.
     ReduTrimsEarly,
+    /// ReDU: software begins before what is committed is at home.
+    ReduSoftwareEarly,
+    /// ReDU: a commit does not care whether software runs.
+    ReduCommitsBeside,
     /// SSP: the metadata of a commit do not wait for its data.
     SspMetadataFirst,
     /// SSP: the page table is written before the journal says that pages have changed places.
@@ -131,6 +135,8 @@ impl Mutant {
             Mutant::DramNotLookedUp => "dram-not-looked-up",
             Mutant::FilterTwice => "filter-twice",
             Mutant::ReduTrimsEarly => "redu-trims-early",
+            Mutant::ReduSoftwareEarly => "redu-software-early",
+            Mutant::ReduCommitsBeside => "redu-commits-beside",
             Mutant::SspMetadataFirst => "ssp-metadata-first",
             Mutant::SspTableFirst => "ssp-table-first",
             Mutant::SspPartOfACommit => "ssp-part-of-a-commit",

@@ -23,11 +23,14 @@ fn papers(design: &str, cores: usize, transactions: u64) -> Setup {
     setup
 }
 
-/// The tiny one. All lines of two large transactions have a place in DRAM.
+/// The tiny one. All lines of two large transactions have a place in DRAM, and in the log.
 fn tiny(design: &str, name: &str, settings: &[&str]) -> Setup {
     let mut setup = setup("tiny-redu", design, 2, 150);
     if ["sps", "tpcc-hash"].contains(&name) {
         setup.description.set("redu.dram_cache_bytes=16384").unwrap();
+    }
+    if name == "tpcc-hash" {
+        setup.description.set("log.bytes=131072").unwrap();
     }
     settings.iter().for_each(|it| setup.description.set(it).unwrap());
     setup
@@ -43,6 +46,7 @@ fn cut(name: &'static str, setup: &Setup, cuts: u64) -> BTreeMap<String, u64> {
     let outcome = outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(outcome.complaints, Vec::<String>::new(), "{what}");
     assert_eq!((outcome.violations, outcome.power_cuts), (Some(0), Some(cuts)), "{what}");
+    println!("{what}: {} fallbacks", outcome.fallbacks);
     outcome.rare_paths_cut.unwrap()
 }
 
@@ -178,4 +182,43 @@ fn machines_that_they_cannot_run_on_are_refused() {
         let error = simulate("bank", 0.01, &setup("lad", design, 2, 10)).unwrap_err();
         assert!(matches!(error, Error::Misfit { .. }), "{design}: {error}");
     }
+}
+
+#[test]
+fn transactions_that_it_cannot_hold_fall_back_to_software_and_survive_power_cuts() {
+    const FALLS: &str = "a transaction falls back to software";
+    const BESIDE: &str = "a transaction commits while software runs";
+    // A bucket without a place, and a log of which a share is soon used.
+    let small = [
+        ["redu.dram_cache_bytes=512", "log.bytes=32768"],
+        ["redu.dram_cache_bytes=65536", "log.bytes=16384"],
+    ];
+    for policy in ["redu.write_back=0", "redu.write_back=1"] {
+        for sizes in small {
+            let mut inside: BTreeMap<String, u64> = BTreeMap::new();
+            for name in ["rbt", "tpcc-hash", "cq", "peeping"] {
+                let mut setup = setup("tiny-redu", "redu", 2, 150);
+                let settings = [policy, sizes[0], sizes[1]];
+                settings.iter().for_each(|it| setup.description.set(it).unwrap());
+                for (path, times) in cut(name, &setup, 150) {
+                    *inside.entry(path).or_default() += times;
+                }
+            }
+            let of = |path: &str| inside.get(path).copied().unwrap_or(0);
+            println!("{policy} {sizes:?}: {inside:#?}");
+            assert!(of(FALLS) > 20 && of(BESIDE) > 20, "{policy} {sizes:?}: {inside:?}");
+        }
+    }
+}
+
+#[test]
+fn hardware_that_can_hold_everything_never_falls_back_and_hardware_that_can_hold_nothing_does() {
+    let mut large = setup("tiny-redu", "redu", 2, 150);
+    large.description.set("redu.dram_cache_bytes=65536").unwrap();
+    assert_eq!(simulate("rbt", 0.02, &large).unwrap().fallbacks, 0);
+    // A quarter of this log is no more than what any letter needs.
+    large.description.set("log.bytes=8192").unwrap();
+    let outcome = simulate("sps", 0.02, &large).unwrap();
+    assert_eq!((outcome.fallbacks, outcome.transactions), (outcome.transactions, 150));
+    assert_eq!(outcome.complaints, [""; 0]);
 }

@@ -450,6 +450,11 @@ impl<'y, D: Design> Hart<'y, D> {
         self.since = cycle;
     }
 
+    /// Whether its transaction gives up: what is stored is what was there before.
+    pub fn gives_up(&self) -> bool {
+        self.phase == Phase::Abort
+    }
+
     /// The place of a word in memory.
     #[inline]
     pub(super) fn word(&self, at: Addr) -> Result<u64, Stop> {

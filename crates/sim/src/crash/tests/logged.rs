@@ -9,27 +9,31 @@ const fn logged(mutant: Mutant, design: &'static str, workload: &'static str) ->
 }
 
 /// A log that is full soon, and memory behind which things wait.
-const SHORT: &[&str] = &["log.bytes=16384", "redu.dram_cache_bytes=16384", "nvm.write_ns=600"];
+const SHORT: &[&str] = &["log.bytes=20480", "redu.dram_cache_bytes=16384", "nvm.write_ns=600"];
 
-/// Lines stay in DRAM as long as there is room.
-const LAZY: &[&str] = &["redu.dram_cache_bytes=16384", "redu.write_back=1"];
+/// Lines stay in DRAM as long as there is room, and its log has room for large transactions.
+const LAZY: &[&str] = &["redu.dram_cache_bytes=16384", "redu.write_back=1", "log.bytes=131072"];
 
 /// Such a memory, and places in DRAM for all lines of two transactions.
 const SLOW_AND_WIDE: &[&str] =
     &["nvm.write_ns=2000", "nvm.write_hit_ns=2000", "redu.dram_cache_bytes=16384"];
+
+/// And a log in which large ones have room.
+const SLOW_AND_LARGE: &[&str] =
+    &[SLOW_AND_WIDE[0], SLOW_AND_WIDE[1], "redu.dram_cache_bytes=32768", "log.bytes=131072"];
 
 const ROWS: [Row; 12] = [
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::CommitBeforeMeta, "redu", "sps") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::AcknowledgeOwnRecord, "redu", "sps") },
     Row { settings: SLOW, ..logged(Mutant::AcknowledgeOwnRecord, "hw-undo-redo", "pc") },
     Row { settings: SHORT, ..logged(Mutant::LogReusedEarly, "redu", "sps") },
-    Row { settings: SLOW, ..logged(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash") },
+    Row { settings: SLOW, cuts: 1500, ..logged(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash") },
     Row { settings: SLOW, ..logged(Mutant::CommitBeforeData, "hw-undo", "sps") },
     logged(Mutant::FwbOneScan, "hw-undo-redo", "sps"),
     Row { settings: SLOW, ..logged(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::DramNotLookedUp, "hw-redo", "tpcc-hash") },
-    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
-    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
+    Row { settings: SLOW_AND_LARGE, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
+    Row { settings: SLOW_AND_LARGE, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
     Row { settings: LAZY, cuts: 1000, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-hash") },
 ];
 

@@ -4,6 +4,7 @@
 mod common;
 mod lad;
 mod logged;
+mod software;
 mod ssp;
 
 use common::{setup, simulate};

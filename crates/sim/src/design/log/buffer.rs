@@ -59,6 +59,11 @@ impl Buffer {
         Some(self.slots.remove(at))
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
     /// All of them leave, oldest first.
     pub(super) fn drain(&mut self) -> Vec<Slot> {
         std::mem::take(&mut self.slots)

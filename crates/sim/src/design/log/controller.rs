@@ -11,7 +11,7 @@ use super::{
 use crate::machine::controller::{Class, Id, Write};
 use crate::machine::description::Point;
 use crate::machine::network::Size;
-use crate::machine::when::Time;
+use crate::machine::when::{Time, When};
 use crate::machine::{Machine, Tell};
 use crate::mutants::{Mutant, planted};
 
@@ -81,6 +81,14 @@ fn work<D: Logging>(machine: &mut Machine<D>) {
                 log.commits.push_back(Commit { record, serial, core, token });
                 machine.counts.add("log_bytes", 8);
                 machine.counts.add("log_commits", 1);
+            }
+            Letter::Drop { serial, core, token } => {
+                // Others must not have its name before the last record that may be about it is gone.
+                let end = log.packer.next();
+                log.live.get_mut(&serial).expect("it is open").end = Some(end);
+                let there = machine.answer(0, core, Size::Control);
+                machine.tell(token, there);
+                finish(machine, serial);
             }
         }
         write_lines(machine);
@@ -207,7 +215,8 @@ pub(super) fn mirror<D: Logging>(machine: &mut Machine<D>) {
     let now = machine.now();
     let log = machine.design.log();
     let wanted = !log.waiting.is_empty() || !log.inbox.is_empty() || log.is_low();
-    if !wanted || log.packer.is_mirroring() || log.packer.is_mirrored() {
+    let moves = wanted && !log.packer.is_mirrored() || !log.marks.is_empty();
+    if !moves || log.packer.is_mirroring() {
         return;
     }
     log.mirrors = now;
@@ -225,11 +234,32 @@ fn start_is_durable<D: Logging>(machine: &mut Machine<D>) {
     for id in std::mem::replace(&mut log.gone, behind).into_values().flatten() {
         log.used[usize::from(id)] = false;
     }
-    let since = log.mirrors;
+    let (since, done) = (log.mirrors, log.packer.done());
+    let (known, left): (Vec<_>, _) = log.marks.drain(..).partition(|(record, ..)| *record <= done);
+    log.marks = left;
     machine.rare(MOVES, since, now);
+    for (_, core, token) in known {
+        let there = machine.answer(0, core, Size::Control);
+        machine.tell(token, there);
+    }
     room_again(machine);
     work(machine);
     mirror(machine);
+}
+
+/// What is committed before this record is at home: recovery leaves it as it is when memory knows
+/// that, and then a core is told.
+pub(in crate::design) fn all_at_home<D: Logging>(
+    machine: &mut Machine<D>,
+    record: u64,
+    core: usize,
+) -> When {
+    let token = machine.open_token();
+    let log = machine.design.log();
+    log.packer.is_done(record);
+    log.marks.push((record, core, token));
+    mirror(machine);
+    token
 }
 
 /// Who waits to begin looks again.

@@ -52,6 +52,37 @@ pub(in crate::design) fn end_body<D: Logging>(hart: &mut Hart<'_, D>) -> bool {
     has_written
 }
 
+/// A transaction is about to store a word. Whether its share of the log has room for all that it
+/// has stored with this word.
+///
+/// Stores drain in the order of the program, so it is known here what will leave the buffer. The
+/// shares of all cores are less than a quarter of the log, and one begins when that is free: so
+/// entries of open transactions always have room, and Log Start, which these keep where it is, is
+/// never waited for by one of them.
+pub(in crate::design) fn plan<D: Logging>(machine: &mut Machine<D>, core: usize, at: u64) -> bool {
+    let log = machine.design.log();
+    let Writing { planned, left, .. } = &mut log.cores[core];
+    if *left + planned.len() >= log.share {
+        return false;
+    }
+    *left += u64::from(planned.store(line_of(at), at as usize % 8, 0, 0).is_some());
+    true
+}
+
+/// A core's transaction, whose stores have drained, ends without ever being committed. On return
+/// the controller has all its entries, and nobody needs them.
+pub(in crate::design) fn forget<D: Logging>(hart: &mut Hart<'_, D>) {
+    let core = hart.core();
+    let machine = hart.machine();
+    let token = machine.open_token();
+    let writing = &mut machine.design.log().cores[core];
+    writing.runs = false;
+    writing.buffer.drain();
+    let serial = writing.serial;
+    send(machine, core, Letter::Drop { serial, core, token });
+    hart.wait_for(token);
+}
+
 /// All that a core's buffer has goes to the controller.
 pub(in crate::design) fn drain<D: Logging>(machine: &mut Machine<D>, core: usize) {
     let Writing { buffer, serial, .. } = &mut machine.design.log().cores[core];

@@ -29,7 +29,9 @@
 //!
 //! **Laps.** Unused words are 0, laps are counted from 1, and each head says in which lap it was
 //! written. What stands in the place of a head that was not written has the lap before. Recovery
-//! reads from Log Start to the first head of another lap.
+//! reads from Log Start to the first head of another lap. Beside Log Start stands a record before
+//! which everything that is committed is at home, though others may still need it: recovery redoes
+//! none of that, for software may have written there since.
 //!
 //! Invariants:
 //! - A commit is acknowledged when all records up to that of its commit word are durable. (A
@@ -64,9 +66,9 @@ use crate::machine::when::{Time, When};
 use buffer::Buffer;
 use packer::Packer;
 
-pub(super) use self::core::{begin, commit, drain, end_body, note, push_out, seal};
+pub(super) use self::core::{begin, commit, drain, end_body, forget, note, plan, push_out, seal};
 pub(super) use buffer::Slot;
-pub(super) use controller::{finish, hold_back, message, room_again, told, trim};
+pub(super) use controller::{all_at_home, finish, hold_back, message, room_again, told, trim};
 pub(super) use reader::Scan;
 pub(super) use record::{Content, Layout};
 
@@ -129,6 +131,8 @@ enum Letter {
     Seal,
     /// A transaction ends.
     Commit { serial: u64, core: usize, token: When },
+    /// A transaction ends without ever being committed.
+    Drop { serial: u64, core: usize, token: When },
 }
 
 /// A transaction whose records are needed.
@@ -149,6 +153,9 @@ struct Writing {
     serial: u64,
     runs: bool,
     has_written: bool,
+    /// What the buffer will have when all stores have drained, and how many slots will have left.
+    planned: Buffer,
+    left: u64,
 }
 
 /// A commit word that is on its way to memory.
@@ -190,6 +197,10 @@ pub(super) struct Log {
     /// Who waits to begin, and since when Log Start is on its way.
     waiting: Vec<When>,
     mirrors: Time,
+    /// Slots that a transaction may log, so that no open one ever waits for room.
+    share: u64,
+    /// Cores that wait until memory knows what is at home, with the record up to which.
+    marks: Vec<(u64, usize, When)>,
 }
 
 impl Log {
@@ -201,6 +212,8 @@ impl Log {
             serial: 0,
             runs: false,
             has_written: false,
+            planned: Buffer::new(room, coalesce),
+            left: 0,
         };
         Log {
             packer: Packer::new(layout),
@@ -221,6 +234,8 @@ impl Log {
             held: Vec::new(),
             waiting: Vec::new(),
             mirrors: 0,
+            share: layout.share(description.cores as u64),
+            marks: Vec::new(),
         }
     }
 
@@ -254,6 +269,17 @@ impl Log {
     /// Whether a transaction's records are needed.
     pub(super) fn is_live(&self, serial: u64) -> bool {
         self.live.contains_key(&serial)
+    }
+
+    /// The record of a transaction's commit word, if its records are needed and it has one.
+    pub(super) fn end_of(&self, serial: u64) -> Option<u64> {
+        self.live.get(&serial)?.end
+    }
+
+    /// Transactions with a commit word before this record whose own records are needed.
+    pub(super) fn ended_before(&self, record: u64) -> Vec<u64> {
+        let ended = |live: &Live| live.end.is_some_and(|end| end < record);
+        self.live.iter().filter(|(_, live)| ended(live)).map(|(serial, _)| *serial).collect()
     }
 
     /// Whether less than half of the log is free.
@@ -292,6 +318,8 @@ impl Log {
         self.starts.insert((start, serial));
         let writing = &mut self.cores[core];
         (writing.serial, writing.runs, writing.has_written) = (serial, true, false);
+        writing.planned.drain();
+        writing.left = 0;
     }
 }
 

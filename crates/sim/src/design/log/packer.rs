@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::buffer::Slot;
-use super::record::{Content, Layout, Meta};
+use super::record::{Content, Layout, MOST_HEADS, MOST_TAILS, Meta};
 use crate::machine::controller::Class;
 use crate::machine::memory::LineWords;
 use crate::mutants::{Mutant, planted};
@@ -56,14 +56,12 @@ pub(super) struct Packer {
     /// Log Start and its tail, as memory has them, and what is on its way there.
     mirrored: (u64, u64),
     on_its_way: Option<(u64, u64)>,
+    /// What is committed before this record is at home: what memory is to have of that, what is on
+    /// its way there, and what it has.
+    done: [u64; 3],
     /// What is to be written.
     lines: Vec<Line>,
 }
-
-/// Tails that a letter may need, at most.
-const MOST_TAILS: u64 = 18;
-/// Heads that it may need.
-const MOST_HEADS: u64 = 9;
 
 impl Packer {
     pub(super) fn new(layout: Layout) -> Packer {
@@ -77,6 +75,7 @@ impl Packer {
             frontier: 0,
             mirrored: (0, 0),
             on_its_way: None,
+            done: [0; 3],
             lines: Vec::new(),
         }
     }
@@ -296,7 +295,8 @@ impl Packer {
     pub(super) fn mirror(&mut self) -> (u32, LineWords) {
         let at = (self.start, self.tail_of(self.start));
         self.on_its_way = Some(at);
-        (self.layout.start_line(), [at.0, at.1, 0, 0, 0, 0, 0, 0])
+        self.done[1] = self.done[0];
+        (self.layout.start_line(), [at.0, at.1, self.done[1], 0, 0, 0, 0, 0])
     }
 
     /// Whether Log Start is on its way to memory.
@@ -307,7 +307,18 @@ impl Packer {
     /// Memory has Log Start. Answers it.
     pub(super) fn has_mirrored(&mut self) -> u64 {
         self.mirrored = self.on_its_way.take().expect("it was on its way");
+        self.done[2] = self.done[1];
         self.mirrored.0
+    }
+
+    /// What is committed before this record is at home.
+    pub(super) fn is_done(&mut self, record: u64) {
+        self.done[0] = self.done[0].max(record);
+    }
+
+    /// What memory has of that.
+    pub(super) fn done(&self) -> u64 {
+        self.done[2]
     }
 }
 

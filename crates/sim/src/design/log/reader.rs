@@ -21,8 +21,11 @@ struct Entry {
 pub(in crate::design) struct Scan {
     /// In the log's order.
     entries: Vec<Entry>,
-    /// The transactions that have a commit word: how many entries it says, and how many are there.
-    commits: FxHashMap<u16, (u32, u32)>,
+    /// The transactions that have a commit word: how many entries it says, how many are there, and
+    /// in which record it is.
+    commits: FxHashMap<u16, (u32, u32, u64)>,
+    /// What is committed before this record is at home.
+    done: u64,
     /// Where the log begins and ends.
     from: (u64, u64),
     end: (u64, u64),
@@ -32,9 +35,9 @@ pub(in crate::design) struct Scan {
 impl Scan {
     /// Reads records until one is not sealed: those behind it were not waited for by anybody.
     pub(in crate::design) fn of(layout: Layout, state: &Persistent) -> Scan {
-        let [head, tail, ..] = state.line(layout.start_line());
-        let mut scan =
-            Scan { from: (head, tail), end: (head, tail), layout: Some(layout), ..Scan::default() };
+        let [head, tail, done, ..] = state.line(layout.start_line());
+        let (from, layout_of) = ((head, tail), Some(layout));
+        let mut scan = Scan { from, end: from, done, layout: layout_of, ..Scan::default() };
         let mut found: FxHashMap<u16, u32> = FxHashMap::default();
         while scan.end.0 - head < layout.heads {
             let words = state.line(layout.head_line(scan.end.0));
@@ -105,7 +108,7 @@ impl Scan {
         let Meta { line, mask, id, .. } = meta;
         let count = found.entry(id).or_default();
         if mask == 0 {
-            self.commits.insert(id, (line, *count));
+            self.commits.insert(id, (line, *count, self.end.0));
             return;
         }
         *count += 1;
@@ -116,11 +119,16 @@ impl Scan {
 
     /// Writes home what committed transactions have stored, oldest entry first. Where the log has
     /// nothing but new words a transaction counts when all its entries are there: the records of
-    /// one that is at home may be gone in part.
+    /// one that is at home may be gone in part. What is known to be at home is left as it is:
+    /// software may have written there since.
     pub(in crate::design) fn redo(&self, state: &mut Persistent) -> Result<(), Cut> {
         let whole = self.layout.is_some_and(|layout| layout.content == Content::New);
-        let is_there =
-            |id| self.commits.get(id).is_some_and(|(says, found)| !whole || says == found);
+        let is_there = |id| {
+            let counts = |(says, found, record): &(u32, u32, u64)| {
+                *record >= self.done && (!whole || says == found)
+            };
+            self.commits.get(id).is_some_and(counts)
+        };
         let committed = self.entries.iter().filter(|entry| is_there(&entry.id));
         committed.into_iter().try_for_each(|entry| {
             let new = entry.words.len() - entry.mask.count_ones() as usize;

@@ -19,6 +19,11 @@ pub(super) const IDS: u16 = 1 << 15;
 /// Laps that can be told apart: 9 bits, and 0 is never written.
 const LAPS: u64 = (1 << 9) - 1;
 
+/// Tails that a letter may need, at most.
+pub(super) const MOST_TAILS: u64 = 18;
+/// Heads that it may need.
+pub(super) const MOST_HEADS: u64 = 9;
+
 /// A meta word: what an entry is about, or that a transaction is committed.
 ///
 /// ```text
@@ -97,6 +102,23 @@ impl Layout {
     /// Words that an entry has for each word that was stored.
     pub(super) fn each(self) -> usize {
         if self.content == Content::Both { 2 } else { 1 }
+    }
+
+    /// Slots of buffers that each of so many transactions may log, if they begin when a quarter of
+    /// the log is free. Besides, each needs a head and a tail for its commit word, and where the
+    /// last letter is to be taken there must be room for any.
+    pub(super) fn share(self, transactions: u64) -> u64 {
+        let of = |ring: u64, most: u64| {
+            ((ring / 4).saturating_sub(most + 1) / transactions).saturating_sub(1)
+        };
+        let (heads, tails) = (of(self.heads, MOST_HEADS), of(self.tails, MOST_TAILS));
+        let each = self.each() as u64;
+        match (self.pack, self.coalesce) {
+            (true, true) => (8 * heads).min(tails / each),
+            // Packed, a slot of eight words is eight entries; otherwise a record.
+            (true, false) | (false, true) => heads.min(tails / each),
+            (false, false) => heads / 8_u64.div_ceil(8 / (1 + each)),
+        }
     }
 
     /// The line of Log Start.

@@ -14,7 +14,21 @@ pub(super) struct Line {
     pub(super) version: u64,
     /// The write that brings this version home, when it is under way.
     pub(super) home: Option<u64>,
+    /// What its transaction has found here, and has overwritten.
+    pub(super) before: Option<Before>,
     used: u64,
+}
+
+/// A version of a line that somebody has committed, and that an open transaction has overwritten
+/// before it was at home.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    pub(super) words: LineWords,
+    /// The record that has committed it.
+    pub(super) end: u64,
+    /// The write that brings it home.
+    pub(super) number: Option<u64>,
+    pub(super) is_home: bool,
 }
 
 /// All of them.
@@ -51,6 +65,17 @@ impl Cache {
         self.slots[slot].as_mut().expect("it is there")
     }
 
+    /// The transaction that wrote the line in a slot last; 0: nobody's, or no line.
+    pub(super) fn serial(&self, slot: usize) -> u64 {
+        self.slots[slot].map_or(0, |it| it.serial)
+    }
+
+    /// Slots whose lines have overwritten a version that is not at home.
+    pub(super) fn overwritten(&self) -> Vec<usize> {
+        let has = |it: &Line| it.before.is_some_and(|before| !before.is_home);
+        (0..self.slots.len()).filter(|slot| self.slots[*slot].as_ref().is_some_and(has)).collect()
+    }
+
     /// A line was read or written.
     pub(super) fn touch(&mut self, slot: usize) {
         self.clock += 1;
@@ -73,7 +98,8 @@ impl Cache {
     /// A line is there from here on, in a slot that is free.
     pub(super) fn put(&mut self, slot: usize, line: u32, words: LineWords, serial: u64) {
         let (version, used) = (0, 0);
-        self.slots[slot] = Some(Line { line, words, serial, version, home: None, used });
+        self.slots[slot] =
+            Some(Line { line, words, serial, version, home: None, before: None, used });
         self.lines += 1;
         self.renew(slot, words, serial);
     }

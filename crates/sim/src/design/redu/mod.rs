@@ -25,28 +25,33 @@
 //! - Of a line that is not at home, the records of the transaction that wrote it last, and of all
 //!   before since it was at home, are in the log.
 //!
-//! Recovery writes the new words of transactions with a commit word, oldest first.
+//! Recovery writes the new words of transactions with a commit word, oldest first, but for those
+//! that are known to be at home. What the hardware cannot hold is software's: see `software`.
 //!
 //! Choices where the paper is silent: the flush at the end finds one marked line a cycle and leaves
 //! it in L1, clean. It is acknowledged when DRAM has accepted table and line. A modified line that
-//! is nobody's goes into the DRAM cache as committed. Eager has up to four queues of lines under
+//! is nobody's goes into the DRAM cache as committed if that has it, and else to memory. Eager has up to four queues of lines under
 //! way at a time; those that wait behind that can be written again before. With the policy of least
 //! recent use, and half of the log used, lines go home whose transactions keep Log Start where it
 //! is. The transaction table is in the controller.
 
 mod cache;
 mod filter;
+mod software;
 mod write_back;
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use words::Stop;
+
 use super::Design;
 use super::dram::{self, Dram, InDram, MORE};
 use super::log::{self, Content, Layout, Log, Logging, Scan, parts};
+use super::soft_log::{self, SoftLog};
 use crate::machine::cache::{MARKED, State};
-use crate::machine::controller::Id;
+use crate::machine::controller::{Class, Id};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
 use crate::machine::memory::{LOCK_LINES, LineWords, line_of};
@@ -54,18 +59,23 @@ use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
-use cache::Cache;
+use cache::{Before, Cache};
 use filter::Filter;
+use software::Software;
 use write_back::State as Homes;
 
 /// A line that is read to be written home, and one that is written, among the tags.
 const FETCHED: u64 = MORE;
 const HOME: u64 = MORE + 1;
+/// A version of a line that is written home from the log.
+const OLD: u64 = MORE + 2;
 
 const LEAVES: &str = "a marked line leaves its first cache";
 const ASKED: &str = "another core asks for a marked line";
 const MOVED: &str = "an open transaction has a line that another one has committed";
 const VICTIM: &str = "a full bucket gives up a line";
+const FALLS: &str = "a transaction falls back to software";
+const BESIDE: &str = "a transaction commits while software runs";
 
 /// The design's state.
 #[derive(Debug)]
@@ -86,6 +96,9 @@ pub struct Redu {
     /// The line that has just left L1 with a mark: nothing of it is left to be written.
     taken: Option<u32>,
     homes: Homes,
+    software: Software,
+    /// For transactions that it cannot hold.
+    soft: SoftLog,
 }
 
 /// A transaction in the table.
@@ -130,7 +143,7 @@ impl Design for Redu {
     }
 
     fn extra_lines(description: &Description) -> u32 {
-        Layout::lines(description)
+        Layout::lines(description) + SoftLog::lines(description)
     }
 
     fn volatile_lines(description: &Description) -> u32 {
@@ -139,12 +152,14 @@ impl Design for Redu {
 
     fn new(description: &Description, extra: u32) -> Redu {
         let layout = Layout::of(description, extra, Content::New);
-        let dram = Dram::new(description, extra + Layout::lines(description) + LOCK_LINES);
+        let soft = extra + Layout::lines(description);
+        let dram = Dram::new(description, extra + Redu::extra_lines(description) + LOCK_LINES);
         let lazy = description.parameter("redu", "write_back") != 0.0;
         let filters = description.parameter("redu", "filter") != 0.0;
         Redu {
             log: Log::new(description, layout),
             cache: Cache::new(dram.buckets),
+            software: Software::new(dram.buckets, description.cores),
             dram,
             filter: filters.then(|| Filter::new(description, lazy)),
             lazy,
@@ -154,6 +169,7 @@ impl Design for Redu {
             numbers: 0,
             taken: None,
             homes: Homes::new(4 * description.mc.wq as usize),
+            soft: SoftLog::new(description, soft),
         }
     }
 
@@ -163,6 +179,29 @@ impl Design for Redu {
         let design = &mut hart.machine().design;
         let serial = design.log.running(core).expect("it has begun");
         design.table.insert(serial, Entry::default());
+        software::begins(hart.machine(), core);
+    }
+
+    fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
+        let core = hart.core();
+        // What gives up writes the same lines again.
+        if !hart.gives_up() && !software::has_room(hart.machine(), core, word) {
+            return Err(Stop::TooLarge);
+        }
+        hart.store(word, object, value);
+        Ok(())
+    }
+
+    fn falls_back(hart: &mut Hart<'_, Self>) {
+        software::falls_back(hart);
+    }
+
+    fn soft_log(&mut self) -> Option<&mut SoftLog> {
+        Some(&mut self.soft)
+    }
+
+    fn class_of(&self, line: u32) -> Class {
+        self.soft.class_of(line).unwrap_or(Class::Data)
     }
 
     fn commit(hart: &mut Hart<'_, Self>) {
@@ -170,6 +209,7 @@ impl Design for Redu {
         let serial = hart.machine().design.log.running(core).expect("it runs");
         if !log::end_body(hart) {
             hart.machine().design.table.remove(&serial);
+            software::ends(hart.machine(), core);
             return;
         }
         hart.enter(Phase::Prepare);
@@ -190,6 +230,7 @@ impl Design for Redu {
         hart.enter(Phase::Commit);
         hart.wait_for(token);
         write_back::committed(hart.machine(), serial);
+        software::committed(hart);
     }
 
     fn drained(machine: &mut Machine<Self>, core: usize, word: u64, old: u64) {
@@ -214,10 +255,18 @@ impl Design for Redu {
         if !machine.memory.is_nvm(line) {
             return false;
         }
-        if machine.design.taken.take() != Some(line) {
-            let now = machine.now();
-            send(machine, 0, line, 0, now, None);
+        let design = &mut machine.design;
+        if design.taken.take() == Some(line) {
+            return true;
         }
+        // Nobody's. Software's lines are at home or on their way, and go there at once: whoever
+        // writes one back waits for that.
+        let is_there = design.cache.find(design.dram.bucket(line), line).is_some();
+        if !is_there && design.coming.values().all(|coming| coming.line != line) {
+            return false;
+        }
+        let now = machine.now();
+        send(machine, 0, line, 0, now, None);
         true
     }
 
@@ -273,8 +322,11 @@ impl Design for Redu {
         if log::told(machine, tag, point) || dram::told(machine, tag, point) {
             return;
         }
-        if kind == HOME && point == machine.description.persist.point {
-            write_back::is_home(machine, number);
+        match kind {
+            _ if point != machine.description.persist.point => {}
+            HOME => write_back::is_home(machine, number),
+            OLD => write_back::old_is_home(machine, number),
+            _ => {}
         }
     }
 
@@ -292,7 +344,9 @@ impl Design for Redu {
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
         let scan = Scan::of(Layout::of(description, extra, Content::New), state);
         scan.redo(state)?;
-        scan.reset(state)
+        scan.reset(state)?;
+        // In any order: see `software`.
+        soft_log::recover(description, extra + Layout::lines(description), state)
     }
 }
 
@@ -357,8 +411,16 @@ fn insert(machine: &mut Machine<Redu>, coming: Coming) {
     let bucket = design.dram.bucket(line);
     let slot = match design.cache.find(bucket, line) {
         Some(slot) => {
-            let from = design.cache.line(slot).map_or(0, |it| it.serial);
+            let there = *design.cache.line(slot).expect("it is there");
+            let from = there.serial;
             design.cache.renew(slot, words, serial);
+            if from != serial {
+                // What is nobody's counts as older than any record.
+                let end = design.log.end_of(from).unwrap_or(0);
+                let (number, is_home) = (None, serial == 0);
+                design.cache.line_mut(slot).before =
+                    Some(Before { words: there.words, end, number, is_home });
+            }
             machine.counts.add("dram_write_hits", 1);
             if from != serial {
                 moves(machine, line, from, serial);

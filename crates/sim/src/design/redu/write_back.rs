@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::{FETCHED, HOME, MOVED, Redu, VICTIM};
+use super::{FETCHED, HOME, MOVED, OLD, Redu, VICTIM, software};
 use crate::design::dram;
 use crate::design::log::{self, tag};
 use crate::machine::controller::{Class, Write};
@@ -44,11 +44,19 @@ pub(super) struct State {
     under_way: FxHashMap<u64, Home>,
     in_window: usize,
     window: usize,
+    /// Versions on their way home that were overwritten here: the lines.
+    olds: FxHashMap<u64, u32>,
 }
 
 impl State {
     pub(super) fn new(window: usize) -> State {
-        State { queue: VecDeque::new(), under_way: FxHashMap::default(), in_window: 0, window }
+        State {
+            queue: VecDeque::new(),
+            under_way: FxHashMap::default(),
+            in_window: 0,
+            window,
+            olds: FxHashMap::default(),
+        }
     }
 }
 
@@ -67,6 +75,49 @@ pub(super) fn committed(machine: &mut Machine<Redu>, serial: u64) {
         false => drop(queue_all(machine, serial)),
     }
     is_over(machine, serial);
+    software::look_again(machine);
+}
+
+/// Whatever was committed before this record goes home now, from here or from the log. Whether
+/// something of it is not there yet.
+pub(super) fn hurry(machine: &mut Machine<Redu>, record: u64) -> bool {
+    let ended = machine.design.log.ended_before(record);
+    for serial in &ended {
+        queue_all(machine, *serial);
+    }
+    let mut is_missing = !ended.is_empty();
+    for slot in machine.design.cache.overwritten() {
+        let design = &mut machine.design;
+        let is_open = !design.is_committed(design.cache.serial(slot));
+        let there = design.cache.line_mut(slot);
+        let (line, Some(before)) = (there.line, &mut there.before) else { continue };
+        if !is_open || before.end >= record {
+            continue;
+        }
+        is_missing = true;
+        if before.number.is_none() {
+            design.numbers += 1;
+            before.number = Some(design.numbers);
+            design.homes.olds.insert(design.numbers, line);
+            let (number, write) =
+                (design.numbers, Write::new(u64::from(line), before.words, Class::Data));
+            machine.log(0, write, Tell::Design(0, tag(OLD, number)));
+        }
+    }
+    is_missing
+}
+
+/// A version that was overwritten here is at home.
+pub(super) fn old_is_home(machine: &mut Machine<Redu>, number: u64) {
+    let design = &mut machine.design;
+    let line = design.homes.olds.remove(&number).expect("it was written once");
+    if let Some(slot) = design.cache.find(design.dram.bucket(line), line)
+        && let Some(before) = &mut design.cache.line_mut(slot).before
+        && before.number == Some(number)
+    {
+        before.is_home = true;
+    }
+    software::look_again(machine);
 }
 
 /// All lines of a transaction are to go home. Answers how many there are.
@@ -195,7 +246,7 @@ pub(super) fn give_up(machine: &mut Machine<Redu>, slot: usize) {
 }
 
 /// A line is in the cache no longer.
-fn take_out(machine: &mut Machine<Redu>, slot: usize) {
+pub(super) fn take_out(machine: &mut Machine<Redu>, slot: usize) {
     let design = &mut machine.design;
     let line = design.cache.remove(slot).line;
     if let Some(filter) = &mut design.filter {
@@ -218,6 +269,7 @@ pub(super) fn is_home(machine: &mut Machine<Redu>, number: u64) {
         one_less(machine, home.serial);
     }
     leaves_window(machine, home);
+    software::look_again(machine);
 }
 
 /// A transaction has one line less in the cache.

@@ -1,0 +1,116 @@
+//! Bugs where software takes over from hardware: transactions that fit into `redu`, and such that
+//! do not, write the same lines.
+
+use words::{Erased, ErasedTx, LockId, Objects, Ptr, Stop, Transact, Words};
+
+use super::common::setup;
+use crate::Setup;
+use crate::mutants::{Mutant, plant};
+use crate::program::{Client, Ended, Loaded, Program};
+
+/// A core's objects, a line each at least.
+const OWN: usize = 12;
+
+/// Transactions count up the first of a core's own objects; every third one also one that all cores
+/// share. Of the last core such a transaction counts up all of its own, and does not fit in.
+struct Sizes;
+
+struct All(Vec<[Ptr<[u64; 6]>; OWN]>, Ptr<[u64; 6]>);
+
+struct Counting {
+    own: [Ptr<[u64; 6]>; OWN],
+    shared: Ptr<[u64; 6]>,
+    turn: usize,
+    is_last: bool,
+}
+
+fn objects<T: Transact>(worker: &mut T) -> Result<[Ptr<[u64; 6]>; OWN], T::Error> {
+    let mut all = [Ptr::NULL; OWN];
+    for object in &mut all {
+        *object = worker.transact(|tx| tx.alloc([0_u64; 6]))?;
+    }
+    Ok(all)
+}
+
+impl Program for Sizes {
+    fn name(&self) -> &str {
+        "sizes"
+    }
+
+    fn heap_bytes(&self) -> u64 {
+        1 << 20
+    }
+
+    fn load(&self, worker: &mut Erased<'_, Ended>, cores: usize) -> Result<Box<dyn Loaded>, Ended> {
+        let own = (0..cores).map(|_| objects(worker)).collect::<Result<_, _>>()?;
+        Ok(Box::new(All(own, objects(worker)?[OWN / 2])))
+    }
+}
+
+impl Loaded for All {
+    fn client(&self, core: usize) -> Box<dyn Client> {
+        let is_last = core + 1 == self.0.len();
+        Box::new(Counting { own: self.0[core], shared: self.1, turn: 0, is_last })
+    }
+
+    fn check(&self, _: &mut Erased<'_, Ended>) -> Result<Vec<String>, Ended> {
+        Ok(Vec::new())
+    }
+}
+
+impl Client for Counting {
+    fn next(&mut self) {
+        self.turn += 1;
+    }
+
+    fn run(&self, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
+        let count = |words: [u64; 6]| words.map(|word| word + 1);
+        let is_large = self.is_last && self.turn.is_multiple_of(3);
+        for object in &self.own[..if is_large { OWN } else { 1 }] {
+            tx.update(*object, count)?;
+        }
+        // One that counts up the shared one seldom leaves an old version of it in the log for long.
+        let shares = if self.is_last { is_large } else { self.turn.is_multiple_of(3) };
+        if !shares {
+            return Ok(());
+        }
+        tx.lock(LockId(1))?;
+        tx.update(self.shared, count)
+    }
+}
+
+/// Violations on so many cores, and how often a transaction fell back.
+fn violations(cores: usize, policy: &str) -> (u64, u64) {
+    let mut setup = Setup { power_cuts: 1000, ..setup("tiny-redu", "redu", cores, 150) };
+    for setting in ["redu.dram_cache_bytes=512", policy] {
+        setup.description.set(setting).unwrap();
+    }
+    let outcome = crate::run(&setup, &Sizes, &mut |_| {}).unwrap();
+    (outcome.violations.unwrap() + outcome.complaints.len() as u64, outcome.fallbacks)
+}
+
+/// A bug is found on a machine of so many cores, and its twin holds.
+fn is_found(bug: Mutant, cores: usize) {
+    let mut found = 0;
+    for policy in ["redu.write_back=0", "redu.write_back=1"] {
+        let (violations_of_twin, fallbacks) = violations(cores, policy);
+        assert_eq!(violations_of_twin, 0, "{policy}");
+        assert!((5..80).contains(&fallbacks), "{policy}: {fallbacks}");
+        let _planted = plant(bug);
+        let (violations, _) = violations(cores, policy);
+        println!("{} {policy}: {violations} violations, {fallbacks} fallbacks", bug.name());
+        found += violations;
+    }
+    assert!(found > 0, "{} survived", bug.name());
+}
+
+#[test]
+fn software_that_begins_before_what_is_committed_is_at_home_is_found() {
+    // Another core's commits would bring that home.
+    is_found(Mutant::ReduSoftwareEarly, 1);
+}
+
+#[test]
+fn commits_that_do_not_care_whether_software_runs_are_found() {
+    is_found(Mutant::ReduCommitsBeside, 2);
+}
