@@ -131,6 +131,10 @@ impl design::Visitor for Simulation<'_> {
             if again.cycles() != window.cycles() {
                 return Err(Error::Failed { why: "what payloads carry has changed a time" });
             }
+            let wrong = machine.counts.wrong_fills;
+            if wrong > 0 {
+                outcome.complaints.push(format!("{wrong} lines came from memory by other stores"));
+            }
             report.add(start.cut(&machine, before, true)?);
             outcome.power_cuts = Some(report.cuts);
             outcome.violations = Some(report.violations_total);
@@ -226,6 +230,8 @@ impl Start<'_> {
         // What is tagged is no heap that a program could check.
         let loaded = (!tagged).then_some(self.loaded);
         let extra = (self.heap_words() / 8) as u32;
+        // At other moments than those of the other form.
+        let seed = seed ^ u64::from(tagged) << 32;
         crash::cut_power(crash::Run { machine, before, extra, loaded }, cuts, seed)
     }
 }
@@ -346,6 +352,7 @@ impl Window {
     /// What is counted is counted from here on.
     fn begin<D: Design>(&self, hart: &mut Hart<'_, D>, edge: Edge) {
         let counts = std::mem::take(&mut hart.machine().counts);
+        hart.machine().counts.wrong_fills = counts.wrong_fills;
         self.accesses.set(self.accesses.get() + counts.accesses);
         self.began.set(Some(edge));
     }

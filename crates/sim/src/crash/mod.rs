@@ -121,16 +121,16 @@ pub fn cut_power<D: Design>(run: Run<'_, D>, cuts: u64, seed: u64) -> Result<Rep
     let mut state = Persistent::new(before, machine.nvm_channels());
     let mut random = SmallRng::seed_from_u64(seed);
     let mut changes = trace.changes().iter().peekable();
-    for (number, at) in (1..).zip(times) {
+    for (number, at) in (1_u64..).zip(times) {
         while let Some((_, change)) = changes.next_if(|(time, _)| *time <= at) {
             state.apply(change);
         }
         oracle.goes_to(at);
-        let one = Cutting { machine, extra, at, number };
+        // Now and then, and at the last cut.
+        let whole = number.is_multiple_of(WHOLE) || number == cuts;
+        let one = Cutting { machine, extra, at, number, whole };
         one.cut(&mut state, &mut oracle, &mut random, &mut report);
-        if number.is_multiple_of(WHOLE)
-            && let Some(loaded) = loaded
-        {
+        if whole && let Some(loaded) = loaded {
             one.check_program(&mut state, loaded, &mut report)?;
         }
         report.cuts += 1;
@@ -144,6 +144,8 @@ struct Cutting<'m, D> {
     extra: u32,
     at: Time,
     number: u64,
+    /// All is compared.
+    whole: bool,
 }
 
 impl<D: Design> Cutting<'_, D> {
@@ -176,7 +178,7 @@ impl<D: Design> Cutting<'_, D> {
         random: &mut SmallRng,
         report: &mut Report,
     ) {
-        let whole = self.number.is_multiple_of(WHOLE);
+        let whole = self.whole;
         let cut = self.recovered(state, None);
         let steps = cut.steps();
         self.compare(&cut, oracle, whole, report);
@@ -249,13 +251,12 @@ fn draw(
     let rare: BTreeSet<&str> = rare.iter().copied().chain(taken).collect();
     for name in &rare {
         let paths: Vec<_> = trace.rare_paths().iter().filter(|path| path.0 == *name).collect();
-        for _ in 0..RARE.min((cuts / 8) as usize) {
+        for _ in 0..RARE.min(cuts as usize / 2 / rare.len()) {
             if let Some((_, from, until)) = pick(&paths, &mut random) {
                 times.push(random.random_range(*from..=*until));
             }
         }
     }
-    times.truncate((cuts / 2) as usize);
     while times.len() < cuts as usize {
         let ending =
             if times.len().is_multiple_of(2) { pick(transactions, &mut random) } else { None };

@@ -61,6 +61,8 @@ struct Look {
     words: Option<LineWords>,
     /// Reads that it still waits for.
     left: u32,
+    /// One of them is of persistent memory.
+    beside: bool,
 }
 
 /// A line that is put there.
@@ -126,8 +128,9 @@ pub(super) fn look_up<D: InDram>(
     let number = dram.number();
     let slot = found.map(|(slot, _)| slot);
     let table = dram.table_line(slot.unwrap_or(dram.bucket(line) * WAYS));
-    let left = if beside && slot.is_none() { 2 } else { 1 };
-    dram.looks.insert(number, Look { read, line, slot, words, left });
+    let both = beside && slot.is_none();
+    let left = if both { 2 } else { 1 };
+    dram.looks.insert(number, Look { read, line, slot, words, left, beside: both });
     machine.read_below(table, tag(LOOK, number));
     if beside {
         // Where DRAM has the line nobody waits for this one.
@@ -169,10 +172,11 @@ pub(super) fn has_read<D: InDram>(machine: &mut Machine<D>, read: u64) -> bool {
     match kind {
         LOOK => {
             let look = &machine.design.dram().looks[&number];
-            let (slot, line, read, left) = (look.slot, look.line, look.read, look.left);
+            let (slot, line, read, beside) = (look.slot, look.line, look.read, look.beside);
             match slot {
                 Some(slot) => fetch(machine, slot, tag(FOUND, number)),
-                None if left == 2 => look_is_over(machine, number),
+                // The other read may be over already.
+                None if beside => look_is_over(machine, number),
                 None => {
                     machine.design.dram().looks.remove(&number);
                     machine.fill_from_array(0, line, read);

@@ -96,7 +96,8 @@ impl Design for HwUndoRedo {
         HwUndoRedo {
             log,
             period: (description.parameter("hw-undo-redo", "fwb_cycles") as Time).max(1),
-            window: description.mc.wq as usize,
+            // As `redu` and `hw-redo` have.
+            window: 4 * description.mc.wq as usize,
             is_due: false,
             is_busy: false,
             flagged: Vec::new(),

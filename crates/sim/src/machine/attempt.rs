@@ -170,8 +170,10 @@ impl<'y, D: Design> Hart<'y, D> {
         self.enter(Phase::Abort);
         for at in (0..self.undo.len()).rev() {
             let Old { word, value, .. } = self.undo[at];
-            let stored = self.store_durably(word, 0, value);
-            debug_assert!(stored.is_ok(), "what was written can be written again");
+            if self.store_durably(word, 0, value).is_err() {
+                // The hardware cannot hold even this.
+                return self.drop_attempt();
+            }
         }
     }
 

@@ -440,8 +440,14 @@ impl Controller {
         while at < self.outside.len() {
             let Write { line, class, ref after, .. } = self.outside[at].write;
             let room = if class.is_log() && after.is_empty() { 0 } else { kept };
-            let is_oldest = self.outside.range(..at).all(|other| other.write.line != line);
-            if self.writes.len() + room >= self.queue.slots || !is_oldest {
+            // None finds room any more.
+            if self.writes.len() >= self.queue.slots {
+                break;
+            }
+            let is_oldest = |other: &Entry| other.write.line != line;
+            if self.writes.len() + room >= self.queue.slots
+                || !self.outside.range(..at).all(is_oldest)
+            {
                 at += 1;
                 continue;
             }

@@ -56,7 +56,7 @@ const MIDDLE: usize = 1;
 const LINES: u64 = 1 << 18;
 
 /// What a quick run has less of: data, caches, periods and lines.
-const QUICK: u64 = 8;
+const QUICK: u64 = 32;
 
 /// So that all copies together have 64 MB of large objects, eight times the last cache: at scale 1
 /// each has 100 MB.
@@ -129,6 +129,8 @@ impl Case {
             asked.scale /= QUICK as f64;
             asked =
                 asked.with("llc.bytes", (8 << 20) / QUICK).with("l2.bytes", (256 << 10) / QUICK);
+            // The second cache has what the first one has.
+            asked = asked.with("l1.bytes", (32 << 10) / 8);
             asked = asked.with("design.redu.dram_cache_bytes", (32 << 20) / QUICK);
             asked = asked.with("design.hw-undo-redo.fwb_cycles", 5_000_000 / QUICK);
             asked = asked.with("design.log.bytes", (64 << 20) / QUICK);

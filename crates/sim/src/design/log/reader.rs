@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::record::{Content, Layout, Meta};
+use super::record::{Layout, Meta};
 use crate::machine::memory::LineWords;
 use crate::persist::{Cut, Persistent};
 
@@ -23,11 +23,10 @@ pub(in crate::design) struct Scan {
     entries: Vec<Entry>,
     /// The transactions that have a commit word: how many entries it says, how many are there, and
     /// in which record it is.
-    commits: FxHashMap<u16, (u32, u32, u64)>,
+    commits: FxHashMap<u16, u64>,
     /// What is committed before this record is at home.
     done: u64,
-    /// Where the log begins and ends.
-    from: (u64, u64),
+    /// Where the log ends.
     end: (u64, u64),
     layout: Option<Layout>,
 }
@@ -36,17 +35,15 @@ impl Scan {
     /// Reads records until one is not sealed: those behind it were not waited for by anybody.
     pub(in crate::design) fn of(layout: Layout, state: &Persistent) -> Scan {
         let [head, tail, done, ..] = state.line(layout.start_line());
-        let (from, layout_of) = ((head, tail), Some(layout));
-        let mut scan = Scan { from, end: from, done, layout: layout_of, ..Scan::default() };
-        let mut found: FxHashMap<u16, u32> = FxHashMap::default();
+        let mut scan = Scan { end: (head, tail), done, layout: Some(layout), ..Scan::default() };
         while scan.end.0 - head < layout.heads {
             let words = state.line(layout.head_line(scan.end.0));
             if Meta::of(words[0]).lap != layout.lap(scan.end.0) {
                 break;
             }
             let tails = match layout.pack {
-                true => scan.read_packed(&words, state, &mut found),
-                false => scan.read_alone(&words, state, &mut found),
+                true => scan.read_packed(&words, state),
+                false => scan.read_alone(&words, state),
             };
             scan.end = (scan.end.0 + 1, scan.end.1 + tails);
         }
@@ -54,12 +51,7 @@ impl Scan {
     }
 
     /// Reads a record of metas, whose words are in its tails. Answers how many those are.
-    fn read_packed(
-        &mut self,
-        head: &LineWords,
-        state: &Persistent,
-        found: &mut FxHashMap<u16, u32>,
-    ) -> u64 {
+    fn read_packed(&mut self, head: &LineWords, state: &Persistent) -> u64 {
         let layout = self.layout.expect("it is being read");
         let metas = head.iter().take_while(|word| **word != 0).map(|word| Meta::of(*word));
         let metas: Vec<Meta> = metas.collect();
@@ -67,17 +59,12 @@ impl Scan {
             metas.iter().map(|meta| layout.each() * meta.mask.count_ones() as usize).sum();
         let tails = words.div_ceil(8) as u64;
         let mut words = self.tails(tails, state).into_iter();
-        metas.into_iter().for_each(|meta| self.add(meta, &mut words, found));
+        metas.into_iter().for_each(|meta| self.add(meta, &mut words));
         tails
     }
 
     /// Reads a record in which each meta stands before its words.
-    fn read_alone(
-        &mut self,
-        head: &LineWords,
-        state: &Persistent,
-        found: &mut FxHashMap<u16, u32>,
-    ) -> u64 {
+    fn read_alone(&mut self, head: &LineWords, state: &Persistent) -> u64 {
         let layout = self.layout.expect("it is being read");
         let first = 1 + layout.each() * Meta::of(head[0]).mask.count_ones() as usize;
         let tails = first.saturating_sub(8).div_ceil(8) as u64;
@@ -85,7 +72,7 @@ impl Scan {
         words.extend(self.tails(tails, state));
         let mut words = words.into_iter();
         while let Some(word) = words.next().filter(|word| *word != 0) {
-            self.add(Meta::of(word), &mut words, found);
+            self.add(Meta::of(word), &mut words);
             if layout.coalesce {
                 break;
             }
@@ -99,36 +86,23 @@ impl Scan {
         tails.flat_map(|tail| state.line(layout.tail_line(tail))).collect()
     }
 
-    fn add(
-        &mut self,
-        meta: Meta,
-        words: &mut impl Iterator<Item = u64>,
-        found: &mut FxHashMap<u16, u32>,
-    ) {
+    fn add(&mut self, meta: Meta, words: &mut impl Iterator<Item = u64>) {
         let Meta { line, mask, id, .. } = meta;
-        let count = found.entry(id).or_default();
         if mask == 0 {
-            self.commits.insert(id, (line, *count, self.end.0));
+            self.commits.insert(id, self.end.0);
             return;
         }
-        *count += 1;
         let each = self.layout.map_or(1, Layout::each);
         let words = words.take(each * mask.count_ones() as usize).collect();
         self.entries.push(Entry { id, line, mask, words });
     }
 
-    /// Writes home what committed transactions have stored, oldest entry first. Where the log has
-    /// nothing but new words a transaction counts when all its entries are there: the records of
-    /// one that is at home may be gone in part. What is known to be at home is left as it is:
-    /// software may have written there since.
+    /// Writes home what committed transactions have stored, oldest entry first. Of one that is at
+    /// home the first records may be gone; what is left is written all the same, for what an older
+    /// transaction has stored before may be written just now. What is known to be at home is left
+    /// as it is: software may have written there since.
     pub(in crate::design) fn redo(&self, state: &mut Persistent) -> Result<(), Cut> {
-        let whole = self.layout.is_some_and(|layout| layout.content == Content::New);
-        let is_there = |id| {
-            let counts = |(says, found, record): &(u32, u32, u64)| {
-                *record >= self.done && (!whole || says == found)
-            };
-            self.commits.get(id).is_some_and(counts)
-        };
+        let is_there = |id| self.commits.get(id).is_some_and(|record| *record >= self.done);
         let committed = self.entries.iter().filter(|entry| is_there(&entry.id));
         committed.into_iter().try_for_each(|entry| {
             let new = entry.words.len() - entry.mask.count_ones() as usize;
@@ -144,13 +118,11 @@ impl Scan {
         open.rev().try_for_each(|entry| put(entry, &entry.words, state))
     }
 
-    /// Ends recovery: the log is empty, and begins with a lap that none of its lines has.
+    /// Ends recovery: the log is empty, and begins with a lap that none of its lines has. Records
+    /// behind the first that was not durable may be of this lap or of the next one.
     pub(in crate::design) fn reset(&self, state: &mut Persistent) -> Result<(), Cut> {
         let layout = self.layout.expect("it was read");
-        if self.end == self.from {
-            return Ok(());
-        }
-        let (head, tail) = layout.next_lap(self.end.0, self.end.1);
+        let (head, tail) = layout.fresh_lap(self.end.0, self.end.1);
         state.set_line(layout.start_line(), [head, tail, 0, 0, 0, 0, 0, 0])
     }
 }

@@ -154,9 +154,9 @@ impl Layout {
         (head / self.heads % LAPS + 1) as u16
     }
 
-    /// The first head, and the first tail, of the lap behind these.
-    pub(super) fn next_lap(self, head: u64, tail: u64) -> (u64, u64) {
-        ((head / self.heads + 1) * self.heads, (tail / self.tails + 1) * self.tails)
+    /// The first head, and the first tail, of the lap behind the one behind these.
+    pub(super) fn fresh_lap(self, head: u64, tail: u64) -> (u64, u64) {
+        ((head / self.heads + 2) * self.heads, (tail / self.tails + 2) * self.tails)
     }
 }
 

@@ -25,10 +25,10 @@ pub(super) fn recover(layout: &Layout, state: &mut Persistent) -> Result<(), Cut
     for slot in 0..layout.slots {
         set_slots(layout, state, &slots, slot)?;
     }
-    if let Some(end) = end {
-        let fresh = layout::fresh_lap(end, layout.journal.lines());
-        state.set_line(layout.tail, [fresh, 0, 0, 0, 0, 0, 0, 0])?;
-    }
+    // Also where nothing is there: a line behind a gap must not be taken for what comes next.
+    let end = end.unwrap_or_else(|| state.line(layout.tail)[0]);
+    let fresh = layout::fresh_lap(end, layout.journal.lines());
+    state.set_line(layout.tail, [fresh, 0, 0, 0, 0, 0, 0, 0])?;
     let named = redirect(layout, state, &slots)?;
     for slot in 0..layout.slots {
         if slots[slot as usize].committed != 0 {

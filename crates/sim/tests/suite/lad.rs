@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::peeping::Peeping;
-use common::{setup, simulate};
+use crate::common::peeping::Peeping;
+use crate::common::{setup, simulate};
 use sim::report::Outcome;
 use sim::{Error, Setup};
 

@@ -1,11 +1,11 @@
 //! Latencies of an idle machine are those of its description, by formula.
 //!
 //! The formulas stand here a second time, from the description's numbers alone, for every built-in
-//! machine; `cargo test -p lastword-sim --test unloaded -- --nocapture` prints both sides.
+//! machine; `cargo test -p lastword-sim --test suite unloaded -- --nocapture` prints both sides.
 
-mod bare;
-
-use bare::{LINES, alone, builtin, fresh_cycle, machine_of, pointer, run, timed, wait_for, word};
+use crate::bare::{
+    LINES, alone, builtin, fresh_cycle, machine_of, pointer, run, timed, wait_for, word,
+};
 use sim::design::{Design, Volatile};
 use sim::machine::Hart;
 use sim::machine::Machine;

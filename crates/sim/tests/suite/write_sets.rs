@@ -2,9 +2,7 @@
 //! No design but `volatile` is run: what is fixed from these numbers is fixed before designs are
 //! compared.
 
-mod common;
-
-use common::{setup, simulate_with};
+use crate::common::{setup, simulate_with};
 use sim::report::{Outcome, Spread};
 use workloads::{DataSet, Options};
 

@@ -1,14 +1,14 @@
 //! docs/add-a-design.md and the design that it goes through, in step; and that this one works.
 
 #[allow(dead_code, reason = "its `main` is not called here")]
-#[path = "../examples/toy_design.rs"]
+#[path = "../../examples/toy_design.rs"]
 mod toy;
 
 use std::collections::BTreeSet;
 
-const PAGE: &str = include_str!("../../../docs/add-a-design.md");
-const TOY: &str = include_str!("../examples/toy_design.rs");
-const DESIGN: &str = include_str!("../src/design/mod.rs");
+const PAGE: &str = include_str!("../../../../docs/add-a-design.md");
+const TOY: &str = include_str!("../../examples/toy_design.rs");
+const DESIGN: &str = include_str!("../../src/design/mod.rs");
 
 #[test]
 fn the_page_quotes_the_toy_as_it_is() {

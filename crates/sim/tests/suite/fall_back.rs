@@ -1,8 +1,6 @@
 //! A transaction that the hardware cannot hold runs again with a log in software.
 
-mod common;
-
-use common::{setup, simulate_design};
+use crate::common::{setup, simulate_design};
 use sim::Error;
 use sim::design::Design;
 use sim::design::soft_log::{self, SoftLog};

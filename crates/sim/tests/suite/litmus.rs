@@ -4,15 +4,14 @@
 //! Every test runs in many rounds, each on lines of its own, whose place and state in the caches,
 //! and the threads' delays, are drawn from a seed. `-- --nocapture` prints how often what was seen.
 
-mod bare;
-#[path = "litmus/reference.rs"]
+#[path = "../litmus/reference.rs"]
 mod reference;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use bare::{Core, builtin, machine_of, run, wait_for, word};
+use crate::bare::{Core, builtin, machine_of, run, wait_for, word};
 use reference::Instr::{self, Fence, Load, Store};
 use reference::{Outcome, VARIABLES, allowed};
 use sim::design::Volatile;

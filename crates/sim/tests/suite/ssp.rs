@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{setup, simulate};
+use crate::common::{setup, simulate};
 use sim::Setup;
 use sim::report::Outcome;
 

@@ -1,11 +1,9 @@
 //! Every workload runs on the machine, its data hold, and equal runs are equal to the last byte.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::{setup, simulate};
+use crate::common::{setup, simulate};
 use sim::report::Outcome;
 
 /// Workloads with the scale at which they are loaded here in no time.
@@ -56,7 +54,7 @@ fn equal_runs_are_equal_to_the_last_byte_and_other_seeds_are_not() {
         let path = trace(name);
         let mut setup = setup("lad", "sw-undo", cores, 200);
         (setup.seed, setup.export_trace) = (seed, Some(path.clone()));
-        let outcome = common::simulate_seeded("tpcc-hash", 0.02, &setup).unwrap();
+        let outcome = crate::common::simulate_seeded("tpcc-hash", 0.02, &setup).unwrap();
         assert_eq!(outcome.complaints, Vec::<String>::new());
         let requests = fs::read(&path).unwrap();
         fs::remove_file(path).unwrap();

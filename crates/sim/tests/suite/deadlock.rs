@@ -1,8 +1,6 @@
 //! Cores that wait for each other are reported, with what each waits for.
 
-mod bare;
-
-use bare::{alone, builtin, machine_of, run};
+use crate::bare::{alone, builtin, machine_of, run};
 use sim::Error;
 use sim::design::Volatile;
 use sim::machine::kernel::Program;

@@ -1,11 +1,9 @@
 //! Bandwidth, overlap and the window: streams reach the bound that a description sets, and never
 //! pass it.
 //!
-//! `cargo test -p lastword-sim --test bandwidth -- --nocapture` prints bound and measurement.
+//! `cargo test -p lastword-sim --test suite bandwidth -- --nocapture` prints bound and measurement.
 
-mod bare;
-
-use bare::{Core, alone, builtin, fresh_cycle, machine_of, pointer, run, timed, word};
+use crate::bare::{Core, alone, builtin, fresh_cycle, machine_of, pointer, run, timed, word};
 use sim::design::Volatile;
 use sim::machine::description::Description;
 use sim::machine::kernel::Program;
