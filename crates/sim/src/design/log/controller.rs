@@ -83,7 +83,7 @@ fn work<D: Logging>(machine: &mut Machine<D>) {
                 machine.counts.add("log_commits", 1);
             }
             Letter::Drop { serial, core, token } => {
-                // Others must not have its name before the last record that may be about it is gone.
+                // Nobody else has its name before the last record that may be about it is gone.
                 let end = log.packer.next();
                 log.live.get_mut(&serial).expect("it is open").end = Some(end);
                 let there = machine.answer(0, core, Size::Control);
