@@ -106,8 +106,8 @@ impl Memory {
         self.store(word, word, value);
     }
 
-    /// A store of the program to a word drains, which lies at this place. Answers what a payload had
-    /// of it before.
+    /// A store of the program to a word drains, which lies at this place. Answers what a payload
+    /// had of it before.
     #[inline]
     pub fn store(&mut self, place: u64, word: u64, value: u64) -> u64 {
         let old = std::mem::replace(&mut self.words[place as usize], value);

@@ -1,6 +1,8 @@
 //! The simulated machine from outside: one program, since every one of them would compile all
 //! workloads again.
 
+#![allow(clippy::duplicate_mod, reason = "the example of a design is a program of its own, too")]
+
 #[path = "../bare/mod.rs"]
 mod bare;
 #[path = "../common/mod.rs"]

@@ -2,6 +2,8 @@
 //! No design but `volatile` is run: what is fixed from these numbers is fixed before designs are
 //! compared.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
 use crate::common::{setup, simulate_with};
 use sim::report::{Outcome, Spread};
 use workloads::{DataSet, Options};

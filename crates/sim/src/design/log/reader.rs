@@ -21,8 +21,7 @@ struct Entry {
 pub(in crate::design) struct Scan {
     /// In the log's order.
     entries: Vec<Entry>,
-    /// The transactions that have a commit word: how many entries it says, how many are there, and
-    /// in which record it is.
+    /// The transactions that have a commit word, and in which record.
     commits: FxHashMap<u16, u64>,
     /// What is committed before this record is at home.
     done: u64,
