@@ -235,5 +235,5 @@ fn the_sweeps_that_come_with_it_can_be_run() {
         assert!(list.lines().count() > 1, "{list}");
         count += 1;
     }
-    assert_eq!(count, 3);
+    assert_eq!(count, 5);
 }
