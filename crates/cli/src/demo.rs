@@ -10,17 +10,17 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lastword::{Decoupled, Medium, Options, Pool, Volatile};
+use lastword::{Decoupled, Erased, Medium, Options, Pool, Volatile};
 use medium::PoolFile;
 use rand::RngExt;
-use workloads::{Bank, TatpHash, Workload};
+use workloads::{AnyClient, Bank, Kind, TatpHash, Workload};
 
 use crate::args::{Command, CommandLine, Demo, Load};
 use crate::driver::{Measured, Position};
-use crate::erased::AnyDesign;
+use crate::erased::{AnyDesign, own};
 use crate::failure::{Failure, Verdict};
 use crate::kill;
-use crate::kill_round::{Outcome, When, look};
+use crate::kill_round::{Outcome, When};
 use crate::latency::Latencies;
 use crate::presence;
 use crate::report::table::{grouped, short};
@@ -56,8 +56,9 @@ fn kill_rounds(round_seconds: f64) -> Result<bool, Failure> {
     let place = Temporary::at(path.into());
     let options = Options::new().layout(LAYOUT, 1).log_bytes(LOG_BYTES);
     let bank = workloads::Options { workers: 2, ..workloads::Options::default() };
-    let pool = Pool::create(path, options.clone().bytes(Bank::heap_bytes(&bank)))?;
-    Bank::load(&mut pool.worker()?, &bank)?;
+    let kind = Kind::by_name(Bank::NAME).expect("it is one of them");
+    let pool = Pool::create(path, options.clone().bytes(kind.heap_bytes(&bank)))?;
+    kind.load(&mut Erased::any(&mut pool.worker()?), &bank).map_err(own)?;
     pool.close()?;
     print(&format!("lastword demo: bank, 2 workers, ./{POOL} ({})", describe(path)?))?;
     let arguments = ["--threads".into(), "2".into()];
@@ -65,7 +66,7 @@ fn kill_rounds(round_seconds: f64) -> Result<bool, Failure> {
     for round in 1..=ROUNDS {
         let seconds = round_seconds * rng.random_range(0.5..1.0);
         let when = When { messages: 1, pause: Duration::from_secs_f64(seconds) };
-        let outcome = kill::round(look::<Bank>, path, &arguments, when, (&options, &bank))?;
+        let outcome = kill::round(kind, path, &arguments, when, (&options, &bank))?;
         print(&round_line(round, seconds, &outcome))?;
         held &= outcome.lost_acknowledged == 0 && outcome.violations.is_empty();
     }
@@ -112,7 +113,8 @@ fn describe(path: &Path) -> Result<String, Failure> {
 fn tatp(end: Instant) -> Result<bool, Failure> {
     let load = defaults();
     let spinner = progress::spinner("TATP");
-    let ready = |design| setup::ready::<TatpHash>(design, &load, Place::temporary(&load));
+    let kind = Kind::by_name(TatpHash::NAME).expect("it is one of them");
+    let ready = |design| setup::ready(kind, design, &load, Place::temporary(&load));
     let volatile = ready(AnyDesign::of::<Volatile>())?;
     let durable = ready(AnyDesign::of::<Decoupled>())?;
     drop(spinner);
@@ -130,10 +132,7 @@ fn tatp(end: Instant) -> Result<bool, Failure> {
     report(&pairs, crash(durable, &durable_at)?)
 }
 
-fn crash(
-    durable: Ready<TatpHash>,
-    positions: &[Position<<TatpHash as Workload>::Client>],
-) -> Result<bool, Failure> {
+fn crash(durable: Ready, positions: &[Position<AnyClient>]) -> Result<bool, Failure> {
     debug_assert_eq!(durable.pool.info().medium, Some(Medium::File));
     let losses = presence::crash_and_check(durable, positions)?;
     complain(&losses.lines());

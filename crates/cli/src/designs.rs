@@ -6,7 +6,6 @@ use lastword::design::Mvcc;
 use lastword::{
     Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Snapshot, Undo, Volatile,
 };
-use workloads::Workload;
 
 use crate::args::{DurabilityName, Load};
 use crate::erased::AnyDesign;
@@ -17,7 +16,7 @@ trait Over: Design {
     /// Whether it can have a shadow with a bound.
     const HAS_BOUNDED_SHADOWS: bool = false;
 
-    fn over<W: Workload>(_load: &Load) -> AnyDesign<W> {
+    fn over(_load: &Load) -> AnyDesign {
         AnyDesign::of::<Self>()
     }
 }
@@ -31,7 +30,7 @@ impl Over for Snapshot {}
 impl Over for Decoupled {
     const HAS_BOUNDED_SHADOWS: bool = true;
 
-    fn over<W: Workload>(load: &Load) -> AnyDesign<W> {
+    fn over(load: &Load) -> AnyDesign {
         match load.paging() {
             Paging::None => AnyDesign::of::<Decoupled>(),
             Paging::Software => AnyDesign::of::<DecoupledSoftware>(),
@@ -52,7 +51,7 @@ macro_rules! designs {
 
         impl DesignName {
             /// The design, over the shadow that the load asks for, its type forgotten.
-            pub(crate) fn erased<W: Workload>(self, load: &Load) -> AnyDesign<W> {
+            pub(crate) fn erased(self, load: &Load) -> AnyDesign {
                 let design = match self { $(DesignName::$variant => <$design>::over(load),)* };
                 AnyDesign { reopens: design.reopens && load.keeps(), ..design }
             }

@@ -20,9 +20,8 @@ use std::time::{Duration, Instant};
 use lastword::{Design, Metrics, Pool, Stop, Ticket, Worker};
 use medium::cpu;
 use words::Allocate;
-#[cfg(debug_assertions)]
 use words::ErasedTx;
-use workloads::Workload;
+use workloads::{AnyClient, AnyWorkload};
 
 use crate::latency::{Latencies, Sampler, Sampling};
 use crate::machine::process_cpu_ns;
@@ -145,25 +144,73 @@ impl<C: Clone> Position<C> {
         let start = (client.clone(), 0);
         Position { client, count: 0, recent: [start.clone(), start] }
     }
+
+    /// The same position of clients of another type.
+    pub(crate) fn map<D>(&self, to: impl Fn(&C) -> D) -> Position<D> {
+        let recent = self.recent.each_ref().map(|(client, count)| (to(client), *count));
+        Position { client: to(&self.client), count: self.count, recent }
+    }
 }
 
 /// A worker that waits for what it is to run.
-pub(crate) type TimedLoop<'p, W> = Box<
-    dyn FnOnce(Task<'_, W>) -> Result<Share<<W as Workload>::Client>, lastword::Error> + Send + 'p,
->;
+pub(crate) type TimedLoop<'p> = Box<dyn FnOnce(Task<'_>) -> Shared<AnyClient> + Send + 'p>;
+
+/// What a worker has found, or what a transaction ended with.
+pub(crate) type Shared<C> = Result<Share<C>, lastword::Error>;
 
 /// What one worker is to do.
-pub(crate) struct Task<'a, W: Workload> {
-    workload: &'a W,
-    position: Position<W::Client>,
+pub(crate) struct Task<'a, B: Body = AnyWorkload> {
+    pub(crate) workload: &'a B,
+    pub(crate) position: Position<B::Client>,
     manner: Manner,
     stop: &'a AtomicBool,
     quota: u64,
 }
 
+impl<'a, B: Body> Task<'a, B> {
+    /// The same task with this workload, from this position on.
+    pub(crate) fn with<O: Body>(
+        self,
+        workload: &'a O,
+        position: Position<O::Client>,
+    ) -> Task<'a, O> {
+        let Task { manner, stop, quota, .. } = self;
+        Task { workload, position, manner, stop, quota }
+    }
+}
+
+/// What a timed loop runs: a workload whose type is forgotten, or [`crate::typed::Typed`].
+pub(crate) trait Body {
+    type Client: Clone;
+    fn next(&self, client: &mut Self::Client);
+    fn reads_only(&self, client: &Self::Client) -> bool;
+    fn gives_up(&self, client: &Self::Client) -> bool;
+    fn run<T: Allocate>(&self, client: &Self::Client, tx: &mut T) -> Result<(), Stop>;
+}
+
+impl Body for AnyWorkload {
+    type Client = AnyClient;
+
+    fn next(&self, client: &mut AnyClient) {
+        self.next(client);
+    }
+
+    fn reads_only(&self, client: &AnyClient) -> bool {
+        self.reads_only(client)
+    }
+
+    fn gives_up(&self, client: &AnyClient) -> bool {
+        self.gives_up(client)
+    }
+
+    fn run<T: Allocate>(&self, client: &AnyClient, tx: &mut T) -> Result<(), Stop> {
+        self.run(client, &mut ErasedTx::new(tx))
+    }
+}
+
 /// What one worker has found.
 pub(crate) struct Share<C> {
-    position: Position<C>,
+    pub(crate) position: Position<C>,
     sampler: Sampler,
     pace: Pace,
     aborts: u64,
@@ -173,14 +220,23 @@ pub(crate) struct Share<C> {
     end: Instant,
 }
 
+impl<C: Clone> Share<C> {
+    /// The same share, its client of another type.
+    pub(crate) fn map<D>(self, to: impl Fn(&C) -> D) -> Share<D> {
+        let position = self.position.map(to);
+        let Share { sampler, pace, aborts, words_written, cpu_ns, start, end, .. } = self;
+        Share { position, sampler, pace, aborts, words_written, cpu_ns, start, end }
+    }
+}
+
 /// Runs the clients' transactions until the limit, and then until all of them are durable. The
 /// positions are moved on: counts begin at 0, so that one pool can be measured again and again.
 ///
 /// # Errors
 /// What a transaction ended with.
-pub(crate) fn measure<W: Workload>(
-    ready: &Ready<W>,
-    positions: &mut Vec<Position<W::Client>>,
+pub(crate) fn measure(
+    ready: &Ready,
+    positions: &mut Vec<Position<AnyClient>>,
     limit: Limit,
     manner: Manner,
 ) -> Result<Measured, lastword::Error> {
@@ -237,9 +293,9 @@ pub(crate) fn measure<W: Workload>(
 ///
 /// # Errors
 /// What a transaction ended with.
-pub(crate) fn warm_up<W: Workload>(
-    ready: &Ready<W>,
-    positions: &mut Vec<Position<W::Client>>,
+pub(crate) fn warm_up(
+    ready: &Ready,
+    positions: &mut Vec<Position<AnyClient>>,
     seconds: Option<f64>,
 ) -> Result<(), lastword::Error> {
     let Some(seconds) = seconds else { return Ok(()) };
@@ -261,11 +317,11 @@ fn sleep_unless(time: Duration, stop: &AtomicBool) {
 }
 
 /// The timed loop of one worker.
-pub(crate) fn run_client<D: Design, W: Workload>(
+pub(crate) fn run_client<D: Design, B: Body>(
     pool: &Pool<D>,
     worker: &mut Worker<'_, D>,
-    task: Task<'_, W>,
-) -> Result<Share<W::Client>, lastword::Error> {
+    task: Task<'_, B>,
+) -> Shared<B::Client> {
     let Task { workload, mut position, manner, stop, quota } = task;
     let mut sampler = Sampler::new(manner.sampling, D::DURABLE);
     let mut outstanding = Outstanding::new(manner.outstanding);
@@ -326,18 +382,18 @@ pub(crate) fn run_client<D: Design, W: Workload>(
 /// Runs the client's current transaction. `None`: it gave itself up, as it was to; on a design that
 /// cannot take anything back it is left out.
 #[inline]
-pub(crate) fn transact<'p, D: Design, W: Workload>(
+pub(crate) fn transact<'p, D: Design, B: Body>(
     worker: &mut Worker<'p, D>,
-    workload: &W,
-    client: &W::Client,
+    workload: &B,
+    client: &B::Client,
 ) -> Result<Option<Ticket<'p, D>>, lastword::Error> {
     if !D::ROLLS_BACK && workload.gives_up(client) {
         return Ok(None);
     }
-    let done = if W::READS && workload.reads_only(client) {
-        worker.read(|tx| body(workload, client, tx))
+    let done = if workload.reads_only(client) {
+        worker.read(|tx| workload.run(client, tx))
     } else {
-        worker.run(|tx| body(workload, client, tx))
+        worker.run(|tx| workload.run(client, tx))
     };
     match done {
         Ok(done) => Ok(Some(done.ticket)),
@@ -346,20 +402,6 @@ pub(crate) fn transact<'p, D: Design, W: Workload>(
         }
         Err(error) => Err(error),
     }
-}
-
-/// The body of the client's current transaction.
-#[cfg(not(debug_assertions))]
-#[inline]
-fn body<W: Workload>(workload: &W, client: &W::Client, tx: &mut impl Allocate) -> Result<(), Stop> {
-    workload.run(client, tx)
-}
-
-/// The same in builds for tests, which run for moments: compiled once for each workload, and not
-/// for every design that it is run on.
-#[cfg(debug_assertions)]
-fn body<W: Workload>(workload: &W, client: &W::Client, tx: &mut dyn Allocate) -> Result<(), Stop> {
-    workload.run(client, &mut ErasedTx::new(tx))
 }
 
 /// Adds the workers' shares up; their positions go back.

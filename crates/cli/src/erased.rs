@@ -1,34 +1,36 @@
-//! Designs whose type is forgotten: what is not timed is compiled once for each design or each
-//! workload, and not for every pair of them.
+//! Designs and workloads whose types are forgotten: what is not timed is compiled once for each of
+//! them, or once for all, and not for every pair.
 //!
 //! | | compiled for each |
 //! |---|---|
-//! | [`AnyPool`], [`AnyWorker`] | design |
-//! | [`Timed`] | pair |
-//! | whoever uses them | workload |
+//! | [`AnyPool`], [`lastword::AnyWorker`], [`Timed`] | design |
+//! | [`workloads::AnyWorkload`] | workload |
+//! | the loop that is timed, of the workloads of papers on software | pair |
 
 use std::path::Path;
 
-use lastword::{AnyPool, Design, Error, Options, Pool};
-use workloads::Workload;
+use lastword::{AnyPool, Design, Error, Options, Pool, Worker};
+use words::AnyError;
+use workloads::AnyClient;
 
-use crate::driver::{TimedLoop, run_client};
+use crate::driver::{Shared, Task, TimedLoop, run_client};
+use crate::typed::ByType;
 
-/// A design: what it is like, and how to make or open a pool on which `W` is timed.
-pub(crate) struct AnyDesign<W> {
+/// A design: what it is like, and how to make or open a pool on which workloads are timed.
+pub(crate) struct AnyDesign {
     pub(crate) is_durable: bool,
     /// Whether what was durable is there when the pool is opened again.
     pub(crate) reopens: bool,
     pub(crate) workers_max: usize,
     pub(crate) rolls_back: bool,
-    pub(crate) create: Begin<W>,
-    pub(crate) open: Begin<W>,
+    pub(crate) create: Begin,
+    pub(crate) open: Begin,
 }
 
-type Begin<W> = fn(&Path, Options) -> Result<Box<dyn Timed<W>>, Error>;
+type Begin = fn(&Path, Options) -> Result<Box<dyn Timed>, Error>;
 
-impl<W: Workload> AnyDesign<W> {
-    pub(crate) fn of<D: Design>() -> AnyDesign<W> {
+impl AnyDesign {
+    pub(crate) fn of<D: Design>() -> AnyDesign {
         AnyDesign {
             is_durable: D::DURABLE,
             reopens: D::DURABLE,
@@ -41,14 +43,35 @@ impl<W: Workload> AnyDesign<W> {
 }
 
 /// A pool on which a workload is timed.
-pub(crate) trait Timed<W: Workload>: AnyPool {
+pub(crate) trait Timed: AnyPool {
     /// A worker, ready to run a client.
-    fn timed_loop(&self) -> Result<TimedLoop<'_, W>, Error>;
+    fn timed_loop(&self) -> Result<TimedLoop<'_>, Error>;
 }
 
-impl<D: Design, W: Workload> Timed<W> for Pool<D> {
-    fn timed_loop(&self) -> Result<TimedLoop<'_, W>, Error> {
+impl<D: Design> Timed for Pool<D> {
+    fn timed_loop(&self) -> Result<TimedLoop<'_>, Error> {
         let mut worker = self.worker()?;
-        Ok(Box::new(move |task| run_client(self, &mut worker, task)))
+        Ok(Box::new(move |task| timed(self, &mut worker, task)))
     }
+}
+
+/// Runs a client with the workload's type where rates are those of a program that knows it. The
+/// workloads of papers on hardware are there to be simulated: here they are run, and an access of
+/// theirs is a call through a table. So it is in builds for tests, which run for moments.
+fn timed<'p, D: Design>(
+    pool: &'p Pool<D>,
+    worker: &mut Worker<'p, D>,
+    task: Task<'_>,
+) -> Shared<AnyClient> {
+    let name = task.workload.kind().name;
+    if cfg!(debug_assertions) || !workloads::is_timed(name) {
+        return run_client(pool, worker, task);
+    }
+    let by_type = ByType { pool, worker, task };
+    workloads::timed_by_name(name, by_type).expect("it is one of them")
+}
+
+/// The error of a pool's worker, whose type was forgotten.
+pub(crate) fn own(error: AnyError) -> Error {
+    error.downcast().expect("a worker's own error")
 }

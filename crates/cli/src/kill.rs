@@ -11,12 +11,12 @@ use lastword::{Decoupled, Options, Pool};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
-use workloads::Workload;
+use workloads::Kind;
 
 use crate::args::{CrashKill, Format};
-use crate::erased::AnyDesign;
+use crate::erased::{AnyDesign, own};
 use crate::failure::{Failure, Verdict};
-use crate::kill_round::{Ended, Outcome, Seen, When, kill, look};
+use crate::kill_round::{Ended, Outcome, When, kill, look};
 use crate::report::table::grouped;
 use crate::report::{complain, json, print};
 use crate::setup::{self, Place, Ready};
@@ -47,8 +47,11 @@ pub(crate) fn run(arguments: &CrashKill) -> Result<Verdict, Failure> {
     if let Some(option) = load.bounded_by() {
         return Err(Failure::KillsNoBound { option });
     }
-    let report = workloads::by_name(&arguments.workload, Killing(arguments));
-    let report = report.expect("the parser knows the names")?;
+    let kind = Kind::by_name(&arguments.workload).expect("the parser knows the names");
+    let Ready { pool, options, place, .. } =
+        setup::ready(kind, AnyDesign::of::<Decoupled>(), load, Place::of(load))?;
+    pool.close()?;
+    let report = rounds(arguments, kind, place.path(), &options)?;
     let text = match load.output.format {
         Format::Json => json::object(&report),
         Format::Table => report.text(),
@@ -57,14 +60,10 @@ pub(crate) fn run(arguments: &CrashKill) -> Result<Verdict, Failure> {
     Ok(Verdict::of(report.lost_acknowledged == 0 && report.violations == 0))
 }
 
-/// [`look`] for one workload.
-pub(crate) type Look =
-    fn(&Pool, &workloads::Options, &Seen) -> Result<Option<Outcome>, lastword::Error>;
-
 /// One round on a pool that nobody has open: a writer runs, is killed, and this process recovers
 /// and looks.
 pub(crate) fn round(
-    look: Look,
+    kind: Kind,
     path: &Path,
     arguments: &[OsString],
     when: When,
@@ -77,7 +76,7 @@ pub(crate) fn round(
         Ended::ByItself(status) => return Err(Failure::WriterEnded { status }),
     };
     let pool = Pool::open(path, options.clone())?;
-    let outcome = look(&pool, workload, &seen)?;
+    let outcome = look(kind, &pool, workload, &seen).map_err(own)?;
     let outcome = outcome.ok_or_else(|| Failure::NoWorkload { path: path.into() })?;
     pool.close()?;
     let violations: Vec<String> = outcome.violations.iter().map(ToString::to_string).collect();
@@ -135,29 +134,15 @@ impl Report {
     }
 }
 
-struct Killing<'a>(&'a CrashKill);
-
-impl workloads::Visitor for Killing<'_> {
-    type Out = Result<Report, Failure>;
-
-    fn visit<W: Workload>(self) -> Result<Report, Failure> {
-        let load = &self.0.load;
-        let Ready { pool, options, place, .. } =
-            setup::ready::<W>(AnyDesign::of::<Decoupled>(), load, Place::of(load))?;
-        pool.close()?;
-        rounds(self.0, (W::NAME, look::<W>), place.path(), &options)
-    }
-}
-
 fn rounds(
     arguments: &CrashKill,
-    (workload, look): (&'static str, Look),
+    kind: Kind,
     path: &Path,
     options: &Options,
 ) -> Result<Report, Failure> {
     let CrashKill { rounds, load, .. } = arguments;
     let mut report = Report {
-        workload,
+        workload: kind.name,
         durability: load.durability.name(),
         threads: load.threads,
         seed: load.seed,
@@ -177,9 +162,9 @@ fn rounds(
         let seconds = load.seconds.unwrap_or(SECONDS) * rng.random_range(0.0..1.0);
         // Once it writes; opening is killed by the test of this program.
         let when = When { messages: 1, pause: Duration::from_secs_f64(seconds) };
-        let outcome = round(look, path, &arguments, when, (options, &tuning))?;
+        let outcome = round(kind, path, &arguments, when, (options, &tuning))?;
         if load.output.format == Format::Table {
-            print(&line(workload, number, seconds, &outcome))?;
+            print(&line(kind.name, number, seconds, &outcome))?;
         }
         report.add(&outcome);
     }

@@ -23,8 +23,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use lastword::{Erased, Pool, Transact};
-use workloads::{Options, Violation, Workload};
+use lastword::{AnyError, Erased, ErasedTx, Pool, Transact};
+use workloads::{AnyClient, AnyWorkload, Kind, Options, Violation};
 
 /// Bytes of a message.
 const MESSAGE_BYTES: usize = 32;
@@ -190,14 +190,15 @@ const NOTHING_MAX: u64 = 10_000;
 ///
 /// # Errors
 /// What a transaction ended with.
-pub(crate) fn look<W: Workload>(
+pub(crate) fn look(
+    kind: Kind,
     pool: &Pool,
     options: &Options,
     seen: &Seen,
-) -> Result<Option<Outcome>, lastword::Error> {
+) -> Result<Option<Outcome>, AnyError> {
     let mut worker = pool.worker()?;
-    let mut worker = Erased::new(&mut worker);
-    let Some(workload) = W::open(&mut worker)? else { return Ok(None) };
+    let mut worker = Erased::any(&mut worker);
+    let Some(workload) = kind.open(&mut worker)? else { return Ok(None) };
     let mut outcome = Outcome::default();
     for message in &seen.workers {
         let mut client = workload.client(message.worker as usize, message.run);
@@ -217,13 +218,13 @@ pub(crate) fn look<W: Workload>(
 }
 
 /// How many of a worker's transactions are there, the first missing one ending the count.
-fn count_present<W: Workload, T: Transact>(
+fn count_present<T: Transact<Error = AnyError>>(
     worker: &mut T,
-    workload: &W,
-    first: W::Client,
+    workload: &AnyWorkload,
+    first: AnyClient,
     acknowledged: u64,
-) -> Result<u64, T::Error> {
-    let leaves = |client: &W::Client| !workload.reads_only(client) && !workload.gives_up(client);
+) -> Result<u64, AnyError> {
+    let leaves = |client: &AnyClient| !workload.reads_only(client) && !workload.gives_up(client);
     let (mut client, mut last) = (first.clone(), None);
     for number in 1..=acknowledged {
         workload.next(&mut client);
@@ -233,7 +234,7 @@ fn count_present<W: Workload, T: Transact>(
     }
     let mut count = acknowledged;
     if let Some(last) = last
-        && !worker.transact(|tx| workload.is_present(&last, tx))?
+        && !worker.transact(|tx| workload.is_present(&last, &mut ErasedTx::new(tx)))?
     {
         (client, count) = (first, 0); // lost: from the beginning, to see how much
     }
@@ -242,7 +243,7 @@ fn count_present<W: Workload, T: Transact>(
         workload.next(&mut client);
         number += 1;
         if leaves(&client) {
-            if !worker.transact(|tx| workload.is_present(&client, tx))? {
+            if !worker.transact(|tx| workload.is_present(&client, &mut ErasedTx::new(tx)))? {
                 break;
             }
             count = number;

@@ -13,10 +13,11 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use lastword::{Durability, Erased, Error, Pool, Ticket};
-use workloads::Workload;
+use workloads::Kind;
 
 use crate::args::KillWriter;
 use crate::driver::transact;
+use crate::erased::own;
 use crate::failure::{Failure, Verdict};
 use crate::kill_round::Message;
 use crate::setup;
@@ -34,45 +35,32 @@ pub(crate) fn run(arguments: &KillWriter) -> Result<Verdict, Failure> {
     }
     let name = workloads::name_in(&mut pool.worker()?)?;
     let name = name.ok_or_else(|| Failure::NoWorkload { path: path.clone() })?;
-    let writing = Writing { arguments, pool: &pool };
-    workloads::by_name(name, writing).expect("it is one of the names")?;
+    let kind = Kind::by_name(name).expect("it is one of the names");
+    let nothing = || Failure::NoWorkload { path: path.clone() };
+    let (workload, run) = {
+        let mut first = pool.worker()?;
+        let mut first = Erased::any(&mut first);
+        let workload = kind.open(&mut first).map_err(own)?.ok_or_else(nothing)?;
+        let run = workloads::next_run(&mut first).map_err(own)?;
+        (workload, run.ok_or_else(nothing)?)
+    };
+    // The next writer must draw another number: values of two runs are told apart by it.
+    pool.flush()?;
+    let (threads, options) = (kill.load.threads, kill.load.workload_options());
+    let workers = (0..threads).map(|_| pool.worker()).collect::<Result<Vec<_>, _>>()?;
+    let writers = workers.into_iter().enumerate().map(|(index, mut worker)| {
+        let (workload, mut client) = (&workload, workload.client(index, run));
+        workload.tune(&mut client, &options);
+        Writer {
+            next: Box::new(move || {
+                workload.next(&mut client);
+                transact(&mut worker, workload, &client)
+            }),
+            message: Message { worker: index as u64, run, committed: 0, acknowledged: 0 },
+        }
+    });
+    write(writers.collect(), kill.load.durability.into())?;
     Ok(Verdict::Held)
-}
-
-struct Writing<'a> {
-    arguments: &'a KillWriter,
-    pool: &'a Pool,
-}
-
-impl workloads::Visitor for Writing<'_> {
-    type Out = Result<(), Failure>;
-
-    fn visit<W: Workload>(self) -> Result<(), Failure> {
-        let Writing { arguments: KillWriter { path, kill, .. }, pool } = self;
-        let nothing = || Failure::NoWorkload { path: path.clone() };
-        let (workload, run) = {
-            let mut first = pool.worker()?;
-            let mut first = Erased::new(&mut first);
-            let workload = W::open(&mut first)?.ok_or_else(nothing)?;
-            (workload, workloads::next_run(&mut first)?.ok_or_else(nothing)?)
-        };
-        // The next writer must draw another number: values of two runs are told apart by it.
-        pool.flush()?;
-        let (threads, options) = (kill.load.threads, kill.load.workload_options());
-        let workers = (0..threads).map(|_| pool.worker()).collect::<Result<Vec<_>, _>>()?;
-        let writers = workers.into_iter().enumerate().map(|(index, mut worker)| {
-            let (workload, mut client) = (&workload, workload.client(index, run));
-            workload.tune(&mut client, &options);
-            Writer {
-                next: Box::new(move || {
-                    workload.next(&mut client);
-                    transact(&mut worker, workload, &client)
-                }),
-                message: Message { worker: index as u64, run, committed: 0, acknowledged: 0 },
-            }
-        });
-        write(writers.collect(), kill.load.durability.into())
-    }
 }
 
 /// All workers at once.

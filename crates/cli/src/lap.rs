@@ -4,13 +4,14 @@
 //! is durable *and at home*: nothing that a transaction costs is left out. In front is what the
 //! workers took, behind the rest, emulated delays and what workers did of the steps included.
 
-use lastword::{Medium, Metrics};
+use lastword::{Erased, Medium, Metrics};
 use serde::{Deserialize, Serialize};
-use workloads::Workload;
+use workloads::Kind;
 
 use crate::args::Load;
 use crate::designs::DesignName;
 use crate::driver::{self, Limit, Manner, Measured};
+use crate::erased::own;
 use crate::failure::Failure;
 use crate::latency::Sampling;
 use crate::machine::process_cpu_ns;
@@ -94,61 +95,46 @@ pub(crate) fn lap(
     how: How,
 ) -> Result<Done, Failure> {
     let load = &design.adjust(load);
-    let visitor = ByWorkload { design, load, how };
-    workloads::by_name(workload, visitor).expect("the parser knows the names")
-}
-
-#[derive(Clone, Copy)]
-struct ByWorkload<'a> {
-    design: DesignName,
-    load: &'a Load,
-    how: How,
-}
-
-impl workloads::Visitor for ByWorkload<'_> {
-    type Out = Result<Done, Failure>;
-
-    fn visit<W: Workload>(self) -> Self::Out {
-        let ByWorkload { design, load, how } = self;
-        let erased = design.erased::<W>(load);
-        let workers = load.threads.min(erased.workers_max);
-        let (shadow, shadow_bytes) = match design.is_durable() {
-            true => (load.shadow, load.shadow_bytes),
-            false => (ShadowName::Full, None),
-        };
-        // More readers than there were to be workers are refused below.
-        let some = |n: usize| if n <= load.threads { n.min(workers) } else { n };
-        let readers = load.readers.map(some);
-        let load = &Load { threads: workers, readers, shadow, shadow_bytes, ..load.clone() };
-        let place = if how.stays { Place::of(load) } else { Place::fresh(load) };
-        let ready = setup::ready(erased, load, place)?;
-        let mut positions = setup::clients(&ready.workload, load, ready.run);
-        // Designs that keep nothing have nothing to wait for.
-        let outstanding = load.outstanding().filter(|_| design.is_durable());
-        let readers = load.readers.unwrap_or(0);
-        let manner = Manner { sampling: how.sampling, outstanding, readers };
-        driver::warm_up(&ready, &mut positions, load.warm_up)?;
-        let before = (ready.pool.metrics(), process_cpu_ns());
-        let measured = driver::measure(&ready, &mut positions, how.limit, manner)?;
-        if design.is_durable() {
-            ready.pool.bring_home()?;
-        }
-        let cpu_ns = process_cpu_ns() - before.1;
-        let until_home = driver::since(&ready.pool.metrics(), &before.0);
-        let lap = Lap::new(&measured, &until_home, workers, cpu_ns);
-        let mut violations = Vec::new();
-        if how.check {
-            let found = ready.workload.check(&mut ready.pool.any_worker()?.erased())?;
-            violations = found.iter().map(|v| format!("{}: {v}", design.name())).collect();
-        }
-        let medium = ready.pool.info().medium;
-        match how.stays {
-            true => ready.pool.close()?,
-            // Everything is at home and the files go: no need to close in good order.
-            false => ready.pool.abandon(),
-        }
-        Ok(Done { lap, medium, violations })
+    let kind = Kind::by_name(workload).expect("the parser knows the names");
+    let erased = design.erased(load);
+    let workers = load.threads.min(erased.workers_max);
+    let (shadow, shadow_bytes) = match design.is_durable() {
+        true => (load.shadow, load.shadow_bytes),
+        false => (ShadowName::Full, None),
+    };
+    // More readers than there were to be workers are refused below.
+    let some = |n: usize| if n <= load.threads { n.min(workers) } else { n };
+    let readers = load.readers.map(some);
+    let load = &Load { threads: workers, readers, shadow, shadow_bytes, ..load.clone() };
+    let place = if how.stays { Place::of(load) } else { Place::fresh(load) };
+    let ready = setup::ready(kind, erased, load, place)?;
+    let mut positions = setup::clients(&ready.workload, load, ready.run);
+    // Designs that keep nothing have nothing to wait for.
+    let outstanding = load.outstanding().filter(|_| design.is_durable());
+    let readers = load.readers.unwrap_or(0);
+    let manner = Manner { sampling: how.sampling, outstanding, readers };
+    driver::warm_up(&ready, &mut positions, load.warm_up)?;
+    let before = (ready.pool.metrics(), process_cpu_ns());
+    let measured = driver::measure(&ready, &mut positions, how.limit, manner)?;
+    if design.is_durable() {
+        ready.pool.bring_home()?;
     }
+    let cpu_ns = process_cpu_ns() - before.1;
+    let until_home = driver::since(&ready.pool.metrics(), &before.0);
+    let lap = Lap::new(&measured, &until_home, workers, cpu_ns);
+    let mut violations = Vec::new();
+    if how.check {
+        let mut worker = ready.pool.any_worker()?;
+        let found = ready.workload.check(&mut Erased::any(&mut worker.erased())).map_err(own)?;
+        violations = found.iter().map(|v| format!("{}: {v}", design.name())).collect();
+    }
+    let medium = ready.pool.info().medium;
+    match how.stays {
+        true => ready.pool.close()?,
+        // Everything is at home and the files go: no need to close in good order.
+        false => ready.pool.abandon(),
+    }
+    Ok(Done { lap, medium, violations })
 }
 
 impl Lap {

@@ -39,6 +39,7 @@ mod setup;
 mod shadow;
 mod sim;
 mod temporary;
+mod typed;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -18,10 +18,11 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use lastword::{AnyPool, AnyWorker, ErasedTx, Error, Stop, TxId};
-use workloads::{Violation, Workload};
+use lastword::{AnyPool, AnyWorker, Erased, ErasedTx, Error, Stop, TxId};
+use workloads::{AnyClient, AnyWorkload, Violation};
 
 use crate::driver::Position;
+use crate::erased::own;
 use crate::failure::is_damage;
 use crate::setup::Ready;
 
@@ -82,9 +83,9 @@ impl Losses {
 ///
 /// # Errors
 /// What kept the check from being done; damage is a loss, not an error.
-pub(crate) fn crash_and_check<W: Workload>(
-    ready: Ready<W>,
-    positions: &[Position<W::Client>],
+pub(crate) fn crash_and_check(
+    ready: Ready,
+    positions: &[Position<AnyClient>],
 ) -> Result<Losses, Error> {
     let tails = run_tails(&ready, positions)?;
     let Ready { design, pool, workload, options, place, .. } = ready;
@@ -93,12 +94,15 @@ pub(crate) fn crash_and_check<W: Workload>(
         return damage_is_loss(check(&*pool, &workload, positions, &tails, everything));
     }
     let acknowledged = pool.durable_id();
-    drop(workload);
+    let kind = workload.kind();
     pool.abandon();
     let reopened = || {
         let pool = (design.open)(place.path(), options)?;
         let recovered = pool.committed_id();
-        let mut losses = match W::open(&mut pool.any_worker()?.erased())? {
+        let mut worker = pool.any_worker()?;
+        let opened = kind.open(&mut Erased::any(&mut worker.erased())).map_err(own)?;
+        drop(worker);
+        let mut losses = match opened {
             Some(workload) => check(&*pool, &workload, positions, &tails, acknowledged)?,
             None => Losses { gone: true, ..Losses::default() },
         };
@@ -117,10 +121,7 @@ fn damage_is_loss(checked: Result<Losses, Error>) -> Result<Losses, Error> {
 }
 
 /// Runs every worker on for a while; answers the IDs of its transactions.
-fn run_tails<W: Workload>(
-    ready: &Ready<W>,
-    positions: &[Position<W::Client>],
-) -> Result<Vec<Vec<TxId>>, Error> {
+fn run_tails(ready: &Ready, positions: &[Position<AnyClient>]) -> Result<Vec<Vec<TxId>>, Error> {
     let Ready { design, pool, workload, .. } = ready;
     let (barrier, rolls_back) = (Barrier::new(positions.len()), design.rolls_back);
     let workers = positions.iter().map(|_| pool.any_worker()).collect::<Result<Vec<_>, _>>()?;
@@ -148,16 +149,16 @@ fn run_tails<W: Workload>(
 
 /// Runs the client's current transaction as [`crate::driver::transact`] does; answers its ID. One
 /// that gave itself up has nothing to be looked for, and no ID.
-fn transact<W: Workload>(
+fn transact(
     worker: &mut dyn AnyWorker,
     rolls_back: bool,
-    workload: &W,
-    client: &W::Client,
+    workload: &AnyWorkload,
+    client: &AnyClient,
 ) -> Result<TxId, Error> {
     if !rolls_back && workload.gives_up(client) {
         return Ok(TxId::NONE);
     }
-    let reads_only = W::READS && workload.reads_only(client);
+    let reads_only = workload.reads_only(client);
     match worker.run_any(reads_only, &mut |tx| workload.run(client, &mut ErasedTx::new(tx))) {
         Err(Error::Stopped { stop: Stop::Aborted }) if workload.gives_up(client) => Ok(TxId::NONE),
         done => done,
@@ -165,10 +166,10 @@ fn transact<W: Workload>(
 }
 
 /// Looks for the last transactions of every worker, and runs the workload's check.
-fn check<W: Workload>(
+fn check(
     pool: &dyn AnyPool,
-    workload: &W,
-    positions: &[Position<W::Client>],
+    workload: &AnyWorkload,
+    positions: &[Position<AnyClient>],
     tails: &[Vec<TxId>],
     acknowledged: TxId,
 ) -> Result<Losses, Error> {
@@ -190,7 +191,7 @@ fn check<W: Workload>(
             }
         }
     }
-    let violations = workload.check(&mut worker.erased())?;
+    let violations = workload.check(&mut Erased::any(&mut worker.erased())).map_err(own)?;
     Ok(Losses { missing, violations, ..Losses::default() })
 }
 
@@ -198,21 +199,23 @@ fn check<W: Workload>(
 mod tests {
     use super::*;
     use lastword::{Options, Pool, Volatile};
-    use workloads::Bank;
+    use workloads::Kind;
 
     /// A bank in memory, and the positions of two workers that have run so many transfers.
-    fn bank(transfers: u64) -> (Pool<Volatile>, Bank, Vec<Position<<Bank as Workload>::Client>>) {
+    fn bank(transfers: u64) -> (Pool<Volatile>, AnyWorkload, Vec<Position<AnyClient>>) {
         let options = workloads::Options { scale: 0.001, ..workloads::Options::default() };
-        let bytes = Bank::heap_bytes(&options);
+        let kind = Kind::by_name("bank").unwrap();
+        let bytes = kind.heap_bytes(&options);
         let pool = Pool::<Volatile>::create_as("", Options::new().bytes(bytes)).unwrap();
         let mut worker = pool.worker().unwrap();
-        let bank = Bank::load(&mut worker, &options).unwrap();
+        let bank = kind.load(&mut Erased::any(&mut worker), &options).unwrap();
         let mut positions: Vec<_> =
             (0..2).map(|index| Position::new(bank.client(index, 1))).collect();
         for position in &mut positions {
             for _ in 0..transfers {
                 bank.next(&mut position.client);
-                let _ = worker.run(|tx| bank.run(&position.client, tx)).unwrap();
+                let _ =
+                    worker.run(|tx| bank.run(&position.client, &mut ErasedTx::new(tx))).unwrap();
             }
             position.count = transfers;
         }

@@ -1,6 +1,6 @@
 //! `lastword run`: one workload on one design, measured, crashed, recovered and checked.
 
-use workloads::Workload;
+use workloads::{AnyClient, Kind};
 
 use crate::args::{Format, Load, Run};
 use crate::designs::DesignName;
@@ -30,9 +30,8 @@ pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
     if load.pool.is_some() && (!design.is_durable() || !load.keeps()) {
         return Err(Failure::KeepsNothing { design: design.name() });
     }
-    let running = Running { design: *design, sampling: sample.sampling(load.durability), load };
-    let (report, unchecked) =
-        workloads::by_name(&workload.name, running).expect("the parser knows the names")?;
+    let kind = Kind::by_name(&workload.name).expect("the parser knows the names");
+    let (report, unchecked) = measured(kind, *design, sample.sampling(load.durability), load)?;
     let text = match load.output.format {
         Format::Json => json::object(&report),
         Format::Table => table::run(&report),
@@ -47,41 +46,30 @@ pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
 /// A report, and what kept its check from being done.
 type Reported = Result<(RunReport, Option<Failure>), Failure>;
 
-struct Running<'a> {
-    design: DesignName,
-    sampling: Sampling,
-    load: &'a Load,
-}
-
-impl workloads::Visitor for Running<'_> {
-    type Out = Reported;
-
-    fn visit<W: Workload>(self) -> Reported {
-        let Running { design, sampling, load } = self;
-        let ready = setup::ready::<W>(design.erased(load), load, Place::of(load))?;
-        let mut positions = setup::clients(&ready.workload, load, ready.run);
-        let limit = match (load.transactions, load.seconds) {
-            (Some(transactions), _) => Limit::Transactions(transactions),
-            (None, seconds) => Limit::Seconds(seconds.unwrap_or(SECONDS)),
-        };
-        let readers = load.readers.unwrap_or(0);
-        let manner = Manner { sampling, outstanding: load.outstanding(), readers };
-        driver::warm_up(&ready, &mut positions, load.warm_up)?;
-        let measured = driver::measure(&ready, &mut positions, limit, manner)?;
-        let conditions = Conditions::of(load, ready.pool.info().medium);
-        // Before the pool is opened once more.
-        let peak_rss_bytes = machine::peak_rss_bytes();
-        let (checked, unchecked) = crash_and_check(ready, &positions);
-        let names = (W::NAME, design);
-        let report = RunReport::new(names, &measured, conditions, peak_rss_bytes, checked);
-        Ok((report, unchecked))
-    }
+fn measured(kind: Kind, design: DesignName, sampling: Sampling, load: &Load) -> Reported {
+    let ready = setup::ready(kind, design.erased(load), load, Place::of(load))?;
+    let mut positions = setup::clients(&ready.workload, load, ready.run);
+    let limit = match (load.transactions, load.seconds) {
+        (Some(transactions), _) => Limit::Transactions(transactions),
+        (None, seconds) => Limit::Seconds(seconds.unwrap_or(SECONDS)),
+    };
+    let readers = load.readers.unwrap_or(0);
+    let manner = Manner { sampling, outstanding: load.outstanding(), readers };
+    driver::warm_up(&ready, &mut positions, load.warm_up)?;
+    let measured = driver::measure(&ready, &mut positions, limit, manner)?;
+    let conditions = Conditions::of(load, ready.pool.info().medium);
+    // Before the pool is opened once more.
+    let peak_rss_bytes = machine::peak_rss_bytes();
+    let (checked, unchecked) = crash_and_check(ready, &positions);
+    let names = (kind.name, design);
+    let report = RunReport::new(names, &measured, conditions, peak_rss_bytes, checked);
+    Ok((report, unchecked))
 }
 
 /// Whether it held, and what kept it from being found out.
-fn crash_and_check<W: Workload>(
-    ready: Ready<W>,
-    positions: &[Position<W::Client>],
+fn crash_and_check(
+    ready: Ready,
+    positions: &[Position<AnyClient>],
 ) -> (Option<bool>, Option<Failure>) {
     match presence::crash_and_check(ready, positions) {
         Ok(losses) => {
@@ -93,9 +81,9 @@ fn crash_and_check<W: Workload>(
 }
 
 /// For the demo: a pool that is measured again and again.
-pub(crate) fn slice<W: Workload>(
-    ready: &Ready<W>,
-    positions: &mut Vec<Position<W::Client>>,
+pub(crate) fn slice(
+    ready: &Ready,
+    positions: &mut Vec<Position<AnyClient>>,
     seconds: f64,
 ) -> Result<Measured, Failure> {
     let limit = Limit::Seconds(seconds);

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use lastword::{AnyPool, Options, Stop};
-use workloads::Workload;
+use lastword::{AnyPool, Erased, Options, Stop};
+use workloads::{AnyClient, AnyWorkload, Kind};
 
 use crate::args::Load;
 use crate::driver::Position;
-use crate::erased::{AnyDesign, Timed};
+use crate::erased::{AnyDesign, Timed, own};
 use crate::failure::Failure;
 use crate::media::MediumName;
 use crate::report::progress;
@@ -57,10 +57,10 @@ impl Place {
 }
 
 /// A pool that is ready to be measured. The pool is dropped before its files are removed.
-pub(crate) struct Ready<W> {
-    pub(crate) design: AnyDesign<W>,
-    pub(crate) pool: Box<dyn Timed<W>>,
-    pub(crate) workload: W,
+pub(crate) struct Ready {
+    pub(crate) design: AnyDesign,
+    pub(crate) pool: Box<dyn Timed>,
+    pub(crate) workload: AnyWorkload,
     /// Number of this run on this pool.
     pub(crate) run: u64,
     /// How to open it again.
@@ -70,14 +70,15 @@ pub(crate) struct Ready<W> {
 
 /// Creates or opens the pool and loads the workload, if it is not there. On return everything is
 /// at home, and the background is idle.
-pub(crate) fn ready<W: Workload>(
-    design: AnyDesign<W>,
+pub(crate) fn ready(
+    kind: Kind,
+    design: AnyDesign,
     load: &Load,
     place: Place,
-) -> Result<Ready<W>, Failure> {
-    let readers = load.readers.filter(|_| !W::HEEDS.update_percent).map(|_| "--readers");
-    if let Some(option) = readers.or(load.workload_options().unheeded::<W>()) {
-        return Err(Failure::Unheeded { workload: W::NAME, option });
+) -> Result<Ready, Failure> {
+    let readers = load.readers.filter(|_| !kind.heeds.update_percent).map(|_| "--readers");
+    if let Some(option) = readers.or(load.workload_options().unheeded(kind.heeds)) {
+        return Err(Failure::Unheeded { workload: kind.name, option });
     }
     if let Some(readers) = load.readers.filter(|&readers| readers > load.threads) {
         return Err(Failure::TooManyReaders { readers, threads: load.threads });
@@ -85,17 +86,17 @@ pub(crate) fn ready<W: Workload>(
     let exists = design.is_durable && place.path().symlink_metadata().is_ok();
     let options = match exists {
         true => options_of(load, place.path())?,
-        false => options_for::<W>(load),
+        false => options_for(kind, load),
     };
-    let needed = W::heap_bytes(&load.workload_options());
+    let needed = kind.heap_bytes(&load.workload_options());
     if !exists && load.bytes.is_some_and(|bytes| bytes < needed) {
-        return Err(Failure::SmallHeap { workload: W::NAME, needed });
+        return Err(Failure::SmallHeap { workload: kind.name, needed });
     }
     let pool = match exists {
         true => (design.open)(place.path(), options.clone())?,
         false => (design.create)(place.path(), options.clone())?,
     };
-    let (workload, run) = fill(&*pool, load, place.path())?;
+    let (workload, run) = fill(kind, &*pool, load, place.path())?;
     if design.is_durable {
         pool.bring_home()?;
     }
@@ -103,24 +104,31 @@ pub(crate) fn ready<W: Workload>(
 }
 
 /// Loads the workload and draws the number of this run.
-fn fill<W: Workload>(pool: &dyn AnyPool, load: &Load, path: &Path) -> Result<(W, u64), Failure> {
+fn fill(
+    kind: Kind,
+    pool: &dyn AnyPool,
+    load: &Load,
+    path: &Path,
+) -> Result<(AnyWorkload, u64), Failure> {
     let foreign = || Failure::ForeignData { path: path.into() };
     let mut worker = pool.any_worker()?;
     let mut worker = worker.erased();
-    let workload = match (W::open(&mut worker)?, workloads::name_in(&mut worker)?) {
-        (Some(workload), _) => workload,
-        (None, Some(found)) if found != W::NAME => {
-            return Err(Failure::OtherWorkload { path: path.into(), found });
-        }
-        (None, _) => {
-            let _spinner = progress::spinner("loading");
-            W::load(&mut worker, &load.workload_options()).map_err(|error| match error {
-                lastword::Error::Stopped { stop: Stop::Aborted } => foreign(),
-                error => error.into(),
-            })?
-        }
-    };
-    let run = workloads::next_run(&mut worker)?.ok_or_else(foreign)?;
+    let mut any = Erased::any(&mut worker);
+    let workload =
+        match (kind.open(&mut any).map_err(own)?, workloads::name_in(&mut any).map_err(own)?) {
+            (Some(workload), _) => workload,
+            (None, Some(found)) if found != kind.name => {
+                return Err(Failure::OtherWorkload { path: path.into(), found });
+            }
+            (None, _) => {
+                let _spinner = progress::spinner("loading");
+                kind.load(&mut any, &load.workload_options()).map_err(|error| match own(error) {
+                    lastword::Error::Stopped { stop: Stop::Aborted } => foreign(),
+                    error => error.into(),
+                })?
+            }
+        };
+    let run = workloads::next_run(&mut any).map_err(own)?.ok_or_else(foreign)?;
     Ok((workload, run))
 }
 
@@ -130,11 +138,7 @@ pub(crate) fn client_seed(seed: u64, run: u64) -> u64 {
 }
 
 /// The clients of a run, at their beginning.
-pub(crate) fn clients<W: Workload>(
-    workload: &W,
-    load: &Load,
-    run: u64,
-) -> Vec<Position<W::Client>> {
+pub(crate) fn clients(workload: &AnyWorkload, load: &Load, run: u64) -> Vec<Position<AnyClient>> {
     let seed = client_seed(load.seed, run);
     (0..load.threads)
         .map(|index| {
@@ -157,8 +161,8 @@ fn varied(load: &Load) -> Options {
 }
 
 /// Options of a new pool.
-fn options_for<W: Workload>(load: &Load) -> Options {
-    let bytes = load.bytes.unwrap_or_else(|| W::heap_bytes(&load.workload_options()));
+fn options_for(kind: Kind, load: &Load) -> Options {
+    let bytes = load.bytes.unwrap_or_else(|| kind.heap_bytes(&load.workload_options()));
     let options = varied(load)
         .bytes(bytes)
         .log_bytes(load.log_bytes.unwrap_or(64 << 20))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use words::TxId;
+use words::{AnyError, TxId};
 
 use crate::Reason;
 
@@ -383,6 +383,12 @@ pub enum Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<Error> for AnyError {
+    fn from(error: Error) -> AnyError {
+        AnyError::new(error)
     }
 }
 

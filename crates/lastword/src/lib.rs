@@ -102,7 +102,7 @@ pub use lw_alloc::header::Kind;
 pub use lw_alloc::{Damage, Live, Usage, Wrong};
 pub use medium::{Error as MediumError, LogPath, System};
 pub use words::{
-    Addr, Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, Bytes, Erased, ErasedTx, Field,
+    Addr, Allocate, AnyError, Array, BLOCK_BYTES, BLOCK_STRIDE, Bytes, Erased, ErasedTx, Field,
     OBJECT_BYTES_MAX, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId, View, Words, field,
 };
 

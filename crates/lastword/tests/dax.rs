@@ -10,10 +10,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lastword::{
-    Durability, ErasedTx, Error, Medium, MediumError, Objects, Options, Pool, Ptr, Shadow, Transact,
+    Durability, Erased, ErasedTx, Error, Medium, MediumError, Objects, Options, Pool, Ptr, Shadow,
 };
 use tempfile::TempDir;
-use workloads::{Violation, Visitor, Workload};
+use workloads::{AnyClient, AnyWorkload, Kind};
 
 fn options() -> Options {
     Options::new().bytes(1 << 20).log_bytes(256 << 10).ring_entries(1 << 12)
@@ -116,26 +116,11 @@ fn a_pool_copied_out_of_persistent_memory_is_refused_until_another_medium_is_nam
 }
 
 /// Runs a workload in persistent memory, abandons the pool, recovers and checks it.
-struct InPersistentMemory<'d>(&'d Path);
-
-impl Visitor for InPersistentMemory<'_> {
-    type Out = ();
-
-    fn visit<W: Workload>(self) {
-        for shadow in [Shadow::Full, Shadow::CopyOnWrite] {
-            for durability in [Durability::Async, Durability::Sync] {
-                let options = options().shadow(shadow).durability(durability);
-                survives::<W>(&self.0.join("test.pool"), &options.medium(Medium::Dax));
-            }
-        }
-    }
-}
-
-fn survives<W: Workload>(path: &Path, options: &Options) {
+fn survives(kind: Kind, path: &Path, options: &Options) {
     let parameters = workloads::Options { scale: 0.002, workers: 2, ..Default::default() };
-    let options = options.clone().bytes(W::heap_bytes(&parameters));
+    let options = options.clone().bytes(kind.heap_bytes(&parameters));
     let pool = Pool::create(path, options.clone()).unwrap();
-    let workload: W = loaded(&mut pool.worker().unwrap(), &parameters);
+    let workload = kind.load(&mut Erased::any(&mut pool.worker().unwrap()), &parameters).unwrap();
     let clients = run_two(&pool, &workload);
     pool.flush().unwrap();
     let durable = pool.durable_id();
@@ -149,10 +134,10 @@ fn survives<W: Workload>(path: &Path, options: &Options) {
         let present =
             |tx: &mut lastword::Tx<'_>| workload.is_present(client, &mut ErasedTx::new(tx));
         let present = worker.run(present).unwrap().value;
-        assert!(present, "{}: an acknowledged transaction is missing", W::NAME);
+        assert!(present, "{kind:?}: an acknowledged transaction is missing");
     }
-    let violations = violations(&workload, &mut worker);
-    assert!(violations.is_empty(), "{}: {violations:?}", W::NAME);
+    let violations = workload.check(&mut Erased::any(&mut worker)).unwrap();
+    assert!(violations.is_empty(), "{kind:?}: {violations:?}");
     drop(worker);
     pool.close().unwrap();
     assert_eq!(
@@ -163,29 +148,15 @@ fn survives<W: Workload>(path: &Path, options: &Options) {
     fs::remove_file(path).unwrap();
 }
 
-fn loaded<W: Workload, T: Transact>(worker: &mut T, options: &workloads::Options) -> W
-where
-    T::Error: std::fmt::Debug,
-{
-    W::load(worker, options).unwrap()
-}
-
-fn violations<W: Workload, T: Transact>(workload: &W, worker: &mut T) -> Vec<Violation>
-where
-    T::Error: std::fmt::Debug,
-{
-    workload.check(worker).unwrap()
-}
-
 /// Two workers at a time; answers each one's client after its last transaction.
-fn run_two<W: Workload>(pool: &Pool, workload: &W) -> Vec<W::Client> {
+fn run_two(pool: &Pool, workload: &AnyWorkload) -> Vec<AnyClient> {
     let run = |index| {
         let mut worker = pool.worker().unwrap();
         let mut client = workload.client(index, 1);
         for _ in 0..1000 {
             workload.next(&mut client);
             let done = worker.run(|tx| workload.run(&client, &mut ErasedTx::new(tx))).map(drop);
-            assert!(done.is_ok() || workload.gives_up(&client), "{}: {done:?}", W::NAME);
+            assert!(done.is_ok() || workload.gives_up(&client), "{:?}: {done:?}", workload.kind());
         }
         client
     };
@@ -198,7 +169,13 @@ fn run_two<W: Workload>(pool: &Pool, workload: &W) -> Vec<W::Client> {
 #[test]
 fn every_workload_survives_in_persistent_memory() {
     let Some(dir) = persistent_memory() else { return };
-    for name in workloads::NAMES {
-        workloads::by_name(name, InPersistentMemory(dir.path())).unwrap();
+    let path = dir.path().join("test.pool");
+    for kind in Kind::all() {
+        for shadow in [Shadow::Full, Shadow::CopyOnWrite] {
+            for durability in [Durability::Async, Durability::Sync] {
+                let options = options().shadow(shadow).durability(durability);
+                survives(kind, &path, &options.medium(Medium::Dax));
+            }
+        }
     }
 }

@@ -8,10 +8,10 @@ use lastword::design::Mvcc;
 use lastword::perform::{Serial, Stm, Tm};
 use lastword::{
     Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Durability, Erased, ErasedTx,
-    Error, Medium, Objects, Options, Plain, Pool, Redo, Shadow, Snapshot, Stop, Transact, TxId,
-    Undo, Volatile, Worker,
+    Error, Medium, Objects, Options, Plain, Pool, Redo, Shadow, Snapshot, Stop, TxId, Undo,
+    Volatile, Worker,
 };
-use workloads::{Visitor, Workload};
+use workloads::{AnyClient, AnyWorkload, Kind};
 
 /// What opening the pool would show, if it is sound.
 fn checked(path: &Path) -> Result<lastword::Checked, lastword::Error> {
@@ -118,19 +118,11 @@ fn collections_behave_like_the_standard_ones_on_every_design() {
 }
 
 /// A workload that runs on every design.
-struct Consistency<W>(std::marker::PhantomData<W>);
+struct Consistency(Kind);
 
-struct OnEveryDesign;
-
-impl Visitor for OnEveryDesign {
-    type Out = ();
-    fn visit<W: Workload>(self) {
-        every_design(&Consistency::<W>(std::marker::PhantomData));
-    }
-}
-
-impl<W: Workload> Suite for Consistency<W> {
+impl Suite for Consistency {
     fn run<D: Design>(&self, options: Options, durability: Durability) {
+        let Consistency(kind) = self;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         let workers = D::WORKERS_MAX.min(3);
@@ -138,33 +130,26 @@ impl<W: Workload> Suite for Consistency<W> {
         // Loading writes a slot full, where each worker has one.
         let slots = [Undo::NAME, Redo::NAME, Snapshot::NAME].contains(&D::NAME);
         let log_bytes = if slots { 16 << 20 } else { 256 << 10 };
-        let options = options.bytes(W::heap_bytes(&parameters)).log_bytes(log_bytes);
+        let options = options.bytes(kind.heap_bytes(&parameters)).log_bytes(log_bytes);
         let pool = Pool::<D>::create_as(&path, options.clone()).unwrap();
-        let workload: W = loaded(&mut pool.worker().unwrap(), &parameters);
+        let workload =
+            kind.load(&mut Erased::any(&mut pool.worker().unwrap()), &parameters).unwrap();
         let waits = slots || durability == Durability::Sync;
         let transactions = if waits { 30 } else { 1000 };
         let ran = run_workers(&pool, &workload, workers, 1, transactions);
-        check::<W, D>(&pool, &workload, &ran);
+        check(&pool, &workload, &ran);
         if D::DURABLE {
             pool.flush().unwrap();
             let durable = pool.durable_id();
             // Further transactions, of which a crash takes whatever is not durable by then.
             run_workers(&pool, &workload, workers, 2, transactions);
             pool.abandon();
-            recovered::<W, D>(&path, &options, &ran, durable);
+            recovered::<D>(*kind, &path, &options, &ran, durable);
         }
     }
 }
 
-/// Loads through the trait, as workloads do.
-fn loaded<W: Workload, T: Transact>(worker: &mut T, options: &workloads::Options) -> W
-where
-    T::Error: std::fmt::Debug,
-{
-    W::load(&mut Erased::new(worker), options).unwrap()
-}
-
-/// Runs a transaction; compiled once for each design.
+/// Runs a transaction.
 fn transact<D: Design>(
     worker: &mut Worker<'_, D>,
     reads_only: bool,
@@ -178,7 +163,7 @@ fn transact<D: Design>(
 }
 
 /// Runs the client's transaction, which does what the workload says of it.
-fn run_one<W: Workload, D: Design>(worker: &mut Worker<'_, D>, workload: &W, client: &W::Client) {
+fn run_one<D: Design>(worker: &mut Worker<'_, D>, workload: &AnyWorkload, client: &AnyClient) {
     if workload.gives_up(client) && !D::ROLLS_BACK {
         return;
     }
@@ -186,18 +171,18 @@ fn run_one<W: Workload, D: Design>(worker: &mut Worker<'_, D>, workload: &W, cli
     match transact(worker, reads_only, &mut |tx| workload.run(client, tx)) {
         Ok(()) => assert!(!workload.gives_up(client)),
         Err(Error::Stopped { stop: Stop::Aborted }) => assert!(workload.gives_up(client)),
-        Err(error) => panic!("{} on {}: {error}", W::NAME, D::NAME),
+        Err(error) => panic!("{:?} on {}: {error}", workload.kind(), D::NAME),
     }
 }
 
 /// Runs some workers; answers each one's client after its last transaction.
-fn run_workers<W: Workload, D: Design>(
+fn run_workers<D: Design>(
     pool: &Pool<D>,
-    workload: &W,
+    workload: &AnyWorkload,
     workers: usize,
     run: u64,
     transactions: usize,
-) -> Vec<W::Client> {
+) -> Vec<AnyClient> {
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..workers)
             .map(|index| {
@@ -216,8 +201,8 @@ fn run_workers<W: Workload, D: Design>(
     })
 }
 
-fn check<W: Workload, D: Design>(pool: &Pool<D>, workload: &W, ran: &[W::Client]) {
-    let mut worker = pool.worker().unwrap();
+fn check<D: Design>(pool: &Pool<D>, workload: &AnyWorkload, ran: &[AnyClient]) {
+    let (mut worker, kind) = (pool.worker().unwrap(), workload.kind());
     for client in ran {
         let mut present = false;
         let looked = transact(&mut worker, true, &mut |tx| {
@@ -226,50 +211,34 @@ fn check<W: Workload, D: Design>(pool: &Pool<D>, workload: &W, ran: &[W::Client]
         });
         assert!(
             looked.is_ok() && present,
-            "{} on {}: a committed transaction is missing",
-            W::NAME,
+            "{kind:?} on {}: a committed transaction is missing",
             D::NAME
         );
     }
-    let violations = violations(workload, &mut worker);
-    assert!(violations.is_empty(), "{} on {}: {violations:?}", W::NAME, D::NAME);
+    let violations = workload.check(&mut Erased::any(&mut worker)).unwrap();
+    assert!(violations.is_empty(), "{kind:?} on {}: {violations:?}", D::NAME);
 }
 
-fn violations<W: Workload, D: Design>(
-    workload: &W,
-    worker: &mut Worker<'_, D>,
-) -> Vec<workloads::Violation> {
-    fn ask<W: Workload, T: Transact>(workload: &W, worker: &mut T) -> Vec<workloads::Violation> {
-        workload.check(&mut Erased::new(worker)).unwrap()
-    }
-    ask(workload, worker)
-}
-
-fn recovered<W: Workload, D: Design>(
+fn recovered<D: Design>(
+    kind: Kind,
     path: &Path,
     options: &Options,
-    ran: &[W::Client],
+    ran: &[AnyClient],
     durable: TxId,
 ) {
     let shown = checked(path).unwrap();
     assert!(shown.needs_recovery && shown.durable_id >= durable);
     let pool = Pool::<D>::open_as(path, options.clone()).unwrap();
     assert!(pool.committed_id() == shown.durable_id, "opening shows what the check said");
-    let workload: W = opened(&mut pool.worker().unwrap());
-    check::<W, D>(&pool, &workload, ran);
+    let workload = kind.open(&mut Erased::any(&mut pool.worker().unwrap())).unwrap();
+    check(&pool, &workload.expect("the workload is in the pool"), ran);
     pool.close().unwrap();
     assert_eq!(checked(path).unwrap().usage, shown.usage, "recovery leaks nothing");
 }
 
-fn opened<W: Workload, T: Transact>(worker: &mut T) -> W {
-    W::open(&mut Erased::new(worker)).unwrap().expect("the workload is in the pool")
-}
-
 #[test]
 fn every_workload_is_consistent_on_every_design() {
-    for name in workloads::NAMES {
-        workloads::by_name(name, OnEveryDesign).unwrap();
-    }
+    Kind::all().for_each(|kind| every_design(&Consistency(kind)));
 }
 
 /// The same random transactions on two memories, one after the other: the heaps are equal.
@@ -278,7 +247,9 @@ fn one_memory_does_what_the_other_does() {
     fn heap<T: Tm>() -> Vec<u64> {
         let pool = Pool::<Volatile<T>>::create_as("", options()).unwrap();
         let parameters = workloads::Options { scale: SCALE, ..Default::default() };
-        let workload: workloads::Btree = loaded(&mut pool.worker().unwrap(), &parameters);
+        let btree = Kind::by_name("btree").unwrap();
+        let workload =
+            btree.load(&mut Erased::any(&mut pool.worker().unwrap()), &parameters).unwrap();
         run_workers(&pool, &workload, 1, 1, 5000);
         models(&mut Erased::new(&mut pool.worker().unwrap()), 3, 2000).unwrap();
         (0..pool.design().words()).map(|index| pool.design().peek(index)).collect()

@@ -59,7 +59,7 @@
 //! ```
 
 use thiserror::Error;
-use words::{Erased, ErasedTx, Stop};
+use words::{AnyError, Erased, ErasedTx, Stop};
 
 /// A transaction of a program's load or check ended otherwise than by its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -67,6 +67,19 @@ use words::{Erased, ErasedTx, Stop};
 pub struct Ended {
     /// How.
     pub stop: Stop,
+}
+
+impl From<Ended> for AnyError {
+    fn from(ended: Ended) -> AnyError {
+        AnyError::new(ended)
+    }
+}
+
+impl From<AnyError> for Ended {
+    /// What it ended with, where a worker of such programs has said so.
+    fn from(error: AnyError) -> Ended {
+        error.downcast().unwrap_or(Ended { stop: Stop::BadValue })
+    }
 }
 
 /// A program, before there is a heap.

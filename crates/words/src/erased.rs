@@ -1,6 +1,9 @@
 //! [`Transact`] without its type: code that is not timed, such as loading and checking a workload,
 //! is compiled once and not once for each design.
 
+use std::error::Error;
+use std::fmt;
+
 use crate::{Addr, Allocate, LockId, Seen, Stop, Transact, Words};
 
 /// Whoever runs transactions whose bodies know of them only that they [`Allocate`].
@@ -11,12 +14,43 @@ trait AnyTransact<E> {
     ) -> Result<(), E>;
 }
 
-impl<T: Transact> AnyTransact<T::Error> for T {
+impl<T: Transact, E: From<T::Error>> AnyTransact<E> for T {
     fn transact_any(
         &mut self,
         body: &mut dyn FnMut(&mut dyn Allocate) -> Result<(), Stop>,
-    ) -> Result<(), T::Error> {
-        self.transact(|tx| body(tx))
+    ) -> Result<(), E> {
+        Ok(self.transact(|tx| body(tx))?)
+    }
+}
+
+/// Why a transaction of any worker could not be done: its worker's own error, the type forgotten.
+#[derive(Debug)]
+pub struct AnyError(Box<dyn Error + Send + Sync>);
+
+impl AnyError {
+    /// This error.
+    pub fn new(error: impl Error + Send + Sync + 'static) -> AnyError {
+        AnyError(Box::new(error))
+    }
+
+    /// The worker's own error, if it is of this type.
+    ///
+    /// # Errors
+    /// It is of another: this one, as it was.
+    pub fn downcast<E: Error + 'static>(self) -> Result<E, AnyError> {
+        self.0.downcast().map(|error| *error).map_err(AnyError)
+    }
+}
+
+impl fmt::Display for AnyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for AnyError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
     }
 }
 
@@ -43,7 +77,17 @@ impl<'w, E> Erased<'w, E> {
     }
 }
 
-impl<E: std::error::Error + Send + Sync + 'static> Transact for Erased<'_, E> {
+impl<'w> Erased<'w, AnyError> {
+    /// This worker, its error's type forgotten, too.
+    pub fn any<T: Transact>(worker: &'w mut T) -> Erased<'w, AnyError>
+    where
+        AnyError: From<T::Error>,
+    {
+        Erased(worker)
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> Transact for Erased<'_, E> {
     type Tx<'t>
         = ErasedTx<'t>
     where

@@ -52,7 +52,7 @@ pub use addr::{
 };
 pub use array::Array;
 pub use bytes::{Bytes, Text};
-pub use erased::{Erased, ErasedTx};
+pub use erased::{AnyError, Erased, ErasedTx};
 pub use objects::Objects;
 pub use persist::{Persist, words_in};
 #[doc(hidden)]

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::{
-    Addr, Allocate, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX, Stop, Transact,
-    Words,
+    Addr, Allocate, AnyError, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX, Stop,
+    Transact, Words,
 };
 
 /// The tag of every mock heap's pointers.
@@ -50,6 +50,12 @@ struct Heap {
 pub struct Refused {
     /// What its body ended with.
     pub stop: Stop,
+}
+
+impl From<Refused> for AnyError {
+    fn from(refused: Refused) -> AnyError {
+        AnyError::new(refused)
+    }
 }
 
 impl Mock {

@@ -68,6 +68,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod any;
 mod bank;
 mod blind;
 mod btree;
@@ -111,6 +112,7 @@ mod zipf;
 
 use words::{Allocate, Stop, Transact, Words};
 
+pub use any::{AnyClient, AnyWorkload, Kind};
 pub use bank::{Bank, BankClient};
 pub use blind::{Blind, BlindClient, Scatter, Writes};
 pub use btree::{Btree, Btree16, Btree32, Tree};
@@ -178,10 +180,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The first option about transactions that is given and means nothing to this workload, by
-    /// its name on the command line.
-    pub fn unheeded<W: Workload>(&self) -> Option<&'static str> {
-        let Heeds { update_percent, zipf, low_conflict, data } = W::HEEDS;
+    /// The first option about transactions that is given and means nothing to a workload that heeds
+    /// these, by its name on the command line.
+    pub fn unheeded(&self, heeds: Heeds) -> Option<&'static str> {
+        let Heeds { update_percent, zipf, low_conflict, data } = heeds;
         [
             (self.update_percent.is_some() && !update_percent, "--update-percent"),
             (self.zipf.is_some() && !zipf, "--zipf"),
@@ -325,6 +327,23 @@ pub trait Visitor {
 
 /// The one list of workloads.
 macro_rules! workloads {
+    (timed: $($timed:ty),*; simulated: $($simulated:ty),*) => {
+        workloads!($($timed,)* $($simulated),*);
+
+        /// Whether it is one of those that papers time as software: see [`timed_by_name`].
+        pub fn is_timed(name: &str) -> bool {
+            [$(<$timed>::NAME),*].contains(&name)
+        }
+
+        /// As [`by_name`], but `None` for those that papers simulate only, too: for what is compiled
+        /// for every pair of a design and a workload.
+        pub fn timed_by_name<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
+            $(if name == <$timed>::NAME {
+                return Some(visitor.visit::<$timed>());
+            })*
+            None
+        }
+    };
     ($($workload:ty),*) => {
         /// The names of all workloads.
         pub const NAMES: [&str; [$(<$workload>::NAME),*].len()] = [$(<$workload>::NAME),*];
@@ -360,6 +379,7 @@ macro_rules! workloads {
 }
 
 workloads!(
+    timed:
     Empty,
     Bank,
     HashTable,
@@ -377,10 +397,6 @@ workloads!(
     Chains,
     ChainsSparse,
     List,
-    Rbt,
-    Cq,
-    Pc,
-    Sps,
     Kmeans,
     Ssca2,
     Vacation,
@@ -393,7 +409,12 @@ workloads!(
     YcsbE,
     YcsbF,
     Writes,
-    Scatter,
+    Scatter;
+    simulated:
+    Rbt,
+    Cq,
+    Pc,
+    Sps,
     Vector,
     Swap,
     Hashmap,

@@ -4,12 +4,13 @@
 
 mod common;
 
-use common::{SMALL, Torn, addresses, is_present, loaded, run};
-use words::{Stop, Transact, Words};
+use common::{SMALL, Torn, addresses, check, is_present, loaded, run};
+use words::mock::Refused;
+use words::{Erased, ErasedTx, Stop, Transact, Words};
 use workloads::{
     Bank, BpTreeRand, Btree, Btree16, Btree32, BtreeUpdate, Btreemap, Chains, ChainsSparse, Cq,
-    Echo, HashRand, HashTable, Hashmap, Kmeans, List, Memcached, Options, Pc, RbTreeZipf, Rbt,
-    Rbtreemap, Records, Records20, Scatter, SessionStore, Sps, Sps1, Ssca2, Swap, TatpBtree,
+    Echo, HashRand, HashTable, Hashmap, Kind, Kmeans, List, Memcached, Options, Pc, RbTreeZipf,
+    Rbt, Rbtreemap, Records, Records20, Scatter, SessionStore, Sps, Sps1, Ssca2, Swap, TatpBtree,
     TatpHash, TatpMix, TpccBtree, TpccHash, Vacation, Vector, Violation, Workload, Writes, YcsbA,
     YcsbE, YcsbPut,
 };
@@ -17,8 +18,12 @@ use workloads::{
 /// Changes words one after the other and back, and counts how often the check sees it. A word that
 /// the check cannot know (free slots, spare fields) passes, so only a share must be seen.
 fn finds_damage<W: Workload>(share: f64) -> Vec<Violation> {
+    finds_damage_of(Kind::by_name(W::NAME).unwrap(), share)
+}
+
+fn finds_damage_of(kind: Kind, share: f64) -> Vec<Violation> {
     let tiny = Options { scale: 0.0001, ..SMALL };
-    let (mut mock, workload) = loaded::<W>(&tiny);
+    let (mut mock, workload) = loaded(kind, &tiny);
     let mut clients = [workload.client(0, 1), workload.client(1, 1)];
     run(&mut mock, &workload, &mut clients, 500);
     let (mut tried, mut seen, mut violations) = (0, 0, Vec::new());
@@ -29,21 +34,22 @@ fn finds_damage<W: Workload>(share: f64) -> Vec<Violation> {
         let old = mock.transact(|tx| tx.read(*at)).unwrap();
         mock.transact(|tx| tx.write(*at, old ^ 0x41)).unwrap();
         tried += 1;
-        match workload.check(&mut mock) {
+        match workload.check(&mut Erased::any(&mut mock)) {
             Ok(found) if found.is_empty() => {}
             Ok(found) => {
                 seen += 1;
                 violations.push(found[0]);
             }
-            Err(refused) => {
+            Err(error) => {
+                let refused: Refused = error.downcast().unwrap();
                 assert!(matches!(refused.stop, Stop::BadPointer | Stop::BadValue));
                 seen += 1;
             }
         }
         mock.transact(|tx| tx.write(*at, old)).unwrap();
     }
-    assert_eq!(workload.check(&mut mock).unwrap(), [], "{}", W::NAME);
-    assert!(f64::from(seen) > share * f64::from(tried), "{}: {seen} of {tried}", W::NAME);
+    assert_eq!(check(&workload, &mut mock), [], "{}", kind.name);
+    assert!(f64::from(seen) > share * f64::from(tried), "{}: {seen} of {tried}", kind.name);
     for violation in &violations {
         let text = violation.to_string();
         assert!(text.contains("expected") && text.contains("found"), "{text}");
@@ -146,31 +152,35 @@ fn the_checks_of_stores_and_keys_find_planted_damage() {
 
 /// A transaction that stops after every number of its writes but all, and is not rolled back.
 fn shows_what_is_torn<W: Workload>(expected: fn(&Violation) -> bool) {
+    shows_what_is_torn_of(Kind::by_name(W::NAME).unwrap(), expected);
+}
+
+fn shows_what_is_torn_of(kind: Kind, expected: fn(&Violation) -> bool) {
     // Runs a transaction of which this many writes are done; answers how many were asked for.
     let tear = |writes: usize| {
-        let (mut mock, workload) = loaded::<W>(&SMALL);
+        let (mut mock, workload) = loaded(kind, &SMALL);
         let mut client = workload.client(0, 1);
         run(&mut mock, &workload, std::slice::from_mut(&mut client), 30);
         workload.next(&mut client);
         let asked = mock.transact(|tx| {
             let mut torn = Torn { mock: tx, left: writes, asked: 0 };
-            workload.run(&client, &mut torn)?;
+            workload.run(&client, &mut ErasedTx::new(&mut torn))?;
             Ok(torn.asked)
         });
         let present = is_present(&mut mock, &workload, &client);
-        (asked.unwrap(), present, workload.check(&mut mock).unwrap())
+        (asked.unwrap(), present, check(&workload, &mut mock))
     };
     let (all, present, found) = tear(usize::MAX);
-    assert!(present && found.is_empty() && all >= 4, "{}: {all} writes", W::NAME);
+    assert!(present && found.is_empty() && all >= 4, "{}: {all} writes", kind.name);
     let mut shown = 0;
     for writes in 1..all {
         let (_, present, found) = tear(writes);
         // It may be whole when what is missing was written before: a place that was drawn twice.
         let torn = found.iter().any(expected);
-        assert!(torn || present, "{}, {writes} of {all} writes: {found:?}", W::NAME);
+        assert!(torn || present, "{}, {writes} of {all} writes: {found:?}", kind.name);
         shown += usize::from(torn);
     }
-    assert!(shown + 3 >= all, "{}: {shown} of {all}", W::NAME);
+    assert!(shown + 3 >= all, "{}: {shown} of {all}", kind.name);
 }
 
 #[test]

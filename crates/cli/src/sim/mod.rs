@@ -9,9 +9,8 @@ use serde::Serialize;
 use sim::design::{ALL, About};
 use sim::machine::describe::NAMES;
 use sim::machine::description::Description;
-use sim::report::Outcome;
 use sim::{Setup, WARM_UP};
-use workloads::{Options, Visitor, Workload};
+use workloads::{Kind, Options};
 
 use crate::args::{Format, SimCommand, SimList, SimRun};
 use crate::failure::{Failure, Verdict};
@@ -41,8 +40,12 @@ fn run_one(arguments: &SimRun) -> Result<Verdict, Failure> {
         low_conflict: !arguments.shared,
         data: arguments.data,
     };
-    let outcome = workloads::by_name(&arguments.workload.name, Simulated { setup, options })
-        .expect("the parser knows the names")?;
+    let kind = Kind::by_name(&arguments.workload.name).expect("the parser knows the names");
+    let program = program::Unloaded::new(kind, options)?;
+    let bar = progress::bar("transactions", setup.transactions);
+    let outcome = sim::run(&setup, &program, &mut |done| bar.set_position(done));
+    bar.finish_and_clear();
+    let outcome = outcome?;
     report::complain(&outcome.complaints);
     report::print(&match arguments.output.format {
         Format::Json => json::object(&outcome),
@@ -78,23 +81,6 @@ fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
         power_cuts: *power_cuts,
         export_trace: export_trace.clone(),
     })
-}
-
-struct Simulated {
-    setup: Setup,
-    options: Options,
-}
-
-impl Visitor for Simulated {
-    type Out = Result<Outcome, Failure>;
-
-    fn visit<W: Workload>(self) -> Result<Outcome, Failure> {
-        let program = program::Unloaded::<W>::new(self.options)?;
-        let bar = progress::bar("transactions", self.setup.transactions);
-        let outcome = sim::run(&self.setup, &program, &mut |done| bar.set_position(done));
-        bar.finish_and_clear();
-        Ok(outcome?)
-    }
 }
 
 /// What there is.
@@ -135,7 +121,9 @@ fn list(arguments: &SimList) -> Result<Verdict, Failure> {
     let list = List {
         designs: ALL.iter().map(row).collect(),
         machines: NAMES.iter().map(|name| machine_row(name)).collect::<Result<_, _>>()?,
-        workloads: workloads::NAMES.iter().map(|name| workload_row(name)).collect(),
+        workloads: Kind::all()
+            .map(|Kind { name, about, .. }| WorkloadRow { name, about })
+            .collect(),
     };
     report::print(&match arguments.output.format {
         Format::Json => json::object(&list),
@@ -156,16 +144,4 @@ fn machine_row(name: &'static str) -> Result<MachineRow, Failure> {
         nvm_read_ns: machine.nvm.read_miss_ns,
         nvm_write_ns: machine.nvm.write_ns,
     })
-}
-
-fn workload_row(name: &'static str) -> WorkloadRow {
-    struct About;
-    impl Visitor for About {
-        type Out = &'static str;
-        fn visit<W: Workload>(self) -> &'static str {
-            W::ABOUT
-        }
-    }
-    let about = workloads::by_name(name, About).expect("it is one of the names");
-    WorkloadRow { name, about }
 }

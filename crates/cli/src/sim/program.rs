@@ -1,11 +1,8 @@
 //! Any workload as a program of the simulated machine.
 
-use std::marker::PhantomData;
-use std::rc::Rc;
-
 use sim::program::{Client, Ended, Loaded, Program};
 use words::{Erased, ErasedTx, Stop};
-use workloads::{Options, Workload};
+use workloads::{AnyClient, AnyWorkload, Kind, Options};
 
 use crate::failure::Failure;
 use crate::setup;
@@ -14,68 +11,69 @@ use crate::setup;
 const RUN: u64 = 1;
 
 /// A workload, not loaded.
-pub(crate) struct Unloaded<W> {
+pub(crate) struct Unloaded {
+    kind: Kind,
     options: Options,
-    workload: PhantomData<W>,
 }
 
-impl<W: Workload> Unloaded<W> {
+impl Unloaded {
     /// Cores keep to data of their own where they can, as the papers' copies of a workload do,
     /// unless these options say that they do not.
     ///
     /// # Errors
     /// An option is given that means nothing to the workload.
-    pub(crate) fn new(options: Options) -> Result<Unloaded<W>, Failure> {
-        let low_conflict = W::HEEDS.low_conflict && options.low_conflict;
+    pub(crate) fn new(kind: Kind, options: Options) -> Result<Unloaded, Failure> {
+        let low_conflict = kind.heeds.low_conflict && options.low_conflict;
         let options = Options { low_conflict, ..options };
-        match options.unheeded::<W>() {
-            Some(option) => Err(Failure::Unheeded { workload: W::NAME, option }),
-            None => Ok(Unloaded { options, workload: PhantomData }),
+        match options.unheeded(kind.heeds) {
+            Some(option) => Err(Failure::Unheeded { workload: kind.name, option }),
+            None => Ok(Unloaded { kind, options }),
         }
     }
 }
 
-impl<W: Workload> Program for Unloaded<W> {
+impl Program for Unloaded {
     fn name(&self) -> &str {
-        W::NAME
+        self.kind.name
     }
 
     fn heap_bytes(&self) -> u64 {
-        W::heap_bytes(&self.options)
+        self.kind.heap_bytes(&self.options)
     }
 
     fn load(&self, worker: &mut Erased<'_, Ended>, cores: usize) -> Result<Box<dyn Loaded>, Ended> {
         let options = Options { workers: cores, ..self.options };
-        Ok(Box::new(InHeap { workload: Rc::new(W::load(worker, &options)?), options }))
+        let workload = self.kind.load(&mut Erased::any(worker), &options)?;
+        Ok(Box::new(InHeap { workload, options }))
     }
 }
 
 /// A workload whose data are in a heap.
-struct InHeap<W> {
-    workload: Rc<W>,
+struct InHeap {
+    workload: AnyWorkload,
     options: Options,
 }
 
-impl<W: Workload> Loaded for InHeap<W> {
+impl Loaded for InHeap {
     fn client(&self, core: usize) -> Box<dyn Client> {
         let mut client = self.workload.client(core, setup::client_seed(self.options.seed, RUN));
         self.workload.tune(&mut client, &self.options);
-        Box::new(Drawing { workload: Rc::clone(&self.workload), client })
+        Box::new(Drawing { workload: self.workload.clone(), client })
     }
 
     fn check(&self, worker: &mut Erased<'_, Ended>) -> Result<Vec<String>, Ended> {
-        let violations = self.workload.check(worker)?;
+        let violations = self.workload.check(&mut Erased::any(worker))?;
         Ok(violations.iter().map(ToString::to_string).collect())
     }
 }
 
 /// A client and its workload.
-struct Drawing<W: Workload> {
-    workload: Rc<W>,
-    client: W::Client,
+struct Drawing {
+    workload: AnyWorkload,
+    client: AnyClient,
 }
 
-impl<W: Workload> Client for Drawing<W> {
+impl Client for Drawing {
     fn next(&mut self) {
         self.workload.next(&mut self.client);
     }
@@ -89,7 +87,7 @@ impl<W: Workload> Client for Drawing<W> {
     }
 
     fn reads_only(&self) -> bool {
-        W::READS && self.workload.reads_only(&self.client)
+        self.workload.reads_only(&self.client)
     }
 
     fn outside_instructions(&self) -> u32 {
@@ -102,7 +100,6 @@ mod tests {
     use super::*;
     use words::Transact;
     use words::mock::{Mock, Refused};
-    use workloads::HashTable;
 
     /// A mock whose errors are those of a program's load.
     struct Heap(Mock);
@@ -122,9 +119,10 @@ mod tests {
     #[test]
     fn a_workload_is_loaded_run_by_cores_and_holds() {
         let options = Options { scale: 0.0001, ..Options::default() };
-        let program = Unloaded::<HashTable>::new(options).unwrap();
+        let kind = Kind::by_name("hashtable").unwrap();
+        let program = Unloaded::new(kind, options).unwrap();
         let unheeded = Options { data: Some(workloads::DataSet::DEFAULT), ..options };
-        assert!(Unloaded::<HashTable>::new(unheeded).is_err());
+        assert!(Unloaded::new(kind, unheeded).is_err());
         assert_eq!(program.name(), "hashtable");
         let mut heap = Heap(Mock::new(program.heap_bytes() as usize));
         let loaded = program.load(&mut Erased::new(&mut heap), 2).unwrap();

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use rayon::prelude::*;
 use sim::sweep::{Asked, Found, Listed, Point, Record, Results, Slice, Sweep, labels};
-use workloads::{Options, Visitor, Workload};
+use workloads::{Kind, Options};
 
 use super::{merge, program};
 use crate::args::SimSweep;
@@ -147,22 +147,9 @@ fn simulate(point: &Point) -> Result<sim::report::Outcome, Failure> {
         low_conflict: !shared,
         data: data.map_err(|problem| Failure::BadData { problem })?,
     };
-    workloads::by_name(&point.asked.workload, Simulated { point, options })
-        .expect("its name was looked at")
-}
-
-struct Simulated<'p> {
-    point: &'p Point,
-    options: Options,
-}
-
-impl Visitor for Simulated<'_> {
-    type Out = Result<sim::report::Outcome, Failure>;
-
-    fn visit<W: Workload>(self) -> Self::Out {
-        let program = program::Unloaded::<W>::new(self.options)?;
-        Ok(sim::run(&self.point.setup, &program, &mut |_| {})?)
-    }
+    let kind = Kind::by_name(&point.asked.workload).expect("its name was looked at");
+    let program = program::Unloaded::new(kind, options)?;
+    Ok(sim::run(&point.setup, &program, &mut |_| {})?)
 }
 
 /// What runs a point alone, as behind `lastword`.

@@ -29,18 +29,23 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kill_round::{Message, Outcome, Seen, look};
-use lastword::{Medium, Options, Pool};
+use lastword::{Erased, Medium, Options, Pool};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
 use trace::{Image, Trace};
-use workloads::{Bank, Workload};
+use workloads::Kind;
 
 /// Of the file system.
 const DEVICE_BYTES: usize = 56 << 20;
 
 /// Small: it goes round many times.
 const LOG_BYTES: u64 = 256 << 10;
+
+/// What the writer runs.
+fn bank() -> Kind {
+    Kind::by_name("bank").unwrap()
+}
 
 /// Marks that are made while the writer runs.
 const MARKS: usize = 40;
@@ -119,10 +124,11 @@ impl Devices {
         let mounted = Mounted::new(&device);
         let options = options().medium(Medium::File);
         let bank = workloads::Options { scale: 0.01, ..workloads::Options::default() };
-        let pool = Pool::create(mounted.pool(), options.bytes(Bank::heap_bytes(&bank))).unwrap();
+        let pool =
+            Pool::create(mounted.pool(), options.bytes(self::bank().heap_bytes(&bank))).unwrap();
         assert!(pool.info().survives_power_loss);
         println!("{durability}: log by {}", pool.info().log_path.unwrap());
-        Bank::load(&mut pool.worker().unwrap(), &bank).unwrap();
+        self::bank().load(&mut Erased::any(&mut pool.worker().unwrap()), &bank).unwrap();
         pool.close().unwrap();
         mark(READY);
         write_and_mark(&mounted.pool(), durability);
@@ -141,7 +147,7 @@ impl Devices {
         let pool = Pool::open(mounted.pool(), options()).unwrap();
         assert_eq!(pool.committed_id(), checked.durable_id, "opening shows what the check said");
         let outcomes =
-            seen.map(|seen| look::<Bank>(&pool, &Default::default(), seen).unwrap().unwrap());
+            seen.map(|seen| look(bank(), &pool, &Default::default(), seen).unwrap().unwrap());
         pool.close().unwrap();
         outcomes
     }

@@ -5,14 +5,12 @@
 pub(crate) mod pages;
 pub(crate) mod peeping;
 
-use std::rc::Rc;
-
 use sim::machine::description::Description;
 use sim::program::{Client, Ended, Loaded, Program};
 use sim::report::Outcome;
 use sim::{Error, Setup};
 use words::{Erased, ErasedTx, Stop};
-use workloads::{Options, Visitor, Workload};
+use workloads::{AnyClient, AnyWorkload, Kind, Options};
 
 /// A workload of this name and size.
 pub(crate) struct Named {
@@ -20,24 +18,9 @@ pub(crate) struct Named {
     pub(crate) options: Options,
 }
 
-struct Load<'a, 'w>(&'a Options, &'a mut Erased<'w, Ended>);
-
-impl Visitor for Load<'_, '_> {
-    type Out = Result<Box<dyn Loaded>, Ended>;
-
-    fn visit<W: Workload>(self) -> Self::Out {
-        let workload = Rc::new(W::load(self.1, self.0)?);
-        Ok(Box::new(Works { workload, options: *self.0 }))
-    }
-}
-
-struct Bytes<'a>(&'a Options);
-
-impl Visitor for Bytes<'_> {
-    type Out = u64;
-
-    fn visit<W: Workload>(self) -> u64 {
-        W::heap_bytes(self.0)
+impl Named {
+    fn kind(&self) -> Kind {
+        Kind::by_name(self.name).unwrap()
     }
 }
 
@@ -47,39 +30,40 @@ impl Program for Named {
     }
 
     fn heap_bytes(&self) -> u64 {
-        workloads::by_name(self.name, Bytes(&self.options)).unwrap()
+        self.kind().heap_bytes(&self.options)
     }
 
     fn load(&self, worker: &mut Erased<'_, Ended>, cores: usize) -> Result<Box<dyn Loaded>, Ended> {
         let options = Options { workers: cores, ..self.options };
-        workloads::by_name(self.name, Load(&options, worker)).unwrap()
+        let workload = self.kind().load(&mut Erased::any(worker), &options)?;
+        Ok(Box::new(Works { workload, options }))
     }
 }
 
-struct Works<W> {
-    workload: Rc<W>,
+struct Works {
+    workload: AnyWorkload,
     options: Options,
 }
 
-struct Worker<W: Workload> {
-    workload: Rc<W>,
-    client: W::Client,
+struct Worker {
+    workload: AnyWorkload,
+    client: AnyClient,
 }
 
-impl<W: Workload> Loaded for Works<W> {
+impl Loaded for Works {
     fn client(&self, core: usize) -> Box<dyn Client> {
         let mut client = self.workload.client(core, self.options.seed);
         self.workload.tune(&mut client, &self.options);
-        Box::new(Worker { workload: Rc::clone(&self.workload), client })
+        Box::new(Worker { workload: self.workload.clone(), client })
     }
 
     fn check(&self, worker: &mut Erased<'_, Ended>) -> Result<Vec<String>, Ended> {
-        let found = self.workload.check(worker)?;
+        let found = self.workload.check(&mut Erased::any(worker))?;
         Ok(found.iter().map(|violation| violation.to_string()).collect())
     }
 }
 
-impl<W: Workload> Client for Worker<W> {
+impl Client for Worker {
     fn next(&mut self) {
         self.workload.next(&mut self.client);
     }

@@ -3,8 +3,8 @@
 #![allow(dead_code, clippy::unwrap_used)] // every test uses some of it
 
 use words::mock::Mock;
-use words::{Addr, Allocate, Stop, Transact, Words};
-use workloads::{Options, Workload};
+use words::{Addr, Allocate, Erased, ErasedTx, Stop, Transact, Words};
+use workloads::{AnyClient, AnyWorkload, Kind, Options, Violation};
 
 pub(crate) const SMALL: Options = Options {
     scale: 0.0005,
@@ -17,17 +17,29 @@ pub(crate) const SMALL: Options = Options {
 };
 
 /// A loaded heap.
-pub(crate) fn loaded<W: Workload>(options: &Options) -> (Mock, W) {
-    let mut mock = Mock::forgiving(W::heap_bytes(options) as usize);
-    let workload = W::load(&mut mock, options).unwrap();
+pub(crate) fn loaded(kind: Kind, options: &Options) -> (Mock, AnyWorkload) {
+    let mut mock = Mock::forgiving(kind.heap_bytes(options) as usize);
+    let workload = load(kind, &mut mock, options);
     (mock, workload)
 }
 
+pub(crate) fn load(kind: Kind, mock: &mut Mock, options: &Options) -> AnyWorkload {
+    kind.load(&mut Erased::any(mock), options).unwrap()
+}
+
+pub(crate) fn open(kind: Kind, mock: &mut Mock) -> Option<AnyWorkload> {
+    kind.open(&mut Erased::any(mock)).unwrap()
+}
+
+pub(crate) fn check(workload: &AnyWorkload, mock: &mut Mock) -> Vec<Violation> {
+    workload.check(&mut Erased::any(mock)).unwrap()
+}
+
 /// Runs transactions of these clients in turns.
-pub(crate) fn run<W: Workload>(
+pub(crate) fn run(
     mock: &mut Mock,
-    workload: &W,
-    clients: &mut [W::Client],
+    workload: &AnyWorkload,
+    clients: &mut [AnyClient],
     rounds: usize,
 ) {
     for _ in 0..rounds {
@@ -39,21 +51,22 @@ pub(crate) fn run<W: Workload>(
 }
 
 /// Runs the client's transaction, which does what the workload says of it.
-pub(crate) fn run_one<W: Workload>(mock: &mut Mock, workload: &W, client: &W::Client) {
+pub(crate) fn run_one(mock: &mut Mock, workload: &AnyWorkload, client: &AnyClient) {
+    let name = workload.kind().name;
     let mut written = 0;
     let done = mock.transact(|tx| {
         let mut counting = Torn { mock: tx, left: usize::MAX, asked: 0 };
-        let done = workload.run(client, &mut counting);
+        let done = workload.run(client, &mut ErasedTx::new(&mut counting));
         written = counting.asked;
         done
     });
     let expected = if workload.gives_up(client) { Err(Stop::Aborted) } else { Ok(()) };
-    assert_eq!(done.map_err(|refused| refused.stop), expected, "{}", W::NAME);
-    assert!(written == 0 || !workload.reads_only(client), "{} wrote", W::NAME);
+    assert_eq!(done.map_err(|refused| refused.stop), expected, "{name}");
+    assert!(written == 0 || !workload.reads_only(client), "{name} wrote");
 }
 
-pub(crate) fn is_present<W: Workload>(mock: &mut Mock, workload: &W, client: &W::Client) -> bool {
-    mock.transact(|tx| workload.is_present(client, tx)).unwrap()
+pub(crate) fn is_present(mock: &mut Mock, workload: &AnyWorkload, client: &AnyClient) -> bool {
+    mock.transact(|tx| workload.is_present(client, &mut ErasedTx::new(tx))).unwrap()
 }
 
 /// The address of every word of a live object.
