@@ -107,6 +107,32 @@ fn redu_survives_power_cuts_without_a_filter() {
     }
 }
 
+#[test]
+fn logs_survive_power_cuts_where_controllers_have_batteries() {
+    // Behind a slow memory: so slots are scarce, and lines wait for logs that have none yet.
+    let settings =
+        ["persist.point=\"accepted\"", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
+    for design in ["hw-undo", "hw-redo", "hw-undo-redo", "redu"] {
+        for name in ["cq", "sps", "tpcc-hash"] {
+            cut(name, &tiny(design, name, &settings), 100);
+        }
+    }
+}
+
+#[test]
+fn a_store_waits_for_a_log_that_memory_cannot_take_under_all_designs_alike() {
+    for design in ["hw-undo", "hw-redo", "hw-undo-redo", "redu"] {
+        let stalls = |settings: &[&str]| run(design, settings).cycles_per_transaction.log_stall;
+        let slow = ["nvm.write_ns=4000", "nvm.write_hit_ns=4000"];
+        let [fast, slow] = [stalls(&[]), stalls(&slow)];
+        println!("{design}: {fast} {slow}");
+        assert!(slow > 2.0 * fast && slow > 1000.0, "{design}: {fast} {slow}");
+        // A buffer that holds whatever is stored keeps nobody waiting.
+        let wide = ["nvm.write_ns=4000", "nvm.write_hit_ns=4000", "log.buffer_lines=64"];
+        assert_eq!(stalls(&wide), 0.0, "{design}");
+    }
+}
+
 /// The ways in which a log is written.
 const LOGS: [&[&str]; 4] = [
     &["log.coalesce=0", "log.pack=0"],
@@ -122,6 +148,9 @@ fn logs_that_are_neither_coalesced_nor_packed_are_read_after_power_cuts_too() {
             for name in ["rbt", "pc"] {
                 cut(name, &tiny(design, name, settings), 60);
             }
+        }
+        for coalesce in ["log.coalesce=0", "log.coalesce=1"] {
+            cut("pc", &tiny(design, "pc", &[coalesce, "log.gather=0"]), 60);
         }
     }
 }

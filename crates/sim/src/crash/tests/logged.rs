@@ -22,12 +22,20 @@ const SLOW_AND_WIDE: &[&str] =
 const SLOW_AND_LARGE: &[&str] =
     &[SLOW_AND_WIDE[0], SLOW_AND_WIDE[1], "redu.dram_cache_bytes=32768", "log.bytes=131072"];
 
-const ROWS: [Row; 12] = [
+/// The same, and controllers with batteries.
+const SLOW_WITH_BATTERY: &[&str] = &[SLOW[0], SLOW[1], "persist.point=\"accepted\""];
+
+const ROWS: [Row; 13] = [
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::CommitBeforeMeta, "redu", "sps") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::AcknowledgeOwnRecord, "redu", "sps") },
     Row { settings: SLOW, ..logged(Mutant::AcknowledgeOwnRecord, "hw-undo-redo", "pc") },
     Row { settings: SHORT, ..logged(Mutant::LogReusedEarly, "redu", "sps") },
     Row { settings: SLOW, cuts: 1500, ..logged(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash") },
+    Row {
+        settings: SLOW_WITH_BATTERY,
+        cuts: 1500,
+        ..logged(Mutant::HeldHasSlot, "hw-undo", "tpcc-hash")
+    },
     Row { settings: SLOW, ..logged(Mutant::CommitBeforeData, "hw-undo", "sps") },
     logged(Mutant::FwbOneScan, "hw-undo-redo", "sps"),
     Row { settings: SLOW, ..logged(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
