@@ -22,26 +22,22 @@ const SLOW_AND_WIDE: &[&str] =
 const SLOW_AND_LARGE: &[&str] =
     &[SLOW_AND_WIDE[0], SLOW_AND_WIDE[1], "redu.dram_cache_bytes=32768", "log.bytes=131072"];
 
-/// The same, and controllers with batteries.
-const SLOW_WITH_BATTERY: &[&str] = &[SLOW[0], SLOW[1], "persist.point=\"accepted\""];
+/// The same, and lines that wait there for their turn to go home.
+const SLOW_AND_FEW: &[&str] =
+    &[SLOW_AND_LARGE[0], SLOW_AND_LARGE[1], SLOW_AND_LARGE[2], SLOW_AND_LARGE[3], "log.window=2"];
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 12] = [
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::CommitBeforeMeta, "redu", "sps") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::AcknowledgeOwnRecord, "redu", "sps") },
     Row { settings: SLOW, ..logged(Mutant::AcknowledgeOwnRecord, "hw-undo-redo", "pc") },
     Row { settings: SHORT, ..logged(Mutant::LogReusedEarly, "redu", "sps") },
     Row { settings: SLOW, cuts: 1500, ..logged(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash") },
-    Row {
-        settings: SLOW_WITH_BATTERY,
-        cuts: 1500,
-        ..logged(Mutant::HeldHasSlot, "hw-undo", "tpcc-hash")
-    },
     Row { settings: SLOW, ..logged(Mutant::CommitBeforeData, "hw-undo", "sps") },
     logged(Mutant::FwbOneScan, "hw-undo-redo", "sps"),
     Row { settings: SLOW, ..logged(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::DramNotLookedUp, "hw-redo", "tpcc-hash") },
     Row { settings: SLOW_AND_LARGE, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
-    Row { settings: SLOW_AND_LARGE, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
+    Row { settings: SLOW_AND_FEW, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
     Row { settings: LAZY, cuts: 1000, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-hash") },
 ];
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::mutants::plant;
 
 const TIMING: Timing = Timing {
     banks: 8,
@@ -229,6 +230,12 @@ fn what_waits_for_its_log_has_no_slot_and_what_is_speculative_has_one() {
     channel.controller.release(100, 1);
     channel.go(None);
     assert_eq!((channel.accepted_at(1), channel.durable_at(1)), (Some(100), Some(204)));
+    // A battery would write it home, and its log may be nowhere yet.
+    let _planted = plant(Mutant::HeldHasSlot);
+    let mut channel = Channel::new(QUEUE);
+    channel.controller.write(0, 1, Write { held: true, ..data(0) });
+    channel.go(None);
+    assert_eq!(channel.accepted_at(1), Some(0));
 }
 
 #[test]
