@@ -49,8 +49,8 @@ pub struct Setup {
     pub cores: usize,
     /// Transactions that are measured, of all cores.
     pub transactions: u64,
-    /// Warming up ends after so many transactions, if the last cache, and the design's log, have not
-    /// wrapped before: data that fit in a cache never make it wrap.
+    /// Warming up ends after so many transactions, if the last cache, and the design's log, have
+    /// not wrapped before: data that fit in a cache never make it wrap.
     pub warm_up_most: u64,
     /// Names the run; the program has drawn by it already.
     pub seed: u64,

@@ -243,8 +243,8 @@ pub trait Design: Sized + 'static {
         0
     }
 
-    /// Whether what it has is as full as it gets: a log that is written round and round, say. Nothing
-    /// is measured before.
+    /// Whether what it has is as full as it gets: a log that is written round and round, say.
+    /// Nothing is measured before.
     fn is_warm(&self) -> bool {
         true
     }

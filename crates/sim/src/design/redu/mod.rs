@@ -31,7 +31,8 @@
 //! Choices where the paper is silent: the flush at the end finds one marked line a cycle and leaves
 //! it in L1, clean. It is acknowledged when DRAM has accepted table and line. A modified line that
 //! is nobody's goes into the DRAM cache as committed if that has it, and else to memory. Eager has
-//! `log.window` lines under way at a time; those that wait behind that can be written again before. With the policy of least recent use, and half of the log used, lines go home whose
+//! `log.window` lines under way at a time; those that wait behind that can be written again before.
+//! With the policy of least recent use, and half of the log used, lines go home whose
 //! transactions keep Log Start where it is. The transaction table is in the controller.
 
 mod cache;
