@@ -55,6 +55,8 @@ pub enum Mutant {
     LogReusedEarly,
     /// Undo logging in hardware: data do not wait for their log.
     DataBeforeLog,
+    /// Undo logging in hardware: data that wait for their log have a slot in a controller.
+    HeldHasSlot,
     /// Undo logging in hardware: the commit word does not wait for the data.
     CommitBeforeData,
     /// Forced write-backs: the log is cut off after one scan.
@@ -129,6 +131,7 @@ impl Mutant {
             Mutant::AcknowledgeOwnRecord => "acknowledge-own-record",
             Mutant::LogReusedEarly => "log-reused-early",
             Mutant::DataBeforeLog => "data-before-log",
+            Mutant::HeldHasSlot => "held-has-slot",
             Mutant::CommitBeforeData => "commit-before-data",
             Mutant::FwbOneScan => "fwb-one-scan",
             Mutant::RetireYoungestFirst => "retire-youngest-first",

@@ -3,6 +3,7 @@
 //! ```text
 //!   load (no time) | warm up: the last cache has wrapped | measured transactions | rest, check
 //! ```
+//! And so has the design's log, if it writes one round and round ([`Design::is_warm`]).
 //!
 //! What is measured are whole transactions, of all cores together. The counts of such a window mean
 //! something when what is left to be written is as much at its end as at its beginning: the window
@@ -48,8 +49,8 @@ pub struct Setup {
     pub cores: usize,
     /// Transactions that are measured, of all cores.
     pub transactions: u64,
-    /// Warming up ends after so many transactions, if the last cache has not wrapped before: data
-    /// that fit in it never make it wrap.
+    /// Warming up ends after so many transactions, if the last cache, and the design's log, have
+    /// not wrapped before: data that fit in a cache never make it wrap.
     pub warm_up_most: u64,
     /// Names the run; the program has drawn by it already.
     pub seed: u64,
@@ -330,7 +331,8 @@ impl Window {
         let finished = self.finished.get();
         match self.began.get() {
             None => {
-                let wrapped = hart.machine().counts.llc_misses >= self.wraps;
+                let machine = hart.machine();
+                let wrapped = machine.counts.llc_misses >= self.wraps && machine.design.is_warm();
                 if wrapped || finished >= self.warm_up_most {
                     let edge = edge(hart, finished);
                     self.begin(hart, edge);

@@ -25,7 +25,7 @@ pub(super) fn ssp(rows: &mut Rows<'_>) {
 
 /// C2: planted bugs.
 pub(super) fn planted(rows: &mut Rows<'_>) {
-    rows.none("found", "A test plants them: `cargo test -p lastword-sim mutants`.");
+    rows.none("found", "A test plants them: `cargo test -p lastword-sim --lib crash`.");
 }
 
 /// C4: equal seeds.

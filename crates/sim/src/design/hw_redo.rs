@@ -20,9 +20,10 @@
 //!
 //! Choices where the papers are silent: the buffer has as many lines as ReDU's DRAM cache, wherever
 //! there is room (its table is a chain of one line a bucket); a transaction begins when it is at
-//! most half full. Sixteen transactions are read ahead; 32 log lines are read, and up to four
-//! queues of lines written, at a time. Words are written home with a byte mask: the rest of the
-//! line is not read. A modified line whose log was retired is dropped: home has it.
+//! most half full. Sixteen transactions are read ahead; 32 log lines are read, and `log.window`
+//! lines written, at a time. Words are written home with a byte mask: the rest of the line is not
+//! read. A modified line whose log was retired is dropped: home has it. One that was stored outside
+//! of a transaction goes home as it is, and what is committed of such words stays away.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -35,7 +36,7 @@ use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
 use crate::machine::memory::{LineWords, line_of};
-use crate::machine::when::Time;
+use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
@@ -62,10 +63,9 @@ pub struct HwRedo {
     committed: VecDeque<u64>,
     reading: VecDeque<u64>,
     reads: usize,
-    /// Lines to write home, in this order; those under way; and what was written of each last.
+    /// Lines to write home, in this order; and the transactions of those under way.
     homes: VecDeque<(u64, u32)>,
-    writing: FxHashMap<u64, (u64, u32)>,
-    images: FxHashMap<u32, (u64, LineWords)>,
+    writing: FxHashMap<u64, u64>,
     numbers: u64,
     window: usize,
     /// The last transaction that has logged a line, until it is retired; 0: a plain store.
@@ -133,9 +133,8 @@ impl Design for HwRedo {
             reads: 0,
             homes: VecDeque::new(),
             writing: FxHashMap::default(),
-            images: FxHashMap::default(),
             numbers: 0,
-            window: 4 * description.mc.wq as usize,
+            window: log::window(description),
             youngest: FxHashMap::default(),
             victims: FxHashMap::default(),
             free,
@@ -158,6 +157,10 @@ impl Design for HwRedo {
         hart.wait_for(token);
     }
 
+    fn waits(machine: &mut Machine<Self>, core: usize, word: u64, _: When) -> Option<When> {
+        log::waits(machine, core, word)
+    }
+
     fn drained(machine: &mut Machine<Self>, core: usize, word: u64, old: u64) {
         let line = line_of(word);
         let serial = match log::note(machine, core, word, old) {
@@ -166,6 +169,9 @@ impl Design for HwRedo {
         };
         if machine.memory.is_nvm(line) {
             machine.design.youngest.insert(line, serial);
+            if serial == 0 {
+                machine.design.forget(line, word as usize % 8);
+            }
         }
     }
 
@@ -227,6 +233,10 @@ impl Design for HwRedo {
         lines.sum::<u64>() + self.victims.len() as u64
     }
 
+    fn is_warm(&self) -> bool {
+        self.log.has_wrapped()
+    }
+
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
         let scan = Scan::of(Layout::of(description, extra, Content::New), state);
         scan.redo(state)?;
@@ -262,6 +272,18 @@ impl Logging for HwRedo {
     fn committed(machine: &mut Machine<Self>, serial: u64) {
         machine.design.committed.push_back(serial);
         go_on(machine);
+    }
+}
+
+impl HwRedo {
+    /// A word was stored outside of any transaction: what is committed of it does not go home any
+    /// more, for it would come behind this.
+    fn forget(&mut self, line: u32, at: usize) {
+        for logged in self.logged.values_mut() {
+            if let Some((mask, _)) = logged.words.get_mut(&line) {
+                *mask &= !(1 << at);
+            }
+        }
     }
 }
 
@@ -344,12 +366,12 @@ fn write_home(machine: &mut Machine<HwRedo>) {
         let Some((serial, line)) = next else { break };
         design.numbers += 1;
         let number = design.numbers;
-        design.writing.insert(number, (serial, line));
+        design.writing.insert(number, serial);
         let (mask, words) = design.logged[&serial].words[&line];
-        let before = design.images.get(&line).map(|image| image.1);
-        let mut home = before.unwrap_or_else(|| machine.array_line(line));
+        // Other words stay as whatever is queued for the line leaves them.
+        let stored = machine.stored_line(0, line);
+        let mut home = stored.unwrap_or_else(|| machine.memory.line(line));
         (0..8).filter(|at| mask >> at & 1 != 0).for_each(|at| home[at] = words[at]);
-        machine.design.images.insert(line, (number, home));
         let write = Write::new(u64::from(line), home, Class::Data);
         machine.log(0, write, Tell::Design(0, tag(HOME, number)));
     }
@@ -359,10 +381,7 @@ fn write_home(machine: &mut Machine<HwRedo>) {
 fn is_home(machine: &mut Machine<HwRedo>, number: u64) {
     let now = machine.now();
     let design = &mut machine.design;
-    let (serial, line) = design.writing.remove(&number).expect("it was written once");
-    if design.images.get(&line).is_some_and(|image| image.0 == number) {
-        design.images.remove(&line);
-    }
+    let serial = design.writing.remove(&number).expect("it was written once");
     let logged = design.logged.get_mut(&serial).expect("it is being retired");
     logged.left -= 1;
     if logged.left == 0 {

@@ -21,6 +21,7 @@ use super::log::{self, Content, Layout, Log, Logging, Scan, WAITS};
 use crate::machine::controller::{Id, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
+use crate::machine::when::When;
 use crate::machine::{Hart, Machine};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
@@ -75,6 +76,10 @@ impl Design for HwUndo {
         hart.wait_for(token);
     }
 
+    fn waits(machine: &mut Machine<Self>, core: usize, word: u64, _: When) -> Option<When> {
+        log::waits(machine, core, word)
+    }
+
     fn drained(machine: &mut Machine<Self>, core: usize, word: u64, old: u64) {
         log::note(machine, core, word, old);
     }
@@ -94,6 +99,10 @@ impl Design for HwUndo {
 
     fn message(machine: &mut Machine<Self>, _: usize, _: usize, message: u64) {
         log::message(machine, message);
+    }
+
+    fn is_warm(&self) -> bool {
+        self.log.has_wrapped()
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {

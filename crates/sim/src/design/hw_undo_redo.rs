@@ -20,9 +20,10 @@
 //! Recovery writes the new words of transactions with a commit word, oldest first, and then the old
 //! words of the others, newest first.
 //!
-//! Choices where the papers are silent: a scan takes no time of the caches; it writes back a queue
-//! of lines at a time, and the next one begins when it is over. When half of the log is
-//! used a scan begins at once, and the next a 64th of the time behind it.
+//! Choices where the papers are silent: a scan takes no time of the caches; it writes back
+//! `log.window` lines at a time, and the next one begins when it is over. When half of the log is
+//! used scans begin a 64th of the time behind each other, and never sooner: room comes two scans
+//! later, and what flags everything at once writes every line as often as it is stored.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -31,7 +32,7 @@ use super::log::{self, Content, Layout, Log, Logging, OWN, Scan, WAITS, parts, t
 use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
-use crate::machine::when::Time;
+use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
@@ -48,8 +49,9 @@ pub struct HwUndoRedo {
     period: Time,
     /// Write-backs of a scan that may be under way.
     window: usize,
-    /// A scan is due some time.
+    /// A scan is due some time, and when the last one has begun.
     is_due: bool,
+    last: Time,
     /// Whether a transaction has begun since the last one.
     is_busy: bool,
     /// Modified lines that the last scan has flagged, in order, and the log's end then.
@@ -96,9 +98,9 @@ impl Design for HwUndoRedo {
         HwUndoRedo {
             log,
             period: (description.parameter("hw-undo-redo", "fwb_cycles") as Time).max(1),
-            // As `redu` and `hw-redo` have.
-            window: 4 * description.mc.wq as usize,
+            window: log::window(description),
             is_due: false,
+            last: 0,
             is_busy: false,
             flagged: Vec::new(),
             flagged_at: 0,
@@ -127,6 +129,10 @@ impl Design for HwUndoRedo {
         log::drain(hart.machine(), core);
         let token = log::commit(hart.machine(), core);
         hart.wait_for(token);
+    }
+
+    fn waits(machine: &mut Machine<Self>, core: usize, word: u64, _: When) -> Option<When> {
+        log::waits(machine, core, word)
     }
 
     fn drained(machine: &mut Machine<Self>, core: usize, word: u64, old: u64) {
@@ -172,6 +178,10 @@ impl Design for HwUndoRedo {
         }
     }
 
+    fn is_warm(&self) -> bool {
+        self.log.has_wrapped()
+    }
+
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
         let scan = Scan::of(Layout::of(description, extra, Content::Both), state);
         scan.redo(state)?;
@@ -190,8 +200,15 @@ impl Logging for HwUndoRedo {
     }
 
     fn squeeze(machine: &mut Machine<Self>) {
-        let now = machine.now();
-        machine.hasten_engine(0, now);
+        let next = machine.design.last + machine.design.soon();
+        machine.hasten_engine(0, next);
+    }
+}
+
+impl HwUndoRedo {
+    /// Cycles between scans that the log cannot wait for.
+    fn soon(&self) -> Time {
+        self.period / 64
     }
 }
 
@@ -207,6 +224,7 @@ fn number(machine: &mut Machine<HwUndoRedo>) -> u64 {
 fn scan(machine: &mut Machine<HwUndoRedo>) {
     let (now, modified) = (machine.now(), machine.modified_lines());
     let design = &mut machine.design;
+    design.last = now;
     let is_flagged = |line: &u32| design.flagged.binary_search(line).is_ok();
     let (left, flagged): (Vec<u32>, Vec<u32>) = modified.into_iter().partition(is_flagged);
     let floor = match planted(Mutant::FwbOneScan) {
@@ -259,7 +277,7 @@ fn is_over(machine: &mut Machine<HwUndoRedo>) {
     // Whoever waits for room waits for two scans.
     let (is_low, was_busy) = (design.log.is_low(), std::mem::take(&mut design.is_busy));
     design.is_due = is_low || was_busy;
-    let next = scan.since + if is_low { design.period / 64 } else { design.period };
+    let next = scan.since + if is_low { design.soon() } else { design.period };
     let is_due = design.is_due;
     machine.counts.add("scans", 1);
     machine.rare(SCANS, scan.since, now);

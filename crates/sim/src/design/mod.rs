@@ -243,6 +243,12 @@ pub trait Design: Sized + 'static {
         0
     }
 
+    /// Whether what it has is as full as it gets: a log that is written round and round, say.
+    /// Nothing is measured before.
+    fn is_warm(&self) -> bool {
+        true
+    }
+
     /// A write that the design has sent has reached this point.
     fn told(machine: &mut Machine<Self>, channel: usize, core: usize, tag: u64, point: Point) {
         let _ = (machine, channel, core, tag, point);

@@ -20,11 +20,15 @@
 //! Invariants:
 //! - Writes of one line go in the order in which they came, and a read sees the youngest that came
 //!   before it, and none that came after it.
-//! - A write that depends on others goes when those are durable. It may not take one of the slots
-//!   that are kept for log and journal: or data would fill the queue while the log that it waits
-//!   for stood outside.
+//! - A write that depends on others goes when those are durable.
+//! - Slots are given to the oldest write first, whatever it is for. But the last eighth of them is
+//!   kept for log and journal that depend on nothing: or data would fill the queue while the log
+//!   that they wait for stood outside. What frees a log or a journal (Log Start, a checkpoint)
+//!   counts as one: data wait for their log, that for room, and room for this.
 //! - A write that is held (speculative) goes when it is released, and starts no draining. A younger
-//!   one of the same line and owner takes its place.
+//!   one of the same line and owner takes its place. One without an owner waits for its log, and
+//!   has no slot before it is released: where slots have a battery, it would survive a power cut
+//!   that its log does not.
 //! - A write does not go before a read of its line that came before it.
 //!
 //! Whoever drives it calls [`Controller::run`] at the times that [`Controller::next`] names, and
@@ -101,7 +105,7 @@ pub enum Class {
 pub const CLASSES: usize = Class::Other as usize + 1;
 
 impl Class {
-    /// Whether other writes wait for such ones.
+    /// Whether other writes wait for such ones, or for the room that they make.
     fn is_log(self) -> bool {
         matches!(
             self,
@@ -109,6 +113,7 @@ impl Class {
                 | Class::LogMeta
                 | Class::CommitRecord
                 | Class::Journal
+                | Class::Checkpoint
                 | Class::UndoFallback
         )
     }
@@ -125,7 +130,8 @@ pub struct Write {
     pub class: Class,
     /// Writes that are durable before it starts.
     pub after: Vec<Id>,
-    /// It starts when it has been [released](Controller::release).
+    /// It starts when it has been [released](Controller::release), and has no slot before if it is
+    /// nobody's.
     pub held: bool,
     /// The transaction whose write it is, if that matters; 0: nobody's.
     pub owner: u64,
@@ -135,6 +141,16 @@ impl Write {
     /// A plain write.
     pub fn new(line: Line, payload: LineWords, class: Class) -> Write {
         Write { line, payload, class, after: Vec::new(), held: false, owner: 0 }
+    }
+
+    /// Whether it may have one of the slots that are kept.
+    fn may_have_kept(&self) -> bool {
+        self.class.is_log() && self.after.is_empty()
+    }
+
+    /// Whether it has no slot yet, however many are free.
+    fn stays_outside(&self) -> bool {
+        self.held && self.owner == 0 && !planted(Mutant::HeldHasSlot)
     }
 }
 
@@ -432,20 +448,20 @@ impl Controller {
         }
     }
 
-    /// Gives slots to writes that wait, oldest first; logs and journals find room where others do
-    /// not.
+    /// Gives slots to writes that wait, oldest first. Where all but the kept slots are taken, what
+    /// may have one of these passes what may not, and nothing else passes anything.
     fn let_in(&mut self, now: Time, tell: &mut impl FnMut(Event)) {
-        let kept = (self.queue.slots / 8).max(1);
-        let (mut at, before) = (0, self.writes.len());
-        while at < self.outside.len() {
-            let Write { line, class, ref after, .. } = self.outside[at].write;
-            let room = if class.is_log() && after.is_empty() { 0 } else { kept };
-            // None finds room any more.
-            if self.writes.len() >= self.queue.slots {
-                break;
-            }
+        let Queue { slots, .. } = self.queue;
+        let unkept = slots - (slots / 8).max(1);
+        let others = self.writes.iter().filter(|entry| !entry.write.may_have_kept());
+        let (mut others, before) = (others.count(), self.writes.len());
+        let mut at = 0;
+        while at < self.outside.len() && self.writes.len() < slots {
+            let write = &self.outside[at].write;
+            let (line, is_other) = (write.line, !write.may_have_kept());
             let is_oldest = |other: &Entry| other.write.line != line;
-            if self.writes.len() + room >= self.queue.slots
+            if write.stays_outside()
+                || is_other && others >= unkept
                 || !self.outside.range(..at).all(is_oldest)
             {
                 at += 1;
@@ -455,6 +471,7 @@ impl Controller {
             entry.is_first = self.writes.iter().all(|other| other.write.line != line);
             tell(Event::Accepted { id: entry.id });
             self.writes.push_back(entry);
+            others += usize::from(is_other);
         }
         if self.writes.len() > before {
             self.wake(now);

@@ -23,6 +23,11 @@ fn coalesced() -> On {
     On::number("design.log.pack", 0)
 }
 
+/// Packed, and what an entry keeps is written at once, in lines of its own.
+fn at_once() -> On {
+    On::number("design.log.gather", 0)
+}
+
 pub(super) fn large_cases() -> Vec<Case> {
     large_of(SIZES[MIDDLE]).chain([Case { workload: TPCC, data: Data::Own }]).collect()
 }
@@ -51,7 +56,7 @@ pub(super) fn count(outcome: &Outcome, name: &str) -> f64 {
 /// Table IV: ReDU's log, beside the same without what makes it smaller.
 fn table_iv(rows: &mut Rows<'_>, cases: &[Case]) {
     type Of = fn(&Outcome) -> f64;
-    let columns = [("coalesced", coalesced()), ("packed", TABLE_II)];
+    let columns = [("coalesced", coalesced()), ("packed", TABLE_II), ("packed-at-once", at_once())];
     for (what, of) in [("writes", log_writes as Of), ("bytes", log_bytes as Of)] {
         for (name, on) in &columns {
             let ratio = |uses: &Uses<'_>, case: Case| {

@@ -133,7 +133,7 @@ impl Case {
             asked = asked.with("l1.bytes", (32 << 10) / 8);
             asked = asked.with("design.redu.dram_cache_bytes", (32 << 20) / QUICK);
             asked = asked.with("design.hw-undo-redo.fwb_cycles", 5_000_000 / QUICK);
-            asked = asked.with("design.log.bytes", (64 << 20) / QUICK);
+            asked = asked.with("design.log.bytes", (32 << 20) / QUICK);
         }
         on.0.iter().fold(asked, |asked, &(key, value)| asked.with(key, value))
     }

@@ -50,6 +50,9 @@ const CACHES: [u64; 3] = [32, 16, 8];
 /// So that four copies have 128 MB of objects: the cache holds a quarter.
 const SCALE: f64 = 0.32;
 
+/// So that no line has to leave 32 MiB for the log's sake.
+const LOG: u64 = 128;
+
 /// When a line in the DRAM cache goes home, and what looks whether it is there.
 #[derive(Clone, Copy, Debug)]
 enum Policy {
@@ -79,6 +82,7 @@ fn mixed<'a>(
         ..asked
     };
     let asked = asked.with("design.redu.dram_cache_bytes", (mib << 20) / quick);
+    let asked = asked.with("design.log.bytes", (LOG << 20) / quick);
     uses.of(match policy {
         Policy::Eager => asked,
         Policy::Lru { filter } => {

@@ -89,6 +89,8 @@ fn variants() -> Vec<(&'static str, On)> {
         ("banks-4", On::number("nvm.banks", 4)),
         ("banks-16", On::number("nvm.banks", 16)),
         ("accepted", word("persist.point", "accepted")),
+        ("window-16", On::number("design.log.window", 16)),
+        ("window-64", On::number("design.log.window", 64)),
         ("mshrs-4", On::number("l1.mshrs", 4)),
         ("write-600", writing(600)),
         ("write-4000", writing(4000)),

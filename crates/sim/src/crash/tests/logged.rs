@@ -22,6 +22,10 @@ const SLOW_AND_WIDE: &[&str] =
 const SLOW_AND_LARGE: &[&str] =
     &[SLOW_AND_WIDE[0], SLOW_AND_WIDE[1], "redu.dram_cache_bytes=32768", "log.bytes=131072"];
 
+/// The same, and lines that wait there for their turn to go home.
+const SLOW_AND_FEW: &[&str] =
+    &[SLOW_AND_LARGE[0], SLOW_AND_LARGE[1], SLOW_AND_LARGE[2], SLOW_AND_LARGE[3], "log.window=2"];
+
 const ROWS: [Row; 12] = [
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::CommitBeforeMeta, "redu", "sps") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::AcknowledgeOwnRecord, "redu", "sps") },
@@ -33,7 +37,7 @@ const ROWS: [Row; 12] = [
     Row { settings: SLOW, ..logged(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::DramNotLookedUp, "hw-redo", "tpcc-hash") },
     Row { settings: SLOW_AND_LARGE, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
-    Row { settings: SLOW_AND_LARGE, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
+    Row { settings: SLOW_AND_FEW, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
     Row { settings: LAZY, cuts: 1000, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-hash") },
 ];
 

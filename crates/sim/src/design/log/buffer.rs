@@ -53,6 +53,14 @@ impl Buffer {
         leaves
     }
 
+    /// Whether a slot has to leave for this word.
+    pub(super) fn is_full_for(&self, line: u32, at: usize) -> bool {
+        match self.slots.iter().find(|slot| slot.line == line) {
+            Some(slot) => !self.coalesce && slot.mask & (1 << at) != 0,
+            None => self.slots.len() == self.room,
+        }
+    }
+
     /// The slot of a line leaves, if there is one.
     pub(super) fn take(&mut self, line: u32) -> Option<Slot> {
         let at = self.slots.iter().position(|slot| slot.line == line)?;
@@ -81,6 +89,7 @@ mod tests {
         assert_eq!(buffer.store(8, 5, 3, 4), None);
         assert_eq!(buffer.store(7, 3, 5, 6), None);
         assert_eq!(buffer.store(7, 0, 2, 9), None);
+        assert!(buffer.is_full_for(9, 0) && !buffer.is_full_for(8, 6));
         let left = buffer.store(9, 0, 0, 1).expect("there is room for two");
         assert_eq!((left.line, left.mask), (7, 0b1001));
         assert_eq!((left.old[0], left.new[0], left.old[3]), (1, 9, 5), "first old, last new");
@@ -93,6 +102,7 @@ mod tests {
         let mut buffer = Buffer::new(2, false);
         assert_eq!(buffer.store(7, 0, 1, 2), None);
         assert_eq!(buffer.store(7, 1, 1, 2), None);
+        assert!(buffer.is_full_for(7, 0) && !buffer.is_full_for(7, 2));
         let left = buffer.store(7, 0, 2, 3).expect("it was there");
         assert_eq!((left.mask, left.new[0]), (0b11, 2));
     }

@@ -71,8 +71,12 @@ fn work<D: Logging>(machine: &mut Machine<D>) {
             D::squeeze(machine);
             return mirror(machine);
         }
+        let mut sender = None;
         match log.inbox.pop_front().expect("there is one") {
-            Letter::Entry { serial, slot } => append(machine, serial, &slot),
+            Letter::Entry { core, serial, slot } => {
+                append(machine, serial, &slot);
+                sender = Some(core);
+            }
             Letter::Seal => log.packer.seal(),
             Letter::Commit { serial, core, token } => {
                 let live = log.live.get_mut(&serial).expect("it is open");
@@ -91,7 +95,13 @@ fn work<D: Logging>(machine: &mut Machine<D>) {
                 finish(machine, serial);
             }
         }
-        write_lines(machine);
+        let last = write_lines(machine);
+        match (sender, last) {
+            (Some(core), Some(last)) => drop(machine.design.log().last_lines.insert(last, core)),
+            // Its words wait here for others.
+            (Some(core), None) => is_taken(machine, core),
+            _ => {}
+        }
     }
     if machine.design.log().is_low() {
         D::squeeze(machine);
@@ -119,8 +129,21 @@ fn append<D: Logging>(machine: &mut Machine<D>, serial: u64, slot: &Slot) {
     machine.counts.add("log_bytes", 8 * (u64::from(entries) + words));
 }
 
-/// Sends what the packer has made to memory.
-fn write_lines<D: Logging>(machine: &mut Machine<D>) {
+/// A slot of a core is under way no longer: a store may wait for that.
+fn is_taken<D: Logging>(machine: &mut Machine<D>, core: usize) {
+    let writing = &mut machine.design.log().cores[core];
+    writing.under_way -= 1;
+    if let Some((token, since)) = writing.stalled.take() {
+        let there = machine.answer(0, core, Size::Control);
+        machine.counts.phases.log_stall += there - since;
+        machine.tell(token, there);
+    }
+}
+
+/// Sends what the packer has made to memory. Answers the last line's tag: the queue accepts them in
+/// this order.
+fn write_lines<D: Logging>(machine: &mut Machine<D>) -> Option<u64> {
+    let mut last = None;
     for packer::Line { line, words, class, head } in machine.design.log().packer.take_lines() {
         let mut write = Write::new(u64::from(line), words, class);
         match head {
@@ -130,19 +153,27 @@ fn write_lines<D: Logging>(machine: &mut Machine<D>) {
                 let number = log.written;
                 let id = machine.log(0, write, Tell::Design(0, tag(TAIL, number)));
                 machine.design.log().tails.insert(number, id);
+                last = Some(tag(TAIL, number));
             }
             Some(record) => {
                 let tails = std::mem::take(&mut machine.design.log().tails);
                 write.after = tails.into_values().collect();
                 machine.log(0, write, Tell::Design(0, tag(HEAD, record)));
+                last = Some(tag(HEAD, record));
             }
         }
     }
+    last
 }
 
 /// A write of the design's has got somewhere. Whether it is one of the log's.
 pub(in crate::design) fn told<D: Logging>(machine: &mut Machine<D>, told: u64, at: Point) -> bool {
     let (kind, number) = parts(told);
+    if at == Point::Accepted
+        && let Some(core) = machine.design.log().last_lines.remove(&told)
+    {
+        is_taken(machine, core);
+    }
     let is_durable = at == machine.description.persist.point;
     match kind {
         HEAD if is_durable => head_is_durable(machine, number),

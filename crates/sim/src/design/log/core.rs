@@ -87,7 +87,7 @@ pub(in crate::design) fn forget<D: Logging>(hart: &mut Hart<'_, D>) {
 pub(in crate::design) fn drain<D: Logging>(machine: &mut Machine<D>, core: usize) {
     let Writing { buffer, serial, .. } = &mut machine.design.log().cores[core];
     let (slots, serial) = (buffer.drain(), *serial);
-    slots.into_iter().for_each(|slot| send(machine, core, Letter::Entry { serial, slot }));
+    slots.into_iter().for_each(|slot| send(machine, core, Letter::Entry { core, serial, slot }));
 }
 
 /// The record that has a core's last entries is to be written.
@@ -103,7 +103,32 @@ pub(in crate::design) fn commit<D: Logging>(machine: &mut Machine<D>, core: usiz
     token
 }
 
+/// A store of a core could drain. Answers what it waits for: when a slot has to leave the buffer
+/// for it, until fewer slots are under way than the buffer has. (Nothing that makes room for these
+/// waits for a store: what a transaction has left at its end, and what goes ahead of a line, leaves
+/// at once.)
+pub(in crate::design) fn waits<D: Logging>(
+    machine: &mut Machine<D>,
+    core: usize,
+    word: u64,
+) -> Option<When> {
+    let (line, now) = (line_of(word), machine.now());
+    let is_nvm = machine.memory.is_nvm(line);
+    let log = machine.design.log();
+    let Writing { buffer, runs, under_way, .. } = &log.cores[core];
+    let has_place = *under_way < log.places || !buffer.is_full_for(line, word as usize % 8);
+    if !is_nvm || !runs || has_place {
+        return None;
+    }
+    let token = machine.open_token();
+    machine.design.log().cores[core].stalled = Some((token, now));
+    Some(token)
+}
+
 fn send<D: Logging>(machine: &mut Machine<D>, core: usize, letter: Letter) {
+    if let Letter::Entry { .. } = letter {
+        machine.design.log().cores[core].under_way += 1;
+    }
     machine.design.log().letters.push_back(letter);
     machine.send_message(core, 0, LETTER);
 }
@@ -124,7 +149,7 @@ pub(in crate::design) fn note<D: Logging>(
     writing.has_written = true;
     let serial = writing.serial;
     if let Some(slot) = writing.buffer.store(line, word as usize % 8, old, new) {
-        send(machine, core, Letter::Entry { serial, slot });
+        send(machine, core, Letter::Entry { core, serial, slot });
     }
     true
 }
@@ -135,7 +160,7 @@ pub(in crate::design) fn push_out<D: Logging>(machine: &mut Machine<D>, line: u3
         let Writing { buffer, serial, .. } = &mut machine.design.log().cores[core];
         if let Some(slot) = buffer.take(line) {
             let serial = *serial;
-            send(machine, core, Letter::Entry { serial, slot });
+            send(machine, core, Letter::Entry { core, serial, slot });
         }
     }
 }

@@ -46,6 +46,13 @@
 //! the rows of all banks. Letters to the controller keep their order, and wait there when the log
 //! is full; a transaction begins when a quarter of it is free. Log Start is written to memory when
 //! half of the log is used, or somebody waits.
+//!
+//! **A log that memory cannot take.** As many slots of a core may be under way as its buffer has: a
+//! slot is until the queue of the controller has accepted the last line that it made the packer
+//! write. A store that makes another one leave waits, and those behind it: `log_stall` counts that,
+//! whether the core has other things to do meanwhile or not. What a transaction's end leaves in the
+//! buffer goes at once, for nothing comes behind it before it is durable; and so does what goes
+//! ahead of a line that leaves the caches.
 
 mod buffer;
 mod controller;
@@ -66,7 +73,9 @@ use crate::machine::when::{Time, When};
 use buffer::Buffer;
 use packer::Packer;
 
-pub(super) use self::core::{begin, commit, drain, end_body, forget, note, plan, push_out, seal};
+pub(super) use self::core::{
+    begin, commit, drain, end_body, forget, note, plan, push_out, seal, waits,
+};
 pub(super) use buffer::Slot;
 pub(super) use controller::{all_at_home, finish, hold_back, message, room_again, told, trim};
 pub(super) use reader::Scan;
@@ -126,7 +135,7 @@ pub(super) trait Logging: Design {
 #[derive(Debug)]
 enum Letter {
     /// Words of a line.
-    Entry { serial: u64, slot: Slot },
+    Entry { core: usize, serial: u64, slot: Slot },
     /// The open record is to be written.
     Seal,
     /// A transaction ends.
@@ -153,6 +162,10 @@ struct Writing {
     serial: u64,
     runs: bool,
     has_written: bool,
+    /// Slots that have left the buffer, and whose lines of the log have no place in the
+    /// controller's queue yet; and what a store waits for, since when, because they are too many.
+    under_way: usize,
+    stalled: Option<(When, Time)>,
     /// What the buffer will have when all stores have drained, and how many slots will have left.
     planned: Buffer,
     left: u64,
@@ -172,6 +185,10 @@ struct Commit {
 pub(super) struct Log {
     packer: Packer,
     cores: Vec<Writing>,
+    /// Slots of each core that may be under way when a store sends another one.
+    places: usize,
+    /// Whose slot is under way until this line of the log has a place in the queue: by its tag.
+    last_lines: FxHashMap<u64, usize>,
     /// On their way to the controller, and there.
     letters: VecDeque<Letter>,
     inbox: VecDeque<Letter>,
@@ -212,12 +229,16 @@ impl Log {
             serial: 0,
             runs: false,
             has_written: false,
+            under_way: 0,
+            stalled: None,
             planned: Buffer::new(room, coalesce),
             left: 0,
         };
         Log {
             packer: Packer::new(layout),
             cores: (0..description.cores).map(|_| core()).collect(),
+            places: room.max(1),
+            last_lines: FxHashMap::default(),
             letters: VecDeque::new(),
             inbox: VecDeque::new(),
             tails: BTreeMap::new(),
@@ -287,6 +308,16 @@ impl Log {
         !self.packer.is_free(2)
     }
 
+    /// Whether half of the log, or more, lies behind the first record that a transaction needs.
+    pub(super) fn is_old(&self, serial: u64) -> bool {
+        self.live.get(&serial).is_some_and(|live| self.packer.is_old(live.start))
+    }
+
+    /// Whether the log has been written once round, or is not written at all.
+    pub(super) fn has_wrapped(&self) -> bool {
+        self.packer.has_wrapped()
+    }
+
     /// Log Start may not pass this record.
     pub(super) fn set_floor(&mut self, record: u64) {
         self.floor = record;
@@ -330,6 +361,12 @@ pub(super) fn fits(description: &Description) -> Result<(), &'static str> {
                     `network.columns` must be 0 and `nvm.channels` 1");
     }
     Ok(())
+}
+
+/// Lines that may be on their way home behind transactions: retired, written back from DRAM, or
+/// forced out of the caches by a scan.
+pub(super) fn window(description: &Description) -> usize {
+    (description.parameter("log", "window") as usize).max(1)
 }
 
 /// The one place that is told when the hardware cannot hold a transaction.

@@ -122,6 +122,18 @@ impl Packer {
         4 * heads >= of * self.layout.heads && 4 * tails >= of * self.layout.tails
     }
 
+    /// Whether half of the log lies behind a record.
+    pub(super) fn is_old(&self, record: u64) -> bool {
+        let (heads, tails) = (self.next - record, self.next_tail - self.tail_of(record));
+        2 * heads >= self.layout.heads || 2 * tails >= self.layout.tails
+    }
+
+    /// Whether a ring has been written once round, or nothing is written at all.
+    pub(super) fn has_wrapped(&self) -> bool {
+        let Layout { heads, tails, .. } = self.layout;
+        self.next >= heads || self.next_tail >= tails || self.next + self.next_tail == 0
+    }
+
     fn tail_of(&self, record: u64) -> u64 {
         match self.records.get((record - self.start) as usize) {
             Some(record) => record.first_tail,
@@ -183,6 +195,10 @@ impl Packer {
             let rest = self.open.words.split_off(8);
             let full = std::mem::replace(&mut self.open.words, rest);
             self.write_tail(&full);
+        }
+        if !self.layout.gather && !self.open.words.is_empty() {
+            let rest = std::mem::take(&mut self.open.words);
+            self.write_tail(&rest);
         }
         if self.open.metas.len() == 8 {
             self.seal();

@@ -54,11 +54,17 @@ impl Scan {
         let layout = self.layout.expect("it is being read");
         let metas = head.iter().take_while(|word| **word != 0).map(|word| Meta::of(*word));
         let metas: Vec<Meta> = metas.collect();
-        let words: usize =
-            metas.iter().map(|meta| layout.each() * meta.mask.count_ones() as usize).sum();
-        let tails = words.div_ceil(8) as u64;
+        let words_of = |meta: &Meta| layout.each() * meta.mask.count_ones() as usize;
+        let tails = layout.tails_of(metas.iter().map(words_of));
         let mut words = self.tails(tails, state).into_iter();
-        metas.into_iter().for_each(|meta| self.add(meta, &mut words));
+        for meta in metas {
+            self.add(meta, &mut words);
+            if !layout.gather {
+                // The next one's words begin in a tail of their own.
+                let unused = words_of(&meta).next_multiple_of(8) - words_of(&meta);
+                words.by_ref().take(unused).for_each(drop);
+            }
+        }
         tails
     }
 

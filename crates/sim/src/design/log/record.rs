@@ -64,6 +64,8 @@ pub(in crate::design) struct Layout {
     pub(super) content: Content,
     pub(super) coalesce: bool,
     pub(super) pack: bool,
+    /// Words of several entries share a tail, where they are packed.
+    pub(super) gather: bool,
     /// Lines of a row, and how many rows neighbouring lines are spread over.
     row: u64,
     banks: u64,
@@ -85,6 +87,7 @@ impl Layout {
             content,
             coalesce: switch("coalesce"),
             pack,
+            gather: switch("gather"),
             row,
             banks: u64::from(description.nvm.banks),
         }
@@ -104,6 +107,15 @@ impl Layout {
         if self.content == Content::Both { 2 } else { 1 }
     }
 
+    /// Tails of a packed record whose entries have so many words.
+    pub(super) fn tails_of(self, entries: impl Iterator<Item = usize>) -> u64 {
+        let tails = match self.gather {
+            true => entries.sum::<usize>().div_ceil(8),
+            false => entries.map(|words| words.div_ceil(8)).sum(),
+        };
+        tails as u64
+    }
+
     /// Slots of buffers that each of so many transactions may log, if they begin when a quarter of
     /// the log is free. Besides, each needs a head and a tail for its commit word, and where the
     /// last letter is to be taken there must be room for any.
@@ -116,6 +128,7 @@ impl Layout {
         match (self.pack, self.coalesce) {
             (true, true) => (8 * heads).min(tails / each),
             // Packed, a slot of eight words is eight entries; otherwise a record.
+            (true, false) if !self.gather => heads.min(tails / 8),
             (true, false) | (false, true) => heads.min(tails / each),
             (false, false) => heads / 8_u64.div_ceil(8 / (1 + each)),
         }

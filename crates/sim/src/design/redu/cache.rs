@@ -49,6 +49,11 @@ impl Cache {
         self.lines
     }
 
+    /// Whether there are about as many as there can be: some buckets fill up later than others.
+    pub(super) fn is_full(&self) -> bool {
+        10 * self.lines >= 9 * self.slots.len() as u64
+    }
+
     /// Where a line is.
     pub(super) fn find(&self, bucket: usize, line: u32) -> Option<usize> {
         let slots = bucket * WAYS..(bucket + 1) * WAYS;

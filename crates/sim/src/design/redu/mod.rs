@@ -31,8 +31,8 @@
 //! Choices where the paper is silent: the flush at the end finds one marked line a cycle and leaves
 //! it in L1, clean. It is acknowledged when DRAM has accepted table and line. A modified line that
 //! is nobody's goes into the DRAM cache as committed if that has it, and else to memory. Eager has
-//! up to four queues of lines under way at a time; those that wait behind that can be written again
-//! before. With the policy of least recent use, and half of the log used, lines go home whose
+//! `log.window` lines under way at a time; those that wait behind that can be written again before.
+//! With the policy of least recent use, and half of the log used, lines go home whose
 //! transactions keep Log Start where it is. The transaction table is in the controller.
 
 mod cache;
@@ -73,6 +73,7 @@ const OLD: u64 = MORE + 2;
 const LEAVES: &str = "a marked line leaves its first cache";
 const ASKED: &str = "another core asks for a marked line";
 const MOVED: &str = "an open transaction has a line that another one has committed";
+const AGES: &str = "a line is overwritten whose records are old";
 const VICTIM: &str = "a full bucket gives up a line";
 const FALLS: &str = "a transaction falls back to software";
 const BESIDE: &str = "a transaction commits while software runs";
@@ -168,7 +169,7 @@ impl Design for Redu {
             flushes: vec![Vec::new(); description.cores],
             numbers: 0,
             taken: None,
-            homes: Homes::new(4 * description.mc.wq as usize),
+            homes: Homes::new(log::window(description)),
             soft: SoftLog::new(description, soft),
         }
     }
@@ -233,6 +234,10 @@ impl Design for Redu {
         software::committed(hart);
     }
 
+    fn waits(machine: &mut Machine<Self>, core: usize, word: u64, _: When) -> Option<When> {
+        log::waits(machine, core, word)
+    }
+
     fn drained(machine: &mut Machine<Self>, core: usize, word: u64, old: u64) {
         if log::note(machine, core, word, old) {
             machine.mark(core, line_of(word), true);
@@ -261,7 +266,8 @@ impl Design for Redu {
         }
         // Nobody's. Software's lines are at home or on their way, and go there at once: whoever
         // writes one back waits for that.
-        let is_there = design.cache.find(design.dram.bucket(line), line).is_some();
+        let is_there = design.cache.find(design.dram.bucket(line), line).is_some()
+            || design.homes.leaving(line).is_some();
         if !is_there && design.coming.values().all(|coming| coming.line != line) {
             return false;
         }
@@ -283,6 +289,12 @@ impl Design for Redu {
         let design = &mut machine.design;
         let slot = design.cache.find(design.dram.bucket(line), line);
         let found = slot.and_then(|slot| Some((slot, design.cache.line(slot)?.words)));
+        if let (None, Some(leaving)) = (found, design.homes.leaving(line)) {
+            machine.counts.add("dram_look_ups", 1);
+            machine.counts.add("dram_read_hits", 1);
+            dram::look_up(machine, line, read, Some(leaving), false);
+            return true;
+        }
         let is_there = found.is_some();
         let may = design.filter.as_ref().is_none_or(|filter| filter.may_have(line));
         let mut resets = false;
@@ -337,8 +349,14 @@ impl Design for Redu {
         }
     }
 
+    fn is_warm(&self) -> bool {
+        // Lines that stay in the cache fill it, or log enough that they have to go home.
+        let is_full = !self.lazy || self.cache.is_full() || self.log.is_low();
+        is_full && self.log.has_wrapped()
+    }
+
     fn backlog(&self) -> u64 {
-        self.cache.lines() + self.coming.len() as u64
+        self.cache.lines() + self.homes.left() + self.coming.len() as u64
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
@@ -409,32 +427,18 @@ fn insert(machine: &mut Machine<Redu>, coming: Coming) {
     let Coming { line, serial, words, who } = coming;
     let design = &mut machine.design;
     let bucket = design.dram.bucket(line);
-    let slot = match design.cache.find(bucket, line) {
-        Some(slot) => {
-            let there = *design.cache.line(slot).expect("it is there");
-            let from = there.serial;
-            design.cache.renew(slot, words, serial);
-            if from != serial {
-                // What is nobody's counts as older than any record.
-                let end = design.log.end_of(from).unwrap_or(0);
-                let (number, is_home) = (None, serial == 0);
-                design.cache.line_mut(slot).before =
-                    Some(Before { words: there.words, end, number, is_home });
-            }
-            machine.counts.add("dram_write_hits", 1);
-            if from != serial {
-                moves(machine, line, from, serial);
-            }
-            slot
-        }
-        None => {
+    let there = design.cache.find(bucket, line);
+    let slot = match there {
+        Some(slot) if !is_old(machine, slot, serial) => overwrite(machine, slot, serial, words),
+        _ => {
+            let design = &mut machine.design;
             let may_leave = |it: &cache::Line| design.is_committed(it.serial);
-            let Some(slot) = design.cache.place(bucket, may_leave) else {
+            let Some(slot) = there.or_else(|| design.cache.place(bucket, may_leave)) else {
                 log::cannot_hold(machine);
                 return dram::put(machine, bucket * dram::WAYS, who);
             };
             if design.cache.line(slot).is_some() {
-                write_back::give_up(machine, slot);
+                leaves(machine, slot, there.is_some());
             }
             let design = &mut machine.design;
             design.cache.put(slot, line, words, serial);
@@ -450,6 +454,43 @@ fn insert(machine: &mut Machine<Redu>, coming: Coming) {
     if serial == 0 {
         write_back::queue(machine, line);
     }
+}
+
+/// Whether a transaction that overwrites the line in this slot would need records that half of the
+/// log lies behind. A line that is overwritten all the time would keep Log Start where it is.
+fn is_old(machine: &mut Machine<Redu>, slot: usize, serial: u64) -> bool {
+    let Redu { cache, log, .. } = &machine.design;
+    let from = cache.serial(slot);
+    from != serial && serial != 0 && log.is_old(from) && machine.design.is_committed(from)
+}
+
+/// The line in this slot leaves: for another one of its bucket, or for a version of itself.
+fn leaves(machine: &mut Machine<Redu>, slot: usize, is_same: bool) {
+    let now = machine.now();
+    write_back::give_up(machine, slot);
+    let (path, count) =
+        if is_same { (AGES, "dram_old_versions") } else { (VICTIM, "dram_victims") };
+    machine.rare(path, now, now + 100);
+    machine.counts.add(count, 1);
+}
+
+/// A line in the DRAM cache is written again. Answers its slot.
+fn overwrite(machine: &mut Machine<Redu>, slot: usize, by: u64, words: LineWords) -> usize {
+    let design = &mut machine.design;
+    let there = *design.cache.line(slot).expect("it is there");
+    // What is nobody's is its last transaction's: words of that are not at home.
+    let (from, serial) = (there.serial, if by == 0 { there.serial } else { by });
+    design.cache.renew(slot, words, serial);
+    machine.counts.add("dram_write_hits", 1);
+    if from != serial {
+        let design = &mut machine.design;
+        // What is nobody's counts as older than any record.
+        let end = design.log.end_of(from).unwrap_or(0);
+        design.cache.line_mut(slot).before =
+            Some(Before { words: there.words, end, number: None, is_home: false });
+        moves(machine, there.line, from, serial);
+    }
+    slot
 }
 
 /// A line in the DRAM cache is another transaction's from here on.

@@ -2,16 +2,19 @@
 //!
 //! ```text
 //!   committed: queued --window--> line <- DRAM --still the same?--> NVM --durable--> leaves
-//!   a full bucket:                      a committed line -> NVM, and leaves at once
+//!   a full bucket:                      a committed line leaves at once, <- DRAM --> NVM
+//!   overwritten, its log old:           the same with the version that was there
 //! ```
-//! What has left the cache is in the queue of NVM, where reads find it. A line that is written
-//! again while its write is under way stays: the younger version will be brought home for itself.
+//! What has left the cache is being read from DRAM, where others find it, or is in the queue of
+//! NVM, where reads find it. A line that is written again while its write is under way stays: the
+//! younger version will be brought home for itself. Versions of a line go home in their order: one
+//! that is there waits as long as one that has left is being read.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::{FETCHED, HOME, MOVED, OLD, Redu, VICTIM, software};
+use super::{FETCHED, HOME, MOVED, OLD, Redu, software};
 use crate::design::dram;
 use crate::design::log::{self, tag};
 use crate::machine::controller::{Class, Write};
@@ -46,6 +49,16 @@ pub(super) struct State {
     window: usize,
     /// Versions on their way home that were overwritten here: the lines.
     olds: FxHashMap<u64, u32>,
+    /// Lines that have left the cache, and are being read from DRAM.
+    leaving: FxHashMap<u32, Leaving>,
+}
+
+/// A version of a line that has left the cache, and is being read from DRAM.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    number: u64,
+    /// A younger one is to go home behind it.
+    again: bool,
 }
 
 impl State {
@@ -56,7 +69,19 @@ impl State {
             in_window: 0,
             window,
             olds: FxHashMap::default(),
+            leaving: FxHashMap::default(),
         }
+    }
+
+    /// Where DRAM has a line that has left the cache and is not on its way to NVM, and what it is.
+    pub(super) fn leaving(&self, line: u32) -> Option<(usize, LineWords)> {
+        let home = &self.under_way[&self.leaving.get(&line)?.number];
+        Some((home.slot, home.words))
+    }
+
+    /// How many there are.
+    pub(super) fn left(&self) -> u64 {
+        self.leaving.len() as u64
     }
 }
 
@@ -96,6 +121,9 @@ pub(super) fn hurry(machine: &mut Machine<Redu>, record: u64) -> bool {
         }
         is_missing = true;
         if before.number.is_none() {
+            send_ahead(machine, line);
+            let design = &mut machine.design;
+            let before = design.cache.line_mut(slot).before.as_mut().expect("it has one");
             design.numbers += 1;
             before.number = Some(design.numbers);
             design.homes.olds.insert(design.numbers, line);
@@ -168,6 +196,10 @@ fn go_on(machine: &mut Machine<Redu>) {
         if !design.is_committed(there.serial) || there.home.is_some() {
             continue;
         }
+        if let Some(leaving) = design.homes.leaving.get_mut(&line) {
+            leaving.again = true;
+            continue;
+        }
         let number = begin(machine, slot, true);
         dram::fetch(machine, slot, tag(FETCHED, number));
     }
@@ -201,7 +233,8 @@ pub(super) fn fetched(machine: &mut Machine<Redu>, number: u64) {
         return;
     };
     let there = design.cache.line(home.slot);
-    if there.is_some_and(|it| it.line == home.line && it.version == home.version) {
+    let is_there = there.is_some_and(|it| it.line == home.line && it.version == home.version);
+    if is_there || home.given_up {
         return write(machine, number);
     }
     // It was written again meanwhile.
@@ -217,16 +250,23 @@ fn leaves_window(machine: &mut Machine<Redu>, home: Home) {
 }
 
 fn write(machine: &mut Machine<Redu>, number: u64) {
-    let home = machine.design.homes.under_way.get_mut(&number).expect("it is under way");
+    let homes = &mut machine.design.homes;
+    let home = homes.under_way.get_mut(&number).expect("it is under way");
     home.written = true;
-    let write = Write::new(u64::from(home.line), home.words, Class::Data);
+    let Home { line, words, given_up, .. } = *home;
+    let left = if given_up { homes.leaving.remove(&line) } else { None };
+    let write = Write::new(u64::from(line), words, Class::Data);
     machine.log(0, write, Tell::Design(0, tag(HOME, number)));
+    if left.is_some_and(|left| left.again) {
+        queue(machine, line);
+    }
 }
 
-/// The committed line in this slot leaves the cache, for another one.
+/// The committed line in this slot leaves the cache, for another one or for a version that an open
+/// transaction has written.
 pub(super) fn give_up(machine: &mut Machine<Redu>, slot: usize) {
-    let now = machine.now();
     let there = *machine.design.cache.line(slot).expect("it is there");
+    send_ahead(machine, there.line);
     let number = match there.home {
         Some(number) => number,
         None => {
@@ -235,14 +275,21 @@ pub(super) fn give_up(machine: &mut Machine<Redu>, slot: usize) {
             number
         }
     };
-    let home = machine.design.homes.under_way.get_mut(&number).expect("it is under way");
+    let homes = &mut machine.design.homes;
+    let home = homes.under_way.get_mut(&number).expect("it is under way");
     home.given_up = true;
     if !home.written {
-        write(machine, number);
+        homes.leaving.insert(there.line, Leaving { number, again: false });
     }
     take_out(machine, slot);
-    machine.rare(VICTIM, now, now + 100);
-    machine.counts.add("dram_victims", 1);
+}
+
+/// A version of a line that has left goes to NVM now, before it is read, for a younger one will:
+/// that hardly ever happens.
+fn send_ahead(machine: &mut Machine<Redu>, line: u32) {
+    if let Some(older) = machine.design.homes.leaving.get(&line).copied() {
+        write(machine, older.number);
+    }
 }
 
 /// A line is in the cache no longer.

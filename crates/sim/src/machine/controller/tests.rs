@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::mutants::plant;
 
 const TIMING: Timing = Timing {
     banks: 8,
@@ -177,6 +178,64 @@ fn what_waits_for_a_log_leaves_room_for_it() {
     let first = (0..20).filter_map(|id| channel.durable_at(id)).min();
     assert_eq!((log, first), (10 + 104, Some(10 + 104 + 104)));
     assert_eq!(channel.controller.queued(), (0, 0));
+}
+
+#[test]
+fn slots_go_to_the_oldest_whether_it_is_log_or_data() {
+    let mut channel = Channel::new(QUEUE);
+    // Logs fill the queue; then one of data comes, and more logs.
+    let log = |line| Write { class: Class::LogData, ..data(line) };
+    for id in 0..10 {
+        channel.controller.write(0, id, log(16 * id));
+    }
+    channel.controller.write(0, 10, data(16 * 10));
+    for id in 11..20 {
+        channel.controller.write(0, id, log(16 * id));
+    }
+    channel.go(None);
+    let accepted = |id| channel.accepted_at(id).expect("all are accepted");
+    assert_eq!(accepted(9), 0);
+    assert!(accepted(10) <= accepted(11) && accepted(10) > 0, "a younger log does not pass it");
+    let order: Vec<Time> = (0..20).map(accepted).collect();
+    assert!(order.is_sorted(), "{order:?}");
+}
+
+#[test]
+fn logs_pass_data_that_have_all_slots_but_those_that_are_kept() {
+    let mut channel = Channel::new(QUEUE);
+    // Data that wait for a log, more than there are slots; log comes behind them.
+    for id in 0..12 {
+        channel.controller.write(0, id, Write { after: vec![90], ..data(16 * id) });
+    }
+    // What makes room in a log passes them, too; a log that waits for another one does not.
+    let of = |class, line| Write { class, ..data(line) };
+    channel.controller.write(0, 80, Write { after: vec![90], ..of(Class::LogMeta, 2000) });
+    channel.controller.write(0, 81, of(Class::Checkpoint, 3000));
+    channel.go(Some(5));
+    assert_eq!((channel.accepted_at(8), channel.accepted_at(9)), (Some(0), None));
+    assert_eq!((channel.accepted_at(80), channel.accepted_at(81)), (None, Some(0)));
+    channel.controller.write(10, 90, of(Class::LogData, 4000));
+    channel.go(None);
+    assert!(channel.accepted_at(90) <= channel.durable_at(81), "it is the next");
+    assert_eq!(channel.controller.queued(), (0, 0));
+}
+
+#[test]
+fn what_waits_for_its_log_has_no_slot_and_what_is_speculative_has_one() {
+    let mut channel = Channel::new(QUEUE);
+    channel.controller.write(0, 1, Write { held: true, ..data(0) });
+    channel.controller.write(0, 2, Write { held: true, owner: 7, ..data(16) });
+    channel.go(None);
+    assert_eq!((channel.accepted_at(1), channel.accepted_at(2)), (None, Some(0)));
+    channel.controller.release(100, 1);
+    channel.go(None);
+    assert_eq!((channel.accepted_at(1), channel.durable_at(1)), (Some(100), Some(204)));
+    // A battery would write it home, and its log may be nowhere yet.
+    let _planted = plant(Mutant::HeldHasSlot);
+    let mut channel = Channel::new(QUEUE);
+    channel.controller.write(0, 1, Write { held: true, ..data(0) });
+    channel.go(None);
+    assert_eq!(channel.accepted_at(1), Some(0));
 }
 
 #[test]
