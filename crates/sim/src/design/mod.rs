@@ -85,6 +85,11 @@ pub trait Design: Sized + 'static {
     /// one of them was never cut.
     const RARE: &'static [&'static str] = &[];
 
+    /// What it does in the background from time to time, by the name under which it is counted, and
+    /// how often that must be done in a measurement: what one transaction costs is told by many of
+    /// these rounds.
+    const ROUNDS: Option<(&'static str, u64)> = None;
+
     /// Whether it can run on a machine.
     ///
     /// # Errors
@@ -156,6 +161,12 @@ pub trait Design: Sized + 'static {
     /// they were, and its body runs again with the design's [`soft_log`](Design::soft_log), its
     /// locks kept.
     fn falls_back(hart: &mut Hart<'_, Self>) {
+        let _ = hart;
+    }
+
+    /// The log in software is about to make a transaction durable: its data are, and the commit
+    /// word is next.
+    fn software_commits(hart: &mut Hart<'_, Self>) {
         let _ = hart;
     }
 
