@@ -30,7 +30,7 @@ use crate::machine::when::Time;
 use crate::machine::{Hart, Isolation, Machine};
 use crate::persist::{History, Trace, requests};
 use crate::program::{Client, Loaded, Program};
-use crate::report::{CyclesPerTransaction, Machine as Named, NvmWrites, Outcome, Spread};
+use crate::report::{Backlog, CyclesPerTransaction, Machine as Named, NvmWrites, Outcome, Spread};
 
 /// As a multiple of the measured transactions, how long warming up may take unless somebody says
 /// otherwise: with the workloads of LAD the last cache has wrapped by then, or never will.
@@ -414,6 +414,7 @@ impl Window {
             pages_per_transaction: Spread::of(pages.sum, transactions, pages.max),
             fallbacks: counts.fallbacks,
             design_counts: counts.of_design.iter().map(|(of, n)| ((*of).to_owned(), *n)).collect(),
+            backlog: Backlog { begin: began.backlog, end: end.backlog },
             steady: is_steady::<D>(began, *end, counts),
             simulated_accesses: self.accesses.get() + machine.counts.accesses,
             host_seconds: self.host_seconds.get(),

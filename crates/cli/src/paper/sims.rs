@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use sim::machine::description::Description;
-use sim::report::{CyclesPerTransaction, Machine, NvmWrites, Outcome, Spread};
+use sim::report::{Backlog, CyclesPerTransaction, Machine, NvmWrites, Outcome, Spread};
 use sim::sweep::{Asked, Found, Point, Results};
 
 use crate::failure::Failure;
@@ -160,6 +160,7 @@ pub(super) fn blank() -> Outcome {
         pages_per_transaction: spread,
         fallbacks: 0,
         design_counts: BTreeMap::new(),
+        backlog: Backlog::default(),
         steady: true,
         simulated_accesses: 0,
         host_seconds: 0.0,

@@ -1,6 +1,6 @@
 //! What people read of a simulation.
 
-use sim::report::{Outcome, Spread};
+use sim::report::{Backlog, Outcome, Spread};
 
 use super::List;
 use crate::report::table::{NONE, bytes, grouped, named, pairs, sheet, short};
@@ -52,12 +52,19 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
     ]);
     rows.extend(outcome.design_counts.iter().map(|(name, n)| (name.as_str(), each(*n))));
     rows.extend([
+        ("backlog", backlog(outcome)),
         ("steady", if outcome.steady { "yes" } else { "NO: run more transactions" }.into()),
         ("accesses", format!("{} ({}/s)", grouped(outcome.simulated_accesses), short(rate))),
         ("simulated in", format!("{:.3} s", outcome.host_seconds)),
         ("checked", checked(outcome.checked).into()),
     ]);
     pairs(&rows)
+}
+
+/// Lines that are left to be written, at both ends of the measurement.
+fn backlog(outcome: &Outcome) -> String {
+    let Backlog { begin, end } = outcome.backlog;
+    format!("{} at the beginning, {} at the end", grouped(begin), grouped(end))
 }
 
 fn spread(spread: Spread) -> String {

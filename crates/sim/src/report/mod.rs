@@ -51,8 +51,10 @@ pub struct Outcome {
     /// What only this design counts, by its names for it; absent when there is nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub design_counts: BTreeMap<String, u64>,
-    /// Whether what was left to be written grew or shrank by so little that the counts mean
-    /// something; else longer runs have others.
+    /// What was left to be written.
+    pub backlog: Backlog,
+    /// Whether that grew or shrank by so little that the counts mean something; else longer runs
+    /// have others.
     pub steady: bool,
     /// Accesses to memory that were simulated, those before the measurement too.
     pub simulated_accesses: u64,
@@ -98,6 +100,16 @@ impl Machine {
     pub fn of(description: &Description) -> Machine {
         Machine { name: description.name.clone(), hash: description.hash() }
     }
+}
+
+/// Lines that are not in persistent memory yet: modified in caches, queued, on their way, or kept
+/// by the design.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backlog {
+    /// When the measurement began.
+    pub begin: u64,
+    /// When it ended.
+    pub end: u64,
 }
 
 /// Cycles of a core for each transaction, on average.
@@ -220,6 +232,7 @@ mod tests {
             pages_per_transaction: Spread::of(0, 0, 0),
             fallbacks: 0,
             design_counts: BTreeMap::new(),
+            backlog: Backlog { begin: 20, end: 21 },
             steady: true,
             simulated_accesses: 12_345,
             host_seconds: 0.5,

@@ -1,7 +1,7 @@
 //! Sweeps, and the directory of their results.
 
 use super::*;
-use crate::report::{CyclesPerTransaction, Machine, NvmWrites, Outcome, Spread};
+use crate::report::{Backlog, CyclesPerTransaction, Machine, NvmWrites, Outcome, Spread};
 
 const TEXT: &str = r#"
     [base]
@@ -46,6 +46,7 @@ fn outcome(point: &Point) -> Outcome {
         pages_per_transaction: Spread::default(),
         fallbacks: 0,
         design_counts: [].into(),
+        backlog: Backlog::default(),
         steady: true,
         simulated_accesses: 77,
         host_seconds: 1.5,

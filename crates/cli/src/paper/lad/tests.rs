@@ -1,6 +1,6 @@
 //! What follows from simulations that were never made.
 
-use sim::report::{CyclesPerTransaction, NvmWrites, Outcome, Spread};
+use sim::report::{Backlog, CyclesPerTransaction, NvmWrites, Outcome, Spread};
 
 use super::super::sample;
 use super::super::sims::blank;
@@ -46,6 +46,7 @@ fn invented(asked: &Asked) -> Outcome {
         lines_per_transaction: Spread { mean: 4.0, max: 4 },
         fallbacks: if is_short { transactions / 4 } else { 0 },
         design_counts: [].into(),
+        backlog: Backlog::default(),
         steady: asked.workload != "cq" || asked.design != "lad",
         ..blank()
     }
