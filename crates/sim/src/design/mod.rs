@@ -156,7 +156,8 @@ pub trait Design: Sized + 'static {
     }
 
     /// The hardware cannot hold the running transaction: it forgets what it has of it, and sees to
-    /// it that nothing older of its lines comes after what software will write. Its stores have
+    /// it, here or when [`software_commits`](Design::software_commits), that nothing older of its
+    /// lines comes after what software will write. Its stores have
     /// drained. Then the lines that it has written are dropped from all caches, its words are what
     /// they were, and its body runs again with the design's [`soft_log`](Design::soft_log), its
     /// locks kept.
