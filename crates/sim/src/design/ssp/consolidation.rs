@@ -13,8 +13,9 @@
 //!
 //! The pages that wait are done together: their records share lines of the journal, with those of
 //! commits too, and their entries those of the page table. Nobody waits for them but who asks for
-//! one of the pages: then their records hurry. (The paper has a thread of the operating system do it, on a
-//! core that runs nothing that is measured; here it is an engine whose traffic alone is seen.)
+//! one of the pages: then their records hurry. (The paper has a thread of the operating system do
+//! it, on a core that runs nothing that is measured; here it is an engine whose traffic alone is
+//! seen.)
 
 use std::collections::VecDeque;
 
