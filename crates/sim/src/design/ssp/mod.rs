@@ -135,7 +135,7 @@ impl Design for Ssp {
     const MOVES: bool = true;
     const ROUNDS: Option<(&'static str, u64)> = Some((CHECKPOINTS, 10));
     const RARE: &'static [&'static str] =
-        &[COMMITS, EVICTED, CONSOLIDATES, TABLE, CHECKPOINT, LEFT, SOFTWARE, WAITS, ROOM];
+        &[COMMITS, EVICTED, CONSOLIDATES, TABLE, CHECKPOINT, LEFT, SOFTWARE, WAITS];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         let slots = description.parameter("ssp", "cache_entries");
