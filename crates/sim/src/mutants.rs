@@ -93,6 +93,9 @@ pub enum Mutant {
     SspRedoRecordFirst,
     /// SSP's redo log: the last cache does not keep lines of open transactions.
     SspRedoLetsLinesGo,
+    /// SSP's redo log: software waits for what is committed when it begins, and not for what is
+    /// until it has its last lock.
+    SspRedoSoftwareEarly,
 }
 
 impl Mutant {
@@ -150,6 +153,7 @@ impl Mutant {
             Mutant::SspUndoWithoutWaiting => "ssp-undo-without-waiting",
             Mutant::SspRedoRecordFirst => "ssp-redo-record-first",
             Mutant::SspRedoLetsLinesGo => "ssp-redo-lets-lines-go",
+            Mutant::SspRedoSoftwareEarly => "ssp-redo-software-early",
         }
     }
 }

@@ -8,7 +8,9 @@
 //! What is measured are whole transactions, of all cores together. The counts of such a window mean
 //! something when what is left to be written is as much at its end as at its beginning: the window
 //! is *steady* when the two differ by at most 2 % of what it wrote. One that is not is taken for
-//! warming up, and the next is looked at, a few times: what is behind the caches fills up, too.
+//! warming up, and the next is looked at, a few times: what is behind the caches fills up, too. A
+//! design that does something from time to time must have done it often enough in a window
+//! ([`Design::ROUNDS`]): until it has, the window is made longer, a few times as long at most.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -37,6 +39,9 @@ pub const WARM_UP: u64 = 16;
 
 /// Windows that are looked at, at most: the last one is measured, steady or not.
 const WINDOWS: u32 = 4;
+
+/// How many times as long as it was asked for a window is at most.
+const LONGEST: u64 = 4;
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -277,6 +282,8 @@ struct Window {
     began: Cell<Option<Edge>>,
     /// Windows that may follow.
     more: Cell<u32>,
+    /// Transactions that a window has at most, where its rounds are not done.
+    longest: u64,
     ended: RefCell<Option<(Edge, Counts)>>,
     stopped: Cell<Option<Stop>>,
     failed: Cell<bool>,
@@ -303,6 +310,7 @@ impl Window {
             wraps: 2 * machine.description.llc.bytes / 64,
             began: Cell::new(None),
             more: Cell::new(if setup.power_cuts > 0 { 0 } else { WINDOWS - 1 }),
+            longest: if setup.power_cuts > 0 { wanted } else { LONGEST * wanted },
             ended: RefCell::new(None),
             stopped: Cell::new(None),
             failed: Cell::new(false),
@@ -327,6 +335,9 @@ impl Window {
 
     /// A transaction is over.
     fn finished<D: Design>(&self, hart: &mut Hart<'_, D>) {
+        if self.is_over() {
+            return; // of another core, which had begun before
+        }
         self.finished.set(self.finished.get() + 1);
         let finished = self.finished.get();
         match self.began.get() {
@@ -338,9 +349,9 @@ impl Window {
                     self.begin(hart, edge);
                 }
             }
-            Some(began) if self.measured() == self.wanted => {
+            Some(began) if self.is_long_enough::<D>(&hart.machine().counts) => {
                 let (end, counts) = (edge(hart, finished), &hart.machine().counts);
-                if self.more.get() == 0 || is_steady(began, end, counts.nvm_writes_total()) {
+                if self.more.get() == 0 || is_steady::<D>(began, end, counts) {
                     self.ended.borrow_mut().get_or_insert((end, counts.clone()));
                 } else {
                     self.more.set(self.more.get() - 1);
@@ -349,6 +360,12 @@ impl Window {
             }
             Some(_) => {}
         }
+    }
+
+    /// Whether the window may end.
+    fn is_long_enough<D: Design>(&self, counts: &Counts) -> bool {
+        let measured = self.measured();
+        measured >= self.wanted && (has_rounds::<D>(counts) || measured >= self.longest)
     }
 
     /// What is counted is counted from here on.
@@ -400,7 +417,7 @@ impl Window {
             fallbacks: counts.fallbacks,
             design_counts: counts.of_design.iter().map(|(of, n)| ((*of).to_owned(), *n)).collect(),
             backlog: Backlog { begin: began.backlog, end: end.backlog },
-            steady: is_steady(began, *end, nvm_writes.total()),
+            steady: is_steady::<D>(began, *end, counts),
             simulated_accesses: self.accesses.get() + machine.counts.accesses,
             host_seconds: self.host_seconds.get(),
             power_cuts: None,
@@ -417,9 +434,15 @@ fn edge<D: Design>(hart: &mut Hart<'_, D>, finished: u64) -> Edge {
     Edge { at: hart.cycle(), finished, backlog: hart.machine().backlog() }
 }
 
-/// Whether what is left to be written is as much as it was, but for 2 % of what was written.
-fn is_steady(began: Edge, end: Edge, written: u64) -> bool {
-    50 * end.backlog.abs_diff(began.backlog) <= written
+/// Whether what is left to be written is as much as it was, but for 2 % of what was written; and
+/// the design's rounds are done.
+fn is_steady<D: Design>(began: Edge, end: Edge, counts: &Counts) -> bool {
+    50 * end.backlog.abs_diff(began.backlog) <= counts.nvm_writes_total() && has_rounds::<D>(counts)
+}
+
+/// Whether the design has done often enough what it does from time to time.
+fn has_rounds<D: Design>(counts: &Counts) -> bool {
+    D::ROUNDS.is_none_or(|(name, wanted)| counts.of_design.get(name) >= Some(&wanted))
 }
 
 /// What a machine at rest says that must not be.

@@ -42,6 +42,11 @@ impl Heap<'_> {
     }
 }
 
+/// The lines of a page.
+fn lines_of(page: u32) -> std::ops::Range<u32> {
+    page * PAGE_LINES..(page + 1) * PAGE_LINES
+}
+
 /// The heap as it must be, from cut to cut.
 pub(super) struct Oracle<'h> {
     /// What all acknowledged transactions have left.
@@ -129,6 +134,11 @@ impl<'h> Oracle<'h> {
             }
         }
         let last = (self.heap.len() / 8) as u32;
+        if heap.moves {
+            // A page may have been copied whole since, or have got another place.
+            let pages: FxHashSet<u32> = lines.iter().map(|line| line / PAGE_LINES).collect();
+            lines = pages.into_iter().flat_map(lines_of).filter(|line| *line < last).collect();
+        }
         lines.extend(heap.changed(last));
         let wrong = match whole {
             true => (0..last).find_map(|line| self.wrong(line, heap, &there)),

@@ -85,6 +85,11 @@ pub trait Design: Sized + 'static {
     /// one of them was never cut.
     const RARE: &'static [&'static str] = &[];
 
+    /// What it does in the background from time to time, by the name under which it is counted, and
+    /// how often that must be done in a measurement: what one transaction costs is told by many of
+    /// these rounds.
+    const ROUNDS: Option<(&'static str, u64)> = None;
+
     /// Whether it can run on a machine.
     ///
     /// # Errors
@@ -151,11 +156,18 @@ pub trait Design: Sized + 'static {
     }
 
     /// The hardware cannot hold the running transaction: it forgets what it has of it, and sees to
-    /// it that nothing older of its lines comes after what software will write. Its stores have
+    /// it, here or when [`software_commits`](Design::software_commits), that nothing older of its
+    /// lines comes after what software will write. Its stores have
     /// drained. Then the lines that it has written are dropped from all caches, its words are what
     /// they were, and its body runs again with the design's [`soft_log`](Design::soft_log), its
     /// locks kept.
     fn falls_back(hart: &mut Hart<'_, Self>) {
+        let _ = hart;
+    }
+
+    /// The log in software is about to make a transaction durable: its data are, and the commit
+    /// word is next.
+    fn software_commits(hart: &mut Hart<'_, Self>) {
         let _ = hart;
     }
 

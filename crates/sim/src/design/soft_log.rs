@@ -4,7 +4,8 @@
 //! ```text
 //!   store to a line that has no entry:   old words -> log, write back, fence;  then the store
 //!   a line that was announced:           the same, under one fence for all of them
-//!   commit:   write back the lines, fence;  commit word, write back, fence
+//!   commit:   write back the lines, fence;  what the design waits for;  commit word, write back,
+//!             fence
 //! ```
 //! A core's log, in lines:
 //! ```text
@@ -132,6 +133,7 @@ pub fn commit<D: Design>(hart: &mut Hart<'_, D>) {
     if !planted(Mutant::UndoCommitFirst) {
         hart.fence();
     }
+    D::software_commits(hart);
     hart.enter(Phase::Commit);
     let (head, number) = (head(hart), log(hart).number);
     hart.store(u64::from(head) * 8, 0, number);

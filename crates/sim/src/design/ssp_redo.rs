@@ -12,7 +12,8 @@
 //!   record  | number of the commit | first line of its log | entries |
 //! ```
 //! One line says up to which commit everything is at home. It is written when a core's log is half
-//! full, and what it covers is room from then on.
+//! full, and what it covers is room from then on. A commit takes two lines of the log or more, so
+//! with a record for each two of them there is one for every commit that the log has.
 //!
 //! Invariants:
 //! - Lines of an open transaction stay in the caches: the last one keeps them.
@@ -23,6 +24,17 @@
 //!
 //! Recovery writes, in the order of their numbers, what the logs of all commits say that may not be
 //! at home.
+//!
+//! A transaction that the last cache cannot keep has a log in software, and its commit word waits
+//! until all that was committed before is known to be at home. Why neither log undoes what the
+//! other has done:
+//! - What software has committed is overwritten by no commit from before its last lock: these are
+//!   at home by then, and recovery does not redo them. A commit that recovery redoes has a later
+//!   number, so its record was sent when software had all its locks: it wrote other lines, or it
+//!   had the lock after software and saw what that had written.
+//! - What software has not committed is undone after everything was redone, to what its lines were
+//!   when software had their locks: no commit of hardware has written them since.
+//! - Nobody waits for each other: commits go home without a lock.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -41,18 +53,14 @@ use crate::machine::{Hart, Machine, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
-/// Lines of a core's log.
-const LOG_LINES: u32 = 1024;
-
-/// Commit records of a core.
-const RECORDS: u32 = 64;
-
 /// Entries of a group.
 const ENTRIES: usize = 7;
 
 // What it does rarely.
 const LEAVES: &str = "a line leaves the log buffer before the commit";
 const BEHIND: &str = "lines of a commit are not at home";
+const FULL: &str = "a log is half full: memory is told what is at home";
+const SOFTWARE: &str = "software waits until what is committed is at home";
 
 // Who wants to know of a write: the upper bits of its tag.
 const RECORD_TAG: u64 = 1 << 56;
@@ -121,6 +129,8 @@ struct Layout {
     home: u32,
     /// Each core's log and records.
     cores: Vec<(Striped, Striped)>,
+    /// Half of a core's log: a transaction has room for so many lines.
+    half: u64,
     /// The first line of the log in software.
     soft: u32,
 }
@@ -133,8 +143,11 @@ impl Layout {
             end = region.end();
             region
         };
-        let cores = (0..description.cores).map(|_| (region(LOG_LINES), region(RECORDS))).collect();
-        Layout { heap: extra, home: extra, cores, soft: end }
+        let half = (description.parameter("ssp-redo", "log_bytes") / 128.0) as u32;
+        let half = half.max(1 + ENTRIES as u32);
+        // One is half as long as the other: no commit takes fewer than two lines.
+        let cores = (0..description.cores).map(|_| (region(2 * half), region(half))).collect();
+        Layout { heap: extra, home: extra, cores, half: u64::from(half), soft: end }
     }
 }
 
@@ -142,7 +155,7 @@ impl Design for SspRedo {
     const NAME: &'static str = "ssp-redo";
     const ABOUT: &'static str = "redo logging in hardware: data go home behind the commit (DHTM)";
     const MACHINE: &'static str = "ssp";
-    const RARE: &'static [&'static str] = &[LEAVES, BEHIND];
+    const RARE: &'static [&'static str] = &[LEAVES, BEHIND, FULL];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         match description.llc.inclusive {
@@ -176,8 +189,11 @@ impl Design for SspRedo {
         {
             hart.wait_for(home);
         }
-        while is_half_full(log(hart)) {
+        while is_half_full(hart) {
+            let since = hart.cycle();
             let _ = make_room(hart);
+            let until = hart.cycle();
+            hart.machine().rare(FULL, since, until);
         }
         let log = log(hart);
         (log.runs, log.is_open) = (true, true);
@@ -199,14 +215,21 @@ impl Design for SspRedo {
         log.buffer.clear();
         log.group.clear();
         log.writes.clear();
+        // What was begun is not used again before what is around it.
         log.end += 1 + ENTRIES as u64;
         let lines = std::mem::take(&mut log.lines);
         for line in lines {
             let _ = hart.machine().keep(line, false);
         }
-        // Recovery must not put an older commit's line over what software writes.
-        let number = hart.machine().design.number;
-        while make_room(hart) < number {}
+        if planted(Mutant::SspRedoSoftwareEarly) {
+            all_at_home(hart);
+        }
+    }
+
+    fn software_commits(hart: &mut Hart<'_, Self>) {
+        if !planted(Mutant::SspRedoSoftwareEarly) {
+            all_at_home(hart);
+        }
     }
 
     fn soft_log(&mut self) -> Option<&mut SoftLog> {
@@ -315,7 +338,7 @@ fn redo(log: &Striped, first: u64, entries: u64, state: &mut Persistent) -> Resu
             let words = state.line(log.line(at + behind));
             state.set_line(line as u32, words)?;
         }
-        at += 1 + ENTRIES as u64;
+        at += 1 + count;
         left -= count;
     }
     Ok(())
@@ -326,10 +349,19 @@ fn log<'h>(hart: &'h mut Hart<'_, SspRedo>) -> &'h mut Log {
     &mut hart.machine().design.cores[core]
 }
 
-/// Whether half of a core's log, or of its records, is not at home.
-fn is_half_full(log: &Log) -> bool {
-    let used = log.kept.front().map_or(0, |(_, first)| log.end - first);
-    2 * used > u64::from(LOG_LINES) || 2 * log.kept.len() > RECORDS as usize
+/// Whether half of a core's log is not at home.
+fn is_half_full(hart: &mut Hart<'_, SspRedo>) -> bool {
+    let half = hart.machine().design.layout.half;
+    let log = log(hart);
+    log.kept.front().is_some_and(|(_, first)| log.end - first > half)
+}
+
+/// Waits until memory knows that all that has been committed is at home.
+fn all_at_home(hart: &mut Hart<'_, SspRedo>) {
+    let (since, number) = (hart.cycle(), hart.machine().design.number);
+    while make_room(hart) < number {}
+    let until = hart.cycle();
+    hart.machine().rare(SOFTWARE, since, until);
 }
 
 /// Makes it durable up to which commit everything is at home: the logs of these are room. Answers
@@ -389,12 +421,13 @@ fn end_group(machine: &mut Machine<SspRedo>, core: usize) {
         return;
     }
     let mut words = [log.group.len() as u64, 0, 0, 0, 0, 0, 0, 0];
-    for (word, line) in words[1..].iter_mut().zip(log.group.drain(..)) {
-        *word = u64::from(line);
+    for (word, line) in words[1..].iter_mut().zip(&log.group) {
+        *word = u64::from(*line);
     }
     let place = layout.cores[core].0.line(log.end);
-    log.end += 1 + ENTRIES as u64;
-    if log.end - log.first > u64::from(LOG_LINES) / 2 {
+    log.end += 1 + log.group.len() as u64;
+    log.group.clear();
+    if log.end - log.first > layout.half {
         machine.fail("a transaction writes more lines than the log of its core holds");
     }
     let written = write(machine, core, place, words, Class::LogMeta);

@@ -8,17 +8,20 @@
 //! A core's log:
 //! ```text
 //!   head | number of the last committed transaction |
-//!   line | number | the word's place + 1 | what it was |             an entry
+//!   line | number | the first word's place + 1 | how many | what they were, up to 5 |    an entry
 //! ```
 //! Entries follow each other round and round; a later transaction's takes the place of one that is
 //! over. The hardware knows which words of the transaction have an entry (its log buffer).
+//!
+//! An entry has one word, as a store of the paper makes one; or a line's first store makes two
+//! entries with all of its words (`ssp-undo.line`).
 //!
 //! Invariants:
 //! - When a word changes, its entry is durable.
 //! - When the head says n, all lines of transaction n are durable.
 //!
 //! Recovery stores back, for each core, the words of the entries whose number is behind the head's.
-//! A word has one entry in a transaction, so their order does not matter.
+//! A word is in one entry of a transaction, so their order does not matter.
 
 use rustc_hash::FxHashMap;
 use words::Stop;
@@ -29,7 +32,7 @@ use crate::machine::controller::{Class, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::Description;
 use crate::machine::memory::line_of;
-use crate::machine::when::When;
+use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
@@ -37,11 +40,22 @@ use crate::persist::{Cut, Persistent};
 /// Lines of a core's log, the head included.
 const LOG_LINES: u32 = 1024;
 
+/// Words that an entry has room for.
+const ENTRY_WORDS: usize = 5;
+
+// What it does rarely.
+const EVICTED: &str = "a line of an open transaction is written to memory";
+
+/// Cycles for which a write is at least under way.
+const ON_ITS_WAY: Time = 50;
+
 /// The design's state.
 #[derive(Debug)]
 pub struct SspUndo {
     /// Lines of the heap.
     heap: u32,
+    /// Words that are logged together, with the first store to one of them: 1, or a line's.
+    together: u64,
     cores: Vec<Log>,
 }
 
@@ -52,10 +66,12 @@ struct Log {
     /// The transaction that is running, and whether one is.
     number: u64,
     runs: bool,
-    /// Entries written, ever.
+    /// Entries written, ever, and how many there were when the transaction began.
     entries: u64,
-    /// Words that have an entry of this transaction, and when it is durable.
-    words: FxHashMap<u64, When>,
+    first: u64,
+    /// Words that have an entry of this transaction, and when it is durable: the first ones of
+    /// those that are logged together.
+    words: FxHashMap<u64, [When; 2]>,
 }
 
 fn log_of(description: &Description, extra: u32, core: u32) -> Striped {
@@ -67,6 +83,7 @@ impl Design for SspUndo {
     const NAME: &'static str = "ssp-undo";
     const ABOUT: &'static str = "undo logging in hardware: each store waits for its entry (SSP)";
     const MACHINE: &'static str = "ssp";
+    const RARE: &'static [&'static str] = &[EVICTED];
 
     fn extra_lines(description: &Description) -> u32 {
         log_of(description, 0, description.cores as u32 - 1).end()
@@ -78,9 +95,12 @@ impl Design for SspUndo {
             number: 0,
             runs: false,
             entries: 0,
+            first: 0,
             words: FxHashMap::default(),
         };
-        SspUndo { heap: extra, cores: (0..description.cores as u32).map(log).collect() }
+        let by_line = description.parameter("ssp-undo", "line") != 0.0;
+        let cores = (0..description.cores as u32).map(log).collect();
+        SspUndo { heap: extra, together: if by_line { 8 } else { 1 }, cores }
     }
 
     fn begin(hart: &mut Hart<'_, Self>) {
@@ -88,6 +108,7 @@ impl Design for SspUndo {
         let log = log(hart);
         log.number += 1;
         log.runs = true;
+        log.first = log.entries;
         log.words.clear();
     }
 
@@ -120,10 +141,12 @@ impl Design for SspUndo {
 
     fn waits(machine: &mut Machine<Self>, core: usize, word: u64, there: When) -> Option<When> {
         let now = machine.now();
-        let log = &machine.design.cores[core];
-        if !log.runs || line_of(word) >= machine.design.heap {
+        let SspUndo { heap, together, ref cores } = machine.design;
+        let log = &cores[core];
+        if !log.runs || line_of(word) >= heap {
             return None;
         }
+        let word = word / together * together;
         let is_over =
             |machine: &Machine<Self>, when| machine.known(when).is_some_and(|at| at <= now);
         let durable = match log.words.get(&word) {
@@ -132,8 +155,18 @@ impl Design for SspUndo {
             None if !is_over(machine, there) => return Some(there),
             None => append(machine, core, word),
         };
-        let waits = !is_over(machine, durable) && !planted(Mutant::SspUndoWithoutWaiting);
-        waits.then_some(durable)
+        let waits = durable.into_iter().find(|durable| !is_over(machine, *durable));
+        waits.filter(|_| !planted(Mutant::SspUndoWithoutWaiting))
+    }
+
+    fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
+        let first = u64::from(line) * 8;
+        let mut open = machine.design.cores.iter().filter(|log| log.runs);
+        if open.any(|log| (first..first + 8).any(|word| log.words.contains_key(&word))) {
+            let now = machine.now();
+            machine.rare(EVICTED, now, now + ON_ITS_WAY);
+        }
+        false
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
@@ -162,20 +195,31 @@ fn write(
     done
 }
 
-/// Puts what a word is into the log. Answers when that is durable.
-fn append(machine: &mut Machine<SspUndo>, core: usize, word: u64) -> When {
+/// Puts what words are into the log that are logged together. Answers when that is durable.
+fn append(machine: &mut Machine<SspUndo>, core: usize, first: u64) -> [When; 2] {
+    let words: Vec<u64> = (first..first + machine.design.together).collect();
+    let entries = words.chunks(ENTRY_WORDS).map(|words| append_entry(machine, core, words));
+    let entries: Vec<When> = entries.collect();
+    let durable = [entries[0], entries[entries.len() - 1]];
+    machine.design.cores[core].words.insert(first, durable);
+    durable
+}
+
+/// Writes an entry of neighbouring words.
+fn append_entry(machine: &mut Machine<SspUndo>, core: usize, words: &[u64]) -> When {
     let log = &mut machine.design.cores[core];
     let room = u64::from(log.lines.lines() - 1);
     let line = log.lines.line(1 + log.entries % room);
+    let (number, is_full) = (log.number, log.entries - log.first == room);
     log.entries += 1;
-    let (number, is_full) = (log.number, log.words.len() as u64 == room);
     if is_full {
         machine.fail("a transaction writes more words than the log of its core holds");
     }
-    let words = [number, word + 1, machine.memory.payload(word), 0, 0, 0, 0, 0];
-    let durable = write(machine, core, line, words, Class::LogData);
-    machine.design.cores[core].words.insert(word, durable);
-    durable
+    let mut entry = [number, words[0] + 1, words.len() as u64, 0, 0, 0, 0, 0];
+    for (old, word) in entry[3..].iter_mut().zip(words) {
+        *old = machine.memory.payload(*word);
+    }
+    write(machine, core, line, entry, Class::LogData)
 }
 
 /// Stores back what the entries of a core's last transaction say, if it is not committed; from then
@@ -185,14 +229,15 @@ fn roll_back(log: Striped, state: &mut Persistent) -> Result<(), Cut> {
     let committed = state.line(head)[0];
     let mut last = committed;
     for entry in 1..log.lines() {
-        let [number, place, old, ..] = state.line(log.line(u64::from(entry)));
+        let [number, place, count, old @ ..] = state.line(log.line(u64::from(entry)));
         if number <= committed || place == 0 {
             continue;
         }
         last = last.max(number);
         let home = line_of(place - 1);
         let mut words = state.line(home);
-        words[((place - 1) % 8) as usize] = old;
+        let places = words.iter_mut().skip((place - 1) as usize % 8);
+        places.zip(old).take(count as usize).for_each(|(word, old)| *word = old);
         state.set_line(home, words)?;
     }
     if last > committed {

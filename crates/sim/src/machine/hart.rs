@@ -301,9 +301,7 @@ impl<'y, D: Design> Hart<'y, D> {
 
     /// Stores a word: it reaches the cache when it drains from the store buffer.
     pub fn store(&mut self, word: u64, object: u64, value: u64) {
-        if D::MOVES {
-            self.translate_store(line_of(word));
-        }
+        self.translate_store(line_of(word));
         let core = self.core;
         let machine = self.machine();
         machine.counts.accesses += 1;

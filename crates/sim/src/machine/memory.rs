@@ -36,15 +36,17 @@ pub struct Memory {
 /// Who wrote which word.
 #[derive(Clone, Debug)]
 struct Tags {
-    /// Of each word: the number of the store that wrote it, or what it had in the beginning. Behind
-    /// the heap, where designs keep what they read themselves, it is the value.
+    /// Of each word: the number of the store that wrote it, or in the beginning its own number.
+    /// Behind the heap, where designs keep what they read themselves, it is the value.
     words: Vec<u64>,
     heap: u64,
     stores: u64,
 }
 
-/// Added to the numbers of stores: no word of a heap is as large in the beginning.
-const STORE: u64 = 1 << 63 | 1 << 62;
+/// Added to the numbers of words that nobody has written yet, and to those of stores: so a word
+/// that was never written is told from every other one, too.
+const WORD: u64 = 1 << 63;
+const STORE: u64 = WORD | 1 << 62;
 
 impl Memory {
     /// A heap, `extra` further lines of persistent memory behind it, and `volatile` lines besides
@@ -64,7 +66,13 @@ impl Memory {
 
     /// From here on payloads say of the heap's words, of which there are so many, who wrote them.
     pub fn tag(&mut self, heap: u64) {
-        self.tags = Some(Tags { words: self.words.clone(), heap, stores: 0 });
+        let mut words = self.words.clone();
+        for of_heap in [Some(&mut words), self.media.as_mut()].into_iter().flatten() {
+            for (word, tag) in (0..heap).zip(of_heap) {
+                *tag = WORD | word;
+            }
+        }
+        self.tags = Some(Tags { words, heap, stores: 0 });
     }
 
     /// Lines of persistent memory.

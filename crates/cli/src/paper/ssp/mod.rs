@@ -62,12 +62,14 @@ struct On {
     cores: u64,
     /// Whether they work on one structure.
     shared: bool,
+    /// How many keys or rows they have, by those of the workload as it is.
+    scale: f64,
     settings: Vec<(&'static str, String)>,
 }
 
 /// Table 2, with so many threads.
 const fn threads(cores: u64) -> On {
-    On { cores, shared: false, settings: Vec::new() }
+    On { cores, shared: false, scale: 1.0, settings: Vec::new() }
 }
 
 const ONE: On = threads(1);
@@ -87,6 +89,7 @@ impl On {
             transactions: self.cores * EACH,
             seed: budget.seed,
             shared: self.shared,
+            scale: self.scale,
             ..Asked::new(workload, design)
         };
         if budget.quick {
@@ -95,6 +98,7 @@ impl On {
             asked =
                 asked.with("llc.bytes", (12 << 20) / QUICK).with("l2.bytes", (256 << 10) / QUICK);
             asked = asked.with("design.ssp.journal_bytes", (64 << 10) / QUICK);
+            asked = asked.with("design.ssp-redo.log_bytes", (128 << 10) / QUICK);
         }
         self.settings.iter().fold(asked, |asked, (key, value)| asked.with(key, value))
     }

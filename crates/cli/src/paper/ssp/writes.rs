@@ -15,10 +15,12 @@ fn total(outcome: &Outcome) -> f64 {
     each(outcome.nvm_writes.total(), outcome)
 }
 
-/// Lines of a log, or of SSP's journal.
+/// Lines of a log, or of SSP's journal, and of what lets their space be used again: a log's line
+/// that says what is over or at home, and SSP's checkpoints.
 fn logged(outcome: &Outcome) -> f64 {
-    let NvmWrites { log_data, log_meta, commit_record, journal, .. } = outcome.nvm_writes;
-    each(log_data + log_meta + commit_record + journal, outcome)
+    let NvmWrites { log_data, log_meta, commit_record, journal, checkpoint, .. } =
+        outcome.nvm_writes;
+    each(log_data + log_meta + commit_record + journal + checkpoint, outcome)
 }
 
 /// The share of lines that bring pages together, of 100.

@@ -133,7 +133,7 @@ pub(super) fn tail_is_written(machine: &mut Machine<Ssp>) {
     let running = machine.design.checkpoint.running.take().expect("one is running");
     let now = machine.now();
     machine.rare(super::CHECKPOINT, running.since, now);
-    machine.counts.add("checkpoints", 1);
+    machine.counts.add(super::CHECKPOINTS, 1);
     machine.design.journal.tail = running.head;
     journal::append_waiting(machine);
     begin_if_due(machine);

@@ -11,9 +11,11 @@
 //! that is durable the slot has no other page, so recovery finds the entry that still names the
 //! spare one.
 //!
-//! The pages that wait are done together: their records share lines of the journal, and their
-//! entries those of the page table. (The paper has a thread of the operating system do it, on a
-//! core that runs nothing that is measured; here it is an engine whose traffic alone is seen.)
+//! The pages that wait are done together: their records share lines of the journal, with those of
+//! commits too, and their entries those of the page table. Nobody waits for them but who asks for
+//! one of the pages: then their records hurry. (The paper has a thread of the operating system do
+//! it, on a core that runs nothing that is measured; here it is an engine whose traffic alone is
+//! seen.)
 
 use std::collections::VecDeque;
 
@@ -52,6 +54,8 @@ struct Batch {
     reads: Vec<(u32, u32)>,
     /// Writes that are not durable.
     writes: usize,
+    /// Pages whose records are not durable.
+    unknown: usize,
     /// When the journal had it, if pages have changed places.
     journaled: Option<Time>,
 }
@@ -64,8 +68,9 @@ struct Job {
     target: u32,
 }
 
-/// A token that is told when the batch is done.
+/// Somebody waits for the batch: a token that is told when it is done.
 pub(super) fn done(machine: &mut Machine<Ssp>) -> When {
+    journal::hurry(machine);
     match machine.design.consolidation.done {
         Some(done) => done,
         None => {
@@ -103,7 +108,8 @@ pub(super) fn begin(machine: &mut Machine<Ssp>) -> bool {
         return false;
     }
     let (pages, lines) = (jobs.len() as u64, copies.len() as u64);
-    let batch = Batch { since, jobs, copies, reads: Vec::new(), writes: 0, journaled: None };
+    let (reads, unknown) = (Vec::new(), jobs.len());
+    let batch = Batch { since, jobs, copies, reads, writes: 0, unknown, journaled: None };
     consolidation.batch = Some(batch);
     machine.counts.add("consolidations", pages);
     machine.counts.add("lines_copied", lines);
@@ -135,9 +141,12 @@ fn copy(machine: &mut Machine<Ssp>) {
     }
     let records = records(jobs);
     machine.rare(CONSOLIDATES, since, now);
-    match planted(Mutant::SspTableFirst) {
-        true => table(machine),
-        false => journal::append(machine, Whose::Pages, records),
+    if planted(Mutant::SspTableFirst) {
+        return table(machine);
+    }
+    journal::append_patiently(machine, records);
+    if machine.design.consolidation.done.is_some() {
+        journal::hurry(machine);
     }
 }
 
@@ -177,9 +186,15 @@ pub(super) fn is_copied(machine: &mut Machine<Ssp>) {
     copy(machine);
 }
 
-/// The journal has the batch's records: lines lie in the pages that are kept.
-pub(super) fn is_journaled(machine: &mut Machine<Ssp>) {
-    if !planted(Mutant::SspTableFirst) {
+/// The journal has so many of the batch's records: when it has all, lines lie in the pages that are
+/// kept.
+pub(super) fn is_journaled(machine: &mut Machine<Ssp>, count: usize) {
+    if planted(Mutant::SspTableFirst) {
+        return;
+    }
+    let batch = batch(machine);
+    batch.unknown -= count;
+    if batch.unknown == 0 {
         table(machine);
     }
 }
@@ -237,7 +252,7 @@ fn end_if_durable(machine: &mut Machine<Ssp>) {
     let done = consolidation.done.take();
     if planted(Mutant::SspTableFirst) {
         // They go out with the next ones.
-        journal.waiting.push_back((Whose::Pages, records(&batch.jobs)));
+        journal.waiting.push_back((Whose::Pages, records(&batch.jobs), now));
     }
     if let Some(journaled) = batch.journaled {
         machine.rare(TABLE, journaled, now);

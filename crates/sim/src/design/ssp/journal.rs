@@ -8,6 +8,10 @@
 //! else into lines of their own: no commit waits for another one's line, and none takes more lines
 //! than its records need.
 //!
+//! Nobody waits for the records of pages that were brought together: they stay in the controller's
+//! buffer until a commit's line has room for them, a line is full of them, or somebody asks for one
+//! of their pages. (The paper: records are written when their buffer is full, or when asked for.)
+//!
 //! Invariants:
 //! - Groups of records are done in the order in which they were appended, each when its own lines
 //!   and those of all before it are durable: recovery reads up to the first line that is not there.
@@ -19,7 +23,7 @@ use std::collections::VecDeque;
 
 use super::Ssp;
 use super::layout::{RECORDS, Record};
-use super::{COMMIT_TAG, finished};
+use super::{COMMIT_TAG, ROOM, finished};
 use crate::machine::controller::{Class, Write};
 use crate::machine::memory::LineWords;
 use crate::machine::when::Time;
@@ -63,8 +67,10 @@ pub(super) struct Journal {
     /// Groups that are not durable, oldest first; the first one's number.
     groups: VecDeque<Group>,
     first: u64,
-    /// Records that wait for room.
-    pub(super) waiting: VecDeque<(Whose, Vec<Record>)>,
+    /// Records that wait for room, and since when.
+    pub(super) waiting: VecDeque<(Whose, Vec<Record>, Time)>,
+    /// Records of pages that nobody waits for.
+    patient: VecDeque<Record>,
     number: u8,
 }
 
@@ -78,6 +84,7 @@ impl Journal {
             groups: VecDeque::new(),
             first: 0,
             waiting: VecDeque::new(),
+            patient: VecDeque::new(),
             number: 0,
         }
     }
@@ -104,7 +111,7 @@ impl Journal {
 
     /// Whether records wait for room.
     pub(super) fn is_stuck(&self) -> bool {
-        self.waiting.front().is_some_and(|(_, records)| !self.has_room(records.len()))
+        self.waiting.front().is_some_and(|(_, records, _)| !self.has_room(records.len()))
     }
 
     /// Whether so many records have room.
@@ -140,6 +147,33 @@ impl Journal {
         self.begun = Some((words, used));
         (placed, lines)
     }
+
+    /// Puts records that nobody waits for where the line that is begun has room. Answers their
+    /// places.
+    fn fill_up(&mut self) -> Vec<Placed> {
+        let room = self.begun.map_or(0, |(_, used)| RECORDS - used);
+        let records = self.patient.drain(..room.min(self.patient.len())).collect();
+        let records = self.mark(records);
+        let (line, capacity) = (self.head.saturating_sub(1), self.capacity);
+        let mut placed = Vec::new();
+        for record in records {
+            let (words, used) = self.begun.as_mut().expect("it has room");
+            words[2 * *used..][..2].copy_from_slice(&record.words(line, capacity));
+            *used += 1;
+            placed.push((record, line * RECORDS as u64 + *used as u64));
+        }
+        placed
+    }
+
+    /// Marks the last one of records that belong together, and all of them as such.
+    fn mark(&mut self, mut records: Vec<Record>) -> Vec<Record> {
+        let count = records.len();
+        self.number = self.number.wrapping_add(u8::from(count > 0));
+        for (at, record) in records.iter_mut().enumerate() {
+            (record.last, record.number) = (at + 1 == count, self.number);
+        }
+        records
+    }
 }
 
 /// Appends records that belong together; the last one of them is marked so. When they are durable
@@ -148,8 +182,32 @@ pub(super) fn append(machine: &mut Machine<Ssp>, whose: Whose, records: Vec<Reco
     if records.len().div_ceil(RECORDS) > machine.design.journal.capacity as usize {
         return machine.fail("a transaction's records do not fit into the journal: make it larger");
     }
-    machine.design.journal.waiting.push_back((whose, records));
+    let now = machine.now();
+    machine.design.journal.waiting.push_back((whose, records, now));
     append_waiting(machine);
+}
+
+/// Appends records of pages that were brought together, each of which stands alone, when there is a
+/// line for them. When they are durable [`finished`] is told, of any number of them at a time.
+pub(super) fn append_patiently(machine: &mut Machine<Ssp>, records: Vec<Record>) {
+    let journal = &mut machine.design.journal;
+    journal.patient.extend(records);
+    let full = journal.patient.len() / RECORDS * RECORDS;
+    append_pages(machine, full);
+}
+
+/// Somebody waits for pages that are being brought together.
+pub(super) fn hurry(machine: &mut Machine<Ssp>) {
+    let all = machine.design.journal.patient.len();
+    append_pages(machine, all);
+}
+
+/// Appends as many records of pages.
+fn append_pages(machine: &mut Machine<Ssp>, count: usize) {
+    if count > 0 {
+        let records = machine.design.journal.patient.drain(..count).collect();
+        append(machine, Whose::Pages, records);
+    }
 }
 
 /// Appends what has waited, as far as there is room.
@@ -157,20 +215,33 @@ pub(super) fn append_waiting(machine: &mut Machine<Ssp>) {
     let now = machine.now();
     loop {
         let journal = &mut machine.design.journal;
-        let Some((_, records)) = journal.waiting.front() else { return };
+        let Some((_, records, _)) = journal.waiting.front() else { return };
         if !journal.has_room(records.len()) {
             return super::checkpoint::begin_if_due(machine);
         }
-        let (whose, mut records) = journal.waiting.pop_front().expect("it is there");
-        journal.number = journal.number.wrapping_add(1);
-        let count = records.len();
-        for (at, record) in records.iter_mut().enumerate() {
-            (record.last, record.number) = (at + 1 == count, journal.number);
-        }
-        let (records, lines) = journal.fill(&records);
+        let (whose, records, waited) = journal.waiting.pop_front().expect("it is there");
+        let records = journal.mark(records);
+        let (records, mut lines) = journal.fill(&records);
         let tag = COMMIT_TAG | journal.next_group();
         let (since, left) = (now, lines.len());
         journal.groups.push_back(Group { whose, records, since, lines: left, left });
+        let records = journal.fill_up();
+        if let (Some(line), Some((words, _))) = (lines.last_mut(), journal.begun)
+            && !records.is_empty()
+        {
+            // They are in the line that is waited for by those before them.
+            line.1 = words;
+            journal.groups.push_back(Group {
+                whose: Whose::Pages,
+                records,
+                since,
+                lines: 0,
+                left: 0,
+            });
+        }
+        if waited < now {
+            machine.rare(ROOM, waited, now);
+        }
         machine.counts.add("journal_lines", left as u64);
         for (line, words) in lines {
             let line = machine.design.layout.journal.line(line);

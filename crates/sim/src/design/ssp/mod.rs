@@ -62,6 +62,12 @@ const CONSOLIDATES: &str = "lines of a page are copied together";
 const TABLE: &str = "the journal knows that pages have changed places, and the page table not yet";
 const CHECKPOINT: &str = "a checkpoint";
 const LEFT: &str = "no TLB has a page that an open transaction has written";
+const SOFTWARE: &str = "software makes a transaction durable";
+const WAITS: &str = "a TLB miss waits until a page is brought together";
+const ROOM: &str = "records wait for room in the journal";
+
+/// What checkpoints are counted as.
+const CHECKPOINTS: &str = "checkpoints";
 
 /// Cycles for which a write is at least under way.
 const ON_ITS_WAY: Time = 50;
@@ -98,8 +104,9 @@ pub struct Ssp {
 struct WriteSet {
     /// Stores are those of a transaction.
     runs: bool,
-    /// It was too large: its stores are plain ones, behind a log in software.
+    /// It was too large: its stores are plain ones, behind a log in software; since when.
     soft: bool,
+    since: Time,
     pages: Vec<Written>,
     /// Told when the commit is durable.
     done: Option<When>,
@@ -126,8 +133,9 @@ impl Design for Ssp {
     const ABOUT: &'static str = "two physical pages a page, a bit a line says which (SSP)";
     const MACHINE: &'static str = "ssp";
     const MOVES: bool = true;
+    const ROUNDS: Option<(&'static str, u64)> = Some((CHECKPOINTS, 10));
     const RARE: &'static [&'static str] =
-        &[COMMITS, EVICTED, CONSOLIDATES, TABLE, CHECKPOINT, LEFT];
+        &[COMMITS, EVICTED, CONSOLIDATES, TABLE, CHECKPOINT, LEFT, SOFTWARE, WAITS];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         let slots = description.parameter("ssp", "cache_entries");
@@ -220,6 +228,11 @@ impl Design for Ssp {
         give_up(hart);
     }
 
+    fn software_commits(hart: &mut Hart<'_, Self>) {
+        let (since, until) = (write_set(hart).since, hart.cycle());
+        hart.machine().rare(SOFTWARE, since, until);
+    }
+
     fn soft_log(&mut self) -> Option<&mut SoftLog> {
         Some(&mut self.soft)
     }
@@ -230,15 +243,17 @@ impl Design for Ssp {
 
     fn walked(hart: &mut Hart<'_, Self>, page: u32, left: Option<u32>, time: Time) -> Time {
         let pages = hart.machine().design.layout.pages;
+        let mut now = time;
         if let Some(left) = left.filter(|left| *left < pages) {
             if write_set(hart).soft {
                 // Nothing else keeps a page in use that plain stores are on their way to.
                 hart.settle();
+                now = now.max(hart.cycle());
             }
-            hart.until(time);
+            hart.until(now);
             leave_tlb(hart.machine(), left);
         }
-        if page < pages { look_up(hart, page, time) } else { 0 }
+        now - time + if page < pages { look_up(hart, page, now) } else { 0 }
     }
 
     #[inline]
@@ -344,10 +359,10 @@ fn will_write(hart: &mut Hart<'_, Ssp>, page: u32) -> Result<(), Stop> {
 
 /// What was written is given up, and the lines are where they were.
 fn give_up(hart: &mut Hart<'_, Ssp>) {
-    let core = hart.core();
+    let (core, since) = (hart.core(), hart.cycle());
     let machine = hart.machine();
     let tx = &mut machine.design.cores[core];
-    (tx.runs, tx.soft) = (false, true);
+    (tx.runs, tx.soft, tx.since) = (false, true, since);
     for written in std::mem::take(&mut tx.pages) {
         for line in written.lines() {
             let place = machine.design.cache.place(line);
@@ -385,6 +400,7 @@ fn look_up(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
                 let done = consolidation::done(machine);
                 let there = hart.time_of(done);
                 hart.until(there);
+                hart.machine().rare(WAITS, now, there.max(now));
                 now = there.max(now);
             }
         }
@@ -434,7 +450,9 @@ fn finished(machine: &mut Machine<Ssp>, group: Group) {
         slot.version = *version;
         checkpoint::changed(&mut machine.design.checkpoint, record.slot);
     }
-    let Whose::Core(core) = group.whose else { return consolidation::is_journaled(machine) };
+    let Whose::Core(core) = group.whose else {
+        return consolidation::is_journaled(machine, group.records.len());
+    };
     if group.lines > 1 {
         machine.rare(COMMITS, group.since, now);
     }
