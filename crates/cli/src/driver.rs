@@ -162,9 +162,9 @@ pub(crate) type Shared<C> = Result<Share<C>, lastword::Error>;
 pub(crate) struct Task<'a, B: Body = AnyWorkload> {
     pub(crate) workload: &'a B,
     pub(crate) position: Position<B::Client>,
-    manner: Manner,
-    stop: &'a AtomicBool,
-    quota: u64,
+    pub(crate) manner: Manner,
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) quota: u64,
 }
 
 impl<'a, B: Body> Task<'a, B> {

@@ -52,3 +52,39 @@ impl<D: Design> Visitor for ByType<'_, '_, D> {
         Ok(share.map(|client| AnyClient::new::<W>(client.clone())))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use lastword::{Erased, Options, Volatile};
+    use words::ErasedTx;
+    use workloads::{Bank, Kind};
+
+    use super::*;
+    use crate::driver::{Manner, Position};
+    use crate::latency::Sampling;
+
+    #[test]
+    fn a_client_comes_back_from_where_its_type_is_known() {
+        let options = workloads::Options { scale: 0.001, ..workloads::Options::default() };
+        let kind = Kind::by_name(Bank::NAME).unwrap();
+        let bytes = kind.heap_bytes(&options);
+        let pool = Pool::<Volatile>::create_as("", Options::new().bytes(bytes)).unwrap();
+        let mut worker = pool.worker().unwrap();
+        let workload = kind.load(&mut Erased::any(&mut worker), &options).unwrap();
+        let (position, stop) = (Position::new(workload.client(0, 1)), AtomicBool::new(false));
+        let manner = Manner { sampling: Sampling::Off, outstanding: None, readers: 0 };
+        let task = Task { workload: &workload, position, manner, stop: &stop, quota: 100 };
+        let by_type = ByType { pool: &pool, worker: &mut worker, task };
+        let mut position = by_type.visit::<Bank>().unwrap().position;
+        assert_eq!(position.count, 100);
+        let mut is_there = |client: &AnyClient| {
+            let done = worker.run(|tx| workload.is_present(client, &mut ErasedTx::new(tx)));
+            done.unwrap().value
+        };
+        assert!(is_there(&position.client));
+        workload.next(&mut position.client);
+        assert!(!is_there(&position.client), "it was the hundredth");
+    }
+}

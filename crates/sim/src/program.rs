@@ -76,9 +76,12 @@ impl From<Ended> for AnyError {
 }
 
 impl From<AnyError> for Ended {
-    /// What it ended with, where a worker of such programs has said so.
+    /// Back to the type that was forgotten.
+    ///
+    /// # Panics
+    /// It was another one.
     fn from(error: AnyError) -> Ended {
-        error.downcast().unwrap_or(Ended { stop: Stop::BadValue })
+        error.downcast().expect("the worker of a program ends so")
     }
 }
 
