@@ -317,6 +317,11 @@ impl Core {
         }
     }
 
+    /// Stores that have not drained; giving a lock up is one.
+    pub fn stores(&self) -> usize {
+        self.buffer.iter().filter(|entry| !matches!(entry.op, Op::WriteBack { .. })).count()
+    }
+
     /// Whether another miss may be in flight at this time.
     pub fn may_miss(&mut self, now: Time, tokens: &Tokens) -> bool {
         if self.misses.len() >= self.mshrs {

@@ -71,6 +71,11 @@ impl<D: Design> Machine<D> {
         self.cores[core].core.is_drained() && self.cores[core].draining.is_none()
     }
 
+    /// Stores of a core that have not taken effect.
+    pub(crate) fn stores_left(&self, core: usize) -> usize {
+        self.cores[core].core.stores()
+    }
+
     /// A store takes effect, unless it has to wait: then the buffer is told when to try again.
     fn drain_store(&mut self, core: usize, word: u64, value: u64) -> bool {
         let (named, source) = (line_of(word), self.buffer_source(core));

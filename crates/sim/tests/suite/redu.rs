@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::bare::{LINES, builtin, pointer, run as run_bare, word};
 use crate::common::peeping::Peeping;
 use crate::common::{setup, simulate};
-use sim::design::{Design, HwRedo, HwUndo, HwUndoRedo};
+use sim::design::{Design, HwRedo, HwUndo, HwUndoRedo, Redu};
 use sim::machine::Machine;
 use sim::machine::kernel::Program;
 use sim::machine::memory::Memory;
@@ -256,6 +256,7 @@ fn what_is_stored_outside_of_transactions_is_not_overwritten_by_what_was_committ
     stores_outside_stay::<HwUndo>();
     stores_outside_stay::<HwRedo>();
     stores_outside_stay::<HwUndoRedo>();
+    stores_outside_stay::<Redu>();
 }
 
 #[test]

@@ -50,8 +50,9 @@ const CACHES: [u64; 3] = [32, 16, 8];
 /// So that four copies have 128 MB of objects: the cache holds a quarter.
 const SCALE: f64 = 0.32;
 
-/// So that no line has to leave 32 MiB for the log's sake.
-const LOG: u64 = 128;
+/// In MiB, so that no line has to leave 32 MiB for the log's sake: a line that is overwritten
+/// there needs the records of all its versions since it was at home.
+const LOG: u64 = 1024;
 
 /// When a line in the DRAM cache goes home, and what looks whether it is there.
 #[derive(Clone, Copy, Debug)]

@@ -17,6 +17,7 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
         if machine.design.log().is_low() {
             D::squeeze(machine);
         }
+        let earlier = machine.stores_left(core);
         let may_begin = machine.design.may_begin();
         let log = machine.design.log();
         if may_begin
@@ -24,7 +25,7 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
             && log.packer.has_room()
             && let Some(id) = log.free_id()
         {
-            return log.begin(core, id);
+            return log.begin(core, id, earlier);
         }
         let token = machine.open_token();
         machine.design.log().waiting.push(token);
@@ -115,9 +116,9 @@ pub(in crate::design) fn waits<D: Logging>(
     let (line, now) = (line_of(word), machine.now());
     let is_nvm = machine.memory.is_nvm(line);
     let log = machine.design.log();
-    let Writing { buffer, runs, under_way, .. } = &log.cores[core];
+    let Writing { buffer, runs, earlier, under_way, .. } = &log.cores[core];
     let has_place = *under_way < log.places || !buffer.is_full_for(line, word as usize % 8);
-    if !is_nvm || !runs || has_place {
+    if !is_nvm || !runs || *earlier > 0 || has_place {
         return None;
     }
     let token = machine.open_token();
@@ -133,7 +134,8 @@ fn send<D: Logging>(machine: &mut Machine<D>, core: usize, letter: Letter) {
     machine.send_message(core, 0, LETTER);
 }
 
-/// A store of a core has drained. Whether it is one of its transaction.
+/// A store of a core has drained. Whether it is one of its transaction: what was in the store
+/// buffer when that began is not, and drains first.
 pub(in crate::design) fn note<D: Logging>(
     machine: &mut Machine<D>,
     core: usize,
@@ -141,7 +143,13 @@ pub(in crate::design) fn note<D: Logging>(
     old: u64,
 ) -> bool {
     let line = line_of(word);
-    if !machine.memory.is_nvm(line) || !machine.design.log().cores[core].runs {
+    let is_nvm = machine.memory.is_nvm(line);
+    let writing = &mut machine.design.log().cores[core];
+    if writing.earlier > 0 {
+        writing.earlier -= 1;
+        return false;
+    }
+    if !is_nvm || !writing.runs {
         return false;
     }
     let new = machine.memory.payload(word);

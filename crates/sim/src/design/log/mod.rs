@@ -162,6 +162,8 @@ struct Writing {
     serial: u64,
     runs: bool,
     has_written: bool,
+    /// Stores that were in the store buffer when it began: they are not its own.
+    earlier: usize,
     /// Slots that have left the buffer, and whose lines of the log have no place in the
     /// controller's queue yet; and what a store waits for, since when, because they are too many.
     under_way: usize,
@@ -229,6 +231,7 @@ impl Log {
             serial: 0,
             runs: false,
             has_written: false,
+            earlier: 0,
             under_way: 0,
             stalled: None,
             planned: Buffer::new(room, coalesce),
@@ -340,7 +343,7 @@ impl Log {
         behind.chain(1..=self.last_id).find(|id| !self.used[usize::from(*id)])
     }
 
-    fn begin(&mut self, core: usize, id: u16) {
+    fn begin(&mut self, core: usize, id: u16, earlier: usize) {
         self.serials += 1;
         let (serial, start) = (self.serials, self.packer.next());
         self.used[usize::from(id)] = true;
@@ -349,6 +352,7 @@ impl Log {
         self.starts.insert((start, serial));
         let writing = &mut self.cores[core];
         (writing.serial, writing.runs, writing.has_written) = (serial, true, false);
+        writing.earlier = earlier;
         writing.planned.drain();
         writing.left = 0;
     }
