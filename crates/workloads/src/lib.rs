@@ -335,8 +335,8 @@ macro_rules! workloads {
             [$(<$timed>::NAME),*].contains(&name)
         }
 
-        /// As [`by_name`], but `None` for those that papers simulate only, too: for what is compiled
-        /// for every pair of a design and a workload.
+        /// As [`by_name`], but `None` for those that papers simulate only, too: for what is
+        /// compiled for every pair of a design and a workload.
         pub fn timed_by_name<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
             $(if name == <$timed>::NAME {
                 return Some(visitor.visit::<$timed>());

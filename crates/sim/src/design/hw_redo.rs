@@ -22,8 +22,10 @@
 //! there is room (its table is a chain of one line a bucket); a transaction begins when it is at
 //! most half full. Sixteen transactions are read ahead; 32 log lines are read, and `log.window`
 //! lines written, at a time. Words are written home with a byte mask: the rest of the line is not
-//! read. A modified line whose log was retired is dropped: home has it. One that was stored outside
-//! of a transaction goes home as it is, and what is committed of such words stays away.
+//! read. A modified line whose log was retired is dropped: home has it. A word that was stored
+//! outside of a transaction goes home with its line, and what is committed of that word stays away.
+//! A line of which some words are stored so, and others within transactions, is not looked after:
+//! no program here has one.
 
 use std::collections::{BTreeMap, VecDeque};
 

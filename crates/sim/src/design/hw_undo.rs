@@ -2,7 +2,7 @@
 //! 2018, section V, builds it to compare with: with the same log as its own.)
 //!
 //! ```text
-//!   store:   old words -> log; nobody waits (posted)
+//!   store:   old words -> log; posted: it waits only for room to send them (see `log`)
 //!   line on its way to memory:   waits in the controller until its entries are durable
 //!   end:     buffer -> log;  clwb of each line, sfence: data are durable;  commit word: durable
 //! ```

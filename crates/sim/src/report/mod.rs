@@ -119,7 +119,8 @@ pub struct CyclesPerTransaction {
     pub total: f64,
     /// Until the body could start.
     pub begin: f64,
-    /// Within the body: waiting for a log.
+    /// Waiting for a log: within the body; or, of logs that hardware writes, as long as its store
+    /// buffer stood still for them, whatever the core did meanwhile.
     pub log_stall: f64,
     /// From the body's end until what must be durable before the commit is.
     pub prepare: f64,

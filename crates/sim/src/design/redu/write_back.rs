@@ -265,8 +265,10 @@ fn write(machine: &mut Machine<Redu>, number: u64) {
 /// The committed line in this slot leaves the cache, for another one or for a version that an open
 /// transaction has written.
 pub(super) fn give_up(machine: &mut Machine<Redu>, slot: usize) {
+    let line = machine.design.cache.line(slot).expect("it is there").line;
+    // What follows looks at the slot as this has left it: it may have begun to bring it home.
+    send_ahead(machine, line);
     let there = *machine.design.cache.line(slot).expect("it is there");
-    send_ahead(machine, there.line);
     let number = match there.home {
         Some(number) => number,
         None => {
