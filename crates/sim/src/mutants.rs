@@ -75,6 +75,9 @@ pub enum Mutant {
     ReduCommitsBeside,
     /// SSP: the metadata of a commit do not wait for its data.
     SspMetadataFirst,
+    /// SSP: pages change places in the cache when the journal has the whole batch, and not with the
+    /// bits when it has theirs.
+    SspSwapsLate,
     /// SSP: the page table is written before the journal says that pages have changed places.
     SspTableFirst,
     /// SSP: recovery takes a transaction's records that are there, whether all are or not.
@@ -144,6 +147,7 @@ impl Mutant {
             Mutant::ReduSoftwareEarly => "redu-software-early",
             Mutant::ReduCommitsBeside => "redu-commits-beside",
             Mutant::SspMetadataFirst => "ssp-metadata-first",
+            Mutant::SspSwapsLate => "ssp-swaps-late",
             Mutant::SspTableFirst => "ssp-table-first",
             Mutant::SspPartOfACommit => "ssp-part-of-a-commit",
             Mutant::SspForgetsWriters => "ssp-forgets-writers",

@@ -10,7 +10,9 @@
 //! is *steady* when the two differ by at most 2 % of what it wrote. One that is not is taken for
 //! warming up, and the next is looked at, a few times: what is behind the caches fills up, too. A
 //! design that does something from time to time must have done it often enough in a window
-//! ([`Design::ROUNDS`]): until it has, the window is made longer, a few times as long at most.
+//! ([`Design::ROUNDS`]): until it has, the window is made longer, a few times as long at most, and
+//! always by its whole length: one that ended where a round does, and began anywhere, would have
+//! more rounds than its time has.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -365,7 +367,8 @@ impl Window {
     /// Whether the window may end.
     fn is_long_enough<D: Design>(&self, counts: &Counts) -> bool {
         let measured = self.measured();
-        measured >= self.wanted && (has_rounds::<D>(counts) || measured >= self.longest)
+        let is_whole = measured > 0 && measured.is_multiple_of(self.wanted);
+        is_whole && (has_rounds::<D>(counts) || measured >= self.longest)
     }
 
     /// What is counted is counted from here on.

@@ -158,6 +158,11 @@ impl Design for SspRedo {
     const RARE: &'static [&'static str] = &[LEAVES, BEHIND, FULL];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
+        if description.network.columns != 0 || description.nvm.channels != 1 {
+            return Err("all cores write the line that says what is at home, and the younger of \
+                        two writes must not arrive first: `network.columns` must be 0 and \
+                        `nvm.channels` 1");
+        }
         match description.llc.inclusive {
             true => Ok(()),
             false => Err("the last cache keeps lines of open transactions: `llc.inclusive` must \
@@ -189,9 +194,9 @@ impl Design for SspRedo {
         {
             hart.wait_for(home);
         }
-        while is_half_full(hart) {
+        if let Some(number) = too_old(hart) {
             let since = hart.cycle();
-            let _ = make_room(hart);
+            make_room(hart, number);
             let until = hart.cycle();
             hart.machine().rare(FULL, since, until);
         }
@@ -349,37 +354,42 @@ fn log<'h>(hart: &'h mut Hart<'_, SspRedo>) -> &'h mut Log {
     &mut hart.machine().design.cores[core]
 }
 
-/// Whether half of a core's log is not at home.
-fn is_half_full(hart: &mut Hart<'_, SspRedo>) -> bool {
+/// The last commit of a core whose log must not be kept any more, if there is one: from there on it
+/// takes more than half of the region.
+fn too_old(hart: &mut Hart<'_, SspRedo>) -> Option<u64> {
     let half = hart.machine().design.layout.half;
     let log = log(hart);
-    log.kept.front().is_some_and(|(_, first)| log.end - first > half)
+    let old = log.kept.iter().take_while(|(_, first)| log.end - first > half);
+    old.last().map(|(number, _)| *number)
 }
 
 /// Waits until memory knows that all that has been committed is at home.
 fn all_at_home(hart: &mut Hart<'_, SspRedo>) {
     let (since, number) = (hart.cycle(), hart.machine().design.number);
-    while make_room(hart) < number {}
+    make_room(hart, number);
     let until = hart.cycle();
     hart.machine().rare(SOFTWARE, since, until);
 }
 
-/// Makes it durable up to which commit everything is at home: the logs of these are room. Answers
-/// which one that is.
-fn make_room(hart: &mut Hart<'_, SspRedo>) -> u64 {
+/// Waits until everything is at home up to a commit, and makes it durable that it is, up to as many
+/// more as by chance are: the logs of these are room. That is one write, however long it takes.
+fn make_room(hart: &mut Hart<'_, SspRedo>, number: u64) {
+    let waits: Vec<When> =
+        hart.machine().design.open.range(..=number).map(|(_, going)| going.home).collect();
+    waits.into_iter().for_each(|home| hart.wait_for(home));
     let core = hart.core();
     let machine = hart.machine();
     let SspRedo { open, number, layout, .. } = &machine.design;
     let home = open.first_key_value().map_or(*number, |(first, _)| first - 1);
     let line = layout.home;
     let done = write(machine, core, line, [home, 0, 0, 0, 0, 0, 0, 0], Class::LogMeta);
+    machine.counts.add("home_lines", 1);
     hart.wait_for(done);
     for log in &mut hart.machine().design.cores {
         while log.kept.front().is_some_and(|(number, _)| *number <= home) {
             log.kept.pop_front();
         }
     }
-    home
 }
 
 /// Sends a line of a core's log to memory. Answers when the core knows that it is durable.
@@ -397,10 +407,15 @@ fn write(
     done
 }
 
-/// Puts a line as it is now into a core's log.
+/// Puts a line as it is now into a core's log. A transaction takes no more than half of that, with
+/// its group that is not full: the other half may be what is kept, and is not written over.
 fn append(machine: &mut Machine<SspRedo>, core: usize, line: u32) {
     let words = machine.memory.line(line);
-    let log = &mut machine.design.cores[core];
+    let SspRedo { cores, layout, .. } = &mut machine.design;
+    let log = &mut cores[core];
+    if log.end + log.group.len() as u64 + 2 - log.first > layout.half {
+        return machine.fail("a transaction writes more lines than the log of its core holds");
+    }
     log.group.push(line);
     log.entries += 1;
     let at = log.end + log.group.len() as u64;
@@ -427,9 +442,6 @@ fn end_group(machine: &mut Machine<SspRedo>, core: usize) {
     let place = layout.cores[core].0.line(log.end);
     log.end += 1 + log.group.len() as u64;
     log.group.clear();
-    if log.end - log.first > layout.half {
-        machine.fail("a transaction writes more lines than the log of its core holds");
-    }
     let written = write(machine, core, place, words, Class::LogMeta);
     machine.design.cores[core].writes.push(written);
 }

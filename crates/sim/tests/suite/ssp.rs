@@ -47,12 +47,17 @@ fn cut_all(design: &str) -> BTreeMap<String, u64> {
 #[test]
 fn ssp_survives_power_cuts() {
     let mut inside = cut_all("ssp");
-    // Small write sets, and a journal for one commit at a time.
-    let mut narrow = setup("tiny-ssp", "ssp", 2, 150);
-    narrow.description.set("ssp.journal_bytes=64").unwrap();
-    let cuts = cut("rbt", &narrow).rare_paths_cut.unwrap();
-    cuts.into_iter().for_each(|(path, times)| *inside.entry(path).or_default() += times);
-    assert_eq!(inside.len(), 9, "{inside:?}");
+    // Small write sets, and a journal of four lines for the pages of eight cores.
+    for (name, cores, settings) in [
+        ("rbt", 2, &["ssp.journal_bytes=64"][..]),
+        ("pages", 8, &["ssp.cache_entries=64", "nvm.row_bytes=128", "ssp.journal_bytes=128"]),
+    ] {
+        let mut narrow = setup("tiny-ssp", "ssp", cores, 150 * cores as u64 / 2);
+        settings.iter().for_each(|setting| narrow.description.set(setting).unwrap());
+        let cuts = cut(name, &narrow).rare_paths_cut.unwrap();
+        cuts.into_iter().for_each(|(path, times)| *inside.entry(path).or_default() += times);
+    }
+    assert_eq!(inside.len(), 10, "{inside:?}");
     assert!(inside.values().all(|cuts| *cuts > 0), "{inside:?}");
 }
 
@@ -103,7 +108,7 @@ fn each_design_writes_to_memory_what_it_should() {
     assert!(writes.consolidation <= counts["lines_copied"] + 2 * counts["consolidations"]);
     let total = |design| {
         let outcome = on_ssp("rbt", design, 1, &[]);
-        outcome.nvm_writes.total() / outcome.transactions
+        outcome.nvm_writes.total() as f64 / outcome.transactions as f64
     };
     let total = ["ssp-undo", "ssp-redo", "ssp"].map(total);
     assert!(total.is_sorted_by(|a, b| a > b), "{total:?}");
@@ -148,6 +153,37 @@ fn machines_that_ssp_cannot_be_built_on_are_refused() {
     large.description.set("ssp.cache_entries=5000").unwrap();
     let error = simulate("bank", 0.01, &large).unwrap_err();
     assert!(error.to_string().contains("4096"), "{error}");
+}
+
+#[test]
+fn a_redo_log_needs_a_machine_on_which_no_write_overtakes_another() {
+    let mesh = setup("lad", "ssp-redo", 2, 10);
+    let mut channels = setup("ssp", "ssp-redo", 2, 10);
+    channels.description.set("nvm.channels=2").unwrap();
+    for setup in [mesh, channels] {
+        let error = simulate("bank", 0.01, &setup).unwrap_err();
+        assert!(matches!(error, sim::Error::Misfit { design: "ssp-redo", .. }), "{error}");
+        assert!(error.to_string().contains("the younger of two"), "{error}");
+    }
+}
+
+#[test]
+fn a_window_without_its_checkpoints_is_made_longer_by_whole_lengths() {
+    let run = |bytes| on_ssp("sps", "ssp", 1, &[bytes]);
+    let outcome = run("ssp.journal_bytes=65536");
+    assert_eq!(outcome.transactions, 2000, "the tenth checkpoint is in the second thousand");
+    assert!(outcome.design_counts["checkpoints"] >= 10, "{:?}", outcome.design_counts);
+    let longest = run("ssp.journal_bytes=262144").transactions;
+    assert_eq!(longest, 4000, "it is not made longer than that");
+}
+
+#[test]
+fn software_waits_for_what_is_committed_with_one_write() {
+    let mut large = setup("tiny-ssp", "ssp-redo", 2, 150);
+    large.description.set("ssp-redo.log_bytes=1048576").unwrap();
+    let outcome = cut("tpcc-hash", &large);
+    assert!(outcome.fallbacks > 0);
+    assert_eq!(outcome.design_counts["home_lines"], outcome.fallbacks);
 }
 
 #[test]

@@ -120,6 +120,7 @@ fn variants() -> Vec<(&'static str, On)> {
         ("no-wait", ONE.with("design.ssp-redo.wait_at_begin", 0)),
         ("added", ONE.with("design.ssp.meta_model", 1)),
         ("journal-16k", ONE.with("design.ssp.journal_bytes", 16 << 10)),
+        ("redo-log-64k", ONE.with("design.ssp-redo.log_bytes", 64 << 10)),
         ("undo-lines", ONE.with("design.ssp-undo.line", 1)),
         ("keys-64th", On { scale: 1.0 / 64.0, ..ONE }),
     ]

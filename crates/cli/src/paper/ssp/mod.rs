@@ -49,12 +49,21 @@ const MICRO: [&str; 7] =
     ["rbtree", "bptree", "hash", "sps-1", "rbtree-zipf", "bptree-zipf", "hash-zipf"];
 const REAL: [&str; 2] = ["memcached", "vacation"];
 
-/// Transactions that are measured, of each thread: each writes a line of journal or more, so there
-/// are some ten checkpoints of 64 KiB.
+/// Transactions that are measured, of each thread. Where each writes a line of journal these are
+/// some ten checkpoints of 64 KiB; where two share a line, a simulation measures two or three times
+/// as many, until there are ten.
 const EACH: u64 = 12_000;
 
-/// What a quick run has less of: data, caches and transactions.
+/// What a quick run has less of: data, caches, logs and transactions.
 const QUICK: u64 = 8;
+
+/// Their bytes, unless a row says otherwise.
+const SHRINKING: [(&str, u64); 4] = [
+    ("llc.bytes", 12 << 20),
+    ("l2.bytes", 256 << 10),
+    ("design.ssp.journal_bytes", 64 << 10),
+    ("design.ssp-redo.log_bytes", 128 << 10),
+];
 
 /// The machine, and how many of its cores run.
 #[derive(Clone, Debug)]
@@ -83,7 +92,7 @@ impl On {
     }
 
     fn asked(&self, workload: &str, design: &str, budget: &Budget) -> Asked {
-        let mut asked = Asked {
+        let asked = Asked {
             machine: Some(SSP.into()),
             cores: Some(self.cores as usize),
             transactions: self.cores * EACH,
@@ -92,15 +101,17 @@ impl On {
             scale: self.scale,
             ..Asked::new(workload, design)
         };
+        let settings = self.settings.iter();
+        let mut asked = settings.fold(asked, |asked, (key, value)| asked.with(key, value));
         if budget.quick {
             asked.transactions /= QUICK;
             asked.scale /= QUICK as f64;
-            asked =
-                asked.with("llc.bytes", (12 << 20) / QUICK).with("l2.bytes", (256 << 10) / QUICK);
-            asked = asked.with("design.ssp.journal_bytes", (64 << 10) / QUICK);
-            asked = asked.with("design.ssp-redo.log_bytes", (128 << 10) / QUICK);
+            for (key, usual) in SHRINKING {
+                let bytes = asked.value(key).and_then(|bytes| bytes.parse().ok()).unwrap_or(usual);
+                asked = asked.with(key, bytes / QUICK);
+            }
         }
-        self.settings.iter().fold(asked, |asked, (key, value)| asked.with(key, value))
+        asked
     }
 
     fn of<'a>(&self, uses: &Uses<'a>, workload: &str, design: &str) -> Option<&'a Outcome> {

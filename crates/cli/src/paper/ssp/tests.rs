@@ -23,11 +23,13 @@ fn invented(asked: &Asked) -> Outcome {
     let slower = if ["sps-1", "hash"].contains(&&*asked.workload) { metadata } else { 0.0 };
     let transactions = asked.transactions;
     let writes = match &*asked.design {
-        SSP => NvmWrites { data: 3, journal: 1, consolidation: 1, ..Default::default() },
+        SSP => {
+            NvmWrites { data: 2, journal: 1, consolidation: 1, checkpoint: 1, ..Default::default() }
+        }
         "ssp-undo" => NvmWrites { data: 3, log_data: 7, ..Default::default() },
         _ => NvmWrites { data: 3, log_data: 4, ..Default::default() },
     };
-    let NvmWrites { data, log_data, journal, consolidation, .. } = writes;
+    let NvmWrites { data, log_data, journal, consolidation, checkpoint, .. } = writes;
     Outcome {
         workload: asked.workload.clone(),
         design: asked.design.clone(),
@@ -41,6 +43,7 @@ fn invented(asked: &Asked) -> Outcome {
             log_data: log_data * transactions,
             journal: journal * transactions,
             consolidation: consolidation * transactions,
+            checkpoint: checkpoint * transactions,
             ..Default::default()
         },
         lines_per_transaction: Spread { mean: 3.0, max: 5 },
@@ -65,11 +68,13 @@ fn what_holds_follows_from_marks_and_simulations_alone() {
     assert_eq!(held("S2", "by-one/ssp-redo"), (Some(1.077), Some(true)));
     assert_eq!(held("S3", "mean/ssp-undo"), (Some(7.0), Some(true)));
     assert_eq!(held("S3", "mean/ssp-redo"), (Some(4.0), Some(true)));
+    assert_eq!(held("S3", "with-checkpoints/ssp-undo").0, Some(3.5));
+    assert_eq!(held("S3", "checkpoints/hash").0, Some(1.0));
     assert_eq!(held("S4", "saved/ssp-undo"), (Some(50.0), Some(true)));
     assert_eq!(held("S4", "saved/ssp-redo"), (Some(28.571), Some(true)));
     assert_eq!(held("S5", "zipf/ssp-undo"), (Some(50.0), Some(true)));
     assert_eq!(held("S5", "zipf-more/ssp-undo").0, Some(0.0));
-    assert_eq!(held("S6", "by-data/sps-1"), (Some(0.333), Some(false)));
+    assert_eq!(held("S6", "by-data/sps-1"), (Some(0.5), Some(false)));
     assert_eq!(held("S6", "share/consolidation/hash-zipf"), (Some(20.0), Some(false)));
     assert_eq!(held("S7", "redo-before-ssp"), (Some(0.0), Some(true)));
     assert_eq!(held("S7", "ssp-redo/bptree/8"), (Some(1.7), Some(true)));
@@ -79,6 +84,7 @@ fn what_holds_follows_from_marks_and_simulations_alone() {
     assert_eq!(held("S9", "memcached/ssp-redo"), (Some(40.0), Some(true)));
     assert_eq!(held("S10", "vacation/ssp-undo"), (Some(50.0), Some(true)));
     assert_eq!(held("S11", "saved/ssp-undo"), (Some(85.714), Some(true)));
+    assert_eq!(held("S11", "with-checkpoints/ssp-undo").0, Some(71.429));
     assert_eq!(held("S11", "consolidation/memcached"), (Some(20.0), Some(true)));
     assert_eq!(held("S12", "lines/hash"), (Some(3.0), Some(true)));
     assert_eq!(held("S12", "most-pages/hash"), (Some(65.0), Some(false)));

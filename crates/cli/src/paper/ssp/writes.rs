@@ -15,12 +15,15 @@ fn total(outcome: &Outcome) -> f64 {
     each(outcome.nvm_writes.total(), outcome)
 }
 
-/// Lines of a log, or of SSP's journal, and of what lets their space be used again: a log's line
-/// that says what is over or at home, and SSP's checkpoints.
+/// Lines of a log, or of SSP's journal.
 fn logged(outcome: &Outcome) -> f64 {
-    let NvmWrites { log_data, log_meta, commit_record, journal, checkpoint, .. } =
-        outcome.nvm_writes;
-    each(log_data + log_meta + commit_record + journal + checkpoint, outcome)
+    let NvmWrites { log_data, log_meta, commit_record, journal, .. } = outcome.nvm_writes;
+    each(log_data + log_meta + commit_record + journal, outcome)
+}
+
+/// And of the checkpoints that let the journal be used again.
+fn with_checkpoints(outcome: &Outcome) -> f64 {
+    logged(outcome) + each(outcome.nvm_writes.checkpoint, outcome)
 }
 
 /// The share of lines that bring pages together, of 100.
@@ -58,10 +61,19 @@ pub(super) fn logging(rows: &mut Rows<'_>) {
         let less =
             |uses: &Uses<'_>, workload| Some(ratio(uses, &ONE, workload, log, logged)?.recip());
         rows.row(format!("mean/{log}"), |uses| geomean(MICRO.map(|workload| less(uses, workload))));
+        rows.row(format!("with-checkpoints/{log}"), |uses| {
+            ratios(uses, &ONE, &MICRO, log, with_checkpoints).map(f64::recip)
+        });
         rows.row(format!("most/{log}"), |uses| most(MICRO.map(|workload| less(uses, workload))));
         for workload in MICRO {
             rows.row(format!("{log}/{workload}"), |uses| less(uses, workload));
         }
+    }
+    for workload in MICRO {
+        rows.row(format!("checkpoints/{workload}"), |uses| {
+            let ssp = ONE.of(uses, workload, SSP)?;
+            Some(each(ssp.nvm_writes.checkpoint, ssp))
+        });
     }
     for design in ALL {
         for workload in MICRO {
@@ -143,12 +155,16 @@ pub(super) fn applications(rows: &mut Rows<'_>) {
 /// S11: their logs', and what consolidation writes.
 pub(super) fn logging_of_applications(rows: &mut Rows<'_>) {
     for log in LOGS {
-        let saved = |uses: &Uses<'_>, workload| {
-            ratio(uses, &FOUR, workload, log, logged).map(percent_below)
-        };
-        rows.row(format!("saved/{log}"), |uses| mean(REAL.map(|of| saved(uses, of))));
-        for workload in REAL {
-            rows.row(format!("saved/{log}/{workload}"), |uses| saved(uses, workload));
+        for (name, lines) in
+            [("saved", logged as fn(&Outcome) -> f64), ("with-checkpoints", with_checkpoints)]
+        {
+            let saved = |uses: &Uses<'_>, workload| {
+                ratio(uses, &FOUR, workload, log, lines).map(percent_below)
+            };
+            rows.row(format!("{name}/{log}"), |uses| mean(REAL.map(|of| saved(uses, of))));
+            for workload in REAL {
+                rows.row(format!("{name}/{log}/{workload}"), |uses| saved(uses, workload));
+            }
         }
     }
     for workload in REAL {

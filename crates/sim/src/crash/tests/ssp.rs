@@ -22,17 +22,28 @@ const CROWDED: &[&str] = &["ssp.cache_entries=6", "tlb.entries=3"];
 /// Slots change their pages several times before there is a checkpoint.
 const LAZY: &[&str] = &["ssp.cache_entries=10", "ssp.journal_bytes=4096"];
 
+/// Half of the journal is two lines, and many cores' pages are done together: checkpoints come
+/// between parts of a batch.
+const SHORT: &[&str] = &["ssp.cache_entries=64", "nvm.row_bytes=128", "ssp.journal_bytes=128"];
+
 /// Writes that wait for a bank are overtaken by others.
 const FEW_BANKS: &[&str] = &["nvm.banks=4", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
 
 /// Lines of open transactions would leave the last cache.
 const SMALL: &[&str] = &["llc.bytes=4096"];
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 10] = [
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspMetadataFirst, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspPartOfACommit, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspForgetsWriters, "ssp", "sps") },
     Row { settings: CROWDED, transactions: 900, ..ssp(Mutant::SspTableFirst, "ssp", "pages") },
+    Row {
+        settings: SHORT,
+        cores: 8,
+        transactions: 1000,
+        cuts: 3000,
+        ..ssp(Mutant::SspSwapsLate, "ssp", "pages")
+    },
     Row { transactions: 300, ..ssp(Mutant::SspTailFirst, "ssp", "pages") },
     Row { settings: LAZY, transactions: 900, ..ssp(Mutant::SspAppliesOldRecords, "ssp", "pages") },
     Row {

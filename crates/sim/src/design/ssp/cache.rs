@@ -7,8 +7,11 @@
 //! - A slot that a TLB or an open transaction refers to keeps its page, and is not consolidated.
 //! - `current` and `committed` differ in the lines of open transactions and of those whose journal
 //!   is not durable yet, and `journaled` is what `committed` will be when all of the journal is.
+//! - Bits, pages and version of a slot are those of one record, the last one that is durable: a
+//!   checkpoint may write the slot whenever it wants.
 //! - A slot that may be given to another page has no bit set, and its page's entry in the
-//!   persistent page table names `p0`.
+//!   persistent page table names `p0`. One whose page is being brought together is `Busy` until
+//!   then; it may have changed places while `table` and the persistent one still name `p1`.
 
 use std::collections::VecDeque;
 
@@ -53,6 +56,15 @@ impl Slot {
     pub(super) fn lasting(&self) -> Lasting {
         let Slot { page, p0, p1, committed, version, .. } = *self;
         Lasting { p0: page.map(|_| p0), p1, committed, version }
+    }
+
+    /// All of its page's lines lie in this one of its two pages, which is the first one from here
+    /// on: what its record in the journal says.
+    pub(super) fn is_kept_in(&mut self, target: u32) {
+        (self.current, self.committed, self.journaled) = (0, 0, 0);
+        if target == self.p1 {
+            std::mem::swap(&mut self.p0, &mut self.p1);
+        }
     }
 
     fn is_referred_to(&self) -> bool {

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{SLOT_TAG, Ssp, TAIL_TAG, journal};
+use super::{SLOT_TAG, Ssp, TAIL_TAG, consolidation, journal};
 use crate::machine::controller::{Class, Write};
 use crate::machine::when::Time;
 use crate::machine::{Machine, Tell};
@@ -68,9 +68,11 @@ pub(super) fn begin_if_due(machine: &mut Machine<Ssp>) {
 
 /// Goes on when the journal up to its head is durable.
 pub(super) fn go_on(machine: &mut Machine<Ssp>) {
-    let Ssp { journal, checkpoint, .. } = &mut machine.design;
+    let now = machine.now();
+    let Ssp { journal, checkpoint, consolidation, .. } = &mut machine.design;
     let Some(running) = &mut checkpoint.running else { return };
     if matches!(running.stage, Stage::Journal) && journal.is_durable(running.groups) {
+        consolidation::is_checkpointed(consolidation, now);
         let changed = std::mem::take(&mut checkpoint.changed);
         running.stage = Stage::Slots(changed.into_iter().collect(), 0);
         write_slots(machine);

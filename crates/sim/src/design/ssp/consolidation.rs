@@ -11,6 +11,11 @@
 //! that is durable the slot has no other page, so recovery finds the entry that still names the
 //! spare one.
 //!
+//! A batch's records become durable in parts. Each of them says all of its slot, so the slot is
+//! what its record says as soon as that is durable, bits and pages at once: a checkpoint may come
+//! before the next part, write the slot, and leave the record behind the tail. Only the page table
+//! waits for the whole batch, since pages share its lines; the slots are the batch's until then.
+//!
 //! The pages that wait are done together: their records share lines of the journal, with those of
 //! commits too, and their entries those of the page table. Nobody waits for them but who asks for
 //! one of the pages: then their records hurry. (The paper has a thread of the operating system do
@@ -21,7 +26,7 @@ use std::collections::VecDeque;
 
 use super::journal::{self, Whose};
 use super::layout::{Layout, Record};
-use super::{CONSOLIDATES, COPY_TAG, Ssp, TABLE, TABLE_TAG};
+use super::{CONSOLIDATES, COPY_TAG, PARTS, Ssp, TABLE, TABLE_TAG};
 use crate::machine::controller::{Class, Write};
 use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::{Time, When};
@@ -58,6 +63,8 @@ struct Batch {
     unknown: usize,
     /// When the journal had it, if pages have changed places.
     journaled: Option<Time>,
+    /// When a checkpoint first wrote slots while the journal had a part of it.
+    parted: Option<Time>,
 }
 
 /// A page.
@@ -109,7 +116,8 @@ pub(super) fn begin(machine: &mut Machine<Ssp>) -> bool {
     }
     let (pages, lines) = (jobs.len() as u64, copies.len() as u64);
     let (reads, unknown) = (Vec::new(), jobs.len());
-    let batch = Batch { since, jobs, copies, reads, writes: 0, unknown, journaled: None };
+    let (journaled, parted) = (None, None);
+    let batch = Batch { since, jobs, copies, reads, writes: 0, unknown, journaled, parted };
     consolidation.batch = Some(batch);
     machine.counts.add("consolidations", pages);
     machine.counts.add("lines_copied", lines);
@@ -186,8 +194,22 @@ pub(super) fn is_copied(machine: &mut Machine<Ssp>) {
     copy(machine);
 }
 
-/// The journal has so many of the batch's records: when it has all, lines lie in the pages that are
-/// kept.
+/// A bug is planted: slots are what the journal says of them with the whole batch, or before it has
+/// that at all.
+pub(super) fn is_late() -> bool {
+    planted(Mutant::SspSwapsLate) || planted(Mutant::SspTableFirst)
+}
+
+/// A checkpoint begins to write slots.
+pub(super) fn is_checkpointed(consolidation: &mut Consolidation, now: Time) {
+    if let Some(batch) = &mut consolidation.batch
+        && (1..batch.jobs.len()).contains(&batch.unknown)
+    {
+        batch.parted.get_or_insert(now);
+    }
+}
+
+/// The journal has so many of the batch's records: when it has all, the page table is told.
 pub(super) fn is_journaled(machine: &mut Machine<Ssp>, count: usize) {
     if planted(Mutant::SspTableFirst) {
         return;
@@ -208,10 +230,11 @@ fn table(machine: &mut Machine<Ssp>) {
     for Job { slot, target } in &batch.jobs {
         let slot = &mut cache.slots[*slot];
         let page = slot.page.expect("it has one");
-        (slot.current, slot.committed, slot.journaled) = (0, 0, 0);
-        if *target == slot.p1 {
-            std::mem::swap(&mut slot.p0, &mut slot.p1);
-            cache.table[page as usize] = slot.p0;
+        if is_late() {
+            slot.is_kept_in(*target);
+        }
+        if cache.table[page as usize] != *target {
+            cache.table[page as usize] = *target;
             lines.push((layout.table_line(page), page));
         }
     }
@@ -256,6 +279,9 @@ fn end_if_durable(machine: &mut Machine<Ssp>) {
     }
     if let Some(journaled) = batch.journaled {
         machine.rare(TABLE, journaled, now);
+    }
+    if let Some(parted) = batch.parted {
+        machine.rare(PARTS, parted, now);
     }
     if let Some(done) = done {
         machine.tell(done, now);

@@ -187,8 +187,9 @@ pub(super) fn append(machine: &mut Machine<Ssp>, whose: Whose, records: Vec<Reco
     append_waiting(machine);
 }
 
-/// Appends records of pages that were brought together, each of which stands alone, when there is a
-/// line for them. When they are durable [`finished`] is told, of any number of them at a time.
+/// Appends records of pages that were brought together, when there is a line for them. Those that
+/// are appended at a time are a group, with one mark; any of them could stand alone, since each
+/// says all of a slot that nobody uses. [`finished`] is told of a group at a time.
 pub(super) fn append_patiently(machine: &mut Machine<Ssp>, records: Vec<Record>) {
     let journal = &mut machine.design.journal;
     journal.patient.extend(records);

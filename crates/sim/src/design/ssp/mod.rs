@@ -61,6 +61,7 @@ const EVICTED: &str = "a line of an open transaction is written to memory";
 const CONSOLIDATES: &str = "lines of a page are copied together";
 const TABLE: &str = "the journal knows that pages have changed places, and the page table not yet";
 const CHECKPOINT: &str = "a checkpoint";
+const PARTS: &str = "a checkpoint between two parts of a consolidation";
 const LEFT: &str = "no TLB has a page that an open transaction has written";
 const SOFTWARE: &str = "software makes a transaction durable";
 const WAITS: &str = "a TLB miss waits until a page is brought together";
@@ -135,7 +136,7 @@ impl Design for Ssp {
     const MOVES: bool = true;
     const ROUNDS: Option<(&'static str, u64)> = Some((CHECKPOINTS, 10));
     const RARE: &'static [&'static str] =
-        &[COMMITS, EVICTED, CONSOLIDATES, TABLE, CHECKPOINT, LEFT, SOFTWARE, WAITS];
+        &[COMMITS, EVICTED, CONSOLIDATES, TABLE, CHECKPOINT, PARTS, LEFT, SOFTWARE, WAITS, ROOM];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         let slots = description.parameter("ssp", "cache_entries");
@@ -448,6 +449,9 @@ fn finished(machine: &mut Machine<Ssp>, group: Group) {
         let slot = &mut machine.design.cache.slots[record.slot as usize];
         slot.committed = record.committed;
         slot.version = *version;
+        if group.whose == Whose::Pages && !consolidation::is_late() {
+            slot.is_kept_in(record.p0);
+        }
         checkpoint::changed(&mut machine.design.checkpoint, record.slot);
     }
     let Whose::Core(core) = group.whose else {
