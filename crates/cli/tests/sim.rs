@@ -56,6 +56,24 @@ fn a_machine_is_a_name_or_a_file() {
 }
 
 #[test]
+fn cuts_of_power_are_told_with_what_they_fell_into() {
+    let room = Room::new();
+    let cut = "sim run hashtable --design lad --machine tiny-lad --scale 0.001 --transactions 100 \
+               --power-cuts 50";
+    let arguments: Vec<&str> = cut.split_whitespace().collect();
+    let table = room.expect(0, &arguments);
+    let line = |name: &str| table.lines().find(|line| line.trim().starts_with(name)).unwrap();
+    assert!(line("power cuts").ends_with(" 50"), "{table}");
+    assert!(line("violations").ends_with(" 0"), "{table}");
+    let mut json = arguments.clone();
+    json.extend(["--format", "json"]);
+    let report: Value = serde_json::from_str(&room.expect(0, &json)).unwrap();
+    for (path, cuts) in report["rare_paths_cut"].as_object().unwrap() {
+        assert_eq!(line(path).ends_with("never: NOT TRIED"), *cuts == 0, "{path}: {table}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_told() {
     let room = Room::new();
     for (says, arguments) in [
@@ -70,6 +88,8 @@ fn what_makes_no_sense_is_told() {
         let all = [&["sim", "run", "bank", "--design", "volatile"][..], &arguments[..]].concat();
         room.refuse(says, &all);
     }
+    let all = ["sim", "run", "sps", "--design", "lad", "--scale", "1e6"];
+    room.refuse("GiB, of at most 64: give it a smaller scale", &all);
     assert_eq!(room.run(&["sim", "run", "bank", "--design", "none"]).status.code(), Some(2));
     assert_eq!(room.run(&["sim", "run", "bank"]).status.code(), Some(2));
 }

@@ -8,6 +8,9 @@ use words::Stop;
 use crate::machine::describe::DescribeError;
 use crate::program::Ended;
 
+/// Bytes of a heap at most: its lines, and what designs keep behind them, are numbered by 32 bits.
+pub const HEAP_BYTES_MAX: u64 = 64 << 30;
+
 /// Why a simulation could not be done.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -51,6 +54,14 @@ pub enum Error {
     NothingDurable {
         /// The design's name.
         design: &'static str,
+    },
+    /// The program's data have more lines than the machine can number.
+    #[error("{program} takes {gib} GiB, of at most {}: give it a smaller scale", HEAP_BYTES_MAX >> 30)]
+    TooLarge {
+        /// The program's name.
+        program: String,
+        /// What its heap takes.
+        gib: u64,
     },
     /// The machine cannot be.
     #[error(transparent)]

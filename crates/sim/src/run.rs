@@ -23,7 +23,7 @@ use words::{Erased, ErasedTx, Stop};
 
 use crate::crash;
 use crate::design::{self, Design};
-use crate::error::Error;
+use crate::error::{Error, HEAP_BYTES_MAX};
 use crate::image::{self, Image};
 use crate::machine::counts::Counts;
 use crate::machine::description::Description;
@@ -119,7 +119,11 @@ impl design::Visitor for Simulation<'_> {
             machine: description.name.clone(),
             problem,
         })?;
-        let mut image = Image::format(program.heap_bytes())?;
+        let bytes = program.heap_bytes();
+        if bytes > HEAP_BYTES_MAX {
+            return Err(Error::TooLarge { program: program.name().to_owned(), gib: bytes >> 30 });
+        }
+        let mut image = Image::format(bytes)?;
         let loaded = program.load(&mut Erased::new(&mut image), setup.cores)?;
         let mut start = Start { setup, description, loaded: &*loaded, words: image.into_words() };
 

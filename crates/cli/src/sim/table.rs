@@ -58,7 +58,21 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
         ("simulated in", format!("{:.3} s", outcome.host_seconds)),
         ("checked", checked(outcome.checked).into()),
     ]);
+    rows.extend(cuts(outcome));
     pairs(&rows)
+}
+
+/// How often power was cut, what that has found, and inside of what it was.
+fn cuts(outcome: &Outcome) -> Vec<(&str, String)> {
+    let Some(cuts) = outcome.power_cuts else { return Vec::new() };
+    let violations = outcome.violations.unwrap_or_default();
+    let mut rows = vec![("power cuts", grouped(cuts)), ("  violations", grouped(violations))];
+    let inside = outcome.rare_paths_cut.iter().flatten();
+    rows.extend(inside.map(|(path, cuts)| {
+        let cuts = if *cuts == 0 { "never: NOT TRIED".into() } else { grouped(*cuts) };
+        (path.as_str(), cuts)
+    }));
+    rows
 }
 
 /// Lines that are left to be written, at both ends of the measurement.
