@@ -56,7 +56,10 @@ pub enum Error {
         design: &'static str,
     },
     /// The program's data have more lines than the machine can number.
-    #[error("{program} takes {gib} GiB, of at most {}: give it a smaller scale", HEAP_BYTES_MAX >> 30)]
+    #[error(
+        "{program} takes {gib} GiB, of at most {}: give it a smaller scale",
+        HEAP_BYTES_MAX >> 30
+    )]
     TooLarge {
         /// The program's name.
         program: String,

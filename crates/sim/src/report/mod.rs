@@ -46,8 +46,8 @@ pub struct Outcome {
     pub lines_per_transaction: Spread,
     /// Pages that it wrote, likewise.
     pub pages_per_transaction: Spread,
-    /// Transactions that the design could not hold and that ran another way; under `lad`, lines that
-    /// a full controller logged, and under `lad-llc` older versions that had to leave first.
+    /// Transactions that the design could not hold and that ran another way; under `lad`, lines
+    /// that a full controller logged, and under `lad-llc` older versions that had to leave first.
     pub fallbacks: u64,
     /// What only this design counts, by its names for it; absent when there is nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
