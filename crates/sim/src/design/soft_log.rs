@@ -224,10 +224,7 @@ fn append<D: Design>(hart: &mut Hart<'_, D>, line: u32) {
     }
     let mut old = [0; 8];
     for (i, word) in old.iter_mut().enumerate() {
-        let at = u64::from(line) * 8 + i as u64;
-        hart.load(at, 0);
-        let place = hart.machine().place_of(at);
-        *word = hart.machine().memory.payload(place);
+        *word = hart.load_for_log(u64::from(line) * 8 + i as u64, 0);
     }
     let address = u64::from(line) * 64;
     let first = [number, address, old[0], old[1], old[2], old[3], old[4], old[5]];

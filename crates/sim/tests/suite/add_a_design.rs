@@ -41,13 +41,23 @@ fn the_page_has_every_hook_and_no_other() {
 }
 
 #[test]
-fn the_toy_costs_less_than_a_log_with_write_backs_and_more_than_nothing() {
-    for workload in ["tatp-hash", "tpcc-hash"] {
+fn the_toy_costs_more_than_a_log_that_waits_less_often() {
+    for workload in ["sps", "tpcc-hash"] {
         let rows = toy::rows(workload, 200);
         for row in &rows {
             assert_eq!(row.complaints, Vec::<String>::new(), "{workload}, {}", row.design);
         }
         let cycles: Vec<f64> = rows.iter().map(|row| row.cycles_per_transaction.total).collect();
         assert!(cycles.is_sorted_by(|a, b| a < b), "{workload}: {cycles:?}");
+    }
+}
+
+#[test]
+fn the_toy_survives_power_cuts_and_one_that_does_not_wait_for_its_entries_does_not() {
+    for workload in ["sps", "rbt", "tpcc-hash"] {
+        let [toy, hasty] = toy::cuts(workload, 200);
+        assert_eq!(toy.complaints, Vec::<String>::new(), "{workload}");
+        assert_eq!((toy.violations, toy.power_cuts), (Some(0), Some(200)), "{workload}");
+        assert!(hasty.violations > Some(0), "{workload}: {:?}", hasty.violations);
     }
 }
