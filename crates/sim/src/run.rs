@@ -28,7 +28,7 @@ use crate::image::{self, Image};
 use crate::machine::counts::Counts;
 use crate::machine::description::Description;
 use crate::machine::kernel;
-use crate::machine::memory::Memory;
+use crate::machine::memory::{Memory, copy_of};
 use crate::machine::when::Time;
 use crate::machine::{Hart, Isolation, Machine};
 use crate::persist::{History, Trace, requests};
@@ -200,11 +200,14 @@ impl Start<'_> {
         let extra = D::extra_lines(description) + D::table_lines((heap_words / 8) as u32);
         let volatile = D::volatile_lines(description);
         let keeps_media = setup.check || setup.power_cuts > 0;
-        let mut memory = Memory::new(words.clone(), extra, volatile, keeps_media);
+        let mut memory = Memory::new(words, extra, volatile, keeps_media);
         if tagged {
             memory.tag(heap_words);
         }
-        let before = memory.media().map(<[u64]>::to_vec).unwrap_or_default();
+        let before = match memory.media() {
+            Some(media) if setup.power_cuts > 0 => copy_of(media, media.len()),
+            _ => Vec::new(),
+        };
         let design = D::new(description, (heap_words / 8) as u32);
         let mut machine = Box::new(Machine::new(description.clone(), memory, design));
         machine.requests = setup.export_trace.is_some().then(Vec::new);
@@ -458,7 +461,13 @@ fn complaints<D: Design>(
     loaded: &dyn Loaded,
     bytes: u64,
 ) -> Result<Vec<String>, Error> {
-    let heap = (0..bytes / 8).map(|word| machine.word(word)).collect();
+    let mut heap = vec![0; bytes as usize / 8];
+    for (word, copy) in (0..).zip(&mut heap) {
+        match machine.word(word) {
+            0 => {}
+            value => *copy = value,
+        }
+    }
     let mut complaints = loaded.check(&mut Erased::new(&mut Image::of(heap)))?;
     let wrong = machine.counts.wrong_fills;
     if wrong > 0 {

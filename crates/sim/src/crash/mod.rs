@@ -221,8 +221,14 @@ impl<D: Design> Cutting<'_, D> {
     ) -> Result<(), Error> {
         let cut = self.recovered(state, None);
         let finder = self.finder();
-        let lines = (0..self.extra).flat_map(|line| cut.line(finder(&cut, line)));
-        let mut image = Image::of(lines.collect());
+        let mut words = vec![0; self.extra as usize * 8];
+        for (line, words) in (0..).zip(words.chunks_exact_mut(8)) {
+            let found = cut.line(finder(&cut, line));
+            if found != [0; 8] {
+                words.copy_from_slice(&found);
+            }
+        }
+        let mut image = Image::of(words);
         match loaded.check(&mut Erased::new(&mut image)) {
             Ok(complaints) => {
                 complaints.into_iter().for_each(|complaint| report.violation(self.at, complaint));

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::machine::memory::{LineWords, line_of};
+use crate::machine::memory::{LineWords, copy_of, line_of};
 use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::Time;
 use crate::persist::history::Transaction;
@@ -81,7 +81,7 @@ impl<'h> Oracle<'h> {
             cores[it.core].0.push(*it);
         }
         Oracle {
-            heap: heap.to_vec(),
+            heap: copy_of(heap, heap.len()),
             acknowledged,
             done: 0,
             cores,

@@ -23,6 +23,21 @@ pub type LineWords = [u64; 8];
 /// Lines whose locks the machine keeps.
 pub const LOCK_LINES: u32 = 1 << 12;
 
+/// Words of a page of the host.
+const PAGE: usize = 512;
+
+/// A copy of these words with zeros behind them. What is zero is not written: most of a heap is, and
+/// so are logs in the beginning, and the host has no memory for pages that nobody has written.
+pub fn copy_of(words: &[u64], length: usize) -> Vec<u64> {
+    let mut copy = vec![0; length];
+    for (to, from) in copy.chunks_mut(PAGE).zip(words.chunks(PAGE)) {
+        if from.iter().any(|word| *word != 0) {
+            to[..from.len()].copy_from_slice(from);
+        }
+    }
+    copy
+}
+
 /// The machine's memory.
 #[derive(Clone, Debug)]
 pub struct Memory {
@@ -36,7 +51,8 @@ pub struct Memory {
 /// Who wrote which word.
 #[derive(Clone, Debug)]
 struct Tags {
-    /// Of each word: the number of the store that wrote it, or in the beginning its own number.
+    /// Of each word: the number of the store that wrote it, or in the beginning its own number, or
+    /// 0 in a page that nobody has loaded.
     /// Behind the heap, where designs keep what they read themselves, it is the value.
     words: Vec<u64>,
     heap: u64,
@@ -54,22 +70,31 @@ impl Memory {
     ///
     /// # Panics
     /// When the heap is not a whole number of lines, or all together has 2^32 lines.
-    pub fn new(heap: Vec<u64>, extra: u32, volatile: u32, media: bool) -> Memory {
+    pub fn new(heap: &[u64], extra: u32, volatile: u32, media: bool) -> Memory {
         assert!(heap.len().is_multiple_of(8), "a heap is lines");
         let nvm_lines = u32::try_from(heap.len() / 8).expect("fewer than 2^32 lines") + extra;
         let lines = nvm_lines + LOCK_LINES + volatile;
-        let mut words = heap;
-        words.resize(lines as usize * 8, 0);
-        let media = media.then(|| words[..nvm_lines as usize * 8].to_vec());
+        let words = copy_of(heap, lines as usize * 8);
+        let media = media.then(|| copy_of(heap, nvm_lines as usize * 8));
         Memory { words, nvm_lines, media, tags: None }
     }
 
     /// From here on payloads say of the heap's words, of which there are so many, who wrote them.
+    /// A page that nobody has loaded is not numbered word by word: its words are told from all that
+    /// are written, and not from each other.
     pub fn tag(&mut self, heap: u64) {
-        let mut words = self.words.clone();
-        for of_heap in [Some(&mut words), self.media.as_mut()].into_iter().flatten() {
-            for (word, tag) in (0..heap).zip(of_heap) {
+        let mut words = copy_of(&self.words, self.words.len());
+        let mut media = self.media.as_mut();
+        for (page, tags) in words[..heap as usize].chunks_mut(PAGE).enumerate() {
+            if tags.iter().all(|word| *word == 0) {
+                continue;
+            }
+            let first = page * PAGE;
+            for (word, tag) in (first as u64..).zip(tags.iter_mut()) {
                 *tag = WORD | word;
+            }
+            if let Some(media) = &mut media {
+                media[first..first + tags.len()].copy_from_slice(tags);
             }
         }
         self.tags = Some(Tags { words, heap, stores: 0 });

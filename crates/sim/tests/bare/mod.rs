@@ -33,7 +33,7 @@ pub(crate) fn builtin(name: &str, settings: &[&str]) -> Description {
 
 /// A machine of this description at rest; every word is 0.
 pub(crate) fn machine_of<D: Design>(description: &Description, design: D) -> Box<Machine<D>> {
-    let memory = Memory::new(vec![0; LINES as usize * 8], 0, VOLATILE_LINES, true);
+    let memory = Memory::new(&vec![0; LINES as usize * 8], 0, VOLATILE_LINES, true);
     Box::new(Machine::new(description.clone(), memory, design))
 }
 

@@ -220,7 +220,7 @@ fn stores_outside_stay<D: Design>() {
     let slow = ["nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
     let description = builtin("tiny-redu", &slow);
     let (extra, volatile) = (D::extra_lines(&description), D::volatile_lines(&description));
-    let memory = Memory::new(vec![0; 8 * LINES as usize], extra, volatile, true);
+    let memory = Memory::new(&vec![0; 8 * LINES as usize], extra, volatile, true);
     let machine = Machine::new(description.clone(), memory, D::new(&description, LINES));
     let lines = || (1..8_u32).map(|at| 40 * at);
     let program: Program<D> = Box::new(move |hart| {

@@ -19,7 +19,7 @@ fn run(program: impl FnOnce(&mut Hart<'_, Ssp>) + 'static) -> Box<Machine<Ssp>> 
     let words = Image::format(1 << 20).unwrap().into_words();
     let (bytes, lines) = (8 * words.len() as u64, (words.len() / 8) as u32);
     let extra = Ssp::extra_lines(&description) + Ssp::table_lines(lines);
-    let memory = Memory::new(words, extra, 0, true);
+    let memory = Memory::new(&words, extra, 0, true);
     let design = Ssp::new(&description, lines);
     let machine = Box::new(Machine::new(description, memory, design));
     let heap = (image::heap(bytes), image::TAG, bytes);

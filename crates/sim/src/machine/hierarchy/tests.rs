@@ -139,7 +139,7 @@ fn small(name: &str) -> Description {
 /// Runs what each core does on a small machine, and looks at what is left.
 fn simulate(name: &str, steps: &[Vec<Step>]) {
     let bytes = u64::from(LINES) * 64;
-    let memory = Memory::new(vec![0; bytes as usize / 8], 0, 0, true);
+    let memory = Memory::new(&vec![0; bytes as usize / 8], 0, 0, true);
     let machine = Box::new(Machine::new(small(name), memory, Volatile));
     let flat = Rc::new(RefCell::new(Flat::default()));
     let programs = steps.iter().enumerate();
