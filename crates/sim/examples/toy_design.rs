@@ -9,7 +9,7 @@
 //! ```
 //! Invariants:
 //! - Memory has a word's entry before it can have its new value: a fence is between them. The
-//!   number is the last word of an entry to drain, so an entry with a transaction's number is whole.
+//!   number is the last word of an entry to drain: one that has a transaction's number is whole.
 //! - When memory has n in the first word, it has all that transaction n has stored.
 //!
 //! Recovery stores back, for each core, the entries of the one transaction whose number is larger

@@ -202,9 +202,9 @@ impl<'y, D: Design> Hart<'y, D> {
         self.instructions((f64::from(instructions) * factor).round() as u64);
     }
 
-    /// Loads a word to put it into a log. Answers what a payload has of it: what recovery stores back
-    /// is compared by who wrote it, too ([`memory`](crate::machine::memory)). A store of it that has
-    /// not drained yet is not in that.
+    /// Loads a word to put it into a log. Answers what a payload has of it: what recovery stores
+    /// back is compared by who wrote it, too ([`memory`](crate::machine::memory)). A store of it
+    /// that has not drained yet is not in that.
     pub fn load_for_log(&mut self, word: u64, object: u64) -> u64 {
         self.load(word, object);
         let machine = self.machine();

@@ -26,8 +26,8 @@ pub const LOCK_LINES: u32 = 1 << 12;
 /// Words of a page of the host.
 const PAGE: usize = 512;
 
-/// A copy of these words with zeros behind them. What is zero is not written: most of a heap is, and
-/// so are logs in the beginning, and the host has no memory for pages that nobody has written.
+/// A copy of these words with zeros behind them. What is zero is not written: most of a heap is,
+/// and so are logs in the beginning, and the host has no memory for pages that nobody has written.
 pub fn copy_of(words: &[u64], length: usize) -> Vec<u64> {
     let mut copy = vec![0; length];
     for (to, from) in copy.chunks_mut(PAGE).zip(words.chunks(PAGE)) {
