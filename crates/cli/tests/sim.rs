@@ -84,6 +84,8 @@ fn what_makes_no_sense_is_told() {
         ("mc.wq = 4: it must be from 8 to 4096", ["--set", "mc.wq=4"]),
         ("`mc.wq` sets nothing: write key=value", ["--set", "mc.wq"]),
         ("machine lad has 15 cores, not 16: add `--set cores=16`", ["--cores", "16"]),
+        ("cores = 99: it must be from 1 to 16; ", ["--cores", "99"]),
+        ("design.lad.overflow = 5: it must be from 0 to 1", ["--set", "lad.overflow=5"]),
     ] {
         let all = [&["sim", "run", "bank", "--design", "volatile"][..], &arguments[..]].concat();
         room.refuse(says, &all);

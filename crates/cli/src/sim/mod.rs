@@ -65,11 +65,12 @@ fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
     }
     let has = description.cores;
     let cores = arguments.cores.map_or(has, |cores| usize::try_from(cores).unwrap_or(usize::MAX));
+    description.cores = cores;
+    // First what no machine can have: what is advised below would be refused.
+    description.validate()?;
     if cores > has {
         return Err(Failure::TooManyCores { machine: description.name, has, cores });
     }
-    description.cores = cores;
-    description.validate()?;
     Ok(Setup {
         description,
         design: design.clone(),

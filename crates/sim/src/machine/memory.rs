@@ -23,12 +23,11 @@ pub type LineWords = [u64; 8];
 /// Lines whose locks the machine keeps.
 pub const LOCK_LINES: u32 = 1 << 12;
 
-/// Words of a page of the host.
-const PAGE: usize = 512;
-
 /// A copy of these words with zeros behind them. What is zero is not written: most of a heap is,
 /// and so are logs in the beginning, and the host has no memory for pages that nobody has written.
 pub fn copy_of(words: &[u64], length: usize) -> Vec<u64> {
+    /// Words of a page of the host.
+    const PAGE: usize = 512;
     let mut copy = vec![0; length];
     for (to, from) in copy.chunks_mut(PAGE).zip(words.chunks(PAGE)) {
         if from.iter().any(|word| *word != 0) {
@@ -51,8 +50,7 @@ pub struct Memory {
 /// Who wrote which word.
 #[derive(Clone, Debug)]
 struct Tags {
-    /// Of each word: the number of the store that wrote it, or in the beginning its own number, or
-    /// 0 in a page that nobody has loaded.
+    /// Of each word: the number of the store that wrote it, or in the beginning its own number.
     /// Behind the heap, where designs keep what they read themselves, it is the value.
     words: Vec<u64>,
     heap: u64,
@@ -80,21 +78,11 @@ impl Memory {
     }
 
     /// From here on payloads say of the heap's words, of which there are so many, who wrote them.
-    /// A page that nobody has loaded is not numbered word by word: its words are told from all that
-    /// are written, and not from each other.
     pub fn tag(&mut self, heap: u64) {
         let mut words = copy_of(&self.words, self.words.len());
-        let mut media = self.media.as_mut();
-        for (page, tags) in words[..heap as usize].chunks_mut(PAGE).enumerate() {
-            if tags.iter().all(|word| *word == 0) {
-                continue;
-            }
-            let first = page * PAGE;
-            for (word, tag) in (first as u64..).zip(tags.iter_mut()) {
+        for of_heap in [Some(&mut words), self.media.as_mut()].into_iter().flatten() {
+            for (word, tag) in (0..heap).zip(of_heap) {
                 *tag = WORD | word;
-            }
-            if let Some(media) = &mut media {
-                media[first..first + tags.len()].copy_from_slice(tags);
             }
         }
         self.tags = Some(Tags { words, heap, stores: 0 });

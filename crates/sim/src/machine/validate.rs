@@ -19,6 +19,44 @@ pub const SLOTS_MIN: u32 = 8;
 /// Times and counts above this are mistakes, not machines.
 const MOST: f64 = 1e9;
 
+/// What the parameters of designs may be. What is 0 or 1 is a switch; bytes end where a host's
+/// memory does, and begin where a design has no room for one of what it keeps there.
+const PARAMETERS: [(&str, &str, f64, f64); 28] = [
+    ("lad", "overflow", 0.0, 1.0),
+    ("lad", "suspend_cycles", 0.0, 1e12),
+    ("lad", "away_cycles", 0.0, 1e12),
+    ("log", "bytes", 4096.0, GIB4),
+    ("log", "buffer_lines", 1.0, 65_536.0),
+    ("log", "window", 1.0, 65_536.0),
+    ("log", "coalesce", 0.0, 1.0),
+    ("log", "pack", 0.0, 1.0),
+    ("log", "gather", 0.0, 1.0),
+    ("hw-undo-redo", "fwb_cycles", 1.0, 1e12),
+    ("redu", "dram_cache_bytes", 512.0, GIB4),
+    ("redu", "write_back", 0.0, 1.0),
+    ("redu", "filter", 0.0, 1.0),
+    ("redu", "bloom_entries", 1.0, 1e8),
+    ("redu", "bloom_bits", 1.0, 8.0),
+    ("redu", "bloom_entries_lru", 1.0, 1e8),
+    ("redu", "bloom_reset", 0.0, 1.0),
+    ("redu", "bloom_hashes", 1.0, 16.0),
+    ("ssp", "cache_entries", 1.0, 1e8),
+    ("ssp", "hit_cycles", 0.0, 1e9),
+    ("ssp", "miss_cycles", 0.0, 1e9),
+    ("ssp", "write_set", 1.0, 65_536.0),
+    ("ssp", "journal_bytes", 64.0, GIB4),
+    ("ssp", "meta_model", 0.0, 1.0),
+    ("ssp-redo", "buffer_lines", 1.0, 65_536.0),
+    ("ssp-redo", "log_bytes", 4096.0, GIB4),
+    ("ssp-redo", "wait_at_begin", 0.0, 1.0),
+    ("ssp-undo", "line", 0.0, 1.0),
+];
+
+const GIB4: f64 = (1_u64 << 32) as f64;
+
+/// Of these, those that may be what is between.
+const SHARES: [(&str, &str); 2] = [("lad", "overflow"), ("redu", "bloom_reset")];
+
 /// What is wrong with a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -112,10 +150,23 @@ impl Look {
         self.time("mc.remote_ns", mc.remote_ns);
         for (design, parameters) in &machine.design {
             for (key, value) in parameters {
-                let is_one = (0.0..=1e15).contains(value);
-                self.that(is_one, &format!("design.{design}.{key}"), value, "from 0 to 10^15");
+                self.parameter(design, key, *value);
             }
         }
+    }
+
+    /// A number of a design.
+    fn parameter(&mut self, design: &str, key: &str, value: f64) {
+        let this = |row: &&(&str, &str, f64, f64)| (row.0, row.1) == (design, key);
+        let Some((_, _, least, most)) = PARAMETERS.iter().find(this) else { return };
+        let is_share = SHARES.contains(&(design, key));
+        let holds = (*least..=*most).contains(&value) && (is_share || value.fract() == 0.0);
+        let rule = match (least, most) {
+            (0.0, 1.0) if !is_share => "0 or 1".to_owned(),
+            (0.0, 1.0) => "from 0 to 1".to_owned(),
+            _ => format!("a whole number from {least} to {most}"),
+        };
+        self.that(holds, &format!("design.{design}.{key}"), value, &rule);
     }
 
     fn at_core(&mut self, core: &Core) {
@@ -212,5 +263,23 @@ impl Look {
         self.that(read_miss_ns >= read_hit_ns, &key("read_miss_ns"), read_miss_ns, &rule);
         let rule = format!("at least {}.write_hit_ns, {write_hit_ns}", name);
         self.that(write_ns >= write_hit_ns, &key("write_ns"), write_ns, &rule);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_parameter_of_a_design_has_its_range() {
+        let of_rows: BTreeSet<_> = PARAMETERS.iter().map(|row| (row.0, row.1)).collect();
+        let machines = ["lad", "redu", "ssp"].map(|it| Description::named(it).expect("built in"));
+        let tables = machines.iter().flat_map(|machine| &machine.design);
+        let of_machines = tables.flat_map(|(table, keys)| {
+            keys.keys().map(|key| (table.as_str(), key.as_str())).collect::<Vec<_>>()
+        });
+        assert_eq!(of_machines.collect::<BTreeSet<_>>(), of_rows);
     }
 }

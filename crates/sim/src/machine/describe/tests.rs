@@ -189,7 +189,7 @@ fn all_that_is_wrong_with_a_machine_is_said_at_once() {
 
 #[test]
 fn what_cannot_be_built_is_refused() {
-    let cases: [(&str, &[&str], &str); 14] = [
+    let cases: [(&str, &[&str], &str); 19] = [
         ("lad", &["cores=0"], "cores = 0"),
         ("lad", &["clock_ghz=0"], "clock_ghz = 0"),
         ("lad", &["l1.ways=0"], "l1.ways = 0"),
@@ -201,6 +201,11 @@ fn what_cannot_be_built_is_refused() {
         ("lad", &["network.rows=0"], "network.rows = 0: it must be 0 if network.columns is"),
         ("lad", &["network.rows=2"], "llc.banks = 16: it must be at most 8"),
         ("lad", &["lad.overflow=-1"], "design.lad.overflow = -1: it must be from 0"),
+        ("lad", &["lad.overflow=5"], "design.lad.overflow = 5: it must be from 0 to 1"),
+        ("redu", &["redu.filter=7"], "design.redu.filter = 7: it must be 0 or 1"),
+        ("redu", &["log.bytes=64"], "log.bytes = 64: it must be a whole number from 4096 to 42949"),
+        ("redu", &["log.bytes=1e15"], "log.bytes = 1000000000000000: it must be a whole number"),
+        ("ssp", &["ssp-redo.log_bytes=0"], "design.ssp-redo.log_bytes = 0: it must be a whole"),
         ("redu", &["l2.bytes=16384"], "l2.bytes = 16384: it must be at least l1.bytes, 32768"),
         ("redu", &["llc.bytes=131072"], "llc.bytes = 131072: it must be at least 262144"),
         ("ssp", &["name=a b"], "name = \"a b\": it must be 1 to 64 of"),
