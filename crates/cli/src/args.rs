@@ -8,7 +8,7 @@ mod sim;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lastword::Durability;
 
 pub(crate) use self::crash::{
@@ -28,6 +28,24 @@ use crate::shadow::ShadowName;
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl CommandLine {
+    /// What the program was asked for; ends it where that is wrong.
+    pub(crate) fn read() -> CommandLine {
+        let matches = with_negative_numbers(CommandLine::command()).get_matches();
+        CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// A negative number is a flag's value, so who gives one is told what it must be.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let has_value = |arg: &Arg| !arg.is_positional() && arg.get_action().takes_values();
+    let command = command.mut_args(|arg| match has_value(&arg) {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 #[derive(Debug, Subcommand)]
@@ -102,6 +120,9 @@ pub(crate) struct Reproduce {
     /// Its experiments, as in `D1 D5` [default: all of them]
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
+    /// Measure nothing: print which experiments there are, and what each of them is
+    #[arg(long)]
+    pub(crate) list: bool,
     /// Shorter laps, fewer rounds and sizes; the same marks
     #[arg(long)]
     pub(crate) quick: bool,

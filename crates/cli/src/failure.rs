@@ -120,6 +120,12 @@ pub(crate) enum Failure {
     #[error("machine {machine} has {has} cores, not {cores}: add `--set cores={cores}`")]
     TooManyCores { machine: String, has: usize, cores: usize },
 
+    #[error(
+        "{design} does not go by {key}, which would change nothing but the machine's hash: leave \
+         it out, or run one of {others}"
+    )]
+    NotOfDesign { design: &'static str, key: String, others: String },
+
     #[error("this build has no mutants: build it with `--features mutants`")]
     NoMutants,
 

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     if arguments.peek().is_some_and(|first| first == KillWriter::NAME) {
         return exit(kill_writer::run(&KillWriter::parse_from(arguments)));
     }
-    exit(match CommandLine::parse().command {
+    exit(match CommandLine::read().command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),

@@ -30,6 +30,19 @@ fn what_cannot_be_run_here_is_told_with_its_reason_in_every_file() {
 }
 
 #[test]
+fn what_there_is_is_listed_and_nothing_is_measured() {
+    let room = Room::new();
+    let all = room.json(0, &["reproduce", "lad", "--list", "--out", "results"]);
+    let ids: Vec<&str> =
+        all.as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    assert!(ids[0] == "L1" && ids.contains(&"L13") && ids.contains(&"C1"), "{ids:?}");
+    assert!(all.as_array().unwrap().iter().all(|it| it["rows"].as_u64() > Some(0)), "{all}");
+    assert!(!room.path("results").exists());
+    let table = room.expect(0, &["reproduce", "lad", "l2", "--list"]);
+    assert!(table.contains("two sockets") && !table.contains("one socket"), "{table}");
+}
+
+#[test]
 fn what_there_is_not_is_refused_and_what_there_is_is_named() {
     let room = Room::new();
     let known = "it has D1, D2, D3, D4, D5, D6, D7, D8, D9, D10";

@@ -21,6 +21,8 @@ fn a_simulation_says_what_it_took_and_on_what() {
     assert_eq!((&report["machine"]["name"], &report["cores"]), (&"lad".into(), &2.into()));
     assert_eq!((&report["seed"], &report["checked"]), (&1.into(), &true.into()));
     assert_eq!(report["description"]["mc"]["wq"], 16);
+    assert_eq!((&report["scale"], &report["shared"]), (&0.001.into(), &false.into()));
+    assert!(report["program"].as_str().unwrap().starts_with(env!("CARGO_PKG_VERSION")));
     assert!(report["transactions"].as_u64() >= Some(200), "{report}");
     assert!(report["cycles_per_transaction"]["total"].as_f64() > Some(1.0), "{report}");
     assert!(report["lines_per_transaction"]["mean"].as_f64() > Some(0.9), "{report}");
@@ -56,6 +58,32 @@ fn a_machine_is_a_name_or_a_file() {
 }
 
 #[test]
+fn too_few_transactions_a_core_are_not_called_steady() {
+    let room = Room::new();
+    let run = "sim run hashtable --design sw-undo --machine tiny-lad --scale 0.01 --transactions";
+    let steady = |transactions: &str| {
+        let arguments: Vec<&str> = run.split(' ').chain([transactions]).collect();
+        let report = room.json(0, &arguments);
+        assert_eq!(report["cores"], 2);
+        report["steady"].as_bool()
+    };
+    assert_eq!((steady("4"), steady("4000")), (Some(false), Some(true)));
+}
+
+#[test]
+fn waiting_for_locks_is_told() {
+    let room = Room::new();
+    let run = "sim run bank --design volatile --machine tiny-lad --scale 0.001 --format json";
+    let locks = |cores: &str| {
+        let arguments: Vec<&str> = run.split(' ').chain(["--cores", cores]).collect();
+        let report: Value = serde_json::from_str(&room.expect(0, &arguments)).unwrap();
+        report["cycles_per_transaction"]["locks"].as_f64().unwrap()
+    };
+    assert_eq!(locks("1"), 0.0);
+    assert!(locks("2") > 0.0);
+}
+
+#[test]
 fn cuts_of_power_are_told_with_what_they_fell_into() {
     let room = Room::new();
     let cut = "sim run hashtable --design lad --machine tiny-lad --scale 0.001 --transactions 100 \
@@ -65,6 +93,7 @@ fn cuts_of_power_are_told_with_what_they_fell_into() {
     let line = |name: &str| table.lines().find(|line| line.trim().starts_with(name)).unwrap();
     assert!(line("power cuts").ends_with(" 50"), "{table}");
     assert!(line("violations").ends_with(" 0"), "{table}");
+    assert!(line("steady").ends_with(" -"), "nothing is warmed up: {table}");
     let mut json = arguments.clone();
     json.extend(["--format", "json"]);
     let report: Value = serde_json::from_str(&room.expect(0, &json)).unwrap();
@@ -86,6 +115,11 @@ fn what_makes_no_sense_is_told() {
         ("machine lad has 15 cores, not 16: add `--set cores=16`", ["--cores", "16"]),
         ("cores = 99: it must be from 1 to 16; ", ["--cores", "99"]),
         ("design.lad.overflow = 5: it must be from 0 to 1", ["--set", "lad.overflow=5"]),
+        ("volatile does not go by lad.overflow, which would", ["--set", "lad.overflow=0.5"]),
+        ("or run one of lad, lad-base\n", ["--set", "design.lad.overflow=0.5"]),
+        ("machine lad has no `l2`, so no `l2.bytes`: take", ["--set", "l2.bytes=65536"]),
+        ("invalid value '-1' for '--transactions <N>'", ["--transactions", "-1"]),
+        ("invalid value '-0.5' for '--scale <X>'", ["--scale", "-0.5"]),
     ] {
         let all = [&["sim", "run", "bank", "--design", "volatile"][..], &arguments[..]].concat();
         room.refuse(says, &all);

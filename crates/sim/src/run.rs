@@ -12,7 +12,7 @@
 //! design that does something from time to time must have done it often enough in a window
 //! ([`Design::ROUNDS`]): until it has, the window is made longer, a few times as long at most, and
 //! always by its whole length: one that ended where a round does, and began anywhere, would have
-//! more rounds than its time has.
+//! more rounds than its time has. One of fewer than ten transactions a core is not steady.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -44,6 +44,10 @@ const WINDOWS: u32 = 4;
 
 /// How many times as long as it was asked for a window is at most.
 const LONGEST: u64 = 4;
+
+/// Transactions of a core below which a window's edges, where others are in the middle of theirs,
+/// weigh more than what is between them.
+const FEWEST: u64 = 10;
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -283,6 +287,8 @@ struct Window {
     wanted: u64,
     /// Warming up ends after so many transactions.
     warm_up_most: u64,
+    /// Cores that run them.
+    cores: u64,
     /// Transactions of all cores, since the beginning.
     finished: Cell<u64>,
     /// The last cache has wrapped after so many misses: twice as many as it has lines, since sets
@@ -315,6 +321,7 @@ impl Window {
         Window {
             wanted,
             warm_up_most: if setup.power_cuts > 0 { 0 } else { setup.warm_up_most },
+            cores: setup.cores as u64,
             finished: Cell::new(0),
             wraps: 2 * machine.description.llc.bytes / 64,
             began: Cell::new(None),
@@ -360,7 +367,7 @@ impl Window {
             }
             Some(began) if self.is_long_enough::<D>(&hart.machine().counts) => {
                 let (end, counts) = (edge(hart, finished), &hart.machine().counts);
-                if self.more.get() == 0 || is_steady::<D>(began, end, counts) {
+                if self.more.get() == 0 || self.is_steady::<D>(began, end, counts) {
                     self.ended.borrow_mut().get_or_insert((end, counts.clone()));
                 } else {
                     self.more.set(self.more.get() - 1);
@@ -376,6 +383,15 @@ impl Window {
         let measured = self.measured();
         let is_whole = measured > 0 && measured.is_multiple_of(self.wanted);
         is_whole && (has_rounds::<D>(counts) || measured >= self.longest)
+    }
+
+    /// Whether what is left to be written is as much as it was, but for 2 % of what was written;
+    /// there are transactions enough, and the design's rounds are done.
+    fn is_steady<D: Design>(&self, began: Edge, end: Edge, counts: &Counts) -> bool {
+        let left = end.backlog.abs_diff(began.backlog);
+        let is_level = 50 * left <= counts.nvm_writes_total();
+        let are_enough = end.finished - began.finished >= FEWEST * self.cores;
+        is_level && are_enough && has_rounds::<D>(counts)
     }
 
     /// What is counted is counted from here on.
@@ -417,6 +433,7 @@ impl Window {
                 prepare: mean(phases.prepare),
                 commit: mean(phases.commit),
                 abort: mean(phases.abort),
+                locks: mean(phases.locks),
             },
             nvm_reads: counts.nvm_reads,
             nvm_writes,
@@ -427,7 +444,7 @@ impl Window {
             fallbacks: counts.fallbacks,
             design_counts: counts.of_design.iter().map(|(of, n)| ((*of).to_owned(), *n)).collect(),
             backlog: Backlog { begin: began.backlog, end: end.backlog },
-            steady: is_steady::<D>(began, *end, counts),
+            steady: self.is_steady::<D>(began, *end, counts),
             simulated_accesses: self.accesses.get() + machine.counts.accesses,
             host_seconds: self.host_seconds.get(),
             power_cuts: None,
@@ -442,12 +459,6 @@ impl Window {
 
 fn edge<D: Design>(hart: &mut Hart<'_, D>, finished: u64) -> Edge {
     Edge { at: hart.cycle(), finished, backlog: hart.machine().backlog() }
-}
-
-/// Whether what is left to be written is as much as it was, but for 2 % of what was written; and
-/// the design's rounds are done.
-fn is_steady<D: Design>(began: Edge, end: Edge, counts: &Counts) -> bool {
-    50 * end.backlog.abs_diff(began.backlog) <= counts.nvm_writes_total() && has_rounds::<D>(counts)
 }
 
 /// Whether the design has done often enough what it does from time to time.

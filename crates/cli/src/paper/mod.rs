@@ -42,6 +42,8 @@ mod table;
 use std::fs;
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::args::{Format, Reproduce};
 use crate::failure::{Failure, Verdict};
 use crate::machine::{self, Machine};
@@ -156,6 +158,9 @@ fn recipes(paper: &str) -> &'static [Recipe] {
 pub(crate) fn run(arguments: &Reproduce) -> Result<Verdict, Failure> {
     let paper = Paper::by_name(&arguments.paper)?;
     let recipes = chosen(&paper, &arguments.ids)?;
+    if arguments.list {
+        return list(&paper, &recipes, !arguments.ids.is_empty(), arguments.output.format);
+    }
     let peers = arguments.peers.as_deref().map(Peers::read).transpose()?;
     let (quick, seed) = (arguments.quick, arguments.seed);
     let is_simulated = recipes.iter().all(|recipe| matches!(recipe.measure, Measure::Sims { .. }));
@@ -188,6 +193,42 @@ pub(crate) fn run(arguments: &Reproduce) -> Result<Verdict, Failure> {
     }
     let all_held = results.rows.iter().all(|row| row.held != Some(false));
     Ok(Verdict::of(all_held && !made.laps.broken && !made.sims.broken))
+}
+
+/// One experiment, for who looks which there are.
+#[derive(Serialize)]
+struct Listed<'p> {
+    id: &'p str,
+    title: &'p str,
+    source: &'p str,
+    rows: usize,
+    /// Only when it is named: it takes long.
+    named_only: bool,
+}
+
+/// Prints which experiments there are, those too that take long; or these.
+fn list(
+    paper: &Paper,
+    chosen: &[&Recipe],
+    are_named: bool,
+    format: Format,
+) -> Result<Verdict, Failure> {
+    let recipe = |id: &str| recipes(&paper.paper).iter().find(|recipe| recipe.id == id);
+    let is_meant = |id: &str| !are_named || chosen.iter().any(|recipe| recipe.id == id);
+    let meant = paper.experiment.iter().filter(|experiment| is_meant(&experiment.id));
+    let listed = meant.map(|experiment| Listed {
+        id: &experiment.id,
+        title: &experiment.title,
+        source: &experiment.source,
+        rows: experiment.rows().len(),
+        named_only: recipe(&experiment.id).is_some_and(|recipe| recipe.is_long),
+    });
+    let listed: Vec<Listed<'_>> = listed.collect();
+    report::print(&match format {
+        Format::Json => json::object(&listed),
+        Format::Table => table::list(&listed),
+    })?;
+    Ok(Verdict::Held)
 }
 
 /// The recipes of these experiments; when none is named of all that do not take long.

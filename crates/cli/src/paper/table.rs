@@ -1,9 +1,10 @@
 //! Results for a terminal: a sheet an experiment, then what there is to say about its rows.
 
+use super::Listed;
 use super::number::{in_its_unit, spread, with_unit};
 use super::results::{Experiment, Results, Row};
 use super::standing::{Standing, Tally};
-use crate::report::table::{NONE, sheet, width};
+use crate::report::table::{NONE, named, sheet, width};
 
 /// All experiments and how many marks hold.
 pub(crate) fn table(results: &Results) -> String {
@@ -14,6 +15,19 @@ pub(crate) fn table(results: &Results) -> String {
         text += &format!("\n{}\n", one(experiment, &rows, within));
     }
     text + "\n" + &Tally::of(results).sentence()
+}
+
+/// `reproduce --list`.
+pub(super) fn list(listed: &[Listed<'_>]) -> String {
+    let line = |one: &Listed<'_>| {
+        let title = match one.named_only {
+            true => format!("{} (when it is named)", one.title),
+            false => one.title.to_owned(),
+        };
+        [one.id.to_owned(), title, one.source.to_owned(), one.rows.to_string()]
+    };
+    let lines: Vec<_> = listed.iter().map(line).collect();
+    named(["id", "experiment", "in the paper", "rows"], &lines)
 }
 
 fn head(results: &Results) -> String {

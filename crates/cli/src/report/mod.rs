@@ -386,10 +386,10 @@ fn some_ratio(part: f64, of: f64) -> Option<f64> {
 /// Prints a report.
 ///
 /// # Errors
-/// Nobody listens any more.
+/// As [`printed`].
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Failure::io("writing the report"))
+    printed(writeln!(out, "{text}").and_then(|()| out.flush()))
 }
 
 /// What came of printing something long: a reader that has seen enough is no failure.

@@ -30,7 +30,10 @@ pub(super) fn run(arguments: &SimMerge) -> Result<Verdict, Failure> {
         problems = never_cut(&records);
     } else {
         let (count, total) = (problems.len(), list.points.len());
-        problems.push(format!("{count} of {total} points are to be run: run the sweep again"));
+        problems.push(format!(
+            "{count} of {total} points are to be run: run the sweep again with this directory as \
+             --out; it says of those that fail why"
+        ));
     }
     if problems.is_empty() {
         return Ok(Verdict::Held);
@@ -51,7 +54,13 @@ fn never_cut(records: &[Record]) -> Vec<String> {
         }
     }
     let never = cuts.into_iter().filter(|(_, times)| *times == 0);
-    never.map(|((design, path), _)| format!("never cut while: {path} ({design})")).collect()
+    let said = |((design, path), _)| {
+        format!(
+            "never cut while: {path} ({design}); add points that come there: \
+             docs/designs/{design}.md says when it does that"
+        )
+    };
+    never.map(said).collect()
 }
 
 /// One row of the JSON.
@@ -83,12 +92,18 @@ pub(super) fn show(format: SheetFormat, listed: &[Listed], records: &[Record]) -
             let head = |outcome: &Outcome| {
                 let names = numbers(outcome).into_iter().map(|(name, _)| name.to_owned());
                 let asked = keys.iter().map(|key| format!("asked {key}"));
-                ["point".to_owned()].into_iter().chain(asked).chain(names).collect::<Vec<_>>()
+                ["point", "program", "scale"]
+                    .map(str::to_owned)
+                    .into_iter()
+                    .chain(asked)
+                    .chain(names)
+                    .collect::<Vec<_>>()
             };
             let mut lines: Vec<Vec<String>> =
                 records.first().map(|record| head(&record.outcome)).into_iter().collect();
             for (listed, record) in both() {
-                let mut line = vec![listed.point.clone()];
+                let scale = listed.asked.scale.to_string();
+                let mut line = vec![listed.point.clone(), record.program.clone(), scale];
                 line.extend(keys.iter().map(|key| listed.asked.value(key).unwrap_or_default()));
                 line.extend(numbers(&record.outcome).into_iter().map(|(_, value)| value));
                 lines.push(line);
@@ -160,6 +175,7 @@ fn numbers(outcome: &Outcome) -> Vec<(&'static str, String)> {
         ("cycles_per_transaction.prepare", cycles.prepare.to_string()),
         ("cycles_per_transaction.commit", cycles.commit.to_string()),
         ("cycles_per_transaction.abort", cycles.abort.to_string()),
+        ("cycles_per_transaction.locks", cycles.locks.to_string()),
         ("nvm_reads", outcome.nvm_reads.to_string()),
         ("nvm_writes", outcome.nvm_writes.total().to_string()),
     ];
@@ -185,6 +201,8 @@ fn numbers(outcome: &Outcome) -> Vec<(&'static str, String)> {
         ("pages_per_transaction.mean", pages.mean.to_string()),
         ("pages_per_transaction.max", pages.max.to_string()),
         ("fallbacks", outcome.fallbacks.to_string()),
+        ("backlog.begin", outcome.backlog.begin.to_string()),
+        ("backlog.end", outcome.backlog.end.to_string()),
         ("steady", outcome.steady.to_string()),
         ("simulated_accesses", outcome.simulated_accesses.to_string()),
         ("checked", outcome.checked.map_or_else(String::new, |held| held.to_string())),

@@ -9,6 +9,7 @@ use serde::Serialize;
 use sim::design::{ALL, About};
 use sim::machine::describe::NAMES;
 use sim::machine::description::Description;
+use sim::report::Outcome;
 use sim::{Setup, WARM_UP};
 use workloads::{Kind, Options};
 
@@ -48,26 +49,59 @@ fn run_one(arguments: &SimRun) -> Result<Verdict, Failure> {
     let outcome = outcome?;
     report::complain(&outcome.complaints);
     report::print(&match arguments.output.format {
-        Format::Json => json::object(&outcome),
+        Format::Json => json::object(&Told::of(arguments, &outcome)),
         Format::Table => table::outcome(&outcome),
     })?;
     Ok(Verdict::of(outcome.checked != Some(false)))
+}
+
+/// The JSON of a run: what was found, and what it depends on besides the machine. Equal ones have
+/// equal results.
+#[derive(Serialize)]
+struct Told<'r> {
+    #[serde(flatten)]
+    outcome: &'r Outcome,
+    /// Version and commit of what has simulated.
+    program: &'r str,
+    scale: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    update_percent: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zipf: Option<f64>,
+    shared: bool,
+}
+
+impl<'r> Told<'r> {
+    fn of(arguments: &SimRun, outcome: &'r Outcome) -> Told<'r> {
+        let &SimRun { scale, data, update_percent, zipf, shared, .. } = arguments;
+        let data = data.map(|data| data.to_string());
+        Told { outcome, program: &sweep::PROGRAM, scale, data, update_percent, zipf, shared }
+    }
 }
 
 /// The machine as it was asked for, and what is to be done on it.
 fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
     let SimRun { design, transactions, seed, check, power_cuts, export_trace, .. } = arguments;
     let own = ALL.iter().find(|known| known.name == design);
-    let own = own.expect("the parser knows the names").machine;
-    let mut description = Description::named(arguments.machine.as_deref().unwrap_or(own))?;
-    for setting in &arguments.settings {
-        description.set(setting)?;
-    }
+    let own = own.expect("the parser knows the names");
+    let machine = arguments.machine.as_deref().unwrap_or(own.machine);
+    let mut description = Description::named(machine)?;
+    arguments.settings.iter().try_for_each(|setting| description.set(setting))?;
     let has = description.cores;
     let cores = arguments.cores.map_or(has, |cores| usize::try_from(cores).unwrap_or(usize::MAX));
     description.cores = cores;
     // First what no machine can have: what is advised below would be refused.
     description.validate()?;
+    for setting in &arguments.settings {
+        let key = setting.split_once('=').map_or("", |(key, _)| key.trim());
+        if !own.goes_by(key) {
+            let those = ALL.iter().filter(|other| other.goes_by(key)).map(|other| other.name);
+            let others = those.collect::<Vec<_>>().join(", ");
+            return Err(Failure::NotOfDesign { design: own.name, key: key.into(), others });
+        }
+    }
     if cores > has {
         return Err(Failure::TooManyCores { machine: description.name, has, cores });
     }
@@ -97,6 +131,8 @@ struct DesignRow {
     name: &'static str,
     about: &'static str,
     machine: &'static str,
+    /// What can be set of it.
+    parameters: &'static [&'static str],
 }
 
 #[derive(Debug, Serialize)]
@@ -118,7 +154,12 @@ struct WorkloadRow {
 }
 
 fn list(arguments: &SimList) -> Result<Verdict, Failure> {
-    let row = |&About { name, about, machine }| DesignRow { name, about, machine };
+    let row = |&About { name, about, machine, parameters }| DesignRow {
+        name,
+        about,
+        machine,
+        parameters,
+    };
     let list = List {
         designs: ALL.iter().map(row).collect(),
         machines: NAMES.iter().map(|name| machine_row(name)).collect::<Result<_, _>>()?,

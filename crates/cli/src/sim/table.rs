@@ -27,6 +27,7 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
         ("  prepare", one(cycles.prepare)),
         ("  commit", one(cycles.commit)),
         ("  abort", one(cycles.abort)),
+        ("  locks", one(cycles.locks)),
         ("NVM reads", each(outcome.nvm_reads)),
         ("NVM writes", each(outcome.nvm_writes.total())),
     ];
@@ -53,7 +54,7 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
     rows.extend(outcome.design_counts.iter().map(|(name, n)| (name.as_str(), each(*n))));
     rows.extend([
         ("backlog", backlog(outcome)),
-        ("steady", if outcome.steady { "yes" } else { "NO: run more transactions" }.into()),
+        ("steady", steady(outcome).into()),
         ("accesses", format!("{} ({}/s)", grouped(outcome.simulated_accesses), short(rate))),
         ("simulated in", format!("{:.3} s", outcome.host_seconds)),
         ("checked", checked(outcome.checked).into()),
@@ -79,6 +80,14 @@ fn cuts(outcome: &Outcome) -> Vec<(&str, String)> {
 fn backlog(outcome: &Outcome) -> String {
     let Backlog { begin, end } = outcome.backlog;
     format!("{} at the beginning, {} at the end", grouped(begin), grouped(end))
+}
+
+fn steady(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome { power_cuts: Some(_), .. } => NONE, // from its first transaction on it is measured
+        Outcome { steady: true, .. } => "yes",
+        Outcome { steady: false, .. } => "NO: run more transactions",
+    }
 }
 
 fn spread(spread: Spread) -> String {

@@ -103,6 +103,7 @@ impl Design for HwRedo {
     const NAME: &'static str = "hw-redo";
     const ABOUT: &'static str = "redo logging in hardware, data brought home from the log (WrAP)";
     const MACHINE: &'static str = "redu";
+    const PARAMETERS: &'static [&'static str] = &["log", "redu.dram_cache_bytes"];
     const RARE: &'static [&'static str] =
         &[log::RARE[0], log::RARE[1], log::RARE[2], RETIRES, BUFFERED];
 

@@ -36,6 +36,7 @@ impl Design for HwUndo {
     const NAME: &'static str = "hw-undo";
     const ABOUT: &'static str = "undo logging in hardware, data written before the commit (ATOM)";
     const MACHINE: &'static str = "redu";
+    const PARAMETERS: &'static [&'static str] = &["log"];
     const RARE: &'static [&'static str] = &[log::RARE[0], log::RARE[2], WAITS];
 
     fn fits(description: &Description) -> Result<(), &'static str> {

@@ -81,6 +81,7 @@ impl Design for HwUndoRedo {
     const NAME: &'static str = "hw-undo-redo";
     const ABOUT: &'static str = "old and new words logged in hardware, forced write-backs (FWB)";
     const MACHINE: &'static str = "redu";
+    const PARAMETERS: &'static [&'static str] = &["log", "hw-undo-redo"];
     const ROUNDS: Option<(&'static str, u64)> = Some(("scans", 4));
     const RARE: &'static [&'static str] = &[log::RARE[0], log::RARE[1], log::RARE[2], WAITS, SCANS];
 

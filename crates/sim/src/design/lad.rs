@@ -141,6 +141,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
         "staged in controllers with batteries, two-phase commit, no log (LAD)"
     };
     const MACHINE: &'static str = "lad";
+    const PARAMETERS: &'static [&'static str] = &["lad"];
     const RARE: &'static [&'static str] = &[LEAVES, LOGS, PARTIAL, SUSPENDED];
 
     fn extra_lines(description: &Description) -> u32 {

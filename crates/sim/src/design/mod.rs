@@ -51,6 +51,7 @@ use words::Stop;
 
 use crate::machine::cache::State;
 use crate::machine::controller::{Class, Id, Write};
+use crate::machine::describe::parameter_of;
 use crate::machine::description::{Description, Point};
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
@@ -68,6 +69,11 @@ pub trait Design: Sized + 'static {
 
     /// The machine on which it runs unless another one is named.
     const MACHINE: &'static str;
+
+    /// The numbers below `design` that it goes by: tables of them, and single ones, as in
+    /// `redu.filter`. Nobody who asks for one run may change another one: it would be a machine of
+    /// another hash on which everything is the same.
+    const PARAMETERS: &'static [&'static str] = &[];
 
     /// Whether a committed transaction survives a power cut.
     const DURABLE: bool = true;
@@ -337,11 +343,24 @@ pub struct About {
     pub about: &'static str,
     /// See [`Design::MACHINE`].
     pub machine: &'static str,
+    /// See [`Design::PARAMETERS`].
+    pub parameters: &'static [&'static str],
 }
 
 impl About {
     const fn of<D: Design>() -> About {
-        About { name: D::NAME, about: D::ABOUT, machine: D::MACHINE }
+        let (name, about, machine) = (D::NAME, D::ABOUT, D::MACHINE);
+        About { name, about, machine, parameters: D::PARAMETERS }
+    }
+
+    /// Whether it goes by a number of a machine: by all that are no parameters of designs, too.
+    pub fn goes_by(&self, key: &str) -> bool {
+        let Some(parameter) = parameter_of(key) else { return true };
+        let is_it = |known: &str| {
+            let rest = parameter.strip_prefix(known);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.parameters.iter().any(|known| is_it(known))
     }
 }
 

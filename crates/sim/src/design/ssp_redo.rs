@@ -155,6 +155,7 @@ impl Design for SspRedo {
     const NAME: &'static str = "ssp-redo";
     const ABOUT: &'static str = "redo logging in hardware: data go home behind the commit (DHTM)";
     const MACHINE: &'static str = "ssp";
+    const PARAMETERS: &'static [&'static str] = &["ssp-redo"];
     const RARE: &'static [&'static str] = &[LEAVES, BEHIND, FULL];
 
     fn fits(description: &Description) -> Result<(), &'static str> {

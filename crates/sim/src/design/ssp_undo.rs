@@ -83,6 +83,7 @@ impl Design for SspUndo {
     const NAME: &'static str = "ssp-undo";
     const ABOUT: &'static str = "undo logging in hardware: each store waits for its entry (SSP)";
     const MACHINE: &'static str = "ssp";
+    const PARAMETERS: &'static [&'static str] = &["ssp-undo"];
     const RARE: &'static [&'static str] = &[EVICTED];
 
     fn extra_lines(description: &Description) -> u32 {

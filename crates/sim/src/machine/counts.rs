@@ -79,6 +79,8 @@ pub struct Phases {
     pub commit: u64,
     /// Taking a transaction back.
     pub abort: u64,
+    /// Waiting for locks that others had.
+    pub locks: u64,
 }
 
 /// A part of a transaction.
@@ -98,6 +100,8 @@ pub enum Phase {
     Commit,
     /// Taking it back.
     Abort,
+    /// A lock that another core has.
+    Lock,
 }
 
 impl Phases {
@@ -111,6 +115,7 @@ impl Phases {
             Phase::Prepare => self.prepare += cycles,
             Phase::Commit => self.commit += cycles,
             Phase::Abort => self.abort += cycles,
+            Phase::Lock => self.locks += cycles,
         }
     }
 }

@@ -113,6 +113,21 @@ pub enum DescribeError {
         /// Those that there are beside it.
         known: Vec<String>,
     },
+    /// A key of a part that this machine does not have.
+    #[error(
+        "machine {machine} has no `{part}`, so no `{key}`: take a machine that has one ({others}), \
+         or write a file"
+    )]
+    NoSuchPart {
+        /// The machine.
+        machine: String,
+        /// The key.
+        key: String,
+        /// The part.
+        part: String,
+        /// Built-in machines that have it.
+        others: String,
+    },
     /// A value that a key cannot have.
     #[error("{key} = {value}: it must be {expected}")]
     WrongType {
@@ -223,6 +238,8 @@ impl Description {
     /// # Panics
     /// When no built-in machine has it: whoever asks has misspelt it.
     pub fn parameter(&self, design: &str, key: &str) -> f64 {
+        #[cfg(test)]
+        tests::ASKED.with_borrow_mut(|asked| asked.insert(format!("design.{design}.{key}")));
         let of = |all: &BTreeMap<String, BTreeMap<String, f64>>| all.get(design)?.get(key).copied();
         let value = of(&self.design).or_else(|| of(&PARAMETERS));
         value.unwrap_or_else(|| panic!("crates/sim/machines has design.{design}.{key}"))
@@ -269,6 +286,16 @@ impl Description {
             Ok(()) => Ok((whole, Value::Float(0.0))),
             Err(error) if whole == key => Err(error),
             Err(_) => {
+                let has_it = |it: &Description| it.leaves().contains_key(key);
+                let others = NAMES
+                    .iter()
+                    .filter(|name| Description::builtin(name).is_ok_and(|it| has_it(&it)));
+                let others: Vec<&str> = others.copied().collect();
+                if let (Some((part, _)), false) = (key.split_once('.'), others.is_empty()) {
+                    let (machine, part) = (self.name.clone(), part.to_owned());
+                    let (key, others) = (key.to_owned(), others.join(", "));
+                    return Err(DescribeError::NoSuchPart { machine, key, part, others });
+                }
                 let known = siblings(key, leaves.keys().map(String::as_str));
                 Err(DescribeError::UnknownKey { key: key.into(), known })
             }
@@ -290,6 +317,13 @@ fn read(text: &str) -> Result<Description, DescribeError> {
 fn is_path(name: &str) -> bool {
     let path = Path::new(name);
     path.exists() || path.components().count() > 1 || path.extension().is_some()
+}
+
+/// The parameter of a design that a key means, if it means one: `lad.overflow` of both
+/// `lad.overflow` and `design.lad.overflow`.
+pub fn parameter_of(key: &str) -> Option<&str> {
+    let parameter = key.strip_prefix("design.").unwrap_or(key);
+    known_parameter(&format!("design.{parameter}")).is_ok().then_some(parameter)
 }
 
 /// Whether a design has this parameter: `design.lad.overflow`.

@@ -430,10 +430,14 @@ impl<'y, D: Design> Hart<'y, D> {
         self.until(cycle);
         let mut reached = self.access_now(line_of(word));
         if !self.machine().ask_lock(core, lock) {
+            let phase = self.phase;
+            self.enter(Phase::Lock);
             while !self.machine().has_lock(core, lock) {
                 self.park(Why::Lock(lock));
             }
             reached = self.access_now(line_of(word));
+            self.machine().cores[core].core.stall_until(reached);
+            self.enter(phase);
         }
         self.machine().cores[core].core.stall_until(reached);
         self.locks.push(lock);

@@ -129,6 +129,8 @@ pub struct CyclesPerTransaction {
     pub commit: f64,
     /// Of attempts in vain.
     pub abort: f64,
+    /// Waiting for locks that other cores had.
+    pub locks: f64,
 }
 
 /// Lines written to persistent memory, by what they are for.

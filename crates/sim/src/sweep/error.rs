@@ -73,6 +73,16 @@ pub enum SweepError {
         /// The key.
         key: String,
     },
+    /// A list that has a value twice has no point for the second one.
+    #[error("`{key}` in {place} has {value} twice: keep one of them")]
+    Repeated {
+        /// Where it was found.
+        place: String,
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+    },
     /// No point can do without.
     #[error("no `{key}`: put it into [base], or its values into [axes]")]
     Missing {

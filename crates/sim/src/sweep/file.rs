@@ -111,8 +111,12 @@ fn values(table: Table, at: &str, kind: Kind) -> Result<Axes, SweepError> {
         if values.is_empty() {
             return Err(SweepError::NoValues { place: at.to_owned(), key });
         }
-        for value in &values {
+        for (value, before) in values.iter().zip(0..) {
             check(at, &key, value)?;
+            if values[..before].contains(value) {
+                let (place, value) = (at.to_owned(), value.to_string());
+                return Err(SweepError::Repeated { place, key, value });
+            }
         }
         axes.insert((place(&key), key), values);
     }

@@ -172,6 +172,7 @@ fn what_makes_no_sense_is_refused_by_name() {
         ("[base]\nseed = [1]", "seed = [1] in [base]"),
         ("[axes]\nseed = 1", "seed = 1 in [axes]: it must be a list"),
         ("[axes]\nseed = []", "`seed` in [axes] has no values"),
+        ("[axes]\nseed = [1, 2, 1]", "`seed` in [axes] has 1 twice: keep one of them"),
         ("[base]\nscale = nan", "scale = nan in [base]: it must be a number above 0"),
         ("[base]\nsettings = [\"mc.wq=8\"]", "it must be a table of keys"),
         ("[axes]\n\"mc.wq\" = [[8]]", "it must be a number, true, false or a word"),
@@ -187,8 +188,9 @@ fn what_makes_no_sense_is_refused_by_name() {
     assert!(with("machine = \"no.toml\"\n[axes]").contains("cannot read ./no.toml"));
     assert!(with("cores = 16\n[axes]").contains("machine lad has 15 cores, not 16"));
     assert!(refusal(&TEXT.replace("sw-undo", "none")).contains("there is no design `none`"));
+    let values: Vec<u32> = (8..136).collect();
     let many = "[base]\nworkload = \"cq\"\ndesign = \"volatile\"\n[axes]\n".to_owned()
-        + &["mc.wq", "mc.a", "mc.b"].map(|key| format!("\"{key}\" = {:?}\n", [8; 128])).concat();
+        + &["mc.wq", "mc.a", "mc.b"].map(|key| format!("\"{key}\" = {values:?}\n")).concat();
     assert!(refusal(&many).contains("more than 1048576 points"));
 }
 

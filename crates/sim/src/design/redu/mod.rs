@@ -129,6 +129,7 @@ impl Design for Redu {
     const NAME: &'static str = "redu";
     const ABOUT: &'static str = "redo logging in hardware, data written back from a DRAM cache";
     const MACHINE: &'static str = "redu";
+    const PARAMETERS: &'static [&'static str] = &["log", "redu"];
     const RARE: &'static [&'static str] =
         &[log::RARE[0], log::RARE[1], log::RARE[2], LEAVES, MOVED, VICTIM];
 

@@ -133,6 +133,7 @@ impl Design for Ssp {
     const NAME: &'static str = "ssp";
     const ABOUT: &'static str = "two physical pages a page, a bit a line says which (SSP)";
     const MACHINE: &'static str = "ssp";
+    const PARAMETERS: &'static [&'static str] = &["ssp"];
     const MOVES: bool = true;
     const ROUNDS: Option<(&'static str, u64)> = Some((CHECKPOINTS, 10));
     const RARE: &'static [&'static str] =
