@@ -9,11 +9,11 @@
 //! something when what is left to be written is as much at its end as at its beginning: the window
 //! is *steady* when the two differ by at most 2 % of what it wrote; or of what was left, where it
 //! wrote nothing: data that fit in a persistent cache go from cache to cache, and what is modified
-//! in two of them is counted twice. One that is not is taken for warming up, and the next is looked at, a few times: what is behind the caches fills up, too. A
-//! design that does something from time to time must have done it often enough in a window
-//! ([`Design::ROUNDS`]): until it has, the window is made longer, a few times as long at most, and
-//! always by its whole length: one that ended where a round does, and began anywhere, would have
-//! more rounds than its time has.
+//! in two of them is counted twice. One that is not is taken for warming up, and the next is looked
+//! at, a few times: what is behind the caches fills up, too. A design that does something from time
+//! to time must have done it often enough in a window ([`Design::ROUNDS`]): until it has, the
+//! window is made longer, a few times as long at most, and always by its whole length: one that
+//! ended where a round does, and began anywhere, would have more rounds than its time has.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;

@@ -13,8 +13,8 @@
 //! *commit* tells each controller the transaction's number: it notes it as the last one of that
 //! core that is committed (`DTX_CID`, a persistent register), and holds its lines no longer.
 //!
-//! When `overflow` of a queue's slots, or more, are held, the controller logs the oldest held lines:
-//! it reads what the array has of one, writes that into its undo log, and then holds it no longer.
+//! When `overflow` of a queue's slots, or more, are held, the controller logs the oldest held ones:
+//! it reads what the array has of a line, writes that into its undo log, and holds it no longer.
 //! It logs as many at once, up to `AT_ONCE`, as are held, or wait for a slot to be, above that.
 //! ```text
 //!   controller's log   2i    | old words of the line                                            |
