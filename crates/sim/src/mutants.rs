@@ -32,6 +32,8 @@ pub enum Mutant {
     LadClearsOldestFirst,
     /// LAD: a line leaves a full queue before its old words are in the log.
     LadNoLog,
+    /// LAD: an entry's seal is sent to the log before the old words.
+    LadSealFirst,
     /// LAD: the commit does not wait until all flushes are acknowledged.
     LadCommitEarly,
     /// LAD: a controller acknowledges a commit without noting it.
@@ -126,6 +128,7 @@ impl Mutant {
             Mutant::LadOldestFirst => "lad-oldest-first",
             Mutant::LadClearsOldestFirst => "lad-clears-oldest-first",
             Mutant::LadNoLog => "lad-no-log",
+            Mutant::LadSealFirst => "lad-seal-first",
             Mutant::LadCommitEarly => "lad-commit-early",
             Mutant::LadRegisterLate => "lad-register-late",
             Mutant::LadSuspendedUnmarks => "lad-suspended-unmarks",

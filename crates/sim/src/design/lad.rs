@@ -13,12 +13,26 @@
 //! *commit* tells each controller the transaction's number: it notes it as the last one of that
 //! core that is committed (`DTX_CID`, a persistent register), and holds its lines no longer.
 //!
-//! When `overflow` of a queue's slots, or more, are held, the controller logs the oldest held line:
-//! it reads what the array has of it, writes that into its undo log, and then holds it no longer.
+//! When `overflow` of a queue's slots, or more, are held, the controller logs the oldest held ones:
+//! it reads what the array has of a line, writes that into its undo log, and holds it no longer.
+//! It logs as many at once, up to `AT_ONCE`, as are held, or wait for a slot to be, above that.
 //! ```text
 //!   controller's log   2i    | old words of the line                                            |
-//!                      2i + 1| seal | line | owner | the entry's number | 0 ...  2i is durable
+//!                      2i + 1| seal | line | owner | the entry's number | 0 ...  2i is accepted
 //! ```
+//! The seal does not wait until the array has 2i: what has a slot is durable, since the slot has a
+//! battery. It must not have one before 2i has. Both may have the same slots, which are given to
+//! the oldest write first, and 2i is sent first. When power fails between the two there is no seal,
+//! and the line is still held.
+//!
+//! Lines that are logged at once are different ones: a line's second write is not its first, and
+//! only first ones are logged. So it is logged when the array has the first one, whose entry was
+//! accepted before that was released: of one line's entries the number tells which is older, and
+//! the seal of the older one is durable first. Entries of different lines may be accepted in any
+//! order: each says what to store back in its own line, and no other.
+//!
+//! A commit may come at any moment of it. Before the entry is sent the line is no longer held, and
+//! nothing is sent; after that recovery finds an owner that is committed, and skips the entry.
 //!
 //! Invariants:
 //! - A line of a transaction reaches the array after the commit, or after its old words are in the
@@ -64,6 +78,10 @@ pub type LadBase = Staged<true>;
 /// Entries of a controller's log.
 const LOG_ENTRIES: u32 = 512;
 
+/// Lines that a controller logs at once, at most: far fewer than its log has entries, so that an
+/// entry's lines are written before the same ones are again.
+const AT_ONCE: usize = 4;
+
 /// The first word of an entry that is whole.
 const SEAL: u64 = u64::from_le_bytes(*b"lad-undo");
 
@@ -104,10 +122,20 @@ struct Logging {
     /// The first line of its log, and entries that were written, ever.
     first: u32,
     entries: u64,
-    /// The write that is being logged, and since when.
-    busy: Option<(Id, Time)>,
+    /// The writes that are being logged, oldest first.
+    busy: Vec<Busy>,
     /// Whose entries the slots of its log have.
     owners: Vec<u64>,
+}
+
+/// A write that is being logged.
+#[derive(Clone, Copy, Debug)]
+struct Busy {
+    id: Id,
+    line: u32,
+    since: Time,
+    /// Its entry is on its way: the array has been read.
+    is_sent: bool,
 }
 
 impl<const ALL: bool> Staged<ALL> {
@@ -169,7 +197,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
         let logging = |channel| Logging {
             first: log_line(extra, channel, channels, 0),
             entries: 0,
-            busy: None,
+            busy: Vec::new(),
             owners: vec![0; LOG_ENTRIES as usize],
         };
         Staged {
@@ -271,11 +299,13 @@ impl<const ALL: bool> Design for Staged<ALL> {
     }
 
     fn told(machine: &mut Machine<Self>, channel: usize, _: usize, tag: u64, point: Point) {
-        if tag != ENTRY || point != Point::Accepted {
+        // Only seals tell the design, each with the write that it is about.
+        if point != Point::Accepted {
             return;
         }
-        let busy = machine.design.controllers[channel].busy.take();
-        let (id, since) = busy.expect("its entry was written");
+        let busy = &mut machine.design.controllers[channel].busy;
+        let at = busy.iter().position(|busy| busy.id == tag).expect("its entry was written");
+        let Busy { id, since, .. } = busy.remove(at);
         let now = machine.now();
         machine.rare(LOGS, since, now);
         machine.controller(channel).release(now, id);
@@ -422,42 +452,52 @@ fn staged<const ALL: bool>(
     (make, Tell::Core(core, token))
 }
 
-/// Marks the entry of a log among the writes that the design has sent.
-const ENTRY: u64 = 1;
-
-/// Begins to log the oldest held line, when too much of a queue is held.
+/// Begins to log held lines, oldest first, while too much of a queue is held.
 fn log_if_full<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usize) {
+    while logs_another(machine, channel) {}
+}
+
+/// Begins to log the oldest held line that is not being logged, if too much is held but for those
+/// that are. Whether it has.
+fn logs_another<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usize) -> bool {
     let Staged { ref controllers, threshold, .. } = machine.design;
-    if channel >= controllers.len() || controllers[channel].busy.is_some() {
-        return;
-    }
-    if machine.held(channel) < threshold {
-        return;
-    }
+    let Some(Logging { busy, .. }) = controllers.get(channel) else { return false };
+    let busy: Vec<Id> = busy.iter().map(|busy| busy.id).collect();
     let controller = machine.controller(channel);
-    let Some((id, write)) = controller.oldest_held() else { return };
+    // What waits for a slot counts too: or no more than one could be logged where the threshold is
+    // all that may be held.
+    let demand = controller.held() + controller.held_outside();
+    if busy.len() >= AT_ONCE || controller.held() < threshold || demand < threshold + busy.len() {
+        return false;
+    }
+    let Some((id, write)) = controller.oldest_held(&busy) else { return false };
     let local = write.line;
     let line = machine.global_line(channel, local);
     let now = machine.now();
-    machine.design.controllers[channel].busy = Some((id, now));
+    machine.design.controllers[channel].busy.push(Busy { id, line, since: now, is_sent: false });
     if planted(Mutant::LadNoLog) {
         machine.controller(channel).release(now, id);
     }
     machine.read_array(line, 0);
+    true
 }
 
-/// The array's words of the line that is logged are known: they go into the log.
+/// The array's words of a line that is logged are known: they go into the log.
 fn write_entry<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usize, line: u32) {
     let channels = machine.nvm_channels() as u32;
-    let (id, _) = machine.design.controllers[channel].busy.expect("it is being logged");
+    let busy = &machine.design.controllers[channel].busy;
+    let at = busy.iter().position(|busy| busy.line == line && !busy.is_sent);
+    let at = at.expect("it is being logged");
+    let id = busy[at].id;
     let held = machine.controller(channel).queued_write(id).filter(|write| write.held);
     let Some(owner) = held.map(|write| write.owner) else {
         // Its transaction was committed meanwhile.
-        machine.design.controllers[channel].busy = None;
+        machine.design.controllers[channel].busy.remove(at);
         return log_if_full(machine, channel);
     };
     machine.counts.fallbacks += 1;
     let logging = &mut machine.design.controllers[channel];
+    logging.busy[at].is_sent = true;
     let slot = (logging.entries % u64::from(LOG_ENTRIES)) as u32;
     logging.entries += 1;
     let (number, first) = (logging.entries, logging.first);
@@ -468,10 +508,15 @@ fn write_entry<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usi
         machine.fail("a controller's log is full of entries of open transactions");
     }
     let lines = [first + 2 * slot * channels, first + (2 * slot + 1) * channels];
-    let data = Write::new(u64::from(lines[0]), old, Class::UndoFallback);
-    let data = machine.log(channel, data, Tell::Nobody);
     let words = [SEAL, u64::from(line), owner, number, 0, 0, 0, 0];
-    let mut seal = Write::new(u64::from(lines[1]), words, Class::UndoFallback);
-    seal.after = vec![data];
-    machine.log(channel, seal, Tell::Design(0, ENTRY));
+    let old = Write::new(u64::from(lines[0]), old, Class::UndoFallback);
+    let seal = Write::new(u64::from(lines[1]), words, Class::UndoFallback);
+    // The older write has a slot first: see above.
+    let mut sent = [(old, Tell::Nobody), (seal, Tell::Design(0, id))];
+    if planted(Mutant::LadSealFirst) {
+        sent.reverse();
+    }
+    for (write, tell) in sent {
+        machine.log(channel, write, tell);
+    }
 }

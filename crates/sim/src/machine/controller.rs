@@ -376,10 +376,16 @@ impl Controller {
         self.writes.iter().filter(|entry| entry.write.held).count()
     }
 
-    /// The oldest write that is held and has no older one of its line before it.
-    pub fn oldest_held(&self) -> Option<(Id, &Write)> {
+    /// Held writes that wait for a slot.
+    pub fn held_outside(&self) -> usize {
+        self.outside.iter().filter(|entry| entry.write.held).count()
+    }
+
+    /// The oldest write that is held, has no older one of its line before it, and is none of these.
+    pub fn oldest_held(&self, but: &[Id]) -> Option<(Id, &Write)> {
         let mut held = self.writes.iter().filter(|entry| entry.write.held && entry.is_first);
-        held.next().map(|entry| (entry.id, &entry.write))
+        let oldest = held.find(|entry| !but.contains(&entry.id));
+        oldest.map(|entry| (entry.id, &entry.write))
     }
 
     /// A write is no longer held.

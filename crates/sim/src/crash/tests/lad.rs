@@ -12,13 +12,14 @@ const TWICE: &[&str] = &["mc.wq=8", "design.lad.suspend_cycles=3000"];
 /// A last cache that has no second way for an older version.
 const NARROW: &[&str] = &["llc.bytes=131072", "llc.ways=1"];
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 14] = [
     Row { settings: SLOW, ..row(Mutant::LinesOutOfOrder, "lad", "cq") },
     Row { hangs: true, ..row(Mutant::LadFlushLeavesDirty, "lad", "tpcc-hash") },
     Row { transactions: 900, cuts: 1500, ..row(Mutant::LadEightBits, "lad", "sps") },
     row(Mutant::LadOldestFirst, "lad", "tpcc-hash"),
     Row { cuts: 4000, ..row(Mutant::LadClearsOldestFirst, "lad", "tpcc-hash") },
     row(Mutant::LadNoLog, "lad", "tpcc-hash"),
+    row(Mutant::LadSealFirst, "lad", "tpcc-hash"),
     row(Mutant::LadCommitEarly, "lad", "sps"),
     row(Mutant::LadRegisterLate, "lad", "tatp-hash"),
     row(Mutant::LadSuspendedUnmarks, "lad", "sps"),
