@@ -40,6 +40,17 @@ pub enum Mutant {
     LadRegisterLate,
     /// LAD: a thread that is suspended takes its marks away without flushing the lines.
     LadSuspendedUnmarks,
+    /// LAD: when power fails a plain write behind a staged one of its line goes home, and is not
+    /// put aside.
+    LadPlainGoesHome,
+    /// LAD: recovery does not clear the log.
+    LadKeepsSeals,
+    /// LAD: recovery does not forget what was put aside.
+    LadKeepsSaved,
+    /// LAD: who goes on after recovery counts transactions from the first one on.
+    LadForgetsNumbers,
+    /// LAD in the last cache: recovery asks one bank what is committed, and not all.
+    LlcOneBank,
     /// LAD in the last cache: a held line overwrites the committed one.
     LlcInPlace,
     /// LAD in the last cache: a line for which there is no second way does not wait until the older
@@ -88,6 +99,8 @@ pub enum Mutant {
     SspForgetsWriters,
     /// SSP: the journal's tail is moved before the slots that it tells are durable.
     SspTailFirst,
+    /// SSP: recovery begins a lap without a look at what lies in the journal.
+    SspLapsComeAgain,
     /// SSP: recovery applies records that the slot already knows.
     SspAppliesOldRecords,
     /// SSP: a line that was modified outside of a transaction gets another number as it is.
@@ -132,6 +145,11 @@ impl Mutant {
             Mutant::LadCommitEarly => "lad-commit-early",
             Mutant::LadRegisterLate => "lad-register-late",
             Mutant::LadSuspendedUnmarks => "lad-suspended-unmarks",
+            Mutant::LadPlainGoesHome => "lad-plain-goes-home",
+            Mutant::LadKeepsSeals => "lad-keeps-seals",
+            Mutant::LadKeepsSaved => "lad-keeps-saved",
+            Mutant::LadForgetsNumbers => "lad-forgets-numbers",
+            Mutant::LlcOneBank => "llc-one-bank",
             Mutant::LlcNoWait => "llc-no-wait",
             Mutant::LlcInPlace => "llc-in-place",
             Mutant::UndoWithoutFence => "undo-without-fence",
@@ -155,6 +173,7 @@ impl Mutant {
             Mutant::SspPartOfACommit => "ssp-part-of-a-commit",
             Mutant::SspForgetsWriters => "ssp-forgets-writers",
             Mutant::SspTailFirst => "ssp-tail-first",
+            Mutant::SspLapsComeAgain => "ssp-laps-come-again",
             Mutant::SspAppliesOldRecords => "ssp-applies-old-records",
             Mutant::SspRetagsDirty => "ssp-retags-dirty",
             Mutant::SspUndoWithoutWaiting => "ssp-undo-without-waiting",

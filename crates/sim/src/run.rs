@@ -32,7 +32,7 @@ use crate::machine::kernel;
 use crate::machine::memory::{Memory, copy_of};
 use crate::machine::when::Time;
 use crate::machine::{Hart, Isolation, Machine};
-use crate::persist::{History, Trace, requests};
+use crate::persist::{History, Persistent, Trace, requests};
 use crate::program::{Client, Loaded, Program};
 use crate::report::{Backlog, CyclesPerTransaction, Machine as Named, NvmWrites, Outcome, Spread};
 
@@ -49,6 +49,10 @@ const LONGEST: u64 = 4;
 /// Transactions of a core below which a window's edges, where others are in the middle of theirs,
 /// weigh more than what is between them.
 const FEWEST: u64 = 10;
+
+/// A run that goes on after recovery is so many times shorter, and power is cut so many times less
+/// often.
+const AFTER: (u64, u64) = (4, 4);
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -130,7 +134,8 @@ impl design::Visitor for Simulation<'_> {
         }
         let mut image = Image::format(bytes)?;
         let loaded = program.load(&mut Erased::new(&mut image), setup.cores)?;
-        let mut start = Start { setup, description, loaded: &*loaded, words: image.into_words() };
+        let words = image.into_words();
+        let mut start = Start { setup, description, loaded: &*loaded, words, left: None };
 
         let Ran { machine, window, before } = start.run::<D>(false, progress)?;
         if let (Some(path), Some(requests)) = (&setup.export_trace, &machine.requests) {
@@ -142,7 +147,7 @@ impl design::Visitor for Simulation<'_> {
             outcome.complaints = complaints(&machine, &*loaded, start.bytes())?;
         }
         if setup.power_cuts > 0 {
-            let mut report = start.cut(&machine, before, false)?;
+            let (mut report, left) = start.cut(&machine, before, false)?;
             drop(machine);
             let Ran { machine, window: again, before } = start.run::<D>(true, &mut |_| {})?;
             if again.cycles() != window.cycles() {
@@ -152,8 +157,14 @@ impl design::Visitor for Simulation<'_> {
             if wrong > 0 {
                 outcome.complaints.push(format!("{wrong} lines came from memory by other stores"));
             }
-            report.add(start.cut(&machine, before, true)?);
+            report.add(start.cut(&machine, before, true)?.0);
             outcome.power_cuts = Some(report.cuts);
+            drop(machine);
+            if let Some(left) = left {
+                let (again, complaints) = start.go_on::<D>(left)?;
+                report.add(again);
+                outcome.complaints.extend(complaints);
+            }
             outcome.violations = Some(report.violations_total);
             let named = |(name, cuts): (&'static str, u64)| (name.to_owned(), cuts);
             outcome.rare_paths_cut = Some(report.rare_paths.into_iter().map(named).collect());
@@ -169,16 +180,18 @@ struct Start<'s> {
     setup: &'s Setup,
     description: Description,
     loaded: &'s dyn Loaded,
-    /// The heap as it was loaded; the last run has it.
+    /// The heap as it was loaded.
     words: Vec<u64>,
+    /// What a recovery has left, where they begin with that.
+    left: Option<Persistent>,
 }
 
 /// A run that is over.
 struct Ran<D> {
     machine: Box<Machine<D>>,
     window: Rc<Window>,
-    /// What the array had in the beginning.
-    before: Vec<u64>,
+    /// What was persistent in the beginning.
+    before: Persistent,
 }
 
 impl Start<'_> {
@@ -194,18 +207,66 @@ impl Start<'_> {
         self.setup.check || self.setup.power_cuts > 0
     }
 
+    /// A machine's design and memory: new ones, or such as a recovery has left.
+    fn begin<D: Design>(&self) -> (D, Memory) {
+        let Start { setup, description, words, left, .. } = self;
+        let lines = (words.len() / 8) as u32;
+        let volatile = D::volatile_lines(description);
+        let keeps_media = setup.check || setup.power_cuts > 0;
+        match left {
+            None => {
+                let extra = D::extra_lines(description) + D::table_lines(lines);
+                let memory = Memory::new(words, extra, volatile, keeps_media);
+                (D::new(description, lines), memory)
+            }
+            Some(left) => {
+                let memory = Memory::new(&left.words(), 0, volatile, keeps_media);
+                let design = D::resumes(description, lines, left);
+                (design.expect("it has said that it goes on"), memory)
+            }
+        }
+    }
+
+    /// Lets a new machine go on with what a recovery has left, if its design says how, and cuts
+    /// power again. These cuts are not among those that were asked for. Clients count from the
+    /// beginning again: what they say of the heap means nothing, as when it is tagged.
+    fn go_on<D: Design>(&self, left: Persistent) -> Result<(crash::Report, Vec<String>), Error> {
+        let Start { setup, ref description, loaded, .. } = *self;
+        let mut words = left.words();
+        words.truncate(self.heap_words());
+        if D::resumes(description, (words.len() / 8) as u32, &left).is_none() {
+            return Ok((crash::Report::default(), Vec::new()));
+        }
+        let setup = Setup {
+            transactions: setup.transactions.div_ceil(AFTER.0),
+            power_cuts: setup.power_cuts.div_ceil(AFTER.1),
+            export_trace: None,
+            ..setup.clone()
+        };
+        let (description, left) = (description.clone(), Some(left));
+        let mut start = Start { setup: &setup, description, loaded, words, left };
+        let Ran { machine, before, .. } = match start.run::<D>(false, &mut |_| {}) {
+            // Of a heap that no transactions have made.
+            Err(error @ Error::Stopped { .. }) => {
+                let complaint = format!("after recovery: {error}");
+                return Ok((crash::Report::default(), vec![complaint]));
+            }
+            ran => ran?,
+        };
+        let wrong = machine.counts.wrong_fills;
+        let complaint = (wrong > 0).then(|| format!("after recovery: {wrong} wrong lines came"));
+        Ok((start.cut(&machine, before, true)?.0, complaint.into_iter().collect()))
+    }
+
     /// Runs all cores' clients.
     fn run<D: Design>(
         &mut self,
         tagged: bool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Ran<D>, Error> {
-        let Start { setup, description, loaded, words } = self;
+        let (design, mut memory) = self.begin::<D>();
+        let Start { setup, description, loaded, words, left } = self;
         let heap_words = words.len() as u64;
-        let extra = D::extra_lines(description) + D::table_lines((heap_words / 8) as u32);
-        let volatile = D::volatile_lines(description);
-        let keeps_media = setup.check || setup.power_cuts > 0;
-        let mut memory = Memory::new(words, extra, volatile, keeps_media);
         if tagged {
             memory.tag(heap_words);
         }
@@ -213,7 +274,10 @@ impl Start<'_> {
             Some(media) if setup.power_cuts > 0 => copy_of(media, media.len()),
             _ => Vec::new(),
         };
-        let design = D::new(description, (heap_words / 8) as u32);
+        let before = match left {
+            None => Persistent::new(before, description.nvm.channels as usize),
+            Some(left) => left.with_lines(before),
+        };
         let mut machine = Box::new(Machine::new(description.clone(), memory, design));
         machine.requests = setup.export_trace.is_some().then(Vec::new);
         if setup.power_cuts > 0 {
@@ -242,9 +306,9 @@ impl Start<'_> {
     fn cut<D: Design>(
         &self,
         machine: &Machine<D>,
-        before: Vec<u64>,
+        before: Persistent,
         tagged: bool,
-    ) -> Result<crash::Report, Error> {
+    ) -> Result<(crash::Report, Option<Persistent>), Error> {
         let Setup { power_cuts, seed, .. } = *self.setup;
         let cuts = if tagged { power_cuts / 2 } else { power_cuts.div_ceil(2) };
         // What is tagged is no heap that a program could check.

@@ -10,7 +10,10 @@
 //! - a transaction that was ending (over, not acknowledged) is there whole, or not at all;
 //! - of a transaction that was running nothing is there.
 //!
-//! Recovery itself is cut at a random step of most cuts, at every step of some, and begins again.
+//! Recovery itself is cut at a random step of most cuts, and once more when it has begun again; at
+//! some cuts it is cut at each of its steps. And what is recovered is *clean*: another recovery
+//! finds nothing to do there. The moment after which recovery had the most to do is where another
+//! run begins, of a design that says how it does: it goes on with what is there, and is cut, too.
 //!
 //! Compared are, at every cut, the lines of all transactions since the last whole comparison, of
 //! those that were ending or running, and those that recovery wrote; the whole heap, and what the
@@ -33,7 +36,7 @@ use crate::error::Error;
 use crate::image::Image;
 use crate::machine::Machine;
 use crate::machine::when::Time;
-use crate::persist::{History, Persistent, Trace};
+use crate::persist::{Done, History, Persistent, Powered, Trace};
 use crate::program::Loaded;
 use oracle::{Heap, Oracle};
 use words::Erased;
@@ -42,7 +45,10 @@ use words::Erased;
 const WHOLE: u64 = 100;
 
 /// At every so many cuts recovery is cut at each of its steps, of which there may be so many.
-const EVERY_STEP: (u64, u64) = (50, 64);
+const EVERY_STEP: (u64, u64) = (20, 64);
+
+/// At every so many cuts what is recovered is recovered again.
+const AGAIN: u64 = 4;
 
 /// Cuts inside of each rare path, at least, when it was taken so often.
 const RARE: usize = 64;
@@ -96,29 +102,35 @@ impl Report {
 pub struct Run<'m, D> {
     /// The machine, at rest, with its trace and history.
     pub machine: &'m Machine<D>,
-    /// What the array had in the beginning.
-    pub before: Vec<u64>,
+    /// What was persistent in the beginning.
+    pub before: Persistent,
     /// The first line behind the heap.
     pub extra: u32,
     /// The program, if it can check what recovery leaves: not of a tagged run.
     pub loaded: Option<&'m dyn Loaded>,
 }
 
-/// Cuts power so many times.
+/// Cuts power so many times. Answers what that has shown, and what was left where recovery had the
+/// most to do.
 ///
 /// # Errors
 /// When the program's own check cannot be made.
 ///
 /// # Panics
 /// When the machine has neither trace nor history.
-pub fn cut_power<D: Design>(run: Run<'_, D>, cuts: u64, seed: u64) -> Result<Report, Error> {
+pub(crate) fn cut_power<D: Design>(
+    run: Run<'_, D>,
+    cuts: u64,
+    seed: u64,
+) -> Result<(Report, Option<Persistent>), Error> {
     let Run { machine, before, extra, loaded } = run;
     let trace = machine.trace.as_ref().expect("a run that is cut has a trace");
     let history = machine.history.as_ref().expect("a run that is cut has a history");
     let mut report = Report::default();
     let times = draw(trace, history, D::RARE, cuts, seed, &mut report.rare_paths);
-    let mut oracle = Oracle::new(&before[..extra as usize * 8], history);
-    let mut state = Persistent::new(before, machine.nvm_channels());
+    let mut oracle = Oracle::new(before.first_lines(extra), history);
+    let mut state = Powered::new(before);
+    let mut most = None;
     let mut random = SmallRng::seed_from_u64(seed);
     let mut changes = trace.changes().iter().peekable();
     for (number, at) in (1_u64..).zip(times) {
@@ -129,13 +141,13 @@ pub fn cut_power<D: Design>(run: Run<'_, D>, cuts: u64, seed: u64) -> Result<Rep
         // Now and then, and at the last cut.
         let whole = number.is_multiple_of(WHOLE) || number == cuts;
         let one = Cutting { machine, extra, at, number, whole };
-        one.cut(&mut state, &mut oracle, &mut random, &mut report);
+        one.cut(&mut state, &mut oracle, &mut random, &mut report, &mut most);
         if whole && let Some(loaded) = loaded {
             one.check_program(&mut state, loaded, &mut report)?;
         }
         report.cuts += 1;
     }
-    Ok(report)
+    Ok((report, most.map(|(_, left)| left)))
 }
 
 /// One cut.
@@ -158,30 +170,54 @@ impl<D: Design> Cutting<'_, D> {
         D::finder(&self.machine.description, self.extra)
     }
 
-    /// Recovers from this moment, cut again after so many steps if that is asked for.
-    fn recovered(&self, state: &mut Persistent, again: Option<u64>) -> Persistent {
-        let mut cut = state.cut();
-        D::power_fails(&self.machine.description, &mut cut);
-        cut.cut_after(again.unwrap_or(u64::MAX));
-        if !self.recover(&mut cut) {
-            cut.cut_after(u64::MAX);
-            let whole = self.recover(&mut cut);
-            assert!(whole, "nothing cuts a recovery that nobody cuts");
+    /// Recovers from this moment, cut again after each of these numbers of steps.
+    fn recovered(&self, state: &mut Powered, again: &[u64]) -> Persistent {
+        let mut failing = state.cut(self.machine.description.persist.point);
+        D::power_fails(&self.machine.description, &mut failing);
+        let mut cut = failing.over();
+        for steps in again {
+            cut.cut_after(*steps);
+            self.recover(&mut cut);
         }
+        cut.cut_after(u64::MAX);
+        let whole = self.recover(&mut cut);
+        assert!(whole, "nothing cuts a recovery that nobody cuts");
         cut
+    }
+
+    /// Recovery of what is recovered finds no entry of a log that counts, nothing that was put
+    /// aside, and the registers as it would set them.
+    fn recover_again(&self, cut: &mut Persistent, report: &mut Report) {
+        cut.cut_after(u64::MAX);
+        self.recover(cut);
+        let Done { wrote, set, forgot, .. } = cut.done();
+        let found = match (wrote.first().filter(|line| **line < self.extra), set, forgot) {
+            (Some(line), ..) => format!("writes line {line}"),
+            (_, Some((bank, index)), _) => format!("sets register {index} of bank {bank}"),
+            (.., true) => "finds something put aside".to_owned(),
+            _ => return,
+        };
+        report.violation(self.at, format!("another recovery {found}"));
     }
 
     fn cut(
         &self,
-        state: &mut Persistent,
+        state: &mut Powered,
         oracle: &mut Oracle<'_>,
         random: &mut SmallRng,
         report: &mut Report,
+        most: &mut Option<(u64, Persistent)>,
     ) {
         let whole = self.whole;
-        let cut = self.recovered(state, None);
-        let steps = cut.steps();
+        let mut cut = self.recovered(state, &[]);
+        let steps = cut.done().steps;
         self.compare(&cut, oracle, whole, report);
+        if most.as_ref().is_none_or(|(most, _)| steps > *most) {
+            *most = Some((steps, cut.with_lines(cut.words())));
+        }
+        if self.number.is_multiple_of(AGAIN) {
+            self.recover_again(&mut cut, report);
+        }
         state.back(cut);
         let all = self.number.is_multiple_of(EVERY_STEP.0) && steps <= EVERY_STEP.1;
         let again = match steps {
@@ -193,7 +229,10 @@ impl<D: Design> Cutting<'_, D> {
             }
         };
         for step in again {
-            let cut = self.recovered(state, Some(step));
+            // What begins again has less to do, or as much: a step that it may not reach. Then it
+            // is done, and once more: many recoveries may follow each other.
+            let second = if all { u64::MAX } else { random.random_range(0..steps) };
+            let cut = self.recovered(state, &[step, second]);
             self.compare(&cut, oracle, false, report);
             state.back(cut);
             report.recovery_cuts += 1;
@@ -215,11 +254,11 @@ impl<D: Design> Cutting<'_, D> {
     /// What the program itself says of the heap.
     fn check_program(
         &self,
-        state: &mut Persistent,
+        state: &mut Powered,
         loaded: &dyn Loaded,
         report: &mut Report,
     ) -> Result<(), Error> {
-        let cut = self.recovered(state, None);
+        let cut = self.recovered(state, &[]);
         let finder = self.finder();
         let mut words = vec![0; self.extra as usize * 8];
         for (line, words) in (0..).zip(words.chunks_exact_mut(8)) {

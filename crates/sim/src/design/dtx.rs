@@ -98,7 +98,27 @@ pub(super) fn committed(
     (0..description.cores as u32).map(of).collect()
 }
 
+/// Goes on behind the numbers that these banks know: a number that comes again would be committed
+/// before its transaction is.
+pub(super) fn resume<D: Stages>(
+    design: &mut D,
+    description: &Description,
+    banks: std::ops::Range<u32>,
+    state: &Persistent,
+) {
+    if planted(Mutant::LadForgetsNumbers) {
+        return;
+    }
+    for (core, number) in committed(description, banks, state).into_iter().enumerate() {
+        design.dtx(core).number = number;
+    }
+}
+
 /// Lets all banks know of what is committed.
+///
+/// Recovery that is cut behind this, or begins once more, finds the same numbers. As both read the
+/// largest number of all banks ([`committed`]) nothing goes wrong without this step of the paper's:
+/// no bug can be planted here.
 ///
 /// # Errors
 /// [`Cut`].

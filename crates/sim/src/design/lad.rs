@@ -67,7 +67,7 @@ use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine, Tell};
 use crate::mutants::{Mutant, planted};
-use crate::persist::{Change, Cut, Persistent};
+use crate::persist::{Change, Cut, Failing, Persistent};
 
 /// The design as the paper has it.
 pub type Lad = Staged<false>;
@@ -208,6 +208,12 @@ impl<const ALL: bool> Design for Staged<ALL> {
         }
     }
 
+    fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
+        let mut design = Self::new(description, extra);
+        dtx::resume(&mut design, description, 0..description.nvm.channels, state);
+        Some(design)
+    }
+
     fn begin(hart: &mut Hart<'_, Self>) {
         hart.settle();
         dtx(hart).begin();
@@ -312,12 +318,15 @@ impl<const ALL: bool> Design for Staged<ALL> {
         log_if_full(machine, channel);
     }
 
-    fn power_fails(_: &Description, state: &mut Persistent) {
+    fn power_fails(_: &Description, state: &mut Failing) {
         for (channel, queue) in state.take_queues().into_iter().enumerate() {
             let mut aside = Vec::new();
             for queued in queue {
                 // What is nobody's but behind somebody's write of its line goes with that.
-                if queued.owner != 0 || aside.contains(&queued.line) {
+                // No run shows it: every store of a program is a transaction's here, and a cache
+                // that has a line clean does not write it. A test makes a trace for it.
+                let behind = aside.contains(&queued.line) && !planted(Mutant::LadPlainGoesHome);
+                if queued.owner != 0 || behind {
                     aside.push(queued.line);
                     state.save(channel, queued);
                 } else {
@@ -407,8 +416,12 @@ fn clear(
     if !planted(Mutant::LadClearsOldestFirst) {
         seals.reverse();
     }
-    seals.into_iter().try_for_each(|(_, line)| state.set_line(line, [0; 8]))?;
-    state.clear_saved()?;
+    if !planted(Mutant::LadKeepsSeals) {
+        seals.into_iter().try_for_each(|(_, line)| state.set_line(line, [0; 8]))?;
+    }
+    if !planted(Mutant::LadKeepsSaved) {
+        state.clear_saved()?;
+    }
     dtx::set_committed(committed, 0..channels, state)
 }
 
@@ -518,5 +531,40 @@ fn write_entry<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usi
     }
     for (write, tell) in sent {
         machine.log(channel, write, tell);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::description::Point;
+    use crate::mutants::plant;
+    use crate::persist::{Change, Powered, Queued};
+
+    /// Only the staged write says that the line is not to be written yet: a younger plain write of
+    /// it has to wait behind it. The machine makes the case too seldom for cuts to meet it.
+    #[test]
+    fn a_plain_write_behind_a_staged_one_of_its_line_is_put_aside_with_it() {
+        let recovered = || {
+            let description = Description::named("tiny-lad").unwrap();
+            let mut powered = Powered::new(Persistent::new(vec![0; 8 * 4096], 2));
+            let owner = 1 << 48 | 1;
+            let (staged, plain) = ((1, owner, [5; 8]), (2, 0, [6; 8]));
+            for (id, owner, payload) in [staged, plain] {
+                let queued = Queued { id, line: 8, owner, payload };
+                powered.apply(&Change::Accepted { channel: 0, queued });
+            }
+            // The transaction has committed everywhere.
+            powered.apply(&Change::Register { at: (0, 0), value: 1 });
+            powered.apply(&Change::Register { at: (1, 0), value: 1 });
+            let mut failing = powered.cut(Point::Accepted);
+            Lad::power_fails(&description, &mut failing);
+            let mut state = failing.over();
+            Lad::recover(&description, 64, &mut state).unwrap();
+            state.line(8)
+        };
+        assert_eq!(recovered(), [6; 8]);
+        let _planted = plant(Mutant::LadPlainGoesHome);
+        assert_eq!(recovered(), [5; 8]);
     }
 }

@@ -37,10 +37,11 @@ use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine, Tell};
 use crate::mutants::{Mutant, planted};
-use crate::persist::{Change, Cut, Persistent, Queued};
+use crate::persist::{Change, Cut, Failing, Persistent, Queued};
 
 // What it does rarely.
 const LEAVES: &str = "a marked line leaves its cache";
+const ASKED: &str = "another core asks for a marked line";
 const SECOND: &str = "a line has two versions in the last cache";
 const EVICTED: &str = "a committed line leaves the last cache";
 const PARTIAL: &str = "some banks know of a commit";
@@ -132,6 +133,12 @@ impl Design for LadLlc {
         }
     }
 
+    fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
+        let mut design = Self::new(description, extra);
+        dtx::resume(&mut design, description, 0..description.llc.banks, state);
+        Some(design)
+    }
+
     fn begin(hart: &mut Hart<'_, Self>) {
         hart.settle();
         dtx(hart).begin();
@@ -171,6 +178,8 @@ impl Design for LadLlc {
     fn asked(machine: &mut Machine<Self>, core: usize, line: u32) {
         if machine.mark(core, line, false) == Some(true) {
             stage(machine, core, line);
+            let now = machine.now();
+            machine.rare(ASKED, now, now + 20);
         }
     }
 
@@ -214,7 +223,7 @@ impl Design for LadLlc {
         }
     }
 
-    fn power_fails(_: &Description, state: &mut Persistent) {
+    fn power_fails(_: &Description, state: &mut Failing) {
         for queued in state.take_queues().into_iter().flatten() {
             state.save_home(queued.line, queued.payload);
         }
@@ -225,7 +234,8 @@ impl Design for LadLlc {
 
     fn recover(description: &Description, _: u32, state: &mut Persistent) -> Result<(), Cut> {
         let banks = 0..description.llc.banks;
-        let committed = dtx::committed(description, banks.clone(), state);
+        let first = if planted(Mutant::LlcOneBank) { banks.end - 1 } else { 0 };
+        let committed = dtx::committed(description, first..banks.end, state);
         for kept in state.saved(0).to_vec() {
             let (core, number) = parts(kept.owner);
             if number <= committed[core as usize] {

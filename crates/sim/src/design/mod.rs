@@ -55,7 +55,7 @@ use crate::machine::describe::parameter_of;
 use crate::machine::description::{Description, Point};
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
-use crate::persist::{Cut, Persistent};
+use crate::persist::{Cut, Failing, Persistent};
 use soft_log::SoftLog;
 
 /// How a machine makes transactions durable. Every hook but [`new`](Design::new) does nothing by
@@ -125,6 +125,13 @@ pub trait Design: Sized + 'static {
 
     /// The design at rest. Its own lines of persistent memory begin at `extra`.
     fn new(description: &Description, extra: u32) -> Self;
+
+    /// The design on a machine that begins with what its recovery has left; `None` when it does not
+    /// say how: then no run goes on after a power cut.
+    fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
+        let _ = (description, extra, state);
+        None
+    }
 
     // What a core does, in its program's order.
 
@@ -294,14 +301,13 @@ pub trait Design: Sized + 'static {
 
     // After a power cut. Neither sees more than what is persistent.
 
-    /// What batteries do when power fails. By default controllers that have one write their queues
-    /// to where they belong, in order, and the queues of others are lost.
-    fn power_fails(description: &Description, state: &mut Persistent) {
-        let queues = state.take_queues();
-        if description.persist.point == Point::Accepted {
-            for queued in queues.into_iter().flatten() {
-                state.save_home(queued.line, queued.payload);
-            }
+    /// What batteries do when power fails. By default they write the controllers' queues to where
+    /// they belong, in order. Where a write counts only when memory has it, there are none, and
+    /// nothing is in the queues.
+    fn power_fails(description: &Description, state: &mut Failing) {
+        let _ = description;
+        for queued in state.take_queues().into_iter().flatten() {
+            state.save_home(queued.line, queued.payload);
         }
     }
 

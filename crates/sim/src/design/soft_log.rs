@@ -71,6 +71,15 @@ impl SoftLog {
         SoftLog { first, cores: vec![Log::default(); description.cores] }
     }
 
+    /// The logs after recovery: each core goes on behind the number that its commit word says.
+    pub fn resumed(description: &Description, first: u32, state: &Persistent) -> SoftLog {
+        let mut logs = SoftLog::new(description, first);
+        for (head, log) in (first..).step_by(LOG_LINES as usize).zip(&mut logs.cores) {
+            log.number = state.line(head)[0];
+        }
+        logs
+    }
+
     /// What one of its lines is for; nothing when the line lies before it.
     pub fn class_of(&self, line: u32) -> Option<Class> {
         line.checked_sub(self.first).map(|at| match at.is_multiple_of(LOG_LINES) {

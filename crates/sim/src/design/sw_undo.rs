@@ -27,6 +27,10 @@ impl Design for SwUndo {
         SwUndo(SoftLog::new(description, extra))
     }
 
+    fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<SwUndo> {
+        Some(SwUndo(SoftLog::resumed(description, extra, state)))
+    }
+
     fn soft_log(&mut self) -> Option<&mut SoftLog> {
         Some(&mut self.0)
     }

@@ -2,18 +2,19 @@
 //! it.
 //!
 //! ```text
-//!   Trace: every change, and its time --prefix up to a cut--> Persistent --recover--> Persistent
+//!   Trace: every change, and its time --prefix up to a cut--> Failing --> Persistent --recover-->
 //! ```
-//! Everything here follows from the [`Trace`] of one run, so thousands of cuts cost one simulation.
-//! A design's recovery gets a [`Persistent`] and nothing else: what was volatile is out of its
-//! reach.
+//! Everything here follows from the [`Trace`] of one run, so thousands of cuts cost one
+//! simulation. A design's batteries get a [`Failing`], its recovery a [`Persistent`], and neither
+//! anything else: what was volatile is out of their reach.
 
 pub mod history;
 pub mod requests;
 mod state;
 
 pub use history::History;
-pub use state::{Cut, Persistent, Queued};
+pub use state::{Cut, Failing, Persistent, Queued};
+pub(crate) use state::{Done, Powered};
 
 use crate::machine::controller::Id;
 use crate::machine::memory::LineWords;

@@ -1,13 +1,20 @@
-//! What is persistent at a moment, and how recovery changes it.
+//! What is persistent at a moment, what batteries save of it, and how recovery changes it.
+//!
+//! ```text
+//!   Powered --cut--> Failing: slots, a cache --batteries are empty--> Persistent --> recovery
+//! ```
+//! Each moment has a type of its own: recovery has no slots and no cache that it could look into,
+//! and can save nothing; and what batteries do is no step of recovery.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
 use super::Change;
 use crate::machine::controller::Id;
-use crate::machine::memory::LineWords;
+use crate::machine::description::Point;
+use crate::machine::memory::{LineWords, copy_of};
 
 /// A write that has a slot in a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,44 +34,29 @@ pub struct Queued {
 #[error("power was cut")]
 pub struct Cut;
 
-/// What is persistent: lines, registers, and what batteries have saved of the controllers' queues.
-///
-/// Recovery's changes lie over what the array had, and can be dropped.
+/// What is persistent, or has a battery, while there is power.
 #[derive(Clone, Debug)]
-pub struct Persistent {
+pub(crate) struct Powered {
     /// What the array has.
     nvm: Vec<u64>,
-    /// Lines that were changed since power was cut.
-    changed: FxHashMap<u32, LineWords>,
     /// Each channel's slots.
     queues: Vec<Vec<Queued>>,
     /// What a persistent cache has, by number.
     kept: BTreeMap<u64, Queued>,
     registers: FxHashMap<(u32, u32), u64>,
-    /// Each channel's writes that a battery has put aside, oldest first.
-    saved: Vec<Vec<Queued>>,
-    /// Steps of recovery that are left until power is cut again.
-    left: u64,
-    steps: u64,
 }
 
-impl Persistent {
-    /// The state before the first change.
-    pub fn new(nvm: Vec<u64>, channels: usize) -> Persistent {
-        Persistent {
-            nvm,
-            changed: FxHashMap::default(),
-            queues: vec![Vec::new(); channels],
-            kept: BTreeMap::new(),
-            registers: FxHashMap::default(),
-            saved: vec![Vec::new(); channels],
-            left: u64::MAX,
-            steps: 0,
-        }
+impl Powered {
+    /// The state before the first change of a machine that begins with this.
+    pub(crate) fn new(before: Persistent) -> Powered {
+        let Persistent { nvm, changed, registers, saved, .. } = before;
+        debug_assert!(changed.is_empty(), "no recovery's changes lie over it");
+        let queues = vec![Vec::new(); saved.len()];
+        Powered { nvm, queues, kept: BTreeMap::new(), registers }
     }
 
-    /// A change happens, while there is power.
-    pub fn apply(&mut self, change: &Change) {
+    /// A change happens.
+    pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Accepted { channel, queued } => {
                 self.queues[usize::from(*channel)].push(queued.clone());
@@ -87,30 +79,36 @@ impl Persistent {
         }
     }
 
-    /// What recovery sees when power is cut now: a copy of all but the array, which stays where it
-    /// is until [`back`](Persistent::back) gives it back.
-    pub fn cut(&mut self) -> Persistent {
-        Persistent {
-            nvm: std::mem::take(&mut self.nvm),
-            changed: FxHashMap::default(),
-            queues: self.queues.clone(),
-            kept: self.kept.clone(),
-            registers: self.registers.clone(),
-            saved: vec![Vec::new(); self.queues.len()],
-            left: u64::MAX,
-            steps: 0,
-        }
+    /// Power is cut now: a copy of all but the array, which stays where it is until
+    /// [`back`](Powered::back) gives it back. Slots are a part of it only where writes count from
+    /// there on: those of other controllers are volatile, and no design gets to see them.
+    pub(crate) fn cut(&mut self, persistent_from: Point) -> Failing {
+        let queues = match persistent_from {
+            Point::Accepted => self.queues.clone(),
+            Point::Media => vec![Vec::new(); self.queues.len()],
+        };
+        let mut after = Persistent::new(std::mem::take(&mut self.nvm), queues.len());
+        after.registers.clone_from(&self.registers);
+        Failing { queues, kept: self.kept.clone(), after }
     }
 
-    /// Takes the array back from a state that [`cut`](Persistent::cut) has made.
-    pub fn back(&mut self, cut: Persistent) {
+    /// Takes the array back from a state that began with [`cut`](Powered::cut).
+    pub(crate) fn back(&mut self, cut: Persistent) {
         self.nvm = cut.nvm;
     }
+}
 
-    // What batteries do when power fails, and recovery.
+/// The moment when power fails: batteries save what they can, and nothing interrupts them.
+#[derive(Clone, Debug)]
+pub struct Failing {
+    queues: Vec<Vec<Queued>>,
+    kept: BTreeMap<u64, Queued>,
+    after: Persistent,
+}
 
-    /// Each controller's slots, for whoever decides what its battery saves of them: they are empty
-    /// afterwards.
+impl Failing {
+    /// Each controller's slots, if it has a battery, for whoever decides what that saves of them:
+    /// they are empty afterwards.
     pub fn take_queues(&mut self) -> Vec<Vec<Queued>> {
         let empty = vec![Vec::new(); self.queues.len()];
         std::mem::replace(&mut self.queues, empty)
@@ -123,12 +121,87 @@ impl Persistent {
 
     /// A battery puts a write aside, behind those that it has put aside before.
     pub fn save(&mut self, channel: usize, queued: Queued) {
-        self.saved[channel].push(queued);
+        self.after.saved[channel].push(queued);
     }
 
     /// A battery writes a line to the array.
     pub fn save_home(&mut self, line: u32, payload: LineWords) {
-        self.changed.insert(line, payload);
+        self.after.changed.insert(line, payload);
+    }
+
+    /// The batteries are empty. What they have not saved is lost.
+    pub(crate) fn over(self) -> Persistent {
+        self.after
+    }
+}
+
+/// What recovery gets: lines, registers, and what batteries have saved. Each change of it is a step
+/// at which power can be cut again.
+///
+/// Its changes lie over what the array had, and can be dropped.
+#[derive(Clone, Debug)]
+pub struct Persistent {
+    /// What the array has.
+    nvm: Vec<u64>,
+    /// Lines that were changed since power was cut.
+    changed: FxHashMap<u32, LineWords>,
+    registers: FxHashMap<(u32, u32), u64>,
+    /// Each channel's writes that a battery has put aside, oldest first.
+    saved: Vec<Vec<Queued>>,
+    /// Steps of recovery that are left until power is cut again.
+    left: u64,
+    /// What recovery has done since somebody looked.
+    done: Done,
+}
+
+/// What a recovery has done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Done {
+    /// Its steps.
+    pub(crate) steps: u64,
+    /// Lines that it has written.
+    pub(crate) wrote: BTreeSet<u32>,
+    /// A register was given another value.
+    pub(crate) set: Option<(u32, u32)>,
+    /// Something had been put aside.
+    pub(crate) forgot: bool,
+}
+
+impl Persistent {
+    /// Lines that nobody has written, of a machine with so many channels.
+    pub(crate) fn new(nvm: Vec<u64>, channels: usize) -> Persistent {
+        Persistent {
+            nvm,
+            changed: FxHashMap::default(),
+            registers: FxHashMap::default(),
+            saved: vec![Vec::new(); channels],
+            left: u64::MAX,
+            done: Done::default(),
+        }
+    }
+
+    /// The same registers with these lines.
+    pub(crate) fn with_lines(&self, nvm: Vec<u64>) -> Persistent {
+        let registers = self.registers.clone();
+        Persistent { registers, ..Persistent::new(nvm, self.saved.len()) }
+    }
+
+    /// All lines as they are.
+    pub(crate) fn words(&self) -> Vec<u64> {
+        let mut words = copy_of(&self.nvm, self.nvm.len());
+        for (line, changed) in &self.changed {
+            let first = *line as usize * 8;
+            // Batteries save writes of volatile lines, too.
+            if let Some(words) = words.get_mut(first..first + 8) {
+                words.copy_from_slice(changed);
+            }
+        }
+        words
+    }
+
+    /// Its first lines as they were before recovery.
+    pub(crate) fn first_lines(&self, lines: u32) -> &[u64] {
+        &self.nvm[..lines as usize * 8]
     }
 
     /// What a channel's battery has put aside, oldest first.
@@ -142,13 +215,14 @@ impl Persistent {
     /// [`Cut`].
     pub fn clear_saved(&mut self) -> Result<(), Cut> {
         self.step()?;
+        self.done.forgot |= self.saved.iter().any(|saved| !saved.is_empty());
         self.saved.iter_mut().for_each(Vec::clear);
         Ok(())
     }
 
     /// Channels.
     pub fn channels(&self) -> usize {
-        self.queues.len()
+        self.saved.len()
     }
 
     /// A line.
@@ -166,6 +240,7 @@ impl Persistent {
     /// [`Cut`].
     pub fn set_line(&mut self, line: u32, words: LineWords) -> Result<(), Cut> {
         self.step()?;
+        self.done.wrote.insert(line);
         self.changed.insert(line, words);
         Ok(())
     }
@@ -181,7 +256,9 @@ impl Persistent {
     /// [`Cut`].
     pub fn set_register(&mut self, at: (u32, u32), value: u64) -> Result<(), Cut> {
         self.step()?;
-        self.registers.insert(at, value);
+        if self.registers.insert(at, value).unwrap_or(0) != value {
+            self.done.set = Some(at);
+        }
         Ok(())
     }
 
@@ -190,28 +267,23 @@ impl Persistent {
             return Err(Cut);
         }
         self.left -= 1;
-        self.steps += 1;
+        self.done.steps += 1;
         Ok(())
     }
 
     /// Power is cut again after so many steps.
-    pub fn cut_after(&mut self, steps: u64) {
+    pub(crate) fn cut_after(&mut self, steps: u64) {
         self.left = steps;
-        self.steps = 0;
+        self.done = Done::default();
     }
 
-    /// Steps since [`cut_after`](Persistent::cut_after), or since power was cut.
-    pub fn steps(&self) -> u64 {
-        self.steps
+    /// What was done since [`cut_after`](Persistent::cut_after), or since power was cut.
+    pub(crate) fn done(&self) -> &Done {
+        &self.done
     }
 
     /// Lines that were changed since power was cut.
-    pub fn changed(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn changed(&self) -> impl Iterator<Item = u32> {
         self.changed.keys().copied()
-    }
-
-    /// What the array had when power was cut.
-    pub fn array(&self) -> &[u64] {
-        &self.nvm
     }
 }

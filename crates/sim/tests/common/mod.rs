@@ -98,6 +98,8 @@ pub(crate) fn setup(machine: &str, design: &str, cores: usize, transactions: u64
 pub(crate) fn simulate(name: &'static str, scale: f64, setup: &Setup) -> Result<Outcome, Error> {
     match name {
         "pages" => sim::run(setup, &pages::Pages, &mut |_| {}),
+        "peeping" => sim::run(setup, &peeping::ONCE, &mut |_| {}),
+        "peeping-again" => sim::run(setup, &peeping::AGAIN, &mut |_| {}),
         name => simulate_with(name, Options { scale, ..Options::default() }, setup),
     }
 }

@@ -3,24 +3,35 @@
 use sim::program::{Client, Ended, Loaded, Program};
 use words::{Erased, ErasedTx, Objects, Ptr, Stop, Transact, Words};
 
-/// Two cores count up words of their own, and read those of the other one without a lock.
-pub(crate) struct Peeping;
-
-struct Counters(Vec<[Ptr<[u64; 8]>; 4]>);
-
-struct Peeper {
-    own: [Ptr<[u64; 8]>; 4],
-    other: [Ptr<[u64; 8]>; 4],
+/// Cores count up words of their own, and read those of another one without a lock.
+pub(crate) struct Peeping {
+    /// Objects of each core.
+    pub(crate) objects: usize,
+    /// How often a transaction counts up all of them.
+    pub(crate) rounds: usize,
 }
 
-fn objects<T: Transact>(worker: &mut T) -> Result<[Ptr<[u64; 8]>; 4], T::Error> {
-    worker.transact(|tx| {
-        let mut all = [Ptr::NULL; 4];
-        for one in &mut all {
-            *one = tx.alloc([0; 8])?;
-        }
-        Ok(all)
-    })
+/// Every line is left before the next one is written, and never comes again in a transaction.
+pub(crate) const ONCE: Peeping = Peeping { objects: 4, rounds: 1 };
+
+/// Lines come again, and their older flushes may still be on their way.
+pub(crate) const AGAIN: Peeping = Peeping { objects: 8, rounds: 4 };
+
+type Object = Ptr<[u64; 8]>;
+
+struct Counters {
+    of: Vec<Vec<Object>>,
+    rounds: usize,
+}
+
+struct Peeper {
+    own: Vec<Object>,
+    other: Vec<Object>,
+    rounds: usize,
+}
+
+fn objects<T: Transact>(worker: &mut T, count: usize) -> Result<Vec<Object>, T::Error> {
+    worker.transact(|tx| (0..count).map(|_| tx.alloc([0; 8])).collect())
 }
 
 impl Program for Peeping {
@@ -33,15 +44,15 @@ impl Program for Peeping {
     }
 
     fn load(&self, worker: &mut Erased<'_, Ended>, cores: usize) -> Result<Box<dyn Loaded>, Ended> {
-        let all = (0..cores).map(|_| objects(worker)).collect::<Result<_, _>>()?;
-        Ok(Box::new(Counters(all)))
+        let of = (0..cores).map(|_| objects(worker, self.objects)).collect::<Result<_, _>>()?;
+        Ok(Box::new(Counters { of, rounds: self.rounds }))
     }
 }
 
 impl Loaded for Counters {
     fn client(&self, core: usize) -> Box<dyn Client> {
-        let other = self.0[(core + 1) % self.0.len()];
-        Box::new(Peeper { own: self.0[core], other })
+        let (own, other) = (self.of[core].clone(), self.of[(core + 1) % self.of.len()].clone());
+        Box::new(Peeper { own, other, rounds: self.rounds })
     }
 
     fn check(&self, _: &mut Erased<'_, Ended>) -> Result<Vec<String>, Ended> {
@@ -53,12 +64,12 @@ impl Client for Peeper {
     fn next(&mut self) {}
 
     fn run(&self, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
-        for (own, other) in self.own.into_iter().zip(self.other) {
-            let mut words: [u64; 8] = tx.get(own)?;
+        for (own, other) in (0..self.rounds).flat_map(|_| self.own.iter().zip(&self.other)) {
+            let mut words: [u64; 8] = tx.get(*own)?;
             words.iter_mut().for_each(|word| *word += 1);
-            tx.set(own, words)?;
+            tx.set(*own, words)?;
             tx.compute(90);
-            let _: [u64; 8] = tx.get(other)?;
+            let _: [u64; 8] = tx.get(*other)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::bare::{LINES, builtin, pointer, run as run_bare, word};
-use crate::common::peeping::Peeping;
+use crate::common::peeping;
 use crate::common::{setup, simulate};
 use sim::design::{Design, HwRedo, HwUndo, HwUndoRedo, Redu};
 use sim::machine::Machine;
@@ -44,7 +44,7 @@ fn cut(name: &'static str, setup: &Setup, cuts: u64) -> BTreeMap<String, u64> {
     let setup = Setup { power_cuts: cuts, ..setup.clone() };
     let what = format!("{} on {} with {name}", setup.design, setup.description.name);
     let outcome = match name {
-        "peeping" => sim::run(&setup, &Peeping, &mut |_| {}),
+        "peeping" => sim::run(&setup, &peeping::ONCE, &mut |_| {}),
         name => simulate(name, 0.02, &setup),
     };
     let outcome = outcome.unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -12,7 +12,13 @@ const TWICE: &[&str] = &["mc.wq=8", "design.lad.suspend_cycles=3000"];
 /// A last cache that has no second way for an older version.
 const NARROW: &[&str] = &["llc.bytes=131072", "llc.ways=1"];
 
-const ROWS: [Row; 14] = [
+/// A last cache of few lines, so that transactions fill it.
+const LEAVING: &[&str] = &["llc.bytes=65536"];
+
+/// Caches so small that lines leave them before they are flushed, and queues that hold them.
+const SMALL: &[&str] = &["l1.bytes=1024", "l1.ways=2", "llc.bytes=16384", "mc.wq=256"];
+
+const ROWS: [Row; 19] = [
     Row { settings: SLOW, ..row(Mutant::LinesOutOfOrder, "lad", "cq") },
     Row { hangs: true, ..row(Mutant::LadFlushLeavesDirty, "lad", "tpcc-hash") },
     Row { transactions: 900, cuts: 1500, ..row(Mutant::LadEightBits, "lad", "sps") },
@@ -23,20 +29,26 @@ const ROWS: [Row; 14] = [
     row(Mutant::LadCommitEarly, "lad", "sps"),
     row(Mutant::LadRegisterLate, "lad", "tatp-hash"),
     row(Mutant::LadSuspendedUnmarks, "lad", "sps"),
-    Row { settings: &["llc.bytes=65536"], ..row(Mutant::LlcInPlace, "lad-llc", "cq") },
+    row(Mutant::LadKeepsSeals, "lad", "tpcc-hash"),
+    row(Mutant::LadKeepsSaved, "lad", "sps"),
+    row(Mutant::LadForgetsNumbers, "lad", "sps"),
+    Row { settings: LEAVING, ..row(Mutant::LadForgetsNumbers, "lad-llc", "sps") },
+    Row { settings: LEAVING, cuts: 500, ..row(Mutant::LlcOneBank, "lad-llc", "sps") },
+    Row { settings: LEAVING, ..row(Mutant::LlcInPlace, "lad-llc", "cq") },
     Row { settings: NARROW, ..row(Mutant::LlcNoWait, "lad-llc", "rbt") },
     Row { settings: WEAK, ..row(Mutant::UndoWithoutFence, "sw-undo", "sps") },
     Row { settings: WEAK, ..row(Mutant::UndoCommitFirst, "sw-undo", "sps") },
 ];
 
 /// The same on the machine of the paper, where it can be.
-const PAPER: [Row; 8] = [
+const PAPER: [Row; 9] = [
     // On a large mesh the nearest controller answers before the farthest one is asked.
     paper(Mutant::LadOneController, "lad", "tatp-hash"),
     paper(Mutant::LadCommitEarly, "lad", "sps"),
     paper(Mutant::LadRegisterLate, "lad", "tatp-hash"),
     Row { settings: SHORT_QUEUE, ..paper(Mutant::LadNoLog, "lad", "tpcc-hash") },
     Row { settings: TWICE, ..paper(Mutant::LadOldestFirst, "lad", "tpcc-hash") },
+    Row { settings: SMALL, cuts: 500, ..paper(Mutant::LadFlushLeavesDirty, "lad", "tpcc-hash") },
     paper(Mutant::LlcInPlace, "lad-llc", "cq"),
     Row { settings: WEAK, ..paper(Mutant::UndoWithoutFence, "sw-undo", "sps") },
     Row { settings: WEAK, ..paper(Mutant::UndoCommitFirst, "sw-undo", "sps") },

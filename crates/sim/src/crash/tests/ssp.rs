@@ -32,7 +32,7 @@ const FEW_BANKS: &[&str] = &["nvm.banks=4", "nvm.write_ns=2000", "nvm.write_hit_
 /// Lines of open transactions would leave the last cache.
 const SMALL: &[&str] = &["llc.bytes=4096"];
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 11] = [
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspMetadataFirst, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspPartOfACommit, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -44,6 +44,7 @@ const ROWS: [Row; 10] = [
         cuts: 3000,
         ..ssp(Mutant::SspSwapsLate, "ssp", "pages")
     },
+    Row { settings: CROWDED, transactions: 900, ..ssp(Mutant::SspLapsComeAgain, "ssp", "pages") },
     Row { transactions: 300, ..ssp(Mutant::SspTailFirst, "ssp", "pages") },
     Row { settings: LAZY, transactions: 900, ..ssp(Mutant::SspAppliesOldRecords, "ssp", "pages") },
     Row {

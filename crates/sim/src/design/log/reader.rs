@@ -124,7 +124,9 @@ impl Scan {
     }
 
     /// Ends recovery: the log is empty, and begins with a lap that none of its lines has. Records
-    /// behind the first that was not durable may be of this lap or of the next one.
+    /// behind the first that was not durable may be of this lap or of the next one. The numbers of
+    /// laps come again after 511: after some 255 recoveries one behind the other, with not a lap
+    /// written between any two, an old line could be taken for a new one. No simulation does that.
     pub(in crate::design) fn reset(&self, state: &mut Persistent) -> Result<(), Cut> {
         let layout = self.layout.expect("it was read");
         let (head, tail) = layout.fresh_lap(self.end.0, self.end.1);

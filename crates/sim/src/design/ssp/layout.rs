@@ -212,10 +212,9 @@ fn lap(line: u64, capacity: u32) -> u64 {
     line / u64::from(capacity) % LAPS + 1
 }
 
-/// The first line of a lap that nothing in the journal can be taken for, when `line` was the end:
-/// lines of three laps may lie there.
-pub(super) fn fresh_lap(line: u64, capacity: u32) -> u64 {
-    (line / u64::from(capacity) + 3) * u64::from(capacity)
+/// The first line of the lap behind the one of this line.
+pub(super) fn next_lap(line: u64, capacity: u32) -> u64 {
+    (line / u64::from(capacity) + 1) * u64::from(capacity)
 }
 
 #[cfg(test)]
@@ -227,7 +226,7 @@ mod tests {
         let record = Record { slot: 4095, p0: 77, committed: !5, last: true, number: 200 };
         let words = record.words(35, 16);
         assert_eq!(Record::of(words, 35, 16), Some(record));
-        for other in [3, 19, 51, fresh_lap(35, 16) + 3] {
+        for other in [3, 19, 51, next_lap(35, 16) + 3] {
             assert_eq!(Record::of(words, other, 16), None, "{other}");
         }
         assert_eq!(records(&[0; 8], 0, 16), vec![]);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   1  slots: persistent SSP cache, then the journal's records from the tail on
-//!   2  slots that differ are written; then the tail is, behind all that lies in the journal
+//!   2  slots that differ are written; then the tail is, at the next lap, of which nothing is there
 //!   3  an entry of the page table that names a slot's spare page gets the other one
 //!   4  each slot with a bit set is brought together: lines, slot, page table
 //! ```
@@ -27,8 +27,8 @@ pub(super) fn recover(layout: &Layout, state: &mut Persistent) -> Result<(), Cut
     }
     // Also where nothing is there: a line behind a gap must not be taken for what comes next.
     let end = end.unwrap_or_else(|| state.line(layout.tail)[0]);
-    let fresh = layout::fresh_lap(end, layout.journal.lines());
-    state.set_line(layout.tail, [fresh, 0, 0, 0, 0, 0, 0, 0])?;
+    let next = clear_next_lap(layout, state, end)?;
+    state.set_line(layout.tail, [next, 0, 0, 0, 0, 0, 0, 0])?;
     let named = redirect(layout, state, &slots)?;
     for slot in 0..layout.slots {
         if slots[slot as usize].committed != 0 {
@@ -64,6 +64,24 @@ fn replay(layout: &Layout, state: &Persistent, slots: &mut [Lasting]) -> Option<
         }
     }
     end
+}
+
+/// Sees to it that nothing in the journal can be taken for a line of the lap behind this one, and
+/// answers where that begins. Numbers of laps come again, and each recovery begins one: where many
+/// follow each other, what an old lap has left would be what the next recovery finds.
+fn clear_next_lap(layout: &Layout, state: &mut Persistent, end: u64) -> Result<u64, Cut> {
+    let capacity = layout.journal.lines();
+    if planted(Mutant::SspLapsComeAgain) {
+        return Ok((end / u64::from(capacity) + 3) * u64::from(capacity));
+    }
+    let next = layout::next_lap(end, capacity);
+    for line in next..next + u64::from(capacity) {
+        let at = layout.journal.line(line);
+        if !layout::records(&state.line(at), line, capacity).is_empty() {
+            state.set_line(at, [0; 8])?;
+        }
+    }
+    Ok(next)
 }
 
 /// Writes the line of a slot, if it says something else.
