@@ -337,6 +337,7 @@ mod tests {
         add("L9", "*", &["lad-writes-by-lines", "llc-by-volatile"], &["0.95 to 1.05"]);
         add("L10", "fallbacks/64/*", &SIX, &["<= 0"]);
         add("L10", "slower/lad/*", &["mean", "tpcc-hash", "cq"], &["<= 6", "<= 3", "3 to 18"]);
+        add("L10", "slower/order", &[""], &[">= 0"]);
         add("L10", "more-writes/*", &["cq", "tpcc-hash"], &["5 to 25"]);
         add("L11", "*", &["ratio/cq", "ratio/tpcc-hash"], &["<= 0.45", ">= 0.9"]);
         add("L11", "cq-by-others", &[""], &["<= 1"]);

@@ -81,12 +81,14 @@ pub(super) fn queue(rows: &mut Rows<'_>) {
             });
         }
     }
-    for design in ["lad", "sw-undo"] {
+    let mut slower = |design| {
         rows.row(format!("slower/{design}/mean"), |uses| {
             let [less, more] = [least, whole].map(|on| on.relative_of_six(uses, design));
             Some(percent_below(less? / more?))
-        });
-    }
+        })
+    };
+    let [lad, software] = ["lad", "sw-undo"].map(&mut slower);
+    rows.row("slower/order", |_| Some(software? - lad?));
     for workload in WORST {
         rows.row(format!("more-writes/{workload}"), |uses| {
             let [more, less] = [least, whole].map(|on| on.of(uses, workload, "lad").map(writes));
