@@ -29,6 +29,9 @@ const SHORT: &[&str] = &["ssp.cache_entries=64", "nvm.row_bytes=128", "ssp.journ
 /// Writes that wait for a bank are overtaken by others.
 const FEW_BANKS: &[&str] = &["nvm.banks=4", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
 
+/// Lines behind each other lie in one bank, and are written one after the other.
+const BY_ROWS: &[&str] = &["nvm.interleave_bytes=2048"];
+
 /// Lines of open transactions would leave the last cache.
 const SMALL: &[&str] = &["llc.bytes=4096"];
 
@@ -45,7 +48,7 @@ const ROWS: [Row; 11] = [
         ..ssp(Mutant::SspSwapsLate, "ssp", "pages")
     },
     Row { settings: CROWDED, transactions: 900, ..ssp(Mutant::SspLapsComeAgain, "ssp", "pages") },
-    Row { transactions: 300, ..ssp(Mutant::SspTailFirst, "ssp", "pages") },
+    Row { settings: BY_ROWS, transactions: 300, ..ssp(Mutant::SspTailFirst, "ssp", "pages") },
     Row { settings: LAZY, transactions: 900, ..ssp(Mutant::SspAppliesOldRecords, "ssp", "pages") },
     Row {
         settings: FEW_BANKS,
