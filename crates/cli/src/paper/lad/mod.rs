@@ -33,7 +33,7 @@ pub(super) const RECIPES: &[Recipe] = &[
 ];
 
 /// The paper's six: TATP, RBT, CQ, PC, SPS, TPCC.
-const WORKLOADS: [&str; 6] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash"];
+const WORKLOADS: [&str; 6] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-rows"];
 
 /// What nothing is made durable by: all else is beside it.
 const VOLATILE: &str = "volatile";
@@ -65,12 +65,12 @@ const CORES: u32 = 15;
 /// measures fewer transactions.
 fn asked(workload: &str, design: &str, on: On, budget: &Budget) -> Asked {
     // New Order takes some fifty times as long as the others.
-    let transactions = if workload == "tpcc-hash" { 2000 } else { 20_000 };
+    let transactions = if workload == "tpcc-rows" { 2000 } else { 20_000 };
     let scale = match workload {
         // A million subscribers.
         "tatp-hash" => 10.0,
         // A warehouse for each core, each with its share of one's rows.
-        "tpcc-hash" => 0.9,
+        "tpcc-rows" => 0.9,
         _ => 1.0,
     };
     let mut asked = Asked {

@@ -44,7 +44,7 @@ const ALL: [&str; 4] = ["hw-undo", "hw-redo", "hw-undo-redo", REDU];
 /// Table III, but for TPC-C, whose transactions are what they are.
 const MICRO: [&str; 2] = ["vector", "swap"];
 const STORES: [&str; 5] = ["hashmap", "btreemap", "rbtreemap", "ycsb-put", "echo"];
-const TPCC: &str = "tpcc-hash";
+const TPCC: &str = "tpcc-rows";
 
 /// Objects of the large sets, in KiB, and of the random ones; a quick run has one in the middle.
 const SIZES: [u64; 3] = [1, 4, 16];
