@@ -347,6 +347,8 @@ mod tests {
             add("C1", row, &DESIGNS, &[mark]);
         }
         add("C1", "rare/*", &DESIGNS[..3], &[">= 1"]);
+        add("C3", "isolation/*", &DESIGNS, &["<= 0"]);
+        add("C4", "equal", &[""], &[">= 100"]);
         sample::assert_marks("lad", &expected);
     }
 

@@ -29,7 +29,8 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe::sims("L13", throughput::logging),
     Recipe::sims("C1", cuts::lad).only_when_named(),
     Recipe::sims("C2", cuts::planted),
-    Recipe::sims("C4", cuts::equal),
+    Recipe::sims("C3", cuts::lad_isolated).only_when_named(),
+    Recipe::sims("C4", cuts::lad_equal),
 ];
 
 /// The paper's six: TATP, RBT, CQ, PC, SPS, TPCC.

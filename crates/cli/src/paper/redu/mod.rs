@@ -33,7 +33,8 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe::sims("R12", sensitivity::choices),
     Recipe::sims("C1", cuts::redu).only_when_named(),
     Recipe::sims("C2", cuts::planted),
-    Recipe::sims("C4", cuts::equal),
+    Recipe::sims("C3", cuts::redu_isolated).only_when_named(),
+    Recipe::sims("C4", cuts::redu_equal),
 ];
 
 /// What ReDU is compared with, and ReDU.

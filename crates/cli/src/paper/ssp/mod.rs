@@ -33,7 +33,8 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe::sims("S14", latency::choices),
     Recipe::sims("C1", cuts::ssp).only_when_named(),
     Recipe::sims("C2", cuts::planted),
-    Recipe::sims("C4", cuts::equal),
+    Recipe::sims("C3", cuts::ssp_isolated).only_when_named(),
+    Recipe::sims("C4", cuts::ssp_equal),
 ];
 
 /// What SSP is compared with, and SSP.
