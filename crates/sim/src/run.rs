@@ -526,7 +526,7 @@ impl Window {
             lines_per_transaction: Spread::of(lines.sum, transactions, lines.max),
             pages_per_transaction: Spread::of(pages.sum, transactions, pages.max),
             fallbacks: counts.fallbacks,
-            design_counts: counts.of_design.iter().map(|(of, n)| ((*of).to_owned(), *n)).collect(),
+            design_counts: counts.by_name(),
             backlog: Backlog { begin: began.backlog, end: end.backlog },
             steady: self.is_steady::<D>(began, *end, counts),
             simulated_accesses: self.accesses.get() + machine.counts.accesses,

@@ -23,6 +23,8 @@ pub struct Counts {
     pub llc_misses: u64,
     /// Lines taken from another core.
     pub transfers: u64,
+    /// Pages that a core did not know.
+    pub tlb_misses: u64,
     /// Fills that did not carry what they had to: always 0, or the design is wrong.
     pub wrong_fills: u64,
     /// Transactions, and what they took: see [`Phases`].
@@ -56,6 +58,13 @@ impl Counts {
     pub fn most(&mut self, name: &'static str, count: u64) {
         let most = self.of_design.entry(name).or_default();
         *most = count.max(*most);
+    }
+
+    /// What the design counts, and how often a TLB was asked in vain, by name.
+    pub fn by_name(&self) -> BTreeMap<String, u64> {
+        let misses = Some(("tlb_misses", self.tlb_misses)).filter(|(_, misses)| *misses > 0);
+        let of_design = self.of_design.iter().map(|(name, count)| (*name, *count));
+        of_design.chain(misses).map(|(name, count)| (name.to_owned(), count)).collect()
     }
 
     /// All writes to persistent memory.
