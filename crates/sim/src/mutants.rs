@@ -82,10 +82,16 @@ pub enum Mutant {
     FilterTwice,
     /// ReDU: who overwrites a committed line does not keep its records.
     ReduTrimsEarly,
-    /// ReDU: software begins before what is committed is at home.
-    ReduSoftwareEarly,
-    /// ReDU: a commit does not care whether software runs.
-    ReduCommitsBeside,
+    /// Logs in hardware: software begins before what is committed is at home.
+    SoftwareEarly,
+    /// Logs in hardware: a commit does not care whether software runs.
+    CommitsBeside,
+    /// Undo logging in hardware: software begins before what its attempt has written is taken back.
+    AttemptStays,
+    /// Undo logging in hardware: no drop word says that an attempt needs not be undone.
+    DropWithoutWord,
+    /// Redo logging in hardware: lines of an attempt stay in the victim buffer.
+    VictimsStay,
     /// SSP: the metadata of a commit do not wait for its data.
     SspMetadataFirst,
     /// SSP: pages change places in the cache when the journal has the whole batch, and not with the
@@ -165,8 +171,11 @@ impl Mutant {
             Mutant::DramNotLookedUp => "dram-not-looked-up",
             Mutant::FilterTwice => "filter-twice",
             Mutant::ReduTrimsEarly => "redu-trims-early",
-            Mutant::ReduSoftwareEarly => "redu-software-early",
-            Mutant::ReduCommitsBeside => "redu-commits-beside",
+            Mutant::SoftwareEarly => "software-early",
+            Mutant::CommitsBeside => "commits-beside",
+            Mutant::AttemptStays => "attempt-stays",
+            Mutant::DropWithoutWord => "drop-without-word",
+            Mutant::VictimsStay => "victims-stay",
             Mutant::SspMetadataFirst => "ssp-metadata-first",
             Mutant::SspSwapsLate => "ssp-swaps-late",
             Mutant::SspTableFirst => "ssp-table-first",
