@@ -5,6 +5,9 @@
 //! - Everybody reaches them through atomics or through instructions that act like atomics
 //!   ([`cpu`](crate::cpu)), so a race is a stale value, never undefined behaviour. The one
 //!   exception is `bytes_mut`, for memory that nobody else can reach.
+//! - What is unmapped is what one call of `mmap(2)` has answered. Nothing is mapped over anything
+//!   else (`MAP_FIXED`): where that is refused, as ext4 and xfs refuse a synchronous mapping, the
+//!   kernel has already unmapped what was there, and another thread may have mapped it since.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -16,6 +19,10 @@ use crate::sync::AtomicU64;
 
 /// The size and alignment of a huge page.
 const HUGE_BYTES: usize = 2 << 20;
+
+/// How many places of memory are proposed for a file that should lie at a huge page. Each fails
+/// when another thread maps something there first.
+const PLACES: usize = 16;
 
 /// What `fstatfs(2)` calls tmpfs.
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
@@ -79,8 +86,9 @@ impl Mapping {
     /// end an access kills the process (`SIGBUS`).
     ///
     /// A part that begins at 2 MiB of the file lies at 2 MiB of memory, so that it can be huge
-    /// pages, and on tmpfs it is made of them here and now. The first time that takes a second for
-    /// a GiB or two, and then they belong to the file.
+    /// pages, unless other threads take every place that is found for it; and on tmpfs it is made
+    /// of them here and now. The first time that takes a second for a GiB or two, and then they
+    /// belong to the file.
     pub(crate) fn of_file(
         file: &File,
         offset: u64,
@@ -92,13 +100,11 @@ impl Mapping {
         let length = bytes.max(1).checked_add(skip).ok_or(io::ErrorKind::OutOfMemory)?;
         let is_aligned = bytes >= HUGE_BYTES && offset.is_multiple_of(HUGE_BYTES as u64);
         if sharing == Sharing::CopyOnWrite || !is_aligned {
-            let map = Map::of_file(file, offset - skip as u64, length, sharing)?;
+            let start = std::ptr::null_mut();
+            let map = Map::of_file(start, file, offset - skip as u64, length, sharing)?;
             return Ok(Mapping { map, skip, words: bytes / 8, own: false });
         }
-        let reserved = length.checked_add(HUGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut map = Map::reserved(reserved)?;
-        let skip = map.start.cast::<u8>().align_offset(HUGE_BYTES);
-        map.put_file(skip, file, offset, length, sharing)?;
+        let map = Map::of_file_at_huge(file, offset, length, sharing)?;
         let mapping = Mapping { map, skip, words: bytes / 8, own: false };
         if rustix::fs::fstatfs(file)?.f_type == TMPFS_MAGIC {
             mapping.collapse();
@@ -164,11 +170,41 @@ impl Map {
         Ok(Map { start, bytes })
     }
 
-    fn of_file(file: &File, offset: u64, bytes: usize, sharing: Sharing) -> io::Result<Map> {
-        let (start, flags) = (std::ptr::null_mut(), flags_of(sharing));
-        // SAFETY: a mapping at an address that the system chooses touches no other.
+    /// A part of a file, at `start` if that is free, else where the system likes.
+    fn of_file(
+        start: *mut c_void,
+        file: &File,
+        offset: u64,
+        bytes: usize,
+        sharing: Sharing,
+    ) -> io::Result<Map> {
+        let flags = flags_of(sharing);
+        // SAFETY: an address without `MAP_FIXED` is a proposal: no other mapping is touched.
         let start = unsafe { rustix::mm::mmap(start, bytes, READ_WRITE, flags, file, offset)? };
         Ok(Map { start, bytes })
+    }
+
+    /// A part of a file, at a huge page of memory if one of a few proposals is taken.
+    fn of_file_at_huge(
+        file: &File,
+        offset: u64,
+        bytes: usize,
+        sharing: Sharing,
+    ) -> io::Result<Map> {
+        // Some systems find such a place themselves; and what is refused here is refused anywhere.
+        let mut map = Map::of_file(std::ptr::null_mut(), file, offset, bytes, sharing)?;
+        for _ in 0..PLACES {
+            if map.start.addr().is_multiple_of(HUGE_BYTES) {
+                break;
+            }
+            let Ok(free) = Map::reserved(bytes.saturating_add(HUGE_BYTES)) else { break };
+            let start = free.start.cast::<u8>();
+            let start = start.wrapping_add(start.align_offset(HUGE_BYTES)).cast();
+            drop(free);
+            let Ok(there) = Map::of_file(start, file, offset, bytes, sharing) else { break };
+            map = there;
+        }
+        Ok(map)
     }
 
     /// Addresses with nothing behind them.
@@ -177,24 +213,6 @@ impl Map {
         // SAFETY: a mapping at an address that the system chooses touches no other.
         let start = unsafe { rustix::mm::mmap_anonymous(start, bytes, ProtFlags::empty(), flags)? };
         Ok(Map { start, bytes })
-    }
-
-    /// Maps a part of a file over a part of the reserved addresses.
-    fn put_file(
-        &mut self,
-        at: usize,
-        file: &File,
-        offset: u64,
-        bytes: usize,
-        sharing: Sharing,
-    ) -> io::Result<()> {
-        let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
-        assert!(is_inside, "a part of a file leaves what was reserved for it");
-        let start = self.start.cast::<u8>().wrapping_add(at).cast();
-        let flags = flags_of(sharing) | MapFlags::FIXED;
-        // SAFETY: what is replaced is inside this mapping, which nobody has borrowed from.
-        unsafe { rustix::mm::mmap(start, bytes, READ_WRITE, flags, file, offset)? };
-        Ok(())
     }
 }
 
@@ -231,9 +249,38 @@ pub(crate) fn page_bytes() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+
+    /// On ext4 and xfs the kernel refuses a synchronous mapping after it has cleared the place for
+    /// it. What another thread maps there meanwhile must stay that thread's.
+    #[test]
+    fn a_mapping_that_is_refused_takes_nobody_elses_memory_with_it() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes = 16 * HUGE_BYTES;
+        rustix::fs::ftruncate(&file, bytes as u64).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let neighbour = scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    // Many at once, so that they fill the gaps that are there and come into others.
+                    let held: Vec<_> = (0..100)
+                        .map(|_| Mapping::anonymous_unreserved(HUGE_BYTES).unwrap())
+                        .collect();
+                    for mapping in held {
+                        // The kernel refuses advice about what is not mapped.
+                        mapping.forget(0, mapping.words().len()).unwrap();
+                    }
+                }
+            });
+            for _ in 0..20_000 {
+                drop(Mapping::of_file(&file, 0, bytes, Sharing::Synchronous));
+            }
+            done.store(true, Ordering::Relaxed);
+            neighbour.join().unwrap();
+        });
+    }
 
     /// In memory where there is a tmpfs, and in files of the temporary folder.
     #[test]

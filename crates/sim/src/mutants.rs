@@ -3,123 +3,156 @@
 //! A place that keeps a promise asks [`planted`] whether to break it. Without the feature `mutants`
 //! (this crate's own tests have it) the answer is `false` when the program is compiled, and nothing
 //! of this is left. A bug is planted in one thread.
+//!
+//! docs/mutants.md has what finds each.
 
-/// A bug.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mutant {
-    /// A controller answers a read from the array, though a write of its line waits in its queue.
-    ForwardingOff,
-    /// A modified line that leaves the last cache is not written to memory.
-    LastCacheDrops,
-    /// A modified line that leaves a core's caches does not go to the last one.
-    CoreDrops,
-    /// A write overtakes a read of its line in a controller.
-    WriteOvertakes,
-    /// Who gets the right to write a line that the last cache has modified leaves the duty there.
-    DutyStays,
-    /// Writes of one line leave a controller in any order.
-    LinesOutOfOrder,
-    /// LAD: the last cache's copy of a flushed line stays modified, and is written as nobody's.
-    LadFlushLeavesDirty,
-    /// LAD: recovery asks one controller what is committed, and not all.
-    LadOneController,
-    /// LAD: numbers of transactions have eight bits and are compared plainly.
-    LadEightBits,
-    /// LAD: the log is undone from the oldest entry to the newest.
-    LadOldestFirst,
-    /// LAD: recovery clears the log from the oldest entry to the newest.
-    LadClearsOldestFirst,
-    /// LAD: a line leaves a full queue before its old words are in the log.
-    LadNoLog,
-    /// LAD: an entry's seal is sent to the log before the old words.
-    LadSealFirst,
-    /// LAD: the commit does not wait until all flushes are acknowledged.
-    LadCommitEarly,
-    /// LAD: a controller acknowledges a commit without noting it.
-    LadRegisterLate,
-    /// LAD: a thread that is suspended takes its marks away without flushing the lines.
-    LadSuspendedUnmarks,
-    /// LAD: when power fails a plain write behind a staged one of its line goes home, and is not
-    /// put aside.
-    LadPlainGoesHome,
-    /// LAD: recovery does not clear the log.
-    LadKeepsSeals,
-    /// LAD: recovery does not forget what was put aside.
-    LadKeepsSaved,
-    /// LAD: who goes on after recovery counts transactions from the first one on.
-    LadForgetsNumbers,
-    /// LAD in the last cache: recovery asks one bank what is committed, and not all.
-    LlcOneBank,
-    /// LAD in the last cache: a held line overwrites the committed one.
-    LlcInPlace,
-    /// LAD in the last cache: a line for which there is no second way does not wait until the older
-    /// version is accepted.
-    LlcNoWait,
-    /// Software logging: stores do not wait for their log.
-    UndoWithoutFence,
-    /// Software logging: the commit word does not wait for the data.
-    UndoCommitFirst,
-    /// Logs in hardware: the commit word is written before the record with the entries.
-    CommitBeforeMeta,
-    /// Logs in hardware: a commit is acknowledged when its own record is durable.
-    AcknowledgeOwnRecord,
-    /// Logs in hardware: space is used again before memory has Log Start.
-    LogReusedEarly,
-    /// Undo logging in hardware: data do not wait for their log.
-    DataBeforeLog,
-    /// Undo logging in hardware: data that wait for their log have a slot in a controller.
-    HeldHasSlot,
-    /// Undo logging in hardware: the commit word does not wait for the data.
-    CommitBeforeData,
-    /// Forced write-backs: the log is cut off after one scan.
-    FwbOneScan,
-    /// Redo logging in hardware: the youngest transaction's lines are written home first.
-    RetireYoungestFirst,
-    /// Lines in DRAM are not looked for.
-    DramNotLookedUp,
-    /// ReDU: the filter's counters go down by two.
-    FilterTwice,
-    /// ReDU: who overwrites a committed line does not keep its records.
-    ReduTrimsEarly,
-    /// Logs in hardware: software begins before what is committed is at home.
-    SoftwareEarly,
-    /// Logs in hardware: a commit does not care whether software runs.
-    CommitsBeside,
-    /// Undo logging in hardware: software begins before what its attempt has written is taken back.
-    AttemptStays,
-    /// Undo logging in hardware: no drop word says that an attempt needs not be undone.
-    DropWithoutWord,
-    /// Redo logging in hardware: lines of an attempt stay in the victim buffer.
-    VictimsStay,
-    /// SSP: the metadata of a commit do not wait for its data.
-    SspMetadataFirst,
-    /// SSP: pages change places in the cache when the journal has the whole batch, and not with the
-    /// bits when it has theirs.
-    SspSwapsLate,
-    /// SSP: the page table is written before the journal says that pages have changed places.
-    SspTableFirst,
-    /// SSP: recovery takes a transaction's records that are there, whether all are or not.
-    SspPartOfACommit,
-    /// SSP: a page is brought together though an open transaction writes it.
-    SspForgetsWriters,
-    /// SSP: the journal's tail is moved before the slots that it tells are durable.
-    SspTailFirst,
-    /// SSP: recovery begins a lap without a look at what lies in the journal.
-    SspLapsComeAgain,
-    /// SSP: recovery applies records that the slot already knows.
-    SspAppliesOldRecords,
-    /// SSP: a line that was modified outside of a transaction gets another number as it is.
-    SspRetagsDirty,
-    /// SSP's undo log: stores do not wait for their entries.
-    SspUndoWithoutWaiting,
-    /// SSP's redo log: the commit record does not wait for the log.
-    SspRedoRecordFirst,
-    /// SSP's redo log: the last cache does not keep lines of open transactions.
-    SspRedoLetsLinesGo,
-    /// SSP's redo log: software waits for what is committed when it begins, and not for what is
-    /// until it has its last lock.
-    SspRedoSoftwareEarly,
+/// The one list: a variant, its name, and what it breaks.
+macro_rules! mutants {
+    ($($variant:ident $name:literal $what:literal,)*) => {
+        /// A bug.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Mutant {
+            $(#[doc = $what] $variant,)*
+        }
+
+        impl Mutant {
+            /// All of them.
+            pub const ALL: &'static [Mutant] = &[$(Mutant::$variant),*];
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self { $(Mutant::$variant => $name,)* }
+            }
+
+            /// What it breaks.
+            pub fn what(self) -> &'static str {
+                match self { $(Mutant::$variant => $what,)* }
+            }
+        }
+    };
+}
+
+mutants! {
+    ForwardingOff "forwarding-off"
+        "A controller answers a read from the array, though a write of its line waits in its \
+         queue.",
+    LastCacheDrops "last-cache-drops"
+        "A modified line that leaves the last cache is not written to memory.",
+    CoreDrops "core-drops"
+        "A modified line that leaves a core's caches does not go to the last one.",
+    WriteOvertakes "write-overtakes"
+        "A write overtakes a read of its line in a controller.",
+    DutyStays "duty-stays"
+        "Who gets the right to write a line that the last cache has modified leaves the duty \
+         there.",
+    LinesOutOfOrder "lines-out-of-order"
+        "Writes of one line leave a controller in any order.",
+    LadFlushLeavesDirty "lad-flush-leaves-dirty"
+        "LAD: the last cache's copy of a flushed line stays modified, and is written as nobody's.",
+    LadOneController "lad-one-controller"
+        "LAD: recovery asks one controller what is committed, and not all.",
+    LadEightBits "lad-eight-bits"
+        "LAD: numbers of transactions have eight bits and are compared plainly.",
+    LadOldestFirst "lad-oldest-first"
+        "LAD: the log is undone from the oldest entry to the newest.",
+    LadClearsOldestFirst "lad-clears-oldest-first"
+        "LAD: recovery clears the log from the oldest entry to the newest.",
+    LadNoLog "lad-no-log"
+        "LAD: a line leaves a full queue before its old words are in the log.",
+    LadSealFirst "lad-seal-first"
+        "LAD: an entry's seal is sent to the log before the old words.",
+    LadCommitEarly "lad-commit-early"
+        "LAD: the commit does not wait until all flushes are acknowledged.",
+    LadRegisterLate "lad-register-late"
+        "LAD: a controller acknowledges a commit without noting it.",
+    LadSuspendedUnmarks "lad-suspended-unmarks"
+        "LAD: a thread that is suspended takes its marks away without flushing the lines.",
+    LadPlainGoesHome "lad-plain-goes-home"
+        "LAD: when power fails a plain write behind a staged one of its line goes home, and is \
+         not put aside.",
+    LadKeepsSeals "lad-keeps-seals"
+        "LAD: recovery does not clear the log.",
+    LadKeepsSaved "lad-keeps-saved"
+        "LAD: recovery does not forget what was put aside.",
+    LadForgetsNumbers "lad-forgets-numbers"
+        "LAD: who goes on after recovery counts transactions from the first one on.",
+    LlcOneBank "llc-one-bank"
+        "LAD in the last cache: recovery asks one bank what is committed, and not all.",
+    LlcInPlace "llc-in-place"
+        "LAD in the last cache: a held line overwrites the committed one.",
+    LlcNoWait "llc-no-wait"
+        "LAD in the last cache: a line for which there is no second way does not wait until the \
+         older version is accepted.",
+    UndoWithoutFence "undo-without-fence"
+        "Software logging: stores do not wait for their log.",
+    UndoCommitFirst "undo-commit-first"
+        "Software logging: the commit word does not wait for the data.",
+    CommitBeforeMeta "commit-before-meta"
+        "Logs in hardware: the commit word is written before the record with the entries.",
+    AcknowledgeOwnRecord "acknowledge-own-record"
+        "Logs in hardware: a commit is acknowledged when its own record is durable.",
+    LogReusedEarly "log-reused-early"
+        "Logs in hardware: space is used again before memory has Log Start.",
+    DataBeforeLog "data-before-log"
+        "Undo logging in hardware: data do not wait for their log.",
+    HeldHasSlot "held-has-slot"
+        "Undo logging in hardware: data that wait for their log have a slot in a controller.",
+    CommitBeforeData "commit-before-data"
+        "Undo logging in hardware: the commit word does not wait for the data.",
+    FwbOneScan "fwb-one-scan"
+        "Forced write-backs: the log is cut off after one scan.",
+    RetireYoungestFirst "retire-youngest-first"
+        "Redo logging in hardware: the youngest transaction's lines are written home first.",
+    DramNotLookedUp "dram-not-looked-up"
+        "Lines in DRAM are not looked for.",
+    FilterTwice "filter-twice"
+        "ReDU: the filter's counters go down by two.",
+    ReduTrimsEarly "redu-trims-early"
+        "ReDU: who overwrites a committed line does not keep its records.",
+    SoftwareEarly "software-early"
+        "Logs in hardware: software begins before what is committed is at home.",
+    CommitsBeside "commits-beside"
+        "Logs in hardware: a commit does not care whether software runs.",
+    AttemptStays "attempt-stays"
+        "Undo logging in hardware: software begins before what its attempt has written is taken \
+         back.",
+    DropWithoutWord "drop-without-word"
+        "Undo logging in hardware: no drop word says that an attempt needs not be undone.",
+    VictimsStay "victims-stay"
+        "Redo logging in hardware: lines of an attempt stay in the victim buffer.",
+    SspMetadataFirst "ssp-metadata-first"
+        "SSP: the metadata of a commit do not wait for its data.",
+    SspSwapsLate "ssp-swaps-late"
+        "SSP: pages change places in the cache when the journal has the whole batch, and not with \
+         the bits when it has theirs.",
+    SspTableFirst "ssp-table-first"
+        "SSP: the page table is written before the journal says that pages have changed places.",
+    SspPartOfACommit "ssp-part-of-a-commit"
+        "SSP: recovery takes a transaction's records that are there, whether all are or not.",
+    SspForgetsWriters "ssp-forgets-writers"
+        "SSP: a page is brought together though an open transaction writes it.",
+    SspTailFirst "ssp-tail-first"
+        "SSP: the journal's tail is moved before the slots that it tells are durable.",
+    SspLapsComeAgain "ssp-laps-come-again"
+        "SSP: recovery begins a lap without a look at what lies in the journal.",
+    SspAppliesOldRecords "ssp-applies-old-records"
+        "SSP: recovery applies records that the slot already knows.",
+    SspRetagsDirty "ssp-retags-dirty"
+        "SSP: a line that was modified outside of a transaction gets another number as it is.",
+    SspUndoWithoutWaiting "ssp-undo-without-waiting"
+        "SSP's undo log: stores do not wait for their entries.",
+    SspRedoRecordFirst "ssp-redo-record-first"
+        "SSP's redo log: the commit record does not wait for the log.",
+    SspRedoLetsLinesGo "ssp-redo-lets-lines-go"
+        "SSP's redo log: the last cache does not keep lines of open transactions.",
+    SspRedoSoftwareEarly "ssp-redo-software-early"
+        "SSP's redo log: software waits for what is committed when it begins, and not for what is \
+         until it has its last lock.",
+    SspRedoKeepsNothing "ssp-redo-keeps-nothing"
+        "SSP's redo log: a transaction begins without room in its core's log.",
+    SspRedoTakesMore "ssp-redo-takes-more"
+        "SSP's redo log: a transaction takes more of its core's log than its half.",
 }
 
 impl Mutant {
@@ -131,66 +164,6 @@ impl Mutant {
         Mutant::WriteOvertakes,
         Mutant::DutyStays,
     ];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mutant::ForwardingOff => "forwarding-off",
-            Mutant::LastCacheDrops => "last-cache-drops",
-            Mutant::CoreDrops => "core-drops",
-            Mutant::WriteOvertakes => "write-overtakes",
-            Mutant::DutyStays => "duty-stays",
-            Mutant::LinesOutOfOrder => "lines-out-of-order",
-            Mutant::LadFlushLeavesDirty => "lad-flush-leaves-dirty",
-            Mutant::LadOneController => "lad-one-controller",
-            Mutant::LadEightBits => "lad-eight-bits",
-            Mutant::LadOldestFirst => "lad-oldest-first",
-            Mutant::LadClearsOldestFirst => "lad-clears-oldest-first",
-            Mutant::LadNoLog => "lad-no-log",
-            Mutant::LadSealFirst => "lad-seal-first",
-            Mutant::LadCommitEarly => "lad-commit-early",
-            Mutant::LadRegisterLate => "lad-register-late",
-            Mutant::LadSuspendedUnmarks => "lad-suspended-unmarks",
-            Mutant::LadPlainGoesHome => "lad-plain-goes-home",
-            Mutant::LadKeepsSeals => "lad-keeps-seals",
-            Mutant::LadKeepsSaved => "lad-keeps-saved",
-            Mutant::LadForgetsNumbers => "lad-forgets-numbers",
-            Mutant::LlcOneBank => "llc-one-bank",
-            Mutant::LlcNoWait => "llc-no-wait",
-            Mutant::LlcInPlace => "llc-in-place",
-            Mutant::UndoWithoutFence => "undo-without-fence",
-            Mutant::UndoCommitFirst => "undo-commit-first",
-            Mutant::CommitBeforeMeta => "commit-before-meta",
-            Mutant::AcknowledgeOwnRecord => "acknowledge-own-record",
-            Mutant::LogReusedEarly => "log-reused-early",
-            Mutant::DataBeforeLog => "data-before-log",
-            Mutant::HeldHasSlot => "held-has-slot",
-            Mutant::CommitBeforeData => "commit-before-data",
-            Mutant::FwbOneScan => "fwb-one-scan",
-            Mutant::RetireYoungestFirst => "retire-youngest-first",
-            Mutant::DramNotLookedUp => "dram-not-looked-up",
-            Mutant::FilterTwice => "filter-twice",
-            Mutant::ReduTrimsEarly => "redu-trims-early",
-            Mutant::SoftwareEarly => "software-early",
-            Mutant::CommitsBeside => "commits-beside",
-            Mutant::AttemptStays => "attempt-stays",
-            Mutant::DropWithoutWord => "drop-without-word",
-            Mutant::VictimsStay => "victims-stay",
-            Mutant::SspMetadataFirst => "ssp-metadata-first",
-            Mutant::SspSwapsLate => "ssp-swaps-late",
-            Mutant::SspTableFirst => "ssp-table-first",
-            Mutant::SspPartOfACommit => "ssp-part-of-a-commit",
-            Mutant::SspForgetsWriters => "ssp-forgets-writers",
-            Mutant::SspTailFirst => "ssp-tail-first",
-            Mutant::SspLapsComeAgain => "ssp-laps-come-again",
-            Mutant::SspAppliesOldRecords => "ssp-applies-old-records",
-            Mutant::SspRetagsDirty => "ssp-retags-dirty",
-            Mutant::SspUndoWithoutWaiting => "ssp-undo-without-waiting",
-            Mutant::SspRedoRecordFirst => "ssp-redo-record-first",
-            Mutant::SspRedoLetsLinesGo => "ssp-redo-lets-lines-go",
-            Mutant::SspRedoSoftwareEarly => "ssp-redo-software-early",
-        }
-    }
 }
 
 /// Whether this bug is planted here.

@@ -15,6 +15,8 @@
 //! always by its whole length: one that ended where a round does, and began anywhere, would have
 //! more rounds than its time has. One of fewer than ten transactions a core is not steady.
 
+mod rest;
+
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -143,8 +145,10 @@ impl design::Visitor for Simulation<'_> {
                 .map_err(|source| Error::Trace { path: path.clone(), source })?;
         }
         let mut outcome = window.outcome(setup, program.name(), D::NAME, &machine);
+        outcome.isolation_hits = rest::isolation_hits(&machine);
         if start.keeps_media() {
-            outcome.complaints = complaints(&machine, &*loaded, start.bytes())?;
+            outcome.complaints = rest::complaints(&machine, &*loaded, start.bytes())?;
+            outcome.image_hash = Some(rest::image_hash(&machine, start.heap_words() as u64));
         }
         if setup.power_cuts > 0 {
             let (mut report, left) = start.cut(&machine, before, false)?;
@@ -161,9 +165,10 @@ impl design::Visitor for Simulation<'_> {
             outcome.power_cuts = Some(report.cuts);
             drop(machine);
             if let Some(left) = left {
-                let (again, complaints) = start.go_on::<D>(left)?;
+                let After { report: again, complaints, isolation_hits } = start.go_on::<D>(left)?;
                 report.add(again);
                 outcome.complaints.extend(complaints);
+                outcome.isolation_hits = outcome.isolation_hits.map(|hits| hits + isolation_hits);
             }
             outcome.violations = Some(report.violations_total);
             let named = |(name, cuts): (&'static str, u64)| (name.to_owned(), cuts);
@@ -192,6 +197,14 @@ struct Ran<D> {
     window: Rc<Window>,
     /// What was persistent in the beginning.
     before: Persistent,
+}
+
+/// What a run that goes on after recovery has shown.
+#[derive(Default)]
+struct After {
+    report: crash::Report,
+    complaints: Vec<String>,
+    isolation_hits: u64,
 }
 
 impl Start<'_> {
@@ -230,12 +243,12 @@ impl Start<'_> {
     /// Lets a new machine go on with what a recovery has left, if its design says how, and cuts
     /// power again. These cuts are not among those that were asked for. Clients count from the
     /// beginning again: what they say of the heap means nothing, as when it is tagged.
-    fn go_on<D: Design>(&self, left: Persistent) -> Result<(crash::Report, Vec<String>), Error> {
+    fn go_on<D: Design>(&self, left: Persistent) -> Result<After, Error> {
         let Start { setup, ref description, loaded, .. } = *self;
         let mut words = left.words();
         words.truncate(self.heap_words());
         if D::resumes(description, (words.len() / 8) as u32, &left).is_none() {
-            return Ok((crash::Report::default(), Vec::new()));
+            return Ok(After::default());
         }
         let setup = Setup {
             transactions: setup.transactions.div_ceil(AFTER.0),
@@ -248,14 +261,21 @@ impl Start<'_> {
         let Ran { machine, before, .. } = match start.run::<D>(false, &mut |_| {}) {
             // Of a heap that no transactions have made.
             Err(error @ Error::Stopped { .. }) => {
-                let complaint = format!("after recovery: {error}");
-                return Ok((crash::Report::default(), vec![complaint]));
+                let complaints = vec![format!("after recovery: {error}")];
+                return Ok(After { complaints, ..After::default() });
             }
             ran => ran?,
         };
-        let wrong = machine.counts.wrong_fills;
-        let complaint = (wrong > 0).then(|| format!("after recovery: {wrong} wrong lines came"));
-        Ok((start.cut(&machine, before, true)?.0, complaint.into_iter().collect()))
+        let mut complaints = Vec::new();
+        rest::complain(
+            &mut complaints,
+            machine.counts.wrong_fills,
+            "wrong lines came after recovery",
+        );
+        let isolation_hits = rest::isolation_hits(&machine).unwrap_or_default();
+        rest::complain(&mut complaints, isolation_hits, rest::SHARED_AFTER);
+        let (report, _) = start.cut(&machine, before, true)?;
+        Ok(After { report, complaints, isolation_hits })
     }
 
     /// Runs all cores' clients.
@@ -515,6 +535,8 @@ impl Window {
             violations: None,
             rare_paths_cut: None,
             checked: None,
+            isolation_hits: None,
+            image_hash: None,
             description: machine.description.clone(),
             complaints: Vec::new(),
         }
@@ -533,31 +555,6 @@ fn is_as_much([before, after]: [u64; 2], written: u64) -> bool {
 /// Whether the design has done often enough what it does from time to time.
 fn has_rounds<D: Design>(counts: &Counts) -> bool {
     D::ROUNDS.is_none_or(|(name, wanted)| counts.of_design.get(name) >= Some(&wanted))
-}
-
-/// What a machine at rest says that must not be.
-fn complaints<D: Design>(
-    machine: &Machine<D>,
-    loaded: &dyn Loaded,
-    bytes: u64,
-) -> Result<Vec<String>, Error> {
-    let mut heap = vec![0; bytes as usize / 8];
-    for (word, copy) in (0..).zip(&mut heap) {
-        match machine.word(word) {
-            0 => {}
-            value => *copy = value,
-        }
-    }
-    let mut complaints = loaded.check(&mut Erased::new(&mut Image::of(heap)))?;
-    let wrong = machine.counts.wrong_fills;
-    if wrong > 0 {
-        complaints.push(format!("{wrong} lines came from memory with other bytes than they had"));
-    }
-    let violations = machine.isolation.as_ref().map_or(0, Isolation::violations);
-    if violations > 0 {
-        complaints.push(format!("{violations} times two open transactions wrote one line"));
-    }
-    Ok(complaints)
 }
 
 #[cfg(test)]

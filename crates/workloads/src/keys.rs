@@ -23,6 +23,8 @@ pub struct KeyClient {
     update_percent: u8,
     /// `None`: keys are drawn evenly.
     zipf: Option<Zipf>,
+    /// Whether hot keys are neighbours.
+    in_order: bool,
 }
 
 impl KeyClient {
@@ -32,7 +34,13 @@ impl KeyClient {
     /// Of a worker whose every transaction writes, keys drawn evenly.
     pub(crate) fn new(index: usize, seed: u64) -> KeyClient {
         let (rng, stamp) = (generator(index, seed), Stamp::first(index, seed));
-        KeyClient { rng, stamp, key: 0, reads: false, update_percent: 100, zipf: None }
+        let (zipf, in_order) = (None, false);
+        KeyClient { rng, stamp, key: 0, reads: false, update_percent: 100, zipf, in_order }
+    }
+
+    /// The same, and where keys are drawn by Zipf's law the smallest are the hottest.
+    pub(crate) fn in_order(self) -> KeyClient {
+        KeyClient { in_order: true, ..self }
     }
 
     /// Does what the options say, on keys below `end`.
@@ -48,6 +56,7 @@ impl KeyClient {
     pub(crate) fn advance(&mut self, end: u64) {
         self.key = match &self.zipf {
             None => below(&mut self.rng, end),
+            Some(zipf) if self.in_order => zipf.rank(&mut self.rng),
             Some(zipf) => zipf.scattered(&mut self.rng),
         };
         if self.update_percent < 100 {

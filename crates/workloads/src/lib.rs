@@ -12,7 +12,7 @@
 //! | `tatp-hash`, `tatp-btree` | TATP's Update Location | 1 | index and subscribers agree |
 //! | `tatp-mix` | six of TATP's, 18 of 100 write | 0; 1; 2; 7 | all tables agree |
 //! | `tpcc-hash`, `tpcc-btree` | TPC-C's New Order | 156; 181 | TPC-C's consistency conditions |
-//! | `tpcc-btree-32` | the same | 181 | the same |
+//! | `tpcc-btree-32`, `tpcc-rows` | the same | 181; 116 | the same |
 //! | `chains`, `chains-sparse` | searches, inserts or removes 64 bytes | 0; 11; 2 | values |
 //! | `list` | the same in one list | 0; 11; 2 | the same |
 //! | `rbt` | inserts or removes a key of a red-black tree | 7, and rotations; 2 | structure, keys |
@@ -138,7 +138,7 @@ pub use tatp_mix::{TatpMix, TatpMixClient};
 pub use toggle::{
     BpTreeRand, BpTreeZipf, HashRand, HashZipf, RbTreeRand, RbTreeZipf, ToggleClient, Toggles,
 };
-pub use tpcc::{Tpcc, TpccBtree, TpccBtree32, TpccClient, TpccHash};
+pub use tpcc::{Tpcc, TpccBtree, TpccBtree32, TpccClient, TpccHash, TpccRows};
 pub use vacation::{Vacation, VacationClient};
 pub use violation::Violation;
 pub use ycsb::{Ycsb, YcsbA, YcsbB, YcsbC, YcsbClient, YcsbD, YcsbE, YcsbF};
@@ -394,6 +394,7 @@ workloads!(
     TpccHash,
     TpccBtree,
     TpccBtree32,
+    TpccRows,
     Chains,
     ChainsSparse,
     List,

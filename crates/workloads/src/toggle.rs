@@ -9,8 +9,8 @@
 //!
 //! Keys and values have 8 bytes. Of a million keys times the scale every second one is there from
 //! the beginning, and about as many at any time. The zipfian ones draw them by Zipf's law with
-//! exponent 0.88, by which 80 of 100 draws fall on 15 of 100 keys of a million; hot keys are not
-//! neighbours (`--zipf` is another exponent). With `--low-conflict` each worker has a copy of its
+//! exponent 0.88, by which 80 of 100 draws fall on 15 of 100 keys of a million; the smallest keys
+//! are the hottest, so hot keys are neighbours (`--zipf` is another exponent). With `--low-conflict` each worker has a copy of its
 //! own, up to 32; else all have one, under one lock.
 //!
 //! What tells whether a transaction was done, also when it took a key out, is a stamp beside the
@@ -251,7 +251,8 @@ impl<K: Kind, const SKEWED: bool> Workload for Toggles<K, SKEWED> {
     }
 
     fn client(&self, index: usize, seed: u64) -> ToggleClient {
-        let mut client = ToggleClient { index, keys: KeyClient::new(index, seed) };
+        let keys = KeyClient::new(index, seed).in_order();
+        let mut client = ToggleClient { index, keys };
         self.tune(&mut client, &Options::default());
         client
     }

@@ -295,8 +295,8 @@ impl Visitor for NameOf {
 #[test]
 fn every_name_leads_to_its_workload() {
     let names = "empty bank hashtable btree btree-16 btree-32 btree-update session-store \
-                 tatp-hash tatp-btree tatp-mix tpcc-hash tpcc-btree tpcc-btree-32 chains \
-                 chains-sparse list kmeans ssca2 vacation records records-20 ycsb-a ycsb-b \
+                 tatp-hash tatp-btree tatp-mix tpcc-hash tpcc-btree tpcc-btree-32 tpcc-rows \
+                 chains chains-sparse list kmeans ssca2 vacation records records-20 ycsb-a ycsb-b \
                  ycsb-c ycsb-d ycsb-e ycsb-f writes scatter rbt cq pc sps vector swap hashmap \
                  btreemap rbtreemap ycsb-put echo rbtree rbtree-zipf bptree bptree-zipf hash \
                  hash-zipf sps-1 memcached";

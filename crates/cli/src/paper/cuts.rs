@@ -1,7 +1,8 @@
 //! C1 to C4: power cuts under every design of a paper.
 //!
 //! C1 and C3 are the points of a sweep's file, so what `lastword sim sweep FILE --out DIR/points`
-//! has left is taken. They take long, and are run when they are named. C2 and C4 are tests.
+//! has left is taken. They take long, and are run when they are named. C2 is a test. C4 simulates a
+//! small point of each design twice; a test does so with more of them.
 
 use sim::report::Outcome;
 use sim::sweep::{Asked, Sweep};
@@ -11,16 +12,23 @@ use super::rows::{Rows, Uses, least};
 /// Cuts of a point in a quick run: enough to see that it can be run.
 const QUICK: u64 = 50;
 
+/// Transactions of a point that is simulated twice.
+const FEW: u64 = 100;
+
+const LAD: &str = include_str!("../../sweeps/lad-cuts.toml");
+const REDU: &str = include_str!("../../sweeps/redu-cuts.toml");
+const SSP: &str = include_str!("../../sweeps/ssp-cuts.toml");
+
 pub(super) fn lad(rows: &mut Rows<'_>) {
-    cuts(rows, include_str!("../../sweeps/lad-cuts.toml"));
+    cuts(rows, LAD);
 }
 
 pub(super) fn redu(rows: &mut Rows<'_>) {
-    cuts(rows, include_str!("../../sweeps/redu-cuts.toml"));
+    cuts(rows, REDU);
 }
 
 pub(super) fn ssp(rows: &mut Rows<'_>) {
-    cuts(rows, include_str!("../../sweeps/ssp-cuts.toml"));
+    cuts(rows, SSP);
 }
 
 /// C2: planted bugs.
@@ -28,18 +36,97 @@ pub(super) fn planted(rows: &mut Rows<'_>) {
     rows.none("found", "A test plants them: `cargo test -p lastword-sim --lib crash`.");
 }
 
-/// C4: equal seeds.
-pub(super) fn equal(rows: &mut Rows<'_>) {
-    rows.none("equal", "A test runs them twice: `cargo test -p lastword-sim equal_runs`.");
+/// C3 of each paper.
+pub(super) fn lad_isolated(rows: &mut Rows<'_>) {
+    isolated(rows, LAD);
+}
+
+pub(super) fn redu_isolated(rows: &mut Rows<'_>) {
+    isolated(rows, REDU);
+}
+
+pub(super) fn ssp_isolated(rows: &mut Rows<'_>) {
+    isolated(rows, SSP);
+}
+
+/// C4 of each paper.
+pub(super) fn lad_equal(rows: &mut Rows<'_>) {
+    equal(rows, LAD);
+}
+
+pub(super) fn redu_equal(rows: &mut Rows<'_>) {
+    equal(rows, REDU);
+}
+
+pub(super) fn ssp_equal(rows: &mut Rows<'_>) {
+    equal(rows, SSP);
+}
+
+/// The points of a sweep.
+fn points(rows: &Rows<'_>, sweep: &str) -> Vec<Asked> {
+    let mut points = Sweep::asked(sweep).expect("a test reads it");
+    if rows.budget.quick {
+        points.iter_mut().for_each(|asked| asked.power_cuts = QUICK);
+    }
+    points
+}
+
+/// For each design of a sweep: how often two open transactions wrote one line, at all of its
+/// points. One at which nobody has looked is no number.
+fn isolated(rows: &mut Rows<'_>, sweep: &str) {
+    let points = points(rows, sweep);
+    for design in different(&points, |asked| &asked.design) {
+        rows.row(format!("isolation/{design}"), |uses| {
+            let of_design = points.iter().filter(|asked| asked.design == design);
+            let hits = of_design.map(|asked| uses.of(asked.clone())?.isolation_hits);
+            // All of them are asked for, also behind one that has no number.
+            let hits: Vec<Option<u64>> = hits.collect();
+            hits.into_iter().sum::<Option<u64>>().map(|hits| hits as f64)
+        });
+    }
+}
+
+/// A small point for each design of a sweep, and for the one that makes nothing durable.
+fn pairs(sweep: &str) -> Vec<Asked> {
+    let points = Sweep::asked(sweep).expect("a test reads it");
+    let is_tiny =
+        |asked: &&Asked| asked.machine.as_ref().is_some_and(|name| name.starts_with("tiny-"));
+    let tiny: Vec<&Asked> = points.iter().filter(is_tiny).collect();
+    let of = |design: &str| tiny.iter().find(|asked| asked.design == design).copied().cloned();
+    let few = |asked: Asked| Asked { transactions: FEW, power_cuts: QUICK, ..asked };
+    let designs = different(&points, |asked| &asked.design);
+    let mut pairs: Vec<Asked> = designs.into_iter().filter_map(of).map(few).collect();
+    if let Some(first) = pairs.first().cloned() {
+        pairs.push(Asked { design: "volatile".to_owned(), power_cuts: 0, ..first });
+    }
+    pairs
+}
+
+/// Points that are simulated once more, in a thread of its own and in another order: how many find
+/// the same, with the same words in memory.
+fn equal(rows: &mut Rows<'_>, sweep: &str) {
+    let pairs = pairs(sweep);
+    rows.row("equal", |uses| {
+        let found: Vec<_> = pairs.iter().map(|asked| uses.of(asked.clone())).collect();
+        let again = pairs.iter().zip(&found).rev().map(|(asked, found)| {
+            let (found, again) = ((*found)?, uses.again(asked)?);
+            Some(u64::from(found.image_hash.is_some() && is_equal(found, &again)))
+        });
+        let equal: u64 = again.sum::<Option<u64>>()?;
+        Some(100.0 * equal as f64 / pairs.len() as f64)
+    });
+}
+
+/// Whether two simulations have found the same, but for how long they took here.
+fn is_equal(one: &Outcome, other: &Outcome) -> bool {
+    let told = |outcome: &Outcome| Outcome { host_seconds: 0.0, ..outcome.clone() };
+    told(one) == told(other)
 }
 
 /// For each design of a sweep: cuts of the workload that has the fewest, violations, the rare path
 /// that was cut inside least often, and points whose checks held.
 fn cuts(rows: &mut Rows<'_>, sweep: &str) {
-    let mut points = Sweep::asked(sweep).expect("a test reads it");
-    if rows.budget.quick {
-        points.iter_mut().for_each(|asked| asked.power_cuts = QUICK);
-    }
+    let points = points(rows, sweep);
     for design in different(&points, |asked| &asked.design) {
         let of_design: Vec<&Asked> = points.iter().filter(|asked| asked.design == design).collect();
         let found = |uses: &Uses<'_>, workload: Option<&str>, of: fn(&Outcome) -> u64| {
@@ -90,7 +177,49 @@ fn different<'a>(points: &'a [Asked], of: impl Fn(&'a Asked) -> &'a String) -> V
 
 #[cfg(test)]
 mod tests {
+    use super::super::marks::Paper;
+    use super::super::sims::{all, blank};
+    use super::super::{Made, judge, recipes, sample};
     use super::*;
+
+    #[test]
+    fn lines_that_two_transactions_wrote_are_counted_and_who_has_not_looked_has_no_number() {
+        let results = sample::judged_with("lad", true, |asked| {
+            let isolation_hits = match &*asked.design {
+                "lad" => None,
+                "lad-llc" => Some(2),
+                _ => Some(0),
+            };
+            Ok(Outcome { isolation_hits, ..blank() })
+        });
+        let found = ["lad", "lad-llc", "sw-undo"]
+            .map(|design| sample::held(&results, "C3", &format!("isolation/{design}")));
+        let points = Sweep::asked(LAD).unwrap();
+        let points = points.iter().filter(|asked| asked.design == "lad-llc").count() as f64;
+        let expected = [(None, None), (Some(2.0 * points), Some(false)), (Some(0.0), Some(true))];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_is_simulated_twice_is_equal_and_what_has_changed_since_is_not() {
+        let budget = sample::budget(true);
+        let recipe = recipes("ssp").iter().find(|recipe| recipe.id == "C4").unwrap();
+        let plan = recipe.plan_sims(&budget);
+        let designs = different(&plan, |asked| &asked.design);
+        assert_eq!(designs, ["ssp", "ssp-undo", "ssp-redo", "volatile"]);
+        let mut made = Made { sims: all(plan, None).unwrap(), ..Made::default() };
+        let equal = |made: &Made| {
+            let results = judge(&Paper::by_name("ssp").unwrap(), &[recipe], &budget, made);
+            sample::held(&results, "C4", "equal")
+        };
+        assert_eq!(equal(&made), (Some(100.0), Some(true)));
+        made.sims.change(|outcome| {
+            if outcome.design == "ssp-undo" {
+                outcome.image_hash = Some("0123456789abcdef".to_owned());
+            }
+        });
+        assert_eq!(equal(&made), (Some(75.0), Some(false)));
+    }
 
     /// Ten thousand for every design and workload, half of them on the paper's machine.
     #[test]

@@ -307,7 +307,7 @@ mod tests {
     /// The same of LAD.
     #[test]
     fn the_marks_of_lad_are_those_that_were_set() {
-        const SIX: [&str; 6] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash"];
+        const SIX: [&str; 6] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-rows"];
         const DESIGNS: [&str; 4] = ["lad-llc", "lad-base", "lad", "sw-undo"];
         let mut expected: Vec<(&str, String, &str)> = Vec::new();
         let mut add = |id, of: &str, names: &[&str], marks: &[&'static str]| {
@@ -330,16 +330,16 @@ mod tests {
         add("L5", "prepare/*", &SIX[3..], &["110.6 to 221.2", "115.5 to 231", "63.7 to 127.4"]);
         add("L5", "by-commit/*", &SIX, &[">= 1"]);
         add("L6", "commit/*", &SIX, &["28 to 60"]);
-        add("L7", "order/*", &["tatp-hash", "cq", "pc", "sps", "tpcc-hash"], &[">= 1"]);
+        add("L7", "order/*", &["tatp-hash", "cq", "pc", "sps", "tpcc-rows"], &[">= 1"]);
         add("L8", "bound/*", &SIX, &["<= 8"]);
         add("L9", "software-by-volatile", &[""], &["2.3 to 4.5"]);
         add("L9", "lad-more-by-lines", &[""], &["0 to 1.1"]);
         add("L9", "*", &["lad-writes-by-lines", "llc-by-volatile"], &["0.95 to 1.05"]);
         add("L10", "fallbacks/64/*", &SIX, &["<= 0"]);
-        add("L10", "slower/lad/*", &["mean", "tpcc-hash", "cq"], &["<= 6", "<= 3", "3 to 18"]);
+        add("L10", "slower/lad/*", &["mean", "tpcc-rows", "cq"], &["<= 6", "<= 3", "3 to 18"]);
         add("L10", "slower/order", &[""], &[">= 0"]);
-        add("L10", "more-writes/*", &["cq", "tpcc-hash"], &["5 to 25"]);
-        add("L11", "*", &["ratio/cq", "ratio/tpcc-hash"], &["<= 0.45", ">= 0.9"]);
+        add("L10", "more-writes/*", &["cq", "tpcc-rows"], &["5 to 25"]);
+        add("L11", "*", &["ratio/cq", "ratio/tpcc-rows"], &["<= 0.45", ">= 0.9"]);
         add("L11", "cq-by-others", &[""], &["<= 1"]);
         add("L12", "shift/*", &DESIGNS, &["-0.08 to 0.08"]);
         add("L13", "lost", &[""], &["32 to 58"]);
@@ -347,6 +347,8 @@ mod tests {
             add("C1", row, &DESIGNS, &[mark]);
         }
         add("C1", "rare/*", &DESIGNS[..3], &[">= 1"]);
+        add("C3", "isolation/*", &DESIGNS, &["<= 0"]);
+        add("C4", "equal", &[""], &[">= 100"]);
         sample::assert_marks("lad", &expected);
     }
 

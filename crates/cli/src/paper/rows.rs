@@ -83,6 +83,11 @@ impl<'a> Uses<'a> {
         found
     }
 
+    /// What is found when it is simulated once more; nothing where it cannot be.
+    pub(super) fn again(&self, asked: &Asked) -> Option<Outcome> {
+        self.sims.again(asked).ok()
+    }
+
     /// Says of a row what it is made of.
     fn tell(self, row: &mut Value) {
         let asked = self.asked.into_inner();

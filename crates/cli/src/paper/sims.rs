@@ -23,6 +23,9 @@ pub(super) struct Sims {
     by_command: HashMap<String, Result<Outcome, String>>,
     /// What was asked for, where that is all that is wanted.
     planned: Option<RefCell<Vec<Asked>>>,
+    /// What is simulated once more was not simulated before.
+    #[cfg(test)]
+    invented: bool,
     /// How long they took.
     pub(super) seconds: f64,
     /// Whether one could not be made.
@@ -58,6 +61,21 @@ impl Sims {
         found.as_ref().map_err(String::as_str)
     }
 
+    /// What is found when it is simulated once more, in a thread of its own; or why nothing is.
+    pub(super) fn again(&self, asked: &Asked) -> Result<Outcome, String> {
+        if self.planned.is_some() {
+            return Ok(BLANK.clone());
+        }
+        #[cfg(test)]
+        if self.invented {
+            return self.of(asked).cloned().map_err(str::to_owned);
+        }
+        let point = resolved(asked)?;
+        let once_more = std::thread::spawn(move || sweep::one(&point, None));
+        let made = once_more.join().map_err(|_| "it panicked, see above".to_owned())?;
+        made.map(|record| record.outcome)
+    }
+
     /// Adds those of a plan that earlier runs have left, if all of them are there.
     pub(super) fn add_stored(&mut self, plan: Vec<Asked>, out: &Path) -> bool {
         let results = Results::at(&out.join(POINTS));
@@ -74,6 +92,12 @@ impl Sims {
         true
     }
 
+    /// Changes what was found.
+    #[cfg(test)]
+    pub(super) fn change(&mut self, change: impl Fn(&mut Outcome)) {
+        self.by_command.values_mut().flatten().for_each(change);
+    }
+
     /// Simulations that were never made.
     #[cfg(test)]
     pub(super) fn invented(
@@ -82,7 +106,7 @@ impl Sims {
     ) -> Sims {
         let of = |asked: Asked| (command(&asked), outcome(&asked));
         let by_command = plan.into_iter().map(of).collect();
-        Sims { by_command, seconds: 1.0, ..Sims::default() }
+        Sims { by_command, seconds: 1.0, invented: true, ..Sims::default() }
     }
 
     /// Those of a plan, each made smaller than it is asked for.
@@ -94,7 +118,8 @@ impl Sims {
             let found = made.of(&small(asked)).cloned().map_err(str::to_owned);
             (command(asked), found)
         };
-        Sims { by_command: plan.iter().map(of).collect(), ..Sims::default() }
+        let by_command = plan.iter().map(of).collect();
+        Sims { by_command, invented: true, ..Sims::default() }
     }
 }
 
@@ -168,6 +193,8 @@ pub(super) fn blank() -> Outcome {
         violations: None,
         rare_paths_cut: None,
         checked: None,
+        isolation_hits: None,
+        image_hash: Some(String::new()),
         description,
         complaints: Vec::new(),
     }

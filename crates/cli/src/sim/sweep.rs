@@ -121,7 +121,7 @@ pub(crate) fn all(points: &[&Point], results: Option<&Results>) -> Ran {
 }
 
 /// Runs one point and keeps its result; what is wrong is told and keeps no other one from running.
-fn one(point: &Point, results: Option<&Results>) -> Result<Record, String> {
+pub(crate) fn one(point: &Point, results: Option<&Results>) -> Result<Record, String> {
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| simulate(point)))
         .map_err(|_| "it panicked, see above".to_owned())?
         .map_err(|error| error.to_string())?;

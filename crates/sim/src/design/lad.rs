@@ -323,8 +323,8 @@ impl<const ALL: bool> Design for Staged<ALL> {
             let mut aside = Vec::new();
             for queued in queue {
                 // What is nobody's but behind somebody's write of its line goes with that.
-                // No run shows it: every store of a program is a transaction's here, and a cache
-                // that has a line clean does not write it. A test makes a trace for it.
+                // No program shows it: every store of one is a transaction's here, and a cache
+                // that has a line clean does not write it. Cores without a program do.
                 let behind = aside.contains(&queued.line) && !planted(Mutant::LadPlainGoesHome);
                 if queued.owner != 0 || behind {
                     aside.push(queued.line);
@@ -542,7 +542,7 @@ mod tests {
     use crate::persist::{Change, Powered, Queued};
 
     /// Only the staged write says that the line is not to be written yet: a younger plain write of
-    /// it has to wait behind it. The machine makes the case too seldom for cuts to meet it.
+    /// it has to wait behind it.
     #[test]
     fn a_plain_write_behind_a_staged_one_of_its_line_is_put_aside_with_it() {
         let recovered = || {

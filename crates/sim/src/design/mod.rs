@@ -192,6 +192,12 @@ pub trait Design: Sized + 'static {
         line
     }
 
+    /// The oldest operation of a core's store buffer waits, and others may have come behind it.
+    #[inline(always)]
+    fn behind(machine: &mut Machine<Self>, core: usize) {
+        let _ = (machine, core);
+    }
+
     /// A store of this word could drain as soon as its bytes are there. Answers what it waits for
     /// besides, or first.
     #[inline(always)]

@@ -195,7 +195,9 @@ impl Design for SspRedo {
         {
             hart.wait_for(home);
         }
-        if let Some(number) = too_old(hart) {
+        if let Some(number) = too_old(hart)
+            && !planted(Mutant::SspRedoKeepsNothing)
+        {
             let since = hart.cycle();
             make_room(hart, number);
             let until = hart.cycle();
@@ -414,7 +416,8 @@ fn append(machine: &mut Machine<SspRedo>, core: usize, line: u32) {
     let words = machine.memory.line(line);
     let SspRedo { cores, layout, .. } = &mut machine.design;
     let log = &mut cores[core];
-    if log.end + log.group.len() as u64 + 2 - log.first > layout.half {
+    let taken = log.end + log.group.len() as u64 + 2 - log.first;
+    if taken > layout.half && !planted(Mutant::SspRedoTakesMore) {
         return machine.fail("a transaction writes more lines than the log of its core holds");
     }
     log.group.push(line);

@@ -2,7 +2,8 @@
 //! (Section 5.1 of the SSP paper.)
 //!
 //! ```text
-//!   a word's first store:   old word -> log, durable;  then the store drains, and those behind it
+//!   a word's first store:   into the store buffer;  old word -> log as soon as it is there
+//!                           durable: it drains, if all before it have
 //!   commit:   write back the lines, fence;  number of the transaction, durable
 //! ```
 //! A core's log:
@@ -10,7 +11,8 @@
 //!   head | number of the last committed transaction |
 //!   line | number | the first word's place + 1 | how many | what they were, up to 5 |    an entry
 //! ```
-//! Entries follow each other round and round; a later transaction's takes the place of one that is
+//! Stores that are in the store buffer have their entries under way side by side: what is blocked is
+//! that they drain. Entries follow each other round and round; a later transaction's takes the place of one that is
 //! over. The hardware knows which words of the transaction have an entry (its log buffer).
 //!
 //! An entry has one word, as a store of the paper makes one; or a line's first store makes two
@@ -18,6 +20,8 @@
 //!
 //! Invariants:
 //! - When a word changes, its entry is durable.
+//! - An entry says what the word was when the transaction began: it is made before the word's first
+//!   store drains, and no other core stores to the line of an open transaction.
 //! - When the head says n, all lines of transaction n are durable.
 //!
 //! Recovery stores back, for each core, the words of the entries whose number is behind the head's.
@@ -136,8 +140,30 @@ impl Design for SspUndo {
         let Log { number, lines, .. } = *log(hart);
         let core = hart.core();
         let words = [number, 0, 0, 0, 0, 0, 0, 0];
-        let done = write(hart.machine(), core, lines.line(0), words, Class::CommitRecord);
+        let now = hart.machine().now();
+        let done = write(hart.machine(), core, lines.line(0), words, (Class::CommitRecord, now));
         hart.wait_for(done);
+    }
+
+    fn behind(machine: &mut Machine<Self>, core: usize) {
+        let now = machine.now();
+        let SspUndo { heap, together, ref cores } = machine.design;
+        let log = &cores[core];
+        if !log.runs {
+            return;
+        }
+        let stored = machine.stored(core).filter(|(word, _)| line_of(*word) < heap);
+        let first = stored.map(|(word, executed)| (word / together * together, executed));
+        let new: Vec<(u64, Time)> =
+            first.filter(|(word, _)| !log.words.contains_key(word)).collect();
+        for (word, executed) in new {
+            let comes = machine.comes(core, line_of(word));
+            // Of two stores to one word the first one has made it.
+            let has_entry = machine.design.cores[core].words.contains_key(&word);
+            if let Some(comes) = comes.filter(|_| !has_entry) {
+                append(machine, core, word, comes.max(executed).max(now));
+            }
+        }
     }
 
     fn waits(machine: &mut Machine<Self>, core: usize, word: u64, there: When) -> Option<When> {
@@ -154,7 +180,7 @@ impl Design for SspUndo {
             Some(durable) => *durable,
             // What it was is not known before.
             None if !is_over(machine, there) => return Some(there),
-            None => append(machine, core, word),
+            None => append(machine, core, word, now),
         };
         let waits = durable.into_iter().find(|durable| !is_over(machine, *durable));
         waits.filter(|_| !planted(Mutant::SspUndoWithoutWaiting))
@@ -181,33 +207,36 @@ fn log<'h>(hart: &'h mut Hart<'_, SspUndo>) -> &'h mut Log {
     &mut hart.machine().design.cores[core]
 }
 
-/// Sends a line of a core's log to memory. Answers when the core knows that it is durable.
+/// Sends a line of a core's log to memory at a time from `now` on. Answers when the core knows that
+/// it is durable.
 fn write(
     machine: &mut Machine<SspUndo>,
     core: usize,
     line: u32,
     words: [u64; 8],
-    class: Class,
+    (class, time): (Class, Time),
 ) -> When {
     let done = machine.open_token();
     let write = Write::new(u64::from(line), words, class);
-    let time = machine.now() + machine.description.l1.latency;
+    let time = time + machine.description.l1.latency;
     machine.write_line(write, machine.tile(core), time, Tell::Core(core, done));
     done
 }
 
-/// Puts what words are into the log that are logged together. Answers when that is durable.
-fn append(machine: &mut Machine<SspUndo>, core: usize, first: u64) -> [When; 2] {
+/// Puts what words are into the log that are logged together, at this time. Answers when that is
+/// durable.
+fn append(machine: &mut Machine<SspUndo>, core: usize, first: u64, time: Time) -> [When; 2] {
     let words: Vec<u64> = (first..first + machine.design.together).collect();
-    let entries = words.chunks(ENTRY_WORDS).map(|words| append_entry(machine, core, words));
-    let entries: Vec<When> = entries.collect();
+    let entries = words.chunks(ENTRY_WORDS);
+    let entries: Vec<When> =
+        entries.map(|words| append_entry(machine, core, words, time)).collect();
     let durable = [entries[0], entries[entries.len() - 1]];
     machine.design.cores[core].words.insert(first, durable);
     durable
 }
 
 /// Writes an entry of neighbouring words.
-fn append_entry(machine: &mut Machine<SspUndo>, core: usize, words: &[u64]) -> When {
+fn append_entry(machine: &mut Machine<SspUndo>, core: usize, words: &[u64], time: Time) -> When {
     let log = &mut machine.design.cores[core];
     let room = u64::from(log.lines.lines() - 1);
     let line = log.lines.line(1 + log.entries % room);
@@ -220,7 +249,7 @@ fn append_entry(machine: &mut Machine<SspUndo>, core: usize, words: &[u64]) -> W
     for (old, word) in entry[3..].iter_mut().zip(words) {
         *old = machine.memory.payload(*word);
     }
-    write(machine, core, line, entry, Class::LogData)
+    write(machine, core, line, entry, (Class::LogData, time))
 }
 
 /// Stores back what the entries of a core's last transaction say, if it is not committed; from then

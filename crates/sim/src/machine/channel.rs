@@ -104,6 +104,7 @@ fn controller(description: &Description, memory: &Described) -> Controller {
     let timing = Timing {
         banks: u64::from(memory.banks),
         row_lines: u64::from(memory.row_bytes / 64),
+        interleave_lines: u64::from(memory.interleave_bytes / 64),
         read_hit: in_cycles(memory.read_hit_ns),
         read_miss: in_cycles(memory.read_miss_ns),
         write_hit: in_cycles(memory.write_hit_ns),

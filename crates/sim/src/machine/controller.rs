@@ -50,16 +50,17 @@ pub type Id = u64;
 /// How long a channel's banks take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Banks; neighbouring rows lie in neighbouring ones.
+    /// Banks.
     pub banks: u64,
     /// Lines of a row.
     pub row_lines: u64,
+    /// Neighbouring lines that lie in one bank before those of the next: of one row.
+    pub interleave_lines: u64,
     /// From the start of a read to its burst, when its row is open, and when it is not.
     pub read_hit: Time,
     /// See `read_hit`.
     pub read_miss: Time,
-    /// From the end of a write's burst until the array has it, when its row is open, and when it is
-    /// not.
+    /// From the end of a write's burst until the array has it, when its row is open, or is not.
     pub write_hit: Time,
     /// See `write_hit`.
     pub write_miss: Time,
@@ -279,15 +280,13 @@ impl Controller {
     /// # Panics
     /// Without a bank, a line in a row, or eight slots.
     pub fn new(timing: Timing, queue: Queue) -> Controller {
-        assert!(
-            timing.banks > 0 && timing.row_lines > 0,
-            "a channel has banks, and they have rows"
-        );
+        let Timing { banks, row_lines, interleave_lines, .. } = timing;
+        assert!(banks > 0 && (1..=row_lines).contains(&interleave_lines), "lines go round banks");
         assert!(queue.slots >= 8, "an eighth of the slots are kept for logs");
         Controller {
             timing,
             queue,
-            banks: vec![Bank::default(); timing.banks as usize],
+            banks: vec![Bank::default(); banks as usize],
             reads: Vec::new(),
             writes: VecDeque::new(),
             outside: VecDeque::new(),
@@ -554,12 +553,14 @@ impl Controller {
         (first, earliest)
     }
 
+    /// Of its bank.
     fn row(&self, line: Line) -> u64 {
-        line / self.timing.row_lines
+        let Timing { banks, row_lines, interleave_lines, .. } = self.timing;
+        line / (interleave_lines * banks) / (row_lines / interleave_lines)
     }
 
     fn bank(&self, line: Line) -> usize {
-        (line / self.timing.row_lines % self.timing.banks) as usize
+        (line / self.timing.interleave_lines % self.timing.banks) as usize
     }
 
     fn is_open(&self, line: Line) -> bool {

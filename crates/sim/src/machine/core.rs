@@ -308,6 +308,14 @@ impl Core {
         self.buffer.front().map(|entry| (entry.op, entry.ready))
     }
 
+    /// The words that stores in the buffer write, in their order, and when they were executed.
+    pub fn stored(&self) -> impl Iterator<Item = (u64, Time)> {
+        self.buffer.iter().filter_map(|entry| match entry.op {
+            Op::Store { word, .. } => Some((word, entry.executed)),
+            _ => None,
+        })
+    }
+
     /// It has drained.
     #[inline]
     pub fn drained(&mut self) {

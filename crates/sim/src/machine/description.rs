@@ -151,6 +151,8 @@ pub struct Memory {
     pub banks: u32,
     /// Bytes of a row.
     pub row_bytes: u32,
+    /// Neighbouring bytes of a channel that lie in one row of a bank before those of the next bank.
+    pub interleave_bytes: u32,
     /// From the start of a read to its burst, when its row is open.
     pub read_hit_ns: f64,
     /// The same when its row is not open.

@@ -13,7 +13,7 @@ use super::core::Op;
 use super::hierarchy::Lookup;
 use super::memory::line_of;
 use super::network::Size;
-use super::when::When;
+use super::when::{Time, When};
 use crate::design::Design;
 
 impl<D: Design> Machine<D> {
@@ -22,8 +22,11 @@ impl<D: Design> Machine<D> {
         let source = self.buffer_source(core);
         if let Some(done) = self.cores[core].draining {
             match self.time_for(core, done) {
-                None => return,
-                Some(time) if time > self.now => return self.sources.set(source, time),
+                None => return D::behind(self, core),
+                Some(time) if time > self.now => {
+                    D::behind(self, core);
+                    return self.sources.set(source, time);
+                }
                 Some(_) => self.cores[core].draining = None,
             }
             self.wake(core, self.now);
@@ -74,6 +77,11 @@ impl<D: Design> Machine<D> {
     /// Stores of a core that have not taken effect.
     pub(crate) fn stores_left(&self, core: usize) -> usize {
         self.cores[core].core.stores()
+    }
+
+    /// The words that a core's stores write that have not taken effect, and when they were executed.
+    pub fn stored(&self, core: usize) -> impl Iterator<Item = (u64, Time)> {
+        self.cores[core].core.stored()
     }
 
     /// A store takes effect, unless it has to wait: then the buffer is told when to try again.
@@ -148,6 +156,19 @@ impl<D: Design> Machine<D> {
             let (home, tile) = (self.home(line), self.tile(core));
             let there = self.network.send(home, tile, Size::Control, known);
             self.tell(done, there);
+        }
+    }
+
+    /// When a core's first cache has the bytes of a line; nothing when it has not asked for them,
+    /// or nobody knows yet.
+    pub fn comes(&mut self, core: usize, line: u32) -> Option<Time> {
+        let slot = self.l1[core].find(line)?;
+        if self.l1[core].state(slot) & PENDING == 0 {
+            return Some(self.now);
+        }
+        match self.cores[core].core.pending(line, self.now, &self.tokens) {
+            Some(open) => self.tokens.time(open),
+            None => Some(self.now),
         }
     }
 

@@ -258,6 +258,7 @@ impl<'y, D: Design> Hart<'y, D> {
         match machine.cores[core].tlb.translate(line) {
             Translation::Known => 0,
             Translation::Walked { left } => {
+                machine.counts.add("tlb_misses", 1);
                 let walk = machine.walk();
                 walk + D::walked(self, line / PAGE_LINES, left, time)
             }

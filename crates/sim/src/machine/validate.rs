@@ -247,6 +247,10 @@ impl Look {
         let rule = format!("a multiple of {LINE_BYTES}");
         let has_lines = row > 0 && row.is_multiple_of(LINE_BYTES);
         self.that(has_lines, &key("row_bytes"), row, &rule);
+        let run = u64::from(memory.interleave_bytes);
+        let rule = format!("a multiple of {LINE_BYTES} that divides {name}.row_bytes, {row}");
+        let is_part = run > 0 && run.is_multiple_of(LINE_BYTES) && row.is_multiple_of(run);
+        self.that(is_part, &key("interleave_bytes"), run, &rule);
         let Memory { read_hit_ns, read_miss_ns, write_hit_ns, write_ns, burst_ns, .. } = *memory;
         let times = [
             ("read_hit_ns", read_hit_ns),

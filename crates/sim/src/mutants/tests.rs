@@ -127,7 +127,9 @@ fn two_open_transactions_that_write_one_line_are_found() {
     let outcome = simulate("tiny-lad", "volatile", true);
     println!("{:?}", outcome.complaints);
     assert_eq!(outcome.checked, Some(false));
+    assert!(outcome.isolation_hits > Some(0));
     assert!(outcome.complaints.iter().any(|said| said.ends_with("wrote one line")));
     let alone = simulate("tiny-lad", "volatile", false);
     assert_eq!((alone.checked, alone.complaints.len()), (Some(true), 0));
+    assert_eq!(alone.isolation_hits, Some(0));
 }

@@ -76,6 +76,14 @@ pub struct Outcome {
     /// written; absent when nobody asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<bool>,
+    /// How often an open transaction has written a line that another one had written; absent when
+    /// nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation_hits: Option<u64>,
+    /// The hash of what is in the heap at the end, and in persistent memory; absent when no copy of
+    /// that is kept: where nothing is checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_hash: Option<String>,
     /// Every number of the machine.
     pub description: Description,
     /// What the check has found, for people.
@@ -244,6 +252,8 @@ mod tests {
             violations: None,
             rare_paths_cut: None,
             checked: None,
+            isolation_hits: None,
+            image_hash: None,
             description,
             complaints: vec!["for people".into()],
         }
@@ -267,10 +277,16 @@ mod tests {
         let json = serde_json::to_value(outcome()).expect("it has plain keys");
         let golden = include_str!("keys.golden");
         assert_eq!(keys(&json).join("\n"), golden.trim_end());
-        let checked = Outcome { checked: Some(true), ..outcome() };
+        let checked = Outcome {
+            checked: Some(true),
+            isolation_hits: Some(0),
+            image_hash: Some("0123456789abcdef".into()),
+            ..outcome()
+        };
         let json = serde_json::to_value(checked).expect("it has plain keys");
-        assert_eq!(keys(&json).len(), golden.lines().count() + 1);
-        assert_eq!(json["checked"], Value::Bool(true));
+        assert_eq!(keys(&json).len(), golden.lines().count() + 3);
+        assert_eq!((&json["checked"], &json["isolation_hits"]), (&true.into(), &0.into()));
+        assert_eq!(json["image_hash"], "0123456789abcdef");
         let cut = Outcome {
             power_cuts: Some(1000),
             violations: Some(0),

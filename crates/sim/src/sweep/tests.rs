@@ -51,6 +51,8 @@ fn outcome(point: &Point) -> Outcome {
         simulated_accesses: 77,
         host_seconds: 1.5,
         checked: None,
+        isolation_hits: None,
+        image_hash: None,
         power_cuts: None,
         violations: None,
         rare_paths_cut: None,

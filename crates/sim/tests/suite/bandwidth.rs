@@ -50,7 +50,7 @@ fn loads_of_open_rows_reach_the_channels_bursts_and_do_not_pass_them() {
     }
 }
 
-/// Writes of lines that lie in all banks in turn, a row of each, into one channel.
+/// Writes of lines that lie in all banks in turn, into one channel.
 #[test]
 fn a_queue_of_writes_keeps_all_banks_busy() {
     for name in ["lad", "redu", "ssp"] {
@@ -58,10 +58,10 @@ fn a_queue_of_writes_keeps_all_banks_busy() {
             ["nvm.channels=1", "persist.point=media", "core.store_buffer=512", "mc.wq=256"];
         let description = open(name, &settings);
         let nvm = &description.nvm;
-        let (banks, row) = (nvm.banks, nvm.row_bytes / 64);
+        let (banks, run) = (nvm.banks, nvm.interleave_bytes / 64);
         let lines = 20 * banks;
         let (took, machine) = alone(&description, 0, move |hart| {
-            let line = |i: u32| i % banks * row + i / banks;
+            let line = |i: u32| i % banks * run + i / banks % run + i / banks / run * run * banks;
             (0..lines).for_each(|i| hart.store(word(line(i)), 0, 1));
             timed(hart, |hart| (0..lines).for_each(|i| hart.write_back(line(i))))
         });

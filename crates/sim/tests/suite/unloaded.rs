@@ -97,6 +97,13 @@ impl Formula {
         self.known(core, line) + self.0.llc.latency + self.data(self.home(line), self.core(core))
     }
 
+    /// Lines to one of the same row and the same home.
+    fn neighbour(&self, line: u32) -> u32 {
+        let memory = self.memory(line);
+        let round = if memory.interleave_bytes < memory.row_bytes { memory.banks } else { 1 };
+        memory.channels * self.0.llc.banks * round
+    }
+
     fn memory_read(&self, core: usize, line: u32, row_is_open: bool) -> u64 {
         let (memory, corner) = (self.memory(line), self.corner(self.channel(line)));
         let row = if row_is_open { memory.read_hit_ns } else { memory.read_miss_ns };
@@ -250,7 +257,7 @@ fn reads_of_memory_take_the_way_there_the_row_and_the_way_back() {
             let mut range = (u64::MAX, 0);
             for core in 0..formula.0.cores {
                 for line in first..first + formula.0.llc.banks.max(4) {
-                    let neighbour = line + formula.memory(line).channels * formula.0.llc.banks;
+                    let neighbour = line + formula.neighbour(line);
                     let ((closed, open), _) = alone(&formula.0, core, move |hart| {
                         (timed(hart, load(line)), timed(hart, load(neighbour)))
                     });

@@ -69,3 +69,36 @@ fn equal_runs_are_equal_to_the_last_byte_and_other_seeds_are_not() {
         assert!(first.1 != other.1, "{cores} cores: the requests of another seed");
     }
 }
+
+/// Simulated once more, in another thread and order, everything is found again: the numbers, what
+/// power cuts have shown, and every word in memory.
+#[test]
+fn equal_runs_of_every_design_leave_equal_memory_and_other_seeds_do_not() {
+    let run = |design: &str, machine: &str, seed: u64| {
+        let mut setup = setup(machine, design, 2, 60);
+        setup.seed = seed;
+        setup.power_cuts = if design == "volatile" { 0 } else { 20 };
+        if design == "lad-llc" {
+            setup.description.set("llc.bytes=65536").unwrap();
+        }
+        let outcome = crate::common::simulate_seeded("sps", 0.01, &setup).unwrap();
+        assert_eq!(outcome.complaints, Vec::<String>::new(), "{design} on {machine}");
+        assert_eq!(outcome.isolation_hits, Some(0), "{design} on {machine}");
+        (outcome.image_hash.clone().expect("it is checked"), json(outcome))
+    };
+    let tiny = |about: &sim::design::About| format!("tiny-{}", about.machine);
+    let all = sim::design::ALL.iter().map(|about| (about.name, tiny(about)));
+    let first: Vec<_> = all.clone().map(|(design, machine)| run(design, &machine, 1)).collect();
+    let again = std::thread::scope(|scope| {
+        let all = all.clone().rev();
+        let again = scope.spawn(move || all.map(|(design, on)| run(design, &on, 1)).collect());
+        let mut again: Vec<_> = again.join().unwrap();
+        again.reverse();
+        again
+    });
+    assert_eq!(first.len(), 12);
+    for (((design, machine), first), again) in all.zip(first).zip(again) {
+        assert_eq!(first, again, "{design}");
+        assert_ne!(first.0, run(design, &machine, 2).0, "{design}: memory of another seed");
+    }
+}

@@ -1,16 +1,35 @@
 //! The check: structure, the specification's conditions, and what else must hold.
 
 use collections::whole;
-use words::{Array, Objects, Persist, Transact};
+use words::{Array, Objects, Persist, Stop, Transact, Words};
 
 use super::rows::{Customer, District, Item, Line, Order, Stock};
 use super::tables::place_of_district;
-use super::{DISTRICTS, LINE_SLOTS, LINES_MAX, Tpcc, key, place_of_terminal};
+use super::{DISTRICTS, LINE_SLOTS, LINES_MAX, Own, Tpcc, key, place_of_terminal};
 use crate::CLIENTS_MAX;
 use crate::Violation;
 use crate::index::Index;
 use crate::stamp::Stamp;
 use crate::violation::Violations;
+
+/// Placed orders that one transaction reads.
+const ORDERS: u64 = 256;
+
+/// Where keys come from.
+#[derive(Clone, Copy, Debug)]
+enum Source<I> {
+    Index(I),
+    /// A warehouse's part of a table, by its index or by its rows.
+    Own(OfOwn, u64),
+}
+
+/// A table of which each warehouse has its own part.
+#[derive(Clone, Copy, Debug)]
+enum OfOwn {
+    Orders,
+    NewOrders,
+    Lines,
+}
 
 /// Numbers of orders, as an index has them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,7 +99,7 @@ impl Seen {
     }
 }
 
-impl<I: Index> Tpcc<I> {
+impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
     pub(super) fn check_all<T: Transact>(
         &self,
         worker: &mut T,
@@ -101,10 +120,9 @@ impl<I: Index> Tpcc<I> {
         self.check_customers(worker, &mut seen)?;
         self.check_items(worker, &mut seen)?;
         for warehouse in 1..=shape.warehouses {
-            let own = worker.transact(|tx| self.own(tx, warehouse))?;
-            self.check_orders(worker, (warehouse, own.orders), &mut seen)?;
-            self.check_new_orders(worker, (warehouse, own.new_orders), &mut seen)?;
-            self.check_lines(worker, (warehouse, own.lines), &mut seen)?;
+            self.check_orders(worker, warehouse, &mut seen)?;
+            self.check_new_orders(worker, warehouse, &mut seen)?;
+            self.check_lines(worker, warehouse, &mut seen)?;
         }
         judge_orders(shape.kept(), &mut seen);
         self.check_stock_and_terminals(worker, &mut seen)?;
@@ -120,7 +138,7 @@ impl<I: Index> Tpcc<I> {
         let mut all = vec![warehouses, districts, customers, items, stock];
         for warehouse in 1..=self.shape.warehouses {
             let own = worker.transact(|tx| self.own(tx, warehouse))?;
-            all.extend([own.orders, own.new_orders, own.lines]);
+            all.extend(own.iter().flat_map(|own| [own.orders, own.new_orders, own.lines]));
         }
         for index in all {
             let answer = whole(worker, |tx, from| index.check(tx, from))?;
@@ -129,11 +147,52 @@ impl<I: Index> Tpcc<I> {
         Ok(())
     }
 
-    /// Hands all rows of an index to `with`, each with its key; a row that is not where it belongs
-    /// is a violation.
+    /// Some keys from `from` on, with what is there for them, and where the next ones are.
+    fn scan<W: Words>(
+        &self,
+        tx: &mut W,
+        source: Source<I>,
+        from: u64,
+        mut visit: impl FnMut(u64, u64),
+    ) -> Result<Option<u64>, Stop> {
+        let (table, warehouse) = match source {
+            Source::Index(index) => return index.scan(tx, from, visit),
+            Source::Own(table, warehouse) => (table, warehouse),
+        };
+        if let Some(Own { orders, new_orders, lines }) = self.own(tx, warehouse)? {
+            let index = match table {
+                OfOwn::Orders => orders,
+                OfOwn::NewOrders => new_orders,
+                OfOwn::Lines => lines,
+            };
+            return index.scan(tx, from, visit);
+        }
+        let kept = self.shape.kept();
+        let (first, end) = ((warehouse - 1) * DISTRICTS * kept, DISTRICTS * kept);
+        let next = end.min(from + ORDERS);
+        for slot in first + from..first + next {
+            let row = tx.get(self.tables.orders.at(slot)?)?;
+            let district = slot / kept + 1;
+            match table {
+                OfOwn::Orders => visit(key::order(district, row.id), slot),
+                OfOwn::NewOrders if row.carrier == 0 => {
+                    visit(key::order(district, row.id), row.id);
+                }
+                OfOwn::NewOrders => {}
+                OfOwn::Lines => (1..=u64::from(row.lines)).for_each(|number| {
+                    visit(key::line(district, row.id, number), slot * LINE_SLOTS + number - 1);
+                }),
+            }
+        }
+        Ok((next < end).then_some(next))
+    }
+
+    /// Hands all rows to `with`, each with its key; a row that is not where it belongs is a
+    /// violation.
     fn visit<T: Transact, R: Persist>(
+        &self,
         worker: &mut T,
-        (index, rows): (I, Array<R>),
+        (source, rows): (Source<I>, Array<R>),
         place: impl Fn(u64) -> Option<u64>,
         seen: &mut Seen,
         mut with: impl FnMut(u64, R, &mut Seen),
@@ -142,7 +201,7 @@ impl<I: Index> Tpcc<I> {
         while let Some(here) = from {
             let (pairs, next) = worker.transact(|tx| {
                 let mut pairs = Vec::new();
-                let next = index.scan(tx, here, |key, at| pairs.push((key, at)))?;
+                let next = self.scan(tx, source, here, |key, at| pairs.push((key, at)))?;
                 let mut found = Vec::with_capacity(pairs.len());
                 for (key, at) in pairs {
                     let is_there = place(key) == Some(at);
@@ -175,8 +234,8 @@ impl<I: Index> Tpcc<I> {
     ) -> Result<(), T::Error> {
         let shape = self.shape;
         let place = |id: u64| in_range(id, shape.districts()).map(place_of_district);
-        let table = (self.districts, self.tables.districts);
-        let count = Self::visit(worker, table, place, seen, |id, row: District, seen| {
+        let table = (Source::Index(self.districts), self.tables.districts);
+        let count = self.visit(worker, table, place, seen, |id, row: District, seen| {
             seen.violations.expect("id of a district", id, row.id);
             if let Some(district) = seen.district(id) {
                 district.next_order = row.next_order;
@@ -185,8 +244,8 @@ impl<I: Index> Tpcc<I> {
         })?;
         seen.violations.expect("districts", shape.districts(), count);
         let place = |id: u64| in_range(id, shape.warehouses).map(|id| id - 1);
-        let table = (self.warehouses, self.tables.warehouses);
-        let count = Self::visit(worker, table, place, seen, |id, row, seen| {
+        let table = (Source::Index(self.warehouses), self.tables.warehouses);
+        let count = self.visit(worker, table, place, seen, |id, row, seen| {
             seen.violations.expect("id of a warehouse", id, row.id);
             let own = ((id - 1) * DISTRICTS) as usize..(id * DISTRICTS) as usize;
             let sum = seen.districts[own]
@@ -210,8 +269,8 @@ impl<I: Index> Tpcc<I> {
             let customer = in_range(key & 0xffff, customers)?;
             Some((district - 1) * customers + customer - 1)
         };
-        let table = (self.customers, self.tables.customers);
-        let count = Self::visit(worker, table, place, seen, |key, row: Customer, seen| {
+        let table = (Source::Index(self.customers), self.tables.customers);
+        let count = self.visit(worker, table, place, seen, |key, row: Customer, seen| {
             seen.violations.expect("id of a customer", key, row.id);
             seen.violations.condition(10, key >> 16, Customer::BALANCE, row.balance);
             seen.violations.condition(12, key >> 16, 0, row.balance.wrapping_add(row.paid));
@@ -223,8 +282,8 @@ impl<I: Index> Tpcc<I> {
     fn check_items<T: Transact>(&self, worker: &mut T, seen: &mut Seen) -> Result<(), T::Error> {
         let items = self.shape.items();
         let place = |id: u64| in_range(id, items).map(|id| id - 1);
-        let table = (self.items, self.tables.items);
-        let count = Self::visit(worker, table, place, seen, |id, row: Item, seen| {
+        let table = (Source::Index(self.items), self.tables.items);
+        let count = self.visit(worker, table, place, seen, |id, row: Item, seen| {
             seen.violations.expect("id of an item", id, row.id);
             seen.violations.expect("price of an item", Item::price(id), row.price);
         })?;
@@ -235,7 +294,7 @@ impl<I: Index> Tpcc<I> {
     fn check_orders<T: Transact>(
         &self,
         worker: &mut T,
-        (warehouse, orders): (u64, I),
+        warehouse: u64,
         seen: &mut Seen,
     ) -> Result<(), T::Error> {
         let shape = self.shape;
@@ -243,8 +302,8 @@ impl<I: Index> Tpcc<I> {
             let (district, id) = key::of_order(key);
             Some(shape.slot(of_warehouse(district, warehouse)?, id))
         };
-        let table = (orders, self.tables.orders);
-        Self::visit(worker, table, place, seen, |key, row: Order, seen| {
+        let table = (Source::Own(OfOwn::Orders, warehouse), self.tables.orders);
+        self.visit(worker, table, place, seen, |key, row: Order, seen| {
             let (district, id) = key::of_order(key);
             seen.violations.expect("id of an order", id, row.id);
             seen.violations.expect("district of an order", district, u64::from(row.district));
@@ -273,14 +332,15 @@ impl<I: Index> Tpcc<I> {
     fn check_new_orders<T: Transact>(
         &self,
         worker: &mut T,
-        (warehouse, new_orders): (u64, I),
+        warehouse: u64,
         seen: &mut Seen,
     ) -> Result<(), T::Error> {
+        let source = Source::Own(OfOwn::NewOrders, warehouse);
         let mut from = Some(0);
         while let Some(here) = from {
             let (pairs, next) = worker.transact(|tx| {
                 let mut pairs = Vec::new();
-                let next = new_orders.scan(tx, here, |key, id| pairs.push((key, id)))?;
+                let next = self.scan(tx, source, here, |key, id| pairs.push((key, id)))?;
                 Ok((pairs, next))
             })?;
             for (key, value) in pairs {
@@ -304,7 +364,7 @@ impl<I: Index> Tpcc<I> {
     fn check_lines<T: Transact>(
         &self,
         worker: &mut T,
-        (warehouse, lines): (u64, I),
+        warehouse: u64,
         seen: &mut Seen,
     ) -> Result<(), T::Error> {
         let shape = self.shape;
@@ -313,8 +373,8 @@ impl<I: Index> Tpcc<I> {
             let slot = shape.slot(of_warehouse(district, warehouse)?, id);
             Some(slot * LINE_SLOTS + in_range(number, LINES_MAX as u64)? - 1)
         };
-        let table = (lines, self.tables.lines);
-        Self::visit(worker, table, place, seen, |key, row: Line, seen| {
+        let table = (Source::Own(OfOwn::Lines, warehouse), self.tables.lines);
+        self.visit(worker, table, place, seen, |key, row: Line, seen| {
             let (district, id, number) = key::of_line(key);
             if let Some(district) = seen.district(district) {
                 district.lines += 1;
@@ -369,8 +429,8 @@ impl<I: Index> Tpcc<I> {
             Some((warehouse - 1) * items + in_range(key & 0xffff_ffff, items)? - 1)
         };
         let (mut ordered, mut orders, mut remote) = (0_u64, 0_u32, 0_u32);
-        let table = (self.stock, self.tables.stock);
-        let count = Self::visit(worker, table, place, seen, |key, row: Stock, seen| {
+        let table = (Source::Index(self.stock), self.tables.stock);
+        let count = self.visit(worker, table, place, seen, |key, row: Stock, seen| {
             let level = row.level;
             ordered = ordered.wrapping_add(level.ordered());
             orders = orders.wrapping_add(level.orders);

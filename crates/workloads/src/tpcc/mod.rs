@@ -1,5 +1,6 @@
-//! `tpcc-hash`, `tpcc-btree`, `tpcc-btree-32`: New Order of the TPC-C benchmark, over hash maps and
-//! over B+-trees (DudeTM, section 5.1; Pisces, section 5.3; TPC-C's specification, revision 5.11).
+//! `tpcc-hash`, `tpcc-btree`, `tpcc-btree-32`, `tpcc-rows`: New Order of the TPC-C benchmark, over hash
+//! maps and over B+-trees (DudeTM, section 5.1; Pisces, section 5.3; LAD, table 2; TPC-C's
+//! specification, revision 5.11).
 //!
 //! ```text
 //!   index (a map): key -> number of a row        rows (an array)
@@ -44,6 +45,11 @@
 //! Each worker has a row of its own, its *terminal*, with the stamp of its last order, and totals
 //! that the stock must agree with: 6 words more.
 //!
+//! `tpcc-rows` has no indexes of what orders change: an order and its lines stand where their numbers
+//! say, which is where the others have their rows, too, and an order without a carrier is a new
+//! order. It writes the rows alone, 13 to 33 lines of 64 bytes (LAD: 10 to 35); what is only read is
+//! found through trees.
+//!
 //! With [`Options::low_conflict`] each worker serves one district (DudeTM, section 5.6), and its
 //! own warehouse delivers all lines. With as many warehouses as workers (`--scale`) each has one
 //! of its own, and no two write the same object (Pisces, section 5.3). `tpcc-btree-32` is that
@@ -83,7 +89,7 @@ use words::{Allocate, Objects, Stop, Transact, Words, field, work};
 pub use client::TpccClient;
 
 use crate::index::Index;
-use crate::root;
+use crate::root::{self, Build};
 use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, with_slack};
 use rows::Terminal;
 use tables::{Shape, Tables};
@@ -97,9 +103,10 @@ const LINES_MAX: usize = 15;
 /// Slots for the lines of an order: four blocks of four.
 const LINE_SLOTS: u64 = 16;
 
-/// A wholesale supplier whose tables are found through such maps.
+/// A wholesale supplier whose tables are found through such maps; but what orders change has its
+/// place by its number, if that is wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct Tpcc<I> {
+pub struct Tpcc<I, const PLACED: bool = false> {
     shape: Shape,
     tables: Tables,
     warehouses: I,
@@ -126,25 +133,31 @@ pub type TpccBtree = Tpcc<BTreeMap>;
 /// TPC-C's New Order over B+-trees of at most 32 children.
 pub type TpccBtree32 = Tpcc<BTree32>;
 
-impl<I: Index> Workload for Tpcc<I> {
-    const NAME: &'static str = I::TPCC_NAME;
-    const ABOUT: &'static str = I::TPCC_ABOUT;
+/// The same, orders and their lines placed by their numbers.
+pub type TpccRows = Tpcc<BTreeMap, true>;
+
+impl<I: Index, const PLACED: bool> Workload for Tpcc<I, PLACED> {
+    const NAME: &'static str = <Self as Build>::NAME;
+    const ABOUT: &'static str = match PLACED {
+        true => "TPC-C New Order, rows placed by their numbers: 5 to 15 lines an order",
+        false => I::TPCC_ABOUT,
+    };
     const HEEDS: Heeds = Heeds { low_conflict: true, ..Heeds::NOTHING };
-    const ANNOUNCES: bool = I::ANNOUNCES;
+    const ANNOUNCES: bool = PLACED || I::ANNOUNCES;
     type Client = TpccClient;
 
     fn heap_bytes(options: &Options) -> u64 {
-        with_slack(tables::bytes::<I>(Shape::of(options)))
+        with_slack(tables::bytes::<I>(Shape::of(options), PLACED))
     }
 
-    fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Tpcc<I>, T::Error> {
+    fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Self, T::Error> {
         let shape = Shape::of(options);
-        Ok(Tpcc::of(shape, root::load::<Tpcc<I>, T>(worker, shape.size())?))
+        Ok(Self::of(shape, root::load::<Self, T>(worker, shape.size())?))
     }
 
-    fn open<T: Transact>(worker: &mut T) -> Result<Option<Tpcc<I>>, T::Error> {
-        let found = root::open::<Tpcc<I>, T>(worker)?;
-        Ok(found.map(|(size, tables)| Tpcc::of(Shape::of_size(size), tables)))
+    fn open<T: Transact>(worker: &mut T) -> Result<Option<Self>, T::Error> {
+        let found = root::open::<Self, T>(worker)?;
+        Ok(found.map(|(size, tables)| Self::of(Shape::of_size(size), tables)))
     }
 
     fn client(&self, index: usize, seed: u64) -> TpccClient {
@@ -186,18 +199,21 @@ impl<I: Index> Workload for Tpcc<I> {
     }
 }
 
-impl<I: Index> Tpcc<I> {
-    fn of(shape: Shape, tables: Tables) -> Tpcc<I> {
+impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
+    fn of(shape: Shape, tables: Tables) -> Self {
         let [warehouses, districts, customers, items, stock] = tables.indexes.map(I::from_words);
         Tpcc { shape, tables, warehouses, districts, customers, items, stock }
     }
 
-    /// The own indexes of a warehouse, counted from 1.
+    /// The own indexes of a warehouse, counted from 1; `None`: what they would find is placed.
     #[inline]
-    fn own<W: Words>(&self, tx: &mut W, warehouse: u64) -> Result<Own<I>, Stop> {
+    fn own<W: Words>(&self, tx: &mut W, warehouse: u64) -> Result<Option<Own<I>>, Stop> {
+        if PLACED {
+            return Ok(None);
+        }
         let found = tx.get(self.tables.own.at(warehouse.wrapping_sub(1))?)?;
         let [orders, new_orders, lines] = found.map(I::from_words);
-        Ok(Own { orders, new_orders, lines })
+        Ok(Some(Own { orders, new_orders, lines }))
     }
 }
 

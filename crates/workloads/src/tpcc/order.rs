@@ -18,7 +18,7 @@ struct Found {
     stock: [Option<u64>; LINES_MAX],
 }
 
-impl<I: Index> Tpcc<I> {
+impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
     /// The body. It is large, and a call is nothing beside it: one copy does for all callers.
     #[inline(never)]
     pub(super) fn new_order<W: Allocate>(
@@ -59,7 +59,9 @@ impl<I: Index> Tpcc<I> {
             let number = n as u64 + 1;
             let row = (item, stock);
             let (place, amount) = self.add_line(client, (id, number), wanted, row, tx)?;
-            own.lines.insert(tx, key::line(client.district, id, number), place)?;
+            if let Some(own) = own {
+                own.lines.insert(tx, key::line(client.district, id, number), place)?;
+            }
             done.total = done.total.wrapping_add(amount);
             done.quantity += wanted.quantity;
             done.lines += 1;
@@ -116,17 +118,19 @@ impl<I: Index> Tpcc<I> {
         &self,
         client: &TpccClient,
         id: u64,
-        own: Own<I>,
+        own: Option<Own<I>>,
         old: &Order,
         tx: &mut W,
     ) -> Result<(), Stop> {
         let (district, slot) = (client.district, self.shape.slot(client.district, id));
         tx.will_write(self.tables.orders.at(slot)?.addr(), size_of::<Order>());
-        let first_line = slot * LINE_SLOTS;
-        for line in (0..LINE_SLOTS).step_by(4) {
-            tx.will_write(self.tables.lines.at(first_line + line)?.addr(), 4 * size_of::<Line>());
+        let (first_line, lines) = (slot * LINE_SLOTS, client.lines().len());
+        for line in (0..lines).step_by(4) {
+            let first = self.tables.lines.at(first_line + line as u64)?;
+            tx.will_write(first.addr(), (lines - line).min(4) * size_of::<Line>());
         }
-        for (id, lines) in [(id, client.lines().len() as u64), (old.id, u64::from(old.lines))] {
+        let changed = [(id, lines as u64), (old.id, u64::from(old.lines))];
+        for (own, (id, lines)) in changed.into_iter().filter_map(|of| Some((own?, of))) {
             own.orders.will_change(tx, key::order(district, id));
             own.new_orders.will_change(tx, key::order(district, id));
             for number in 1..=lines {
@@ -144,17 +148,19 @@ impl<I: Index> Tpcc<I> {
         &self,
         client: &TpccClient,
         id: u64,
-        own: Own<I>,
+        own: Option<Own<I>>,
         old: &Order,
         tx: &mut W,
     ) -> Result<(), Stop> {
         let (district, slot) = (client.district, self.shape.slot(client.district, id));
         let place = self.tables.orders.at(slot)?;
-        let old_key = key::order(district, old.id);
-        own.orders.remove(tx, old_key)?.ok_or(Stop::BadValue)?;
-        own.new_orders.remove(tx, old_key)?.ok_or(Stop::BadValue)?;
-        for number in 1..=u64::from(old.lines) {
-            own.lines.remove(tx, key::line(district, old.id, number))?.ok_or(Stop::BadValue)?;
+        if let Some(own) = own {
+            let old_key = key::order(district, old.id);
+            own.orders.remove(tx, old_key)?.ok_or(Stop::BadValue)?;
+            own.new_orders.remove(tx, old_key)?.ok_or(Stop::BadValue)?;
+            for number in 1..=u64::from(old.lines) {
+                own.lines.remove(tx, key::line(district, old.id, number))?.ok_or(Stop::BadValue)?;
+            }
         }
         let all_local = client.lines().iter().all(|line| line.supplier == client.warehouse);
         let key = key::order(district, id);
@@ -168,6 +174,7 @@ impl<I: Index> Tpcc<I> {
             carrier: 0,
         };
         tx.set(place, order)?;
+        let Some(own) = own else { return Ok(()) };
         own.orders.insert(tx, key, slot)?;
         own.new_orders.insert(tx, key, id)
     }

@@ -115,9 +115,9 @@ impl Shape {
         [orders, orders, orders * LINES_MAX as u64]
     }
 
-    /// What loading prepares: arrays, then indexes.
-    fn prepared(self) -> u64 {
-        ARRAYS + COMMON as u64 + OWN * self.warehouses
+    /// What loading prepares: arrays, then indexes; where orders are placed the common ones.
+    fn prepared(self, placed: bool) -> u64 {
+        ARRAYS + COMMON as u64 + if placed { 0 } else { OWN * self.warehouses }
     }
 
     /// The place of an order's row.
@@ -167,15 +167,16 @@ impl Tables {
     }
 }
 
-/// Bytes of the heap, headers included.
-pub(super) fn bytes<I: Index>(shape: Shape) -> u64 {
+/// Bytes of the heap, headers included; where orders are placed they have no indexes.
+pub(super) fn bytes<I: Index>(shape: Shape, placed: bool) -> u64 {
     fn rows<T>(rows: u64) -> u64 {
         rows.div_ceil(BLOCK_BYTES / size_of::<T>() as u64) * BLOCK_STRIDE
     }
     let [warehouses, districts, customers, items, stock] = shape.indexed();
     let orders = shape.orders();
     let common: u64 = shape.indexed().into_iter().map(I::heap_bytes).sum();
-    let own: u64 = shape.indexed_each().into_iter().map(I::heap_bytes).sum();
+    let each = if placed { [0; OWN as usize] } else { shape.indexed_each().map(I::heap_bytes) };
+    let own: u64 = each.into_iter().sum();
     common
         + own * warehouses
         + rows::<[Place; OWN as usize]>(warehouses)
@@ -191,8 +192,8 @@ pub(super) fn bytes<I: Index>(shape: Shape) -> u64 {
         + rows::<Terminal>(CLIENTS_MAX as u64)
 }
 
-impl<I: Index> Build for Tpcc<I> {
-    const NAME: &'static str = I::TPCC_NAME;
+impl<I: Index, const PLACED: bool> Build for Tpcc<I, PLACED> {
+    const NAME: &'static str = if PLACED { "tpcc-rows" } else { I::TPCC_NAME };
     type Parts = Tables;
 
     fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<Tables, Stop> {
@@ -228,8 +229,8 @@ impl<I: Index> Build for Tpcc<I> {
         progress: u64,
     ) -> Result<Option<u64>, Stop> {
         let shape = Shape::of_size(size);
-        let this = Tpcc::<I>::of(shape, tables);
-        let Some(first) = progress.checked_sub(shape.prepared()) else {
+        let this = Self::of(shape, tables);
+        let Some(first) = progress.checked_sub(shape.prepared(PLACED)) else {
             let is_prepared = this.prepare(tx, progress)?;
             return Ok(Some(progress + u64::from(is_prepared)));
         };
@@ -274,7 +275,7 @@ pub(super) fn place_of_district(id: u64) -> u64 {
     id.wrapping_sub(1).wrapping_mul(DISTRICT_STRIDE)
 }
 
-impl<I: Index> Tpcc<I> {
+impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
     /// A step of preparing an index or an array; whether it is ready.
     fn prepare<W: Allocate>(&self, tx: &mut W, which: u64) -> Result<bool, Stop> {
         fn array<W: Allocate, T: Persist>(tx: &mut W, array: Array<T>) -> Result<bool, Stop> {
@@ -383,8 +384,10 @@ impl<I: Index> Tpcc<I> {
         let order = Order::loaded(key, id, district, customer);
         let supplier = (district - 1) / DISTRICTS + 1;
         let own = self.own(tx, supplier)?;
-        own.orders.insert(tx, key, slot)?;
-        own.new_orders.insert(tx, key, id)?;
+        if let Some(own) = own {
+            own.orders.insert(tx, key, slot)?;
+            own.new_orders.insert(tx, key, id)?;
+        }
         tx.set(self.tables.orders.at(slot)?, order)?;
         for number in 1..=u64::from(order.lines) {
             let key = key::line(district, id, number);
@@ -401,7 +404,9 @@ impl<I: Index> Tpcc<I> {
                 info: Stock::info(key::stock(supplier, item), (district - 1) % DISTRICTS),
             };
             let place = slot * LINE_SLOTS + number - 1;
-            own.lines.insert(tx, key, place)?;
+            if let Some(own) = own {
+                own.lines.insert(tx, key, place)?;
+            }
             tx.set(self.tables.lines.at(place)?, line)?;
         }
         Ok(())

@@ -73,19 +73,19 @@ fn every_condition_of_the_specification_is_found_broken() {
     let gap = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
         let (district, id) = last_order(mock, tpcc);
         let key = key::order(district, id - 1);
-        mock.transact(|tx| tpcc.own(tx, 1)?.new_orders.remove(tx, key)).unwrap();
+        mock.transact(|tx| tpcc.own(tx, 1)?.unwrap().new_orders.remove(tx, key)).unwrap();
     };
     assert_eq!(broken(gap), [3, 5, 11]);
     let newest = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
         let (district, id) = last_order(mock, tpcc);
         let key = key::order(district, id);
-        mock.transact(|tx| tpcc.own(tx, 1)?.new_orders.remove(tx, key)).unwrap();
+        mock.transact(|tx| tpcc.own(tx, 1)?.unwrap().new_orders.remove(tx, key)).unwrap();
     };
     assert_eq!(broken(newest), [2, 5, 11]);
     let line = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
         let (district, id) = last_order(mock, tpcc);
         let key = key::line(district, id, 2);
-        mock.transact(|tx| tpcc.own(tx, 1)?.lines.remove(tx, key)).unwrap();
+        mock.transact(|tx| tpcc.own(tx, 1)?.unwrap().lines.remove(tx, key)).unwrap();
     };
     assert_eq!(broken(line), [4, 6]);
     let carrier = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
@@ -111,7 +111,7 @@ fn every_condition_of_the_specification_is_found_broken() {
     let order = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
         let (district, id) = last_order(mock, tpcc);
         let key = key::order(district, id);
-        mock.transact(|tx| tpcc.own(tx, 1)?.orders.remove(tx, key)).unwrap();
+        mock.transact(|tx| tpcc.own(tx, 1)?.unwrap().orders.remove(tx, key)).unwrap();
     };
     assert!(broken(order).contains(&11));
 }
@@ -221,7 +221,7 @@ fn the_locks_of_warehouses_isolate_what_orders_write() {
 fn an_order_of_another_warehouse_is_found() {
     let (mut mock, tpcc) = loaded_with::<HashMap>(2 << 32 | 4);
     mock.transact(|tx| {
-        let [own, other] = [tpcc.own(tx, 1)?, tpcc.own(tx, 2)?];
+        let [own, other] = [tpcc.own(tx, 1)?.unwrap(), tpcc.own(tx, 2)?.unwrap()];
         let key = key::order(3, 2);
         let slot = own.orders.remove(tx, key)?.unwrap();
         own.new_orders.remove(tx, key)?;
@@ -338,6 +338,33 @@ fn workers_with_a_warehouse_of_their_own_write_nothing_in_common() {
 }
 
 #[test]
+fn placed_orders_hold_and_one_that_is_not_what_its_place_says_is_found() {
+    let options = Options { scale: 0.002, ..Options::default() };
+    let mut mock = Mock::forgiving(TpccRows::heap_bytes(&options) as usize);
+    let tpcc = TpccRows::load(&mut mock, &options).unwrap();
+    let mut client = tpcc.client(0, 1);
+    for _ in 0..200 {
+        tpcc.next(&mut client);
+        let done = mock.transact(|tx| tpcc.run(&client, tx)).is_ok();
+        assert_eq!(done, !tpcc.gives_up(&client));
+    }
+    assert_eq!(tpcc.check(&mut mock).unwrap(), []);
+    // An order 1000 rounds of them later has the same place.
+    assert_eq!(tpcc.shape.kept(), 6);
+    let place = tpcc.tables.orders.at(tpcc.shape.slot(3, 2)).unwrap();
+    // A greater order than the district has given; a line of an older order; one order less.
+    let damages: [fn(&mut Order); 3] =
+        [|row| row.id += 6000, |row| row.lines += 1, |row| row.carrier = 7];
+    for (which, damage) in damages.into_iter().enumerate() {
+        let before = mock.transact(|tx| tx.get(place)).unwrap();
+        change(&mut mock, place, damage);
+        assert_ne!(tpcc.check(&mut mock).unwrap(), [], "{which}");
+        change(&mut mock, place, |row| *row = before);
+    }
+    assert_eq!(tpcc.check(&mut mock).unwrap(), []);
+}
+
+#[test]
 fn an_order_that_gives_up_has_done_everything_before() {
     let (mut mock, tpcc) = loaded::<HashMap>(0.002);
     let mut client = tpcc.client(0, 1);
@@ -353,7 +380,7 @@ fn an_order_that_gives_up_has_done_everything_before() {
         assert_eq!(tx.get(next_order), Ok(before + 1));
         let last = client.lines().len() as u64 - 1;
         let key = key::line(client.district, before, last);
-        assert!(Index::get(tpcc.own(tx, 1)?.lines, tx, key)?.is_some());
+        assert!(Index::get(tpcc.own(tx, 1)?.unwrap().lines, tx, key)?.is_some());
         Err::<(), Stop>(Stop::Aborted)
     })
     .unwrap_err();

@@ -29,11 +29,12 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe::sims("L13", throughput::logging),
     Recipe::sims("C1", cuts::lad).only_when_named(),
     Recipe::sims("C2", cuts::planted),
-    Recipe::sims("C4", cuts::equal),
+    Recipe::sims("C3", cuts::lad_isolated).only_when_named(),
+    Recipe::sims("C4", cuts::lad_equal),
 ];
 
 /// The paper's six: TATP, RBT, CQ, PC, SPS, TPCC.
-const WORKLOADS: [&str; 6] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash"];
+const WORKLOADS: [&str; 6] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-rows"];
 
 /// What nothing is made durable by: all else is beside it.
 const VOLATILE: &str = "volatile";
@@ -65,12 +66,12 @@ const CORES: u32 = 15;
 /// measures fewer transactions.
 fn asked(workload: &str, design: &str, on: On, budget: &Budget) -> Asked {
     // New Order takes some fifty times as long as the others.
-    let transactions = if workload == "tpcc-hash" { 2000 } else { 20_000 };
+    let transactions = if workload == "tpcc-rows" { 2000 } else { 20_000 };
     let scale = match workload {
         // A million subscribers.
         "tatp-hash" => 10.0,
         // A warehouse for each core, each with its share of one's rows.
-        "tpcc-hash" => 0.9,
+        "tpcc-rows" => 0.9,
         _ => 1.0,
     };
     let mut asked = Asked {

@@ -83,7 +83,7 @@ fn what_holds_follows_from_marks_and_simulations_alone() {
     assert_eq!(held("L10", "fallbacks/64/cq"), (Some(0.0), Some(true)));
     assert_eq!(held("L10", "fallbacks/8/cq"), (Some(25.0), Some(true)));
     assert_eq!(held("L10", "slower/lad/cq"), (Some(4.762), Some(true)));
-    assert_eq!(held("L10", "slower/lad/tpcc-hash"), (Some(4.762), Some(false)));
+    assert_eq!(held("L10", "slower/lad/tpcc-rows"), (Some(4.762), Some(false)));
     assert_eq!(held("L10", "slower/order"), (Some(-4.762), Some(false)));
     assert_eq!(held("L10", "more-writes/cq"), (Some(25.0), Some(true)));
     assert_eq!(held("L11", "cq-by-others"), (Some(1.0), Some(true)));

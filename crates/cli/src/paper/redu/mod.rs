@@ -33,7 +33,8 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe::sims("R12", sensitivity::choices),
     Recipe::sims("C1", cuts::redu).only_when_named(),
     Recipe::sims("C2", cuts::planted),
-    Recipe::sims("C4", cuts::equal),
+    Recipe::sims("C3", cuts::redu_isolated).only_when_named(),
+    Recipe::sims("C4", cuts::redu_equal),
 ];
 
 /// What ReDU is compared with, and ReDU.
@@ -44,7 +45,7 @@ const ALL: [&str; 4] = ["hw-undo", "hw-redo", "hw-undo-redo", REDU];
 /// Table III, but for TPC-C, whose transactions are what they are.
 const MICRO: [&str; 2] = ["vector", "swap"];
 const STORES: [&str; 5] = ["hashmap", "btreemap", "rbtreemap", "ycsb-put", "echo"];
-const TPCC: &str = "tpcc-hash";
+const TPCC: &str = "tpcc-rows";
 
 /// Objects of the large sets, in KiB, and of the random ones; a quick run has one in the middle.
 const SIZES: [u64; 3] = [1, 4, 16];

@@ -19,6 +19,7 @@ fn invented(asked: &Asked) -> Outcome {
         ("hw-undo-redo", false) => 1.25,
         ("sw-undo", _) => 2.5,
         (REDU, _) => 1.0,
+        ("volatile", _) => 0.5,
         (design, _) => panic!("{design}"),
     };
     let unpacked = if is("design.log.pack", "0") { 1.5 } else { 1.0 };
@@ -140,6 +141,8 @@ fn the_marks_are_those_that_were_set() {
     add("R10", "answered/mean", &[""], &["25 to 60"]);
     add("R11", "mean", &[""], &["1.3 to 3.5"]);
     add("C1", "rare/*", &CUT[1..], &[">= 1"]);
+    add("C3", "isolation/*", &CUT, &["<= 0"]);
+    add("C4", "equal", &[""], &[">= 100"]);
     for (row, mark) in sample::MARKS_OF_CUTS {
         add("C1", row, &CUT, &[mark]);
     }

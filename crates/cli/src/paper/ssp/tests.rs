@@ -16,6 +16,7 @@ fn invented(asked: &Asked) -> Outcome {
         ("ssp-undo", true) => 2.0,
         ("ssp-redo", false) => 0.1 * (number("nvm.write_ns", 200.0) / 50.0) + 0.9,
         ("ssp-redo", true) => 1.4,
+        ("volatile", _) => 0.5,
         (design, _) => panic!("{design}"),
     };
     // Metadata matter to two of them.
@@ -147,6 +148,8 @@ fn the_marks_are_those_that_were_set() {
         add("S13", "*", all, &["<= 0"]);
     }
     add("C1", "rare/*", &CUT[..1], &[">= 1"]);
+    add("C3", "isolation/*", &CUT, &["<= 0"]);
+    add("C4", "equal", &[""], &[">= 100"]);
     for (row, mark) in sample::MARKS_OF_CUTS {
         add("C1", row, &CUT, &[mark]);
     }

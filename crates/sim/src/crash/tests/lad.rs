@@ -9,6 +9,12 @@ const SHORT_QUEUE: &[&str] = &["mc.wq=8"];
 /// The same, and threads are suspended so often that they write a line again that was flushed.
 const TWICE: &[&str] = &["mc.wq=8", "design.lad.suspend_cycles=3000"];
 
+/// Threads are suspended as often, and queues are as they are.
+const SUSPENDED: &[&str] = &["design.lad.suspend_cycles=3000"];
+
+/// A way to the farthest controller that takes longer than the answer of the nearest one.
+const FAR: &[&str] = &["network.hop=40"];
+
 /// A last cache that has no second way for an older version.
 const NARROW: &[&str] = &["llc.bytes=131072", "llc.ways=1"];
 
@@ -18,10 +24,11 @@ const LEAVING: &[&str] = &["llc.bytes=65536"];
 /// Caches so small that lines leave them before they are flushed, and queues that hold them.
 const SMALL: &[&str] = &["l1.bytes=1024", "l1.ways=2", "llc.bytes=16384", "mc.wq=256"];
 
-const ROWS: [Row; 19] = [
+pub(super) const ROWS: [Row; 20] = [
     Row { settings: SLOW, ..row(Mutant::LinesOutOfOrder, "lad", "cq") },
     Row { hangs: true, ..row(Mutant::LadFlushLeavesDirty, "lad", "tpcc-hash") },
     Row { transactions: 900, cuts: 1500, ..row(Mutant::LadEightBits, "lad", "sps") },
+    Row { settings: FAR, ..row(Mutant::LadOneController, "lad", "tatp-hash") },
     row(Mutant::LadOldestFirst, "lad", "tpcc-hash"),
     Row { cuts: 4000, ..row(Mutant::LadClearsOldestFirst, "lad", "tpcc-hash") },
     row(Mutant::LadNoLog, "lad", "tpcc-hash"),
@@ -40,23 +47,44 @@ const ROWS: [Row; 19] = [
     Row { settings: WEAK, ..row(Mutant::UndoCommitFirst, "sw-undo", "sps") },
 ];
 
-/// The same on the machine of the paper, where it can be.
-const PAPER: [Row; 9] = [
-    // On a large mesh the nearest controller answers before the farthest one is asked.
+/// The same on the machine of the paper. (The mesh there is so large that the nearest controller
+/// answers before the farthest one is asked.)
+pub(super) const PAPER: [Row; 20] = [
+    Row { settings: SLOW, cores: 2, ..paper(Mutant::LinesOutOfOrder, "lad", "cq") },
+    Row { settings: SMALL, ..paper(Mutant::LadFlushLeavesDirty, "lad", "tpcc-hash") },
+    Row {
+        settings: SLOW,
+        cores: 2,
+        transactions: 900,
+        ..paper(Mutant::LadEightBits, "lad", "sps")
+    },
     paper(Mutant::LadOneController, "lad", "tatp-hash"),
+    Row { settings: TWICE, cuts: 1000, ..paper(Mutant::LadOldestFirst, "lad", "tpcc-hash") },
+    Row { settings: TWICE, cuts: 3000, ..paper(Mutant::LadClearsOldestFirst, "lad", "tpcc-hash") },
+    Row { settings: SHORT_QUEUE, ..paper(Mutant::LadNoLog, "lad", "tpcc-hash") },
+    Row { settings: SHORT_QUEUE, ..paper(Mutant::LadSealFirst, "lad", "tpcc-hash") },
     paper(Mutant::LadCommitEarly, "lad", "sps"),
     paper(Mutant::LadRegisterLate, "lad", "tatp-hash"),
-    Row { settings: SHORT_QUEUE, ..paper(Mutant::LadNoLog, "lad", "tpcc-hash") },
-    Row { settings: TWICE, ..paper(Mutant::LadOldestFirst, "lad", "tpcc-hash") },
-    Row { settings: SMALL, cuts: 500, ..paper(Mutant::LadFlushLeavesDirty, "lad", "tpcc-hash") },
-    paper(Mutant::LlcInPlace, "lad-llc", "cq"),
+    Row { settings: SUSPENDED, ..paper(Mutant::LadSuspendedUnmarks, "lad", "sps") },
+    Row { settings: SHORT_QUEUE, ..paper(Mutant::LadKeepsSeals, "lad", "tpcc-hash") },
+    paper(Mutant::LadKeepsSaved, "lad", "sps"),
+    paper(Mutant::LadForgetsNumbers, "lad", "sps"),
+    Row {
+        settings: LEAVING,
+        cores: 2,
+        cuts: 1000,
+        ..paper(Mutant::LadForgetsNumbers, "lad-llc", "tpcc-hash")
+    },
+    Row { settings: LEAVING, ..paper(Mutant::LlcOneBank, "lad-llc", "sps") },
+    Row { settings: LEAVING, ..paper(Mutant::LlcInPlace, "lad-llc", "cq") },
+    Row { settings: NARROW, cores: 2, ..paper(Mutant::LlcNoWait, "lad-llc", "rbt") },
     Row { settings: WEAK, ..paper(Mutant::UndoWithoutFence, "sw-undo", "sps") },
     Row { settings: WEAK, ..paper(Mutant::UndoCommitFirst, "sw-undo", "sps") },
 ];
 
 /// A row on the machine of the paper.
 const fn paper(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
-    Row { machine: "lad", cores: 4, ..row(mutant, design, workload) }
+    Row { machine: "lad", cores: 4, cuts: 300, ..row(mutant, design, workload) }
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Bugs that are planted are found by cuts of power, and the same runs without them hold.
 
+mod bare;
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 mod lad;
 mod logged;
 mod software;
 mod ssp;
+mod table;
 
 use common::{setup, simulate};
 use words::{Erased, ErasedTx, Objects, Ptr, Stop, Transact};

@@ -1,13 +1,14 @@
-//! Bugs in `ssp` and its peers; all but [`Mutant::SspRetagsDirty`], which no cut can find: between
-//! transactions no program leaves a line modified. A test of the design's own does.
+//! Bugs in `ssp` and its peers; but for [`Mutant::SspRetagsDirty`], for which no program is enough:
+//! see [`bare`](super::bare).
 
 use words::{Erased, ErasedTx, LockId, Objects, Ptr, Stop, Transact, Words};
 
 use super::common::setup;
 use super::{Row, all_are_found, row};
-use crate::Setup;
 use crate::mutants::{Mutant, plant};
 use crate::program::{Client, Ended, Loaded, Program};
+use crate::report::Outcome;
+use crate::{Error, Setup};
 
 const fn ssp(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
     Row { machine: "tiny-ssp", ..row(mutant, design, workload) }
@@ -29,10 +30,16 @@ const SHORT: &[&str] = &["ssp.cache_entries=64", "nvm.row_bytes=128", "ssp.journ
 /// Writes that wait for a bank are overtaken by others.
 const FEW_BANKS: &[&str] = &["nvm.banks=4", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
 
+/// Lines behind each other lie in one bank, and are written one after the other.
+const BY_ROWS: &[&str] = &["nvm.interleave_bytes=2048"];
+
 /// Lines of open transactions would leave the last cache.
 const SMALL: &[&str] = &["llc.bytes=4096"];
 
-const ROWS: [Row; 11] = [
+/// As many lines of a core's log as can be.
+const SHORT_LOG: &[&str] = &["ssp-redo.log_bytes=4096"];
+
+pub(super) const ROWS: [Row; 12] = [
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspMetadataFirst, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspPartOfACommit, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -45,7 +52,7 @@ const ROWS: [Row; 11] = [
         ..ssp(Mutant::SspSwapsLate, "ssp", "pages")
     },
     Row { settings: CROWDED, transactions: 900, ..ssp(Mutant::SspLapsComeAgain, "ssp", "pages") },
-    Row { transactions: 300, ..ssp(Mutant::SspTailFirst, "ssp", "pages") },
+    Row { settings: BY_ROWS, transactions: 300, ..ssp(Mutant::SspTailFirst, "ssp", "pages") },
     Row { settings: LAZY, transactions: 900, ..ssp(Mutant::SspAppliesOldRecords, "ssp", "pages") },
     Row {
         settings: FEW_BANKS,
@@ -54,11 +61,85 @@ const ROWS: [Row; 11] = [
     },
     Row { settings: FEW_BANKS, ..ssp(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
     Row { settings: SMALL, ..ssp(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
+    Row { settings: SHORT_LOG, cuts: 200, ..ssp(Mutant::SspRedoKeepsNothing, "ssp-redo", "sps") },
+];
+
+/// A run on the machine of the paper.
+const fn paper(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
+    Row { machine: "ssp", cuts: 300, ..row(mutant, design, workload) }
+}
+
+/// Pages leave the translation buffer while they are written.
+const FEW_PAGES: &[&str] = &["tlb.entries=4"];
+
+/// As [`CROWDED`], and write sets that fit.
+const CROWDED_TOO: &[&str] = &[CROWDED[0], CROWDED[1], "ssp.write_set=4"];
+
+/// The same, and a journal that goes round.
+const ROUND: &[&str] = &[CROWDED[0], CROWDED[1], CROWDED_TOO[2], "ssp.journal_bytes=512"];
+
+/// As [`LAZY`], likewise.
+const LAZY_TOO: &[&str] = &[LAZY[0], LAZY[1], FEW_PAGES[0], CROWDED_TOO[2]];
+
+/// As [`SHORT`], and writes that wait.
+const SHORT_TOO: &[&str] =
+    &[SHORT[0], SHORT[1], SHORT[2], FEW_PAGES[0], CROWDED_TOO[2], "nvm.banks=4"];
+
+/// A journal that needs checkpoints.
+const CHECKPOINTS: &[&str] = &["ssp.journal_bytes=512"];
+
+/// As [`SMALL`], with private caches that fit in.
+const ALL_SMALL: &[&str] = &[SMALL[0], "l1.bytes=1024", "l2.bytes=2048"];
+
+pub(super) const PAPER: [Row; 12] = [
+    paper(Mutant::SspMetadataFirst, "ssp", "sps"),
+    paper(Mutant::SspPartOfACommit, "ssp", "sps"),
+    Row { settings: FEW_PAGES, ..paper(Mutant::SspForgetsWriters, "ssp", "sps") },
+    Row {
+        settings: CROWDED_TOO,
+        transactions: 900,
+        cuts: 1000,
+        ..paper(Mutant::SspTableFirst, "ssp", "pages")
+    },
+    Row {
+        settings: SHORT_TOO,
+        cores: 8,
+        transactions: 4000,
+        cuts: 6000,
+        ..paper(Mutant::SspSwapsLate, "ssp", "pages")
+    },
+    Row {
+        settings: ROUND,
+        transactions: 900,
+        cuts: 1000,
+        ..paper(Mutant::SspLapsComeAgain, "ssp", "pages")
+    },
+    Row {
+        settings: CHECKPOINTS,
+        transactions: 300,
+        cuts: 1000,
+        ..paper(Mutant::SspTailFirst, "ssp", "pages")
+    },
+    Row {
+        settings: LAZY_TOO,
+        transactions: 900,
+        cuts: 1000,
+        ..paper(Mutant::SspAppliesOldRecords, "ssp", "pages")
+    },
+    Row { settings: FEW_BANKS, ..paper(Mutant::SspUndoWithoutWaiting, "ssp-undo", "pages") },
+    Row { settings: FEW_BANKS, ..paper(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
+    Row { settings: ALL_SMALL, cores: 4, ..paper(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
+    Row { settings: SHORT_LOG, cuts: 200, ..paper(Mutant::SspRedoKeepsNothing, "ssp-redo", "sps") },
 ];
 
 #[test]
 fn every_bug_that_is_planted_in_ssp_and_its_peers_is_found_and_its_repaired_twin_has_none() {
     all_are_found(&ROWS);
+}
+
+#[test]
+fn bugs_in_ssp_and_its_peers_are_found_on_the_machine_of_the_paper_too() {
+    all_are_found(&PAPER);
 }
 
 /// Core 0 writes an object under a lock. Core 1 writes more than the last cache can keep, and the
@@ -120,14 +201,36 @@ impl Client for LateClient {
     }
 }
 
+fn late(machine: &str, settings: &[&str]) -> Result<Outcome, Error> {
+    let mut setup = Setup { power_cuts: 400, ..setup(machine, "ssp-redo", 2, 200) };
+    settings.iter().for_each(|setting| setup.description.set(setting).unwrap());
+    crate::run(&setup, &Late, &mut |_| {})
+}
+
 #[test]
 fn recovery_redoes_nothing_over_what_software_has_written_under_a_late_lock() {
-    let mut setup = Setup { power_cuts: 400, ..setup("tiny-ssp", "ssp-redo", 2, 200) };
-    SMALL.iter().for_each(|setting| setup.description.set(setting).unwrap());
-    let run = || crate::run(&setup, &Late, &mut |_| {}).unwrap();
-    let outcome = run();
-    assert_eq!((outcome.violations, outcome.complaints), (Some(0), Vec::new()));
-    assert!(outcome.fallbacks > 0);
-    let _planted = plant(Mutant::SspRedoSoftwareEarly);
-    assert!(run().violations > Some(0));
+    for (machine, settings) in [("tiny-ssp", SMALL), ("ssp", ALL_SMALL)] {
+        let outcome = late(machine, settings).unwrap();
+        assert_eq!((outcome.violations, outcome.complaints), (Some(0), Vec::new()), "{machine}");
+        assert!(outcome.fallbacks > 0, "{machine}");
+        let _planted = plant(Mutant::SspRedoSoftwareEarly);
+        assert!(late(machine, settings).unwrap().violations > Some(0), "{machine}");
+    }
+}
+
+/// What the last cache keeps may be more than half of a core's log, and then all of it.
+#[test]
+fn a_transaction_that_its_log_does_not_hold_ends_the_run_and_is_not_written_over_others() {
+    let settings = [SHORT_LOG[0], "llc.bytes=65536", ALL_SMALL[1], ALL_SMALL[2]];
+    for machine in ["tiny-ssp", "ssp"] {
+        let Err(Error::Failed { why }) = late(machine, &settings) else {
+            panic!("{machine}: it holds it")
+        };
+        assert!(why.contains("more lines than the log"), "{machine}: {why}");
+        let _planted = plant(Mutant::SspRedoTakesMore);
+        assert!(late(machine, &settings).unwrap().violations > Some(0), "{machine}");
+        // With room for it the same run holds.
+        let roomy = ["ssp-redo.log_bytes=16384", settings[1], settings[2], settings[3]];
+        assert_eq!(late(machine, &roomy).unwrap().violations, Some(0), "{machine}");
+    }
 }

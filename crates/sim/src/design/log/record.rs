@@ -71,8 +71,8 @@ pub(in crate::design) struct Layout {
     pub(super) pack: bool,
     /// Words of several entries share a tail, where they are packed.
     pub(super) gather: bool,
-    /// Lines of a row, and how many rows neighbouring lines are spread over.
-    row: u64,
+    /// Neighbouring lines of one bank, and how many banks the log's neighbours are spread over.
+    run: u64,
     banks: u64,
 }
 
@@ -84,7 +84,6 @@ impl Layout {
         let lines = Layout::bytes(description) / 64;
         // Eight entries that are packed have one head, and a tail for each eight words.
         let heads = if pack { lines / 4 } else { lines / 2 };
-        let row = u64::from(description.nvm.row_bytes / 64);
         Layout {
             first: extra,
             heads,
@@ -93,7 +92,7 @@ impl Layout {
             coalesce: switch("coalesce"),
             pack,
             gather: switch("gather"),
-            row,
+            run: u64::from(description.nvm.interleave_bytes / 64),
             banks: u64::from(description.nvm.banks),
         }
     }
@@ -102,9 +101,9 @@ impl Layout {
         (description.parameter("log", "bytes") as u64).next_multiple_of(4 * 64)
     }
 
-    /// Lines that the log takes: Log Start, then from the beginning of a row on both rings.
+    /// Lines that the log takes: Log Start, then from the first line of a bank on both rings.
     pub(in crate::design) fn lines(description: &Description) -> u32 {
-        (Layout::bytes(description) / 64) as u32 + description.nvm.row_bytes / 64 + 1
+        (Layout::bytes(description) / 64) as u32 + description.nvm.interleave_bytes / 64 + 1
     }
 
     /// Words that an entry has for each word that was stored.
@@ -145,7 +144,7 @@ impl Layout {
     }
 
     fn rings(self) -> u64 {
-        u64::from(self.first + 1).next_multiple_of(self.row)
+        u64::from(self.first + 1).next_multiple_of(self.run)
     }
 
     /// The line of a record's head.
@@ -158,13 +157,12 @@ impl Layout {
         (self.rings() + self.heads + self.spread(tail % self.tails, self.tails)) as u32
     }
 
-    /// Neighbours of a ring lie in the rows of different banks: one bank would take them one by
-    /// one.
+    /// Neighbours of a ring lie in different banks: one bank would take them one by one.
     fn spread(self, at: u64, ring: u64) -> u64 {
-        let fits = |rows: &u64| ring.is_multiple_of(rows * self.row);
-        let Some(rows) = (1..=self.banks).rev().find(fits) else { return at };
-        let block = rows * self.row;
-        at / block * block + at % rows * self.row + at % block / rows
+        let fits = |banks: &u64| ring.is_multiple_of(banks * self.run);
+        let Some(banks) = (1..=self.banks).rev().find(fits) else { return at };
+        let block = banks * self.run;
+        at / block * block + at % banks * self.run + at % block / banks
     }
 
     /// In which lap a head is written.
@@ -202,8 +200,8 @@ mod tests {
             assert_eq!(lines.len() as u64, layout.heads + layout.tails);
             let last = 1001 + Layout::lines(&description);
             assert!(lines.iter().all(|line| (1002..last).contains(line)), "{machine}");
-            let row = |tail| u64::from(layout.tail_line(tail)) / layout.row;
-            assert_ne!(row(0) % layout.banks, row(1) % layout.banks, "{machine}");
+            let run = |tail| u64::from(layout.tail_line(tail)) / layout.run;
+            assert_ne!(run(0) % layout.banks, run(1) % layout.banks, "{machine}");
         }
     }
 }

@@ -408,7 +408,6 @@ fn look_up(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
         }
     };
     let machine = hart.machine();
-    machine.counts.add("tlb_misses", 1);
     let active = machine.design.cache.active;
     machine.counts.most("active_pages_most", active);
     if machine.design.added {

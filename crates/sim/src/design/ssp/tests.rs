@@ -1,5 +1,5 @@
-//! What cuts of power do not show: lines that were modified outside of a transaction, and
-//! transactions that are given up.
+//! What no program shows: lines that were modified outside of transactions; and those that are
+//! given up.
 
 use super::*;
 use crate::image::{self, Image};

@@ -10,6 +10,7 @@ use crate::mutants::plant;
 const TIMING: Timing = Timing {
     banks: 8,
     row_lines: 16,
+    interleave_lines: 16,
     read_hit: 20,
     read_miss: 50,
     write_hit: 100,
@@ -257,6 +258,20 @@ fn what_is_held_waits_for_its_release_and_what_is_old_goes_before_reads() {
     channel.go(None);
     let end = channel.durable_at(3).expect("it is written");
     assert!((2300..2300 + 200).contains(&end), "{end}");
+}
+
+#[test]
+fn lines_that_go_round_the_banks_find_their_row_open_a_round_later() {
+    let controller =
+        Controller::new(Timing { interleave_lines: 1, row_lines: 16, ..TIMING }, QUEUE);
+    let places: Vec<_> =
+        (0..256).map(|line| (controller.bank(line), controller.row(line))).collect();
+    for (line, (bank, row)) in places.iter().enumerate() {
+        assert_eq!((*bank, *row), (line % 8, line as u64 / 128), "{line}");
+    }
+    let rows = Controller::new(TIMING, QUEUE);
+    let places = (0..256).map(|line| (rows.bank(line), rows.row(line)));
+    assert!(places.enumerate().all(|(line, place)| place == (line / 16 % 8, line as u64 / 128)));
 }
 
 proptest! {

@@ -1,0 +1,127 @@
+//! Bugs that no program shows, since all that it stores is a transaction's: cores store words
+//! outside of transactions here, and write them back.
+
+use words::{ADDRESS_BITS, Addr, Stop, Words};
+
+use super::common::setup;
+use crate::crash::{Report, Run, cut_power};
+use crate::design::{Design, Lad, Ssp};
+use crate::image::{self, Image};
+use crate::machine::kernel;
+use crate::machine::memory::{Memory, copy_of, line_of};
+use crate::machine::when::Time;
+use crate::machine::{Hart, Machine};
+use crate::mutants::{Mutant, plant};
+use crate::persist::history::Transaction;
+use crate::persist::{History, Persistent, Trace};
+
+/// The first word of a page, and how many words one has.
+const WORD: u64 = 8 * 64 * 8;
+const PAGE: u64 = 64 * 8;
+
+/// Lines that are written, each of another page.
+const LINES: u64 = 40;
+
+const CUTS: u64 = 1000;
+
+/// Runs a core on a machine and cuts its power.
+fn cuts<D: Design>(
+    machine: &str,
+    settings: &[&str],
+    program: impl Fn(&mut Hart<'_, D>) + 'static,
+) -> Report {
+    let mut description = setup(machine, D::NAME, 1, 1).description;
+    description.cores = 1;
+    settings.iter().for_each(|setting| description.set(setting).unwrap());
+    let words = Image::format(1 << 20).unwrap().into_words();
+    let (bytes, lines) = (8 * words.len() as u64, (words.len() / 8) as u32);
+    let extra = D::extra_lines(&description) + D::table_lines(lines);
+    let memory = Memory::new(&words, extra, D::volatile_lines(&description), true);
+    let media = memory.media().unwrap();
+    let before = copy_of(media, media.len());
+    let before = Persistent::new(before, description.nvm.channels as usize);
+    let design = D::new(&description, lines);
+    let mut machine = Box::new(Machine::new(description, memory, design));
+    (machine.trace, machine.history) = (Some(Trace::default()), Some(History::default()));
+    let heap = (image::heap(bytes), image::TAG, bytes);
+    let program = Box::new(move |hart: &mut Hart<'_, D>| program(hart));
+    let machine = kernel::run(machine, heap, vec![program], &mut |_| {}).unwrap();
+    assert_eq!((machine.failed, machine.counts.wrong_fills), (None, 0));
+    let run = Run { machine: &machine, before, extra: lines, loaded: None };
+    cut_power(run, CUTS, 1).unwrap().0
+}
+
+/// From a moment on a word may be there, and now it must be.
+fn note<D: Design>(hart: &mut Hart<'_, D>, ends: Time, word: u64, value: u64) {
+    let acknowledged = hart.cycle();
+    hart.until(acknowledged);
+    let one = Transaction { core: hart.core(), ends, acknowledged, words: vec![(word, value)] };
+    hart.machine().history.as_mut().unwrap().push(one);
+}
+
+/// A word is stored and written back: when that is acknowledged, memory has it.
+fn store_and_write_back<D: Design>(hart: &mut Hart<'_, D>, word: u64, value: u64) {
+    let ends = hart.machine().now();
+    hart.store(word, 0, value);
+    hart.settle();
+    hart.write_back(line_of(word));
+    hart.fence();
+    note(hart, ends, word, value);
+}
+
+/// A word of each line is stored in a transaction, and another one behind it.
+fn behind_a_commit(hart: &mut Hart<'_, Lad>) {
+    for (value, word) in (1..=LINES).map(|number| (number, WORD + number * PAGE)) {
+        let at = Addr::new((u64::from(image::TAG) << ADDRESS_BITS) | (8 * word), 0);
+        hart.transact(|tx| tx.write(at, value)).unwrap();
+        store_and_write_back(hart, word + 1, value);
+    }
+}
+
+#[test]
+fn a_plain_write_that_goes_home_before_a_staged_one_of_its_line_is_found() {
+    let slow = ["nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
+    for machine in ["tiny-lad", "lad"] {
+        let report = cuts(machine, &slow, behind_a_commit);
+        assert_eq!(report.violations, Vec::<String>::new(), "{machine}");
+        assert!(report.ending_there > 0 && report.ending_gone > 0, "{machine}: {report:?}");
+        let _planted = plant(Mutant::LadPlainGoesHome);
+        let found = cuts(machine, &slow, behind_a_commit).violations_total;
+        println!("{}: {found} on {machine}", Mutant::LadPlainGoesHome.name());
+        assert!(found > 0, "{machine}");
+    }
+}
+
+/// A word of each line is stored outside of a transaction, another one in one that is given up;
+/// then the first one is written back.
+fn before_one_that_is_given_up(hart: &mut Hart<'_, Ssp>) {
+    for (value, word) in (1..=LINES / 2).map(|number| (number, WORD + 2 * number * PAGE)) {
+        let ends = hart.machine().now();
+        hart.store(word, 0, value);
+        hart.fence();
+        Ssp::begin(hart);
+        Ssp::store(hart, word + 1, 0, value).unwrap();
+        hart.settle();
+        assert_eq!(Ssp::store(hart, word + PAGE, 0, value), Err(Stop::TooLarge));
+        hart.settle();
+        Ssp::falls_back(hart);
+        hart.write_back(line_of(word));
+        hart.fence();
+        note(hart, ends, word, value);
+    }
+}
+
+#[test]
+fn a_line_that_gets_another_number_as_it_is_modified_is_found() {
+    let one_page = ["ssp.write_set=1"];
+    for machine in ["tiny-ssp", "ssp"] {
+        let report = cuts(machine, &one_page, before_one_that_is_given_up);
+        assert_eq!(report.violations, Vec::<String>::new(), "{machine}");
+        // When memory has one it is acknowledged: none is there before.
+        assert!(report.ending_gone > 0, "{machine}: {report:?}");
+        let _planted = plant(Mutant::SspRetagsDirty);
+        let found = cuts(machine, &one_page, before_one_that_is_given_up).violations_total;
+        println!("{}: {found} on {machine}", Mutant::SspRetagsDirty.name());
+        assert!(found > 0, "{machine}");
+    }
+}
