@@ -1,8 +1,8 @@
 //! How many accesses does the machine simulate in a second of the host?
 //!
-//! `cargo bench -p lastword-sim --bench speed [-- WORKLOAD CORES TRANSACTIONS]`; without arguments
-//! trees that are larger than the last cache, and data that stay in private caches, with 1, 4
-//! and 16 cores, three rounds each.
+//! `cargo bench -p lastword-sim --bench speed [-- WORKLOAD CORES TRANSACTIONS [DESIGN]]`; without
+//! arguments trees that are larger than the last cache, and data that stay in private caches, with
+//! 1, 4 and 16 cores, three rounds each.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a program that nobody else calls")]
 
@@ -13,20 +13,21 @@ use workloads::Options;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
-    if let [name, cores, transactions] = &arguments[..] {
+    if let [name, cores, transactions, design @ ..] = &arguments[..] {
         let name: &'static str = name.clone().leak();
-        return show(name, 1.0, cores.parse().unwrap(), transactions.parse().unwrap());
+        let design = design.first().map_or("volatile", |design| design);
+        return show(name, design, 1.0, cores.parse().unwrap(), transactions.parse().unwrap());
     }
     for _ in 0..3 {
         for cores in [1, 4, 16] {
-            show("rbtree", 0.25, cores, 100_000);
-            show("bank", 0.01, cores, 100_000);
+            show("rbtree", "volatile", 0.25, cores, 100_000);
+            show("bank", "volatile", 0.01, cores, 100_000);
         }
     }
 }
 
-fn show(name: &'static str, scale: f64, cores: usize, transactions: u64) {
-    let mut setup = common::setup("lad", "volatile", cores, transactions);
+fn show(name: &'static str, design: &str, scale: f64, cores: usize, transactions: u64) {
+    let mut setup = common::setup("lad", design, cores, transactions);
     setup.check = false;
     // Each core has data of its own, where it can: cores that wait for a lock access nothing.
     let options = Options { scale, low_conflict: true, ..Options::default() };

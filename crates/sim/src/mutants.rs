@@ -110,10 +110,17 @@ mutants! {
         "ReDU: the filter's counters go down by two.",
     ReduTrimsEarly "redu-trims-early"
         "ReDU: who overwrites a committed line does not keep its records.",
-    ReduSoftwareEarly "redu-software-early"
-        "ReDU: software begins before what is committed is at home.",
-    ReduCommitsBeside "redu-commits-beside"
-        "ReDU: a commit does not care whether software runs.",
+    SoftwareEarly "software-early"
+        "Logs in hardware: software begins before what is committed is at home.",
+    CommitsBeside "commits-beside"
+        "Logs in hardware: a commit does not care whether software runs.",
+    AttemptStays "attempt-stays"
+        "Undo logging in hardware: software begins before what its attempt has written is taken \
+         back.",
+    DropWithoutWord "drop-without-word"
+        "Undo logging in hardware: no drop word says that an attempt needs not be undone.",
+    VictimsStay "victims-stay"
+        "Redo logging in hardware: lines of an attempt stay in the victim buffer.",
     SspMetadataFirst "ssp-metadata-first"
         "SSP: the metadata of a commit do not wait for its data.",
     SspSwapsLate "ssp-swaps-late"

@@ -20,24 +20,29 @@
 //!
 //! Choices where the papers are silent: the buffer has as many lines as ReDU's DRAM cache, wherever
 //! there is room (its table is a chain of one line a bucket); a transaction begins when it is at
-//! most half full. Sixteen transactions are read ahead; 32 log lines are read, and `log.window`
-//! lines written, at a time. Words are written home with a byte mask: the rest of the line is not
-//! read. A modified line whose log was retired is dropped: home has it. A word that was stored
-//! outside of a transaction goes home with its line, and what is committed of that word stays away.
-//! A line of which some words are stored so, and others within transactions, is not looked after:
-//! no program here has one.
+//! most half full, and when it has places for a quarter more lines than are not at home. That
+//! quarter is shared by the cores: what a transaction writes beyond its core's share, or beyond
+//! that of the log, is software's (see [`log`]). Before, all that is committed is retired. Sixteen
+//! transactions are read ahead; 32 log lines are read, and `log.window` lines written, at a time.
+//! Words are written home with a byte mask: the rest of the line is not read. A modified line whose
+//! log was retired is dropped: home has it. A word that was stored outside of a transaction goes
+//! home with its line, and what is committed of that word stays away. A line of which some words
+//! are stored so, and others within transactions, is not looked after: no program here has one.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
+use words::Stop;
+
 use super::Design;
 use super::dram::{self, Dram, InDram, MORE, WAYS};
-use super::log::{self, Content, Layout, Log, Logging, Scan, Slot, parts, tag};
+use super::log::{self, Content, Log, Logging, Slot, parts, tag};
+use super::soft_log::SoftLog;
 use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
-use crate::machine::memory::{LineWords, line_of};
+use crate::machine::memory::{LOCK_LINES, LineWords, line_of};
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine, Tell};
 use crate::mutants::{Mutant, planted};
@@ -72,6 +77,11 @@ pub struct HwRedo {
     window: usize,
     /// The last transaction that has logged a line, until it is retired; 0: a plain store.
     youngest: FxHashMap<u32, u64>,
+    /// Lines whose words are not at home: each may need one of so many places, and a transaction
+    /// may write so many.
+    lines: usize,
+    places: usize,
+    share: usize,
     /// The victim buffer, its free places, and lines on their way to it.
     victims: FxHashMap<u32, Victim>,
     free: Vec<usize>,
@@ -105,7 +115,7 @@ impl Design for HwRedo {
     const MACHINE: &'static str = "redu";
     const PARAMETERS: &'static [&'static str] = &["log", "redu.dram_cache_bytes"];
     const RARE: &'static [&'static str] =
-        &[log::RARE[0], log::RARE[1], log::RARE[2], RETIRES, BUFFERED];
+        &[log::RARE[0], log::RARE[1], log::RARE[2], log::RARE[3], RETIRES, BUFFERED];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         if description.dram.is_none() {
@@ -115,7 +125,7 @@ impl Design for HwRedo {
     }
 
     fn extra_lines(description: &Description) -> u32 {
-        Layout::lines(description)
+        log::lines(description)
     }
 
     fn volatile_lines(description: &Description) -> u32 {
@@ -123,12 +133,13 @@ impl Design for HwRedo {
     }
 
     fn new(description: &Description, extra: u32) -> HwRedo {
-        let layout = Layout::of(description, extra, Content::New);
-        let first = extra + Layout::lines(description) + crate::machine::memory::LOCK_LINES;
-        let dram = Dram::new(description, first);
-        let free = (0..dram.buckets as usize * WAYS).rev().collect();
+        let dram = Dram::new(description, extra + log::lines(description) + LOCK_LINES);
+        let free: Vec<usize> = (0..dram.buckets as usize * WAYS).rev().collect();
         HwRedo {
-            log: Log::new(description, layout),
+            log: Log::new(description, extra, Content::New),
+            share: free.len() / 4 / description.cores,
+            places: free.len(),
+            lines: 0,
             dram,
             logged: FxHashMap::default(),
             committed: VecDeque::new(),
@@ -149,6 +160,22 @@ impl Design for HwRedo {
         log::begin(hart);
     }
 
+    fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
+        log::store(hart, word, object, value)
+    }
+
+    fn falls_back(hart: &mut Hart<'_, Self>) {
+        log::falls_back(hart);
+    }
+
+    fn soft_log(&mut self) -> Option<&mut SoftLog> {
+        Some(self.log.soft_log())
+    }
+
+    fn class_of(&self, line: u32) -> Class {
+        self.log.class_of(line)
+    }
+
     fn commit(hart: &mut Hart<'_, Self>) {
         if !log::end_body(hart) {
             return;
@@ -158,6 +185,7 @@ impl Design for HwRedo {
         log::drain(hart.machine(), core);
         let token = log::commit(hart.machine(), core);
         hart.wait_for(token);
+        log::beside_software(hart);
     }
 
     fn waits(machine: &mut Machine<Self>, core: usize, word: u64, _: When) -> Option<When> {
@@ -171,7 +199,7 @@ impl Design for HwRedo {
             false => 0,
         };
         if machine.memory.is_nvm(line) {
-            machine.design.youngest.insert(line, serial);
+            machine.design.stored(line, serial);
             if serial == 0 {
                 machine.design.forget(line, word as usize % 8);
             }
@@ -241,9 +269,7 @@ impl Design for HwRedo {
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
-        let scan = Scan::of(Layout::of(description, extra, Content::New), state);
-        scan.redo(state)?;
-        scan.reset(state)
+        log::recover(description, extra, Content::New, state)
     }
 }
 
@@ -269,7 +295,34 @@ impl Logging for HwRedo {
     }
 
     fn may_begin(&self) -> bool {
-        self.victims.len() + self.coming.len() <= self.free.len()
+        let is_half_free = self.victims.len() + self.coming.len() <= self.free.len();
+        is_half_free && 4 * self.lines <= 3 * self.places
+    }
+
+    fn has_place(hart: &mut Hart<'_, Self>, _: u64) -> bool {
+        // The line that is about to be written is one of them.
+        hart.lines().len() <= hart.machine().design.share
+    }
+
+    fn hurry(machine: &mut Machine<Self>, record: u64) -> bool {
+        // They are retired as soon as can be.
+        !machine.design.log.ended_before(record).is_empty()
+    }
+
+    fn forgets(hart: &mut Hart<'_, Self>) {
+        let (core, lines) = (hart.core(), hart.lines().to_vec());
+        let machine = hart.machine();
+        let serial = machine.design.log.last(core);
+        machine.design.logged.remove(&serial);
+        for line in lines {
+            let_go(machine, line, serial);
+            if !planted(Mutant::VictimsStay) {
+                leaves_buffer(machine, line, serial);
+            }
+        }
+        if machine.design.may_begin() {
+            log::room_again(machine);
+        }
     }
 
     fn committed(machine: &mut Machine<Self>, serial: u64) {
@@ -279,6 +332,13 @@ impl Logging for HwRedo {
 }
 
 impl HwRedo {
+    /// A line was stored to: by this transaction, or outside of any.
+    fn stored(&mut self, line: u32, serial: u64) {
+        let before = self.youngest.insert(line, serial);
+        self.lines += usize::from(serial != 0);
+        self.lines -= usize::from(before.is_some_and(|before| before != 0));
+    }
+
     /// A word was stored outside of any transaction: what is committed of it does not go home any
     /// more, for it would come behind this.
     fn forget(&mut self, line: u32, at: usize) {
@@ -390,22 +450,36 @@ fn is_home(machine: &mut Machine<HwRedo>, number: u64) {
     if logged.left == 0 {
         let Logged { words, since, .. } = design.logged.remove(&serial).expect("it is there");
         for line in words.into_keys() {
-            let design = &mut machine.design;
-            if design.youngest.get(&line) == Some(&serial) {
-                design.youngest.remove(&line);
-            }
-            if design.victims.get(&line).is_some_and(|victim| victim.serial == serial) {
-                let victim = design.victims.remove(&line).expect("it is there");
-                design.free.push(victim.slot);
-                dram::forget(machine, victim.slot);
-            }
+            let_go(machine, line, serial);
+            leaves_buffer(machine, line, serial);
         }
         machine.rare(RETIRES, since, now);
         log::finish(machine, serial);
         if machine.design.may_begin() {
             log::room_again(machine);
         }
+        log::look_again(machine);
     }
     write_home(machine);
     go_on(machine);
+}
+
+/// A transaction is retired, or dropped: if it has stored to this line last, home has it.
+fn let_go(machine: &mut Machine<HwRedo>, line: u32, serial: u64) {
+    let design = &mut machine.design;
+    if design.youngest.get(&line) == Some(&serial) {
+        design.youngest.remove(&line);
+        design.lines -= 1;
+    }
+}
+
+/// If the victim buffer has this line as such a transaction has left it, it is not looked for there
+/// any more.
+fn leaves_buffer(machine: &mut Machine<HwRedo>, line: u32, serial: u64) {
+    let design = &mut machine.design;
+    if design.victims.get(&line).is_some_and(|victim| victim.serial == serial) {
+        let victim = design.victims.remove(&line).expect("it is there");
+        design.free.push(victim.slot);
+        dram::forget(machine, victim.slot);
+    }
 }

@@ -12,13 +12,19 @@
 //!
 //! Recovery stores back, newest entry first, what transactions without a commit word have found.
 //!
+//! What the log cannot hold is software's: see [`log`]. What is committed is at home, so all that
+//! is to do before is to take back what the attempt has written, and to say so in the log.
+//!
 //! Choices where the paper is silent: the old words of a store that misses come from the fill,
 //! which the controller has seen (source logging), so that only an address goes there. On this
 //! machine the way from the core to the controller has room for both, and it costs the same.
 
+use words::Stop;
+
 use super::Design;
-use super::log::{self, Content, Layout, Log, Logging, Scan, WAITS};
-use crate::machine::controller::{Id, Write};
+use super::log::{self, Content, Log, Logging, WAITS};
+use super::soft_log::SoftLog;
+use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
 use crate::machine::when::When;
@@ -37,23 +43,38 @@ impl Design for HwUndo {
     const ABOUT: &'static str = "undo logging in hardware, data written before the commit (ATOM)";
     const MACHINE: &'static str = "redu";
     const PARAMETERS: &'static [&'static str] = &["log"];
-    const RARE: &'static [&'static str] = &[log::RARE[0], log::RARE[2], WAITS];
+    const RARE: &'static [&'static str] = &[log::RARE[0], log::RARE[2], log::RARE[3], WAITS];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         log::fits(description)
     }
 
     fn extra_lines(description: &Description) -> u32 {
-        Layout::lines(description)
+        log::lines(description)
     }
 
     fn new(description: &Description, extra: u32) -> HwUndo {
-        let layout = Layout::of(description, extra, Content::Old);
-        HwUndo { log: Log::new(description, layout) }
+        HwUndo { log: Log::new(description, extra, Content::Old) }
     }
 
     fn begin(hart: &mut Hart<'_, Self>) {
         log::begin(hart);
+    }
+
+    fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
+        log::store(hart, word, object, value)
+    }
+
+    fn falls_back(hart: &mut Hart<'_, Self>) {
+        log::falls_back(hart);
+    }
+
+    fn soft_log(&mut self) -> Option<&mut SoftLog> {
+        Some(self.log.soft_log())
+    }
+
+    fn class_of(&self, line: u32) -> Class {
+        self.log.class_of(line)
     }
 
     fn commit(hart: &mut Hart<'_, Self>) {
@@ -107,9 +128,7 @@ impl Design for HwUndo {
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
-        let scan = Scan::of(Layout::of(description, extra, Content::Old), state);
-        scan.undo(state)?;
-        scan.reset(state)
+        log::recover(description, extra, Content::Old, state)
     }
 }
 

@@ -20,6 +20,9 @@
 //! Recovery writes the new words of transactions with a commit word, oldest first, and then the old
 //! words of the others, newest first.
 //!
+//! What the log cannot hold is software's: see [`log`]. Before, a scan writes back all that is
+//! modified: so what is committed is at home, and Log Start may move up to where that scan began.
+//!
 //! Choices where the papers are silent: a scan takes no time of the caches; it writes back
 //! `log.window` lines at a time, and the next one begins when it is over. When half of the log is
 //! used scans begin a 64th of the time behind each other, and never sooner: room comes two scans
@@ -27,8 +30,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use words::Stop;
+
 use super::Design;
-use super::log::{self, Content, Layout, Log, Logging, OWN, Scan, WAITS, parts, tag};
+use super::log::{self, Content, Log, Logging, OWN, WAITS, parts, tag};
+use super::soft_log::SoftLog;
 use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
@@ -58,6 +64,10 @@ pub struct HwUndoRedo {
     flagged: Vec<u32>,
     flagged_at: u64,
     scan: Option<Scanning>,
+    /// What was committed before this record is at home; and whether somebody waits for a scan that
+    /// writes back all that is modified, behind the one that is under way.
+    at_home: u64,
+    again: bool,
     /// Lines on their way to memory, by number.
     under_way: BTreeSet<u64>,
     numbers: u64,
@@ -75,6 +85,8 @@ struct Scanning {
     floor: u64,
     /// All lines that left before its end have smaller numbers.
     last: Option<u64>,
+    /// It writes back all that is modified: whatever was committed before this record.
+    all: Option<u64>,
 }
 
 impl Design for HwUndoRedo {
@@ -83,19 +95,19 @@ impl Design for HwUndoRedo {
     const MACHINE: &'static str = "redu";
     const PARAMETERS: &'static [&'static str] = &["log", "hw-undo-redo"];
     const ROUNDS: Option<(&'static str, u64)> = Some(("scans", 4));
-    const RARE: &'static [&'static str] = &[log::RARE[0], log::RARE[1], log::RARE[2], WAITS, SCANS];
+    const RARE: &'static [&'static str] =
+        &[log::RARE[0], log::RARE[1], log::RARE[2], log::RARE[3], WAITS, SCANS];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         log::fits(description)
     }
 
     fn extra_lines(description: &Description) -> u32 {
-        Layout::lines(description)
+        log::lines(description)
     }
 
     fn new(description: &Description, extra: u32) -> HwUndoRedo {
-        let layout = Layout::of(description, extra, Content::Both);
-        let mut log = Log::new(description, layout);
+        let mut log = Log::new(description, extra, Content::Both);
         log.set_floor(0);
         HwUndoRedo {
             log,
@@ -107,6 +119,8 @@ impl Design for HwUndoRedo {
             flagged: Vec::new(),
             flagged_at: 0,
             scan: None,
+            at_home: 0,
+            again: false,
             under_way: BTreeSet::new(),
             numbers: 0,
         }
@@ -122,6 +136,22 @@ impl Design for HwUndoRedo {
         }
     }
 
+    fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
+        log::store(hart, word, object, value)
+    }
+
+    fn falls_back(hart: &mut Hart<'_, Self>) {
+        log::falls_back(hart);
+    }
+
+    fn soft_log(&mut self) -> Option<&mut SoftLog> {
+        Some(self.log.soft_log())
+    }
+
+    fn class_of(&self, line: u32) -> Class {
+        self.log.class_of(line)
+    }
+
     fn commit(hart: &mut Hart<'_, Self>) {
         if !log::end_body(hart) {
             return;
@@ -131,6 +161,7 @@ impl Design for HwUndoRedo {
         log::drain(hart.machine(), core);
         let token = log::commit(hart.machine(), core);
         hart.wait_for(token);
+        log::beside_software(hart);
     }
 
     fn waits(machine: &mut Machine<Self>, core: usize, word: u64, _: When) -> Option<When> {
@@ -148,7 +179,8 @@ impl Design for HwUndoRedo {
         log::push_out(machine, line);
         let number = number(machine);
         let (home, now) = (machine.home(line), machine.now());
-        machine.write_memory(line, Class::Data, home, now, Tell::Design(0, tag(LINE, number)));
+        let class = machine.design.class_of(line);
+        machine.write_memory(line, class, home, now, Tell::Design(0, tag(LINE, number)));
         true
     }
 
@@ -176,7 +208,7 @@ impl Design for HwUndoRedo {
 
     fn engine(machine: &mut Machine<Self>, _: usize) {
         if machine.design.scan.is_none() {
-            scan(machine);
+            scan(machine, false);
         }
     }
 
@@ -185,10 +217,7 @@ impl Design for HwUndoRedo {
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
-        let scan = Scan::of(Layout::of(description, extra, Content::Both), state);
-        scan.redo(state)?;
-        scan.undo(state)?;
-        scan.reset(state)
+        log::recover(description, extra, Content::Both, state)
     }
 }
 
@@ -199,6 +228,18 @@ impl Logging for HwUndoRedo {
 
     fn committed(machine: &mut Machine<Self>, serial: u64) {
         log::finish(machine, serial);
+    }
+
+    fn hurry(machine: &mut Machine<Self>, record: u64) -> bool {
+        let design = &mut machine.design;
+        match &design.scan {
+            _ if design.at_home >= record => return false,
+            None => scan(machine, true),
+            Some(scan) if scan.all.is_some_and(|all| all >= record) => {}
+            Some(_) => design.again = true,
+        }
+        // There may be nothing to write.
+        machine.design.at_home < record
     }
 
     fn squeeze(machine: &mut Machine<Self>) {
@@ -222,21 +263,23 @@ fn number(machine: &mut Machine<HwUndoRedo>) -> u64 {
     number
 }
 
-/// Flags modified lines, and begins to write back those that were flagged before.
-fn scan(machine: &mut Machine<HwUndoRedo>) {
+/// Flags modified lines, and begins to write back those that were flagged before; or writes back
+/// all of them.
+fn scan(machine: &mut Machine<HwUndoRedo>, all: bool) {
     let (now, modified) = (machine.now(), machine.modified_lines());
     let design = &mut machine.design;
     design.last = now;
-    let is_flagged = |line: &u32| design.flagged.binary_search(line).is_ok();
+    let is_flagged = |line: &u32| all || design.flagged.binary_search(line).is_ok();
     let (left, flagged): (Vec<u32>, Vec<u32>) = modified.into_iter().partition(is_flagged);
-    let floor = match planted(Mutant::FwbOneScan) {
-        true => design.log.first_open(),
+    let first_open = design.log.first_open();
+    let floor = match all || planted(Mutant::FwbOneScan) {
+        true => first_open,
         false => design.flagged_at,
     };
-    design.flagged = flagged;
-    design.flagged_at = design.log.first_open();
-    design.scan =
-        Some(Scanning { since: now, left: left.into(), out: BTreeSet::new(), floor, last: None });
+    (design.flagged, design.flagged_at) = (flagged, first_open);
+    let all = all.then(|| design.log.next());
+    let (left, out) = (left.into(), BTreeSet::new());
+    design.scan = Some(Scanning { since: now, left, out, floor, last: None, all });
     write_back(machine);
 }
 
@@ -249,7 +292,8 @@ fn write_back(machine: &mut Machine<HwUndoRedo>) {
         log::push_out(machine, line);
         let number = number(machine);
         let tell = Tell::Design(0, tag(LINE, number));
-        let (_, write) = machine.write_back(0, line, Class::Data, |_| {}, tell);
+        let class = machine.design.class_of(line);
+        let (_, write) = machine.write_back(0, line, class, |_| {}, tell);
         let design = &mut machine.design;
         match (write, &mut design.scan) {
             (Some(_), Some(scan)) => {
@@ -274,17 +318,22 @@ fn write_back(machine: &mut Machine<HwUndoRedo>) {
 fn is_over(machine: &mut Machine<HwUndoRedo>) {
     let now = machine.now();
     let design = &mut machine.design;
-    let Some(scan) = design.scan.take() else { return };
-    design.log.set_floor(scan.floor);
+    let Some(Scanning { since, floor, all, .. }) = design.scan.take() else { return };
+    design.log.set_floor(floor);
+    design.at_home = design.at_home.max(all.unwrap_or(0));
     // Whoever waits for room waits for two scans.
     let (is_low, was_busy) = (design.log.is_low(), std::mem::take(&mut design.is_busy));
     design.is_due = is_low || was_busy;
-    let next = scan.since + if is_low { design.soon() } else { design.period };
+    let next = since + if is_low { design.soon() } else { design.period };
     let is_due = design.is_due;
     machine.counts.add("scans", 1);
-    machine.rare(SCANS, scan.since, now);
+    machine.rare(SCANS, since, now);
     if is_due {
         machine.hasten_engine(0, next.max(now + 1));
     }
     log::trim(machine);
+    log::look_again(machine);
+    if std::mem::take(&mut machine.design.again) && machine.design.scan.is_none() {
+        scan(machine, true);
+    }
 }

@@ -4,6 +4,8 @@
 //! A transaction that the hardware cannot hold runs again, with the design's log in software if it
 //! has one: its locks are kept, and nothing of the first attempt has happened.
 
+use rustc_hash::FxHashSet;
+
 use words::Stop;
 
 use super::core::Op;
@@ -85,6 +87,14 @@ impl<'y, D: Design> Hart<'y, D> {
         if let Some(isolation) = &mut machine.isolation {
             isolation.ends(core, &lines);
         }
+    }
+
+    /// What the running attempt has overwritten: each word once, with what it was before the first
+    /// store, and what a payload had of it.
+    pub fn overwritten(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        let mut known = FxHashSet::default();
+        let first = self.undo.iter().filter(move |old| known.insert(old.word));
+        first.map(|Old { word, value, payload }| (*word, *value, *payload))
     }
 
     fn begin(&mut self) {

@@ -18,7 +18,11 @@ const LAZY: &[&str] = &["redu.dram_cache_bytes=16384", "redu.write_back=1", "log
 const SLOW_AND_WIDE: &[&str] =
     &["nvm.write_ns=2000", "nvm.write_hit_ns=2000", "redu.dram_cache_bytes=16384"];
 
-/// And a log in which large ones have room.
+/// Such a memory, a log in which large ones have room, and a cache that lines leave soon.
+const SLOW_AND_LONG: &[&str] =
+    &[SLOW_AND_WIDE[0], SLOW_AND_WIDE[1], "log.bytes=131072", "llc.bytes=4096"];
+
+/// All of these.
 const SLOW_AND_LARGE: &[&str] =
     &[SLOW_AND_WIDE[0], SLOW_AND_WIDE[1], "redu.dram_cache_bytes=32768", "log.bytes=131072"];
 
@@ -26,24 +30,39 @@ const SLOW_AND_LARGE: &[&str] =
 const SLOW_AND_FEW: &[&str] =
     &[SLOW_AND_LARGE[0], SLOW_AND_LARGE[1], SLOW_AND_LARGE[2], SLOW_AND_LARGE[3], "log.window=2"];
 
-/// Queues with batteries that are full, behind which more of the log waits than it has room for:
-/// data could come before it.
-const CROWDED: &[&str] = &["persist.point=\"accepted\"", SLOW[0], SLOW[1], "log.bytes=4096"];
+/// A log of which a share is used up by most of TPC-C's transactions.
+const SMALLER: &[&str] = &["log.bytes=16384"];
 
-pub(super) const ROWS: [Row; 13] = [
+/// One that is used up by some of them, and caches that lines leave before.
+const SMALL: &[&str] = &["log.bytes=32768", "l2.bytes=1024", "llc.bytes=2048"];
+
+/// The same, and a victim buffer that has room for what stays in it for a while.
+const SMALL_AND_WIDE: &[&str] = &[SMALL[0], SMALL[1], SMALL[2], "redu.dram_cache_bytes=65536"];
+
+pub(super) const ROWS: [Row; 15] = [
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::CommitBeforeMeta, "redu", "sps") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::AcknowledgeOwnRecord, "redu", "sps") },
     Row { settings: SLOW, ..logged(Mutant::AcknowledgeOwnRecord, "hw-undo-redo", "pc") },
     Row { settings: SHORT, ..logged(Mutant::LogReusedEarly, "redu", "sps") },
-    Row { settings: SLOW, cuts: 1500, ..logged(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash") },
-    Row { settings: CROWDED, transactions: 200, ..logged(Mutant::HeldHasSlot, "hw-undo", "pc") },
+    Row {
+        settings: SLOW_AND_LONG,
+        cuts: 1500,
+        ..logged(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash")
+    },
     Row { settings: SLOW, ..logged(Mutant::CommitBeforeData, "hw-undo", "sps") },
     logged(Mutant::FwbOneScan, "hw-undo-redo", "sps"),
     Row { settings: SLOW, ..logged(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
-    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::DramNotLookedUp, "hw-redo", "tpcc-hash") },
+    Row { settings: SLOW_AND_LARGE, ..logged(Mutant::DramNotLookedUp, "hw-redo", "tpcc-hash") },
     Row { settings: SLOW_AND_LARGE, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
     Row { settings: SLOW_AND_FEW, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
     Row { settings: LAZY, cuts: 1000, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-hash") },
+    Row { settings: SMALL, ..logged(Mutant::AttemptStays, "hw-undo", "tpcc-hash") },
+    Row { settings: SMALLER, ..logged(Mutant::AttemptStays, "hw-undo-redo", "tpcc-hash") },
+    Row {
+        settings: SMALL_AND_WIDE,
+        transactions: 50,
+        ..logged(Mutant::VictimsStay, "hw-redo", "tpcc-hash")
+    },
 ];
 
 /// A run on the machine of the paper; its log is small, so that recovery has less to look at.
@@ -56,7 +75,7 @@ const fn paper(mutant: Mutant, design: &'static str, workload: &'static str) -> 
 const FULL: &[&str] = &[SHORT[0], SHORT[1], SHORT[2], "mc.wq=8"];
 
 /// Forced write-backs that come often, and a log that waits for them.
-const OFTEN: &[&str] = &["hw-undo-redo.fwb_cycles=20000", "log.bytes=16384"];
+const OFTEN: &[&str] = &["hw-undo-redo.fwb_cycles=20000", "log.bytes=32768"];
 
 /// Few lines on their way home at once, and a queue where they wait.
 const NARROW: &[&str] = &[SLOW[0], SLOW[1], "log.bytes=32768", "log.window=8", "mc.wq=8"];
@@ -78,7 +97,7 @@ const LEAVING: &[&str] = &[
 const LAZY_TOO: &[&str] = &[
     LAZY[0],
     LAZY[1],
-    "log.bytes=65536",
+    LAZY[2],
     "log.buffer_lines=2",
     "log.window=32",
     "l1.bytes=1024",
@@ -87,22 +106,17 @@ const LAZY_TOO: &[&str] = &[
     "mc.wq=8",
 ];
 
-/// As [`CROWDED`] on the machine of the paper, where more cores write.
-const CROWDED_TOO: &[&str] = &[CROWDED[0], CROWDED[1], CROWDED[2], "log.bytes=6144", "mc.wq=8"];
+/// As [`SMALL`] and [`SMALL_AND_WIDE`], with first caches that are small, too.
+const SMALL_TOO: &[&str] = &[SMALL[0], "l1.bytes=1024", "l2.bytes=2048", "llc.bytes=8192"];
+const SMALL_AND_WIDE_TOO: &[&str] =
+    &[SMALL_TOO[0], SMALL_TOO[1], SMALL_TOO[2], SMALL_TOO[3], "redu.dram_cache_bytes=65536"];
 
-pub(super) const PAPER: [Row; 13] = [
+pub(super) const PAPER: [Row; 15] = [
     paper(Mutant::CommitBeforeMeta, "redu", "sps"),
     paper(Mutant::AcknowledgeOwnRecord, "redu", "sps"),
     paper(Mutant::AcknowledgeOwnRecord, "hw-undo-redo", "pc"),
     Row { settings: FULL, transactions: 300, ..paper(Mutant::LogReusedEarly, "redu", "sps") },
     Row { cuts: 500, ..paper(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash") },
-    Row {
-        settings: CROWDED_TOO,
-        cores: 4,
-        transactions: 200,
-        cuts: 400,
-        ..paper(Mutant::HeldHasSlot, "hw-undo", "pc")
-    },
     paper(Mutant::CommitBeforeData, "hw-undo", "sps"),
     Row { settings: OFTEN, transactions: 400, ..paper(Mutant::FwbOneScan, "hw-undo-redo", "sps") },
     Row { settings: NARROW, ..paper(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
@@ -115,6 +129,9 @@ pub(super) const PAPER: [Row; 13] = [
         cuts: 1000,
         ..paper(Mutant::ReduTrimsEarly, "redu", "tpcc-hash")
     },
+    Row { settings: SMALL_TOO, ..paper(Mutant::AttemptStays, "hw-undo", "tpcc-hash") },
+    Row { settings: SMALL_TOO, ..paper(Mutant::AttemptStays, "hw-undo-redo", "tpcc-hash") },
+    Row { settings: SMALL_AND_WIDE_TOO, ..paper(Mutant::VictimsStay, "hw-redo", "tpcc-hash") },
 ];
 
 #[test]

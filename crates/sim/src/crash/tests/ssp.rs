@@ -103,7 +103,7 @@ pub(super) const PAPER: [Row; 12] = [
     },
     Row {
         settings: SHORT_TOO,
-        cores: 4,
+        cores: 8,
         transactions: 4000,
         cuts: 6000,
         ..paper(Mutant::SspSwapsLate, "ssp", "pages")
@@ -128,7 +128,7 @@ pub(super) const PAPER: [Row; 12] = [
     },
     Row { settings: FEW_BANKS, ..paper(Mutant::SspUndoWithoutWaiting, "ssp-undo", "pages") },
     Row { settings: FEW_BANKS, ..paper(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
-    Row { settings: ALL_SMALL, ..paper(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
+    Row { settings: ALL_SMALL, cores: 4, ..paper(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
     Row { settings: SHORT_LOG, cuts: 200, ..paper(Mutant::SspRedoKeepsNothing, "ssp-redo", "sps") },
 ];
 

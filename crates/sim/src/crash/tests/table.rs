@@ -14,7 +14,8 @@ Bugs of the simulated machine and of its designs, which are another list
 recovery leaves, by the comparison of each line that comes from memory, or because a machine cannot
 go on. Each is found on the machine of its paper and on the tiny one, where the same run without the
 bug shows nothing. Settings that make a large machine take the path are beside the rows, in
-`crates/sim/src/crash/tests`.
+`crates/sim/src/crash/tests`. One is found by the tests of a part alone: what designs do in front of
+it hides it.
 
     cargo test -p lastword-sim --lib crash
     cargo test -p lastword-sim --lib every_bug
@@ -33,15 +34,30 @@ struct Way {
     by: String,
 }
 
+const REDU: [&str; 2] = ["tiny-redu", "redu"];
+const SSP: [&str; 2] = ["tiny-ssp", "ssp"];
+const SIZES: &str = "cuts: transactions of two sizes";
+
 /// Those whose programs are the tests' own.
-const OTHERS: [(Mutant, &str, [&str; 2], &str); 6] = [
-    (Mutant::ReduSoftwareEarly, "redu", ["tiny-redu", "redu"], "cuts: transactions of two sizes"),
-    (Mutant::ReduCommitsBeside, "redu", ["tiny-redu", "redu"], "cuts: transactions of two sizes"),
-    (Mutant::SspRedoSoftwareEarly, "ssp-redo", ["tiny-ssp", "ssp"], "cuts: a late lock"),
-    (Mutant::SspRedoTakesMore, "ssp-redo", ["tiny-ssp", "ssp"], "cuts: a late lock"),
+const OTHERS: [(Mutant, &str, [&str; 2], &str); 12] = [
+    (Mutant::SoftwareEarly, "redu", REDU, SIZES),
+    (Mutant::SoftwareEarly, "hw-redo", REDU, SIZES),
+    (Mutant::SoftwareEarly, "hw-undo-redo", REDU, SIZES),
+    (Mutant::CommitsBeside, "redu", REDU, SIZES),
+    (Mutant::CommitsBeside, "hw-redo", REDU, SIZES),
+    (Mutant::CommitsBeside, "hw-undo-redo", REDU, SIZES),
+    (Mutant::DropWithoutWord, "hw-undo", REDU, SIZES),
+    (Mutant::DropWithoutWord, "hw-undo-redo", REDU, SIZES),
+    (Mutant::SspRedoSoftwareEarly, "ssp-redo", SSP, "cuts: a late lock"),
+    (Mutant::SspRedoTakesMore, "ssp-redo", SSP, "cuts: a late lock"),
     (Mutant::LadPlainGoesHome, "lad", ["tiny-lad", "lad"], "cuts: stores of no transaction"),
-    (Mutant::SspRetagsDirty, "ssp", ["tiny-ssp", "ssp"], "cuts: stores of no transaction"),
+    (Mutant::SspRetagsDirty, "ssp", SSP, "cuts: stores of no transaction"),
 ];
+
+/// Those that the tests of a part show: what designs do in front of it hides them. (Lines of a log
+/// come before the data that wait for them, for there is room for the entries of a store when it is
+/// executed. Data that came first would survive in a slot with a battery.)
+const PARTS: [(Mutant, &str); 1] = [(Mutant::HeldHasSlot, "the controller's tests")];
 
 fn ways() -> Vec<Way> {
     let mut ways: Vec<Way> = Vec::new();
@@ -63,6 +79,9 @@ fn ways() -> Vec<Way> {
     for (mutant, design, machines, by) in OTHERS {
         ways.push(Way { mutant, design, machines: machines.to_vec(), by: by.to_owned() });
     }
+    for (mutant, by) in PARTS {
+        ways.push(Way { mutant, design: "-", machines: Vec::new(), by: by.to_owned() });
+    }
     for mutant in Mutant::OF_THE_MACHINE {
         let machines = vec!["tiny-lad", "tiny-redu"];
         ways.push(Way { mutant: *mutant, design: "-", machines, by: "random steps".to_owned() });
@@ -76,7 +95,11 @@ fn every_bug_of_a_design_is_found_on_the_machine_of_its_paper_and_on_the_tiny_on
     for mutant in Mutant::ALL {
         let of_it: Vec<&Way> = ways.iter().filter(|way| way.mutant == *mutant).collect();
         assert!(!of_it.is_empty(), "nothing finds {}", mutant.name());
+        let is_of_a_part = PARTS.iter().any(|(part, _)| part == mutant);
         for Way { design, machines, .. } in of_it {
+            if is_of_a_part {
+                continue;
+            }
             let is_tiny = |name: &&&str| name.starts_with("tiny-");
             let tiny = machines.iter().filter(is_tiny).count();
             let paper = machines.len() - tiny;

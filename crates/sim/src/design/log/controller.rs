@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 
 use super::packer;
+use super::record::{Content, DROPPED};
 use super::{
-    AHEAD, Commit, HEAD, LETTER, Letter, Live, Logging, MOVES, START, Slot, TAIL, WAITS,
+    AHEAD, Commit, HEAD, LETTER, Letter, Live, Log, Logging, MOVES, START, Slot, TAIL, WAITS,
     cannot_hold, parts, tag,
 };
 use crate::machine::controller::{Class, Id, Write};
@@ -82,18 +83,12 @@ fn work<D: Logging>(machine: &mut Machine<D>) {
                 let live = log.live.get_mut(&serial).expect("it is open");
                 let record = log.packer.commit(live.id, live.entries);
                 live.end = Some(record);
-                log.commits.push_back(Commit { record, serial, core, token });
+                let is_dropped = false;
+                log.commits.push_back(Commit { record, serial, core, token, is_dropped });
                 machine.counts.add("log_bytes", 8);
                 machine.counts.add("log_commits", 1);
             }
-            Letter::Drop { serial, core, token } => {
-                // Nobody else has its name before the last record that may be about it is gone.
-                let end = log.packer.next();
-                log.live.get_mut(&serial).expect("it is open").end = Some(end);
-                let there = machine.answer(0, core, Size::Control);
-                machine.tell(token, there);
-                finish(machine, serial);
-            }
+            Letter::Drop { serial, core, token } => drop_it(machine, serial, core, token),
         }
         let last = write_lines(machine);
         match (sender, last) {
@@ -107,6 +102,24 @@ fn work<D: Logging>(machine: &mut Machine<D>) {
         D::squeeze(machine);
         mirror(machine);
     }
+}
+
+/// A transaction ends without ever being committed. What would be undone gets a drop word.
+fn drop_it<D: Logging>(machine: &mut Machine<D>, serial: u64, core: usize, token: When) {
+    let log = machine.design.log();
+    let live = log.live.get_mut(&serial).expect("it is open");
+    if log.content != Content::New && live.entries > 0 && !planted(Mutant::DropWithoutWord) {
+        let record = log.packer.commit(live.id, DROPPED);
+        live.end = Some(record);
+        log.commits.push_back(Commit { record, serial, core, token, is_dropped: true });
+        machine.counts.add("log_bytes", 8);
+        return;
+    }
+    // Nobody else has its name before the last record that may be about it is gone.
+    live.end = Some(log.packer.next());
+    let there = machine.answer(0, core, Size::Control);
+    machine.tell(token, there);
+    finish(machine, serial);
 }
 
 fn append<D: Logging>(machine: &mut Machine<D>, serial: u64, slot: &Slot) {
@@ -123,6 +136,11 @@ fn append<D: Logging>(machine: &mut Machine<D>, serial: u64, slot: &Slot) {
         |letter: &Letter| matches!(letter, Letter::Entry { slot: it, .. } if it.line == slot.line);
     if !log.inbox.iter().any(is_of_line) {
         log.unsafe_lines.insert(slot.line, last.max(first));
+    }
+    // Whoever waits until the line is at home may have the locks of who would end the record.
+    let is_held = |log: &Log| log.held.iter().any(|(_, line, _)| *line == slot.line);
+    if log.software.is_running() && log.packer.is_open(slot.line) && is_held(log) {
+        log.packer.seal();
     }
     machine.design.appended(serial, slot, places);
     machine.counts.add("log_entries", u64::from(entries));
@@ -210,10 +228,13 @@ fn head_is_durable<D: Logging>(machine: &mut Machine<D>, record: u64) {
         machine.controller(0).release(now, id);
         machine.rare(WAITS, since, now);
     }
-    for Commit { serial, core, token, .. } in over {
+    for Commit { serial, core, token, is_dropped, .. } in over {
         let there = machine.answer(0, core, Size::Control);
         machine.tell(token, there);
-        D::committed(machine, serial);
+        match is_dropped {
+            true => finish(machine, serial),
+            false => D::committed(machine, serial),
+        }
     }
 }
 
@@ -280,11 +301,7 @@ fn start_is_durable<D: Logging>(machine: &mut Machine<D>) {
 
 /// What is committed before this record is at home: recovery leaves it as it is when memory knows
 /// that, and then a core is told.
-pub(in crate::design) fn all_at_home<D: Logging>(
-    machine: &mut Machine<D>,
-    record: u64,
-    core: usize,
-) -> When {
+pub(super) fn all_at_home<D: Logging>(machine: &mut Machine<D>, record: u64, core: usize) -> When {
     let token = machine.open_token();
     let log = machine.design.log();
     log.packer.is_done(record);

@@ -60,7 +60,7 @@ pub(in crate::design) fn end_body<D: Logging>(hart: &mut Hart<'_, D>) -> bool {
 /// shares of all cores are less than a quarter of the log, and one begins when that is free: so
 /// entries of open transactions always have room, and Log Start, which these keep where it is, is
 /// never waited for by one of them.
-pub(in crate::design) fn plan<D: Logging>(machine: &mut Machine<D>, core: usize, at: u64) -> bool {
+pub(super) fn plan<D: Logging>(machine: &mut Machine<D>, core: usize, at: u64) -> bool {
     let log = machine.design.log();
     let Writing { planned, left, .. } = &mut log.cores[core];
     if *left + planned.len() >= log.share {
@@ -71,8 +71,9 @@ pub(in crate::design) fn plan<D: Logging>(machine: &mut Machine<D>, core: usize,
 }
 
 /// A core's transaction, whose stores have drained, ends without ever being committed. On return
-/// the controller has all its entries, and nobody needs them.
-pub(in crate::design) fn forget<D: Logging>(hart: &mut Hart<'_, D>) {
+/// the controller has all its entries, and nobody needs them: where they would be undone its drop
+/// word is durable.
+pub(super) fn forget<D: Logging>(hart: &mut Hart<'_, D>) {
     let core = hart.core();
     let machine = hart.machine();
     let token = machine.open_token();
@@ -150,6 +151,10 @@ pub(in crate::design) fn note<D: Logging>(
         return false;
     }
     if !is_nvm || !writing.runs {
+        if let Some(payload) = writing.puts_back.get(&word).copied() {
+            let value = machine.memory.word(word);
+            machine.memory.restore(word, value, payload);
+        }
         return false;
     }
     let new = machine.memory.payload(word);

@@ -17,6 +17,7 @@
 //!
 //!   meta word     | lap 9 | transaction 15 | mask 8 | line 32 |      which words of which line
 //!   commit word   | lap 9 | transaction 15 |    0   | entries |      how many entries it has
+//!   drop word     | lap 9 | transaction 15 |    0   | 2^32 - 1|      its lines are what they were
 //! ```
 //! *Packed* (`log.pack`), up to eight metas share a head, of any transactions, and the words follow
 //! each other in the tails, which are written as soon as they are full. The head is written when it
@@ -40,7 +41,7 @@
 //!   not, is written to memory after them, if the design's entries say what was there.
 //! - A place of the log is written again when Log Start, as memory has it, is behind it.
 //! - A transaction's name is given again when Log Start, as memory has it, is behind its commit
-//!   word: so nobody else's entries have it.
+//!   word, or its drop word: so nobody else's entries have it.
 //!
 //! Choices where the papers are silent: the log is in one channel, and its lines are spread over
 //! the rows of all banks. Letters to the controller keep their order, and wait there when the log
@@ -60,26 +61,28 @@ mod core;
 mod packer;
 mod reader;
 mod record;
+mod software;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
 
 use super::Design;
-use crate::machine::Machine;
-use crate::machine::controller::Id;
+use super::soft_log::SoftLog;
+use crate::machine::controller::{Class, Id};
 use crate::machine::description::Description;
 use crate::machine::when::{Time, When};
+use crate::machine::{Hart, Machine};
 use buffer::Buffer;
 use packer::Packer;
+use record::Layout;
+use software::{FALLS, Software};
 
-pub(super) use self::core::{
-    begin, commit, drain, end_body, forget, note, plan, push_out, seal, waits,
-};
+pub(super) use self::core::{begin, commit, drain, end_body, note, push_out, seal, waits};
 pub(super) use buffer::Slot;
-pub(super) use controller::{all_at_home, finish, hold_back, message, room_again, told, trim};
-pub(super) use reader::Scan;
-pub(super) use record::{Content, Layout};
+pub(super) use controller::{finish, hold_back, message, room_again, told, trim};
+pub(super) use record::Content;
+pub(super) use software::{beside_software, falls_back, lines, look_again, recover, store};
 
 /// The message that brings a letter.
 const LETTER: u64 = u64::MAX;
@@ -105,7 +108,7 @@ const AHEAD: &str = "a record is durable before an older one";
 const FULL: &str = "a transaction waits for room in the log";
 const MOVES: &str = "Log Start is on its way to memory";
 pub(super) const WAITS: &str = "a line waits for its log";
-pub(super) const RARE: [&str; 3] = [AHEAD, FULL, MOVES];
+pub(super) const RARE: [&str; 4] = [AHEAD, FULL, MOVES, FALLS];
 
 /// A design that logs in hardware.
 pub(super) trait Logging: Design {
@@ -119,6 +122,26 @@ pub(super) trait Logging: Design {
 
     /// A transaction is durable.
     fn committed(machine: &mut Machine<Self>, serial: u64);
+
+    /// A transaction is about to store a word. Whether the design has room for that besides the
+    /// log: where it has not, software goes on.
+    fn has_place(hart: &mut Hart<'_, Self>, word: u64) -> bool {
+        let _ = (hart, word);
+        true
+    }
+
+    /// What was committed before this record is to go home now. Whether something of it is not
+    /// there yet; [`look_again`] says when to ask again.
+    fn hurry(machine: &mut Machine<Self>, record: u64) -> bool {
+        let _ = (machine, record);
+        false
+    }
+
+    /// The log has forgotten the attempt of a core that falls back to software: so does the design.
+    /// On return nothing of it is on its way.
+    fn forgets(hart: &mut Hart<'_, Self>) {
+        let _ = hart;
+    }
 
     /// Whether another transaction may begin; [`room_again`] says when.
     fn may_begin(&self) -> bool {
@@ -140,7 +163,7 @@ enum Letter {
     Seal,
     /// A transaction ends.
     Commit { serial: u64, core: usize, token: When },
-    /// A transaction ends without ever being committed.
+    /// A transaction ends without ever being committed: its lines are what they were.
     Drop { serial: u64, core: usize, token: When },
 }
 
@@ -151,7 +174,7 @@ struct Live {
     /// Log Start may not pass this record.
     start: u64,
     entries: u32,
-    /// The record of its commit word.
+    /// The record of its commit word, or of its drop word.
     end: Option<u64>,
 }
 
@@ -171,20 +194,24 @@ struct Writing {
     /// What the buffer will have when all stores have drained, and how many slots will have left.
     planned: Buffer,
     left: u64,
+    /// Words that are stored back, and what a payload had of them.
+    puts_back: FxHashMap<u64, u64>,
 }
 
-/// A commit word that is on its way to memory.
+/// A commit word, or a drop word, that is on its way to memory.
 #[derive(Clone, Copy, Debug)]
 struct Commit {
     record: u64,
     serial: u64,
     core: usize,
     token: When,
+    is_dropped: bool,
 }
 
 /// A log.
 #[derive(Debug)]
 pub(super) struct Log {
+    content: Content,
     packer: Packer,
     cores: Vec<Writing>,
     /// Slots of each core that may be under way when a store sends another one.
@@ -220,10 +247,13 @@ pub(super) struct Log {
     share: u64,
     /// Cores that wait until memory knows what is at home, with the record up to which.
     marks: Vec<(u64, usize, When)>,
+    software: Software,
 }
 
 impl Log {
-    pub(super) fn new(description: &Description, layout: Layout) -> Log {
+    /// A log that begins at this line, with software's behind it.
+    pub(super) fn new(description: &Description, extra: u32, content: Content) -> Log {
+        let layout = Layout::of(description, extra, content);
         let room = description.parameter("log", "buffer_lines") as usize;
         let coalesce = description.parameter("log", "coalesce") != 0.0;
         let core = || Writing {
@@ -236,8 +266,10 @@ impl Log {
             stalled: None,
             planned: Buffer::new(room, coalesce),
             left: 0,
+            puts_back: FxHashMap::default(),
         };
         Log {
+            content,
             packer: Packer::new(layout),
             cores: (0..description.cores).map(|_| core()).collect(),
             places: room.max(1),
@@ -260,7 +292,18 @@ impl Log {
             mirrors: 0,
             share: layout.share(description.cores as u64),
             marks: Vec::new(),
+            software: Software::new(description, extra + Layout::lines(description)),
         }
+    }
+
+    /// That of transactions that the hardware cannot hold.
+    pub(super) fn soft_log(&mut self) -> &mut SoftLog {
+        self.software.log()
+    }
+
+    /// What a line is for that caches write to memory.
+    pub(super) fn class_of(&self, line: u32) -> Class {
+        self.software.class_of(line)
     }
 
     /// The transaction that a core runs.
@@ -355,6 +398,7 @@ impl Log {
         writing.earlier = earlier;
         writing.planned.drain();
         writing.left = 0;
+        self.software.begins(core);
     }
 }
 

@@ -256,7 +256,7 @@ impl Packer {
         self.write_head(head, Class::LogData, first_tail, vec![slot.line]);
     }
 
-    /// Adds a commit word, and seals its record. Answers which one that is.
+    /// Adds a commit word, or a drop word, and seals its record. Answers which one that is.
     pub(super) fn commit(&mut self, id: u16, entries: u32) -> u64 {
         if planted(Mutant::CommitBeforeMeta) && !self.open.metas.is_empty() {
             // The commit word takes the open record's place, and that one goes on behind it.

@@ -1,8 +1,8 @@
 //! The log after a power cut: what is in it, who is committed, and lines brought home from it.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::record::{Layout, Meta};
+use super::record::{DROPPED, Layout, Meta};
 use crate::machine::memory::LineWords;
 use crate::persist::{Cut, Persistent};
 
@@ -18,11 +18,13 @@ struct Entry {
 
 /// All that can be read from Log Start on.
 #[derive(Clone, Debug, Default)]
-pub(in crate::design) struct Scan {
+pub(super) struct Scan {
     /// In the log's order.
     entries: Vec<Entry>,
     /// The transactions that have a commit word, and in which record.
     commits: FxHashMap<u16, u64>,
+    /// Those that have a drop word: their lines are what they were.
+    dropped: FxHashSet<u16>,
     /// What is committed before this record is at home.
     done: u64,
     /// Where the log ends.
@@ -32,7 +34,7 @@ pub(in crate::design) struct Scan {
 
 impl Scan {
     /// Reads records until one is not sealed: those behind it were not waited for by anybody.
-    pub(in crate::design) fn of(layout: Layout, state: &Persistent) -> Scan {
+    pub(super) fn of(layout: Layout, state: &Persistent) -> Scan {
         let [head, tail, done, ..] = state.line(layout.start_line());
         let mut scan = Scan { end: (head, tail), done, layout: Some(layout), ..Scan::default() };
         while scan.end.0 - head < layout.heads {
@@ -94,7 +96,10 @@ impl Scan {
     fn add(&mut self, meta: Meta, words: &mut impl Iterator<Item = u64>) {
         let Meta { line, mask, id, .. } = meta;
         if mask == 0 {
-            self.commits.insert(id, self.end.0);
+            match line {
+                DROPPED => drop(self.dropped.insert(id)),
+                _ => drop(self.commits.insert(id, self.end.0)),
+            }
             return;
         }
         let each = self.layout.map_or(1, Layout::each);
@@ -106,7 +111,7 @@ impl Scan {
     /// home the first records may be gone; what is left is written all the same, for what an older
     /// transaction has stored before may be written just now. What is known to be at home is left
     /// as it is: software may have written there since.
-    pub(in crate::design) fn redo(&self, state: &mut Persistent) -> Result<(), Cut> {
+    pub(super) fn redo(&self, state: &mut Persistent) -> Result<(), Cut> {
         let is_there = |id| self.commits.get(id).is_some_and(|record| *record >= self.done);
         let committed = self.entries.iter().filter(|entry| is_there(&entry.id));
         committed.into_iter().try_for_each(|entry| {
@@ -117,9 +122,10 @@ impl Scan {
 
     /// Writes home what others have found, newest entry first: of a line with two entries the older
     /// one has what was committed. Whoever has a commit word is committed, though the first of its
-    /// records may be gone.
-    pub(in crate::design) fn undo(&self, state: &mut Persistent) -> Result<(), Cut> {
-        let open = self.entries.iter().filter(|entry| !self.commits.contains_key(&entry.id));
+    /// records may be gone; and nothing is left of whoever has a drop word.
+    pub(super) fn undo(&self, state: &mut Persistent) -> Result<(), Cut> {
+        let is_over = |id| self.commits.contains_key(id) || self.dropped.contains(id);
+        let open = self.entries.iter().filter(|entry| !is_over(&entry.id));
         open.rev().try_for_each(|entry| put(entry, &entry.words, state))
     }
 
@@ -127,7 +133,7 @@ impl Scan {
     /// behind the first that was not durable may be of this lap or of the next one. The numbers of
     /// laps come again after 511: after some 255 recoveries one behind the other, with not a lap
     /// written between any two, an old line could be taken for a new one. No simulation does that.
-    pub(in crate::design) fn reset(&self, state: &mut Persistent) -> Result<(), Cut> {
+    pub(super) fn reset(&self, state: &mut Persistent) -> Result<(), Cut> {
         let layout = self.layout.expect("it was read");
         let (head, tail) = layout.fresh_lap(self.end.0, self.end.1);
         state.set_line(layout.start_line(), [head, tail, 0, 0, 0, 0, 0, 0])

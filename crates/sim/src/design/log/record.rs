@@ -16,6 +16,10 @@ pub(in crate::design) enum Content {
 /// Names of transactions that there are: 15 bits, and 0 is none.
 pub(super) const IDS: u16 = 1 << 15;
 
+/// In the place of a commit word's entries: the transaction was dropped, its lines are what they
+/// were.
+pub(super) const DROPPED: u32 = u32::MAX;
+
 /// Laps that can be told apart: 9 bits, and 0 is never written.
 const LAPS: u64 = (1 << 9) - 1;
 
@@ -29,7 +33,8 @@ pub(super) const MOST_HEADS: u64 = 9;
 /// ```text
 ///   | lap 9 | transaction 15 | mask 8 | line 32 |
 /// ```
-/// A mask of 0 makes it a commit word: then `line` is the number of the transaction's entries.
+/// A mask of 0 makes it a commit word: then `line` is the number of the transaction's entries, or
+/// [`DROPPED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) line: u32,

@@ -26,7 +26,8 @@
 //!   before since it was at home, are in the log.
 //!
 //! Recovery writes the new words of transactions with a commit word, oldest first, but for those
-//! that are known to be at home. What the hardware cannot hold is software's: see `software`.
+//! that are known to be at home. What the hardware cannot hold is software's: see [`log`] and
+//! `places`.
 //!
 //! Choices where the paper is silent: the flush at the end finds one marked line a cycle and leaves
 //! it in L1, clean. It is acknowledged when DRAM has accepted table and line. A modified line that
@@ -37,7 +38,7 @@
 
 mod cache;
 mod filter;
-mod software;
+mod places;
 mod write_back;
 
 use std::collections::BTreeMap;
@@ -48,8 +49,8 @@ use words::Stop;
 
 use super::Design;
 use super::dram::{self, Dram, InDram, MORE};
-use super::log::{self, Content, Layout, Log, Logging, Scan, parts};
-use super::soft_log::{self, SoftLog};
+use super::log::{self, Content, Log, Logging, parts};
+use super::soft_log::SoftLog;
 use crate::machine::cache::{MARKED, State};
 use crate::machine::controller::{Class, Id};
 use crate::machine::counts::Phase;
@@ -61,7 +62,7 @@ use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 use cache::{Before, Cache};
 use filter::Filter;
-use software::Software;
+use places::Places;
 use write_back::State as Homes;
 
 /// A line that is read to be written home, and one that is written, among the tags.
@@ -75,8 +76,6 @@ const ASKED: &str = "another core asks for a marked line";
 const MOVED: &str = "an open transaction has a line that another one has committed";
 const AGES: &str = "a line is overwritten whose records are old";
 const VICTIM: &str = "a full bucket gives up a line";
-const FALLS: &str = "a transaction falls back to software";
-const BESIDE: &str = "a transaction commits while software runs";
 
 /// The design's state.
 #[derive(Debug)]
@@ -97,9 +96,7 @@ pub struct Redu {
     /// The line that has just left L1 with a mark: nothing of it is left to be written.
     taken: Option<u32>,
     homes: Homes,
-    software: Software,
-    /// For transactions that it cannot hold.
-    soft: SoftLog,
+    places: Places,
 }
 
 /// A transaction in the table.
@@ -131,7 +128,7 @@ impl Design for Redu {
     const MACHINE: &'static str = "redu";
     const PARAMETERS: &'static [&'static str] = &["log", "redu"];
     const RARE: &'static [&'static str] =
-        &[log::RARE[0], log::RARE[1], log::RARE[2], LEAVES, MOVED, VICTIM];
+        &[log::RARE[0], log::RARE[1], log::RARE[2], log::RARE[3], LEAVES, MOVED, VICTIM];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         if description.dram.is_none() {
@@ -145,7 +142,7 @@ impl Design for Redu {
     }
 
     fn extra_lines(description: &Description) -> u32 {
-        Layout::lines(description) + SoftLog::lines(description)
+        log::lines(description)
     }
 
     fn volatile_lines(description: &Description) -> u32 {
@@ -153,15 +150,13 @@ impl Design for Redu {
     }
 
     fn new(description: &Description, extra: u32) -> Redu {
-        let layout = Layout::of(description, extra, Content::New);
-        let soft = extra + Layout::lines(description);
-        let dram = Dram::new(description, extra + Redu::extra_lines(description) + LOCK_LINES);
+        let dram = Dram::new(description, extra + log::lines(description) + LOCK_LINES);
         let lazy = description.parameter("redu", "write_back") != 0.0;
         let filters = description.parameter("redu", "filter") != 0.0;
         Redu {
-            log: Log::new(description, layout),
+            log: Log::new(description, extra, Content::New),
             cache: Cache::new(dram.buckets),
-            software: Software::new(dram.buckets, description.cores),
+            places: Places::new(dram.buckets, description.cores),
             dram,
             filter: filters.then(|| Filter::new(description, lazy)),
             lazy,
@@ -171,7 +166,6 @@ impl Design for Redu {
             numbers: 0,
             taken: None,
             homes: Homes::new(log::window(description)),
-            soft: SoftLog::new(description, soft),
         }
     }
 
@@ -181,29 +175,22 @@ impl Design for Redu {
         let design = &mut hart.machine().design;
         let serial = design.log.running(core).expect("it has begun");
         design.table.insert(serial, Entry::default());
-        software::begins(hart.machine(), core);
     }
 
     fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
-        let core = hart.core();
-        // What gives up writes the same lines again.
-        if !hart.gives_up() && !software::has_room(hart.machine(), core, word) {
-            return Err(Stop::TooLarge);
-        }
-        hart.store(word, object, value);
-        Ok(())
+        log::store(hart, word, object, value)
     }
 
     fn falls_back(hart: &mut Hart<'_, Self>) {
-        software::falls_back(hart);
+        log::falls_back(hart);
     }
 
     fn soft_log(&mut self) -> Option<&mut SoftLog> {
-        Some(&mut self.soft)
+        Some(self.log.soft_log())
     }
 
     fn class_of(&self, line: u32) -> Class {
-        self.soft.class_of(line).unwrap_or(Class::Data)
+        self.log.class_of(line)
     }
 
     fn commit(hart: &mut Hart<'_, Self>) {
@@ -211,7 +198,7 @@ impl Design for Redu {
         let serial = hart.machine().design.log.running(core).expect("it runs");
         if !log::end_body(hart) {
             hart.machine().design.table.remove(&serial);
-            software::ends(hart.machine(), core);
+            places::ends(hart.machine(), core);
             return;
         }
         hart.enter(Phase::Prepare);
@@ -232,7 +219,8 @@ impl Design for Redu {
         hart.enter(Phase::Commit);
         hart.wait_for(token);
         write_back::committed(hart.machine(), serial);
-        software::committed(hart);
+        places::ends(hart.machine(), core);
+        log::beside_software(hart);
     }
 
     fn waits(machine: &mut Machine<Self>, core: usize, word: u64, _: When) -> Option<When> {
@@ -361,11 +349,7 @@ impl Design for Redu {
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
-        let scan = Scan::of(Layout::of(description, extra, Content::New), state);
-        scan.redo(state)?;
-        scan.reset(state)?;
-        // In any order: see `software`.
-        soft_log::recover(description, extra + Layout::lines(description), state)
+        log::recover(description, extra, Content::New, state)
     }
 }
 
@@ -386,6 +370,18 @@ impl Logging for Redu {
 
     fn squeeze(machine: &mut Machine<Self>) {
         write_back::squeeze(machine);
+    }
+
+    fn has_place(hart: &mut Hart<'_, Self>, word: u64) -> bool {
+        places::has_place(hart, word)
+    }
+
+    fn hurry(machine: &mut Machine<Self>, record: u64) -> bool {
+        write_back::hurry(machine, record)
+    }
+
+    fn forgets(hart: &mut Hart<'_, Self>) {
+        places::forgets(hart);
     }
 }
 

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::{FETCHED, HOME, MOVED, OLD, Redu, software};
+use super::{FETCHED, HOME, MOVED, OLD, Redu};
 use crate::design::dram;
 use crate::design::log::{self, tag};
 use crate::machine::controller::{Class, Write};
@@ -100,7 +100,7 @@ pub(super) fn committed(machine: &mut Machine<Redu>, serial: u64) {
         false => drop(queue_all(machine, serial)),
     }
     is_over(machine, serial);
-    software::look_again(machine);
+    log::look_again(machine);
 }
 
 /// Whatever was committed before this record goes home now, from here or from the log. Whether
@@ -145,7 +145,7 @@ pub(super) fn old_is_home(machine: &mut Machine<Redu>, number: u64) {
     {
         before.is_home = true;
     }
-    software::look_again(machine);
+    log::look_again(machine);
 }
 
 /// All lines of a transaction are to go home. Answers how many there are.
@@ -318,7 +318,7 @@ pub(super) fn is_home(machine: &mut Machine<Redu>, number: u64) {
         one_less(machine, home.serial);
     }
     leaves_window(machine, home);
-    software::look_again(machine);
+    log::look_again(machine);
 }
 
 /// A transaction has one line less in the cache.
