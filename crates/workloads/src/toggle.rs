@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Keys and values have 8 bytes. Of a million keys times the scale every second one is there from
-//! the beginning, and about as many at any time. The zipfian ones draw them by Zipf's law with
-//! exponent 0.88, by which 80 of 100 draws fall on 15 of 100 keys of a million; the smallest keys
-//! are the hottest, so hot keys are neighbours (`--zipf` is another exponent). With `--low-conflict` each worker has a copy of its
-//! own, up to 32; else all have one, under one lock.
+//! the beginning, and about as many at any time. The zipfian ones draw them by Zipf's law, with the
+//! exponent by which 80 of 100 draws fall on 15 of 100 keys, however many there are (`--zipf` is
+//! another one); the smallest keys are the hottest, so hot keys are neighbours. With
+//! `--low-conflict` each worker has a copy of its own, up to 32; else all have one, under one lock.
 //!
 //! What tells whether a transaction was done, also when it took a key out, is a stamp beside the
 //! number of keys that a tree keeps; or in a hash table beside the link of the key's bucket, where
@@ -35,13 +35,15 @@ use crate::root::{self, Build};
 use crate::shelf::Line;
 use crate::stamp::Stamp;
 use crate::violation::Violations;
+use crate::zipf::exponent;
 use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
 
 /// Keys at scale 1.
 const KEYS: u64 = 1_000_000;
 
-/// The exponent by which 15 of 100 keys get 80 of 100 draws.
-const ZIPF: f64 = 0.88;
+/// What of the keys is hot, and what of the draws falls on it.
+const HOT: f64 = 0.15;
+const DRAWN: f64 = 0.8;
 
 /// Lines from one copy's header to the next one's: a page.
 const HEADER_LINES: u64 = 64;
@@ -258,7 +260,8 @@ impl<K: Kind, const SKEWED: bool> Workload for Toggles<K, SKEWED> {
     }
 
     fn tune(&self, client: &mut ToggleClient, options: &Options) {
-        let zipf = options.zipf.or(SKEWED.then_some(ZIPF));
+        let skewed = SKEWED.then(|| exponent(self.shape.keys, HOT, DRAWN));
+        let zipf = options.zipf.or(skewed);
         client.keys.tune(&Options { zipf, update_percent: None, ..*options }, self.shape.keys);
     }
 

@@ -92,6 +92,25 @@ impl Zipf {
     }
 }
 
+/// The exponent by which the hottest `hot` of so many ranks get `share` of the draws, both of 1.
+pub(crate) fn exponent(ranks: u64, hot: f64, share: f64) -> f64 {
+    let first = (hot * ranks as f64) as u64;
+    let weight = |ranks: u64, exponent: f64| {
+        let single = ranks.min(SINGLE);
+        let hottest: f64 = (1..=single).map(|rank| (rank as f64).powf(-exponent)).sum();
+        let rest = ranks > single;
+        hottest
+            + if rest { integral(single as f64 + 0.5, ranks as f64 + 0.5, exponent) } else { 0.0 }
+    };
+    let (mut low, mut high) = (0.0, 4.0);
+    for _ in 0..40 {
+        let middle = (low + high) / 2.0;
+        let is_enough = weight(first, middle) >= share * weight(ranks, middle);
+        if is_enough { high = middle } else { low = middle }
+    }
+    high
+}
+
 /// Of `end` numbers, permuted, the one at this place; `factor` is [`scattering`]'s.
 #[inline]
 pub(crate) fn scatter(place: u64, factor: u64, end: u64) -> u64 {
@@ -183,6 +202,18 @@ mod tests {
                 assert!((found - expected).abs() < spread, "{ranks}, {from}: {found}, {expected}");
                 from = to;
             }
+        }
+    }
+
+    #[test]
+    fn an_exponent_gives_the_hottest_ranks_their_share() {
+        const DRAWS: u64 = 400_000;
+        for ranks in [128, 8192, 1_000_000] {
+            let zipf = Zipf::new(ranks, exponent(ranks, 0.15, 0.8));
+            let mut rng = generator(0, ranks);
+            let hot = (0..DRAWS).filter(|_| zipf.rank(&mut rng) < ranks * 15 / 100).count();
+            let share = hot as f64 / DRAWS as f64;
+            assert!((share - 0.8).abs() < 0.005, "{ranks} ranks: {share}");
         }
     }
 

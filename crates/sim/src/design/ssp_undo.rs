@@ -2,8 +2,8 @@
 //! (Section 5.1 of the SSP paper.)
 //!
 //! ```text
-//!   a word's first store:   into the store buffer;  old word -> log as soon as it is there
-//!                           durable: it drains, if all before it have
+//!   a word's first store:   retires, old word there:  old word -> log
+//!                           durable, all before it drained:  it drains
 //!   commit:   write back the lines, fence;  number of the transaction, durable
 //! ```
 //! A core's log:
@@ -11,9 +11,10 @@
 //!   head | number of the last committed transaction |
 //!   line | number | the first word's place + 1 | how many | what they were, up to 5 |    an entry
 //! ```
-//! Stores that are in the store buffer have their entries under way side by side: what is blocked is
-//! that they drain. Entries follow each other round and round; a later transaction's takes the place of one that is
-//! over. The hardware knows which words of the transaction have an entry (its log buffer).
+//! Stores that have retired have their entries under way side by side: what is blocked is that they
+//! drain (`ssp-undo.side_by_side`; without it only the oldest store has its entry sent). Entries
+//! follow each other round and round; a later transaction's takes the place of one that is over.
+//! The hardware knows which words of the transaction have an entry (its log buffer).
 //!
 //! An entry has one word, as a store of the paper makes one; or a line's first store makes two
 //! entries with all of its words (`ssp-undo.line`).
@@ -60,6 +61,8 @@ pub struct SspUndo {
     heap: u32,
     /// Words that are logged together, with the first store to one of them: 1, or a line's.
     together: u64,
+    /// Whether stores behind one that waits have their entries sent.
+    side_by_side: bool,
     cores: Vec<Log>,
 }
 
@@ -103,9 +106,10 @@ impl Design for SspUndo {
             first: 0,
             words: FxHashMap::default(),
         };
-        let by_line = description.parameter("ssp-undo", "line") != 0.0;
+        let switch = |key| description.parameter("ssp-undo", key) != 0.0;
+        let together = if switch("line") { 8 } else { 1 };
         let cores = (0..description.cores as u32).map(log).collect();
-        SspUndo { heap: extra, together: if by_line { 8 } else { 1 }, cores }
+        SspUndo { heap: extra, together, side_by_side: switch("side_by_side"), cores }
     }
 
     fn begin(hart: &mut Hart<'_, Self>) {
@@ -119,9 +123,10 @@ impl Design for SspUndo {
 
     fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
         // What this takes is waiting for room in the store buffer, behind stores that wait.
+        let phase = if hart.gives_up() { Phase::Abort } else { Phase::Body };
         hart.enter(Phase::LogStall);
         hart.store(word, object, value);
-        hart.enter(Phase::Body);
+        hart.enter(phase);
         Ok(())
     }
 
@@ -147,28 +152,28 @@ impl Design for SspUndo {
 
     fn behind(machine: &mut Machine<Self>, core: usize) {
         let now = machine.now();
-        let SspUndo { heap, together, ref cores } = machine.design;
+        let SspUndo { heap, together, side_by_side, ref cores } = machine.design;
         let log = &cores[core];
-        if !log.runs {
+        if !log.runs || !side_by_side {
             return;
         }
         let stored = machine.stored(core).filter(|(word, _)| line_of(*word) < heap);
-        let first = stored.map(|(word, executed)| (word / together * together, executed));
+        let first = stored.map(|(word, retired)| (word / together * together, retired));
         let new: Vec<(u64, Time)> =
             first.filter(|(word, _)| !log.words.contains_key(word)).collect();
-        for (word, executed) in new {
+        for (word, retired) in new {
             let comes = machine.comes(core, line_of(word));
             // Of two stores to one word the first one has made it.
             let has_entry = machine.design.cores[core].words.contains_key(&word);
             if let Some(comes) = comes.filter(|_| !has_entry) {
-                append(machine, core, word, comes.max(executed).max(now));
+                append(machine, core, word, comes.max(retired).max(now));
             }
         }
     }
 
     fn waits(machine: &mut Machine<Self>, core: usize, word: u64, there: When) -> Option<When> {
         let now = machine.now();
-        let SspUndo { heap, together, ref cores } = machine.design;
+        let SspUndo { heap, together, ref cores, .. } = machine.design;
         let log = &cores[core];
         if !log.runs || line_of(word) >= heap {
             return None;

@@ -32,8 +32,7 @@
 //! - A write does not go before a read of its line that came before it.
 //!
 //! Whoever drives it calls [`Controller::run`] at the times that [`Controller::next`] names, and
-//! nothing later in between. (Row-hit-first and write draining are those of Rixner and others,
-//! *Memory Access Scheduling*, ISCA 2000, and of every model since.)
+//! nothing later in between. (Rixner and others, *Memory Access Scheduling*, ISCA 2000.)
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -56,13 +55,13 @@ pub struct Timing {
     pub row_lines: u64,
     /// Neighbouring lines that lie in one bank before those of the next: of one row.
     pub interleave_lines: u64,
-    /// From the start of a read to its burst, when its row is open, and when it is not.
+    /// From the start of a read to its burst, when its row is open.
     pub read_hit: Time,
-    /// See `read_hit`.
+    /// The same when it is not.
     pub read_miss: Time,
-    /// From the end of a write's burst until the array has it, when its row is open, or is not.
+    /// From the end of a write's burst until the array has it, when its row is open.
     pub write_hit: Time,
-    /// See `write_hit`.
+    /// The same when it is not.
     pub write_miss: Time,
     /// A line on the bus.
     pub burst: Time,
@@ -280,13 +279,13 @@ impl Controller {
     /// # Panics
     /// Without a bank, a line in a row, or eight slots.
     pub fn new(timing: Timing, queue: Queue) -> Controller {
-        let Timing { banks, row_lines, interleave_lines, .. } = timing;
-        assert!(banks > 0 && (1..=row_lines).contains(&interleave_lines), "lines go round banks");
+        let is_part = (1..=timing.row_lines).contains(&timing.interleave_lines);
+        assert!(timing.banks > 0 && is_part, "lines go round banks");
         assert!(queue.slots >= 8, "an eighth of the slots are kept for logs");
         Controller {
             timing,
             queue,
-            banks: vec![Bank::default(); banks as usize],
+            banks: vec![Bank::default(); timing.banks as usize],
             reads: Vec::new(),
             writes: VecDeque::new(),
             outside: VecDeque::new(),
@@ -570,8 +569,8 @@ impl Controller {
     /// Opens a line's row, and answers its bank.
     fn open(&mut self, line: Line) -> &mut Bank {
         self.counts.row_hits += u64::from(self.is_open(line));
-        let (bank, row) = (self.bank(line), self.row(line));
-        self.banks[bank].open = Some(row);
+        let (bank, row) = (self.bank(line), Some(self.row(line)));
+        self.banks[bank].open = row;
         &mut self.banks[bank]
     }
 

@@ -308,10 +308,10 @@ impl Core {
         self.buffer.front().map(|entry| (entry.op, entry.ready))
     }
 
-    /// The words that stores in the buffer write, in their order, and when they were executed.
+    /// The words that retired stores in the buffer write, in their order, and when they retired.
     pub fn stored(&self) -> impl Iterator<Item = (u64, Time)> {
         self.buffer.iter().filter_map(|entry| match entry.op {
-            Op::Store { word, .. } => Some((word, entry.executed)),
+            Op::Store { word, .. } => Some((word, entry.ready?)),
             _ => None,
         })
     }

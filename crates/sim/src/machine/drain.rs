@@ -79,7 +79,8 @@ impl<D: Design> Machine<D> {
         self.cores[core].core.stores()
     }
 
-    /// The words that a core's stores write that have not taken effect, and when they were executed.
+    /// The words that a core's retired stores write that have not taken effect, and when they
+    /// retired.
     pub fn stored(&self, core: usize) -> impl Iterator<Item = (u64, Time)> {
         self.cores[core].core.stored()
     }

@@ -14,7 +14,6 @@ pub struct Tlb {
     /// When each page was last used, 0: it is not known.
     used: Vec<u32>,
     clock: u32,
-    misses: u64,
 }
 
 impl Tlb {
@@ -26,7 +25,6 @@ impl Tlb {
             pages: Vec::new(),
             used: vec![0; pages as usize],
             clock: 0,
-            misses: 0,
         }
     }
 
@@ -46,7 +44,6 @@ impl Tlb {
 
     #[cold]
     fn miss(&mut self, page: u32) -> Translation {
-        self.misses += 1;
         if self.pages.len() < self.entries {
             self.pages.push(page);
             return Translation::Walked { left: None };
@@ -55,11 +52,6 @@ impl Tlb {
         let left = std::mem::replace(&mut self.pages[oldest.expect("it has entries")], page);
         self.used[left as usize] = 0;
         Translation::Walked { left: Some(left) }
-    }
-
-    /// How often a page was not known.
-    pub fn misses(&self) -> u64 {
-        self.misses
     }
 }
 
@@ -89,6 +81,5 @@ mod tests {
         assert_eq!(tlb.translate(128), walked(Some(1)));
         assert_eq!(tlb.translate(1), Translation::Known);
         assert_eq!(tlb.translate(64), walked(Some(2)));
-        assert_eq!(tlb.misses(), 4);
     }
 }

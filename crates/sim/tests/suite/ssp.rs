@@ -50,7 +50,16 @@ fn ssp_survives_power_cuts() {
     // Small write sets, and a journal of four lines for the pages of eight cores.
     for (name, cores, settings) in [
         ("rbt", 2, &["ssp.journal_bytes=64"][..]),
-        ("pages", 8, &["ssp.cache_entries=64", "nvm.row_bytes=128", "ssp.journal_bytes=128"]),
+        (
+            "pages",
+            8,
+            &[
+                "ssp.cache_entries=64",
+                "nvm.row_bytes=128",
+                "nvm.interleave_bytes=128",
+                "ssp.journal_bytes=128",
+            ],
+        ),
     ] {
         let mut narrow = setup("tiny-ssp", "ssp", cores, 150 * cores as u64 / 2);
         settings.iter().for_each(|setting| narrow.description.set(setting).unwrap());

@@ -70,11 +70,11 @@ fn the_workloads_of_ssp() {
     let keys = 0.008_192;
     hold(&[
         of("rbtree", keys, 5.3, [12.0, 3.0, 13.0]),
-        of("bptree", keys, 8.1, [10.0, 6.0, 21.0]),
+        of("bptree", keys, 8.7, [10.0, 6.0, 21.0]),
         of("hash", keys, 3.2, [3.0, 3.0, 4.0]),
         of("sps-1", 1.0, 2.0, [2.0, 2.0, 2.0]),
         of("rbtree-zipf", keys, 4.7, [5.0, 2.0, 6.0]),
-        of("bptree-zipf", keys, 8.7, [6.0, 4.0, 15.0]),
+        of("bptree-zipf", keys, 9.3, [6.0, 4.0, 15.0]),
         of("hash-zipf", keys, 3.1, [3.0, 3.0, 4.0]),
         of("memcached", 1.0, 3.4, [3.0, 2.0, 35.0]),
         of("vacation", 1.0, 5.7, [4.0, 3.0, 9.0]),

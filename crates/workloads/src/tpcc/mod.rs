@@ -1,5 +1,5 @@
-//! `tpcc-hash`, `tpcc-btree`, `tpcc-btree-32`, `tpcc-rows`: New Order of the TPC-C benchmark, over hash
-//! maps and over B+-trees (DudeTM, section 5.1; Pisces, section 5.3; LAD, table 2; TPC-C's
+//! `tpcc-hash`, `tpcc-btree`, `tpcc-btree-32`, `tpcc-rows`: New Order of the TPC-C benchmark, over
+//! hash maps and over B+-trees (DudeTM, section 5.1; Pisces, section 5.3; LAD, table 2; TPC-C's
 //! specification, revision 5.11).
 //!
 //! ```text
@@ -45,10 +45,10 @@
 //! Each worker has a row of its own, its *terminal*, with the stamp of its last order, and totals
 //! that the stock must agree with: 6 words more.
 //!
-//! `tpcc-rows` has no indexes of what orders change: an order and its lines stand where their numbers
-//! say, which is where the others have their rows, too, and an order without a carrier is a new
-//! order. It writes the rows alone, 13 to 33 lines of 64 bytes (LAD: 10 to 35); what is only read is
-//! found through trees.
+//! `tpcc-rows` has no indexes of what orders change: an order and its lines stand where their
+//! numbers say, which is where the others have their rows, too, and an order without a carrier is a
+//! new order. It writes the rows alone, 13 to 33 lines of 64 bytes (LAD: 10 to 35); what is only
+//! read is found through trees.
 //!
 //! With [`Options::low_conflict`] each worker serves one district (DudeTM, section 5.6), and its
 //! own warehouse delivers all lines. With as many warehouses as workers (`--scale`) each has one

@@ -122,6 +122,7 @@ fn variants() -> Vec<(&'static str, On)> {
         ("journal-16k", ONE.with("design.ssp.journal_bytes", 16 << 10)),
         ("redo-log-64k", ONE.with("design.ssp-redo.log_bytes", 64 << 10)),
         ("undo-lines", ONE.with("design.ssp-undo.line", 1)),
+        ("undo-one-by-one", ONE.with("design.ssp-undo.side_by_side", 0)),
         ("keys-16k", On { keys: 2.0, ..ONE }),
         ("keys-128k", On { keys: 16.0, ..ONE }),
         ("keys-1m", On { keys: 128.0, ..ONE }),

@@ -25,7 +25,12 @@ const LAZY: &[&str] = &["ssp.cache_entries=10", "ssp.journal_bytes=4096"];
 
 /// Half of the journal is two lines, and many cores' pages are done together: checkpoints come
 /// between parts of a batch.
-const SHORT: &[&str] = &["ssp.cache_entries=64", "nvm.row_bytes=128", "ssp.journal_bytes=128"];
+const SHORT: &[&str] = &[
+    "ssp.cache_entries=64",
+    "nvm.row_bytes=128",
+    "nvm.interleave_bytes=128",
+    "ssp.journal_bytes=128",
+];
 
 /// Writes that wait for a bank are overtaken by others.
 const FEW_BANKS: &[&str] = &["nvm.banks=4", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
