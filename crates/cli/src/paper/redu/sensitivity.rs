@@ -88,7 +88,7 @@ fn variants() -> Vec<(&'static str, On)> {
         ("as-is", On::default()),
         ("banks-4", On::number("nvm.banks", 4)),
         ("banks-16", On::number("nvm.banks", 16)),
-        // Neighbouring lines in neighbouring banks.
+        // Neighbouring lines in one bank.
         ("rows-round", On::number("nvm.interleave_bytes", 2048)),
         ("accepted", word("persist.point", "accepted")),
         ("window-16", On::number("design.log.window", 16)),
