@@ -61,7 +61,7 @@ use super::dtx::{self, Dtx, Stages, dtx, owner, parts};
 use crate::machine::cache::{MARKED, State};
 use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
-use crate::machine::description::{Description, Point};
+use crate::machine::description::{Description, Point, unkept};
 use crate::machine::memory::line_of;
 use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
@@ -203,7 +203,9 @@ impl<const ALL: bool> Design for Staged<ALL> {
         Staged {
             cores: vec![thread; description.cores],
             controllers: (0..channels).map(logging).collect(),
-            threshold: (overflow * f64::from(description.mc.wq)).ceil() as usize,
+            // Where no more can be held it would never be reached.
+            threshold: ((overflow * f64::from(description.mc.wq)).ceil() as usize)
+                .min(unkept(description.mc.wq as usize)),
             suspends: (suspend > 0).then_some((suspend, away)),
         }
     }

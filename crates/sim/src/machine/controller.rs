@@ -456,7 +456,7 @@ impl Controller {
     /// may have one of these passes what may not, and nothing else passes anything.
     fn let_in(&mut self, now: Time, tell: &mut impl FnMut(Event)) {
         let Queue { slots, .. } = self.queue;
-        let unkept = slots - (slots / 8).max(1);
+        let unkept = super::description::unkept(slots);
         let others = self.writes.iter().filter(|entry| !entry.write.may_have_kept());
         let (mut others, before) = (others.count(), self.writes.len());
         let mut at = 0;

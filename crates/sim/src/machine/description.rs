@@ -141,6 +141,11 @@ pub struct Mc {
     pub remote_ns: f64,
 }
 
+/// Slots of a queue of so many that are not kept for logs: an eighth is, at least one.
+pub fn unkept(slots: usize) -> usize {
+    slots - (slots / 8).max(1)
+}
+
 /// A memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

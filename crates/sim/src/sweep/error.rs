@@ -53,6 +53,12 @@ pub enum SweepError {
         /// The key.
         key: String,
     },
+    /// A key that points have, and that their settings have, too.
+    #[error("`{key}` is a key of its own and in `settings`: keep one of them")]
+    InSettings {
+        /// The key.
+        key: String,
+    },
     /// A value that a key cannot have.
     #[error("{key} = {value} in {place}: it must be {expected}")]
     WrongType {

@@ -173,13 +173,16 @@ fn combine(axes: &Axes, points: &mut Vec<Asked>) -> Result<(), SweepError> {
             return Err(SweepError::Missing { key });
         }
     }
+    if let Some(key) = set_twice(axes) {
+        return Err(SweepError::InSettings { key });
+    }
     let count = axes.values().try_fold(1_usize, |count, values| count.checked_mul(values.len()));
     let total = count.and_then(|count| count.checked_add(points.len()));
     let count = total.filter(|total| *total <= POINTS_MAX).and(count);
     for at in 0..count.ok_or(SweepError::TooMany)? {
         let mut asked = Asked::new("", "");
         let mut rest = at;
-        // The last key takes the least of the number; settings come before what overrides them.
+        // The last key takes the least of the number; settings come first.
         let mut chosen: Vec<(&str, &Value)> = Vec::new();
         for ((_, key), values) in axes.iter().rev() {
             chosen.push((key, &values[rest % values.len()]));
@@ -189,6 +192,17 @@ fn combine(axes: &Axes, points: &mut Vec<Asked>) -> Result<(), SweepError> {
         points.push(asked);
     }
     Ok(())
+}
+
+/// A key of a machine that points have, and that their `settings` have, too.
+fn set_twice(axes: &Axes) -> Option<String> {
+    let settings = axes.iter().filter(|((_, key), _)| key == "settings");
+    let mut flat = Vec::new();
+    for table in settings.flat_map(|(_, values)| values).filter_map(Value::as_table) {
+        flatten("", table.clone(), &mut flat);
+    }
+    let keys = flat.into_iter().map(|(key, _)| key);
+    keys.into_iter().find(|key| axes.contains_key(&(place(key), key.clone())))
 }
 
 /// Sets one key to a value that was looked at.

@@ -177,6 +177,11 @@ fn what_makes_no_sense_is_refused_by_name() {
         ("[axes]\nseed = [1, 2, 1]", "`seed` in [axes] has 1 twice: keep one of them"),
         ("[base]\nscale = nan", "scale = nan in [base]: it must be a number above 0"),
         ("[base]\nsettings = [\"mc.wq=8\"]", "it must be a table of keys"),
+        (
+            "[base]\nworkload = \"sps\"\ndesign = \"lad\"\n\"mc.wq\" = 16\n[axes]\n\
+             settings = [{ \"mc.wq\" = 32 }, { \"mc.wq\" = 64 }]",
+            "`mc.wq` is a key of its own and in `settings`: keep one of them",
+        ),
         ("[axes]\n\"mc.wq\" = [[8]]", "it must be a number, true, false or a word"),
     ] {
         let said = refusal(text);

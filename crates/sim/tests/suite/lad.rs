@@ -41,6 +41,16 @@ fn cut_all(design: &str) -> BTreeMap<String, u64> {
 }
 
 #[test]
+fn a_threshold_that_no_queue_reaches_is_what_a_queue_can_hold() {
+    for overflow in ["lad.overflow=0.9", "lad.overflow=1"] {
+        let mut setup = setup("tiny-lad", "lad", 2, 100);
+        setup.description.set(overflow).unwrap();
+        let outcome = simulate("sps", 0.02, &setup).unwrap();
+        assert_eq!(outcome.complaints, Vec::<String>::new(), "{overflow}");
+    }
+}
+
+#[test]
 fn transactions_of_software_logging_survive_power_cuts() {
     assert_eq!(cut_all("sw-undo"), BTreeMap::new());
 }

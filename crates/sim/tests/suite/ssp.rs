@@ -142,6 +142,16 @@ fn a_transaction_costs_what_memory_is_waited_for() {
 }
 
 #[test]
+fn a_cache_with_too_few_slots_ends_the_run_and_says_what_to_do() {
+    for entries in [1, 16, 200] {
+        let mut setup = setup("ssp", "ssp", 4, 200);
+        setup.description.set(&format!("ssp.cache_entries={entries}")).unwrap();
+        let said = simulate("sps", 0.1, &setup).unwrap_err().to_string();
+        assert!(said.contains("make `design.ssp.cache_entries` larger"), "{entries}: {said}");
+    }
+}
+
+#[test]
 fn latencies_of_the_ssp_cache_are_simulated_or_added() {
     let total = |settings: &[&str]| {
         let outcome = on_ssp("sps", "ssp", 1, &[settings, &["ssp.cache_entries=200"]].concat());

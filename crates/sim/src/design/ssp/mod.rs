@@ -395,7 +395,9 @@ fn look_up(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
             }
             Found::Wait if !consolidation::begin(machine) => {
                 machine.fail("all slots are in use: make `design.ssp.cache_entries` larger");
-                break miss;
+                // Without a slot it cannot go on: it waits for what nobody will tell.
+                let never = machine.open_token();
+                hart.wait_for(never);
             }
             Found::Wait => {
                 machine.counts.add("waits_for_consolidation", 1);
