@@ -57,8 +57,8 @@ const REAL: [&str; 2] = ["memcached", "vacation"];
 const EACH: u64 = 12_000;
 
 /// Keys of the trees and hash tables, by the million that they have at scale 1: 8192. The paper
-/// does not say how many; by its text (section 5.3) SPS and hash tables miss the TLB often and trees
-/// do not, which holds up to here and not with twice as many (`tlb_misses` of `volatile`).
+/// does not say how many; by its text (section 5.3) SPS and hash tables miss the TLB often and
+/// trees do not, which holds up to here and not with twice as many (`tlb_misses` of `volatile`).
 const KEYS: f64 = 8192.0 / 1e6;
 
 /// What a quick run has less of: data that do not fit in caches, caches, logs and transactions.

@@ -88,7 +88,7 @@ const LAZY_TOO: &[&str] = &[LAZY[0], LAZY[1], FEW_PAGES[0], CROWDED_TOO[2]];
 
 /// As [`SHORT`], and writes that wait.
 const SHORT_TOO: &[&str] =
-    &[SHORT[0], SHORT[1], SHORT[2], FEW_PAGES[0], CROWDED_TOO[2], "nvm.banks=4"];
+    &[SHORT[0], SHORT[1], SHORT[3], FEW_PAGES[0], CROWDED_TOO[2], "nvm.banks=4"];
 
 /// A journal that needs checkpoints.
 const CHECKPOINTS: &[&str] = &["ssp.journal_bytes=512"];
