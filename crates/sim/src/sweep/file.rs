@@ -194,7 +194,8 @@ fn combine(axes: &Axes, points: &mut Vec<Asked>) -> Result<(), SweepError> {
     Ok(())
 }
 
-/// A key of a machine that points have, and that their `settings` have, too.
+/// A key of a machine that points have, and that their `settings` have, too. (`cores` is none of
+/// them: of a point it says how many run.)
 fn set_twice(axes: &Axes) -> Option<String> {
     let settings = axes.iter().filter(|((_, key), _)| key == "settings");
     let mut flat = Vec::new();
@@ -202,7 +203,8 @@ fn set_twice(axes: &Axes) -> Option<String> {
         flatten("", table.clone(), &mut flat);
     }
     let keys = flat.into_iter().map(|(key, _)| key);
-    keys.into_iter().find(|key| axes.contains_key(&(place(key), key.clone())))
+    let mut keys = keys.filter(|key| !KEYS.contains(&key.as_str()));
+    keys.find(|key| axes.contains_key(&(place(key), key.clone())))
 }
 
 /// Sets one key to a value that was looked at.
