@@ -75,7 +75,9 @@ pub struct HwRedo {
     writing: FxHashMap<u64, u64>,
     numbers: u64,
     window: usize,
-    /// The last transaction that has logged a line, until it is retired; 0: a plain store.
+    /// The last transaction that has logged a line, until it is retired; 0: a plain store. (These
+    /// stay: where the last cache need not have what the others have, one of two versions may leave
+    /// it, and then the other.)
     youngest: FxHashMap<u32, u64>,
     /// Lines whose words are not at home: each may need one of so many places, and a transaction
     /// may write so many.
@@ -166,6 +168,10 @@ impl Design for HwRedo {
 
     fn falls_back(hart: &mut Hart<'_, Self>) {
         log::falls_back(hart);
+    }
+
+    fn software_commits(hart: &mut Hart<'_, Self>) {
+        log::software_commits(hart);
     }
 
     fn soft_log(&mut self) -> Option<&mut SoftLog> {

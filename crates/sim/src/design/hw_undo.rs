@@ -69,6 +69,10 @@ impl Design for HwUndo {
         log::falls_back(hart);
     }
 
+    fn software_commits(hart: &mut Hart<'_, Self>) {
+        log::software_commits(hart);
+    }
+
     fn soft_log(&mut self) -> Option<&mut SoftLog> {
         Some(self.log.soft_log())
     }

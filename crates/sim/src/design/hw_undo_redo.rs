@@ -144,6 +144,10 @@ impl Design for HwUndoRedo {
         log::falls_back(hart);
     }
 
+    fn software_commits(hart: &mut Hart<'_, Self>) {
+        log::software_commits(hart);
+    }
+
     fn soft_log(&mut self) -> Option<&mut SoftLog> {
         Some(self.log.soft_log())
     }
@@ -326,7 +330,8 @@ fn is_over(machine: &mut Machine<HwUndoRedo>) {
     design.is_due = is_low || was_busy;
     let next = since + if is_low { design.soon() } else { design.period };
     let is_due = design.is_due;
-    machine.counts.add("scans", 1);
+    // A run is long enough when it has some that time has brought.
+    machine.counts.add("scans", u64::from(all.is_none()));
     machine.rare(SCANS, since, now);
     if is_due {
         machine.hasten_engine(0, next.max(now + 1));

@@ -178,8 +178,8 @@ pub trait Design: Sized + 'static {
         let _ = hart;
     }
 
-    /// The log in software is about to make a transaction durable: its data are, and the commit
-    /// word is next.
+    /// The log in software is about to make a transaction durable: its data, if it has any, are,
+    /// and the commit word is next.
     fn software_commits(hart: &mut Hart<'_, Self>) {
         let _ = hart;
     }

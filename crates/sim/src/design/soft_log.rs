@@ -133,7 +133,7 @@ pub fn store<D: Design>(hart: &mut Hart<'_, D>, word: u64, object: u64, value: u
 pub fn commit<D: Design>(hart: &mut Hart<'_, D>) {
     let lines = std::mem::take(&mut log(hart).logged);
     if lines.is_empty() {
-        return;
+        return D::software_commits(hart);
     }
     hart.enter(Phase::Prepare);
     for line in lines {

@@ -9,7 +9,11 @@ const fn logged(mutant: Mutant, design: &'static str, workload: &'static str) ->
 }
 
 /// A log that is full soon, and memory behind which things wait.
-const SHORT: &[&str] = &["log.bytes=20480", "redu.dram_cache_bytes=16384", "nvm.write_ns=600"];
+const SHORT: &[&str] =
+    &["log.bytes=20480", "redu.dram_cache_bytes=16384", "nvm.write_ns=600", "core.store_buffer=2"];
+
+/// A log of old and new words that scans have to make room in.
+const SCANNED: &[&str] = &["log.bytes=36864", "core.store_buffer=2"];
 
 /// Lines stay in DRAM as long as there is room, and its log has room for large transactions.
 const LAZY: &[&str] = &["redu.dram_cache_bytes=16384", "redu.write_back=1", "log.bytes=131072"];
@@ -50,7 +54,7 @@ pub(super) const ROWS: [Row; 15] = [
         ..logged(Mutant::DataBeforeLog, "hw-undo", "tpcc-hash")
     },
     Row { settings: SLOW, ..logged(Mutant::CommitBeforeData, "hw-undo", "sps") },
-    logged(Mutant::FwbOneScan, "hw-undo-redo", "sps"),
+    Row { settings: SCANNED, ..logged(Mutant::FwbOneScan, "hw-undo-redo", "sps") },
     Row { settings: SLOW, ..logged(Mutant::RetireYoungestFirst, "hw-redo", "cq") },
     Row { settings: SLOW_AND_LARGE, ..logged(Mutant::DramNotLookedUp, "hw-redo", "tpcc-hash") },
     Row { settings: SLOW_AND_LARGE, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
@@ -72,10 +76,10 @@ const fn paper(mutant: Mutant, design: &'static str, workload: &'static str) -> 
 }
 
 /// A queue and a log that are full soon.
-const FULL: &[&str] = &[SHORT[0], SHORT[1], SHORT[2], "mc.wq=8"];
+const FULL: &[&str] = &[SHORT[0], SHORT[1], SHORT[2], SHORT[3], "mc.wq=8"];
 
 /// Forced write-backs that come often, and a log that waits for them.
-const OFTEN: &[&str] = &["hw-undo-redo.fwb_cycles=20000", "log.bytes=32768"];
+const OFTEN: &[&str] = &["hw-undo-redo.fwb_cycles=20000", SCANNED[0], SCANNED[1]];
 
 /// Few lines on their way home at once, and a queue where they wait.
 const NARROW: &[&str] = &[SLOW[0], SLOW[1], "log.bytes=32768", "log.window=8", "mc.wq=8"];
@@ -107,9 +111,16 @@ const LAZY_TOO: &[&str] = &[
 ];
 
 /// As [`SMALL`] and [`SMALL_AND_WIDE`], with first caches that are small, too.
-const SMALL_TOO: &[&str] = &[SMALL[0], "l1.bytes=1024", "l2.bytes=2048", "llc.bytes=8192"];
-const SMALL_AND_WIDE_TOO: &[&str] =
-    &[SMALL_TOO[0], SMALL_TOO[1], SMALL_TOO[2], SMALL_TOO[3], "redu.dram_cache_bytes=65536"];
+const SMALL_TOO: &[&str] =
+    &["log.bytes=49152", "core.store_buffer=8", "l1.bytes=1024", "l2.bytes=2048", "llc.bytes=8192"];
+const SMALL_AND_WIDE_TOO: &[&str] = &[
+    SMALL_TOO[0],
+    SMALL_TOO[1],
+    SMALL_TOO[2],
+    SMALL_TOO[3],
+    SMALL_TOO[4],
+    "redu.dram_cache_bytes=65536",
+];
 
 pub(super) const PAPER: [Row; 15] = [
     paper(Mutant::CommitBeforeMeta, "redu", "sps"),

@@ -87,6 +87,7 @@ fn work<D: Logging>(machine: &mut Machine<D>) {
                 log.commits.push_back(Commit { record, serial, core, token, is_dropped });
                 machine.counts.add("log_bytes", 8);
                 machine.counts.add("log_commits", 1);
+                is_closed(machine);
             }
             Letter::Drop { serial, core, token } => drop_it(machine, serial, core, token),
         }
@@ -106,6 +107,7 @@ fn work<D: Logging>(machine: &mut Machine<D>) {
 
 /// A transaction ends without ever being committed. What would be undone gets a drop word.
 fn drop_it<D: Logging>(machine: &mut Machine<D>, serial: u64, core: usize, token: When) {
+    is_closed(machine);
     let log = machine.design.log();
     let live = log.live.get_mut(&serial).expect("it is open");
     if log.content != Content::New && live.entries > 0 && !planted(Mutant::DropWithoutWord) {
@@ -245,7 +247,7 @@ pub(in crate::design) fn finish<D: Logging>(machine: &mut Machine<D>, serial: u6
     log.starts.remove(&(start, serial));
     match end {
         Some(end) => log.gone.entry(end).or_default().push(id),
-        None => log.used[usize::from(id)] = false,
+        None => log.is_free_again(id),
     }
     trim(machine);
 }
@@ -284,7 +286,7 @@ fn start_is_durable<D: Logging>(machine: &mut Machine<D>) {
     let start = log.packer.has_mirrored();
     let behind = log.gone.split_off(&start);
     for id in std::mem::replace(&mut log.gone, behind).into_values().flatten() {
-        log.used[usize::from(id)] = false;
+        log.is_free_again(id);
     }
     let (since, done) = (log.mirrors, log.packer.done());
     let (known, left): (Vec<_>, _) = log.marks.drain(..).partition(|(record, ..)| *record <= done);
@@ -308,6 +310,13 @@ pub(super) fn all_at_home<D: Logging>(machine: &mut Machine<D>, record: u64, cor
     log.marks.push((record, core, token));
     mirror(machine);
     token
+}
+
+/// A transaction is open no longer: there is no room to keep for what it would log, and for its
+/// end.
+pub(super) fn is_closed<D: Logging>(machine: &mut Machine<D>) {
+    machine.design.log().open -= 1;
+    room_again(machine);
 }
 
 /// Who waits to begin looks again.

@@ -1,6 +1,6 @@
 //! The log at its cores: who may begin, what has been stored, and when it goes to the controller.
 
-use super::controller::mirror;
+use super::controller::{is_closed, mirror};
 use super::{FULL, LETTER, Letter, Logging, Writing, finish};
 use crate::machine::memory::line_of;
 use crate::machine::when::When;
@@ -18,7 +18,7 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
             D::squeeze(machine);
         }
         let earlier = machine.stores_left(core);
-        let may_begin = machine.design.may_begin();
+        let may_begin = machine.design.may_begin() && can_take(machine, 0, 1);
         let log = machine.design.log();
         if may_begin
             && log.packer.is_free(1)
@@ -36,8 +36,8 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
     }
 }
 
-/// The body is over, and its stores have drained. Whether it has written anything; otherwise
-/// nothing is left of it.
+/// The body is over, and its stores have drained. Whether it has written anything that is to be
+/// committed; otherwise nothing is left of it.
 pub(in crate::design) fn end_body<D: Logging>(hart: &mut Hart<'_, D>) -> bool {
     hart.settle();
     let cycle = hart.cycle();
@@ -47,27 +47,47 @@ pub(in crate::design) fn end_body<D: Logging>(hart: &mut Hart<'_, D>) -> bool {
     let writing = &mut machine.design.log().cores[core];
     writing.runs = false;
     let (serial, has_written) = (writing.serial, writing.has_written);
-    if !has_written {
+    // One that has given up may be forgotten already.
+    if !has_written && machine.design.log().is_live(serial) {
+        is_closed(machine);
         finish(machine, serial);
     }
+    machine.design.log().software.is_over(core);
     has_written
 }
 
-/// A transaction is about to store a word. Whether its share of the log has room for all that it
-/// has stored with this word.
+/// Whether the log has room for one more store of a core's transaction.
 ///
-/// Stores drain in the order of the program, so it is known here what will leave the buffer. The
-/// shares of all cores are less than a quarter of the log, and one begins when that is free: so
-/// entries of open transactions always have room, and Log Start, which these keep where it is, is
-/// never waited for by one of them.
-pub(super) fn plan<D: Logging>(machine: &mut Machine<D>, core: usize, at: u64) -> bool {
+/// It has when the core's share is not used up, and the log can take whatever else is on its way
+/// there. So entries of open transactions always have room, and Log Start, which these keep where
+/// it is, is never waited for by one of them. (The shares of all cores are less than a quarter of
+/// the log, and one begins when that is free. But a record that is sealed early takes more of the
+/// log than a share counts, and a line that leaves the caches early takes its slot with it.)
+pub(super) fn has_room<D: Logging>(machine: &mut Machine<D>, core: usize) -> bool {
+    let most = u64::from(machine.description.core.store_buffer);
     let log = machine.design.log();
-    let Writing { planned, left, .. } = &mut log.cores[core];
-    if *left + planned.len() >= log.share {
-        return false;
+    let used = log.cores[core].sent + log.cores[core].buffer.len();
+    let left = log.share.saturating_sub(used);
+    (most < left || (machine.stores_left(core) as u64) < left) && can_take(machine, 1, 0)
+}
+
+/// Whether the log can take what is on its way there, so many slots more, and the ends of so many
+/// transactions more. Each store that has not drained may need a slot: it may be to a line whose
+/// slot has left.
+fn can_take<D: Logging>(machine: &mut Machine<D>, slots: u64, ends: u64) -> bool {
+    let (cores, stores) = (machine.cores(), machine.description.core.store_buffer as usize);
+    let log = machine.design.log();
+    let (letters, ends) = ((log.letters.len() + log.inbox.len()) as u64, log.open + ends);
+    // Mostly there is room for all that buffers of slots and of stores could ever make.
+    let most = (cores * (log.places + stores)) as u64;
+    if log.packer.can_take(letters + most + slots, ends) {
+        return true;
     }
-    *left += u64::from(planned.store(line_of(at), at as usize % 8, 0, 0).is_some());
-    true
+    let buffered: u64 = log.cores.iter().map(|writing| writing.buffer.len()).sum();
+    // Software's stores have no entries.
+    let running: Vec<usize> = (0..cores).filter(|core| log.cores[*core].runs).collect();
+    let stores: usize = running.into_iter().map(|core| machine.stores_left(core)).sum();
+    machine.design.log().packer.can_take(letters + buffered + stores as u64 + slots, ends)
 }
 
 /// A core's transaction, whose stores have drained, ends without ever being committed. On return
@@ -78,7 +98,7 @@ pub(super) fn forget<D: Logging>(hart: &mut Hart<'_, D>) {
     let machine = hart.machine();
     let token = machine.open_token();
     let writing = &mut machine.design.log().cores[core];
-    writing.runs = false;
+    (writing.runs, writing.has_written) = (false, false);
     writing.buffer.drain();
     let serial = writing.serial;
     send(machine, core, Letter::Drop { serial, core, token });
@@ -129,7 +149,9 @@ pub(in crate::design) fn waits<D: Logging>(
 
 fn send<D: Logging>(machine: &mut Machine<D>, core: usize, letter: Letter) {
     if let Letter::Entry { .. } = letter {
-        machine.design.log().cores[core].under_way += 1;
+        let writing = &mut machine.design.log().cores[core];
+        writing.under_way += 1;
+        writing.sent += 1;
     }
     machine.design.log().letters.push_back(letter);
     machine.send_message(core, 0, LETTER);

@@ -46,7 +46,7 @@
 //! Choices where the papers are silent: the log is in one channel, and its lines are spread over
 //! the rows of all banks. Letters to the controller keep their order, and wait there when the log
 //! is full; a transaction begins when a quarter of it is free. Log Start is written to memory when
-//! half of the log is used, or somebody waits.
+//! half of the log, or seven eighths of the names, are used, or somebody waits.
 //!
 //! **A log that memory cannot take.** As many slots of a core may be under way as its buffer has: a
 //! slot is until the queue of the controller has accepted the last line that it made the packer
@@ -82,7 +82,9 @@ pub(super) use self::core::{begin, commit, drain, end_body, note, push_out, seal
 pub(super) use buffer::Slot;
 pub(super) use controller::{finish, hold_back, message, room_again, told, trim};
 pub(super) use record::Content;
-pub(super) use software::{beside_software, falls_back, lines, look_again, recover, store};
+pub(super) use software::{
+    beside_software, falls_back, lines, look_again, recover, software_commits, store,
+};
 
 /// The message that brings a letter.
 const LETTER: u64 = u64::MAX;
@@ -191,9 +193,8 @@ struct Writing {
     /// controller's queue yet; and what a store waits for, since when, because they are too many.
     under_way: usize,
     stalled: Option<(When, Time)>,
-    /// What the buffer will have when all stores have drained, and how many slots will have left.
-    planned: Buffer,
-    left: u64,
+    /// Slots of its transaction that have left the buffer.
+    sent: u64,
     /// Words that are stored back, and what a payload had of them.
     puts_back: FxHashMap<u64, u64>,
 }
@@ -230,9 +231,12 @@ pub(super) struct Log {
     /// Log Start may not pass this record either.
     floor: u64,
     serials: u64,
-    /// Names that are in use, the last one that was given, and those that are free when Log Start
-    /// is behind a record.
+    /// Transactions that have begun, and whose end the controller has not seen.
+    open: u64,
+    /// Names that are in use and how many, the last one that was given, and those that are free
+    /// when Log Start is behind a record.
     used: Vec<bool>,
+    named: u16,
     last_id: u16,
     gone: BTreeMap<u64, Vec<u16>>,
     commits: VecDeque<Commit>,
@@ -243,7 +247,7 @@ pub(super) struct Log {
     /// Who waits to begin, and since when Log Start is on its way.
     waiting: Vec<When>,
     mirrors: Time,
-    /// Slots that a transaction may log, so that no open one ever waits for room.
+    /// Slots that a transaction may log.
     share: u64,
     /// Cores that wait until memory knows what is at home, with the record up to which.
     marks: Vec<(u64, usize, When)>,
@@ -264,8 +268,7 @@ impl Log {
             earlier: 0,
             under_way: 0,
             stalled: None,
-            planned: Buffer::new(room, coalesce),
-            left: 0,
+            sent: 0,
             puts_back: FxHashMap::default(),
         };
         Log {
@@ -282,7 +285,9 @@ impl Log {
             starts: BTreeSet::new(),
             floor: u64::MAX,
             serials: 0,
+            open: 0,
             used: vec![false; usize::from(record::IDS)],
+            named: 0,
             last_id: 0,
             gone: BTreeMap::new(),
             commits: VecDeque::new(),
@@ -349,9 +354,9 @@ impl Log {
         self.live.iter().filter(|(_, live)| ended(live)).map(|(serial, _)| *serial).collect()
     }
 
-    /// Whether less than half of the log is free.
+    /// Whether less than half of the log is free, or less than an eighth of the names.
     pub(super) fn is_low(&self) -> bool {
-        !self.packer.is_free(2)
+        !self.packer.is_free(2) || self.named > record::IDS / 8 * 7
     }
 
     /// Whether half of the log, or more, lies behind the first record that a transaction needs.
@@ -386,19 +391,24 @@ impl Log {
         behind.chain(1..=self.last_id).find(|id| !self.used[usize::from(*id)])
     }
 
+    /// Another transaction may have this name.
+    fn is_free_again(&mut self, id: u16) {
+        self.used[usize::from(id)] = false;
+        self.named -= 1;
+    }
+
     fn begin(&mut self, core: usize, id: u16, earlier: usize) {
         self.serials += 1;
+        self.open += 1;
         let (serial, start) = (self.serials, self.packer.next());
         self.used[usize::from(id)] = true;
+        self.named += 1;
         self.last_id = id;
         self.live.insert(serial, Live { id, start, entries: 0, end: None });
         self.starts.insert((start, serial));
         let writing = &mut self.cores[core];
         (writing.serial, writing.runs, writing.has_written) = (serial, true, false);
-        writing.earlier = earlier;
-        writing.planned.drain();
-        writing.left = 0;
-        self.software.begins(core);
+        (writing.earlier, writing.sent) = (earlier, 0);
     }
 }
 

@@ -116,6 +116,14 @@ impl Packer {
         heads > MOST_HEADS && tails > MOST_TAILS
     }
 
+    /// Whether so many slots, and the ends of so many transactions, have room, whatever is sealed
+    /// between them.
+    pub(super) fn can_take(&self, slots: u64, ends: u64) -> bool {
+        let (free, most) = (self.room(), self.layout.most(slots));
+        // What arrives last is taken when there is room for any, and a record is open.
+        free.0 > most.0 + ends + MOST_HEADS && free.1 > most.1 + ends + MOST_TAILS
+    }
+
     /// Whether so many `of` 4 parts of the log are free.
     pub(super) fn is_free(&self, of: u64) -> bool {
         let (heads, tails) = self.room();

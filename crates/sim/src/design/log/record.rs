@@ -138,6 +138,21 @@ impl Layout {
         }
     }
 
+    /// Heads and tails that so many slots may need. Eight that are packed share a head, unless a
+    /// line on its way to memory waits for one of them: then a record is sealed that has fewer.
+    /// Of each record that is sealed so, a slot came behind the last such seal: so they are never
+    /// more than the slots, but for the record that was open before.
+    pub(super) fn most(self, slots: u64) -> (u64, u64) {
+        let each = self.each() as u64;
+        match (self.pack, self.coalesce) {
+            // Nothing waits for new words.
+            (true, true) if self.content == Content::New => (slots.div_ceil(8), slots),
+            (true, false) if !self.gather => (slots, 8 * slots),
+            (true, _) | (false, true) => (slots, each * slots),
+            (false, false) => (slots * 8_u64.div_ceil(8 / (1 + each)), 0),
+        }
+    }
+
     /// The line of Log Start.
     pub(super) fn start_line(self) -> u32 {
         self.first

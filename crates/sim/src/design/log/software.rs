@@ -44,7 +44,7 @@ use rustc_hash::FxHashMap;
 
 use words::Stop;
 
-use super::core::{drain, forget, plan, seal};
+use super::core::{drain, forget, has_room, seal};
 use super::reader::Scan;
 use super::record::Layout;
 use super::{Content, Logging, controller};
@@ -65,7 +65,7 @@ const BESIDE: &str = "a transaction commits while software runs";
 pub(super) struct Software {
     /// The logs.
     log: SoftLog,
-    /// Whether software makes a core's transaction durable, or did so with its last one.
+    /// Whether software runs a core's transaction, which may store to lines that it has not yet.
     runs: Vec<bool>,
     /// Cores that wait until something more is at home.
     waiting: Vec<When>,
@@ -78,12 +78,12 @@ impl Software {
         Software { log, runs: vec![false; description.cores], waiting: Vec::new() }
     }
 
-    /// A core's transaction begins in hardware.
-    pub(super) fn begins(&mut self, core: usize) {
+    /// A core's transaction is over, or will not store anything more.
+    pub(super) fn is_over(&mut self, core: usize) {
         self.runs[core] = false;
     }
 
-    /// Whether software makes any core's transaction durable.
+    /// Whether software runs any core's transaction.
     pub(super) fn is_running(&self) -> bool {
         self.runs.contains(&true)
     }
@@ -114,16 +114,14 @@ pub(in crate::design) fn store<D: Logging>(
     value: u64,
 ) -> Result<(), Stop> {
     let core = hart.core();
-    // What gives up writes the same lines again.
-    let holds = hart.gives_up() || D::has_place(hart, word) && plan(hart.machine(), core, word);
-    if !holds {
+    if !(D::has_place(hart, word) && has_room(hart.machine(), core)) {
         return Err(Stop::TooLarge);
     }
     hart.store(word, object, value);
     Ok(())
 }
 
-/// A core's transaction falls back to software.
+/// A core's transaction falls back to software, or gives up and has no room to say so.
 pub(in crate::design) fn falls_back<D: Logging>(hart: &mut Hart<'_, D>) {
     let cycle = hart.cycle();
     hart.at(cycle);
@@ -143,6 +141,13 @@ pub(in crate::design) fn falls_back<D: Logging>(hart: &mut Hart<'_, D>) {
     D::forgets(hart);
     let until = hart.cycle();
     hart.machine().rare(FALLS, since, until);
+}
+
+/// Software has a core's data in memory, and is about to commit them: its transaction writes no
+/// lines any more, so commits beside it have none that it will write.
+pub(in crate::design) fn software_commits<D: Logging>(hart: &mut Hart<'_, D>) {
+    let core = hart.core();
+    hart.machine().design.log().software.is_over(core);
 }
 
 /// A core's transaction is committed. Where software runs it keeps its locks until recovery need

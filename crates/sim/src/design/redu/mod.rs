@@ -185,6 +185,10 @@ impl Design for Redu {
         log::falls_back(hart);
     }
 
+    fn software_commits(hart: &mut Hart<'_, Self>) {
+        log::software_commits(hart);
+    }
+
     fn soft_log(&mut self) -> Option<&mut SoftLog> {
         Some(self.log.soft_log())
     }
@@ -195,7 +199,7 @@ impl Design for Redu {
 
     fn commit(hart: &mut Hart<'_, Self>) {
         let core = hart.core();
-        let serial = hart.machine().design.log.running(core).expect("it runs");
+        let serial = hart.machine().design.log.last(core);
         if !log::end_body(hart) {
             hart.machine().design.table.remove(&serial);
             places::ends(hart.machine(), core);
