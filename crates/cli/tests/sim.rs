@@ -147,3 +147,12 @@ fn the_list_says_what_there_is() {
         assert!(table.contains(&name), "{name}");
     }
 }
+
+#[test]
+fn a_trace_is_refused_before_anything_is_simulated() {
+    let room = Room::new();
+    // Far more than a test has time for.
+    let run = "sim run sps --design lad --transactions 1000000000 --export-trace no/trace";
+    let arguments: Vec<&str> = run.split(' ').collect();
+    room.refuse("cannot write the trace no/trace: ", &arguments);
+}

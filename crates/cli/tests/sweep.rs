@@ -194,7 +194,7 @@ fn a_point_that_fails_is_named_and_the_others_are_run() {
     fs::create_dir_all(in_the_way.join("a")).unwrap();
     let sweep = ["sim", "sweep", "sweep.toml", "--out", "out"];
     let output = room.run(&sweep);
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let (stdout, stderr) = (text(&output.stdout), common::complaints(&text(&output.stderr)));
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert_eq!(stdout.trim(), "4 of 4 points: 0 were there, 3 were run, 1 failed");
     let name = format!("failed: {}  workload=hashtable design=volatile mc.wq=8: ", all[1]);

@@ -10,7 +10,7 @@ use sim::design::{ALL, About};
 use sim::machine::describe::NAMES;
 use sim::machine::description::Description;
 use sim::report::Outcome;
-use sim::{Setup, WARM_UP};
+use sim::{Progress, Setup, WARM_UP};
 use workloads::{Kind, Options};
 
 use crate::args::{Format, SimCommand, SimList, SimRun};
@@ -18,6 +18,9 @@ use crate::failure::{Failure, Verdict};
 use crate::report::{self, json, progress};
 
 /// Runs it and prints the report.
+/// What is counted before power is cut.
+const TRANSACTIONS: &str = "transactions measured";
+
 ///
 /// # Errors
 /// What kept it from being run.
@@ -43,9 +46,12 @@ fn run_one(arguments: &SimRun) -> Result<Verdict, Failure> {
     };
     let kind = Kind::by_name(&arguments.workload.name).expect("the parser knows the names");
     let program = program::Unloaded::new(kind, options)?;
-    let bar = progress::bar("transactions", setup.transactions);
-    let outcome = sim::run(&setup, &program, &mut |done| bar.set_position(done));
-    bar.finish_and_clear();
+    let shown = progress::bar(TRANSACTIONS, setup.transactions);
+    let outcome = sim::run(&setup, &program, &mut |at| match at {
+        Progress::Transactions(done) => shown.at(TRANSACTIONS, done, setup.transactions),
+        Progress::PowerCuts(done) => shown.at("power cuts", done, setup.power_cuts),
+    });
+    shown.finish();
     let outcome = outcome?;
     report::complain(&outcome.complaints);
     report::print(&match arguments.output.format {
