@@ -206,6 +206,32 @@ fn a_point_that_fails_is_named_and_the_others_are_run() {
 }
 
 #[test]
+fn a_list_says_which_points_cannot_be_run() {
+    let room = room(&SMALL.replace("\"sw-undo\"", "\"sw-undo\", \"ssp\""));
+    let output = room.run(&["sim", "sweep", "sweep.toml", "--list"]);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert_eq!((stdout.lines().count(), &*stderr), (6, ""));
+    for (group, problem) in [
+        ("machine = \"lad\"\ndesign = \"ssp\"", "`ssp` cannot run on the machine `lad`: "),
+        ("design = \"volatile\"\npower_cuts = 10", "`volatile` makes nothing durable"),
+        ("design = \"volatile\"\ndata = \"large:63\"", "data: bytes must be"),
+        ("design = \"volatile\"\ndata = \"large:1024\"", "--data means nothing to hashtable"),
+        ("design = \"volatile\"\nscale = 1e6", "GiB, of at most 64"),
+    ] {
+        let more = format!("[[points]]\ndesign = \"volatile\"\n[[points]]\n{group}\n");
+        fs::write(room.path("sweep.toml"), SMALL.to_owned() + &more).unwrap();
+        let output = room.run(&["sim", "sweep", "sweep.toml", "--list"]);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{group}: {stderr}");
+        assert_eq!((stdout.lines().count(), stderr.lines().count()), (4, 2), "{stderr}");
+        assert!(stderr.lines().all(|line| line.contains(problem)), "{stderr}");
+        let named = |line: &str| stderr.contains(&format!("cannot be run: {line}: "));
+        assert_eq!(stdout.lines().map(named).collect::<Vec<_>>(), [false, false, true, true]);
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_told() {
     let room = room(&SMALL.replace("mc.wq", "mc.wqs"));
     let sweep = ["sim", "sweep", "sweep.toml"];

@@ -64,11 +64,20 @@ pub(super) fn run(arguments: &SimSweep) -> Result<Verdict, Failure> {
     Ok(Verdict::of(failed.is_empty()))
 }
 
-/// A line for each point, its hash first.
+/// A line for each point, its hash first; and which of them cannot be run.
 fn list(sweep: &Sweep, chosen: &[&Point]) -> Result<Verdict, Failure> {
     let lines: Vec<String> = chosen.iter().map(|point| named(sweep, point)).collect();
     report::print(&lines.join("\n"))?;
-    Ok(Verdict::Held)
+    let check = |point: &Point| Ok(sim::check(&point.setup, &program(point)?)?);
+    let mut verdict = Verdict::Held;
+    for (point, line) in chosen.iter().zip(&lines) {
+        let checked: Result<(), Failure> = check(point);
+        if let Err(problem) = checked {
+            let _ = writeln!(std::io::stderr(), "cannot be run: {line}: {problem}");
+            verdict = Verdict::Failed;
+        }
+    }
+    Ok(verdict)
 }
 
 /// A point's hash, and what it differs by from others.
