@@ -2,6 +2,7 @@
 
 mod merge;
 mod program;
+mod rare;
 pub(crate) mod sweep;
 mod table;
 

@@ -2,7 +2,7 @@
 
 use sim::report::{Backlog, Outcome, Spread};
 
-use super::List;
+use super::{List, rare};
 use crate::report::table::{NONE, bytes, grouped, named, pairs, sheet, short};
 
 /// `lastword sim run`.
@@ -68,11 +68,7 @@ fn cuts(outcome: &Outcome) -> Vec<(&str, String)> {
     let Some(cuts) = outcome.power_cuts else { return Vec::new() };
     let violations = outcome.violations.unwrap_or_default();
     let mut rows = vec![("power cuts", grouped(cuts)), ("  violations", grouped(violations))];
-    let inside = outcome.rare_paths_cut.iter().flatten();
-    rows.extend(inside.map(|(path, cuts)| {
-        let cuts = if *cuts == 0 { "never: NOT TRIED".into() } else { grouped(*cuts) };
-        (path.as_str(), cuts)
-    }));
+    rows.extend(rare::rows(outcome));
     rows
 }
 
