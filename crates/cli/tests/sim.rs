@@ -174,3 +174,28 @@ fn what_is_switched_off_says_what_switches_it_on() {
     let on = line(&["--set", "lad.suspend_cycles=3000"]);
     assert!(on.contains(", taken ") && on.ends_with(" times"), "{on}");
 }
+
+#[test]
+fn how_many_were_asked_for_is_said_where_others_were_measured() {
+    let room = Room::new();
+    let run = |design: &'static str, asked: &'static str| {
+        let some = "sim run sps --machine tiny-ssp --scale 0.01 --design";
+        let more = [design, "--transactions", asked];
+        let arguments: Vec<&str> = some.split(' ').chain(more).collect();
+        (room.json(0, &arguments), room.expect(0, &arguments))
+    };
+    let line = |table: &str| {
+        let found = table.lines().find(|line| line.trim().starts_with("transactions "));
+        found.unwrap().to_owned()
+    };
+    let (report, table) = run("volatile", "100");
+    assert_eq!(
+        (&report["transactions"], &report["transactions_asked"]),
+        (&100.into(), &100.into())
+    );
+    assert!(line(&table).ends_with(" 100"), "{table}");
+    // Ten checkpoints take longer.
+    let (report, table) = run("ssp", "10");
+    assert_eq!((&report["transactions"], &report["transactions_asked"]), (&40.into(), &10.into()));
+    assert!(line(&table).ends_with(" 40 (10 were asked for)"), "{table}");
+}

@@ -18,10 +18,10 @@ use crate::args::{Format, SimCommand, SimList, SimRun};
 use crate::failure::{Failure, Verdict};
 use crate::report::{self, json, progress};
 
-/// Runs it and prints the report.
 /// What is counted before power is cut.
 const TRANSACTIONS: &str = "transactions measured";
 
+/// Runs it and prints the report.
 ///
 /// # Errors
 /// What kept it from being run.
@@ -57,7 +57,7 @@ fn run_one(arguments: &SimRun) -> Result<Verdict, Failure> {
     report::complain(&outcome.complaints);
     report::print(&match arguments.output.format {
         Format::Json => json::object(&Told::of(arguments, &outcome)),
-        Format::Table => table::outcome(&outcome),
+        Format::Table => table::outcome(&outcome, setup.transactions),
     })?;
     Ok(Verdict::of(outcome.checked != Some(false)))
 }
@@ -70,6 +70,8 @@ struct Told<'r> {
     outcome: &'r Outcome,
     /// Version and commit of what has simulated.
     program: &'r str,
+    /// How many were to be measured, at least.
+    transactions_asked: u64,
     scale: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<String>,
@@ -82,9 +84,10 @@ struct Told<'r> {
 
 impl<'r> Told<'r> {
     fn of(arguments: &SimRun, outcome: &'r Outcome) -> Told<'r> {
-        let &SimRun { scale, data, update_percent, zipf, shared, .. } = arguments;
+        let &SimRun { transactions, scale, data, update_percent, zipf, shared, .. } = arguments;
         let data = data.map(|data| data.to_string());
-        Told { outcome, program: &sweep::PROGRAM, scale, data, update_percent, zipf, shared }
+        let (program, transactions_asked) = (&*sweep::PROGRAM, transactions);
+        Told { outcome, program, transactions_asked, scale, data, update_percent, zipf, shared }
     }
 }
 

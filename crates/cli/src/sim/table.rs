@@ -6,7 +6,7 @@ use super::{List, rare};
 use crate::report::table::{NONE, bytes, grouped, named, pairs, sheet, short};
 
 /// `lastword sim run`.
-pub(super) fn outcome(outcome: &Outcome) -> String {
+pub(super) fn outcome(outcome: &Outcome, asked: u64) -> String {
     let cycles = &outcome.cycles_per_transaction;
     let transactions = outcome.transactions.max(1) as f64;
     let each = |lines: u64| format!("{} ({:.2} /tx)", grouped(lines), lines as f64 / transactions);
@@ -19,7 +19,7 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
         ("machine", machine),
         ("cores", outcome.cores.to_string()),
         ("seed", outcome.seed.to_string()),
-        ("transactions", grouped(outcome.transactions)),
+        ("transactions", measured(outcome.transactions, asked)),
         ("cycles", grouped(outcome.cycles)),
         ("cycles a transaction", one(cycles.total)),
         ("  begin", one(cycles.begin)),
@@ -61,6 +61,15 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
     ]);
     rows.extend(cuts(outcome));
     pairs(&rows)
+}
+
+/// How many were measured, and how many were to be: until the design's rounds are done a
+/// measurement is made longer.
+fn measured(measured: u64, asked: u64) -> String {
+    match measured == asked {
+        true => grouped(measured),
+        false => format!("{} ({} were asked for)", grouped(measured), grouped(asked)),
+    }
 }
 
 /// How often power was cut, what that has found, and inside of what it was.
