@@ -116,6 +116,7 @@ fn what_makes_no_sense_is_told() {
         ("`mc.wq` sets nothing: write key=value", ["--set", "mc.wq"]),
         ("machine lad has 15 cores, not 16: add `--set cores=16`", ["--cores", "16"]),
         ("cores = 99: it must be from 1 to 16; ", ["--cores", "99"]),
+        ("do you mean `ssp-undo.line`?", ["--set", "ssp-undo.lien=1"]),
         ("design.lad.overflow = 5: it must be from 0 to 1", ["--set", "lad.overflow=5"]),
         ("volatile does not go by lad.overflow, which would", ["--set", "lad.overflow=0.5"]),
         ("or run one of lad, lad-base\n", ["--set", "design.lad.overflow=0.5"]),

@@ -148,7 +148,8 @@ fn what_is_no_key_is_named_beside_those_that_are() {
     let near = refused("lad", "mc.wqs=8");
     assert_eq!(
         near,
-        "no key `mc.wqs`: there are mc.forward, mc.overhead, mc.remote_ns, mc.wq, mc.write_age_ns"
+        "no key `mc.wqs`: there are mc.forward, mc.overhead, mc.remote_ns, mc.wq, \
+         mc.write_age_ns; do you mean `mc.wq`?"
     );
     let parts = refused("lad", "nonsense=8");
     assert!(parts.starts_with("no key `nonsense`: there are clock_ghz, core.*, cores, design.*"));
@@ -162,12 +163,36 @@ fn what_is_no_key_is_named_beside_those_that_are() {
     assert_eq!(
         design,
         "no key `design.lad.overflw`: there are design.lad.away_cycles, design.lad.overflow, \
-         design.lad.suspend_cycles"
+         design.lad.suspend_cycles; do you mean `design.lad.overflow`?"
     );
     assert!(refused("lad", "design.nobody.x=1").contains("design.redu.*"));
     for nothing in ["mc.wq", "=8", "mc.wq=", ""] {
         assert!(refused("lad", nothing).contains("sets nothing: write key=value"));
     }
+}
+
+#[test]
+fn what_is_misspelt_is_told_by_what_may_be_meant() {
+    let meant = |setting: &str| {
+        let said = refused("ssp", setting);
+        said.split_once("; do you mean ").map_or("", |(_, meant)| meant).to_owned()
+    };
+    for (setting, key) in [
+        ("ssp-undo.side-by-side=0", "`ssp-undo.side_by_side`?"),
+        ("design.ssp-undo.side-by-side=0", "`design.ssp-undo.side_by_side`?"),
+        ("side_by_side=0", "`ssp-undo.side_by_side`?"),
+        ("ssp_undo.side_by_side=0", "`ssp-undo.side_by_side`?"),
+        ("nvm.wirte_ns=600", "`nvm.write_ns`?"),
+        ("core=2", "`cores`?"),
+        ("l3.latency=2", "`l1.latency` or `l2.latency` or `llc.latency`?"),
+        ("nonsense=8", ""),
+    ] {
+        assert_eq!(meant(setting), key, "{setting}");
+    }
+    // Its own table's keys, and not those of all tables.
+    let said = refused("ssp", "ssp-undo.side-by-side=0");
+    let those = "there are design.ssp-undo.line, design.ssp-undo.side_by_side; do you mean";
+    assert!(said.contains(those), "{said}");
 }
 
 #[test]
