@@ -215,7 +215,7 @@ fn a_list_says_which_points_cannot_be_run() {
     for (group, problem) in [
         ("machine = \"lad\"\ndesign = \"ssp\"", "`ssp` cannot run on the machine `lad`: "),
         ("design = \"volatile\"\npower_cuts = 10", "`volatile` makes nothing durable"),
-        ("design = \"volatile\"\ndata = \"large:63\"", "data: bytes must be"),
+        ("design = \"volatile\"\ndata = \"large:63\"", "data: `large:63`: bytes must be"),
         ("design = \"volatile\"\ndata = \"large:1024\"", "--data means nothing to hashtable"),
         ("design = \"volatile\"\nscale = 1e6", "GiB, of at most 64"),
     ] {

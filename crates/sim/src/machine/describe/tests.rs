@@ -252,9 +252,18 @@ fn all_that_is_wrong_with_a_machine_is_said_at_once() {
     assert_eq!(
         said,
         "cores = 65: it must be from 1 to 16; mc.wq = 4: it must be from 8 to 4096; core.width = \
-         0: it must be from 1 to 65536; l1.bytes = 1000: it must be a multiple of 128: a set of \
-         lines of 64 bytes in each bank; cores = 65: it must be at most 16, the tiles of the mesh: \
-         one each"
+         0: it must be from 1 to 65536; l1.bytes = 1000: it must be a multiple of 128, a set of \
+         l1.ways = 2 lines of 64 bytes"
+    );
+    let said = invalid("lad", &["cores=17"]);
+    assert_eq!(said, "cores = 17: it must be from 1 to 16");
+    let said = invalid("lad", &["network.rows=2", "llc.banks=8"]);
+    assert_eq!(said, "cores = 15: it must be from 1 to 8, the tiles of the mesh: one each");
+    let said = invalid("lad", &["llc.bytes=64"]);
+    assert_eq!(
+        said,
+        "llc.bytes = 64: it must be a multiple of 16384, a set of llc.ways = 16 lines of 64 \
+         bytes in each of llc.banks = 16"
     );
 }
 
