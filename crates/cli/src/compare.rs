@@ -70,10 +70,10 @@ pub(crate) fn run(arguments: &Compare) -> Result<Verdict, Failure> {
             report::complain(&done.violations);
             held &= done.violations.is_empty();
             medium = medium.or(done.medium);
-            bar.inc(1);
+            bar.inc();
         }
     }
-    bar.finish_and_clear();
+    bar.finish();
     let conditions = Conditions::of(load, medium);
     let report = CompareReport::new(name, &all, transactions, *rounds, conditions);
     let text = match load.output.format {

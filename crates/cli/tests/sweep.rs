@@ -194,7 +194,7 @@ fn a_point_that_fails_is_named_and_the_others_are_run() {
     fs::create_dir_all(in_the_way.join("a")).unwrap();
     let sweep = ["sim", "sweep", "sweep.toml", "--out", "out"];
     let output = room.run(&sweep);
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let (stdout, stderr) = (text(&output.stdout), common::complaints(&text(&output.stderr)));
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert_eq!(stdout.trim(), "4 of 4 points: 0 were there, 3 were run, 1 failed");
     let name = format!("failed: {}  workload=hashtable design=volatile mc.wq=8: ", all[1]);
@@ -203,6 +203,84 @@ fn a_point_that_fails_is_named_and_the_others_are_run() {
     fs::remove_dir_all(in_the_way).unwrap();
     let again = room.expect(0, &sweep);
     assert_eq!(again.trim(), "4 of 4 points: 3 were there, 1 were run, 0 failed");
+}
+
+#[test]
+fn a_list_says_which_points_cannot_be_run() {
+    let room = room(&SMALL.replace("\"sw-undo\"", "\"sw-undo\", \"ssp\""));
+    let output = room.run(&["sim", "sweep", "sweep.toml", "--list"]);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert_eq!((stdout.lines().count(), &*stderr), (6, ""));
+    for (group, problem) in [
+        ("machine = \"lad\"\ndesign = \"ssp\"", "`ssp` cannot run on the machine `lad`: "),
+        ("design = \"volatile\"\npower_cuts = 10", "`volatile` makes nothing durable"),
+        ("design = \"volatile\"\ndata = \"large:63\"", "data: `large:63`: bytes must be"),
+        ("design = \"volatile\"\ndata = \"large:1024\"", "--data means nothing to hashtable"),
+        ("design = \"volatile\"\nscale = 1e6", "GiB, of at most 64"),
+    ] {
+        let more = format!("[[points]]\ndesign = \"volatile\"\n[[points]]\n{group}\n");
+        fs::write(room.path("sweep.toml"), SMALL.to_owned() + &more).unwrap();
+        let output = room.run(&["sim", "sweep", "sweep.toml", "--list"]);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{group}: {stderr}");
+        assert_eq!((stdout.lines().count(), stderr.lines().count()), (4, 2), "{stderr}");
+        assert!(stderr.lines().all(|line| line.contains(problem)), "{stderr}");
+        let named = |line: &str| stderr.contains(&format!("cannot be run: {line}: "));
+        assert_eq!(stdout.lines().map(named).collect::<Vec<_>>(), [false, false, true, true]);
+    }
+}
+
+#[test]
+fn cuts_and_what_they_fell_into_are_in_the_sheet() {
+    let room = room(
+        r#"
+        [base]
+        workload = "sps"
+        cores = 2
+        scale = 0.01
+        transactions = 200
+        design = "lad"
+        [[points]]
+        power_cuts = 100
+        [[points]]
+        power_cuts = 0
+        "#,
+    );
+    let sweep = ["sim", "sweep", "sweep.toml", "--out", "out"];
+    room.expect(0, &sweep);
+    // A path that is off was never cut.
+    let output = room.run(&["sim", "merge", "out"]);
+    let (table, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let path = "a thread is suspended in a transaction";
+    let off = "off: lad.suspend_cycles above 0 switches it on";
+    assert!(said.contains(&format!("never cut while: {path} (lad); {off}\n")), "{said}");
+    let cells = |line: &str| -> Vec<String> {
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
+    };
+    let lines: Vec<Vec<String>> = table.lines().map(cells).collect();
+    let column = |name: &str| {
+        let at = lines[0].iter().position(|cell| cell == name);
+        let at = at.unwrap_or_else(|| panic!("{name}: {table}"));
+        let rows = lines[1..].iter().filter(|line| line.first().is_some_and(|it| it == "sps"));
+        rows.map(|line| line[at].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(column("steady")[0], "-", "{table}");
+    assert_ne!(column("steady")[1], "-", "{table}");
+    assert_eq!(column("power cuts"), ["100", "-"], "{table}");
+    assert_eq!(column("violations"), ["0", "-"], "{table}");
+    let rare = lines.iter().find(|line| line.iter().any(|cell| cell == "rare path")).unwrap();
+    assert_eq!(rare[..], ["design", "rare path", "taken", "cuts inside"]);
+    let row = |path: &str| lines.iter().find(|line| line.get(1).is_some_and(|it| it == path));
+    assert_eq!(row(path).unwrap()[..], ["lad", path, "0", off], "{table}");
+    let csv = room.run(&["sim", "merge", "out", "--format", "csv"]);
+    let csv = text(&csv.stdout);
+    assert!(csv.lines().next().unwrap().ends_with(",violations,isolation_hits"), "{csv}");
+    // Where nobody cuts, and nobody looks, there are no such columns.
+    fs::write(room.path("sweep.toml"), SMALL).unwrap();
+    let plain = room.expect(0, &["sim", "sweep", "sweep.toml"]);
+    assert!(!plain.contains("cuts") && !plain.contains("isolation hits"), "{plain}");
 }
 
 #[test]

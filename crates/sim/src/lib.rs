@@ -34,4 +34,4 @@ mod run;
 pub mod sweep;
 
 pub use error::Error;
-pub use run::{Setup, WARM_UP, run, run_design};
+pub use run::{Progress, Setup, WARM_UP, check, run, run_design};

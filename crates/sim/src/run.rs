@@ -15,6 +15,7 @@
 //! always by its whole length: one that ended where a round does, and began anywhere, would have
 //! more rounds than its time has. One of fewer than ten transactions a core is not steady.
 
+mod cuts;
 mod rest;
 
 use std::cell::{Cell, RefCell};
@@ -24,7 +25,6 @@ use std::time::Instant;
 
 use words::{Erased, ErasedTx, Stop};
 
-use crate::crash;
 use crate::design::{self, Design};
 use crate::error::{Error, HEAP_BYTES_MAX};
 use crate::image::{self, Image};
@@ -52,10 +52,6 @@ const LONGEST: u64 = 4;
 /// weigh more than what is between them.
 const FEWEST: u64 = 10;
 
-/// A run that goes on after recovery is so many times shorter, and power is cut so many times less
-/// often.
-const AFTER: (u64, u64) = (4, 4);
-
 /// What to simulate.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -82,18 +78,39 @@ pub struct Setup {
     pub export_trace: Option<PathBuf>,
 }
 
+/// How far a simulation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// So many transactions of the measurement are over: none while caches warm up, and from none
+    /// on again when what was measured was not steady, or is run in another form.
+    Transactions(u64),
+    /// Power was cut so many times, of those that were asked for.
+    PowerCuts(u64),
+}
+
+/// Who is told of it, all the time.
+type Tell<'t> = &'t mut dyn FnMut(Progress);
+
+/// Whether a program can be run on a machine, as far as that is known before it is.
+///
+/// # Errors
+/// As [`run`], but for what stops the program.
+pub fn check(setup: &Setup, program: &dyn Program) -> Result<(), Error> {
+    design::by_name(&setup.design, Check { setup, program }).ok_or_else(|| no_design(setup))?
+}
+
 /// Runs a program on a machine.
 ///
 /// # Errors
-/// [`Error::NoDesign`] with the names that there are; [`Error::Misfit`]; whatever stops the
-/// program.
+/// [`Error::NoDesign`] with the names that there are; [`Error::Misfit`]; [`Error::Trace`]; whatever
+/// stops the program.
 pub fn run(
     setup: &Setup,
     program: &dyn Program,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, Error> {
     design::by_name(&setup.design, Simulation { setup, program, progress })
-        .ok_or_else(|| Error::NoDesign { name: setup.design.clone(), known: design::names() })?
+        .ok_or_else(|| no_design(setup))?
 }
 
 /// Runs a program on a machine with a design that need not be in the list: one of your own.
@@ -103,15 +120,53 @@ pub fn run(
 pub fn run_design<D: Design>(
     setup: &Setup,
     program: &dyn Program,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, Error> {
     design::Visitor::visit::<D>(Simulation { setup, program, progress })
+}
+
+fn no_design(setup: &Setup) -> Error {
+    Error::NoDesign { name: setup.design.clone(), known: design::names() }
+}
+
+/// What can be looked at before anything is simulated.
+struct Check<'s> {
+    setup: &'s Setup,
+    program: &'s dyn Program,
+}
+
+impl design::Visitor for Check<'_> {
+    type Out = Result<(), Error>;
+
+    fn visit<D: Design>(self) -> Result<(), Error> {
+        fitting::<D>(self.setup, self.program).map(|_| ())
+    }
+}
+
+/// The machine as it runs, if design and program fit it.
+fn fitting<D: Design>(setup: &Setup, program: &dyn Program) -> Result<Description, Error> {
+    let mut description = setup.description.clone();
+    description.cores = setup.cores;
+    if setup.power_cuts > 0 && !D::DURABLE {
+        return Err(Error::NothingDurable { design: D::NAME });
+    }
+    description.validate()?;
+    D::fits(&description).map_err(|problem| Error::Misfit {
+        design: D::NAME,
+        machine: description.name.clone(),
+        problem,
+    })?;
+    let bytes = program.heap_bytes();
+    if bytes > HEAP_BYTES_MAX {
+        return Err(Error::TooLarge { program: program.name().to_owned(), gib: bytes >> 30 });
+    }
+    Ok(description)
 }
 
 struct Simulation<'s> {
     setup: &'s Setup,
     program: &'s dyn Program,
-    progress: &'s mut dyn FnMut(u64),
+    progress: Tell<'s>,
 }
 
 impl design::Visitor for Simulation<'_> {
@@ -119,61 +174,27 @@ impl design::Visitor for Simulation<'_> {
 
     fn visit<D: Design>(self) -> Result<Outcome, Error> {
         let Simulation { setup, program, progress } = self;
-        let mut description = setup.description.clone();
-        description.cores = setup.cores;
-        if setup.power_cuts > 0 && !D::DURABLE {
-            return Err(Error::NothingDurable { design: D::NAME });
-        }
-        description.validate()?;
-        D::fits(&description).map_err(|problem| Error::Misfit {
-            design: D::NAME,
-            machine: description.name.clone(),
-            problem,
-        })?;
-        let bytes = program.heap_bytes();
-        if bytes > HEAP_BYTES_MAX {
-            return Err(Error::TooLarge { program: program.name().to_owned(), gib: bytes >> 30 });
-        }
-        let mut image = Image::format(bytes)?;
+        let description = fitting::<D>(setup, program)?;
+        let trace = setup.export_trace.as_deref().map(requests::Export::create).transpose()?;
+        let mut image = Image::format(program.heap_bytes())?;
         let loaded = program.load(&mut Erased::new(&mut image), setup.cores)?;
         let words = image.into_words();
         let mut start = Start { setup, description, loaded: &*loaded, words, left: None };
 
-        let Ran { machine, window, before } = start.run::<D>(false, progress)?;
-        if let (Some(path), Some(requests)) = (&setup.export_trace, &machine.requests) {
-            requests::export(requests, path)
-                .map_err(|source| Error::Trace { path: path.clone(), source })?;
+        let told = &mut |done| progress(Progress::Transactions(done));
+        let ran = start.run::<D>(false, told)?;
+        let machine = &ran.machine;
+        if let (Some(trace), Some(requests)) = (trace, &machine.requests) {
+            trace.write(requests)?;
         }
-        let mut outcome = window.outcome(setup, program.name(), D::NAME, &machine);
-        outcome.isolation_hits = rest::isolation_hits(&machine);
+        let mut outcome = ran.window.outcome(setup, program.name(), D::NAME, machine);
+        outcome.isolation_hits = rest::isolation_hits(machine);
         if start.keeps_media() {
-            outcome.complaints = rest::complaints(&machine, &*loaded, start.bytes())?;
-            outcome.image_hash = Some(rest::image_hash(&machine, start.heap_words() as u64));
+            outcome.complaints = rest::complaints(machine, &*loaded, start.bytes())?;
+            outcome.image_hash = Some(rest::image_hash(machine, start.heap_words() as u64));
         }
         if setup.power_cuts > 0 {
-            let (mut report, left) = start.cut(&machine, before, false)?;
-            drop(machine);
-            let Ran { machine, window: again, before } = start.run::<D>(true, &mut |_| {})?;
-            if again.cycles() != window.cycles() {
-                return Err(Error::Failed { why: "what payloads carry has changed a time" });
-            }
-            let wrong = machine.counts.wrong_fills;
-            if wrong > 0 {
-                outcome.complaints.push(format!("{wrong} lines came from memory by other stores"));
-            }
-            report.add(start.cut(&machine, before, true)?.0);
-            outcome.power_cuts = Some(report.cuts);
-            drop(machine);
-            if let Some(left) = left {
-                let After { report: again, complaints, isolation_hits } = start.go_on::<D>(left)?;
-                report.add(again);
-                outcome.complaints.extend(complaints);
-                outcome.isolation_hits = outcome.isolation_hits.map(|hits| hits + isolation_hits);
-            }
-            outcome.violations = Some(report.violations_total);
-            let named = |(name, cuts): (&'static str, u64)| (name.to_owned(), cuts);
-            outcome.rare_paths_cut = Some(report.rare_paths.into_iter().map(named).collect());
-            outcome.complaints.extend(report.violations);
+            start.cut_all(ran, &mut outcome, progress)?;
         }
         outcome.checked = start.keeps_media().then_some(outcome.complaints.is_empty());
         Ok(outcome)
@@ -197,14 +218,6 @@ struct Ran<D> {
     window: Rc<Window>,
     /// What was persistent in the beginning.
     before: Persistent,
-}
-
-/// What a run that goes on after recovery has shown.
-#[derive(Default)]
-struct After {
-    report: crash::Report,
-    complaints: Vec<String>,
-    isolation_hits: u64,
 }
 
 impl Start<'_> {
@@ -238,44 +251,6 @@ impl Start<'_> {
                 (design.expect("it has said that it goes on"), memory)
             }
         }
-    }
-
-    /// Lets a new machine go on with what a recovery has left, if its design says how, and cuts
-    /// power again. These cuts are not among those that were asked for. Clients count from the
-    /// beginning again: what they say of the heap means nothing, as when it is tagged.
-    fn go_on<D: Design>(&self, left: Persistent) -> Result<After, Error> {
-        let Start { setup, ref description, loaded, .. } = *self;
-        let mut words = left.words();
-        words.truncate(self.heap_words());
-        if D::resumes(description, (words.len() / 8) as u32, &left).is_none() {
-            return Ok(After::default());
-        }
-        let setup = Setup {
-            transactions: setup.transactions.div_ceil(AFTER.0),
-            power_cuts: setup.power_cuts.div_ceil(AFTER.1),
-            export_trace: None,
-            ..setup.clone()
-        };
-        let (description, left) = (description.clone(), Some(left));
-        let mut start = Start { setup: &setup, description, loaded, words, left };
-        let Ran { machine, before, .. } = match start.run::<D>(false, &mut |_| {}) {
-            // Of a heap that no transactions have made.
-            Err(error @ Error::Stopped { .. }) => {
-                let complaints = vec![format!("after recovery: {error}")];
-                return Ok(After { complaints, ..After::default() });
-            }
-            ran => ran?,
-        };
-        let mut complaints = Vec::new();
-        rest::complain(
-            &mut complaints,
-            machine.counts.wrong_fills,
-            "wrong lines came after recovery",
-        );
-        let isolation_hits = rest::isolation_hits(&machine).unwrap_or_default();
-        rest::complain(&mut complaints, isolation_hits, rest::SHARED_AFTER);
-        let (report, _) = start.cut(&machine, before, true)?;
-        Ok(After { report, complaints, isolation_hits })
     }
 
     /// Runs all cores' clients.
@@ -320,23 +295,6 @@ impl Start<'_> {
             return Err(Error::Stopped { stop });
         }
         Ok(Ran { machine, window, before })
-    }
-
-    /// Cuts power half of the times of a run: of one with values, or of the tagged one.
-    fn cut<D: Design>(
-        &self,
-        machine: &Machine<D>,
-        before: Persistent,
-        tagged: bool,
-    ) -> Result<(crash::Report, Option<Persistent>), Error> {
-        let Setup { power_cuts, seed, .. } = *self.setup;
-        let cuts = if tagged { power_cuts / 2 } else { power_cuts.div_ceil(2) };
-        // What is tagged is no heap that a program could check.
-        let loaded = (!tagged).then_some(self.loaded);
-        let extra = (self.heap_words() / 8) as u32;
-        // At other moments than those of the other form.
-        let seed = seed ^ u64::from(tagged) << 32;
-        crash::cut_power(crash::Run { machine, before, extra, loaded }, cuts, seed)
     }
 }
 
@@ -533,6 +491,7 @@ impl Window {
             host_seconds: self.host_seconds.get(),
             power_cuts: None,
             violations: None,
+            rare_paths_taken: None,
             rare_paths_cut: None,
             checked: None,
             isolation_hits: None,

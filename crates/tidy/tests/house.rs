@@ -61,3 +61,15 @@ fn the_page_of_formats_is_what_the_sources_say() {
         report(&[Finding { file, line, rule: "format-drift", what: what.to_owned() }]);
     }
 }
+
+/// Who looks for a design begins there.
+#[test]
+fn the_first_page_leads_to_the_page_of_every_design() {
+    let (first, folder) = (read(repository().join("README.md")), "docs/designs");
+    let pages = std::fs::read_dir(repository().join(folder)).expect("there are pages");
+    let pages = pages.map(|page| page.expect("it can be read").file_name());
+    let mut missing: Vec<String> = pages.filter_map(|name| name.into_string().ok()).collect();
+    assert!(missing.len() > 10, "{missing:?}");
+    missing.retain(|name| !first.contains(&format!("]({folder}/{name})")));
+    assert!(missing.is_empty(), "README.md has no link to {missing:?}");
+}

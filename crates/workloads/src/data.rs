@@ -86,11 +86,13 @@ impl FromStr for DataSet {
             "large" if is_large && number.is_multiple_of(LARGE_MIN) => {
                 Ok(DataSet::Large { bytes: number })
             }
-            "large" => Err(format!("bytes must be a multiple of {LARGE_MIN} up to {LARGE_MAX}")),
+            "large" => Err(format!(
+                "`{text}`: bytes must be a multiple of {LARGE_MIN}, from {LARGE_MIN} to {LARGE_MAX}"
+            )),
             "random" if (1..=OBJECTS_MAX as u64).contains(&number) => {
                 Ok(DataSet::Random { objects: number })
             }
-            "random" => Err(format!("objects must be 1 to {OBJECTS_MAX}")),
+            "random" => Err(format!("`{text}`: objects must be from 1 to {OBJECTS_MAX}")),
             _ => Err(form()),
         }
     }
@@ -108,7 +110,8 @@ mod tests {
         for wrong in
             ["large", "large:", "large:1000", "large:32768", "random:0", "random:65", "x:1"]
         {
-            assert!(wrong.parse::<DataSet>().is_err(), "{wrong}");
+            let said = wrong.parse::<DataSet>().unwrap_err();
+            assert!(said.contains(&format!("`{wrong}`")), "{said}");
         }
     }
 }

@@ -25,7 +25,8 @@ pub(crate) enum SimCommand {
     /// and a point whose file is there is not run again: any scheduler may run slices, in any
     /// order, and repeat them. See docs/simulator.md, "Many simulations".
     ///
-    /// Exit code: 0 all were run; 1 some failed, the others were run; 2 none could be run.
+    /// Exit code: 0 all were run; 1 some failed, the others were run (with --list: could not be
+    /// run); 2 none could be run.
     Sweep(SimSweep),
     /// Print what a sweep has left in a directory as one sheet, in the sweep's order
     ///
@@ -96,7 +97,8 @@ pub(crate) struct SimSweep {
     /// The file that says which
     #[arg(value_name = "FILE.toml")]
     pub(crate) file: PathBuf,
-    /// Run nothing: print the points, each on a line that begins with its hash
+    /// Run nothing: print the points, each on a line that begins with its hash, and say which of
+    /// them cannot be run
     #[arg(long)]
     pub(crate) list: bool,
     /// Only every N-th point, from the I-th: 0/4, 1/4, 2/4 and 3/4 are all

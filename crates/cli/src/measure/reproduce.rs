@@ -93,9 +93,9 @@ pub(super) fn run(arguments: &MeasureReproduce) -> Result<(), Failure> {
     for round in 0..rounds {
         fill(&mut workers, array, transactions, zipf, round)?;
         times.push(drain_with(pool.design(), arguments.reproduce_threads)?);
-        bar.inc(1);
+        bar.inc();
     }
-    bar.finish_and_clear();
+    bar.finish();
     let entries = transactions * WORDS * threads as u64;
     let rate = |ns: &dyn Fn(&Times) -> u64| {
         OverRounds::of(times.iter().map(|t| ratio(1e9 * entries as f64, ns(t) as f64)).collect())

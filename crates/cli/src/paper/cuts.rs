@@ -201,6 +201,21 @@ mod tests {
     }
 
     #[test]
+    fn points_that_are_cut_are_neither_steady_nor_unsteady() {
+        let results = sample::judged_with("lad", true, |asked| {
+            let power_cuts = (asked.power_cuts > 0).then_some(asked.power_cuts);
+            Ok(Outcome { steady: false, power_cuts, isolation_hits: Some(0), ..blank() })
+        });
+        let unsteady = |id: &str| {
+            let rows = results.rows.iter().filter(|row| row.id == id);
+            rows.filter(|row| row.why.as_ref().is_some_and(|why| why.contains("Not steady")))
+                .count()
+        };
+        assert_eq!((unsteady("C1"), unsteady("C3")), (0, 0));
+        assert!(unsteady("L1") > 0);
+    }
+
+    #[test]
     fn what_is_simulated_twice_is_equal_and_what_has_changed_since_is_not() {
         let budget = sample::budget(true);
         let recipe = recipes("ssp").iter().find(|recipe| recipe.id == "C4").unwrap();

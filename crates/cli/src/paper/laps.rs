@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Parser;
-use indicatif::ProgressBar;
 
 use super::Budget;
 use super::store::{Store, Together};
@@ -15,7 +14,8 @@ use crate::driver::Limit;
 use crate::failure::Failure;
 pub(super) use crate::lap::Lap;
 use crate::lap::{Done, How, lap};
-use crate::report::{self, progress};
+use crate::report;
+use crate::report::progress::{self, Progress};
 use crate::setup::Place;
 
 /// A lap that is to be made in every round.
@@ -124,7 +124,7 @@ pub(super) fn all(
             }
         }
     }
-    making.bar.finish_and_clear();
+    making.bar.finish();
     Ok(making.laps)
 }
 
@@ -134,7 +134,7 @@ struct Making<'a> {
     store: Option<&'a mut Store>,
     pools: Pools,
     laps: Laps,
-    bar: ProgressBar,
+    bar: Progress,
 }
 
 impl Making<'_> {
@@ -148,7 +148,7 @@ impl Making<'_> {
         for step in 0..block.len() {
             let at = turn(round, step, block.len());
             let command = &block[at].command;
-            bar.set_message(command.clone());
+            bar.begins(command);
             let (seconds, lap) = match &stored {
                 Some(stored) => stored[at],
                 None => {
@@ -166,7 +166,7 @@ impl Making<'_> {
             };
             laps.seconds += seconds;
             laps.by_command.entry(command.clone()).or_default().push(lap);
-            bar.inc(1);
+            bar.inc();
         }
         Ok(())
     }

@@ -94,7 +94,10 @@ impl<'a> Uses<'a> {
         let (mut unsteady, mut failed) = (Vec::new(), Vec::new());
         for asked in &asked {
             match self.sims.of(asked) {
-                Ok(outcome) if !outcome.steady => push_new(&mut unsteady, label(asked)),
+                // One that is cut is measured from its first transaction on.
+                Ok(outcome) if !outcome.steady && outcome.power_cuts.is_none() => {
+                    push_new(&mut unsteady, label(asked))
+                }
                 Ok(_) => {}
                 Err(why) => push_new(&mut failed, format!("{}: {why}", label(asked))),
             }

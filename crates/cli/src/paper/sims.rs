@@ -71,7 +71,7 @@ impl Sims {
             return self.of(asked).cloned().map_err(str::to_owned);
         }
         let point = resolved(asked)?;
-        let once_more = std::thread::spawn(move || sweep::one(&point, None));
+        let once_more = std::thread::spawn(move || sweep::one(&point, None, &|| {}));
         let made = once_more.join().map_err(|_| "it panicked, see above".to_owned())?;
         made.map(|record| record.outcome)
     }
@@ -191,6 +191,7 @@ pub(super) fn blank() -> Outcome {
         host_seconds: 0.0,
         power_cuts: None,
         violations: None,
+        rare_paths_taken: None,
         rare_paths_cut: None,
         checked: None,
         isolation_hits: None,

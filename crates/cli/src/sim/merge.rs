@@ -1,15 +1,15 @@
 //! `lastword sim merge`: the results of a sweep as one sheet, in the sweep's order.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde::Serialize;
 use sim::report::Outcome;
 use sim::sweep::{Asked, Found, Listed, Record, Results, labels, varying};
 
+use super::rare::{self, Rare};
 use crate::args::{SheetFormat, SimMerge};
 use crate::failure::{Failure, Verdict};
-use crate::report::table::{NONE, columns};
+use crate::report::table::{NONE, columns, grouped};
 use crate::report::{self, json};
 
 pub(super) fn run(arguments: &SimMerge) -> Result<Verdict, Failure> {
@@ -47,18 +47,14 @@ pub(super) fn run(arguments: &SimMerge) -> Result<Verdict, Failure> {
 /// What designs do rarely, and no power cut of all these results has hit: then nobody knows whether
 /// recovery is right there.
 fn never_cut(records: &[Record]) -> Vec<String> {
-    let mut cuts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    for Record { outcome, .. } in records {
-        for (path, times) in outcome.rare_paths_cut.iter().flatten() {
-            *cuts.entry((&outcome.design, path)).or_default() += times;
-        }
-    }
-    let never = cuts.into_iter().filter(|(_, times)| *times == 0);
-    let said = |((design, path), _)| {
-        format!(
+    let all = rare::of(records.iter().map(|record| &record.outcome));
+    let never = all.into_iter().filter(|(_, rare)| rare.cut == 0);
+    let said = |((design, path), rare): ((&str, &str), Rare)| match rare.off() {
+        Some(off) => format!("never cut while: {path} ({design}); {off}"),
+        None => format!(
             "never cut while: {path} ({design}); add points that come there: \
              docs/designs/{design}.md says when it does that"
-        )
+        ),
     };
     never.map(said).collect()
 }
@@ -111,7 +107,29 @@ pub(super) fn show(format: SheetFormat, listed: &[Listed], records: &[Record]) -
             let lines: Vec<String> = lines.iter().map(|line| csv_line(line)).collect();
             lines.join("\n")
         }
-        SheetFormat::Table => table(listed, records),
+        SheetFormat::Table => {
+            let rare = rare::table(records.iter().map(|record| &record.outcome));
+            let both = [Some(table(listed, records)), rare];
+            both.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+        }
+    }
+}
+
+/// What is counted only where somebody asked for it.
+type Check = (&'static str, fn(&Outcome) -> Option<u64>);
+
+const CHECKS: [Check; 3] = [
+    ("power cuts", |outcome| outcome.power_cuts),
+    ("violations", |outcome| outcome.violations),
+    ("isolation hits", |outcome| outcome.isolation_hits),
+];
+
+/// Of a run that is cut it means nothing: all of its transactions are measured.
+fn steady(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome { power_cuts: Some(_), .. } => NONE,
+        Outcome { steady: true, .. } => "yes",
+        Outcome { steady: false, .. } => "NO",
     }
 }
 
@@ -129,9 +147,13 @@ fn table(listed: &[Listed], records: &[Record]) -> String {
         "lines /tx",
         "fallbacks",
         "steady",
-        "point",
     ];
-    let header = keys.iter().cloned().chain(names.map(str::to_owned)).collect();
+    // What only some sweeps have.
+    let more = CHECKS.iter().filter(|(_, of)| records.iter().any(|it| of(&it.outcome).is_some()));
+    let more: Vec<&Check> = more.collect();
+    let last = more.iter().map(|(name, _)| *name).chain(["point"]);
+    let header = names.into_iter().chain(last).map(str::to_owned);
+    let header = keys.iter().cloned().chain(header).collect();
     let row = |(listed, record): (&Listed, &Record)| {
         let outcome = &record.outcome;
         let transactions = outcome.transactions.max(1) as f64;
@@ -147,10 +169,11 @@ fn table(listed: &[Listed], records: &[Record]) -> String {
             each(outcome.nvm_writes.total() + outcome.dram_writes),
             format!("{:.2}", outcome.lines_per_transaction.mean),
             outcome.fallbacks.to_string(),
-            if outcome.steady { "yes" } else { "NO" }.into(),
-            listed.point.clone(),
+            steady(outcome).into(),
         ];
-        asked.chain(found).collect()
+        let some = |count: Option<u64>| count.map_or_else(|| NONE.into(), grouped);
+        let more = more.iter().map(|(_, of)| some(of(outcome)));
+        asked.chain(found).chain(more).chain([listed.point.clone()]).collect()
     };
     let rows: Vec<Vec<String>> = listed.iter().zip(records).map(row).collect();
     columns(header, rows, keys.len())
@@ -208,6 +231,7 @@ fn numbers(outcome: &Outcome) -> Vec<(&'static str, String)> {
         ("checked", outcome.checked.map_or_else(String::new, |held| held.to_string())),
         ("power_cuts", some(outcome.power_cuts)),
         ("violations", some(outcome.violations)),
+        ("isolation_hits", some(outcome.isolation_hits)),
     ]);
     all
 }

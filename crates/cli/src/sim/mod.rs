@@ -2,6 +2,7 @@
 
 mod merge;
 mod program;
+mod rare;
 pub(crate) mod sweep;
 mod table;
 
@@ -10,12 +11,15 @@ use sim::design::{ALL, About};
 use sim::machine::describe::NAMES;
 use sim::machine::description::Description;
 use sim::report::Outcome;
-use sim::{Setup, WARM_UP};
+use sim::{Progress, Setup, WARM_UP};
 use workloads::{Kind, Options};
 
 use crate::args::{Format, SimCommand, SimList, SimRun};
 use crate::failure::{Failure, Verdict};
 use crate::report::{self, json, progress};
+
+/// What is counted before power is cut.
+const TRANSACTIONS: &str = "transactions measured";
 
 /// Runs it and prints the report.
 ///
@@ -43,14 +47,17 @@ fn run_one(arguments: &SimRun) -> Result<Verdict, Failure> {
     };
     let kind = Kind::by_name(&arguments.workload.name).expect("the parser knows the names");
     let program = program::Unloaded::new(kind, options)?;
-    let bar = progress::bar("transactions", setup.transactions);
-    let outcome = sim::run(&setup, &program, &mut |done| bar.set_position(done));
-    bar.finish_and_clear();
+    let shown = progress::bar(TRANSACTIONS, setup.transactions);
+    let outcome = sim::run(&setup, &program, &mut |at| match at {
+        Progress::Transactions(done) => shown.at(TRANSACTIONS, done, setup.transactions),
+        Progress::PowerCuts(done) => shown.at("power cuts", done, setup.power_cuts),
+    });
+    shown.finish();
     let outcome = outcome?;
     report::complain(&outcome.complaints);
     report::print(&match arguments.output.format {
         Format::Json => json::object(&Told::of(arguments, &outcome)),
-        Format::Table => table::outcome(&outcome),
+        Format::Table => table::outcome(&outcome, setup.transactions),
     })?;
     Ok(Verdict::of(outcome.checked != Some(false)))
 }
@@ -63,6 +70,8 @@ struct Told<'r> {
     outcome: &'r Outcome,
     /// Version and commit of what has simulated.
     program: &'r str,
+    /// How many were to be measured, at least.
+    transactions_asked: u64,
     scale: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<String>,
@@ -75,9 +84,10 @@ struct Told<'r> {
 
 impl<'r> Told<'r> {
     fn of(arguments: &SimRun, outcome: &'r Outcome) -> Told<'r> {
-        let &SimRun { scale, data, update_percent, zipf, shared, .. } = arguments;
+        let &SimRun { transactions, scale, data, update_percent, zipf, shared, .. } = arguments;
         let data = data.map(|data| data.to_string());
-        Told { outcome, program: &sweep::PROGRAM, scale, data, update_percent, zipf, shared }
+        let (program, transactions_asked) = (&*sweep::PROGRAM, transactions);
+        Told { outcome, program, transactions_asked, scale, data, update_percent, zipf, shared }
     }
 }
 

@@ -8,7 +8,8 @@ use rayon::prelude::*;
 use sim::sweep::{Asked, Found, Listed, Point, Record, Results, Slice, Sweep, labels};
 use workloads::{Kind, Options};
 
-use super::{merge, program};
+use super::merge;
+use super::program::Unloaded;
 use crate::args::SimSweep;
 use crate::failure::{Failure, Verdict};
 use crate::machine;
@@ -63,11 +64,20 @@ pub(super) fn run(arguments: &SimSweep) -> Result<Verdict, Failure> {
     Ok(Verdict::of(failed.is_empty()))
 }
 
-/// A line for each point, its hash first.
+/// A line for each point, its hash first; and which of them cannot be run.
 fn list(sweep: &Sweep, chosen: &[&Point]) -> Result<Verdict, Failure> {
     let lines: Vec<String> = chosen.iter().map(|point| named(sweep, point)).collect();
     report::print(&lines.join("\n"))?;
-    Ok(Verdict::Held)
+    let check = |point: &Point| Ok(sim::check(&point.setup, &program(point)?)?);
+    let mut verdict = Verdict::Held;
+    for (point, line) in chosen.iter().zip(&lines) {
+        let checked: Result<(), Failure> = check(point);
+        if let Err(problem) = checked {
+            let _ = writeln!(std::io::stderr(), "cannot be run: {line}: {problem}");
+            verdict = Verdict::Failed;
+        }
+    }
+    Ok(verdict)
 }
 
 /// A point's hash, and what it differs by from others.
@@ -109,20 +119,25 @@ pub(crate) fn all(points: &[&Point], results: Option<&Results>) -> Ran {
         .map(|(point, found)| {
             let made = match found {
                 Found::Whole(record) => Ok((**record).clone()),
-                Found::Missing | Found::Damaged(_) => one(point, results),
+                Found::Missing | Found::Damaged(_) => one(point, results, &|| bar.alive()),
             };
-            bar.inc(1);
+            bar.inc();
             made
         })
         .collect();
-    bar.finish_and_clear();
+    bar.finish();
     let there = found.iter().filter(|found| matches!(found, Found::Whole(_))).count();
     Ran { made, there }
 }
 
 /// Runs one point and keeps its result; what is wrong is told and keeps no other one from running.
-pub(crate) fn one(point: &Point, results: Option<&Results>) -> Result<Record, String> {
-    let outcome = panic::catch_unwind(AssertUnwindSafe(|| simulate(point)))
+/// `alive` is called often while it runs.
+pub(crate) fn one(
+    point: &Point,
+    results: Option<&Results>,
+    alive: &dyn Fn(),
+) -> Result<Record, String> {
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| simulate(point, alive)))
         .map_err(|_| "it panicked, see above".to_owned())?
         .map_err(|error| error.to_string())?;
     if outcome.checked == Some(false) {
@@ -135,7 +150,12 @@ pub(crate) fn one(point: &Point, results: Option<&Results>) -> Result<Record, St
     Ok(record)
 }
 
-fn simulate(point: &Point) -> Result<sim::report::Outcome, Failure> {
+fn simulate(point: &Point, alive: &dyn Fn()) -> Result<sim::report::Outcome, Failure> {
+    Ok(sim::run(&point.setup, &program(point)?, &mut |_| alive())?)
+}
+
+/// The program that a point runs.
+fn program(point: &Point) -> Result<Unloaded, Failure> {
     let Asked { scale, ref data, update_percent, zipf, shared, .. } = point.asked;
     let data = data.as_deref().map(str::parse).transpose();
     let options = Options {
@@ -148,8 +168,7 @@ fn simulate(point: &Point) -> Result<sim::report::Outcome, Failure> {
         data: data.map_err(|problem| Failure::BadData { problem })?,
     };
     let kind = Kind::by_name(&point.asked.workload).expect("its name was looked at");
-    let program = program::Unloaded::new(kind, options)?;
-    Ok(sim::run(&point.setup, &program, &mut |_| {})?)
+    Unloaded::new(kind, options)
 }
 
 /// What runs a point alone, as behind `lastword`.

@@ -2,11 +2,11 @@
 
 use sim::report::{Backlog, Outcome, Spread};
 
-use super::List;
+use super::{List, rare};
 use crate::report::table::{NONE, bytes, grouped, named, pairs, sheet, short};
 
 /// `lastword sim run`.
-pub(super) fn outcome(outcome: &Outcome) -> String {
+pub(super) fn outcome(outcome: &Outcome, asked: u64) -> String {
     let cycles = &outcome.cycles_per_transaction;
     let transactions = outcome.transactions.max(1) as f64;
     let each = |lines: u64| format!("{} ({:.2} /tx)", grouped(lines), lines as f64 / transactions);
@@ -19,7 +19,7 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
         ("machine", machine),
         ("cores", outcome.cores.to_string()),
         ("seed", outcome.seed.to_string()),
-        ("transactions", grouped(outcome.transactions)),
+        ("transactions", measured(outcome.transactions, asked)),
         ("cycles", grouped(outcome.cycles)),
         ("cycles a transaction", one(cycles.total)),
         ("  begin", one(cycles.begin)),
@@ -63,16 +63,21 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
     pairs(&rows)
 }
 
+/// How many were measured, and how many were to be: until the design's rounds are done a
+/// measurement is made longer.
+fn measured(measured: u64, asked: u64) -> String {
+    match measured == asked {
+        true => grouped(measured),
+        false => format!("{} ({} were asked for)", grouped(measured), grouped(asked)),
+    }
+}
+
 /// How often power was cut, what that has found, and inside of what it was.
 fn cuts(outcome: &Outcome) -> Vec<(&str, String)> {
     let Some(cuts) = outcome.power_cuts else { return Vec::new() };
     let violations = outcome.violations.unwrap_or_default();
     let mut rows = vec![("power cuts", grouped(cuts)), ("  violations", grouped(violations))];
-    let inside = outcome.rare_paths_cut.iter().flatten();
-    rows.extend(inside.map(|(path, cuts)| {
-        let cuts = if *cuts == 0 { "never: NOT TRIED".into() } else { grouped(*cuts) };
-        (path.as_str(), cuts)
-    }));
+    rows.extend(rare::rows(outcome));
     rows
 }
 

@@ -65,6 +65,14 @@ static PARAMETERS: LazyLock<BTreeMap<String, BTreeMap<String, f64>>> = LazyLock:
     all
 });
 
+/// How alike two keys are of which one may be meant by the other (1: they are equal), and by how
+/// much less alike than the nearest one others may be.
+const ALIKE: f64 = 0.65;
+const ABOUT: f64 = 0.1;
+
+/// Keys that are named of those that may be meant.
+const NEAR: usize = 3;
+
 /// Why there is no such machine.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -106,12 +114,14 @@ pub enum DescribeError {
         text: String,
     },
     /// A key that there is not.
-    #[error("no key `{key}`: there are {}", known.join(", "))]
+    #[error("no key `{key}`: there are {}{}", known.join(", "), meant(near))]
     UnknownKey {
         /// The key.
         key: String,
         /// Those that there are beside it.
         known: Vec<String>,
+        /// Those that are spelt much as it is.
+        near: Vec<String>,
     },
     /// A key of a part that this machine does not have.
     #[error(
@@ -296,8 +306,16 @@ impl Description {
                     let (key, others) = (key.to_owned(), others.join(", "));
                     return Err(DescribeError::NoSuchPart { machine, key, part, others });
                 }
-                let known = siblings(key, leaves.keys().map(String::as_str));
-                Err(DescribeError::UnknownKey { key: key.into(), known })
+                let parameters = parameters();
+                let short = parameters.iter().map(|it| it.trim_start_matches("design."));
+                let own = leaves.keys().filter(|it| !it.starts_with("design."));
+                let near = nearest(key, own.map(String::as_str).chain(short));
+                let table = key.split_once('.').map(|(table, _)| table);
+                let known = match table.is_some_and(|table| PARAMETERS.contains_key(table)) {
+                    true => siblings(&whole, parameters.iter().map(String::as_str)),
+                    false => siblings(key, leaves.keys().map(String::as_str)),
+                };
+                Err(DescribeError::UnknownKey { key: key.into(), known, near })
             }
         }
     }
@@ -328,15 +346,44 @@ pub fn parameter_of(key: &str) -> Option<&str> {
 
 /// Whether a design has this parameter: `design.lad.overflow`.
 fn known_parameter(key: &str) -> Result<(), DescribeError> {
-    let of = |(design, parameters): (&String, &BTreeMap<String, f64>)| {
-        parameters.keys().map(|key| format!("design.{design}.{key}")).collect::<Vec<_>>()
-    };
-    let all: Vec<String> = PARAMETERS.iter().flat_map(of).collect();
+    let all = parameters();
     if all.iter().any(|known| known == key) {
         return Ok(());
     }
-    let known = siblings(key, all.iter().map(String::as_str));
-    Err(DescribeError::UnknownKey { key: key.into(), known })
+    let all = || all.iter().map(String::as_str);
+    let (known, near) = (siblings(key, all()), nearest(key, all()));
+    Err(DescribeError::UnknownKey { key: key.into(), known, near })
+}
+
+/// The whole keys of all parameters.
+fn parameters() -> Vec<String> {
+    let of = |(design, parameters): (&String, &BTreeMap<String, f64>)| {
+        parameters.keys().map(|key| format!("design.{design}.{key}")).collect::<Vec<_>>()
+    };
+    PARAMETERS.iter().flat_map(of).collect()
+}
+
+/// The keys that are spelt most as this one, or that end as it does: some at most, the nearest
+/// first.
+fn nearest<'a>(key: &str, all: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let last = |key: &str| key.rsplit('.').next().map(str::to_owned);
+    let scored = all.map(|known| {
+        let score = strsim::normalized_damerau_levenshtein(key, known);
+        (if last(known) == last(key) { score.max(ALIKE) } else { score }, known)
+    });
+    let mut near: Vec<(f64, &str)> = scored.filter(|(score, _)| *score >= ALIKE).collect();
+    near.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let far = near.first().map_or(0.0, |(best, _)| best - ABOUT);
+    near.retain(|(score, _)| *score >= far);
+    near.into_iter().map(|(_, known)| known.to_owned()).take(NEAR).collect()
+}
+
+/// What an error says of the keys that may be meant.
+fn meant(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        near => format!("; do you mean `{}`?", near.join("` or `")),
+    }
 }
 
 /// The keys in the same part as this one; when there is no such part, the parts.

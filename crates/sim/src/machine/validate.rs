@@ -139,8 +139,14 @@ impl Look {
         self.that(is_name, "name", format!("{name:?}"), "1 to 64 of a-z, A-Z, 0-9, -, _ and .");
         let runs = (0.001..=1000.0).contains(clock_ghz);
         self.that(runs, "clock_ghz", clock_ghz, "from 0.001 to 1000");
-        let are_told_apart = (1..=CORES_MAX).contains(cores);
-        self.that(are_told_apart, "cores", cores, &format!("from 1 to {CORES_MAX}"));
+        let tiles = u64::from(machine.network.columns) * u64::from(machine.network.rows);
+        let most = CORES_MAX as u64;
+        let (most, why) = match tiles {
+            tiles if tiles > 0 && tiles < most => (tiles, ", the tiles of the mesh: one each"),
+            _ => (most, ""),
+        };
+        let fit = (1..=most).contains(&(*cores as u64));
+        self.that(fit, "cores", cores, &format!("from 1 to {most}{why}"));
         self.count("tlb.entries", tlb.entries, 0);
         self.count("tlb.walk", tlb.walk, 0);
         let has_room = (SLOTS_MIN..=4096).contains(&mc.wq);
@@ -187,7 +193,7 @@ impl Look {
 
     fn at_private(&mut self, cache: &str, private: &Private) {
         let Private { bytes, ways, latency, ports, mshrs } = *private;
-        self.at_sets(cache, bytes, ways, 1);
+        self.at_sets(cache, bytes, ways, None);
         self.count(&format!("{cache}.latency"), latency, 1);
         self.count(&format!("{cache}.ports"), ports, 1);
         self.count(&format!("{cache}.mshrs"), mshrs, 1);
@@ -196,7 +202,7 @@ impl Look {
     fn at_llc(&mut self, llc: &Shared, private: u64) {
         let Shared { bytes, ways, latency, banks, busy, inclusive, directory } = *llc;
         self.count("llc.banks", banks, 1);
-        self.at_sets("llc", bytes, ways, banks.max(1));
+        self.at_sets("llc", bytes, ways, Some(banks.max(1)));
         let holds = format!("at least {private}, a core's own caches, for it is inclusive");
         self.that(!inclusive || bytes >= private, "llc.bytes", bytes, &holds);
         self.count("llc.latency", latency, 1);
@@ -204,13 +210,17 @@ impl Look {
         self.count("llc.directory", directory, 0);
     }
 
-    /// Every bank of a cache has whole sets, at least one.
-    fn at_sets(&mut self, cache: &str, bytes: u64, ways: u32, banks: u32) {
+    /// A cache, or every bank of one that has banks, has whole sets, at least one.
+    fn at_sets(&mut self, cache: &str, bytes: u64, ways: u32, banks: Option<u32>) {
         let has_ways = (1..=63).contains(&ways);
         self.that(has_ways, &format!("{cache}.ways"), ways, "from 1 to 63");
-        let set = LINE_BYTES * u64::from(ways.max(1)) * u64::from(banks);
-        let rule =
-            format!("a multiple of {set}: a set of lines of {LINE_BYTES} bytes in each bank");
+        let ways = ways.max(1);
+        let set = LINE_BYTES * u64::from(ways) * u64::from(banks.unwrap_or(1));
+        let each = banks.map(|banks| format!(" in each of {cache}.banks = {banks}"));
+        let each = each.unwrap_or_default();
+        let rule = format!(
+            "a multiple of {set}, a set of {cache}.ways = {ways} lines of {LINE_BYTES} bytes{each}"
+        );
         let has_sets = bytes > 0 && bytes.is_multiple_of(set);
         self.that(has_sets, &format!("{cache}.bytes"), bytes, &rule);
         let fits = bytes <= 1 << 40;
@@ -234,7 +244,6 @@ impl Look {
             let rule = format!("at most {}: a core has no tile", tiles - tiles.min(cores));
             self.that(cores + first <= tiles.max(cores), "network.first", first, &rule);
             let rule = format!("at most {tiles}, the tiles of the mesh: one each");
-            self.that(cores <= tiles, "cores", cores, &rule);
             let banks = machine.llc.banks;
             self.that(u64::from(banks) <= tiles, "llc.banks", banks, &rule);
         }

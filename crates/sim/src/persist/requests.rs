@@ -8,9 +8,10 @@
 //! memory.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
+use crate::error::Error;
 use crate::machine::when::Time;
 
 /// A request.
@@ -24,11 +25,39 @@ pub struct Request {
     pub line: u32,
 }
 
-/// Writes them to a file.
-pub(crate) fn export(requests: &[Request], path: &Path) -> std::io::Result<()> {
+/// A file for them, which is there before anything is simulated.
+pub(crate) struct Export {
+    path: PathBuf,
+    file: File,
+}
+
+impl Export {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// [`Error::Trace`].
+    pub(crate) fn create(path: &Path) -> Result<Export, Error> {
+        let path = path.to_owned();
+        match File::create(&path) {
+            Ok(file) => Ok(Export { path, file }),
+            Err(source) => Err(Error::Trace { path, source }),
+        }
+    }
+
+    /// Writes them.
+    ///
+    /// # Errors
+    /// [`Error::Trace`].
+    pub(crate) fn write(self, requests: &[Request]) -> Result<(), Error> {
+        let Export { path, file } = self;
+        put(requests, file).map_err(|source| Error::Trace { path, source })
+    }
+}
+
+fn put(requests: &[Request], file: File) -> io::Result<()> {
     // Several channels run at a moment, but none goes back in time.
     debug_assert!(requests.is_sorted_by_key(|request| request.time));
-    let mut file = BufWriter::new(File::create(path)?);
+    let mut file = BufWriter::new(file);
     for Request { time, writes, line } in requests {
         let kind = if *writes { 'W' } else { 'R' };
         writeln!(file, "{time} {kind} {:#014x}", u64::from(*line) * 64)?;

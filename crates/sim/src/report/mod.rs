@@ -63,13 +63,16 @@ pub struct Outcome {
     /// simulations differ in nothing.
     #[serde(default, skip_serializing_if = "is_untold")]
     pub host_seconds: f64,
-    /// How often power was cut; absent when nobody asked, as the next two.
+    /// How often power was cut; absent when nobody asked, as the next three.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_cuts: Option<u64>,
     /// After how many of these cuts something was there that must not be, or was not that must.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub violations: Option<u64>,
-    /// How many of them lay inside of each path that the design takes rarely.
+    /// How often the run took each path that the design takes rarely.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rare_paths_taken: Option<BTreeMap<String, u64>>,
+    /// How many of the cuts lay inside of each path that the design takes rarely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rare_paths_cut: Option<BTreeMap<String, u64>>,
     /// Whether the data held what the workload says, and every copy of a line what the program had
@@ -250,6 +253,7 @@ mod tests {
             host_seconds: 0.5,
             power_cuts: None,
             violations: None,
+            rare_paths_taken: None,
             rare_paths_cut: None,
             checked: None,
             isolation_hits: None,
@@ -290,12 +294,14 @@ mod tests {
         let cut = Outcome {
             power_cuts: Some(1000),
             violations: Some(0),
+            rare_paths_taken: Some([("overflow".into(), 9)].into()),
             rare_paths_cut: Some([("overflow".into(), 3)].into()),
             ..outcome()
         };
         let json = serde_json::to_value(cut).expect("it has plain keys");
         assert_eq!((&json["power_cuts"], &json["violations"]), (&1000.into(), &0.into()));
-        assert_eq!(json["rare_paths_cut"]["overflow"], 3);
+        let (taken, cut) = (&json["rare_paths_taken"], &json["rare_paths_cut"]);
+        assert_eq!((&taken["overflow"], &cut["overflow"]), (&9.into(), &3.into()));
         let counted = Outcome { design_counts: [("merges".into(), 7)].into(), ..outcome() };
         let json = serde_json::to_value(counted).expect("it has plain keys");
         assert_eq!(json["design_counts"]["merges"], 7);

@@ -55,6 +55,7 @@ fn outcome(point: &Point) -> Outcome {
         image_hash: None,
         power_cuts: None,
         violations: None,
+        rare_paths_taken: None,
         rare_paths_cut: None,
         description: setup.description.clone(),
         complaints: vec![],

@@ -10,6 +10,7 @@ mod common;
 
 mod add_a_design;
 mod bandwidth;
+mod before_and_while;
 mod deadlock;
 mod fall_back;
 mod lad;

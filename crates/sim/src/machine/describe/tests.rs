@@ -148,7 +148,8 @@ fn what_is_no_key_is_named_beside_those_that_are() {
     let near = refused("lad", "mc.wqs=8");
     assert_eq!(
         near,
-        "no key `mc.wqs`: there are mc.forward, mc.overhead, mc.remote_ns, mc.wq, mc.write_age_ns"
+        "no key `mc.wqs`: there are mc.forward, mc.overhead, mc.remote_ns, mc.wq, \
+         mc.write_age_ns; do you mean `mc.wq`?"
     );
     let parts = refused("lad", "nonsense=8");
     assert!(parts.starts_with("no key `nonsense`: there are clock_ghz, core.*, cores, design.*"));
@@ -162,12 +163,36 @@ fn what_is_no_key_is_named_beside_those_that_are() {
     assert_eq!(
         design,
         "no key `design.lad.overflw`: there are design.lad.away_cycles, design.lad.overflow, \
-         design.lad.suspend_cycles"
+         design.lad.suspend_cycles; do you mean `design.lad.overflow`?"
     );
     assert!(refused("lad", "design.nobody.x=1").contains("design.redu.*"));
     for nothing in ["mc.wq", "=8", "mc.wq=", ""] {
         assert!(refused("lad", nothing).contains("sets nothing: write key=value"));
     }
+}
+
+#[test]
+fn what_is_misspelt_is_told_by_what_may_be_meant() {
+    let meant = |setting: &str| {
+        let said = refused("ssp", setting);
+        said.split_once("; do you mean ").map_or("", |(_, meant)| meant).to_owned()
+    };
+    for (setting, key) in [
+        ("ssp-undo.side-by-side=0", "`ssp-undo.side_by_side`?"),
+        ("design.ssp-undo.side-by-side=0", "`design.ssp-undo.side_by_side`?"),
+        ("side_by_side=0", "`ssp-undo.side_by_side`?"),
+        ("ssp_undo.side_by_side=0", "`ssp-undo.side_by_side`?"),
+        ("nvm.wirte_ns=600", "`nvm.write_ns`?"),
+        ("core=2", "`cores`?"),
+        ("l3.latency=2", "`l1.latency` or `l2.latency` or `llc.latency`?"),
+        ("nonsense=8", ""),
+    ] {
+        assert_eq!(meant(setting), key, "{setting}");
+    }
+    // Its own table's keys, and not those of all tables.
+    let said = refused("ssp", "ssp-undo.side-by-side=0");
+    let those = "there are design.ssp-undo.line, design.ssp-undo.side_by_side; do you mean";
+    assert!(said.contains(those), "{said}");
 }
 
 #[test]
@@ -227,9 +252,18 @@ fn all_that_is_wrong_with_a_machine_is_said_at_once() {
     assert_eq!(
         said,
         "cores = 65: it must be from 1 to 16; mc.wq = 4: it must be from 8 to 4096; core.width = \
-         0: it must be from 1 to 65536; l1.bytes = 1000: it must be a multiple of 128: a set of \
-         lines of 64 bytes in each bank; cores = 65: it must be at most 16, the tiles of the mesh: \
-         one each"
+         0: it must be from 1 to 65536; l1.bytes = 1000: it must be a multiple of 128, a set of \
+         l1.ways = 2 lines of 64 bytes"
+    );
+    let said = invalid("lad", &["cores=17"]);
+    assert_eq!(said, "cores = 17: it must be from 1 to 16");
+    let said = invalid("lad", &["network.rows=2", "llc.banks=8"]);
+    assert_eq!(said, "cores = 15: it must be from 1 to 8, the tiles of the mesh: one each");
+    let said = invalid("lad", &["llc.bytes=64"]);
+    assert_eq!(
+        said,
+        "llc.bytes = 64: it must be a multiple of 16384, a set of llc.ways = 16 lines of 64 \
+         bytes in each of llc.banks = 16"
     );
 }
 
