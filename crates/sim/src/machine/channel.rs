@@ -272,9 +272,9 @@ impl<D: Design> Machine<D> {
         queued.filter(|_| self.memory.keeps_media()).or_else(|| self.memory.media_line(line))
     }
 
-    /// Slots of a channel's queue whose writes are held.
-    pub fn held(&self, channel: usize) -> usize {
-        self.channels[channel].controller.held()
+    /// A channel's controller, to look at: nothing makes it act.
+    pub fn look_at(&self, channel: usize) -> &Controller {
+        &self.channels[channel].controller
     }
 
     /// What the array has of a line; its coherent value when nobody keeps that.
