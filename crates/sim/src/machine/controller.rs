@@ -34,8 +34,9 @@
 //! Whoever drives it calls [`Controller::run`] at the times that [`Controller::next`] names, and
 //! nothing later in between. (Rixner and others, *Memory Access Scheduling*, ISCA 2000.)
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
+use super::agenda::Agenda;
 use super::memory::LineWords;
 use super::when::Time;
 use crate::mutants::{Mutant, planted};
@@ -257,8 +258,8 @@ pub struct Controller {
     writes: VecDeque<Entry>,
     /// Writes without a slot, in their order.
     outside: VecDeque<Entry>,
-    /// What is under way: when it is over, and what is told then.
-    under_way: BTreeSet<(Time, Id)>,
+    /// What is under way, by when it is over, and then by age.
+    under_way: Agenda<(Time, Id), ()>,
     /// Writes that took another's place, and whose.
     merged: Vec<(Id, Id)>,
     /// What finished reads have seen in the queue.
@@ -284,7 +285,7 @@ impl Controller {
             reads: Vec::new(),
             writes: VecDeque::new(),
             outside: VecDeque::new(),
-            under_way: BTreeSet::new(),
+            under_way: Agenda::new(),
             merged: Vec::new(),
             seen: Vec::new(),
             decides: None,
@@ -310,7 +311,7 @@ impl Controller {
         if let Some(payload) = youngest {
             self.counts.forwarded += 1;
             self.seen.push((id, Some(payload)));
-            self.under_way.insert((now + self.timing.forward, id));
+            self.under_way.add((now + self.timing.forward, id), ());
             return;
         }
         self.reads.push(Waiting { id, line, place: self.banks.place(line), arrived: now });
@@ -402,16 +403,16 @@ impl Controller {
 
     /// When it has something to do or to tell.
     pub fn next(&self) -> Option<Time> {
-        let told = self.under_way.first().map(|(at, _)| *at);
+        let told = self.under_way.first().map(|(at, _)| at);
         told.into_iter().chain(self.decides).min()
     }
 
     /// Does and tells what there is at this moment, which [`next`](Controller::next) has named.
     pub fn run(&mut self, now: Time, tell: &mut impl FnMut(Event)) {
-        while let Some(&(at, id)) = self.under_way.first()
+        while let Some((at, id)) = self.under_way.first()
             && at <= now
         {
-            self.under_way.pop_first();
+            self.under_way.take_first();
             self.is_over(id, tell);
             // What has waited for it, or for its slot, may go.
             self.wake(now);
@@ -556,7 +557,7 @@ impl Controller {
         self.counts.row_hits += u64::from(is_open);
         self.counts.reads += 1;
         self.seen.push((id, None));
-        self.under_way.insert((there + burst, id));
+        self.under_way.add((there + burst, id), ());
     }
 
     fn start_write(&mut self, now: Time, at: usize) {
@@ -569,7 +570,7 @@ impl Controller {
         self.banks.take(place, over);
         self.counts.row_hits += u64::from(is_open);
         self.counts.writes += 1;
-        self.under_way.insert((over, id));
+        self.under_way.add((over, id), ());
     }
 }
 
