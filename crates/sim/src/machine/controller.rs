@@ -451,6 +451,9 @@ impl Controller {
     /// Gives slots to writes that wait, oldest first. Where all but the kept slots are taken, what
     /// may have one of these passes what may not, and nothing else passes anything.
     fn let_in(&mut self, now: Time, tell: &mut impl FnMut(Event)) {
+        if self.outside.is_empty() {
+            return;
+        }
         let Queue { slots, .. } = self.queue;
         let unkept = super::description::unkept(slots);
         let others = self.writes.iter().filter(|entry| !entry.write.may_have_kept());
