@@ -477,14 +477,18 @@ fn log_if_full<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usi
 fn logs_another<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usize) -> bool {
     let Staged { ref controllers, threshold, .. } = machine.design;
     let Some(Logging { busy, .. }) = controllers.get(channel) else { return false };
-    let busy: Vec<Id> = busy.iter().map(|busy| busy.id).collect();
-    let controller = machine.controller(channel);
-    // What waits for a slot counts too: or no more than one could be logged where the threshold is
-    // all that may be held.
-    let demand = controller.held() + controller.held_outside();
-    if busy.len() >= AT_ONCE || controller.held() < threshold || demand < threshold + busy.len() {
+    // This is asked whenever a write gets a slot: mostly too few are held, and nothing is to do.
+    let controller = machine.look_at(channel);
+    let held = controller.held();
+    if busy.len() >= AT_ONCE || held < threshold {
         return false;
     }
+    // What waits for a slot counts too: or no more than one could be logged where the threshold is
+    // all that may be held.
+    if held + controller.held_outside() < threshold + busy.len() {
+        return false;
+    }
+    let busy: Vec<Id> = busy.iter().map(|busy| busy.id).collect();
     let Some((id, write)) = controller.oldest_held(&busy) else { return false };
     let local = write.line;
     let line = machine.global_line(channel, local);

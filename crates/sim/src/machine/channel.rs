@@ -1,8 +1,7 @@
 //! A channel: a memory controller, what is on its way to it, and what becomes of its answers.
 
-use std::collections::BTreeMap;
-
 use super::Machine;
+use super::agenda::Agenda;
 use super::controller::{Class, Controller, Event, Id, Line, Queue, Timing, Write};
 use super::description::{Description, Memory as Described, Point};
 use super::memory::LineWords;
@@ -16,7 +15,7 @@ use crate::persist::{Change, Queued};
 pub(crate) struct Channel {
     pub(crate) controller: Controller,
     /// What arrives, by time and then in the order of sending.
-    inbox: BTreeMap<(Time, u64), Arrival>,
+    inbox: Agenda<Time, Arrival>,
     tile: Tile,
     is_nvm: bool,
     /// Its place among the channels of its kind, and how many those are.
@@ -74,7 +73,7 @@ impl Channel {
         let channels = described.flat_map(|(memory, is_nvm)| {
             (0..memory.channels).map(move |index| Channel {
                 controller: controller(description, memory),
-                inbox: BTreeMap::new(),
+                inbox: Agenda::new(),
                 tile: network.corner(index as usize),
                 is_nvm,
                 index,
@@ -94,8 +93,7 @@ impl Channel {
     }
 
     fn next(&self) -> Option<Time> {
-        let arrival = self.inbox.first_key_value().map(|(key, _)| key.0);
-        arrival.into_iter().chain(self.controller.next()).min()
+        self.inbox.first().into_iter().chain(self.controller.next()).min()
     }
 }
 
@@ -136,8 +134,8 @@ impl<D: Design> Machine<D> {
         let through = self.network.send(from, self.channels[to].tile, size, time);
         let last = &mut self.arrivals[from * self.channels.len() + to];
         *last = (*last).max(through + self.description.mc.overhead);
-        let (at, order) = (*last, self.next_id());
-        self.channels[to].inbox.insert((at, order), arrival);
+        let at = *last;
+        self.channels[to].inbox.add(at, arrival);
         self.sources.hasten(to, at.max(self.now));
     }
 
@@ -272,9 +270,9 @@ impl<D: Design> Machine<D> {
         queued.filter(|_| self.memory.keeps_media()).or_else(|| self.memory.media_line(line))
     }
 
-    /// Slots of a channel's queue whose writes are held.
-    pub fn held(&self, channel: usize) -> usize {
-        self.channels[channel].controller.held()
+    /// A channel's controller, to look at: nothing makes it act.
+    pub fn look_at(&self, channel: usize) -> &Controller {
+        &self.channels[channel].controller
     }
 
     /// What the array has of a line; its coherent value when nobody keeps that.
@@ -311,10 +309,9 @@ impl<D: Design> Machine<D> {
     /// Lets a channel do what there is at this moment.
     pub(crate) fn run_channel(&mut self, at: usize) {
         let now = self.now;
-        while let Some(entry) = self.channels[at].inbox.first_entry()
-            && entry.key().0 <= now
+        while self.channels[at].inbox.first().is_some_and(|first| first <= now)
+            && let Some(arrival) = self.channels[at].inbox.take_first()
         {
-            let arrival = entry.remove();
             self.arrive(at, arrival);
         }
         let mut events = std::mem::take(&mut self.events);
@@ -493,7 +490,7 @@ impl<D: Design> Machine<D> {
     pub fn writes_waiting(&self) -> u64 {
         let waiting = |channel: &Channel| {
             let (inside, outside) = channel.controller.queued();
-            let coming = channel.inbox.values();
+            let coming = channel.inbox.things();
             let coming = coming.filter(|arrival| matches!(arrival, Arrival::Write { .. })).count();
             (inside + outside + coming) as u64
         };

@@ -34,11 +34,13 @@
 //! Whoever drives it calls [`Controller::run`] at the times that [`Controller::next`] names, and
 //! nothing later in between. (Rixner and others, *Memory Access Scheduling*, ISCA 2000.)
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
+use super::agenda::Agenda;
 use super::memory::LineWords;
 use super::when::Time;
 use crate::mutants::{Mutant, planted};
+use banks::{Banks, Place};
 
 /// A line of memory, by its number.
 pub type Line = u64;
@@ -194,6 +196,7 @@ pub enum Event {
 struct Waiting {
     id: Id,
     line: Line,
+    place: Place,
     arrived: Time,
 }
 
@@ -201,6 +204,7 @@ struct Waiting {
 #[derive(Clone, Debug)]
 struct Entry {
     id: Id,
+    place: Place,
     arrived: Time,
     /// It is on its way to the array.
     started: bool,
@@ -214,12 +218,6 @@ impl Entry {
         let is_first = self.is_first || planted(Mutant::LinesOutOfOrder);
         !self.started && is_first && !self.write.held && self.write.after.is_empty()
     }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Bank {
-    free: Time,
-    open: Option<u64>,
 }
 
 /// Requests are started by this: whether its row has to be opened, its age; and where it is.
@@ -255,13 +253,13 @@ pub struct Counts {
 pub struct Controller {
     timing: Timing,
     queue: Queue,
-    banks: Vec<Bank>,
+    banks: Banks,
     reads: Vec<Waiting>,
     writes: VecDeque<Entry>,
     /// Writes without a slot, in their order.
     outside: VecDeque<Entry>,
-    /// What is under way: when it is over, and what is told then.
-    under_way: BTreeSet<(Time, Id)>,
+    /// What is under way, by when it is over, and then by age.
+    under_way: Agenda<(Time, Id), ()>,
     /// Writes that took another's place, and whose.
     merged: Vec<(Id, Id)>,
     /// What finished reads have seen in the queue.
@@ -279,17 +277,15 @@ impl Controller {
     /// # Panics
     /// Without a bank, a line in a row, or eight slots.
     pub fn new(timing: Timing, queue: Queue) -> Controller {
-        let is_part = (1..=timing.row_lines).contains(&timing.interleave_lines);
-        assert!(timing.banks > 0 && is_part, "lines go round banks");
         assert!(queue.slots >= 8, "an eighth of the slots are kept for logs");
         Controller {
             timing,
             queue,
-            banks: vec![Bank::default(); timing.banks as usize],
+            banks: Banks::new(&timing),
             reads: Vec::new(),
             writes: VecDeque::new(),
             outside: VecDeque::new(),
-            under_way: BTreeSet::new(),
+            under_way: Agenda::new(),
             merged: Vec::new(),
             seen: Vec::new(),
             decides: None,
@@ -315,10 +311,10 @@ impl Controller {
         if let Some(payload) = youngest {
             self.counts.forwarded += 1;
             self.seen.push((id, Some(payload)));
-            self.under_way.insert((now + self.timing.forward, id));
+            self.under_way.add((now + self.timing.forward, id), ());
             return;
         }
-        self.reads.push(Waiting { id, line, arrived: now });
+        self.reads.push(Waiting { id, line, place: self.banks.place(line), arrived: now });
         self.wake(now);
     }
 
@@ -331,7 +327,7 @@ impl Controller {
 
     /// A read of what the array has, whatever is queued, arrives.
     pub fn read_array(&mut self, now: Time, id: Id, line: Line) {
-        self.reads.push(Waiting { id, line, arrived: now });
+        self.reads.push(Waiting { id, line, place: self.banks.place(line), arrived: now });
         self.wake(now);
     }
 
@@ -351,8 +347,8 @@ impl Controller {
             entry.write.payload = write.payload;
             self.merged.push((id, entry.id));
         } else {
-            let (started, is_first) = (false, false);
-            self.outside.push_back(Entry { id, arrived: now, started, is_first, write });
+            let (place, started, is_first) = (self.banks.place(write.line), false, false);
+            self.outside.push_back(Entry { id, place, arrived: now, started, is_first, write });
         }
         self.wake(now);
     }
@@ -407,16 +403,16 @@ impl Controller {
 
     /// When it has something to do or to tell.
     pub fn next(&self) -> Option<Time> {
-        let told = self.under_way.first().map(|(at, _)| *at);
+        let told = self.under_way.first().map(|(at, _)| at);
         told.into_iter().chain(self.decides).min()
     }
 
     /// Does and tells what there is at this moment, which [`next`](Controller::next) has named.
     pub fn run(&mut self, now: Time, tell: &mut impl FnMut(Event)) {
-        while let Some(&(at, id)) = self.under_way.first()
+        while let Some((at, id)) = self.under_way.first()
             && at <= now
         {
-            self.under_way.pop_first();
+            self.under_way.take_first();
             self.is_over(id, tell);
             // What has waited for it, or for its slot, may go.
             self.wake(now);
@@ -455,6 +451,9 @@ impl Controller {
     /// Gives slots to writes that wait, oldest first. Where all but the kept slots are taken, what
     /// may have one of these passes what may not, and nothing else passes anything.
     fn let_in(&mut self, now: Time, tell: &mut impl FnMut(Event)) {
+        if self.outside.is_empty() {
+            return;
+        }
         let Queue { slots, .. } = self.queue;
         let unkept = super::description::unkept(slots);
         let others = self.writes.iter().filter(|entry| !entry.write.may_have_kept());
@@ -510,19 +509,19 @@ impl Controller {
     fn survey_writes(&self, now: Time) -> Survey {
         let mut survey = Survey::default();
         for (at, entry) in self.writes.iter().enumerate() {
-            let Entry { id, arrived, ref write, .. } = *entry;
-            if !entry.is_ready() || self.is_read_before(write.line, id) {
+            let Entry { id, place, arrived, .. } = *entry;
+            if !entry.is_ready() || self.is_read_before(entry.write.line, id) {
                 continue;
             }
             survey.ready += 1;
             survey.old |= arrived + self.queue.age <= now;
-            let Bank { free, open } = self.banks[self.bank(write.line)];
+            let free = self.banks.free(place);
             if free <= now {
                 let age = match planted(Mutant::LinesOutOfOrder) {
                     true => (0, Id::MAX - id),
                     false => (arrived, id),
                 };
-                let rank = (open != Some(self.row(write.line)), age, at);
+                let rank = (!self.banks.is_open(place), age, at);
                 survey.first = Some(survey.first.map_or(rank, |first| first.min(rank)));
             } else {
                 survey.free = Some(survey.free.map_or(free, |first| first.min(free)));
@@ -540,10 +539,10 @@ impl Controller {
     /// The read to start now, and when the first bank is free that another one waits for.
     fn first_read(&self, now: Time) -> (Option<Rank>, Option<Time>) {
         let (mut first, mut earliest): (Option<Rank>, Option<Time>) = (None, None);
-        for (at, &Waiting { id, line, arrived }) in self.reads.iter().enumerate() {
-            let Bank { free, open } = self.banks[self.bank(line)];
+        for (at, &Waiting { id, place, arrived, .. }) in self.reads.iter().enumerate() {
+            let free = self.banks.free(place);
             if free <= now {
-                let rank = (open != Some(self.row(line)), (arrived, id), at);
+                let rank = (!self.banks.is_open(place), (arrived, id), at);
                 first = Some(first.map_or(rank, |first| first.min(rank)));
             } else {
                 earliest = Some(earliest.map_or(free, |first| first.min(free)));
@@ -552,49 +551,32 @@ impl Controller {
         (first, earliest)
     }
 
-    /// Of its bank.
-    fn row(&self, line: Line) -> u64 {
-        let Timing { banks, row_lines, interleave_lines, .. } = self.timing;
-        line / (interleave_lines * banks) / (row_lines / interleave_lines)
-    }
-
-    fn bank(&self, line: Line) -> usize {
-        (line / self.timing.interleave_lines % self.timing.banks) as usize
-    }
-
-    fn is_open(&self, line: Line) -> bool {
-        self.banks[self.bank(line)].open == Some(self.row(line))
-    }
-
-    /// Opens a line's row, and answers its bank.
-    fn open(&mut self, line: Line) -> &mut Bank {
-        self.counts.row_hits += u64::from(self.is_open(line));
-        let (bank, row) = (self.bank(line), Some(self.row(line)));
-        self.banks[bank].open = row;
-        &mut self.banks[bank]
-    }
-
     fn start_read(&mut self, now: Time, at: usize) {
-        let Waiting { id, line, .. } = self.reads.swap_remove(at);
+        let Waiting { id, place, .. } = self.reads.swap_remove(at);
         let Timing { read_hit, read_miss, burst, .. } = self.timing;
-        let latency = if self.is_open(line) { read_hit } else { read_miss };
-        self.open(line).free = now + latency;
+        let is_open = self.banks.is_open(place);
+        let there = now + if is_open { read_hit } else { read_miss };
+        self.banks.take(place, there);
+        self.counts.row_hits += u64::from(is_open);
         self.counts.reads += 1;
         self.seen.push((id, None));
-        self.under_way.insert((now + latency + burst, id));
+        self.under_way.add((there + burst, id), ());
     }
 
     fn start_write(&mut self, now: Time, at: usize) {
         let entry = &mut self.writes[at];
         entry.started = true;
-        let (id, line) = (entry.id, entry.write.line);
+        let Entry { id, place, .. } = *entry;
         let Timing { burst, write_hit, write_miss, .. } = self.timing;
-        let over = now + burst + if self.is_open(line) { write_hit } else { write_miss };
-        self.open(line).free = over;
+        let is_open = self.banks.is_open(place);
+        let over = now + burst + if is_open { write_hit } else { write_miss };
+        self.banks.take(place, over);
+        self.counts.row_hits += u64::from(is_open);
         self.counts.writes += 1;
-        self.under_way.insert((over, id));
+        self.under_way.add((over, id), ());
     }
 }
 
+mod banks;
 #[cfg(test)]
 mod tests;

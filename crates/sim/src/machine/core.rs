@@ -79,7 +79,7 @@ pub struct Core {
     /// Which load returned which pointer: see [`Core::follow`].
     pointers: Vec<(u64, When)>,
     last_load: When,
-    /// The next address waits for the last load.
+    /// The next address waits for the last load, as each does where loads are serial.
     follows_last: bool,
 }
 
@@ -104,7 +104,7 @@ impl Core {
             shared_at: 0,
             pointers: vec![(0, When::at(0)); POINTERS],
             last_load: When::at(0),
-            follows_last: false,
+            follows_last: described.serial_loads,
         }
     }
 
@@ -251,7 +251,7 @@ impl Core {
     /// pointer to it, or the last one when the program or the machine has said so.
     #[inline]
     pub fn follow(&mut self, object: u64) -> When {
-        if std::mem::take(&mut self.follows_last) || self.described.serial_loads {
+        if std::mem::replace(&mut self.follows_last, self.described.serial_loads) {
             return self.last_load;
         }
         let (pointer, when) = self.pointers[pointer_slot(object)];

@@ -19,6 +19,7 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 
+mod agenda;
 mod attempt;
 pub mod cache;
 mod channel;

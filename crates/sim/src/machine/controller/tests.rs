@@ -260,20 +260,6 @@ fn what_is_held_waits_for_its_release_and_what_is_old_goes_before_reads() {
     assert!((2300..2300 + 200).contains(&end), "{end}");
 }
 
-#[test]
-fn lines_that_go_round_the_banks_find_their_row_open_a_round_later() {
-    let controller =
-        Controller::new(Timing { interleave_lines: 1, row_lines: 16, ..TIMING }, QUEUE);
-    let places: Vec<_> =
-        (0..256).map(|line| (controller.bank(line), controller.row(line))).collect();
-    for (line, (bank, row)) in places.iter().enumerate() {
-        assert_eq!((*bank, *row), (line % 8, line as u64 / 128), "{line}");
-    }
-    let rows = Controller::new(TIMING, QUEUE);
-    let places = (0..256).map(|line| (rows.bank(line), rows.row(line)));
-    assert!(places.enumerate().all(|(line, place)| place == (line / 16 % 8, line as u64 / 128)));
-}
-
 proptest! {
     /// Whatever comes, all of it ends, equal requests have equal ends, and the array has of each
     /// line what came last.
