@@ -4,9 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::bare::{LINES, builtin, fresh_cycle, machine_of, pointer, run, word};
 use crate::common::{setup, simulate};
 use sim::Setup;
+use sim::design::{Design, SspUndo};
+use sim::machine::Hart;
+use sim::machine::transaction::Transaction;
 use sim::report::Outcome;
+use words::{Addr, Words};
 
 const WORKLOADS: [&str; 7] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash", "pages"];
 
@@ -139,6 +144,42 @@ fn a_transaction_costs_what_memory_is_waited_for() {
     // One after the other they would take this long.
     assert!(undo.log_stall < 0.5 * 760.0 * entries, "{entries} entries side by side: {undo:?}");
     assert!(one.total < redo.total, "{one:?}");
+}
+
+/// Cycles of a transaction that stores a word, then another one behind a load that takes long.
+fn store_behind_a_load(side_by_side: &str) -> u64 {
+    let settings = ["nvm.read_miss_ns=1000", "nvm.read_hit_ns=1000", side_by_side];
+    let mut description = builtin("ssp", &settings);
+    description.cores = 1;
+    let at = |line: u32| Addr::new(pointer(word(line)), 0);
+    let took = std::rc::Rc::new(std::cell::Cell::new(0));
+    let told = std::rc::Rc::clone(&took);
+    let program = move |hart: &mut Hart<'_, SspUndo>| {
+        // The lines are there, and the load's is not.
+        hart.transact(|tx| tx.write(at(1), 1).and(tx.write(at(2), 1))).unwrap();
+        let began = fresh_cycle(hart);
+        let body = |tx: &mut Transaction<'_, '_, SspUndo>| {
+            tx.write(at(1), 2)?;
+            tx.read(at(640))?;
+            tx.write(at(2), 2)
+        };
+        hart.transact(body).unwrap();
+        told.set(hart.cycle() - began);
+    };
+    let design = SspUndo::new(&description, LINES / 2);
+    run(machine_of(&description, design), vec![Box::new(program)]).unwrap();
+    took.get()
+}
+
+#[test]
+fn an_entry_waits_until_its_store_has_retired() {
+    // The load takes longer than an entry's way to memory. So the second entry would be there when
+    // its store retires, if it were sent before; and it is sent no sooner than where the oldest
+    // store alone has its entry sent.
+    let [alone, beside] = ["ssp-undo.side_by_side=0", "ssp-undo.side_by_side=1"];
+    let [alone, beside] = [store_behind_a_load(alone), store_behind_a_load(beside)];
+    println!("{alone} {beside}");
+    assert!(alone.abs_diff(beside) < 100, "an entry's way takes 760 cycles: {alone} {beside}");
 }
 
 #[test]

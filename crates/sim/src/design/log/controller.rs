@@ -268,7 +268,8 @@ pub(in crate::design) fn trim<D: Logging>(machine: &mut Machine<D>) {
 pub(super) fn mirror<D: Logging>(machine: &mut Machine<D>) {
     let now = machine.now();
     let log = machine.design.log();
-    let wanted = !log.waiting.is_empty() || !log.inbox.is_empty() || log.is_low();
+    let waits = !log.waiting.is_empty() || !log.inbox.is_empty();
+    let wanted = waits || log.is_low() || log.has_few_names();
     let moves = wanted && !log.packer.is_mirrored() || !log.marks.is_empty();
     if !moves || log.packer.is_mirroring() {
         return;

@@ -354,9 +354,15 @@ impl Log {
         self.live.iter().filter(|(_, live)| ended(live)).map(|(serial, _)| *serial).collect()
     }
 
-    /// Whether less than half of the log is free, or less than an eighth of the names.
+    /// Whether less than half of the log is free, or too few names, which Log Start keeps where it
+    /// is.
     pub(super) fn is_low(&self) -> bool {
-        !self.packer.is_free(2) || self.named > record::IDS / 8 * 7
+        !self.packer.is_free(2) || self.has_few_names() && self.packer.is_mirrored()
+    }
+
+    /// Whether less than an eighth of the names is free.
+    fn has_few_names(&self) -> bool {
+        self.named > record::IDS / 8 * 7
     }
 
     /// Whether half of the log, or more, lies behind the first record that a transaction needs.
