@@ -24,8 +24,8 @@
 //! modified: so what is committed is at home, and Log Start may move up to where that scan began.
 //!
 //! Choices where the papers are silent: a scan takes no time of the caches; it writes back
-//! `log.window` lines at a time, and the next one begins when it is over. When half of the log is
-//! used scans begin a 64th of the time behind each other, and never sooner: room comes two scans
+//! `log.window` lines at a time, and the next one begins when it is over. When the log gets low
+//! scans begin a 64th of the time behind each other, and never sooner: room comes two scans
 //! later, and what flags everything at once writes every line as often as it is stored.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -68,6 +68,8 @@ pub struct HwUndoRedo {
     /// writes back all that is modified, behind the one that is under way.
     at_home: u64,
     again: bool,
+    /// A scan was due while such a scan was under way.
+    is_late: bool,
     /// Lines on their way to memory, by number.
     under_way: BTreeSet<u64>,
     numbers: u64,
@@ -121,6 +123,7 @@ impl Design for HwUndoRedo {
             scan: None,
             at_home: 0,
             again: false,
+            is_late: false,
             under_way: BTreeSet::new(),
             numbers: 0,
         }
@@ -211,8 +214,9 @@ impl Design for HwUndoRedo {
     }
 
     fn engine(machine: &mut Machine<Self>, _: usize) {
-        if machine.design.scan.is_none() {
-            scan(machine, false);
+        match &machine.design.scan {
+            None => scan(machine, false),
+            Some(scan) => machine.design.is_late |= scan.all.is_some(),
         }
     }
 
@@ -327,8 +331,12 @@ fn is_over(machine: &mut Machine<HwUndoRedo>) {
     design.at_home = design.at_home.max(all.unwrap_or(0));
     // Whoever waits for room waits for two scans.
     let (is_low, was_busy) = (design.log.is_low(), std::mem::take(&mut design.is_busy));
-    design.is_due = is_low || was_busy;
-    let next = since + if is_low { design.soon() } else { design.period };
+    let is_late = std::mem::take(&mut design.is_late);
+    design.is_due = is_low || was_busy || is_late;
+    let next = match is_late {
+        true => now,
+        false => since + if is_low { design.soon() } else { design.period },
+    };
     let is_due = design.is_due;
     // A run is long enough when it has some that time has brought.
     machine.counts.add("scans", u64::from(all.is_none()));

@@ -141,7 +141,7 @@ fn append<D: Logging>(machine: &mut Machine<D>, serial: u64, slot: &Slot) {
     }
     // Whoever waits until the line is at home may have the locks of who would end the record.
     let is_held = |log: &Log| log.held.iter().any(|(_, line, _)| *line == slot.line);
-    if log.software.is_running() && log.packer.is_open(slot.line) && is_held(log) {
+    if log.software.needs_home() && log.packer.is_open(slot.line) && is_held(log) {
         log.packer.seal();
     }
     machine.design.appended(serial, slot, places);

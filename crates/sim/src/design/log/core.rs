@@ -10,7 +10,7 @@ use crate::machine::{Hart, Machine};
 pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
     let cycle = hart.cycle();
     hart.at(cycle);
-    let core = hart.core();
+    let (core, began) = (hart.core(), hart.machine().now());
     loop {
         let machine = hart.machine();
         let now = machine.now();
@@ -22,17 +22,18 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
         let log = machine.design.log();
         if may_begin
             && log.packer.is_free(1)
-            && log.packer.has_room()
             && let Some(id) = log.free_id()
         {
-            return log.begin(core, id, earlier);
+            log.begin(core, id, earlier);
+            if now > began {
+                machine.rare(FULL, began, now);
+            }
+            return;
         }
         let token = machine.open_token();
         machine.design.log().waiting.push(token);
         mirror(machine);
         hart.wait_for(token);
-        let until = hart.cycle();
-        hart.machine().rare(FULL, now, until);
     }
 }
 
@@ -68,7 +69,15 @@ pub(super) fn has_room<D: Logging>(machine: &mut Machine<D>, core: usize) -> boo
     let log = machine.design.log();
     let used = log.cores[core].sent + log.cores[core].buffer.len();
     let left = log.share.saturating_sub(used);
-    (most < left || (machine.stores_left(core) as u64) < left) && can_take(machine, 1, 0)
+    let has_room =
+        (most < left || (machine.stores_left(core) as u64) < left) && can_take(machine, 1, 0);
+    machine.design.log().cores[core].granted = has_room;
+    has_room
+}
+
+/// The store that there was room for is in the store buffer: it counts there.
+pub(super) fn has_stored<D: Logging>(machine: &mut Machine<D>, core: usize) {
+    machine.design.log().cores[core].granted = false;
 }
 
 /// Whether the log can take what is on its way there, so many slots more, and the ends of so many
@@ -79,11 +88,13 @@ fn can_take<D: Logging>(machine: &mut Machine<D>, slots: u64, ends: u64) -> bool
     let log = machine.design.log();
     let (letters, ends) = ((log.letters.len() + log.inbox.len()) as u64, log.open + ends);
     // Mostly there is room for all that buffers of slots and of stores could ever make.
-    let most = (cores * (log.places + stores)) as u64;
+    let most = (cores * (log.places + stores + 1)) as u64;
     if log.packer.can_take(letters + most + slots, ends) {
         return true;
     }
-    let buffered: u64 = log.cores.iter().map(|writing| writing.buffer.len()).sum();
+    // A store that has been granted room may wait for its place in the store buffer.
+    let of = |writing: &Writing| writing.buffer.len() + u64::from(writing.granted);
+    let buffered: u64 = log.cores.iter().map(of).sum();
     // Software's stores have no entries.
     let running: Vec<usize> = (0..cores).filter(|core| log.cores[*core].runs).collect();
     let stores: usize = running.into_iter().map(|core| machine.stores_left(core)).sum();

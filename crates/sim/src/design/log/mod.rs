@@ -39,6 +39,7 @@
 //!   younger record may be durable before an older one, and recovery would stop between them.)
 //! - A line that has entries in records that are not durable, or in front of an older one that is
 //!   not, is written to memory after them, if the design's entries say what was there.
+//! - Whatever is on its way to the log, and the end of every open transaction, has room there.
 //! - A place of the log is written again when Log Start, as memory has it, is behind it.
 //! - A transaction's name is given again when Log Start, as memory has it, is behind its commit
 //!   word, or its drop word: so nobody else's entries have it.
@@ -195,6 +196,8 @@ struct Writing {
     stalled: Option<(When, Time)>,
     /// Slots of its transaction that have left the buffer.
     sent: u64,
+    /// The log keeps room for a store that is not in the store buffer yet.
+    granted: bool,
     /// Words that are stored back, and what a payload had of them.
     puts_back: FxHashMap<u64, u64>,
 }
@@ -269,6 +272,7 @@ impl Log {
             under_way: 0,
             stalled: None,
             sent: 0,
+            granted: false,
             puts_back: FxHashMap::default(),
         };
         Log {

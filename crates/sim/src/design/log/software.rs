@@ -6,7 +6,7 @@
 //!   software: what is committed -> home   |   Log Start's line: "at home before this record"
 //!             the attempt's old words -> home, durable;  drop word: durable       (where undone)
 //!             the attempt's letters, lines and records are forgotten
-//!   a commit while software runs: the first line again, before its locks are free
+//!   a commit while software may still store: the first line again, before its locks are free
 //! ```
 //! Recovery of the hardware's log and of software's never undo what the other has done:
 //!
@@ -14,7 +14,8 @@
 //!   commit before the mark is put over what software has written, for all of it was at home first.
 //!   No commit behind the mark has written a line that software has locked: whoever had the lock
 //!   before has committed before software began, or has waited with its locks until the mark was
-//!   behind its commit.
+//!   behind its commit. (Who commits when software has all its data in memory need not wait: that
+//!   has all its lines locked until its own commit word is durable.)
 //! - *Undone* is a transaction that has neither a commit word nor a drop word. An attempt that ends
 //!   in software has a drop word before software's log has anything: so what software commits is
 //!   never taken back. And its lines were what they had been, in memory, before the drop word was:
@@ -36,15 +37,18 @@
 //! which none waits for a lock. (It could not wait for Log Start, which an open transaction keeps
 //! where it is that may wait for software's locks.) A line on its way home waits for the record
 //! that has its entries, and that record for nobody: the open one is sealed when software begins,
-//! and, as long as it runs, with each entry for which a line waits. Shares of the log, and what
-//! else a design needs, are there when a store is executed: so nothing that hardware holds waits
-//! for room.
+//! and, as long as it runs or anybody waits so, with each entry for which a line waits. Room in the
+//! log, and what else a design needs, are there when a store is executed: so nothing that hardware
+//! holds waits for room.
+//!
+//! Who gives up a transaction in hardware, and has no room for what it stores back, goes the same
+//! way, up to where software would begin.
 
 use rustc_hash::FxHashMap;
 
 use words::Stop;
 
-use super::core::{drain, forget, has_room, seal};
+use super::core::{drain, forget, has_room, has_stored, seal};
 use super::reader::Scan;
 use super::record::Layout;
 use super::{Content, Logging, controller};
@@ -65,8 +69,11 @@ const BESIDE: &str = "a transaction commits while software runs";
 pub(super) struct Software {
     /// The logs.
     log: SoftLog,
-    /// Whether software runs a core's transaction, which may store to lines that it has not yet.
+    /// Whether software runs a core's transaction, which may store to lines that it has not stored
+    /// to yet.
     runs: Vec<bool>,
+    /// Cores that wait, with their locks, until whatever is committed is at home.
+    hurries: usize,
     /// Cores that wait until something more is at home.
     waiting: Vec<When>,
 }
@@ -75,7 +82,7 @@ impl Software {
     /// Logs in software that begin at this line.
     pub(super) fn new(description: &Description, first: u32) -> Software {
         let log = SoftLog::new(description, first);
-        Software { log, runs: vec![false; description.cores], waiting: Vec::new() }
+        Software { log, runs: vec![false; description.cores], hurries: 0, waiting: Vec::new() }
     }
 
     /// A core's transaction is over, or will not store anything more.
@@ -83,8 +90,13 @@ impl Software {
         self.runs[core] = false;
     }
 
+    /// Whether a line on its way home may be waited for by somebody who has locks.
+    pub(super) fn needs_home(&self) -> bool {
+        self.is_running() || self.hurries > 0
+    }
+
     /// Whether software runs any core's transaction.
-    pub(super) fn is_running(&self) -> bool {
+    fn is_running(&self) -> bool {
         self.runs.contains(&true)
     }
 
@@ -118,6 +130,7 @@ pub(in crate::design) fn store<D: Logging>(
         return Err(Stop::TooLarge);
     }
     hart.store(word, object, value);
+    has_stored(hart.machine(), core);
     Ok(())
 }
 
@@ -171,6 +184,7 @@ fn all_at_home<D: Logging>(hart: &mut Hart<'_, D>) {
         return;
     }
     let record = log.next();
+    log.software.hurries += 1;
     while D::hurry(hart.machine(), record) {
         let token = hart.machine().open_token();
         hart.machine().design.log().software.waiting.push(token);
@@ -178,6 +192,7 @@ fn all_at_home<D: Logging>(hart: &mut Hart<'_, D>) {
     }
     let known = controller::all_at_home(hart.machine(), record, core);
     hart.wait_for(known);
+    hart.machine().design.log().software.hurries -= 1;
 }
 
 /// Something more is at home, or committed: who waits for that looks again.
