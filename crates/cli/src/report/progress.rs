@@ -176,7 +176,7 @@ mod tests {
         assert!((200..400).contains(&lines.len()), "{}", lines.len());
         assert!(lines.iter().any(|line| line.ends_with("of 172 points, 12 h 0 min")), "{lines:?}");
         let hour: Vec<(u64, u64)> = (0..3600).map(|at| (at, at * 172 / 3600)).collect();
-        assert!(printed(&hour).len() <= 22, "{:?}", printed(&hour));
+        assert!((15..=22).contains(&printed(&hour).len()), "{:?}", printed(&hour));
     }
 
     #[test]

@@ -110,8 +110,8 @@ pub struct Run<'m, D> {
     pub loaded: Option<&'m dyn Loaded>,
 }
 
-/// Cuts power so many times. Answers what that has shown, and what was left where recovery had the
-/// most to do.
+/// Cuts power so many times, and tells now and then how often it has. Answers what that has shown,
+/// and what was left where recovery had the most to do.
 ///
 /// # Errors
 /// When the program's own check cannot be made.
@@ -122,6 +122,7 @@ pub(crate) fn cut_power<D: Design>(
     run: Run<'_, D>,
     cuts: u64,
     seed: u64,
+    told: &mut dyn FnMut(u64),
 ) -> Result<(Report, Option<Persistent>), Error> {
     let Run { machine, before, extra, loaded } = run;
     let trace = machine.trace.as_ref().expect("a run that is cut has a trace");
@@ -146,6 +147,9 @@ pub(crate) fn cut_power<D: Design>(
             one.check_program(&mut state, loaded, &mut report)?;
         }
         report.cuts += 1;
+        if whole {
+            told(report.cuts);
+        }
     }
     Ok((report, most.map(|(_, left)| left)))
 }

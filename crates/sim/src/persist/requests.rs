@@ -32,13 +32,13 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// An empty one.
+    /// Makes the file, or opens it: what it has stays until there is something else to write.
     ///
     /// # Errors
     /// [`Error::Trace`].
     pub(crate) fn create(path: &Path) -> Result<Export, Error> {
         let path = path.to_owned();
-        match File::create(&path) {
+        match File::options().write(true).create(true).truncate(false).open(&path) {
             Ok(file) => Ok(Export { path, file }),
             Err(source) => Err(Error::Trace { path, source }),
         }
@@ -50,7 +50,9 @@ impl Export {
     /// [`Error::Trace`].
     pub(crate) fn write(self, requests: &[Request]) -> Result<(), Error> {
         let Export { path, file } = self;
-        put(requests, file).map_err(|source| Error::Trace { path, source })
+        file.set_len(0)
+            .and_then(|()| put(requests, file))
+            .map_err(|source| Error::Trace { path, source })
     }
 }
 

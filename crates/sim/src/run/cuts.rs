@@ -1,9 +1,6 @@
 //! Power cuts of a run that is over, in both of its forms, and of one that goes on after recovery.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-
-use words::Erased;
 
 use super::{Progress, Ran, Setup, Start, Tell, rest};
 use crate::crash;
@@ -11,15 +8,11 @@ use crate::design::Design;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::persist::{Persistent, Trace};
-use crate::program::{Client, Ended, Loaded};
 use crate::report::Outcome;
 
 /// A run that goes on after recovery is so many times shorter, and power is cut so many times less
 /// often.
 const AFTER: (u64, u64) = (4, 4);
-
-/// The program is asked for its check at every so many cuts, and at the last one.
-const CHECKED: u64 = 100;
 
 /// What a run that goes on after recovery has shown.
 #[derive(Default)]
@@ -27,6 +20,7 @@ struct After {
     report: crash::Report,
     complaints: Vec<String>,
     isolation_hits: u64,
+    taken: BTreeMap<String, u64>,
 }
 
 impl Start<'_> {
@@ -43,8 +37,8 @@ impl Start<'_> {
         let (mut report, left) = self.cut(&machine, before, false, told)?;
         drop(machine);
         let told = &mut |done| progress(Progress::Transactions(done));
-        let Ran { machine, window: again, before } = self.run::<D>(true, told)?;
-        if again.cycles() != window.cycles() {
+        let Ran { machine, window: tagged, before } = self.run::<D>(true, told)?;
+        if tagged.cycles() != window.cycles() {
             return Err(Error::Failed { why: "what payloads carry has changed a time" });
         }
         let wrong = machine.counts.wrong_fills;
@@ -59,9 +53,11 @@ impl Start<'_> {
         if let Some(left) = left {
             let all = report.cuts;
             let told = &mut |_| progress(Progress::PowerCuts(all));
-            let After { report: again, complaints, isolation_hits } =
+            let After { report: again, complaints, isolation_hits, taken } =
                 self.go_on::<D>(left, told)?;
             report.add(again);
+            let all = outcome.rare_paths_taken.get_or_insert_default();
+            taken.into_iter().for_each(|(path, times)| *all.entry(path).or_default() += times);
             outcome.complaints.extend(complaints);
             outcome.isolation_hits = outcome.isolation_hits.map(|hits| hits + isolation_hits);
         }
@@ -111,7 +107,7 @@ impl Start<'_> {
         let isolation_hits = rest::isolation_hits(&machine).unwrap_or_default();
         rest::complain(&mut complaints, isolation_hits, rest::SHARED_AFTER);
         let (report, _) = start.cut(&machine, before, true, told)?;
-        Ok(After { report, complaints, isolation_hits })
+        Ok(After { report, complaints, isolation_hits, taken: taken(&machine) })
     }
 
     /// Cuts power half of the times of a run: of one with values, or of the tagged one.
@@ -124,37 +120,12 @@ impl Start<'_> {
     ) -> Result<(crash::Report, Option<Persistent>), Error> {
         let Setup { power_cuts, seed, .. } = *self.setup;
         let cuts = if tagged { power_cuts / 2 } else { power_cuts.div_ceil(2) };
-        let (told, checks) = (RefCell::new(told), Cell::new(0));
         // What is tagged is no heap that a program could check.
-        let loaded = Watched { loaded: (!tagged).then_some(self.loaded), cuts, checks, told };
-        let loaded: Option<&dyn Loaded> = Some(&loaded);
+        let loaded = (!tagged).then_some(self.loaded);
         let extra = (self.heap_words() / 8) as u32;
         // At other moments than those of the other form.
         let seed = seed ^ u64::from(tagged) << 32;
-        crash::cut_power(crash::Run { machine, before, extra, loaded }, cuts, seed)
-    }
-}
-
-/// A program that tells how far the cuts are by when it is asked for its check.
-struct Watched<'w> {
-    /// Who checks, if anybody can.
-    loaded: Option<&'w dyn Loaded>,
-    /// Cuts in all.
-    cuts: u64,
-    /// Checks that were asked for.
-    checks: Cell<u64>,
-    told: RefCell<&'w mut dyn FnMut(u64)>,
-}
-
-impl Loaded for Watched<'_> {
-    fn client(&self, _: usize) -> Box<dyn Client> {
-        unreachable!("power is cut of a run that is over")
-    }
-
-    fn check(&self, worker: &mut Erased<'_, Ended>) -> Result<Vec<String>, Ended> {
-        self.checks.set(self.checks.get() + 1);
-        (self.told.borrow_mut())(self.cuts.min(CHECKED * self.checks.get()));
-        self.loaded.map_or_else(|| Ok(Vec::new()), |loaded| loaded.check(worker))
+        crash::cut_power(crash::Run { machine, before, extra, loaded }, cuts, seed, told)
     }
 }
 

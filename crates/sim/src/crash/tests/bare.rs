@@ -48,7 +48,7 @@ fn cuts<D: Design>(
     let machine = kernel::run(machine, heap, vec![program], &mut |_| {}).unwrap();
     assert_eq!((machine.failed, machine.counts.wrong_fills), (None, 0));
     let run = Run { machine: &machine, before, extra: lines, loaded: None };
-    cut_power(run, CUTS, 1).unwrap().0
+    cut_power(run, CUTS, 1, &mut |_| {}).unwrap().0
 }
 
 /// From a moment on a word may be there, and now it must be.

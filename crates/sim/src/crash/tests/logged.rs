@@ -8,7 +8,8 @@ const fn logged(mutant: Mutant, design: &'static str, workload: &'static str) ->
     Row { machine: "tiny-redu", cuts: 300, ..row(mutant, design, workload) }
 }
 
-/// A log that is full soon, and memory behind which things wait.
+/// A log that is full soon, and memory behind which things wait. (Stores that have not drained may
+/// need a slot each: few of them leave more of a share for what is stored.)
 const SHORT: &[&str] =
     &["log.bytes=20480", "redu.dram_cache_bytes=16384", "nvm.write_ns=600", "core.store_buffer=2"];
 

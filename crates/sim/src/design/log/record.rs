@@ -140,10 +140,9 @@ impl Layout {
 
     /// Heads and tails that so many slots may need. Eight that are packed share a head, unless a
     /// line on its way to memory waits for one of them: then a record is sealed that has fewer.
-    /// Between two such seals come slots, each of eight entries at most: as many records are full
-    /// as there are slots, or fewer, and the one that is sealed then is one of them unless all are
-    /// full. So there is a record for each slot, and for what was open before; likewise with tails.
-    /// A commit, or a drop, that seals what is open has a head of its own besides.
+    /// Between two such seals come slots of eight entries at most, so that these have no more
+    /// records than they are; before the first seal there is also what was open. Likewise with
+    /// tails. A commit, or a drop, that seals what is open has a head of its own besides.
     pub(super) fn most(self, slots: u64) -> (u64, u64) {
         let each = self.each() as u64;
         match (self.pack, self.coalesce) {
