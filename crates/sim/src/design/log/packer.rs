@@ -351,3 +351,67 @@ fn padded(words: &[u64]) -> LineWords {
     line[..words.len()].copy_from_slice(words);
     line
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+    use crate::machine::description::Description;
+
+    /// Appends a slot of a line whose words were stored in any order, and lets its record be.
+    fn append(packer: &mut Packer, random: &mut SmallRng) {
+        let (line, mask) = (random.random_range(0..100), random.random_range(1..=u8::MAX));
+        let slot = Slot { line, mask, old: [1; 8], new: [2; 8] };
+        packer.append(1, &slot, &mut Vec::new());
+    }
+
+    /// Heads and tails that slots and commits have taken, with seals between them; and how many
+    /// commits there were.
+    fn taken(layout: Layout, slots: u64, random: &mut SmallRng) -> (u64, u64, u64) {
+        let mut packer = Packer::new(layout);
+        (0..random.random_range(0..10)).for_each(|_| append(&mut packer, random));
+        let (heads, tails, mut commits) = (packer.next, packer.next_tail, 0);
+        for _ in 0..slots {
+            append(&mut packer, random);
+            match random.random_range(0..8) {
+                0 => {
+                    packer.commit(1, 1);
+                    commits += 1;
+                }
+                // Nothing waits for new words.
+                1..4 if layout.content != Content::New => packer.seal(),
+                _ => {}
+            }
+        }
+        packer.seal();
+        (packer.next - heads, packer.next_tail - tails, commits)
+    }
+
+    #[test]
+    fn slots_never_need_more_than_is_kept_for_them_whatever_is_sealed_between_them() {
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut tight = 0;
+        for bits in 0..8 {
+            let mut description = Description::builtin("redu").unwrap();
+            for (at, key) in ["pack", "coalesce", "gather"].iter().enumerate() {
+                description.set(&format!("log.{key}={}", bits >> at & 1)).unwrap();
+            }
+            for content in [Content::Old, Content::New, Content::Both] {
+                let layout = Layout::of(&description, 1000, content);
+                for slots in (1..30).cycle().take(3000) {
+                    let (heads, tails, commits) = taken(layout, slots, &mut random);
+                    let most = layout.most(slots);
+                    let (left, right) = (most.0 + commits + 1, most.1 + commits + 1);
+                    assert!(
+                        heads <= left && tails <= right,
+                        "{bits} {content:?} {slots}: {most:?}"
+                    );
+                    tight += u64::from(heads + 1 >= left || tails + 1 >= right);
+                }
+            }
+        }
+        assert!(tight > 1000, "less would do, nearly always: {tight}");
+    }
+}
