@@ -111,7 +111,8 @@ const LAZY_TOO: &[&str] = &[
     "mc.wq=8",
 ];
 
-/// As [`SMALL`] and [`SMALL_AND_WIDE`], with first caches that are small, too.
+/// As [`SMALL`] and [`SMALL_AND_WIDE`], with first caches that are small, too; the log is larger,
+/// and the store buffer as the tiny machine's, since stores that have not drained need room there.
 const SMALL_TOO: &[&str] =
     &["log.bytes=49152", "core.store_buffer=8", "l1.bytes=1024", "l2.bytes=2048", "llc.bytes=8192"];
 const SMALL_AND_WIDE_TOO: &[&str] = &[

@@ -364,7 +364,8 @@ impl Log {
         !self.packer.is_free(2) || self.has_few_names() && self.packer.is_mirrored()
     }
 
-    /// Whether less than an eighth of the names is free.
+    /// Whether less than an eighth of the names is free: 4096, for transactions that begin until
+    /// lines are home.
     fn has_few_names(&self) -> bool {
         self.named > record::IDS / 8 * 7
     }

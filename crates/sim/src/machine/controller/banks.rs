@@ -65,23 +65,13 @@ impl Banks {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::TIMING;
     use super::*;
 
     #[test]
     fn lines_that_go_round_the_banks_find_their_row_open_a_round_later() {
-        let timing = |row_lines, interleave_lines| Timing {
-            banks: 8,
-            row_lines,
-            interleave_lines,
-            read_hit: 20,
-            read_miss: 50,
-            write_hit: 100,
-            write_miss: 100,
-            burst: 4,
-            forward: 6,
-        };
-        let lines = Banks::new(&timing(16, 1));
-        let rows = Banks::new(&timing(16, 16));
+        let lines = Banks::new(&Timing { interleave_lines: 1, ..TIMING });
+        let rows = Banks::new(&TIMING);
         for line in 0..256 {
             let row = line / 128;
             assert_eq!(lines.place(line), Place { bank: line as usize % 8, row }, "{line}");

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::mutants::plant;
 
-const TIMING: Timing = Timing {
+pub(super) const TIMING: Timing = Timing {
     banks: 8,
     row_lines: 16,
     interleave_lines: 16,
