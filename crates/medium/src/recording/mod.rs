@@ -20,8 +20,8 @@
 //! | `system` | the calls, as [`System`] wants them |
 //!
 //! Invariants:
-//! - A handle, a mapping or a name belongs to one boot: after the crash every call on it fails, and
-//!   who stores to it is unwound.
+//! - A handle, a mapping or a name belongs to one boot: after the crash every call on it fails,
+//!   what is stored is lost, and who fences or reads is unwound.
 //! - Whoever reads what a crash has left undecided has it decided first; so what was read once
 //!   stays so.
 

@@ -434,18 +434,26 @@ impl RecordedArea {
         self.offset + 8 * first as u64
     }
 
-    /// Memory answers no errors: on a machine that is off nobody goes on, so that no other thread
-    /// takes for durable what was stored after the power went. Destructors do nothing, which is
-    /// answered.
+    /// Answers whether the machine is on. Memory answers no errors: what is stored on a machine that
+    /// is off is lost; that others still see it there is as in a processor whose power is going.
+    /// Nobody takes it for durable, since nobody comes past a fence.
     fn with<H: Into<Halt>>(
         &self,
         call: impl FnOnce(&mut Machine) -> std::result::Result<(), H>,
     ) -> bool {
-        let done = self.boot.with(call).is_ok();
-        if !done && !std::thread::panicking() {
+        self.boot.with(call).is_ok()
+    }
+
+    /// The same, where nobody goes on when it is off. Destructors do nothing, which is answered.
+    fn with_power<H: Into<Halt>>(
+        &self,
+        call: impl FnOnce(&mut Machine) -> std::result::Result<(), H>,
+    ) -> bool {
+        let is_on = self.with(call);
+        if !is_on && !std::thread::panicking() {
             cut();
         }
-        done
+        is_on
     }
 
     fn put(&self, first: usize, words: &[u64], way: Way) {
@@ -488,7 +496,7 @@ impl RecordedArea {
 
     /// Orders the thread's stores; answers whether the power was on.
     pub(crate) fn has_fenced(&self) -> bool {
-        self.with(|machine| {
+        self.with_power(|machine| {
             machine.tell(|say| say(format_args!("fence")));
             machine.fence(thread())
         })
@@ -503,7 +511,7 @@ impl RecordedArea {
     pub(crate) fn read(&self, first: usize, out: &mut [u64]) {
         use zerocopy::IntoBytes;
         let at = self.at(first, out.len());
-        self.with(|machine| -> Result<()> {
+        self.with_power(|machine| -> Result<()> {
             machine.with_inode(self.inode, |machine, inode| {
                 inode.read(machine, at, out.as_mut_bytes())
             });

@@ -34,6 +34,19 @@ fn may_be<const N: usize>(work: impl Fn(&RecordedArea)) -> BTreeSet<[u64; N]> {
 }
 
 #[test]
+fn what_is_stored_on_a_machine_that_is_off_is_lost_and_nobody_fences_there() {
+    let recorder = quiet(calm());
+    let area = area(&recorder);
+    recorder.crash();
+    area.store(0, &[1]);
+    area.stream(1, &[2]);
+    area.write_back(0);
+    assert!(power_goes(|| area.fence()), "a fence");
+    assert!(power_goes(|| area.read(0, &mut [0])), "a read");
+    assert_eq!(words(&recorder), [0, 0]);
+}
+
+#[test]
 fn a1_of_the_stores_to_a_line_any_prefix_survives_and_nothing_else() {
     let found = may_be::<3>(|area| {
         area.store(0, &[1]);
