@@ -21,13 +21,14 @@ const MOST: f64 = 1e9;
 
 /// What the parameters of designs may be. What is 0 or 1 is a switch; bytes end where a host's
 /// memory does, and begin where a design has no room for one of what it keeps there.
-const PARAMETERS: [(&str, &str, f64, f64); 29] = [
+const PARAMETERS: [(&str, &str, f64, f64); 30] = [
     ("lad", "overflow", 0.0, 1.0),
     ("lad", "suspend_cycles", 0.0, 1e12),
     ("lad", "away_cycles", 0.0, 1e12),
     ("log", "bytes", 4096.0, GIB4),
     ("log", "buffer_lines", 1.0, 65_536.0),
     ("log", "window", 1.0, 65_536.0),
+    ("log", "names", 1.0, 1_048_575.0),
     ("log", "coalesce", 0.0, 1.0),
     ("log", "pack", 0.0, 1.0),
     ("log", "gather", 0.0, 1.0),

@@ -245,10 +245,7 @@ pub(in crate::design) fn finish<D: Logging>(machine: &mut Machine<D>, serial: u6
     let log = machine.design.log();
     let Live { id, start, end, .. } = log.live.remove(&serial).expect("it is live");
     log.starts.remove(&(start, serial));
-    match end {
-        Some(end) => log.gone.entry(end).or_default().push(id),
-        None => log.is_free_again(id),
-    }
+    log.names.give_back(id, end);
     trim(machine);
 }
 
@@ -269,7 +266,7 @@ pub(super) fn mirror<D: Logging>(machine: &mut Machine<D>) {
     let now = machine.now();
     let log = machine.design.log();
     let waits = !log.waiting.is_empty() || !log.inbox.is_empty();
-    let wanted = waits || log.is_low() || log.has_few_names();
+    let wanted = waits || log.is_low() || log.names.are_few();
     let moves = wanted && !log.packer.is_mirrored() || !log.marks.is_empty();
     if !moves || log.packer.is_mirroring() {
         return;
@@ -285,10 +282,7 @@ fn start_is_durable<D: Logging>(machine: &mut Machine<D>) {
     let now = machine.now();
     let log = machine.design.log();
     let start = log.packer.has_mirrored();
-    let behind = log.gone.split_off(&start);
-    for id in std::mem::replace(&mut log.gone, behind).into_values().flatten() {
-        log.is_free_again(id);
-    }
+    log.names.log_starts_at(start);
     let (since, done) = (log.mirrors, log.packer.done());
     let (known, left): (Vec<_>, _) = log.marks.drain(..).partition(|(record, ..)| *record <= done);
     log.marks = left;

@@ -22,7 +22,7 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
         let log = machine.design.log();
         if may_begin
             && log.packer.is_free(1)
-            && let Some(id) = log.free_id()
+            && let Some(id) = log.names.take()
         {
             log.begin(core, id, earlier);
             if now > began {

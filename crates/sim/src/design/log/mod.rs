@@ -15,9 +15,9 @@
 //!               |  `- entry 1              |     `- words of entry 1
 //!               `---- entry 0              `------- words of entry 0
 //!
-//!   meta word     | lap 9 | transaction 15 | mask 8 | line 32 |      which words of which line
-//!   commit word   | lap 9 | transaction 15 |    0   | entries |      how many entries it has
-//!   drop word     | lap 9 | transaction 15 |    0   | 2^32 - 1|      its lines are what they were
+//!   meta word     | lap 6 | transaction 20 | mask 8 | line 30 |      which words of which line
+//!   commit word   | lap 6 | transaction 20 |    0   | entries |      how many entries it has
+//!   drop word     | lap 6 | transaction 20 |    0   | 2^30 - 1|      its lines are what they were
 //! ```
 //! *Packed* (`log.pack`), up to eight metas share a head, of any transactions, and the words follow
 //! each other in the tails, which are written as soon as they are full. The head is written when it
@@ -59,6 +59,7 @@
 mod buffer;
 mod controller;
 mod core;
+mod names;
 mod packer;
 mod reader;
 mod record;
@@ -75,6 +76,7 @@ use crate::machine::description::Description;
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
 use buffer::Buffer;
+use names::Names;
 use packer::Packer;
 use record::Layout;
 use software::{FALLS, Software};
@@ -173,7 +175,7 @@ enum Letter {
 /// A transaction whose records are needed.
 #[derive(Clone, Copy, Debug)]
 struct Live {
-    id: u16,
+    id: u32,
     /// Log Start may not pass this record.
     start: u64,
     entries: u32,
@@ -236,12 +238,7 @@ pub(super) struct Log {
     serials: u64,
     /// Transactions that have begun, and whose end the controller has not seen.
     open: u64,
-    /// Names that are in use and how many, the last one that was given, and those that are free
-    /// when Log Start is behind a record.
-    used: Vec<bool>,
-    named: u16,
-    last_id: u16,
-    gone: BTreeMap<u64, Vec<u16>>,
+    names: Names,
     commits: VecDeque<Commit>,
     /// Lines with entries that are not durable: the last record of each, or [`u64::MAX`].
     unsafe_lines: FxHashMap<u32, u64>,
@@ -290,10 +287,7 @@ impl Log {
             floor: u64::MAX,
             serials: 0,
             open: 0,
-            used: vec![false; usize::from(record::IDS)],
-            named: 0,
-            last_id: 0,
-            gone: BTreeMap::new(),
+            names: Names::new(description.parameter("log", "names") as u32),
             commits: VecDeque::new(),
             unsafe_lines: FxHashMap::default(),
             held: Vec::new(),
@@ -361,13 +355,7 @@ impl Log {
     /// Whether less than half of the log is free, or too few names, which Log Start keeps where it
     /// is.
     pub(super) fn is_low(&self) -> bool {
-        !self.packer.is_free(2) || self.has_few_names() && self.packer.is_mirrored()
-    }
-
-    /// Whether less than an eighth of the names is free: 4096, for transactions that begin until
-    /// lines are home.
-    fn has_few_names(&self) -> bool {
-        self.named > record::IDS / 8 * 7
+        !self.packer.is_free(2) || self.names.are_few() && self.packer.is_mirrored()
     }
 
     /// Whether half of the log, or more, lies behind the first record that a transaction needs.
@@ -396,25 +384,10 @@ impl Log {
         }
     }
 
-    /// A name for a transaction, if one is free.
-    fn free_id(&self) -> Option<u16> {
-        let behind = self.last_id + 1..record::IDS;
-        behind.chain(1..=self.last_id).find(|id| !self.used[usize::from(*id)])
-    }
-
-    /// Another transaction may have this name.
-    fn is_free_again(&mut self, id: u16) {
-        self.used[usize::from(id)] = false;
-        self.named -= 1;
-    }
-
-    fn begin(&mut self, core: usize, id: u16, earlier: usize) {
+    fn begin(&mut self, core: usize, id: u32, earlier: usize) {
         self.serials += 1;
         self.open += 1;
         let (serial, start) = (self.serials, self.packer.next());
-        self.used[usize::from(id)] = true;
-        self.named += 1;
-        self.last_id = id;
         self.live.insert(serial, Live { id, start, entries: 0, end: None });
         self.starts.insert((start, serial));
         let writing = &mut self.cores[core];

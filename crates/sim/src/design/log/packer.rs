@@ -152,7 +152,7 @@ impl Packer {
 
     /// Adds what a buffer's slot has; lines that are read for it again go to `places`. Answers how
     /// many entries that makes, and how many words.
-    pub(super) fn append(&mut self, id: u16, slot: &Slot, places: &mut Vec<u32>) -> (u32, u64) {
+    pub(super) fn append(&mut self, id: u32, slot: &Slot, places: &mut Vec<u32>) -> (u32, u64) {
         let bits = (0..8).map(|at| 1_u8 << at).filter(|bit| slot.mask & bit != 0);
         let masks: Vec<u8> = if self.layout.coalesce { vec![slot.mask] } else { bits.collect() };
         let each = self.layout.each();
@@ -171,7 +171,7 @@ impl Packer {
         (masks.len() as u32, u64::from(words))
     }
 
-    fn meta(&self, id: u16, line: u32, mask: u8) -> u64 {
+    fn meta(&self, id: u32, line: u32, mask: u8) -> u64 {
         Meta { line, mask, id, lap: self.layout.lap(self.next) }.word()
     }
 
@@ -189,7 +189,7 @@ impl Packer {
     }
 
     /// Adds an entry to the open record.
-    fn pack(&mut self, id: u16, slot: &Slot, mask: u8, places: &mut Vec<u32>) {
+    fn pack(&mut self, id: u32, slot: &Slot, mask: u8, places: &mut Vec<u32>) {
         let meta = self.meta(id, slot.line, mask);
         self.add_meta(meta);
         self.open.has_entry = true;
@@ -248,7 +248,7 @@ impl Packer {
     }
 
     /// Writes entries of one line as a record of their own.
-    fn write_alone(&mut self, id: u16, slot: &Slot, masks: &[u8], places: &mut Vec<u32>) {
+    fn write_alone(&mut self, id: u32, slot: &Slot, masks: &[u8], places: &mut Vec<u32>) {
         let first_tail = self.next_tail;
         let mut words = Vec::new();
         for mask in masks {
@@ -265,7 +265,7 @@ impl Packer {
     }
 
     /// Adds a commit word, or a drop word, and seals its record. Answers which one that is.
-    pub(super) fn commit(&mut self, id: u16, entries: u32) -> u64 {
+    pub(super) fn commit(&mut self, id: u32, entries: u32) -> u64 {
         if planted(Mutant::CommitBeforeMeta) && !self.open.metas.is_empty() {
             // The commit word takes the open record's place, and that one goes on behind it.
             let open = std::mem::take(&mut self.open);

@@ -9,7 +9,7 @@ use crate::persist::{Cut, Persistent};
 /// An entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
-    id: u16,
+    id: u32,
     line: u32,
     mask: u8,
     /// Its words, in its line's order: old ones, new ones, or both.
@@ -22,9 +22,9 @@ pub(super) struct Scan {
     /// In the log's order.
     entries: Vec<Entry>,
     /// The transactions that have a commit word, and in which record.
-    commits: FxHashMap<u16, u64>,
+    commits: FxHashMap<u32, u64>,
     /// Those that have a drop word: their lines are what they were.
-    dropped: FxHashSet<u16>,
+    dropped: FxHashSet<u32>,
     /// What is committed before this record is at home.
     done: u64,
     /// Where the log ends.
@@ -131,7 +131,7 @@ impl Scan {
 
     /// Ends recovery: the log is empty, and begins with a lap that none of its lines has. Records
     /// behind the first that was not durable may be of this lap or of the next one. The numbers of
-    /// laps come again after 511: after some 255 recoveries one behind the other, with not a lap
+    /// laps come again after 63: after some 31 recoveries one behind the other, with not a lap
     /// written between any two, an old line could be taken for a new one. No simulation does that.
     pub(super) fn reset(&self, state: &mut Persistent) -> Result<(), Cut> {
         let layout = self.layout.expect("it was read");

@@ -13,15 +13,15 @@ pub(in crate::design) enum Content {
     Both,
 }
 
-/// Names of transactions that there are: 15 bits, and 0 is none.
-pub(super) const IDS: u16 = 1 << 15;
+/// The last name that a transaction may have: 20 bits.
+const LAST_ID: u32 = (1 << 20) - 1;
 
 /// In the place of a commit word's entries: the transaction was dropped, its lines are what they
-/// were.
-pub(super) const DROPPED: u32 = u32::MAX;
+/// were. No line has this number: 64 GiB end before it.
+pub(super) const DROPPED: u32 = (1 << 30) - 1;
 
-/// Laps that can be told apart: 9 bits, and 0 is never written.
-const LAPS: u64 = (1 << 9) - 1;
+/// Laps that can be told apart: 6 bits, and 0 is never written.
+const LAPS: u64 = (1 << 6) - 1;
 
 /// Tails that a letter may need, at most.
 pub(super) const MOST_TAILS: u64 = 18;
@@ -31,7 +31,7 @@ pub(super) const MOST_HEADS: u64 = 9;
 /// A meta word: what an entry is about, or that a transaction is committed.
 ///
 /// ```text
-///   | lap 9 | transaction 15 | mask 8 | line 32 |
+///   | lap 6 | transaction 20 | mask 8 | line 30 |
 /// ```
 /// A mask of 0 makes it a commit word: then `line` is the number of the transaction's entries, or
 /// [`DROPPED`].
@@ -39,22 +39,23 @@ pub(super) const MOST_HEADS: u64 = 9;
 pub(super) struct Meta {
     pub(super) line: u32,
     pub(super) mask: u8,
-    pub(super) id: u16,
-    pub(super) lap: u16,
+    pub(super) id: u32,
+    pub(super) lap: u8,
 }
 
 impl Meta {
     pub(super) fn word(self) -> u64 {
         let Meta { line, mask, id, lap } = self;
-        u64::from(lap) << 55 | u64::from(id) << 40 | u64::from(mask) << 32 | u64::from(line)
+        assert!(line <= DROPPED && id <= LAST_ID, "{self:?} has no meta word");
+        u64::from(lap) << 58 | u64::from(id) << 38 | u64::from(mask) << 30 | u64::from(line)
     }
 
     pub(super) fn of(word: u64) -> Meta {
         Meta {
-            line: word as u32,
-            mask: (word >> 32) as u8,
-            id: (word >> 40) as u16 & (IDS - 1),
-            lap: (word >> 55) as u16,
+            line: word as u32 & DROPPED,
+            mask: (word >> 30) as u8,
+            id: (word >> 38) as u32 & LAST_ID,
+            lap: (word >> 58) as u8,
         }
     }
 }
@@ -182,8 +183,8 @@ impl Layout {
     }
 
     /// In which lap a head is written.
-    pub(super) fn lap(self, head: u64) -> u16 {
-        (head / self.heads % LAPS + 1) as u16
+    pub(super) fn lap(self, head: u64) -> u8 {
+        (head / self.heads % LAPS + 1) as u8
     }
 
     /// The first head, and the first tail, of the lap behind the one behind these.
@@ -200,8 +201,11 @@ mod tests {
 
     #[test]
     fn a_meta_word_is_read_as_it_was_written() {
-        let meta = Meta { line: u32::MAX - 7, mask: 0x81, id: IDS - 1, lap: 511 };
-        assert_eq!(Meta::of(meta.word()), meta);
+        let (largest, other) = ((DROPPED, 255, LAST_ID, 63), (DROPPED - 7, 0x81, 0x5_4321, 0x15));
+        for (line, mask, id, lap) in [largest, other, (0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0)] {
+            let meta = Meta { line, mask, id, lap };
+            assert_eq!(Meta::of(meta.word()), meta);
+        }
         assert_eq!(Meta::of(0).lap, 0, "what was never written has no lap");
     }
 
