@@ -112,6 +112,9 @@ mutants! {
         "ReDU: who overwrites a committed line does not keep its records.",
     SoftwareEarly "software-early"
         "Logs in hardware: software begins before what is committed is at home.",
+    OpenRecordStays "open-record-stays"
+        "Logs in hardware: no open record that a line waits for is ended for who waits with locks \
+         until all is at home, when software is over.",
     CommitsBeside "commits-beside"
         "Logs in hardware: a commit does not care whether software runs.",
     AttemptStays "attempt-stays"

@@ -8,6 +8,7 @@ mod logged;
 mod software;
 mod ssp;
 mod table;
+mod waits;
 
 use common::{setup, simulate};
 use words::{Erased, ErasedTx, Objects, Ptr, Stop, Transact};

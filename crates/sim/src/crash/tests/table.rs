@@ -39,7 +39,7 @@ const SSP: [&str; 2] = ["tiny-ssp", "ssp"];
 const SIZES: &str = "cuts: transactions of two sizes";
 
 /// Those whose programs are the tests' own.
-const OTHERS: [(Mutant, &str, [&str; 2], &str); 12] = [
+const OTHERS: [(Mutant, &str, [&str; 2], &str); 13] = [
     (Mutant::SoftwareEarly, "redu", REDU, SIZES),
     (Mutant::SoftwareEarly, "hw-redo", REDU, SIZES),
     (Mutant::SoftwareEarly, "hw-undo-redo", REDU, SIZES),
@@ -48,6 +48,7 @@ const OTHERS: [(Mutant, &str, [&str; 2], &str); 12] = [
     (Mutant::CommitsBeside, "hw-undo-redo", REDU, SIZES),
     (Mutant::DropWithoutWord, "hw-undo", REDU, SIZES),
     (Mutant::DropWithoutWord, "hw-undo-redo", REDU, SIZES),
+    (Mutant::OpenRecordStays, "hw-undo-redo", REDU, "a machine that cannot go on"),
     (Mutant::SspRedoSoftwareEarly, "ssp-redo", SSP, "cuts: a late lock"),
     (Mutant::SspRedoTakesMore, "ssp-redo", SSP, "cuts: a late lock"),
     (Mutant::LadPlainGoesHome, "lad", ["tiny-lad", "lad"], "cuts: stores of no transaction"),

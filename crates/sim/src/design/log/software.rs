@@ -92,7 +92,7 @@ impl Software {
 
     /// Whether a line on its way home may be waited for by somebody who has locks.
     pub(super) fn needs_home(&self) -> bool {
-        self.is_running() || self.hurries > 0
+        self.is_running() || self.hurries > 0 && !planted(Mutant::OpenRecordStays)
     }
 
     /// Whether software runs any core's transaction.
