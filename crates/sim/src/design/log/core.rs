@@ -18,7 +18,7 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
             D::squeeze(machine);
         }
         let earlier = machine.stores_left(core);
-        let may_begin = machine.design.may_begin() && can_take(machine, 0, 1);
+        let may_begin = machine.design.may_begin() && can_take(machine, 1);
         let log = machine.design.log();
         if may_begin
             && log.packer.is_free(1)
@@ -69,36 +69,27 @@ pub(super) fn has_room<D: Logging>(machine: &mut Machine<D>, core: usize) -> boo
     let log = machine.design.log();
     let used = log.cores[core].sent + log.cores[core].buffer.len();
     let left = log.share.saturating_sub(used);
-    let has_room =
-        (most < left || (machine.stores_left(core) as u64) < left) && can_take(machine, 1, 0);
-    machine.design.log().cores[core].granted = has_room;
-    has_room
+    (most < left || (machine.stores_left(core) as u64) < left) && can_take(machine, 0)
 }
 
-/// The store that there was room for is in the store buffer: it counts there.
-pub(super) fn has_stored<D: Logging>(machine: &mut Machine<D>, core: usize) {
-    machine.design.log().cores[core].granted = false;
-}
-
-/// Whether the log can take what is on its way there, so many slots more, and the ends of so many
-/// transactions more. Each store that has not drained may need a slot: it may be to a line whose
-/// slot has left.
-fn can_take<D: Logging>(machine: &mut Machine<D>, slots: u64, ends: u64) -> bool {
+/// Whether the log can take what is on its way there, a store more of each transaction, and so many
+/// transactions' ends more. Each store that has not drained may need a slot: it may be to a line
+/// whose slot has left. And whoever runs may have been granted room for one that still waits for its
+/// place in the store buffer.
+fn can_take<D: Logging>(machine: &mut Machine<D>, ends: u64) -> bool {
     let (cores, stores) = (machine.cores(), machine.description.core.store_buffer as usize);
     let log = machine.design.log();
     let (letters, ends) = ((log.letters.len() + log.inbox.len()) as u64, log.open + ends);
     // Mostly there is room for all that buffers of slots and of stores could ever make.
     let most = (cores * (log.places + stores + 1)) as u64;
-    if log.packer.can_take(letters + most + slots, ends) {
+    if log.packer.can_take(letters + most, ends) {
         return true;
     }
-    // A store that has been granted room may wait for its place in the store buffer.
-    let of = |writing: &Writing| writing.buffer.len() + u64::from(writing.granted);
-    let buffered: u64 = log.cores.iter().map(of).sum();
+    let buffered: u64 = log.cores.iter().map(|writing| writing.buffer.len()).sum();
     // Software's stores have no entries.
     let running: Vec<usize> = (0..cores).filter(|core| log.cores[*core].runs).collect();
-    let stores: usize = running.into_iter().map(|core| machine.stores_left(core)).sum();
-    machine.design.log().packer.can_take(letters + buffered + stores as u64 + slots, ends)
+    let stores: usize = running.into_iter().map(|core| machine.stores_left(core) + 1).sum();
+    machine.design.log().packer.can_take(letters + buffered + stores as u64, ends)
 }
 
 /// A core's transaction, whose stores have drained, ends without ever being committed. On return

@@ -198,8 +198,6 @@ struct Writing {
     stalled: Option<(When, Time)>,
     /// Slots of its transaction that have left the buffer.
     sent: u64,
-    /// The log keeps room for a store that is not in the store buffer yet.
-    granted: bool,
     /// Words that are stored back, and what a payload had of them.
     puts_back: FxHashMap<u64, u64>,
 }
@@ -269,7 +267,6 @@ impl Log {
             under_way: 0,
             stalled: None,
             sent: 0,
-            granted: false,
             puts_back: FxHashMap::default(),
         };
         Log {

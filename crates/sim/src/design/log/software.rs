@@ -48,7 +48,7 @@ use rustc_hash::FxHashMap;
 
 use words::Stop;
 
-use super::core::{drain, forget, has_room, has_stored, seal};
+use super::core::{drain, forget, has_room, seal};
 use super::reader::Scan;
 use super::record::Layout;
 use super::{Content, Logging, controller};
@@ -130,7 +130,6 @@ pub(in crate::design) fn store<D: Logging>(
         return Err(Stop::TooLarge);
     }
     hart.store(word, object, value);
-    has_stored(hart.machine(), core);
     Ok(())
 }
 
