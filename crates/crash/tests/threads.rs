@@ -346,6 +346,45 @@ fn threads_that_undo_lose_what_was_not_committed() {
     }
 }
 
+/// What was written is in place until it is taken back: others see all of that, or nothing.
+#[test]
+fn who_is_taken_back_when_the_power_goes_leaves_nothing_by_halves() {
+    let way = Way {
+        medium: Medium::Dax,
+        durability: Durability::Sync,
+        shadow: Shadow::Full,
+        bounded: false,
+        reproduce_threads: 1,
+        groups: GROUPS[0],
+        level: Level::Strict,
+        shown_by_groups: false,
+    };
+    let random = Xoshiro256PlusPlus::seed_from_u64(1);
+    let recorder = Recorder::new(
+        Model { crashes: 0, ..Model::default() },
+        Box::new(Chance { random, crash_in: 1, temper: 0 }),
+    );
+    let pool = Pool::<Undo>::create_as(PATH, way.options(&recorder)).unwrap();
+    Append::load(&mut pool.worker().unwrap()).unwrap();
+    let root = pool.run(|tx| words::Allocate::root(tx)).unwrap().value;
+    let before = lists::<_, Append>(&pool, root);
+    let mut worker = pool.worker().unwrap();
+    let append = Append::open(&mut worker).unwrap().unwrap();
+    let mut client = append.client(0, 1);
+    append.next(&mut client);
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        worker.run(|tx| -> Result<(), words::Stop> {
+            append.observe(&client, tx)?;
+            recorder.crash();
+            Err(words::Stop::Aborted)
+        })
+    }));
+    PowerCut::expect(unwound.expect_err("its end is not durable"));
+    drop(worker);
+    assert_eq!(lists::<_, Append>(&pool, root), before);
+    pool.abandon();
+}
+
 /// As `undo`; each transaction has seen one moment, which its own writes hold on to.
 #[test]
 fn threads_with_snapshots_lose_what_was_not_committed() {

@@ -112,6 +112,8 @@ mutants! {
         "ReDU: who overwrites a committed line does not keep its records.",
     SoftwareEarly "software-early"
         "Logs in hardware: software begins before what is committed is at home.",
+    NameReusedEarly "name-reused-early"
+        "Logs in hardware: a transaction gets a name while records of who had it can be read.",
     OpenRecordStays "open-record-stays"
         "Logs in hardware: no open record that a line waits for is ended for who waits with locks \
          until all is at home, when software is over.",

@@ -361,17 +361,43 @@ fn a_log_has_room_for_records_that_are_sealed_early_and_else_a_transaction_falls
 fn lines_go_home_when_names_of_transactions_run_out_though_the_log_is_not_full() {
     // Lines stay in DRAM or in caches, and with them transactions that need their records; a log
     // of 64 MiB has room for all of them.
+    let data = |design: &str, names: u32| {
+        let mut setup = setup("tiny-redu", design, 2, 300);
+        setup.warm_up_most = 0;
+        let log = ["log.bytes=67108864", &format!("log.names={names}")];
+        let stay = ["redu.write_back=1", "redu.dram_cache_bytes=4194304"];
+        log.iter().chain(&stay).for_each(|it| setup.description.set(it).unwrap());
+        let outcome = simulate("sps", 0.1, &setup).unwrap();
+        assert_eq!(outcome.complaints, [""; 0], "{design}, {names} names");
+        assert_eq!(outcome.fallbacks, 0, "{design}, {names} names");
+        outcome.nvm_writes.data
+    };
     for names in [1, 2, 40] {
-        for design in ["hw-undo", "hw-redo", "hw-undo-redo", "redu"] {
-            let mut setup = setup("tiny-redu", design, 2, 300);
-            setup.warm_up_most = 0;
-            let log = ["log.bytes=67108864", &format!("log.names={names}")];
-            let stay = ["redu.write_back=1", "redu.dram_cache_bytes=4194304"];
-            log.iter().chain(&stay).for_each(|it| setup.description.set(it).unwrap());
-            let outcome = simulate("sps", 0.1, &setup).unwrap();
-            assert_eq!(outcome.complaints, [""; 0], "{design}, {names} names");
-            let written = outcome.nvm_writes;
-            assert!(outcome.fallbacks == 0 && written.data > 0, "{design}, {names}: {written:?}");
+        for design in ["hw-undo", "hw-redo", "hw-undo-redo"] {
+            assert!(data(design, names) > 0, "{design}");
+        }
+        // What stays in DRAM stays there where names are enough.
+        let [few, enough] = [names, 1000].map(|names| data("redu", names));
+        println!("{few} lines of data with {names} names, {enough} with enough");
+        assert!(few > enough, "{few} with {names} names, {enough} with enough");
+    }
+}
+
+#[test]
+fn a_name_comes_back_from_who_falls_back_though_nobody_else_writes_a_record() {
+    // Of the smallest log nobody has a share: not a record is ever written.
+    for bytes in [4096, 16384, 32768, 49152] {
+        for (design, names) in [1, 2].into_iter().flat_map(|names| {
+            ["hw-undo", "hw-redo", "hw-undo-redo", "redu"].map(|design| (design, names))
+        }) {
+            let mut setup = setup("tiny-redu", design, 2, 60);
+            for setting in [format!("log.bytes={bytes}"), format!("log.names={names}")] {
+                setup.description.set(&setting).unwrap();
+            }
+            let outcome = simulate("tpcc-hash", 0.02, &setup);
+            let outcome = outcome.unwrap_or_else(|it| panic!("{design}, {names}, {bytes}: {it}"));
+            assert_eq!(outcome.complaints, [""; 0], "{design}, {names}, {bytes}");
+            assert!(outcome.fallbacks > 0, "{design}, {names}, {bytes}");
         }
     }
 }

@@ -44,7 +44,21 @@ const SMALL: &[&str] = &["log.bytes=32768", "l2.bytes=1024", "llc.bytes=2048"];
 /// The same, and a victim buffer that has room for what stays in it for a while.
 const SMALL_AND_WIDE: &[&str] = &[SMALL[0], SMALL[1], SMALL[2], "redu.dram_cache_bytes=65536"];
 
-pub(super) const ROWS: [Row; 15] = [
+/// Few names, that come again while the log is far from full, and entries that leave their buffer
+/// before the transaction ends.
+const NAMES: &[&str] = &[
+    SLOW_AND_WIDE[0],
+    SLOW_AND_WIDE[1],
+    SLOW_AND_WIDE[2],
+    "log.bytes=131072",
+    "log.names=8",
+    "log.buffer_lines=2",
+    "core.store_buffer=8",
+];
+
+pub(super) const ROWS: [Row; 17] = [
+    Row { settings: NAMES, ..logged(Mutant::NameReusedEarly, "redu", "sps") },
+    Row { settings: NAMES, ..logged(Mutant::NameReusedEarly, "hw-undo-redo", "sps") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::CommitBeforeMeta, "redu", "sps") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::AcknowledgeOwnRecord, "redu", "sps") },
     Row { settings: SLOW, ..logged(Mutant::AcknowledgeOwnRecord, "hw-undo-redo", "pc") },
@@ -124,7 +138,9 @@ const SMALL_AND_WIDE_TOO: &[&str] = &[
     "redu.dram_cache_bytes=65536",
 ];
 
-pub(super) const PAPER: [Row; 15] = [
+pub(super) const PAPER: [Row; 17] = [
+    Row { settings: NAMES, cuts: 500, ..paper(Mutant::NameReusedEarly, "redu", "sps") },
+    Row { settings: NAMES, cuts: 500, ..paper(Mutant::NameReusedEarly, "hw-undo-redo", "sps") },
     paper(Mutant::CommitBeforeMeta, "redu", "sps"),
     paper(Mutant::AcknowledgeOwnRecord, "redu", "sps"),
     paper(Mutant::AcknowledgeOwnRecord, "hw-undo-redo", "pc"),

@@ -117,8 +117,12 @@ fn drop_it<D: Logging>(machine: &mut Machine<D>, serial: u64, core: usize, token
         machine.counts.add("log_bytes", 8);
         return;
     }
-    // Nobody else has its name before the last record that may be about it is gone.
-    live.end = Some(log.packer.next());
+    // Nobody else has its name before the last record that may be about it is gone: that one is
+    // written now, for who waits for the name may be the only one that would write any.
+    if live.entries > 0 {
+        log.packer.seal();
+        live.end = Some(log.packer.next() - 1);
+    }
     let there = machine.answer(0, core, Size::Control);
     machine.tell(token, there);
     finish(machine, serial);
@@ -230,6 +234,10 @@ fn head_is_durable<D: Logging>(machine: &mut Machine<D>, record: u64) {
         machine.controller(0).release(now, id);
         machine.rare(WAITS, since, now);
     }
+    // Of a dropped transaction without a drop word nobody else is told.
+    if over.is_empty() && !machine.design.log().waiting.is_empty() {
+        trim(machine);
+    }
     for Commit { serial, core, token, is_dropped, .. } in over {
         let there = machine.answer(0, core, Size::Control);
         machine.tell(token, there);
@@ -245,7 +253,7 @@ pub(in crate::design) fn finish<D: Logging>(machine: &mut Machine<D>, serial: u6
     let log = machine.design.log();
     let Live { id, start, end, .. } = log.live.remove(&serial).expect("it is live");
     log.starts.remove(&(start, serial));
-    log.names.give_back(id, end);
+    log.names.give_back(id, end.filter(|_| !planted(Mutant::NameReusedEarly)));
     trim(machine);
 }
 

@@ -42,7 +42,7 @@
 //! - Whatever is on its way to the log, and the end of every open transaction, has room there.
 //! - A place of the log is written again when Log Start, as memory has it, is behind it.
 //! - A transaction's name is given again when Log Start, as memory has it, is behind its commit
-//!   word, or its drop word: so nobody else's entries have it.
+//!   word, its drop word, or its last entry: so nobody else's entries have it.
 //!
 //! Choices where the papers are silent: the log is in one channel, and its lines are spread over
 //! the rows of all banks. Letters to the controller keep their order, and wait there when the log

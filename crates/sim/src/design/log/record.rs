@@ -16,9 +16,12 @@ pub(in crate::design) enum Content {
 /// The last name that a transaction may have: 20 bits.
 const LAST_ID: u32 = (1 << 20) - 1;
 
+/// The last line, and the most entries, that a meta word can tell of: 30 bits, which are 64 GiB.
+const LAST_LINE: u32 = (1 << 30) - 1;
+
 /// In the place of a commit word's entries: the transaction was dropped, its lines are what they
-/// were. No line has this number: 64 GiB end before it.
-pub(super) const DROPPED: u32 = (1 << 30) - 1;
+/// were. No transaction has so many.
+pub(super) const DROPPED: u32 = LAST_LINE;
 
 /// Laps that can be told apart: 6 bits, and 0 is never written.
 const LAPS: u64 = (1 << 6) - 1;
@@ -46,13 +49,13 @@ pub(super) struct Meta {
 impl Meta {
     pub(super) fn word(self) -> u64 {
         let Meta { line, mask, id, lap } = self;
-        assert!(line <= DROPPED && id <= LAST_ID, "{self:?} has no meta word");
+        assert!(line <= LAST_LINE && id <= LAST_ID, "{self:?} has no meta word");
         u64::from(lap) << 58 | u64::from(id) << 38 | u64::from(mask) << 30 | u64::from(line)
     }
 
     pub(super) fn of(word: u64) -> Meta {
         Meta {
-            line: word as u32 & DROPPED,
+            line: word as u32 & LAST_LINE,
             mask: (word >> 30) as u8,
             id: (word >> 38) as u32 & LAST_ID,
             lap: (word >> 58) as u8,
