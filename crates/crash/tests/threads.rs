@@ -381,8 +381,9 @@ fn who_is_taken_back_when_the_power_goes_leaves_nothing_by_halves() {
     }));
     PowerCut::expect(unwound.expect_err("its end is not durable"));
     drop(worker);
-    assert_eq!(lists::<_, Append>(&pool, root), before);
+    let left = lists::<_, Append>(&pool, root);
     pool.abandon();
+    assert_eq!(left, before);
 }
 
 /// As `undo`; each transaction has seen one moment, which its own writes hold on to.
