@@ -5,6 +5,7 @@ mod bare;
 mod common;
 mod lad;
 mod logged;
+mod parts;
 mod software;
 mod ssp;
 mod table;

@@ -1,110 +1,49 @@
 //! Bugs where software takes over from hardware: transactions that fit into a log in hardware, and
 //! such that do not, write the same lines.
 
-use words::{Erased, ErasedTx, LockId, Objects, Ptr, Stop, Transact, Words};
+use words::{ErasedTx, LockId, Objects, Stop, Words};
 
 use super::common::setup;
+use super::parts::{Part, Parts};
 use crate::Setup;
 use crate::mutants::{Mutant, plant};
-use crate::program::{Client, Ended, Loaded, Program};
 use crate::report::Outcome;
 
 /// A core's objects, a line each at least.
 const OWN: usize = 24;
 
-/// Transactions count up the first of a core's own objects; every third one also one that all cores
-/// share. Of the last core such a transaction is large.
-#[derive(Clone, Copy)]
-struct Sizes {
-    /// How many of its core's own objects a large one counts up, and whether it gives up then.
-    large: usize,
-    gives_up: bool,
-}
-
 /// Large ones do not fit in.
-const SIZES: Sizes = Sizes { large: OWN, gives_up: false };
+const SIZES: Parts = Parts { own: OWN, run: |part, tx| count(part, OWN, tx), gives_up: |_| false };
 
 /// They do, but the log has no room for what they store back.
-const GIVEN_UP: Sizes = Sizes { large: 16, gives_up: true };
+const GIVEN_UP: Parts = Parts {
+    own: OWN,
+    run: |part, tx| {
+        count(part, 16, tx)?;
+        if is_large(part) { Err(Stop::Aborted) } else { Ok(()) }
+    },
+    gives_up: is_large,
+};
 
-struct All {
-    own: Vec<[Ptr<[u64; 6]>; OWN]>,
-    shared: Ptr<[u64; 6]>,
-    sizes: Sizes,
+fn is_large(part: &Part) -> bool {
+    part.is_last && part.turn.is_multiple_of(3)
 }
 
-struct Counting {
-    own: [Ptr<[u64; 6]>; OWN],
-    shared: Ptr<[u64; 6]>,
-    turn: usize,
-    is_last: bool,
-    sizes: Sizes,
-}
-
-impl Counting {
-    fn is_large(&self) -> bool {
-        self.is_last && self.turn.is_multiple_of(3)
+/// Transactions count up the first of a core's own objects; every third one also one that all cores
+/// share. Of the last core such a transaction counts up `large` objects of its own.
+fn count(part: &Part, large: usize, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
+    let count = |words: [u64; 6]| words.map(|word| word + 1);
+    let is_large = is_large(part);
+    for object in &part.own[..if is_large { large } else { 1 }] {
+        tx.update(*object, count)?;
     }
-}
-
-fn objects<T: Transact>(worker: &mut T) -> Result<[Ptr<[u64; 6]>; OWN], T::Error> {
-    let mut all = [Ptr::NULL; OWN];
-    for object in &mut all {
-        *object = worker.transact(|tx| tx.alloc([0_u64; 6]))?;
+    // One that counts up the shared one seldom leaves an old version of it in the log for long.
+    let shares = if part.is_last { is_large } else { part.turn.is_multiple_of(3) };
+    if shares {
+        tx.lock(LockId(1))?;
+        tx.update(part.shared, count)?;
     }
-    Ok(all)
-}
-
-impl Program for Sizes {
-    fn name(&self) -> &str {
-        "sizes"
-    }
-
-    fn heap_bytes(&self) -> u64 {
-        1 << 20
-    }
-
-    fn load(&self, worker: &mut Erased<'_, Ended>, cores: usize) -> Result<Box<dyn Loaded>, Ended> {
-        let own = (0..cores).map(|_| objects(worker)).collect::<Result<_, _>>()?;
-        Ok(Box::new(All { own, shared: objects(worker)?[OWN / 2], sizes: *self }))
-    }
-}
-
-impl Loaded for All {
-    fn client(&self, core: usize) -> Box<dyn Client> {
-        let All { own, shared, sizes } = self;
-        let is_last = core + 1 == own.len();
-        Box::new(Counting { own: own[core], shared: *shared, turn: 0, is_last, sizes: *sizes })
-    }
-
-    fn check(&self, _: &mut Erased<'_, Ended>) -> Result<Vec<String>, Ended> {
-        Ok(Vec::new())
-    }
-}
-
-impl Client for Counting {
-    fn next(&mut self) {
-        self.turn += 1;
-    }
-
-    fn run(&self, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
-        let count = |words: [u64; 6]| words.map(|word| word + 1);
-        let is_large = self.is_large();
-        for object in &self.own[..if is_large { self.sizes.large } else { 1 }] {
-            tx.update(*object, count)?;
-        }
-        // One that counts up the shared one seldom leaves an old version of it in the log for long.
-        let shares = if self.is_last { is_large } else { self.turn.is_multiple_of(3) };
-        if shares {
-            tx.lock(LockId(1))?;
-            tx.update(self.shared, count)?;
-        }
-        if self.gives_up() { Err(Stop::Aborted) } else { Ok(()) }
-    }
-
-    fn gives_up(&self) -> bool {
-        self.sizes.gives_up && self.is_large()
-    }
+    Ok(())
 }
 
 /// A design, and what it runs with.
@@ -125,7 +64,7 @@ const BESIDE: &[&str] = &["log.bytes=16384"];
 const BESIDE_BOTH: &[&str] = &["log.bytes=26624"];
 
 /// What cuts find on so many cores.
-fn cut(machine: &str, (design, settings): Case, cores: usize, sizes: Sizes) -> Outcome {
+fn cut(machine: &str, (design, settings): Case, cores: usize, sizes: Parts) -> Outcome {
     let mut setup = Setup { power_cuts: 1000, ..setup(machine, design, cores, 150) };
     settings.iter().for_each(|setting| setup.description.set(setting).unwrap());
     crate::run(&setup, &sizes, &mut |_| {}).unwrap()
