@@ -434,9 +434,9 @@ impl RecordedArea {
         self.offset + 8 * first as u64
     }
 
-    /// Answers whether the machine is on; unwinds who has the power go. Memory answers no errors: what
-    /// is stored on a machine that is off is lost; that others still see it there is as in a processor whose power is going.
-    /// Nobody takes it for durable, since nobody comes past a fence.
+    /// Answers whether the machine is on; unwinds who has the power go. Memory answers no errors:
+    /// what is stored on a machine that is off is lost; that others still see it there is as in a
+    /// processor whose power is going. Nobody takes it for durable, since nobody comes past a fence.
     fn with<H: Into<Halt>>(
         &self,
         call: impl FnOnce(&mut Machine) -> std::result::Result<(), H>,

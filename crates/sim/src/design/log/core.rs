@@ -74,8 +74,8 @@ pub(super) fn has_room<D: Logging>(machine: &mut Machine<D>, core: usize) -> boo
 
 /// Whether the log can take what is on its way there, a store more of each transaction, and so many
 /// transactions' ends more. Each store that has not drained may need a slot: it may be to a line
-/// whose slot has left. And whoever runs may have been granted room for one that still waits for its
-/// place in the store buffer.
+/// whose slot has left. And whoever runs may have been granted room for one that still waits for
+/// its place in the store buffer.
 fn can_take<D: Logging>(machine: &mut Machine<D>, ends: u64) -> bool {
     let (cores, stores) = (machine.cores(), machine.description.core.store_buffer as usize);
     let log = machine.design.log();
