@@ -436,7 +436,7 @@ impl RecordedArea {
 
     /// Answers whether the machine is on; unwinds who has the power go. Memory answers no errors:
     /// what is stored on a machine that is off is lost; that others still see it there is as in a
-    /// processor whose power is going. Nobody takes it for durable, since nobody comes past a fence.
+    /// processor whose power is going. Nobody takes it for durable: nobody comes past a fence.
     fn with<H: Into<Halt>>(
         &self,
         call: impl FnOnce(&mut Machine) -> std::result::Result<(), H>,
