@@ -338,7 +338,8 @@ fn is_over(machine: &mut Machine<HwUndoRedo>) {
         false => since + if is_low { design.soon() } else { design.period },
     };
     let is_due = design.is_due;
-    // A run is long enough when it has some that time has brought.
+    // A run is long enough when it has some of those that need not be now: by time, or sooner where
+    // the log is low.
     machine.counts.add("scans", u64::from(all.is_none()));
     machine.rare(SCANS, since, now);
     if is_due {

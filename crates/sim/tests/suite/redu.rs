@@ -386,18 +386,24 @@ fn lines_go_home_when_names_of_transactions_run_out_though_the_log_is_not_full()
 #[test]
 fn a_name_comes_back_from_who_falls_back_though_nobody_else_writes_a_record() {
     // Of the smallest log nobody has a share: not a record is ever written.
+    // A core alone finds nobody waiting when the last record of what it has dropped is durable.
+    let pairs = [(1, 1), (2, 1), (2, 2)];
     for bytes in [4096, 16384, 32768, 49152] {
-        for (design, names) in [1, 2].into_iter().flat_map(|names| {
-            ["hw-undo", "hw-redo", "hw-undo-redo", "redu"].map(|design| (design, names))
+        for ((cores, names), design) in pairs.into_iter().flat_map(|pair| {
+            ["hw-undo", "hw-redo", "hw-undo-redo", "redu"].map(|design| (pair, design))
         }) {
-            let mut setup = setup("tiny-redu", design, 2, 60);
-            for setting in [format!("log.bytes={bytes}"), format!("log.names={names}")] {
-                setup.description.set(&setting).unwrap();
-            }
+            let what = format!("{design}, {cores} cores, {names} names, {bytes}");
+            let mut setup = setup("tiny-redu", design, cores, 60);
+            let settings = [format!("log.bytes={bytes}"), format!("log.names={names}")];
+            // Of a small victim buffer, or cache, one has too little.
+            let small = "redu.dram_cache_bytes=2048".to_owned();
+            settings.into_iter().chain([small]).for_each(|it| setup.description.set(&it).unwrap());
             let outcome = simulate("tpcc-hash", 0.02, &setup);
-            let outcome = outcome.unwrap_or_else(|it| panic!("{design}, {names}, {bytes}: {it}"));
-            assert_eq!(outcome.complaints, [""; 0], "{design}, {names}, {bytes}");
-            assert!(outcome.fallbacks > 0, "{design}, {names}, {bytes}");
+            let outcome = outcome.unwrap_or_else(|it| panic!("{what}: {it}"));
+            assert_eq!(outcome.complaints, [""; 0], "{what}");
+            // A core alone has room in the largest for all that it undoes.
+            let fits = cores == 1 && bytes == 49152 && design.starts_with("hw-undo");
+            assert!(outcome.fallbacks > 0 || fits, "{what}");
         }
     }
 }

@@ -61,7 +61,12 @@ enum Policy {
     Eager,
     /// When there is no room, the least recently used first.
     Lru { filter: bool },
+    /// As that, with a filter; and transactions have names of 15 bits, as the paper's.
+    FewNames,
 }
+
+/// Names of 15 bits; 0 is nobody's.
+const FEW_NAMES: u64 = (1 << 15) - 1;
 
 /// Half gets, half puts, by Zipf's law, with a cache of so many MiB.
 fn mixed<'a>(
@@ -89,6 +94,10 @@ fn mixed<'a>(
         Policy::Lru { filter } => {
             let asked = asked.with("design.redu.write_back", 1);
             if filter { asked } else { asked.with("design.redu.filter", 0) }
+        }
+        Policy::FewNames => {
+            let names = FEW_NAMES / quick;
+            asked.with("design.redu.write_back", 1).with("design.log.names", names)
         }
     })
 }
@@ -151,6 +160,14 @@ pub(super) fn least_recently_used(rows: &mut Rows<'_>) {
             mixed(uses, workload, lru, CACHES[0]).map(answered)
         });
     }
+    for mib in CACHES {
+        rows.row(format!("names-15/gain/{mib}"), |uses| {
+            mean(STORES.map(|workload| gain(uses, workload, Policy::FewNames, mib)))
+        });
+    }
+    rows.row("names-15/answered", |uses| {
+        mean(STORES.map(|of| mixed(uses, of, Policy::FewNames, CACHES[0]).map(answered)))
+    });
     let title = "Cycles that the least recently used policy saves, with a filter";
     let axes = (linear("MiB of DRAM cache"), linear("% of eager's"));
     rows.figure("lru", title, axes, curves);

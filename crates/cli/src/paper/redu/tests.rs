@@ -134,7 +134,7 @@ fn the_marks_are_those_that_were_set() {
         add("R9", &format!("{set}/*"), &ends, &[">= 1"]);
     }
     add("R8", "large/none/*", &["ycsb-put", "echo"], &["5 to 30", "<= 0"]);
-    add("R8", "large/most", &[""], &["<= 4"]);
+    add("R8", "*/most", &["large", "random"], &["<= 4"]);
     add("R10", "*", &["better", "best"], &[">= 3", "10 to 45"]);
     add("R10", "grows/*", &["32", "16"], &[">= 0"]);
     add("R10", "gain/none/*/ycsb-put", &["16", "8"], &["<= 0"]);

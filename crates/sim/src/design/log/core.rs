@@ -1,6 +1,6 @@
 //! The log at its cores: who may begin, what has been stored, and when it goes to the controller.
 
-use super::controller::{is_closed, mirror};
+use super::controller::{is_closed, trim};
 use super::{FULL, LETTER, Letter, Logging, Writing, finish};
 use crate::machine::memory::line_of;
 use crate::machine::when::When;
@@ -32,7 +32,8 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
         }
         let token = machine.open_token();
         machine.design.log().waiting.push(token);
-        mirror(machine);
+        // A record that has become durable when nobody waited may have kept Log Start where it is.
+        trim(machine);
         hart.wait_for(token);
     }
 }

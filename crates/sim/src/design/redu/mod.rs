@@ -128,7 +128,7 @@ impl Design for Redu {
     const MACHINE: &'static str = "redu";
     const PARAMETERS: &'static [&'static str] = &["log", "redu"];
     const RARE: &'static [&'static str] =
-        &[log::RARE[0], log::RARE[1], log::RARE[2], log::RARE[3], LEAVES, MOVED, VICTIM];
+        &[log::RARE[0], log::RARE[1], log::RARE[2], log::RARE[3], LEAVES, MOVED, VICTIM, AGES];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         if description.dram.is_none() {
