@@ -126,6 +126,10 @@ mutants! {
         "Undo logging in hardware: no drop word says that an attempt needs not be undone.",
     VictimsStay "victims-stay"
         "Redo logging in hardware: lines of an attempt stay in the victim buffer.",
+    LapsComeAgain "laps-come-again"
+        "Logs in hardware: recovery begins once more the lap that was cut.",
+    LogBeginsAnew "log-begins-anew"
+        "Logs in hardware: who goes on after recovery writes the log from its first lap on.",
     SspMetadataFirst "ssp-metadata-first"
         "SSP: the metadata of a commit do not wait for its data.",
     SspSwapsLate "ssp-swaps-late"
