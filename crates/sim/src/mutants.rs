@@ -126,6 +126,10 @@ mutants! {
         "Undo logging in hardware: no drop word says that an attempt needs not be undone.",
     VictimsStay "victims-stay"
         "Redo logging in hardware: lines of an attempt stay in the victim buffer.",
+    LapsComeAgain "laps-come-again"
+        "Logs in hardware: recovery begins once more the lap that was cut.",
+    LogBeginsAnew "log-begins-anew"
+        "Logs in hardware: who goes on after recovery writes the log from its first lap on.",
     SspMetadataFirst "ssp-metadata-first"
         "SSP: the metadata of a commit do not wait for its data.",
     SspSwapsLate "ssp-swaps-late"
@@ -145,6 +149,8 @@ mutants! {
         "SSP: recovery applies records that the slot already knows.",
     SspRetagsDirty "ssp-retags-dirty"
         "SSP: a line that was modified outside of a transaction gets another number as it is.",
+    SspForgetsNumbers "ssp-forgets-numbers"
+        "SSP's logs: who goes on after recovery counts transactions from the first one on.",
     SspUndoWithoutWaiting "ssp-undo-without-waiting"
         "SSP's undo log: stores do not wait for their entries.",
     SspRedoRecordFirst "ssp-redo-record-first"

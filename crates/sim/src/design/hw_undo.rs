@@ -57,6 +57,10 @@ impl Design for HwUndo {
         HwUndo { log: Log::new(description, extra, Content::Old) }
     }
 
+    fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
+        Some(log::resumed(description, extra, state))
+    }
+
     fn begin(hart: &mut Hart<'_, Self>) {
         log::begin(hart);
     }

@@ -129,6 +129,15 @@ impl Design for HwUndoRedo {
         }
     }
 
+    fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
+        let mut design: HwUndoRedo = log::resumed(description, extra, state);
+        // Nothing before this record keeps anybody: all of it is at home.
+        let first = design.log.next();
+        design.log.set_floor(first);
+        (design.flagged_at, design.at_home) = (first, first);
+        Some(design)
+    }
+
     fn begin(hart: &mut Hart<'_, Self>) {
         log::begin(hart);
         let machine = hart.machine();

@@ -188,6 +188,16 @@ impl Design for SspRedo {
         }
     }
 
+    fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
+        let mut design = Self::new(description, extra);
+        if !planted(Mutant::SspForgetsNumbers) {
+            // All that was committed is at home: no record that is there has a later number.
+            design.number = state.line(design.layout.home)[0];
+        }
+        design.soft = SoftLog::resumed(description, design.layout.soft, state);
+        Some(design)
+    }
+
     fn begin(hart: &mut Hart<'_, Self>) {
         hart.fence();
         if hart.machine().design.waits

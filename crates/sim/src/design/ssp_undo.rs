@@ -112,6 +112,15 @@ impl Design for SspUndo {
         SspUndo { heap: extra, together, side_by_side: switch("side_by_side"), cores }
     }
 
+    fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
+        let mut design = Self::new(description, extra);
+        if !planted(Mutant::SspForgetsNumbers) {
+            // No entry has a later number than its log's head, once that is recovered.
+            design.cores.iter_mut().for_each(|log| log.number = state.line(log.lines.line(0))[0]);
+        }
+        Some(design)
+    }
+
     fn begin(hart: &mut Hart<'_, Self>) {
         hart.fence();
         let log = log(hart);

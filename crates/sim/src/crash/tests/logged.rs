@@ -56,7 +56,7 @@ const NAMES: &[&str] = &[
     "core.store_buffer=8",
 ];
 
-pub(super) const ROWS: [Row; 17] = [
+pub(super) const ROWS: [Row; 23] = [
     Row { settings: NAMES, ..logged(Mutant::NameReusedEarly, "redu", "sps") },
     Row { settings: NAMES, ..logged(Mutant::NameReusedEarly, "hw-undo-redo", "sps") },
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::CommitBeforeMeta, "redu", "sps") },
@@ -82,6 +82,12 @@ pub(super) const ROWS: [Row; 17] = [
         transactions: 50,
         ..logged(Mutant::VictimsStay, "hw-redo", "tpcc-hash")
     },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::LapsComeAgain, "redu", "sps") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::LapsComeAgain, "hw-undo", "sps") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::LogBeginsAnew, "hw-undo", "sps") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::LogBeginsAnew, "hw-redo", "sps") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::LogBeginsAnew, "hw-undo-redo", "sps") },
+    Row { settings: SLOW_AND_WIDE, ..logged(Mutant::LogBeginsAnew, "redu", "sps") },
 ];
 
 /// A run on the machine of the paper; its log is small, so that recovery has less to look at.
@@ -138,7 +144,7 @@ const SMALL_AND_WIDE_TOO: &[&str] = &[
     "redu.dram_cache_bytes=65536",
 ];
 
-pub(super) const PAPER: [Row; 17] = [
+pub(super) const PAPER: [Row; 23] = [
     Row { settings: NAMES, cuts: 500, ..paper(Mutant::NameReusedEarly, "redu", "sps") },
     Row { settings: NAMES, cuts: 500, ..paper(Mutant::NameReusedEarly, "hw-undo-redo", "sps") },
     paper(Mutant::CommitBeforeMeta, "redu", "sps"),
@@ -161,6 +167,12 @@ pub(super) const PAPER: [Row; 17] = [
     Row { settings: SMALL_TOO, ..paper(Mutant::AttemptStays, "hw-undo", "tpcc-hash") },
     Row { settings: SMALL_TOO, ..paper(Mutant::AttemptStays, "hw-undo-redo", "tpcc-hash") },
     Row { settings: SMALL_AND_WIDE_TOO, ..paper(Mutant::VictimsStay, "hw-redo", "tpcc-hash") },
+    paper(Mutant::LapsComeAgain, "redu", "sps"),
+    paper(Mutant::LapsComeAgain, "hw-undo", "sps"),
+    paper(Mutant::LogBeginsAnew, "hw-undo", "sps"),
+    paper(Mutant::LogBeginsAnew, "hw-redo", "sps"),
+    paper(Mutant::LogBeginsAnew, "hw-undo-redo", "sps"),
+    paper(Mutant::LogBeginsAnew, "redu", "sps"),
 ];
 
 #[test]

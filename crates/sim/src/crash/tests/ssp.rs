@@ -44,7 +44,7 @@ const SMALL: &[&str] = &["llc.bytes=4096"];
 /// As many lines of a core's log as can be.
 const SHORT_LOG: &[&str] = &["ssp-redo.log_bytes=4096"];
 
-pub(super) const ROWS: [Row; 12] = [
+pub(super) const ROWS: [Row; 14] = [
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspMetadataFirst, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspPartOfACommit, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -67,6 +67,8 @@ pub(super) const ROWS: [Row; 12] = [
     Row { settings: FEW_BANKS, ..ssp(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
     Row { settings: SMALL, ..ssp(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
     Row { settings: SHORT_LOG, cuts: 200, ..ssp(Mutant::SspRedoKeepsNothing, "ssp-redo", "sps") },
+    Row { settings: FEW_BANKS, ..ssp(Mutant::SspForgetsNumbers, "ssp-undo", "pages") },
+    Row { settings: FEW_BANKS, ..ssp(Mutant::SspForgetsNumbers, "ssp-redo", "pages") },
 ];
 
 /// A run on the machine of the paper.
@@ -96,7 +98,7 @@ const CHECKPOINTS: &[&str] = &["ssp.journal_bytes=512"];
 /// As [`SMALL`], with private caches that fit in.
 const ALL_SMALL: &[&str] = &[SMALL[0], "l1.bytes=1024", "l2.bytes=2048"];
 
-pub(super) const PAPER: [Row; 12] = [
+pub(super) const PAPER: [Row; 14] = [
     paper(Mutant::SspMetadataFirst, "ssp", "sps"),
     paper(Mutant::SspPartOfACommit, "ssp", "sps"),
     Row { settings: FEW_PAGES, ..paper(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -135,6 +137,8 @@ pub(super) const PAPER: [Row; 12] = [
     Row { settings: FEW_BANKS, ..paper(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
     Row { settings: ALL_SMALL, cores: 4, ..paper(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
     Row { settings: SHORT_LOG, cuts: 200, ..paper(Mutant::SspRedoKeepsNothing, "ssp-redo", "sps") },
+    paper(Mutant::SspForgetsNumbers, "ssp-undo", "sps"),
+    paper(Mutant::SspForgetsNumbers, "ssp-redo", "sps"),
 ];
 
 #[test]

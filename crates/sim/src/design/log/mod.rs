@@ -30,9 +30,10 @@
 //!
 //! **Laps.** Unused words are 0, laps are counted from 1, and each head says in which lap it was
 //! written. What stands in the place of a head that was not written has the lap before. Recovery
-//! reads from Log Start to the first head of another lap. Beside Log Start stands a record before
-//! which everything that is committed is at home, though others may still need it: recovery redoes
-//! none of that, for software may have written there since.
+//! reads from Log Start to the first head of another lap, and ends with a fresh one, in which the
+//! next run goes on. Beside Log Start stands a record before which everything that is committed is
+//! at home, though others may still need it: recovery redoes none of that, for software may have
+//! written there since.
 //!
 //! Invariants:
 //! - A commit is acknowledged when all records up to that of its commit word are durable. (A
@@ -75,6 +76,7 @@ use crate::machine::controller::{Class, Id};
 use crate::machine::description::Description;
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
+use crate::persist::Persistent;
 use buffer::Buffer;
 use names::Names;
 use packer::Packer;
@@ -296,6 +298,14 @@ impl Log {
         }
     }
 
+    /// Goes on behind a recovery, which has emptied both logs. Nobody's name is in what may be read
+    /// from Log Start on, so all are free.
+    fn resume(&mut self, description: &Description, extra: u32, state: &Persistent) {
+        self.packer.resume(state);
+        let first = extra + Layout::lines(description);
+        *self.software.log() = SoftLog::resumed(description, first, state);
+    }
+
     /// That of transactions that the hardware cannot hold.
     pub(super) fn soft_log(&mut self) -> &mut SoftLog {
         self.software.log()
@@ -391,6 +401,14 @@ impl Log {
         (writing.serial, writing.runs, writing.has_written) = (serial, true, false);
         (writing.earlier, writing.sent) = (earlier, 0);
     }
+}
+
+/// A design at rest on a machine that begins with what its recovery has left: of what was committed
+/// all is at home.
+pub(super) fn resumed<D: Logging>(description: &Description, extra: u32, state: &Persistent) -> D {
+    let mut design = D::new(description, extra);
+    design.log().resume(description, extra, state);
+    design
 }
 
 /// What a machine must be for a log in hardware.

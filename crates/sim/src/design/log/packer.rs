@@ -8,6 +8,7 @@ use super::record::{Content, Layout, MOST_HEADS, MOST_TAILS, Meta};
 use crate::machine::controller::Class;
 use crate::machine::memory::LineWords;
 use crate::mutants::{Mutant, planted};
+use crate::persist::Persistent;
 
 /// A line of the log that is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub(super) struct Packer {
     /// Those from Log Start on, and the number of the first.
     records: VecDeque<Record>,
     start: u64,
+    /// Where the log was empty: the first head, and the first tail.
+    began: (u64, u64),
     open: Open,
     /// The number of the open record, and of the next tail.
     next: u64,
@@ -69,6 +72,7 @@ impl Packer {
             layout,
             records: VecDeque::new(),
             start: 0,
+            began: (0, 0),
             open: Open::default(),
             next: 0,
             next_tail: 0,
@@ -78,6 +82,17 @@ impl Packer {
             done: [0; 3],
             lines: Vec::new(),
         }
+    }
+
+    /// Goes on with the empty log that recovery has left: from where memory has Log Start.
+    pub(super) fn resume(&mut self, state: &Persistent) {
+        if planted(Mutant::LogBeginsAnew) {
+            return;
+        }
+        let [head, tail, ..] = state.line(self.layout.start_line());
+        (self.start, self.next, self.frontier) = (head, head, head);
+        self.next_tail = tail;
+        (self.mirrored, self.began) = ((head, tail), (head, tail));
     }
 
     /// Lines that are to be written now, in this order.
@@ -139,7 +154,8 @@ impl Packer {
     /// Whether a ring has been written once round, or nothing is written at all.
     pub(super) fn has_wrapped(&self) -> bool {
         let Layout { heads, tails, .. } = self.layout;
-        self.next >= heads || self.next_tail >= tails || self.next + self.next_tail == 0
+        let written = (self.next - self.began.0, self.next_tail - self.began.1);
+        written.0 >= heads || written.1 >= tails || written == (0, 0)
     }
 
     fn tail_of(&self, record: u64) -> u64 {

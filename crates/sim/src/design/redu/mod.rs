@@ -169,6 +169,10 @@ impl Design for Redu {
         }
     }
 
+    fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
+        Some(log::resumed(description, extra, state))
+    }
+
     fn begin(hart: &mut Hart<'_, Self>) {
         log::begin(hart);
         let core = hart.core();
