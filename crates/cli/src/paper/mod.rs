@@ -329,11 +329,12 @@ fn judge(paper: &Paper, recipes: &[&Recipe], budget: &Budget, made: &Made) -> Re
     results
 }
 
-/// One row: held is what its mark says of the median.
+/// One row: held is what its mark says of the median; without a mark nothing is.
 fn row(id: &str, marked: Marked, value: Value, seed: u64) -> Row {
     let Marked { name, what, unit, paper, mark, missed } = marked;
     let Value { over: ours, rounds, note, missed: computed, seed: theirs, command } = value;
-    let held = ours.map(|ours| mark.holds(ours.median));
+    let text = mark.text();
+    let held = ours.filter(|_| text.is_some()).map(|ours| mark.holds(ours.median));
     let unknown = || "No reason is known yet.".to_owned();
     let missed = (held == Some(false)).then(|| computed.or(missed).unwrap_or_else(unknown));
     let why = [note, missed].into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -344,7 +345,7 @@ fn row(id: &str, marked: Marked, value: Value, seed: u64) -> Row {
         paper,
         ours,
         unit,
-        mark: mark.text(),
+        mark: text,
         held,
         why: (!why.is_empty()).then_some(why),
         rounds,
