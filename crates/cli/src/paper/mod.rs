@@ -38,6 +38,7 @@ mod ssp;
 mod standing;
 mod store;
 mod table;
+mod whole;
 
 use std::fs;
 use std::path::Path;
@@ -364,10 +365,7 @@ fn all_hold(rows: &[Row]) -> Option<bool> {
 /// Writes the page, the charts and the tables.
 fn write(results: &Results, directory: &Path) -> Result<(), Failure> {
     let name = &results.paper;
-    let put = |file: String, text: String| {
-        let path = directory.join(file);
-        fs::write(&path, text).map_err(Failure::file("writing", &path))
-    };
+    let put = |file: String, text: String| whole::put(directory, &file, &text);
     put(format!("{name}.json"), json::object(results) + "\n")?;
     put(format!("{name}.csv"), csv::rows(results))?;
     put(format!("{name}.html"), page::html(results))?;
