@@ -15,7 +15,7 @@ pub(crate) use self::crash::{
     CrashCommand, CrashExplore, CrashKill, CrashReplay, KillWriter, MediumModelName, TierName,
 };
 pub(crate) use self::sim::{SheetFormat, SimCommand, SimList, SimMerge, SimRun, SimSweep};
-use crate::designs::DesignName;
+use crate::designs::{DesignName, DesignParser};
 use crate::grouping::Grouping;
 use crate::latency::Sampling;
 use crate::media::{Costs, MediumName};
@@ -88,7 +88,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) workload: WorkloadName,
     /// How atomic durability is reached; plain and volatile take no pool and no medium
-    #[arg(long, value_name = "D", value_enum, default_value = "decoupled")]
+    #[arg(long, value_name = "D", value_parser = DesignParser, default_value = "decoupled")]
     pub(crate) design: DesignName,
     /// Which transactions are timed. `every`: all of them, and after each the worker looks what is
     /// durable; so it is with `--durability sync`
@@ -103,7 +103,8 @@ pub(crate) struct Compare {
     #[command(flatten)]
     pub(crate) workload: WorkloadName,
     /// Two designs or more; the first is what the others are compared with
-    #[arg(long, value_name = "A,B,...", value_enum, value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "A,B,...", value_parser = DesignParser)]
+    #[arg(value_delimiter = ',', required = true)]
     pub(crate) designs: Vec<DesignName>,
     /// Rounds; in each, every design does the same transactions
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]

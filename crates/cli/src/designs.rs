@@ -1,11 +1,16 @@
 //! The designs, and variants of them, by the names that the command line has for them: the one
 //! list.
 
-use clap::ValueEnum;
+use std::ffi::OsStr;
+
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, ValueEnum};
 use lastword::design::Mvcc;
 use lastword::{
     Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Snapshot, Undo, Volatile,
 };
+use sim::design::ALL;
 
 use crate::args::{DurabilityName, Load};
 use crate::erased::AnyDesign;
@@ -119,6 +124,37 @@ designs! {
     #[value(hide = true)]
     "Lists of versions in memory"
     Mvcc "mvcc": Mvcc, |_| ();
+}
+
+/// Reads a name; who asks here for a design of the simulated machine is told where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DesignParser;
+
+impl TypedValueParser for DesignParser {
+    type Value = DesignName;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<DesignName, clap::Error> {
+        let is_known = DesignName::value_variants().iter().any(|design| value == design.name());
+        if is_known || ALL.iter().all(|simulated| value != simulated.name) {
+            return EnumValueParser::new().parse_ref(command, arg, value);
+        }
+        let (name, arg) = (value.display(), arg.map_or_else(String::new, Arg::to_string));
+        let problem = format!(
+            "invalid value '{name}' for '{arg}': it is a design of the simulated machine: run it \
+             with `lastword sim run WORKLOAD --design {name}`, several with `lastword sim sweep`\n"
+        );
+        Err(clap::Error::raw(ErrorKind::InvalidValue, problem).with_cmd(command))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let all = DesignName::value_variants().iter();
+        Some(Box::new(all.filter_map(DesignName::to_possible_value)))
+    }
 }
 
 #[cfg(test)]

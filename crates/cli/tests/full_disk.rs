@@ -76,6 +76,23 @@ fn a_pool_that_has_no_room_is_refused_and_leaves_nothing() {
 }
 
 #[test]
+fn results_that_have_no_room_leave_those_of_an_earlier_run_whole() {
+    let test = "results_that_have_no_room_leave_those_of_an_earlier_run_whole";
+    let Some(disk) = SmallDisk::new(test) else { return };
+    let line = "\"$@\" >../said && cp -r out ../whole && dd if=/dev/zero of=filler bs=4k 2>../dd; \
+                \"$@\" >../said; code=$?; diff -r out ../whole && ls -A out; exit $code";
+    let reproduce = ["reproduce", "redu", "C2", "--out", "out"];
+    let output = shell(&disk.room, disk.flags, line, &reproduce).unwrap();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{stdout}\n{stderr}");
+    assert!(stderr.starts_with("error: writing out/redu.json: "), "{stderr}");
+    assert_eq!(
+        stdout.split_whitespace().collect::<Vec<_>>(),
+        ["redu.csv", "redu.html", "redu.json"]
+    );
+}
+
+#[test]
 fn a_disk_that_has_no_room_is_not_measured() {
     let Some(disk) = SmallDisk::new("a_disk_that_has_no_room_is_not_measured") else { return };
     let measure = ["measure", "disk", "--writes", "1", "--rounds", "1"];

@@ -531,3 +531,17 @@ fn options_about_transactions_are_heeded_or_refused() {
     room.refuse("--low-conflict means nothing to btree", &["run", "btree", "--low-conflict"]);
     room.refuse("it must not be negative", &["run", "btree", "--zipf=-1"]);
 }
+
+#[test]
+fn a_simulated_design_is_not_taken_for_another_one() {
+    let room = Room::new();
+    let where_it_is = |design: &str| {
+        format!(
+            "it is a design of the simulated machine: run it with `lastword sim run WORKLOAD \
+             --design {design}`"
+        )
+    };
+    room.refuse(&where_it_is("redu"), &["run", "sps", "--design", "redu"]);
+    room.refuse(&where_it_is("hw-undo"), &["compare", "sps", "--designs", "undo,hw-undo"]);
+    room.refuse("a similar value exists: 'redo'", &["run", "sps", "--design", "redoo"]);
+}

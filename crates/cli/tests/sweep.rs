@@ -148,6 +148,30 @@ fn results_are_merged_in_the_order_of_the_sweep() {
 }
 
 #[test]
+fn lines_of_nvm_and_of_dram_have_columns_of_their_own() {
+    let point = "[[points]]\nworkload = \"vector\"\ncores = 1\nscale = 0.01\ntransactions = 50\n";
+    let merged = |design: &str| {
+        let room = room(&format!("{point}design = \"{design}\"\n"));
+        let json = room.expect(0, &["sim", "sweep", "sweep.toml", "--format", "json"]);
+        let rows: Vec<Value> = serde_json::from_str(&json).unwrap();
+        (rows[0]["outcome"].clone(), room.expect(0, &["sim", "sweep", "sweep.toml"]))
+    };
+    let (outcome, table) = merged("redu");
+    let transactions = outcome["transactions"].as_f64().unwrap();
+    for (name, lines) in [
+        ("NVM reads /tx", &outcome["nvm_reads"]),
+        ("DRAM reads /tx", &outcome["dram_reads"]),
+        ("DRAM writes /tx", &outcome["dram_writes"]),
+    ] {
+        let lines = format!("{:.2}", lines.as_f64().unwrap() / transactions);
+        assert!(table.contains(name) && table.contains(&lines), "{name} {lines}\n{table}");
+    }
+    let (outcome, table) = merged("hw-undo");
+    assert_eq!((&outcome["dram_reads"], &outcome["dram_writes"]), (&0.into(), &0.into()));
+    assert!(table.contains("NVM writes /tx") && !table.contains("DRAM"), "{table}");
+}
+
+#[test]
 fn what_is_damaged_is_named_and_run_again() {
     let room = room(SMALL);
     let sweep = ["sim", "sweep", "sweep.toml", "--out", "out"];

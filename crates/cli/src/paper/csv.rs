@@ -102,6 +102,7 @@ mod tests {
             assert_eq!([&line[0], &line[1], &line[2]], [&row.id, &row.name, &row.what]);
             assert_eq!(line[3], row.paper.clone().unwrap_or_default());
             assert_eq!(line[4].parse().ok(), row.ours.map(|over| over.median));
+            assert_eq!(line[9], row.held.map_or_else(String::new, |held| held.to_string()));
             assert_eq!(line[10], row.why.clone().unwrap_or_default());
             assert_eq!(line[13], row.command.clone().unwrap_or_default());
         }

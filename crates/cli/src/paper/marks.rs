@@ -87,7 +87,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// A number without bounds is there to be read, and holds.
+    /// Every number keeps to no bounds.
     pub(crate) fn holds(self, value: f64) -> bool {
         value.is_finite()
             && self.at_least.is_none_or(|least| value >= least)

@@ -38,6 +38,7 @@ mod ssp;
 mod standing;
 mod store;
 mod table;
+mod whole;
 
 use std::fs;
 use std::path::Path;
@@ -329,11 +330,12 @@ fn judge(paper: &Paper, recipes: &[&Recipe], budget: &Budget, made: &Made) -> Re
     results
 }
 
-/// One row: held is what its mark says of the median.
+/// One row: held is what its mark says of the median; without a mark nothing is.
 fn row(id: &str, marked: Marked, value: Value, seed: u64) -> Row {
     let Marked { name, what, unit, paper, mark, missed } = marked;
     let Value { over: ours, rounds, note, missed: computed, seed: theirs, command } = value;
-    let held = ours.map(|ours| mark.holds(ours.median));
+    let text = mark.text();
+    let held = ours.filter(|_| text.is_some()).map(|ours| mark.holds(ours.median));
     let unknown = || "No reason is known yet.".to_owned();
     let missed = (held == Some(false)).then(|| computed.or(missed).unwrap_or_else(unknown));
     let why = [note, missed].into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -344,7 +346,7 @@ fn row(id: &str, marked: Marked, value: Value, seed: u64) -> Row {
         paper,
         ours,
         unit,
-        mark: mark.text(),
+        mark: text,
         held,
         why: (!why.is_empty()).then_some(why),
         rounds,
@@ -363,10 +365,7 @@ fn all_hold(rows: &[Row]) -> Option<bool> {
 /// Writes the page, the charts and the tables.
 fn write(results: &Results, directory: &Path) -> Result<(), Failure> {
     let name = &results.paper;
-    let put = |file: String, text: String| {
-        let path = directory.join(file);
-        fs::write(&path, text).map_err(Failure::file("writing", &path))
-    };
+    let put = |file: String, text: String| whole::put(directory, &file, &text);
     put(format!("{name}.json"), json::object(results) + "\n")?;
     put(format!("{name}.csv"), csv::rows(results))?;
     put(format!("{name}.html"), page::html(results))?;

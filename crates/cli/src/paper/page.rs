@@ -59,13 +59,11 @@ fn summary(results: &Results) -> String {
         tally.held,
         tally.marks,
     );
-    let reported =
-        results.rows.iter().filter(|row| Standing::of(row) == Standing::Reported).count();
     let counts = [
         (Standing::Holds, tally.held),
         (Standing::DoesNotHold, tally.not_held.len()),
         (Standing::CannotBeRun, tally.cannot_be_run),
-        (Standing::Reported, reported),
+        (Standing::Reported, tally.reported),
     ];
     text += "<ul class=\"counts\">\n";
     for (standing, count) in counts.into_iter().filter(|(_, count)| *count > 0) {

@@ -58,7 +58,7 @@ pub(crate) struct Row {
     pub(crate) unit: String,
     /// What must be shown, as in `>= 0.97`; nothing where a number is only reported.
     pub(crate) mark: Option<String>,
-    /// Whether the median keeps to the mark.
+    /// Whether the median keeps to the mark; nothing where there is none of either.
     pub(crate) held: Option<bool>,
     /// Why it does not hold, why it was not measured, or what there is to know about it.
     pub(crate) why: Option<String>,

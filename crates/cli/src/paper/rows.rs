@@ -15,7 +15,7 @@ use super::Budget;
 use super::results::{Axis, Series};
 use super::sheet::{Sheet, Value, curve};
 use super::sims::Sims;
-use crate::sim::sweep::command;
+use crate::sim::sweep::{command, own_settings};
 
 /// Simulations that a row names at most when something is wrong with them.
 const NAMED: usize = 6;
@@ -118,7 +118,7 @@ impl<'a> Uses<'a> {
 fn label(asked: &Asked) -> String {
     let mut label = format!("{} on {}", asked.workload, asked.design);
     let more = asked.data.iter().cloned();
-    let settings = asked.settings.iter().map(|(key, value)| format!("{key}={value}"));
+    let settings = own_settings(asked).map(|(key, value)| format!("{key}={value}"));
     let more: Vec<String> = more.chain(settings).collect();
     if !more.is_empty() {
         write!(label, " ({})", more.join(", ")).expect("a string takes everything");

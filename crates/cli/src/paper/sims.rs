@@ -11,16 +11,17 @@ use sim::report::{Backlog, CyclesPerTransaction, Machine, NvmWrites, Outcome, Sp
 use sim::sweep::{Asked, Found, Point, Results};
 
 use crate::failure::Failure;
-use crate::sim::sweep::{self, PROGRAM, Ran, command};
+use crate::report::json;
+use crate::sim::sweep::{self, PROGRAM, Ran};
 
 /// The directory of their results, within that of all results.
 const POINTS: &str = "points";
 
-/// All simulations that were made, by their commands.
+/// All simulations that were made, by what was asked for: a command does not say all of it.
 #[derive(Debug, Default)]
 pub(super) struct Sims {
     /// What was found; or why nothing was.
-    by_command: HashMap<String, Result<Outcome, String>>,
+    by_asked: HashMap<String, Result<Outcome, String>>,
     /// What was asked for, where that is all that is wanted.
     planned: Option<RefCell<Vec<Asked>>>,
     /// What is simulated once more was not simulated before.
@@ -55,9 +56,9 @@ impl Sims {
             planned.borrow_mut().push(asked.clone());
             return Ok(&BLANK);
         }
-        let command = command(asked);
-        let found = self.by_command.get(&command);
-        let found = found.unwrap_or_else(|| panic!("no plan has `{command}`"));
+        let key = key(asked);
+        let found = self.by_asked.get(&key);
+        let found = found.unwrap_or_else(|| panic!("no plan has {key}"));
         found.as_ref().map_err(String::as_str)
     }
 
@@ -83,19 +84,19 @@ impl Sims {
             // A design that this build does not have leaves nothing.
             let point = resolved(&asked).ok()?;
             match results.record(&point) {
-                Found::Whole(record) => Some((command(&asked), Ok(record.outcome))),
+                Found::Whole(record) => Some((key(&asked), Ok(record.outcome))),
                 Found::Missing | Found::Damaged(_) => None,
             }
         });
         let Some(found) = found.collect::<Option<Vec<_>>>() else { return false };
-        self.by_command.extend(found);
+        self.by_asked.extend(found);
         true
     }
 
     /// Changes what was found.
     #[cfg(test)]
     pub(super) fn change(&mut self, change: impl Fn(&mut Outcome)) {
-        self.by_command.values_mut().flatten().for_each(change);
+        self.by_asked.values_mut().flatten().for_each(change);
     }
 
     /// Simulations that were never made.
@@ -104,9 +105,9 @@ impl Sims {
         plan: Vec<Asked>,
         outcome: impl Fn(&Asked) -> Result<Outcome, String>,
     ) -> Sims {
-        let of = |asked: Asked| (command(&asked), outcome(&asked));
-        let by_command = plan.into_iter().map(of).collect();
-        Sims { by_command, seconds: 1.0, invented: true, ..Sims::default() }
+        let of = |asked: Asked| (key(&asked), outcome(&asked));
+        let by_asked = plan.into_iter().map(of).collect();
+        Sims { by_asked, seconds: 1.0, invented: true, ..Sims::default() }
     }
 
     /// Those of a plan, each made smaller than it is asked for.
@@ -116,10 +117,10 @@ impl Sims {
         let made = all(plan.iter().map(small).collect(), None).unwrap();
         let of = |asked: &Asked| {
             let found = made.of(&small(asked)).cloned().map_err(str::to_owned);
-            (command(asked), found)
+            (key(asked), found)
         };
-        let by_command = plan.iter().map(of).collect();
-        Sims { by_command, invented: true, ..Sims::default() }
+        let by_asked = plan.iter().map(of).collect();
+        Sims { by_asked, invented: true, ..Sims::default() }
     }
 }
 
@@ -134,15 +135,15 @@ pub(super) fn all(plan: Vec<Asked>, out: Option<&Path>) -> Result<Sims, Failure>
     let mut points: Vec<Point> = Vec::new();
     let mut known = HashSet::new();
     for asked in plan {
-        let command = command(&asked);
-        if !known.insert(command.clone()) {
+        let key = key(&asked);
+        if !known.insert(key.clone()) {
             continue;
         }
         match resolved(&asked) {
             Ok(point) => points.push(point),
             Err(problem) => {
                 sims.broken = true;
-                sims.by_command.insert(command, Err(problem));
+                sims.by_asked.insert(key, Err(problem));
             }
         }
     }
@@ -152,10 +153,15 @@ pub(super) fn all(plan: Vec<Asked>, out: Option<&Path>) -> Result<Sims, Failure>
     let Ran { made, .. } = sweep::all(&points, results.as_ref());
     for (point, made) in points.iter().zip(made) {
         sims.broken |= made.is_err();
-        sims.by_command.insert(command(&point.asked), made.map(|record| record.outcome));
+        sims.by_asked.insert(key(&point.asked), made.map(|record| record.outcome));
     }
     sims.seconds = begun.elapsed().as_secs_f64();
     Ok(sims)
+}
+
+/// All that is asked for, in one text.
+fn key(asked: &Asked) -> String {
+    json::line(asked)
 }
 
 /// The point that is asked for, or why there is none.

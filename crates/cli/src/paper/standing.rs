@@ -15,19 +15,19 @@ pub(crate) enum Standing {
 
 impl Standing {
     pub(crate) fn of(row: &Row) -> Standing {
-        match (row.held, row.mark.is_some()) {
-            (Some(true), true) => Standing::Holds,
-            (Some(true), false) => Standing::Reported,
+        match (row.held, row.ours) {
+            (Some(true), _) => Standing::Holds,
             (Some(false), _) => Standing::DoesNotHold,
-            (None, _) => Standing::CannotBeRun,
+            (None, Some(_)) => Standing::Reported,
+            (None, None) => Standing::CannotBeRun,
         }
     }
 
     /// Of a whole experiment.
     pub(crate) fn of_experiment(experiment: &Experiment, tally: &Tally) -> Standing {
         match experiment.held {
+            None if tally.marks == 0 && tally.reported > 0 => Standing::Reported,
             None => Standing::CannotBeRun,
-            Some(true) if tally.marks == 0 => Standing::Reported,
             Some(true) => Standing::Holds,
             Some(false) => Standing::DoesNotHold,
         }
@@ -67,6 +67,8 @@ pub(crate) struct Tally<'a> {
     pub(crate) held: usize,
     pub(crate) not_held: Vec<&'a Row>,
     pub(crate) cannot_be_run: usize,
+    /// Rows that were measured, and have no mark.
+    pub(crate) reported: usize,
 }
 
 impl<'a> Tally<'a> {
@@ -76,7 +78,8 @@ impl<'a> Tally<'a> {
     }
 
     pub(crate) fn of_rows(rows: impl Iterator<Item = &'a Row>) -> Tally<'a> {
-        let mut tally = Tally { marks: 0, held: 0, not_held: vec![], cannot_be_run: 0 };
+        let mut tally =
+            Tally { marks: 0, held: 0, not_held: vec![], cannot_be_run: 0, reported: 0 };
         for row in rows {
             let standing = Standing::of(row);
             tally.marks += usize::from(row.mark.is_some());
@@ -84,7 +87,7 @@ impl<'a> Tally<'a> {
                 Standing::Holds => tally.held += 1,
                 Standing::DoesNotHold => tally.not_held.push(row),
                 Standing::CannotBeRun => tally.cannot_be_run += 1,
-                Standing::Reported => {}
+                Standing::Reported => tally.reported += 1,
             }
         }
         tally
@@ -133,8 +136,7 @@ mod tests {
         assert_eq!(of(&results, "D2"), Standing::DoesNotHold);
         assert_eq!(of(&results, "D3"), Standing::Reported);
         let row = results.rows.iter_mut().find(|row| row.id == "D3").unwrap();
-        (row.ours, row.held) = (None, None);
-        results.experiments[2].held = None;
+        row.ours = None;
         assert_eq!(of(&results, "D3"), Standing::CannotBeRun);
     }
 }

@@ -118,6 +118,14 @@ pub(super) fn show(format: SheetFormat, listed: &[Listed], records: &[Record]) -
 /// What is counted only where somebody asked for it.
 type Check = (&'static str, fn(&Outcome) -> Option<u64>);
 
+/// Lines that some machines' DRAM holds.
+type Dram = (&'static str, fn(&Outcome) -> u64);
+
+const DRAM: [Dram; 2] = [
+    ("DRAM reads /tx", |outcome| outcome.dram_reads),
+    ("DRAM writes /tx", |outcome| outcome.dram_writes),
+];
+
 const CHECKS: [Check; 3] = [
     ("power cuts", |outcome| outcome.power_cuts),
     ("violations", |outcome| outcome.violations),
@@ -138,21 +146,16 @@ fn table(listed: &[Listed], records: &[Record]) -> String {
     let mut keys = vec!["workload".to_owned(), "design".to_owned()];
     let more = varying(listed.iter().map(|listed| &listed.asked));
     keys.extend(more.into_iter().filter(|key| !["workload", "design"].contains(&&**key)));
-    let names = [
-        "cycles /tx",
-        "prepare",
-        "commit",
-        "reads /tx",
-        "writes /tx",
-        "lines /tx",
-        "fallbacks",
-        "steady",
-    ];
     // What only some sweeps have.
+    let dram = DRAM.iter().filter(|(_, of)| records.iter().any(|it| of(&it.outcome) > 0));
+    let dram: Vec<&Dram> = dram.collect();
+    let of_dram = dram.iter().map(|(name, _)| *name);
     let more = CHECKS.iter().filter(|(_, of)| records.iter().any(|it| of(&it.outcome).is_some()));
     let more: Vec<&Check> = more.collect();
     let last = more.iter().map(|(name, _)| *name).chain(["point"]);
-    let header = names.into_iter().chain(last).map(str::to_owned);
+    let names = ["cycles /tx", "prepare", "commit", "NVM reads /tx", "NVM writes /tx"].into_iter();
+    let names = names.chain(of_dram).chain(["lines /tx", "fallbacks", "steady"]);
+    let header = names.chain(last).map(str::to_owned);
     let header = keys.iter().cloned().chain(header).collect();
     let row = |(listed, record): (&Listed, &Record)| {
         let outcome = &record.outcome;
@@ -165,15 +168,19 @@ fn table(listed: &[Listed], records: &[Record]) -> String {
             one(cycles.total),
             one(cycles.prepare),
             one(cycles.commit),
-            each(outcome.nvm_reads + outcome.dram_reads),
-            each(outcome.nvm_writes.total() + outcome.dram_writes),
+            each(outcome.nvm_reads),
+            each(outcome.nvm_writes.total()),
+        ];
+        let of_dram = dram.iter().map(|(_, of)| each(of(outcome)));
+        let rest = [
             format!("{:.2}", outcome.lines_per_transaction.mean),
             outcome.fallbacks.to_string(),
             steady(outcome).into(),
         ];
         let some = |count: Option<u64>| count.map_or_else(|| NONE.into(), grouped);
         let more = more.iter().map(|(_, of)| some(of(outcome)));
-        asked.chain(found).chain(more).chain([listed.point.clone()]).collect()
+        let found = found.into_iter().chain(of_dram).chain(rest).chain(more);
+        asked.chain(found).chain([listed.point.clone()]).collect()
     };
     let rows: Vec<Vec<String>> = listed.iter().zip(records).map(row).collect();
     columns(header, rows, keys.len())

@@ -92,7 +92,7 @@ impl<'r> Told<'r> {
 }
 
 /// The machine as it was asked for, and what is to be done on it.
-fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
+pub(crate) fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
     let SimRun { design, transactions, seed, check, power_cuts, export_trace, .. } = arguments;
     let own = ALL.iter().find(|known| known.name == design);
     let own = own.expect("the parser knows the names");

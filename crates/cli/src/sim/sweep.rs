@@ -5,6 +5,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::LazyLock;
 
 use rayon::prelude::*;
+use sim::design::ALL;
 use sim::sweep::{Asked, Found, Listed, Point, Record, Results, Slice, Sweep, labels};
 use workloads::{Kind, Options};
 
@@ -174,7 +175,7 @@ fn program(point: &Point) -> Result<Unloaded, Failure> {
 /// What runs a point alone, as behind `lastword`.
 pub(crate) fn command(asked: &Asked) -> String {
     let Asked { workload, design, machine, cores, transactions, seed, scale, .. } = asked;
-    let Asked { data, update_percent, zipf, shared, check, power_cuts, settings, .. } = asked;
+    let Asked { data, update_percent, zipf, shared, check, power_cuts, .. } = asked;
     let mut text = format!("sim run {workload} --design {design} --transactions {transactions}");
     if let Some(machine) = machine {
         text += &format!(" --machine {machine}");
@@ -206,8 +207,15 @@ pub(crate) fn command(asked: &Asked) -> String {
     if *power_cuts != 0 {
         text += &format!(" --power-cuts {power_cuts}");
     }
-    for (key, value) in settings {
+    for (key, value) in own_settings(asked) {
         text += &format!(" --set {key}={value}");
     }
     text
+}
+
+/// The settings that its design goes by. A paper's machine is described for all designs at once,
+/// but `sim run` refuses what would change nothing.
+pub(crate) fn own_settings(asked: &Asked) -> impl Iterator<Item = (&String, &String)> {
+    let own = ALL.iter().find(|about| about.name == asked.design);
+    asked.settings.iter().filter(move |(key, _)| own.is_none_or(|own| own.goes_by(key)))
 }
