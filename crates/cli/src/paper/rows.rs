@@ -92,24 +92,56 @@ impl<'a> Uses<'a> {
     fn tell(self, row: &mut Value) {
         let asked = self.asked.into_inner();
         let (mut unsteady, mut failed) = (Vec::new(), Vec::new());
+        let mut fallen = Fallen::default();
         for asked in &asked {
             match self.sims.of(asked) {
-                // One that is cut is measured from its first transaction on.
-                Ok(outcome) if !outcome.steady && outcome.power_cuts.is_none() => {
-                    push_new(&mut unsteady, label(asked))
+                // One that is cut is measured from its first transaction on, and falls back so that
+                // it is cut there, too.
+                Ok(Outcome { power_cuts: Some(_), .. }) => {}
+                Ok(outcome) => {
+                    if !outcome.steady {
+                        push_new(&mut unsteady, label(asked));
+                    }
+                    fallen.add(asked, outcome);
                 }
-                Ok(_) => {}
                 Err(why) => push_new(&mut failed, format!("{}: {why}", label(asked))),
             }
         }
         if let Some(first) = asked.first() {
             row.simulated(&command(first));
         }
-        let told = [("Could not be simulated", failed), ("Not steady", unsteady)];
+        let software = format!("{} of {} transactions in software", fallen.count, fallen.of);
+        let told = [
+            ("Could not be simulated", failed),
+            ("Not steady", unsteady),
+            (&software, fallen.names),
+        ];
         let told = told.into_iter().filter(|(_, names)| !names.is_empty());
         let told: Vec<String> = told.map(|(what, names)| sentence(what, &names)).collect();
         if !told.is_empty() {
             row.note(told.join(" "));
+        }
+    }
+}
+
+/// Simulations some of whose transactions the design could not hold: they ran in software, and a
+/// number of them says little about the design.
+#[derive(Default)]
+struct Fallen {
+    names: Vec<String>,
+    count: u64,
+    of: u64,
+}
+
+impl Fallen {
+    fn add(&mut self, asked: &Asked, outcome: &Outcome) {
+        // LAD's controllers log lines instead, and count these.
+        let falls = outcome.fallbacks > 0 && !asked.design.starts_with("lad");
+        let name = label(asked);
+        if falls && !self.names.contains(&name) {
+            self.count += outcome.fallbacks;
+            self.of += outcome.transactions;
+            self.names.push(name);
         }
     }
 }

@@ -31,6 +31,7 @@ fn invented(asked: &Asked) -> Outcome {
         workload: asked.workload.clone(),
         design: asked.design.clone(),
         transactions,
+        fallbacks: if plain == 16 && asked.workload == "swap" { 126 } else { 0 },
         cycles_per_transaction: CyclesPerTransaction {
             total: 1000.0 * by_redu * unpacked * unfiltered * kept,
             ..Default::default()
@@ -82,6 +83,21 @@ fn what_holds_follows_from_marks_and_simulations_alone() {
     assert_eq!(held("R11", "mean"), (Some(2.264), Some(true)));
     assert_eq!(held("R12", "random/as-is/hw-redo"), (Some(1.1), None));
     assert_eq!(results.figures.len(), 3);
+}
+
+#[test]
+fn a_row_says_which_of_its_transactions_ran_in_software() {
+    let results = sample::simulated("redu", false, invented);
+    let why = |id: &str, name: &str| {
+        let row = results.rows.iter().find(|row| row.id == id && row.name == name).unwrap();
+        row.why.clone().unwrap_or_default()
+    };
+    let said = why("R5", "writes/packed/swap");
+    let of_swap = "transactions in software: swap on redu (large:4096, design.log.coalesce=0, \
+                   design.log.pack=0).";
+    assert!(said.starts_with("126 of ") && said.contains(of_swap), "{said}");
+    assert!(why("R5", "writes/packed").contains(of_swap));
+    assert_eq!(why("R5", "writes/packed/vector"), "");
 }
 
 #[test]
