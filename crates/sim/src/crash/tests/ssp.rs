@@ -200,7 +200,11 @@ impl Client for LateClient {
     fn run(&self, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
         let value = [2 * self.number + self.core as u64; 6];
         let own = if self.core == 0 { 0 } else { OBJECTS };
-        self.objects[..own].iter().try_for_each(|object| tx.set(*object, value))?;
+        for object in &self.objects[..own] {
+            tx.set(*object, value)?;
+            // Stores drain meanwhile: it is known before the lock is taken that they do not fit.
+            tx.compute(200);
+        }
         tx.lock(LockId(1))?;
         tx.set(self.objects[OBJECTS], value)
     }
