@@ -132,15 +132,23 @@ mutants! {
         "Logs in hardware: who goes on after recovery writes the log from its first lap on.",
     SspMetadataFirst "ssp-metadata-first"
         "SSP: the metadata of a commit do not wait for its data.",
+    SspJournalFirst "ssp-journal-first"
+        "SSP: the journal's records of a consolidation do not wait for the copies.",
     SspSwapsLate "ssp-swaps-late"
         "SSP: pages change places in the cache when the journal has the whole batch, and not with \
          the bits when it has theirs.",
     SspTableFirst "ssp-table-first"
         "SSP: the page table is written before the journal says that pages have changed places.",
+    SspNoRedirect "ssp-no-redirect"
+        "SSP: recovery does not look for entries of the page table that name a spare page.",
     SspPartOfACommit "ssp-part-of-a-commit"
         "SSP: recovery takes a transaction's records that are there, whether all are or not.",
     SspForgetsWriters "ssp-forgets-writers"
         "SSP: a page is brought together though an open transaction writes it.",
+    SspOwnLinesOnly "ssp-own-lines-only"
+        "SSP: a commit is acknowledged when its own lines of the journal are durable.",
+    SspReusedEarly "ssp-reused-early"
+        "SSP: the journal's lines are written again before the tail that lets them go is durable.",
     SspTailFirst "ssp-tail-first"
         "SSP: the journal's tail is moved before the slots that it tells are durable.",
     SspLapsComeAgain "ssp-laps-come-again"

@@ -56,8 +56,8 @@ use std::collections::VecDeque;
 
 use words::Stop;
 
-use super::Design;
 use super::dtx::{self, Dtx, Stages, dtx, owner, parts};
+use super::{Design, ON_ITS_WAY};
 use crate::machine::cache::{MARKED, State};
 use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
@@ -84,9 +84,6 @@ const AT_ONCE: usize = 4;
 
 /// The first word of an entry that is whole.
 const SEAL: u64 = u64::from_le_bytes(*b"lad-undo");
-
-/// Cycles for which a flush is at least under way.
-const ON_ITS_WAY: Time = 50;
 
 // What it does rarely.
 const LEAVES: &str = "a marked line leaves its cache";

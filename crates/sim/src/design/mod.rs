@@ -58,6 +58,9 @@ use crate::machine::{Hart, Machine};
 use crate::persist::{Cut, Failing, Persistent};
 use soft_log::SoftLog;
 
+/// Cycles for which a write is at least under way.
+const ON_ITS_WAY: Time = 50;
+
 /// How a machine makes transactions durable. Every hook but [`new`](Design::new) does nothing by
 /// default: what is left is a machine on which nothing is made durable.
 pub trait Design: Sized + 'static {
@@ -152,6 +155,17 @@ pub trait Design: Sized + 'static {
     /// [`falls_back`](Design::falls_back).
     fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
         hart.store(word, object, value);
+        Ok(())
+    }
+
+    /// The body of a transaction is over, or its stores were taken back: can it be committed?
+    ///
+    /// # Errors
+    /// [`Stop::TooLarge`] when the hardware does not hold all of it, as for a [`store`].
+    ///
+    /// [`store`]: Design::store
+    fn executed(hart: &mut Hart<'_, Self>) -> Result<(), Stop> {
+        let _ = hart;
         Ok(())
     }
 

@@ -40,9 +40,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use words::Stop;
 
-use super::Design;
 use super::soft_log::{self, SoftLog};
 use super::striped::Striped;
+use super::{Design, ON_ITS_WAY};
 use crate::machine::controller::{Class, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
@@ -156,7 +156,7 @@ impl Design for SspRedo {
     const ABOUT: &'static str = "redo logging in hardware: data go home behind the commit (DHTM)";
     const MACHINE: &'static str = "ssp";
     const PARAMETERS: &'static [&'static str] = &["ssp-redo"];
-    const RARE: &'static [&'static str] = &[LEAVES, BEHIND, FULL];
+    const RARE: &'static [&'static str] = &[LEAVES, BEHIND, FULL, SOFTWARE];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         if description.network.columns != 0 || description.nvm.channels != 1 {
@@ -214,7 +214,7 @@ impl Design for SspRedo {
             hart.machine().rare(FULL, since, until);
         }
         let log = log(hart);
-        (log.runs, log.is_open) = (true, true);
+        (log.runs, log.is_open, log.too_large) = (true, true, false);
         log.lines.clear();
         (log.first, log.entries) = (log.end, 0);
     }
@@ -225,6 +225,12 @@ impl Design for SspRedo {
         }
         hart.store(word, object, value);
         Ok(())
+    }
+
+    fn executed(hart: &mut Hart<'_, Self>) -> Result<(), Stop> {
+        // Whether a line is kept shows when its store has drained: for the last ones that is here.
+        hart.fence();
+        if log(hart).too_large { Err(Stop::TooLarge) } else { Ok(()) }
     }
 
     fn falls_back(hart: &mut Hart<'_, Self>) {
@@ -267,6 +273,7 @@ impl Design for SspRedo {
     }
 
     fn commit(hart: &mut Hart<'_, Self>) {
+        // Its stores have drained, or are those of one that was given up.
         hart.fence();
         log(hart).runs = false;
         if log(hart).lines.is_empty() {
@@ -307,7 +314,7 @@ impl Design for SspRedo {
         }
         if let Some(line) = leaves {
             let now = machine.now();
-            machine.rare(LEAVES, now, now + 50);
+            machine.rare(LEAVES, now, now + ON_ITS_WAY);
             append(machine, core, line);
         }
     }

@@ -31,8 +31,8 @@
 use rustc_hash::FxHashMap;
 use words::Stop;
 
-use super::Design;
 use super::striped::Striped;
+use super::{Design, ON_ITS_WAY};
 use crate::machine::controller::{Class, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::Description;
@@ -50,9 +50,6 @@ const ENTRY_WORDS: usize = 5;
 
 // What it does rarely.
 const EVICTED: &str = "a line of an open transaction is written to memory";
-
-/// Cycles for which a write is at least under way.
-const ON_ITS_WAY: Time = 50;
 
 /// The design's state.
 #[derive(Debug)]

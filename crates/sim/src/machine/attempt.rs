@@ -62,10 +62,16 @@ impl<'y, D: Design> Hart<'y, D> {
         self.begin();
         let mut tx = Transaction { hart: self, stopped: None };
         let done = body(&mut tx);
-        match tx.stopped {
+        let done = match tx.stopped {
             Some(stop) => Err(stop),
             None => done,
-        }
+        }?;
+        self.executed().map(|()| done)
+    }
+
+    /// All of the transaction has been executed: does the hardware hold it?
+    fn executed(&mut self) -> Result<(), Stop> {
+        if self.soft { Ok(()) } else { D::executed(self) }
     }
 
     /// The hardware cannot hold the transaction: from here on nothing of it has happened.
@@ -184,6 +190,9 @@ impl<'y, D: Design> Hart<'y, D> {
                 // The hardware cannot hold even this.
                 return self.drop_attempt();
             }
+        }
+        if self.executed().is_err() {
+            self.drop_attempt();
         }
     }
 

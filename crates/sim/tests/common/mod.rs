@@ -97,7 +97,8 @@ pub(crate) fn setup(machine: &str, design: &str, cores: usize, transactions: u64
 /// Runs a workload on a built-in machine, with all checks.
 pub(crate) fn simulate(name: &'static str, scale: f64, setup: &Setup) -> Result<Outcome, Error> {
     match name {
-        "pages" => sim::run(setup, &pages::Pages, &mut |_| {}),
+        "pages" => sim::run(setup, &pages::Pages { at_a_time: 1 }, &mut |_| {}),
+        "pages-4" => sim::run(setup, &pages::Pages { at_a_time: 4 }, &mut |_| {}),
         "peeping" => sim::run(setup, &peeping::ONCE, &mut |_| {}),
         "peeping-again" => sim::run(setup, &peeping::AGAIN, &mut |_| {}),
         name => simulate_with(name, Options { scale, ..Options::default() }, setup),

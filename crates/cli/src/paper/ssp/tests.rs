@@ -147,7 +147,7 @@ fn the_marks_are_those_that_were_set() {
         add("S12", "most-pages/*", all, &["<= 64"]);
         add("S13", "*", all, &["<= 0"]);
     }
-    add("C1", "rare/*", &CUT[..1], &[">= 1"]);
+    add("C1", "rare/*", &CUT, &[">= 1"]);
     add("C3", "isolation/*", &CUT, &["<= 0"]);
     add("C4", "equal", &[""], &[">= 100"]);
     for (row, mark) in sample::MARKS_OF_CUTS {

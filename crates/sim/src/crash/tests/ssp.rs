@@ -23,14 +23,20 @@ const CROWDED: &[&str] = &["ssp.cache_entries=6", "tlb.entries=3"];
 /// Slots change their pages several times before there is a checkpoint.
 const LAZY: &[&str] = &["ssp.cache_entries=10", "ssp.journal_bytes=4096"];
 
-/// Half of the journal is two lines, and many cores' pages are done together: checkpoints come
-/// between parts of a batch.
+/// Half of the journal is two lines, of many cores, and writes wait for few banks.
 const SHORT: &[&str] = &[
     "ssp.cache_entries=64",
     "nvm.row_bytes=128",
-    "nvm.interleave_bytes=128",
     "ssp.journal_bytes=128",
+    "tlb.entries=4",
+    "ssp.write_set=4",
+    "nvm.banks=4",
 ];
+
+/// Transactions of four pages leave no room in a line of the journal: pages wait until others are
+/// brought together, with a part of their batch done, and checkpoints come meanwhile.
+const FULL_LINES: &[&str] =
+    &["ssp.cache_entries=128", "tlb.entries=4", "ssp.write_set=16", "ssp.journal_bytes=256"];
 
 /// Writes that wait for a bank are overtaken by others.
 const FEW_BANKS: &[&str] = &["nvm.banks=4", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
@@ -44,21 +50,49 @@ const SMALL: &[&str] = &["llc.bytes=4096"];
 /// As many lines of a core's log as can be.
 const SHORT_LOG: &[&str] = &["ssp-redo.log_bytes=4096"];
 
-pub(super) const ROWS: [Row; 14] = [
+pub(super) const ROWS: [Row; 18] = [
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspMetadataFirst, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspPartOfACommit, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspForgetsWriters, "ssp", "sps") },
     Row { settings: CROWDED, transactions: 900, ..ssp(Mutant::SspTableFirst, "ssp", "pages") },
     Row {
-        settings: SHORT,
-        cores: 8,
+        settings: FULL_LINES,
+        cores: 4,
         transactions: 1000,
-        cuts: 3000,
-        ..ssp(Mutant::SspSwapsLate, "ssp", "pages")
+        cuts: 1000,
+        ..ssp(Mutant::SspSwapsLate, "ssp", "pages-4")
     },
     Row { settings: CROWDED, transactions: 900, ..ssp(Mutant::SspLapsComeAgain, "ssp", "pages") },
     Row { settings: BY_ROWS, transactions: 300, ..ssp(Mutant::SspTailFirst, "ssp", "pages") },
     Row { settings: LAZY, transactions: 900, ..ssp(Mutant::SspAppliesOldRecords, "ssp", "pages") },
+    Row {
+        settings: SHORT,
+        cores: 8,
+        transactions: 900,
+        cuts: 600,
+        ..ssp(Mutant::SspJournalFirst, "ssp", "pages")
+    },
+    Row {
+        settings: SHORT,
+        cores: 8,
+        transactions: 900,
+        cuts: 600,
+        ..ssp(Mutant::SspNoRedirect, "ssp", "pages")
+    },
+    Row {
+        settings: SHORT,
+        cores: 8,
+        transactions: 900,
+        cuts: 600,
+        ..ssp(Mutant::SspOwnLinesOnly, "ssp", "pages")
+    },
+    Row {
+        settings: SHORT,
+        cores: 8,
+        transactions: 900,
+        cuts: 600,
+        ..ssp(Mutant::SspReusedEarly, "ssp", "pages")
+    },
     Row {
         settings: FEW_BANKS,
         transactions: 300,
@@ -88,17 +122,13 @@ const ROUND: &[&str] = &[CROWDED[0], CROWDED[1], CROWDED_TOO[2], "ssp.journal_by
 /// As [`LAZY`], likewise.
 const LAZY_TOO: &[&str] = &[LAZY[0], LAZY[1], FEW_PAGES[0], CROWDED_TOO[2]];
 
-/// As [`SHORT`], and writes that wait.
-const SHORT_TOO: &[&str] =
-    &[SHORT[0], SHORT[1], SHORT[3], FEW_PAGES[0], CROWDED_TOO[2], "nvm.banks=4"];
-
 /// A journal that needs checkpoints.
 const CHECKPOINTS: &[&str] = &["ssp.journal_bytes=512"];
 
 /// As [`SMALL`], with private caches that fit in.
 const ALL_SMALL: &[&str] = &[SMALL[0], "l1.bytes=1024", "l2.bytes=2048"];
 
-pub(super) const PAPER: [Row; 14] = [
+pub(super) const PAPER: [Row; 18] = [
     paper(Mutant::SspMetadataFirst, "ssp", "sps"),
     paper(Mutant::SspPartOfACommit, "ssp", "sps"),
     Row { settings: FEW_PAGES, ..paper(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -109,11 +139,11 @@ pub(super) const PAPER: [Row; 14] = [
         ..paper(Mutant::SspTableFirst, "ssp", "pages")
     },
     Row {
-        settings: SHORT_TOO,
-        cores: 8,
-        transactions: 4000,
-        cuts: 6000,
-        ..paper(Mutant::SspSwapsLate, "ssp", "pages")
+        settings: FULL_LINES,
+        cores: 4,
+        transactions: 1000,
+        cuts: 1000,
+        ..paper(Mutant::SspSwapsLate, "ssp", "pages-4")
     },
     Row {
         settings: ROUND,
@@ -132,6 +162,34 @@ pub(super) const PAPER: [Row; 14] = [
         transactions: 900,
         cuts: 1000,
         ..paper(Mutant::SspAppliesOldRecords, "ssp", "pages")
+    },
+    Row {
+        settings: SHORT,
+        cores: 8,
+        transactions: 900,
+        cuts: 600,
+        ..paper(Mutant::SspJournalFirst, "ssp", "pages")
+    },
+    Row {
+        settings: SHORT,
+        cores: 8,
+        transactions: 900,
+        cuts: 600,
+        ..paper(Mutant::SspNoRedirect, "ssp", "pages")
+    },
+    Row {
+        settings: SHORT,
+        cores: 8,
+        transactions: 900,
+        cuts: 600,
+        ..paper(Mutant::SspOwnLinesOnly, "ssp", "pages")
+    },
+    Row {
+        settings: SHORT,
+        cores: 8,
+        transactions: 900,
+        cuts: 600,
+        ..paper(Mutant::SspReusedEarly, "ssp", "pages")
     },
     Row { settings: FEW_BANKS, ..paper(Mutant::SspUndoWithoutWaiting, "ssp-undo", "pages") },
     Row { settings: FEW_BANKS, ..paper(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
@@ -204,7 +262,11 @@ impl Client for LateClient {
     fn run(&self, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
         let value = [2 * self.number + self.core as u64; 6];
         let own = if self.core == 0 { 0 } else { OBJECTS };
-        self.objects[..own].iter().try_for_each(|object| tx.set(*object, value))?;
+        for object in &self.objects[..own] {
+            tx.set(*object, value)?;
+            // Stores drain meanwhile: it is known before the lock is taken that they do not fit.
+            tx.compute(200);
+        }
         tx.lock(LockId(1))?;
         tx.set(self.objects[OBJECTS], value)
     }

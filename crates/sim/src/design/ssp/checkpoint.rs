@@ -117,6 +117,9 @@ fn write_tail(machine: &mut Machine<Ssp>) {
     let running = machine.design.checkpoint.running.as_mut().expect("one is running");
     running.stage = Stage::Tail;
     let (head, line) = (running.head, machine.design.layout.tail);
+    if planted(Mutant::SspReusedEarly) {
+        machine.design.journal.tail = head;
+    }
     write(machine, line, [head, 0, 0, 0, 0, 0, 0, 0], TAIL_TAG);
 }
 

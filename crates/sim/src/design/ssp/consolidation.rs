@@ -2,7 +2,8 @@
 //! the background.
 //!
 //! ```text
-//!   queue -> batch: lines copied -> durable -> journal -> durable -> page table -> durable: free
+//!   queue -> batch: lines copied -> durable
+//!     -> told: journal -> durable -> page table -> durable: free
 //! ```
 //! The page that has more of the lines is kept; the others are copied into it. Only places that
 //! have no committed line are written, so power may fail at any of it: until the journal's record
@@ -10,6 +11,11 @@
 //! If that was the second one, the pages have changed places, and the page table is told; until
 //! that is durable the slot has no other page, so recovery finds the entry that still names the
 //! spare one.
+//!
+//! The next batch begins when the copies of one are durable. Its records may be too few for a line
+//! of the journal, which keeps them until others come: if the next pages waited for that, nobody's
+//! records would come where transactions leave no room in their lines, and pages would pile up.
+//! Batches have their records appended in order, and are told to the page table in order.
 //!
 //! A batch's records become durable in parts. Each of them says all of its slot, so the slot is
 //! what its record says as soon as that is durable, bits and pages at once: a checkpoint may come
@@ -43,8 +49,12 @@ const WINDOW: usize = 16;
 /// The engine.
 #[derive(Debug, Default)]
 pub(super) struct Consolidation {
+    /// The batch whose lines are being copied.
     batch: Option<Batch>,
-    /// Told when the batch is done, if somebody waits for that.
+    /// Batches of which the journal is told, oldest first; only the first one is being written to
+    /// the page table.
+    told: VecDeque<Batch>,
+    /// Told when a batch is done, if somebody waits for that.
     done: Option<When>,
 }
 
@@ -57,7 +67,7 @@ struct Batch {
     copies: VecDeque<(u32, u32)>,
     /// Copies whose lines are being read.
     reads: Vec<(u32, u32)>,
-    /// Writes that are not durable.
+    /// Writes that are not durable: of copies, then of the page table.
     writes: usize,
     /// Pages whose records are not durable.
     unknown: usize,
@@ -75,7 +85,8 @@ struct Job {
     target: u32,
 }
 
-/// Somebody waits for the batch: a token that is told when it is done.
+/// Somebody waits for a page or a slot of a batch: a token that is told when one is done. It may be
+/// another one, so who waits looks again.
 pub(super) fn done(machine: &mut Machine<Ssp>) -> When {
     journal::hurry(machine);
     match machine.design.consolidation.done {
@@ -88,7 +99,7 @@ pub(super) fn done(machine: &mut Machine<Ssp>) -> When {
     }
 }
 
-/// Begins with the pages that wait, unless others are being done. Whether any are by now.
+/// Begins with the pages that wait, unless others are being copied. Whether any are being done.
 pub(super) fn begin(machine: &mut Machine<Ssp>) -> bool {
     let since = machine.now();
     let Ssp { consolidation, cache, layout, .. } = &mut machine.design;
@@ -112,7 +123,7 @@ pub(super) fn begin(machine: &mut Machine<Ssp>) -> bool {
         jobs.push(Job { slot: number, target });
     }
     if jobs.is_empty() {
-        return false;
+        return !consolidation.told.is_empty();
     }
     let (pages, lines) = (jobs.len() as u64, copies.len() as u64);
     let (reads, unknown) = (Vec::new(), jobs.len());
@@ -129,7 +140,8 @@ fn batch(machine: &mut Machine<Ssp>) -> &mut Batch {
     machine.design.consolidation.batch.as_mut().expect("pages are being brought together")
 }
 
-/// Reads lines, as many as may be under way; when all copies are durable, tells the journal.
+/// Reads lines, as many as may be under way; when all copies are durable, tells the journal, and
+/// goes on with the next pages.
 fn copy(machine: &mut Machine<Ssp>) {
     while batch(machine).reads.len() < WINDOW
         && let Some((from, to)) = batch(machine).copies.pop_front()
@@ -142,18 +154,29 @@ fn copy(machine: &mut Machine<Ssp>) {
             machine.read_array(from, 0);
         }
     }
-    let now = machine.now();
-    let Batch { since, ref jobs, ref copies, ref reads, writes, .. } = *batch(machine);
+    let Batch { since, ref copies, ref reads, writes, .. } = *batch(machine);
     if !copies.is_empty() || !reads.is_empty() || writes > 0 {
         return;
     }
-    let records = records(jobs);
+    let now = machine.now();
     machine.rare(CONSOLIDATES, since, now);
+    tell(machine);
+    let _ = begin(machine);
+}
+
+/// The copies of a batch are durable: the journal is told.
+fn tell(machine: &mut Machine<Ssp>) {
+    let consolidation = &mut machine.design.consolidation;
+    let mut batch = consolidation.batch.take().expect("pages are being brought together");
+    let (records, hurries) = (records(&batch.jobs), consolidation.done.is_some());
     if planted(Mutant::SspTableFirst) {
+        batch.unknown = 0;
+        consolidation.told.push_back(batch);
         return table(machine);
     }
+    consolidation.told.push_back(batch);
     journal::append_patiently(machine, records);
-    if machine.design.consolidation.done.is_some() {
+    if hurries {
         journal::hurry(machine);
     }
 }
@@ -182,10 +205,12 @@ fn write(machine: &mut Machine<Ssp>, from: u32, to: u32, time: Time) {
     machine.discard(to);
     machine.memory.copy_line(from, to);
     let words = machine.memory.line(to);
-    batch(machine).writes += 1;
     let write = Write::new(u64::from(to), words, Class::Consolidation);
     let home = machine.home(to);
-    machine.write_line(write, home, time, Tell::Design(0, COPY_TAG));
+    let waits = !planted(Mutant::SspJournalFirst);
+    batch(machine).writes += usize::from(waits);
+    let tell = if waits { Tell::Design(0, COPY_TAG) } else { Tell::Nobody };
+    machine.write_line(write, home, time, tell);
 }
 
 /// A copy is durable.
@@ -202,30 +227,37 @@ pub(super) fn is_late() -> bool {
 
 /// A checkpoint begins to write slots.
 pub(super) fn is_checkpointed(consolidation: &mut Consolidation, now: Time) {
-    if let Some(batch) = &mut consolidation.batch
-        && (1..batch.jobs.len()).contains(&batch.unknown)
-    {
-        batch.parted.get_or_insert(now);
+    for batch in &mut consolidation.told {
+        if (1..batch.jobs.len()).contains(&batch.unknown) {
+            batch.parted.get_or_insert(now);
+        }
     }
 }
 
-/// The journal has so many of the batch's records: when it has all, the page table is told.
-pub(super) fn is_journaled(machine: &mut Machine<Ssp>, count: usize) {
+/// The journal has so many records more, those of the oldest batches: of which it has all, the page
+/// table is told.
+pub(super) fn is_journaled(machine: &mut Machine<Ssp>, mut count: usize) {
     if planted(Mutant::SspTableFirst) {
         return;
     }
-    let batch = batch(machine);
-    batch.unknown -= count;
-    if batch.unknown == 0 {
-        table(machine);
+    for batch in &mut machine.design.consolidation.told {
+        let of_it = count.min(batch.unknown);
+        batch.unknown -= of_it;
+        count -= of_it;
     }
+    debug_assert_eq!(count, 0, "the records of batches come in their order");
+    table(machine);
 }
 
-/// Writes the page table where pages have changed places.
+/// Writes the page table where pages of the oldest batch have changed places, if the journal has
+/// all of that batch and nothing has been written of it.
 fn table(machine: &mut Machine<Ssp>) {
     let now = machine.now();
     let Ssp { consolidation, cache, layout, .. } = &mut machine.design;
-    let batch = consolidation.batch.as_mut().expect("pages are being brought together");
+    let Some(batch) = consolidation.told.front_mut() else { return };
+    if batch.unknown > 0 || batch.writes > 0 {
+        return;
+    }
     let mut lines = Vec::new();
     for Job { slot, target } in &batch.jobs {
         let slot = &mut cache.slots[*slot];
@@ -259,18 +291,16 @@ fn table(machine: &mut Machine<Ssp>) {
 
 /// A line of the page table is durable.
 pub(super) fn table_is_written(machine: &mut Machine<Ssp>) {
-    batch(machine).writes -= 1;
+    let told = &mut machine.design.consolidation.told;
+    told.front_mut().expect("it is being written").writes -= 1;
     end_if_durable(machine);
 }
 
-/// Ends the batch when the page table is durable, and begins the next one.
+/// Ends the oldest batch when the page table is durable, and goes on with the one behind it.
 fn end_if_durable(machine: &mut Machine<Ssp>) {
-    if batch(machine).writes > 0 {
-        return;
-    }
     let now = machine.now();
     let Ssp { consolidation, cache, journal, .. } = &mut machine.design;
-    let batch = consolidation.batch.take().expect("it is there");
+    let Some(batch) = consolidation.told.pop_front_if(|batch| batch.writes == 0) else { return };
     batch.jobs.iter().for_each(|job| cache.is_together(job.slot));
     let done = consolidation.done.take();
     if planted(Mutant::SspTableFirst) {
@@ -286,5 +316,5 @@ fn end_if_durable(machine: &mut Machine<Ssp>) {
     if let Some(done) = done {
         machine.tell(done, now);
     }
-    let _ = begin(machine);
+    table(machine);
 }

@@ -10,7 +10,9 @@
 //!
 //! Nobody waits for the records of pages that were brought together: they stay in the controller's
 //! buffer until a commit's line has room for them, a line is full of them, or somebody asks for one
-//! of their pages. (The paper: records are written when their buffer is full, or when asked for.)
+//! of their pages. So there are three at most, whatever transactions are like: pages are brought
+//! together while the records of others wait. (The paper: records are written when their buffer is
+//! full, or when asked for.)
 //!
 //! Invariants:
 //! - Groups of records are done in the order in which they were appended, each when its own lines
@@ -28,6 +30,7 @@ use crate::machine::controller::{Class, Write};
 use crate::machine::memory::LineWords;
 use crate::machine::when::Time;
 use crate::machine::{Machine, Tell};
+use crate::mutants::{Mutant, planted};
 
 /// Whose records they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +72,7 @@ pub(super) struct Journal {
     first: u64,
     /// Records that wait for room, and since when.
     pub(super) waiting: VecDeque<(Whose, Vec<Record>, Time)>,
-    /// Records of pages that nobody waits for.
+    /// Records of pages that nobody waits for: too few for a line.
     patient: VecDeque<Record>,
     number: u8,
 }
@@ -256,8 +259,12 @@ pub(super) fn append_waiting(machine: &mut Machine<Ssp>) {
 /// A line of this group is durable.
 pub(super) fn is_written(machine: &mut Machine<Ssp>, group: u64) {
     let journal = &mut machine.design.journal;
-    let at = (group - journal.first) as usize;
+    // Only a planted bug ends a group before its lines are written.
+    let Some(at) = group.checked_sub(journal.first).map(|at| at as usize) else { return };
     journal.groups[at].left -= 1;
+    if journal.groups[at].left == 0 && planted(Mutant::SspOwnLinesOnly) {
+        journal.groups.range_mut(..at).for_each(|before| before.left = 0);
+    }
     while machine.design.journal.groups.front().is_some_and(|group| group.left == 0) {
         let group = machine.design.journal.groups.pop_front().expect("it is there");
         machine.design.journal.first += 1;

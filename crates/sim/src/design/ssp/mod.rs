@@ -37,8 +37,8 @@ mod recovery;
 
 use words::Stop;
 
-use super::Design;
 use super::soft_log::{self, SoftLog};
+use super::{Design, ON_ITS_WAY};
 use crate::machine::controller::Class;
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
@@ -69,9 +69,6 @@ const ROOM: &str = "records wait for room in the journal";
 
 /// What checkpoints are counted as.
 const CHECKPOINTS: &str = "checkpoints";
-
-/// Cycles for which a write is at least under way.
-const ON_ITS_WAY: Time = 50;
 
 // Who wants to know of a write: the upper bits of its tag.
 const COMMIT_TAG: u64 = 1 << 56;
@@ -380,7 +377,7 @@ fn give_up(hart: &mut Hart<'_, Ssp>) {
 /// how long that takes; a page that is being brought together is waited for.
 fn look_up(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
     hart.until(time);
-    let mut now = time;
+    let (mut now, mut has_waited) = (time, false);
     let latency = loop {
         let machine = hart.machine();
         let Ssp { hit, miss, .. } = machine.design;
@@ -400,7 +397,8 @@ fn look_up(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
                 hart.wait_for(never);
             }
             Found::Wait => {
-                machine.counts.add("waits_for_consolidation", 1);
+                machine.counts.add("waits_for_consolidation", u64::from(!has_waited));
+                has_waited = true;
                 let done = consolidation::done(machine);
                 let there = hart.time_of(done);
                 hart.until(there);

@@ -52,6 +52,9 @@ fn replay(layout: &Layout, state: &Persistent, slots: &mut [Lasting]) -> Option<
         }
         end = Some(line + 1);
         for (at, record) in (1..).zip(records) {
+            // Its number is another transaction's: the one before has no end, and what it is of
+            // must not be committed by another one's mark.
+            open.retain(|(first, _)| first.number == record.number);
             open.push((record, line * RECORDS as u64 + at));
             if record.last || planted(Mutant::SspPartOfACommit) {
                 for (record, version) in open.drain(..) {
@@ -116,7 +119,9 @@ fn redirect(
     let mut named = BTreeMap::new();
     for page in 0..layout.pages {
         let mut physical = layout.page_in(state, page);
-        if let Some(p0) = spares.get(&physical).and_then(|slot| slot.p0) {
+        if let Some(p0) = spares.get(&physical).and_then(|slot| slot.p0)
+            && !planted(Mutant::SspNoRedirect)
+        {
             layout.set_page(state, page, p0)?;
             physical = p0;
         }

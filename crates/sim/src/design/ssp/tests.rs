@@ -59,6 +59,31 @@ fn what_was_modified_outside_of_a_transaction_outlives_one_that_is_given_up() {
     assert_eq!(lost, 0, "nobody writes it back");
 }
 
+/// What slots have after recovery from a journal with these records in its first line.
+fn recovered(records: [(u32, bool, u8); 3]) -> [bool; 3] {
+    let description = Description::builtin("tiny-ssp").unwrap();
+    let (heap, extra) = (1 << 14, Ssp::extra_lines(&description) + Ssp::table_lines(1 << 14));
+    let layout = Layout::new(&description, heap);
+    let mut state = Persistent::new(vec![0; (heap + extra) as usize * 8], 1);
+    let mut words = [0; 8];
+    for (pair, (slot, last, number)) in words.chunks_mut(2).zip(records) {
+        let record = Record { slot, p0: slot, committed: 0, last, number };
+        pair.copy_from_slice(&record.words(0, layout.journal.lines()));
+    }
+    state.set_line(layout.journal.line(0), words).unwrap();
+    Ssp::recover(&description, heap, &mut state).unwrap();
+    [0, 1, 2].map(|slot| layout.slot_in(&state, slot).p0.is_some())
+}
+
+#[test]
+fn records_that_end_in_another_transaction_are_not_committed_by_its_mark() {
+    let end = |number| (2, true, number);
+    assert_eq!(recovered([(0, false, 7), (1, false, 7), end(7)]), [true; 3]);
+    assert_eq!(recovered([(0, false, 7), (1, false, 7), end(8)]), [false, false, true]);
+    assert_eq!(recovered([(0, true, 6), (1, false, 7), end(8)]), [true, false, true]);
+    assert_eq!(recovered([(0, true, 6), (1, false, 7), (2, false, 7)]), [true, false, false]);
+}
+
 #[test]
 fn a_commit_makes_the_other_place_the_lines_own_and_the_next_one_takes_it_back() {
     let machine = run(|hart| {
