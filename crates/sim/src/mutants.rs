@@ -157,6 +157,8 @@ mutants! {
         "SSP: recovery applies records that the slot already knows.",
     SspRetagsDirty "ssp-retags-dirty"
         "SSP: a line that was modified outside of a transaction gets another number as it is.",
+    SspForgetsSpares "ssp-forgets-spares"
+        "SSP: who goes on after recovery takes the spare pages that slots had in the beginning.",
     SspForgetsNumbers "ssp-forgets-numbers"
         "SSP's logs: who goes on after recovery counts transactions from the first one on.",
     SspUndoWithoutWaiting "ssp-undo-without-waiting"

@@ -35,6 +35,7 @@ use crate::design::Design;
 use crate::error::Error;
 use crate::image::Image;
 use crate::machine::Machine;
+use crate::machine::memory::copy_of;
 use crate::machine::when::Time;
 use crate::persist::{Done, History, Persistent, Powered, Trace};
 use crate::program::Loaded;
@@ -129,7 +130,8 @@ pub(crate) fn cut_power<D: Design>(
     let history = machine.history.as_ref().expect("a run that is cut has a history");
     let mut report = Report::default();
     let times = draw(trace, history, D::RARE, cuts, seed, &mut report.rare_paths);
-    let mut oracle = Oracle::new(before.first_lines(extra), history);
+    let heap = heap_of::<D>(machine, &before, extra);
+    let mut oracle = Oracle::new(heap, history);
     let mut state = Powered::new(before);
     let mut most = None;
     let mut random = SmallRng::seed_from_u64(seed);
@@ -152,6 +154,22 @@ pub(crate) fn cut_power<D: Design>(
         }
     }
     Ok((report, most.map(|(_, left)| left)))
+}
+
+/// The heap with which a run began, as a program saw it.
+fn heap_of<D: Design>(machine: &Machine<D>, before: &Persistent, extra: u32) -> Vec<u64> {
+    let mut heap = copy_of(before.first_lines(extra), extra as usize * 8);
+    if D::MOVES {
+        let finder = D::finder(&machine.description, extra);
+        for (line, words) in (0..).zip(heap.chunks_exact_mut(8)) {
+            let found = before.line(finder(before, line));
+            // What is 0 takes no memory until it is written.
+            if *words != found {
+                words.copy_from_slice(&found);
+            }
+        }
+    }
+    heap
 }
 
 /// One cut.

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::machine::memory::{LineWords, copy_of, line_of};
+use crate::machine::memory::{LineWords, line_of};
 use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::Time;
 use crate::persist::history::Transaction;
@@ -71,7 +71,7 @@ pub(super) struct Found {
 }
 
 impl<'h> Oracle<'h> {
-    pub(super) fn new(heap: &[u64], history: &'h History) -> Oracle<'h> {
+    pub(super) fn new(heap: Vec<u64>, history: &'h History) -> Oracle<'h> {
         let mut acknowledged: Vec<&Transaction> = history.transactions().iter().collect();
         // Stable: those of one moment stay in the order in which they were noted.
         acknowledged.sort_by_key(|it| it.acknowledged);
@@ -80,14 +80,7 @@ impl<'h> Oracle<'h> {
         for it in &acknowledged {
             cores[it.core].0.push(*it);
         }
-        Oracle {
-            heap: copy_of(heap, heap.len()),
-            acknowledged,
-            done: 0,
-            cores,
-            touched: FxHashSet::default(),
-            at: 0,
-        }
+        Oracle { heap, acknowledged, done: 0, cores, touched: FxHashSet::default(), at: 0 }
     }
 
     /// Time goes on.

@@ -50,7 +50,7 @@ const SMALL: &[&str] = &["llc.bytes=4096"];
 /// As many lines of a core's log as can be.
 const SHORT_LOG: &[&str] = &["ssp-redo.log_bytes=4096"];
 
-pub(super) const ROWS: [Row; 18] = [
+pub(super) const ROWS: [Row; 19] = [
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspMetadataFirst, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspPartOfACommit, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -101,6 +101,7 @@ pub(super) const ROWS: [Row; 18] = [
     Row { settings: FEW_BANKS, ..ssp(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
     Row { settings: SMALL, ..ssp(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
     Row { settings: SHORT_LOG, cuts: 200, ..ssp(Mutant::SspRedoKeepsNothing, "ssp-redo", "sps") },
+    Row { settings: CROWDED, transactions: 900, ..ssp(Mutant::SspForgetsSpares, "ssp", "pages") },
     Row { settings: FEW_BANKS, ..ssp(Mutant::SspForgetsNumbers, "ssp-undo", "pages") },
     Row { settings: FEW_BANKS, ..ssp(Mutant::SspForgetsNumbers, "ssp-redo", "pages") },
 ];
@@ -128,7 +129,7 @@ const CHECKPOINTS: &[&str] = &["ssp.journal_bytes=512"];
 /// As [`SMALL`], with private caches that fit in.
 const ALL_SMALL: &[&str] = &[SMALL[0], "l1.bytes=1024", "l2.bytes=2048"];
 
-pub(super) const PAPER: [Row; 18] = [
+pub(super) const PAPER: [Row; 19] = [
     paper(Mutant::SspMetadataFirst, "ssp", "sps"),
     paper(Mutant::SspPartOfACommit, "ssp", "sps"),
     Row { settings: FEW_PAGES, ..paper(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -195,6 +196,12 @@ pub(super) const PAPER: [Row; 18] = [
     Row { settings: FEW_BANKS, ..paper(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
     Row { settings: ALL_SMALL, cores: 4, ..paper(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
     Row { settings: SHORT_LOG, cuts: 200, ..paper(Mutant::SspRedoKeepsNothing, "ssp-redo", "sps") },
+    Row {
+        settings: CROWDED_TOO,
+        transactions: 900,
+        cuts: 1000,
+        ..paper(Mutant::SspForgetsSpares, "ssp", "pages")
+    },
     paper(Mutant::SspForgetsNumbers, "ssp-undo", "sps"),
     paper(Mutant::SspForgetsNumbers, "ssp-redo", "sps"),
 ];

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use super::layout::{Lasting, Layout};
 use crate::machine::tlb::PAGE_LINES;
 use crate::mutants::{Mutant, planted};
+use crate::persist::Persistent;
 
 /// What happens to a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +123,21 @@ impl Cache {
             queue: VecDeque::new(),
             active: 0,
         }
+    }
+
+    /// What recovery has left: all pages are together, and nobody refers to any. Which page a slot
+    /// had last does not matter: a spare page is nobody's, and is all that a slot needs.
+    pub(super) fn resumed(layout: &Layout, state: &Persistent) -> Cache {
+        let mut cache = Cache::new(layout);
+        for (number, slot) in (0..).zip(&mut cache.slots) {
+            let Lasting { p1, version, .. } = layout.slot_in(state, number);
+            slot.version = version;
+            if !planted(Mutant::SspForgetsSpares) {
+                slot.p1 = p1;
+            }
+        }
+        cache.table = (0..layout.pages).map(|page| layout.page_in(state, page)).collect();
+        cache
     }
 
     /// Where a line of the heap lies; others lie where they are.

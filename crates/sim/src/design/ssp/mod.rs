@@ -179,6 +179,17 @@ impl Design for Ssp {
         }
     }
 
+    fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
+        let mut design = Self::new(description, extra);
+        let layout = &design.layout;
+        design.cache = Cache::resumed(layout, state);
+        design.soft = SoftLog::resumed(description, layout.soft, state);
+        // The journal is empty, and goes on in a lap of which none of its lines is.
+        let tail = state.line(layout.tail)[0];
+        (design.journal.tail, design.journal.head) = (tail, tail);
+        Some(design)
+    }
+
     fn begin(hart: &mut Hart<'_, Self>) {
         hart.fence();
         let tx = write_set(hart);
