@@ -3,8 +3,8 @@
 use sim::program::{Client, Ended, Loaded, Program};
 use words::{Erased, ErasedTx, Objects, Ptr, Stop, Transact, Words};
 
-/// Pages of each core for one at a time, lines of a page, lines of a page that a transaction writes,
-/// and transactions before a turn is over.
+/// Pages of each core for one at a time, lines of a page, lines of a page that a transaction
+/// writes, and transactions before a turn is over.
 const PAGES: usize = 6;
 const LINES: usize = 64;
 const WRITES: usize = 6;
