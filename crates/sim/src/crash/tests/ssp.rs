@@ -197,9 +197,9 @@ pub(super) const PAPER: [Row; 19] = [
     Row { settings: ALL_SMALL, cores: 4, ..paper(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
     Row { settings: SHORT_LOG, cuts: 200, ..paper(Mutant::SspRedoKeepsNothing, "ssp-redo", "sps") },
     Row {
-        settings: CROWDED_TOO,
-        transactions: 900,
-        cuts: 1000,
+        settings: LAZY_TOO,
+        transactions: 300,
+        cuts: 600,
         ..paper(Mutant::SspForgetsSpares, "ssp", "pages")
     },
     paper(Mutant::SspForgetsNumbers, "ssp-undo", "sps"),
