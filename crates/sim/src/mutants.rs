@@ -145,6 +145,14 @@ mutants! {
         "SSP: recovery takes a transaction's records that are there, whether all are or not.",
     SspForgetsWriters "ssp-forgets-writers"
         "SSP: a page is brought together though an open transaction writes it.",
+    SspFlipIsLost "ssp-flip-is-lost"
+        "SSP: the other TLBs do not hear that a line has changed places.",
+    SspTlbsFirst "ssp-tlbs-first"
+        "SSP: the other TLBs hear that a line has changed places before the controller does.",
+    SspFlipsAreTurns "ssp-flips-are-turns"
+        "SSP: a broadcast turns the bit of a line over, and does not say what it becomes.",
+    SspLeavesEarly "ssp-leaves-early"
+        "SSP: a page leaves a TLB before its core's broadcasts about it have arrived.",
     SspOwnLinesOnly "ssp-own-lines-only"
         "SSP: a commit is acknowledged when its own lines of the journal are durable.",
     SspReusedEarly "ssp-reused-early"

@@ -43,8 +43,9 @@ use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
 use crate::machine::memory::{LOCK_LINES, LineWords, line_of};
+use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine, Tell};
+use crate::machine::{Hart, Machine, Message, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
@@ -228,7 +229,7 @@ impl Design for HwRedo {
         let (number, now) = (machine.design.numbers, machine.now());
         let words = machine.memory.line(line);
         machine.design.coming.insert(number, (line, serial, words));
-        machine.send_line(0, line, now, number);
+        machine.send_from_home(0, (line, Size::Data), now, [number, 0]);
         machine.rare(BUFFERED, now, now + 100);
         true
     }
@@ -263,7 +264,7 @@ impl Design for HwRedo {
         }
     }
 
-    fn message(machine: &mut Machine<Self>, _: usize, _: usize, message: u64) {
+    fn message(machine: &mut Machine<Self>, _: usize, _: usize, [message, _]: Message) {
         if !log::message(machine, message) {
             buffer(machine, message);
         }

@@ -28,7 +28,7 @@ use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
 use crate::machine::when::When;
-use crate::machine::{Hart, Machine};
+use crate::machine::{Hart, Machine, Message};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
@@ -127,7 +127,7 @@ impl Design for HwUndo {
         log::told(machine, tag, point);
     }
 
-    fn message(machine: &mut Machine<Self>, _: usize, _: usize, message: u64) {
+    fn message(machine: &mut Machine<Self>, _: usize, _: usize, [message, _]: Message) {
         log::message(machine, message);
     }
 

@@ -39,7 +39,7 @@ use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine, Tell};
+use crate::machine::{Hart, Machine, Message, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
@@ -218,7 +218,7 @@ impl Design for HwUndoRedo {
         }
     }
 
-    fn message(machine: &mut Machine<Self>, _: usize, _: usize, message: u64) {
+    fn message(machine: &mut Machine<Self>, _: usize, _: usize, [message, _]: Message) {
         log::message(machine, message);
     }
 

@@ -65,7 +65,7 @@ use crate::machine::description::{Description, Point, unkept};
 use crate::machine::memory::line_of;
 use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine, Tell};
+use crate::machine::{Hart, Machine, Message, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Change, Cut, Failing, Persistent};
 
@@ -239,7 +239,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
         let tokens: Vec<When> = (0..channels).map(|_| machine.open_token()).collect();
         for (channel, token) in tokens.iter().enumerate() {
             machine.design.cores[core].commits[channel].push_back(*token);
-            machine.send_message(core, channel, number);
+            machine.send_message(core, channel, [number, 0]);
         }
         match ALL {
             true => tokens.into_iter().for_each(|token| hart.wait_for(token)),
@@ -280,7 +280,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
         if line < first { Class::Data } else { Class::UndoFallback }
     }
 
-    fn message(machine: &mut Machine<Self>, channel: usize, core: usize, number: u64) {
+    fn message(machine: &mut Machine<Self>, channel: usize, core: usize, [number, _]: Message) {
         let at = (channel as u32, core as u32);
         if !planted(Mutant::LadRegisterLate) {
             machine.changed(Change::Register { at, value: number });

@@ -54,7 +54,7 @@ use crate::machine::controller::{Class, Id, Write};
 use crate::machine::describe::parameter_of;
 use crate::machine::description::{Description, Point};
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine};
+use crate::machine::{Hart, Machine, Message};
 use crate::persist::{Cut, Failing, Persistent};
 use soft_log::SoftLog;
 
@@ -200,9 +200,11 @@ pub trait Design: Sized + 'static {
 
     // What the hardware does at a moment.
 
-    /// Where caches and memory have a line of the program.
+    /// Where a core finds a line of the program in caches and memory. When nothing is under way,
+    /// all find it in one place.
     #[inline(always)]
-    fn place(&self, line: u32) -> u32 {
+    fn place(&self, core: usize, line: u32) -> u32 {
+        let _ = core;
         line
     }
 
@@ -220,12 +222,13 @@ pub trait Design: Sized + 'static {
         None
     }
 
-    /// A store is about to change a line of the program, which the core may write. Answers where it
-    /// lies from here on, if that is elsewhere than before.
+    /// A store is about to change a line of the program, which lies at this place and which the
+    /// core may write. Answers where it lies from here on: there, or where it has been moved to by
+    /// [`Machine::retag`].
     #[inline(always)]
-    fn moves(machine: &mut Machine<Self>, core: usize, line: u32) -> Option<u32> {
+    fn moves(machine: &mut Machine<Self>, core: usize, line: u32, place: u32) -> u32 {
         let _ = (machine, core, line);
-        None
+        place
     }
 
     /// The log in software of transactions that the hardware cannot hold. Without one such a
@@ -310,7 +313,7 @@ pub trait Design: Sized + 'static {
     }
 
     /// A message of the design has reached a channel.
-    fn message(machine: &mut Machine<Self>, channel: usize, core: usize, message: u64) {
+    fn message(machine: &mut Machine<Self>, channel: usize, core: usize, message: Message) {
         let _ = (machine, channel, core, message);
     }
 

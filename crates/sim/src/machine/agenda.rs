@@ -1,4 +1,5 @@
-//! What is to come, earliest first: what is on its way to a controller, or under way in it.
+//! What is to come, earliest first: what is on its way to a controller or a core, or under way
+//! there.
 //!
 //! A sorted queue and no tree: there are few of them, and most come behind all that are there.
 
@@ -6,19 +7,19 @@ use std::collections::VecDeque;
 
 /// Things in the order of their keys; among equal keys in that of their coming.
 #[derive(Clone, Debug)]
-pub(super) struct Agenda<K, T> {
+pub(crate) struct Agenda<K, T> {
     coming: VecDeque<(K, T)>,
 }
 
 impl<K: Copy + Ord, T> Agenda<K, T> {
     /// Nothing is to come.
-    pub(super) fn new() -> Agenda<K, T> {
+    pub(crate) fn new() -> Agenda<K, T> {
         Agenda { coming: VecDeque::new() }
     }
 
     /// Adds something behind all whose key is not larger.
     #[inline]
-    pub(super) fn add(&mut self, key: K, thing: T) {
+    pub(crate) fn add(&mut self, key: K, thing: T) {
         let later = self.coming.iter().rev().take_while(|(other, _)| *other > key).count();
         match later {
             0 => self.coming.push_back((key, thing)),
@@ -28,18 +29,18 @@ impl<K: Copy + Ord, T> Agenda<K, T> {
 
     /// The key of what comes first.
     #[inline]
-    pub(super) fn first(&self) -> Option<K> {
+    pub(crate) fn first(&self) -> Option<K> {
         self.coming.front().map(|(key, _)| *key)
     }
 
     /// Takes what comes first.
     #[inline]
-    pub(super) fn take_first(&mut self) -> Option<T> {
+    pub(crate) fn take_first(&mut self) -> Option<T> {
         self.coming.pop_front().map(|(_, thing)| thing)
     }
 
     /// All that is to come, in order.
-    pub(super) fn things(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn things(&self) -> impl Iterator<Item = &T> {
         self.coming.iter().map(|(_, thing)| thing)
     }
 }

@@ -83,11 +83,11 @@ impl<'y, D: Design> Hart<'y, D> {
         let undo = std::mem::take(&mut self.undo);
         let machine = self.machine();
         for Old { word, value, payload } in undo.into_iter().rev() {
-            let place = machine.place_of(word);
+            let place = machine.place_of(core, word);
             machine.memory.restore(place, value, payload);
         }
         for line in &lines {
-            let place = machine.design.place(*line);
+            let place = machine.design.place(core, *line);
             machine.discard(place);
         }
         if let Some(isolation) = &mut machine.isolation {
@@ -172,7 +172,7 @@ impl<'y, D: Design> Hart<'y, D> {
             words.dedup();
             let running = &machine.cores[core].core;
             debug_assert!(running.is_drained(), "what is durable has drained");
-            let of = |word| machine.memory.payload(machine.place_of(word));
+            let of = |word| machine.memory.payload(machine.place_of(core, word));
             let words = words.into_iter().map(|word| (word, of(word))).collect();
             history.push(history::Transaction { core, ends, acknowledged, words });
         }
@@ -208,8 +208,8 @@ impl<'y, D: Design> Hart<'y, D> {
         }
         let machine = self.machine();
         let waiting = machine.cores[core].core.forwarded(word);
-        let value = waiting.unwrap_or_else(|| machine.word(word));
-        let payload = machine.memory.payload(machine.place_of(word));
+        let value = waiting.unwrap_or_else(|| machine.word(core, word));
+        let payload = machine.memory.payload(machine.place_of(core, word));
         self.undo.push(Old { word, value, payload });
     }
 }

@@ -38,9 +38,12 @@ enum Arrival {
     /// A message of the design.
     Message {
         core: usize,
-        message: u64,
+        message: Message,
     },
 }
+
+/// What a message of a design says: as much as a control message has besides its head.
+pub type Message = [u64; 2];
 
 /// What is done when a controller answers.
 pub(crate) enum Pending {
@@ -129,14 +132,16 @@ impl<D: Design> Machine<D> {
         self.next_id
     }
 
-    /// Sends something to a channel; none from the same tile is overtaken.
-    fn send(&mut self, from: Tile, to: usize, size: Size, time: Time, arrival: Arrival) {
+    /// Sends something to a channel; none from the same tile is overtaken. Answers when it is
+    /// there.
+    fn send(&mut self, from: Tile, to: usize, size: Size, time: Time, arrival: Arrival) -> Time {
         let through = self.network.send(from, self.channels[to].tile, size, time);
         let last = &mut self.arrivals[from * self.channels.len() + to];
         *last = (*last).max(through + self.description.mc.overhead);
         let at = *last;
         self.channels[to].inbox.add(at, arrival);
         self.sources.hasten(to, at.max(self.now));
+        at
     }
 
     /// Reads a line from its channel for a core. `time` is when the request leaves `from`.
@@ -182,22 +187,34 @@ impl<D: Design> Machine<D> {
     }
 
     /// Sends a message of the design from a core to a channel: [`Design::message`].
-    pub fn send_message(&mut self, core: usize, channel: usize, message: u64) {
+    pub fn send_message(&mut self, core: usize, channel: usize, message: Message) {
         let (time, tile) = (self.now, self.tile(core));
         self.send(tile, channel, Size::Control, time, Arrival::Message { core, message });
     }
 
-    /// Sends a message with a line for a core from its home to a channel, at this time.
-    pub fn send_line(&mut self, core: usize, line: u32, time: Time, message: u64) {
+    /// Sends one for a core from a line's home to its channel, with the line or without it, at this
+    /// time. Answers when it is there.
+    pub fn send_from_home(
+        &mut self,
+        core: usize,
+        (line, size): (u32, Size),
+        time: Time,
+        message: Message,
+    ) -> Time {
         let (home, channel) = (self.home(line), self.channel_of(line));
-        self.send(home, channel, Size::Data, time, Arrival::Message { core, message });
+        self.send(home, channel, size, time, Arrival::Message { core, message })
     }
 
     /// When an answer that a channel sends now is at a core.
     pub fn answer(&mut self, channel: usize, core: usize, size: Size) -> Time {
+        self.answer_at(channel, core, size, self.now)
+    }
+
+    /// When one that a channel sends at this time is at a core.
+    pub fn answer_at(&mut self, channel: usize, core: usize, size: Size, time: Time) -> Time {
         let Channel { tile, remote, .. } = self.channels[channel];
         let to = self.tile(core);
-        self.network.send(tile, to, size, self.now + remote)
+        self.network.send(tile, to, size, time + remote)
     }
 
     /// Channels of persistent memory: the first ones.

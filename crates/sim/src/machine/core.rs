@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 
 use super::description::Core as Described;
+use super::memory::line_of;
 use super::when::{Time, Tokens, When};
 
 /// What a store buffer holds, in program order.
@@ -313,6 +314,15 @@ impl Core {
         self.buffer.iter().filter_map(|entry| match entry.op {
             Op::Store { word, .. } => Some((word, entry.ready?)),
             _ => None,
+        })
+    }
+
+    /// The lines of the program that operations in the buffer access when they drain.
+    pub fn buffered(&self) -> impl Iterator<Item = u32> {
+        self.buffer.iter().filter_map(|entry| match entry.op {
+            Op::Store { word, .. } => Some(line_of(word)),
+            Op::WriteBack { line, .. } => Some(line),
+            Op::Unlock { .. } => None,
         })
     }
 

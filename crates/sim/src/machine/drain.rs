@@ -79,6 +79,11 @@ impl<D: Design> Machine<D> {
         self.cores[core].core.stores()
     }
 
+    /// The lines of the program that a core's store buffer is going to access.
+    pub fn buffered(&self, core: usize) -> impl Iterator<Item = u32> {
+        self.cores[core].core.buffered()
+    }
+
     /// The words that a core's retired stores write that have not taken effect, and when they
     /// retired.
     pub fn stored(&self, core: usize) -> impl Iterator<Item = (u64, Time)> {
@@ -88,7 +93,7 @@ impl<D: Design> Machine<D> {
     /// A store takes effect, unless it has to wait: then the buffer is told when to try again.
     fn drain_store(&mut self, core: usize, word: u64, value: u64) -> bool {
         let (named, source) = (line_of(word), self.buffer_source(core));
-        let line = self.design.place(named);
+        let line = self.design.place(core, named);
         let mut there = When::at(self.now);
         match self.look_up(core, line, true, self.now) {
             Lookup::Hit(when) => match self.time_for(core, when) {
@@ -114,14 +119,11 @@ impl<D: Design> Machine<D> {
             self.sources.set(source, self.now + 1);
             return false;
         }
-        let line = match D::moves(self, core, named) {
-            Some(to) => self.retag(core, line, to),
-            None => line,
-        };
+        let line = D::moves(self, core, named, line);
         let slot = self.l1[core].find(line).expect("it was brought");
         let state: State = self.l1[core].state(slot);
         self.l1[core].set_state(slot, MODIFIED | state & !super::cache::COHERENCE);
-        let place = self.place_of(word);
+        let place = self.place_of(core, word);
         let old = self.memory.store(place, word, value);
         D::drained(self, core, word, old);
         true
@@ -151,7 +153,7 @@ impl<D: Design> Machine<D> {
 
     fn drain_write_back(&mut self, core: usize, line: u32, done: When) {
         let tell = Tell::Core(core, done);
-        let line = self.design.place(line);
+        let line = self.design.place(core, line);
         let (known, write) = self.write_back(core, line, self.design.class_of(line), |_| {}, tell);
         if write.is_none() && !self.wait_for_write(core, line, done) {
             let (home, tile) = (self.home(line), self.tile(core));

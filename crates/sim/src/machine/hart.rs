@@ -207,8 +207,9 @@ impl<'y, D: Design> Hart<'y, D> {
     /// that has not drained yet is not in that.
     pub fn load_for_log(&mut self, word: u64, object: u64) -> u64 {
         self.load(word, object);
+        let core = self.core;
         let machine = self.machine();
-        machine.memory.payload(machine.place_of(word))
+        machine.memory.payload(machine.place_of(core, word))
     }
 
     /// Loads a word. Where its object is known from a load, it waits for that.
@@ -237,7 +238,7 @@ impl<'y, D: Design> Hart<'y, D> {
         let completes = self.reach(line, false, time);
         let machine = self.machine();
         machine.cores[core].core.loaded(completes, &machine.tokens);
-        let value = machine.word(word);
+        let value = machine.word(core, word);
         self.returned(value)
     }
 
@@ -252,7 +253,7 @@ impl<'y, D: Design> Hart<'y, D> {
 
     /// Cycles that a line's translation takes from this time on.
     #[inline]
-    fn translate(&mut self, line: u32, time: Time) -> Time {
+    pub(crate) fn translate(&mut self, line: u32, time: Time) -> Time {
         let core = self.core;
         let machine = self.machine();
         match machine.cores[core].tlb.translate(line) {
@@ -287,7 +288,7 @@ impl<'y, D: Design> Hart<'y, D> {
                 continue;
             }
             // Whoever acted meanwhile may have moved it.
-            let line = machine.design.place(line);
+            let line = machine.design.place(core, line);
             if let Lookup::Hit(completes) = machine.look_up(core, line, write, time) {
                 return completes;
             }
@@ -335,7 +336,7 @@ impl<'y, D: Design> Hart<'y, D> {
                 self.until(time);
                 continue;
             }
-            let line = machine.design.place(line);
+            let line = machine.design.place(core, line);
             if let Lookup::Hit(_) = machine.look_up(core, line, true, time) {
                 return;
             }

@@ -104,8 +104,7 @@ impl<D: Design> Machine<D> {
         let private = self.description.l2.as_ref().unwrap_or(&self.description.l1).latency;
         let (home, tile) = (self.home(line), self.tile(core));
         let asked = self.network.send(tile, home, Size::Control, time + private);
-        let bank = line as usize % self.banks.len();
-        let booked = self.banks[bank].book(asked, self.description.llc.busy as u32);
+        let booked = self.book_bank(line, asked);
         let known = booked + self.description.llc.directory;
         let (me, entry) = (1 << core, self.directory[line as usize]);
         let others = entry & !OWNED & !me;
@@ -132,6 +131,12 @@ impl<D: Design> Machine<D> {
             return (state, When::at(reply.max(ready)));
         }
         self.fill(core, line, alone, known, ready)
+    }
+
+    /// A line's bank of the last cache is accessed, not before this time. Answers when.
+    fn book_bank(&mut self, line: u32, asked: Time) -> Time {
+        let bank = line as usize % self.banks.len();
+        self.banks[bank].book(asked, self.description.llc.busy as u32)
     }
 
     /// Cycles until the directory answers by itself: one without a time of its own is as fast as
@@ -431,14 +436,18 @@ impl<D: Design> Machine<D> {
         let (home, tile) = (self.home(line), self.tile(core));
         let sent = self.now + self.description.l1.latency;
         let asked = self.network.send(tile, home, Size::Data, sent);
-        let bank = line as usize % self.banks.len();
-        let booked = self.banks[bank].book(asked, self.description.llc.busy as u32);
+        let booked = self.book_bank(line, asked);
         booked + self.description.llc.directory + self.description.llc.latency
     }
 
     /// Sends a message now. Answers when it is there.
     pub fn send_now(&mut self, from: Tile, to: Tile, size: Size) -> Time {
-        self.network.send(from, to, size, self.now)
+        self.send_at(from, to, size, self.now)
+    }
+
+    /// Sends one at this time, likewise.
+    pub fn send_at(&mut self, from: Tile, to: Tile, size: Size, time: Time) -> Time {
+        self.network.send(from, to, size, time)
     }
 
     /// A line has left the last cache.
@@ -498,8 +507,7 @@ impl<D: Design> Machine<D> {
         let size = if holder == Some(Some(core)) { Size::Data } else { Size::Control };
         let sent = self.now + self.description.l1.latency;
         let asked = self.network.send(tile, home, size, sent);
-        let bank = line as usize % self.banks.len();
-        let booked = self.banks[bank].book(asked, self.description.llc.busy as u32);
+        let booked = self.book_bank(line, asked);
         let mut known = booked + self.description.llc.directory;
         let elsewhere = booked + self.looked_up();
         let Some(holder) = holder else { return (elsewhere, None) };
@@ -524,8 +532,7 @@ impl<D: Design> Machine<D> {
     ) -> Id {
         let (home, tile) = (self.home(line), self.tile(core));
         let asked = self.network.send(tile, home, Size::Data, self.now);
-        let bank = line as usize % self.banks.len();
-        let booked = self.banks[bank].book(asked, self.description.llc.busy as u32);
+        let booked = self.book_bank(line, asked);
         self.take_over(line);
         self.put_llc(line, if planted(Mutant::LadFlushLeavesDirty) { MODIFIED } else { SHARED });
         let Description { llc, .. } = &self.description;

@@ -19,7 +19,7 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 
-mod agenda;
+pub(crate) mod agenda;
 mod attempt;
 pub mod cache;
 mod channel;
@@ -42,7 +42,7 @@ pub mod transaction;
 pub mod validate;
 pub mod when;
 
-pub use channel::Tell;
+pub use channel::{Message, Tell};
 pub use hart::Hart;
 pub use isolation::Isolation;
 
@@ -233,19 +233,19 @@ impl<D: Design> Machine<D> {
         self.cores.len()
     }
 
-    /// Where memory has a word of the program.
+    /// Where a core finds a word of the program in memory.
     #[inline]
-    pub(crate) fn place_of(&self, word: u64) -> u64 {
+    pub(crate) fn place_of(&self, core: usize, word: u64) -> u64 {
         match D::MOVES {
-            true => u64::from(self.design.place(memory::line_of(word))) * 8 + word % 8,
+            true => u64::from(self.design.place(core, memory::line_of(word))) * 8 + word % 8,
             false => word,
         }
     }
 
-    /// The coherent value of a word of the program.
+    /// The coherent value of a word of the program, as this core finds it.
     #[inline]
-    pub fn word(&self, word: u64) -> u64 {
-        self.memory.word(self.place_of(word))
+    pub fn word(&self, core: usize, word: u64) -> u64 {
+        self.memory.word(self.place_of(core, word))
     }
 
     /// The time of a token, if it is known.

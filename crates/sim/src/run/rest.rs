@@ -20,7 +20,7 @@ pub(super) fn complaints<D: Design>(
 ) -> Result<Vec<String>, Error> {
     let mut heap = vec![0; bytes as usize / 8];
     for (word, copy) in (0..).zip(&mut heap) {
-        match machine.word(word) {
+        match machine.word(0, word) {
             0 => {}
             value => *copy = value,
         }
@@ -29,7 +29,20 @@ pub(super) fn complaints<D: Design>(
     let wrong = machine.counts.wrong_fills;
     complain(&mut complaints, wrong, "lines came from memory with other bytes than they had");
     complain(&mut complaints, isolation_hits(machine).unwrap_or_default(), SHARED);
+    if D::MOVES {
+        let lines = (bytes / 64) as u32;
+        complain(&mut complaints, lost_lines(machine, lines), "lines that a core finds elsewhere");
+    }
     Ok(complaints)
+}
+
+/// Lines of the heap that two cores find in two places, though nothing is under way.
+fn lost_lines<D: Design>(machine: &Machine<D>, lines: u32) -> u64 {
+    let differs = |line: &u32| {
+        let place = |core| machine.design.place(core, *line);
+        (1..machine.cores()).any(|core| place(core) != place(0))
+    };
+    (0..lines).filter(differs).count() as u64
 }
 
 /// Complains of what has happened so many times, if it has.
@@ -50,7 +63,7 @@ pub(super) fn image_hash<D: Design>(machine: &Machine<D>, heap_words: u64) -> St
     // An odd number, with ones and zeros all over it.
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let media = machine.memory.media().unwrap_or_default().iter().copied();
-    let words = (0..heap_words).map(|word| machine.word(word)).chain(media);
+    let words = (0..heap_words).map(|word| machine.word(0, word)).chain(media);
     let hash = words.fold(0, |hash: u64, word| (hash.rotate_left(5) ^ word).wrapping_mul(MIX));
     format!("{hash:016x}")
 }

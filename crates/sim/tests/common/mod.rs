@@ -97,8 +97,9 @@ pub(crate) fn setup(machine: &str, design: &str, cores: usize, transactions: u64
 /// Runs a workload on a built-in machine, with all checks.
 pub(crate) fn simulate(name: &'static str, scale: f64, setup: &Setup) -> Result<Outcome, Error> {
     match name {
-        "pages" => sim::run(setup, &pages::Pages { at_a_time: 1 }, &mut |_| {}),
-        "pages-4" => sim::run(setup, &pages::Pages { at_a_time: 4 }, &mut |_| {}),
+        "pages" => pages::run(1, false, setup),
+        "pages-4" => pages::run(4, false, setup),
+        "pages-shared" => pages::run(1, true, setup),
         "peeping" => sim::run(setup, &peeping::ONCE, &mut |_| {}),
         "peeping-again" => sim::run(setup, &peeping::AGAIN, &mut |_| {}),
         name => simulate_with(name, Options { scale, ..Options::default() }, setup),

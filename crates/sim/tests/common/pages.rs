@@ -1,7 +1,10 @@
 //! A program that stays on a page for a while, or on some: most lines change before the next turn.
+//! Each core has pages of its own, or all are on the same ones, and lock each line.
 
 use sim::program::{Client, Ended, Loaded, Program};
-use words::{Erased, ErasedTx, Objects, Ptr, Stop, Transact, Words};
+use sim::report::Outcome;
+use sim::{Error, Setup};
+use words::{Erased, ErasedTx, LockId, Objects, Ptr, Stop, Transact, Words};
 
 /// Pages of each core for one at a time, lines of a page, lines of a page that a transaction
 /// writes, and transactions before a turn is over.
@@ -12,23 +15,32 @@ const STAYS: u64 = 12;
 
 type Line = Ptr<[u64; 8]>;
 
-/// Every core counts in lines of its own.
-pub(crate) struct Pages {
+/// Every core counts in lines.
+#[derive(Clone, Copy)]
+struct Pages {
     /// Pages that a transaction writes.
-    pub(crate) at_a_time: usize,
+    at_a_time: usize,
+    /// They are those of all cores.
+    shared: bool,
+}
+
+/// Runs one.
+pub(crate) fn run(at_a_time: usize, shared: bool, setup: &Setup) -> Result<Outcome, Error> {
+    sim::run(setup, &Pages { at_a_time, shared }, &mut |_| {})
 }
 
 struct Tables {
     tables: Vec<Vec<Line>>,
-    at_a_time: usize,
+    pages: Pages,
 }
 
 struct Stayer {
     table: Vec<Line>,
-    at_a_time: usize,
+    pages: Pages,
     state: u64,
     transactions: u64,
-    lines: Vec<Line>,
+    /// Places in the table; each once, in the order in which they are locked, if they are.
+    lines: Vec<usize>,
 }
 
 fn table<T: Transact>(worker: &mut T, pages: usize) -> Result<Vec<Line>, T::Error> {
@@ -37,7 +49,11 @@ fn table<T: Transact>(worker: &mut T, pages: usize) -> Result<Vec<Line>, T::Erro
 
 impl Program for Pages {
     fn name(&self) -> &str {
-        if self.at_a_time == 1 { "pages" } else { "pages-4" }
+        match self {
+            Pages { shared: true, .. } => "pages-shared",
+            Pages { at_a_time: 1, .. } => "pages",
+            Pages { .. } => "pages-4",
+        }
     }
 
     fn heap_bytes(&self) -> u64 {
@@ -45,17 +61,18 @@ impl Program for Pages {
     }
 
     fn load(&self, worker: &mut Erased<'_, Ended>, cores: usize) -> Result<Box<dyn Loaded>, Ended> {
-        let tables = (0..cores).map(|_| table(worker, PAGES * self.at_a_time));
+        let tables = if self.shared { 1 } else { cores };
+        let tables = (0..tables).map(|_| table(worker, PAGES * self.at_a_time));
         let tables = tables.collect::<Result<_, _>>()?;
-        Ok(Box::new(Tables { tables, at_a_time: self.at_a_time }))
+        Ok(Box::new(Tables { tables, pages: *self }))
     }
 }
 
 impl Loaded for Tables {
     fn client(&self, core: usize) -> Box<dyn Client> {
-        let (table, at_a_time) = (self.tables[core].clone(), self.at_a_time);
-        let state = core as u64 + 1;
-        Box::new(Stayer { table, at_a_time, state, transactions: 0, lines: Vec::new() })
+        let (pages, state) = (self.pages, core as u64 + 1);
+        let table = self.tables[core % self.tables.len()].clone();
+        Box::new(Stayer { table, pages, state, transactions: 0, lines: Vec::new() })
     }
 
     fn check(&self, _: &mut Erased<'_, Ended>) -> Result<Vec<String>, Ended> {
@@ -65,21 +82,29 @@ impl Loaded for Tables {
 
 impl Client for Stayer {
     fn next(&mut self) {
-        let first = (self.transactions / STAYS) as usize % PAGES * self.at_a_time;
+        let Pages { at_a_time, .. } = self.pages;
+        let first = (self.transactions / STAYS) as usize % PAGES * at_a_time;
         self.transactions += 1;
         self.lines.clear();
-        for number in 0..WRITES * self.at_a_time {
-            let page = first + number % self.at_a_time;
+        for number in 0..WRITES * at_a_time {
+            let page = first + number % at_a_time;
             self.state = self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let line = (self.state >> 33) as usize % LINES;
-            self.lines.push(self.table[page * LINES + line]);
+            self.lines.push(page * LINES + line);
+        }
+        if self.pages.shared {
+            self.lines.sort_unstable();
+            self.lines.dedup();
         }
     }
 
     fn run(&self, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
         for line in &self.lines {
+            if self.pages.shared {
+                tx.lock(LockId(*line as u64))?;
+            }
             tx.compute(20);
-            tx.update(*line, |mut words: [u64; 8]| {
+            tx.update(self.table[*line], |mut words: [u64; 8]| {
                 words.iter_mut().for_each(|word| *word += 1);
                 words
             })?;

@@ -13,7 +13,8 @@ use sim::machine::transaction::Transaction;
 use sim::report::Outcome;
 use words::{Addr, Words};
 
-const WORKLOADS: [&str; 7] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash", "pages"];
+const WORKLOADS: [&str; 8] =
+    ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash", "pages", "pages-shared"];
 
 /// What a tiny machine needs for transactions of more than four pages.
 const ROOMY: [&str; 2] = ["design.ssp.write_set=64", "design.ssp.cache_entries=160"];

@@ -7,13 +7,12 @@ use crate::bare::{
     LINES, alone, builtin, fresh_cycle, machine_of, pointer, run, timed, wait_for, word,
 };
 use sim::design::{Design, Volatile};
-use sim::machine::Hart;
-use sim::machine::Machine;
 use sim::machine::describe::NAMES;
 use sim::machine::description::{Description, Memory, Point};
 use sim::machine::kernel::Program;
 use sim::machine::network::Size;
 use sim::machine::when::When;
+use sim::machine::{Hart, Machine, Message};
 
 /// What a description says of its machine's latencies.
 struct Formula(Description);
@@ -423,7 +422,7 @@ impl Design for Echo {
         Echo(When::at(0))
     }
 
-    fn message(machine: &mut Machine<Echo>, channel: usize, core: usize, _: u64) {
+    fn message(machine: &mut Machine<Echo>, channel: usize, core: usize, _: Message) {
         let there = machine.answer(channel, core, Size::Control);
         let token = machine.design.0;
         machine.tell(token, there);
@@ -441,7 +440,7 @@ fn round_trip(description: &Description, core: usize, channel: usize) -> u64 {
         hart.until(began);
         let token = hart.machine().open_token();
         hart.machine().design.0 = token;
-        hart.machine().send_message(core, channel, 0);
+        hart.machine().send_message(core, channel, [0; 2]);
         told.set(hart.time_of(token) - began);
     }));
     run(machine_of(description, Echo::new(description, 0)), programs).expect("nobody waits");

@@ -20,6 +20,13 @@ const ROOMY: &[&str] = &["ssp.write_set=64", "ssp.cache_entries=160"];
 /// Whoever needs a slot waits for one, and gets that whose page has just been brought together.
 const CROWDED: &[&str] = &["ssp.cache_entries=6", "tlb.entries=3"];
 
+/// Pages leave and come back soon, and others get them.
+const SHARED: &[&str] = &["ssp.cache_entries=32", "tlb.entries=3"];
+
+/// The same on a mesh with long ways: a broadcast arrives at one time here and at another there.
+const SCATTERED: &[&str] =
+    &[SHARED[0], SHARED[1], "network.columns=2", "network.rows=2", "network.hop=40"];
+
 /// Slots change their pages several times before there is a checkpoint.
 const LAZY: &[&str] = &["ssp.cache_entries=10", "ssp.journal_bytes=4096"];
 
@@ -50,7 +57,7 @@ const SMALL: &[&str] = &["llc.bytes=4096"];
 /// As many lines of a core's log as can be.
 const SHORT_LOG: &[&str] = &["ssp-redo.log_bytes=4096"];
 
-pub(super) const ROWS: [Row; 19] = [
+pub(super) const ROWS: [Row; 22] = [
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspMetadataFirst, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspPartOfACommit, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -93,6 +100,21 @@ pub(super) const ROWS: [Row; 19] = [
         cuts: 600,
         ..ssp(Mutant::SspReusedEarly, "ssp", "pages")
     },
+    Row { cores: 4, transactions: 300, ..ssp(Mutant::SspFlipIsLost, "ssp", "pages-shared") },
+    Row {
+        settings: SHARED,
+        cores: 4,
+        transactions: 2000,
+        cuts: 400,
+        ..ssp(Mutant::SspTlbsFirst, "ssp", "pages-shared")
+    },
+    Row {
+        settings: SCATTERED,
+        cores: 4,
+        transactions: 2000,
+        cuts: 400,
+        ..ssp(Mutant::SspFlipsAreTurns, "ssp", "pages-shared")
+    },
     Row {
         settings: FEW_BANKS,
         transactions: 300,
@@ -129,7 +151,7 @@ const CHECKPOINTS: &[&str] = &["ssp.journal_bytes=512"];
 /// As [`SMALL`], with private caches that fit in.
 const ALL_SMALL: &[&str] = &[SMALL[0], "l1.bytes=1024", "l2.bytes=2048"];
 
-pub(super) const PAPER: [Row; 19] = [
+pub(super) const PAPER: [Row; 22] = [
     paper(Mutant::SspMetadataFirst, "ssp", "sps"),
     paper(Mutant::SspPartOfACommit, "ssp", "sps"),
     Row { settings: FEW_PAGES, ..paper(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -192,13 +214,28 @@ pub(super) const PAPER: [Row; 19] = [
         cuts: 600,
         ..paper(Mutant::SspReusedEarly, "ssp", "pages")
     },
+    Row { cores: 4, transactions: 300, ..paper(Mutant::SspFlipIsLost, "ssp", "pages-shared") },
+    Row {
+        settings: SHARED,
+        cores: 4,
+        transactions: 2000,
+        cuts: 400,
+        ..paper(Mutant::SspTlbsFirst, "ssp", "pages-shared")
+    },
+    Row {
+        settings: SCATTERED,
+        cores: 4,
+        transactions: 2000,
+        cuts: 400,
+        ..paper(Mutant::SspFlipsAreTurns, "ssp", "pages-shared")
+    },
     Row { settings: FEW_BANKS, ..paper(Mutant::SspUndoWithoutWaiting, "ssp-undo", "pages") },
     Row { settings: FEW_BANKS, ..paper(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
     Row { settings: ALL_SMALL, cores: 4, ..paper(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
     Row { settings: SHORT_LOG, cuts: 200, ..paper(Mutant::SspRedoKeepsNothing, "ssp-redo", "sps") },
     Row {
-        settings: LAZY_TOO,
-        transactions: 300,
+        settings: CROWDED_TOO,
+        transactions: 900,
         cuts: 600,
         ..paper(Mutant::SspForgetsSpares, "ssp", "pages")
     },

@@ -157,7 +157,7 @@ fn send<D: Logging>(machine: &mut Machine<D>, core: usize, letter: Letter) {
         writing.sent += 1;
     }
     machine.design.log().letters.push_back(letter);
-    machine.send_message(core, 0, LETTER);
+    machine.send_message(core, 0, [LETTER, 0]);
 }
 
 /// A store of a core has drained. Whether it is one of its transaction: what was in the store

@@ -56,8 +56,9 @@ use crate::machine::controller::{Class, Id};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
 use crate::machine::memory::{LOCK_LINES, LineWords, line_of};
+use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine};
+use crate::machine::{Hart, Machine, Message};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 use cache::{Before, Cache};
@@ -339,7 +340,7 @@ impl Design for Redu {
         }
     }
 
-    fn message(machine: &mut Machine<Self>, _: usize, _: usize, message: u64) {
+    fn message(machine: &mut Machine<Self>, _: usize, _: usize, [message, _]: Message) {
         if !log::message(machine, message) {
             let coming = machine.design.coming.remove(&message);
             insert(machine, coming.expect("a message brings a line"));
@@ -424,7 +425,7 @@ fn send(
     machine.design.numbers += 1;
     let number = machine.design.numbers;
     machine.design.coming.insert(number, Coming { line, serial, words, who });
-    machine.send_line(core, line, time, number);
+    machine.send_from_home(core, (line, Size::Data), time, [number, 0]);
 }
 
 /// A line has reached the DRAM cache.

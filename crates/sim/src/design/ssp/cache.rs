@@ -5,8 +5,9 @@
 //!
 //! Invariants:
 //! - A slot that a TLB or an open transaction refers to keeps its page, and is not consolidated.
-//! - `current` and `committed` differ in the lines of open transactions and of those whose journal
-//!   is not durable yet, and `journaled` is what `committed` will be when all of the journal is.
+//! - `current` and `committed` differ in the lines of open transactions of which the controller has
+//!   heard ([`flips`](super::flips)) and of those whose journal is not durable yet; `journaled` is
+//!   what `committed` will be when all of the journal is.
 //! - Bits, pages and version of a slot are those of one record, the last one that is durable: a
 //!   checkpoint may write the slot whenever it wants.
 //! - A slot that may be given to another page has no bit set, and its page's entry in the
@@ -16,6 +17,7 @@
 use std::collections::VecDeque;
 
 use super::layout::{Lasting, Layout};
+use super::message::Flip;
 use crate::machine::tlb::PAGE_LINES;
 use crate::mutants::{Mutant, planted};
 use crate::persist::Persistent;
@@ -44,9 +46,10 @@ pub(super) struct Slot {
     pub(super) journaled: u64,
     /// Place in the journal of the last record that is durable.
     pub(super) version: u64,
-    /// TLBs that have its page, and cores that write it.
+    /// TLBs that have its page.
     pub(super) tlbs: u32,
-    pub(super) cores: u32,
+    /// A bit for each core that writes it.
+    pub(super) writers: u32,
     pub(super) state: Use,
     /// Counts how often nobody has referred to it any more.
     left: u32,
@@ -69,7 +72,7 @@ impl Slot {
     }
 
     fn is_referred_to(&self) -> bool {
-        self.tlbs > 0 || self.cores > 0
+        self.tlbs > 0 || self.writers != 0
     }
 }
 
@@ -111,7 +114,7 @@ impl Cache {
             journaled: 0,
             version: 0,
             tlbs: 0,
-            cores: 0,
+            writers: 0,
             state: Use::Free,
             left: 0,
         };
@@ -140,8 +143,7 @@ impl Cache {
         cache
     }
 
-    /// Where a line of the heap lies; others lie where they are.
-    #[inline]
+    /// Where a line of the heap lies, as far as the controller knows; others lie where they are.
     pub(super) fn place(&self, line: u32) -> u32 {
         let (page, at) = (line / PAGE_LINES, line % PAGE_LINES);
         let Some(slot) = self.slot_of.get(page as usize) else { return line };
@@ -153,6 +155,19 @@ impl Cache {
             }
         };
         physical * PAGE_LINES + at
+    }
+
+    /// A line of the heap lies elsewhere from here on, in a page that this core writes.
+    pub(super) fn hears(&mut self, core: usize, Flip { line, in_second }: Flip) {
+        let (page, bit) = (line / PAGE_LINES, 1 << (line % PAGE_LINES));
+        // Only a planted bug lets a page go about whose lines broadcasts are under way.
+        let Some(number) = self.slot_of[page as usize] else { return };
+        let slot = &mut self.slots[usize::from(number)];
+        if !slot.is_referred_to() {
+            return;
+        }
+        slot.current = if in_second { slot.current | bit } else { slot.current & !bit };
+        slot.writers |= 1 << core;
     }
 
     /// The slot of a page that is in use.

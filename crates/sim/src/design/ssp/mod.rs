@@ -11,6 +11,9 @@
 //! | file | |
 //! |---|---|
 //! | `mod` | the core's side: TLB misses, the write set, first stores, commit |
+//! | `tlb` | what a core's TLB knows of pages: both, and which line is in which |
+//! | `flips` | all hear that a line has changed places |
+//! | `message` | what a core tells the controller |
 //! | `cache` | the controller's SSP cache: slots, bits, who refers to them |
 //! | `journal` | records of what bits become, durable in order |
 //! | `consolidation` | pages that nobody uses get their lines into one page |
@@ -31,9 +34,12 @@
 mod cache;
 mod checkpoint;
 mod consolidation;
+mod flips;
 mod journal;
 mod layout;
+mod message;
 mod recovery;
+mod tlb;
 
 use words::Stop;
 
@@ -46,7 +52,7 @@ use crate::machine::memory::line_of;
 use crate::machine::network::Size;
 use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine};
+use crate::machine::{self, Hart, Machine};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 use cache::{Cache, Found};
@@ -54,6 +60,8 @@ use checkpoint::Checkpoint;
 use consolidation::Consolidation;
 use journal::{Group, Journal, Whose};
 use layout::{Layout, Record};
+use message::Message;
+use tlb::Tlb;
 
 // What it does rarely.
 const COMMITS: &str = "a commit's records take several lines";
@@ -85,7 +93,12 @@ pub struct Ssp {
     journal: Journal,
     consolidation: Consolidation,
     checkpoint: Checkpoint,
+    /// TLB entries of cores.
+    tlbs: Vec<Tlb>,
+    flips: flips::UnderWay,
     cores: Vec<WriteSet>,
+    /// What each core's transaction has said of its end: pages, and the lines it has written.
+    updates: Vec<Vec<(u32, u64)>>,
     /// For transactions that a write set cannot hold.
     soft: SoftLog,
     /// Pages that a transaction may write.
@@ -102,10 +115,11 @@ pub struct Ssp {
 struct WriteSet {
     /// Stores are those of a transaction.
     runs: bool,
-    /// It was too large: its stores are plain ones, behind a log in software; since when.
-    soft: bool,
+    /// It was too large: since when its stores are plain ones, behind a log in software.
     since: Time,
     pages: Vec<Written>,
+    /// When all know of the lines that it has moved.
+    acknowledged: Time,
     /// Told when the commit is durable.
     done: Option<When>,
 }
@@ -169,7 +183,10 @@ impl Design for Ssp {
             journal: Journal::new(layout.journal.lines()),
             consolidation: Consolidation::default(),
             checkpoint: Checkpoint::new(),
+            tlbs: vec![Tlb::new(layout.pages); description.cores],
+            flips: flips::UnderWay::new(),
             cores: vec![WriteSet::default(); description.cores],
+            updates: vec![Vec::new(); description.cores],
             soft: SoftLog::new(description, layout.soft),
             write_set: parameter("write_set") as usize,
             hit: parameter("hit_cycles") as Time,
@@ -192,16 +209,17 @@ impl Design for Ssp {
 
     fn begin(hart: &mut Hart<'_, Self>) {
         hart.fence();
-        let tx = write_set(hart);
-        (tx.runs, tx.soft) = (true, false);
+        write_set(hart).runs = true;
     }
 
     fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
-        let line = line_of(word);
-        let page = line / PAGE_LINES;
-        if !write_set(hart).pages.iter().any(|written| written.page == page) {
-            hart.translate_store(line);
-            will_write(hart, page)?;
+        let (page, most) = (line_of(word) / PAGE_LINES, hart.machine().design.write_set);
+        let pages = &mut write_set(hart).pages;
+        if !pages.iter().any(|written| written.page == page) {
+            if pages.len() == most {
+                return Err(Stop::TooLarge);
+            }
+            pages.push(Written { page, updated: 0 });
         }
         hart.store(word, object, value);
         Ok(())
@@ -216,22 +234,23 @@ impl Design for Ssp {
         }
         hart.enter(Phase::Prepare);
         let pages = write_set(hart).pages.clone();
-        for line in pages.iter().flat_map(|written| written.lines()) {
-            hart.write_back(line);
+        for written in &pages {
+            // It may have left the TLB since.
+            hart.translate_store(written.page * PAGE_LINES);
+            written.lines().for_each(|line| hart.write_back(line));
         }
         if !planted(Mutant::SspMetadataFirst) {
             hart.fence();
         }
+        flips::wait(hart);
         hart.enter(Phase::Commit);
-        let core = hart.core();
-        let machine = hart.machine();
-        let done = machine.open_token();
-        machine.design.cores[core].done = Some(done);
-        for (left, written) in (0..pages.len()).rev().zip(pages) {
-            // The controller has all of a transaction when nothing of it is left.
-            machine.send_message(core, 0, u64::from(written.page) << 32 | left as u64);
+        let done = hart.machine().open_token();
+        write_set(hart).done = Some(done);
+        for (left, Written { page, updated }) in (0..pages.len()).rev().zip(pages) {
+            send(hart, Message::Update { page, updated, last: left == 0 });
         }
         hart.wait_for(done);
+        write_set(hart).pages.clear();
     }
 
     fn falls_back(hart: &mut Hart<'_, Self>) {
@@ -255,60 +274,68 @@ impl Design for Ssp {
         let pages = hart.machine().design.layout.pages;
         let mut now = time;
         if let Some(left) = left.filter(|left| *left < pages) {
-            if write_set(hart).soft {
-                // Nothing else keeps a page in use that plain stores are on their way to.
-                hart.settle();
-                now = now.max(hart.cycle());
-            }
+            now = may_leave(hart, left, now);
             hart.until(now);
-            leave_tlb(hart.machine(), left);
+            leave_tlb(hart, left);
         }
         now - time + if page < pages { look_up(hart, page, now) } else { 0 }
     }
 
     #[inline]
-    fn place(&self, line: u32) -> u32 {
-        self.cache.place(line)
+    fn place(&self, core: usize, line: u32) -> u32 {
+        self.tlbs[core].place(line).unwrap_or_else(|| self.cache.place(line))
     }
 
-    fn moves(machine: &mut Machine<Self>, core: usize, line: u32) -> Option<u32> {
-        let Ssp { cache, cores, .. } = &mut machine.design;
+    fn moves(machine: &mut Machine<Self>, core: usize, line: u32, place: u32) -> u32 {
+        let Ssp { cores, tlbs, .. } = &mut machine.design;
         let (page, bit) = (line / PAGE_LINES, 1 << (line % PAGE_LINES));
         let tx = &mut cores[core];
-        let written = tx.pages.iter_mut().find(|written| written.page == page)?;
-        if !tx.runs || written.updated & bit != 0 {
-            return None;
-        }
+        let written = tx.pages.iter_mut().find(|written| tx.runs && written.page == page);
+        let Some(written) = written.filter(|written| written.updated & bit == 0) else {
+            return place;
+        };
         written.updated |= bit;
-        cache.slot(page).current ^= bit;
-        let place = cache.place(line);
-        machine.counts.add("flips", 1);
-        Some(place)
+        let (to, flip) = tlbs[core].other(line);
+        let known = machine.retag(core, place, to);
+        flips::broadcast(machine, core, to, flip, known);
+        to
     }
 
     fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
-        let Ssp { cache, cores, .. } = &machine.design;
-        let mut written = cores.iter().flat_map(|tx| &tx.pages).flat_map(|it| it.lines());
-        if written.any(|named| cache.place(named) == line) {
+        let (design, mut cores) = (&machine.design, (0..).zip(&machine.design.cores));
+        let is_at = |core, written: &Written| {
+            written.lines().any(|named| design.place(core, named) == line)
+        };
+        if cores.any(|(core, tx)| tx.pages.iter().any(|written| is_at(core, written))) {
             let now = machine.now();
             machine.rare(EVICTED, now, now + ON_ITS_WAY);
         }
         false
     }
 
-    fn message(machine: &mut Machine<Self>, _: usize, core: usize, message: u64) {
-        let left = message as u32;
-        if left > 0 {
+    fn message(machine: &mut Machine<Self>, _: usize, core: usize, message: machine::Message) {
+        let Ssp { cache, updates, .. } = &mut machine.design;
+        let last = match Message::of(message) {
+            Message::Flip(flip) => return cache.hears(core, flip),
+            Message::Update { page, updated: 0, .. } => {
+                let slot = cache.number(page);
+                return leave_core(machine, slot, core);
+            }
+            Message::Update { page, updated, last } => {
+                updates[core].push((page, updated));
+                last
+            }
+        };
+        if !last {
             return;
         }
-        let Ssp { cache, cores, .. } = &mut machine.design;
-        let record = |written: &Written| {
-            let slot = cache.number(written.page) as u32;
-            let it = cache.slot(written.page);
-            it.journaled ^= written.updated;
+        let record = |(page, updated): (u32, u64)| {
+            let slot = cache.number(page) as u32;
+            let it = cache.slot(page);
+            it.journaled ^= updated;
             Record { slot, p0: it.p0, committed: it.journaled, last: false, number: 0 }
         };
-        let records = cores[core].pages.iter().map(record).collect();
+        let records = updates[core].drain(..).map(record).collect();
         journal::append(machine, Whose::Core(core), records);
     }
 
@@ -329,8 +356,11 @@ impl Design for Ssp {
         }
     }
 
-    fn engine(machine: &mut Machine<Self>, _: usize) {
-        let _ = consolidation::begin(machine);
+    fn engine(machine: &mut Machine<Self>, engine: usize) {
+        match engine {
+            flips::ENGINE => flips::arrive(machine),
+            _ => drop(consolidation::begin(machine)),
+        }
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
@@ -353,35 +383,53 @@ fn write_set<'h>(hart: &'h mut Hart<'_, Ssp>) -> &'h mut WriteSet {
     &mut hart.machine().design.cores[core]
 }
 
-/// The transaction writes a page for the first time: it is in the core's write set, and in use
-/// until the commit is durable.
-fn will_write(hart: &mut Hart<'_, Ssp>, page: u32) -> Result<(), Stop> {
-    let most = hart.machine().design.write_set;
-    if write_set(hart).pages.len() == most {
-        return Err(Stop::TooLarge);
-    }
-    let cycle = hart.cycle();
-    hart.until(cycle);
-    hart.machine().design.cache.slot(page).cores += 1;
-    write_set(hart).pages.push(Written { page, updated: 0 });
-    Ok(())
+/// Tells the controller something.
+fn send(hart: &mut Hart<'_, Ssp>, message: Message) {
+    let core = hart.core();
+    hart.machine().send_message(core, 0, message.words());
 }
 
-/// What was written is given up, and the lines are where they were.
+/// What was written is given up, and the lines are where they were: all know that before software
+/// goes on.
 fn give_up(hart: &mut Hart<'_, Ssp>) {
+    flips::wait(hart);
     let (core, since) = (hart.core(), hart.cycle());
-    let machine = hart.machine();
-    let tx = &mut machine.design.cores[core];
-    (tx.runs, tx.soft, tx.since) = (false, true, since);
-    for written in std::mem::take(&mut tx.pages) {
+    let tx = write_set(hart);
+    (tx.runs, tx.since) = (false, since);
+    let pages = tx.pages.clone();
+    for written in &pages {
+        let time = hart.cycle();
+        let takes = hart.translate(written.page * PAGE_LINES, time);
+        hart.at(time + takes);
+        let machine = hart.machine();
         for line in written.lines() {
-            let place = machine.design.cache.place(line);
-            machine.discard(place);
+            machine.discard(machine.design.place(core, line));
+            let (to, flip) = machine.design.tlbs[core].other(line);
+            let known = machine.tell_home(core, to);
+            flips::broadcast(machine, core, to, flip, known);
         }
-        let slot = machine.design.cache.slot(written.page);
-        slot.current ^= written.updated;
-        leave_core(machine, written.page);
     }
+    flips::wait(hart);
+    write_set(hart).pages.clear();
+    for Written { page, .. } in pages {
+        send(hart, Message::Update { page, updated: 0, last: false });
+    }
+}
+
+/// From when on a page may leave the core's TLB: stores and write-backs on their way to its lines
+/// have reached them, and the controller knows which of them the transaction has moved. Else they
+/// would find no entry, and who fetches it again would get old bits.
+fn may_leave(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
+    let core = hart.core();
+    let mut now = time;
+    if hart.machine().buffered(core).any(|line| line / PAGE_LINES == page) {
+        hart.settle();
+        now = now.max(hart.cycle());
+    }
+    let WriteSet { pages, acknowledged, .. } = write_set(hart);
+    let is_written = pages.iter().any(|written| written.page == page);
+    let waits = is_written && !planted(Mutant::SspLeavesEarly);
+    now.max(if waits { *acknowledged } else { 0 })
 }
 
 /// Looks a page up in the SSP cache at a time after which it is known to the core's TLB. Answers
@@ -418,7 +466,10 @@ fn look_up(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
             }
         }
     };
+    let core = hart.core();
     let machine = hart.machine();
+    let Ssp { cache, tlbs, .. } = &mut machine.design;
+    tlbs[core].enters(page, cache.slot(page));
     let active = machine.design.cache.active;
     machine.counts.most("active_pages_most", active);
     if machine.design.added {
@@ -428,25 +479,32 @@ fn look_up(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
     now - time + latency
 }
 
-/// A page has left a TLB.
-fn leave_tlb(machine: &mut Machine<Ssp>, page: u32) {
-    let slot = machine.design.cache.slot(page);
+/// A page has left the core's TLB.
+fn leave_tlb(hart: &mut Hart<'_, Ssp>, page: u32) {
+    let core = hart.core();
+    let machine = hart.machine();
+    machine.design.tlbs[core].leaves(page);
+    let number = machine.design.cache.number(page);
+    let slot = &mut machine.design.cache.slots[number];
     slot.tlbs -= 1;
-    if slot.tlbs == 0 && slot.cores > 0 {
+    if slot.tlbs == 0 && slot.writers != 0 {
         let now = machine.now();
         machine.rare(LEFT, now, now + ON_ITS_WAY);
     }
-    leave(machine, page);
+    leave(machine, number);
 }
 
-/// A core does not write a page any more.
-fn leave_core(machine: &mut Machine<Ssp>, page: u32) {
-    machine.design.cache.slot(page).cores -= 1;
-    leave(machine, page);
+/// A core does not write a slot's page any more.
+fn leave_core(machine: &mut Machine<Ssp>, number: usize, core: usize) {
+    let writers = &mut machine.design.cache.slots[number].writers;
+    // Without a planted bug it is there.
+    if *writers >> core & 1 != 0 {
+        *writers &= !(1 << core);
+        leave(machine, number);
+    }
 }
 
-fn leave(machine: &mut Machine<Ssp>, page: u32) {
-    let number = machine.design.cache.number(page);
+fn leave(machine: &mut Machine<Ssp>, number: usize) {
     if machine.design.cache.leave(number) {
         let now = machine.now();
         machine.hasten_engine(0, now);
@@ -471,8 +529,8 @@ fn finished(machine: &mut Machine<Ssp>, group: Group) {
     if group.lines > 1 {
         machine.rare(COMMITS, group.since, now);
     }
-    for written in std::mem::take(&mut machine.design.cores[core].pages) {
-        leave_core(machine, written.page);
+    for (record, _) in &group.records {
+        leave_core(machine, record.slot as usize, core);
     }
     let there = machine.answer(0, core, Size::Control);
     let done = machine.design.cores[core].done.take().expect("it waits");

@@ -1,10 +1,13 @@
 //! What no program shows: lines that were modified outside of transactions; and those that are
 //! given up.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use super::*;
 use crate::image::{self, Image};
 use crate::machine::cache::{COHERENCE, MODIFIED};
-use crate::machine::kernel;
+use crate::machine::kernel::{self, Program};
 use crate::machine::memory::Memory;
 use crate::mutants::plant;
 
@@ -14,8 +17,13 @@ const OTHER: u64 = WORD + 64 * 8;
 
 /// Runs a core on the tiny machine whose write set has one page.
 fn run(program: impl FnOnce(&mut Hart<'_, Ssp>) + 'static) -> Box<Machine<Ssp>> {
-    let mut description = Description::builtin("tiny-ssp").unwrap();
-    description.set("ssp.write_set=1").unwrap();
+    run_on("tiny-ssp", "ssp.write_set=1", vec![Box::new(program)])
+}
+
+/// Runs cores on a machine with this setting.
+fn run_on(machine: &str, setting: &str, programs: Vec<Program<Ssp>>) -> Box<Machine<Ssp>> {
+    let mut description = Description::builtin(machine).unwrap();
+    description.set(setting).unwrap();
     let words = Image::format(1 << 20).unwrap().into_words();
     let (bytes, lines) = (8 * words.len() as u64, (words.len() / 8) as u32);
     let extra = Ssp::extra_lines(&description) + Ssp::table_lines(lines);
@@ -23,7 +31,7 @@ fn run(program: impl FnOnce(&mut Hart<'_, Ssp>) + 'static) -> Box<Machine<Ssp>> 
     let design = Ssp::new(&description, lines);
     let machine = Box::new(Machine::new(description, memory, design));
     let heap = (image::heap(bytes), image::TAG, bytes);
-    kernel::run(machine, heap, vec![Box::new(program)], &mut |_| {}).unwrap()
+    kernel::run(machine, heap, programs, &mut |_| {}).unwrap()
 }
 
 /// A word is stored outside of a transaction, and another one of its line in one that is given up.
@@ -36,12 +44,12 @@ fn plain_and_given_up() -> Box<Machine<Ssp>> {
         Ssp::begin(hart);
         Ssp::store(hart, WORD + 1, 0, 8).unwrap();
         hart.settle();
-        assert_ne!(hart.machine().design.place(line), line, "it has another number");
+        assert_ne!(hart.machine().design.place(0, line), line, "it has another number");
         assert_eq!((hart.load(WORD, 0), hart.load(WORD + 1, 0)), (7, 8));
         assert_eq!(Ssp::store(hart, OTHER, 0, 9), Err(Stop::TooLarge));
         hart.settle();
         Ssp::falls_back(hart);
-        assert_eq!(hart.machine().design.place(line), line, "it is where it was");
+        assert_eq!(hart.machine().design.place(0, line), line, "it is where it was");
         assert_eq!((hart.load(WORD, 0), hart.load(WORD + 1, 0)), (7, 0));
     })
 }
@@ -94,14 +102,93 @@ fn a_commit_makes_the_other_place_the_lines_own_and_the_next_one_takes_it_back()
             Ssp::store(hart, WORD + 7, 0, value).unwrap();
             Ssp::commit(hart);
             let design = &mut hart.machine().design;
-            assert_eq!(design.place(line) != line, moved);
+            assert_eq!(design.place(0, line) != line, moved);
             let slot = design.cache.slot(line / PAGE_LINES);
-            assert_eq!((slot.committed != 0, slot.current, slot.cores), (moved, slot.committed, 0));
-            let place = hart.machine().design.place(line);
+            assert_eq!(
+                (slot.committed != 0, slot.current, slot.writers),
+                (moved, slot.committed, 0)
+            );
+            let place = hart.machine().design.place(0, line);
             let durable = hart.machine().memory.media_line(place).unwrap();
             assert_eq!((durable[0], durable[7]), (value, value));
         }
     });
     let journal = machine.counts.nvm_writes[crate::machine::controller::Class::Journal as usize];
     assert_eq!((journal, machine.counts.of_design["flips"]), (3, 3));
+}
+
+/// A page leaves the only entry of a TLB just after a line of it has got another place, and comes
+/// back at once. Answers what its core finds in the line.
+fn read_behind_its_own_flip(machine: &str) -> u64 {
+    let found = Rc::new(Cell::new(0));
+    let finds = Rc::clone(&found);
+    let program: Program<Ssp> = Box::new(move |hart| {
+        Ssp::begin(hart);
+        Ssp::store(hart, WORD, 0, 5).unwrap();
+        hart.settle();
+        hart.load(OTHER, 0);
+        finds.set(hart.load(WORD, 0));
+    });
+    run_on(machine, "tlb.entries=1", vec![program]);
+    found.get()
+}
+
+#[test]
+fn a_page_that_comes_back_has_the_bits_that_its_core_has_turned() {
+    for machine in ["tiny-ssp", "ssp"] {
+        assert_eq!(read_behind_its_own_flip(machine), 5, "{machine}");
+        let _planted = plant(Mutant::SspLeavesEarly);
+        assert_eq!(read_behind_its_own_flip(machine), 0, "{machine}: its core knows the bit again");
+    }
+}
+
+/// Where core 1 and the controller know a line of core 0's open transaction, so many cycles after
+/// it has got another place: whether in the second page; and when the last of two stores has
+/// drained, and the broadcast of the first is acknowledged.
+fn after_a_flip(cycles: Time) -> [u64; 4] {
+    let seen = Rc::new(Cell::new([0; 4]));
+    let sees = Rc::clone(&seen);
+    let writes: Program<Ssp> = Box::new(move |hart| {
+        hart.at(10_000);
+        // The lines are there, and may be written.
+        [WORD, WORD + 8].into_iter().for_each(|word| hart.store(word, 0, 1));
+        hart.fence();
+        [WORD, WORD + 8].into_iter().for_each(|word| hart.write_back(line_of(word)));
+        hart.fence();
+        Ssp::begin(hart);
+        Ssp::store(hart, WORD, 0, 2).unwrap();
+        hart.settle();
+        let moved = hart.machine().now();
+        Ssp::store(hart, WORD + 8, 0, 2).unwrap();
+        hart.settle();
+        let drained = hart.machine().now() - moved;
+        hart.until(moved + cycles);
+        let Ssp { cores, tlbs, cache, .. } = &mut hart.machine().design;
+        let (line, acknowledged) = (line_of(WORD), cores[0].acknowledged - moved);
+        let known = tlbs[1].is_in_second(line).unwrap();
+        let told = cache.slot(line / PAGE_LINES).current >> (line % PAGE_LINES) & 1;
+        sees.set([u64::from(known), told, drained, acknowledged]);
+        Ssp::commit(hart);
+    });
+    let reads: Program<Ssp> = Box::new(|hart| {
+        assert_eq!(hart.load(WORD, 0), 0);
+        hart.at(100_000);
+        assert_eq!(hart.load(WORD, 0), 2, "it has heard of it");
+    });
+    let machine = run_on("ssp", "cores=2", vec![writes, reads]);
+    assert_eq!(machine.counts.of_design["flips"], 2);
+    seen.get()
+}
+
+#[test]
+fn a_broadcast_takes_a_way_through_the_last_cache_and_holds_no_store_up() {
+    // Out of the private caches, through the last one, into the controller: all at once from there.
+    let Description { l2, llc, mc, .. } = Description::builtin("ssp").unwrap();
+    let way = l2.unwrap().latency + llc.latency + mc.overhead;
+    let [known, told, drained, acknowledged] = after_a_flip(way - 1);
+    assert_eq!((known, told), (0, 0), "it is on its way");
+    assert!(drained < 5, "{drained} cycles later the next store has drained");
+    // The next store's broadcast is acknowledged as many cycles later.
+    assert_eq!(acknowledged, way + 1 + drained);
+    assert_eq!(after_a_flip(way + 1)[..2], [1, 1]);
 }
