@@ -173,6 +173,8 @@ mutants! {
         "SSP's undo log: stores do not wait for their entries.",
     SspRedoRecordFirst "ssp-redo-record-first"
         "SSP's redo log: the commit record does not wait for the log.",
+    SspRedoTrustsRecords "ssp-redo-trusts-records"
+        "SSP's redo log: recovery takes a record that came beside its log as if that were there.",
     SspRedoLetsLinesGo "ssp-redo-lets-lines-go"
         "SSP's redo log: the last cache does not keep lines of open transactions.",
     SspRedoSoftwareEarly "ssp-redo-software-early"

@@ -9,21 +9,25 @@
 //! A core's log, round and round, and its commit records likewise:
 //! ```text
 //!   group   | entries | line | line | ... up to 7 |    and behind it those lines' words
-//!   record  | number of the commit | first line of its log | entries |
+//!   record  | number of the commit | first line of its log | entries | sum of them |
 //! ```
+//! The record is sent when the log is durable, and has no sum then; or with it
+//! (`ssp-redo.record_beside_log`), and then recovery takes a commit whose log has that sum.
+//!
 //! One line says up to which commit everything is at home. It is written when a core's log is half
 //! full, and what it covers is room from then on. A commit takes two lines of the log or more, so
 //! with a record for each two of them there is one for every commit that the log has.
 //!
 //! Invariants:
 //! - Lines of an open transaction stay in the caches: the last one keeps them.
-//! - When a commit record is durable, so is its log.
+//! - When a commit record is durable, so is its log; or it says by the sum whether that is.
 //! - Commits are numbered in the order in which their records are sent, which is that of the locks;
 //!   everything is at home up to a number when it is for each commit up to there. Otherwise
 //!   recovery could put an older commit's line over a younger one's.
 //!
 //! Recovery writes, in the order of their numbers, what the logs of all commits say that may not be
-//! at home.
+//! at home. A record whose log is not there is of a transaction that nobody was told of, and nobody
+//! came behind it, for it has its locks. Its number is not used again: the record stays.
 //!
 //! A transaction that the last cache cannot keep has a log in software, and its commit word waits
 //! until all that was committed before is known to be at home. Why neither log undoes what the
@@ -74,6 +78,8 @@ pub struct SspRedo {
     buffer: usize,
     /// A transaction begins when its predecessor's lines are at home.
     waits: bool,
+    /// A commit record is sent with the log, and not behind it.
+    beside: bool,
     cores: Vec<Log>,
     /// The last commit's number, and those that are not at home.
     number: u64,
@@ -110,6 +116,8 @@ struct Log {
     /// The entries of the group that is not full, and how many there are in all.
     group: Vec<u32>,
     entries: u64,
+    /// Of all of them.
+    sum: u32,
     /// Writes of the log that are not known to be durable.
     writes: Vec<When>,
     /// Commits whose log is kept: their numbers, and where that begins.
@@ -181,6 +189,7 @@ impl Design for SspRedo {
             layout: Layout::new(description, extra),
             buffer: parameter("buffer_lines") as usize,
             waits: parameter("wait_at_begin") != 0.0,
+            beside: parameter("record_beside_log") != 0.0,
             cores: vec![Log::default(); description.cores],
             number: 0,
             open: BTreeMap::new(),
@@ -216,7 +225,7 @@ impl Design for SspRedo {
         let log = log(hart);
         (log.runs, log.is_open, log.too_large) = (true, true, false);
         log.lines.clear();
-        (log.first, log.entries) = (log.end, 0);
+        (log.first, log.entries, log.sum) = (log.end, 0, 0);
     }
 
     fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
@@ -287,13 +296,17 @@ impl Design for SspRedo {
             cycle += 1;
         }
         end_group(hart.machine(), core);
-        let writes = std::mem::take(&mut log(hart).writes);
-        if !planted(Mutant::SspRedoRecordFirst) {
-            writes.into_iter().for_each(|write| hart.wait_for(write));
+        let beside = hart.machine().design.beside;
+        if !beside && !planted(Mutant::SspRedoRecordFirst) {
+            log_is_durable(hart);
         }
         hart.enter(Phase::Commit);
-        let done = commit(hart.machine(), core);
+        let (done, number) = commit(hart.machine(), core);
         hart.wait_for(done);
+        if beside {
+            log_is_durable(hart);
+            go_home(hart.machine(), core, number);
+        }
     }
 
     fn drained(machine: &mut Machine<Self>, core: usize, word: u64, _: u64) {
@@ -325,7 +338,12 @@ impl Design for SspRedo {
         }
         let number = tag & (RECORD_TAG - 1);
         match tag & !(RECORD_TAG - 1) {
-            RECORD_TAG => go_home(machine, core, number),
+            RECORD_TAG => {
+                acknowledge(machine, core);
+                if !machine.design.beside {
+                    go_home(machine, core, number);
+                }
+            }
             _ => is_home(machine, number),
         }
     }
@@ -336,14 +354,17 @@ impl Design for SspRedo {
         let mut commits = BTreeMap::new();
         for (log, records) in &layout.cores {
             for record in 0..u64::from(records.lines()) {
-                let [number, first, entries, ..] = state.line(records.line(record));
+                let [number, first, entries, sum, ..] = state.line(records.line(record));
                 if number > home {
-                    commits.insert(number, (log, first, entries));
+                    commits.insert(number, (log, first, entries, sum));
                 }
             }
         }
-        for (log, first, entries) in commits.values() {
-            redo(log, *first, *entries, state)?;
+        for (log, first, entries, sum) in commits.values() {
+            let logged = logged(log, *first, *entries, state);
+            if *sum == 0 || *sum == sum_of(&logged) || planted(Mutant::SspRedoTrustsRecords) {
+                logged.into_iter().try_for_each(|(line, words)| state.set_line(line, words))?;
+            }
         }
         if let Some((last, _)) = commits.last_key_value() {
             state.set_line(layout.home, [*last, 0, 0, 0, 0, 0, 0, 0])?;
@@ -352,21 +373,33 @@ impl Design for SspRedo {
     }
 }
 
-/// Writes the lines that a commit's log says.
-fn redo(log: &Striped, first: u64, entries: u64, state: &mut Persistent) -> Result<(), Cut> {
-    let (mut at, mut left) = (first, entries);
-    while left > 0 {
+/// What a commit's log says: lines and their words.
+fn logged(log: &Striped, first: u64, entries: u64, state: &Persistent) -> Vec<(u32, LineWords)> {
+    let (mut at, mut logged) = (first, Vec::new());
+    while (logged.len() as u64) < entries {
         let [count, lines @ ..] = state.line(log.line(at));
         // Only a log that is not there says something else.
-        let count = count.clamp(1, left.min(ENTRIES as u64));
-        for (behind, line) in (1..=count).zip(lines) {
-            let words = state.line(log.line(at + behind));
-            state.set_line(line as u32, words)?;
-        }
+        let count = count.clamp(1, ENTRIES as u64).min(entries - logged.len() as u64);
+        let of_it = (1..=count).zip(lines);
+        logged.extend(of_it.map(|(behind, line)| (line as u32, state.line(log.line(at + behind)))));
         at += 1 + count;
-        left -= count;
     }
-    Ok(())
+    logged
+}
+
+/// A commit's sum, as its record has it: never 0.
+fn sum_of(logged: &[(u32, LineWords)]) -> u64 {
+    in_record(logged.iter().fold(0, |sum, (line, words)| add_to(sum, *line, words)))
+}
+
+fn in_record(sum: u32) -> u64 {
+    1 << 32 | u64::from(sum)
+}
+
+/// The sum of entries (CRC-32C) with one more.
+fn add_to(sum: u32, line: u32, words: &LineWords) -> u32 {
+    let bytes = std::iter::once(u64::from(line)).chain(*words).flat_map(u64::to_le_bytes);
+    crc32c::crc32c_append(sum, &bytes.collect::<Vec<u8>>())
 }
 
 fn log<'h>(hart: &'h mut Hart<'_, SspRedo>) -> &'h mut Log {
@@ -439,6 +472,7 @@ fn append(machine: &mut Machine<SspRedo>, core: usize, line: u32) {
     }
     log.group.push(line);
     log.entries += 1;
+    log.sum = add_to(log.sum, line, &words);
     let at = log.end + log.group.len() as u64;
     let is_full = log.group.len() == ENTRIES;
     let place = machine.design.layout.cores[core].0.line(at);
@@ -467,10 +501,17 @@ fn end_group(machine: &mut Machine<SspRedo>, core: usize) {
     machine.design.cores[core].writes.push(written);
 }
 
-/// Sends a core's commit record. Answers a token that is told when it is durable.
-fn commit(machine: &mut Machine<SspRedo>, core: usize) -> When {
+/// Waits until what a core has logged is durable.
+fn log_is_durable(hart: &mut Hart<'_, SspRedo>) {
+    let writes = std::mem::take(&mut log(hart).writes);
+    writes.into_iter().for_each(|write| hart.wait_for(write));
+}
+
+/// Sends a core's commit record. Answers a token that is told when it is durable, and the commit's
+/// number.
+fn commit(machine: &mut Machine<SspRedo>, core: usize) -> (When, u64) {
     let (done, home, since) = (machine.open_token(), machine.open_token(), machine.now());
-    let SspRedo { cores, layout, number, open, .. } = &mut machine.design;
+    let SspRedo { cores, layout, number, open, beside, .. } = &mut machine.design;
     *number += 1;
     let (number, log) = (*number, &mut cores[core]);
     let left = log.lines.len();
@@ -479,21 +520,27 @@ fn commit(machine: &mut Machine<SspRedo>, core: usize) -> When {
     log.kept.push_back((number, log.first));
     let line = layout.cores[core].1.line(log.records);
     log.records += 1;
-    let words = [number, log.first, log.entries, 0, 0, 0, 0, 0];
+    let sum = if *beside { in_record(log.sum) } else { 0 };
+    let words = [number, log.first, log.entries, sum, 0, 0, 0, 0];
     let write = Write::new(u64::from(line), words, Class::CommitRecord);
     let time = since + machine.description.l1.latency;
     let tell = Tell::Design(core, RECORD_TAG | number);
     machine.write_line(write, machine.tile(core), time, tell);
-    done
+    (done, number)
 }
 
-/// A commit record is durable: its lines go home.
-fn go_home(machine: &mut Machine<SspRedo>, core: usize, number: u64) {
+/// A commit record is durable.
+fn acknowledge(machine: &mut Machine<SspRedo>, core: usize) {
     let there = machine.answer(0, core, Size::Control);
-    let log = &mut machine.design.cores[core];
-    let (done, lines) = (log.done.take().expect("it waits"), log.lines.clone());
-    log.is_open = false;
+    let done = machine.design.cores[core].done.take().expect("it waits");
     machine.tell(done, there);
+}
+
+/// A commit's record and log are durable: its lines go home.
+fn go_home(machine: &mut Machine<SspRedo>, core: usize, number: u64) {
+    let log = &mut machine.design.cores[core];
+    log.is_open = false;
+    let lines = log.lines.clone();
     for line in lines {
         let _ = machine.keep(line, false);
         let tell = Tell::Design(core, DATA_TAG | number);

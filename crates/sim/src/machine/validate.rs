@@ -21,7 +21,7 @@ const MOST: f64 = 1e9;
 
 /// What the parameters of designs may be. What is 0 or 1 is a switch; bytes end where a host's
 /// memory does, and begin where a design has no room for one of what it keeps there.
-const PARAMETERS: [(&str, &str, f64, f64); 30] = [
+const PARAMETERS: [(&str, &str, f64, f64); 31] = [
     ("lad", "overflow", 0.0, 1.0),
     ("lad", "suspend_cycles", 0.0, 1e12),
     ("lad", "away_cycles", 0.0, 1e12),
@@ -50,6 +50,7 @@ const PARAMETERS: [(&str, &str, f64, f64); 30] = [
     ("ssp-redo", "buffer_lines", 1.0, 65_536.0),
     ("ssp-redo", "log_bytes", 4096.0, GIB4),
     ("ssp-redo", "wait_at_begin", 0.0, 1.0),
+    ("ssp-redo", "record_beside_log", 0.0, 1.0),
     ("ssp-undo", "line", 0.0, 1.0),
     ("ssp-undo", "side_by_side", 0.0, 1.0),
 ];

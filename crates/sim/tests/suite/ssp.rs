@@ -88,6 +88,12 @@ fn a_redo_log_in_hardware_survives_power_cuts() {
     let inside = cut_all("ssp-redo");
     assert_eq!(inside.len(), 4, "{inside:?}");
     assert!(inside.values().all(|cuts| *cuts > 0), "{inside:?}");
+    for name in ["pages", "pages-shared", "sps"] {
+        let mut beside = setup("tiny-ssp", "ssp-redo", 4, 300);
+        let settings = ["cores=4", "ssp-redo.record_beside_log=1", "nvm.banks=4"];
+        settings.iter().for_each(|setting| beside.description.set(setting).unwrap());
+        cut(name, &beside);
+    }
 }
 
 fn on_ssp(name: &'static str, design: &str, cores: usize, settings: &[&str]) -> Outcome {
@@ -140,6 +146,10 @@ fn a_transaction_costs_what_memory_is_waited_for() {
     assert!((760.0..900.0).contains(&redo.commit) && redo.begin > 300.0, "{redo:?}");
     let never = on_ssp("rbt", "ssp-redo", 1, &["ssp-redo.wait_at_begin=0"]).cycles_per_transaction;
     assert!(never.begin < 60.0 && never.total < redo.total, "{never:?}");
+    let beside = on_ssp("rbt", "ssp-redo", 1, &["ssp-redo.record_beside_log=1"]);
+    let beside = beside.cycles_per_transaction;
+    assert!(redo.prepare > 760.0 && beside.prepare < 60.0, "one wait, not two: {beside:?}");
+    assert!((760.0..1000.0).contains(&beside.commit), "{beside:?}");
     let undo = on_ssp("rbt", "ssp-undo", 1, &[]);
     let entries = undo.nvm_writes.log_data as f64 / undo.transactions as f64;
     let undo = undo.cycles_per_transaction;

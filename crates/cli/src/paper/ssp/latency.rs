@@ -118,6 +118,7 @@ fn variants() -> Vec<(&'static str, On)> {
         ("mshrs-4", ONE.with("l1.mshrs", 4)),
         ("serial-loads", ONE.with("core.serial_loads", "true")),
         ("no-wait", ONE.with("design.ssp-redo.wait_at_begin", 0)),
+        ("one-wait", ONE.with("design.ssp-redo.record_beside_log", 1)),
         ("added", ONE.with("design.ssp.meta_model", 1)),
         ("journal-16k", ONE.with("design.ssp.journal_bytes", 16 << 10)),
         ("redo-log-64k", ONE.with("design.ssp-redo.log_bytes", 64 << 10)),

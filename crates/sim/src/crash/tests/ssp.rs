@@ -48,6 +48,9 @@ const FULL_LINES: &[&str] =
 /// Writes that wait for a bank are overtaken by others.
 const FEW_BANKS: &[&str] = &["nvm.banks=4", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
 
+/// The same with a commit record that does not wait for its log.
+const BESIDE: &[&str] = &[FEW_BANKS[0], FEW_BANKS[1], FEW_BANKS[2], "ssp-redo.record_beside_log=1"];
+
 /// Lines behind each other lie in one bank, and are written one after the other.
 const BY_ROWS: &[&str] = &["nvm.interleave_bytes=2048"];
 
@@ -57,7 +60,7 @@ const SMALL: &[&str] = &["llc.bytes=4096"];
 /// As many lines of a core's log as can be.
 const SHORT_LOG: &[&str] = &["ssp-redo.log_bytes=4096"];
 
-pub(super) const ROWS: [Row; 22] = [
+pub(super) const ROWS: [Row; 23] = [
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspMetadataFirst, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspPartOfACommit, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -121,6 +124,7 @@ pub(super) const ROWS: [Row; 22] = [
         ..ssp(Mutant::SspUndoWithoutWaiting, "ssp-undo", "pages")
     },
     Row { settings: FEW_BANKS, ..ssp(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
+    Row { settings: BESIDE, ..ssp(Mutant::SspRedoTrustsRecords, "ssp-redo", "pages") },
     Row { settings: SMALL, ..ssp(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
     Row { settings: SHORT_LOG, cuts: 200, ..ssp(Mutant::SspRedoKeepsNothing, "ssp-redo", "sps") },
     Row { settings: CROWDED, transactions: 900, ..ssp(Mutant::SspForgetsSpares, "ssp", "pages") },
@@ -151,7 +155,7 @@ const CHECKPOINTS: &[&str] = &["ssp.journal_bytes=512"];
 /// As [`SMALL`], with private caches that fit in.
 const ALL_SMALL: &[&str] = &[SMALL[0], "l1.bytes=1024", "l2.bytes=2048"];
 
-pub(super) const PAPER: [Row; 22] = [
+pub(super) const PAPER: [Row; 23] = [
     paper(Mutant::SspMetadataFirst, "ssp", "sps"),
     paper(Mutant::SspPartOfACommit, "ssp", "sps"),
     Row { settings: FEW_PAGES, ..paper(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -231,6 +235,7 @@ pub(super) const PAPER: [Row; 22] = [
     },
     Row { settings: FEW_BANKS, ..paper(Mutant::SspUndoWithoutWaiting, "ssp-undo", "pages") },
     Row { settings: FEW_BANKS, ..paper(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
+    Row { settings: BESIDE, ..paper(Mutant::SspRedoTrustsRecords, "ssp-redo", "pages") },
     Row { settings: ALL_SMALL, cores: 4, ..paper(Mutant::SspRedoLetsLinesGo, "ssp-redo", "sps") },
     Row { settings: SHORT_LOG, cuts: 200, ..paper(Mutant::SspRedoKeepsNothing, "ssp-redo", "sps") },
     Row {
