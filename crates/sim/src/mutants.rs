@@ -143,6 +143,8 @@ mutants! {
         "SSP: recovery does not look for entries of the page table that name a spare page.",
     SspPartOfACommit "ssp-part-of-a-commit"
         "SSP: recovery takes a transaction's records that are there, whether all are or not.",
+    SspSkipsGaps "ssp-skips-gaps"
+        "SSP: recovery takes what comes behind a transaction that the journal does not have.",
     SspForgetsWriters "ssp-forgets-writers"
         "SSP: a page is brought together though an open transaction writes it.",
     SspFlipIsLost "ssp-flip-is-lost"
@@ -153,6 +155,11 @@ mutants! {
         "SSP: a broadcast turns the bit of a line over, and does not say what it becomes.",
     SspLeavesEarly "ssp-leaves-early"
         "SSP: a page leaves a TLB before its core's broadcasts about it have arrived.",
+    SspEndsEarly "ssp-ends-early"
+        "SSP: a transaction ends before all know which lines it has moved.",
+    SspDropsEarly "ssp-drops-early"
+        "SSP: the controller hears that a transaction is given up before it hears that lines are \
+         where they were.",
     SspOwnLinesOnly "ssp-own-lines-only"
         "SSP: a commit is acknowledged when its own lines of the journal are durable.",
     SspReusedEarly "ssp-reused-early"

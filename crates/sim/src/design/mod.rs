@@ -237,6 +237,12 @@ pub trait Design: Sized + 'static {
         None
     }
 
+    /// How much of what it has contradicts itself when nothing is under way: always 0, or it is
+    /// wrong.
+    fn contradictions(&self) -> u64 {
+        0
+    }
+
     /// What a line is for that caches write to memory.
     fn class_of(&self, line: u32) -> Class {
         let _ = line;

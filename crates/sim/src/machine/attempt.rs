@@ -196,6 +196,19 @@ impl<'y, D: Design> Hart<'y, D> {
         }
     }
 
+    /// The store that was noted last has not happened, for the hardware cannot hold it.
+    pub(super) fn forget_write(&mut self, word: u64) {
+        let (core, line) = (self.core(), line_of(word));
+        self.undo.pop();
+        if self.undo.iter().any(|old| line_of(old.word) == line) {
+            return;
+        }
+        self.lines.retain(|written| *written != line);
+        if let Some(isolation) = &mut self.machine().isolation {
+            isolation.ends(core, &[line]);
+        }
+    }
+
     /// The transaction is about to store a word: what it was, and its line, are noted.
     pub(super) fn note_write(&mut self, word: u64) {
         let (core, line) = (self.core(), line_of(word));

@@ -42,7 +42,7 @@ enum Arrival {
     },
 }
 
-/// What a message of a design says: as much as a control message has besides its head.
+/// What a message of a design says. It goes as a control message does, whatever it says.
 pub type Message = [u64; 2];
 
 /// What is done when a controller answers.

@@ -261,13 +261,14 @@ impl<'y, D: Design> Hart<'y, D> {
             Translation::Walked { left } => {
                 machine.counts.tlb_misses += 1;
                 let walk = machine.walk();
-                walk + D::walked(self, line / PAGE_LINES, left, time)
+                walk + D::walked(self, line / PAGE_LINES, left, time + walk)
             }
         }
     }
 
     /// Translates the line of a store that comes next: it does not retire before that is done.
-    pub(crate) fn translate_store(&mut self, line: u32) {
+    /// Answers when that is.
+    pub(crate) fn translate_store(&mut self, line: u32) -> Time {
         let core = self.core;
         let time = self.machine().cores[core].core.cycle();
         let takes = self.translate(line, time);
@@ -275,6 +276,7 @@ impl<'y, D: Design> Hart<'y, D> {
             let machine = self.machine();
             machine.cores[core].core.in_flight(When::at(time + takes), &machine.tokens);
         }
+        time + takes
     }
 
     /// Accesses a line of the program not before this time. Answers when its bytes are there.
@@ -312,7 +314,7 @@ impl<'y, D: Design> Hart<'y, D> {
 
     /// Stores a word: it reaches the cache when it drains from the store buffer.
     pub fn store(&mut self, word: u64, object: u64, value: u64) {
-        self.translate_store(line_of(word));
+        let translated = self.translate_store(line_of(word));
         let core = self.core;
         let machine = self.machine();
         machine.counts.accesses += 1;
@@ -321,17 +323,18 @@ impl<'y, D: Design> Hart<'y, D> {
         self.buffer(Op::Store { word, value });
         // Where the address still waits for a load nothing can be asked for.
         if is_known {
-            self.prefetch(line_of(word));
+            self.prefetch(line_of(word), translated);
         }
     }
 
-    /// Asks for a line that a store in the buffer will write, if it is not there.
-    fn prefetch(&mut self, line: u32) {
+    /// Asks for a line that a store in the buffer will write, if it is not there; its page is
+    /// translated then.
+    fn prefetch(&mut self, line: u32, translated: Time) {
         let core = self.core;
         loop {
             let limit = self.limit();
             let machine = self.machine();
-            let time = machine.cores[core].core.cycle();
+            let time = machine.cores[core].core.cycle().max(translated);
             if time > limit.saturating_add(machine.lookahead) {
                 self.until(time);
                 continue;

@@ -38,6 +38,9 @@ impl<D: Design> Words for Transaction<'_, '_, D> {
         let word = self.note(word)?;
         self.hart.note_write(word);
         let stored = self.hart.store_durably(word, at.object, value);
+        if stored.is_err() {
+            self.hart.forget_write(word);
+        }
         self.note(stored)
     }
 

@@ -29,20 +29,9 @@ pub(super) fn complaints<D: Design>(
     let wrong = machine.counts.wrong_fills;
     complain(&mut complaints, wrong, "lines came from memory with other bytes than they had");
     complain(&mut complaints, isolation_hits(machine).unwrap_or_default(), SHARED);
-    if D::MOVES {
-        let lines = (bytes / 64) as u32;
-        complain(&mut complaints, lost_lines(machine, lines), "lines that a core finds elsewhere");
-    }
+    let wrong = machine.design.contradictions();
+    complain(&mut complaints, wrong, "contradictions in what the design has");
     Ok(complaints)
-}
-
-/// Lines of the heap that two cores find in two places, though nothing is under way.
-fn lost_lines<D: Design>(machine: &Machine<D>, lines: u32) -> u64 {
-    let differs = |line: &u32| {
-        let place = |core| machine.design.place(core, *line);
-        (1..machine.cores()).any(|core| place(core) != place(0))
-    };
-    (0..lines).filter(differs).count() as u64
 }
 
 /// Complains of what has happened so many times, if it has.

@@ -72,7 +72,7 @@ fn ssp_survives_power_cuts() {
         let cuts = cut(name, &narrow).rare_paths_cut.unwrap();
         cuts.into_iter().for_each(|(path, times)| *inside.entry(path).or_default() += times);
     }
-    assert_eq!(inside.len(), 10, "{inside:?}");
+    assert_eq!(inside.len(), 11, "{inside:?}");
     assert!(inside.values().all(|cuts| *cuts > 0), "{inside:?}");
 }
 

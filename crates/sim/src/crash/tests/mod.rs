@@ -135,7 +135,7 @@ impl Client for Storing {
 
 #[test]
 fn a_lost_store_of_what_was_there_already_is_found_by_who_wrote_it() {
-    let mut setup = Setup { power_cuts: 400, ..setup("tiny-lad", "sw-undo", 2, 100) };
+    let mut setup = Setup { power_cuts: 400, ..setup("tiny-lad", "sw-undo", 4, 100) };
     WEAK.iter().for_each(|setting| setup.description.set(setting).unwrap());
     let violations = || crate::run(&setup, &Same, &mut |_| {}).unwrap().violations.unwrap();
     assert_eq!(violations(), 0);

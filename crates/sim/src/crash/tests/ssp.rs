@@ -27,6 +27,9 @@ const SHARED: &[&str] = &["ssp.cache_entries=32", "tlb.entries=3"];
 const SCATTERED: &[&str] =
     &[SHARED[0], SHARED[1], "network.columns=2", "network.rows=2", "network.hop=40"];
 
+/// Lines of the journal that are behind each other wait for few banks.
+const SKIPS: &[&str] = &["ssp.cache_entries=64", "nvm.banks=4"];
+
 /// Slots change their pages several times before there is a checkpoint.
 const LAZY: &[&str] = &["ssp.cache_entries=10", "ssp.journal_bytes=4096"];
 
@@ -60,7 +63,7 @@ const SMALL: &[&str] = &["llc.bytes=4096"];
 /// As many lines of a core's log as can be.
 const SHORT_LOG: &[&str] = &["ssp-redo.log_bytes=4096"];
 
-pub(super) const ROWS: [Row; 23] = [
+pub(super) const ROWS: [Row; 24] = [
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspMetadataFirst, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspPartOfACommit, "ssp", "sps") },
     Row { settings: ROOMY, cuts: 300, ..ssp(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -119,6 +122,12 @@ pub(super) const ROWS: [Row; 23] = [
         ..ssp(Mutant::SspFlipsAreTurns, "ssp", "pages-shared")
     },
     Row {
+        settings: SKIPS,
+        cores: 4,
+        transactions: 600,
+        ..ssp(Mutant::SspSkipsGaps, "ssp", "pages-shared")
+    },
+    Row {
         settings: FEW_BANKS,
         transactions: 300,
         ..ssp(Mutant::SspUndoWithoutWaiting, "ssp-undo", "pages")
@@ -155,7 +164,7 @@ const CHECKPOINTS: &[&str] = &["ssp.journal_bytes=512"];
 /// As [`SMALL`], with private caches that fit in.
 const ALL_SMALL: &[&str] = &[SMALL[0], "l1.bytes=1024", "l2.bytes=2048"];
 
-pub(super) const PAPER: [Row; 23] = [
+pub(super) const PAPER: [Row; 24] = [
     paper(Mutant::SspMetadataFirst, "ssp", "sps"),
     paper(Mutant::SspPartOfACommit, "ssp", "sps"),
     Row { settings: FEW_PAGES, ..paper(Mutant::SspForgetsWriters, "ssp", "sps") },
@@ -175,7 +184,7 @@ pub(super) const PAPER: [Row; 23] = [
     Row {
         settings: ROUND,
         transactions: 900,
-        cuts: 1000,
+        cuts: 3000,
         ..paper(Mutant::SspLapsComeAgain, "ssp", "pages")
     },
     Row {
@@ -233,6 +242,7 @@ pub(super) const PAPER: [Row; 23] = [
         cuts: 400,
         ..paper(Mutant::SspFlipsAreTurns, "ssp", "pages-shared")
     },
+    Row { cores: 4, transactions: 400, cuts: 1000, ..paper(Mutant::SspSkipsGaps, "ssp", "kmeans") },
     Row { settings: FEW_BANKS, ..paper(Mutant::SspUndoWithoutWaiting, "ssp-undo", "pages") },
     Row { settings: FEW_BANKS, ..paper(Mutant::SspRedoRecordFirst, "ssp-redo", "pages") },
     Row { settings: BESIDE, ..paper(Mutant::SspRedoTrustsRecords, "ssp-redo", "pages") },

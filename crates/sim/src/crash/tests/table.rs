@@ -39,7 +39,7 @@ const SSP: [&str; 2] = ["tiny-ssp", "ssp"];
 const SIZES: &str = "cuts: transactions of two sizes";
 
 /// Those whose programs are the tests' own.
-const OTHERS: [(Mutant, &str, [&str; 2], &str); 14] = [
+const OTHERS: [(Mutant, &str, [&str; 2], &str); 16] = [
     (Mutant::SoftwareEarly, "redu", REDU, SIZES),
     (Mutant::SoftwareEarly, "hw-redo", REDU, SIZES),
     (Mutant::SoftwareEarly, "hw-undo-redo", REDU, SIZES),
@@ -54,6 +54,8 @@ const OTHERS: [(Mutant, &str, [&str; 2], &str); 14] = [
     (Mutant::LadPlainGoesHome, "lad", ["tiny-lad", "lad"], "cuts: stores of no transaction"),
     (Mutant::SspRetagsDirty, "ssp", SSP, "cuts: stores of no transaction"),
     (Mutant::SspLeavesEarly, "ssp", SSP, "what its core reads"),
+    (Mutant::SspEndsEarly, "ssp", SSP, "what other cores know"),
+    (Mutant::SspDropsEarly, "ssp", SSP, "what contradicts itself"),
 ];
 
 /// Those that the tests of a part show: what designs do in front of it hides them. (Lines of a log

@@ -18,6 +18,8 @@ use std::collections::VecDeque;
 
 use super::layout::{Lasting, Layout};
 use super::message::Flip;
+use super::pages::Pages;
+use super::tlb::Tlb;
 use crate::machine::tlb::PAGE_LINES;
 use crate::mutants::{Mutant, planted};
 use crate::persist::Persistent;
@@ -38,10 +40,7 @@ pub(super) enum Use {
 pub(super) struct Slot {
     /// The virtual page that has it.
     pub(super) page: Option<u32>,
-    pub(super) p0: u32,
-    pub(super) p1: u32,
-    /// A bit for each line: 1, it lies in `p1`.
-    pub(super) current: u64,
+    pub(super) pages: Pages,
     pub(super) committed: u64,
     pub(super) journaled: u64,
     /// Place in the journal of the last record that is durable.
@@ -58,17 +57,17 @@ pub(super) struct Slot {
 impl Slot {
     /// What is persistent of it, or will be when the journal is.
     pub(super) fn lasting(&self) -> Lasting {
-        let Slot { page, p0, p1, committed, version, .. } = *self;
+        let Slot { page, pages: Pages { p0, p1, .. }, committed, version, .. } = *self;
         Lasting { p0: page.map(|_| p0), p1, committed, version }
     }
 
     /// All of its page's lines lie in this one of its two pages, which is the first one from here
     /// on: what its record in the journal says.
     pub(super) fn is_kept_in(&mut self, target: u32) {
-        (self.current, self.committed, self.journaled) = (0, 0, 0);
-        if target == self.p1 {
-            std::mem::swap(&mut self.p0, &mut self.p1);
-        }
+        let Pages { p0, p1, .. } = self.pages;
+        let (p0, p1) = if target == p1 { (p1, p0) } else { (p0, p1) };
+        self.pages = Pages { p0, p1, current: 0 };
+        (self.committed, self.journaled) = (0, 0);
     }
 
     fn is_referred_to(&self) -> bool {
@@ -107,9 +106,7 @@ impl Cache {
     pub(super) fn new(layout: &Layout) -> Cache {
         let slot = |slot| Slot {
             page: None,
-            p0: 0,
-            p1: layout.spare(slot),
-            current: 0,
+            pages: Pages { p1: layout.spare(slot), ..Pages::default() },
             committed: 0,
             journaled: 0,
             version: 0,
@@ -136,7 +133,7 @@ impl Cache {
             let Lasting { p1, version, .. } = layout.slot_in(state, number);
             slot.version = version;
             if !planted(Mutant::SspForgetsSpares) {
-                slot.p1 = p1;
+                slot.pages.p1 = p1;
             }
         }
         cache.table = (0..layout.pages).map(|page| layout.page_in(state, page)).collect();
@@ -145,29 +142,26 @@ impl Cache {
 
     /// Where a line of the heap lies, as far as the controller knows; others lie where they are.
     pub(super) fn place(&self, line: u32) -> u32 {
-        let (page, at) = (line / PAGE_LINES, line % PAGE_LINES);
-        let Some(slot) = self.slot_of.get(page as usize) else { return line };
-        let physical = match slot {
-            None => self.table[page as usize],
-            Some(slot) => {
-                let slot = &self.slots[usize::from(*slot)];
-                if slot.current >> at & 1 == 0 { slot.p0 } else { slot.p1 }
-            }
-        };
-        physical * PAGE_LINES + at
+        let page = line / PAGE_LINES;
+        match self.slot_of.get(page as usize) {
+            None => line,
+            Some(None) => self.table[page as usize] * PAGE_LINES + line % PAGE_LINES,
+            Some(Some(slot)) => self.slots[usize::from(*slot)].pages.place(line),
+        }
     }
 
-    /// A line of the heap lies elsewhere from here on, in a page that this core writes.
-    pub(super) fn hears(&mut self, core: usize, Flip { line, in_second }: Flip) {
-        let (page, bit) = (line / PAGE_LINES, 1 << (line % PAGE_LINES));
-        // Only a planted bug lets a page go about whose lines broadcasts are under way.
-        let Some(number) = self.slot_of[page as usize] else { return };
-        let slot = &mut self.slots[usize::from(number)];
-        if !slot.is_referred_to() {
-            return;
-        }
-        slot.current = if in_second { slot.current | bit } else { slot.current & !bit };
+    /// A line of the heap lies elsewhere from here on, in a page that this core writes. Whether
+    /// another one does, too.
+    pub(super) fn hear(&mut self, core: usize, flip: Flip) -> bool {
+        let slot = self.slot_of[(flip.line / PAGE_LINES) as usize];
+        let slot = slot.map(|slot| &mut self.slots[usize::from(slot)]);
+        let Some(slot) = slot.filter(|slot| slot.is_referred_to()) else {
+            debug_assert!(planted(Mutant::SspLeavesEarly), "what is moved is in use");
+            return false;
+        };
+        slot.pages.hear(flip);
         slot.writers |= 1 << core;
+        slot.writers != 1 << core
     }
 
     /// The slot of a page that is in use.
@@ -206,10 +200,13 @@ impl Cache {
             if slot.left != left || slot.is_referred_to() || slot.state != Use::Free {
                 continue;
             }
-            debug_assert!(slot.current | slot.committed | slot.journaled == 0, "it is together");
+            debug_assert!(
+                slot.pages.current | slot.committed | slot.journaled == 0,
+                "it is together"
+            );
             let p0 = self.table[page as usize];
             let before = slot.page.replace(page);
-            slot.p0 = p0;
+            slot.pages.p0 = p0;
             if let Some(before) = before {
                 self.slot_of[before as usize] = None;
             }
@@ -255,5 +252,20 @@ impl Cache {
     pub(super) fn is_together(&mut self, number: usize) {
         self.slots[number].state = Use::Free;
         self.leave(number);
+    }
+
+    /// Slots that are not what they must be when nothing is under way: with writers, with bits that
+    /// are not committed, or not what TLBs have.
+    pub(super) fn contradictions(&self, tlbs: &[Tlb]) -> u64 {
+        let differs = |(number, slot): (u16, &Slot)| {
+            let has_it = |page| self.slot_of[page as usize] == Some(number);
+            let entries = tlbs.iter().flat_map(Tlb::entries).filter(|(page, _)| has_it(*page));
+            let (same, other): (Vec<&Pages>, Vec<&Pages>) =
+                entries.map(|(_, pages)| pages).partition(|pages| **pages == slot.pages);
+            let is_settled = slot.pages.current == slot.committed
+                && (slot.committed, slot.writers) == (slot.journaled, 0);
+            !is_settled || !other.is_empty() || same.len() as u32 != slot.tlbs
+        };
+        (0..).zip(&self.slots).filter(|it| differs(*it)).count() as u64
     }
 }

@@ -32,6 +32,7 @@ use std::collections::VecDeque;
 
 use super::journal::{self, Whose};
 use super::layout::{Layout, Record};
+use super::pages::Pages;
 use super::{CONSOLIDATES, COPY_TAG, PARTS, Ssp, TABLE, TABLE_TAG};
 use crate::machine::controller::{Class, Write};
 use crate::machine::tlb::PAGE_LINES;
@@ -45,6 +46,9 @@ const PAGES: usize = 64;
 
 /// Lines that are read at a time: the misses of a core.
 const WINDOW: usize = 16;
+
+/// The number of the engine.
+pub(super) const ENGINE: usize = 0;
 
 /// The engine.
 #[derive(Debug, Default)]
@@ -112,11 +116,12 @@ pub(super) fn begin(machine: &mut Machine<Ssp>) -> bool {
         && let Some(number) = cache.next_queued()
     {
         let slot = &cache.slots[number];
+        let Pages { p0, p1, .. } = slot.pages;
         let in_second = slot.committed.count_ones();
         let keeps_first = in_second <= PAGE_LINES / 2;
         let (from, target, moves) = match keeps_first {
-            true => (slot.p1, slot.p0, slot.committed),
-            false => (slot.p0, slot.p1, !slot.committed),
+            true => (p1, p0, slot.committed),
+            false => (p0, p1, !slot.committed),
         };
         let lines = (0..PAGE_LINES).filter(|at| moves >> at & 1 != 0);
         copies.extend(lines.map(|at| (from * PAGE_LINES + at, target * PAGE_LINES + at)));

@@ -15,24 +15,36 @@
 //!   TLB could hear it first, it would have no entry yet, and fetch the old bit behind that.
 //! - It says what the bit becomes, and not that it turns: who has fetched the new bit hears of it
 //!   all the same.
-//! - A core waits for the acknowledgements of all its broadcasts before it tells the controller
-//!   that the transaction ends, before it drops it, and before a page that it has written leaves
-//!   its TLB: it would fetch the old bits of its own lines. So two broadcasts about one line never
-//!   are under way.
+//! - A core waits for the acknowledgements of all its broadcasts before a page that it has written
+//!   leaves its TLB (it would fetch the old bits of its own lines), before it tells the controller
+//!   that the transaction ends (whoever has its locks then must find the lines), and before it
+//!   tells that it is given up (the controller would take it for one that still writes). A line is
+//!   moved once by a transaction, and back by one that is given up: that goes the way of the first
+//!   broadcast, behind it.
 
+use super::Ssp;
 use super::message::{Flip, Message};
-use super::{Ssp, write_set};
+use super::write_set::write_set;
 use crate::machine::agenda::Agenda;
 use crate::machine::network::Size;
-use crate::machine::when::Time;
+use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
 use crate::mutants::{Mutant, planted};
 
-/// The engine that lets broadcasts arrive.
+/// The engine by which broadcasts go on.
 pub(super) const ENGINE: usize = 1;
 
-/// Broadcasts that have not reached these TLBs.
-pub(super) type UnderWay = Agenda<Time, (usize, Flip)>;
+/// Broadcasts under way.
+pub(super) type UnderWay = Agenda<Time, Step>;
+
+/// What happens to a broadcast.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// The home of a core's line, which lies at this place now, tells the controller.
+    Home { core: usize, place: u32, flip: Flip, acknowledged: When },
+    /// It has reached the TLB of this core.
+    Arrives { core: usize, flip: Flip },
+}
 
 /// A line is where a core has just moved it to, this place: the core's own TLB knows at once, all
 /// others are told when the place's home is, at this time.
@@ -44,45 +56,72 @@ pub(super) fn broadcast(
     known: Time,
 ) {
     machine.counts.add("flips", 1);
-    machine.design.tlbs[core].hears(flip);
+    let acknowledged = machine.open_token();
+    let Ssp { tlbs, flips, cores, .. } = &mut machine.design;
+    tlbs[core].entry_mut(flip.line).expect("what is moved is known").hear(flip);
+    cores[core].broadcasts.push(acknowledged);
+    flips.add(known, Step::Home { core, place, flip, acknowledged });
+    machine.hasten_engine(ENGINE, known);
+    if planted(Mutant::SspTlbsFirst) {
+        let now = machine.now();
+        (0..machine.cores()).for_each(|other| arrives_at(machine, other, flip, now));
+    }
+}
+
+/// Broadcasts go on.
+pub(super) fn go_on(machine: &mut Machine<Ssp>) {
+    let now = machine.now();
+    while machine.design.flips.first().is_some_and(|first| first <= now)
+        && let Some(step) = machine.design.flips.take_first()
+    {
+        match step {
+            Step::Home { core, place, flip, acknowledged } => {
+                let there = leaves_home(machine, core, place, flip);
+                machine.tell(acknowledged, there);
+            }
+            Step::Arrives { core, flip } => arrives(machine, core, flip),
+        }
+    }
+    if let Some(next) = machine.design.flips.first() {
+        machine.hasten_engine(ENGINE, next);
+    }
+}
+
+/// The controller is told, and the other TLBs from there. Answers when all have acknowledged that
+/// to the core.
+fn leaves_home(machine: &mut Machine<Ssp>, core: usize, place: u32, flip: Flip) -> Time {
+    let now = machine.now();
     let message = Message::Flip(flip).words();
-    let told = machine.send_from_home(core, (place, Size::Control), known, message);
+    let told = machine.send_from_home(core, (place, Size::Control), now, message);
     let mut acknowledged = machine.answer_at(0, core, Size::Control, told);
     for other in (0..machine.cores()).filter(|other| *other != core) {
         let there = machine.answer_at(0, other, Size::Control, told);
         let (from, to) = (machine.tile(other), machine.tile(core));
         acknowledged = acknowledged.max(machine.send_at(from, to, Size::Control, there + 1));
-        let there = if planted(Mutant::SspTlbsFirst) { machine.now() } else { there };
-        if !planted(Mutant::SspFlipIsLost) {
-            machine.design.flips.add(there, (other, flip));
-            machine.hasten_engine(ENGINE, there);
+        if !planted(Mutant::SspFlipIsLost) && !planted(Mutant::SspTlbsFirst) {
+            arrives_at(machine, other, flip, there);
         }
     }
-    let tx = &mut machine.design.cores[core];
-    tx.acknowledged = tx.acknowledged.max(acknowledged);
+    acknowledged
 }
 
-/// Broadcasts reach TLBs.
-pub(super) fn arrive(machine: &mut Machine<Ssp>) {
-    let now = machine.now();
-    let Ssp { flips, tlbs, .. } = &mut machine.design;
-    while flips.first().is_some_and(|first| first <= now)
-        && let Some((core, flip)) = flips.take_first()
-    {
-        match tlbs[core].is_in_second(flip.line) {
-            Some(in_second) if planted(Mutant::SspFlipsAreTurns) => {
-                tlbs[core].hears(Flip { in_second: !in_second, ..flip });
-            }
-            _ => tlbs[core].hears(flip),
-        }
-    }
-    if let Some(next) = flips.first() {
-        machine.hasten_engine(ENGINE, next);
+/// It will have reached the TLB of this core then.
+fn arrives_at(machine: &mut Machine<Ssp>, core: usize, flip: Flip, time: Time) {
+    machine.design.flips.add(time, Step::Arrives { core, flip });
+    machine.hasten_engine(ENGINE, time);
+}
+
+fn arrives(machine: &mut Machine<Ssp>, core: usize, flip: Flip) {
+    match machine.design.tlbs[core].entry_mut(flip.line) {
+        None => {}
+        Some(entry) if planted(Mutant::SspFlipsAreTurns) => entry.turn(flip),
+        Some(entry) => entry.hear(flip),
     }
 }
 
 /// Waits until all know what the core has broadcast.
 pub(super) fn wait(hart: &mut Hart<'_, Ssp>) {
-    let acknowledged = write_set(hart).acknowledged;
-    hart.at(acknowledged);
+    for broadcast in std::mem::take(&mut write_set(hart).broadcasts) {
+        hart.wait_for(broadcast);
+    }
 }

@@ -17,6 +17,8 @@
 //! Invariants:
 //! - Groups of records are done in the order in which they were appended, each when its own lines
 //!   and those of all before it are durable: recovery reads up to the first line that is not there.
+//!   A group's number is that of the one before it plus one: where a line that was written again is
+//!   there as it was before, and the next line is too, recovery sees that one is missing.
 //! - A record says all of a slot, of transactions before it too. So a group is never split by
 //!   another one: recovery would find a part of the first in the second.
 //! - A line is written again when the tail has passed it.

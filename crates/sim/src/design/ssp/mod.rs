@@ -10,8 +10,10 @@
 //! ```
 //! | file | |
 //! |---|---|
-//! | `mod` | the core's side: TLB misses, the write set, first stores, commit |
-//! | `tlb` | what a core's TLB knows of pages: both, and which line is in which |
+//! | `mod` | the core's side: first stores, commit |
+//! | `write_set` | what its transaction writes, and how that is given up |
+//! | `tlb` | what its TLB knows of pages, and how they come and go |
+//! | `pages` | a page's two physical ones, and which line is in which |
 //! | `flips` | all hear that a line has changed places |
 //! | `message` | what a core tells the controller |
 //! | `cache` | the controller's SSP cache: slots, bits, who refers to them |
@@ -38,8 +40,10 @@ mod flips;
 mod journal;
 mod layout;
 mod message;
+mod pages;
 mod recovery;
 mod tlb;
+mod write_set;
 
 use words::Stop;
 
@@ -51,17 +55,18 @@ use crate::machine::description::{Description, Point};
 use crate::machine::memory::line_of;
 use crate::machine::network::Size;
 use crate::machine::tlb::PAGE_LINES;
-use crate::machine::when::{Time, When};
+use crate::machine::when::Time;
 use crate::machine::{self, Hart, Machine};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
-use cache::{Cache, Found};
+use cache::Cache;
 use checkpoint::Checkpoint;
 use consolidation::Consolidation;
 use journal::{Group, Journal, Whose};
 use layout::{Layout, Record};
 use message::Message;
 use tlb::Tlb;
+use write_set::{WriteSet, Written, send, write_set};
 
 // What it does rarely.
 const COMMITS: &str = "a commit's records take several lines";
@@ -74,6 +79,7 @@ const LEFT: &str = "no TLB has a page that an open transaction has written";
 const SOFTWARE: &str = "software makes a transaction durable";
 const WAITS: &str = "a TLB miss waits until a page is brought together";
 const ROOM: &str = "records wait for room in the journal";
+const SHARED: &str = "two transactions write a page";
 
 /// What checkpoints are counted as.
 const CHECKPOINTS: &str = "checkpoints";
@@ -110,36 +116,6 @@ pub struct Ssp {
     added: bool,
 }
 
-/// A core's write-set buffer.
-#[derive(Clone, Debug, Default)]
-struct WriteSet {
-    /// Stores are those of a transaction.
-    runs: bool,
-    /// It was too large: since when its stores are plain ones, behind a log in software.
-    since: Time,
-    pages: Vec<Written>,
-    /// When all know of the lines that it has moved.
-    acknowledged: Time,
-    /// Told when the commit is durable.
-    done: Option<When>,
-}
-
-/// A page that a transaction writes.
-#[derive(Clone, Copy, Debug)]
-struct Written {
-    page: u32,
-    /// A bit for each line that it has written.
-    updated: u64,
-}
-
-impl Written {
-    /// The program's lines that were written.
-    fn lines(self) -> impl Iterator<Item = u32> {
-        let bits = (0..PAGE_LINES).filter(move |at| self.updated >> at & 1 != 0);
-        bits.map(move |at| self.page * PAGE_LINES + at)
-    }
-}
-
 impl Design for Ssp {
     const NAME: &'static str = "ssp";
     const ABOUT: &'static str = "two physical pages a page, a bit a line says which (SSP)";
@@ -147,8 +123,19 @@ impl Design for Ssp {
     const PARAMETERS: &'static [&'static str] = &["ssp"];
     const MOVES: bool = true;
     const ROUNDS: Option<(&'static str, u64)> = Some((CHECKPOINTS, 10));
-    const RARE: &'static [&'static str] =
-        &[COMMITS, EVICTED, CONSOLIDATES, TABLE, CHECKPOINT, PARTS, LEFT, SOFTWARE, WAITS, ROOM];
+    const RARE: &'static [&'static str] = &[
+        COMMITS,
+        EVICTED,
+        CONSOLIDATES,
+        TABLE,
+        CHECKPOINT,
+        PARTS,
+        LEFT,
+        SOFTWARE,
+        WAITS,
+        ROOM,
+        SHARED,
+    ];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         let slots = description.parameter("ssp", "cache_entries");
@@ -242,7 +229,9 @@ impl Design for Ssp {
         if !planted(Mutant::SspMetadataFirst) {
             hart.fence();
         }
-        flips::wait(hart);
+        if !planted(Mutant::SspEndsEarly) {
+            flips::wait(hart);
+        }
         hart.enter(Phase::Commit);
         let done = hart.machine().open_token();
         write_set(hart).done = Some(done);
@@ -254,7 +243,7 @@ impl Design for Ssp {
     }
 
     fn falls_back(hart: &mut Hart<'_, Self>) {
-        give_up(hart);
+        write_set::give_up(hart);
     }
 
     fn software_commits(hart: &mut Hart<'_, Self>) {
@@ -266,6 +255,10 @@ impl Design for Ssp {
         Some(&mut self.soft)
     }
 
+    fn contradictions(&self) -> u64 {
+        self.cache.contradictions(&self.tlbs)
+    }
+
     fn class_of(&self, line: u32) -> Class {
         self.soft.class_of(line).unwrap_or(Class::Data)
     }
@@ -274,16 +267,20 @@ impl Design for Ssp {
         let pages = hart.machine().design.layout.pages;
         let mut now = time;
         if let Some(left) = left.filter(|left| *left < pages) {
-            now = may_leave(hart, left, now);
+            now = tlb::may_leave(hart, left, now);
             hart.until(now);
-            leave_tlb(hart, left);
+            tlb::leaves(hart, left);
         }
-        now - time + if page < pages { look_up(hart, page, now) } else { 0 }
+        now - time + if page < pages { tlb::enters(hart, page, now) } else { 0 }
     }
 
     #[inline]
     fn place(&self, core: usize, line: u32) -> u32 {
-        self.tlbs[core].place(line).unwrap_or_else(|| self.cache.place(line))
+        // What the program does has an entry; what is noted about it may have none.
+        match self.tlbs[core].entry(line) {
+            Some(entry) => entry.place(line),
+            None => self.cache.place(line),
+        }
     }
 
     fn moves(machine: &mut Machine<Self>, core: usize, line: u32, place: u32) -> u32 {
@@ -295,13 +292,16 @@ impl Design for Ssp {
             return place;
         };
         written.updated |= bit;
-        let (to, flip) = tlbs[core].other(line);
+        let (to, flip) = tlbs[core].entry(line).expect("a store has an entry").other(line);
         let known = machine.retag(core, place, to);
         flips::broadcast(machine, core, to, flip, known);
         to
     }
 
     fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
+        if machine.trace.is_none() {
+            return false;
+        }
         let (design, mut cores) = (&machine.design, (0..).zip(&machine.design.cores));
         let is_at = |core, written: &Written| {
             written.lines().any(|named| design.place(core, named) == line)
@@ -316,7 +316,13 @@ impl Design for Ssp {
     fn message(machine: &mut Machine<Self>, _: usize, core: usize, message: machine::Message) {
         let Ssp { cache, updates, .. } = &mut machine.design;
         let last = match Message::of(message) {
-            Message::Flip(flip) => return cache.hears(core, flip),
+            Message::Flip(flip) => {
+                if cache.hear(core, flip) {
+                    let now = machine.now();
+                    machine.rare(SHARED, now, now + ON_ITS_WAY);
+                }
+                return;
+            }
             Message::Update { page, updated: 0, .. } => {
                 let slot = cache.number(page);
                 return leave_core(machine, slot, core);
@@ -333,7 +339,7 @@ impl Design for Ssp {
             let slot = cache.number(page) as u32;
             let it = cache.slot(page);
             it.journaled ^= updated;
-            Record { slot, p0: it.p0, committed: it.journaled, last: false, number: 0 }
+            Record { slot, p0: it.pages.p0, committed: it.journaled, last: false, number: 0 }
         };
         let records = updates[core].drain(..).map(record).collect();
         journal::append(machine, Whose::Core(core), records);
@@ -358,7 +364,7 @@ impl Design for Ssp {
 
     fn engine(machine: &mut Machine<Self>, engine: usize) {
         match engine {
-            flips::ENGINE => flips::arrive(machine),
+            flips::ENGINE => flips::go_on(machine),
             _ => drop(consolidation::begin(machine)),
         }
     }
@@ -378,136 +384,21 @@ impl Design for Ssp {
     }
 }
 
-fn write_set<'h>(hart: &'h mut Hart<'_, Ssp>) -> &'h mut WriteSet {
-    let core = hart.core();
-    &mut hart.machine().design.cores[core]
-}
-
-/// Tells the controller something.
-fn send(hart: &mut Hart<'_, Ssp>, message: Message) {
-    let core = hart.core();
-    hart.machine().send_message(core, 0, message.words());
-}
-
-/// What was written is given up, and the lines are where they were: all know that before software
-/// goes on.
-fn give_up(hart: &mut Hart<'_, Ssp>) {
-    flips::wait(hart);
-    let (core, since) = (hart.core(), hart.cycle());
-    let tx = write_set(hart);
-    (tx.runs, tx.since) = (false, since);
-    let pages = tx.pages.clone();
-    for written in &pages {
-        let time = hart.cycle();
-        let takes = hart.translate(written.page * PAGE_LINES, time);
-        hart.at(time + takes);
-        let machine = hart.machine();
-        for line in written.lines() {
-            machine.discard(machine.design.place(core, line));
-            let (to, flip) = machine.design.tlbs[core].other(line);
-            let known = machine.tell_home(core, to);
-            flips::broadcast(machine, core, to, flip, known);
-        }
-    }
-    flips::wait(hart);
-    write_set(hart).pages.clear();
-    for Written { page, .. } in pages {
-        send(hart, Message::Update { page, updated: 0, last: false });
-    }
-}
-
-/// From when on a page may leave the core's TLB: stores and write-backs on their way to its lines
-/// have reached them, and the controller knows which of them the transaction has moved. Else they
-/// would find no entry, and who fetches it again would get old bits.
-fn may_leave(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
-    let core = hart.core();
-    let mut now = time;
-    if hart.machine().buffered(core).any(|line| line / PAGE_LINES == page) {
-        hart.settle();
-        now = now.max(hart.cycle());
-    }
-    let WriteSet { pages, acknowledged, .. } = write_set(hart);
-    let is_written = pages.iter().any(|written| written.page == page);
-    let waits = is_written && !planted(Mutant::SspLeavesEarly);
-    now.max(if waits { *acknowledged } else { 0 })
-}
-
-/// Looks a page up in the SSP cache at a time after which it is known to the core's TLB. Answers
-/// how long that takes; a page that is being brought together is waited for.
-fn look_up(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
-    hart.until(time);
-    let (mut now, mut has_waited) = (time, false);
-    let latency = loop {
-        let machine = hart.machine();
-        let Ssp { hit, miss, .. } = machine.design;
-        match machine.design.cache.refer(page) {
-            Found::Here => {
-                machine.counts.add("ssp_cache_hits", 1);
-                break hit;
-            }
-            Found::Taken => {
-                machine.counts.add("ssp_cache_misses", 1);
-                break miss;
-            }
-            Found::Wait if !consolidation::begin(machine) => {
-                machine.fail("all slots are in use: make `design.ssp.cache_entries` larger");
-                // Without a slot it cannot go on: it waits for what nobody will tell.
-                let never = machine.open_token();
-                hart.wait_for(never);
-            }
-            Found::Wait => {
-                machine.counts.add("waits_for_consolidation", u64::from(!has_waited));
-                has_waited = true;
-                let done = consolidation::done(machine);
-                let there = hart.time_of(done);
-                hart.until(there);
-                hart.machine().rare(WAITS, now, there.max(now));
-                now = there.max(now);
-            }
-        }
-    };
-    let core = hart.core();
-    let machine = hart.machine();
-    let Ssp { cache, tlbs, .. } = &mut machine.design;
-    tlbs[core].enters(page, cache.slot(page));
-    let active = machine.design.cache.active;
-    machine.counts.most("active_pages_most", active);
-    if machine.design.added {
-        machine.counts.afterwards += latency;
-        return now - time;
-    }
-    now - time + latency
-}
-
-/// A page has left the core's TLB.
-fn leave_tlb(hart: &mut Hart<'_, Ssp>, page: u32) {
-    let core = hart.core();
-    let machine = hart.machine();
-    machine.design.tlbs[core].leaves(page);
-    let number = machine.design.cache.number(page);
-    let slot = &mut machine.design.cache.slots[number];
-    slot.tlbs -= 1;
-    if slot.tlbs == 0 && slot.writers != 0 {
-        let now = machine.now();
-        machine.rare(LEFT, now, now + ON_ITS_WAY);
-    }
-    leave(machine, number);
-}
-
 /// A core does not write a slot's page any more.
 fn leave_core(machine: &mut Machine<Ssp>, number: usize, core: usize) {
     let writers = &mut machine.design.cache.slots[number].writers;
-    // Without a planted bug it is there.
-    if *writers >> core & 1 != 0 {
-        *writers &= !(1 << core);
-        leave(machine, number);
+    if *writers >> core & 1 == 0 {
+        debug_assert!(planted(Mutant::SspLeavesEarly) || planted(Mutant::SspDropsEarly), "it did");
+        return;
     }
+    *writers &= !(1 << core);
+    leave(machine, number);
 }
 
 fn leave(machine: &mut Machine<Ssp>, number: usize) {
     if machine.design.cache.leave(number) {
         let now = machine.now();
-        machine.hasten_engine(0, now);
+        machine.hasten_engine(consolidation::ENGINE, now);
     }
 }
 
