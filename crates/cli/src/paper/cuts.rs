@@ -244,7 +244,7 @@ mod tests {
         for (sweep, machine, designs, workloads) in [
             (include_str!("../../sweeps/lad-cuts.toml"), "lad", 4, 7),
             (include_str!("../../sweeps/redu-cuts.toml"), "redu", 5, 9),
-            (include_str!("../../sweeps/ssp-cuts.toml"), "ssp", 3, 9),
+            (include_str!("../../sweeps/ssp-cuts.toml"), "ssp", 3, 13),
         ] {
             let points = Sweep::asked(sweep).unwrap();
             let all = [
