@@ -75,7 +75,7 @@ fn a_store_that_is_refused_drops_nothing_of_its_line() {
     let machine = run(|hart| {
         hart.store(WORD, 0, 7);
         hart.fence();
-        let at = |word| Addr::new(u64::from(image::TAG) << words::ADDRESS_BITS | 8 * word, 0);
+        let at = |word| Addr::new(u64::from(image::TAG) << words::ADDRESS_BITS, 8 * word);
         let transacted = hart.transact(|tx| {
             tx.write(at(OTHER), 1)?;
             tx.write(at(WORD + 1), 8)
