@@ -157,6 +157,9 @@ mutants! {
         "SSP: a page leaves a TLB before its core's broadcasts about it have arrived.",
     SspEndsEarly "ssp-ends-early"
         "SSP: a transaction ends before all know which lines it has moved.",
+    SspTurnsBackEarly "ssp-turns-back-early"
+        "SSP: lines of a transaction that is given up are moved back before all know where they \
+         went.",
     SspDropsEarly "ssp-drops-early"
         "SSP: the controller hears that a transaction is given up before it hears that lines are \
          where they were.",

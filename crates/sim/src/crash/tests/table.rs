@@ -39,7 +39,7 @@ const SSP: [&str; 2] = ["tiny-ssp", "ssp"];
 const SIZES: &str = "cuts: transactions of two sizes";
 
 /// Those whose programs are the tests' own.
-const OTHERS: [(Mutant, &str, [&str; 2], &str); 16] = [
+const OTHERS: [(Mutant, &str, [&str; 2], &str); 17] = [
     (Mutant::SoftwareEarly, "redu", REDU, SIZES),
     (Mutant::SoftwareEarly, "hw-redo", REDU, SIZES),
     (Mutant::SoftwareEarly, "hw-undo-redo", REDU, SIZES),
@@ -55,6 +55,7 @@ const OTHERS: [(Mutant, &str, [&str; 2], &str); 16] = [
     (Mutant::SspRetagsDirty, "ssp", SSP, "cuts: stores of no transaction"),
     (Mutant::SspLeavesEarly, "ssp", SSP, "what its core reads"),
     (Mutant::SspEndsEarly, "ssp", SSP, "what other cores know"),
+    (Mutant::SspTurnsBackEarly, "ssp", SSP, "what contradicts itself"),
     (Mutant::SspDropsEarly, "ssp", SSP, "what contradicts itself"),
 ];
 

@@ -17,10 +17,10 @@
 //!   all the same.
 //! - A core waits for the acknowledgements of all its broadcasts before a page that it has written
 //!   leaves its TLB (it would fetch the old bits of its own lines), before it tells the controller
-//!   that the transaction ends (whoever has its locks then must find the lines), and before it
-//!   tells that it is given up (the controller would take it for one that still writes). A line is
-//!   moved once by a transaction, and back by one that is given up: that goes the way of the first
-//!   broadcast, behind it.
+//!   that the transaction ends (whoever has its locks then must find the lines), before lines of
+//!   one that is given up are moved back (the second broadcast about a line may go another way, and
+//!   overtake the first), and before it tells that it is given up (the controller would take it for
+//!   one that still writes).
 
 use super::Ssp;
 use super::message::{Flip, Message};

@@ -256,24 +256,43 @@ fn all_know_what_a_transaction_has_moved_when_it_is_over() {
     }
 }
 
-/// What contradicts itself behind a transaction that is given up.
-fn contradictions_of_one_given_up(machine: &str) -> u64 {
-    let gives_up: Program<Ssp> = Box::new(|hart| {
+/// What contradicts itself behind a transaction that is given up, which has written this word.
+fn contradictions_of_one_given_up(machine: &str, word: u64, settings: &[&str]) -> u64 {
+    let gives_up: Program<Ssp> = Box::new(move |hart| {
+        // The line is there, and may be written.
+        hart.store(word, 0, 1);
+        hart.write_back(line_of(word));
+        hart.fence();
         Ssp::begin(hart);
-        Ssp::store(hart, AWAY, 0, 2).unwrap();
+        Ssp::store(hart, word, 0, 2).unwrap();
         hart.settle();
         Ssp::falls_back(hart);
     });
-    run_on(machine, &FAR, vec![gives_up]).design.contradictions()
+    run_on(machine, settings, vec![gives_up]).design.contradictions()
 }
 
 #[test]
 fn nobody_writes_a_page_of_a_transaction_that_was_given_up() {
     for machine in ["tiny-ssp", "ssp"] {
-        assert_eq!(contradictions_of_one_given_up(machine), 0, "{machine}");
+        assert_eq!(contradictions_of_one_given_up(machine, AWAY, &FAR), 0, "{machine}");
         let _planted = plant(Mutant::SspDropsEarly);
-        let wrong = contradictions_of_one_given_up(machine);
+        let wrong = contradictions_of_one_given_up(machine, AWAY, &FAR);
         assert!(wrong > 0, "{machine}: the controller takes the core for a writer again");
+    }
+}
+
+#[test]
+fn a_line_that_is_moved_back_by_way_of_another_home_is_where_it_was() {
+    // Three banks: the two places of a line of this page are in two of them.
+    let settings = [&FAR[..], &["llc.banks=3"]].concat();
+    let wrong = |machine| -> u64 {
+        let words = (0..6).map(|line| OTHER + 8 * line);
+        words.map(|word| contradictions_of_one_given_up(machine, word, &settings)).sum()
+    };
+    for machine in ["tiny-ssp", "ssp"] {
+        assert_eq!(wrong(machine), 0, "{machine}");
+        let _planted = plant(Mutant::SspTurnsBackEarly);
+        assert!(wrong(machine) > 0, "{machine}: the first broadcast comes last");
     }
 }
 

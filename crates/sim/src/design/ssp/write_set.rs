@@ -53,7 +53,13 @@ pub(super) fn send(hart: &mut Hart<'_, Ssp>, message: Message) {
 /// What was written is given up, and the lines are where they were. All know that before the
 /// lines' other places are forgotten, and before the controller is told that the core writes the
 /// pages no more: that goes another way, and would be the first there.
+///
+/// They are moved back when all know where they went: the two places of a line may have two homes,
+/// and the second broadcast would overtake the first.
 pub(super) fn give_up(hart: &mut Hart<'_, Ssp>) {
+    if !planted(Mutant::SspTurnsBackEarly) {
+        flips::wait(hart);
+    }
     let (core, since) = (hart.core(), hart.cycle());
     let tx = write_set(hart);
     (tx.runs, tx.since) = (false, since);
