@@ -337,7 +337,10 @@ pub enum Error {
 
     /// The design has no room for another worker: `plain` has no isolation, so it has one; `undo`,
     /// `redo` and `snapshot` have as many as the log has slots.
-    #[error("design `{design}` has as many workers as it can have ({max}): drop one, or {instead}")]
+    #[error(
+        "design `{design}` can have no more than {max} workers at a time, and all are in use: drop \
+         a `Worker`, wait until a `Pool::run` has returned, or {instead}"
+    )]
     TooManyWorkers {
         /// The design.
         design: &'static str,

@@ -1,5 +1,7 @@
 //! Pools: create, open, use, close.
 
+mod kept;
+
 use std::fmt;
 use std::path::Path;
 
@@ -15,6 +17,7 @@ use crate::storage::{Storage, heap};
 use crate::sync::{Mutex, Ordering, lock};
 use crate::worker::Seat;
 use crate::{Committed, Error, Info, Options, Ticket, Tx, Worker};
+use kept::{Kept, Lent};
 
 /// A pool of durable objects, open in this process and in no other.
 ///
@@ -27,8 +30,7 @@ pub struct Pool<D: Design = Decoupled> {
     pub(crate) durability: Durability,
     pub(crate) gate: Gate,
     numbers: Mutex<Numbers>,
-    /// Workers lent by [`run`](Pool::run), waiting for the next call.
-    seats: Mutex<Vec<Seat<D>>>,
+    kept: Kept<D>,
 }
 
 /// What a pool is like, whatever its design.
@@ -156,7 +158,7 @@ impl<D: Design> Pool<D> {
             durability: options.durability,
             gate: Gate::default(),
             numbers: Mutex::default(),
-            seats: Mutex::default(),
+            kept: Kept::new(),
         }
     }
 
@@ -167,11 +169,22 @@ impl<D: Design> Pool<D> {
     }
 
     /// A worker for one thread. Takes a volatile ring; for a few transactions now and then use
-    /// [`run`](Pool::run).
+    /// [`run`](Pool::run). When no number or no memory is left, takes one that the pool keeps for
+    /// `run`.
     ///
     /// # Errors
     /// No memory for its ring; [`Error::TooManyWorkers`].
     pub fn worker(&self) -> Result<Worker<'_, D>, Error> {
+        let seat = self.register().or_else(|error| {
+            let mut seat = self.kept.take().ok_or(error)?;
+            (seat.conflicts, seat.writes) = (0, 0);
+            Ok(seat)
+        });
+        seat.map(|seat| Worker::new(self, seat))
+    }
+
+    /// Registers a worker under a number of its own.
+    fn register(&self) -> Result<Seat<D>, Error> {
         let number = {
             let mut numbers = lock(&self.numbers);
             if numbers.used.iter().filter(|used| **used).count() >= D::WORKERS_MAX {
@@ -182,7 +195,7 @@ impl<D: Design> Pool<D> {
             numbers.take()
         };
         match self.design().local(number) {
-            Ok(local) => Ok(Worker::new(self, Seat::new(local, number))),
+            Ok(local) => Ok(Seat::new(local, number)),
             Err(error) => {
                 lock(&self.numbers).used[number] = false;
                 Err(error)
@@ -190,23 +203,18 @@ impl<D: Design> Pool<D> {
         }
     }
 
-    /// Runs one transaction on a worker that the pool keeps for this; see [`Worker::run`].
+    /// Runs one transaction on a worker that the pool keeps for this, whichever thread calls; see
+    /// [`Worker::run`]. The pool keeps as many idle workers as threads can run at a time. When it
+    /// can have no other worker, waits until another call of this returns.
     ///
     /// # Errors
-    /// As [`Worker::run`] and [`worker`](Pool::worker).
+    /// As [`Worker::run`]; as [`worker`](Pool::worker), when no other call runs.
     pub fn run<R>(
         &self,
         body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
     ) -> Result<Committed<'_, R, D>, Error> {
         Inside::refuse("run")?;
-        let seat = lock(&self.seats).pop();
-        let mut worker = match seat {
-            Some(seat) => Worker::new(self, seat),
-            None => self.worker()?,
-        };
-        let done = worker.run(body);
-        lock(&self.seats).push(worker.into_seat());
-        done
+        Lent::new(self)?.worker().run(body)
     }
 
     /// What to tell about a transaction that failed: with [`Durability::Sync`], what an aborted
@@ -324,12 +332,12 @@ impl<D: Design> Pool<D> {
     /// for programs that want to see what recovery finds.
     pub fn abandon(mut self) {
         // Its own workers do not leave: that may make something durable.
-        lock(&self.seats).clear();
+        drop(self.kept.take_all());
         self.design.take().expect("a pool has its design until it is dropped").abandon();
     }
 
     fn leave_seats(&self) {
-        for mut seat in std::mem::take(&mut *lock(&self.seats)) {
+        for mut seat in self.kept.take_all() {
             self.leave(&mut seat);
         }
     }

@@ -1,0 +1,199 @@
+//! Workers that a pool keeps for [`Pool::run`], whichever thread calls it.
+//!
+//! ```text
+//!   register --> lent --> idle --> lent --> ... --> leave    more than `most` are idle
+//!                           |
+//!                           +--> Pool::worker                no number or memory is left
+//! ```
+//!
+//! Each worker has a number, and under `decoupled` a ring, so a peak of calls must not keep them.
+//! As many stay as threads can run at a time; the others leave when their call returns. When no
+//! worker can be registered, a call waits until another returns.
+
+use super::Pool;
+use crate::design::Design;
+use crate::sync::{Condvar, Mutex, lock};
+use crate::worker::Seat;
+use crate::{Error, Worker};
+
+/// The workers of one pool that belong to no thread.
+pub(super) struct Kept<D: Design> {
+    state: Mutex<State<D>>,
+    returned: Condvar,
+    /// Most workers that stay idle while no call waits.
+    most: usize,
+}
+
+struct State<D: Design> {
+    idle: Vec<Seat<D>>,
+    /// Workers that run a transaction of a call.
+    lent: usize,
+    /// How many calls have returned.
+    returns: u64,
+    /// Calls that wait for another to return.
+    waiting: usize,
+}
+
+/// A worker that runs one call. It goes back when this is dropped, also by a panic of the body,
+/// whose transaction has been rolled back by then.
+pub(super) struct Lent<'p, D: Design> {
+    pool: &'p Pool<D>,
+    worker: Option<Worker<'p, D>>,
+}
+
+impl<D: Design> Kept<D> {
+    pub(super) fn new() -> Kept<D> {
+        let most = std::thread::available_parallelism().map_or(1, usize::from);
+        let state = State { idle: Vec::new(), lent: 0, returns: 0, waiting: 0 };
+        Kept { state: Mutex::new(state), returned: Condvar::new(), most }
+    }
+
+    /// Takes an idle worker, which no call uses any more.
+    pub(super) fn take(&self) -> Option<Seat<D>> {
+        lock(&self.state).idle.pop()
+    }
+
+    /// Takes all idle workers.
+    pub(super) fn take_all(&self) -> Vec<Seat<D>> {
+        std::mem::take(&mut lock(&self.state).idle)
+    }
+}
+
+impl<'p, D: Design> Lent<'p, D> {
+    /// Lends an idle worker, or registers one. When that fails and other calls run, waits until one
+    /// of them returns: it ends, because a body may not wait.
+    ///
+    /// # Errors
+    /// As [`Pool::worker`], when no other call runs.
+    pub(super) fn new(pool: &'p Pool<D>) -> Result<Lent<'p, D>, Error> {
+        let Kept { state, returned, .. } = &pool.kept;
+        let mut kept = lock(state);
+        let seat = loop {
+            if let Some(seat) = kept.idle.pop() {
+                break seat;
+            }
+            let returns = kept.returns;
+            // A ring is mapped here: no other call waits for that.
+            drop(kept);
+            let registered = pool.register();
+            kept = lock(state);
+            match registered {
+                Ok(seat) => break seat,
+                // One has returned since: its worker is idle, or has left.
+                Err(_) if kept.returns != returns => {}
+                Err(error) if kept.lent == 0 => return Err(error),
+                Err(_) => {
+                    kept.waiting += 1;
+                    kept = returned.wait(kept).unwrap_or_else(std::sync::PoisonError::into_inner);
+                    kept.waiting -= 1;
+                }
+            }
+        };
+        kept.lent += 1;
+        drop(kept);
+        Ok(Lent { pool, worker: Some(Worker::new(pool, seat)) })
+    }
+
+    pub(super) fn worker(&mut self) -> &mut Worker<'p, D> {
+        self.worker.as_mut().expect("a call has its worker until it returns")
+    }
+}
+
+impl<D: Design> Drop for Lent<'_, D> {
+    fn drop(&mut self) {
+        let Kept { state, returned, most } = &self.pool.kept;
+        let mut kept = lock(state);
+        if let Some(worker) = self.worker.take() {
+            if kept.waiting > 0 || kept.idle.len() < *most {
+                kept.idle.push(worker.into_seat());
+            } else {
+                // It has left before it counts as returned: its number is free then.
+                drop(kept);
+                drop(worker);
+                kept = lock(state);
+            }
+        }
+        kept.lent -= 1;
+        kept.returns += 1;
+        let is_waited_for = kept.waiting > 0;
+        drop(kept);
+        if is_waited_for {
+            // All: one that cannot register a worker goes on to wait, or returns its error.
+            returned.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::design::{Plain, Volatile};
+    use crate::{Options, Stop};
+
+    fn pool<D: Design>() -> Pool<D> {
+        Pool::create_as("", Options::new().bytes(1 << 20)).unwrap()
+    }
+
+    fn idle<D: Design>(pool: &Pool<D>) -> usize {
+        lock(&pool.kept.state).idle.len()
+    }
+
+    #[test]
+    fn peak_of_calls_keeps_few_workers() {
+        let pool = pool::<Volatile>();
+        let most = pool.kept.most;
+        let calls = most + 5;
+        let barrier = Barrier::new(calls);
+        std::thread::scope(|scope| {
+            for _ in 0..calls {
+                let run = || pool.run(|_| Ok(barrier.wait())).map(drop).unwrap();
+                scope.spawn(run);
+            }
+        });
+        assert_eq!(idle(&pool), most);
+        assert_eq!(lock(&pool.numbers).used.iter().filter(|used| **used).count(), most);
+    }
+
+    #[test]
+    fn call_without_a_free_worker_waits_for_another() {
+        let pool = pool::<Plain>();
+        let (state, started) = (&pool.kept.state, Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let first = pool.run(|_| {
+                    started.wait();
+                    // It can only be waited for by a call that has found no worker.
+                    while lock(state).waiting == 0 {
+                        std::thread::yield_now();
+                    }
+                    Ok(())
+                });
+                let _ = first.unwrap();
+            });
+            started.wait();
+            let _ = pool.run(|_| Ok(())).unwrap();
+        });
+    }
+
+    #[test]
+    fn worker_of_a_panicked_call_is_used_again() {
+        let pool = pool::<Plain>();
+        for _ in 0..3 {
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let _ = pool.run(|_| -> Result<(), Stop> { panic!("the body's own") });
+            }));
+            assert!(panicked.is_err());
+        }
+        let _ = pool.run(|_| Ok(())).unwrap();
+        assert_eq!((idle(&pool), lock(&pool.kept.state).lent), (1, 0));
+        // A worker of its own takes the one that is idle, with nothing counted of what that ran.
+        let worker = pool.worker().unwrap();
+        assert_eq!((idle(&pool), worker.words_written()), (0, 0));
+        let refused = pool.run(|_| Ok(())).map(drop);
+        assert!(matches!(refused, Err(Error::TooManyWorkers { max: 1, .. })), "{refused:?}");
+        drop(worker);
+        let _ = pool.run(|_| Ok(())).unwrap();
+    }
+}
