@@ -275,7 +275,9 @@ pub enum Error {
 
     /// A call that may not be made while a transaction's body runs on this thread.
     #[error(
-        "`{call}` was called inside a transaction's body: bodies may run again, and never wait"
+        "`{call}` was called while a transaction is open on this thread: a body may run again, \
+         and must not wait; a transaction that was begun and forgotten ends when its worker begins \
+         another or is dropped"
     )]
     InsideTransaction {
         /// The call.

@@ -9,7 +9,7 @@ use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::options::Durability;
 use crate::perform::{Fortune, Turn};
-use crate::worker::{Seat, arena, conclude};
+use crate::worker::{Phase, Seat, arena, conclude};
 use crate::{Error, Pool, Ticket, Tx, Worker};
 
 /// A transaction that has begun. Dropping it takes it back.
@@ -17,8 +17,13 @@ use crate::{Error, Pool, Ticket, Tx, Worker};
 /// While it is open this thread can begin no other, and whoever needs what it has written runs
 /// again and again: end it soon. One that has met many conflicts keeps others from beginning until
 /// it ends, as a body does that is run again; but where a body goes on doing so, this gives them
-/// their turn at each conflict, so that it may meet some again. Forgotten
-/// ([`forget`](std::mem::forget)), it keeps what it has locked.
+/// their turn at each conflict, so that it may meet some again.
+///
+/// A transaction that is forgotten ([`forget`](std::mem::forget)) stays open until its worker
+/// begins another or is dropped, which rolls it back. Until then it keeps what it has locked, and
+/// the thread that began it can begin no other. If the worker is forgotten, too, that lasts until
+/// the pool is closed: what it has written is never committed, but transactions that need the same
+/// objects run again and again, and under [`Snapshot`](crate::Snapshot) the log cannot be emptied.
 ///
 /// ```
 /// use lastword::{Objects, Options, Pool};
@@ -45,13 +50,45 @@ use crate::{Error, Pool, Ticket, Tx, Worker};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Open<'w, 'p, D: Design = Decoupled> {
-    tx: Tx<'w, D>,
+    begun: Begun<'w, D>,
     pool: &'p Pool<D>,
     fortune: &'w mut Fortune,
     conflicts: &'w mut u64,
     writes: &'w mut u64,
     _turn: Option<Turn<'p>>,
     _inside: Inside,
+}
+
+/// The transaction, and where its worker sees how far it is.
+struct Begun<'w, D: Design> {
+    tx: Tx<'w, D>,
+    phase: &'w mut Phase,
+}
+
+impl<'w, D: Design> Begun<'w, D> {
+    #[inline]
+    fn new(tx: Tx<'w, D>, phase: &'w mut Phase) -> Begun<'w, D> {
+        *phase = Phase::Open;
+        Begun { tx, phase }
+    }
+
+    /// Ends it, by a roll-back if `end` leaves it open. If that panics, the worker begins no other.
+    #[inline(always)]
+    fn end<R>(&mut self, end: impl FnOnce(&mut Tx<'w, D>) -> R) -> R {
+        *self.phase = Phase::Ending;
+        let done = end(&mut self.tx);
+        self.tx.take_back_if_open();
+        *self.phase = Phase::Over;
+        done
+    }
+}
+
+impl<D: Design> Drop for Begun<'_, D> {
+    fn drop(&mut self) {
+        if *self.phase == Phase::Open {
+            self.end(|_| ());
+        }
+    }
 }
 
 impl<'p, D: Design> Worker<'p, D> {
@@ -63,9 +100,10 @@ impl<'p, D: Design> Worker<'p, D> {
     /// [`Error::HeldUp`] as [`Worker::run`].
     #[inline]
     pub fn begin(&mut self, read_only: bool) -> Result<Open<'_, 'p, D>, Error> {
-        let inside = Inside::enter("begin")?;
         let pool = self.pool();
-        let Seat { local, number, fortune, known, conflicts, writes } = self.seat();
+        let seat = self.ready()?;
+        let inside = Inside::enter("begin", &seat.mark)?;
+        let Seat { local, number, fortune, known, phase, conflicts, writes, .. } = seat;
         let waits = !(read_only && D::READS_PASS);
         let turn = if waits { pool.gate.pass(fortune) } else { None };
         let design = pool.design();
@@ -73,8 +111,10 @@ impl<'p, D: Design> Worker<'p, D> {
             fortune.reset();
             return Err(error);
         }
-        let tx = Tx::new(design, local, known, &pool.shape, arena(*number), read_only);
-        Ok(Open { tx, pool, fortune, conflicts, writes, _turn: turn, _inside: inside })
+        let arena = arena(*number);
+        let tx = Tx::new(design, local, known, &pool.shape, arena, read_only);
+        let begun = Begun::new(tx, phase);
+        Ok(Open { begun, pool, fortune, conflicts, writes, _turn: turn, _inside: inside })
     }
 }
 
@@ -82,7 +122,7 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     /// The transaction, to read and write in.
     #[inline]
     pub fn tx(&mut self) -> &mut Tx<'w, D> {
-        &mut self.tx
+        &mut self.begun.tx
     }
 
     /// Commits. `None`: another transaction was in the way; this one has had no effect, and is to
@@ -93,10 +133,12 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     /// transaction may be committed all the same, and could not be made durable.
     #[inline]
     pub fn commit(self) -> Result<Option<Ticket<'p, D>>, Error> {
-        let Open { tx, pool, fortune, conflicts, writes, _turn: turn, _inside: inside } = self;
-        let done = conclude(tx, Ok(()));
+        let Open { mut begun, pool, fortune, conflicts, writes, _turn: turn, _inside: inside } =
+            self;
+        let done = begun.end(|tx| conclude(tx, Ok(())));
         match done {
             Ok(((), id, words)) => {
+                std::mem::forget(begun); // nothing is left in it to drop
                 *writes += words as u64;
                 fortune.reset();
                 drop((turn, inside));
@@ -127,16 +169,16 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     /// # Errors
     /// [`Error::Poisoned`], in sync mode: what it has seen could not be made durable.
     pub fn abort(self) -> Result<TxId, Error> {
-        let Open { mut tx, pool, fortune, conflicts, _turn: turn, _inside: inside, .. } = self;
-        if tx.stopped() == Some(Stop::Conflict) {
+        let Open { mut begun, pool, fortune, conflicts, _turn: turn, _inside: inside, .. } = self;
+        if begun.tx.stopped() == Some(Stop::Conflict) {
             *conflicts += 1;
-            drop(tx);
+            drop(begun);
             fortune.give_way();
             return Ok(TxId::NONE);
         }
-        let seen = tx.take_back();
+        let seen = begun.end(Tx::take_back);
         fortune.reset();
-        drop((tx, turn, inside));
+        drop((turn, inside));
         if pool.durability == Durability::Sync && D::DURABLE {
             pool.design().wait(seen)?;
         }

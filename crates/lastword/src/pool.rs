@@ -15,7 +15,7 @@ use crate::perform::Gate;
 use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
 use crate::sync::{Mutex, Ordering, lock};
-use crate::worker::Seat;
+use crate::worker::{Phase, Seat};
 use crate::{Committed, Error, Info, Options, Ticket, Tx, Worker};
 use kept::{Kept, Lent};
 
@@ -228,8 +228,12 @@ impl<D: Design> Pool<D> {
         }
     }
 
-    /// A worker is gone; its number may be used again.
+    /// A worker is gone; its number may be used again, unless something of a transaction is left
+    /// that cannot be rolled back: the next worker of that number would take it for its own.
     pub(crate) fn leave(&self, seat: &mut Seat<D>) {
+        if seat.phase != Phase::Over && seat.roll_back_left(self).is_err() {
+            return;
+        }
         self.design().close_local(&mut seat.local);
         lock(&self.numbers).used[seat.number] = false;
     }

@@ -180,9 +180,17 @@ impl<'t, D: Design> Tx<'t, D> {
         self.design.roll_back(self.local)
     }
 
+    /// Rolls back unless it has ended.
+    #[inline]
+    pub(crate) fn take_back_if_open(&mut self) {
+        if !self.over {
+            self.take_back();
+        }
+    }
+
     /// Rolls back and says why, for the program.
     #[cold]
-    pub(crate) fn fail(mut self, stop: Stop) -> Error {
+    pub(crate) fn fail(&mut self, stop: Stop) -> Error {
         let too_large = self.design.why_too_large(self.local);
         let seen = self.take_back();
         let info = self.shape.info();
@@ -314,9 +322,7 @@ impl<'t, D: Design> Tx<'t, D> {
 impl<D: Design> Drop for Tx<'_, D> {
     #[inline]
     fn drop(&mut self) {
-        if !self.over {
-            self.design.roll_back(self.local);
-        }
+        self.take_back_if_open();
     }
 }
 

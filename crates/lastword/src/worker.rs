@@ -6,7 +6,7 @@ use medium::mutants::{Mutant, planted};
 use words::{Stop, Transact, TxId};
 
 use crate::design::{Decoupled, Design};
-use crate::inside::Inside;
+use crate::inside::{Inside, Mark};
 use crate::options::Durability;
 use crate::perform::Fortune;
 use crate::tx::Known;
@@ -20,12 +20,28 @@ pub struct Worker<'p, D: Design = Decoupled> {
     seat: Option<Seat<D>>,
 }
 
+/// How far the transaction is that a worker has begun in parts. It outlives
+/// [`Open`](crate::Open), which a program may forget: what is left is rolled back before the worker
+/// begins another, or leaves. A transaction that is run cannot be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It has ended, or there was none.
+    Over,
+    /// It has begun.
+    Open,
+    /// It ends. If it stays so, the commit or the roll-back panicked, and nothing is known of what
+    /// it has locked and written.
+    Ending,
+}
+
 /// What a worker owns; the pool keeps some for [`Pool::run`].
 pub(crate) struct Seat<D: Design> {
     pub(crate) local: D::Local,
     pub(crate) number: usize,
     pub(crate) fortune: Fortune,
     pub(crate) known: Known,
+    pub(crate) phase: Phase,
+    pub(crate) mark: Mark,
     pub(crate) conflicts: u64,
     pub(crate) writes: u64,
 }
@@ -33,7 +49,28 @@ pub(crate) struct Seat<D: Design> {
 impl<D: Design> Seat<D> {
     pub(crate) fn new(local: D::Local, number: usize) -> Seat<D> {
         let (fortune, known) = (Fortune::new(number), Known::NOTHING);
-        Seat { local, number, fortune, known, conflicts: 0, writes: 0 }
+        let (phase, mark) = (Phase::Over, Mark::new());
+        Seat { local, number, fortune, known, phase, mark, conflicts: 0, writes: 0 }
+    }
+
+    /// Rolls back a transaction that was forgotten: its writes would be the next one's.
+    ///
+    /// # Errors
+    /// [`Error::StepPanicked`]: its end has panicked before.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn roll_back_left(&mut self, pool: &Pool<D>) -> Result<(), Error> {
+        if self.phase == Phase::Ending {
+            return Err(Error::StepPanicked { step: "commit or roll-back" });
+        }
+        self.phase = Phase::Ending;
+        // The gate first: a panic below must not leave it closed for all.
+        pool.gate.open(self.number);
+        pool.design().roll_back(&mut self.local);
+        self.phase = Phase::Over;
+        self.fortune.reset();
+        self.mark.ended();
+        Ok(())
     }
 }
 
@@ -71,6 +108,20 @@ impl<'p, D: Design> Worker<'p, D> {
 
     pub(crate) fn seat(&mut self) -> &mut Seat<D> {
         self.seat.as_mut().expect("a worker has its seat until it is dropped")
+    }
+
+    /// The worker's state, in which no transaction is open.
+    ///
+    /// # Errors
+    /// As [`Seat::roll_back_left`].
+    #[inline]
+    pub(crate) fn ready(&mut self) -> Result<&mut Seat<D>, Error> {
+        let pool = self.pool;
+        let seat = self.seat();
+        if seat.phase != Phase::Over {
+            seat.roll_back_left(pool)?;
+        }
+        Ok(seat)
     }
 
     /// Runs `body` as one transaction: all of it or nothing, isolated from every other as the
@@ -132,9 +183,9 @@ impl<'p, D: Design> Worker<'p, D> {
         mut body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
         read_only: bool,
     ) -> Result<Committed<'p, R, D>, Error> {
-        let inside = Inside::enter(if read_only { "read" } else { "run" })?;
         let pool = self.pool;
-        let seat = self.seat();
+        let seat = self.ready()?;
+        let inside = Inside::enter(if read_only { "read" } else { "run" }, &seat.mark)?;
         // Whoever has closed the gate keeps it closed until it is through, retries included.
         let waits = !(read_only && D::READS_PASS);
         let mut turn = if waits { pool.gate.pass(&seat.fortune) } else { None };
@@ -190,16 +241,18 @@ fn attempt<R, D: Design>(
     // Rolls back when the body unwinds.
     let mut tx = Tx::new(design, &mut seat.local, &mut seat.known, &pool.shape, arena, read_only);
     let value = body(&mut tx);
-    let (value, id, words) = conclude(tx, value)?;
+    let (value, id, words) = conclude(&mut tx, value)?;
+    std::mem::forget(tx); // nothing to take back, and no reason to drop
     seat.writes += words as u64;
     Ok((value, id))
 }
 
-/// Ends an attempt: commits it with this value, or takes it back. Answers the value, its ID, and
-/// how many words it has written. `Err(None)`: another transaction was in the way.
+/// Ends an attempt: commits it with this value. Returns the value, its ID, and how many words it
+/// has written. After an error the caller drops `tx`, which rolls back what is open. `Err(None)`:
+/// another transaction was in the way.
 #[inline(always)]
 pub(crate) fn conclude<R, D: Design>(
-    mut tx: Tx<'_, D>,
+    tx: &mut Tx<'_, D>,
     value: Result<R, Stop>,
 ) -> Result<(R, TxId, usize), Option<Error>> {
     let done = value.and_then(|value| tx.give_back().map(|()| value));
@@ -207,7 +260,6 @@ pub(crate) fn conclude<R, D: Design>(
         (Ok(value), None) => {
             let words = tx.words_written();
             let id = tx.commit().map_err(|_| None)?;
-            std::mem::forget(tx); // nothing to take back, and no reason to drop
             return Ok((value, id, words));
         }
         // Sticky: also when the body has swallowed it.

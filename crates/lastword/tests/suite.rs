@@ -2,6 +2,9 @@
 //! library's, and every workload's consistency, with several workers, before and after a recovery.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "suite/forgotten.rs"]
+mod forgotten;
+
 use std::path::Path;
 
 use lastword::design::Mvcc;

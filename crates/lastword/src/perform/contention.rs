@@ -18,7 +18,9 @@
 //!
 //! Nobody who waits at the gate holds a lock of the transactional memory, a pin or a drawn ID.
 
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock, spin_loop, thread};
+use std::sync::PoisonError;
+
+use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, lock, spin_loop, thread};
 
 /// Attempts after which a transaction closes the gate. Chosen, not measured: large enough that
 /// short conflicts pass by themselves, small enough that a starving transaction waits microseconds.
@@ -28,12 +30,16 @@ const PATIENCE: u32 = 24;
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     closed: AtomicBool,
-    turn: Mutex<()>,
+    /// The number of the worker that has closed it. The worker's state, not a guard on a stack, is
+    /// what says whose it is: a program may forget a guard, and the gate would stay closed.
+    holder: Mutex<Option<usize>>,
+    opened: Condvar,
 }
 
 /// How one worker fares with its running transaction.
 #[derive(Debug)]
 pub(crate) struct Fortune {
+    worker: usize,
     conflicts: u32,
     seed: u64,
 }
@@ -42,20 +48,19 @@ pub(crate) struct Fortune {
 #[derive(Debug)]
 pub(crate) struct Turn<'g> {
     gate: &'g Gate,
-    _turn: MutexGuard<'g, ()>,
+    worker: usize,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Relaxed: whoever waited is released by the mutex; whoever did not look needs no order,
-        // because isolation never rests on the gate.
-        self.gate.closed.store(false, Ordering::Relaxed);
+        self.gate.open(self.worker);
     }
 }
 
 impl Fortune {
     pub(crate) fn new(worker: usize) -> Fortune {
-        Fortune { conflicts: 0, seed: (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+        let seed = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Fortune { worker, conflicts: 0, seed }
     }
 
     /// Whether the running transaction has met few conflicts so far.
@@ -105,12 +110,29 @@ impl Gate {
 
     #[cold]
     fn wait(&self, fortune: &Fortune) -> Option<Turn<'_>> {
-        let turn = lock(&self.turn);
+        let mut holder = lock(&self.holder);
+        while holder.is_some() {
+            holder = self.opened.wait(holder).unwrap_or_else(PoisonError::into_inner);
+        }
         if fortune.conflicts < PATIENCE {
             return None;
         }
         self.closed.store(true, Ordering::Relaxed);
-        Some(Turn { gate: self, _turn: turn })
+        *holder = Some(fortune.worker);
+        Some(Turn { gate: self, worker: fortune.worker })
+    }
+
+    /// Opens the gate if this worker has closed it.
+    pub(crate) fn open(&self, worker: usize) {
+        let mut holder = lock(&self.holder);
+        if *holder == Some(worker) {
+            *holder = None;
+            // Relaxed: threads that wait are woken behind the mutex. A thread that does not look
+            // needs no order, because isolation never rests on the gate.
+            self.closed.store(false, Ordering::Relaxed);
+            drop(holder);
+            self.opened.notify_all();
+        }
     }
 }
 
@@ -132,5 +154,18 @@ mod tests {
         assert!(!gate.closed.load(Ordering::Relaxed));
         fortune.reset();
         assert!(gate.pass(&fortune).is_none());
+    }
+
+    #[test]
+    fn gate_of_forgotten_turn_is_opened_by_its_worker() {
+        let gate = Gate::default();
+        let mut unlucky = Fortune::new(3);
+        (0..PATIENCE).for_each(|_| unlucky.give_way());
+        std::mem::forget(gate.pass(&unlucky));
+        gate.open(2);
+        assert!(gate.closed.load(Ordering::Relaxed), "another worker's");
+        gate.open(3);
+        assert!(!gate.closed.load(Ordering::Relaxed));
+        assert!(gate.pass(&unlucky).is_some(), "it can be closed again");
     }
 }

@@ -408,3 +408,20 @@ fn who_waits_for_a_group_whose_member_is_running_is_told_when_that_is_over() {
         pool.wait_for(last).unwrap();
     });
 }
+
+#[test]
+fn group_survives_a_forgotten_member_of_its_worker() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let (pool, counters) = create(&path, options());
+    let mut worker = pool.worker().unwrap();
+    let _ = add(&mut worker, counters[0]);
+    let mut open = worker.begin(false).unwrap();
+    open.tx().set(counters[0], 999).unwrap();
+    open.tx().set(counters[1], 999).unwrap();
+    std::mem::forget(open);
+    let last = add(&mut worker, counters[2]);
+    last.ticket.wait().unwrap();
+    drop(worker);
+    assert_eq!(after_a_crash(pool, &path)[..3], [1, 0, 1]);
+}

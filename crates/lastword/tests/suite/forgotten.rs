@@ -1,0 +1,212 @@
+//! Transactions and workers that a program forgets ([`std::mem::forget`]), on every design: nothing
+//! of them is committed, and nothing of them stays in the way.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::mem::forget;
+use std::path::Path;
+
+use lastword::{Design, Durability, Error, Objects, Options, Pool, Ptr, Worker};
+
+use crate::{Suite, every_design};
+
+const BEFORE: u64 = 1;
+const FORGOTTEN: u64 = 999;
+
+/// Of a size class of its own, so it shares no ownership record with a small object.
+type Large = [u64; 64];
+
+/// Two objects, durable where the design keeps anything.
+#[derive(Clone, Copy)]
+struct Pair {
+    written: Ptr<u64>,
+    other: Ptr<Large>,
+}
+
+fn create<D: Design>(path: &Path, options: &Options) -> (Pool<D>, Pair) {
+    let pool = Pool::<D>::create_as(path, options.clone()).unwrap();
+    let made = pool.run(|tx| {
+        let pair = Pair { written: tx.alloc(BEFORE)?, other: tx.alloc([BEFORE; 64])? };
+        let root = tx.alloc([pair.written.to_bits(), pair.other.to_bits()])?;
+        tx.set_root_ptr(root)?;
+        Ok(pair)
+    });
+    let pair = made.unwrap().value;
+    if D::DURABLE {
+        pool.bring_home().unwrap();
+    }
+    (pool, pair)
+}
+
+/// Begins a transaction that writes, and forgets it.
+fn write_and_forget<D: Design>(worker: &mut Worker<'_, D>, pair: Pair) {
+    let mut open = worker.begin(false).unwrap();
+    open.tx().set(pair.written, FORGOTTEN).unwrap();
+    // An object that only the forgotten transaction knows of.
+    let new = open.tx().alloc(FORGOTTEN).unwrap();
+    open.tx().set(new, FORGOTTEN + 1).unwrap();
+    forget(open);
+}
+
+fn get<D: Design>(worker: &mut Worker<'_, D>, from: Ptr<u64>) -> u64 {
+    worker.run(|tx| tx.get(from)).unwrap().value
+}
+
+/// What opening the pool shows of the pair.
+fn reopened<D: Design>(path: &Path, options: &Options) -> (u64, u64) {
+    let pool = Pool::<D>::open_as(path, options.clone()).unwrap();
+    let found = pool.run(|tx| {
+        let root = tx.root_ptr::<[u64; 2]>()?;
+        let [written, other] = tx.get(root)?;
+        Ok((tx.get(Ptr::from_bits(written))?, tx.get(Ptr::<Large>::from_bits(other))?[0]))
+    });
+    let found = found.unwrap().value;
+    pool.close().unwrap();
+    lastword::check(path).unwrap().sound().unwrap();
+    found
+}
+
+/// The worker goes on after the transaction that was forgotten.
+struct WorkerGoesOn;
+
+impl Suite for WorkerGoesOn {
+    fn run<D: Design>(&self, options: Options, _durability: Durability) {
+        if !D::ROLLS_BACK {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let (pool, pair) = create::<D>(&path, &options);
+        let mut worker = pool.worker().unwrap();
+        write_and_forget(&mut worker, pair);
+        let done = worker.run(|tx| {
+            let found = tx.get(pair.written)?;
+            tx.set(pair.other, [2; 64])?;
+            Ok(found)
+        });
+        assert_eq!(done.unwrap().value, BEFORE, "{}", D::NAME);
+        // One that has only read, and one in parts.
+        let mut open = worker.begin(true).unwrap();
+        assert_eq!(open.tx().get(pair.written), Ok(BEFORE));
+        forget(open);
+        let mut open = worker.begin(false).unwrap();
+        open.tx().set(pair.other, [3; 64]).unwrap();
+        assert!(open.commit().unwrap().is_some(), "{}", D::NAME);
+        drop(worker);
+        assert_eq!(get(&mut pool.worker().unwrap(), pair.written), BEFORE, "{}", D::NAME);
+        if D::DURABLE {
+            pool.flush().unwrap();
+            pool.abandon();
+            assert_eq!(reopened::<D>(&path, &options), (BEFORE, 3), "{}", D::NAME);
+        }
+    }
+}
+
+#[test]
+fn forgotten_transaction_is_rolled_back_at_next_begin() {
+    every_design(&WorkerGoesOn);
+}
+
+/// The worker is dropped, and its number is used again.
+struct WorkerIsDropped;
+
+impl Suite for WorkerIsDropped {
+    fn run<D: Design>(&self, options: Options, _durability: Durability) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let (pool, pair) = create::<D>(&path, &options);
+        for _ in 0..3 {
+            let mut worker = pool.worker().unwrap();
+            write_and_forget(&mut worker, pair);
+            drop(worker);
+            let mut next = pool.worker().unwrap();
+            let found = next.run(|tx| {
+                let found = tx.get(pair.written)?;
+                tx.set(pair.written, found)?;
+                Ok(found)
+            });
+            let expected = if D::ROLLS_BACK { BEFORE } else { FORGOTTEN };
+            assert_eq!(found.unwrap().value, expected, "{}", D::NAME);
+        }
+        if D::DURABLE {
+            pool.flush().unwrap();
+            pool.abandon();
+            assert_eq!(reopened::<D>(&path, &options), (BEFORE, BEFORE), "{}", D::NAME);
+        }
+    }
+}
+
+#[test]
+fn dropped_worker_hands_no_dirty_words_on() {
+    every_design(&WorkerIsDropped);
+}
+
+/// A reader meets the transaction while it is forgotten and not rolled back.
+struct ReaderMeetsIt;
+
+impl Suite for ReaderMeetsIt {
+    fn run<D: Design>(&self, options: Options, _durability: Durability) {
+        if !D::ROLLS_BACK || D::WORKERS_MAX < 2 || waits_for_the_open_one::<D>() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (pool, pair) = create::<D>(&dir.path().join("pool"), &options);
+        let mut worker = pool.worker().unwrap();
+        let seen = std::thread::scope(|scope| {
+            // The thread that begins it is not the one that ends it.
+            scope.spawn(|| write_and_forget(&mut worker, pair)).join().unwrap();
+            let mut reader = pool.worker().unwrap();
+            let mut open = reader.begin(true).unwrap();
+            let seen = open.tx().get(pair.written);
+            open.abort().unwrap();
+            seen
+        });
+        assert_ne!(seen, Ok(FORGOTTEN), "{}", D::NAME);
+        assert_eq!(get(&mut worker, pair.written), BEFORE, "{}", D::NAME);
+    }
+}
+
+/// `serial` is one lock: a transaction that is open keeps all others from beginning.
+fn waits_for_the_open_one<D: Design>() -> bool {
+    std::any::type_name::<D>().contains("Serial")
+}
+
+#[test]
+fn forgotten_transaction_is_never_read() {
+    every_design(&ReaderMeetsIt);
+}
+
+/// The thread that has forgotten a transaction may begin another when that one has ended, whichever
+/// thread has ended it.
+struct ThreadGoesOn;
+
+impl Suite for ThreadGoesOn {
+    fn run<D: Design>(&self, options: Options, _durability: Durability) {
+        let dir = tempfile::tempdir().unwrap();
+        let (pool, pair) = create::<D>(&dir.path().join("pool"), &options);
+        let mut worker = pool.worker().unwrap();
+        for ends_here in [true, false] {
+            write_and_forget(&mut worker, pair);
+            // It is open, so this thread can begin no other, nor wait.
+            let refused = pool.run(|tx| tx.get(pair.other)).map(drop);
+            assert!(matches!(refused, Err(Error::InsideTransaction { .. })), "{refused:?}");
+            let mut next = || drop(worker.run(|tx| tx.get(pair.other)).unwrap());
+            if ends_here {
+                next();
+            } else {
+                std::thread::scope(|scope| scope.spawn(next).join().unwrap());
+            }
+            let flushed = pool.flush();
+            assert_eq!(flushed.is_ok(), D::DURABLE, "{}: {flushed:?}", D::NAME);
+            let inside = worker.run(|_| Ok(pool.flush())).unwrap().value;
+            assert!(matches!(inside, Err(Error::InsideTransaction { .. })), "{inside:?}");
+        }
+        write_and_forget(&mut worker, pair);
+        drop(worker);
+        let _ = pool.run(|tx| tx.set(pair.other, [5; 64])).unwrap();
+    }
+}
+
+#[test]
+fn thread_that_forgot_a_transaction_can_begin_again() {
+    every_design(&ThreadGoesOn);
+}
