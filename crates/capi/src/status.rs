@@ -107,7 +107,7 @@ pub(crate) fn of(error: &Error) -> c_int {
         Error::NotDurable { .. } => NOT_DURABLE,
         Error::TooManyWorkers { .. } => WORKERS,
         Error::HeldUp { .. } => HELD_UP,
-        Error::Thread { .. } | Error::Poisoned { .. } => IO,
+        Error::Thread { .. } | Error::Poisoned { .. } | Error::WorkerForgotten { .. } => IO,
         _ => INVALID,
     }
 }

@@ -370,6 +370,17 @@ pub enum Error {
         instead: &'static str,
     },
 
+    /// A worker was forgotten ([`std::mem::forget`]) inside a transaction of a group: committed
+    /// transactions of that group were with it. The pool is as a crash would leave it.
+    #[error(
+        "closed without the transactions after {durable} of a worker that was forgotten inside a \
+         transaction: their group was never made durable; drop each worker before its pool"
+    )]
+    WorkerForgotten {
+        /// The last transaction that is durable with all before it.
+        durable: TxId,
+    },
+
     /// An object of no bytes, or of more than an object can have.
     #[error("an object has 1 to 1024 bytes: put what is larger into an `Array` or `Bytes`")]
     BadSize,

@@ -195,6 +195,8 @@ impl Log {
                 return Err(Stop::Conflict); // the next attempt does not begin
             }
             self.at += record.len();
+            // Release: see `Undo::is_open_in_place`.
+            workers.slot(self.slot).filled.store(self.at, Ordering::Release);
         } else {
             if ground.room(self.record.len() + 1 + words) > capacity {
                 return Err(Stop::TooLarge);
@@ -239,6 +241,7 @@ impl Log {
         ground.write_head(self.slot, &self.key, head, &slot.meter)?;
         self.sequence += 1;
         self.reset();
+        slot.filled.store(0, Ordering::Release);
         Ok(())
     }
 
@@ -310,6 +313,13 @@ impl Undo {
 
     fn clock(&self) -> &AtomicU64 {
         self.memory.clock()
+    }
+
+    /// Whether a slot has records of a transaction that is not over, whose words may be at home.
+    /// Asked when no worker is left: a program has forgotten a worker in the middle of it. Acquire:
+    /// pairs with the stores behind a record and behind the head that makes it void.
+    fn is_open_in_place(&self) -> bool {
+        self.workers.used().any(|slot| slot.filled.load(Ordering::Acquire) > 0)
     }
 
     /// After an ID was drawn: it is told, unless it could not be made durable; then it is under way
@@ -502,6 +512,11 @@ impl Design for Undo {
 
     fn close(&mut self) -> Result<(), Error> {
         self.wait(self.committed_id())?;
+        if self.is_open_in_place() {
+            // With the mark of a clean shutdown its words would stay. Without, opening the pool
+            // takes them back by these records, as after a crash.
+            return Ok(());
+        }
         self.ground.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
     }
 

@@ -38,7 +38,7 @@ pub(super) struct Slot {
     committing: AtomicU64,
     /// The last ID that its worker was told to be durable, with all before it.
     acknowledged: AtomicU64,
-    /// Words of records that are durable; see `redo`.
+    /// Words of records that are durable; see `redo`. Under `undo`, of the transaction that runs.
     pub(super) filled: AtomicUsize,
     /// What its next worker goes on with.
     pub(super) sequence: Mutex<u64>,

@@ -100,6 +100,12 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.seats.oldest().min(self.clock.load(Ordering::Relaxed))
     }
 
+    /// See `seats`. What the forgotten attempts have locked stays locked: their links are void in
+    /// the next generation.
+    pub(crate) fn forget_running(&self) {
+        self.seats.forget_running();
+    }
+
     /// See `seats`.
     pub(crate) fn frontier(&self) -> u64 {
         self.seats.frontier(&self.clock)

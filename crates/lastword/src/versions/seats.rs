@@ -265,6 +265,12 @@ impl<M> Seats<M> {
         active.min().unwrap_or(IDLE)
     }
 
+    /// No worker is left, so an attempt that still shows as running was forgotten by its program.
+    /// It would keep old versions, and records from its beginning on, for ever.
+    pub(super) fn forget_running(&self) {
+        self.used().for_each(Seat::over);
+    }
+
     /// The largest stamp such that all records up to it are at home.
     pub(super) fn frontier(&self, clock: &AtomicU64) -> u64 {
         let now = clock.load(Ordering::Acquire);

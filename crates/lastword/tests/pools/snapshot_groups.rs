@@ -410,6 +410,33 @@ fn who_waits_for_a_group_whose_member_is_running_is_told_when_that_is_over() {
 }
 
 #[test]
+fn group_of_a_forgotten_worker_is_an_error_of_close() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let (pool, counters) = create(&path, options());
+    std::thread::scope(|scope| {
+        let forgets = || {
+            let mut worker = pool.worker().unwrap();
+            let _ = add(&mut worker, counters[0]);
+            // It takes the group of the first one with it.
+            let mut open = worker.begin(false).unwrap();
+            open.tx().set(counters[1], 999).unwrap();
+            std::mem::forget(open);
+            std::mem::forget(worker);
+        };
+        scope.spawn(forgets).join().unwrap();
+    });
+    let durable = pool.durable_id();
+    let closed = pool.close();
+    assert!(
+        matches!(&closed, Err(Error::WorkerForgotten { durable: last }) if *last == durable),
+        "{closed:?}"
+    );
+    let pool = Pool::<Snapshot>::open_as(&path, options()).unwrap();
+    assert_eq!(after_a_crash(pool, &path), [0; 8]);
+}
+
+#[test]
 fn group_survives_a_forgotten_member_of_its_worker() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");

@@ -5,7 +5,7 @@
 use std::mem::forget;
 use std::path::Path;
 
-use lastword::{Design, Durability, Error, Objects, Options, Pool, Ptr, Worker};
+use lastword::{Design, Durability, Error, Objects, Options, Pool, Ptr, TxId, Worker};
 
 use crate::{Suite, every_design};
 
@@ -173,6 +173,41 @@ fn waits_for_the_open_one<D: Design>() -> bool {
 #[test]
 fn forgotten_transaction_is_never_read() {
     every_design(&ReaderMeetsIt);
+}
+
+/// The worker is forgotten, too, so nothing rolls the transaction back before the pool closes.
+struct WorkerIsForgotten;
+
+impl Suite for WorkerIsForgotten {
+    fn run<D: Design>(&self, options: Options, durability: Durability) {
+        if !D::DURABLE || waits_for_the_open_one::<D>() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let (pool, pair) = create::<D>(&path, &options);
+        std::thread::scope(|scope| {
+            let forgets = || {
+                let mut worker = pool.worker().unwrap();
+                write_and_forget(&mut worker, pair);
+                forget(worker);
+            };
+            scope.spawn(forgets).join().unwrap();
+        });
+        let done = pool.worker().unwrap().run(|tx| tx.set(pair.other, [2; 64])).unwrap();
+        if durability == Durability::Sync {
+            assert!(done.ticket.is_durable(), "{}", D::NAME);
+        }
+        pool.flush().unwrap();
+        assert!(pool.durable_id() > TxId::NONE);
+        pool.close().unwrap();
+        assert_eq!(reopened::<D>(&path, &options), (BEFORE, 2), "{}", D::NAME);
+    }
+}
+
+#[test]
+fn forgotten_worker_does_not_hold_close_back() {
+    every_design(&WorkerIsForgotten);
 }
 
 /// The thread that has forgotten a transaction may begin another when that one has ended, whichever

@@ -535,6 +535,11 @@ impl Design for Snapshot {
         if core.options.unlogged {
             return Ok(());
         }
+        core.versions.forget_running();
+        core.end_all_groups()?;
+        if core.has_groups() {
+            return Err(Error::WorkerForgotten { durable: TxId(core.versions.durable()) });
+        }
         self.bring_home()?;
         core.ground.close(self.committed_id().0).map_err(|error| core.workers.poison.put(error))
     }
