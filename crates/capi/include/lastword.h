@@ -50,11 +50,12 @@
  * under LW_PLAIN none, and what is aborted stays.
  *
  * Threads. A pool may be used by all threads at once. A worker is used and
- * closed by the thread that has opened it. One thread has one transaction at a
- * time, and ends it before it ends itself: nobody else can. Others wait for what
- * an open transaction has read and written: end it soon, and wait for nothing in
- * it. Who meets conflicts again and again is let through alone, in lw_run for
- * sure. Nothing here may be called by a signal handler, or in a child after fork.
+ * closed by the thread that has opened it; a thread that ends closes its workers,
+ * and aborts what is open in them. One thread has one transaction at a time.
+ * Other threads wait for what an open transaction has read and written: end it
+ * soon, and wait for nothing in it. Who meets conflicts again and again is let
+ * through alone, in lw_run for sure. Nothing here may be called by a signal
+ * handler, or in a child after fork.
  */
 #ifndef LASTWORD_H
 #define LASTWORD_H

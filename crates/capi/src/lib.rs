@@ -23,6 +23,7 @@ mod handle;
 pub mod options;
 pub mod pool;
 pub mod status;
+mod thread;
 pub mod worker;
 
 use std::ffi::{c_char, c_int};

@@ -12,7 +12,7 @@ use crate::design::{Any, Pools, on};
 use crate::handle::{Closed, Shell};
 use crate::options::lw_options;
 use crate::worker::{self, lw_worker};
-use crate::{Status, guard, status};
+use crate::{Status, guard, status, thread};
 
 /// A pool, and its workers that are open.
 pub struct Open {
@@ -130,12 +130,14 @@ pub unsafe extern "C" fn lw_pool_close(pool: *mut lw_pool) -> c_int {
     guard(|| {
         // SAFETY: the header asks for a handle, and that no other call is under way.
         let (shell, open) = unsafe { (Shell::of(pool)?, of(pool)?) };
+        let closing = thread::closing();
         // Those of threads that are through, or gone. Who calls says that none is in a call.
         let workers = open.workers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if workers.iter().any(|worker| worker::is_in_a_transaction(worker)) {
             return Err(status::BUSY);
         }
         workers.into_iter().for_each(worker::close);
+        drop(closing);
         let open = CLOSED.close(shell)?;
         on!(open.pool, pool => pool.close()).map_err(|error| status::of(&error))
     })
@@ -241,7 +243,8 @@ pub unsafe extern "C" fn lw_pool_on_durable(
         let Some(told) = told else { return Err(status::INVALID) };
         let argument = Argument(argument);
         let tell = move |outcome: Result<(), Error>| {
-            told(argument.get(), outcome.err().map_or(status::OK, |error| status::of(&error)));
+            let status = outcome.err().map_or(status::OK, |error| status::of(&error));
+            thread::call_back(|| told(argument.get(), status));
         };
         let asked = on!(&open.pool, pool => {
             pool.ticket(TxId(id)).and_then(|ticket| ticket.on_durable(tell))

@@ -13,7 +13,7 @@
 //! other call is under way.
 //!
 //! A thread is known by the place of its control block, which is another's when it has ended: so a
-//! thread ends its transactions before it ends itself.
+//! thread that ends closes its workers (`thread`).
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -28,7 +28,7 @@ use crate::bytes::{fill, read_bytes, write_bytes};
 use crate::design::{Any, Each, map, on};
 use crate::handle::{Closed, Shell};
 use crate::pool::{self, lw_pool};
-use crate::{Status, guard, status};
+use crate::{Status, guard, status, thread};
 
 /// `LW_READ_ONLY`.
 pub const READ_ONLY: u32 = 1;
@@ -65,30 +65,6 @@ pub type lw_worker = Shell<AnySeat>;
 
 static CLOSED: Closed<AnySeat> = Closed::new();
 
-/// The calling thread: a number that no other living thread has, and that is not 0.
-#[inline(always)]
-fn thread() -> usize {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    {
-        let own: usize;
-        // SAFETY: it reads the thread's pointer to itself, which the ABI puts there. The call below
-        // does the same.
-        unsafe {
-            std::arch::asm!(
-                "mov {}, fs:0",
-                out(reg) own,
-                options(nostack, preserves_flags, readonly, pure)
-            );
-        }
-        own
-    }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-    // SAFETY: it cannot fail.
-    unsafe {
-        libc::pthread_self() as usize
-    }
-}
-
 /// The seat of a worker of this thread.
 ///
 /// # Safety
@@ -97,7 +73,7 @@ fn thread() -> usize {
 unsafe fn seat(worker: *mut lw_worker) -> Result<&'static AnySeat, Status> {
     // SAFETY: as the caller says.
     let shell = unsafe { Shell::of(worker) }?;
-    if shell.owner.load(Ordering::Relaxed) != thread() {
+    if shell.owner.load(Ordering::Relaxed) != thread::number() {
         return Err(not_mine(shell));
     }
     // SAFETY: a worker that is closed has no owner.
@@ -221,10 +197,11 @@ pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw
                 pool: open,
             }
         });
-        let handle = CLOSED.open(AnySeat(seat), thread());
+        let handle = CLOSED.open(AnySeat(seat), thread::number());
         // SAFETY: it was given out here.
         let shell = unsafe { Shell::of(handle) }?;
         open.workers.lock().unwrap_or_else(PoisonError::into_inner).push(shell);
+        thread::opens(shell);
         // SAFETY: it is not NULL, and the caller's.
         unsafe { worker.write(handle) };
         Ok(())
@@ -243,6 +220,7 @@ pub unsafe extern "C" fn lw_worker_close(worker: *mut lw_worker) -> c_int {
             ended => ended,
         };
         // It is closed whatever became of that.
+        thread::closes(shell);
         close(shell);
         ended
     })
@@ -253,11 +231,12 @@ pub(crate) fn is_in_a_transaction(shell: &'static lw_worker) -> bool {
     shell.inside().is_ok_and(|inside| on!(&inside.0, it => it.is_in_a_transaction()))
 }
 
-/// Closes a worker in which nothing is open.
+/// Closes a worker. A transaction that is open in it is taken back.
 pub(crate) fn close(shell: &'static lw_worker) {
     let Ok(inside) = CLOSED.close(shell) else { return };
     on!(inside.0, it => {
-        // What borrows the worker goes first: there is none, unless it has panicked.
+        // What borrows the worker goes first: a transaction of a thread that ends, or one that has
+        // panicked.
         drop(it.open.take());
         let mut workers = it.pool.workers.lock().unwrap_or_else(PoisonError::into_inner);
         workers.retain(|other| !ptr::eq(*other, shell));
@@ -265,6 +244,17 @@ pub(crate) fn close(shell: &'static lw_worker) {
         // SAFETY: it comes from a box, and nothing borrows it.
         drop(unsafe { Box::from_raw(it.worker) });
     });
+}
+
+/// Closes a worker whose thread ends, with what is open in it. Not where a body runs: then the
+/// process exits, from within that body.
+pub(crate) fn close_of_ending_thread(shell: &'static lw_worker) {
+    // It may have been closed with its pool, and opened by another thread since.
+    let is_own = shell.owner.load(Ordering::Relaxed) == thread::number();
+    let runs = || shell.inside().is_ok_and(|inside| on!(&inside.0, it => it.runs.get()));
+    if is_own && !runs() {
+        close(shell);
+    }
 }
 
 /// Runs a body as a transaction.

@@ -147,19 +147,7 @@ fn what_is_closed_is_closed() {
 fn a_transaction_is_its_threads() {
     let setup = Setup::new(0);
     let Setup { pool, worker, object, .. } = setup;
-    let (mut other, mut left) = (ptr::null_mut(), 0);
-    // What a thread has left open is closed with its pool.
-    let opened = setup.elsewhere(|it| {
-        let mut theirs = ptr::null_mut();
-        // SAFETY: all are there.
-        let status = unsafe { lw_worker_open(it.pool, &mut theirs) };
-        left = theirs as usize;
-        status
-    });
-    assert_eq!(opened, 0);
-    let left = left as *mut lw_worker;
-    // SAFETY: it is a handle.
-    assert_eq!(unsafe { lw_worker_close(left) }, status::OTHER_THREAD);
+    let mut other = ptr::null_mut();
     // SAFETY: all are there.
     unsafe {
         assert_eq!(lw_worker_open(pool, &mut other), 0);
@@ -191,6 +179,45 @@ fn a_transaction_is_its_threads() {
         assert_eq!(setup.word(0), 1);
     }
     setup.close();
+}
+
+#[test]
+fn thread_that_ends_aborts_and_closes_its_workers() {
+    for design in 0..6 {
+        let setup = Setup::new(design);
+        let Setup { pool, worker, object, .. } = setup;
+        // Numbers come back: more threads than any design has workers, one after the other.
+        // SAFETY: it is open.
+        assert_eq!(unsafe { lw_worker_close(worker) }, 0);
+        let mut last = 0;
+        for _ in 0..70 {
+            let left = setup.elsewhere(|it| {
+                let mut theirs = ptr::null_mut();
+                // SAFETY: all are there.
+                unsafe {
+                    assert_eq!(lw_worker_open(it.pool, &mut theirs), 0, "design {design}");
+                    assert_eq!(lw_begin(theirs, 0), 0);
+                    assert_eq!(lw_write(theirs, it.object, 0, 999), 0);
+                }
+                last = theirs as usize;
+                0
+            });
+            assert_eq!(left, 0);
+        }
+        let (left, mut own, mut word) = (last as *mut lw_worker, ptr::null_mut(), 0);
+        // SAFETY: handles that were given out; the rest is there.
+        unsafe {
+            assert_eq!(lw_worker_close(left), status::CLOSED);
+            assert_eq!(lw_worker_open(pool, &mut own), 0);
+            assert_eq!(lw_begin(own, 0), 0);
+            assert_eq!(lw_read(own, object, 0, &mut word), 0);
+            // `plain` takes nothing back.
+            assert_eq!(word, if design == 5 { 999 } else { 0 }, "design {design}");
+            assert_eq!(lw_write(own, object, 0, word + 1), 0);
+            assert_eq!(lw_commit(own, ptr::null_mut()), 0);
+            assert_eq!(lw_pool_close(pool), 0, "no transaction is open");
+        }
+    }
 }
 
 #[test]

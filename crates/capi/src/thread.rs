@@ -1,0 +1,106 @@
+//! The calling thread: what it is known by, and what it leaves behind when it ends.
+//!
+//! A thread that ends closes the workers that it has opened. A transaction that is open in one of
+//! them is aborted, for no other thread may end it, and it would keep what it has locked until the
+//! process ends. The number of each worker is free for another thread.
+//!
+//! When the process exits this is left out. The thread that calls `exit` may stand in a body or in
+//! a callback, with locks of the library held, and what is open is never committed anyway.
+
+use std::cell::{Cell, RefCell};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::guard;
+use crate::worker::{self, lw_worker};
+
+/// What a thread has opened.
+struct Opened {
+    workers: RefCell<Vec<&'static lw_worker>>,
+    /// A callback of the program runs in this thread.
+    calls_back: Cell<bool>,
+}
+
+thread_local! {
+    static OPENED: Opened =
+        const { Opened { workers: RefCell::new(Vec::new()), calls_back: Cell::new(false) } };
+}
+
+/// Held while workers are closed that are not of the calling thread, or whose thread ends: of the
+/// two threads that find the same worker, the second finds it closed, and not half closed.
+static CLOSING: Mutex<()> = Mutex::new(());
+
+/// The calling thread: a number that no other living thread has, and that is not 0.
+#[inline(always)]
+pub(crate) fn number() -> usize {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    {
+        let own: usize;
+        // SAFETY: it reads the thread's pointer to itself, which the ABI puts there. The call below
+        // does the same.
+        unsafe {
+            std::arch::asm!(
+                "mov {}, fs:0",
+                out(reg) own,
+                options(nostack, preserves_flags, readonly, pure)
+            );
+        }
+        own
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    // SAFETY: it cannot fail.
+    unsafe {
+        libc::pthread_self() as usize
+    }
+}
+
+/// Whether this is the thread that the process began with: it mostly ends because the process does.
+fn is_first() -> bool {
+    // SAFETY: neither can fail.
+    unsafe { libc::gettid() == libc::getpid() }
+}
+
+/// The calling thread has opened a worker.
+pub(crate) fn opens(worker: &'static lw_worker) {
+    // Where the thread is ending already, the worker stays until its pool is closed.
+    let _ = OPENED.try_with(|opened| opened.workers.borrow_mut().push(worker));
+}
+
+/// The calling thread has closed one of its workers.
+pub(crate) fn closes(worker: &'static lw_worker) {
+    let others = |opened: &Opened| {
+        opened.workers.borrow_mut().retain(|other| !std::ptr::eq(*other, worker));
+    };
+    let _ = OPENED.try_with(others);
+}
+
+/// Runs a callback of the program.
+pub(crate) fn call_back(callback: impl FnOnce()) {
+    let set = |on| {
+        let _ = OPENED.try_with(|opened| opened.calls_back.set(on));
+    };
+    set(true);
+    callback();
+    set(false);
+}
+
+/// Keeps threads that end from closing their workers meanwhile.
+pub(crate) fn closing() -> MutexGuard<'static, ()> {
+    CLOSING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let workers = self.workers.take();
+        if workers.is_empty() || is_first() || self.calls_back.get() {
+            return;
+        }
+        // A panic would end the process; the worker is lost then, and nothing else.
+        guard(|| {
+            let _closing = closing();
+            for worker in workers {
+                worker::close_of_ending_thread(worker);
+            }
+            Ok(())
+        });
+    }
+}
