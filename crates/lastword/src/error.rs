@@ -364,7 +364,8 @@ pub enum Error {
         what: &'static str,
         /// Where the oldest running transaction began.
         since: TxId,
-        /// How long it was waited for: [`Options::patience`](crate::Options::patience).
+        /// How long the worker has waited while the process ran:
+        /// [`Options::patience`](crate::Options::patience).
         waited: Duration,
         /// What to do else.
         instead: &'static str,

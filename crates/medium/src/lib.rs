@@ -35,6 +35,7 @@ mod mapped;
 mod mapping;
 mod memory;
 mod parts;
+mod patience;
 mod pool_file;
 #[cfg(test)]
 mod suite;
@@ -47,6 +48,7 @@ pub use log_reader::LogReader;
 pub use mapped::{Combining, Domain, Emulation, InPlace, MappedHome, MappedLog};
 pub use memory::Memory;
 pub use parts::Parts;
+pub use patience::Patience;
 pub use pool_file::{FileSystem, PoolFile, Prewrite};
 pub use system::{Call, Fault, Faults, System};
 

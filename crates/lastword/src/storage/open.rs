@@ -1,11 +1,11 @@
 //! Opening the files of a pool: everything is checked before it is trusted, and nothing is written.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use medium::PoolFile;
 use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
+use medium::{Patience, PoolFile};
 
 use super::{AREA_ALIGN, Storage, log_path};
 use crate::ideal;
@@ -125,10 +125,10 @@ pub(crate) fn open_log(
     path: &Path,
     open: impl Fn(&Path) -> Result<PoolFile, medium::Error>,
 ) -> Result<Option<Arc<PoolFile>>, Error> {
-    let start = Instant::now();
+    let mut patience = Patience::new(PATIENCE);
     loop {
         match open(path) {
-            Err(medium::Error::InUse { .. }) if start.elapsed() < PATIENCE => {
+            Err(medium::Error::InUse { .. }) if !patience.is_over() => {
                 thread::sleep(Duration::from_millis(1));
             }
             Ok(file) => return Ok(Some(Arc::new(file))),

@@ -1,7 +1,6 @@
 //! A worker that waits for others, for as long as its pool has patience.
 
-use std::time::Instant;
-
+use medium::Patience;
 use words::TxId;
 
 use super::Core;
@@ -15,12 +14,12 @@ const SPINS: u32 = 1 << 8;
 pub(super) struct Waiting<'s> {
     core: &'s Core,
     looks: u32,
-    since: Option<Instant>,
+    patience: Patience,
 }
 
 impl<'s> Waiting<'s> {
     pub(super) fn begin(core: &'s Core) -> Waiting<'s> {
-        Waiting { core, looks: 0, since: None }
+        Waiting { core, looks: 0, patience: Patience::new(core.options.patience) }
     }
 
     pub(super) fn look_again(&mut self) -> Result<(), Error> {
@@ -50,11 +49,10 @@ impl<'s> Waiting<'s> {
         if self.looks.is_power_of_two() {
             self.core.end_all_groups()?;
         }
-        let Core { versions, options, .. } = self.core;
-        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
-        if waited < options.patience {
+        if !self.patience.is_over() {
             return Ok(());
         }
-        Err(Error::HeldUp { what, since: TxId(versions.oldest()), waited, instead })
+        let (since, waited) = (TxId(self.core.versions.oldest()), self.patience.spent());
+        Err(Error::HeldUp { what, since, waited, instead })
     }
 }

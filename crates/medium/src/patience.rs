@@ -1,0 +1,112 @@
+//! A limit on waiting that counts only time in which the process ran.
+//!
+//! A clock goes on while a process does not: a signal or a debugger stops it, the machine is
+//! suspended, a hypervisor moves it. A waiter that compares two readings of the clock takes that
+//! for its own waiting, and gives up although nothing held it up. Here each look adds the time
+//! since the last one, but no more than a share of the limit. A waiter looks again and again, so a
+//! stop lies between two looks, and whatever its length it counts as one share.
+
+use std::time::{Duration, Instant};
+
+/// Shares of a limit: a stop counts as one. Chosen: a 64th of the limit is lost to a stop at most,
+/// and a waiter that gets its core seldom gives up after 64 looks, whatever the limit.
+const SHARES: u32 = 64;
+
+/// How much longer to wait; begins with the first look.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// let mut patience = medium::Patience::new(Duration::from_secs(10));
+/// let start = Instant::now();
+/// assert!(!patience.is_over_at(start));
+/// // The process was stopped for an hour.
+/// assert!(!patience.is_over_at(start + Duration::from_secs(3600)));
+/// assert!(patience.spent() < Duration::from_secs(1));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Patience {
+    limit: Duration,
+    spent: Duration,
+    last: Option<Instant>,
+}
+
+impl Patience {
+    /// Waits for so long.
+    pub fn new(limit: Duration) -> Patience {
+        Patience { limit, spent: Duration::ZERO, last: None }
+    }
+
+    /// Looks at the clock: whether the limit is reached. To be called at each look at what is
+    /// waited for.
+    pub fn is_over(&mut self) -> bool {
+        self.is_over_at(Instant::now())
+    }
+
+    /// As [`is_over`](Patience::is_over), with what the clock says.
+    pub fn is_over_at(&mut self, now: Instant) -> bool {
+        if let Some(last) = self.last.replace(now) {
+            // At least a nanosecond, or the smallest limits would never be reached.
+            let share = (self.limit / SHARES).max(Duration::from_nanos(1));
+            let since = now.saturating_duration_since(last);
+            self.spent = self.spent.saturating_add(since.min(share));
+        }
+        self.spent >= self.limit
+    }
+
+    /// The time that was waited, as it is counted.
+    pub fn spent(&self) -> Duration {
+        self.spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks until the limit is reached; returns when that is, after how many looks.
+    fn looks(limit: Duration, mut jump: impl FnMut(u32) -> Duration) -> (Duration, u32) {
+        let mut patience = Patience::new(limit);
+        let start = Instant::now();
+        let (mut now, mut looks) = (start, 1);
+        while !patience.is_over_at(now) {
+            now += jump(looks);
+            looks += 1;
+        }
+        assert!(patience.spent() >= limit);
+        (now - start, looks)
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn steady_looks_take_the_limit() {
+        assert_eq!(looks(1000 * MS, |_| MS), (1000 * MS, 1001));
+        assert_eq!(looks(Duration::ZERO, |_| MS), (Duration::ZERO, 1));
+        assert_eq!(looks(Duration::from_nanos(1), |_| MS).1, 2);
+    }
+
+    #[test]
+    fn a_stop_of_any_length_counts_as_one_share() {
+        for at in [1, 2, 500, 900] {
+            let (took, looks) = looks(1000 * MS, |look| if look == at { HOUR } else { MS });
+            // 15.625 ms of the limit went in one look.
+            assert_eq!((took, looks), (HOUR + 985 * MS, 987), "stopped after look {at}");
+        }
+    }
+
+    #[test]
+    fn a_waiter_that_seldom_gets_a_core_gives_up() {
+        assert_eq!(looks(1000 * MS, |_| HOUR), (64 * HOUR, 65));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_adds_nothing() {
+        let mut patience = Patience::new(10 * MS);
+        let start = Instant::now() + HOUR;
+        assert!(!patience.is_over_at(start));
+        assert!(!patience.is_over_at(start - HOUR / 2));
+        assert_eq!(patience.spent(), Duration::ZERO);
+    }
+}
