@@ -171,8 +171,8 @@ int lw_pool_wait(lw_pool *pool, uint64_t id);
 /* Waits until all that is committed is durable. As lw_pool_wait. */
 int lw_pool_flush(lw_pool *pool);
 /* Calls `told` once, when `id` is durable (LW_OK) or can never be known to be: at once, or later in
-   the thread that made it so, which may be this one. It must be short and call nothing of this
-   library. It is not called where this answers an error. LW_EUNKNOWN, LW_ENOTDURABLE. */
+   the thread that made it so, which may be this one; while a transaction of that thread is open,
+   when it has ended. It must be short and call nothing of this library. It is not called where this answers an error. LW_EUNKNOWN, LW_ENOTDURABLE. */
 int lw_pool_on_durable(lw_pool *pool, uint64_t id, void (*told)(void *argument, int status),
                        void *argument);
 

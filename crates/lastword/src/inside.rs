@@ -1,9 +1,10 @@
 //! Whether a transaction's body runs on this thread.
 //!
 //! A body may run again, and it holds locks of the transactional memory: running another
-//! transaction inside it, or waiting for durability, would repeat effects or wait for itself.
+//! transaction inside it, or waiting for durability, would repeat effects or wait for itself. So
+//! such calls are refused, and callbacks, which may make them, run when the body has ended.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,12 +12,19 @@ use std::sync::{Mutex, PoisonError};
 use crate::Error;
 
 thread_local! {
-    /// The mark of the transaction that is open on this thread, or [`NONE`].
+    /// The mark of the transaction that is open on this thread, with [`AWAITED`], or [`NONE`].
     static INSIDE: Cell<u64> = const { Cell::new(NONE) };
+    static DEFERRED: RefCell<Deferred> = const { RefCell::new(Deferred(Vec::new())) };
 }
 
 /// No transaction.
 const NONE: u64 = 0;
+
+/// Work waits for the end of this thread's transaction. A bit that no mark has.
+const AWAITED: u64 = 1;
+
+/// Work that waits for the end of a body.
+struct Deferred(Vec<Box<dyn FnOnce() + Send>>);
 
 /// Marks of forgotten transactions that another thread has ended, so that the thread that forgot
 /// them still has them in `INSIDE`. A mark stays until that thread begins or waits again; one of a
@@ -30,15 +38,15 @@ pub(crate) struct Mark(u64);
 
 impl Mark {
     pub(crate) fn new() -> Mark {
-        static NEXT: AtomicU64 = AtomicU64::new(NONE + 1);
-        Mark(NEXT.fetch_add(1, Ordering::Relaxed)) // only its being unique counts
+        static NEXT: AtomicU64 = AtomicU64::new(NONE + 2);
+        Mark(NEXT.fetch_add(2, Ordering::Relaxed)) // only its being unique counts
     }
 
     /// The transaction of this mark was forgotten, and has been rolled back by this thread.
     pub(crate) fn ended(&mut self) {
         let Mark(mark) = std::mem::replace(self, Mark::new());
-        if INSIDE.get() == mark {
-            INSIDE.set(NONE);
+        if INSIDE.get() & !AWAITED == mark {
+            leave();
         } else {
             ENDED_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner).push(mark);
         }
@@ -55,9 +63,9 @@ impl Inside {
     #[inline]
     pub(crate) fn enter(call: &'static str, mark: &Mark) -> Result<Inside, Error> {
         let before = INSIDE.replace(mark.0);
-        if before != NONE && is_open(before) {
-            INSIDE.set(before);
-            return Err(Error::InsideTransaction { call });
+        if before != NONE {
+            leave_ended(call, before)?;
+            INSIDE.set(mark.0);
         }
         Ok(Inside(PhantomData))
     }
@@ -66,27 +74,70 @@ impl Inside {
     #[inline]
     pub(crate) fn refuse(call: &'static str) -> Result<(), Error> {
         let mark = INSIDE.get();
-        if mark == NONE {
-            return Ok(());
+        if mark == NONE { Ok(()) } else { leave_ended(call, mark) }
+    }
+
+    /// Runs `work` at once, or when the transaction that is open on this thread has ended, all its
+    /// attempts included. It must not panic.
+    pub(crate) fn after(work: impl FnOnce() + Send + 'static) {
+        if Inside::refuse("callback").is_ok() {
+            return work();
         }
-        if is_open(mark) {
-            return Err(Error::InsideTransaction { call });
+        let mut work = Some(work);
+        let kept = DEFERRED.try_with(|deferred| {
+            deferred.borrow_mut().0.extend(work.take().map(|work| Box::new(work) as Box<_>));
+        });
+        match (kept, work) {
+            // The thread is ending, and has forgotten the transaction.
+            (Err(_), Some(work)) => work(),
+            _ => INSIDE.set(INSIDE.get() | AWAITED),
         }
-        INSIDE.set(NONE);
-        Ok(())
     }
 }
 
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        INSIDE.set(NONE);
+        leave();
     }
 }
 
-/// Whether this thread's transaction is still open: another thread may have ended it.
+impl Drop for Deferred {
+    /// The thread ends and has forgotten a transaction that it had begun.
+    fn drop(&mut self) {
+        std::mem::take(&mut self.0).into_iter().for_each(|work| work());
+    }
+}
+
+/// This thread's transaction is over.
+#[inline]
+fn leave() {
+    if INSIDE.replace(NONE) & AWAITED != 0 {
+        run_deferred();
+    }
+}
+
+#[cold]
+fn run_deferred() {
+    // Taken first: the work may run transactions, whose ends come here too.
+    let deferred = DEFERRED.with_borrow_mut(|deferred| std::mem::take(&mut deferred.0));
+    deferred.into_iter().for_each(|work| work());
+}
+
+/// Leaves a transaction that another thread has ended, and refuses `call` in one that is open.
 #[cold]
 #[inline(never)]
+fn leave_ended(call: &'static str, inside: u64) -> Result<(), Error> {
+    // `enter` has replaced it.
+    INSIDE.set(inside);
+    if is_open(inside & !AWAITED) {
+        return Err(Error::InsideTransaction { call });
+    }
+    leave();
+    Ok(())
+}
+
+/// Whether this thread's transaction is still open: another thread may have ended it.
 fn is_open(mark: u64) -> bool {
     let mut ended = ENDED_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner);
     let found = ended.iter().position(|other| *other == mark);
@@ -95,6 +146,8 @@ fn is_open(mark: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
     #[test]
@@ -122,5 +175,34 @@ mod tests {
         assert!(Inside::refuse("wait").is_err());
         mark.ended();
         assert!(Inside::refuse("wait").is_ok());
+    }
+
+    #[test]
+    fn deferred_work_runs_outside_of_the_body() {
+        let (told, ear) = mpsc::channel();
+        let work = |name: &'static str| {
+            let told = told.clone();
+            move || told.send((name, Inside::enter("run", &Mark::new()).is_ok())).unwrap()
+        };
+        Inside::after(work("no body"));
+        let inside = Inside::enter("run", &Mark::new()).unwrap();
+        Inside::after(work("first"));
+        Inside::after(work("second"));
+        assert_eq!(ear.try_iter().collect::<Vec<_>>(), [("no body", true)]);
+        drop(inside);
+        assert_eq!(ear.try_iter().collect::<Vec<_>>(), [("first", true), ("second", true)]);
+        drop(Inside::enter("run", &Mark::new()).unwrap());
+        assert!(ear.try_recv().is_err(), "it runs once");
+    }
+
+    #[test]
+    fn deferred_work_of_a_forgotten_body_runs_when_its_thread_ends() {
+        let (told, ear) = mpsc::channel();
+        let forgets = move || {
+            std::mem::forget(Inside::enter("run", &Mark::new()).unwrap());
+            Inside::after(move || told.send(()).unwrap());
+        };
+        std::thread::spawn(forgets).join().unwrap();
+        assert_eq!(ear.recv(), Ok(()));
     }
 }

@@ -150,9 +150,14 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
             }
             Err(None) => {
                 // What could not be made durable ends so too, and is no conflict.
-                pool.design().check()?;
+                if let Err(error) = pool.design().check() {
+                    drop((turn, inside));
+                    return Err(error);
+                }
                 *conflicts += 1;
                 fortune.give_way();
+                // The turn first: what has waited for the end of this body may begin another.
+                drop((turn, inside));
                 Ok(None)
             }
             Err(Some(error)) => {
@@ -174,6 +179,7 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
             *conflicts += 1;
             drop(begun);
             fortune.give_way();
+            drop((turn, inside));
             return Ok(TxId::NONE);
         }
         let seen = begun.end(Tx::take_back);

@@ -66,10 +66,11 @@ impl<'a> Behind<'a> {
         }
     }
 
-    /// The pool cannot go on; answers what to tell.
+    /// The pool cannot go on: poisons it and notifies every waiter. Returns what to report. The
+    /// caller holds no lock: see [`Progress::fail`](crate::persist::Progress::fail).
     #[cold]
     pub(crate) fn poison(self, error: Error) -> Error {
-        self.pipeline.persist.progress.poison.put(error)
+        self.pipeline.persist.progress.fail(error)
     }
 }
 
@@ -215,15 +216,13 @@ impl Pipeline {
     /// order. No worker is left, and no background thread.
     pub(crate) fn close(&self, clock: &AtomicU64) -> Result<(), Error> {
         if planted(Mutant::CleanBeforeHome) {
-            self.reproduce
-                .close()
-                .map_err(|error| self.persist.progress.poison.put(error.into()))?;
+            self.reproduce.close().map_err(|error| self.persist.progress.fail(error.into()))?;
         }
         self.bring_home(clock)?;
         // The mark says that nothing needs to be replayed: it must be so, whatever went wrong.
         let (home, drawn) = (self.reproduce.reproduced().0, clock.load(Ordering::Acquire));
         assert_eq!(home, drawn, "a pool is closed when everything is at home");
-        self.reproduce.close().map_err(|error| self.persist.progress.poison.put(error.into()))
+        self.reproduce.close().map_err(|error| self.persist.progress.fail(error.into()))
     }
 
     pub(crate) fn metrics(&self) -> Metrics {

@@ -10,13 +10,13 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use words::TxId;
 
 use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
-use crate::persist::Listener;
+use crate::persist::{Listener, Registration};
 use crate::{Error, Pool};
 
 /// Tells when a transaction can no longer be lost.
@@ -57,12 +57,15 @@ impl<'p, D: Design> Ticket<'p, D> {
     }
 
     /// Calls `callback` once: when it is durable, at once if it is, or with what keeps it from ever
-    /// being known to be. It runs in the thread that has made it durable (the pool's own, or a
-    /// worker's that waits), so it should be short, and must not wait. With a bound on the shadow
-    /// ([`Options::shadow_bytes`](crate::Options::shadow_bytes)) that worker may be in the middle
-    /// of a body, where an access waits for a page and helps to persist meanwhile: the callback
-    /// must take no lock that is held in any body or around one, or the thread waits for itself. A
-    /// pool that is [abandoned](Pool::abandon) drops it without a call.
+    /// being known to be. It runs in the thread that has made it durable or has met the failure:
+    /// the pool's own, or a worker's that waits. So it should be short, and must not wait.
+    ///
+    /// It never runs in a transaction's body, where calls into the pool are refused. With a bound
+    /// on the shadow ([`Options::shadow_bytes`](crate::Options::shadow_bytes)) an access in a body
+    /// may wait for a page and help to persist meanwhile, or find that the page cannot be read: the
+    /// callback then runs when that body has ended, before [`Pool::run`] returns. So it must take
+    /// no lock that is held around a body, and a body must not wait for a callback. A pool that is
+    /// [abandoned](Pool::abandon) drops it without a call.
     ///
     /// ```
     /// # use lastword::{Objects, Options, Pool};
@@ -95,8 +98,8 @@ impl<'p, D: Design> Ticket<'p, D> {
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Durable<'p, D: Design = Decoupled> {
     ticket: Ticket<'p, D>,
-    /// Who was last left as a listener.
-    waker: Option<Waker>,
+    /// The one waker that the pool holds for this future.
+    registration: Registration,
 }
 
 impl<'p, D: Design> IntoFuture for Ticket<'p, D> {
@@ -104,7 +107,7 @@ impl<'p, D: Design> IntoFuture for Ticket<'p, D> {
     type IntoFuture = Durable<'p, D>;
 
     fn into_future(self) -> Durable<'p, D> {
-        Durable { ticket: self, waker: None }
+        Durable { ticket: self, registration: Registration::default() }
     }
 }
 
@@ -120,17 +123,20 @@ impl<D: Design> Future for Durable<'_, D> {
         if let Some(outcome) = design.outcome(id) {
             return Poll::Ready(outcome);
         }
-        // One listener for a task, however often it polls; one that is stale wakes in vain.
-        if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            let waker = context.waker().clone();
-            if let Err(error) = design.tell(id, Listener::Task(waker.clone())) {
-                return Poll::Ready(Err(error));
-            }
-            self.waker = Some(waker);
+        if let Err(error) = design.listen(id, context.waker(), &mut self.registration) {
+            return Poll::Ready(Err(error));
         }
         design.hurry(id);
-        // Also when it is known by then: whoever was told of it has woken the task already.
+        // After the registration: a turn that was over before did not see this task, or has taken
+        // its waker already. Then the outcome is known.
         design.outcome(id).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl<D: Design> Drop for Durable<'_, D> {
+    fn drop(&mut self) {
+        let Ticket { pool, id } = self.ticket;
+        pool.design().forget(id, &self.registration);
     }
 }
 

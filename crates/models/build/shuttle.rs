@@ -190,8 +190,8 @@ pub(crate) const TWINS: &[Twin] = &[
         mutant: Some(9),
         file: "reproduce/mod.rs",
         changes: &[(
-            "            let panic = persist.progress.poison.on_panic(\"reproduce\");\n",
-            "            let panic = persist.progress.poison.on_panic(\"reproduce\");
+            "            let panic = turn.on_panic(\"reproduce\");\n",
+            "            let panic = turn.on_panic(\"reproduce\");
             let ends = batch.iter().map(|queued| queued.flight.end).max();
             persist.queue.tail.store(ends.unwrap_or(0), Ordering::Release);\n",
         )],
@@ -233,7 +233,17 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_poll_that_leaves_nobody_to_wake",
         file: "ticket.rs",
-        changes: &[("if !self.waker.as_ref()", "if self.waker.as_ref()")],
+        changes: &[(
+            "design.listen(id, context.waker(), &mut self.registration)",
+            "design.listen(id, std::task::Waker::noop(), &mut self.registration)",
+        )],
+        says: "deadlock",
+        ..LISTS
+    },
+    Twin {
+        name: "a_poll_that_does_not_look_again",
+        file: "ticket.rs",
+        changes: &[("design.outcome(id).map_or(Poll::Pending, Poll::Ready)", "Poll::Pending")],
         says: "deadlock",
         ..LISTS
     },

@@ -239,9 +239,11 @@ pub(crate) const TWINS: &[Twin] = &[
         name: "a_listener_that_looks_before_it_says_so",
         changes: &[
             (
-                "    pub(crate) fn tell(&self, id: u64, listener: Listener) {\n",
-                "    pub(crate) fn tell(&self, id: u64, listener: Listener) {
-        let before = self.outcome(id);\n",
+                "        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // As in",
+                "        let before = self.outcome(id);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // As in",
             ),
             (
                 "        if let Some(outcome) = self.outcome(id) {\n            drop(lists)",
@@ -264,6 +266,49 @@ pub(crate) const TWINS: &[Twin] = &[
         file: "persist/help.rs",
         changes: &[("    if turn == Turn::Awaited || step.is_err() {", "    if step.is_ok() {")],
         check: "a_failure_is_told_to_all",
+        ..TELLING
+    },
+    Twin {
+        name: "a_failure_outside_of_turns_that_ends_none",
+        changes: &[(
+            "        let error = self.poison.put(error);
+        self.turn_is_over();
+        error",
+            "        self.poison.put(error)",
+        )],
+        check: "a_failure_outside_of_turns_wakes_all",
+        says: "deadlock",
+        ..TELLING
+    },
+    Twin {
+        name: "a_failure_outside_of_turns_that_is_kept_too_late",
+        changes: &[(
+            "        let error = self.poison.put(error);
+        self.turn_is_over();
+        error",
+            "        self.turn_is_over();
+        self.poison.put(error)",
+        )],
+        check: "a_failure_outside_of_turns_wakes_all",
+        says: "deadlock",
+        ..TELLING
+    },
+    Twin {
+        name: "a_waker_that_is_not_replaced",
+        file: "persist/listeners.rs",
+        changes: &[(
+            "                Ok(std::mem::replace(current, waker))",
+            "                Ok(waker)",
+        )],
+        check: "the_waker_of_the_last_poll_is_called",
+        says: "deadlock",
+        ..TELLING
+    },
+    Twin {
+        name: "a_dropped_future_that_counts_on",
+        changes: &[("        if removed.is_some() {", "        if removed.is_none() {")],
+        check: "a_dropped_future_leaves_nothing",
+        says: "none is left",
         ..TELLING
     },
     Twin {
@@ -383,11 +428,11 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_part_that_fails_before_it_poisons",
         changes: &[(
-            "        let done = done.map_err(|error| poison.put(error.into()));
+            "        let done = done.map_err(|error| turn.fail(error.into()));
         self.end(done.is_err());
         done",
             "        self.end(done.is_err());
-        done.map_err(|error| poison.put(error.into()))",
+        done.map_err(|error| turn.fail(error.into()))",
         )],
         says: "a part that fails poisons",
         ..FAILED_PART

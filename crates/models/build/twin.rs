@@ -93,6 +93,7 @@ impl Folder {
                 "persist/grouping.rs",
                 "persist/help.rs",
                 "persist/line.rs",
+                "persist/listeners.rs",
                 "persist/merge.rs",
                 "persist/progress.rs",
                 "persist/queue.rs",

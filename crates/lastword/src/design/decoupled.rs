@@ -9,6 +9,7 @@
 //! (DudeTM, section 3.)
 
 use std::path::Path;
+use std::task::Waker;
 use std::time::Duration;
 
 use medium::Parts;
@@ -21,7 +22,8 @@ use crate::metrics::Metrics;
 use crate::options::Durability;
 use crate::perform::{Redo, Stm, Tm};
 use crate::persist::{
-    Background, Bells, Grouping, Listener, NAP, Others, Persist, RingRedo, Step, Steps, Waiting,
+    Background, Bells, Grouping, Listener, NAP, Others, Persist, Registration, RingRedo, Step,
+    Steps, Waiting,
 };
 use crate::pipeline::{Behind, Pipeline};
 use crate::pool::Shape;
@@ -277,7 +279,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
 
     #[inline]
     fn check(&self) -> Result<(), Error> {
-        self.inner.pipeline.persist.progress.poison.check()
+        self.inner.pipeline.persist.progress.check()
     }
 
     #[inline]
@@ -389,6 +391,24 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
         self.inner.pipeline.persist.progress.tell(id.0, listener);
         Ok(())
+    }
+
+    fn listen(
+        &self,
+        id: TxId,
+        waker: &Waker,
+        registration: &mut Registration,
+    ) -> Result<(), Error> {
+        self.inner.pipeline.persist.progress.listen(id.0, waker.clone(), registration);
+        Ok(())
+    }
+
+    fn forget(&self, id: TxId, registration: &Registration) {
+        self.inner.pipeline.persist.progress.forget(id.0, registration);
+    }
+
+    fn listeners(&self) -> usize {
+        self.inner.pipeline.persist.progress.listeners()
     }
 
     fn hurry(&self, id: TxId) {

@@ -32,10 +32,11 @@ pub type DecoupledSoftware<T = Stm> = Decoupled<T, Software>;
 pub type DecoupledEvicting<T = Stm> = Decoupled<T, Evicting>;
 
 use std::path::Path;
+use std::task::Waker;
 
 use words::{Stop, TxId};
 
-pub use crate::persist::Listener;
+pub use crate::persist::{Listener, Registration};
 pub use crate::slots::{Redo, Snapshot, Undo};
 
 use crate::metrics::Metrics;
@@ -259,13 +260,39 @@ pub trait Design: Sized + Send + Sync + 'static {
         Some(Err(Error::NotDurable { design: Self::NAME }))
     }
 
-    /// Tells the listener once what has become of `id`.
+    /// Notifies the listener once of the outcome of `id`.
     ///
     /// # Errors
     /// [`Error::NotDurable`].
     fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
         let _ = (id, listener);
         Err(Error::NotDurable { design: Self::NAME })
+    }
+
+    /// Has a future's task woken when the outcome of `id` is known. A future that is polled again
+    /// replaces the waker that it has registered, so each has one at most. It looks at the
+    /// [`outcome`](Design::outcome) afterwards: where that is known, nothing may be registered.
+    ///
+    /// # Errors
+    /// [`Error::NotDurable`].
+    fn listen(
+        &self,
+        id: TxId,
+        waker: &Waker,
+        registration: &mut Registration,
+    ) -> Result<(), Error> {
+        let _ = registration; // of a design that keeps no listeners
+        self.tell(id, Listener::Task(waker.clone()))
+    }
+
+    /// Removes the waker that a future has registered: the future is dropped.
+    fn forget(&self, id: TxId, registration: &Registration) {
+        let _ = (id, registration);
+    }
+
+    /// Callbacks and tasks that have not been notified.
+    fn listeners(&self) -> usize {
+        0
     }
 
     /// Somebody waits for `id` who cannot help: it is made durable at once.

@@ -15,6 +15,7 @@
 //! nobody else at work the sleep would never end.
 
 use super::Progress;
+use super::progress::InTurn;
 use crate::sync::{Mutex, thread, try_lock};
 
 /// What a step has done.
@@ -59,12 +60,13 @@ impl Step {
 pub(crate) enum Turn {
     /// Whoever finds the step taken sleeps.
     Awaited,
-    /// Whoever finds the step taken has something else to do or to sleep on, or tries it again:
-    /// only a failure is told. What is done when the turn is over is told [by itself](in_turn).
+    /// A thread that finds the step taken has something else to do or to sleep on, or tries it
+    /// again: only a failure notifies. What is done when the turn is over has [a turn of its
+    /// own](in_turn).
     Passing,
 }
 
-/// Runs a step on `state`, unless another thread is in it, and tells who sleeps when it is over.
+/// Runs a step on `state`, unless another thread is in it, and wakes the sleepers when it is over.
 ///
 /// # Errors
 /// The step's.
@@ -72,16 +74,16 @@ pub(crate) fn take_turn<T, E>(
     state: &Mutex<T>,
     progress: &Progress,
     turn: Turn,
-    step: impl FnOnce(&mut T) -> Result<Step, E>,
+    step: impl FnOnce(&mut T, &InTurn<'_>) -> Result<Step, E>,
 ) -> Result<Step, E> {
-    let panic = TellOnPanic(progress); // dropped after the lock
+    let in_turn = progress.turn(); // dropped after the lock
     let Some(mut state) = try_lock(state) else {
-        panic.disarm();
+        in_turn.disarm();
         return Ok(Step::Busy);
     };
-    let step = step(&mut state);
+    let step = step(&mut state, &in_turn);
     drop(state);
-    panic.disarm();
+    in_turn.disarm();
     // After the lock is free, and whatever was done: see the module.
     if turn == Turn::Awaited || step.is_err() {
         progress.turn_is_over();
@@ -89,34 +91,22 @@ pub(crate) fn take_turn<T, E>(
     step
 }
 
-/// Runs a part of a step that holds no lock of its own, and tells who sleeps when it is over.
+/// Runs a part of a step that holds no lock of its own, and wakes the sleepers when it is over.
 ///
 /// # Errors
 /// The part's.
 pub(crate) fn in_turn<R, E>(
     progress: &Progress,
-    part: impl FnOnce() -> Result<R, E>,
+    turn: Turn,
+    part: impl FnOnce(&InTurn<'_>) -> Result<R, E>,
 ) -> Result<R, E> {
-    let panic = TellOnPanic(progress);
-    let done = part();
-    panic.disarm();
-    progress.turn_is_over();
+    let in_turn = progress.turn();
+    let done = part(&in_turn);
+    in_turn.disarm();
+    if turn == Turn::Awaited || done.is_err() {
+        progress.turn_is_over();
+    }
     done
-}
-
-/// Wakes the sleepers when a step panics: they try it themselves, and meet the same.
-struct TellOnPanic<'p>(&'p Progress);
-
-impl TellOnPanic<'_> {
-    fn disarm(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for TellOnPanic<'_> {
-    fn drop(&mut self) {
-        self.0.turn_is_over();
-    }
 }
 
 /// Helps until `done` answers something, at the latest when `id` is durable (0: something else):

@@ -40,6 +40,7 @@ pub(crate) mod frontier;
 pub(crate) mod grouping;
 pub(crate) mod help;
 pub(crate) mod line;
+pub(crate) mod listeners;
 pub(crate) mod merge;
 pub(crate) mod progress;
 pub(crate) mod queue;
@@ -61,12 +62,12 @@ use flights::Flights;
 use frontier::frontier;
 use grouping::{Fit, GATHERED_WORDS, Opened, Packer};
 pub(crate) use grouping::{Grouping, UNPAUSED_BYTES};
-use help::in_turn;
-pub(crate) use help::{Step, Turn, help_until, take_turn};
+pub(crate) use help::{Step, Turn, help_until, in_turn, take_turn};
 use line::{Job, Line};
+pub(crate) use listeners::Listeners;
+pub use listeners::{Listener, Registration};
 use merge::Merge;
-pub use progress::Listener;
-pub(crate) use progress::Progress;
+pub(crate) use progress::{InTurn, Progress};
 use queue::Flight;
 pub(crate) use queue::{Queue, Queued};
 pub(crate) use redo::UNBOUNDED_WORDS;
@@ -277,11 +278,11 @@ impl Persist {
     /// # Errors
     /// The medium's; the pool is poisoned then.
     pub(crate) fn send(&self, clock: &AtomicU64, timer: StepTimer) -> Result<Step, Error> {
-        self.progress.poison.check()?;
+        self.progress.check()?;
         let turn = self.turn();
         let (mut job, mut placed) = (None, Vec::new());
-        let step = take_turn(&self.sending, &self.progress, turn, |sending| {
-            self.metered(timer, || {
+        let step = take_turn(&self.sending, &self.progress, turn, |sending, turn| {
+            self.metered(timer, turn, || {
                 self.gather(sending, clock);
                 self.take_off(sending, &mut job, &mut placed)
             })
@@ -290,7 +291,9 @@ impl Persist {
             return Ok(step);
         }
         // Its end wakes who has found nothing to do because this thread is at it.
-        in_turn(&self.progress, || self.metered(timer, || self.finish(job, placed)))?;
+        in_turn(&self.progress, Turn::Awaited, |turn| {
+            self.metered(timer, turn, || self.finish(job, placed))
+        })?;
         Ok(step)
     }
 
@@ -312,14 +315,15 @@ impl Persist {
     fn metered<R>(
         &self,
         timer: StepTimer,
+        turn: &InTurn<'_>,
         part: impl FnOnce() -> Result<R, medium::Error>,
     ) -> Result<R, Error> {
-        let panic = self.progress.poison.on_panic("persist");
+        let panic = turn.on_panic("persist");
         let started = timer.start();
         let done = part();
         self.meter.persist.add(&started);
         panic.disarm();
-        done.map_err(|error| self.progress.poison.put(error.into()))
+        done.map_err(|error| turn.fail(error.into()))
     }
 
     /// Merges what is published into the pending group.
@@ -505,12 +509,12 @@ impl Persist {
     /// # Errors
     /// The medium's; the pool is poisoned then.
     pub(crate) fn acknowledge(&self, wait: bool, timer: StepTimer) -> Result<Step, Error> {
-        self.progress.poison.check()?;
+        self.progress.check()?;
         if self.is_memory() || self.flights.is_empty() {
             return Ok(Step::Nothing);
         }
-        take_turn(&self.acknowledging, &self.progress, Turn::Awaited, |()| {
-            self.metered(timer, || self.acknowledge_flights(wait))
+        take_turn(&self.acknowledging, &self.progress, Turn::Awaited, |(), turn| {
+            self.metered(timer, turn, || self.acknowledge_flights(wait))
         })
     }
 

@@ -1,4 +1,4 @@
-//! How far durability has got, and who wants to know: threads that sleep, tasks, callbacks.
+//! The durable watermark and its waiters: threads that sleep, tasks, callbacks.
 //!
 //! ```text
 //!   one that sleeps                        one whose turn is over
@@ -17,6 +17,21 @@
 //!   who finds the step taken again sleeps until that turn is over.
 //!
 //! Why one and not all: of a hundred threads that wait for the next group one can lead it.
+//!
+//! # Failures
+//!
+//! A failure is kept and then ends a turn, so it reaches every waiter as durability does. In a step
+//! the failure is kept while the step's lock is held: no other thread may send a group behind one
+//! that failed. The end of that turn notifies, when the lock is free ([`InTurn::fail`]). A failure
+//! outside of any step (a shadow page that cannot be read) ends a turn of its own
+//! ([`Progress::fail`]): it is kept before b, so
+//! - a thread between 1 and 4 finds the epoch moved, does not sleep, and finds the failure when it
+//!   tries the step again;
+//! - a thread asleep is on the list and is woken: a failure serves all IDs;
+//! - a listener that registers at the same time sees the failure behind its own fence, or c sees it
+//!   waiting.
+//!
+//! Nothing else can put a failure: the field is private, and an `InTurn` exists only in a turn.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,8 +39,9 @@ use std::task::Waker;
 
 use crossbeam_utils::CachePadded;
 
+use super::listeners::{Listener, Listeners, Registration};
 use crate::Error;
-use crate::poison::Poison;
+use crate::poison::{OnPanic, Poison};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock, thread};
 
 /// What a pool's steps have reached.
@@ -37,14 +53,15 @@ pub(crate) struct Progress {
     /// At least as many as are on the lists.
     waiting: AtomicUsize,
     lists: Mutex<Lists>,
-    pub(crate) poison: Poison,
+    /// Set by `fail` alone.
+    poison: Poison,
 }
 
 /// Who waits, lowest ID first.
 #[derive(Default)]
 struct Lists {
     sleepers: BinaryHeap<Reverse<For<Arc<Sleeper>>>>,
-    listeners: BinaryHeap<Reverse<For<Listener>>>,
+    listeners: Listeners,
 }
 
 /// Ordered by the ID that is waited for.
@@ -57,14 +74,6 @@ struct For<T> {
 struct Sleeper {
     thread: thread::Thread,
     awake: AtomicBool,
-}
-
-/// Who is told what has become of a transaction.
-pub enum Listener {
-    /// A task, to be polled again.
-    Task(Waker),
-    /// A callback.
-    Callback(Box<dyn FnOnce(Result<(), Error>) + Send>),
 }
 
 impl Progress {
@@ -92,7 +101,28 @@ impl Progress {
         if self.durable() >= id {
             return Some(Ok(()));
         }
-        self.poison.check().err().map(Err)
+        self.check().err().map(Err)
+    }
+
+    /// The pool's failure, if there was one.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.poison.check()
+    }
+
+    /// The pool cannot go on: keeps the failure, if it is the first, and notifies every waiter.
+    /// Returns what to report. For callers outside of any step. They hold no lock that a step or a
+    /// call into the pool wants: callbacks run here, unless this thread is in a body.
+    #[cold]
+    pub(crate) fn fail(&self, error: Error) -> Error {
+        let error = self.poison.put(error);
+        self.turn_is_over();
+        error
+    }
+
+    /// Begins a turn.
+    pub(super) fn turn(&self) -> InTurn<'_> {
+        InTurn(self)
     }
 
     /// What to hand to [`sleep`](Progress::sleep); read it before the state that is waited for.
@@ -126,8 +156,51 @@ impl Progress {
         }
     }
 
-    /// Tells the listener when the outcome of `id` is known; at once if it is.
+    /// Notifies the listener when the outcome of `id` is known; at once if it is.
     pub(crate) fn tell(&self, id: u64, listener: Listener) {
+        if let Err((listener, outcome)) = self.register(id, listener) {
+            listener.tell(outcome);
+        }
+    }
+
+    /// Has a future's task woken when the outcome of `id` is known: registers the waker, or
+    /// replaces the one that this future has registered before. The future looks at the outcome
+    /// afterwards: where it is known by then, nothing may be registered.
+    pub(crate) fn listen(&self, id: u64, mut waker: Waker, registration: &mut Registration) {
+        if let Some(serial) = registration.serial() {
+            let replaced = lock(&self.lists).listeners.replace(id, serial, waker);
+            match replaced {
+                Ok(unneeded) => return drop(unneeded),
+                Err(new) => waker = new,
+            }
+        }
+        if let Ok(serial) = self.register(id, Listener::Task(waker)) {
+            registration.set(serial);
+        }
+    }
+
+    /// Removes a future's waker: the future is dropped.
+    pub(crate) fn forget(&self, id: u64, registration: &Registration) {
+        let Some(serial) = registration.serial() else { return };
+        let removed = lock(&self.lists).listeners.remove(id, serial);
+        if removed.is_some() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Listeners that have not been notified.
+    pub(crate) fn listeners(&self) -> usize {
+        lock(&self.lists).listeners.len()
+    }
+
+    /// Whether a turn that ends looks for waiters.
+    #[cfg(test)]
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Registers a listener, unless the outcome is known: then returns both.
+    fn register(&self, id: u64, listener: Listener) -> Result<u64, (Listener, Result<(), Error>)> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // As in `sleep`: either a turn that ends sees it waiting, or it sees what that turn did.
         fence(Ordering::SeqCst);
@@ -135,13 +208,13 @@ impl Progress {
         if let Some(outcome) = self.outcome(id) {
             drop(lists);
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return listener.tell(outcome);
+            return Err((listener, outcome));
         }
-        lists.listeners.push(Reverse(For { id, who: listener }));
+        Ok(lists.listeners.add(id, listener))
     }
 
-    /// Ends a turn: whoever waits for what it has reached is woken, and one more thread, to go on.
-    /// The step's lock is free again.
+    /// Ends a turn: wakes the waiters that it has served, and one more thread, to go on. The step's
+    /// lock is free again.
     pub(crate) fn turn_is_over(&self) {
         // Release: a sleeper that sees the epoch sees what the turn has done.
         self.epoch.fetch_add(1, Ordering::Release);
@@ -154,9 +227,9 @@ impl Progress {
 
     #[cold]
     fn wake(&self) {
-        let failed = self.poison.check().is_err();
-        let (mut sleepers, mut listeners) = (Vec::new(), Vec::new());
-        {
+        let failed = self.check().is_err();
+        let mut sleepers = Vec::new();
+        let listeners = {
             let mut lists = lock(&self.lists);
             let durable = self.durable();
             let served = |id: u64| failed || id <= durable;
@@ -164,38 +237,45 @@ impl Progress {
                 sleepers.extend(lists.sleepers.pop());
             }
             sleepers.extend(lists.sleepers.pop()); // one more
-            while lists.listeners.peek().is_some_and(|Reverse(first)| served(first.id)) {
-                listeners.extend(lists.listeners.pop());
-            }
+            let listeners = lists.listeners.take(served);
             self.waiting.fetch_sub(sleepers.len() + listeners.len(), Ordering::Relaxed);
-        }
+            listeners
+        };
         for Reverse(For { who, .. }) in sleepers {
             who.awake.store(true, Ordering::Release);
             who.thread.unpark();
         }
-        for Reverse(For { id, who }) in listeners {
-            who.tell(self.outcome(id).expect("it is known, and stays so"));
+        for (id, listener) in listeners {
+            listener.tell(self.outcome(id).expect("it is known, and stays so"));
         }
     }
 }
 
-impl Listener {
-    pub(crate) fn tell(self, outcome: Result<(), Error>) {
-        let tell = || match self {
-            Listener::Task(waker) => waker.wake(),
-            Listener::Callback(callback) => callback(outcome),
-        };
-        // One that panics must not take a step, or other listeners, down with it; it was printed.
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell));
+/// A turn of a step, until it is over. A failure that is put in it needs no notification of its
+/// own: the end of the turn notifies, whether the step returns or panics.
+pub(crate) struct InTurn<'p>(&'p Progress);
+
+impl InTurn<'_> {
+    /// Keeps a failure, if it is the first; returns what to report.
+    pub(crate) fn fail(&self, error: Error) -> Error {
+        self.0.poison.put(error)
+    }
+
+    /// See [`Poison::on_panic`].
+    pub(crate) fn on_panic(&self, step: &'static str) -> OnPanic<'_> {
+        self.0.poison.on_panic(step)
+    }
+
+    /// The step has not panicked. Who began the turn ends it, if anybody may be waiting for that.
+    pub(super) fn disarm(self) {
+        std::mem::forget(self);
     }
 }
 
-impl std::fmt::Debug for Listener {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Listener::Task(_) => "Task",
-            Listener::Callback(_) => "Callback",
-        })
+impl Drop for InTurn<'_> {
+    /// Of a step that panics: the sleepers try it themselves, and meet the failure.
+    fn drop(&mut self) {
+        self.0.turn_is_over();
     }
 }
 
@@ -213,5 +293,40 @@ impl<T> PartialOrd for For<T> {
 impl<T> Ord for For<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.id.cmp(&other.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task that is never polled; its count of owners shows who holds a waker.
+    struct Idle;
+
+    impl std::task::Wake for Idle {
+        fn wake(self: std::sync::Arc<Self>) {}
+    }
+
+    #[test]
+    fn polled_future_leaves_one_waker_and_dropped_none() {
+        let progress = Progress::new(0);
+        let tasks = [std::sync::Arc::new(Idle), std::sync::Arc::new(Idle)];
+        let wakers = || tasks.iter().map(std::sync::Arc::strong_count).sum::<usize>() - 2;
+        let (mut first, mut second) = (Registration::default(), Registration::default());
+        for poll in 0..100_000 {
+            progress.listen(1, std::sync::Arc::clone(&tasks[poll % 2]).into(), &mut first);
+        }
+        progress.listen(1, std::sync::Arc::clone(&tasks[0]).into(), &mut second);
+        assert_eq!((progress.listeners(), wakers()), (2, 2));
+        progress.forget(1, &first);
+        progress.forget(1, &first);
+        assert_eq!((progress.listeners(), wakers()), (1, 1));
+        progress.advance(1);
+        progress.turn_is_over();
+        assert_eq!((progress.listeners(), wakers(), progress.has_waiters()), (0, 0, false));
+        // A turn has taken it.
+        progress.listen(1, std::sync::Arc::clone(&tasks[0]).into(), &mut second);
+        progress.forget(1, &second);
+        assert_eq!((progress.listeners(), wakers(), progress.has_waiters()), (0, 0, false));
     }
 }

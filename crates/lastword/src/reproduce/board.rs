@@ -25,8 +25,7 @@ use medium::mutants::{Mutant, planted};
 use medium::{Counts, HomeMedium, Parts};
 
 use crate::Error;
-use crate::persist::{Event, Queued};
-use crate::poison::Poison;
+use crate::persist::{Event, InTurn, Queued};
 use crate::sync::{Arc, Mutex, lock};
 
 /// Where the parts of a batch are claimed.
@@ -124,12 +123,12 @@ impl Claim<'_> {
     ///
     /// # Errors
     /// The medium's; then the pool is poisoned, and nothing more of the batch is claimed.
-    pub(crate) fn bring_home(mut self, poison: &Poison) -> Result<(), Error> {
+    pub(crate) fn bring_home(mut self, turn: &InTurn<'_>) -> Result<(), Error> {
         // Poison before the claim ends, which tells who leads: that one looks for the poison.
-        let panic = poison.on_panic("reproduce");
+        let panic = turn.on_panic("reproduce");
         let done = self.write_out();
         panic.disarm();
-        let done = done.map_err(|error| poison.put(error.into()));
+        let done = done.map_err(|error| turn.fail(error.into()));
         self.end(done.is_err());
         done
     }

@@ -34,7 +34,7 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::StepTimer;
-use crate::persist::{Bells, Persist, Queued, Step, Turn, take_turn};
+use crate::persist::{Bells, InTurn, Persist, Queued, Step, Turn, in_turn, take_turn};
 use crate::superblock::Superblocks;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use board::Board;
@@ -86,7 +86,7 @@ impl Reproduce {
         log_bytes: u64,
         timer: StepTimer,
     ) -> Result<Step, Error> {
-        persist.progress.poison.check()?;
+        persist.progress.check()?;
         // Not even a turn: whoever looks in vain while the log is full of what is under way would
         // wake others to do the same.
         if persist.queue.is_empty() {
@@ -96,21 +96,21 @@ impl Reproduce {
             return Ok(if working { Step::Busy } else { Step::Nothing });
         }
         // The lock before the queue: two threads must not take batches and apply them out of order.
-        take_turn(&self.superblocks, &persist.progress, Turn::Awaited, |superblocks| {
+        take_turn(&self.superblocks, &persist.progress, Turn::Awaited, |superblocks, turn| {
             self.working.store(true, Ordering::Release);
             let batch = persist.queue.take(log_bytes);
             if batch.is_empty() {
                 self.working.store(false, Ordering::Release);
                 return Ok(Step::Nothing);
             }
-            let panic = persist.progress.poison.on_panic("reproduce");
+            let panic = turn.on_panic("reproduce");
             let batch = Batch::new(batch, self.reproduced.load(Ordering::Relaxed));
             self.board.post(Arc::clone(&batch.groups));
             // Who does not pause reproduces little at a time: not worth waking others for.
             if self.threads() > 1 && !(persist.is_unpaused() && batch.bytes() < SHARED_BYTES) {
                 bells.part_is_there();
             }
-            let done = self.bring_home(superblocks, &batch, persist, timer);
+            let done = self.bring_home(superblocks, &batch, (persist, turn), timer);
             panic.disarm();
             self.working.store(false, Ordering::Release);
             done?;
@@ -127,19 +127,22 @@ impl Reproduce {
     /// # Errors
     /// The medium's; the pool is poisoned then, and who leads is told.
     pub(crate) fn part_step(&self, persist: &Persist, timer: StepTimer) -> Result<Step, Error> {
-        persist.progress.poison.check()?;
+        persist.progress.check()?;
         let Some(claim) = self.board.claim() else { return Ok(Step::Nothing) };
-        let started = timer.start();
-        let done = claim.bring_home(&persist.progress.poison);
-        persist.meter.reproduce.add(&started);
-        done.map(|()| Step::Done)
+        // A part that fails ends a turn, and its claim: so does the thread that leads.
+        in_turn(&persist.progress, Turn::Passing, |turn| {
+            let started = timer.start();
+            let done = claim.bring_home(turn);
+            persist.meter.reproduce.add(&started);
+            done.map(|()| Step::Done)
+        })
     }
 
     fn bring_home(
         &self,
         superblocks: &mut Superblocks,
         batch: &Batch,
-        persist: &Persist,
+        (persist, turn): (&Persist, &InTurn<'_>),
         timer: StepTimer,
     ) -> Result<(), Error> {
         if planted(Mutant::HeadBeforeHome) {
@@ -148,7 +151,7 @@ impl Reproduce {
         while let Some(claim) = self.board.claim() {
             let (started, is_first) = (timer.start(), claim.is_first());
             // An error is kept, and told below when no part is at work any more.
-            let _ = claim.bring_home(&persist.progress.poison);
+            let _ = claim.bring_home(turn);
             persist.meter.reproduce.add(&started);
             if is_first && planted(Mutant::MarkedAtFirstPart) {
                 batch.mark(superblocks)?;
@@ -158,7 +161,7 @@ impl Reproduce {
             }
         }
         if !self.board.wait() {
-            let told = persist.progress.poison.check();
+            let told = persist.progress.check();
             return Err(told.expect_err("a part that fails poisons the pool"));
         }
         let started = timer.start();
@@ -168,7 +171,7 @@ impl Reproduce {
         };
         let done = synced.and_then(|()| batch.mark(superblocks));
         persist.meter.reproduce.add(&started);
-        done.map_err(|error| persist.progress.poison.put(error.into()))
+        done.map_err(|error| turn.fail(error.into()))
     }
 
     /// Marks the pool as left in good order: nothing needs to be recovered. The queue is empty.

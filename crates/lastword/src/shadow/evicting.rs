@@ -188,8 +188,14 @@ impl Evicting {
             if !self.wait_for_others(&mut evictor) {
                 break;
             }
-            if !self.drop_marked(&mut evictor, behind)? && are_fresh {
-                break;
+            match self.drop_marked(&mut evictor, behind) {
+                Ok(dropped) if are_fresh && !dropped => break,
+                Ok(_) => {}
+                Err(error) => {
+                    // `poison` is called without a lock.
+                    drop(evictor);
+                    return Err(behind.poison(error.into()));
+                }
             }
         }
         Ok(())
@@ -226,7 +232,14 @@ impl Evicting {
 
     /// Drops what is marked and may be dropped, behind the grace period; answers whether anything
     /// was.
-    fn drop_marked(&self, evictor: &mut Evictor, behind: Behind<'_>) -> Result<bool, Error> {
+    ///
+    /// # Errors
+    /// The system's, which keeps the rest; the caller poisons the pool.
+    fn drop_marked(
+        &self,
+        evictor: &mut Evictor,
+        behind: Behind<'_>,
+    ) -> Result<bool, medium::Error> {
         let reproduced = match planted(Mutant::TouchingIgnored) {
             true => u64::MAX,
             false => behind.reproduced(),
@@ -250,10 +263,7 @@ impl Evicting {
         }
         evictor.marked.clear();
         self.evictions.fetch_add(dropped as u64, Ordering::Relaxed);
-        match refused {
-            Some(error) => Err(behind.poison(error.into())),
-            None => Ok(dropped > 0),
-        }
+        refused.map_or(Ok(dropped > 0), Err)
     }
 
     /// Whether every attempt that was under way when pages were marked has ended; waits for that

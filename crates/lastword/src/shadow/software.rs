@@ -149,18 +149,20 @@ impl ShadowMemory for Software {
     }
 
     fn peek(&self, index: usize, behind: Behind<'_>) -> u64 {
-        self.look(index, Some(behind), |moving| match self.read_in(index, moving, behind) {
-            Ok(value) => value,
-            Err(error) => {
-                behind.poison(error);
-                0
-            }
+        let value = self.look(index, Some(behind), |moving| self.read_in(index, moving, behind));
+        // The page is free again: a callback that is told of the failure may want it.
+        value.unwrap_or_else(|error| {
+            behind.poison(error);
+            0
         })
     }
 
     fn observe(&self, index: usize, behind: Behind<'_>) -> u64 {
         match &self.image {
-            Some(image) => self.look(index, None, |_| image.words()[index].load(Ordering::Relaxed)),
+            Some(image) => {
+                let word = |_: &Moving<'_>| Ok(image.words()[index].load(Ordering::Relaxed));
+                self.look(index, None, word).unwrap_or(0)
+            }
             None => self.peek(index, behind),
         }
     }
@@ -206,24 +208,27 @@ impl Software {
         self.table.holds(page, place).then_some(value)
     }
 
-    /// A word, wherever it is: `absent` says what it is in a page that is not in memory, and that
-    /// nobody brings there meanwhile. Where another thread moves the page and waits for
+    /// A word, wherever it is: `absent` returns it for a page that is not in memory, and that no
+    /// other thread brings there meanwhile. Where another thread moves the page and waits for
     /// reproduction, helps with that; without `behind` it only waits, and changes nothing.
+    ///
+    /// # Errors
+    /// Those of `absent`.
     fn look(
         &self,
         index: usize,
         behind: Option<Behind<'_>>,
-        absent: impl FnOnce(&Moving<'_>) -> u64,
-    ) -> u64 {
+        absent: impl FnOnce(&Moving<'_>) -> Result<u64, Error>,
+    ) -> Result<u64, Error> {
         let page = index / PAGE_WORDS;
         loop {
             if let Some(value) = self.load_there(index) {
-                return value;
+                return Ok(value);
             }
             if let Some(frame) = self.table.pin(page) {
                 let value = self.frame(frame)[index % PAGE_WORDS].load(Ordering::Relaxed);
                 self.table.unpin(page);
-                return value;
+                return Ok(value);
             }
             if let Some(moving) = self.table.begin_move(page)
                 && self.table.place(page).frame().is_none()
@@ -234,7 +239,7 @@ impl Software {
                 None => thread::yield_now(),
                 Some(Ok(())) => (),
                 // The pool is poisoned.
-                Some(Err(_)) => return 0,
+                Some(Err(_)) => return Ok(0),
             }
         }
     }
@@ -321,11 +326,13 @@ impl Software {
             behind.hasten();
         }
         let mut words = [0; PAGE_WORDS];
-        // An error is kept, and told when the next attempt begins.
-        self.read_home(page, &mut words, behind).map_err(|error| {
+        if let Err(error) = self.read_home(page, &mut words, behind) {
+            // The page and the frame first: `poison` is called without a lock. The error is kept,
+            // and returned when the next attempt begins.
+            drop((moving, frame));
             behind.poison(error);
-            Stop::Conflict
-        })?;
+            return Err(Stop::Conflict);
+        }
         self.page_ins.fetch_add(1, Ordering::Relaxed);
         Ok(moving.settle(frame, |number| {
             for (to, from) in self.frame(number).iter().zip(&words) {

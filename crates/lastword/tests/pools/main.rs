@@ -4,6 +4,7 @@
 mod damaged;
 mod grouping;
 mod ideal;
+mod listeners;
 mod paging;
 mod parts;
 mod pool;

@@ -23,7 +23,7 @@ impl Pipeline {
     }
 
     fn step(&self) -> Result<Step, ()> {
-        take_turn(&self.persisted, &self.progress, Turn::Awaited, |persisted| {
+        take_turn(&self.persisted, &self.progress, Turn::Awaited, |persisted, _| {
             let published = self.published.load(Ordering::Acquire);
             if published == *persisted {
                 return Ok(Step::Nothing);

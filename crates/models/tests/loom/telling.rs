@@ -1,8 +1,9 @@
-//! Callbacks and tasks: whoever asks when a transaction is durable is told once, whatever comes
-//! between its look and its registration; and everybody is told when the pool has failed.
+//! Callbacks, tasks and sleeping threads: each is notified once of its transaction's outcome,
+//! whatever comes between its look and its registration, and all are notified of a failure, in a
+//! step or outside of any (a shadow page that cannot be read).
 
-use super::persist::help::{Turn, take_turn};
-use super::persist::{Listener, Progress, Step};
+use super::persist::help::{Turn, help_until, take_turn};
+use super::persist::{Listener, Progress, Registration, Step};
 use crate::Error;
 use crate::explore::explore;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, thread};
@@ -40,12 +41,12 @@ impl Shared {
 
     /// A turn of which everything up to `id` comes out durable; or that fails.
     fn turn(&self, id: Option<u64>) {
-        let _ = take_turn(&self.step, &self.progress, Turn::Awaited, |()| match id {
+        let _ = take_turn(&self.step, &self.progress, Turn::Awaited, |(), turn| match id {
             Some(id) => {
                 self.progress.advance(id);
                 Ok(Step::Done)
             }
-            None => Err(self.progress.poison.put(Error::StepPanicked { step: "persist" })),
+            None => Err(turn.fail(Error::StepPanicked { step: "persist" })),
         });
     }
 }
@@ -118,6 +119,90 @@ pub(crate) fn a_failure_is_told_to_all() {
     });
 }
 
+/// A failure that no step meets, while a thread goes to sleep because another is in the step, and
+/// while a listener registers. The step itself hangs: only the failure can wake them.
+pub(crate) fn a_failure_outside_of_turns_wakes_all() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(4), move || {
+        let shared = Shared::new();
+        let ear = Ear::default();
+        let (theirs, listener, seen) = (Arc::clone(&shared), ear.listener(), seen.clone());
+        let waits = thread::spawn(move || {
+            theirs.progress.tell(1, listener);
+            let mut tries = 0;
+            let step = || {
+                tries += 1;
+                theirs.progress.check()?;
+                Ok::<_, Error>(Step::Busy)
+            };
+            let done = help_until(&theirs.progress, 1, || None::<()>, step);
+            assert!(done.is_err(), "nothing is durable");
+            seen.saw(tries - 1);
+        });
+        let failed = shared.progress.fail(Error::StepPanicked { step: "shadow" });
+        assert!(matches!(failed, Error::Poisoned { .. }), "what is reported");
+        waits.join().expect("it ends");
+        assert_eq!(ear.heard(), [false], "a listener is told once");
+        assert_eq!(shared.progress.listeners(), 0, "none is left");
+    });
+    // It finds the failure at its first try, or after it has slept.
+    met.are([0, 1]);
+}
+
+/// A future that is polled by one task and then by another, while a turn takes its waker.
+pub(crate) fn the_waker_of_the_last_poll_is_called() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(4), move || {
+        let shared = Shared::new();
+        let (theirs, seen) = (Arc::clone(&shared), seen.clone());
+        // As above: not the thread that joins.
+        let polls = thread::spawn(move || {
+            let (first, last) = (Task::new(), Task::new());
+            let outcome = || theirs.progress.outcome(1).map(|outcome| outcome.is_ok());
+            let mut registration = Registration::default();
+            theirs.progress.listen(1, Arc::clone(&first).into(), &mut registration);
+            theirs.progress.listen(1, Arc::clone(&last).into(), &mut registration);
+            if outcome().is_none() {
+                last.sleep();
+                let was_replaced = !first.awake.load(Ordering::Relaxed);
+                assert!(was_replaced, "one waker for a future");
+                seen.saw(1);
+            }
+            assert_eq!(outcome(), Some(true), "woken, and not durable");
+            seen.saw(0);
+        });
+        shared.turn(Some(1));
+        polls.join().expect("the task ends");
+        assert_eq!(shared.progress.listeners(), 0, "none is left");
+    });
+    met.are([0, 1]);
+}
+
+/// A future that is dropped while a turn takes its waker: it takes that back, or the turn calls it.
+pub(crate) fn a_dropped_future_leaves_nothing() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(None, move || {
+        let shared = Shared::new();
+        let (theirs, seen) = (Arc::clone(&shared), seen.clone());
+        let polls = thread::spawn(move || {
+            let task = Task::new();
+            let mut registration = Registration::default();
+            theirs.progress.listen(1, Arc::clone(&task).into(), &mut registration);
+            theirs.progress.forget(1, &registration);
+            assert_eq!(theirs.progress.listeners(), 0, "a dropped future has no waker");
+            seen.saw(u64::from(task.awake.load(Ordering::Relaxed)));
+        });
+        shared.turn(Some(1));
+        polls.join().expect("the task ends");
+        // Were one counted that is not there, each turn would look for it.
+        assert!(!shared.progress.has_waiters(), "none is left");
+    });
+    met.are([0, 1]);
+}
+
 /// A task as `ticket.await` polls it: a look, a registration, another look; then it sleeps until
 /// its waker is called.
 pub(crate) fn a_task_is_woken() {
@@ -131,7 +216,8 @@ pub(crate) fn a_task_is_woken() {
             let task = Task::new();
             let outcome = || theirs.progress.outcome(1).map(|outcome| outcome.is_ok());
             if outcome().is_none() {
-                theirs.progress.tell(1, Listener::Task(Arc::clone(&task).into()));
+                let waker = Arc::clone(&task).into();
+                theirs.progress.listen(1, waker, &mut Registration::default());
                 if outcome().is_none() {
                     task.sleep();
                     seen.saw(1);

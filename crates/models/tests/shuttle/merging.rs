@@ -59,13 +59,13 @@ struct Sending {
 impl Pipeline {
     /// As in the product, down to the order.
     fn step(&self) -> Result<Step, Error> {
-        let sent = take_turn(&self.sending, &self.progress, Turn::Passing, |sending| {
+        let sent = take_turn(&self.sending, &self.progress, Turn::Passing, |sending, _| {
             Ok::<_, Error>(self.send(sending))
         })?;
         if lock(&self.flights).is_empty() {
             return Ok(Step::of_both(sent, Step::Nothing, Turn::Passing));
         }
-        let acknowledged = take_turn(&self.log, &self.progress, Turn::Awaited, |log| {
+        let acknowledged = take_turn(&self.log, &self.progress, Turn::Awaited, |log, _| {
             Ok::<_, Error>(self.acknowledge(log))
         })?;
         Ok(Step::of_both(sent, acknowledged, Turn::Passing))

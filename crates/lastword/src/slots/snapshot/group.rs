@@ -23,6 +23,7 @@
 //! transaction that fills it or needs an object of it; one that does not come back would keep its
 //! objects for ever.)
 
+use std::task::Waker;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -33,7 +34,7 @@ use super::log::Log;
 use super::waiting::Waiting;
 use super::{Core, Local};
 use crate::options::Durability;
-use crate::persist::{Event, Listener};
+use crate::persist::{Event, Listener, Listeners, Registration};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
 use crate::versions::{Attempt, Entry, LOOKS, Owned};
 use crate::{Error, Options};
@@ -44,8 +45,7 @@ pub(super) struct Groups {
     members: u64,
     pub(super) time: Duration,
     places: Box<[CachePadded<Mutex<Place>>]>,
-    /// Who is told when a transaction is durable.
-    listeners: Mutex<Vec<(u64, Listener)>>,
+    listeners: Mutex<Listeners>,
     /// How many of these there are, and of threads that sleep until a group has ended, at least.
     listening: AtomicUsize,
     ended: Event,
@@ -238,17 +238,19 @@ impl Core {
         &self,
         groups: &Groups,
         attempt: &mut Attempt,
-        mut place: MutexGuard<'_, Place>,
+        place: MutexGuard<'_, Place>,
         at_once: bool,
     ) -> bool {
+        let told = Told { core: self, groups }; // dropped after the lock
+        let mut place = place;
         place.group = Some(attempt.lend());
         // While the thread panics it could panic again: others end the group then.
         let ends = (at_once || place.wanted) && !std::thread::panicking();
         // An error is kept by the pool: the next transaction does not begin, and says why.
         let ended = ends && self.end(&mut place).is_ok();
         drop(place);
-        if ends {
-            self.tell_listeners(groups);
+        if !ends {
+            told.not_needed();
         }
         ended
     }
@@ -301,22 +303,22 @@ impl Core {
     /// Ends the group of a worker, or lets the worker know that somebody waits for that. Answers
     /// whether there is nothing to wait for.
     pub(super) fn end_group(&self, groups: &Groups, number: usize) -> Result<bool, Error> {
+        let _told = Told { core: self, groups }; // dropped after the lock
         let mut place = groups.place(number);
         let is_there = place.group.is_some();
         place.wanted = !is_there && self.versions.pending(number).is_some();
-        let done = self.end(&mut place);
-        drop(place);
-        self.tell_listeners(groups);
-        done.map(|()| is_there)
+        self.end(&mut place).map(|()| is_there)
     }
 
     /// As [`end_group`](Core::end_group), unless somebody is at it.
     pub(super) fn want_group(&self, groups: &Groups, number: usize) {
-        if let Some(mut place) = try_lock(&groups.places[number]) {
-            place.wanted = place.group.is_none() && self.versions.pending(number).is_some();
-            let _ = self.end(&mut place); // an error is kept by the pool
-            drop(place);
-            self.tell_listeners(groups);
+        let told = Told { core: self, groups }; // dropped after the lock
+        match try_lock(&groups.places[number]) {
+            Some(mut place) => {
+                place.wanted = place.group.is_none() && self.versions.pending(number).is_some();
+                let _ = self.end(&mut place); // an error is kept by the pool
+            }
+            None => told.not_needed(),
         }
     }
 
@@ -335,14 +337,16 @@ impl Core {
         self.groups.as_ref().map_or(Ok(()), |groups| self.end_groups(groups, u64::MAX))
     }
 
-    /// Whether the pool can go on. If not, who listens is told.
+    /// Whether the pool can go on. If not, the listeners are notified.
     #[inline]
     pub(super) fn check(&self) -> Result<(), Error> {
-        let checked = self.workers.poison.check();
-        if let (Err(_), Some(groups)) = (&checked, &self.groups) {
-            self.tell_listeners(groups);
-        }
-        checked
+        self.workers.poison.check().inspect_err(|_| drop(self.told()))
+    }
+
+    /// Notifies the listeners when it is dropped, whatever comes before: an error, or a panic, that
+    /// has poisoned the pool. To be dropped where this thread holds no lock.
+    pub(super) fn told(&self) -> Option<Told<'_>> {
+        self.groups.as_ref().map(|groups| Told { core: self, groups })
     }
 
     /// Waits until all up to this ID are durable.
@@ -380,16 +384,39 @@ impl Core {
         done
     }
 
-    /// The listener is told what has become of `id`, at once if that is known.
-    pub(super) fn listen(&self, groups: &Groups, id: u64, listener: Listener) {
+    /// Notifies the listener when the outcome of `id` is known, at once if it is.
+    pub(super) fn tell(&self, groups: &Groups, id: u64, listener: Listener) {
         groups.listening.fetch_add(1, Ordering::Relaxed);
-        lock(&groups.listeners).push((id, listener));
+        lock(&groups.listeners).add(id, listener);
         self.tell_listeners(groups);
     }
 
-    /// Tells whoever waits for what is known by now.
+    /// Has a future's task woken when the outcome of `id` is known: registers the waker, or
+    /// replaces the one that this future has registered before.
+    pub(super) fn listen(
+        &self,
+        groups: &Groups,
+        id: u64,
+        mut waker: Waker,
+        registration: &mut Registration,
+    ) {
+        if let Some(serial) = registration.serial() {
+            let replaced = lock(&groups.listeners).replace(id, serial, waker);
+            match replaced {
+                // Nothing to look at: the registration was followed by a look, behind the fence,
+                // and what has ended since then has seen it.
+                Ok(unneeded) => return drop(unneeded),
+                Err(new) => waker = new,
+            }
+        }
+        groups.listening.fetch_add(1, Ordering::Relaxed);
+        registration.set(lock(&groups.listeners).add(id, Listener::Task(waker)));
+        self.tell_listeners(groups);
+    }
+
+    /// Notifies the listeners of what is known by now, and wakes the threads that sleep.
     pub(super) fn tell_listeners(&self, groups: &Groups) {
-        // Either this thread sees who listens, or who listens sees what this one has done.
+        // Either this thread sees the listener, or the listener sees what this one has done.
         fence(Ordering::SeqCst);
         if groups.listening.load(Ordering::Relaxed) == 0 {
             return;
@@ -398,12 +425,46 @@ impl Core {
         // Durable first: what was durable before a failure is durable.
         let durable = self.versions.durable();
         let failed = self.workers.poison.check().is_err();
-        let is_known = |(id, _): &mut (u64, Listener)| failed || *id <= durable;
-        let known: Vec<_> = lock(&groups.listeners).extract_if(.., is_known).collect();
+        let known = lock(&groups.listeners).take(|id| failed || id <= durable);
         groups.listening.fetch_sub(known.len(), Ordering::Relaxed);
         for (id, listener) in known {
             let is_durable = id <= durable;
             listener.tell(if is_durable { Ok(()) } else { self.workers.poison.check() });
         }
+    }
+}
+
+impl Groups {
+    /// Removes a future's waker: the future is dropped.
+    pub(super) fn forget(&self, id: u64, registration: &Registration) {
+        let Some(serial) = registration.serial() else { return };
+        let removed = lock(&self.listeners).remove(id, serial);
+        if removed.is_some() {
+            self.listening.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Listeners that have not been notified.
+    pub(super) fn listeners(&self) -> usize {
+        lock(&self.listeners).len()
+    }
+}
+
+/// See [`Core::told`].
+pub(super) struct Told<'c> {
+    core: &'c Core,
+    groups: &'c Groups,
+}
+
+impl Told<'_> {
+    /// Nothing has ended.
+    fn not_needed(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.core.tell_listeners(self.groups);
     }
 }

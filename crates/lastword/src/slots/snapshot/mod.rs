@@ -40,6 +40,7 @@ mod timer;
 mod waiting;
 
 use std::path::Path;
+use std::task::Waker;
 
 use medium::{Memory, cpu};
 use words::{Stop, TxId};
@@ -56,7 +57,7 @@ use super::workers::Workers;
 use crate::design::{At, Design};
 use crate::metrics::Metrics;
 use crate::perform::Heap;
-use crate::persist::Listener;
+use crate::persist::{Listener, Registration};
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
@@ -500,10 +501,32 @@ impl Design for Snapshot {
 
     fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
         match &self.core.groups {
-            Some(groups) => self.core.listen(groups, id.0, listener),
+            Some(groups) => self.core.tell(groups, id.0, listener),
             None => listener.tell(Ok(())),
         }
         Ok(())
+    }
+
+    fn listen(
+        &self,
+        id: TxId,
+        waker: &Waker,
+        registration: &mut Registration,
+    ) -> Result<(), Error> {
+        if let Some(groups) = &self.core.groups {
+            self.core.listen(groups, id.0, waker.clone(), registration);
+        }
+        Ok(())
+    }
+
+    fn forget(&self, id: TxId, registration: &Registration) {
+        if let Some(groups) = &self.core.groups {
+            groups.forget(id.0, registration);
+        }
+    }
+
+    fn listeners(&self) -> usize {
+        self.core.groups.as_ref().map_or(0, Groups::listeners)
     }
 
     fn hurry(&self, id: TxId) {
@@ -514,6 +537,7 @@ impl Design for Snapshot {
 
     fn bring_home(&self) -> Result<(), Error> {
         let core = &*self.core;
+        let _told = core.told(); // dropped after the truncation's lock
         let committed = self.committed_id();
         self.wait(committed)?;
         let mut waiting = Waiting::begin(core);

@@ -99,6 +99,8 @@ impl Core {
     /// What an attempt could not have is there now; the worker holds nothing meanwhile.
     #[cold]
     pub(super) fn let_it_begin(&self, local: &mut Local) -> Result<(), Error> {
+        // What makes room may fail, or panic, and poison the pool.
+        let _told = self.told();
         let Local { number, attempt, log, wanted, .. } = local;
         // What was wanted is forgotten: another transaction may want less.
         let (wanted, holder) = (std::mem::take(wanted), attempt.was_held_by());

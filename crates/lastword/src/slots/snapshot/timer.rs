@@ -58,7 +58,7 @@ fn look_on(core: &Core, groups: &Groups) {
             return;
         }
         match core.end_old_groups(groups, &mut seen) {
-            // It is kept by the pool, and who listens is told at the next turn.
+            // The pool keeps it. The next look notifies the listeners and ends this thread.
             Err(_) => continue,
             Ok(true) => groups.begun.wait(epoch, Some(groups.time)),
             Ok(false) => {

@@ -1,0 +1,155 @@
+//! Listeners: the callbacks and tasks that a pool notifies of a transaction's outcome.
+//!
+//! A future registers the waker of its task once. Polled by another task, it replaces that waker;
+//! dropped, it removes it. So a pool holds one waker for each living future, however often that is
+//! polled. A callback stays until its outcome is known: nothing takes it back.
+//!
+//! Invariants:
+//! - A registration is an ID and a serial number; no other registration of the pool has both.
+//! - A listener leaves the set once: the turn that notifies it takes it, or its future removes it.
+//!
+//! Whoever owns the set keeps it under a lock, which orders a turn against a future that replaces
+//! its waker at the same time. If the future comes first, the turn takes the new waker. If the turn
+//! comes first, the future finds its registration gone and registers anew; a turn takes only what
+//! has an outcome, and the lock shows that outcome to the future, which looks at it again before it
+//! returns `Pending`.
+//!
+//! Wakers run code of an executor, callbacks code of the program. None of it (call, clone, drop)
+//! runs under that lock.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
+
+use crate::Error;
+use crate::inside::Inside;
+
+/// What is notified of a transaction's outcome.
+pub enum Listener {
+    /// A task, to be polled again.
+    Task(Waker),
+    /// A callback.
+    Callback(Box<dyn FnOnce(Result<(), Error>) + Send>),
+}
+
+/// A future's place among the listeners of a pool. It belongs to one transaction ID.
+#[derive(Debug, Default)]
+pub struct Registration {
+    serial: Option<u64>,
+}
+
+impl Registration {
+    /// The serial number, if the future has registered.
+    pub(crate) fn serial(&self) -> Option<u64> {
+        self.serial
+    }
+
+    /// The future has registered under this number.
+    pub(crate) fn set(&mut self, serial: u64) {
+        self.serial = Some(serial);
+    }
+}
+
+/// Listeners by the ID that they wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    by_id: BTreeMap<(u64, u64), Listener>,
+    last_serial: u64,
+}
+
+impl Listeners {
+    /// Adds a listener; returns its serial number.
+    pub(crate) fn add(&mut self, id: u64, listener: Listener) -> u64 {
+        self.last_serial += 1;
+        self.by_id.insert((id, self.last_serial), listener);
+        self.last_serial
+    }
+
+    /// Replaces a future's waker. Returns the one that is not needed, to be dropped when the lock
+    /// is free.
+    ///
+    /// # Errors
+    /// The new one, when a turn has taken the other.
+    pub(crate) fn replace(&mut self, id: u64, serial: u64, waker: Waker) -> Result<Waker, Waker> {
+        match self.by_id.get_mut(&(id, serial)) {
+            Some(Listener::Task(current)) if !current.will_wake(&waker) => {
+                Ok(std::mem::replace(current, waker))
+            }
+            Some(_) => Ok(waker),
+            None => Err(waker),
+        }
+    }
+
+    /// Removes a future's waker, unless a turn has taken it.
+    pub(crate) fn remove(&mut self, id: u64, serial: u64) -> Option<Listener> {
+        self.by_id.remove(&(id, serial))
+    }
+
+    /// Takes the listeners whose IDs are served. An ID is served if a larger one is.
+    pub(crate) fn take(&mut self, served: impl Fn(u64) -> bool) -> Vec<(u64, Listener)> {
+        let mut taken = Vec::new();
+        while let Some(first) = self.by_id.first_entry()
+            && served(first.key().0)
+        {
+            let ((id, _), listener) = first.remove_entry();
+            taken.push((id, listener));
+        }
+        taken
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+}
+
+impl Listener {
+    /// Wakes the task, or calls the callback: at once, or where this thread is in a transaction's
+    /// body, when that has ended. A body holds ownership records, and calls into the pool are
+    /// refused in it. A task is woken in a body too: that only schedules it, and the body may be
+    /// waiting for what the task does next.
+    pub(crate) fn tell(self, outcome: Result<(), Error>) {
+        match self {
+            Listener::Task(waker) => shielded(|| waker.wake()),
+            Listener::Callback(callback) => {
+                Inside::after(move || shielded(|| callback(outcome)));
+            }
+        }
+    }
+}
+
+/// A panic in a listener must not take a step, or other listeners, down with it. The panic's hook
+/// has printed it.
+fn shielded(notify: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(notify));
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Listener::Task(_) => "Task",
+            Listener::Callback(_) => "Callback",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task() -> Listener {
+        Listener::Task(Waker::noop().clone())
+    }
+
+    #[test]
+    fn served_listeners_are_taken_in_id_order() {
+        let mut listeners = Listeners::default();
+        let serials = [3, 1, 2, 1].map(|id| listeners.add(id, task()));
+        assert!(listeners.remove(1, serials[1]).is_some());
+        assert!(listeners.remove(1, serials[1]).is_none());
+        let ids = |taken: Vec<(u64, Listener)>| taken.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        assert_eq!(ids(listeners.take(|id| id <= 2)), [1, 2]);
+        assert_eq!(listeners.len(), 1);
+        assert_eq!(ids(listeners.take(|_| true)), [3]);
+    }
+}
