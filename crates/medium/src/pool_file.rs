@@ -281,6 +281,11 @@ impl PoolFile {
         lock_file(&*self.file, &self.path, lock).map(|()| false)
     }
 
+    /// Whether it was opened for writing.
+    pub(crate) fn can_write(&self) -> bool {
+        self.file.can_write()
+    }
+
     pub(crate) fn handle(&self) -> &dyn Handle {
         &*self.file
     }

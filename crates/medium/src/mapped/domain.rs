@@ -48,6 +48,26 @@ impl Domain {
         Ok(domain)
     }
 
+    /// Whether a pool in this file can be on persistent memory, also of a file that is open for
+    /// reading only. Such a file cannot be mapped as [`dax`](Domain::dax) maps it; so the file
+    /// system is asked, which knows of no device that needs a flush of its own.
+    ///
+    /// # Errors
+    /// [`Error::NoDax`].
+    pub fn check_dax(file: &Arc<PoolFile>) -> Result<(), Error> {
+        if file.can_write() || !LineWriteBack::detect().is_there() {
+            return Domain::dax(file).map(drop);
+        }
+        match file.is_dax() {
+            true => Ok(()),
+            // What the kernel answers to a synchronous mapping.
+            false => {
+                let source = rustix::io::Errno::OPNOTSUPP.into();
+                Err(Error::NoDax { path: file.path().to_path_buf(), source })
+            }
+        }
+    }
+
     /// Memory whose caches are kept when the power fails, by the machine (eADR, a battery) or by
     /// the device (CXL global persistent flush): a store is durable as soon as other processors
     /// can see it. That the machine does so, and that the file is kept in such memory, is for the

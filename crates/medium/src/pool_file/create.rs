@@ -61,12 +61,27 @@ impl PoolFile {
         bytes: u64,
         prewrite: Prewrite,
     ) -> Result<PoolFile, Error> {
+        let path = path.as_ref();
+        if system.files().stat(path).is_ok() {
+            return Err(Error::AlreadyExists { path: path.into() }); // early; `publish` makes sure
+        }
+        PoolFile::create_beside(system, path, bytes, prewrite)
+    }
+
+    /// The same beside a file that has the name already: that one is [moved
+    /// aside](PoolFile::move_aside) before this one is published.
+    ///
+    /// # Errors
+    /// As [`create_on`](PoolFile::create_on), but for the name.
+    pub fn create_beside(
+        system: &System,
+        path: impl AsRef<Path>,
+        bytes: u64,
+        prewrite: Prewrite,
+    ) -> Result<PoolFile, Error> {
         let (files, path) = (system.files(), path.as_ref().to_path_buf());
         let temporary =
             temporary_name(&path).ok_or_else(|| Error::NotAFile { path: path.clone() })?;
-        if files.stat(&path).is_ok() {
-            return Err(Error::AlreadyExists { path }); // early; `publish` makes sure
-        }
         let file = claim(files, &temporary, &path, bytes)?;
         let prewritten = prewrite == Prewrite::Zeros;
         // From here on dropping it removes the temporary name.
@@ -138,6 +153,24 @@ impl PoolFile {
             files.unlink(name).map_err(self.io("removing"))?;
         }
         *temporary = None;
+        self.sync_name()
+    }
+
+    /// Gives the file another name in its directory, never that of another file, while its lock
+    /// keeps others out. Durable on return. A name that leads to another file meanwhile stays.
+    /// [`path`](PoolFile::path) is the old name still.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`] when `to` is taken; [`Error::Io`].
+    pub fn move_aside(&self, to: &Path) -> Result<(), Error> {
+        let files = self.system.files();
+        if is_named(files, &*self.file, &self.path)? {
+            match rename_new(files, &self.path, to) {
+                Ok(()) => {}
+                Err(Errno::EXIST) => return Err(Error::AlreadyExists { path: to.into() }),
+                Err(errno) => return Err(self.io("renaming")(errno)),
+            }
+        }
         self.sync_name()
     }
 
@@ -312,6 +345,28 @@ mod tests {
     fn names(dir: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(dir).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn moved_file_keeps_its_contents_and_replaces_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, aside, taken] = ["pool", "aside", "taken"].map(|name| dir.path().join(name));
+        let old = PoolFile::create(&path, 4096, Prewrite::No).unwrap();
+        old.write_at(8, &[7]).unwrap();
+        old.publish().unwrap();
+        std::fs::write(&taken, "taken").unwrap();
+        let new = PoolFile::create_beside(&System::kernel(), &path, 8192, Prewrite::No).unwrap();
+        assert!(matches!(new.publish(), Err(Error::AlreadyExists { .. })));
+        assert!(matches!(old.move_aside(&taken), Err(Error::AlreadyExists { .. })));
+        old.move_aside(&aside).unwrap();
+        new.publish().unwrap();
+        old.move_aside(&taken).unwrap(); // the name is another file's
+        drop((old, new));
+        assert_eq!(std::fs::read(&taken).unwrap(), b"taken");
+        assert_eq!(PoolFile::open(&path).unwrap().len(), 8192);
+        let mut words = [0; 2];
+        PoolFile::open(&aside).unwrap().read_at(0, &mut words).unwrap();
+        assert_eq!(words, [0, 7]);
     }
 
     #[test]
