@@ -105,20 +105,35 @@ pub enum Error {
         found: u64,
     },
 
-    /// The log file that belongs to the pool is not there.
-    #[error("{path} is missing: a pool and its log belong together; restore both from one copy")]
-    LogMissing {
-        /// The log file.
+    /// The superblock describes areas, or has numbers, that no pool has.
+    #[error(
+        "the superblock of {path} is whole, and describes areas or has numbers that no pool has: \
+         restore both files from one copy"
+    )]
+    BadAreas {
+        /// The file.
         path: PathBuf,
     },
 
+    /// The log file that belongs to the pool is not there.
+    #[error("{path} is missing{}", without(*needed_after))]
+    LogMissing {
+        /// The log file.
+        path: PathBuf,
+        /// Transactions after this one may be in the log alone; nothing when the pool was closed
+        /// cleanly.
+        needed_after: Option<TxId>,
+    },
+
     /// The log file is damaged, or of another pool or another time.
-    #[error("{path} is not the log of this pool ({why}): restore both files from one copy")]
+    #[error("{path} is not the log of this pool ({why}){}", not_ours(why, *needed_after))]
     WrongLog {
         /// The log file.
         path: PathBuf,
         /// What does not fit.
         why: LogMismatch,
+        /// As in [`Error::LogMissing`].
+        needed_after: Option<TxId>,
     },
 
     /// The log holds a whole group that no crash could have left.
@@ -395,6 +410,30 @@ pub enum Error {
         /// The first failure.
         cause: Arc<Error>,
     },
+}
+
+/// What can be done about a pool without its log.
+fn without(needed_after: Option<TxId>) -> String {
+    match needed_after {
+        None => "; the pool was closed cleanly, so its heap is whole: bring the log back, or open \
+                 the pool with the option `without_log` (`lastword pool check --repair \
+                 --without-log`), which makes a new log"
+            .into(),
+        Some(last) => format!(
+            ", and the pool was not closed cleanly: transactions after {last} may be in its log \
+             alone; bring the log back, or restore both files from one copy"
+        ),
+    }
+}
+
+/// What can be done about a pool with a file in place of its log.
+fn not_ours(why: &LogMismatch, needed_after: Option<TxId>) -> String {
+    match why {
+        LogMismatch::Version { .. } => {
+            ": open the pool with the program that has written it".into()
+        }
+        _ => without(needed_after),
+    }
 }
 
 impl fmt::Debug for Error {

@@ -87,7 +87,8 @@ pub use design::{
 pub use error::{Error, LogMismatch};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
-    Checked, Finding, HeapAtRest, Problem, Repair, Report, Severity, check, inspect, repair,
+    CheckOptions, Checked, Finding, HeapAtRest, Problem, Repair, Report, Severity, check,
+    check_with, inspect, inspect_with, repair, repair_with,
 };
 pub use metrics::Metrics;
 pub use open::Open;

@@ -119,6 +119,7 @@ pub struct Options {
     pub(crate) recycle_every: u64,
     pub(crate) unlogged: bool,
     pub(crate) patience: Duration,
+    pub(crate) without_log: bool,
     pub(crate) system: System,
 }
 
@@ -169,6 +170,7 @@ impl Options {
             recycle_every: 0,
             unlogged: false,
             patience: PATIENCE,
+            without_log: false,
             pause: crate::persist::NAP,
             system: System::kernel(),
         }
@@ -405,6 +407,37 @@ impl Options {
     /// not count: each stop adds a 64th of this at most. Default: 10 s.
     pub fn patience(mut self, patience: Duration) -> Options {
         self.patience = patience;
+        self
+    }
+
+    /// Whether a pool opens whose log is lost: its file is missing, damaged, of another length, or
+    /// of another pool or time. Default: `false`. Only a pool that was closed cleanly opens so: its
+    /// heap holds every transaction. A new log is made, durable before the pool begins, and a file
+    /// in its place is kept as NAME.log.lost. A pool that was not closed cleanly is refused, since
+    /// its last transactions may be in that log alone; so is a log that a newer program has
+    /// written. Where the pool's file is an older copy, opening it so goes back to that copy.
+    /// Without effect on a pool whose log is in order, or in its own file (mapped media), and on
+    /// [`create`](crate::Pool::create).
+    ///
+    /// ```
+    /// use lastword::{Error, Objects, Options, Pool};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("bank.pool");
+    /// let options = Options::new().bytes(1 << 20).log_bytes(1 << 20);
+    /// let pool = Pool::create(&path, options.clone())?;
+    /// let object = pool.run(|tx| tx.alloc(42_u64))?.value;
+    /// pool.close()?;
+    /// std::fs::remove_file(dir.path().join("bank.pool.log"))?;
+    ///
+    /// let refused = Pool::open(&path, options.clone());
+    /// assert!(matches!(refused, Err(Error::LogMissing { needed_after: None, .. })));
+    /// let pool = Pool::open(&path, options.without_log(true))?;
+    /// assert_eq!(pool.run(|tx| tx.get(object))?.value, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn without_log(mut self, without_log: bool) -> Options {
+        self.without_log = without_log;
         self
     }
 

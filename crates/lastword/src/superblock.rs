@@ -339,14 +339,11 @@ pub(crate) struct Superblocks {
 }
 
 impl Superblocks {
-    /// The superblock of a file, if it has a valid one.
-    pub(crate) fn read(
-        file: &Arc<PoolFile>,
-    ) -> Result<Result<Superblocks, Invalid>, medium::Error> {
-        let copies = Copies::read(file)?;
+    /// The superblock of a file whose copies were read, if one of them counts.
+    pub(crate) fn of(file: &Arc<PoolFile>, copies: &Copies<Superblock>) -> Option<Superblocks> {
         let open =
             |current| Superblocks { copy: copies.counts(), ..Superblocks::new(file, current) };
-        Ok(copies.current().map(open))
+        copies.current().ok().map(open)
     }
 
     /// Writes the first superblock of a new file, both copies.

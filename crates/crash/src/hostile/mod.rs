@@ -16,6 +16,7 @@
 //!
 //! Each panics when something is not as it must be, which is how a fuzzer knows.
 
+pub mod agree;
 mod alloc;
 mod files;
 mod input;

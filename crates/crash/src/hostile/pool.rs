@@ -114,7 +114,8 @@ pub fn examine(files: &Files, shadow: Shadow, repairs: bool) -> Report {
         assert!(told.iter().all(|text| !text.is_empty()), "{problem:?}");
     }
     let info = lastword::inspect(&path);
-    assert!(info.is_ok() || !report.opens(), "a pool that opens can be described");
+    let said = |result: Option<&lastword::Error>| result.map(ToString::to_string);
+    assert_eq!(said(info.err().as_ref()), said(report.refusal.as_ref()));
     let _ = lastword::HeapAtRest::load(&path).map(|snapshot| {
         snapshot.objects().map(|live| snapshot.words(&live).fold(0, u64::wrapping_add)).max()
     });
@@ -126,7 +127,7 @@ pub fn examine(files: &Files, shadow: Shadow, repairs: bool) -> Report {
         assert_eq!(repair.after.checked, report.checked, "a repair changes nothing that counts");
     }
     // With the layout that it says it has, as whoever made it would.
-    let layout = info.map(|info| info.layout).unwrap_or_default();
+    let layout = report.layout.clone().unwrap_or_default();
     let opened = Pool::open(&path, options().shadow(shadow).layout(&layout.0, layout.1));
     match (opened, &report.refusal) {
         (Ok(pool), None) => use_it(pool),

@@ -1,49 +1,34 @@
 //! The check of a pool's files: everything that can be found, not the first thing alone.
 //!
-//! Each part is looked at by itself as far as what it rests on can be trusted:
-//!
-//! ```text
-//!   superblocks -> areas -> length -> design, medium
-//!               -> log: length, heads -> its groups -> heap -> root
-//! ```
+//! Superblocks, lengths and the log's heads are looked at by `storage::survey`, as when the pool is
+//! opened; here follow the log's groups, the heap and the root.
 //!
 //! Home pages carry no checksum: a changed value in a program's object is not found. What is found
 //! in the heap is damage to the allocator's words and to the headers of objects.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use lw_log::Scan;
 use medium::{LogReader, PoolFile};
 use words::TxId;
 
-use super::finding::{Finding, Problem, Severity};
-use super::{Image, word};
+use super::finding::{Finding, Problem};
+use super::{CheckOptions, Image, word};
 use crate::ideal::Nowhere;
-use crate::recover::decide::{Action, LogState, decide};
+use crate::recover::decide::Action;
 use crate::recover::{self, Replayed};
 use crate::shadow::ShadowHeap;
-use crate::storage::{
-    Found, Storage, check_areas, check_design, heap, log_path, log_state, open_log, own_medium,
-    replay,
-};
-use crate::superblock::{
-    COPIES_BYTES, COPY_BYTES, Copies, FORMAT_VERSION, Invalid, LogHead, Paired, Superblock, name,
-};
+use crate::storage::{Storage, Survey, heap, replay};
+use crate::superblock::{Superblock, name};
 use crate::sync::Arc;
 use crate::{Decoupled, Design, Error, Medium};
 
 /// A pool's files, and what was found in them.
 pub(super) struct Examined {
-    pub(super) findings: Vec<Finding>,
-    /// What keeps the pool from being opened, as opening it says it.
-    pub(super) refusal: Option<Error>,
-    pub(super) file: Arc<PoolFile>,
-    pub(super) log_file: Option<Arc<PoolFile>>,
-    pub(super) superblocks: Option<Copies<Superblock>>,
-    pub(super) log_heads: Option<Copies<LogHead>>,
-    /// The pool, if it opens.
-    pub(super) found: Option<Found>,
-    /// What opening it would show; nothing when it does not open.
+    /// What the files say of themselves, and what follows. Its findings and its refusal are those
+    /// of the whole examination.
+    pub(super) survey: Survey,
+    /// What opening the pool would show; nothing when the heap cannot be known.
     pub(super) image: Option<ShadowHeap>,
     pub(super) replayed: Option<Replayed>,
     /// What is in the heap, as far as it is known.
@@ -56,183 +41,71 @@ pub(super) struct Examined {
 /// What keeps it from being looked at: a file that is not there or in use, a failed read.
 pub(super) fn examine(
     path: &Path,
+    expected: &CheckOptions,
     open: impl Fn(&Path) -> Result<PoolFile, medium::Error>,
 ) -> Result<Examined, Error> {
-    let mut examined = Examined::new(Arc::new(open(path)?));
-    let Some(superblock) = examined.superblocks()? else {
-        examined.refuse()?;
-        return Ok(examined);
-    };
-    if check_areas(&superblock, &examined.file).is_err() {
-        examined.push(None, Problem::Areas);
-        examined.refuse()?;
-        return Ok(examined);
-    }
-    let medium = examined.names(&superblock);
-    let whole = examined.length(&superblock);
-    let state = match superblock.log_inside {
-        true => LogState::Inside,
-        false => {
-            examined.log_file = open_log(&log_path(path), &open)?;
-            examined.log(&superblock)?
-        }
-    };
-    let action = decide(state, superblock.clean);
+    let survey = Survey::of(path, expected, open)?;
+    let usage = lw_alloc::Usage::default();
+    let mut examined = Examined { survey, image: None, replayed: None, usage };
+    let Survey { superblock, medium, action, .. } = examined.survey;
+    let Some(superblock) = superblock else { return Ok(examined) };
     match medium {
         // Closed in good order everything is at home, whatever became of the log.
         Some(medium) if action != Action::Refuse || superblock.clean => {
-            examined.contents(&superblock, medium, action, whole)?;
+            examined.contents(&superblock, medium, action)?;
         }
         _ => examined.push(None, Problem::HeapUnchecked),
     }
-    examined.refuse()?;
     Ok(examined)
 }
 
+/// Looks at the groups of a log that opening the pool replays, and at no more.
+///
+/// # Errors
+/// What opening the pool answers for them.
+pub(super) fn check_groups(survey: &Survey) -> Result<(), Error> {
+    let Survey { superblock: Some(superblock), medium: Some(medium), action, .. } = survey else {
+        return Ok(());
+    };
+    if *action != Action::Replay {
+        return Ok(());
+    }
+    let log = reader(survey, superblock, *medium)?;
+    let path = survey.log_place().path();
+    replay(superblock, &log, &mut Nowhere, path).map(drop)
+}
+
+/// The log as it is read by those who only look.
+fn reader(survey: &Survey, superblock: &Superblock, medium: Medium) -> Result<LogReader, Error> {
+    let place = Arc::clone(survey.log_place());
+    let Superblock { log_offset, log_bytes, .. } = *superblock;
+    Ok(LogReader::new(place, log_offset, log_bytes, Storage::block_bytes(medium))?)
+}
+
 impl Examined {
-    fn new(file: Arc<PoolFile>) -> Examined {
-        Examined {
-            findings: Vec::new(),
-            refusal: None,
-            file,
-            log_file: None,
-            superblocks: None,
-            log_heads: None,
-            found: None,
-            image: None,
-            replayed: None,
-            usage: lw_alloc::Usage::default(),
-        }
-    }
-
-    /// Something about the pool's file.
+    /// Something about the pool's file that keeps nobody from opening it.
     fn push(&mut self, at: Option<u64>, problem: Problem) {
-        let path = self.file.path().to_path_buf();
-        self.findings.push(Finding { path, at, problem });
+        let path = self.survey.file.path().to_path_buf();
+        self.survey.findings.push(Finding { path, at, problem });
     }
 
-    /// Something about the file that the log is in, or should be.
-    fn push_log(&mut self, at: Option<u64>, problem: Problem, inside: bool) {
-        let own = self.file.path();
-        let path: PathBuf = if inside { own.to_path_buf() } else { log_path(own) };
-        self.findings.push(Finding { path, at, problem });
+    /// Something about the file that the log is in.
+    fn push_log(&mut self, at: u64, problem: Problem) {
+        let path = self.survey.log_place().path().to_path_buf();
+        self.survey.findings.push(Finding { path, at: Some(at), problem });
     }
 
-    /// Both copies; answers the one that counts.
-    fn superblocks(&mut self) -> Result<Option<Superblock>, Error> {
-        if self.file.len() < COPIES_BYTES {
-            self.push(None, Problem::NoSuperblock);
-            return Ok(None);
-        }
-        let copies = Copies::<Superblock>::read(&self.file)?;
-        for (at, of_copy) in of_copies(&copies) {
-            self.push(
-                Some(at),
-                match of_copy {
-                    OfCopy::Damaged { copy } => Problem::Superblock { copy },
-                    OfCopy::Behind { copy, edition, newer } => {
-                        Problem::SuperblockBehind { copy, edition, newer }
-                    }
-                    OfCopy::Version { copy, found } => {
-                        Problem::Version { copy, found, expected: FORMAT_VERSION }
-                    }
-                },
-            );
-        }
-        match copies.current() {
-            Err(Invalid::Damaged) => self.push(None, Problem::NoSuperblock),
-            Err(Invalid::Contradiction) => self.push(None, Problem::Superblocks),
-            Err(Invalid::Version(_)) | Ok(_) => {} // told of each copy
-        }
-        self.superblocks = Some(copies);
-        Ok(copies.current().ok())
-    }
-
-    /// Design and medium; answers the medium when the pool is one that this program can recover.
-    fn names(&mut self, superblock: &Superblock) -> Option<Medium> {
-        let design = check_design(superblock, &self.file).is_ok();
-        if !design {
-            self.push(None, Problem::Design { found: name(&superblock.design) });
-        }
-        let medium = own_medium(superblock, &self.file).ok();
-        if medium.is_none() {
-            self.push(None, Problem::Medium { found: name(&superblock.medium) });
-        }
-        medium.filter(|_| design)
-    }
-
-    /// Whether the file is as long as its areas.
-    fn length(&mut self, superblock: &Superblock) -> bool {
-        let (found, expected) = (self.file.len(), superblock.heap_offset + superblock.heap_bytes);
-        if found != expected {
-            self.push(None, Problem::Length { found, expected });
-        }
-        found == expected
-    }
-
-    /// The log's own file: its length and its heads.
-    fn log(&mut self, superblock: &Superblock) -> Result<LogState, Error> {
-        let needed_after = (!superblock.clean).then_some(TxId(superblock.reproduced));
-        let log_file = self.log_file.clone();
-        let Some(file) = &log_file else {
-            self.push_log(None, Problem::LogMissing { needed_after }, false);
-            return Ok(LogState::Missing);
-        };
-        let (expected, found) = (superblock.log_offset + superblock.log_bytes, file.len());
-        if found != expected {
-            self.push_log(None, Problem::LogLength { found, expected, needed_after }, false);
-        }
-        if found < COPIES_BYTES {
-            return Ok(LogState::Short);
-        }
-        let copies = Copies::<LogHead>::read(file)?;
-        for (at, of_copy) in of_copies(&copies) {
-            let problem = match of_copy {
-                OfCopy::Damaged { copy } => Problem::LogHead { copy },
-                OfCopy::Behind { copy, edition, newer } => {
-                    Problem::LogHeadBehind { copy, edition, newer }
-                }
-                OfCopy::Version { copy, found } => {
-                    Problem::LogVersion { copy, found, expected: FORMAT_VERSION }
-                }
-            };
-            self.push_log(Some(at), problem, false);
-        }
-        let expected = superblock.generation;
-        self.log_heads = Some(copies);
-        let problem = match copies.current() {
-            Err(Invalid::Damaged) => Some(Problem::NoLogHead { needed_after }),
-            Err(Invalid::Contradiction) => Some(Problem::LogHeads { needed_after }),
-            Err(Invalid::Version(_)) => None, // told of each copy
-            Ok(head) if !head.can_go_on() => Some(Problem::NoLogHead { needed_after }),
-            Ok(LogHead { pool: found, .. }) if found != superblock.pool => {
-                let expected = superblock.pool;
-                Some(Problem::LogOfOtherPool { found, expected, needed_after })
-            }
-            Ok(LogHead { generation: found, .. })
-                if found != expected && found.checked_sub(1) != Some(expected) =>
-            {
-                Some(Problem::LogOfOtherTime { found, expected, needed_after })
-            }
-            Ok(_) => None,
-        };
-        if let Some(problem) = problem {
-            self.push_log(None, problem, false);
-        }
-        Ok(log_state(superblock, Some(file))?.0)
-    }
-
-    /// The log's groups and the heap. `whole`: the heap is all there.
+    /// The log's groups and the heap.
     fn contents(
         &mut self,
         superblock: &Superblock,
         medium: Medium,
         action: Action,
-        whole: bool,
     ) -> Result<(), Error> {
         let Superblock { heap_offset, heap_bytes, .. } = *superblock;
+        let whole = self.survey.file.len() == heap_offset + heap_bytes;
         let image = match whole {
-            true => Some(ShadowHeap::load(&self.file, heap_offset, heap_bytes)?),
+            true => Some(ShadowHeap::load(&self.survey.file, heap_offset, heap_bytes)?),
             false => None,
         };
         let replayed = action != Action::Replay || self.groups(superblock, medium, &image)?;
@@ -253,14 +126,9 @@ impl Examined {
         medium: Medium,
         image: &Option<ShadowHeap>,
     ) -> Result<bool, Error> {
-        let place = Arc::clone(self.log_file.as_ref().unwrap_or(&self.file));
-        let Superblock { log_offset, log_bytes, log_inside, .. } = *superblock;
-        let block_bytes = Storage::block_bytes(medium);
-        let path = place.path().to_path_buf();
         // A log in a pool's file that was cut off before its end.
-        let Ok(log) = LogReader::new(place, log_offset, log_bytes, block_bytes) else {
-            return Ok(false);
-        };
+        let Ok(log) = reader(&self.survey, superblock, medium) else { return Ok(false) };
+        let path = self.survey.log_place().path().to_path_buf();
         // Nothing is written, so nothing that is read needs to be durable.
         let result = match image {
             Some(image) => replay(superblock, &log, &mut Image(image), &path),
@@ -269,15 +137,17 @@ impl Examined {
         match result {
             Ok(replayed) => {
                 if replayed.torn {
-                    self.push_log(None, Problem::TornEnd { last: replayed.last }, log_inside);
+                    let path = self.survey.log_place().path().to_path_buf();
+                    let problem = Problem::TornEnd { last: replayed.last };
+                    self.survey.findings.push(Finding { path, at: None, problem });
                 }
                 self.replayed = Some(replayed);
                 Ok(true)
             }
             Err(error @ Error::DamagedLog { at, .. }) => {
                 let problem = damage(superblock, &log)?;
-                self.push_log(Some(at), problem, log_inside);
-                self.refusal = Some(error);
+                self.push_log(at, problem);
+                self.survey.refusal.get_or_insert(error);
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -304,45 +174,6 @@ impl Examined {
         }
         self.usage = survey.usage;
     }
-
-    /// What opening the pool would say. One look at the files decides both, so that the answers
-    /// are of one moment; the locks keep them so.
-    fn refuse(&mut self) -> Result<(), Error> {
-        let log_file = self.log_file.clone();
-        match Found::of(Arc::clone(&self.file), |_| Ok(log_file)) {
-            Ok(found) => self.found = Some(found),
-            Err(error) => self.refusal = Some(error),
-        }
-        let refused = self.findings.iter().any(|one| one.severity() == Severity::Refused);
-        debug_assert_eq!(refused, self.refusal.is_some(), "{:?}", self.findings);
-        Ok(())
-    }
-}
-
-/// What is wrong with one copy of a pair, of which another one counts, or none.
-enum OfCopy {
-    Damaged { copy: usize },
-    Behind { copy: usize, edition: u64, newer: u64 },
-    Version { copy: usize, found: u64 },
-}
-
-/// What is wrong with each copy by itself, and its place in the file. Where both are damaged, or
-/// contradict each other, there is nothing to say of one alone.
-fn of_copies<T: Paired>(copies: &Copies<T>) -> Vec<(u64, OfCopy)> {
-    let mut found = Vec::new();
-    let current = copies.current();
-    for (copy, decoded) in copies.decoded.iter().enumerate() {
-        let of_copy = match (decoded, current) {
-            (Err(Invalid::Version(found)), _) => OfCopy::Version { copy, found: *found },
-            (Err(_), Ok(_)) => OfCopy::Damaged { copy },
-            (Ok(one), Ok(current)) if one.edition() < current.edition() => {
-                OfCopy::Behind { copy, edition: one.edition(), newer: current.edition() }
-            }
-            _ => continue,
-        };
-        found.push((copy as u64 * COPY_BYTES, of_copy));
-    }
-    found
 }
 
 /// What was lost with the groups at the place where the replay refuses to go on.

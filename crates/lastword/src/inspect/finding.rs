@@ -3,7 +3,7 @@
 //! | [`Severity`] | the pool | what to do |
 //! |---|---|---|
 //! | `Harmless` | opens, nothing is lost: what a crash leaves | nothing |
-//! | `Spare` | opens, nothing is lost: one of two copies is gone | `repair`, or open it |
+//! | `Spare` | opens, nothing is lost: a copy of two, or an empty log | `repair`, or open it |
 //! | `Damage` | opens, and something in it is wrong | restore it |
 //! | `Refused` | does not open | restore it, or as the finding says |
 
@@ -12,13 +12,16 @@ use std::path::PathBuf;
 use thiserror::Error;
 use words::TxId;
 
+use crate::LogMismatch;
+
 /// How bad a finding is; in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
     /// No damage: what a crash leaves.
     Harmless,
-    /// One of two copies is damaged, nothing is lost. [`repair`](crate::repair) mends it.
+    /// One of two copies is damaged, or a log that held nothing is lost; nothing else is.
+    /// [`repair`](crate::repair) mends it.
     Spare,
     /// The pool opens, and something in it is wrong.
     Damage,
@@ -97,6 +100,37 @@ pub enum Problem {
     Medium {
         /// Its name.
         found: String,
+    },
+    /// Another layout than the one that is expected.
+    #[error(
+        "its layout is {found:?} version {found_version}, not {expected:?} version \
+         {expected_version}"
+    )]
+    Layout {
+        /// The pool's layout.
+        found: String,
+        /// Its version.
+        found_version: u64,
+        /// The layout that is expected.
+        expected: String,
+        /// Its version.
+        expected_version: u64,
+    },
+    /// A pool on a medium that cannot go on as the expected one.
+    #[error("it is on medium `{own}`, and cannot be opened on the one that is expected")]
+    OtherMedium {
+        /// The pool's medium.
+        own: &'static str,
+    },
+    /// A pool of persistent memory in a place that is none.
+    #[error("it is on medium `dax`, and this place is not in persistent memory")]
+    NoDax,
+    /// The log is lost, the pool was closed in good order, and the check was told to take it
+    /// [without its log](crate::CheckOptions::without_log).
+    #[error("the log is lost ({})", why.map_or("it is missing".into(), |why| why.to_string()))]
+    LogLost {
+        /// Why the file in its place is not the log; nothing when there is none.
+        why: Option<LogMismatch>,
     },
     /// The log's file is not there.
     #[error("the log is missing")]
@@ -215,7 +249,7 @@ fn log_lost(needed_after: Option<TxId>) -> String {
         Some(TxId(last)) => {
             format!("acknowledged transactions after {last} may be in the log alone")
         }
-        None => "no transaction: the pool was closed in good order, its heap is whole".into(),
+        None => "no transaction: the pool was closed cleanly, so its heap is whole".into(),
     }
 }
 
@@ -244,6 +278,10 @@ impl Problem {
             Problem::Length { .. } => "length",
             Problem::Design { .. } => "unknown_design",
             Problem::Medium { .. } => "unknown_medium",
+            Problem::Layout { .. } => "layout",
+            Problem::OtherMedium { .. } => "other_medium",
+            Problem::NoDax => "no_dax",
+            Problem::LogLost { .. } => "log_lost",
             Problem::LogMissing { .. } => "log_missing",
             Problem::LogLength { .. } => "log_length",
             Problem::NoLogHead { .. } => "no_log_head",
@@ -276,7 +314,8 @@ impl Problem {
             Problem::Superblock { .. }
             | Problem::SuperblockBehind { .. }
             | Problem::LogHead { .. }
-            | Problem::LogHeadBehind { .. } => Severity::Spare,
+            | Problem::LogHeadBehind { .. }
+            | Problem::LogLost { .. } => Severity::Spare,
             Problem::Heap(_) | Problem::Root { .. } => Severity::Damage,
             _ => Severity::Refused,
         }
@@ -295,6 +334,10 @@ impl Problem {
             | Problem::LogHead { .. }
             | Problem::SuperblockBehind { .. }
             | Problem::LogHeadBehind { .. } => "nothing: the other copy counts".into(),
+            Problem::Layout { .. } | Problem::OtherMedium { .. } | Problem::NoDax => {
+                "nothing that is stored: the pool opens where it is expected as it is".into()
+            }
+            Problem::LogLost { .. } => log_lost(None),
             Problem::Length { found, expected } if found < expected => {
                 format!("the heap's last {} bytes", expected - found)
             }
@@ -350,6 +393,25 @@ impl Problem {
             | Problem::Design { .. }
             | Problem::Medium { .. } => "open it with the program that has written it",
             Problem::Length { .. } => "restore both files from one copy",
+            Problem::Layout { .. } => "open it with the program that made it",
+            Problem::OtherMedium { .. } => "open it on its own medium",
+            Problem::NoDax => {
+                "move it to a file system mounted with `-o dax`, or open it on another medium"
+            }
+            Problem::LogLost { .. } => {
+                "repair it, or open the pool: both make a new log, and keep a file in its place as \
+                 NAME.log.lost"
+            }
+            Problem::LogMissing { needed_after: None }
+            | Problem::LogLength { needed_after: None, .. }
+            | Problem::NoLogHead { needed_after: None }
+            | Problem::LogHeads { needed_after: None }
+            | Problem::LogOfOtherPool { needed_after: None, .. }
+            | Problem::LogOfOtherTime { needed_after: None, .. } => {
+                "bring back the log that was beside the pool; if there is none, let a new one be \
+                 made: `lastword pool check --repair --without-log`, or open the pool with the \
+                 option `without_log`"
+            }
             Problem::LogMissing { .. }
             | Problem::LogOfOtherPool { .. }
             | Problem::LogOfOtherTime { .. } => {
@@ -377,7 +439,19 @@ impl Problem {
             Problem::Superblock { .. }
             | Problem::SuperblockBehind { .. }
             | Problem::LogHead { .. }
-            | Problem::LogHeadBehind { .. } => None,
+            | Problem::LogHeadBehind { .. }
+            | Problem::LogLost { .. } => None,
+            Problem::Layout { .. } | Problem::OtherMedium { .. } | Problem::NoDax => {
+                Some("the pool is as it was made: what is expected of it differs")
+            }
+            Problem::LogMissing { needed_after: None }
+            | Problem::LogLength { needed_after: None, .. }
+            | Problem::NoLogHead { needed_after: None }
+            | Problem::LogHeads { needed_after: None }
+            | Problem::LogOfOtherPool { needed_after: None, .. }
+            | Problem::LogOfOtherTime { needed_after: None, .. } => {
+                Some("a new log is made only on demand: repair with `without_log`")
+            }
             Problem::TornEnd { .. } => Some("it is no damage, and opening the pool deals with it"),
             Problem::HeapUnchecked => Some("it is no damage"),
             Problem::Version { .. }

@@ -5,6 +5,7 @@
 //! what opening it would show.
 
 mod check;
+mod check_options;
 mod finding;
 mod repair;
 
@@ -15,27 +16,47 @@ use medium::writes::{Piece, Pieces};
 use medium::{Counts, FileLog, HomeMedium, PoolFile};
 use words::TxId;
 
+pub use check_options::CheckOptions;
 pub use finding::{Finding, Problem, Severity};
-pub use repair::{Repair, repair};
+pub use repair::{Repair, repair, repair_with};
 
 use crate::recover::decide::Action;
 use crate::shadow::ShadowHeap;
-use crate::storage::{Found, heap};
+use crate::storage::{Found, Survey, heap};
 use crate::sync::{Arc, Ordering};
 use crate::{Error, Info, Medium};
 
-/// Describes a pool; reads its superblocks, and a block of its log to see whether that works past
-/// the page cache.
+/// Describes a pool; reads its superblocks, a block of its log to see whether that works past the
+/// page cache, and of a pool that was not closed cleanly the log that opening it would replay.
 ///
 /// # Errors
-/// What keeps a pool from being opened; see [`Pool::open`](crate::Pool::open).
+/// What keeps a pool of any layout from being opened; see [`Pool::open`](crate::Pool::open).
 pub fn inspect(path: impl AsRef<Path>) -> Result<Info, Error> {
-    Ok(info(&Found::open_shared(path.as_ref())?))
+    inspect_with(path, &CheckOptions::new())
+}
+
+/// Describes a pool of which something is expected; see [`inspect`].
+///
+/// # Errors
+/// What keeps the pool from being opened as it is expected.
+pub fn inspect_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Info, Error> {
+    let survey = survey(path.as_ref(), expected)?;
+    if survey.refusal.is_none() {
+        check::check_groups(&survey)?;
+    }
+    Ok(info(&survey.found()?))
+}
+
+/// Others may look at the same time, none may go on.
+fn survey(path: &Path, expected: &CheckOptions) -> Result<Survey, Error> {
+    Survey::of(path, expected, |path| PoolFile::open_shared(path))
 }
 
 fn info(found: &Found) -> Info {
     let (superblock, medium) = (found.superblocks.current(), found.medium);
-    let written = (medium == Medium::File).then(|| {
+    // Of a log that is lost nothing can be said.
+    let is_there = medium == Medium::File && found.action != Action::Renew;
+    let written = is_there.then(|| {
         let place = Arc::clone(found.log_place());
         FileLog::new(place, superblock.log_offset, superblock.log_bytes).ok()
     });
@@ -75,6 +96,8 @@ pub struct Report {
     pub checked: Option<Checked>,
     /// What opening the pool answers when it does not open.
     pub refusal: Option<Error>,
+    /// Name and version of the layout that the pool has; nothing when no superblock is valid.
+    pub layout: Option<(String, u64)>,
 }
 
 impl Report {
@@ -142,18 +165,39 @@ impl Report {
 /// What keeps the pool from being looked at: it is not there, in use, or cannot be read. Damage is
 /// no error: it is in the report.
 pub fn check(path: impl AsRef<Path>) -> Result<Report, Error> {
-    Ok(look(path.as_ref())?.0)
+    check_with(path, &CheckOptions::new())
+}
+
+/// Checks a pool of which something is expected; see [`check`]. With what [`Options`] expect
+/// (`CheckOptions::from`) the report says whether [`Pool::open`](crate::Pool::open) opens the pool,
+/// and if not, what it answers.
+///
+/// # Errors
+/// As [`check`].
+///
+/// [`Options`]: crate::Options
+pub fn check_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Report, Error> {
+    Ok(look(path.as_ref(), expected)?.0)
 }
 
 /// The report, and the heap of a pool that opens.
-fn look(path: &Path) -> Result<(Report, Option<(ShadowHeap, lw_alloc::Heap)>), Error> {
-    let examined = check::examine(path, |path| PoolFile::open_shared(path))?;
-    let check::Examined { findings, refusal, found, image, replayed, usage, .. } = examined;
+fn look(
+    path: &Path,
+    expected: &CheckOptions,
+) -> Result<(Report, Option<(ShadowHeap, lw_alloc::Heap)>), Error> {
+    let examined = check::examine(path, expected, |path| PoolFile::open_shared(path))?;
+    let check::Examined { mut survey, image, replayed, usage } = examined;
+    let findings = std::mem::take(&mut survey.findings);
+    let layout = survey.layout_found();
     // What opens, and what it shows. A log that cannot be replayed is found after the rest.
-    let opens = refusal.is_none();
-    let (Some(found), Some(image)) = (found.filter(|_| opens), image) else {
-        return Ok((Report { findings, info: None, checked: None, refusal }, None));
+    let found = match survey.found() {
+        Ok(found) => found,
+        Err(refusal) => {
+            let refusal = Some(refusal);
+            return Ok((Report { findings, info: None, checked: None, refusal, layout }, None));
+        }
     };
+    let image = image.expect("the heap of a pool that opens was looked at");
     let (info, superblock) = (info(&found), *found.superblocks.current());
     let checked = Checked {
         info: info.clone(),
@@ -163,7 +207,8 @@ fn look(path: &Path) -> Result<(Report, Option<(ShadowHeap, lw_alloc::Heap)>), E
         torn_end: replayed.is_some_and(|replayed| replayed.torn),
         usage,
     };
-    let report = Report { findings, info: Some(info), checked: Some(checked), refusal };
+    let report =
+        Report { findings, info: Some(info), checked: Some(checked), refusal: None, layout };
     Ok((report, Some((image, heap(&superblock)))))
 }
 
@@ -193,12 +238,13 @@ pub struct HeapAtRest {
 }
 
 impl HeapAtRest {
-    /// Takes one, as [`check`] does; never writes. Takes as much memory as the heap.
+    /// Takes one, as [`check`] does; never writes. Takes as much memory as the heap. A pool that
+    /// was closed cleanly needs no log for that: its heap is whole.
     ///
     /// # Errors
     /// As [`check`] and [`Report::sound`].
     pub fn load(path: impl AsRef<Path>) -> Result<HeapAtRest, Error> {
-        let (report, contents) = look(path.as_ref())?;
+        let (report, contents) = look(path.as_ref(), &CheckOptions::new().without_log(true))?;
         let checked = report.sound()?;
         let (image, heap) = contents.expect("a pool that opens has a heap");
         Ok(HeapAtRest { checked, image, heap })

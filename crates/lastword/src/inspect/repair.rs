@@ -1,4 +1,5 @@
-//! Repair, where it is safe: the damaged one of two copies is written again from the good one.
+//! Repair, where it is safe: the damaged one of two copies is written again from the good one; and
+//! on demand a log that held nothing is made anew (see `storage::renew`).
 //!
 //! Nothing else is: what is in one place only cannot be made from anything, and a guess that is
 //! written looks like the truth afterwards. And nothing at all is touched while anything else is
@@ -15,12 +16,13 @@
 
 use std::path::Path;
 
-use medium::PoolFile;
+use medium::System;
 
 use super::check::examine;
 use super::finding::{Finding, Problem, Severity};
-use super::{Report, check};
+use super::{CheckOptions, Report, check_with};
 use crate::Error;
+use crate::storage::{if_lost, open_settled};
 
 /// What a repair has done.
 #[derive(Debug)]
@@ -39,7 +41,8 @@ const NOT_ALONE: &str = "something else is wrong, and this copy may show what wa
 
 /// Mends what can be mended safely: a damaged or stale copy of a superblock or of the log's head,
 /// when nothing else is wrong. Everything else is left as it is, with the reason. Durable on
-/// return: one persist barrier for each copy. Takes as much memory as the heap.
+/// return: one persist barrier for each file and one for each copy. Takes as much memory as the
+/// heap.
 ///
 /// ```
 /// use lastword::{Options, Pool};
@@ -61,11 +64,25 @@ const NOT_ALONE: &str = "something else is wrong, and this copy may show what wa
 /// It is in use, by others who only look too; it cannot be read; a failed write: then the copy is
 /// as bad as it was, the other as good.
 pub fn repair(path: impl AsRef<Path>) -> Result<Repair, Error> {
+    repair_with(path, &CheckOptions::new())
+}
+
+/// Mends a pool of which something is expected; see [`repair`]. With
+/// [`CheckOptions::without_log`] a log that is lost is made anew, when nothing else is wrong and
+/// the pool was closed cleanly; see [`Options::without_log`](crate::Options::without_log).
+///
+/// # Errors
+/// As [`repair`]; and as creating a pool, where a log is made.
+pub fn repair_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Repair, Error> {
     let path = path.as_ref();
-    let examined = examine(path, |path| PoolFile::open(path))?;
-    let alone = examined.findings.iter().all(|one| one.severity() <= Severity::Spare);
-    let (mut mended, mut left) = (Vec::new(), Vec::new());
-    for finding in &examined.findings {
+    // What is read must be durable: a copy that is in the page cache alone would be written over
+    // the other one, and then be lost by a crash (A11).
+    let system = System::kernel();
+    let examined = examine(path, expected, |path| open_settled(&system, path))?;
+    let survey = examined.survey;
+    let alone = survey.findings.iter().all(|one| one.severity() <= Severity::Spare);
+    let (mut mended, mut left, mut renews) = (Vec::new(), Vec::new(), false);
+    for finding in &survey.findings {
         if let Some(why) = finding.problem.why_left() {
             left.push((finding.clone(), why));
             continue;
@@ -76,19 +93,25 @@ pub fn repair(path: impl AsRef<Path>) -> Result<Repair, Error> {
         }
         match finding.problem {
             Problem::Superblock { copy } | Problem::SuperblockBehind { copy, .. } => {
-                let copies = examined.superblocks.as_ref().expect("it was found in them");
-                copies.mend(&examined.file, copy)?;
+                let copies = survey.superblocks.as_ref().expect("it was found in them");
+                copies.mend(&survey.file, copy)?;
             }
             Problem::LogHead { copy } | Problem::LogHeadBehind { copy, .. } => {
-                let copies = examined.log_heads.as_ref().expect("it was found in them");
-                let file = examined.log_file.as_ref().expect("its heads were read");
+                let copies = survey.log_heads.as_ref().expect("it was found in them");
+                let file = survey.log_file.as_ref().expect("its heads were read");
                 copies.mend(file, copy)?;
             }
+            Problem::LogLost { .. } => renews = true,
             _ => unreachable!("all else is left, with a reason"),
         }
         mended.push(finding.clone());
     }
-    drop(examined); // its locks
-    let after = check(path)?;
+    if renews {
+        survey.file.settle_name()?;
+        drop(if_lost(survey.found()?)?);
+    } else {
+        drop(survey); // its locks
+    }
+    let after = check_with(path, expected)?;
     Ok(Repair { mended, left, after })
 }

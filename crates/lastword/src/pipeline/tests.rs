@@ -9,7 +9,7 @@ use medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, PoolFile, Prewrite, R
 
 use super::*;
 use crate::persist::{Grouping, Listener, Slot};
-use crate::superblock::{Superblock, Superblocks};
+use crate::superblock::{Copies, Superblock, Superblocks};
 use crate::sync::{Arc, AtomicBool, Mutex, lock};
 
 /// A log that fails when it is told to; with a depth of 0 it is memory.
@@ -333,7 +333,8 @@ fn a_step_that_panics_poisons_and_leaves_no_clean_mark() {
     assert!(std::panic::catch_unwind(step).is_err());
     let told = world.pipeline.close(&world.clock).unwrap_err().to_string();
     assert!(told.contains("reproduce step panicked"), "{told}");
-    assert!(!Superblocks::read(&file).unwrap().unwrap().current().clean);
+    let copies = Copies::read(&file).unwrap();
+    assert!(!Superblocks::of(&file, &copies).unwrap().current().clean);
 }
 
 #[test]

@@ -16,8 +16,10 @@ pub(crate) enum LogState {
     OtherTime,
     /// Of another pool.
     OtherPool,
-    /// Both copies of the head are damaged.
+    /// Both copies of the head are damaged, or contradict each other.
     Damaged,
+    /// A program of another version has written its head.
+    Newer,
     /// Shorter than the superblock says.
     Short,
     /// There is no such file.
@@ -31,6 +33,9 @@ pub(crate) enum Action {
     Start,
     /// Replay the log from the superblock's sequence on.
     Replay,
+    /// It was closed in good order and its log is lost: make a new log, which holds nothing, then
+    /// start. See `storage::renew`.
+    Renew,
     /// Answer an error that says what is wrong.
     Refuse,
 }
@@ -39,42 +44,41 @@ pub(crate) enum Action {
 struct Row {
     log: &'static [LogState],
     clean: Option<bool>,
+    /// Whether the program takes a pool without its log.
+    without_log: Option<bool>,
     action: Action,
 }
 
+const LOST: &[LogState] = &[
+    LogState::Missing,
+    LogState::Damaged,
+    LogState::Short,
+    LogState::OtherPool,
+    LogState::OtherTime,
+];
+const OURS: &[LogState] = &[LogState::Inside, LogState::Same, LogState::OneLater];
+
 const TABLE: &[Row] = &[
+    // The heap is whole, the log held nothing, and the program says that it may be replaced. Only
+    // on demand: where the pool's file is an older copy, its own log may hold what came after it.
+    Row { log: LOST, clean: Some(true), without_log: Some(true), action: Action::Renew },
     // A log that is not there or not ours: replaying nothing could lose what was acknowledged.
-    Row {
-        log: &[
-            LogState::Missing,
-            LogState::Damaged,
-            LogState::Short,
-            LogState::OtherPool,
-            LogState::OtherTime,
-        ],
-        clean: None,
-        action: Action::Refuse,
-    },
+    Row { log: LOST, clean: None, without_log: None, action: Action::Refuse },
     // Closed in good order: every record was at home before the mark was written.
-    Row {
-        log: &[LogState::Inside, LogState::Same, LogState::OneLater],
-        clean: Some(true),
-        action: Action::Start,
-    },
+    Row { log: OURS, clean: Some(true), without_log: None, action: Action::Start },
     // Not closed. `OneLater`: a crash between the log's head and the superblock of an open; records
     // of the superblock's generation are still there, because new ones come only after both.
-    Row {
-        log: &[LogState::Inside, LogState::Same, LogState::OneLater],
-        clean: Some(false),
-        action: Action::Replay,
-    },
-    Row { log: &[], clean: None, action: Action::Refuse },
+    Row { log: OURS, clean: Some(false), without_log: None, action: Action::Replay },
+    // What a newer program has written is not ours to replace.
+    Row { log: &[], clean: None, without_log: None, action: Action::Refuse },
 ];
 
 /// Decides by the table.
-pub(crate) fn decide(log: LogState, clean: bool) -> Action {
+pub(crate) fn decide(log: LogState, clean: bool, without_log: bool) -> Action {
     let fits = |row: &&Row| {
-        (row.log.is_empty() || row.log.contains(&log)) && row.clean.is_none_or(|is| is == clean)
+        (row.log.is_empty() || row.log.contains(&log))
+            && row.clean.is_none_or(|is| is == clean)
+            && row.without_log.is_none_or(|is| is == without_log)
     };
     TABLE.iter().find(fits).map_or(Action::Refuse, |row| row.action)
 }
@@ -113,14 +117,20 @@ mod tests {
 
     #[test]
     fn every_row_decides_what_it_says() {
-        for clean in [true, false] {
-            for log in [OtherTime, OtherPool, Damaged, Short, Missing] {
-                assert_eq!(decide(log, clean), Action::Refuse, "{log:?}");
+        for (clean, without_log) in [(true, false), (false, false), (false, true)] {
+            for log in [OtherTime, OtherPool, Damaged, Newer, Short, Missing] {
+                assert_eq!(decide(log, clean, without_log), Action::Refuse, "{log:?}");
             }
         }
-        for log in [Inside, Same, OneLater] {
-            assert_eq!(decide(log, true), Action::Start, "{log:?}");
-            assert_eq!(decide(log, false), Action::Replay, "{log:?}");
+        for log in [OtherTime, OtherPool, Damaged, Short, Missing] {
+            assert_eq!(decide(log, true, true), Action::Renew, "{log:?}");
+        }
+        assert_eq!(decide(Newer, true, true), Action::Refuse);
+        for (log, without_log) in
+            [Inside, Same, OneLater].into_iter().flat_map(|log| [(log, false), (log, true)])
+        {
+            assert_eq!(decide(log, true, without_log), Action::Start, "{log:?}");
+            assert_eq!(decide(log, false, without_log), Action::Replay, "{log:?}");
         }
     }
 

@@ -13,6 +13,8 @@
 mod begin;
 mod create;
 mod open;
+mod renew;
+mod survey;
 
 use std::path::{Path, PathBuf};
 
@@ -27,9 +29,9 @@ use crate::{Error, Medium, Options};
 
 pub(crate) use begin::{Begun, replay};
 pub(crate) use create::format;
-pub(crate) use open::{
-    Found, Opened, check_areas, check_design, heap, log_state, open_log, own_medium,
-};
+pub(crate) use open::{Found, Opened, heap, open_settled};
+pub(crate) use renew::if_lost;
+pub(crate) use survey::Survey;
 
 /// Areas of a pool file begin at multiples of this, so that mappings can use large pages.
 const AREA_ALIGN: u64 = 2 << 20;

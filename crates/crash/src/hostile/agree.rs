@@ -1,0 +1,351 @@
+//! One decision: what describing, checking, dumping, repairing and opening a pool say of the same
+//! files.
+//!
+//! Pools of all designs, on files and mapped, closed and abandoned, are edited at random: words and
+//! names of superblocks and log heads with their checksums put right again or not, words of log and
+//! heap, lengths, a log that is missing, zeroed, of another pool or of another time. Then:
+//!
+//! - the pool opens if and only if a check says so, and only then it can be described;
+//! - what is refused is refused by the same words;
+//! - a dump shows the pool if and only if a check without the log finds its heap sound;
+//! - a repair changes neither;
+//! - a pool that is refused for what its files say of themselves is left as it was.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use lastword::{Addr, CheckOptions, Error, Medium, Options, Report};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use tempfile::TempDir;
+
+use super::seal;
+use crate::designs::AnyDesign;
+
+const DESIGNS: [&str; 4] = ["decoupled", "undo", "redo", "snapshot"];
+const LAYOUT: (&str, u64) = ("ledger", 3);
+/// What is put in place of a name, in its first bytes.
+const NAMES: [&[u8]; 16] = [
+    b"ledger",
+    b"",
+    b"ledger\0x",
+    b"\xff\xfe",
+    b"led\xc3",
+    b"a layout name that has 32 bytes.",
+    b"decoupled",
+    b"decoupled-ideal",
+    b"undo",
+    b"redo",
+    b"snapshot",
+    b"file",
+    b"dax",
+    b"persistent_cache",
+    b"emulated",
+    b"clay",
+];
+/// Words of a superblock in which names begin, and how many words each has.
+const PLACES: [(usize, usize); 3] = [(6, 2), (8, 4), (21, 2)];
+const COPY_BYTES: usize = 4096;
+const BLOCK_WORDS: usize = 64;
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Pools that opened.
+    pub opened: u64,
+    /// Of them, pools that opened with a new log in place of a lost one.
+    pub renewed: u64,
+    /// Pools that were refused, by the worst of their findings.
+    pub refused: BTreeMap<&'static str, u64>,
+}
+
+/// A pool to begin with.
+struct Sound {
+    design: &'static AnyDesign,
+    /// Both files: at the end, and some generations earlier.
+    late: [Option<Vec<u8>>; 2],
+    early: [Option<Vec<u8>>; 2],
+}
+
+struct Place {
+    dir: TempDir,
+    sound: Vec<Sound>,
+}
+
+fn options(medium: Option<Medium>) -> Options {
+    let options = Options::new().bytes(256 << 10).log_bytes(128 << 10).ring_entries(1 << 10);
+    let options = options.background(false).layout(LAYOUT.0, LAYOUT.1);
+    match medium {
+        Some(medium) => options.medium(medium),
+        None => options,
+    }
+}
+
+impl Place {
+    fn new() -> Place {
+        let in_memory = tempfile::tempdir_in("/dev/shm");
+        let dir = in_memory.or_else(|_| tempfile::tempdir()).expect("there is a place for files");
+        let mut place = Place { dir, sound: Vec::new() };
+        let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+        for design in DESIGNS {
+            for medium in [Medium::File, emulated] {
+                for clean in [false, true] {
+                    let sound = place.make(design, medium, clean);
+                    place.sound.push(sound);
+                }
+            }
+        }
+        place
+    }
+
+    fn files(&self) -> [PathBuf; 2] {
+        ["test.pool", "test.pool.log"].map(|name| self.dir.path().join(name))
+    }
+
+    fn read(&self) -> [Option<Vec<u8>>; 2] {
+        self.files().map(|file| fs::read(file).ok())
+    }
+
+    /// Puts these files in the place of all that is there.
+    fn write(&self, contents: &[Option<Vec<u8>>; 2]) {
+        for entry in fs::read_dir(self.dir.path()).expect("the directory is there") {
+            fs::remove_file(entry.expect("it is readable").path()).expect("it can be emptied");
+        }
+        for (file, bytes) in self.files().iter().zip(contents) {
+            if let Some(bytes) = bytes {
+                fs::write(file, bytes).expect("there is room");
+            }
+        }
+    }
+
+    fn make(&self, design: &str, medium: Medium, clean: bool) -> Sound {
+        let works = "a small pool can be made and filled";
+        self.write(&[None, None]);
+        let path = &self.files()[0];
+        let design = AnyDesign::by_name(design).expect("it is in the table");
+        (design.create)(path, options(Some(medium))).expect(works).close().expect(works);
+        let early = self.read();
+        for turn in 0..3_u64 {
+            let pool = (design.open)(path, options(None)).expect(works);
+            let mut worker = pool.any_worker().expect(works);
+            for n in 0..6 {
+                let body = worker.run_any(false, &mut |tx| {
+                    let object = tx.allocate(40)?;
+                    tx.write(Addr::new(object, 0), n)?;
+                    tx.set_root(object)
+                });
+                body.expect(works);
+            }
+            drop(worker);
+            pool.flush().expect(works);
+            if clean || turn < 2 { pool.close().expect(works) } else { pool.abandon() }
+        }
+        Sound { design, late: self.read(), early }
+    }
+}
+
+/// Edits pools so often, and compares the answers.
+///
+/// # Panics
+/// When two of them disagree.
+pub fn run(seed: u64, edits: u64) -> Tally {
+    let place = Place::new();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut tally = Tally::default();
+    for edit in 0..edits {
+        let sound = &place.sound[(edit % place.sound.len() as u64) as usize];
+        let mut files = sound.late.clone();
+        let mut draw = Draw(&mut random);
+        let done: Vec<_> =
+            (0..1 + draw.below(3)).map(|_| draw.edit(&place, sound, &mut files)).collect();
+        place.write(&files);
+        let (repairs, without_log) = (draw.below(2) == 0, draw.below(2) == 0);
+        let what = format!("seed {seed}, edit {edit} of {}: {done:?}", sound.design.name);
+        let opens = DESIGNS[draw.below(DESIGNS.len())];
+        compare(&place, opens, repairs, without_log, &what, &mut tally);
+    }
+    tally
+}
+
+struct Draw<'a>(&'a mut Xoshiro256PlusPlus);
+
+impl Draw<'_> {
+    fn below(&mut self, end: usize) -> usize {
+        (self.0.next_u64() % end as u64) as usize
+    }
+
+    /// A value in place of another.
+    fn value(&mut self, old: u64) -> u64 {
+        match self.below(8) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => old.wrapping_add(1),
+            3 => old.wrapping_sub(1),
+            4 => old ^ 1 << self.below(64),
+            5 => 1 << self.below(64),
+            6 => old.wrapping_add(4096),
+            _ => self.0.next_u64(),
+        }
+    }
+
+    /// One edit; says what it was.
+    fn edit(
+        &mut self,
+        place: &Place,
+        sound: &Sound,
+        files: &mut [Option<Vec<u8>>; 2],
+    ) -> &'static str {
+        let (kind, file) = (self.below(12), self.below(2));
+        let other = &place.sound[self.below(place.sound.len())];
+        match (kind, &mut files[file]) {
+            (0..=2, Some(bytes)) => {
+                let word = self.below(BLOCK_WORDS - 1);
+                let value = self.value(self.word(bytes, word));
+                self.forge(bytes, word, &[value]);
+                "a word of a head"
+            }
+            (3..=4, _) => {
+                let Some(bytes) = &mut files[0] else { return "nothing" };
+                let (first, words) = PLACES[self.below(PLACES.len())];
+                let mut name = [0; 32];
+                let new = NAMES[self.below(NAMES.len())];
+                name[..new.len()].copy_from_slice(new);
+                let word = |at: &[u8]| u64::from_le_bytes(at.try_into().expect("8 bytes"));
+                let name: Vec<u64> = name.chunks(8).take(words).map(word).collect();
+                self.forge(bytes, first, &name);
+                "a name"
+            }
+            (5..=7, Some(bytes)) => {
+                // Where something is: a word in a block that is not all zeros.
+                let blocks = bytes.len() / COPY_BYTES;
+                let start = self.below(blocks.max(1));
+                let full = |block: &usize| {
+                    bytes
+                        .chunks(COPY_BYTES)
+                        .nth(*block)
+                        .is_some_and(|one| one.iter().any(|byte| *byte != 0))
+                };
+                let Some(block) = (start..blocks).chain(0..start).find(full) else {
+                    return "nothing";
+                };
+                let near = 1 + self.below(512);
+                let at = block * COPY_BYTES / 8 + self.below(near);
+                let value = self.value(self.word(bytes, at));
+                bytes[8 * at..8 * at + 8].copy_from_slice(&value.to_le_bytes());
+                "a word"
+            }
+            (8, Some(bytes)) => {
+                let length = match self.below(3) {
+                    0 => self.below(20_000),
+                    1 => bytes.len().saturating_sub(1 + self.below(8192)),
+                    _ => bytes.len() + 1 + self.below(8192),
+                };
+                bytes.resize(length, 0);
+                "a length"
+            }
+            (9, Some(bytes)) if file == 1 => {
+                bytes.fill(0);
+                "zeros"
+            }
+            (9 | 10, _) => {
+                files[1] = if kind == 9 { None } else { other.late[1].clone() };
+                "another log, or none"
+            }
+            (_, bytes) => {
+                bytes.clone_from(&sound.early[file]);
+                "another time"
+            }
+        }
+    }
+
+    fn word(&self, bytes: &[u8], at: usize) -> u64 {
+        let word = bytes.get(8 * at..8 * at + 8);
+        word.map_or(0, |word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
+    }
+
+    /// Sets words of one copy or both; the checksum is put right again, most of the time.
+    fn forge(&mut self, bytes: &mut [u8], first: usize, new: &[u64]) {
+        let (copies, seals) = (1 + self.below(3), self.below(8) > 0);
+        for copy in (0..2).filter(|copy| copies & 1 << copy != 0) {
+            let Some(block) = bytes.get_mut(copy * COPY_BYTES..copy * COPY_BYTES + 8 * BLOCK_WORDS)
+            else {
+                continue;
+            };
+            let mut words: Vec<u64> = (0..BLOCK_WORDS).map(|at| self.word(block, at)).collect();
+            words[first..first + new.len()].copy_from_slice(new);
+            if seals {
+                seal::block(&mut words);
+            }
+            for (to, word) in block.chunks_mut(8).zip(words) {
+                to.copy_from_slice(&word.to_le_bytes());
+            }
+        }
+    }
+}
+
+fn text<T>(result: &Result<T, Error>) -> Option<String> {
+    result.as_ref().err().map(Error::to_string)
+}
+
+/// What keeps a pool from being opened, as a check says it.
+fn refusal(report: &Report) -> Option<String> {
+    let refused = report.findings.iter().any(|one| one.severity() == lastword::Severity::Refused);
+    assert_eq!(refused, !report.opens(), "{:?}", report.findings);
+    report.refusal.as_ref().map(Error::to_string)
+}
+
+fn compare(
+    place: &Place,
+    design: &str,
+    repairs: bool,
+    without_log: bool,
+    what: &str,
+    tally: &mut Tally,
+) {
+    let path = &place.files()[0];
+    let options = options(None).without_log(without_log);
+    let expected = CheckOptions::from(&options);
+    let look = "a file that is there and not in use can be looked at";
+    let report = lastword::check_with(path, &expected).expect(look);
+    let refused = refusal(&report);
+    let info = lastword::inspect_with(path, &expected);
+    assert_eq!(text(&info), refused, "info and check: {what}");
+    let anyhow = CheckOptions::new().without_log(true);
+    let sound = lastword::check_with(path, &anyhow).expect(look).sound();
+    let dump = lastword::HeapAtRest::load(path);
+    assert_eq!(text(&dump), text(&sound), "dump and check: {what}");
+    if refused.is_none() {
+        let damaged = report.findings.iter().any(|one| one.problem.name() == "heap");
+        assert_eq!(
+            dump.is_err(),
+            damaged,
+            "what opens can be dumped, if its heap is sound: {what}"
+        );
+    }
+    let mut renewed = report.findings.iter().any(|one| one.problem.name() == "log_lost");
+    if repairs {
+        let repair = lastword::repair_with(path, &expected).expect(look);
+        assert_eq!(refusal(&repair.after), refused, "repair and check: {what}");
+        renewed &= repair.left.iter().any(|(one, _)| one.problem.name() == "log_lost");
+    }
+    let before = place.read();
+    let design = AnyDesign::by_name(design).expect("it is in the table");
+    let opened = (design.open)(path, options);
+    assert_eq!(text(&opened), refused, "open and check: {what}");
+    match opened {
+        Ok(pool) => {
+            pool.close().unwrap_or_else(|error| panic!("{error}: {what}"));
+            tally.opened += 1;
+            tally.renewed += u64::from(renewed);
+        }
+        Err(error) => {
+            // What is in the log's groups is found while they are replayed, which is no harm.
+            let replayed = matches!(error, Error::DamagedLog { .. });
+            assert!(replayed || place.read() == before, "a refused pool was written: {what}");
+            let worst = report.findings.iter().max_by_key(|one| one.severity());
+            let worst = worst.expect("a refusal has its finding").problem.name();
+            *tally.refused.entry(worst).or_default() += 1;
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What a program expects of a pool.
+
+use crate::{Medium, Options};
+
+/// What a check expects of a pool, as far as the program that asks knows it. By default nothing: a
+/// pool of any layout is taken, on its own medium, with its log.
+///
+/// ```
+/// use lastword::{CheckOptions, Options, Pool, Problem};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("bank.pool");
+/// let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).layout("bank", 3);
+/// Pool::create(&path, options.clone())?.close()?;
+/// let shop = lastword::check_with(&path, &CheckOptions::new().layout("shop", 1))?;
+/// assert!(!shop.opens() && matches!(shop.findings[0].problem, Problem::Layout { .. }));
+/// // What opening the pool with these options does.
+/// assert!(lastword::check_with(&path, &CheckOptions::from(&options))?.opens());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct CheckOptions {
+    pub(crate) layout: Option<(String, u64)>,
+    pub(crate) medium: Option<Medium>,
+    pub(crate) without_log: bool,
+}
+
+impl CheckOptions {
+    /// Expects nothing.
+    pub fn new() -> CheckOptions {
+        CheckOptions::default()
+    }
+
+    /// Expects this layout; see [`Options::layout`].
+    pub fn layout(mut self, name: &str, version: u64) -> CheckOptions {
+        self.layout = Some((name.into(), version));
+        self
+    }
+
+    /// Expects a pool that opens on this medium; see [`Options::medium`].
+    pub fn medium(mut self, medium: Medium) -> CheckOptions {
+        self.medium = Some(medium);
+        self
+    }
+
+    /// Takes a pool whose log is lost; see [`Options::without_log`].
+    pub fn without_log(mut self, without_log: bool) -> CheckOptions {
+        self.without_log = without_log;
+        self
+    }
+}
+
+/// What opening a pool with these options expects of it.
+impl From<&Options> for CheckOptions {
+    fn from(options: &Options) -> CheckOptions {
+        CheckOptions {
+            layout: Some((options.layout.clone(), options.layout_version)),
+            medium: options.medium,
+            without_log: options.without_log,
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The one decision about a pool's files: whether they are a pool that opens, and if not, why.
+//!
+//! [`Survey::of`] reads what both files say of themselves and decides. Opening a pool, describing,
+//! checking, dumping and repairing it all go by the same survey. So they cannot disagree: what
+//! opening answers is the first refusal, and a check lists all of them.
+//!
+//! ```text
+//!   superblocks -> areas -> length -> design, medium -> log: length, heads
+//!               -> what is expected: medium, layout
+//! ```
+//!
+//! Invariants:
+//! - A survey writes nothing.
+//! - `refusal` is something if and only if a finding of severity `Refused` was pushed: both are
+//!   pushed together, by `refuse`.
+//! - The log's groups are not looked at. Replaying them is the same function for all
+//!   ([`replay`](super::replay)), and is what may refuse a pool after its survey did not.
+
+use std::path::{Path, PathBuf};
+
+use medium::sync::Arc;
+use medium::{Domain, PoolFile};
+use words::TxId;
+
+use super::open::{log_state, open_log};
+use super::{AREA_ALIGN, Found, log_path};
+use crate::ideal;
+use crate::inspect::{CheckOptions, Finding, Problem};
+use crate::recover::decide::{Action, LogState, decide};
+use crate::superblock::{
+    COPIES_BYTES, COPY_BYTES, Copies, FORMAT_VERSION, Invalid, LogHead, Paired, Superblock,
+    Superblocks, name, padded,
+};
+use crate::{Error, LogMismatch, Medium};
+
+/// What a pool's files say, and what follows.
+pub(crate) struct Survey {
+    pub(crate) file: Arc<PoolFile>,
+    /// The log's own file, if it has one and it is there.
+    pub(crate) log_file: Option<Arc<PoolFile>>,
+    /// Nothing when the file is too short to have them.
+    pub(crate) superblocks: Option<Copies<Superblock>>,
+    /// Nothing when there are none.
+    pub(crate) log_heads: Option<Copies<LogHead>>,
+    /// The superblock that counts, when its areas are those of a pool.
+    pub(crate) superblock: Option<Superblock>,
+    /// The medium that the pool was last on, when this program can recover the pool.
+    pub(crate) medium: Option<Medium>,
+    /// What to do with the log.
+    pub(crate) action: Action,
+    /// All that was found.
+    pub(crate) findings: Vec<Finding>,
+    /// What opening the pool answers.
+    pub(crate) refusal: Option<Error>,
+}
+
+impl Survey {
+    /// Opens the files and decides; `open` locks them.
+    ///
+    /// # Errors
+    /// What keeps the files from being looked at: one that is not there or in use, a failed read.
+    /// What is wrong with them is in the survey.
+    pub(crate) fn of(
+        path: &Path,
+        expected: &CheckOptions,
+        open: impl Fn(&Path) -> Result<PoolFile, medium::Error>,
+    ) -> Result<Survey, Error> {
+        let mut survey = Survey {
+            file: Arc::new(open(path)?),
+            log_file: None,
+            superblocks: None,
+            log_heads: None,
+            superblock: None,
+            medium: None,
+            action: Action::Refuse,
+            findings: Vec::new(),
+            refusal: None,
+        };
+        let Some(superblock) = survey.superblocks()? else { return Ok(survey) };
+        if !areas_are_in_order(&superblock) {
+            let path = survey.path();
+            survey.refuse(None, Problem::Areas, Error::BadAreas { path });
+            return Ok(survey);
+        }
+        survey.superblock = Some(superblock);
+        survey.length(&superblock);
+        survey.names(&superblock);
+        let state = match superblock.log_inside {
+            true => LogState::Inside,
+            false => {
+                survey.log_file = open_log(&log_path(path), &open)?;
+                survey.log(&superblock, expected.without_log)?
+            }
+        };
+        survey.action = decide(state, superblock.clean, expected.without_log);
+        survey.expected(&superblock, expected);
+        Ok(survey)
+    }
+
+    /// The pool, when it opens as far as was looked.
+    ///
+    /// # Errors
+    /// What opening it answers.
+    pub(crate) fn found(self) -> Result<Found, Error> {
+        let Survey { file, log_file, superblocks, log_heads, medium, action, refusal, .. } = self;
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        let copies = superblocks.expect("what is not refused has superblocks");
+        let superblocks = Superblocks::of(&file, &copies).expect("and one of them counts");
+        let medium = medium.expect("and a medium");
+        let log_head = log_heads.and_then(|heads| heads.current().ok());
+        Ok(Found { file, log_file, superblocks, log_head, medium, action })
+    }
+
+    /// Name and version of the pool's layout, when a superblock is valid.
+    pub(crate) fn layout_found(&self) -> Option<(String, u64)> {
+        let superblock = self.superblocks.as_ref()?.current().ok()?;
+        Some((name(&superblock.layout), superblock.layout_version))
+    }
+
+    /// The file that holds the log, or the pool's where there is none.
+    pub(crate) fn log_place(&self) -> &Arc<PoolFile> {
+        self.log_file.as_ref().unwrap_or(&self.file)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.file.path().to_path_buf()
+    }
+
+    /// Something about the pool's file that keeps nobody from opening it.
+    fn push(&mut self, at: Option<u64>, problem: Problem) {
+        let path = self.path();
+        self.findings.push(Finding { path, at, problem });
+    }
+
+    /// Something about the pool's file, and what opening the pool answers for it.
+    fn refuse(&mut self, at: Option<u64>, problem: Problem, error: Error) {
+        self.push(at, problem);
+        self.refusal.get_or_insert(error);
+    }
+
+    /// Something about the log's file.
+    fn push_log(&mut self, at: Option<u64>, problem: Problem) {
+        let path = log_path(self.file.path());
+        self.findings.push(Finding { path, at, problem });
+    }
+
+    /// Both copies; answers the one that counts.
+    fn superblocks(&mut self) -> Result<Option<Superblock>, Error> {
+        let path = self.path();
+        if self.file.len() < COPIES_BYTES {
+            self.refuse(None, Problem::NoSuperblock, Error::NotAPool { path });
+            return Ok(None);
+        }
+        let copies = Copies::<Superblock>::read(&self.file)?;
+        self.superblocks = Some(copies);
+        for (at, of_copy) in of_copies(&copies) {
+            let problem = match of_copy {
+                OfCopy::Damaged { copy } => Problem::Superblock { copy },
+                OfCopy::Behind { copy, edition, newer } => {
+                    Problem::SuperblockBehind { copy, edition, newer }
+                }
+                OfCopy::Version { copy, found } => {
+                    Problem::Version { copy, found, expected: FORMAT_VERSION }
+                }
+            };
+            self.push(Some(at), problem);
+        }
+        let invalid = match copies.current() {
+            Ok(superblock) => return Ok(Some(superblock)),
+            Err(invalid) => invalid,
+        };
+        match invalid {
+            Invalid::Damaged => self.refuse(None, Problem::NoSuperblock, Error::NotAPool { path }),
+            Invalid::Contradiction => {
+                self.refuse(None, Problem::Superblocks, Error::Contradiction { path });
+            }
+            // The finding is that of the copy, above.
+            Invalid::Version(found) => {
+                let expected = FORMAT_VERSION;
+                self.refusal.get_or_insert(Error::FormatVersion { path, found, expected });
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the file is as long as its areas, which are in order.
+    fn length(&mut self, superblock: &Superblock) {
+        let (expected, found) = (superblock.heap_offset + superblock.heap_bytes, self.file.len());
+        let path = self.path();
+        let error = match found.cmp(&expected) {
+            std::cmp::Ordering::Equal => return,
+            std::cmp::Ordering::Less => Error::Truncated { path, expected, found },
+            std::cmp::Ordering::Greater => Error::TooLong { path, expected, found },
+        };
+        self.refuse(None, Problem::Length { found, expected }, error);
+    }
+
+    /// Whether this program can recover what the design has written, and open the medium.
+    fn names(&mut self, superblock: &Superblock) {
+        let is_known = super::begin::is_known(superblock);
+        if !is_known {
+            let (path, found) = (self.path(), name(&superblock.design));
+            let error = match padded(ideal::NAME) == Some(superblock.design) {
+                true => Error::NotAtHome { path },
+                false => Error::UnknownDesign { path, found: found.clone() },
+            };
+            self.refuse(None, Problem::Design { found }, error);
+        }
+        let found = name(&superblock.medium);
+        let medium =
+            Medium::named(&found).filter(|medium| medium.log_inside() == superblock.log_inside);
+        if medium.is_none() {
+            let error = Error::UnknownMedium { path: self.path(), found: found.clone() };
+            self.refuse(None, Problem::Medium { found }, error);
+        }
+        self.medium = medium.filter(|_| is_known);
+    }
+
+    /// The log's own file: its length and its heads.
+    fn log(&mut self, superblock: &Superblock, without_log: bool) -> Result<LogState, Error> {
+        let log_file = self.log_file.clone();
+        let (state, heads) = log_state(superblock, log_file.as_deref())?;
+        self.log_heads = heads;
+        let action = decide(state, superblock.clean, without_log);
+        if action == Action::Renew {
+            let why = mismatch(state, superblock, log_file.as_deref(), heads.as_ref());
+            self.push_log(None, Problem::LogLost { why });
+            return Ok(state);
+        }
+        for (at, of_copy) in heads.as_ref().map(of_copies).unwrap_or_default() {
+            let problem = match of_copy {
+                OfCopy::Damaged { copy } => Problem::LogHead { copy },
+                OfCopy::Behind { copy, edition, newer } => {
+                    Problem::LogHeadBehind { copy, edition, newer }
+                }
+                OfCopy::Version { copy, found } => {
+                    Problem::LogVersion { copy, found, expected: FORMAT_VERSION }
+                }
+            };
+            self.push_log(Some(at), problem);
+        }
+        if action != Action::Refuse {
+            return Ok(state);
+        }
+        let needed_after = (!superblock.clean).then_some(TxId(superblock.reproduced));
+        for problem in log_problems(superblock, log_file.as_deref(), heads.as_ref()) {
+            self.push_log(None, problem);
+        }
+        let path = log_path(self.file.path());
+        let error = match mismatch(state, superblock, log_file.as_deref(), heads.as_ref()) {
+            None => Error::LogMissing { path, needed_after },
+            Some(why) => Error::WrongLog { path, why, needed_after },
+        };
+        self.refusal.get_or_insert(error);
+        Ok(state)
+    }
+
+    /// What the program asks of the pool, when it is one.
+    fn expected(&mut self, superblock: &Superblock, expected: &CheckOptions) {
+        if let Some((layout, version)) = &expected.layout {
+            self.layout(superblock, layout, *version);
+        }
+        if let Some(own) = self.medium {
+            self.place(own, expected.medium);
+        }
+    }
+
+    /// Whether the pool is of this layout.
+    fn layout(&mut self, superblock: &Superblock, layout: &str, version: u64) {
+        let asked = padded(layout).filter(|_| !layout.contains('\0'));
+        if (asked, version) == (Some(superblock.layout), superblock.layout_version) {
+            return;
+        }
+        let (found, found_version) = (name(&superblock.layout), superblock.layout_version);
+        let (expected, expected_version) = (layout.to_owned(), version);
+        let problem = Problem::Layout {
+            found: found.clone(),
+            found_version,
+            expected: expected.clone(),
+            expected_version,
+        };
+        let path = self.path();
+        let error = Error::Layout { path, found, found_version, expected, expected_version };
+        self.refuse(None, problem, error);
+    }
+
+    /// Whether the pool can go on here, on the medium that was asked for, or its own.
+    fn place(&mut self, own: Medium, asked: Option<Medium>) {
+        let Some(medium) = choose_medium(asked, own) else {
+            let own = own.name();
+            self.refuse(None, Problem::OtherMedium { own }, Error::WrongMedium { own });
+            return;
+        };
+        if medium == Medium::Dax
+            && let Err(error) = Domain::check_dax(&self.file)
+        {
+            self.refuse(None, Problem::NoDax, error.into());
+        }
+    }
+}
+
+/// The medium that a pool goes on with. What is mapped can go on as any medium that is; a file
+/// cannot become one.
+pub(crate) fn choose_medium(asked: Option<Medium>, own: Medium) -> Option<Medium> {
+    let medium = asked.unwrap_or(own);
+    (medium.log_inside() == own.log_inside()).then_some(medium)
+}
+
+/// Whether the areas lie in order and apart, and the numbers are those of a pool. They came from
+/// the disk.
+fn areas_are_in_order(superblock: &Superblock) -> bool {
+    let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } = *superblock;
+    let heap_end = heap_offset.checked_add(heap_bytes);
+    let log_end = log_offset.checked_add(log_bytes);
+    let (Some(heap_end), Some(log_end)) = (heap_end, log_end) else { return false };
+    let heap_starts = if superblock.log_inside { log_end } else { COPIES_BYTES };
+    log_offset >= COPIES_BYTES
+        && heap_offset >= heap_starts
+        && heap_offset.is_multiple_of(AREA_ALIGN)
+        && heap_bytes.is_multiple_of(lw_alloc::CHUNK_BYTES)
+        && heap_bytes >= lw_alloc::HEAP_BYTES_MIN
+        && heap_end <= 1 << words::ADDRESS_BITS
+        && log_offset.is_multiple_of(4096)
+        && log_bytes.is_multiple_of(4096)
+        && log_bytes > 0
+        && superblock.can_go_on()
+        && superblock.log_sequence.is_multiple_of(if superblock.log_inside { 64 } else { 4096 })
+}
+
+/// All that is wrong with a log that does not fit, but for one copy alone.
+fn log_problems(
+    superblock: &Superblock,
+    log_file: Option<&PoolFile>,
+    heads: Option<&Copies<LogHead>>,
+) -> Vec<Problem> {
+    let needed_after = (!superblock.clean).then_some(TxId(superblock.reproduced));
+    let Some(file) = log_file else { return vec![Problem::LogMissing { needed_after }] };
+    let mut problems = Vec::new();
+    let (expected, found) = (superblock.log_offset + superblock.log_bytes, file.len());
+    if found != expected {
+        problems.push(Problem::LogLength { found, expected, needed_after });
+    }
+    let generation = superblock.generation;
+    problems.extend(match heads.map(Copies::current) {
+        None | Some(Err(Invalid::Version(_))) => None, // told above, and of each copy
+        Some(Err(Invalid::Damaged)) => Some(Problem::NoLogHead { needed_after }),
+        Some(Err(Invalid::Contradiction)) => Some(Problem::LogHeads { needed_after }),
+        Some(Ok(head)) if !head.can_go_on() => Some(Problem::NoLogHead { needed_after }),
+        Some(Ok(LogHead { pool: found, .. })) if found != superblock.pool => {
+            let expected = superblock.pool;
+            Some(Problem::LogOfOtherPool { found, expected, needed_after })
+        }
+        Some(Ok(LogHead { generation: found, .. }))
+            if found != generation && found.checked_sub(1) != Some(generation) =>
+        {
+            Some(Problem::LogOfOtherTime { found, expected: generation, needed_after })
+        }
+        Some(Ok(_)) => None,
+    });
+    problems
+}
+
+/// Why a log does not fit; nothing when it is missing.
+fn mismatch(
+    state: LogState,
+    superblock: &Superblock,
+    log_file: Option<&PoolFile>,
+    heads: Option<&Copies<LogHead>>,
+) -> Option<LogMismatch> {
+    Some(match (state, heads.map(Copies::current)) {
+        (LogState::Missing, _) => return None,
+        (LogState::Short, _) => LogMismatch::Length {
+            found: log_file.map_or(0, PoolFile::len),
+            expected: superblock.log_offset + superblock.log_bytes,
+        },
+        (LogState::OtherPool, Some(Ok(head))) => {
+            LogMismatch::OtherPool { found: head.pool, expected: superblock.pool }
+        }
+        (LogState::OtherTime, Some(Ok(head))) => {
+            let expected = superblock.generation;
+            LogMismatch::Generation { found: head.generation, expected }
+        }
+        (_, Some(Err(Invalid::Version(found)))) => {
+            LogMismatch::Version { found, expected: FORMAT_VERSION }
+        }
+        (_, Some(Err(Invalid::Contradiction))) => LogMismatch::Contradiction,
+        _ => LogMismatch::Damaged,
+    })
+}
+
+/// What is wrong with one copy of a pair, of which another one counts, or none.
+enum OfCopy {
+    Damaged { copy: usize },
+    Behind { copy: usize, edition: u64, newer: u64 },
+    Version { copy: usize, found: u64 },
+}
+
+/// What is wrong with each copy by itself, and its place in the file. Where both are damaged, or
+/// contradict each other, there is nothing to say of one alone.
+fn of_copies<T: Paired>(copies: &Copies<T>) -> Vec<(u64, OfCopy)> {
+    let mut found = Vec::new();
+    let current = copies.current();
+    for (copy, decoded) in copies.decoded.iter().enumerate() {
+        let of_copy = match (decoded, current) {
+            (Err(Invalid::Version(found)), _) => OfCopy::Version { copy, found: *found },
+            (Err(_), Ok(_)) => OfCopy::Damaged { copy },
+            (Ok(one), Ok(current)) if one.edition() < current.edition() => {
+                OfCopy::Behind { copy, edition: one.edition(), newer: current.edition() }
+            }
+            _ => continue,
+        };
+        found.push((copy as u64 * COPY_BYTES, of_copy));
+    }
+    found
+}
