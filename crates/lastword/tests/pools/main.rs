@@ -5,6 +5,7 @@ mod damaged;
 mod grouping;
 mod ideal;
 mod listeners;
+mod lost_log;
 mod paging;
 mod parts;
 mod pool;

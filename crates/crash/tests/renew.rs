@@ -1,0 +1,153 @@
+//! A pool that was closed cleanly and has lost its log gets a new one, and power fails anywhere
+//! meanwhile: no transaction is lost, and the pool opens again.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use lastword::{Error, Medium, Objects, Options, Pool, Ptr};
+use medium::mutants::{Mutant, plant};
+use medium::recording::{Ask, Choose, Image, Model, PowerCut, Question, Recorder};
+use medium::{PoolFile, System};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+const POOL: &str = "/test.pool";
+const LOG: &str = "/test.pool.log";
+
+/// Power fails at this crash point; of what is uncertain then, each part is there or not.
+struct Cut {
+    points_left: u64,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Choose for Cut {
+    fn choose(&mut self, question: Question) -> usize {
+        match question.ask {
+            Ask::Crash => {
+                let left = self.points_left;
+                self.points_left = left.saturating_sub(1);
+                usize::from(left == 0)
+            }
+            Ask::Content | Ask::Word | Ask::Name => {
+                (self.random.next_u64() % question.options as u64) as usize
+            }
+            _ => 0,
+        }
+    }
+}
+
+fn model(crashes: usize) -> Model {
+    Model { crashes, every_store: true, ..Model::default() }
+}
+
+fn machine(image: &Image, points_left: u64, seed: u64) -> Recorder {
+    let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let crashes = usize::from(points_left < u64::MAX);
+    Recorder::from_image(image, model(crashes), Box::new(Cut { points_left, random }))
+}
+
+fn options(system: System) -> Options {
+    let options = Options::new().bytes(128 << 10).log_bytes(128 << 10).ring_entries(1 << 10);
+    options.medium(Medium::File).background(false).system(system)
+}
+
+/// What has become of the log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lost {
+    Missing,
+    Damaged,
+}
+
+/// A machine with a pool of one object that has lost its log.
+fn damaged(lost: Lost) -> (Image, Ptr<u64>) {
+    let machine = machine(&Image::default(), u64::MAX, 0);
+    let pool = Pool::create(POOL, options(machine.system())).unwrap();
+    let object = pool.run(|tx| tx.alloc(42_u64)).unwrap().value;
+    pool.close().unwrap();
+    let log = PoolFile::open_on(&machine.system(), LOG).unwrap();
+    match lost {
+        Lost::Missing => log.remove().unwrap(),
+        Lost::Damaged => {
+            for copy in [0, 4096] {
+                log.write_durable_at(copy, &[77; 64]).unwrap();
+            }
+        }
+    }
+    drop(log);
+    machine.rest();
+    (machine.image(), object)
+}
+
+/// Opens without the log, writes, and closes.
+fn go_on(machine: &Recorder, object: Ptr<u64>) -> Result<(), Error> {
+    let pool = Pool::open(Path::new(POOL), options(machine.system()).without_log(true))?;
+    pool.run(|tx| tx.set(object, 43))?.ticket.wait()?;
+    pool.abandon();
+    Ok(())
+}
+
+/// Where power failed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// The pool had its log again.
+    with_log: u64,
+    /// It still needed a new one.
+    without: u64,
+    /// Refused for good: a transaction was lost, or the pool was.
+    broken: u64,
+}
+
+/// Cuts the power at each crash point of opening without the log and a transaction, some times.
+fn cut_everywhere(lost: Lost) -> Seen {
+    let (image, object) = damaged(lost);
+    let mut seen = Seen::default();
+    for point in 0.. {
+        for seed in 0..8 {
+            let machine = machine(&image, point, seed);
+            let done = catch_unwind(AssertUnwindSafe(|| go_on(&machine, object)));
+            match done {
+                Ok(done) => {
+                    done.unwrap();
+                    if machine.cuts() == 0 {
+                        return seen; // behind the last crash point
+                    }
+                }
+                Err(panic) => PowerCut::expect(panic),
+            }
+            let normal = Pool::open(Path::new(POOL), options(machine.system()));
+            let opened = match normal {
+                Ok(pool) => {
+                    seen.with_log += 1;
+                    Ok(pool)
+                }
+                Err(_) => {
+                    seen.without += 1;
+                    let options = options(machine.system()).without_log(true);
+                    Pool::open(Path::new(POOL), options)
+                }
+            };
+            let value = opened.and_then(|pool| Ok(pool.run(|tx| tx.get(object))?.value));
+            let whole = matches!(value, Ok(42 | 43));
+            seen.broken += u64::from(!whole);
+        }
+    }
+    seen
+}
+
+#[test]
+fn crash_while_log_is_made_anew_loses_nothing() {
+    for lost in [Lost::Missing, Lost::Damaged] {
+        let seen = cut_everywhere(lost);
+        println!("{lost:?}: {seen:?}");
+        assert_eq!(seen.broken, 0, "{lost:?}: {seen:?}");
+        assert!(seen.with_log > 0 && seen.without > 0, "{lost:?}: {seen:?}");
+    }
+}
+
+#[test]
+fn new_log_whose_name_is_not_durable_is_found() {
+    let _planted = plant(Some(Mutant::DirectoryNotSynced.name()));
+    let seen = cut_everywhere(Lost::Missing);
+    assert!(seen.broken > 0, "{seen:?}");
+}

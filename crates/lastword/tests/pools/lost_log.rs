@@ -1,0 +1,228 @@
+//! Pools that were closed cleanly and have lost their log.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lastword::{
+    CheckOptions, Decoupled, Design, Error, HeapAtRest, LogMismatch, Objects, Options, Pool,
+    Problem, Ptr, Redo, Severity, Snapshot, Undo,
+};
+use tempfile::TempDir;
+
+fn options() -> Options {
+    Options::new().bytes(1 << 20).log_bytes(256 << 10).ring_entries(1 << 10)
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    path.with_extension("pool.log")
+}
+
+/// A pool of one object.
+fn made<D: Design>(closes: bool) -> (TempDir, PathBuf, Ptr<u64>) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    let pool = Pool::<D>::create_as(&path, options()).unwrap();
+    let done = pool.run(|tx| tx.alloc(42_u64)).unwrap();
+    done.ticket.wait().unwrap();
+    let object = done.value;
+    if closes {
+        pool.close().unwrap()
+    } else {
+        pool.abandon()
+    }
+    (dir, path, object)
+}
+
+/// Each way to lose a log; says what is told of it, nothing where it is missing.
+type Lose = fn(&Path) -> Option<fn(&LogMismatch) -> bool>;
+
+const WAYS: [Lose; 5] = [
+    |log| {
+        fs::remove_file(log).unwrap();
+        None
+    },
+    |log| {
+        fs::write(log, vec![0; fs::metadata(log).unwrap().len() as usize]).unwrap();
+        Some(|why| matches!(why, LogMismatch::Damaged))
+    },
+    |log| {
+        let bytes = fs::read(log).unwrap();
+        fs::write(log, &bytes[..bytes.len() - 4096]).unwrap();
+        Some(|why| matches!(why, LogMismatch::Length { .. }))
+    },
+    |log| {
+        fs::write(log, "").unwrap();
+        Some(|why| matches!(why, LogMismatch::Length { found: 0, .. }))
+    },
+    |log| {
+        let (_dir, other, _) = made::<Decoupled>(true);
+        fs::copy(log_of(&other), log).unwrap();
+        Some(|why| matches!(why, LogMismatch::OtherPool { .. }))
+    },
+];
+
+fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = fs::read_dir(path.parent().unwrap()).unwrap();
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+fn is_told<D: Design>(path: &Path, why: Option<fn(&LogMismatch) -> bool>) {
+    let before = files(path);
+    let error = Pool::<D>::open_as(path, options()).unwrap_err();
+    match (&error, why) {
+        (Error::LogMissing { needed_after: None, .. }, None) => {}
+        (Error::WrongLog { why, needed_after: None, .. }, Some(fits)) if fits(why) => {}
+        _ => panic!("{error}"),
+    }
+    let text = error.to_string();
+    assert!(text.contains("heap is whole") && text.contains("`without_log`"), "{text}");
+    let report = lastword::check(path).unwrap();
+    assert_eq!((report.severity(), report.opens()), (Severity::Refused, false));
+    assert!(report.findings.iter().all(|one| one.problem.affected().contains("heap is whole")));
+    assert!(report.findings.iter().all(|one| one.problem.remedy().contains("--without-log")));
+    assert_eq!(lastword::inspect(path).unwrap_err().to_string(), text);
+    // A dump needs no log.
+    assert_eq!(HeapAtRest::load(path).unwrap().objects().count(), 1);
+    let repair = lastword::repair(path).unwrap();
+    assert!(repair.mended.is_empty() && !repair.after.opens());
+    assert!(files(path) == before, "nothing was written");
+}
+
+fn goes_on<D: Design>() {
+    for (number, lose) in WAYS.into_iter().enumerate() {
+        for repairs in [false, true] {
+            let (_dir, path, object) = made::<D>(true);
+            let why = lose(&log_of(&path));
+            let lost = fs::read(log_of(&path)).ok();
+            is_told::<D>(&path, why);
+            let expected = CheckOptions::new().without_log(true);
+            let report = lastword::check_with(&path, &expected).unwrap();
+            assert!(report.opens() && report.severity() == Severity::Spare);
+            assert!(matches!(report.findings[..], [ref one] if one.problem.name() == "log_lost"));
+            let info = lastword::inspect_with(&path, &expected).unwrap();
+            assert!(info.clean && info.log_path.is_none());
+            let options = match repairs {
+                true => {
+                    let repair = lastword::repair_with(&path, &expected).unwrap();
+                    let mended = &repair.mended[..];
+                    assert!(
+                        matches!(mended, [one] if matches!(one.problem, Problem::LogLost { .. }))
+                    );
+                    assert!(repair.after.findings.is_empty(), "{:?}", repair.after.findings);
+                    options()
+                }
+                false => options().without_log(true),
+            };
+            let pool = Pool::<D>::open_as(&path, options).unwrap();
+            assert_eq!(pool.run(|tx| tx.get(object)).unwrap().value, 42);
+            pool.run(|tx| tx.set(object, 43)).unwrap().ticket.wait().unwrap();
+            pool.abandon();
+            // The new log is a log like any other.
+            let pool = Pool::<D>::open_as(&path, self::options()).unwrap();
+            assert_eq!(pool.run(|tx| tx.get(object)).unwrap().value, 43);
+            pool.close().unwrap();
+            let kept = fs::read(path.with_extension("pool.log.lost")).ok();
+            assert!(kept == lost, "way {number}: what was there is kept");
+        }
+    }
+}
+
+#[test]
+fn cleanly_closed_pool_without_log_opens_on_demand() {
+    goes_on::<Decoupled>();
+    goes_on::<Undo>();
+    goes_on::<Redo>();
+    goes_on::<Snapshot>();
+}
+
+fn is_refused<D: Design>() {
+    for lose in WAYS {
+        let (_dir, path, _) = made::<D>(false);
+        lose(&log_of(&path));
+        let before = files(&path);
+        let options = options().without_log(true);
+        let error = Pool::<D>::open_as(&path, options.clone()).unwrap_err();
+        let needed = match &error {
+            Error::LogMissing { needed_after, .. } | Error::WrongLog { needed_after, .. } => {
+                *needed_after
+            }
+            error => panic!("{error}"),
+        };
+        assert!(needed.is_some(), "{error}");
+        assert!(error.to_string().contains("was not closed cleanly"), "{error}");
+        let expected = CheckOptions::from(&options);
+        let report = lastword::check_with(&path, &expected).unwrap();
+        assert_eq!(report.refusal.unwrap().to_string(), error.to_string());
+        let repair = lastword::repair_with(&path, &expected).unwrap();
+        assert!(repair.mended.is_empty());
+        assert!(HeapAtRest::load(&path).is_err());
+        assert!(files(&path) == before, "nothing was written");
+    }
+}
+
+#[test]
+fn abandoned_pool_without_log_stays_refused() {
+    is_refused::<Decoupled>();
+    is_refused::<Undo>();
+    is_refused::<Redo>();
+    is_refused::<Snapshot>();
+}
+
+#[test]
+fn log_of_newer_program_is_never_replaced() {
+    let (_dir, path, _) = made::<Decoupled>(true);
+    let log = log_of(&path);
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[8] = 9; // the version
+    let crc = crc32c::crc32c(&bytes[..504]);
+    bytes[504..508].copy_from_slice(&crc.to_le_bytes());
+    fs::write(&log, &bytes).unwrap();
+    let error = Pool::open(&path, options().without_log(true)).unwrap_err();
+    let newer = matches!(error, Error::WrongLog { why: LogMismatch::Version { .. }, .. });
+    assert!(newer && !error.to_string().contains("without_log"), "{error}");
+    assert!(fs::read(&log).unwrap() == bytes);
+}
+
+#[test]
+fn earlier_lost_log_is_not_overwritten() {
+    let (_dir, path, _) = made::<Decoupled>(true);
+    let kept = |number: &str| fs::read(path.with_extension(format!("pool.log.lost{number}"))).ok();
+    for turn in ["a", "b", "c"] {
+        fs::write(log_of(&path), turn).unwrap();
+        Pool::open(&path, options().without_log(true)).unwrap().close().unwrap();
+    }
+    let all = ["", "1", "2"].map(kept);
+    assert_eq!(all, [b"a", b"b", b"c"].map(|turn| Some(turn.to_vec())));
+}
+
+#[test]
+fn option_leaves_sound_and_mapped_pools_as_they_are() {
+    let emulated = lastword::Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    for medium in [lastword::Medium::File, emulated] {
+        for closes in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("test.pool");
+            let options = options().without_log(true);
+            let pool = Pool::create(&path, options.clone().medium(medium)).unwrap();
+            let object = pool.run(|tx| tx.alloc(42_u64)).unwrap();
+            object.ticket.wait().unwrap();
+            let object = object.value;
+            if closes {
+                pool.close().unwrap()
+            } else {
+                pool.abandon()
+            }
+            let names = fs::read_dir(dir.path()).unwrap().count();
+            let pool = Pool::open(&path, options).unwrap();
+            assert_eq!(pool.run(|tx| tx.get(object)).unwrap().value, 42);
+            pool.close().unwrap();
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), names);
+        }
+    }
+}
