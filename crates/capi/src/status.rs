@@ -82,6 +82,7 @@ pub(crate) fn of(error: &Error) -> c_int {
     match error {
         Error::Medium(error) => of_medium(error),
         Error::NotAPool { .. }
+        | Error::BadAreas { .. }
         | Error::Contradiction { .. }
         | Error::Truncated { .. }
         | Error::TooLong { .. }

@@ -3,6 +3,7 @@
 //! Other programs script against it: a name that is here stays.
 
 mod crash;
+mod expected;
 mod sim;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use lastword::Durability;
 pub(crate) use self::crash::{
     CrashCommand, CrashExplore, CrashKill, CrashReplay, KillWriter, MediumModelName, TierName,
 };
+pub(crate) use self::expected::Expected;
 pub(crate) use self::sim::{SheetFormat, SimCommand, SimList, SimMerge, SimRun, SimSweep};
 use crate::designs::{DesignName, DesignParser};
 use crate::grouping::Grouping;
@@ -308,6 +310,8 @@ pub(crate) struct PoolInfo {
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) shadow_bytes: Option<u64>,
     #[command(flatten)]
+    pub(crate) expected: Expected,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 
@@ -319,6 +323,8 @@ pub(crate) struct PoolCheck {
     /// the good one, when nothing else is wrong
     #[arg(long)]
     pub(crate) repair: bool,
+    #[command(flatten)]
+    pub(crate) expected: Expected,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -19,12 +19,13 @@ use crate::report::{complain, json, print, table};
 /// # Errors
 /// What kept the pool from being looked at or written.
 pub(crate) fn run(arguments: &PoolCheck) -> Result<Verdict, Failure> {
-    let PoolCheck { path, repair, output } = arguments;
+    let PoolCheck { path, repair, expected, output } = arguments;
+    let expected = expected.options();
     let (repaired, report) = if *repair {
-        let repair = lastword::repair(path)?;
+        let repair = lastword::repair_with(path, &expected)?;
         (Some(Repaired::new(&repair.mended, &repair.left)), repair.after)
     } else {
-        (None, lastword::check(path)?)
+        (None, lastword::check_with(path, &expected)?)
     };
     let found = Found::new(&report, path, repaired);
     print(&match output.format {
@@ -46,12 +47,22 @@ struct Found {
     sound: bool,
     /// Whether the pool opens.
     opens: bool,
+    /// The layout that the pool has, where the description does not have it.
+    #[serde(flatten)]
+    layout: Option<Layout>,
     findings: Vec<Line>,
     #[serde(skip_serializing_if = "Option::is_none")]
     repaired: Option<Repaired>,
     /// What opening the pool shows; absent when it does not open.
     #[serde(flatten)]
     shown: Option<Shown>,
+}
+
+/// A pool's layout.
+#[derive(Debug, Serialize)]
+struct Layout {
+    layout: String,
+    layout_version: u64,
 }
 
 /// A finding.
@@ -181,10 +192,13 @@ impl Shown {
 impl Found {
     fn new(report: &Report, path: &Path, repaired: Option<Repaired>) -> Found {
         let shown = report.checked.as_ref().map(|checked| Shown::new(checked, path));
+        let layout = report.layout.clone().filter(|_| shown.is_none());
+        let layout = layout.map(|(layout, layout_version)| Layout { layout, layout_version });
         Found {
             path: shown.is_none().then(|| path.display().to_string()),
             sound: report.is_sound(),
             opens: report.opens(),
+            layout,
             findings: report.findings.iter().map(Line::new).collect(),
             repaired,
             shown,
@@ -193,6 +207,9 @@ impl Found {
 
     fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = self.shown.as_ref().map(Shown::rows).unwrap_or_default();
+        if let Some(Layout { layout, layout_version }) = &self.layout {
+            rows.push(("layout", format!("{layout:?} version {layout_version}")));
+        }
         for finding in &self.findings {
             finding.rows(&mut rows);
         }

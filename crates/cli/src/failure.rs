@@ -157,11 +157,12 @@ impl Failure {
 /// Whether an error says that a pool is damaged, not that it could not be looked at.
 pub(crate) fn is_damage(error: &lastword::Error) -> bool {
     use lastword::Error::{
-        BadPointer, BadValue, Contradiction, DamagedHeap, DamagedLog, LogMissing, Medium, NotAPool,
-        TooLong, Truncated, WrongLog,
+        BadAreas, BadPointer, BadValue, Contradiction, DamagedHeap, DamagedLog, LogMissing, Medium,
+        NotAPool, TooLong, Truncated, WrongLog,
     };
     match error {
-        NotAPool { .. } | Contradiction { .. } | Truncated { .. } | TooLong { .. } => true,
+        NotAPool { .. } | BadAreas { .. } => true,
+        Contradiction { .. } | Truncated { .. } | TooLong { .. } => true,
         LogMissing { .. } | WrongLog { .. } => true,
         DamagedLog { .. } | DamagedHeap { .. } | BadPointer { .. } | BadValue => true,
         Medium(error) => matches!(

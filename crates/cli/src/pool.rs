@@ -9,7 +9,7 @@ use lastword::{Decoupled, Info, Medium, MemoryUse, Options, Pool};
 use medium::PoolFile;
 use serde::Serialize;
 
-use crate::args::{Format, Output, PoolCommand, PoolCreate, PoolInfo};
+use crate::args::{Expected, Format, Output, PoolCommand, PoolCreate, PoolInfo};
 use crate::failure::{Failure, Verdict, is_damage};
 use crate::media::{Costs, MediumName};
 use crate::report::{complain, json, print, table};
@@ -40,13 +40,15 @@ fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
     };
     Pool::<Decoupled>::create_as(&arguments.path, options)?.close()?;
     let (path, output) = (arguments.path.clone(), arguments.output);
-    info(&PoolInfo { path, shadow: ShadowName::Full, shadow_bytes: None, output })
+    let expected = Expected::default();
+    info(&PoolInfo { path, shadow: ShadowName::Full, shadow_bytes: None, expected, output })
 }
 
 fn info(arguments: &PoolInfo) -> Result<Verdict, Failure> {
-    let PoolInfo { path, shadow, shadow_bytes, output } = arguments;
+    let PoolInfo { path, shadow, shadow_bytes, expected, output } = arguments;
     check_bound(*shadow, *shadow_bytes)?;
-    let info = lastword::inspect(path)?.with_shadow((*shadow).into(), *shadow_bytes);
+    let info = lastword::inspect_with(path, &expected.options())?
+        .with_shadow((*shadow).into(), *shadow_bytes);
     let description = Description::of(&info, path);
     print(&match output.format {
         Format::Json => json::object(&description),

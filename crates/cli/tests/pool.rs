@@ -308,3 +308,42 @@ fn a_pool_in_use_is_not_repaired() {
     room.refuse("in use", &["pool", "check", "a.pool", "--repair"]);
     drop(pool);
 }
+
+#[test]
+fn lost_log_of_closed_pool_is_made_anew_on_demand() {
+    let room = crashed("file", 10);
+    Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap().close().unwrap();
+    std::fs::remove_file(room.path("a.pool.log")).unwrap();
+    let before = contents(&room);
+    assert_damaged(&room, "the log is missing", 2);
+    let check = room.json(1, &["pool", "check", "a.pool", "--repair"]);
+    assert_eq!((&check["layout"], &check["layout_version"]), (&"ledger".into(), &0.into()));
+    let finding = &check["findings"][0];
+    assert!(finding["affected"].as_str().unwrap().contains("its heap is whole"), "{finding}");
+    assert!(finding["remedy"].as_str().unwrap().contains("--repair --without-log"), "{finding}");
+    room.refuse("without_log", &["pool", "info", "a.pool"]);
+    assert_eq!(room.expect(0, &["pool", "dump", "a.pool"]).lines().count(), 1);
+    let info = room.json(0, &["pool", "info", "a.pool", "--without-log"]);
+    assert_eq!(info["clean"], true);
+    assert_eq!(contents(&room), before, "nothing was written");
+    let repair = room.json(0, &["pool", "check", "a.pool", "--repair", "--without-log"]);
+    assert_eq!(repair["repaired"]["mended"][0]["problem"], "log_lost");
+    assert_eq!((&repair["sound"], &repair["opens"]), (&true.into(), &true.into()));
+    room.expect(0, &["pool", "check", "a.pool"]);
+}
+
+#[test]
+fn expected_layout_is_part_of_a_check() {
+    for medium in ["file", "emulated"] {
+        let room = created(medium);
+        room.expect(0, &["pool", "check", "a.pool", "--layout", "ledger"]);
+        let version = ["pool", "check", "a.pool", "--layout", "ledger", "--layout-version", "2"];
+        let check = room.json(1, &version);
+        assert_eq!((&check["opens"], &check["layout"]), (&false.into(), &"ledger".into()));
+        assert_eq!(check["findings"][0]["problem"], "layout");
+        room.refuse("has layout", &["pool", "info", "a.pool", "--layout", "shop"]);
+        room.expect(1, &["pool", "check", "a.pool", "--layout", "shop"]);
+        let refused = Pool::open(room.path("a.pool"), Options::new().layout("shop", 0));
+        assert!(matches!(refused, Err(lastword::Error::Layout { .. })));
+    }
+}
