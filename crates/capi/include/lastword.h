@@ -81,7 +81,7 @@ extern "C" {
 #define LW_EIDLE -6          /* the worker has no transaction: lw_begin first */
 #define LW_EADDRESS -7       /* no such word in a live object of this pool */
 #define LW_EFULL -8          /* the heap has no room: free something, or take a larger pool */
-#define LW_ETOOLARGE -9      /* more words than the log holds: split the transaction */
+#define LW_ETOOLARGE -9      /* larger than ring or log hold: split it, or see lw_options */
 #define LW_EREADONLY -10     /* a write in a transaction that only reads */
 #define LW_EBUSY -11         /* a transaction is open; or another process has the pool open */
 #define LW_EWORKERS -12      /* no more workers: close one, or take a larger log (not LW_PLAIN) */
@@ -134,11 +134,14 @@ typedef struct lw_options {
     uint32_t durability;     /* LW_ASYNC */
     uint32_t threads;        /* that bring words home; 1. 0: none, who waits does their work */
     uint64_t bytes;          /* of a new pool's heap; 64 MiB. All disk space is taken at once */
-    uint64_t log_bytes;      /* of a new pool's log; 64 MiB. It bounds one transaction */
+    uint64_t log_bytes;      /* of a new pool's log; 64 MiB. A quarter bounds one transaction */
     const char *layout;      /* of the program's data, at most 32 bytes; "". It and */
     uint64_t layout_version; /* 0; are equal whenever a pool is opened */
     char *message;           /* NULL, or where create and open put what went wrong, or "" */
     uint64_t message_bytes;  /* room there, with the 0 at the end */
+    uint64_t ring_entries;   /* of 16 bytes, a worker; 2^20. 8 bytes each bound one transaction */
+    uint64_t patience_ms;    /* before LW_EHELDUP; 10000 */
+    uint64_t without_log;    /* 1: a pool closed cleanly gets a new log for one that is lost; 0 */
 } lw_options;
 
 /* (major << 16 | minor << 8 | patch) of the library. */
@@ -156,6 +159,10 @@ int lw_pool_create(const char *path, const lw_options *options, lw_pool **pool);
    or NULL. LW_ENOENT, LW_EBUSY, LW_EDAMAGED, LW_EMISMATCH, LW_ENOTDURABLE, LW_EIO, LW_EINVAL:
    nothing is changed then. */
 int lw_pool_open(const char *path, const lw_options *options, lw_pool **pool);
+/* Looks at a pool and writes nothing. `opens` or NULL: what lw_pool_open would answer with these
+   options, which may be NULL; their `message` says why. LW_EDAMAGED: there is damage, whether it
+   opens or not. Else as lw_pool_open. Takes as much memory as the heap. */
+int lw_pool_check(const char *path, const lw_options *options, int *opens);
 /* Makes all durable, closes the workers that are left, and the pool; it is closed whatever the
    answer, but with LW_EBUSY: a transaction is open. No other call may be under way, nor a
    transaction of this thread. LW_EIO: as after a crash. */

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::{offset_of, size_of};
 use std::ptr;
+use std::time::Duration;
 
 use lastword::{Durability, Medium, Options};
 
@@ -53,10 +54,13 @@ pub struct lw_options {
     pub layout_version: u64,
     pub message: *mut c_char,
     pub message_bytes: u64,
+    pub ring_entries: u64,
+    pub patience_ms: u64,
+    pub without_log: u64,
 }
 
 /// Fields, and where each begins: what the header must agree with.
-pub const FIELDS: [(&str, usize); 11] = [
+pub const FIELDS: [(&str, usize); 14] = [
     ("size", offset_of!(lw_options, size)),
     ("design", offset_of!(lw_options, design)),
     ("medium", offset_of!(lw_options, medium)),
@@ -68,6 +72,9 @@ pub const FIELDS: [(&str, usize); 11] = [
     ("layout_version", offset_of!(lw_options, layout_version)),
     ("message", offset_of!(lw_options, message)),
     ("message_bytes", offset_of!(lw_options, message_bytes)),
+    ("ring_entries", offset_of!(lw_options, ring_entries)),
+    ("patience_ms", offset_of!(lw_options, patience_ms)),
+    ("without_log", offset_of!(lw_options, without_log)),
 ];
 
 impl lw_options {
@@ -83,6 +90,9 @@ impl lw_options {
         layout_version: 0,
         message: ptr::null_mut(),
         message_bytes: 0,
+        ring_entries: 1 << 20,
+        patience_ms: 10_000,
+        without_log: 0,
     };
 
     /// What a program has filled in, with defaults for what it does not know.
@@ -113,6 +123,9 @@ impl lw_options {
         let options = Options::new()
             .bytes(self.bytes)
             .log_bytes(self.log_bytes)
+            .ring_entries(self.ring_entries)
+            .patience(Duration::from_millis(self.patience_ms))
+            .without_log(self.without_log != 0)
             .background(self.threads > 0)
             .reproduce_threads(self.threads.max(1) as usize);
         let options = match self.durability {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use lastword::{Addr, Allocate, Error, OBJECT_BYTES_MAX, Options, Pool, TxId, Words};
+use lastword::{Addr, Allocate, CheckOptions, Error, OBJECT_BYTES_MAX, Options, Pool, TxId, Words};
 
 use crate::bytes::fill;
 use crate::design::{Any, Pools, on};
@@ -100,6 +100,67 @@ fn any(
         5 => Any::Plain(pool!()),
         _ => return Ok(None),
     }))
+}
+
+/// Looks at a pool: whether it opens with these options, and whether it is sound.
+///
+/// # Safety
+/// As the header says of the arguments.
+unsafe fn look(
+    path: *const c_char,
+    options: *const lw_options,
+    opens: *mut c_int,
+) -> Result<(), Status> {
+    // SAFETY: as the caller says.
+    let asked = unsafe { lw_options::of(options) }?;
+    // SAFETY: as the caller says of its message.
+    let tell = |text: &str| unsafe { asked.tell(text) };
+    tell("");
+    if path.is_null() {
+        tell("the path is NULL");
+        return Err(status::INVALID);
+    }
+    // SAFETY: it is a string, as the caller says.
+    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+    // SAFETY: as the caller says of its layout.
+    let options = unsafe { asked.to_rust() }.map_err(|what| {
+        tell(what);
+        status::INVALID
+    })?;
+    let failed = |error: &Error| {
+        tell(&error.to_string());
+        status::of(error)
+    };
+    let expected = CheckOptions::from(&options);
+    let report = lastword::check_with(path, &expected).map_err(|error| failed(&error))?;
+    let answer = report.refusal.as_ref().map_or(status::OK, failed);
+    if !opens.is_null() {
+        // SAFETY: it is the caller's.
+        unsafe { opens.write(answer) };
+    }
+    match (answer, report.is_sound()) {
+        (status::OK, true) => Ok(()),
+        (status::OK, false) => {
+            let worst = report.findings.iter().max_by_key(|one| one.severity());
+            tell(&worst.map(ToString::to_string).unwrap_or_default());
+            Err(status::DAMAGED)
+        }
+        (refused, _) => Err(refused),
+    }
+}
+
+/// Looks at a pool and writes nothing.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_pool_check(
+    path: *const c_char,
+    options: *const lw_options,
+    opens: *mut c_int,
+) -> c_int {
+    // SAFETY: as the caller says.
+    guard(|| unsafe { look(path, options, opens) })
 }
 
 /// Makes a pool.

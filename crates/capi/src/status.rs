@@ -39,22 +39,30 @@ statuses! {
     ADDRESS "LW_EADDRESS" -7
         "no such word in a live object of this pool: a null, wild or freed address, one of another \
          pool, an offset behind the object's end or no multiple of 8, a block not yet prepared",
-    FULL "LW_EFULL" -8 "the pool is full: free something, or create a larger pool",
+    FULL "LW_EFULL" -8
+        "the pool's heap is full: free something, or create a pool with more options.bytes",
     TOO_LARGE "LW_ETOOLARGE" -9
-        "the transaction is larger than the log: split it, or create the pool with a larger log",
+        "the transaction is larger than its worker may write: split it, or move the limit. \
+         LW_DECOUPLED: 8 bytes for each of options.ring_entries, in lw_pool_open too, then a \
+         quarter of options.log_bytes at creation; LW_UNDO, LW_REDO: a slot, 1/64 of log_bytes; \
+         LW_SNAPSHOT: a slot, and 16 bytes of copies for each of ring_entries",
     READ_ONLY "LW_EREADONLY" -10 "a write in a transaction that was begun as read-only",
     BUSY "LW_EBUSY" -11
         "in use: end the transaction that is open, or close the pool where else it is open",
     WORKERS "LW_EWORKERS" -12
-        "as many workers are open as there may be: close one, or create the pool with a larger log",
+        "as many workers are open as there may be: close one, or create the pool with more \
+         options.log_bytes: 64 KiB for each, at most 64 workers (LW_PLAIN: one)",
     HELD_UP "LW_EHELDUP" -13
-        "a transaction that does not end keeps what this one needs: end it",
+        "a transaction that does not end keeps what this one needs: end it, or open the pool with \
+         more options.patience_ms or options.ring_entries",
     EXISTS "LW_EEXIST" -14 "a file of that name exists: open it, or remove it first",
     MISSING "LW_ENOENT" -15 "no such file or directory: check the path, or create the pool first",
     IO "LW_EIO" -16
         "the system has refused a call: what was durable is safe; close the pool, mend the cause, \
          and open it again",
-    DAMAGED "LW_EDAMAGED" -17 "no pool, or a damaged one: restore it from a copy",
+    DAMAGED "LW_EDAMAGED" -17
+        "no pool, or a damaged one: restore it from a copy; if it was closed cleanly and only its \
+         log is lost, open it with options.without_log",
     MISMATCH "LW_EMISMATCH" -18
         "the pool has another layout, format, medium or root: open it with the options and the \
          program that made it",
@@ -97,7 +105,8 @@ pub(crate) fn of(error: &Error) -> c_int {
         | Error::UnknownMedium { .. } => MISMATCH,
         Error::ShadowTooSmall { .. }
         | Error::TransactionTooLarge { .. }
-        | Error::SlotTooSmall { .. } => TOO_LARGE,
+        | Error::SlotTooSmall { .. }
+        | Error::CopiesTooSmall { .. } => TOO_LARGE,
         Error::Full { .. } => FULL,
         Error::BadPointer { .. } => ADDRESS,
         Error::Stopped { stop } => of_stop(*stop),

@@ -464,3 +464,91 @@ fn what_went_wrong_is_said_in_words() {
     assert_eq!(lw_version(), 0x0000_0100);
     setup.close();
 }
+
+/// Bytes of a message.
+const MESSAGE: usize = 1000;
+
+#[test]
+fn transaction_larger_than_ring_fits_a_larger_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path(&dir, "pool");
+    let mut options = options(0);
+    options.ring_entries = 1 << 10;
+    let (mut pool, mut worker, mut first) = (ptr::null_mut(), ptr::null_mut(), 0);
+    let blocks = 64;
+    // Writes all words of an array.
+    let write = |worker, first| {
+        let place = |at: u64| (first + at / 256 * 272, at % 256);
+        // SAFETY: the worker is open.
+        let answers = (0..blocks * 32).map(|word| {
+            let (object, offset) = place(8 * word);
+            // SAFETY: the worker is open.
+            unsafe { lw_write(worker, object, offset, word) }
+        });
+        answers.filter(|answer| *answer != 0).next_back().unwrap_or(0)
+    };
+    // SAFETY: all are there.
+    unsafe {
+        assert_eq!(lw_pool_create(path.as_ptr(), &options, &mut pool), 0);
+        assert_eq!(lw_worker_open(pool, &mut worker), 0);
+        assert_eq!(lw_begin(worker, 0), 0);
+        assert_eq!(lw_array_reserve(worker, blocks, &mut first), 0);
+        assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
+        let mut left = 1;
+        while left > 0 {
+            assert_eq!(lw_begin(worker, 0), 0);
+            assert_eq!(lw_array_prepare(worker, first, 8, &mut left), 0);
+            assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
+        }
+        assert_eq!(lw_begin(worker, 0), 0);
+        assert_eq!(write(worker, first), status::TOO_LARGE);
+        assert_eq!(lw_abort(worker), 0);
+        assert_eq!(lw_pool_close(pool), 0);
+        let text = CStr::from_ptr(lw_strerror(status::TOO_LARGE)).to_str().unwrap();
+        assert!(text.contains("options.ring_entries") && text.contains("options.log_bytes"));
+        options.ring_entries = 1 << 14;
+        assert_eq!(lw_pool_open(path.as_ptr(), &options, &mut pool), 0);
+        assert_eq!(lw_worker_open(pool, &mut worker), 0);
+        assert_eq!(lw_begin(worker, 0), 0);
+        assert_eq!(write(worker, first), 0);
+        assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
+        assert_eq!(lw_pool_close(pool), 0);
+    }
+}
+
+#[test]
+fn check_answers_what_open_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path(&dir, "pool");
+    let mut message = [0; MESSAGE];
+    let mut options = options(0);
+    (options.message, options.message_bytes) = (message.as_mut_ptr(), MESSAGE as u64);
+    let (mut pool, mut opens) = (ptr::null_mut(), 1);
+    // SAFETY: all are there.
+    let text = || unsafe { CStr::from_ptr(options.message) }.to_str().unwrap().to_owned();
+    // SAFETY: all are there.
+    unsafe {
+        assert_eq!(lw_pool_check(path.as_ptr(), &options, &mut opens), status::MISSING);
+        assert_eq!(lw_pool_create(path.as_ptr(), &options, &mut pool), 0);
+        assert_eq!(lw_pool_check(path.as_ptr(), &options, &mut opens), status::BUSY);
+        assert_eq!(lw_pool_close(pool), 0);
+        assert_eq!(lw_pool_check(path.as_ptr(), &options, &mut opens), 0);
+        assert_eq!((opens, text().as_str()), (0, ""));
+        assert_eq!(lw_pool_check(ptr::null(), &options, &mut opens), status::INVALID);
+        let other = lw_options { layout: c"shop".as_ptr(), ..options };
+        assert_eq!(lw_pool_check(path.as_ptr(), &other, &mut opens), status::MISMATCH);
+        assert_eq!(lw_pool_open(path.as_ptr(), &other, &mut pool), opens);
+        // The log is lost: refused, but on demand.
+        std::fs::remove_file(dir.path().join("pool.log")).unwrap();
+        assert_eq!(lw_pool_check(path.as_ptr(), &options, &mut opens), status::DAMAGED);
+        assert_eq!(opens, status::DAMAGED);
+        assert!(text().contains("`without_log`"), "{}", text());
+        assert_eq!(lw_pool_open(path.as_ptr(), &options, &mut pool), opens);
+        let without = lw_options { without_log: 1, ..options };
+        assert_eq!(lw_pool_check(path.as_ptr(), &without, &mut opens), status::DAMAGED);
+        assert_eq!(opens, 0);
+        assert_eq!(lw_pool_open(path.as_ptr(), &without, &mut pool), 0);
+        assert_eq!(lw_pool_close(pool), 0);
+        assert_eq!(lw_pool_check(path.as_ptr(), &options, ptr::null_mut()), 0);
+    }
+}

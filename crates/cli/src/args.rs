@@ -196,6 +196,10 @@ pub(crate) struct Load {
     pub(crate) reproduce_threads: usize,
     #[command(flatten)]
     pub(crate) grouping: Grouping,
+    /// Entries of 16 bytes in each worker's ring, a power of two: 8 bytes that a transaction may
+    /// write for each; snapshot: memory for its copies [default: 2^20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub(crate) ring_entries: Option<u64>,
     /// Bound of that memory, for pools that are larger; with cow: of what is copied [default: none]
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) shadow_bytes: Option<u64>,

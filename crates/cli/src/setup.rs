@@ -157,6 +157,10 @@ fn varied(load: &Load) -> Options {
     };
     let options = if load.ideal_reproduce { options.ideal_reproduce() } else { options };
     let options = if load.unlogged { options.unlogged() } else { options };
+    let options = match load.ring_entries {
+        Some(entries) => options.ring_entries(entries),
+        None => options,
+    };
     options.flush_diff(!load.whole_objects).recycle_every(load.recycle_every)
 }
 

@@ -10,6 +10,7 @@ use thiserror::Error;
 use words::{AnyError, TxId};
 
 use crate::Reason;
+use crate::persist::Persist;
 
 /// Why a pool cannot do what was asked.
 ///
@@ -211,22 +212,27 @@ pub enum Error {
 
     /// The heap has no room left.
     #[error(
-        "the pool is full: its heap of {heap_bytes} bytes has no room for what was asked (its log \
-         has {log_bytes} bytes); free something, or create a larger pool"
+        "the pool is full: its heap of {heap_bytes} bytes has no room for {} (its log has \
+         {log_bytes} bytes); free something, or create a pool with more `bytes`",
+        wanted(*wanted_bytes)
     )]
     Full {
+        /// What was asked for; 0 where that is not known.
+        wanted_bytes: u64,
         /// Size of the heap.
         heap_bytes: u64,
         /// Size of the log.
         log_bytes: u64,
     },
 
-    /// A transaction wrote more than the log can hold.
+    /// `decoupled`: a transaction wrote more than its worker's ring or the log can hold.
     #[error(
-        "a transaction may write {words_max} words here (log of {log_bytes} bytes, ring of \
-         {ring_bytes} bytes): split it, or create the pool with a larger log"
+        "a transaction may write {} bytes here, the limit of {}",
+        8 * words_max, limit.advice(*log_bytes, *ring_bytes)
     )]
     TransactionTooLarge {
+        /// Which of them it met.
+        limit: Limit,
         /// Most words that one transaction may write.
         words_max: usize,
         /// Size of the log.
@@ -239,7 +245,7 @@ pub enum Error {
     #[error(
         "a transaction writes more than its worker's slot of {slot_bytes} bytes holds (design \
          `{design}` cuts the log of {log_bytes} bytes into {slots} slots): split it, or create the \
-         pool with a larger log"
+         pool with more `log_bytes`"
     )]
     SlotTooSmall {
         /// The design.
@@ -250,6 +256,18 @@ pub enum Error {
         slots: usize,
         /// Size of the log.
         log_bytes: u64,
+    },
+
+    /// `snapshot`: a transaction writes or protects more objects than its worker has memory for:
+    /// of each it makes a copy.
+    #[error(
+        "a transaction writes or protects more objects than its worker's memory for copies of \
+         {copies_bytes} bytes holds: split it, or open the pool with more `ring_entries` (16 bytes \
+         each; {} are in use)", copies_bytes / 16
+    )]
+    CopiesTooSmall {
+        /// Bytes of that memory.
+        copies_bytes: u64,
     },
 
     /// A pointer that leads to no object of this pool.
@@ -371,12 +389,15 @@ pub enum Error {
     /// committed, and one that was to begin cannot go on without what that keeps. It has had no
     /// effect; what was acknowledged is safe.
     #[error(
-        "{what}, and {waited:?} did not change that: a transaction that began when {since} was the \
-         last ID has not ended, and keeps everything that was committed since. End it, or {instead}"
+        "{what}{}, and {waited:?} did not change that: a transaction that began when {since} was the \
+         last ID has not ended, and keeps everything that was committed since. End it, or {instead}",
+        limit_bytes.map(|bytes| format!(" ({bytes} bytes)")).unwrap_or_default()
     )]
     HeldUp {
         /// What there is no room for, or cannot be written.
         what: &'static str,
+        /// How much room there is, where that is the limit.
+        limit_bytes: Option<u64>,
         /// Where the oldest running transaction began.
         since: TxId,
         /// How long the worker has waited while the process ran:
@@ -410,6 +431,53 @@ pub enum Error {
         /// The first failure.
         cause: Arc<Error>,
     },
+}
+
+/// The limit of a transaction's size under `decoupled`, and so the option that moves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// The worker's volatile ring: [`Options::ring_entries`](crate::Options::ring_entries), at any
+    /// opening of the pool.
+    Ring,
+    /// Half the log: [`Options::log_bytes`](crate::Options::log_bytes), when the pool is created.
+    Log,
+    /// What one record of the log holds. No option moves it.
+    Record,
+}
+
+impl Limit {
+    /// Which one bounds transactions with this log and ring.
+    pub(crate) fn of(log_bytes: u64, ring_bytes: u64) -> Limit {
+        let words = |log_bytes, ring_bytes| Persist::words_max(log_bytes, ring_bytes as usize / 8);
+        // More than any of them has, so that it bounds nothing.
+        let much = 1 << 48;
+        let bound = words(log_bytes, ring_bytes);
+        match () {
+            () if bound == words(much, much) => Limit::Record,
+            () if bound == words(log_bytes, much) => Limit::Log,
+            () => Limit::Ring,
+        }
+    }
+
+    fn advice(self, log_bytes: u64, ring_bytes: u64) -> String {
+        match self {
+            Limit::Ring => format!(
+                "its worker's ring of {ring_bytes} bytes: split it, or open the pool with more \
+                 `ring_entries` than {} (the next limit is half the log of {log_bytes} bytes)",
+                ring_bytes / 16
+            ),
+            Limit::Log => format!(
+                "half the log of {log_bytes} bytes: split it, or create the pool with more \
+                 `log_bytes`"
+            ),
+            Limit::Record => "a record of the log, which no option moves: split it".into(),
+        }
+    }
+}
+
+fn wanted(bytes: u64) -> String {
+    if bytes == 0 { "what was asked".into() } else { format!("{bytes} bytes more") }
 }
 
 /// What can be done about a pool without its log.
@@ -490,4 +558,23 @@ pub enum LogMismatch {
         /// Bytes it must have.
         expected: u64,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_transaction_limit_is_the_ring() {
+        let (log, ring) = (64 << 20, 16 << 20);
+        assert_eq!(Limit::of(log, ring), Limit::Ring);
+        let bytes = 8 * Persist::words_max(log, ring as usize / 8) as u64;
+        assert!((8 << 20) - bytes < 4096, "{bytes}");
+        let text = Limit::Ring.advice(log, ring);
+        assert!(text.contains("more `ring_entries` than 1048576"), "{text}");
+        // A larger log changes nothing, a larger ring does.
+        assert_eq!(Limit::of(8 * log, ring), Limit::Ring);
+        assert_eq!(Limit::of(log, 4 * ring), Limit::Log);
+        assert_eq!(Limit::of(16 * log, 64 * ring), Limit::Record);
+    }
 }

@@ -185,7 +185,10 @@ impl Options {
 
     /// Size of the log in bytes, when the pool is created; rounded up to 4 KiB, at least 128 KiB.
     /// Default 64 MiB. A larger log lets more writes to one page be gathered before it is written
-    /// home, and larger transactions be made; up to as much memory again may be in use meanwhile.
+    /// home; up to as much memory again may be in use meanwhile. It bounds a transaction: under
+    /// `decoupled` to a quarter of it in written bytes (and see
+    /// [`ring_entries`](Options::ring_entries)); under the other designs to a worker's slot, a 64th
+    /// of 4 MiB or more, which records fill with headers of their own.
     /// Where groups are [compressed](Options::compress) the log holds as many as without: what it
     /// is spared is to be written.
     pub fn log_bytes(mut self, bytes: u64) -> Options {
@@ -194,7 +197,11 @@ impl Options {
     }
 
     /// Entries of 16 bytes in each worker's volatile ring; rounded up to a power of two, at least
-    /// 1024. Default 2^20, as in the DudeTM paper. The pages are taken when they are first used.
+    /// 1024 and at most 2^32. Default 2^20, as in the DudeTM paper. The pages are taken when they
+    /// are first used. It may differ at each opening. It bounds a transaction: 8 bytes of what it
+    /// writes for each entry, 8 MiB by default; the next limit is half the
+    /// [log](Options::log_bytes). Under `snapshot` so much memory keeps a worker's copies, at least
+    /// 1 MiB; `undo` and `redo` have no ring.
     pub fn ring_entries(mut self, entries: u64) -> Options {
         self.ring_entries = entries;
         self

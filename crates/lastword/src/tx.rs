@@ -11,11 +11,11 @@ use std::fmt;
 
 use lw_alloc::{Detached, Prepared};
 use medium::mutants::{Mutant, planted};
-use words::{Addr, Allocate, HEADER_BYTES, Seen, Stop, TxId, Words};
+use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
 
-use crate::Error;
 use crate::design::{At, Decoupled, Design};
 use crate::pool::Shape;
+use crate::{Error, Limit};
 
 /// Words of the header before an object.
 const HEADER_WORDS: u64 = HEADER_BYTES / 8;
@@ -81,6 +81,7 @@ pub struct Tx<'t, D: Design = Decoupled> {
     detached: Vec<Detached>,
     read_only: bool,
     stop: Option<Stop>,
+    /// What it was refused: an address, or with [`Stop::Full`] as many bytes as its offset.
     wild: Addr,
     reason: Option<Reason>,
     /// Committed or rolled back; otherwise dropping it rolls back.
@@ -196,15 +197,18 @@ impl<'t, D: Design> Tx<'t, D> {
         let info = self.shape.info();
         match (stop, self.reason.take()) {
             (Stop::Aborted, Some(reason)) => Error::Aborted { reason, seen },
-            (Stop::Full, _) => {
-                Error::Full { heap_bytes: info.heap_bytes, log_bytes: info.log_bytes }
-            }
-            (Stop::TooLarge, _) if let Some(error) = too_large => error,
-            (Stop::TooLarge, _) => Error::TransactionTooLarge {
-                words_max: self.design.words_max(),
+            (Stop::Full, _) => Error::Full {
+                wanted_bytes: self.wild.offset,
+                heap_bytes: info.heap_bytes,
                 log_bytes: info.log_bytes,
-                ring_bytes: info.ring_bytes,
             },
+            (Stop::TooLarge, _) if let Some(error) = too_large => error,
+            (Stop::TooLarge, _) => {
+                let (log_bytes, ring_bytes) = (info.log_bytes, info.ring_bytes);
+                let (words_max, limit) =
+                    (self.design.words_max(), Limit::of(log_bytes, ring_bytes));
+                Error::TransactionTooLarge { limit, words_max, log_bytes, ring_bytes }
+            }
             (Stop::BadSize, _) => Error::BadSize,
             (Stop::BadValue, _) => Error::BadValue,
             (Stop::ReadOnly, _) => Error::ReadOnly,
@@ -220,6 +224,15 @@ impl<'t, D: Design> Tx<'t, D> {
     fn end(&mut self, stop: Stop) -> Stop {
         self.bound = 0;
         *self.stop.get_or_insert(stop)
+    }
+
+    /// The attempt has ended at a wish for so many bytes.
+    #[cold]
+    fn end_wanting(&mut self, stop: Stop, bytes: u64) -> Stop {
+        if self.stop.is_none() {
+            self.wild = Addr::new(0, bytes);
+        }
+        self.end(stop)
     }
 
     #[cold]
@@ -452,12 +465,14 @@ impl<D: Design> Words for Tx<'_, D> {
 impl<D: Design> Allocate for Tx<'_, D> {
     fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
         let (heap, arena) = (self.shape.heap(), self.arena);
-        heap.allocate(&mut Metadata(self), arena, bytes).map_err(|stop| self.end(stop))
+        let address = heap.allocate(&mut Metadata(self), arena, bytes);
+        address.map_err(|stop| self.end_wanting(stop, bytes as u64))
     }
 
     fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
         let heap = self.shape.heap();
-        heap.reserve_blocks(&mut Metadata(self), blocks).map_err(|stop| self.end(stop))
+        let first = heap.reserve_blocks(&mut Metadata(self), blocks);
+        first.map_err(|stop| self.end_wanting(stop, blocks.saturating_mul(BLOCK_BYTES)))
     }
 
     fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {

@@ -24,7 +24,11 @@ impl Bytes {
     /// A new string.
     ///
     /// # Errors
-    /// [`Stop::Full`]; [`Stop::TooLarge`] when it is larger than the log.
+    /// [`Stop::Full`]; [`Stop::TooLarge`] when one transaction cannot write so much. Under
+    /// `decoupled` the worker's ring bounds it first, by default to 8 MiB with the words of the
+    /// allocator (`Options::ring_entries`), then half the log (`Options::log_bytes`); under the
+    /// other designs a worker's slot of the log does, and under `snapshot` its memory for copies.
+    /// The error of the surrounding `run` names which, and what to do.
     pub fn new<W: Allocate>(tx: &mut W, bytes: &[u8]) -> Result<Bytes, Stop> {
         let len = bytes.len() as u64;
         let string = match bytes.len() {

@@ -25,8 +25,9 @@ pub enum Stop {
     /// An object of no bytes, or of more than an object can have.
     #[error("an object has 1 to 1024 bytes")]
     BadSize,
-    /// The transaction has written more words than the log can hold at once.
-    #[error("the transaction is larger than the log")]
+    /// The transaction has written more than one may: than its worker's ring, the log, a slot of
+    /// it or memory for copies holds. The error of the surrounding `run` names which.
+    #[error("the transaction is larger than its worker's ring or part of the log")]
     TooLarge,
     /// A write in a transaction that was begun as read-only.
     #[error("a write in a read-only transaction")]

@@ -68,7 +68,7 @@ pub trait Words {
     ///
     /// # Errors
     /// As [`read`](Words::read); also [`Stop::BadPointer`] when `at` is in no live object,
-    /// [`Stop::TooLarge`] when the transaction outgrows the log.
+    /// [`Stop::TooLarge`] when the transaction outgrows its worker's ring or the log.
     fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop>;
 
     /// Reads neighbouring words of one object.

@@ -44,6 +44,9 @@ class Options(ctypes.Structure):
         ("layout_version", ctypes.c_uint64),
         ("message", ctypes.c_void_p),
         ("message_bytes", ctypes.c_uint64),
+        ("ring_entries", ctypes.c_uint64),
+        ("patience_ms", ctypes.c_uint64),
+        ("without_log", ctypes.c_uint64),
     ]
 
 

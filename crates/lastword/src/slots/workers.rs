@@ -76,7 +76,7 @@ impl Workers {
     pub(super) fn enter(&self, design: &'static str, number: usize) -> Result<(), Error> {
         if number >= self.slots.len() {
             // With more slots the pool has refused before.
-            let instead = "create the pool with a larger log: it has a slot for each worker";
+            let instead = "create the pool with a larger log (`log_bytes`: 64 KiB for each worker)";
             return Err(Error::TooManyWorkers { design, max: self.slots.len(), instead });
         }
         // Release: whoever draws an ID afterwards is counted; see `frontier`.

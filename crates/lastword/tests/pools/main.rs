@@ -5,6 +5,7 @@ mod damaged;
 mod grouping;
 mod ideal;
 mod listeners;
+mod limits;
 mod lost_log;
 mod paging;
 mod parts;

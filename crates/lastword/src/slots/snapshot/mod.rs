@@ -258,8 +258,7 @@ impl Design for Snapshot {
     fn local(&self, number: usize) -> Result<Local, Error> {
         let core = &*self.core;
         core.workers.enter(Self::NAME, number)?;
-        let bytes = 8 * core.options.ring_words().max(COPIES_MIN) as u64;
-        core.versions.enter(number, || Ok(Memory::anonymous(bytes)?))?;
+        core.versions.enter(number, || Ok(Memory::anonymous(core.copies_bytes())?))?;
         let log = || Log::new(core, number);
         let log = match &core.groups {
             Some(groups) => {
@@ -396,8 +395,13 @@ impl Design for Snapshot {
         local.attempt.words_written()
     }
 
-    fn why_too_large(&self, _local: &Local) -> Option<Error> {
-        Some(self.core.ground.slot_too_small(Self::NAME))
+    fn why_too_large(&self, local: &Local) -> Option<Error> {
+        // Words are counted as they are written, against the slot; only memory for copies ends an
+        // attempt before that.
+        Some(match local.attempt.words_written() > self.words_max() {
+            true => self.core.ground.slot_too_small(Self::NAME),
+            false => Error::CopiesTooSmall { copies_bytes: self.core.copies_bytes() },
+        })
     }
 
     #[inline]

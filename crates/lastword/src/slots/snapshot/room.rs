@@ -5,7 +5,7 @@ use medium::mutants::{Mutant, planted};
 
 use super::log::{BEFORE_RUNS, Log};
 use super::waiting::Waiting;
-use super::{Core, Local, Snapshot};
+use super::{COPIES_MIN, Core, Local, Snapshot};
 use crate::Error;
 use crate::design::Design;
 use crate::slots::truncation::Truncation;
@@ -13,6 +13,11 @@ use crate::sync::{Ordering, lock};
 use crate::versions::{Attempt, Ready};
 
 impl Core {
+    /// Bytes of a worker's memory for copies.
+    pub(super) fn copies_bytes(&self) -> u64 {
+        8 * self.options.ring_words().max(COPIES_MIN) as u64
+    }
+
     /// Waits for what an attempt could not have, holding nothing.
     #[cold]
     fn wait_until_ready(&self, attempt: &mut Attempt) -> Result<(), Error> {
@@ -22,11 +27,13 @@ impl Core {
                 Ready::Yes => return Ok(()),
                 Ready::NoRoom => waiting.go_on(
                     "the memory for a worker's copies is full",
-                    "give each worker more (`Options::ring_entries`)",
+                    Some(self.copies_bytes()),
+                    "open the pool with more `ring_entries` (16 bytes each)",
                 )?,
                 Ready::Locked => waiting.go_on(
                     "an object that is to be written has a newer version that is not at home",
-                    "wait longer (`Options::patience`)",
+                    None,
+                    "open the pool with more `patience`",
                 )?,
             }
         }
@@ -40,9 +47,13 @@ impl Core {
             return Ok(());
         }
         let mut waiting = Waiting::begin(self);
+        let bytes = 8 * self.ground.layout.record_words() as u64;
         while !self.empties(log)? {
-            waiting
-                .go_on("a worker's part of the log is full", "create the pool with a larger log")?;
+            waiting.go_on(
+                "a worker's part of the log is full",
+                Some(bytes),
+                "create the pool with more `log_bytes`",
+            )?;
         }
         Ok(())
     }

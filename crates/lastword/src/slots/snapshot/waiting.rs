@@ -40,7 +40,12 @@ impl<'s> Waiting<'s> {
     }
 
     /// For who cannot go on at all.
-    pub(super) fn go_on(&mut self, what: &'static str, instead: &'static str) -> Result<(), Error> {
+    pub(super) fn go_on(
+        &mut self,
+        what: &'static str,
+        limit_bytes: Option<u64>,
+        instead: &'static str,
+    ) -> Result<(), Error> {
         self.look_again()?;
         if self.looks < SPINS {
             return Ok(());
@@ -53,6 +58,6 @@ impl<'s> Waiting<'s> {
             return Ok(());
         }
         let (since, waited) = (TxId(self.core.versions.oldest()), self.patience.spent());
-        Err(Error::HeldUp { what, since, waited, instead })
+        Err(Error::HeldUp { what, limit_bytes, since, waited, instead })
     }
 }

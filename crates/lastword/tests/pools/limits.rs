@@ -1,0 +1,133 @@
+//! A transaction that is too large names the limit that it met, and succeeds where that is moved as
+//! the error says.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use lastword::{
+    Array, Bytes, Decoupled, Design, Error, Limit, Medium, Objects, Options, Place, Pool, Redo,
+    Snapshot, Tx, Undo, Words,
+};
+
+const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+
+/// A pool with an array of so many words.
+fn made<D: Design>(path: &Path, options: &Options, words: u64) -> (Pool<D>, Array<u64>) {
+    let pool = Pool::<D>::create_as(path, options.clone()).unwrap();
+    let array = pool.run(|tx| Array::<u64>::reserve(tx, words)).unwrap().value;
+    while !pool.run(|tx| array.prepare(tx, 16)).unwrap().value {}
+    (pool, array)
+}
+
+/// Follows each error's advice until the transaction succeeds. Answers the options that were moved.
+fn advised<D: Design>(
+    medium: Medium,
+    words: u64,
+    body: impl Fn(&mut Tx<'_, D>, Array<u64>) -> Result<(), lastword::Stop>,
+) -> Vec<&'static str> {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log_bytes, mut entries, mut moved) = (256 << 10, 1 << 10, Vec::new());
+    for step in 0..20 {
+        let options = Options::new().bytes(8 << 20).log_bytes(log_bytes).ring_entries(entries);
+        let options = options.medium(medium);
+        let path = dir.path().join(format!("{step}.pool"));
+        let (pool, array) = made::<D>(&path, &options, words);
+        let mut error = match pool.run(|tx| body(tx, array)) {
+            Ok(done) => {
+                done.ticket.wait().unwrap();
+                return moved;
+            }
+            Err(error) => error,
+        };
+        pool.close().unwrap();
+        // A ring is taken anew at each opening: the pool itself stays.
+        loop {
+            let text = error.to_string();
+            let option = match error {
+                Error::TransactionTooLarge { limit: Limit::Ring, ring_bytes, .. } => {
+                    assert!(text.contains(&format!("{ring_bytes} bytes")), "{text}");
+                    entries = 2 * ring_bytes / 16;
+                    "ring_entries"
+                }
+                Error::CopiesTooSmall { copies_bytes } => {
+                    assert!(text.contains(&format!("{copies_bytes} bytes")), "{text}");
+                    entries = 2 * copies_bytes / 16;
+                    "ring_entries"
+                }
+                Error::TransactionTooLarge { limit: Limit::Log, log_bytes: has, .. }
+                | Error::SlotTooSmall { log_bytes: has, .. } => {
+                    assert!(text.contains(&format!("{has} bytes")) && has == log_bytes, "{text}");
+                    log_bytes *= 2;
+                    "log_bytes"
+                }
+                _ => panic!("{text}"),
+            };
+            assert!(text.contains(&format!("more `{option}`")), "{text}");
+            moved.push(option);
+            if option == "log_bytes" {
+                break;
+            }
+            let options = Options::new().ring_entries(entries);
+            let pool = Pool::<D>::open_as(&path, options).unwrap();
+            let done = pool.run(|tx| body(tx, array)).map(|done| done.ticket.wait().unwrap());
+            match done {
+                Ok(()) => return moved,
+                Err(more) => error = more,
+            }
+        }
+    }
+    panic!("no advice helps: {moved:?}");
+}
+
+fn writes<D: Design>(
+    words: u64,
+) -> impl Fn(&mut Tx<'_, D>, Array<u64>) -> Result<(), lastword::Stop> {
+    move |tx, array| (0..words).try_for_each(|at| tx.set(array.at(at)?, at + 1))
+}
+
+#[test]
+fn too_large_transaction_succeeds_when_the_named_option_is_moved() {
+    for medium in [Medium::File, EMULATED] {
+        let words = 12_000;
+        let moved = advised::<Decoupled>(medium, words, writes(words));
+        assert!(moved.contains(&"ring_entries") && moved.contains(&"log_bytes"), "{moved:?}");
+        for moved in [
+            advised::<Undo>(medium, words, writes(words)),
+            advised::<Redo>(medium, words, writes(words)),
+            advised::<Snapshot>(medium, words, writes(words)),
+        ] {
+            assert!(!moved.is_empty() && moved.iter().all(|one| *one == "log_bytes"), "{moved:?}");
+        }
+    }
+}
+
+/// Nothing is logged of an object that is only protected, so the log is not what bounds it.
+#[test]
+fn snapshot_copies_that_do_not_fit_are_not_blamed_on_the_log() {
+    let words = 200_000;
+    let moved = advised::<Snapshot>(EMULATED, words, |tx, array| {
+        (0..words).step_by(32).try_for_each(|at| tx.protect(array.at(at)?.addr()))
+    });
+    assert_eq!(moved, ["ring_entries"]);
+}
+
+#[test]
+fn large_byte_string_names_the_ring() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).ring_entries(1 << 10);
+    let pool = Pool::create(dir.path().join("pool"), options).unwrap();
+    let error = pool.run(|tx| Bytes::new(tx, &[7; 100_000]).map(drop)).unwrap_err();
+    let is_ring = matches!(error, Error::TransactionTooLarge { limit: Limit::Ring, .. });
+    assert!(is_ring && error.to_string().contains("`ring_entries`"), "{error}");
+}
+
+#[test]
+fn full_heap_says_what_was_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().bytes(128 << 10).log_bytes(1 << 20).ring_entries(1 << 10);
+    let pool = Pool::create(dir.path().join("pool"), options).unwrap();
+    let error = pool.run(|tx| Array::<u64>::reserve(tx, 1 << 20)).unwrap_err();
+    let wanted = matches!(error, Error::Full { wanted_bytes: 8_388_608, .. });
+    assert!(wanted && error.to_string().contains("8388608 bytes more"), "{error}");
+    assert!(error.to_string().contains("more `bytes`"), "{error}");
+}
