@@ -480,12 +480,12 @@ fn transaction_larger_than_ring_fits_a_larger_one() {
     let write = |worker, first| {
         let place = |at: u64| (first + at / 256 * 272, at % 256);
         // SAFETY: the worker is open.
-        let answers = (0..blocks * 32).map(|word| {
+        let mut answers = (0..blocks * 32).map(|word| {
             let (object, offset) = place(8 * word);
             // SAFETY: the worker is open.
             unsafe { lw_write(worker, object, offset, word) }
         });
-        answers.filter(|answer| *answer != 0).next_back().unwrap_or(0)
+        answers.rfind(|answer| *answer != 0).unwrap_or(0)
     };
     // SAFETY: all are there.
     unsafe {

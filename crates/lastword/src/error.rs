@@ -389,8 +389,9 @@ pub enum Error {
     /// committed, and one that was to begin cannot go on without what that keeps. It has had no
     /// effect; what was acknowledged is safe.
     #[error(
-        "{what}{}, and {waited:?} did not change that: a transaction that began when {since} was the \
-         last ID has not ended, and keeps everything that was committed since. End it, or {instead}",
+        "{what}{}, and {waited:?} did not change that: a transaction that began when {since} was \
+         the last ID has not ended, and keeps everything that was committed since. End it, or \
+         {instead}",
         limit_bytes.map(|bytes| format!(" ({bytes} bytes)")).unwrap_or_default()
     )]
     HeldUp {
@@ -482,16 +483,16 @@ fn wanted(bytes: u64) -> String {
 
 /// What can be done about a pool without its log.
 fn without(needed_after: Option<TxId>) -> String {
-    match needed_after {
-        None => "; the pool was closed cleanly, so its heap is whole: bring the log back, or open \
-                 the pool with the option `without_log` (`lastword pool check --repair \
-                 --without-log`), which makes a new log"
-            .into(),
-        Some(last) => format!(
-            ", and the pool was not closed cleanly: transactions after {last} may be in its log \
-             alone; bring the log back, or restore both files from one copy"
-        ),
-    }
+    let Some(last) = needed_after else {
+        return "; the pool was closed cleanly, so its heap is whole: bring the log back, or open \
+                the pool with the option `without_log` (`lastword pool check --repair \
+                --without-log`), which makes a new log"
+            .into();
+    };
+    format!(
+        ", and the pool was not closed cleanly: transactions after {last} may be in its log alone; \
+         bring the log back, or restore both files from one copy"
+    )
 }
 
 /// What can be done about a pool with a file in place of its log.
