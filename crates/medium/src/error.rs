@@ -92,6 +92,19 @@ pub enum Error {
         /// Its size in bytes.
         bytes: u64,
     },
+    /// A file has holes that its file system has no room for, as a copy may that was made without
+    /// the zeros. Its contents are as they were.
+    #[error("no room for {missing} bytes that {} lacks: not all of its {bytes} bytes are \
+        allocated, as after a copy that leaves holes (`cp --sparse`); free {missing} bytes on its \
+        file system, then open the pool again; nothing was changed", .path.display())]
+    Unallocated {
+        /// The file.
+        path: PathBuf,
+        /// Its size in bytes.
+        bytes: u64,
+        /// How many of them have no room, at least.
+        missing: u64,
+    },
     /// A file ends before the bytes that must be there.
     #[error("{} was cut short: {expected} bytes expected at byte {offset}, {found} found; \
         restore it from a copy", .path.display())]
@@ -206,6 +219,9 @@ fn mend(source: &io::Error) -> &'static str {
     match source.kind() {
         // Every block is allocated when a file is made: this is a file system that copies on write.
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
+        io::ErrorKind::Interrupted => {
+            "keep signals from interrupting every call (such as a profiler's timer)"
+        }
         io::ErrorKind::FileTooLarge => "raise the limit on the size of files (`ulimit -f`)",
         _ => "check the disk (the kernel's log names the device)",
     }

@@ -194,6 +194,8 @@ mutants! {
         "A page that a running transaction has written may be evicted.",
     EvictedKept 84 "evicted-kept"
         "A page that was evicted is found where it was.",
+    PlainWriteNotSynced 110 "plain-write-not-synced"
+        "A write where the system knows no durable ones is not followed by a sync.",
 }
 
 /// Whether this bug is planted here.

@@ -9,6 +9,7 @@
 //!   the file safe: an access behind the end, or one the disk has no room for, kills the process.
 //! - A name appears only when the file behind it is whole and durable.
 
+mod allocate;
 mod create;
 mod probe;
 
@@ -25,7 +26,7 @@ pub use self::probe::FileSystem;
 use crate::Error;
 use crate::mutants::{Mutant, planted};
 use crate::sync::Mutex;
-use crate::system::{Files, Handle, Seek, System};
+use crate::system::{Files, Handle, Seek, System, uninterrupted, write_durably};
 
 /// A file of a pool. Shared by all who use a part of it: heap, log and superblocks.
 ///
@@ -145,13 +146,13 @@ impl PoolFile {
         self.check_range(offset, bytes)?;
         let mut found = 0;
         while found < out.len() {
-            match self.file.read(&mut out[found..], offset + found as u64) {
+            // Ends: each turn reads a byte or returns.
+            match uninterrupted(|| self.file.read(&mut out[found..], offset + found as u64)) {
                 Ok(0) => {
                     let (path, found) = (self.path.clone(), found as u64);
                     return Err(Error::Truncated { path, offset, expected: bytes, found });
                 }
                 Ok(more) => found += more,
-                Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.transfer("reading", offset, bytes)(errno.into())),
             }
         }
@@ -164,6 +165,7 @@ impl PoolFile {
     /// As [`read_at`](PoolFile::read_at).
     pub fn is_zero(&self, offset: u64) -> Result<bool, Error> {
         let (mut at, mut words) = (offset, vec![0; 1 << 17]);
+        // Ends: data that is found is not empty, and ends behind `at`.
         while let Some(data) = self.next_data(at, self.bytes) {
             for start in data.clone().step_by(8 * words.len()) {
                 let piece = ((data.end - start) as usize / 8).min(words.len());
@@ -200,7 +202,7 @@ impl PoolFile {
     /// # Errors
     /// [`Error::Io`]; then nothing is known about what is on the disk, and the pool must not go on.
     pub fn sync(&self) -> Result<(), Error> {
-        self.file.sync_data().map_err(Error::io("syncing", &self.path))
+        uninterrupted(|| self.file.sync_data()).map_err(Error::io("syncing", &self.path))
     }
 
     /// Sees to it that what is read from here on is durable; one persist barrier. For who opens a
@@ -317,8 +319,13 @@ pub(crate) fn write_all(
 ) -> io::Result<u64> {
     let mut calls = 0;
     IoSlice::advance_slices(&mut slices, 0); // skips empty ones, so that 0 written means stuck
+    // Ends: each turn writes a byte or returns.
     while !slices.is_empty() {
-        match file.write(slices, offset, flags) {
+        let written = match flags.contains(ReadWriteFlags::DSYNC) {
+            true => write_durably(file, slices, offset),
+            false => uninterrupted(|| file.write(slices, offset, flags)),
+        };
+        match written {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => {
                 IoSlice::advance_slices(&mut slices, written);
@@ -328,7 +335,6 @@ pub(crate) fn write_all(
                     break;
                 }
             }
-            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }

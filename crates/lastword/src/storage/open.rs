@@ -1,11 +1,11 @@
-//! Opening the files of a pool: everything is checked before it is trusted, and nothing is written.
+//! Opening the files of a pool: everything is checked before it is trusted, and no contents change.
 
 use std::path::Path;
 use std::time::Duration;
 
 use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
-use medium::{Patience, PoolFile, System};
+use medium::{Patience, PoolFile, Prewrite, System};
 
 use super::survey::{Survey, choose_medium};
 use super::{Storage, renew};
@@ -44,9 +44,9 @@ pub(crate) fn heap(superblock: &Superblock) -> lw_alloc::Heap {
 }
 
 impl Opened {
-    /// Opens the files for a pool that goes on. Locks them; writes nothing, but for a new log in
-    /// place of one that is lost, when that was asked for. A persist barrier for each file, and one
-    /// for their names.
+    /// Opens the files for a pool that goes on. Locks them, and allocates what they lack; changes no
+    /// contents, but for a new log in place of one that is lost, when that was asked for. A persist
+    /// barrier for each file, and one for their names.
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
         options.layout_padded()?;
         let found = Survey::of(path, &CheckOptions::from(options), |path| {
@@ -54,6 +54,8 @@ impl Opened {
         })?
         .found()?;
         let medium = choose_medium(options.medium, found.medium).expect("the survey has asked");
+        // Before anything is mapped or written, and after every check that refuses the pool.
+        found.file.allocate_again(Prewrite::No)?;
         // Before anything in it is acknowledged: whoever made the pool may have been killed between
         // giving it its name and making that durable. Both files are in one directory.
         if !planted(Mutant::NameNotSettled) {
@@ -61,6 +63,11 @@ impl Opened {
         }
         let found = renew::if_lost(found)?;
         let Found { file, log_file, superblocks, log_head, action, .. } = found;
+        // As at its creation: written once, so that its groups need no metadata. Behind the renewal,
+        // since a log that is lost need not be allocated.
+        if let Some(log_file) = &log_file {
+            log_file.allocate_again(Prewrite::Zeros)?;
+        }
         let storage = Storage::assemble(file, log_file, superblocks, medium, options)?;
         Ok(Opened { storage, log_head, action })
     }

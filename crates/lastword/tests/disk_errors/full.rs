@@ -190,6 +190,57 @@ fn a_write_without_room_poisons_and_loses_nothing() {
     }
 }
 
+/// A copy that has left zeros out has no room for them on a full disk: said when it is opened, not
+/// by a signal later. With room it is as the pool was.
+#[test]
+fn sparse_copy_on_full_disk_is_refused_at_open() {
+    const NAME: &str = "full::sparse_copy_on_full_disk_is_refused_at_open";
+    let Some(disk) = small_disk(NAME, "size=16m") else { return };
+    let [file, emulated] = media();
+    let parts = [(&file, "test.pool"), (&file, "test.pool.log"), (&emulated, "test.pool")];
+    for (options, sparse) in parts {
+        let mut story = Story::new(&disk, options.clone(), true, Faults::none());
+        let pool = Pool::create(&story.path, options.clone()).unwrap();
+        let id = story.put(&pool).unwrap();
+        pool.wait_for(id).unwrap();
+        story.acknowledged = story.begun;
+        pool.close().unwrap();
+        let files: Vec<PathBuf> = names(&disk).iter().map(|name| disk.join(name)).collect();
+        let contents = || files.iter().map(|file| std::fs::read(file).unwrap()).collect::<Vec<_>>();
+        let sparse = disk.join(sparse);
+        let missing = 4096 * punch(&sparse) as u64;
+        assert!(missing > 0, "no block of zeros in {}", sparse.display());
+        fill(&disk);
+        let before = contents();
+        let error = Pool::open(&story.path, options.clone()).unwrap_err();
+        let Error::Medium(MediumError::Unallocated { path, missing: told, .. }) = &error else {
+            panic!("{error}");
+        };
+        assert_eq!((path, *told), (&sparse, missing));
+        let text = error.to_string();
+        assert!(text.contains(&format!("free {missing} bytes")), "{text}");
+        assert!(contents() == before);
+        // Tools look at it all the same.
+        let _ = lastword::check(&story.path).unwrap().sound().unwrap();
+        std::fs::remove_file(disk.join("filler")).unwrap();
+        drop(Pool::open(&story.path, options.clone()).unwrap());
+        let metadata = sparse.metadata().unwrap();
+        assert_eq!(512 * std::os::unix::fs::MetadataExt::blocks(&metadata), metadata.len());
+        // Then it works where nothing else has room.
+        fill(&disk);
+        let pool = Pool::open(&story.path, options.clone()).unwrap();
+        while pool.metrics().log_laps < 1.5 {
+            let id = story.put(&pool).unwrap();
+            pool.wait_for(id).unwrap();
+            story.acknowledged = story.begun;
+        }
+        pool.close().unwrap();
+        std::fs::remove_file(disk.join("filler")).unwrap();
+        story.assert_truth();
+        names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
+    }
+}
+
 /// Takes the blocks of zeros out of a file, but for its head; answers how many.
 fn punch(path: &Path) -> usize {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();

@@ -272,6 +272,9 @@ pub(crate) fn assert_poisoned(error: &Error) {
 fn is_of_the_system(error: &MediumError) -> bool {
     matches!(
         error,
-        MediumError::Io { .. } | MediumError::Transfer { .. } | MediumError::NoSpace { .. }
+        MediumError::Io { .. }
+            | MediumError::Transfer { .. }
+            | MediumError::NoSpace { .. }
+            | MediumError::Unallocated { .. }
     )
 }

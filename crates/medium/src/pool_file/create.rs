@@ -9,20 +9,18 @@
 //! What a crash leaves under the temporary name is told from a file at work by its lock, and
 //! removed by whoever creates the same pool next.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
-use super::{PoolFile, lock_file, open_regular, write_all};
+use super::allocate::{has_room, reserve, write_zeros};
+use super::{PoolFile, lock_file, open_regular};
 use crate::Error;
 use crate::mutants::{Mutant, planted};
 use crate::sync::Mutex;
 use crate::system::{Files, Handle, System};
-
-/// Bytes of one write while prewriting.
-const ZEROS_BYTES: usize = 1 << 20;
 
 /// Whether a file's blocks are written with zeros when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,13 +185,10 @@ impl PoolFile {
         if i64::try_from(self.bytes).is_err() || !has_room(&*self.file, self.bytes) {
             return Err(error(Errno::NOSPC.into()));
         }
-        let reserved = match self.bytes {
-            0 => Ok(true),
-            bytes => reserve(&*self.file, bytes),
-        };
-        let reserved = reserved.map_err(error)?;
+        let reserved = reserve(&*self.file, self.bytes, false);
+        let reserved = reserved.map_err(|errno| error(errno.into()))?;
         if self.prewritten || !reserved {
-            write_zeros(&*self.file, self.bytes).map_err(error)?;
+            write_zeros(&*self.file, 0..self.bytes).map_err(error)?;
         }
         Ok(())
     }
@@ -277,33 +272,6 @@ fn whole(operation: &'static str, path: &Path, bytes: u64, errno: Errno) -> Erro
         }
         _ => Error::io(operation, path)(errno),
     }
-}
-
-/// Whether trying is worth while: some file systems reserve all that they have before they refuse,
-/// and whoever else writes meanwhile finds the disk full.
-fn has_room(file: &dyn Handle, bytes: u64) -> bool {
-    file.available().is_none_or(|available| bytes <= available)
-}
-
-/// Reserves all blocks; answers false when the file system cannot.
-fn reserve(file: &dyn Handle, bytes: u64) -> io::Result<bool> {
-    loop {
-        match file.allocate(bytes) {
-            Ok(()) => return Ok(true),
-            Err(Errno::INTR) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-}
-
-fn write_zeros(file: &dyn Handle, bytes: u64) -> io::Result<()> {
-    let zeros = vec![0; ZEROS_BYTES];
-    for at in (0..bytes).step_by(ZEROS_BYTES) {
-        let piece = (bytes - at).min(ZEROS_BYTES as u64) as usize;
-        write_all(file, &mut [IoSlice::new(&zeros[..piece])], at, ReadWriteFlags::empty())?;
-    }
-    Ok(())
 }
 
 /// Renames, but never over a file that is there.
@@ -466,7 +434,7 @@ mod tests {
             assert!(names(dir.path()).is_empty());
         }
         let file = std::fs::File::create_new(dir.path().join("file")).unwrap();
-        assert!(write_zeros(&file, 1 << 20).is_err());
+        assert!(write_zeros(&file, 0..1 << 20).is_err());
     }
 
     #[test]

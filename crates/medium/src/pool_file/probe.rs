@@ -65,6 +65,17 @@ impl FileSystem {
         KNOWN.iter().find(|known| known.0 == self.magic).map(|known| known.1)
     }
 
+    /// Whether it counts a file's blocks exactly, without data of its own.
+    pub(crate) fn counts_exactly(self) -> bool {
+        self.is_in_memory() || self.magic == RECORDED
+    }
+
+    /// Whether a block that is reserved for a file stays the file's. ZFS writes every block to
+    /// another place, and only looks whether it has room when it is asked to reserve one.
+    pub(crate) fn reserves(self) -> bool {
+        self.name() != Some("zfs")
+    }
+
     /// Whether its files are in memory only: what is durable there survives the end of the
     /// process, but not of the machine.
     pub fn is_in_memory(self) -> bool {

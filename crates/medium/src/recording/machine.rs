@@ -64,6 +64,10 @@ pub struct Model {
     pub garbage: bool,
     /// Whether files are written by several writes under way, as io_uring does it.
     pub queue: bool,
+    /// Whether the file system takes direct writes (it takes direct reads).
+    pub direct: bool,
+    /// Whether a write can be asked to be durable when it returns (`RWF_DSYNC`).
+    pub dsync: bool,
 }
 
 impl Model {
@@ -84,6 +88,8 @@ impl Default for Model {
             sticky: false,
             garbage: false,
             queue: true,
+            direct: true,
+            dsync: true,
         }
     }
 }

@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, Result};
 
 use super::lines::Way;
-use super::machine::{Ask, Halt, Machine};
+use super::machine::{Ask, Halt, Machine, Model};
 use super::{Recorder, cut};
 use crate::FileSystem;
 use crate::mapping::{Mapping, Sharing};
@@ -73,7 +73,7 @@ impl Files for Recorded {
             };
             inode.map(|inode| (inode, machine.handle()))
         })?;
-        Ok(Box::new(RecordedFile { boot: self.0.clone(), inode, handle, can_write }))
+        Ok(Box::new(RecordedFile { boot: self.0.clone(), inode, handle, can_write, direct: false }))
     }
 
     fn stat(&self, path: &Path) -> Result<Stat> {
@@ -119,6 +119,8 @@ pub(crate) struct RecordedFile {
     inode: usize,
     handle: u64,
     can_write: bool,
+    /// Writes past the page cache.
+    direct: bool,
 }
 
 impl fmt::Debug for RecordedFile {
@@ -132,6 +134,15 @@ impl RecordedFile {
     pub(crate) fn area(&self, offset: u64, bytes: usize, durable_cache: bool) -> RecordedArea {
         let (boot, inode) = (self.boot.clone(), self.inode);
         RecordedArea { boot, inode, offset, words: bytes / 8, durable_cache }
+    }
+
+    /// What the file system says about a write that it does not know; nothing of it is done.
+    fn refusal(&self, model: &Model, durable: bool) -> Option<Errno> {
+        match () {
+            () if self.direct && !model.direct => Some(Errno::INVAL),
+            () if durable && !model.dsync => Some(Errno::OPNOTSUPP),
+            () => None,
+        }
     }
 
     fn sync(&self) -> Result<()> {
@@ -196,6 +207,10 @@ impl Handle for RecordedFile {
         }
         let mut bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         self.boot.with(|machine| -> std::result::Result<usize, Halt> {
+            let durable = flags.contains(ReadWriteFlags::DSYNC);
+            if let Some(errno) = self.refusal(&machine.model, durable) {
+                return Err(errno.into());
+            }
             let fault = machine.fault(if bytes.len() < 1024 { 2 } else { 3 });
             if fault == 2 {
                 bytes.truncate(half(bytes.len()));
@@ -205,7 +220,6 @@ impl Handle for RecordedFile {
                 left.dedup();
                 bytes.truncate(left[machine.choose(Ask::Content, left.len())]);
             }
-            let durable = flags.contains(ReadWriteFlags::DSYNC);
             let end = offset + bytes.len() as u64;
             machine.tell(|say| {
                 let how = if durable { "durably " } else { "" };
@@ -244,15 +258,21 @@ impl Handle for RecordedFile {
         self.sync()
     }
 
-    fn allocate(&self, bytes: u64) -> Result<()> {
+    fn allocate(&self, offset: u64, bytes: u64) -> Result<()> {
+        let end = offset + bytes;
         self.boot.with(|machine| -> std::result::Result<(), Halt> {
             if machine.fault(2) != 0 {
                 return Err(Errno::NOSPC.into());
             }
-            machine.with_inode(self.inode, |_, inode| inode.allocate(bytes));
+            machine.with_inode(self.inode, |_, inode| inode.allocate(end));
             machine.changed();
             machine.after_store()
         })
+    }
+
+    /// Its files have no holes: a page that holds nothing is zeros that are allocated.
+    fn allocated(&self) -> Result<u64> {
+        self.boot.with(|machine| Ok::<_, Errno>(machine.inode(self.inode).bytes()))
     }
 
     fn available(&self) -> Option<u64> {
@@ -280,7 +300,8 @@ impl Handle for RecordedFile {
     fn reopen_direct(&self) -> Option<Box<dyn Handle>> {
         let handle = self.boot.with(|machine| Ok::<_, Errno>(machine.handle())).ok()?;
         let (boot, inode) = (self.boot.clone(), self.inode);
-        Some(Box::new(RecordedFile { boot, inode, handle, can_write: self.can_write }))
+        let can_write = self.can_write;
+        Some(Box::new(RecordedFile { boot, inode, handle, can_write, direct: true }))
     }
 
     fn can_write(&self) -> bool {
@@ -310,8 +331,13 @@ impl Handle for RecordedFile {
     }
 
     fn queue(&self) -> Option<Queue> {
-        let file =
-            RecordedFile { boot: self.boot.clone(), inode: self.inode, handle: 0, can_write: true };
+        let file = RecordedFile {
+            boot: self.boot.clone(),
+            inode: self.inode,
+            handle: 0,
+            can_write: true,
+            direct: self.direct,
+        };
         Some(Queue { file, under_way: Mutex::default() })
     }
 
@@ -331,6 +357,8 @@ struct Write {
     number: u64,
     offset: u64,
     bytes: u64,
+    /// The file system does not know such a write, and does nothing of it.
+    refusal: Option<Errno>,
 }
 
 /// Durable writes that are sent and complete later, in any order (A6).
@@ -344,8 +372,13 @@ impl Queue {
     /// Sends a write. It completes with its number.
     pub(crate) fn submit(&self, number: u64, offset: u64, bytes: &[u8]) {
         let RecordedFile { boot, inode, .. } = &self.file;
+        let refusal = boot.with(|machine| Ok::<_, Errno>(self.file.refusal(&machine.model, true)));
+        let refusal = refusal.unwrap_or(None);
         // A machine that is off completes nothing.
         let _ = boot.with(|machine| {
+            if refusal.is_some() {
+                return Ok(());
+            }
             machine.tell(|say| {
                 let end = offset + bytes.len() as u64;
                 say(format_args!("send write {number} to file {inode}, {offset}..{end}"));
@@ -353,7 +386,8 @@ impl Queue {
             machine.with_inode(*inode, |machine, inode| inode.write(machine, offset, bytes, true));
             machine.after_store()
         });
-        lock(&self.under_way).push_back(Write { number, offset, bytes: bytes.len() as u64 });
+        let bytes = bytes.len() as u64;
+        lock(&self.under_way).push_back(Write { number, offset, bytes, refusal });
     }
 
     /// A write that has completed: its number, and how many bytes are durable. `None` when none
@@ -368,6 +402,10 @@ impl Queue {
             let which = machine.choose(Ask::Completion, options);
             let Some(write) = under_way.get(which) else { return Ok(None) };
             let number = write.number;
+            if let Some(errno) = write.refusal {
+                under_way.remove(which);
+                return Ok(Some((number, Err(errno))));
+            }
             let fault = machine.fault(if write.bytes < 1024 { 2 } else { 3 });
             let Some(write) = under_way.get(which) else { return Ok(None) };
             machine.tell(|say| say(format_args!("write {number} completes, fault {fault}")));
@@ -395,7 +433,10 @@ impl Drop for Queue {
         let RecordedFile { boot, inode, .. } = &self.file;
         let _ = boot.with(|machine| -> Result<()> {
             machine.with_inode(*inode, |_, inode| {
-                for Write { offset, bytes, .. } in under_way {
+                for Write { offset, bytes, refusal, .. } in under_way {
+                    if refusal.is_some() {
+                        continue;
+                    }
                     inode.land(offset..offset + bytes);
                 }
             });

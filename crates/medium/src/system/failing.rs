@@ -7,7 +7,7 @@
 //! |---|---|
 //! | a write | nothing of it, a half or all of it is in the file, by turns |
 //! | a sync | what was written since the last one is lost, as where the kernel drops dirty pages |
-//! | any other | nothing was done |
+//! | any other, or one that is interrupted or not supported | nothing was done |
 //!
 //! So a sync that fails and is tried again with success has lost something, and a write that failed
 //! may still be found. Two things are not asked of the system below at all, and so cannot fail:
@@ -73,6 +73,16 @@ pub enum Fault {
     NoSpace,
     /// A write ends early. Other calls are not harmed, and not counted.
     Short,
+    /// A signal interrupts the call before it has done anything.
+    Interrupted,
+    /// The file system takes direct reads and no direct writes. Other calls are not harmed, and not
+    /// counted.
+    NoDirectWrites,
+    /// No write can be durable when it returns (`RWF_DSYNC`). Other calls are not harmed, and not
+    /// counted.
+    NoDurableWrites,
+    /// The file system cannot reserve blocks. Other calls are not harmed, and not counted.
+    NoAllocation,
 }
 
 /// Which calls fail, and which were made.
@@ -125,7 +135,19 @@ impl Faults {
 
     /// Counts a call; whether it fails, and what would be left of a write.
     fn fault(&self, call: Call) -> Option<(Fault, Left)> {
-        if self.fault != Fault::Short || call == Call::Write {
+        let concerned = match self.fault {
+            Fault::Io | Fault::NoSpace => true,
+            Fault::Short => call == Call::Write,
+            Fault::Interrupted => CAN_BE_INTERRUPTED.contains(&call),
+            Fault::NoAllocation => call == Call::Allocate,
+            // `write` asks, which knows what kind of a write it is.
+            Fault::NoDirectWrites | Fault::NoDurableWrites => false,
+        };
+        self.fault_if(concerned, call)
+    }
+
+    fn fault_if(&self, concerned: bool, call: Call) -> Option<(Fault, Left)> {
+        if concerned {
             // Relaxed: a number, whoever comes first.
             let number = self.calls.fetch_add(1, Ordering::Relaxed);
             if number == self.nth || self.sticky && number > self.nth {
@@ -145,8 +167,18 @@ impl Faults {
     }
 }
 
+/// Calls that wait for a device; `open` and `rename` may, and are not tried again.
+const CAN_BE_INTERRUPTED: [Call; 5] =
+    [Call::Read, Call::Write, Call::SyncData, Call::Allocate, Call::Lock];
+
 fn errno(fault: Fault) -> Errno {
-    if fault == Fault::NoSpace { Errno::NOSPC } else { Errno::IO }
+    match fault {
+        Fault::NoSpace => Errno::NOSPC,
+        Fault::Io | Fault::Short => Errno::IO,
+        Fault::Interrupted => Errno::INTR,
+        Fault::NoDirectWrites => Errno::INVAL,
+        Fault::NoDurableWrites | Fault::NoAllocation => Errno::OPNOTSUPP,
+    }
 }
 
 pub(super) struct Failing {
@@ -257,8 +289,12 @@ impl FailingFile {
 
     /// A sync: when it fails, the file is what it was after the last one.
     fn sync(&self, call: Call) -> Result<&dyn Handle> {
+        let checked = self.faults.check(call);
+        if checked == Err(Errno::INTR) {
+            return Err(Errno::INTR); // nothing was done, and nothing is lost
+        }
         let unsynced = std::mem::take(&mut *lock(&self.unsynced));
-        let Err(error) = self.faults.check(call) else { return Ok(&*self.file) };
+        let Err(error) = checked else { return Ok(&*self.file) };
         for (offset, old) in unsynced.iter().rev() {
             self.file.write(&[IoSlice::new(old)], *offset, ReadWriteFlags::empty())?;
         }
@@ -282,13 +318,22 @@ impl Handle for FailingFile {
     fn write(&self, slices: &[IoSlice<'_>], offset: u64, flags: ReadWriteFlags) -> Result<usize> {
         let bytes = slices.iter().map(|slice| slice.len()).sum();
         let half = half(bytes, if self.direct { 4096 } else { 8 });
-        let Some((fault, left)) = self.faults.fault(Call::Write) else {
+        let failed = match self.faults.fault {
+            Fault::NoDirectWrites => self.faults.fault_if(self.direct, Call::Write),
+            Fault::NoDurableWrites => {
+                let durable = flags.contains(ReadWriteFlags::DSYNC);
+                self.faults.fault_if(durable, Call::Write)
+            }
+            _ => self.faults.fault(Call::Write),
+        };
+        let Some((fault, left)) = failed else {
             return self.write_part(slices, bytes, offset, flags);
         };
         if fault == Fault::Short {
             return self.write_part(slices, half, offset, flags);
         }
         let left = match left {
+            _ if !matches!(fault, Fault::Io | Fault::NoSpace) => 0,
             Left::Nothing => 0,
             Left::Half if half < bytes => half,
             Left::Half => 0,
@@ -306,8 +351,12 @@ impl Handle for FailingFile {
         self.sync(Call::SyncAll)?.sync_all()
     }
 
-    fn allocate(&self, bytes: u64) -> Result<()> {
-        self.call(Call::Allocate)?.allocate(bytes)
+    fn allocate(&self, offset: u64, bytes: u64) -> Result<()> {
+        self.call(Call::Allocate)?.allocate(offset, bytes)
+    }
+
+    fn allocated(&self) -> Result<u64> {
+        self.call(Call::Stat)?.allocated()
     }
 
     fn available(&self) -> Option<u64> {

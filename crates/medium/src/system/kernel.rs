@@ -76,8 +76,8 @@ impl Handle for File {
     }
 
     /// A process that another thread of the last owner has just forked holds a copy of the file,
-    /// and with it the lock, until it runs its program. So a lock that is held is tried again for a
-    /// while: whoever closes a file and opens it at once finds it free.
+    /// and with it the lock, until it runs its program. So a lock that is held is tried again for
+    /// [`FORKED`]: a program that closes a file and opens it at once finds it free.
     fn lock(&self, operation: FlockOperation) -> Result<()> {
         let end = Instant::now() + FORKED;
         loop {
@@ -93,7 +93,11 @@ impl Handle for File {
     }
 
     fn write(&self, slices: &[IoSlice<'_>], offset: u64, flags: ReadWriteFlags) -> Result<usize> {
-        rustix::io::pwritev2(self, slices, offset, flags)
+        // Without flags by the call that every system knows.
+        match flags.is_empty() {
+            true => rustix::io::pwritev(self, slices, offset),
+            false => rustix::io::pwritev2(self, slices, offset, flags),
+        }
     }
 
     fn sync_data(&self) -> Result<()> {
@@ -104,8 +108,12 @@ impl Handle for File {
         rustix::fs::fsync(self)
     }
 
-    fn allocate(&self, bytes: u64) -> Result<()> {
-        rustix::fs::fallocate(self, FallocateFlags::empty(), 0, bytes)
+    fn allocate(&self, offset: u64, bytes: u64) -> Result<()> {
+        rustix::fs::fallocate(self, FallocateFlags::empty(), offset, bytes)
+    }
+
+    fn allocated(&self) -> Result<u64> {
+        Ok(512 * rustix::fs::fstat(self)?.st_blocks as u64)
     }
 
     fn available(&self) -> Option<u64> {

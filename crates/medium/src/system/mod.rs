@@ -15,6 +15,7 @@
 
 mod failing;
 mod kernel;
+mod retry;
 
 use std::fmt;
 use std::fs::File;
@@ -30,6 +31,7 @@ use crate::recording::{Queue, RecordedFile};
 use crate::sync::Arc;
 
 pub use self::failing::{Call, Fault, Faults};
+pub(crate) use self::retry::{ATTEMPTS_MAX, uninterrupted, write_durably};
 
 /// Where files are: the kernel's file systems unless told otherwise. Cheap to clone.
 #[derive(Clone)]
@@ -125,8 +127,13 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
     /// `fsync(2)`.
     fn sync_all(&self) -> Result<()>;
 
-    /// `fallocate(2)` from the start.
-    fn allocate(&self, bytes: u64) -> Result<()>;
+    /// `fallocate(2)` of a part: reserves the blocks that it lacks, and makes the file longer where
+    /// the part ends behind it. Contents stay.
+    fn allocate(&self, offset: u64, bytes: u64) -> Result<()>;
+
+    /// Bytes that the file system counts as allocated to the file, some of its own data included;
+    /// where the number of holes is not to be learned, the length.
+    fn allocated(&self) -> Result<u64>;
 
     /// Bytes that the file system has for us; `None` when it does not say.
     fn available(&self) -> Option<u64>;

@@ -374,7 +374,7 @@ fn a10_a_length_is_durable_with_its_sync_and_any_before() {
     let grown = |sync: fn(&dyn Handle)| {
         every(calm(), |recorder| {
             let file = durable(recorder, 4096);
-            file.allocate(8192).unwrap();
+            file.allocate(0, 8192).unwrap();
             write(&*file, 24, &[1], PLAIN); // to 12 800
             sync(&*file);
             length(recorder)
@@ -388,7 +388,7 @@ fn a10_a_length_is_durable_with_its_sync_and_any_before() {
     let failed = every(Model { faults: 1, ..calm() }, |recorder| {
         let file = durable_for_sure(recorder);
         recorder.set_model(|model| model.faults = 0);
-        file.allocate(8192).unwrap();
+        file.allocate(0, 8192).unwrap();
         recorder.set_model(|model| model.faults = 1);
         let failed = file.sync_all().is_err();
         recorder.set_model(|model| model.faults = 0);
@@ -402,13 +402,13 @@ fn a10_a_length_is_durable_with_its_sync_and_any_before() {
 fn a10_what_lay_behind_a_lost_length_is_zero_when_the_file_grows_again() {
     let found = every(calm(), |recorder| {
         let file = durable(recorder, 4096);
-        file.allocate(8192).unwrap();
+        file.allocate(0, 8192).unwrap();
         write(&*file, 8, &[1], PLAIN);
         file.recorded().unwrap().area(4096, 4096, false).store(100, &[1]);
         recorder.crash();
         let file = open(&recorder.system());
         let bytes = file.stat().unwrap().bytes;
-        file.allocate(8192).unwrap();
+        file.allocate(0, 8192).unwrap();
         let mut word = [9];
         file.recorded().unwrap().area(4096, 4096, false).read(100, &mut word);
         (bytes, sectors::<9>(&*file)[8], word[0])

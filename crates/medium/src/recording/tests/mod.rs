@@ -95,7 +95,7 @@ fn create(system: &System, path: &str) -> Box<dyn Handle> {
 fn durable(recorder: &Recorder, bytes: u64) -> Box<dyn Handle> {
     let system = recorder.system();
     let file = create(&system, PATH);
-    file.allocate(bytes).unwrap();
+    file.allocate(0, bytes).unwrap();
     file.sync_all().unwrap();
     system.files().sync_directory(Path::new("/")).unwrap();
     file

@@ -166,7 +166,7 @@ fn what_an_earlier_boot_holds_is_dead() {
         assert!(!write(&*file, 0, &[1], DSYNC));
         assert_eq!(file.read(&mut [0; 8], 0), Err(Errno::IO));
         assert!(file.sync_data().is_err() && file.stat().is_err());
-        assert!(file.lock(EXCLUSIVE).is_err() && file.allocate(8192).is_err());
+        assert!(file.lock(EXCLUSIVE).is_err() && file.allocate(0, 8192).is_err());
         area.stream(0, &[1]); // is lost
         assert!(power_goes(|| area.fence()));
         assert!(power_goes(|| area.read(0, &mut [0])));

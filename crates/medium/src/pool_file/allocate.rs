@@ -1,0 +1,294 @@
+//! Room for every byte of a file: reserved when it is created, and again when it is opened.
+//!
+//! A file loses its reservation when it is copied by a tool that leaves zeros out
+//! (`cp --sparse=always`, `rsync -S`, most backups): the copy has holes. On a full disk a write
+//! into a hole fails, and a store into a mapped one kills the process (`SIGBUS`). So every open for
+//! writing reserves what is missing, or says what it lacks.
+//!
+//! Which blocks are missing is not to be learned: `SEEK_HOLE` finds reserved blocks that were never
+//! written as well, and `st_blocks` counts the file system's own data for the file too (on ext4
+//! 4 KiB for a heap of 4 GiB, 3 MiB for one of 1 GiB in 131 072 extents). But `fallocate(2)`
+//! keeps what is there. Measured where nothing is missing, ext4 on a virtual disk: 0.06 ms for 4
+//! GiB, 0.4 ms for each thousand extents of a file in pieces. On tmpfs it looks at each page, 200 ms
+//! a GiB; there `st_blocks` is exact, and is asked first.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::{PoolFile, Prewrite, write_all};
+use crate::Error;
+use crate::system::{ATTEMPTS_MAX, Handle};
+
+/// Bytes of one write of zeros.
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// The smallest part of a file that is reserved by one call.
+const PIECE_BYTES_MIN: u64 = 1 << 20;
+
+impl PoolFile {
+    /// Makes the allocation of a file whole again that is open for writing; contents stay. With
+    /// [`Prewrite::Zeros`] holes are written, so that later writes of them need no metadata. Not
+    /// durable: after a crash the next open finds what is missing again.
+    ///
+    /// # Errors
+    /// [`Error::Unallocated`], [`Error::Io`], [`Error::Transfer`]; contents are as they were.
+    pub fn allocate_again(&self, prewrite: Prewrite) -> Result<(), Error> {
+        if !self.file.can_write() || self.bytes == 0 || self.is_whole()? {
+            return Ok(());
+        }
+        // Before anything is changed; whether there is room is not known where others write.
+        let missing = self.missing()?;
+        if missing > 0 && !has_room(&*self.file, missing) {
+            return Err(self.unallocated(missing));
+        }
+        let filled = match prewrite {
+            Prewrite::Zeros => self.fill_holes()?,
+            Prewrite::No => false,
+        };
+        match reserve(&*self.file, self.bytes, true) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.fill_holes()?;
+            }
+            // XFS wants as much room as the part has bytes, whether it has them already.
+            Err(errno) if is_no_room(errno) && missing == 0 => {}
+            Err(errno) if is_no_room(errno) => return Err(self.unallocated(missing)),
+            Err(errno) => return Err(Error::io("allocating", &self.path)(errno)),
+        }
+        if filled {
+            // Direct writes need not throw the zeros out of the page cache one by one.
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is missing, where that can be told at once, or where reservations mean
+    /// nothing.
+    fn is_whole(&self) -> Result<bool, Error> {
+        let Ok(system) = self.file.file_system() else { return Ok(false) };
+        let is_exact = system.counts_exactly() && self.missing()? == 0;
+        Ok(is_exact || !system.reserves())
+    }
+
+    /// How many bytes have no block; fewer where the file system counts data of its own.
+    fn missing(&self) -> Result<u64, Error> {
+        let allocated = self.file.allocated().map_err(Error::io("inspecting", &self.path))?;
+        Ok(self.bytes.saturating_sub(allocated))
+    }
+
+    fn unallocated(&self, missing: u64) -> Error {
+        Error::Unallocated { path: self.path.clone(), bytes: self.bytes, missing }
+    }
+
+    /// Writes zeros where the file has holes; returns whether it had any. A hole is read before:
+    /// some file systems have called data that was written a moment ago one. What is written
+    /// equals what is there, so a crash cannot tear it.
+    fn fill_holes(&self) -> Result<bool, Error> {
+        let (mut at, mut filled) = (0, false);
+        // Ends: each turn gets to the end of data that is not empty, or of the file.
+        while at < self.bytes {
+            let data = self.next_data(at, self.bytes).unwrap_or(self.bytes..self.bytes);
+            for start in (at..data.start).step_by(ZEROS_BYTES) {
+                let piece = start..data.start.min(start + ZEROS_BYTES as u64);
+                filled |= self.fill(piece)?;
+            }
+            at = data.end;
+        }
+        Ok(filled)
+    }
+
+    fn fill(&self, piece: Range<u64>) -> Result<bool, Error> {
+        let bytes = piece.end - piece.start;
+        let mut found = vec![0; bytes as usize];
+        self.read_bytes_at(piece.start, &mut found)?;
+        if found.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        let start = piece.start;
+        let written = write_zeros(&*self.file, piece);
+        written.map(|()| true).map_err(|error| match Errno::from_io_error(&error) {
+            Some(errno) if is_no_room(errno) => self.unallocated(bytes),
+            _ => self.transfer("writing", start, bytes)(error),
+        })
+    }
+}
+
+fn is_no_room(errno: Errno) -> bool {
+    matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG)
+}
+
+/// Whether trying is worth while: some file systems reserve all that they have before they refuse,
+/// and other programs find the disk full meanwhile.
+pub(super) fn has_room(file: &dyn Handle, bytes: u64) -> bool {
+    file.available().is_none_or(|available| bytes <= available)
+}
+
+/// Reserves all blocks; returns false when the file system cannot. `again`: some are there, so that
+/// a smaller part may have room where a large one has not.
+///
+/// A signal interrupts `fallocate(2)`, and some file systems give back then what they have
+/// reserved: one that comes more often than the call takes would keep it from ever ending. So a
+/// part that is interrupted is halved, and what is reserved stays. Ends: each turn reserves a
+/// MiB, halves a part that is larger, or is one of so many interruptions of the smallest part.
+pub(super) fn reserve(file: &dyn Handle, bytes: u64, again: bool) -> rustix::io::Result<bool> {
+    let (mut at, mut part, mut interruptions) = (0, bytes, 0);
+    while at < bytes {
+        let here = part.min(bytes - at);
+        let half = (here / 2).next_multiple_of(PIECE_BYTES_MIN);
+        match file.allocate(at, here) {
+            Ok(()) => {
+                (at, part, interruptions) = (at + here, part.saturating_mul(2), 0);
+            }
+            Err(Errno::INTR) if half < here => part = half,
+            Err(Errno::INTR) if interruptions < ATTEMPTS_MAX => interruptions += 1,
+            Err(Errno::NOSPC) if again && half < here => part = half,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(false),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(true)
+}
+
+pub(super) fn write_zeros(file: &dyn Handle, range: Range<u64>) -> io::Result<()> {
+    let zeros = vec![0; ZEROS_BYTES];
+    for at in range.clone().step_by(ZEROS_BYTES) {
+        let piece = (range.end - at).min(ZEROS_BYTES as u64) as usize;
+        write_all(file, &mut [IoSlice::new(&zeros[..piece])], at, ReadWriteFlags::empty())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Arc;
+    use crate::{Call, Fault, Faults, System};
+    use std::fs::File;
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    use std::path::{Path, PathBuf};
+
+    const BYTES: u64 = 4 << 20;
+
+    /// A file with something in one block of each MiB, and holes where others are zero.
+    fn sparse() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let file = File::create_new(&path).unwrap();
+        file.set_len(BYTES).unwrap();
+        for mib in 0..4 {
+            file.write_all_at(&[mib as u8 + 1; 4096], (mib << 20) + 8192).unwrap();
+        }
+        file.sync_all().unwrap();
+        assert!(allocated(&path) < BYTES, "no hole");
+        (dir, path)
+    }
+
+    fn allocated(path: &Path) -> u64 {
+        512 * std::fs::metadata(path).unwrap().blocks()
+    }
+
+    fn failing(fault: Fault, nth: u64, sticky: bool) -> (System, Arc<Faults>) {
+        let faults = Faults::nth(nth, fault, sticky);
+        (System::kernel().failing(Arc::clone(&faults)), faults)
+    }
+
+    #[test]
+    fn sparse_file_is_allocated_again_with_its_contents() {
+        for prewrite in [Prewrite::No, Prewrite::Zeros] {
+            for fault in [None, Some(Fault::NoAllocation)] {
+                let (_dir, path) = sparse();
+                let before = std::fs::read(&path).unwrap();
+                let system = fault.map_or(System::kernel(), |fault| failing(fault, 0, true).0);
+                let file = PoolFile::open_on(&system, &path).unwrap();
+                file.allocate_again(prewrite).unwrap();
+                file.sync().unwrap();
+                assert!(allocated(&path) >= BYTES, "{prewrite:?} {fault:?}");
+                assert!(std::fs::read(&path).unwrap() == before);
+                if prewrite == Prewrite::Zeros || fault.is_some() {
+                    assert_eq!(file.next_data(0, BYTES), Some(0..BYTES), "not written");
+                }
+                file.allocate_again(prewrite).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn file_open_for_reading_keeps_its_holes() {
+        let (_dir, path) = sparse();
+        let before = allocated(&path);
+        PoolFile::open_shared(&path).unwrap().allocate_again(Prewrite::Zeros).unwrap();
+        assert_eq!(allocated(&path), before);
+    }
+
+    #[test]
+    fn missing_room_is_counted_and_contents_stay() {
+        for prewrite in [Prewrite::No, Prewrite::Zeros] {
+            let (_dir, path) = sparse();
+            let before = std::fs::read(&path).unwrap();
+            let missing = BYTES - allocated(&path);
+            let mut refused = 0;
+            // Behind open, stat, lock and stat: each call in turn, until none is left to fail.
+            for nth in 4.. {
+                let (system, _) = failing(Fault::NoSpace, nth, true);
+                let file = PoolFile::open_on(&system, &path).unwrap();
+                let again = file.allocate_again(prewrite);
+                drop(file);
+                assert!(std::fs::read(&path).unwrap() == before);
+                match again {
+                    Ok(()) => break,
+                    Err(Error::Unallocated { bytes, missing: lacks, .. }) => {
+                        assert!(bytes == BYTES && lacks > 0 && lacks <= missing);
+                        refused += 1;
+                    }
+                    // A call that looks has failed.
+                    Err(Error::Io { .. } | Error::Transfer { operation: "reading", .. }) => {}
+                    Err(error) => panic!("{nth}: {error}"),
+                }
+            }
+            assert!(refused > 0);
+        }
+    }
+
+    /// A signal that comes every time the whole file is to be reserved, and less often for parts.
+    #[test]
+    fn interrupted_reservation_goes_on_in_parts_and_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let reserved = |faults: &Arc<Faults>| {
+            let system = System::kernel().failing(Arc::clone(faults));
+            PoolFile::create_on(&system, dir.path().join("pool"), 64 << 20, Prewrite::No)
+        };
+        // The lock is the first call that can be interrupted.
+        let once = Faults::nth(1, Fault::Interrupted, false);
+        drop(reserved(&once).unwrap());
+        assert_eq!((once.failed(), once.passed(Call::Allocate)), (vec![Call::Allocate], 2));
+        let endless = Faults::nth(1, Fault::Interrupted, true);
+        let error = reserved(&endless).unwrap_err();
+        assert!(matches!(error, Error::Io { operation: "allocating", .. }), "{error}");
+        assert_eq!(endless.failed(), [Call::Allocate; 6 + 1000 + 1]);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn refused_reservation_is_written_with_zeros() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let (system, faults) = failing(Fault::NoAllocation, 0, true);
+        let file = PoolFile::create_on(&system, &path, BYTES, Prewrite::No).unwrap();
+        file.publish().unwrap();
+        assert_eq!(faults.failed(), [Call::Allocate]);
+        assert!(allocated(&path) >= BYTES);
+    }
+
+    #[test]
+    fn hole_that_is_none_is_not_written_over() {
+        let (_dir, path) = sparse();
+        let file = PoolFile::open(&path).unwrap();
+        assert!(!file.fill(0..1 << 20).unwrap(), "it has data");
+        assert!(file.fill(16384..32768).unwrap());
+        let mut word = [0];
+        file.read_at(8192, &mut word).unwrap();
+        assert_eq!(word, [0x0101_0101_0101_0101]);
+    }
+}

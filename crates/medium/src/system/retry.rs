@@ -1,0 +1,58 @@
+//! Calls that are repeated: with a bound, so that whatever the system answers, each of them ends.
+//!
+//! | the answer | what is done |
+//! |---|---|
+//! | interrupted, or not now | the call again, [`ATTEMPTS_MAX`] times at most |
+//! | no durable writes (`RWF_DSYNC`) | a plain write and an `fdatasync` |
+//! | fewer bytes than asked for | the rest, by the caller; no bytes at all are an error there |
+//!
+//! Local file systems let only fatal signals interrupt a transfer. FUSE and network file systems may
+//! let any, and then a signal that comes more often than a call takes (a profiler's timer) would
+//! interrupt every attempt.
+
+use std::io::IoSlice;
+
+use rustix::io::{Errno, ReadWriteFlags, Result};
+
+use super::Handle;
+use crate::mutants::{Mutant, planted};
+use crate::sync::thread;
+
+/// How often a call is made that is interrupted every time. Chosen: far more than any program
+/// sends signals during a call, and over within a second where each attempt takes a millisecond.
+pub(crate) const ATTEMPTS_MAX: u32 = 1000;
+
+/// Makes a call that may be interrupted, until it is not.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut attempts = 1;
+    loop {
+        match call() {
+            Err(Errno::INTR | Errno::AGAIN) if attempts < ATTEMPTS_MAX => {
+                attempts += 1;
+                thread::yield_now();
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Writes, durable on return; may write less, but not nothing. One persist barrier.
+pub(crate) fn write_durably(
+    file: &dyn Handle,
+    slices: &[IoSlice<'_>],
+    offset: u64,
+) -> Result<usize> {
+    let written = uninterrupted(|| file.write(slices, offset, ReadWriteFlags::DSYNC));
+    // A file system or a system that does not know the flag has written nothing. (EINVAL stands for
+    // other refusals too; those meet the plain write as well, and are returned.)
+    if !matches!(written, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
+        return written;
+    }
+    let written = uninterrupted(|| file.write(slices, offset, ReadWriteFlags::empty()))?;
+    // Repeated only when it was interrupted. After any other error the kernel takes the pages for
+    // clean, and the next sync would succeed without them.
+    if !planted(Mutant::PlainWriteNotSynced) {
+        uninterrupted(|| file.sync_data())?;
+    }
+    Ok(written)
+}
