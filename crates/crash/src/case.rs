@@ -263,6 +263,8 @@ fields! {
     "sticky": model.sticky,
     "garbage": model.garbage,
     "queue": model.queue,
+    "direct": model.direct,
+    "dsync": model.dsync,
 }
 
 /// A part of a case that says nothing.

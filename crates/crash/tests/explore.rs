@@ -228,6 +228,21 @@ fn calls_that_fail_lose_nothing() {
     }
 }
 
+/// File systems that refuse direct writes, durable ones, or both: groups go by blocking writes
+/// after the first, with others still in the queue.
+#[test]
+fn refused_kinds_of_writes_lose_nothing() {
+    let everything = "medium=file transactions=8 moves=24 workers=2 all_moves=1 crashes=2 kills=1";
+    for refused in ["direct=0", "dsync=0", "direct=0 dsync=0"] {
+        for workload in ["cells", "bulk"] {
+            for options in ["", "sync=1", "queue=0", "faults=1", "create=1"] {
+                let case = format!("workload={workload} {everything} {refused} {options}");
+                go(&case, Tier::C { seed: 11 }, 60);
+            }
+        }
+    }
+}
+
 /// Home in parts, few and as many as there are pages: every crash between them.
 #[test]
 fn home_in_parts_survives_random_crashes() {

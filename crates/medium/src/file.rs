@@ -5,6 +5,7 @@ mod blocking;
 mod home;
 mod log;
 mod queued;
+mod target;
 mod under_way;
 mod uring;
 

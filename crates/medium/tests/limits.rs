@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use medium::sync::{Arc, Mutex, lock};
-use medium::{Buffer, Error, FileLog, LogMedium, LogPath, PoolFile, Prewrite};
+use medium::{Buffer, Error, FileLog, LogMedium, LogPath, PoolFile, Prewrite, ReadLog};
 
 /// Set in a child, to its pool.
 const CHILD: &str = "LASTWORD_TEST_CHILD";
@@ -97,4 +97,56 @@ fn a_process_that_may_open_no_more_files_takes_a_path_that_needs_none() {
     assert_eq!(open(PATHS[1]), free[1]);
     taken.pop();
     assert_eq!(PATHS.map(open), free);
+}
+
+/// A process that may start no thread: io_uring finds no worker for a write that has to wait.
+#[test]
+fn queue_without_worker_falls_back_to_blocking_writes() {
+    const NAME: &str = "queue_without_worker_falls_back_to_blocking_writes";
+    if std::env::var_os(CHILD).is_none() {
+        let _one = lock(&ONE_AT_A_TIME);
+        return in_child(NAME, "true", Path::new("a pool of its own"));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // Its blocks are not written yet, so that writes past the page cache have to wait too.
+    let file = PoolFile::create(dir.path().join("pool"), BYTES, Prewrite::No).unwrap();
+    let file = Arc::new(file);
+    let logs = PATHS.map(|path| FileLog::with_path(file.clone(), 0, BYTES, path).unwrap());
+    let before = logs.each_ref().map(FileLog::path);
+    without_threads();
+    for (log, before) in logs.iter().zip(before) {
+        for lap in 0..3_u64 {
+            for at in 0..log.depth() as u64 {
+                let mut group = Buffer::new(512);
+                group.words_mut().fill(lap << 32 | at);
+                log.append(at * 8192, group, 512).unwrap();
+            }
+            for at in 0..log.depth() as u64 {
+                let group = log.acknowledge(true).unwrap().unwrap();
+                let mut found = [0; 512];
+                log.read(at * 8192, &mut found).unwrap();
+                assert!(group.words() == found && found == [lap << 32 | at; 512]);
+            }
+        }
+        assert!(log.acknowledge(true).unwrap().is_none());
+        println!("{before}: {}", log.path());
+        assert_eq!(
+            log.path(),
+            LogPath { io_uring: log.path().io_uring && before.io_uring, ..before }
+        );
+    }
+    // A write through the page cache always has to wait for one.
+    assert!(!logs[1].path().io_uring);
+}
+
+/// From here on this process, or where root runs it this thread, can start no thread.
+fn without_threads() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    setrlimit(Resource::Nproc, Rlimit { current: Some(0), maximum: Some(0) }).unwrap();
+    if rustix::process::geteuid().is_root() {
+        // The limit does not bind root. What is open stays open.
+        let nobody = rustix::process::Uid::from_raw(65534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+    }
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err());
 }

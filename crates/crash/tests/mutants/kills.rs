@@ -24,6 +24,9 @@ const CACHE: &str = "workload=cells medium=cache transactions=6 moves=16 all_mov
 const FILE: &str = "workload=cells medium=file transactions=6 moves=16 all_moves=1 crashes=3";
 const BLOCKING: &str =
     "workload=cells medium=file queue=0 transactions=6 moves=16 all_moves=1 crashes=3";
+/// No write is durable when it returns: the log's groups and superblocks need a sync each.
+const NO_DSYNC: &str =
+    "workload=cells medium=file dsync=0 transactions=6 moves=16 all_moves=1 crashes=3";
 /// Bursts: several groups are under way.
 const FLIGHTS: &str = "workload=cells medium=file transactions=12 moves=16 all_moves=1 crashes=1";
 /// Several laps of the log.
@@ -132,6 +135,7 @@ const fn part(
 pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::GroupNotWrittenBack, MEMORY, C),
     case(Mutant::GroupNotSynced, BLOCKING, C),
+    case(Mutant::PlainWriteNotSynced, NO_DSYNC, C),
     case(Mutant::OnlyFirstLineWrittenBack, MEMORY, C),
     case(Mutant::HeaderNotWrittenBack, MEMORY, C),
     case(Mutant::TakenUnderWay, FILE, C),

@@ -1,22 +1,11 @@
-//! Groups by way of `pwritev2`: one at a time, written by who waits for it.
+//! Groups by way of `pwritev2`: one at a time, written by the thread that waits for it.
 
-use std::io::IoSlice;
-
-use rustix::io::ReadWriteFlags;
-
-use super::under_way::{Failure, Taken, UnderWay};
+use super::under_way::{Failure, GroupFile, Taken, UnderWay};
 use crate::Buffer;
-use crate::mutants::{Mutant, planted};
 use crate::sync::{Mutex, lock};
-use crate::system::Handle;
 
 /// Groups under way at most.
 pub(super) const DEPTH: usize = 1;
-
-/// That a write is durable when it returns.
-fn durable() -> ReadWriteFlags {
-    if planted(Mutant::GroupNotSynced) { ReadWriteFlags::empty() } else { ReadWriteFlags::DSYNC }
-}
 
 /// The group that is to be written.
 #[derive(Debug)]
@@ -40,10 +29,10 @@ impl Blocking {
         under_way.add(offset, group, words);
     }
 
-    /// The group, written, for who waits.
+    /// The group, written, if the caller waits.
     pub(super) fn acknowledge(
         &self,
-        file: &dyn Handle,
+        file: &dyn GroupFile,
         wait: bool,
     ) -> Result<Option<Taken>, Failure> {
         if !wait {
@@ -51,11 +40,7 @@ impl Blocking {
         }
         let mut under_way = lock(&self.under_way);
         let number = under_way.oldest();
-        while let Some((rest, offset)) = under_way.rest(number) {
-            let slices = [IoSlice::new(rest)];
-            let written = file.write(&slices, offset, durable());
-            under_way.complete(number, written);
-        }
+        under_way.write(number, file);
         under_way.take()
     }
 }

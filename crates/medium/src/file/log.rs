@@ -3,7 +3,7 @@
 //! | [`LogPath`] | groups under way | where |
 //! |---|---|---|
 //! | io_uring, direct | 8 | file systems of disks |
-//! | pwritev2, direct | 1 | the system has no io_uring for us, or its file system blocks it |
+//! | pwritev2, direct | 1 | the system has no io_uring for us, or no thread for its writes, or its file system blocks it |
 //! | pwritev2, page cache | 1 | the file system refuses direct writes, or is memory |
 //! | io_uring, page cache | 8 | where it is asked for: the kernel still writes one at a time |
 //!
@@ -13,8 +13,8 @@
 //!   written again before the log is recycled.
 //! - The file's lock is held by the description that io_uring writes through: it lasts as long as
 //!   anything is under way, whatever becomes of the process.
-//! - Once somebody was told of a failure, nothing is taken any more. What was sent before that may
-//!   still be written, as after a crash.
+//! - After the first failure nothing is taken any more. What was sent before that may still be
+//!   written, as after a crash.
 //!
 //! `RWF_DSYNC` makes the write itself durable (by the device's forced unit access, or a flush),
 //! which saves the second system call and, on a file that was prewritten, every write of metadata.
@@ -24,12 +24,11 @@
 //! groups/s, `pwritev2` 5 600; on tmpfs 77 us a group, `pwritev2` 0.6.
 
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
-
 use zerocopy::IntoBytes;
 
 use super::blocking::{self, Blocking};
 use super::queued::Queued;
+use super::target::Target;
 use super::under_way::{Failure, Taken};
 use super::uring::{self, Uring};
 use crate::area::{Area, PAGE_BYTES, group_words};
@@ -64,9 +63,7 @@ const BLOCK_BYTES: u64 = PAGE_BYTES;
 pub struct FileLog {
     /// First, because dropping it waits for what is under way.
     writer: Writer,
-    /// A second descriptor of the file, for direct writes; with io_uring it has the file's lock.
-    direct: Option<Box<dyn Handle>>,
-    area: Area,
+    target: Target,
     counts: Mutex<Counts>,
     poisoned: AtomicBool,
 }
@@ -105,8 +102,8 @@ impl FileLog {
         // Through the page cache io_uring gains nothing, and memory has nothing beside its cache.
         let in_memory = file.file_system().is_ok_and(|system| system.is_in_memory());
         let log = FileLog::blocking(Area::new(file, offset, bytes)?, !in_memory);
-        let waits =
-            log.direct.as_ref().is_none_or(|direct| !can_skip_waiting(&**direct, &log.area));
+        let area = log.area();
+        let waits = log.target.direct().is_none_or(|direct| !can_skip_waiting(direct, area));
         if waits { Ok(log) } else { log.with_uring() }
     }
 
@@ -127,9 +124,9 @@ impl FileLog {
 
     fn blocking(area: Area, direct: bool) -> FileLog {
         let direct = if direct { area.file().reopen_direct() } else { None };
+        let direct = direct.filter(|direct| can_read_direct(&**direct, &area));
         FileLog {
-            direct: direct.filter(|direct| can_read_direct(&**direct, &area)),
-            area,
+            target: Target::new(area, direct),
             writer: Writer::Blocking(Blocking::new()),
             counts: Mutex::default(),
             poisoned: AtomicBool::new(false),
@@ -137,16 +134,16 @@ impl FileLog {
     }
 
     fn with_uring(mut self) -> Result<FileLog, Error> {
-        if let Some(queue) = self.handle().queue() {
+        if let Some(queue) = self.target.handle().queue() {
             self.writer = Writer::Queued(Queued::new(queue));
         }
-        if self.handle().kernel().is_none() {
-            return Ok(self); // whatever plays the kernel has no io_uring
+        if self.target.handle().kernel().is_none() {
+            return Ok(self); // a system that stands for the kernel has no io_uring
         }
         // What a killed process has given to io_uring is written after its end. Were the lock gone
         // by then, it could fall on what the next opener has acknowledged.
-        let is_safe = match &self.direct {
-            Some(direct) => self.area.file().move_lock(&**direct)?,
+        let is_safe = match self.target.direct() {
+            Some(direct) => self.area().file().move_lock(direct)?,
             None => true,
         };
         if let Some(uring) = Uring::new().filter(|_| is_safe) {
@@ -155,10 +152,16 @@ impl FileLog {
         Ok(self)
     }
 
-    /// How groups get to the file.
+    /// How groups get to the file. Another path than at first when the system did not write a group
+    /// by that one: by `pwritev2` where io_uring finds no thread, through the page cache where the
+    /// file system refuses a direct write.
     pub fn path(&self) -> LogPath {
-        let io_uring = !matches!(self.writer, Writer::Blocking(_));
-        LogPath { io_uring, direct: self.direct.is_some() }
+        let io_uring = match &self.writer {
+            Writer::Blocking(_) => false,
+            Writer::Uring(uring) => !uring.is_blocking(),
+            Writer::Queued(queued) => !queued.is_blocking(),
+        };
+        LogPath { io_uring, direct: self.target.direct().is_some() }
     }
 
     /// Whether groups go past the page cache. Where the file system refuses that they are as
@@ -167,18 +170,13 @@ impl FileLog {
         self.path().direct
     }
 
-    /// What groups are written through.
-    fn handle(&self) -> &dyn Handle {
-        self.direct.as_ref().map_or(self.area.handle(), |direct| &**direct)
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.handle().kernel().expect("io_uring is for files of the kernel").as_fd()
+    fn area(&self) -> &Area {
+        self.target.area()
     }
 
     fn check(&self) -> Result<(), Error> {
         // Relaxed: the flag carries nothing with it.
-        if self.poisoned.load(Ordering::Relaxed) { Err(self.area.poisoned()) } else { Ok(()) }
+        if self.poisoned.load(Ordering::Relaxed) { Err(self.area().poisoned()) } else { Ok(()) }
     }
 
     fn poison_if<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
@@ -191,7 +189,7 @@ impl FileLog {
 
 impl ReadLog for FileLog {
     fn bytes(&self) -> u64 {
-        self.area.bytes()
+        self.area().bytes()
     }
 
     fn block_bytes(&self) -> usize {
@@ -199,10 +197,10 @@ impl ReadLog for FileLog {
     }
 
     fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error> {
-        self.area.check_log(at, out.len(), 8)?;
+        self.area().check_log(at, out.len(), 8)?;
         self.check()?;
         // By way of the page cache: a direct write leaves nothing stale in it.
-        self.poison_if(self.area.file().read_at(self.area.offset(at), out))
+        self.poison_if(self.area().file().read_at(self.area().offset(at), out))
     }
 }
 
@@ -215,14 +213,14 @@ impl LogMedium for FileLog {
     }
 
     fn append(&self, at: u64, group: Buffer, words: usize) -> Result<Option<Buffer>, Error> {
-        self.area.check_log(at, words, BLOCK_BYTES)?;
+        self.area().check_log(at, words, BLOCK_BYTES)?;
         group_words(&group, words)?;
         self.check()?;
-        let offset = self.area.offset(at);
+        let offset = self.area().offset(at);
         match &self.writer {
-            Writer::Uring(uring) => uring.append(self.fd(), offset, group, words),
+            Writer::Uring(uring) => uring.append(&self.target, offset, group, words),
             Writer::Blocking(blocking) => blocking.append(offset, group, words),
-            Writer::Queued(queued) => queued.append(offset, group, words),
+            Writer::Queued(queued) => queued.append(&self.target, offset, group, words),
         }
         Ok(None)
     }
@@ -230,13 +228,13 @@ impl LogMedium for FileLog {
     fn acknowledge(&self, wait: bool) -> Result<Option<Buffer>, Error> {
         self.check()?;
         let taken = match &self.writer {
-            Writer::Uring(uring) => uring.acknowledge(self.fd(), wait),
-            Writer::Blocking(blocking) => blocking.acknowledge(self.handle(), wait),
-            Writer::Queued(queued) => queued.acknowledge(wait),
+            Writer::Uring(uring) => uring.acknowledge(&self.target, wait),
+            Writer::Blocking(blocking) => blocking.acknowledge(&self.target, wait),
+            Writer::Queued(queued) => queued.acknowledge(&self.target, wait),
         };
         let failed = |Failure { offset, bytes, source }| match source {
-            Some(source) => self.area.file().transfer("writing", offset, bytes)(source),
-            None => self.area.poisoned(),
+            Some(source) => self.area().file().transfer("writing", offset, bytes)(source),
+            None => self.area().poisoned(),
         };
         let Some(taken) = self.poison_if(taken.map_err(failed))? else { return Ok(None) };
         let Taken { buffer, bytes, writes } = taken;
@@ -252,14 +250,16 @@ impl LogMedium for FileLog {
     }
 }
 
-/// Some file systems take the flag and refuse the transfer; ask before it matters.
+/// Some file systems take the flag and refuse the transfer; ask before it matters. Only a write
+/// shows whether writes are taken, and the first one of a group does (see `target`).
 fn can_read_direct(direct: &dyn Handle, area: &Area) -> bool {
     let mut block = Buffer::new(BLOCK_BYTES as usize / 8);
     direct.read(block.words_mut().as_mut_bytes(), area.offset(0)).is_ok()
 }
 
 /// Whether the file system starts a transfer without waiting for its end. One that cannot blocks a
-/// thread of the kernel for each group, which is slower than blocking ours.
+/// thread of the kernel for each group, which is slower than blocking ours. Asked by a read: the
+/// kernel keeps one flag for both (`FMODE_NOWAIT`), and a wrong answer costs time only.
 fn can_skip_waiting(direct: &dyn Handle, area: &Area) -> bool {
     let mut block = Buffer::new(BLOCK_BYTES as usize / 8);
     direct.can_skip_waiting(area.offset(0), block.words_mut().as_mut_bytes())
@@ -271,6 +271,7 @@ mod tests {
     use crate::Prewrite;
     use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
     use crate::sync::thread;
+    use crate::{Call, Fault, Faults, System};
 
     const PATHS: [LogPath; 4] = [
         LogPath { io_uring: true, direct: true },
@@ -385,6 +386,64 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A log on a system that refuses something from its first write on; what it has written.
+    fn refused(fault: Fault, path: LogPath) -> (FileLog, Arc<Faults>) {
+        let (dir, file) = suite::pool();
+        drop(file);
+        let faults = Faults::nth(0, fault, true);
+        let system = System::kernel().failing(Arc::clone(&faults));
+        let file = Arc::new(PoolFile::open_on(&system, dir.path().join("pool")).unwrap());
+        let log = by(path)(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
+        assert_eq!(log.path(), LogPath { io_uring: false, ..log.path() });
+        for number in 0..3 {
+            let mut group = Buffer::new(512);
+            group.words_mut().fill(number + 1);
+            log.append(number * 4096, group, 512).unwrap();
+            assert!(log.acknowledge(true).unwrap().is_some());
+            let mut found = [0; 512];
+            log.read(number * 4096, &mut found).unwrap();
+            assert!(found == [number + 1; 512]);
+        }
+        (log, faults)
+    }
+
+    #[test]
+    fn refused_direct_write_goes_through_page_cache() {
+        let (log, faults) = refused(Fault::NoDirectWrites, PATHS[2]);
+        assert!(!log.direct(), "{}", log.path());
+        // One with and one without `RWF_DSYNC`, of the first group; none of the others.
+        let tried = faults.failed();
+        assert!(tried.is_empty() || tried == [Call::Write; 2], "{tried:?}");
+        assert_eq!(faults.passed(Call::Write), 3);
+        assert_eq!(faults.passed(Call::SyncData), 0);
+    }
+
+    #[test]
+    fn refused_dsync_is_a_write_and_a_sync() {
+        for path in [PATHS[2], PATHS[3]] {
+            let (log, faults) = refused(Fault::NoDurableWrites, path);
+            assert_eq!(log.path(), by(path)(suite::pool().1, 0, 4096).unwrap().path());
+            assert_eq!(faults.failed(), [Call::Write; 3]);
+            assert_eq!((faults.passed(Call::Write), faults.passed(Call::SyncData)), (3, 3));
+        }
+    }
+
+    #[test]
+    fn endless_interruption_of_a_group_is_an_error() {
+        let (dir, file) = suite::pool();
+        drop(file);
+        // open, stat, lock, stat are not counted where they cannot be interrupted: the lock is.
+        let faults = Faults::nth(1, Fault::Interrupted, true);
+        let system = System::kernel().failing(Arc::clone(&faults));
+        let file = Arc::new(PoolFile::open_on(&system, dir.path().join("pool")).unwrap());
+        let log = by(PATHS[3])(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
+        log.append(0, Buffer::new(512), 512).unwrap();
+        let error = log.acknowledge(true).unwrap_err();
+        assert!(error.to_string().contains("keep signals from"), "{error}");
+        assert_eq!(faults.failed(), [Call::Write; 1000]);
+        assert!(matches!(log.acknowledge(true), Err(Error::Poisoned { .. })));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Groups by way of a queue that a recorded machine plays: several under way, completed in any
 //! order and in pieces, as io_uring does it.
 
-use super::under_way::{Failure, Taken, UnderWay};
+use super::under_way::{Failure, GroupFile, Next, Taken, UnderWay};
 use super::uring::DEPTH;
 use crate::Buffer;
 use crate::recording::Queue;
@@ -23,15 +23,19 @@ impl Queued {
     ///
     /// # Panics
     /// When [`DEPTH`] groups are under way.
-    pub(super) fn append(&self, offset: u64, group: Buffer, words: usize) {
+    pub(super) fn append(&self, file: &dyn GroupFile, offset: u64, group: Buffer, words: usize) {
         let mut under_way = lock(&self.under_way);
         assert!(under_way.len() < DEPTH, "{DEPTH} groups are under way at most");
         let number = under_way.add(offset, group, words);
-        self.send(&under_way, number);
+        self.send(file, &mut under_way, number);
     }
 
     /// The oldest group, once it is durable.
-    pub(super) fn acknowledge(&self, wait: bool) -> Result<Option<Taken>, Failure> {
+    pub(super) fn acknowledge(
+        &self,
+        file: &dyn GroupFile,
+        wait: bool,
+    ) -> Result<Option<Taken>, Failure> {
         let mut under_way = lock(&self.under_way);
         loop {
             let oldest = under_way.take()?;
@@ -39,13 +43,23 @@ impl Queued {
                 return Ok(oldest);
             }
             let Some((number, result)) = self.queue.completion(wait) else { return Ok(None) };
-            if under_way.complete(number, result) {
-                self.send(&under_way, number);
+            match under_way.complete(number, result) {
+                Next::Nothing => {}
+                Next::Submit => self.send(file, &mut under_way, number),
+                Next::Write => under_way.write(number, file),
             }
         }
     }
 
-    fn send(&self, under_way: &UnderWay, number: u64) {
+    /// Whether groups are written by blocking calls, because the queue did not write one.
+    pub(super) fn is_blocking(&self) -> bool {
+        lock(&self.under_way).is_blocking()
+    }
+
+    fn send(&self, file: &dyn GroupFile, under_way: &mut UnderWay, number: u64) {
+        if under_way.is_blocking() {
+            return under_way.write(number, file);
+        }
         if let Some((rest, offset)) = under_way.rest(number) {
             self.queue.submit(number, offset, rest);
         }

@@ -10,9 +10,24 @@
 //! - A group leaves only when it is durable and all before it have left. One that failed stays,
 //!   and so do all behind it.
 //! - The memory of a group under way neither moves nor changes: the kernel reads it.
+//!
+//! # When the queue does not write
+//!
+//! io_uring hands a write that has to wait to a thread of its own. Where the process may start no
+//! thread (`ulimit -u`, the limit of a pids cgroup) that write completes with ECANCELED, and so does
+//! every repetition. Some file systems refuse direct writes with EINVAL. So a completion that says
+//! that nothing was begun leads to one more submission, and then to a blocking write; from then on
+//! the queue is not used any more.
+//!
+//! Recovery sees no difference. It assumes of groups under way that any of them is written, in any
+//! order, whole or in part, and that none is acknowledged before all older ones are durable. A
+//! blocking write is one more such order, and `take` is the same for both. Nothing else can write
+//! the group's place meanwhile: its completion says that the kernel is done with the first
+//! attempt, and the log gives the place to a later group only after this one is acknowledged.
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
@@ -20,12 +35,38 @@ use zerocopy::IntoBytes;
 use crate::Buffer;
 use crate::mutants::{Mutant, planted};
 
+/// How often a group is given to the queue again, without a byte of it being written, before it is
+/// written by a blocking call. Once: a thread that appends a group and ends takes its write with
+/// it, which is no reason to give up the queue.
+const RESUBMISSIONS_MAX: u32 = 1;
+
+/// The file that groups are written to.
+pub(super) trait GroupFile {
+    /// For io_uring.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Writes at least one byte, durable on return. Ends: interruptions are counted.
+    fn write_blocking(&self, bytes: &[u8], offset: u64) -> Result<usize, Errno>;
+}
+
 /// Groups under way.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     groups: VecDeque<Group>,
     /// The oldest group's number; each has the one that follows the number of the group before.
     oldest: u64,
+    /// The queue did not write a group: the others are written by blocking calls too.
+    blocking: bool,
+}
+
+/// What a completion leaves to be done for its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Nothing,
+    /// What is left of it goes to the queue again.
+    Submit,
+    /// What is left of it is written by a blocking call.
+    Write,
 }
 
 /// A group under way.
@@ -38,6 +79,8 @@ struct Group {
     /// How many of them are durable.
     written: usize,
     writes: u64,
+    /// How often the queue was given it again since a byte of it was written.
+    resubmissions: u32,
     state: State,
 }
 
@@ -71,7 +114,7 @@ pub(super) struct Failure {
 impl UnderWay {
     /// None, with room for `depth`.
     pub(super) fn new(depth: usize) -> UnderWay {
-        UnderWay { groups: VecDeque::with_capacity(depth), oldest: 0 }
+        UnderWay { groups: VecDeque::with_capacity(depth), oldest: 0, blocking: false }
     }
 
     /// The number that the oldest group has, or the next one will have.
@@ -88,7 +131,16 @@ impl UnderWay {
         let bytes = buffer.words()[..words].as_bytes().len();
         // Nothing to write is written.
         let state = if bytes == 0 { State::Durable } else { State::Sent };
-        self.groups.push_back(Group { buffer, offset, bytes, written: 0, writes: 0, state });
+        let (written, writes, resubmissions) = (0, 0, 0);
+        self.groups.push_back(Group {
+            buffer,
+            offset,
+            bytes,
+            written,
+            writes,
+            resubmissions,
+            state,
+        });
         self.oldest + self.groups.len() as u64 - 1
     }
 
@@ -99,31 +151,59 @@ impl UnderWay {
         matches!(group.state, State::Sent).then_some((rest, group.offset + group.written as u64))
     }
 
-    /// Notes what became of a write of a group: how many bytes are durable, or an error. Answers
-    /// whether what is left of it must be sent (again): a write may end early, and one whose thread
-    /// ends is cancelled.
-    pub(super) fn complete(&mut self, number: u64, result: Result<usize, Errno>) -> bool {
-        let at = number.wrapping_sub(self.oldest);
-        let group = usize::try_from(at).ok().and_then(|at| self.groups.get_mut(at));
-        let Some(group) = group.filter(|group| matches!(group.state, State::Sent)) else {
-            let early = planted(Mutant::TakenUnderWay) || planted(Mutant::TakenOutOfOrder);
-            debug_assert!(early, "a completion of group {number}, which is not sent");
-            return false;
-        };
+    /// Notes what the queue says about a write of a group: how many bytes are durable, or an error.
+    ///
+    /// Each completion brings the group nearer to its end: a byte more, a resubmission less, or the
+    /// blocking write. So a group is submitted at most `2 * bytes` times.
+    pub(super) fn complete(&mut self, number: u64, result: Result<usize, Errno>) -> Next {
+        let Some(group) = self.sent(number) else { return Next::Nothing };
         match result {
-            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => return true,
-            Err(errno) => group.state = State::Failed(Some(errno.into())),
-            Ok(0) => group.state = State::Failed(Some(io::ErrorKind::WriteZero.into())),
-            Ok(written) => {
-                group.writes += 1;
-                group.written = group.bytes.min(group.written + written);
-                if group.written < group.bytes && !planted(Mutant::ShortGroupNotResumed) {
-                    return true;
-                }
-                group.state = State::Durable;
+            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED)
+                if group.resubmissions < RESUBMISSIONS_MAX =>
+            {
+                group.resubmissions += 1;
+                Next::Submit
             }
+            // Only errors that come before anything is written. After any other, such as EIO, the
+            // kernel may take lost pages for clean, and a repetition could succeed wrongly.
+            Err(errno) if is_not_begun(errno) => {
+                self.blocking = true;
+                Next::Write
+            }
+            result => match group.end_write(result) {
+                true => Next::Submit,
+                false => Next::Nothing,
+            },
         }
-        false
+    }
+
+    /// Writes what is left of a group by blocking calls. Ends: each call writes a byte or fails.
+    pub(super) fn write(&mut self, number: u64, file: &dyn GroupFile) {
+        while let Some((rest, offset)) = self.rest(number) {
+            let result = file.write_blocking(rest, offset);
+            let Some(group) = self.sent(number) else { return };
+            group.end_write(result);
+        }
+    }
+
+    /// A group that was not acknowledged, failed or completed yet.
+    fn sent(&mut self, number: u64) -> Option<&mut Group> {
+        let at = usize::try_from(number.wrapping_sub(self.oldest)).ok();
+        let group = at.and_then(|at| self.groups.get_mut(at));
+        let sent = group.filter(|group| matches!(group.state, State::Sent));
+        let early = planted(Mutant::TakenUnderWay) || planted(Mutant::TakenOutOfOrder);
+        debug_assert!(sent.is_some() || early, "a completion of group {number}, which is not sent");
+        sent
+    }
+
+    /// Whether the queue is not used any more.
+    pub(super) fn is_blocking(&self) -> bool {
+        self.blocking
+    }
+
+    /// The queue takes nothing any more: groups are written by blocking calls from here on.
+    pub(super) fn give_queue_up(&mut self) {
+        self.blocking = true;
     }
 
     /// A group could not even be sent.
@@ -154,7 +234,8 @@ impl UnderWay {
         planted(Mutant::TakenUnderWay) || planted(Mutant::TakenOutOfOrder) && any_durable()
     }
 
-    /// Whether the kernel may read any group.
+    /// Whether the kernel may read any group. (A group that is written by a blocking call is no
+    /// longer `Sent` when that returns, and `self` is borrowed until then.)
     pub(super) fn any_sent(&self) -> bool {
         self.groups.iter().any(|group| matches!(group.state, State::Sent))
     }
@@ -165,12 +246,49 @@ impl UnderWay {
     }
 }
 
+impl Group {
+    /// Notes what one write has done; returns whether some of the group is left to be written.
+    fn end_write(&mut self, result: Result<usize, Errno>) -> bool {
+        match result {
+            Err(errno) => self.state = State::Failed(Some(errno.into())),
+            // Of at least one byte: a device that takes none would be asked without end.
+            Ok(0) => self.state = State::Failed(Some(io::ErrorKind::WriteZero.into())),
+            Ok(written) => {
+                self.writes += 1;
+                self.resubmissions = 0;
+                self.written = self.bytes.min(self.written + written);
+                if self.written < self.bytes && !planted(Mutant::ShortGroupNotResumed) {
+                    return true;
+                }
+                self.state = State::Durable;
+            }
+        }
+        false
+    }
+}
+
+/// Whether the system says that it wrote nothing and that another call may be able to: it was
+/// interrupted, has no worker, or does not know this call, its flags or direct writes.
+fn is_not_begun(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::INTR
+            | Errno::AGAIN
+            | Errno::CANCELED
+            | Errno::INVAL
+            | Errno::OPNOTSUPP
+            | Errno::NOSYS
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rand::seq::SliceRandom;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use crate::sync::{Mutex, lock};
 
     #[test]
     fn groups_that_complete_in_any_order_and_in_pieces_are_taken_in_the_order_they_came() {
@@ -196,7 +314,7 @@ mod tests {
                         _ => Ok(rest.len()),
                     };
                     let before = rest.len() - result.unwrap_or(0);
-                    let again = under_way.complete(number, result);
+                    let again = under_way.complete(number, result) != Next::Nothing;
                     assert_eq!(again, before > 0, "seed {seed}");
                     assert_eq!(again, under_way.rest(number).is_some(), "seed {seed}");
                     if again {
@@ -222,18 +340,79 @@ mod tests {
     fn what_came_before_a_failed_group_is_taken_and_nothing_from_there_on() {
         let mut under_way = UnderWay::new(4);
         let numbers = [0, 1, 2, 3].map(|at| under_way.add(at, Buffer::new(512), 512));
-        assert!(!under_way.complete(numbers[3], Ok(4096)));
-        assert!(!under_way.complete(numbers[1], Err(Errno::IO)));
+        assert_eq!(under_way.complete(numbers[3], Ok(4096)), Next::Nothing);
+        assert_eq!(under_way.complete(numbers[1], Err(Errno::IO)), Next::Nothing);
         assert!(under_way.take().unwrap().is_none());
-        assert!(!under_way.complete(numbers[0], Ok(4096)));
+        assert_eq!(under_way.complete(numbers[0], Ok(4096)), Next::Nothing);
         assert_eq!(under_way.take().unwrap().unwrap().bytes, 4096);
         let failure = under_way.take().unwrap_err();
         assert_eq!((failure.offset, failure.bytes), (1, 4096));
         assert_eq!(failure.source.as_ref().and_then(Errno::from_io_error), Some(Errno::IO));
         assert!(under_way.any_sent());
-        assert!(!under_way.complete(numbers[2], Ok(0)));
+        assert_eq!(under_way.complete(numbers[2], Ok(0)), Next::Nothing);
         assert!(!under_way.any_sent());
         assert!(under_way.take().unwrap_err().source.is_none(), "told twice");
         assert_eq!(under_way.len(), 3);
+    }
+
+    /// A file that takes a block at a time, and fails from some write on.
+    struct Blocks {
+        written: Mutex<Vec<(u64, usize)>>,
+        fails_at: usize,
+    }
+
+    impl GroupFile for Blocks {
+        fn fd(&self) -> BorrowedFd<'_> {
+            unreachable!("blocking writes need no descriptor")
+        }
+
+        fn write_blocking(&self, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+            let mut written = lock(&self.written);
+            if written.len() == self.fails_at {
+                return Err(Errno::INTR);
+            }
+            let here = bytes.len().min(4096);
+            written.push((offset, here));
+            Ok(here)
+        }
+    }
+
+    #[test]
+    fn cancelled_group_is_submitted_once_more_then_written() {
+        for errno in [Errno::CANCELED, Errno::AGAIN, Errno::INTR] {
+            let mut under_way = UnderWay::new(4);
+            let number = under_way.add(4096, Buffer::new(1536), 1536);
+            assert_eq!(under_way.complete(number, Err(errno)), Next::Submit);
+            // A byte that was written shows that the queue works.
+            assert_eq!(under_way.complete(number, Ok(4096)), Next::Submit);
+            assert_eq!(under_way.complete(number, Err(errno)), Next::Submit);
+            assert!(!under_way.is_blocking());
+            assert_eq!(under_way.complete(number, Err(errno)), Next::Write);
+            assert!(under_way.is_blocking());
+            let file = Blocks { written: Mutex::default(), fails_at: usize::MAX };
+            under_way.write(number, &file);
+            assert_eq!(*lock(&file.written), [(8192, 4096), (12288, 4096)]);
+            let taken = under_way.take().unwrap().unwrap();
+            assert_eq!((taken.bytes, taken.writes), (12288, 3));
+        }
+    }
+
+    #[test]
+    fn unsupported_write_is_blocking_at_once_and_may_fail() {
+        for errno in [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS] {
+            let mut under_way = UnderWay::new(4);
+            let numbers = [0, 8192].map(|at| under_way.add(at, Buffer::new(1024), 1024));
+            assert_eq!(under_way.complete(numbers[1], Err(errno)), Next::Write);
+            let file = Blocks { written: Mutex::default(), fails_at: 2 };
+            under_way.write(numbers[1], &file);
+            // Durable, and not taken before the older one, which fails: a blocking write is not
+            // repeated.
+            assert!(under_way.take().unwrap().is_none());
+            under_way.write(numbers[0], &file);
+            let failure = under_way.take().unwrap_err();
+            assert_eq!(failure.source.as_ref().and_then(Errno::from_io_error), Some(Errno::INTR));
+            assert_eq!(*lock(&file.written), [(8192, 4096), (12288, 4096)]);
+            assert!(!under_way.any_sent());
+        }
     }
 }
