@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use lastword::{Decoupled, Info, Medium, MemoryUse, Options, Pool};
+use lastword::{Decoupled, Info, LogPath, Medium, MemoryUse, Options, Pool};
 use medium::PoolFile;
 use serde::Serialize;
 
@@ -165,8 +165,16 @@ impl Description {
     fn of(info: &Info, path: &Path) -> Description {
         // What is mapped is not flushed to a disk.
         let place = (info.medium == Some(Medium::File)).then(|| PoolFile::open_shared(path).ok());
-        let flush_ns = place.flatten().and_then(|file| file.measure_flush().ok());
-        Description { flush_ns, ..Description::without_flush(info) }
+        let place = place.flatten();
+        let flush_ns = place.as_ref().and_then(|file| file.measure_flush().ok());
+        // What opening the pool would find with its first write; `info` has only read.
+        let refused = || place.and_then(|file| file.takes_direct_writes()) == Some(false);
+        let log_path = info.log_path.map(|path| match path.direct && refused() {
+            true => LogPath { io_uring: false, direct: false },
+            false => path,
+        });
+        let log_path = log_path.map(|path| path.to_string());
+        Description { flush_ns, log_path, ..Description::without_flush(info) }
     }
 
     pub(crate) fn without_flush(info: &Info) -> Description {

@@ -142,11 +142,12 @@ fn queue_without_worker_falls_back_to_blocking_writes() {
 /// From here on this process, or where root runs it this thread, can start no thread.
 fn without_threads() {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    setrlimit(Resource::Nproc, Rlimit { current: Some(0), maximum: Some(0) }).unwrap();
+    setrlimit(Resource::Nproc, Rlimit { current: Some(0), maximum: Some(0) })
+        .expect("a limit can be lowered");
     if rustix::process::geteuid().is_root() {
         // The limit does not bind root. What is open stays open.
         let nobody = rustix::process::Uid::from_raw(65534);
-        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root can become nobody");
     }
     assert!(std::thread::Builder::new().spawn(|| ()).is_err());
 }

@@ -3,7 +3,7 @@
 //! | [`LogPath`] | groups under way | where |
 //! |---|---|---|
 //! | io_uring, direct | 8 | file systems of disks |
-//! | pwritev2, direct | 1 | the system has no io_uring for us, or no thread for its writes, or its file system blocks it |
+//! | pwritev2, direct | 1 | no io_uring for us, or no thread for it, or its file system blocks it |
 //! | pwritev2, page cache | 1 | the file system refuses direct writes, or is memory |
 //! | io_uring, page cache | 8 | where it is asked for: the kernel still writes one at a time |
 //!

@@ -14,10 +14,10 @@
 //! # When the queue does not write
 //!
 //! io_uring hands a write that has to wait to a thread of its own. Where the process may start no
-//! thread (`ulimit -u`, the limit of a pids cgroup) that write completes with ECANCELED, and so does
-//! every repetition. Some file systems refuse direct writes with EINVAL. So a completion that says
-//! that nothing was begun leads to one more submission, and then to a blocking write; from then on
-//! the queue is not used any more.
+//! thread (`ulimit -u`, the limit of a pids cgroup) that write completes with ECANCELED, and so
+//! does every repetition. Some file systems refuse direct writes with EINVAL. So a completion that
+//! says that nothing was begun leads to one more submission, and then to a blocking write; from
+//! then on the queue is not used any more.
 //!
 //! Recovery sees no difference. It assumes of groups under way that any of them is written, in any
 //! order, whole or in part, and that none is acknowledged before all older ones are durable. A

@@ -9,8 +9,8 @@
 //! written as well, and `st_blocks` counts the file system's own data for the file too (on ext4
 //! 4 KiB for a heap of 4 GiB, 3 MiB for one of 1 GiB in 131 072 extents). But `fallocate(2)`
 //! keeps what is there. Measured where nothing is missing, ext4 on a virtual disk: 0.06 ms for 4
-//! GiB, 0.4 ms for each thousand extents of a file in pieces. On tmpfs it looks at each page, 200 ms
-//! a GiB; there `st_blocks` is exact, and is asked first.
+//! GiB, 0.4 ms for each thousand extents of a file in pieces. On tmpfs it looks at each page, 200
+//! ms a GiB; there `st_blocks` is exact, and is asked first.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;

@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
+use zerocopy::IntoBytes;
 
 use super::{PoolFile, write_all};
-use crate::Error;
-use crate::system::Handle;
+use crate::system::{Handle, write_durably};
+use crate::{Buffer, Error};
 
 /// How many flushes are measured; their median counts.
 const FLUSHES: usize = 9;
@@ -128,6 +129,21 @@ impl PoolFile {
         Ok(flushes_ns[FLUSHES / 2])
     }
 
+    /// Whether the file system takes writes past the page cache: tried with one, to a file of its
+    /// own that has no name, in the same directory. Some take direct reads alone. `None` where no
+    /// such file can be made.
+    pub fn takes_direct_writes(&self) -> Option<bool> {
+        let scratch = self.scratch().ok()?;
+        let block = Buffer::new(512);
+        let Some(direct) = scratch.reopen_direct() else { return Some(false) };
+        let written = write_durably(&*direct, &[IoSlice::new(block.words().as_bytes())], 0);
+        match written {
+            Ok(_) => Some(true),
+            Err(Errno::INVAL) => Some(false),
+            Err(_) => None, // a disk that is full, or fails
+        }
+    }
+
     /// A file without a name in the same directory.
     fn scratch(&self) -> Result<Box<dyn Handle>, Errno> {
         let mut name = std::ffi::OsString::from(".");
@@ -146,7 +162,7 @@ impl PoolFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Prewrite;
+    use crate::{Fault, Faults, Prewrite, System};
 
     #[test]
     fn a_flush_takes_time_and_leaves_nothing() {
@@ -156,6 +172,21 @@ mod tests {
         assert!(file.measure_flush().unwrap() > 0);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(!file.file_system().unwrap().to_string().is_empty());
+    }
+
+    #[test]
+    fn direct_write_probe_writes_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let file = PoolFile::create(&path, 4096, Prewrite::No).unwrap();
+        file.publish().unwrap();
+        let takes = file.takes_direct_writes().unwrap();
+        assert_eq!(takes, file.reopen_direct().is_some());
+        drop(file);
+        let refusing = System::kernel().failing(Faults::nth(0, Fault::NoDirectWrites, true));
+        let file = PoolFile::open_on(&refusing, &path).unwrap();
+        assert_eq!(file.takes_direct_writes(), Some(false));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

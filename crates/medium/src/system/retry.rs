@@ -6,9 +6,9 @@
 //! | no durable writes (`RWF_DSYNC`) | a plain write and an `fdatasync` |
 //! | fewer bytes than asked for | the rest, by the caller; no bytes at all are an error there |
 //!
-//! Local file systems let only fatal signals interrupt a transfer. FUSE and network file systems may
-//! let any, and then a signal that comes more often than a call takes (a profiler's timer) would
-//! interrupt every attempt.
+//! Local file systems let only fatal signals interrupt a transfer. FUSE and network file systems
+//! may let any, and then a signal that comes more often than a call takes (a profiler's timer)
+//! would interrupt every attempt.
 
 use std::io::IoSlice;
 
