@@ -203,6 +203,27 @@ fn what_a_program_in_c_was_told_to_be_durable_survives_its_kill() {
     assert!(told.iter().all(|count| *count > 10), "{told:?}");
 }
 
+/// Daemons and supervisors start programs so. A pool's file that became descriptor 1 would take what
+/// the program prints, at the file's offset: over the superblocks, the log heads or the heap image.
+#[test]
+fn closed_standard_descriptors_stay_closed() {
+    if !has("cc") {
+        return;
+    }
+    const DESIGNS: [&str; 4] = ["0", "1", "2", "3"];
+    const MEDIA: [&str; 3] = ["1", "3", "4"];
+    let shop = Shop::new();
+    let program = shop.build("tests/closed.c", &[]);
+    for (design, medium) in DESIGNS.iter().flat_map(|design| MEDIA.map(|medium| (design, medium))) {
+        let path = shop.path(&format!("{design}-{medium}.pool"));
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" \"$@\" <&- >&- 2>&-"]).arg(&program).arg(&path);
+        run(command.args([design, medium]));
+        let found = lastword::check(&path).unwrap();
+        assert!(found.is_sound(), "{found:?}");
+    }
+}
+
 #[test]
 fn a_program_in_python_needs_nothing_but_the_library() {
     if has("python3") {

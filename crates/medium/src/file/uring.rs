@@ -30,6 +30,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::under_way::{Failure, GroupFile, Next, Taken, UnderWay};
 use crate::Buffer;
 use crate::sync::{Mutex, MutexGuard, TryLockError, lock, thread};
+use crate::system::FIRST_FD;
 
 /// Groups under way at most. One durable 4 KiB write at a time: 6 300/s; 8: 28 000/s; 16: 46 000/s
 /// (64 KiB: 5 900, 19 000, 25 000; a virtual disk): 8 keep up with any log that one thread fills,
@@ -44,6 +45,20 @@ const WRITE_BYTES_MAX: usize = 1 << 30;
 /// that is an error. Any number would do: what cannot be submitted is written by a blocking call.
 const REFUSALS_MAX: u32 = 100;
 
+/// Queues on a descriptor that is not standard input, output or errors: those numbers are free where
+/// the process started with them closed, and are the program's to open.
+fn ring() -> Option<IoUring> {
+    // Each of the others takes one of the numbers until the last one has its own.
+    let mut others = Vec::new();
+    loop {
+        let ring = IoUring::new(DEPTH as u32).ok()?;
+        if ring.as_raw_fd() >= FIRST_FD {
+            return Some(ring);
+        }
+        others.push(ring);
+    }
+}
+
 /// A pair of queues to the kernel, and the groups it may be reading.
 pub(super) struct Uring {
     /// Before `under_way`, so that the queues are gone before the memory they name.
@@ -57,7 +72,7 @@ impl Uring {
     /// Queues that were seen to work, where the system lets us have them.
     pub(super) fn new() -> Option<Uring> {
         // Any refusal will do: a kernel without it, a filter, a limit, no memory.
-        let ring = IoUring::new(DEPTH as u32).ok()?;
+        let ring = ring()?;
         let mut probe = io_uring::Probe::new();
         ring.submitter().register_probe(&mut probe).ok()?;
         if !probe.is_supported(opcode::Write::CODE) {

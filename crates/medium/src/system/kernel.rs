@@ -1,8 +1,16 @@
 //! The kernel: a method, a system call.
+//!
+//! Invariants:
+//! - No descriptor that a pool keeps is 0, 1 or 2. A process may start with these closed; then the
+//!   kernel gives their numbers to the next files that it opens, and what the process prints is
+//!   written into them. So every file comes from [`open`] or [`above_standard`], which also close
+//!   it in programs that the process starts.
+//! - No call relies on a file's offset, which all descriptors of one description share: reads and
+//!   writes name their place. `SEEK_DATA` and `SEEK_HOLE` move the offset; nothing reads it.
 
 use std::fs::File;
 use std::io::IoSlice;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,12 +30,48 @@ const FORKED: Duration = Duration::from_millis(250);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// The first descriptor that is neither standard input, nor output, nor errors.
+pub(crate) const FIRST_FD: i32 = 3;
+
+/// Opens a file on a descriptor from [`FIRST_FD`] on, closed in programs that the process starts.
+fn open(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+    // Numbers below it that are free are taken while the file opens: were the file opened on one
+    // and then moved, another thread could print into it in between. A descriptor of a path alone
+    // takes no writes.
+    let free = free_standard();
+    let file = rustix::fs::open(path, flags | OFlags::CLOEXEC, mode);
+    drop(free);
+    // Another thread may have closed one meanwhile.
+    above_standard(file?)
+}
+
+/// Takes the standard descriptors that are closed.
+fn free_standard() -> Vec<OwnedFd> {
+    let mut taken = Vec::new();
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    while let Ok(next) = rustix::fs::open("/", flags, Mode::empty()) {
+        if next.as_raw_fd() >= FIRST_FD {
+            break;
+        }
+        taken.push(next);
+    }
+    taken
+}
+
+/// The same file on a descriptor from [`FIRST_FD`] on.
+pub(crate) fn above_standard(file: OwnedFd) -> Result<OwnedFd> {
+    match file.as_raw_fd() {
+        ..FIRST_FD => rustix::io::fcntl_dupfd_cloexec(&file, FIRST_FD),
+        _ => Ok(file),
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Kernel;
 
 impl Files for Kernel {
     fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<Box<dyn Handle>> {
-        Ok(Box::new(File::from(rustix::fs::open(path, flags, mode)?)))
+        Ok(Box::new(File::from(open(path, flags, mode)?)))
     }
 
     fn stat(&self, path: &Path) -> Result<Stat> {
@@ -47,8 +91,8 @@ impl Files for Kernel {
     }
 
     fn sync_directory(&self, path: &Path) -> Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::fsync(rustix::fs::open(path, flags, Mode::empty())?)
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        rustix::fs::fsync(open(path, flags, Mode::empty())?)
     }
 
     /// The standard library's own per-process random keys, over time.
@@ -137,8 +181,7 @@ impl Handle for File {
     fn reopen_direct(&self) -> Option<Box<dyn Handle>> {
         let access = rustix::fs::fcntl_getfl(self).ok()? & OFlags::RWMODE;
         let itself = format!("/proc/self/fd/{}", self.as_raw_fd());
-        let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
-        let file = rustix::fs::open(itself, flags, Mode::empty()).ok()?;
+        let file = open(itself.as_ref(), access | OFlags::DIRECT, Mode::empty()).ok()?;
         Some(Box::new(File::from(file)))
     }
 

@@ -32,6 +32,7 @@ use crate::sync::Arc;
 
 pub use self::failing::{Call, Fault, Faults};
 pub(crate) use self::retry::{ATTEMPTS_MAX, uninterrupted, write_durably};
+pub(crate) use self::kernel::{FIRST_FD, above_standard};
 
 /// Where files are: the kernel's file systems unless told otherwise. Cheap to clone.
 #[derive(Clone)]
