@@ -265,6 +265,7 @@ fields! {
     "queue": model.queue,
     "direct": model.direct,
     "dsync": model.dsync,
+    "naming": model.naming,
 }
 
 /// A part of a case that says nothing.

@@ -105,6 +105,26 @@ pub enum Error {
         /// How many of them have no room, at least.
         missing: u64,
     },
+    /// A file is longer than what this process may write, or than files of its file system can be.
+    #[error("{} cannot be written up to its end at byte {bytes}: {}; {}, or use a smaller pool",
+        .path.display(), too_large(*.limit).0, too_large(*.limit).1)]
+    FileTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The end of what has to be written.
+        bytes: u64,
+        /// The process's limit; `None`: it is the file system that refuses.
+        limit: Option<u64>,
+    },
+    /// The file system has no locks, or the system has none left.
+    #[error("{} cannot be locked: {source}; a pool needs `flock`, to keep a second program out: \
+        put it on a file system that has it (NFS: mounted with locks)", .path.display())]
+    NoLocks {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// A file ends before the bytes that must be there.
     #[error("{} was cut short: {expected} bytes expected at byte {offset}, {found} found; \
         restore it from a copy", .path.display())]
@@ -211,6 +231,17 @@ impl Error {
         path: &Path,
     ) -> impl FnOnce(S) -> Error {
         move |source| Error::Io { operation, path: path.to_path_buf(), source: source.into() }
+    }
+}
+
+/// Why a file cannot be as large as it must be, and what to do.
+fn too_large(limit: Option<u64>) -> (String, &'static str) {
+    match limit {
+        Some(limit) => {
+            let why = format!("this process may write files of {limit} bytes at most");
+            (why, "raise that limit (`ulimit -f`)")
+        }
+        None => ("its file system has no files that large".into(), "use another file system"),
     }
 }
 

@@ -23,6 +23,7 @@
 pub mod cpu;
 pub mod mutants;
 pub mod recording;
+pub mod signals;
 pub mod sync;
 pub mod writes;
 
@@ -49,7 +50,7 @@ pub use mapped::{Combining, Domain, Emulation, InPlace, MappedHome, MappedLog};
 pub use memory::Memory;
 pub use parts::Parts;
 pub use patience::Patience;
-pub use pool_file::{FileSystem, PoolFile, Prewrite};
+pub use pool_file::{FileSystem, LostName, PoolFile, Prewrite};
 pub use system::{Call, Fault, Faults, System};
 
 /// Where words live when no log holds a newer value.

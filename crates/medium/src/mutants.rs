@@ -114,6 +114,8 @@ mutants! {
         "A sync that failed is tried again, and believed.",
     DirectoryNotSynced 37 "directory-not-synced"
         "A file's name is not made durable.",
+    EmptyNameFirst 95 "empty-name-first"
+        "An empty file takes a pool's name before the temporary name beside it is durable.",
     ShortWriteNotResumed 38 "short-write-not-resumed"
         "A write that ends early is taken for whole.",
     ShortGroupNotResumed 38 "short-group-not-resumed"

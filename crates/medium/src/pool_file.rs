@@ -11,10 +11,12 @@
 
 mod allocate;
 mod create;
+mod name;
 mod probe;
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -25,8 +27,8 @@ pub use self::create::Prewrite;
 pub use self::probe::FileSystem;
 use crate::Error;
 use crate::mutants::{Mutant, planted};
-use crate::sync::Mutex;
-use crate::system::{Files, Handle, Seek, System, uninterrupted, write_durably};
+use crate::sync::{Mutex, lock};
+use crate::system::{Directory, Fate, Files, Handle, Seek, System, uninterrupted, write_durably};
 
 /// A file of a pool. Shared by all who use a part of it: heap, log and superblocks.
 ///
@@ -55,7 +57,12 @@ pub struct PoolFile {
     bytes: u64,
     /// The name that the file has until it is published.
     temporary: Mutex<Option<PathBuf>>,
+    /// The directory that it is in, while it is created: the last steps open nothing, so that a
+    /// limit on descriptors stops the creation before anything has its name.
+    directory: Mutex<Option<Box<dyn Directory>>>,
     prewritten: bool,
+    /// Why the last try to write past the page cache was refused.
+    indirect: Mutex<Option<Errno>>,
 }
 
 impl PoolFile {
@@ -104,13 +111,18 @@ impl PoolFile {
         let file = open_regular(system.files(), path, flags)?;
         lock_file(&*file, path, lock)?;
         let stat = file.stat().map_err(Error::io("inspecting", path))?;
+        if stat.bytes == 0 && name::is_interrupted(system.files(), path) {
+            return Err(Error::NotFound { path: path.to_path_buf() });
+        }
         Ok(PoolFile {
             system: system.clone(),
             file,
             path: path.to_path_buf(),
             bytes: stat.bytes,
             temporary: Mutex::new(None),
+            directory: Mutex::new(None),
             prewritten: false,
+            indirect: Mutex::new(None),
         })
     }
 
@@ -257,7 +269,52 @@ impl PoolFile {
     /// The file behind a second description that writes past the page cache, where the file system
     /// can. The lock stays with the first, unless it is [moved](PoolFile::move_lock).
     pub(crate) fn reopen_direct(&self) -> Option<Box<dyn Handle>> {
-        self.file.reopen_direct()
+        let reopened = match lock(&self.temporary).as_deref() {
+            Some(temporary) => self.file.reopen_direct(temporary),
+            None => self.file.reopen_direct(&self.path),
+        };
+        *lock(&self.indirect) = reopened.as_ref().err().copied();
+        reopened.ok()
+    }
+
+    /// Why the file could not be opened for writes past the page cache when that was last tried;
+    /// `None`: it could, or was not tried.
+    pub fn why_indirect(&self) -> Option<io::Error> {
+        lock(&self.indirect).map(io::Error::from)
+    }
+
+    /// That this process may write the file up to here: a write behind the limit on the size of
+    /// files (`ulimit -f`) is a signal that ends the process unless it is ignored.
+    ///
+    /// # Errors
+    /// [`Error::FileTooLarge`].
+    pub fn check_size_limit(&self, end: u64) -> Result<(), Error> {
+        match self.file.size_limit() {
+            Some(limit) if limit < end => {
+                let (path, limit) = (self.path.clone(), Some(limit));
+                Err(Error::FileTooLarge { path, bytes: end, limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What has become of the file's name, where that is `name`: renaming keeps it. Two system
+    /// calls.
+    pub fn lost_name(&self, name: &Path) -> Option<LostName> {
+        match self.file.fate(name) {
+            Fate::Kept => None,
+            Fate::Replaced => Some(LostName::Replaced),
+            Fate::Unlinked => {
+                let descriptor = self.file.kernel().map(AsRawFd::as_raw_fd);
+                Some(LostName::Unlinked { descriptor })
+            }
+        }
+    }
+
+    /// Keeps a descriptor of the file open until the process ends, and with it the content of a
+    /// file that has no name. Answers its number.
+    pub fn keep_open(&self) -> Option<i32> {
+        self.file.keep_open()
     }
 
     /// Moves the exclusive lock to another description of this file; answers whether it is there.
@@ -307,6 +364,18 @@ impl PoolFile {
         let path = self.path.clone();
         move |source| Error::Transfer { operation, path, offset, bytes, source }
     }
+}
+
+/// How a file lost its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostName {
+    /// Another file has it; this one was renamed.
+    Replaced,
+    /// The file was removed, or another was renamed over it.
+    Unlinked {
+        /// A descriptor through which its content can be copied while the pool is open.
+        descriptor: Option<i32>,
+    },
 }
 
 /// Writes all of the slices, one behind the other; resumes short writes. Answers how many system
@@ -360,6 +429,9 @@ fn lock_file(file: &dyn Handle, path: &Path, lock: FlockOperation) -> Result<(),
     match file.lock(lock) {
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_path_buf() }),
+        Err(errno @ (Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)) => {
+            Err(Error::NoLocks { path: path.to_path_buf(), source: errno.into() })
+        }
         Err(errno) => Err(Error::io("locking", path)(errno)),
     }
 }

@@ -70,7 +70,7 @@ pub(crate) struct CrashExplore {
     pub(crate) seed: u64,
     /// More about the case, as traces say it: sync=1, cow=1, create=1, partitions=N, group=N,
     /// compress=1, persist_threads=N, workers=N, transactions=N, moves=N, all_moves=0|1, kills=N,
-    /// faults=N, sticky=1, garbage=1, queue=0, every_store=1, every_word=0
+    /// faults=N, sticky=1, garbage=1, queue=0, naming=0, every_store=1, every_word=0
     #[arg(long, value_name = "NAME=N", num_args = 1..)]
     pub(crate) with: Vec<String>,
     /// Plant a bug, to see that it is found (a build with `--features mutants`)

@@ -43,6 +43,8 @@ const FAULT: &str = "workload=cells medium=file transactions=1 moves=1 crashes=1
 const KILLED: &str = "workload=cells medium=file sync=1 transactions=3 moves=3 crashes=1 faults=1";
 const LONG_WRITES: &str =
     "workload=bulk medium=file sync=1 transactions=3 moves=3 crashes=1 faults=1";
+const CREATION_UNNAMED: &str =
+    "workload=cells medium=file create=1 transactions=3 moves=6 crashes=2 naming=0";
 const CREATION_FAULT: &str =
     "workload=cells medium=file create=1 transactions=3 moves=6 crashes=2 faults=1";
 
@@ -178,6 +180,7 @@ pub(crate) const KILLS: &[Kill] = &[
     part(Mutant::GrowthNotSynced, "a published file", parts::a_published_file),
     case(Mutant::FailedSyncRetried, FAULT, Tier::A),
     case(Mutant::DirectoryNotSynced, CREATION, Tier::A),
+    case(Mutant::EmptyNameFirst, CREATION_UNNAMED, Tier::A),
     case(Mutant::ShortWriteNotResumed, CREATION_FAULT, C),
     case(Mutant::ShortGroupNotResumed, LONG_WRITES, C),
     case(Mutant::BlockRewritten, MEMORY, C),

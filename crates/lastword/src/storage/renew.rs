@@ -59,6 +59,7 @@ pub(crate) fn if_lost(found: Found) -> Result<Found, Error> {
         set_aside(&old, &path)?;
     }
     new.publish()?;
+    new.end_creation();
     let (log_file, log_head, action) = (Some(Arc::new(new)), Some(head), Action::Start);
     Ok(Found { file, log_file, superblocks, log_head, medium, action })
 }

@@ -4,8 +4,8 @@
 mod damaged;
 mod grouping;
 mod ideal;
-mod listeners;
 mod limits;
+mod listeners;
 mod lost_log;
 mod paging;
 mod parts;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What a crash leaves under the temporary name is told from a file at work by its lock, and
-//! removed by whoever creates the same pool next.
+//! removed by whoever creates the same pool next. How a file gets a name that no other has: `name`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,12 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::allocate::{has_room, reserve, write_zeros};
+use super::name::{NEW, directory, is_named, name_new, remove_placeholder, temporary_name};
 use super::{PoolFile, lock_file, open_regular};
 use crate::Error;
 use crate::mutants::{Mutant, planted};
-use crate::sync::Mutex;
-use crate::system::{Files, Handle, System};
+use crate::sync::{Mutex, lock};
+use crate::system::{Directory, Files, Handle, System};
 
 /// Whether a file's blocks are written with zeros when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +60,20 @@ impl PoolFile {
         bytes: u64,
         prewrite: Prewrite,
     ) -> Result<PoolFile, Error> {
-        let path = path.as_ref();
-        if system.files().stat(path).is_ok() {
-            return Err(Error::AlreadyExists { path: path.into() }); // early; `publish` makes sure
+        let (files, path) = (system.files(), path.as_ref());
+        let temporary = temporary_of(path)?;
+        // First: where it cannot be opened, or no descriptor is left, nothing needs to be undone.
+        let directory = open_directory(files, path)?;
+        if let Ok(stat) = files.stat(path) {
+            // Early; `publish` makes sure.
+            if stat.bytes > 0 || !remove_placeholder(files, &temporary, path)? {
+                return Err(Error::AlreadyExists { path: path.into() });
+            }
+            // Before the temporary name goes: a crash could keep the empty file alone.
+            let synced = directory.sync();
+            synced.map_err(Error::io("syncing the directory of", path))?;
         }
-        PoolFile::create_beside(system, path, bytes, prewrite)
+        PoolFile::create_in(directory, system, path, bytes, prewrite)
     }
 
     /// The same beside a file that has the name already: that one is [moved
@@ -77,15 +87,27 @@ impl PoolFile {
         bytes: u64,
         prewrite: Prewrite,
     ) -> Result<PoolFile, Error> {
-        let (files, path) = (system.files(), path.as_ref().to_path_buf());
-        let temporary =
-            temporary_name(&path).ok_or_else(|| Error::NotAFile { path: path.clone() })?;
+        let path = path.as_ref();
+        let directory = open_directory(system.files(), path)?;
+        PoolFile::create_in(directory, system, path, bytes, prewrite)
+    }
+
+    fn create_in(
+        directory: Box<dyn Directory>,
+        system: &System,
+        path: &Path,
+        bytes: u64,
+        prewrite: Prewrite,
+    ) -> Result<PoolFile, Error> {
+        let (files, path, temporary) = (system.files(), path.to_path_buf(), temporary_of(path)?);
         let file = claim(files, &temporary, &path, bytes)?;
         let prewritten = prewrite == Prewrite::Zeros;
         // From here on dropping it removes the temporary name.
         let temporary = Mutex::new(Some(temporary));
         let system = system.clone();
-        let this = PoolFile { system, file, path, bytes, temporary, prewritten };
+        let (directory, indirect) = (Mutex::new(Some(directory)), Mutex::new(None));
+        let this =
+            PoolFile { system, file, path, bytes, temporary, directory, prewritten, indirect };
         this.allocate()?;
         Ok(this)
     }
@@ -103,7 +125,7 @@ impl PoolFile {
             if !planted(Mutant::GrowthNotSynced) {
                 self.file.sync_all().map_err(self.io("syncing"))?;
             }
-            match rename_new(self.system.files(), temporary, &self.path) {
+            match self.name(temporary) {
                 Ok(()) => *name = None,
                 Err(Errno::EXIST) => {
                     return Err(Error::AlreadyExists { path: self.path.clone() });
@@ -135,8 +157,25 @@ impl PoolFile {
     }
 
     fn sync_name(&self) -> Result<(), Error> {
-        let synced = self.system.files().sync_directory(directory(&self.path));
-        synced.map_err(self.io("syncing the directory of"))
+        self.sync_directory().map_err(self.io("syncing the directory of"))
+    }
+
+    fn sync_directory(&self) -> rustix::io::Result<()> {
+        match &*lock(&self.directory) {
+            Some(directory) => directory.sync(),
+            None => self.system.files().sync_directory(directory(&self.path)),
+        }
+    }
+
+    /// Gives the file its name, but never another file's.
+    fn name(&self, temporary: &Path) -> rustix::io::Result<()> {
+        name_new(self.system.files(), temporary, &self.path, || self.sync_directory())
+    }
+
+    /// The creation is over, whatever it is part of: what was kept open for its last steps is
+    /// closed.
+    pub fn end_creation(&self) {
+        *lock(&self.directory) = None;
     }
 
     /// Removes the name that the file has, while its lock keeps others out. Durable on return.
@@ -163,7 +202,7 @@ impl PoolFile {
     pub fn move_aside(&self, to: &Path) -> Result<(), Error> {
         let files = self.system.files();
         if is_named(files, &*self.file, &self.path)? {
-            match rename_new(files, &self.path, to) {
+            match name_new(files, &self.path, to, || self.sync_directory()) {
                 Ok(()) => {}
                 Err(Errno::EXIST) => return Err(Error::AlreadyExists { path: to.into() }),
                 Err(errno) => return Err(self.io("renaming")(errno)),
@@ -182,6 +221,7 @@ impl PoolFile {
             Some(errno) => self.io("allocating")(errno),
             None => Error::io("allocating", &self.path)(source),
         };
+        self.check_size_limit(self.bytes)?;
         if i64::try_from(self.bytes).is_err() || !has_room(&*self.file, self.bytes) {
             return Err(error(Errno::NOSPC.into()));
         }
@@ -204,13 +244,6 @@ impl Drop for PoolFile {
     }
 }
 
-fn temporary_name(path: &Path) -> Option<PathBuf> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name()?);
-    name.push(".lastword-new");
-    Some(path.with_file_name(name))
-}
-
 /// Makes an empty file under the temporary name, locked. One that a crash has left goes first.
 /// `bytes` is what it will have.
 fn claim(
@@ -221,8 +254,7 @@ fn claim(
 ) -> Result<Box<dyn Handle>, Error> {
     let in_use = || Error::InUse { path: path.to_path_buf() };
     let lock = FlockOperation::NonBlockingLockExclusive;
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let create = || files.open(temporary, flags, Mode::RUSR | Mode::WUSR);
+    let create = || files.open(temporary, NEW, Mode::RUSR | Mode::WUSR);
     let mut created = create();
     if matches!(created, Err(Errno::EXIST)) {
         let left = open_regular(files, temporary, OFlags::RDONLY)?;
@@ -254,41 +286,26 @@ fn claim(
     }
 }
 
-/// Whether this is the file's name.
-fn is_named(files: &dyn Files, file: &dyn Handle, name: &Path) -> Result<bool, Error> {
-    let open = file.stat().map_err(Error::io("inspecting", name))?;
-    match files.stat(name) {
-        Ok(named) => Ok(open.identity == named.identity),
-        Err(Errno::NOENT) => Ok(false),
-        Err(errno) => Err(Error::io("inspecting", name)(errno)),
+fn temporary_of(path: &Path) -> Result<PathBuf, Error> {
+    temporary_name(path).ok_or_else(|| Error::NotAFile { path: path.into() })
+}
+
+/// The directory that a file is created in.
+fn open_directory(files: &dyn Files, path: &Path) -> Result<Box<dyn Directory>, Error> {
+    match files.directory(directory(path)) {
+        Ok(directory) => Ok(directory),
+        Err(Errno::NOENT) => Err(Error::NoDirectory { path: path.into() }),
+        Err(errno) => Err(Error::io("opening the directory of", path)(errno)),
     }
 }
 
 /// What is told when something about a whole file of `bytes` bytes failed.
 fn whole(operation: &'static str, path: &Path, bytes: u64, errno: Errno) -> Error {
     match errno {
-        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => {
-            Error::NoSpace { path: path.to_path_buf(), bytes }
-        }
+        Errno::NOSPC | Errno::DQUOT => Error::NoSpace { path: path.to_path_buf(), bytes },
+        Errno::FBIG => Error::FileTooLarge { path: path.to_path_buf(), bytes, limit: None },
         _ => Error::io(operation, path)(errno),
     }
-}
-
-/// Renames, but never over a file that is there.
-fn rename_new(files: &dyn Files, from: &Path, to: &Path) -> rustix::io::Result<()> {
-    match files.rename(from, to) {
-        // The file system cannot; a link never overwrites either.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(files, from, to),
-        renamed => renamed,
-    }
-}
-
-fn link_new(files: &dyn Files, from: &Path, to: &Path) -> rustix::io::Result<()> {
-    files.link(from, to)?;
-    // It has the one name or the other.
-    files.unlink(from).inspect_err(|_| {
-        let _ = files.unlink(to);
-    })
 }
 
 /// Whether the directory may not be read, or its file system has no such call.
@@ -296,18 +313,10 @@ fn cannot_sync(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput)
 }
 
-/// The directory that a file is in.
-fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fault, Faults};
+    use crate::{Call, Fault, Faults};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn names(dir: &Path) -> Vec<String> {
@@ -383,21 +392,20 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_that_cannot_rename_safely_link() {
+    fn a_file_system_without_locks_is_named() {
+        let faults = Faults::without(&[Call::Lock], u64::MAX, Fault::Io, false);
+        let system = System::kernel().failing(faults);
         let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        std::fs::write(&from, "first").unwrap();
-        let system = System::kernel();
-        link_new(system.files(), &from, &to).unwrap();
-        assert_eq!(names(dir.path()), ["to"]);
-        std::fs::write(&from, "second").unwrap();
-        assert_eq!(link_new(system.files(), &from, &to), Err(Errno::EXIST));
-        assert_eq!(std::fs::read(&to).unwrap(), b"first");
-        std::fs::remove_file(&to).unwrap();
-        let faults = Faults::nth(1, Fault::Io, false);
-        let failing = system.failing(faults);
-        assert_eq!(link_new(failing.files(), &from, &to), Err(Errno::IO));
-        assert_eq!(names(dir.path()), ["from"]);
+        let path = dir.path().join("pool");
+        let made = PoolFile::create_on(&system, &path, 8192, Prewrite::No).unwrap_err();
+        assert!(made.to_string().contains("flock"), "{made}");
+        assert!(names(dir.path()).is_empty());
+        // One that cannot reserve blocks has them written.
+        let faults = Faults::without(&[Call::Allocate], u64::MAX, Fault::Io, false);
+        let system = System::kernel().failing(faults);
+        let file = PoolFile::create_on(&system, &path, 1 << 20, Prewrite::No).unwrap();
+        file.publish().unwrap();
+        assert!(std::fs::metadata(&path).unwrap().blocks() * 512 >= 1 << 20);
     }
 
     #[test]
@@ -430,7 +438,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for prewrite in [Prewrite::No, Prewrite::Zeros] {
             let file = PoolFile::create(dir.path().join("pool"), 1 << 20, prewrite);
-            assert!(matches!(file, Err(Error::NoSpace { bytes: 0x10_0000, .. })), "{file:?}");
+            let Err(Error::FileTooLarge { bytes: 0x10_0000, limit, .. }) = file else {
+                panic!("{file:?}")
+            };
+            // Blocks of 512 bytes, or of 1024 in bash.
+            assert!(matches!(limit, Some(0x8000 | 0x1_0000)), "{limit:?}");
             assert!(names(dir.path()).is_empty());
         }
         let file = std::fs::File::create_new(dir.path().join("file")).unwrap();

@@ -135,7 +135,11 @@ impl PoolFile {
     pub fn takes_direct_writes(&self) -> Option<bool> {
         let scratch = self.scratch().ok()?;
         let block = Buffer::new(512);
-        let Some(direct) = scratch.reopen_direct() else { return Some(false) };
+        let direct = match scratch.reopen_direct(self.path()) {
+            Ok(direct) => direct,
+            Err(Errno::INVAL) => return Some(false),
+            Err(_) => return None, // no /proc, and it has no name to be opened by
+        };
         let written = write_durably(&*direct, &[IoSlice::new(block.words().as_bytes())], 0);
         match written {
             Ok(_) => Some(true),

@@ -68,6 +68,8 @@ pub struct Model {
     pub direct: bool,
     /// Whether a write can be asked to be durable when it returns (`RWF_DSYNC`).
     pub dsync: bool,
+    /// Whether files can be renamed without overwriting, and linked; exFAT and much of FUSE cannot.
+    pub naming: bool,
 }
 
 impl Model {
@@ -90,6 +92,7 @@ impl Default for Model {
             queue: true,
             direct: true,
             dsync: true,
+            naming: true,
         }
     }
 }
@@ -363,15 +366,26 @@ impl Machine {
     }
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Result<(), Errno> {
-        let number = self.find(from).ok_or(Errno::NOENT)?;
-        if self.names.contains_key(to) {
+        if !self.model.naming {
+            return Err(Errno::INVAL);
+        }
+        if self.find(from).is_some() && self.names.contains_key(to) {
             return Err(Errno::EXIST);
         }
+        self.replace(from, to)
+    }
+
+    /// Renames, over whatever has the name.
+    pub(super) fn replace(&mut self, from: &Path, to: &Path) -> Result<(), Errno> {
+        let number = self.find(from).ok_or(Errno::NOENT)?;
         self.name(Naming::Rename(from.into(), to.into(), number));
         Ok(())
     }
 
     pub(super) fn link(&mut self, from: &Path, to: &Path) -> Result<(), Errno> {
+        if !self.model.naming {
+            return Err(Errno::PERM);
+        }
         let number = self.find(from).ok_or(Errno::NOENT)?;
         if self.names.contains_key(to) {
             return Err(Errno::EXIST);

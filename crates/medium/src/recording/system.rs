@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::IoSlice;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, Result};
@@ -14,7 +14,7 @@ use super::{Recorder, cut};
 use crate::FileSystem;
 use crate::mapping::{Mapping, Sharing};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
-use crate::system::{Files, Handle, Seek, Stat};
+use crate::system::{Directory, Files, Handle, Seek, Stat};
 
 /// A machine in one of its boots.
 #[derive(Clone)]
@@ -86,6 +86,10 @@ impl Files for Recorded {
         self.0.with(|machine| machine.may_fail().and_then(|()| machine.rename(from, to)))
     }
 
+    fn replace(&self, from: &Path, to: &Path) -> Result<()> {
+        self.0.with(|machine| machine.may_fail().and_then(|()| machine.replace(from, to)))
+    }
+
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         self.0.with(|machine| machine.may_fail().and_then(|()| machine.link(from, to)))
     }
@@ -94,17 +98,35 @@ impl Files for Recorded {
         self.0.with(|machine| machine.may_fail().and_then(|()| machine.unlink(path)))
     }
 
-    fn sync_directory(&self, path: &Path) -> Result<()> {
-        self.0.with(|machine| -> std::result::Result<(), Halt> {
-            machine.before_barrier()?;
-            machine.may_fail()?;
-            machine.sync_names(path);
-            Ok(())
-        })
+    fn directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
+        Ok(Box::new(RecordedDirectory { boot: self.0.clone(), path: path.into() }))
     }
 
     fn random(&self) -> u64 {
         lock(&self.0.recorder.machine).random()
+    }
+}
+
+/// An open directory of a recorded machine.
+struct RecordedDirectory {
+    boot: Boot,
+    path: PathBuf,
+}
+
+impl fmt::Debug for RecordedDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RecordedDirectory").field(&self.path).finish()
+    }
+}
+
+impl Directory for RecordedDirectory {
+    fn sync(&self) -> Result<()> {
+        self.boot.with(|machine| -> std::result::Result<(), Halt> {
+            machine.before_barrier()?;
+            machine.may_fail()?;
+            machine.sync_names(&self.path);
+            Ok(())
+        })
     }
 }
 
@@ -297,11 +319,11 @@ impl Handle for RecordedFile {
         });
     }
 
-    fn reopen_direct(&self) -> Option<Box<dyn Handle>> {
-        let handle = self.boot.with(|machine| Ok::<_, Errno>(machine.handle())).ok()?;
+    fn reopen_direct(&self, _name: &Path) -> Result<Box<dyn Handle>> {
+        let handle = self.boot.with(|machine| Ok::<_, Errno>(machine.handle()))?;
         let (boot, inode) = (self.boot.clone(), self.inode);
         let can_write = self.can_write;
-        Some(Box::new(RecordedFile { boot, inode, handle, can_write, direct: true }))
+        Ok(Box::new(RecordedFile { boot, inode, handle, can_write, direct: true }))
     }
 
     fn can_write(&self) -> bool {

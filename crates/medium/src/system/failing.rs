@@ -10,10 +10,10 @@
 //! | any other, or one that is interrupted or not supported | nothing was done |
 //!
 //! So a sync that fails and is tried again with success has lost something, and a write that failed
-//! may still be found. Two things are not asked of the system below at all, and so cannot fail:
-//! `fcntl` of an open file (only a closed one makes it fail), and io_uring, whose writes no call of
-//! ours carries out. Groups of the log go by `pwritev2` here; limits of the process make them fail
-//! on both paths.
+//! may still be found. Three things fail in no test by this: `fcntl` of an open file (only a closed
+//! one makes it fail), the look at what became of a file's name (its failures are taken for none),
+//! and io_uring, whose writes no call of ours carries out. Groups of the log go by `pwritev2` here;
+//! limits of the process make them fail on both paths.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, Result};
 
-use super::{Files, Handle, Seek, Stat, System};
+use super::{Directory, Fate, Files, Handle, Seek, Stat, System};
 use crate::FileSystem;
 use crate::mapping::{Mapping, Sharing};
 use crate::recording::RecordedFile;
@@ -36,8 +36,12 @@ pub enum Call {
     Open,
     /// `fstat`, `lstat`.
     Stat,
-    /// `rename`, `link`.
+    /// `rename` without overwriting.
     Rename,
+    /// `link`.
+    Link,
+    /// `rename` over what is there.
+    Replace,
     /// `unlink`.
     Unlink,
     /// `fsync` of a directory.
@@ -93,6 +97,8 @@ pub struct Faults {
     nth: u64,
     /// All later ones fail too.
     sticky: bool,
+    /// Calls that the file system does not have.
+    missing: Vec<Call>,
     calls: AtomicU64,
     failed: Mutex<Vec<Call>>,
     passed: Mutex<BTreeMap<Call, u64>>,
@@ -110,7 +116,15 @@ impl Faults {
     /// The `nth` call from here on fails (0: the next), and all after it if `sticky`.
     pub fn nth(nth: u64, fault: Fault, sticky: bool) -> Arc<Faults> {
         let (calls, failed, passed) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        Arc::new(Faults { fault, nth, sticky, calls, failed, passed })
+        Arc::new(Faults { fault, nth, sticky, missing: Vec::new(), calls, failed, passed })
+    }
+
+    /// As [`nth`](Faults::nth), on a file system that does not have these calls: each of them fails
+    /// as the kernel says so, and does not count.
+    pub fn without(missing: &[Call], nth: u64, fault: Fault, sticky: bool) -> Arc<Faults> {
+        let (calls, failed, passed) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        let missing = missing.to_vec();
+        Arc::new(Faults { fault, nth, sticky, missing, calls, failed, passed })
     }
 
     /// No call fails.
@@ -163,6 +177,9 @@ impl Faults {
     }
 
     fn check(&self, call: Call) -> Result<()> {
+        if self.missing.contains(&call) {
+            return Err(not_there(call));
+        }
         self.fault(call).map_or(Ok(()), |(fault, _)| Err(errno(fault)))
     }
 }
@@ -178,6 +195,16 @@ fn errno(fault: Fault) -> Errno {
         Fault::Interrupted => Errno::INTR,
         Fault::NoDirectWrites => Errno::INVAL,
         Fault::NoDurableWrites | Fault::NoAllocation => Errno::OPNOTSUPP,
+    }
+}
+
+/// What the kernel answers for a call that a file system does not have.
+fn not_there(call: Call) -> Errno {
+    match call {
+        Call::Rename => Errno::INVAL,
+        Call::Link => Errno::PERM,
+        Call::Lock => Errno::NOLCK,
+        _ => Errno::OPNOTSUPP,
     }
 }
 
@@ -216,20 +243,38 @@ impl Files for Failing {
         self.call(Call::Rename)?.rename(from, to)
     }
 
+    fn replace(&self, from: &Path, to: &Path) -> Result<()> {
+        self.call(Call::Replace)?.replace(from, to)
+    }
+
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.call(Call::Rename)?.link(from, to)
+        self.call(Call::Link)?.link(from, to)
     }
 
     fn unlink(&self, path: &Path) -> Result<()> {
         self.call(Call::Unlink)?.unlink(path)
     }
 
-    fn sync_directory(&self, path: &Path) -> Result<()> {
-        self.call(Call::SyncDirectory)?.sync_directory(path)
+    fn directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
+        let directory = self.call(Call::Open)?.directory(path)?;
+        Ok(Box::new(FailingDirectory { directory, faults: Arc::clone(&self.faults) }))
     }
 
     fn random(&self) -> u64 {
         self.system.random()
+    }
+}
+
+#[derive(Debug)]
+struct FailingDirectory {
+    directory: Box<dyn Directory>,
+    faults: Arc<Faults>,
+}
+
+impl Directory for FailingDirectory {
+    fn sync(&self) -> Result<()> {
+        self.faults.check(Call::SyncDirectory)?;
+        self.directory.sync()
     }
 }
 
@@ -373,9 +418,21 @@ impl Handle for FailingFile {
         }
     }
 
-    fn reopen_direct(&self) -> Option<Box<dyn Handle>> {
-        let file = self.call(Call::Open).ok()?.reopen_direct()?;
-        Some(FailingFile::boxed(file, &self.faults, true))
+    fn reopen_direct(&self, name: &Path) -> Result<Box<dyn Handle>> {
+        let file = self.call(Call::Open)?.reopen_direct(name)?;
+        Ok(FailingFile::boxed(file, &self.faults, true))
+    }
+
+    fn size_limit(&self) -> Option<u64> {
+        self.file.size_limit()
+    }
+
+    fn fate(&self, name: &Path) -> Fate {
+        self.file.fate(name)
+    }
+
+    fn keep_open(&self) -> Option<i32> {
+        self.file.keep_open()
     }
 
     fn can_write(&self) -> bool {

@@ -10,7 +10,7 @@
 
 use std::fs::File;
 use std::io::IoSlice;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags, Result};
 
-use super::{Files, Handle, Seek, Stat};
+use super::{Directory, Fate, Files, Handle, Seek, Stat};
 use crate::FileSystem;
 use crate::mapping::{Mapping, Sharing};
 
@@ -82,6 +82,10 @@ impl Files for Kernel {
         rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
     }
 
+    fn replace(&self, from: &Path, to: &Path) -> Result<()> {
+        rustix::fs::rename(from, to)
+    }
+
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         rustix::fs::linkat(CWD, from, CWD, to, AtFlags::empty())
     }
@@ -90,9 +94,9 @@ impl Files for Kernel {
         rustix::fs::unlink(path)
     }
 
-    fn sync_directory(&self, path: &Path) -> Result<()> {
+    fn directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        rustix::fs::fsync(open(path, flags, Mode::empty())?)
+        Ok(Box::new(File::from(open(path, flags, Mode::empty())?)))
     }
 
     /// The standard library's own per-process random keys, over time.
@@ -106,12 +110,35 @@ impl Files for Kernel {
     }
 }
 
+impl Directory for File {
+    fn sync(&self) -> Result<()> {
+        match rustix::fs::fsync(self) {
+            // The file system syncs no directories one by one.
+            Err(Errno::INVAL) => rustix::fs::syncfs(self),
+            synced => synced,
+        }
+    }
+}
+
 fn stat(stat: &rustix::fs::Stat) -> Stat {
     Stat {
         is_regular: FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile,
         identity: (stat.st_dev, stat.st_ino),
         bytes: stat.st_size as u64,
     }
+}
+
+/// The path of an open file that leads to it whatever its name.
+fn descriptor(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// Whether a file system without open files that have no name has renamed this one when it was
+/// removed: NFS and FUSE do, and remove it when it is closed.
+fn is_hidden(file: &File) -> bool {
+    let Ok(path) = std::fs::read_link(descriptor(file)) else { return false };
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.starts_with(b".nfs") || name.starts_with(b".fuse_hidden")
 }
 
 impl Handle for File {
@@ -177,12 +204,44 @@ impl Handle for File {
         let _ = rustix::fs::fadvise(self, 0, None, Advice::DontNeed);
     }
 
-    /// By `/proc`, so that it is this very file whatever its name leads to meanwhile.
-    fn reopen_direct(&self) -> Option<Box<dyn Handle>> {
-        let access = rustix::fs::fcntl_getfl(self).ok()? & OFlags::RWMODE;
-        let itself = format!("/proc/self/fd/{}", self.as_raw_fd());
-        let file = open(itself.as_ref(), access | OFlags::DIRECT, Mode::empty()).ok()?;
-        Some(Box::new(File::from(file)))
+    /// By `/proc`, so that it is this very file whatever its name leads to meanwhile. Where that
+    /// is not mounted, as in some containers, by its name, if that leads to this file. (A flag set
+    /// by `fcntl` would not do: it is the description's, which the page cache's writes go by.)
+    fn reopen_direct(&self, name: &Path) -> Result<Box<dyn Handle>> {
+        let flags = rustix::fs::fcntl_getfl(self)? & OFlags::RWMODE | OFlags::DIRECT;
+        match open(descriptor(self).as_ref(), flags, Mode::empty()) {
+            Ok(file) => return Ok(Box::new(File::from(file))),
+            Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => {}
+            Err(errno) => return Err(errno),
+        }
+        // NONBLOCK: a named pipe that has taken the name must not keep this thread waiting.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = File::from(open(name, flags, Mode::empty())?);
+        let is_same = Handle::stat(&file)?.identity == Handle::stat(self)?.identity;
+        if is_same { Ok(Box::new(file)) } else { Err(Errno::STALE) }
+    }
+
+    fn size_limit(&self) -> Option<u64> {
+        rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+    }
+
+    fn fate(&self, name: &Path) -> Fate {
+        let Ok(own) = rustix::fs::fstat(self) else { return Fate::Kept };
+        if own.st_nlink == 0 {
+            return Fate::Unlinked;
+        }
+        let named = rustix::fs::lstat(name);
+        match named {
+            Ok(named) if stat(&named).identity == stat(&own).identity => Fate::Kept,
+            Ok(_) | Err(Errno::NOENT) if is_hidden(self) => Fate::Unlinked,
+            Ok(_) => Fate::Replaced,
+            Err(_) => Fate::Kept,
+        }
+    }
+
+    fn keep_open(&self) -> Option<i32> {
+        let kept = rustix::io::fcntl_dupfd_cloexec(self, FIRST_FD).ok()?;
+        Some(kept.into_raw_fd())
     }
 
     fn can_write(&self) -> bool {

@@ -31,8 +31,8 @@ use crate::recording::{Queue, RecordedFile};
 use crate::sync::Arc;
 
 pub use self::failing::{Call, Fault, Faults};
-pub(crate) use self::retry::{ATTEMPTS_MAX, uninterrupted, write_durably};
 pub(crate) use self::kernel::{FIRST_FD, above_standard};
+pub(crate) use self::retry::{ATTEMPTS_MAX, uninterrupted, write_durably};
 
 /// Where files are: the kernel's file systems unless told otherwise. Cheap to clone.
 #[derive(Clone)]
@@ -95,17 +95,42 @@ pub(crate) trait Files: fmt::Debug + Send + Sync {
     /// Renames, but never over a name that is there.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
+    /// Renames, over whatever has the name.
+    fn replace(&self, from: &Path, to: &Path) -> Result<()>;
+
     /// `link(2)`.
     fn link(&self, from: &Path, to: &Path) -> Result<()>;
 
     /// `unlink(2)`.
     fn unlink(&self, path: &Path) -> Result<()>;
 
+    /// Opens a directory.
+    fn directory(&self, path: &Path) -> Result<Box<dyn Directory>>;
+
     /// Makes the names in a directory durable.
-    fn sync_directory(&self, path: &Path) -> Result<()>;
+    fn sync_directory(&self, path: &Path) -> Result<()> {
+        self.directory(path)?.sync()
+    }
 
     /// See [`System::random`].
     fn random(&self) -> u64;
+}
+
+/// An open directory.
+pub(crate) trait Directory: fmt::Debug + Send + Sync {
+    /// Makes the names in it durable.
+    fn sync(&self) -> Result<()>;
+}
+
+/// What has become of the name that a file was opened by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The file has it, or another that it was renamed to.
+    Kept,
+    /// Another file has it; this one has another name.
+    Replaced,
+    /// The file has no name: nothing is left of it when it is closed.
+    Unlinked,
 }
 
 /// An open file.
@@ -146,8 +171,25 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
     fn forget_pages(&self);
 
     /// The file again, for writes past the page cache, where there are such; with the access
-    /// rights of this one.
-    fn reopen_direct(&self) -> Option<Box<dyn Handle>>;
+    /// rights of this one. `name` is the file's, unless it was renamed.
+    fn reopen_direct(&self, name: &Path) -> Result<Box<dyn Handle>>;
+
+    /// The byte that this process may write files up to, if there is a bound (`RLIMIT_FSIZE`). A
+    /// write behind it sends `SIGXFSZ`, which ends a process that does not ignore it.
+    fn size_limit(&self) -> Option<u64> {
+        None
+    }
+
+    /// What has become of the file's name. No failure of the system is taken for a loss.
+    fn fate(&self, _name: &Path) -> Fate {
+        Fate::Kept
+    }
+
+    /// A second descriptor that stays open until the process ends, so that the file's content can
+    /// be copied through it.
+    fn keep_open(&self) -> Option<i32> {
+        None
+    }
 
     /// Whether it is open for writing.
     fn can_write(&self) -> bool;

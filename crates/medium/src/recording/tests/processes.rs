@@ -135,7 +135,7 @@ fn a12_a_lock_ends_with_its_description_its_process_or_the_power() {
         assert_eq!(second.lock(operation), Err(Errno::WOULDBLOCK));
     }
     // A second description of the first one's is another; the lock moves by giving it up.
-    let other = first.reopen_direct().unwrap();
+    let other = first.reopen_direct(Path::new("/pool")).unwrap();
     assert_eq!(other.lock(EXCLUSIVE), Err(Errno::WOULDBLOCK));
     first.lock(FlockOperation::Unlock).unwrap();
     other.lock(EXCLUSIVE).unwrap();
