@@ -94,6 +94,7 @@ extern "C" {
 #define LW_ENOTDURABLE -19   /* the design keeps nothing */
 #define LW_EUNKNOWN -20      /* an ID that the pool has not given out */
 #define LW_EPANIC -21        /* a bug in Lastword; the handle is of no use any more */
+#define LW_ENAME -22         /* a file of the pool was removed or replaced while it was open */
 
 /* Designs: how atomic durability is reached (docs/designs). */
 #define LW_DECOUPLED 0 /* run in memory, persist behind, reproduce later (DudeTM) */
@@ -165,7 +166,8 @@ int lw_pool_open(const char *path, const lw_options *options, lw_pool **pool);
 int lw_pool_check(const char *path, const lw_options *options, int *opens);
 /* Makes all durable, closes the workers that are left, and the pool; it is closed whatever the
    answer, but with LW_EBUSY: a transaction is open. No other call may be under way, nor a
-   transaction of this thread. LW_EIO: as after a crash. */
+   transaction of this thread. LW_EIO: as after a crash. LW_ENAME: closed in good order; descriptors
+   of its files stay open until the process ends, so that their content can be copied. */
 int lw_pool_close(lw_pool *pool);
 /* The pool's first object, from which all others are reached: at the first call it is made,
    of `bytes` zeros, 1 to 1024. LW_EMISMATCH: it has fewer. A transaction of its own, in a worker of
@@ -173,9 +175,10 @@ int lw_pool_close(lw_pool *pool);
 int lw_pool_root(lw_pool *pool, uint64_t bytes, uint64_t *object);
 /* The largest ID that is durable with all before it. Costs a load. */
 int lw_pool_durable(lw_pool *pool, uint64_t *id);
-/* Waits until `id` is durable; who waits helps. LW_ENESTED, LW_EUNKNOWN, LW_ENOTDURABLE, LW_EIO. */
+/* Waits until `id` is durable; who waits helps. LW_ENESTED, LW_EUNKNOWN, LW_ENOTDURABLE, LW_EIO,
+   LW_ENAME: durable in a file that is freed when it is closed; looked for now and then. */
 int lw_pool_wait(lw_pool *pool, uint64_t id);
-/* Waits until all that is committed is durable. As lw_pool_wait. */
+/* Waits until all that is committed is durable. As lw_pool_wait; LW_ENAME is always looked for. */
 int lw_pool_flush(lw_pool *pool);
 /* Calls `told` once, when `id` is durable (LW_OK) or can never be known to be: at once, or later in
    the thread that made it so, which may be this one; while a transaction of that thread is open,

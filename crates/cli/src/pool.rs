@@ -104,6 +104,8 @@ pub(crate) struct Description {
     flush_ns: Option<u64>,
     /// How groups get to the log; nothing where it is mapped.
     log_path: Option<String>,
+    /// Why they go through the page cache; nothing where they do not, or the log is mapped.
+    page_cache: Option<String>,
     /// Transactions that are combined into one group; 0: groups are as they come.
     group: u64,
     compress: bool,
@@ -194,6 +196,7 @@ impl Description {
             survives_power_loss: info.survives_power_loss,
             flush_ns: None,
             log_path: info.log_path.map(|path| path.to_string()),
+            page_cache: info.page_cache.clone(),
             group: info.group,
             compress: info.compress,
             memory_bytes: MemoryBytes::of(info.memory()),
@@ -238,7 +241,8 @@ impl Description {
             ("memory when open", self.memory_bytes.show()),
         ];
         if let Some(path) = &self.log_path {
-            rows.insert(2, ("log is written by", path.clone()));
+            let why = self.page_cache.as_ref().map(|why| format!(" ({why})"));
+            rows.insert(2, ("log is written by", format!("{path}{}", why.unwrap_or_default())));
         }
         if let Some(flush_ns) = self.flush_ns {
             rows.insert(2, ("flush", table::time(flush_ns)));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use medium::LostName;
 use words::{AnyError, TxId};
 
 use crate::Reason;
@@ -423,6 +424,17 @@ pub enum Error {
     #[error("an object has 1 to 1024 bytes: put what is larger into an `Array` or `Bytes`")]
     BadSize,
 
+    /// A file of an open pool was removed, or another has its name. The pool goes on; what was
+    /// acknowledged is in its files.
+    #[error("{}; {}", sentences(.files, *.closed), rescue(.files, *.closed))]
+    NameLost {
+        /// Each of them.
+        files: Vec<LostFile>,
+        /// The pool is closed, and was left in good order. Descriptors of files without a name
+        /// stay open until the process ends.
+        closed: bool,
+    },
+
     /// An earlier write or sync failed.
     #[error(
         "the pool cannot go on, because: {cause}. What was acknowledged is safe; close the pool, \
@@ -514,6 +526,54 @@ impl fmt::Debug for Error {
 impl From<Error> for AnyError {
     fn from(error: Error) -> AnyError {
         AnyError::new(error)
+    }
+}
+
+/// A pool's file that lost its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LostFile {
+    /// The name.
+    pub path: PathBuf,
+    /// What became of the file.
+    pub how: LostName,
+}
+
+/// What became of each file.
+fn sentences(files: &[LostFile], closed: bool) -> String {
+    let when = if closed { "was" } else { "is" };
+    let sentence = |LostFile { path, how }: &LostFile| {
+        let path = path.display();
+        match how {
+            LostName::Replaced => {
+                format!(
+                    "{path} is another file's name: the pool's was renamed while it {when} open"
+                )
+            }
+            LostName::Unlinked { descriptor: None } => {
+                format!("{path} was removed or replaced while the pool {when} open")
+            }
+            LostName::Unlinked { descriptor: Some(number) } => format!(
+                "{path} was removed or replaced while the pool {when} open; its content is in \
+                 /proc/{}/fd/{number}",
+                std::process::id(),
+            ),
+        }
+    };
+    files.iter().map(sentence).collect::<Vec<_>>().join("; ")
+}
+
+/// What to do about names that are lost.
+fn rescue(files: &[LostFile], closed: bool) -> &'static str {
+    match (files.iter().any(|file| file.how != LostName::Replaced), closed) {
+        (false, _) => "give each file its name back",
+        (true, false) => {
+            "stop all transactions, flush, and copy what each /proc/.../fd/... holds to its name \
+             before this process ends"
+        }
+        (true, true) => {
+            "copy what each /proc/.../fd/... holds to its name before this process ends"
+        }
     }
 }
 

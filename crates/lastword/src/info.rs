@@ -48,6 +48,9 @@ pub struct Info {
     /// How groups get to the log: by io_uring or not, past the page cache or not. `None` where the
     /// log is mapped.
     pub log_path: Option<LogPath>,
+    /// Why groups do not go past the page cache, where the log is a file and they do not: they are
+    /// as durable, but slower.
+    pub page_cache: Option<String>,
     /// Transactions that are combined into one group of the log, since it was last opened; 0 where
     /// groups are written as they come.
     pub group: u64,
@@ -140,11 +143,12 @@ impl Info {
         }
     }
 
+    /// `log`: the file that groups are written to, and how.
     pub(crate) fn of(
         file: &PoolFile,
         superblock: &Superblock,
         medium: Medium,
-        written: Option<LogPath>,
+        log: Option<(&PoolFile, LogPath)>,
     ) -> Info {
         let file_system = file.file_system().ok();
         let in_memory = file_system.is_none_or(|fs| fs.is_in_memory());
@@ -168,7 +172,8 @@ impl Info {
                 Medium::Dax | Medium::PersistentCache => file.is_dax(),
                 Medium::Emulated { .. } => false,
             },
-            log_path: written,
+            log_path: log.map(|(_, path)| path),
+            page_cache: log.filter(|(_, path)| !path.direct).map(|(log, _)| why_page_cache(log)),
             group: superblock.group,
             compress: superblock.compress,
         }
@@ -193,9 +198,21 @@ impl Info {
             file_system: None,
             survives_power_loss: false,
             log_path: None,
+            page_cache: None,
             group: 0,
             compress: false,
         })
+    }
+}
+
+/// Why groups of the log in this file go through the page cache.
+fn why_page_cache(file: &PoolFile) -> String {
+    let system = file.file_system().ok();
+    match (system, file.why_indirect()) {
+        (Some(system), _) if system.is_in_memory() => format!("files on {system} are in memory"),
+        (_, Some(refused)) => format!("opening it with O_DIRECT failed: {refused}"),
+        (Some(system), None) => format!("{system} refuses direct transfers"),
+        (None, None) => "the file system refuses direct transfers".into(),
     }
 }
 

@@ -61,6 +61,7 @@ mod inside;
 mod inspect;
 mod metrics;
 mod mvcc;
+mod names;
 mod open;
 mod options;
 pub mod perform;
@@ -84,7 +85,7 @@ pub use any::{AnyBody, AnyPool, AnyWorker};
 pub use design::{
     Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Snapshot, Undo, Volatile,
 };
-pub use error::{Error, Limit, LogMismatch};
+pub use error::{Error, Limit, LogMismatch, LostFile};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
     CheckOptions, Checked, Finding, HeapAtRest, Problem, Repair, Report, Severity, check,
@@ -101,7 +102,7 @@ pub use worker::{Committed, Worker};
 
 pub use lw_alloc::header::Kind;
 pub use lw_alloc::{Damage, Live, Usage, Wrong};
-pub use medium::{Error as MediumError, LogPath, System};
+pub use medium::{Error as MediumError, LogPath, LostName, System};
 pub use words::{
     Addr, Allocate, AnyError, Array, BLOCK_BYTES, BLOCK_STRIDE, Bytes, Erased, ErasedTx, Field,
     OBJECT_BYTES_MAX, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId, View, Words, field,

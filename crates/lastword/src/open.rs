@@ -186,7 +186,7 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
         fortune.reset();
         drop((turn, inside));
         if pool.durability == Durability::Sync && D::DURABLE {
-            pool.design().wait(seen)?;
+            pool.wait_for(seen)?;
         }
         Ok(seen)
     }

@@ -10,11 +10,12 @@ use words::{Stop, TxId};
 use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::metrics::Metrics;
+use crate::names::Names;
 use crate::options::Durability;
 use crate::perform::Gate;
 use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
-use crate::sync::{Mutex, Ordering, lock};
+use crate::sync::{Arc, Mutex, Ordering, lock};
 use crate::worker::{Phase, Seat};
 use crate::{Committed, Error, Info, Options, Ticket, Tx, Worker};
 use kept::{Kept, Lent};
@@ -40,16 +41,19 @@ pub struct Shape {
     runs: lw_alloc::Runs,
     base: u64,
     info: Info,
+    names: Arc<Names>,
 }
 
 impl Shape {
     pub(crate) fn of(storage: &Storage, options: &Options) -> Shape {
         let superblock = storage.superblocks.current();
         let base = u64::from(superblock.tag()) << words::ADDRESS_BITS;
-        let info = Info::of(&storage.file, superblock, storage.medium, storage.written);
+        let log = storage.log_file.as_deref().unwrap_or(&storage.file);
+        let log = storage.written.map(|path| (log, path));
+        let info = Info::of(&storage.file, superblock, storage.medium, log);
         let info = Info { ring_bytes: 8 * options.ring_words() as u64, ..info };
         let info = info.with_shadow(options.shadow, options.shadow_bytes);
-        Shape::new(heap(superblock), base, info)
+        Shape::new(heap(superblock), base, info, Names::of(storage))
     }
 
     /// A heap that dies with the process, formatted.
@@ -64,11 +68,17 @@ impl Shape {
             shadow.heap()[index as usize].store(value, Ordering::Relaxed);
         }
         let info = Info::in_memory(options, bytes)?;
-        Ok((shadow, Shape::new(heap, base, info)))
+        Ok((shadow, Shape::new(heap, base, info, Names::default())))
     }
 
-    fn new(heap: lw_alloc::Heap, base: u64, info: Info) -> Shape {
-        Shape { heap, runs: lw_alloc::Runs::new(&heap), base, info }
+    fn new(heap: lw_alloc::Heap, base: u64, info: Info, names: Names) -> Shape {
+        Shape { heap, runs: lw_alloc::Runs::new(&heap), base, info, names: Arc::new(names) }
+    }
+
+    /// Whether the files have their names; `Arc` for answers that outlive the caller.
+    #[inline]
+    pub(crate) fn names(&self) -> &Arc<Names> {
+        &self.names
     }
 
     #[inline]
@@ -266,7 +276,8 @@ impl<D: Design> Pool<D> {
         if id > committed {
             return Err(Error::NoSuchTransaction { id, committed });
         }
-        self.design().wait(id)
+        self.design().wait(id)?;
+        self.shape.names().check_sometimes(id)
     }
 
     /// The ticket of the transaction `id`, for programs that keep IDs.
@@ -284,10 +295,13 @@ impl<D: Design> Pool<D> {
     /// Makes everything committed before durable.
     ///
     /// # Errors
-    /// As [`Ticket::wait`](crate::Ticket::wait).
+    /// As [`Ticket::wait`](crate::Ticket::wait); [`Error::NameLost`] when a file of the pool was
+    /// removed or replaced: then everything is durable in a file that is freed when it is closed.
     pub fn flush(&self) -> Result<(), Error> {
         Inside::refuse("flush")?;
-        self.design().wait(self.committed_id())
+        let committed = self.committed_id();
+        self.design().wait(committed)?;
+        self.shape.names().check(committed)
     }
 
     /// Makes everything committed before durable and brings it home, so that opening the pool
@@ -298,7 +312,8 @@ impl<D: Design> Pool<D> {
     /// As [`flush`](Pool::flush).
     pub fn bring_home(&self) -> Result<(), Error> {
         Inside::refuse("bring_home")?;
-        self.design().bring_home()
+        self.design().bring_home()?;
+        self.shape.names().check(self.committed_id())
     }
 
     /// Checks that live and free objects make up the whole heap, and counts them. Takes as long as
@@ -326,10 +341,13 @@ impl<D: Design> Pool<D> {
     ///
     /// # Errors
     /// The medium's: then the pool is as a crash would leave it, and opening it recovers.
+    /// [`Error::NameLost`] when a file of the pool was removed or replaced: it was closed in good
+    /// order, and the error says where its content can be copied from.
     pub fn close(mut self) -> Result<(), Error> {
         Inside::refuse("close")?;
         self.leave_seats();
-        self.design.take().expect("a pool has its design until it is dropped").close()
+        self.design.take().expect("a pool has its design until it is dropped").close()?;
+        self.shape.names().check_closed()
     }
 
     /// Leaves the pool as a crash of the process would: nothing more is made durable. For tests and

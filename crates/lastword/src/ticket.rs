@@ -17,6 +17,7 @@ use words::TxId;
 use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::persist::{Listener, Registration};
+use crate::sync::Arc;
 use crate::{Error, Pool};
 
 /// Tells when a transaction can no longer be lost.
@@ -50,6 +51,7 @@ impl<'p, D: Design> Ticket<'p, D> {
     ///
     /// # Errors
     /// [`Error::Poisoned`] when the medium failed, in this thread or another;
+    /// [`Error::NameLost`] when a file of the pool is seen to have been removed or replaced;
     /// [`Error::InsideTransaction`] in a body; [`Error::NotDurable`] for designs that keep nothing.
     pub fn wait(self) -> Result<(), Error> {
         Inside::refuse("wait")?;
@@ -86,7 +88,11 @@ impl<'p, D: Design> Ticket<'p, D> {
         self,
         callback: impl FnOnce(Result<(), Error>) + Send + 'static,
     ) -> Result<(), Error> {
-        self.pool.design().tell(self.id, Listener::Callback(Box::new(callback)))
+        let (id, names) = (self.id, Arc::clone(self.pool.shape.names()));
+        let told = move |outcome: Result<(), Error>| {
+            callback(outcome.and_then(|()| names.check_sometimes(id)));
+        };
+        self.pool.design().tell(id, Listener::Callback(Box::new(told)))
     }
 }
 
@@ -120,7 +126,11 @@ impl<D: Design> Future for Durable<'_, D> {
         }
         let Ticket { pool, id } = self.ticket;
         let design = pool.design();
-        if let Some(outcome) = design.outcome(id) {
+        let outcome = || {
+            let outcome = design.outcome(id)?;
+            Some(outcome.and_then(|()| pool.shape.names().check_sometimes(id)))
+        };
+        if let Some(outcome) = outcome() {
             return Poll::Ready(outcome);
         }
         if let Err(error) = design.listen(id, context.waker(), &mut self.registration) {
@@ -129,7 +139,7 @@ impl<D: Design> Future for Durable<'_, D> {
         design.hurry(id);
         // After the registration: a turn that was over before did not see this task, or has taken
         // its waker already. Then the outcome is known.
-        design.outcome(id).map_or(Poll::Pending, Poll::Ready)
+        outcome().map_or(Poll::Pending, Poll::Ready)
     }
 }
 

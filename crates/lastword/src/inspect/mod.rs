@@ -60,8 +60,8 @@ fn info(found: &Found) -> Info {
         let place = Arc::clone(found.log_place());
         FileLog::new(place, superblock.log_offset, superblock.log_bytes).ok()
     });
-    let written = written.flatten().map(|log| log.path());
-    Info::of(&found.file, superblock, medium, written)
+    let log = written.flatten().map(|log| (&**found.log_place(), log.path()));
+    Info::of(&found.file, superblock, medium, log)
 }
 
 /// What opening a pool would show.

@@ -7,6 +7,7 @@ mod ideal;
 mod limits;
 mod listeners;
 mod lost_log;
+mod names;
 mod paging;
 mod parts;
 mod pool;

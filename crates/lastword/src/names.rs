@@ -1,0 +1,123 @@
+//! Whether the names of an open pool's files still lead to them.
+//!
+//! A backup tool that renames a copy over a pool, or `rm`, leaves an open pool working on files
+//! without a name. Reads, writes and syncs of such files succeed, and the kernel frees them when
+//! they are closed. So an answer that says "durable" looks at the names, too:
+//!
+//! | answer | looks |
+//! |---|---|
+//! | `flush`, `bring_home`, `close` | always |
+//! | a ticket's `wait`, `await` and callback; `run` with `Durability::Sync` | now and then |
+//! | `is_durable`, `durable_id` | never: a load |
+//!
+//! A ticket looks when [`IDS_DISK`] or [`IDS_MEMORY`] IDs have passed since the last look, and always
+//! after a look that found a loss. A look is two system calls a file, about a microsecond. The numbers keep it below one part in
+//! a thousand of what makes these transactions durable: a write to a disk takes 100 us, a fence on
+//! mapped memory less than one.
+//!
+//! Invariants:
+//! - A loss does not poison the pool. Its transactions go on and are durable in its files; each
+//!   answer above is an error until the names are back. A program can so stop its transactions and
+//!   have the files' content copied, which is all there is to rescue.
+//! - [`check_closed`](Names::check_closed) keeps a descriptor of each file without a name open until
+//!   the process ends. The pool was closed cleanly by then, and its content can be copied.
+//! - Only a loss that is certain counts: a file that was renamed has a name, and a failing call
+//!   says nothing.
+
+use std::path::PathBuf;
+
+use medium::{LostName, PoolFile};
+use words::TxId;
+
+use crate::error::LostFile;
+use crate::storage::Storage;
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use crate::{Error, Medium};
+
+/// IDs between two looks of tickets, where a commit costs a write to a disk.
+const IDS_DISK: u64 = 16;
+
+/// IDs between two looks of tickets, where a commit costs stores to memory.
+const IDS_MEMORY: u64 = 1024;
+
+/// The files of a pool and the names that they had when it was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    files: Vec<(Arc<PoolFile>, PathBuf)>,
+    ids: u64,
+    /// The ID of the last look.
+    looked: AtomicU64,
+    /// Whether the last look found a loss.
+    lost: AtomicBool,
+}
+
+impl Names {
+    pub(crate) fn of(storage: &Storage) -> Names {
+        let files = [Some(&storage.file), storage.log_file.as_ref()].into_iter().flatten();
+        let files = files.filter_map(|file| {
+            // A relative path leads elsewhere once the program changes its directory.
+            let path = std::path::absolute(file.path()).ok()?;
+            // Where the file system's numbers say that the file is another one from the first,
+            // they say nothing.
+            file.lost_name(&path).is_none().then(|| (Arc::clone(file), path))
+        });
+        let files = files.collect();
+        let in_memory = storage.file.file_system().is_ok_and(|system| system.is_in_memory());
+        let is_disk = storage.medium == Medium::File && !in_memory;
+        let ids = if is_disk { IDS_DISK } else { IDS_MEMORY };
+        Names { files, ids, ..Names::default() }
+    }
+
+    /// Looks if it is time to. For an answer that `id` is durable.
+    ///
+    /// # Errors
+    /// [`Error::NameLost`].
+    #[inline]
+    pub(crate) fn check_sometimes(&self, id: TxId) -> Result<(), Error> {
+        // Relaxed: neither says anything of other memory. Two threads that both find it time look
+        // twice; one that sees a loss late answers as if it had asked earlier.
+        let is_lost = self.lost.load(Ordering::Relaxed);
+        if !is_lost && id.0 < self.looked.load(Ordering::Relaxed).saturating_add(self.ids) {
+            return Ok(());
+        }
+        self.check(id)
+    }
+
+    /// Looks.
+    ///
+    /// # Errors
+    /// [`Error::NameLost`].
+    #[cold]
+    pub(crate) fn check(&self, id: TxId) -> Result<(), Error> {
+        let files = self.lost();
+        self.lost.store(!files.is_empty(), Ordering::Relaxed);
+        self.looked.fetch_max(id.0, Ordering::Relaxed);
+        if files.is_empty() { Ok(()) } else { Err(Error::NameLost { files, closed: false }) }
+    }
+
+    /// Looks, and keeps what has no name open until the process ends. The pool is closed.
+    ///
+    /// # Errors
+    /// [`Error::NameLost`].
+    pub(crate) fn check_closed(&self) -> Result<(), Error> {
+        let mut lost = self.lost();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        for lost in &mut lost {
+            if let LostName::Unlinked { descriptor } = &mut lost.how {
+                let file = self.files.iter().find(|(file, _)| file.path() == lost.path);
+                *descriptor = file.and_then(|(file, _)| file.keep_open());
+            }
+        }
+        Err(Error::NameLost { files: lost, closed: true })
+    }
+
+    fn lost(&self) -> Vec<LostFile> {
+        let lost = self.files.iter().filter_map(|(file, name)| {
+            let how = file.lost_name(name)?;
+            Some(LostFile { path: file.path().into(), how })
+        });
+        lost.collect()
+    }
+}

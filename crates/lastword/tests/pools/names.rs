@@ -1,0 +1,206 @@
+//! Pool files that are removed, renamed or replaced while the pool is open.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::future::{Future, IntoFuture};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
+
+use lastword::{
+    Decoupled, Design, Durability, Error, LostName, Medium, Objects, Options, Pool, Ptr, Redo,
+    Snapshot, Undo,
+};
+
+const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+
+fn options(medium: Medium) -> Options {
+    Options::new().bytes(1 << 20).log_bytes(256 << 10).ring_entries(1 << 12).medium(medium)
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// A pool in a directory of its own, which counts.
+struct Counter<D: Design> {
+    dir: tempfile::TempDir,
+    path: PathBuf,
+    pool: Pool<D>,
+    count: Ptr<u64>,
+}
+
+impl<D: Design> Counter<D> {
+    fn new(options: Options) -> Counter<D> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("test.pool");
+        let pool = Pool::<D>::create_as(&path, options).unwrap();
+        let made = pool.run(|tx| {
+            let count = tx.alloc(0_u64)?;
+            tx.set_root_ptr(count)?;
+            Ok(count)
+        });
+        let count = made.unwrap().value;
+        pool.flush().unwrap();
+        Counter { dir, path, pool, count }
+    }
+
+    /// Counts; answers what its ticket says.
+    fn add(&self) -> Result<(), Error> {
+        let count = self.count;
+        self.pool.run(|tx| tx.update(count, |count| count + 1))?.ticket.wait()
+    }
+
+    /// The pool's files that there are.
+    fn files(&self) -> Vec<PathBuf> {
+        let files = [self.path.clone(), with_suffix(&self.path, ".log")];
+        files.into_iter().filter(|path| path.exists()).collect()
+    }
+}
+
+fn counted<D: Design>(path: &Path, options: Options) -> u64 {
+    let pool = Pool::<D>::open_as(path, options).unwrap();
+    let read = pool.worker().unwrap().read(|tx| {
+        let count = tx.root_ptr::<u64>()?;
+        tx.get(count)
+    });
+    let count = read.unwrap().value;
+    pool.close().unwrap();
+    count
+}
+
+/// Copies what the error says to these names.
+fn rescue(error: &Error, to: &Path) -> usize {
+    let Error::NameLost { files, .. } = error else { panic!("{error}") };
+    let mut copied = 0;
+    for lost in files {
+        let LostName::Unlinked { descriptor: Some(descriptor) } = lost.how else { continue };
+        let content = format!("/proc/{}/fd/{descriptor}", std::process::id());
+        assert!(error.to_string().contains(&content), "{error}");
+        fs::copy(content, to.join(lost.path.file_name().unwrap())).unwrap();
+        copied += 1;
+    }
+    copied
+}
+
+/// Both files are removed: every answer says so, nothing stops, and all can be copied.
+fn removed<D: Design>(options: &Options) {
+    let counter = Counter::<D>::new(options.clone());
+    let files = counter.files();
+    (0..5).for_each(|_| counter.add().unwrap());
+    for file in &files {
+        fs::remove_file(file).unwrap();
+    }
+    let lost = counter.pool.flush().unwrap_err();
+    let text = lost.to_string();
+    assert!(text.contains("test.pool was removed") && text.contains("copy"), "{text}");
+    assert!(matches!(counter.pool.bring_home(), Err(Error::NameLost { .. })));
+    // It goes on, and every ticket says so.
+    for _ in 0..3 {
+        assert!(matches!(counter.add(), Err(Error::NameLost { .. })));
+    }
+    assert!(counter.pool.flush().is_err());
+    let copies = tempfile::tempdir().unwrap();
+    assert_eq!(rescue(&lost, copies.path()), files.len());
+    assert_eq!(counted::<D>(&copies.path().join("test.pool"), options.clone()), 8);
+    let Counter { pool, dir, path, .. } = counter;
+    let closed = pool.close().unwrap_err();
+    assert_eq!(rescue(&closed, dir.path()), files.len());
+    assert!(lastword::inspect(&path).unwrap().clean, "{closed}");
+    assert_eq!(counted::<D>(&path, options.clone()), 8);
+}
+
+/// One file is replaced by a copy: by renaming the copy over it, or after it was renamed itself.
+fn replaced<D: Design>(options: &Options) {
+    for number in 0..2 {
+        let counter = Counter::<D>::new(options.clone());
+        counter.add().unwrap();
+        let Some(file) = counter.files().get(number).cloned() else { continue };
+        let (copy, aside) = (with_suffix(&file, ".copy"), with_suffix(&file, ".aside"));
+        fs::copy(&file, &copy).unwrap();
+        fs::rename(&file, &aside).unwrap();
+        // Renamed: it has a name.
+        counter.pool.flush().unwrap();
+        counter.add().unwrap();
+        fs::rename(&copy, &file).unwrap();
+        let lost = counter.pool.flush().unwrap_err();
+        let Error::NameLost { files, closed: false } = &lost else { panic!("{lost}") };
+        assert_eq!((files.len(), &files[0].path, files[0].how), (1, &file, LostName::Replaced));
+        assert!(matches!(counter.add(), Err(Error::NameLost { .. })));
+        // The name is back, and all is well.
+        fs::rename(&aside, &file).unwrap();
+        counter.add().unwrap();
+        counter.pool.flush().unwrap();
+        // Over it.
+        fs::copy(&file, &copy).unwrap();
+        fs::rename(&copy, &file).unwrap();
+        let lost = counter.pool.flush().unwrap_err();
+        assert_eq!(rescue(&lost, counter.dir.path()), 1);
+        let closed = counter.pool.close().unwrap_err();
+        assert_eq!(rescue(&closed, counter.dir.path()), 1);
+        assert_eq!(counted::<D>(&counter.path, options.clone()), 4);
+    }
+}
+
+/// Without a flush tickets find out by themselves.
+fn tickets<D: Design>(options: &Options) {
+    let counter = Counter::<D>::new(options.clone());
+    counter.files().iter().for_each(|file| fs::remove_file(file).unwrap());
+    let lost = (0..2_000).find_map(|_| counter.add().err());
+    assert!(matches!(lost, Some(Error::NameLost { .. })), "{lost:?}");
+    let count = counter.count;
+    let done = counter.pool.run(|tx| tx.update(count, |count| count + 1)).unwrap();
+    let (told, ear) = mpsc::channel();
+    done.ticket.on_durable(move |outcome| drop(told.send(outcome))).unwrap();
+    let mut awaited = Box::pin(done.ticket.into_future());
+    let outcome = loop {
+        match awaited.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => break outcome,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    };
+    drop(awaited);
+    for outcome in [outcome, ear.recv().unwrap()] {
+        assert!(matches!(outcome, Err(Error::NameLost { .. })), "{outcome:?}");
+    }
+    assert!(counter.pool.close().is_err());
+    let sync = Counter::<D>::new(options.clone().durability(Durability::Sync));
+    sync.files().iter().for_each(|file| fs::remove_file(file).unwrap());
+    let count = sync.count;
+    let add = |_| sync.pool.run(|tx| tx.update(count, |count| count + 1)).err();
+    assert!(matches!((0..2_000).find_map(add), Some(Error::NameLost { .. })));
+}
+
+fn each(test: impl Fn(&Options)) {
+    for medium in [Medium::File, Medium::PersistentCache, EMULATED] {
+        test(&options(medium));
+    }
+}
+
+#[test]
+fn removed_files_are_reported_and_can_be_copied() {
+    each(removed::<Decoupled>);
+    each(removed::<Snapshot>);
+    each(removed::<Undo>);
+    each(removed::<Redo>);
+}
+
+#[test]
+fn replaced_files_are_reported_and_renamed_ones_are_not() {
+    each(replaced::<Decoupled>);
+    each(replaced::<Snapshot>);
+    each(replaced::<Undo>);
+    each(replaced::<Redo>);
+}
+
+#[test]
+fn tickets_report_removed_files_without_a_flush() {
+    each(tickets::<Decoupled>);
+    each(tickets::<Snapshot>);
+    each(tickets::<Undo>);
+    each(tickets::<Redo>);
+    tickets::<Snapshot>(&options(Medium::File).group(4));
+    tickets::<Decoupled>(&options(Medium::File).group(4));
+}
