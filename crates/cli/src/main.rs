@@ -50,6 +50,8 @@ use crate::args::{Command, CommandLine, KillWriter};
 use crate::failure::{Failure, Verdict};
 
 fn main() -> ExitCode {
+    // A limit on the size of files (`ulimit -f`) is an error with a message, not a silent end.
+    medium::signals::ignore_size_signal();
     let mut arguments = std::env::args_os().skip(1).peekable();
     if arguments.peek().is_some_and(|first| first == KillWriter::NAME) {
         return exit(kill_writer::run(&KillWriter::parse_from(arguments)));

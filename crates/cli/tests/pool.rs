@@ -51,6 +51,26 @@ fn open(room: &Room, name: &str) -> File {
 }
 
 #[test]
+fn a_size_limit_is_an_error_without_a_signal() {
+    let room = Room::new();
+    let create = ["pool", "create", "a.pool", "--bytes", "256K", "--log-bytes", "128K"];
+    let run = ["run", "bank", "--pool", "a.pool", "--seconds", "1"];
+    for arguments in [&create[..], &run] {
+        let output = std::process::Command::new("sh")
+            .args(["-c", "ulimit -f 64; exec \"$0\" \"$@\""])
+            .arg(room.program().get_program())
+            .args(arguments)
+            .current_dir(room.path(""))
+            .output()
+            .unwrap();
+        let told = common::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}, {told}", output.status);
+        assert!(told.contains("a.pool") && told.contains("`ulimit -f`"), "{told}");
+        assert!(room.files().is_empty(), "{:?}", room.files());
+    }
+}
+
+#[test]
 fn a_new_pool_is_described_and_sound() {
     for medium in ["file", "emulated"] {
         let room = created(medium);
@@ -70,6 +90,7 @@ fn a_new_pool_is_described_and_sound() {
             "log_path",
             "medium",
             "memory_bytes",
+            "page_cache",
             "path",
             "pool_id",
             "reproduced_id",
@@ -168,6 +189,7 @@ fn an_unclean_pool_needs_recovery_and_a_check_changes_no_byte_of_it() {
             "object_bytes",
             "objects",
             "opens",
+            "page_cache",
             "path",
             "pool_id",
             "reproduced_id",

@@ -60,8 +60,8 @@ fn a_pool_is_there_whole_or_not_at_all_after_every_crash_of_its_creation() {
     for case in [
         "medium=file create=1 transactions=0 moves=0 crashes=2",
         "medium=file create=1 transactions=0 moves=0 kills=1 crashes=1",
-        "medium=file create=1 transactions=0 moves=0 crashes=2 naming=0",
-        "medium=file create=1 transactions=0 moves=0 kills=1 crashes=1 naming=0",
+        "medium=file create=1 transactions=0 moves=0 crashes=1 naming=0",
+        "medium=file create=1 transactions=0 moves=0 kills=1 crashes=0 naming=0",
         "medium=memory create=1 transactions=0 moves=0 crashes=1 every_word=0",
     ] {
         let statistics = go(case, Tier::A, u64::MAX);

@@ -192,6 +192,10 @@ impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
         self.pipeline.reproduce.threads()
     }
 
+    fn enter(&self) {
+        medium::signals::block_size_signal();
+    }
+
     fn clock(&self) -> &AtomicU64 {
         self.memory.clock()
     }

@@ -23,6 +23,7 @@ use super::finding::{Finding, Problem, Severity};
 use super::{CheckOptions, Report, check_with};
 use crate::Error;
 use crate::storage::{if_lost, open_settled};
+use crate::superblock::COPIES_BYTES;
 
 /// What a repair has done.
 #[derive(Debug)]
@@ -80,6 +81,8 @@ pub fn repair_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Re
     let system = System::kernel();
     let examined = examine(path, expected, |path| open_settled(&system, path))?;
     let survey = examined.survey;
+    // Copies of a superblock or head are all that is written; a new log checks for itself.
+    survey.file.check_size_limit(COPIES_BYTES)?;
     let alone = survey.findings.iter().all(|one| one.severity() <= Severity::Spare);
     let (mut mended, mut left, mut renews) = (Vec::new(), Vec::new(), false);
     for finding in &survey.findings {

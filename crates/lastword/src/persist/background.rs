@@ -42,6 +42,8 @@ pub(crate) trait Steps: Send + Sync + 'static {
     fn part_step(&self) -> Result<Step, Error>;
     /// Threads that may reproduce at the same time, who leads included.
     fn reproduce_threads(&self) -> usize;
+    /// Called once by each background thread before its first step.
+    fn enter(&self) {}
     /// The clock that IDs are drawn from.
     fn clock(&self) -> &AtomicU64;
     /// The last durable ID.
@@ -208,7 +210,10 @@ impl Background {
         run: impl FnOnce(&S) + Send + 'static,
     ) -> Result<(), std::io::Error> {
         let steps = Arc::clone(steps);
-        let thread = thread::Builder::new().name(name.into()).spawn(move || run(&steps))?;
+        let thread = thread::Builder::new().name(name.into()).spawn(move || {
+            steps.enter();
+            run(&steps);
+        })?;
         self.threads.push(thread);
         Ok(())
     }

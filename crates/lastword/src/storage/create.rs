@@ -85,6 +85,13 @@ impl Created {
     }
 }
 
+impl Drop for Created {
+    fn drop(&mut self) {
+        let files = [Some(&self.file), self.log.as_ref()];
+        files.into_iter().flatten().for_each(|file| file.end_creation());
+    }
+}
+
 /// The best medium for a pool in this place: persistent memory where it is, else the file.
 fn probe(system: &System, path: &Path) -> Medium {
     // A file of its own, which has no name and goes when it is dropped. Whatever keeps it from
@@ -102,6 +109,8 @@ fn probe(system: &System, path: &Path) -> Medium {
 fn remove_interrupted(system: &System, log_path: &Path) -> Result<(), Error> {
     let file = match PoolFile::open_on(system, log_path) {
         Ok(file) if file.len() >= COPIES_BYTES => file,
+        // No descriptor is left, or no access: whether it is one cannot be said.
+        Err(error @ medium::Error::Io { .. }) => return Err(error.into()),
         _ => return Ok(()), // none, or not ours: creating the log says so
     };
     let head = Copies::<LogHead>::read(&file)?.current();

@@ -54,6 +54,7 @@ impl Opened {
         })?
         .found()?;
         let medium = choose_medium(options.medium, found.medium).expect("the survey has asked");
+        check_size_limits(&found.file, found.log_file.as_deref(), medium)?;
         // Before anything is mapped or written, and after every check that refuses the pool.
         found.file.allocate_again(Prewrite::No)?;
         // Before anything in it is acknowledged: whoever made the pool may have been killed between
@@ -85,6 +86,17 @@ pub(crate) fn open_settled(system: &System, path: &Path) -> Result<PoolFile, med
     let file = PoolFile::open_on(system, path)?;
     settle(&file)?;
     Ok(file)
+}
+
+/// That this process may write all that has to be written: mapped files are, up to the superblocks.
+fn check_size_limits(
+    file: &PoolFile,
+    log_file: Option<&PoolFile>,
+    medium: Medium,
+) -> Result<(), Error> {
+    let end = if medium == Medium::File { file.len() } else { COPIES_BYTES };
+    file.check_size_limit(end)?;
+    log_file.map_or(Ok(()), |log| Ok(log.check_size_limit(log.len())?))
 }
 
 /// What is read from here on is durable: recovery acts on it. See `recover`.

@@ -1,11 +1,14 @@
-//! A limit of the process makes writes fail that no call of ours carries out: those of io_uring.
+//! Limits of the process: on the size of files, and on descriptors.
 //!
-//! The limit goes through the pool's files block by block. What lies behind it cannot be written:
-//! both superblocks, the second one, the log from some block on, home.
+//! The first makes writes fail that no call of ours carries out: those of io_uring. It goes through
+//! the pool's files block by block. What lies behind it cannot be written: both superblocks, the
+//! second one, the log from some block on, the heap image. A pool does not open under such a limit,
+//! so it comes while the pool is open.
 
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use lastword::{Medium, MediumError, Pool};
+use lastword::{Medium, MediumError, Objects, Pool};
 use medium::{Faults, System};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -29,14 +32,19 @@ struct Seen {
 
 /// Uses a pool while no file can be written from this byte on.
 fn live_under(bytes: u64, story: &mut Story, seen: &mut Seen) {
-    limit(Some(bytes));
+    // The heap image ends behind the log's file.
+    if bytes < HEAP_END {
+        limit(Some(bytes));
+        let refused = Pool::open(&story.path, story.options.clone()).unwrap_err();
+        assert!(too_large(&refused), "{refused}");
+        assert!(refused.to_string().contains("`ulimit -f`"), "{refused}");
+        seen.unopened += 1;
+        limit(None);
+    }
     let opened = Pool::open(&story.path, story.options.clone());
+    limit(Some(bytes));
     let told = match opened {
-        Err(error) => {
-            seen.unopened += 1;
-            assert!(too_large(&error), "{error}");
-            Some(error)
-        }
+        Err(error) => panic!("{error}"),
         Ok(pool) => {
             let mut told = None;
             for step in 0..40 {
@@ -74,9 +82,12 @@ fn live_under(bytes: u64, story: &mut Story, seen: &mut Seen) {
 }
 
 fn too_large(error: &lastword::Error) -> bool {
-    let lastword::Error::Medium(MediumError::Transfer { source, .. }) = error else { return false };
-    source.kind() == std::io::ErrorKind::FileTooLarge
+    matches!(error, lastword::Error::Medium(MediumError::FileTooLarge { limit: Some(_), .. }))
 }
+
+/// Where the heap image of the story's pool begins, and ends.
+const HEAP_START: u64 = 2 << 20;
+const HEAP_END: u64 = HEAP_START + (256 << 10);
 
 #[test]
 fn a_pool_that_meets_the_limit_on_files_keeps_what_was_acknowledged_by_every_path() {
@@ -96,7 +107,7 @@ fn a_pool_that_meets_the_limit_on_files_keeps_what_was_acknowledged_by_every_pat
         story.run();
         let mut seen = Seen::default();
         let log_end = 8192 + (128 << 10);
-        let home = [2 << 20, (2 << 20) + (128 << 10), 4 << 20];
+        let home = [HEAP_START, HEAP_START + (128 << 10), 4 << 20];
         for bytes in (0..=log_end).step_by(8192).chain([4096]).chain(home) {
             story.options = options.clone().system(system.clone());
             live_under(bytes, &mut story, &mut seen);
@@ -106,6 +117,118 @@ fn a_pool_that_meets_the_limit_on_files_keeps_what_was_acknowledged_by_every_pat
         assert!(all, "unopened {unopened}, poisoned {poisoned}, unharmed {unharmed}");
         let pool = Pool::open(&story.path, options).unwrap();
         assert!(found(&pool) > 100);
+    }
+}
+
+/// A library leaves the program's signals alone, so it must not come to the write that sends one.
+#[test]
+fn a_pool_larger_than_the_size_limit_is_refused_without_a_signal() {
+    const NAME: &str = "limits::a_pool_larger_than_the_size_limit_is_refused_without_a_signal";
+    if std::env::var_os(CHILD).is_none() {
+        return in_child("true", NAME);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    for medium in [Medium::File, Medium::PersistentCache, emulated] {
+        let options = Story::options().medium(medium);
+        limit(Some(HEAP_END - 1));
+        let refused = Pool::create(&path, options.clone()).unwrap_err();
+        assert!(too_large(&refused), "{refused}");
+        assert!(refused.to_string().contains("`ulimit -f`"), "{refused}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        limit(None);
+        Pool::create(&path, options.clone()).unwrap().close().unwrap();
+        // A mapped file is stored to, which has no limit, but for the superblocks.
+        let least = if medium == Medium::File { HEAP_END } else { 8192 };
+        limit(Some(least - 1));
+        let before = std::fs::read(&path).unwrap();
+        let refused = Pool::open(&path, options.clone()).unwrap_err();
+        assert!(too_large(&refused), "{refused}");
+        assert!(std::fs::read(&path).unwrap() == before);
+        limit(Some(least));
+        let pool = Pool::open(&path, options).unwrap();
+        pool.run(|tx| tx.alloc(7_u64)).unwrap().ticket.wait().unwrap();
+        pool.close().unwrap();
+        limit(None);
+        std::fs::read_dir(dir.path())
+            .unwrap()
+            .for_each(|entry| std::fs::remove_file(entry.unwrap().path()).unwrap());
+    }
+}
+
+/// The limit comes while the pool is open (`prlimit`), and the pool's own threads meet it.
+#[test]
+fn a_size_limit_met_in_the_background_is_an_error_without_a_signal() {
+    const NAME: &str = "limits::a_size_limit_met_in_the_background_is_an_error_without_a_signal";
+    if std::env::var_os(CHILD).is_none() {
+        return in_child("true", NAME);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let options = Story::options().medium(Medium::File).background(true);
+    let pool = Pool::create(dir.path().join("test.pool"), options).unwrap();
+    limit(Some(8192));
+    let (told, ear) = std::sync::mpsc::channel();
+    let done = pool.run(|tx| tx.alloc(7_u64)).unwrap();
+    done.ticket.on_durable(move |outcome| drop(told.send(outcome))).unwrap();
+    // This thread only listens: a write of its own would end the process.
+    let outcome = ear.recv().unwrap();
+    assert_poisoned(&outcome.unwrap_err());
+    pool.abandon();
+    limit(None);
+}
+
+/// Each number of descriptors that is too small stops a creation at another step, up to the one
+/// that makes the names durable.
+#[test]
+fn a_creation_without_descriptors_leaves_nothing() {
+    const NAME: &str = "limits::a_creation_without_descriptors_leaves_nothing";
+    if std::env::var_os(CHILD).is_none() {
+        return in_child("true", NAME);
+    }
+    let before = getrlimit(Resource::Nofile);
+    let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    for medium in [Medium::File, emulated] {
+        let mut refused = 0;
+        for free in 0.. {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("test.pool");
+            let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
+            let current = Some(next + free);
+            setrlimit(Resource::Nofile, Rlimit { current, ..before }).unwrap();
+            let created = Pool::create(&path, Story::options().medium(medium));
+            setrlimit(Resource::Nofile, before).unwrap();
+            match created {
+                Ok(pool) => {
+                    pool.close().unwrap();
+                    break;
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert!(error.to_string().contains("test.pool"), "{error}");
+                    let left: Vec<_> = std::fs::read_dir(dir.path())
+                        .unwrap()
+                        .map(|entry| entry.unwrap().file_name())
+                        .collect();
+                    assert!(left.is_empty(), "{free} descriptors, {error}: {left:?}");
+                }
+            }
+        }
+        // Another's log is never taken for what a creation has left.
+        for free in 0..8 {
+            let dir = tempfile::tempdir().unwrap();
+            let log = dir.path().join("test.pool.log");
+            std::fs::write(&log, "another's").unwrap();
+            let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
+            setrlimit(Resource::Nofile, Rlimit { current: Some(next + free), ..before }).unwrap();
+            let created = Pool::create(dir.path().join("test.pool"), Story::options());
+            setrlimit(Resource::Nofile, before).unwrap();
+            assert!(created.is_err());
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "{free} descriptors");
+            assert_eq!(std::fs::read(&log).unwrap(), b"another's");
+        }
+        // A directory and a file at least.
+        assert!(refused > 1, "{medium:?}: refused {refused} times");
     }
 }
 

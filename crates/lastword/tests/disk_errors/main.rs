@@ -4,6 +4,7 @@
 
 mod full;
 mod limits;
+mod mounts;
 mod nth;
 mod parts;
 mod story;

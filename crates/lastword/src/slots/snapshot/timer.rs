@@ -30,6 +30,7 @@ impl Timer {
         let core = Arc::clone(core);
         let builder = thread::Builder::new().name("lastword-groups".into());
         let thread = builder.spawn(move || {
+            medium::signals::block_size_signal();
             if let Some(groups) = &core.groups {
                 look_on(&core, groups);
             }

@@ -1,0 +1,147 @@
+//! File systems and mounts that lack something, made for a test in a namespace of its own.
+//!
+//! | missing | made by | needs |
+//! |---|---|---|
+//! | renames that do not overwrite, and links | exFAT through FUSE on a loop device | root, exfatprogs, exfat-fuse |
+//! | `/proc` | an empty file system over it | `unshare -m` or `-Urm` |
+//!
+//! Where that cannot be had, a line on the standard error says so.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use lastword::{Medium, Pool};
+use medium::Faults;
+
+use crate::story::Story;
+
+/// Set in the child, to the directory that it works in.
+const CHILD: &str = "LASTWORD_TEST_MOUNTED";
+
+/// What the shell answers when the place cannot be made.
+const CANNOT: i32 = 77;
+
+/// Makes an exFAT in `disk`; `$cleanup` removes the device.
+const EXFAT: &str = "truncate -s 64M image && mkfs.exfat image && \
+    loop=$(losetup -f --show image) && cleanup=\"losetup -d $loop\" && \
+    { mount.exfat-fuse $loop disk || { $cleanup; false; }; } && cleanup=\"umount disk; $cleanup\"";
+
+const NO_PROC: &str = "mount -t tmpfs lastword /proc";
+
+/// Runs this test in a child, alone, in a namespace where a line of shell has made the place.
+fn in_place(test: &str, make: &str, expected: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("disk")).unwrap();
+    let line = format!(
+        "cleanup=true; {{ {make}; }} >&2 || exit {CANNOT}; \
+         \"$0\" --exact {test} --nocapture; code=$?; eval \"$cleanup\"; exit $code"
+    );
+    let mut told = String::new();
+    for flags in ["-m", "-Urm"] {
+        let output = Command::new("unshare")
+            .args([flags, "sh", "-c", &line])
+            .arg(std::env::current_exe().unwrap())
+            .current_dir(dir.path())
+            .env(CHILD, dir.path())
+            .env("LASTWORD_TEST_EXPECTED", expected)
+            .stdin(Stdio::null())
+            .output();
+        let Ok(output) = output else {
+            told += "there is no `unshare`";
+            break;
+        };
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        if stdout.contains("running 1 test") {
+            let passed = output.status.success() && stdout.contains("1 passed");
+            return assert!(passed, "{stdout}\n{errors}");
+        }
+        told += errors.lines().next_back().unwrap_or("no reason given");
+        told += "; ";
+    }
+    // Past the capture of the test's output.
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {told}");
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn pools_live_on_exfat_through_fuse() {
+    const NAME: &str = "mounts::pools_live_on_exfat_through_fuse";
+    let Some(dir) = std::env::var_os(CHILD) else { return in_place(NAME, EXFAT, "") };
+    let disk = Path::new(&dir).join("disk");
+    for medium in [Medium::File, Medium::PersistentCache] {
+        let options = Story::options().medium(medium);
+        let mut story = Story::new(&disk, options.clone(), false, Faults::none());
+        story.run();
+        assert!(story.told.is_none(), "{:?}", story.told);
+        let refused = Pool::create(&story.path, options.clone()).unwrap_err().to_string();
+        assert!(refused.contains("exists already"), "{refused}");
+        story.assert_truth();
+        names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
+        // What a crash leaves in the middle of naming, of the log and then of the pool.
+        for left in [
+            ["test.pool.log", ".test.pool.log.lastword-new"],
+            ["test.pool", ".test.pool.lastword-new"],
+        ] {
+            std::fs::write(disk.join(left[0]), "").unwrap();
+            std::fs::write(disk.join(left[1]), "the file").unwrap();
+            let pool = Pool::create(&story.path, options.clone()).unwrap();
+            pool.close().unwrap();
+            Pool::open(&story.path, options.clone()).unwrap().close().unwrap();
+            names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
+        }
+        // Removed while open: FUSE gives such a file another name.
+        let pool = Pool::create(&story.path, options).unwrap();
+        std::fs::remove_file(&story.path).unwrap();
+        let lost = pool.flush().unwrap_err();
+        assert!(matches!(lost, lastword::Error::NameLost { .. }), "{lost}");
+        assert!(pool.close().is_err());
+        names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
+    }
+}
+
+#[test]
+fn a_missing_proc_does_not_take_direct_writes_away() {
+    const NAME: &str = "mounts::a_missing_proc_does_not_take_direct_writes_away";
+    let options = Story::options().medium(Medium::File);
+    let Some(dir) = std::env::var_os(CHILD) else {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::create(dir.path().join("test.pool"), options).unwrap();
+        let path = pool.info().log_path.unwrap();
+        return in_place(NAME, NO_PROC, &format!("{path}"));
+    };
+    assert!(!Path::new("/proc/self/fd").exists());
+    let expected = std::env::var("LASTWORD_TEST_EXPECTED").unwrap();
+    let path = Path::new(&dir).join("test.pool");
+    let pool = Pool::create(&path, options.clone()).unwrap();
+    assert_eq!(pool.info().log_path.unwrap().to_string(), expected);
+    pool.close().unwrap();
+    // Another file under the name is not written to.
+    let pool = Pool::open(&path, options).unwrap();
+    assert_eq!(pool.info().log_path.unwrap().to_string(), expected);
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(pool.flush(), Err(lastword::Error::NameLost { .. })));
+}
+
+/// The reason is said where groups go through the page cache.
+#[test]
+fn files_in_memory_say_why_the_page_cache_is_used() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+    let path = dir.path().join("test.pool");
+    let options = Story::options().medium(Medium::File);
+    let pool = Pool::create(&path, options).unwrap();
+    let told = pool.info().page_cache.clone();
+    if pool.info().file_system == Some("tmpfs") {
+        assert_eq!(told.as_deref(), Some("files on tmpfs are in memory"));
+    }
+    drop(pool);
+    assert_eq!(lastword::inspect(&path).unwrap().page_cache, told);
+}
