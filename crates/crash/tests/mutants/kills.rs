@@ -44,7 +44,7 @@ const KILLED: &str = "workload=cells medium=file sync=1 transactions=3 moves=3 c
 const LONG_WRITES: &str =
     "workload=bulk medium=file sync=1 transactions=3 moves=3 crashes=1 faults=1";
 const CREATION_UNNAMED: &str =
-    "workload=cells medium=file create=1 transactions=3 moves=6 crashes=2 naming=0";
+    "workload=cells medium=memory create=1 transactions=0 moves=0 crashes=1 every_word=0 naming=0";
 const CREATION_FAULT: &str =
     "workload=cells medium=file create=1 transactions=3 moves=6 crashes=2 faults=1";
 
