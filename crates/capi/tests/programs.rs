@@ -203,8 +203,8 @@ fn what_a_program_in_c_was_told_to_be_durable_survives_its_kill() {
     assert!(told.iter().all(|count| *count > 10), "{told:?}");
 }
 
-/// Daemons and supervisors start programs so. A pool's file that became descriptor 1 would take what
-/// the program prints, at the file's offset: over the superblocks, the log heads or the heap image.
+/// Daemons and supervisors start programs so. A pool's file that became descriptor 1 would take
+/// what the program prints: over the superblocks, the log heads or the heap image.
 #[test]
 fn closed_standard_descriptors_stay_closed() {
     if !has("cc") {

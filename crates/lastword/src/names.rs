@@ -10,17 +10,16 @@
 //! | a ticket's `wait`, `await` and callback; `run` with `Durability::Sync` | now and then |
 //! | `is_durable`, `durable_id` | never: a load |
 //!
-//! A ticket looks when [`IDS_DISK`] or [`IDS_MEMORY`] IDs have passed since the last look, and always
-//! after a look that found a loss. A look is two system calls a file, about a microsecond. The numbers keep it below one part in
-//! a thousand of what makes these transactions durable: a write to a disk takes 100 us, a fence on
-//! mapped memory less than one.
+//! A ticket looks when [`IDS_DISK`] or [`IDS_MEMORY`] IDs have passed since the last look, and
+//! always after a look that found a loss. A look is two system calls a file. Chosen so that it is
+//! little beside what makes so many transactions durable: as many writes to a disk, or fences.
 //!
 //! Invariants:
 //! - A loss does not poison the pool. Its transactions go on and are durable in its files; each
 //!   answer above is an error until the names are back. A program can so stop its transactions and
 //!   have the files' content copied, which is all there is to rescue.
-//! - [`check_closed`](Names::check_closed) keeps a descriptor of each file without a name open until
-//!   the process ends. The pool was closed cleanly by then, and its content can be copied.
+//! - [`check_closed`](Names::check_closed) keeps a descriptor of each file without a name open
+//!   until the process ends. The pool was closed cleanly by then, and its content can be copied.
 //! - Only a loss that is certain counts: a file that was renamed has a name, and a failing call
 //!   says nothing.
 

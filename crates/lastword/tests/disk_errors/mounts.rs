@@ -2,7 +2,7 @@
 //!
 //! | missing | made by | needs |
 //! |---|---|---|
-//! | renames that do not overwrite, and links | exFAT through FUSE on a loop device | root, exfatprogs, exfat-fuse |
+//! | safe renames, links | exFAT through FUSE on a loop device | root, exfatprogs, exfat-fuse |
 //! | `/proc` | an empty file system over it | `unshare -m` or `-Urm` |
 //!
 //! Where that cannot be had, a line on the standard error says so.

@@ -45,8 +45,8 @@ const WRITE_BYTES_MAX: usize = 1 << 30;
 /// that is an error. Any number would do: what cannot be submitted is written by a blocking call.
 const REFUSALS_MAX: u32 = 100;
 
-/// Queues on a descriptor that is not standard input, output or errors: those numbers are free where
-/// the process started with them closed, and are the program's to open.
+/// Queues on a descriptor that is not standard input, output or errors: those numbers are free
+/// where the process started with them closed, and are the program's to open.
 fn ring() -> Option<IoUring> {
     // Each of the others takes one of the numbers until the last one has its own.
     let mut others = Vec::new();
