@@ -37,8 +37,9 @@ struct Ledger {
     accounts: Array<Account>,
 }
 
-/// Why a transfer was not made: any type that can be shown may be such a reason.
-#[derive(Debug)]
+/// Why a transfer was not made: any type with `Display` may be such a reason.
+#[derive(Debug, thiserror::Error)]
+#[error("the account has {has} cents, the transfer wants {wants}")]
 struct Declined {
     has: u64,
     wants: u64,

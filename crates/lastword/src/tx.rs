@@ -23,13 +23,42 @@ const HEADER_WORDS: u64 = HEADER_BYTES / 8;
 /// Where an object's link stands: the first word of its header.
 const LINK: u64 = HEADER_BYTES.wrapping_neg();
 
-/// What a program gives as its reason to end a transaction: any value that can be shown.
-pub trait AbortReason: Any + fmt::Debug + Send + Sync {}
+/// A reason to end a transaction: any value of the program with a text for its user.
+///
+/// [`Error::Aborted`] shows that text, so the bound is `Display`. A text (`&'static str`, `String`)
+/// is a reason, and so is every error type; [`Reason::get`] gives the value back.
+///
+/// ```
+/// use lastword::{Error, Options, Pool, Volatile};
+///
+/// #[derive(Debug)]
+/// struct Insufficient { cents: u64 }
+///
+/// impl std::fmt::Display for Insufficient {
+///     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+///         write!(f, "{} cents are missing", self.cents)
+///     }
+/// }
+///
+/// let pool = Pool::<Volatile>::create_as("", Options::new().bytes(1 << 20))?;
+/// let error = pool.run(|tx| tx.abort::<()>(Insufficient { cents: 7 })).unwrap_err();
+/// assert_eq!(error.to_string(), "ended by the program: 7 cents are missing");
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// A type without `Display` is refused where it is given:
+/// ```compile_fail,E0277
+/// # use lastword::{Error, Options, Pool, Volatile};
+/// struct Silent;
+/// let pool = Pool::<Volatile>::create_as("", Options::new().bytes(1 << 20))?;
+/// let _ = pool.run(|tx| tx.abort::<()>(Silent));
+/// # Ok::<(), Error>(())
+/// ```
+pub trait AbortReason: Any + fmt::Display + Send + Sync {}
 
-impl<T: Any + fmt::Debug + Send + Sync> AbortReason for T {}
+impl<T: Any + fmt::Display + Send + Sync> AbortReason for T {}
 
-/// The reason that a body gave to [`Tx::abort`].
-#[derive(Debug)]
+/// The reason that a body gave to [`Tx::abort`]. `Debug` and `Display` both show its text.
 pub struct Reason(Box<dyn AbortReason>);
 
 impl Reason {
@@ -42,7 +71,13 @@ impl Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -122,8 +157,9 @@ impl<'t, D: Design> Tx<'t, D> {
         }
     }
 
-    /// Ends the transaction without any effect: `return tx.abort(reason)`. What `run` answers is
-    /// [`Error::Aborted`] with this reason, and with the moment that the body has seen.
+    /// Ends the transaction without any effect: `return tx.abort(reason)`. `run` returns
+    /// [`Error::Aborted`] with this reason, whose text the error shows, and with the moment that
+    /// the body has seen.
     ///
     /// # Errors
     /// Always: [`Stop::Aborted`].

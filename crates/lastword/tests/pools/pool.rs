@@ -359,7 +359,8 @@ fn an_id_that_was_never_given_out_is_not_waited_for() {
 
 #[test]
 fn an_aborted_transaction_tells_its_reason_and_what_it_saw() {
-    #[derive(Debug, PartialEq)]
+    #[derive(Debug, PartialEq, thiserror::Error)]
+    #[error("only {0} are left")]
     struct Insufficient(u64);
     let (_dir, path) = place();
     let pool = Pool::create(&path, options()).unwrap();
@@ -370,11 +371,27 @@ fn an_aborted_transaction_tells_its_reason_and_what_it_saw() {
         tx.set(counter, 1000)?;
         tx.abort::<()>(Insufficient(n))
     });
-    let Err(Error::Aborted { reason, seen }) = error else { panic!("{error:?}") };
+    let error = error.unwrap_err();
+    assert_eq!(error.to_string(), "ended by the program: only 1 are left");
+    let Error::Aborted { reason, seen } = error else { panic!("{error:?}") };
     assert_eq!(reason.get(), Some(&Insufficient(1)));
     assert!(seen >= last);
     pool.wait_for(seen).unwrap();
     assert_eq!(value(&pool), 1);
+}
+
+#[test]
+fn abort_reason_is_shown_by_its_display() {
+    let (_dir, path) = place();
+    let pool = Pool::create(&path, options()).unwrap();
+    let shown = |error: Error| (error.to_string(), format!("{error:?}"));
+    let text = "ended by the program: insufficient funds".to_owned();
+    let error = pool.run(|tx| tx.abort::<()>("insufficient funds")).unwrap_err();
+    assert_eq!(shown(error), (text.clone(), text.clone()));
+    let error = pool.run(|tx| tx.abort::<()>(String::from("insufficient funds"))).unwrap_err();
+    assert_eq!(shown(error), (text.clone(), text));
+    let error = pool.run(|tx| tx.abort::<()>(std::io::Error::other("offline"))).unwrap_err();
+    assert_eq!(error.to_string(), "ended by the program: offline");
 }
 
 #[test]
