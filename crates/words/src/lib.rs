@@ -55,9 +55,9 @@ pub use bytes::{Bytes, Text};
 pub use erased::{AnyError, Erased, ErasedTx};
 pub use objects::Objects;
 pub use persist::{Persist, words_in};
-#[doc(hidden)]
-pub use ptr::field_of;
 pub use ptr::{Field, HasFields, Place, Ptr};
+#[doc(hidden)]
+pub use ptr::{field_of, field_offset};
 pub use stop::Stop;
 pub use transaction::{Allocate, LockId, Transact, TxId, Words};
 pub use view::{Seen, View};

@@ -1,6 +1,6 @@
 //! Typed access over [`Words`]: values go in and out by copy.
 
-use crate::persist::{from_words, to_words, with_buffer};
+use crate::persist::{from_words, to_words, whole_words, with_buffer};
 use crate::{Addr, Allocate, Persist, Place, Ptr, Stop, View, Words, words_in};
 
 /// Typed access for everything that has words. In scope wherever a transaction is used.
@@ -11,6 +11,7 @@ pub trait Objects: Words {
     /// As [`Words::read`]; [`Stop::BadValue`] when what is there is no value of the type.
     #[inline]
     fn get<P: Place>(&mut self, place: P) -> Result<P::Value, Stop> {
+        const { whole_words(size_of::<P::Value>()) };
         with_buffer::<P::Value, _>(|words| {
             self.read_words(place.addr(), words)?;
             from_words(words)
@@ -32,6 +33,7 @@ pub trait Objects: Words {
     /// As [`Words::write`].
     #[inline]
     fn set<P: Place>(&mut self, place: P, value: P::Value) -> Result<(), Stop> {
+        const { whole_words(size_of::<P::Value>()) };
         with_buffer::<P::Value, _>(|words| {
             to_words(&value, words);
             self.write_words(place.addr(), words)
@@ -48,6 +50,7 @@ pub trait Objects: Words {
         place: P,
         change: impl FnOnce(P::Value) -> P::Value,
     ) -> Result<(), Stop> {
+        const { whole_words(size_of::<P::Value>()) };
         let value = self.get(place)?;
         self.set(place, change(value))
     }
@@ -61,6 +64,7 @@ pub trait Objects: Words {
     where
         Self: Allocate,
     {
+        const { whole_words(size_of::<T>()) };
         let object = Ptr::from_bits(self.allocate(8 * words_in::<T>())?);
         self.set(object, value)?;
         Ok(object)
@@ -96,6 +100,7 @@ pub trait Objects: Words {
     /// [`Stop::BadPointer`] when there is no such object (given back before, or never allocated).
     #[inline]
     fn free<T: Persist>(&mut self, object: Ptr<T>) -> Result<(), Stop> {
+        const { whole_words(size_of::<T>()) };
         self.retire(Addr::new(object.to_bits(), 0), 8 * words_in::<T>() as u64)
     }
 }

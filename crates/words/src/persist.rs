@@ -30,18 +30,43 @@ use crate::{OBJECT_BYTES_MAX, Stop};
 /// #[repr(C)]
 /// struct Padded { small: u8, large: u64 }
 /// ```
+///
+/// So is a type whose values are elsewhere:
+/// ```compile_fail,E0277
+/// fn is_persist<T: words::Persist>() {}
+/// is_persist::<String>();
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot live in a pool",
+    label = "`{Self}` is no plain value of whole words",
+    note = "give it `#[repr(C)]` and \
+            `#[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]`",
+    note = "for text and for what grows there are `Text`, `Bytes` and `Array`"
+)]
 pub trait Persist: TryFromBytes + IntoBytes + Immutable + KnownLayout + Copy {}
 
+// The error names the user's type, not the first of zerocopy's traits that it lacks.
+#[diagnostic::do_not_recommend]
 impl<T: TryFromBytes + IntoBytes + Immutable + KnownLayout + Copy> Persist for T {}
 
 /// How many words a value takes. Does not compile for a type of another size than whole words.
 pub const fn words_in<T>() -> usize {
-    const {
-        assert!(size_of::<T>().is_multiple_of(8), "a persistent value is made of whole words");
-        assert!(size_of::<T>() > 0, "a persistent value has at least one word");
-        assert!(size_of::<T>() <= OBJECT_BYTES_MAX, "an object has at most 1 KiB: use an Array");
-        size_of::<T>() / 8
-    }
+    const { whole_words(size_of::<T>()) }
+}
+
+/// How many words a value of so many bytes takes, at compile time.
+///
+/// The compiler reports a wrong size where the function is that needs the words, and names the
+/// caller of that function: so each that a program calls computes them itself, in its first line.
+#[track_caller]
+pub(crate) const fn whole_words(bytes: usize) -> usize {
+    assert!(
+        bytes.is_multiple_of(8),
+        "a value in a pool is made of whole words: its size must be a multiple of 8 bytes"
+    );
+    assert!(bytes > 0, "a value in a pool has at least one word");
+    assert!(bytes <= OBJECT_BYTES_MAX, "an object has at most 1 KiB: use an Array");
+    bytes / 8
 }
 
 /// Calls `with` on a zeroed buffer of the words of `T`, no larger than it must be.

@@ -155,10 +155,21 @@ impl<T: Persist> Place for Field<T> {
 /// let node: Ptr<Node> = Ptr::from_bits(64);
 /// let wrong = field!(node, Leaf, key);
 /// ```
+/// and the field one that a transaction can read: of whole words, which it begins with. The
+/// compiler says so at the `field!` that is wrong.
+/// ```compile_fail,E0080
+/// # use words::{Ptr, field};
+/// struct Half { low: u32, high: u32 }
+/// let half: Ptr<Half> = Ptr::from_bits(64);
+/// let wrong = field!(half, Half, low);
+/// ```
 #[macro_export]
 macro_rules! field {
     ($place:expr, $object:ty, $field:ident) => {{
-        const OFFSET: usize = ::core::mem::offset_of!($object, $field);
+        const OFFSET: usize =
+            $crate::field_offset(::core::mem::offset_of!($object, $field), |object: &$object| {
+                &object.$field
+            });
         $crate::field_of($place, OFFSET, |object: &$object| &object.$field)
     }};
 }
@@ -183,6 +194,16 @@ impl<T> HasFields<T> for Field<T> {
     }
 }
 
+/// What [`field!`](crate::field) evaluates at compile time: the offset, when the field can be read.
+/// The error is reported where the macro is called.
+#[doc(hidden)]
+#[track_caller]
+pub const fn field_offset<T, F>(offset: usize, _typed: fn(&T) -> &F) -> usize {
+    crate::persist::whole_words(size_of::<F>());
+    assert!(offset.is_multiple_of(8), "a field that is read by itself begins at a whole word");
+    offset
+}
+
 /// What [`field!`](crate::field) expands to; `_typed` only tells the compiler the field's type.
 #[doc(hidden)]
 #[inline]
@@ -203,7 +224,7 @@ mod tests {
         #[repr(C)]
         struct Inner {
             a: u64,
-            b: u32,
+            b: u64,
         }
         #[repr(C)]
         struct Outer {
@@ -211,9 +232,33 @@ mod tests {
             inner: Inner,
         }
         let outer: Ptr<Outer> = Ptr::from_bits(4096);
-        let b: Field<u32> = field!(field!(outer, Outer, inner), Inner, b);
+        let b: Field<u64> = field!(field!(outer, Outer, inner), Inner, b);
         assert_eq!(b.addr, Addr::new(4096, 16));
         let _ = (|o: &Outer| o.x, |i: &Inner| i.a);
+    }
+
+    #[test]
+    fn wrong_field_is_reported_at_its_caller() {
+        use std::panic::{Location, catch_unwind, set_hook, take_hook};
+        use std::sync::Mutex;
+        static LINES: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+        struct Half {
+            low: u32,
+            high: u64,
+        }
+        let note = |at: &Location<'_>| LINES.lock().unwrap().push(at.line());
+        let before = take_hook();
+        set_hook(Box::new(move |info| {
+            info.location().filter(|at| at.file() == file!()).into_iter().for_each(note);
+        }));
+        let of_low = catch_unwind(|| field_offset(8, |half: &Half| &half.low));
+        let inside = catch_unwind(|| field_offset(4, |half: &Half| &half.high));
+        set_hook(before);
+        // At compile time the compiler says the same: the line of the `field!`.
+        assert!(of_low.is_err() && inside.is_err());
+        assert_eq!(*LINES.lock().unwrap(), [line!() - 5, line!() - 4]);
+        assert_eq!(field_offset(8, |half: &Half| &half.high), 8);
     }
 
     #[test]

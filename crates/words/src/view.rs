@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 
-use crate::persist::{from_words, with_buffer};
+use crate::persist::{from_words, whole_words, with_buffer};
 use crate::{Addr, Place, Ptr, Stop, Words};
 
 /// Which version of an object a transaction reads, as long as it does not write the object.
@@ -71,6 +71,7 @@ impl<'t, W: Words + ?Sized, T> View<'t, W, T> {
     /// As [`Objects::get`](crate::Objects::get).
     #[inline]
     pub fn get<P: Place>(&mut self, place: P) -> Result<P::Value, Stop> {
+        const { whole_words(size_of::<P::Value>()) };
         let Addr { object, offset } = place.addr();
         with_buffer::<P::Value, _>(|words| {
             if object != self.seen.object {
