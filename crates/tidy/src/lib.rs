@@ -4,6 +4,7 @@
 //!   arrows    which crate may depend on which                      every Cargo.toml under crates/
 //!   rules     sizes, unsafe code, left-over marks, module docs     every .rs file under crates/
 //!   format    docs/format.md against the sources it comes from
+//!   pages     files, links and tests that a page names            every .md file
 //! ```
 //! `cargo test -p lastword-tidy` runs them on the repository, and each one on a planted sample, so
 //! that none of them can pass by seeing nothing. Crates that are not there yet are not missed; one
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub mod arrows;
 pub mod format;
+pub mod pages;
 pub mod rules;
 pub mod source;
 

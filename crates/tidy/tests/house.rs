@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tidy::source::Source;
-use tidy::{Finding, arrows, crates, format, repository, rules, sources};
+use tidy::{Finding, arrows, crates, format, pages, repository, rules, sources};
 
 fn report(found: &[Finding]) {
     let lines: Vec<String> = found.iter().map(Finding::to_string).collect();
@@ -29,6 +29,18 @@ fn every_source_file_keeps_the_rules() {
         found.extend(rules::ALL.iter().flat_map(|rule| rule(&source)));
     }
     report(&found);
+}
+
+#[test]
+fn pages_name_what_is_there() {
+    let root = repository();
+    let files = pages::files(&root).expect("the repository can be read");
+    let all = pages::pages(&root).expect("the repository can be read");
+    assert!(all.iter().any(|(path, _)| path == "docs/durability.md"), "it was looked at");
+    let sources = all_sources();
+    let names = pages::names(sources.iter().map(|(_, text)| text.as_str()));
+    let check = |(path, text): &(String, String)| pages::check(path, text, &files, &names);
+    report(&all.iter().flat_map(check).collect::<Vec<_>>());
 }
 
 #[test]

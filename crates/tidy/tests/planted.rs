@@ -2,7 +2,7 @@
 
 use tidy::rules::{self, COLUMNS_MAX, FILE_LINES_MAX, FUNCTION_LINES_MAX, MARKS};
 use tidy::source::{Function, Source};
-use tidy::{Finding, arrows, format};
+use tidy::{Finding, arrows, format, pages};
 
 fn source(text: &str) -> Source {
     Source::new("crates/words/src/sample.rs", text)
@@ -19,6 +19,28 @@ fn a_message_names_file_line_rule_and_what_to_do() {
     let text = found[0].to_string();
     assert!(text.starts_with("crates/words/src/sample.rs:3: unsafe: "), "{text}");
     assert!(text.contains("move it there"), "{text}");
+}
+
+#[test]
+fn name_that_is_not_there_is_found() {
+    let files = ["README.md", "docs/a.md", "docs/sub/b.md", "crates/log/src/ring.rs"];
+    let files = files.map(str::to_owned);
+    let names = pages::names(["fn a_test_that_is_there_now() {} let few_words = 1;"]);
+    let of = |text: &str| {
+        let found = pages::check("docs/a.md", text, &files, &names);
+        found.into_iter().map(|finding| (finding.line, finding.rule)).collect::<Vec<_>>()
+    };
+    // A whole path, a path's end; a link to a file, a folder, a heading, another site.
+    let there = "`crates/log/src/ring.rs`, `src/ring.rs`, `ring.rs`\n\
+                 [b](sub/b.md) [s](sub) [up](../README.md) [h](#head) [w](https://a.b/c.md)\n\
+                 `a_test_that_is_there_now`, `a_test_that_is_there`, `few_words`, `Options::x`";
+    assert_eq!(of(there), []);
+    assert_eq!(of("\n`emulated.rs` and `log/ring.rs`"), [(2, "file"), (2, "file")]);
+    // The end of a name is no name.
+    assert_eq!(of("`g.rs`"), [(1, "file")]);
+    // Not from the folder of the page, and out of the repository.
+    assert_eq!(of("[b](b.md), [up](../../README.md)"), [(1, "link"), (1, "link")]);
+    assert_eq!(of("`a_test_that_was_there_once`"), [(1, "test")]);
 }
 
 #[test]
