@@ -346,8 +346,11 @@ pub enum Error {
         step: &'static str,
     },
 
-    /// A background thread could not be started.
-    #[error("cannot start a background thread: {source}")]
+    /// A thread could not be started.
+    #[error(
+        "cannot start a thread: {source}; raise the limit of processes (`ulimit -u`, the pids \
+         cgroup), or use fewer threads"
+    )]
     Thread {
         /// The system's reason.
         source: std::io::Error,
