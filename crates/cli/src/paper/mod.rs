@@ -73,6 +73,21 @@ struct Budget {
     peers: Option<Peers>,
 }
 
+impl Budget {
+    /// Workers of laps that a chart shows by workers, as [`crews`].
+    fn crews(&self) -> Vec<u32> {
+        crews(crate::machine::Machine::this().cores, self.quick)
+    }
+}
+
+/// One and two workers, which rows are about on every machine; then, in a full run, powers of two
+/// up to the machine's cores.
+fn crews(cores: usize, quick: bool) -> Vec<u32> {
+    let more =
+        (2..=6).map(|power| 1 << power).filter(|workers| !quick && *workers as usize <= cores);
+    [1, 2].into_iter().chain(more).collect()
+}
+
 /// One experiment: what it needs, and what becomes of that.
 struct Recipe {
     id: &'static str,

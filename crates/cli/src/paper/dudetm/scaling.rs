@@ -29,14 +29,8 @@ const KINDS: [Kind; 3] = [
     Kind { row: "decoupled-16", curve: "decoupled, 16 GB/s", design: "decoupled", gbps: Some(16) },
 ];
 
-/// One, two, and up to as many as there are cores: those that rows are about come first.
 fn workers(budget: &Budget) -> Vec<u64> {
-    let cores = crate::machine::Machine::this().cores as u64;
-    let mut workers = vec![1, 2];
-    if !budget.quick {
-        workers.extend([4, 8, 16, 32, 64].into_iter().take_while(|workers| *workers <= cores));
-    }
-    workers
+    budget.crews().into_iter().map(u64::from).collect()
 }
 
 /// As many transactions for each worker.

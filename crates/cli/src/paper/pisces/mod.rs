@@ -28,7 +28,8 @@ const MEDIUM: &str = " --medium emulated --latency-ns 300 --bandwidth-gbps 2";
 /// Designs that keep nothing: they have no medium.
 const IN_MEMORY: [&str; 2] = ["mvcc", "plain"];
 
-/// Workers, and the word that names of rows have for so many.
+/// Workers of rows, and the word that their names have for so many; charts go on from there by
+/// [`Budget::crews`].
 const CREWS: [(u32, &str); 2] = [(1, "one"), (2, "two")];
 
 /// Percent of transactions that write, in what is run with all of them.

@@ -20,12 +20,12 @@ fn plan(
     designs: &'static [&'static str],
     budget: &Budget,
 ) -> Vec<Spec> {
-    let of = |&(workers, _): &(u32, &str)| {
+    let of = |workers: u32| {
         let work = work(workers);
         let spec = move |design: &&str| work.spec(design, workers, budget);
         designs.iter().map(spec).collect::<Vec<_>>()
     };
-    CREWS.iter().flat_map(of).collect()
+    budget.crews().into_iter().flat_map(of).collect()
 }
 
 pub(super) fn plan_chains(budget: &Budget) -> Vec<Spec> {
@@ -127,11 +127,12 @@ fn curves(
     let mut series = Vec::new();
     for design in designs {
         for updates in UPDATES {
-            let point = |(workers, _)| {
+            let point = |workers| {
                 let command = Work::with_updates(workload, updates).on(design, workers, budget);
                 (f64::from(workers), each(laps.of(&command), Lap::rate))
             };
-            series.push(curve(format!("{design}, {updates} %"), CREWS.map(point).to_vec()));
+            let points = budget.crews().into_iter().map(point).collect();
+            series.push(curve(format!("{design}, {updates} %"), points));
         }
     }
     series.extend(paper);
@@ -191,11 +192,11 @@ fn beside_each_other(
         of.aborts(&BOTH, sheet);
     }
     let curve_of = |design: &str| {
-        let point = |(workers, _)| {
+        let point = |workers| {
             let command = work(workers).on(design, workers, budget);
             (f64::from(workers), each(laps.of(&command), Lap::rate))
         };
-        curve(design, CREWS.map(point).to_vec())
+        curve(design, budget.crews().into_iter().map(point).collect())
     };
     BOTH.map(curve_of).to_vec()
 }

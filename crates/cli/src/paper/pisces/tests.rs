@@ -77,3 +77,13 @@ fn what_holds_follows_from_marks_and_laps_alone() {
     assert_eq!(held("P9", "periods/chains/one").0, Some(2.5));
     assert_eq!(held("P10", "cost/tatp/one").0, Some(25.0));
 }
+
+#[test]
+fn crews_go_on_to_the_cores_of_the_machine() {
+    use super::super::crews;
+    assert_eq!(crews(1, false), [1, 2]);
+    assert_eq!(crews(2, false), [1, 2]);
+    assert_eq!(crews(12, false), [1, 2, 4, 8]);
+    assert_eq!(crews(12, true), [1, 2]);
+    assert_eq!(crews(500, false), [1, 2, 4, 8, 16, 32, 64]);
+}
