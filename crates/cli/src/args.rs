@@ -4,6 +4,7 @@
 
 mod crash;
 mod expected;
+pub(crate) mod quantity;
 mod sim;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ pub(crate) use self::crash::{
     CrashCommand, CrashExplore, CrashKill, CrashReplay, KillWriter, MediumModelName, TierName,
 };
 pub(crate) use self::expected::Expected;
+use self::quantity::{nanoseconds, seconds, size};
 pub(crate) use self::sim::{SheetFormat, SimCommand, SimList, SimMerge, SimRun, SimSweep};
 use crate::designs::{DesignName, DesignParser};
 use crate::grouping::Grouping;
@@ -26,17 +28,26 @@ use crate::shadow::ShadowName;
 /// Durable memory transactions: run workloads, compare designs, kill, recover and check.
 #[derive(Debug, Parser)]
 #[command(name = "lastword", version, propagate_version = true)]
-#[command(after_help = "Exit code: 0 it held, 1 a check failed, 2 it could not be run.")]
+#[command(after_help = "\
+Exit status: 0 success, 1 a check failed, 2 usage error, I/O error, or output that could not be \
+written. A signal ends every command with 128 and its number. A reader of a pipe that goes away \
+(`| head`) is no error.
+
+Sizes take K, M, G, T (powers of 1024; KiB ... TiB are the same) and KB, MB, GB, TB (powers of \
+1000), and fractions: 1.5G. Times take ns, us, ms, s, min, h.")]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 impl CommandLine {
-    /// What the program was asked for; ends it where that is wrong.
-    pub(crate) fn read() -> CommandLine {
-        let matches = with_negative_numbers(CommandLine::command()).get_matches();
-        CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    /// What the program was asked for.
+    ///
+    /// # Errors
+    /// It was asked for wrongly, or for help, which is the error's text.
+    pub(crate) fn read() -> Result<CommandLine, clap::Error> {
+        let matches = with_negative_numbers(CommandLine::command()).try_get_matches()?;
+        CommandLine::from_arg_matches(&matches)
     }
 }
 
@@ -81,7 +92,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// How long it takes in all.
-    #[arg(long, value_name = "S", default_value = "30", value_parser = positive, hide = true)]
+    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds, hide = true)]
     pub(crate) seconds: f64,
 }
 
@@ -161,7 +172,7 @@ pub(crate) struct Load {
     /// emulated and persistent_cache in /dev/shm]
     #[arg(long, value_name = "PATH")]
     pub(crate) pool: Option<PathBuf>,
-    /// Size of a new pool's heap (K, M, G are powers of 1024) [default: what the workload needs]
+    /// Size of a new pool's heap, as in 1.5G [default: what the workload needs]
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) bytes: Option<u64>,
     /// Size of a new pool's log [default: 64M]
@@ -172,10 +183,10 @@ pub(crate) struct Load {
     pub(crate) threads: usize,
     /// How long it runs; `compare`: the first design, the others do as many transactions
     /// [default: 3, compare: 1]
-    #[arg(long, value_name = "S", value_parser = positive, conflicts_with = "transactions")]
+    #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "transactions")]
     pub(crate) seconds: Option<f64>,
     /// How long it runs before anything is measured [default: not at all]
-    #[arg(long, value_name = "S", value_parser = positive)]
+    #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) warm_up: Option<f64>,
     /// How many transactions all workers do together
     #[arg(long, value_name = "N", value_parser = at_least_one)]
@@ -207,7 +218,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) latency_cycles: u64,
     /// Emulated medium: the same in nanoseconds
-    #[arg(long, value_name = "N", value_parser = latency, conflicts_with = "latency_cycles")]
+    #[arg(long, value_name = "N", value_parser = nanoseconds, conflicts_with = "latency_cycles")]
     pub(crate) latency_ns: Option<u64>,
     /// Emulated medium: its bandwidth for all threads, in 10^9 bytes a second; 0: no bound
     #[arg(long, value_name = "X", default_value = "16", value_parser = not_negative)]
@@ -280,6 +291,9 @@ pub(crate) enum PoolCommand {
     /// Exit code: 0 no damage, 1 damage, 2 it could not be looked at.
     Check(PoolCheck),
     /// Show every live object of a pool, a line each, without writing to it
+    ///
+    /// With `--format jsonl` each line is a JSON object (JSON Lines), so that a pool of any size is
+    /// read line by line; the whole is no JSON document.
     Dump(PoolDump),
 }
 
@@ -287,7 +301,7 @@ pub(crate) enum PoolCommand {
 pub(crate) struct PoolCreate {
     /// The pool's file
     pub(crate) path: PathBuf,
-    /// Size of the heap (K, M, G are powers of 1024)
+    /// Size of the heap, as in 1.5G
     #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
     pub(crate) bytes: u64,
     /// Size of the log
@@ -340,8 +354,9 @@ pub(crate) struct PoolDump {
     /// How many words of each object are shown
     #[arg(long, value_name = "N", default_value = "4")]
     pub(crate) words: usize,
-    #[command(flatten)]
-    pub(crate) output: Output,
+    /// For people, or for programs: a JSON object a line
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
+    pub(crate) format: DumpFormat,
 }
 
 #[derive(Debug, Subcommand)]
@@ -414,10 +429,19 @@ pub(crate) enum Format {
     Json,
 }
 
+/// How objects are shown. A value has no help of its own, as in [`Format`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DumpFormat {
+    Table,
+    // Its name before it was said to be lines.
+    #[value(alias = "json")]
+    Jsonl,
+}
+
 /// Which transactions are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SampleName {
-    /// One in 1024
+    /// One in 1024, and more of a run of few
     Some,
     /// All
     Every,
@@ -502,20 +526,6 @@ impl Load {
     }
 }
 
-/// A number of bytes: `4096`, `64K`, `64KiB`, `1G`.
-fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "" => 1,
-        "K" | "KiB" => 1 << 10,
-        "M" | "MiB" => 1 << 20,
-        "G" | "GiB" => 1 << 30,
-        unit => return Err(format!("`{unit}` is no unit of K, M, G, KiB, MiB, GiB")),
-    };
-    let number: u64 = digits.parse().map_err(|error| format!("{error}"))?;
-    number.checked_mul(unit).ok_or_else(|| "too large".into())
-}
-
 fn number(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|error| format!("{error}"))?;
     if number.is_finite() { Ok(number) } else { Err("it must be finite".into()) }
@@ -530,11 +540,6 @@ fn positive(text: &str) -> Result<f64, String> {
 fn not_negative(text: &str) -> Result<f64, String> {
     let number = number(text)?;
     if number >= 0.0 { Ok(number) } else { Err("it must not be negative".into()) }
-}
-
-fn latency(text: &str) -> Result<u64, String> {
-    let number: u64 = text.parse().map_err(|error| format!("{error}"))?;
-    if number <= 1_000_000_000 { Ok(number) } else { Err("it must be at most 10^9".into()) }
 }
 
 fn zipf(text: &str) -> Result<f64, String> {
@@ -570,18 +575,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         CommandLine::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes_take_powers_of_1024() {
-        assert_eq!(size("4096"), Ok(4096));
-        assert_eq!(size("64K"), Ok(64 << 10));
-        assert_eq!(size("64KiB"), Ok(64 << 10));
-        assert_eq!(size("3M"), size("3MiB"));
-        assert_eq!(size("2GiB"), Ok(2 << 30));
-        for wrong in ["", "K", "-1", "1.5M", "1T", "1k", "99999999999G"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

@@ -13,8 +13,9 @@
 //! - At B everything that was counted is durable.
 
 use std::collections::VecDeque;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use lastword::{Design, Metrics, Pool, Stop, Ticket, Worker};
@@ -23,6 +24,7 @@ use words::Allocate;
 use words::ErasedTx;
 use workloads::{AnyClient, AnyWorkload};
 
+use crate::gate::{self, Gate};
 use crate::latency::{Latencies, Sampler, Sampling};
 use crate::machine::process_cpu_ns;
 use crate::pace::{Pace, worst_100ms};
@@ -30,6 +32,9 @@ use crate::setup::Ready;
 
 /// Transactions between two copies of a client.
 const CHECKPOINT: u64 = 4096;
+
+/// Between two looks at how far a run is.
+const WATCH: Duration = Duration::from_millis(250);
 
 /// When workers stop.
 #[derive(Clone, Copy, Debug)]
@@ -240,41 +245,70 @@ pub(crate) fn measure(
     limit: Limit,
     manner: Manner,
 ) -> Result<Measured, lastword::Error> {
+    measure_watched(ready, positions, limit, manner, &mut |_| ())
+}
+
+/// As [`measure`]. Some times a second `watch` is given the time since the beginning, by the thread
+/// that waits for the workers: what it does is in no worker's way, but it takes CPU time.
+///
+/// # Errors
+/// What a transaction ended with.
+pub(crate) fn measure_watched(
+    ready: &Ready,
+    positions: &mut Vec<Position<AnyClient>>,
+    limit: Limit,
+    manner: Manner,
+    watch: &mut dyn FnMut(Duration),
+) -> Result<Measured, lastword::Error> {
     cpu::cycles_per_second(); // measured once, before anything is timed
     let Ready { design, pool, workload, .. } = ready;
     let threads = positions.len();
     let loops = (0..threads).map(|_| pool.timed_loop()).collect::<Result<Vec<_>, _>>()?;
-    let (barrier, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
-    let mut shares = Vec::with_capacity(threads);
+    let (gate, stop) = (Gate::default(), AtomicBool::new(false));
+    // Each worker drops a sender when it ends, by a panic too: nothing is ever sent.
+    let (running, ended) = channel::<()>();
     let before = (pool.metrics(), process_cpu_ns());
-    std::thread::scope(|scope| {
+    let clients: Vec<_> = positions.drain(..).map(|at| Position::new(at.client)).collect();
+    let shares = std::thread::scope(|scope| {
         let mut handles = Vec::with_capacity(threads);
-        let clients = positions.drain(..).map(|at| Position::new(at.client));
+        let mut missing = None;
         for (index, (timed_loop, position)) in loops.into_iter().zip(clients).enumerate() {
-            let (barrier, stop, quota) = (&barrier, &stop, limit.quota(index, threads));
+            let (gate, stop, quota) = (&gate, &stop, limit.quota(index, threads));
             let manner = manner.of(index);
             let task = Task { workload, position, manner, stop, quota };
-            handles.push(scope.spawn(move || {
-                barrier.wait();
+            let running = running.clone();
+            let worker = gate::spawn(scope, move || {
+                let _running = running;
+                gate.pass();
                 let done = timed_loop(task);
                 if done.is_err() {
                     stop.store(true, Ordering::Relaxed); // the others need not go on
                 }
                 done
-            }));
-        }
-        barrier.wait();
-        if let Limit::Seconds(seconds) = limit {
-            sleep_unless(Duration::from_secs_f64(seconds), &stop);
-            stop.store(true, Ordering::Relaxed);
-        }
-        for handle in handles {
-            match handle.join() {
-                Ok(share) => shares.push(share),
-                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            match worker {
+                Ok(handle) => handles.push(handle),
+                Err(error) => missing = Some(error),
             }
         }
-    });
+        drop(running);
+        match missing {
+            None => {
+                gate.open(threads);
+                wait_for_workers(limit, &ended, watch);
+                stop.store(true, Ordering::Relaxed);
+            }
+            Some(_) => {
+                stop.store(true, Ordering::Relaxed);
+                gate.call_off();
+            }
+        }
+        let join = |handle: ScopedJoinHandle<'_, _>| {
+            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let shares = handles.into_iter().map(join).collect::<Vec<_>>();
+        missing.map_or(Ok(shares), Err)
+    })?;
     let shares = shares.into_iter().collect::<Result<Vec<_>, _>>()?;
     let helped_ns = pool.metrics().helped_cpu_ns - before.0.helped_cpu_ns;
     if design.is_durable {
@@ -304,15 +338,22 @@ pub(crate) fn warm_up(
     if ready.design.is_durable { ready.pool.bring_home() } else { Ok(()) }
 }
 
-/// Sleeps, but not longer than a quarter second beyond `stop`.
-fn sleep_unless(time: Duration, stop: &AtomicBool) {
-    let end = Instant::now() + time;
+/// Waits until the time is over or all workers have ended, and returns at once then.
+fn wait_for_workers(limit: Limit, ended: &Receiver<()>, watch: &mut dyn FnMut(Duration)) {
+    let start = Instant::now();
+    let end = match limit {
+        // A time that no clock shows has no end.
+        Limit::Seconds(seconds) => {
+            Duration::try_from_secs_f64(seconds).ok().and_then(|time| start.checked_add(time))
+        }
+        Limit::Transactions(_) => None,
+    };
     loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || stop.load(Ordering::Relaxed) {
+        let left = end.map_or(WATCH, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() || ended.recv_timeout(left.min(WATCH)) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        std::thread::sleep(left.min(Duration::from_millis(250)));
+        watch(start.elapsed());
     }
 }
 
@@ -323,7 +364,7 @@ pub(crate) fn run_client<D: Design, B: Body>(
     task: Task<'_, B>,
 ) -> Shared<B::Client> {
     let Task { workload, mut position, manner, stop, quota } = task;
-    let mut sampler = Sampler::new(manner.sampling, D::DURABLE);
+    let mut sampler = Sampler::new(manner.sampling, D::DURABLE, quota);
     let mut outstanding = Outstanding::new(manner.outstanding);
     let (start, cpu_ns) = (Instant::now(), cpu::thread_cpu_ns());
     let mut pace = Pace::start(cpu::cycles());

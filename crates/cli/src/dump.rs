@@ -9,39 +9,57 @@
 //! of its array. Nothing is printed before the whole heap was found sound; then lines are printed
 //! as they are found, and a reader that goes away ends it.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use lastword::{HeapAtRest, Kind, Live};
 use serde::Serialize;
 
-use crate::args::{Format, PoolDump};
-use crate::failure::{Failure, Verdict};
-use crate::report::{json, printed};
+use crate::args::{DumpFormat, PoolDump};
+use crate::failure::{Failure, Verdict, is_damage};
+use crate::output;
+use crate::report::{complain, json, table};
 
 /// Runs it.
 ///
 /// # Errors
 /// As `pool check`.
 pub(crate) fn run(arguments: &PoolDump) -> Result<Verdict, Failure> {
-    let PoolDump { path, output, .. } = arguments;
-    let snapshot = match crate::pool::sound(path, output, |path| HeapAtRest::load(path))? {
-        Some(snapshot) => snapshot,
-        None => return Ok(Verdict::Failed),
+    let snapshot = match HeapAtRest::load(&arguments.path) {
+        Ok(snapshot) => snapshot,
+        Err(error) if is_damage(&error) => return damaged(arguments, &error),
+        Err(error) => return Err(error.into()),
     };
-    let mut out = BufWriter::new(io::stdout().lock());
-    let result = print(&snapshot, arguments, &mut out).and_then(|()| out.flush());
-    let _ = out.into_parts(); // what a reader that went away has left in it goes nowhere
-    printed(result)?;
+    output::stream(|out| print(&snapshot, arguments, out))?;
     Ok(Verdict::Held)
+}
+
+/// Says what is damaged in place of objects.
+fn damaged(arguments: &PoolDump, error: &lastword::Error) -> Result<Verdict, Failure> {
+    let path = arguments.path.display().to_string();
+    let damaged = Damaged { path, sound: false, damage: error.to_string() };
+    output::print(&match arguments.format {
+        DumpFormat::Jsonl => json::line(&damaged),
+        DumpFormat::Table => table::pairs(&[("sound", "no".into()), ("damage", damaged.damage)]),
+    })?;
+    complain(&[error.to_string()]);
+    Ok(Verdict::Failed)
+}
+
+/// The line that there is of a damaged pool.
+#[derive(Debug, Serialize)]
+struct Damaged {
+    path: String,
+    sound: bool,
+    damage: String,
 }
 
 fn print(snapshot: &HeapAtRest, arguments: &PoolDump, out: &mut impl Write) -> io::Result<()> {
     let root = snapshot.root();
     for live in snapshot.objects() {
         let line = Line::new(snapshot, &live, root, arguments.words);
-        match arguments.output.format {
-            Format::Json => writeln!(out, "{}", json::line(&line))?,
-            Format::Table => line.write(out)?,
+        match arguments.format {
+            DumpFormat::Jsonl => writeln!(out, "{}", json::line(&line))?,
+            DumpFormat::Table => line.write(out)?,
         }
     }
     Ok(())

@@ -30,6 +30,12 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Medium(#[from] medium::Error),
 
+    #[error(
+        "standard output is closed, so nothing that is printed would arrive: open it, or direct it \
+         to /dev/null"
+    )]
+    NoOutput,
+
     #[error("{path} holds another program's data: name another pool")]
     ForeignData { path: PathBuf },
 

@@ -6,6 +6,8 @@ use clap::Args;
 use lastword::Options;
 use serde::Serialize;
 
+use crate::args::quantity::{microseconds, milliseconds};
+
 /// How groups of the log are made.
 #[derive(Clone, Copy, Debug, Args, Serialize)]
 pub(crate) struct Grouping {
@@ -14,12 +16,12 @@ pub(crate) struct Grouping {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) group: Option<u64>,
     /// Milliseconds that such a group waits for more when nobody waits for it [default: 1]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
+    #[arg(long, value_name = "T", value_parser = milliseconds)]
     #[arg(requires = "group")]
     pub(crate) group_ms: Option<u64>,
     /// Microseconds that the thread behind pauses between groups when nobody waits; 0: it takes a
     /// core, persists first and reproduces little at a time, and workers help it [default: 500]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(..=3_600_000_000))]
+    #[arg(long, value_name = "T", value_parser = microseconds)]
     pub(crate) pause_us: Option<u64>,
     /// Compress groups with LZ4
     #[arg(long)]

@@ -224,8 +224,14 @@ pub(crate) const SAMPLE: Lap = Lap {
     grace_cycles: 200_000,
     page_ins: 0,
     evictions: 0,
-    commit_ns: Quantiles { p50: Some(5), p90: Some(6), p99: Some(7), max: Some(8) },
-    reading_ns: Quantiles { p50: Some(3), p90: Some(4), p99: Some(5), max: Some(6) },
-    durable_ns: Quantiles { p50: Some(10), p90: Some(20), p99: Some(30), max: Some(40) },
+    commit_ns: Quantiles { samples: 1000, p50: Some(5), p90: Some(6), p99: Some(7), max: Some(8) },
+    reading_ns: Quantiles { samples: 1000, p50: Some(3), p90: Some(4), p99: Some(5), max: Some(6) },
+    durable_ns: Quantiles {
+        samples: 1000,
+        p50: Some(10),
+        p90: Some(20),
+        p99: Some(30),
+        max: Some(40),
+    },
     durable_by_next: Some(0.99),
 };

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! One transaction in [`EVERY`] is timed, of a worker that was told to only read one in
-//! [`EVERY_READ`]; when it became durable is found out by looking between
+//! [`EVERY_READ`], and more of a worker that runs few: at least [`SAMPLES_MIN`], or all that it
+//! runs. When a transaction became durable is found out by looking between
 //! runs of others, which are so short that a look comes every 10 microseconds or so: that is the
 //! resolution of durable latencies. In sync mode every transaction is timed, and both latencies are
 //! the same. Asked to, it times every transaction and looks after each, as a program that
@@ -23,6 +24,10 @@ const EVERY: u64 = 1024;
 
 /// The same of workers that only read beside others: a median of theirs is held to a few percent.
 const EVERY_READ: u64 = 8;
+
+/// Samples of a worker whose number of transactions is known, if it runs so many: enough for a p99
+/// that ten of them lie beyond.
+const SAMPLES_MIN: u64 = 1024;
 
 /// Most transactions between two looks.
 const STRIDE_MAX: u64 = 64;
@@ -57,12 +62,13 @@ impl Sampling {
         if self == Sampling::Some { Sampling::Often } else { self }
     }
 
-    /// One transaction in so many.
-    fn every(self) -> u64 {
+    /// One transaction in so many, of a worker that runs up to `quota`.
+    fn every(self, quota: u64) -> u64 {
+        let at_most = (quota / SAMPLES_MIN).max(1);
         match self {
             Sampling::Off => u64::MAX,
-            Sampling::Some => EVERY,
-            Sampling::Often => EVERY_READ,
+            Sampling::Some => EVERY.min(at_most),
+            Sampling::Often => EVERY_READ.min(at_most),
             Sampling::All | Sampling::Watched => 1,
         }
     }
@@ -117,6 +123,8 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) struct Sampler {
     sampling: Sampling,
+    /// One transaction in so many is timed.
+    every: u64,
     is_durable: bool,
     latencies: Latencies,
     /// Sampled and not yet durable.
@@ -131,11 +139,13 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// `is_durable`: whether the design ever makes anything durable.
-    pub(crate) fn new(sampling: Sampling, is_durable: bool) -> Sampler {
+    /// `is_durable`: whether the design ever makes anything durable. `quota`: how many transactions
+    /// the worker runs at most.
+    pub(crate) fn new(sampling: Sampling, is_durable: bool, quota: u64) -> Sampler {
         let next = if sampling == Sampling::Off { u64::MAX } else { 0 };
         Sampler {
             sampling,
+            every: sampling.every(quota),
             is_durable,
             latencies: Latencies::new(),
             pending: VecDeque::with_capacity(1024),
@@ -187,7 +197,7 @@ impl Sampler {
             self.next = number + 1;
             return;
         }
-        let every = self.sampling.every();
+        let every = self.every;
         let each_ns = cpu::cycles_to_ns(end.saturating_sub(self.last)) / every;
         if number > 0 {
             self.stride = (LOOK_NS / each_ns.max(1)).clamp(1, STRIDE_MAX);
@@ -236,7 +246,7 @@ mod tests {
 
     #[test]
     fn one_transaction_in_1024_is_timed() {
-        let mut sampler = Sampler::new(Sampling::Some, true);
+        let mut sampler = Sampler::new(Sampling::Some, true, u64::MAX);
         let (mut number, mut timed) = (0, 0);
         while number < 10_000 {
             if sampler.is_due(number) {
@@ -249,11 +259,36 @@ mod tests {
         assert_eq!(sampler.latencies.commit.len(), 10);
     }
 
+    /// How many of `count` transactions are timed.
+    fn timed_of(sampling: Sampling, count: u64) -> u64 {
+        let mut sampler = Sampler::new(sampling, true, count);
+        let (mut number, mut timed) = (0, 0);
+        while number < count {
+            if sampler.is_due(number) {
+                sampler.sampled(number, 0, 100, TxId(number));
+                (number, timed) = (number + 1, timed + 1);
+            }
+            number += sampler.stride(number).min(count - number);
+        }
+        timed
+    }
+
+    #[test]
+    fn short_run_is_sampled_more_often() {
+        assert_eq!(timed_of(Sampling::Some, 1), 1);
+        assert_eq!(timed_of(Sampling::Some, 1000), 1000);
+        assert_eq!(timed_of(Sampling::Some, 2048), 1024);
+        assert_eq!(timed_of(Sampling::Some, 100_000), 1031); // one in 97
+        assert_eq!(timed_of(Sampling::Some, 1 << 21), 2048);
+        assert_eq!(timed_of(Sampling::Often, 1024), 1024);
+        assert_eq!(timed_of(Sampling::Off, 1000), 0);
+    }
+
     #[test]
     fn of_a_reader_many_more_are_timed() {
         assert_eq!(Sampling::Some.of_readers(), Sampling::Often);
         assert_eq!(Sampling::All.of_readers(), Sampling::All);
-        let mut sampler = Sampler::new(Sampling::Often, true);
+        let mut sampler = Sampler::new(Sampling::Often, true, u64::MAX);
         let mut number = 0;
         while number < 1000 {
             if sampler.is_due(number) {
@@ -268,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_sample_is_durable_when_its_id_is_and_never_before() {
-        let mut sampler = Sampler::new(Sampling::Some, true);
+        let mut sampler = Sampler::new(Sampling::Some, true, u64::MAX);
         sampler.sampled(0, 0, 100, TxId(7));
         sampler.look(1, || TxId(6));
         assert_eq!(sampler.latencies.durable.len(), 0);
@@ -287,7 +322,7 @@ mod tests {
     #[test]
     fn designs_that_keep_nothing_have_no_durable_latency() {
         for sampling in [Sampling::Some, Sampling::All] {
-            let mut sampler = Sampler::new(sampling, false);
+            let mut sampler = Sampler::new(sampling, false, u64::MAX);
             sampler.sampled(0, 0, 100, TxId(1));
             let latencies = sampler.finish(200);
             assert_eq!((latencies.commit.len(), latencies.durable.len()), (1, 0));
@@ -296,7 +331,7 @@ mod tests {
 
     #[test]
     fn in_sync_mode_every_transaction_is_timed() {
-        let mut sampler = Sampler::new(Sampling::All, true);
+        let mut sampler = Sampler::new(Sampling::All, true, u64::MAX);
         for number in 0..100 {
             assert!(sampler.is_due(number));
             sampler.sampled(number, 0, 100, TxId(number));
@@ -307,7 +342,7 @@ mod tests {
 
     #[test]
     fn who_looks_after_each_knows_which_were_durable_when_the_next_returned() {
-        let mut sampler = Sampler::new(Sampling::Watched, true);
+        let mut sampler = Sampler::new(Sampling::Watched, true, u64::MAX);
         // Transactions 0 to 3; durable when looked at after each: none, 0 and 1, none, 2.
         for (number, durable) in [(0, 0), (1, 2), (2, 2), (3, 3)] {
             assert!(sampler.is_due(number));
@@ -319,13 +354,13 @@ mod tests {
         sampler.look(5, || TxId(3)); // 3 is late
         let latencies = sampler.finish(200);
         assert_eq!((latencies.durable.len(), latencies.durable_by_next()), (5, Some(0.6)));
-        assert_eq!(Sampler::new(Sampling::Some, true).finish(1).durable_by_next(), None);
+        assert_eq!(Sampler::new(Sampling::Some, true, u64::MAX).finish(1).durable_by_next(), None);
     }
 
     #[test]
     fn one_that_gave_itself_up_is_followed_by_one_that_is_timed() {
         for sampling in [Sampling::Some, Sampling::All, Sampling::Watched] {
-            let mut sampler = Sampler::new(sampling, true);
+            let mut sampler = Sampler::new(sampling, true, u64::MAX);
             assert!(sampler.is_due(0));
             sampler.skipped(0);
             assert_eq!(sampler.stride(1), 0);
@@ -337,7 +372,7 @@ mod tests {
     fn the_clock_is_looked_at_between_slow_transactions_only() {
         let ms = cpu::cycles_per_second() / 1000;
         for (each, looks) in [(ms / 1_000_000, 0), (ms, 15)] {
-            let mut sampler = Sampler::new(Sampling::Some, true);
+            let mut sampler = Sampler::new(Sampling::Some, true, u64::MAX);
             sampler.last = 0;
             sampler.sampled(1024, 0, 1024 * each, TxId(1));
             let looked = (1025..2048).filter(|&number| sampler.is_slow(number)).count();
@@ -347,7 +382,7 @@ mod tests {
 
     #[test]
     fn nothing_is_timed_when_it_is_off() {
-        let sampler = Sampler::new(Sampling::Off, true);
+        let sampler = Sampler::new(Sampling::Off, true, u64::MAX);
         assert!(!sampler.is_due(1 << 40));
         assert_eq!(sampler.stride(5), STRIDE_MAX);
     }

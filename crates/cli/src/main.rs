@@ -1,12 +1,14 @@
 //! The `lastword` program.
 //!
-//! Each command is a file; each answers a [`Verdict`](failure::Verdict) or why it could not be run.
+//! Each command is a file; each returns a [`Verdict`](failure::Verdict), or why it could not be
+//! run.
 //!
-//! | exit code | |
+//! | exit status | |
 //! |---|---|
 //! | 0 | everything that was checked holds |
 //! | 1 | a check failed |
-//! | 2 | it could not be run, or was asked for wrongly |
+//! | 2 | it could not be run, was asked for wrongly, or its output could not be written |
+//! | 128 + n | signal n ended it ([`signals`]) |
 #![forbid(unsafe_code)]
 
 mod args;
@@ -19,6 +21,7 @@ mod driver;
 mod dump;
 mod erased;
 mod failure;
+mod gate;
 mod grouping;
 mod kill;
 mod kill_round;
@@ -29,6 +32,7 @@ mod machine;
 mod manual;
 mod measure;
 mod media;
+mod output;
 mod pace;
 mod paper;
 mod pool;
@@ -37,6 +41,7 @@ mod report;
 mod run;
 mod setup;
 mod shadow;
+mod signals;
 mod sim;
 mod temporary;
 mod typed;
@@ -50,13 +55,25 @@ use crate::args::{Command, CommandLine, KillWriter};
 use crate::failure::{Failure, Verdict};
 
 fn main() -> ExitCode {
+    exit(run())
+}
+
+fn run() -> Result<Verdict, Failure> {
     // A limit on the size of files (`ulimit -f`) is an error with a message, not a silent end.
     medium::signals::ignore_size_signal();
+    signals::handle();
     let mut arguments = std::env::args_os().skip(1).peekable();
     if arguments.peek().is_some_and(|first| first == KillWriter::NAME) {
-        return exit(kill_writer::run(&KillWriter::parse_from(arguments)));
+        return kill_writer::run(&KillWriter::parse_from(arguments));
     }
-    exit(match CommandLine::read().command {
+    let command = match CommandLine::read() {
+        Ok(line) => line.command,
+        Err(wrong) if wrong.use_stderr() => wrong.exit(),
+        Err(help) => return output::help(&help).map(|()| Verdict::Held),
+    };
+    // Before anything is done whose outcome would not arrive.
+    output::check()?;
+    match command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
@@ -67,7 +84,7 @@ fn main() -> ExitCode {
         Command::Sim(command) => sim::run(&command),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::man(&arguments),
-    })
+    }
 }
 
 fn exit(done: Result<Verdict, Failure>) -> ExitCode {

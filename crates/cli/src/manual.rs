@@ -9,7 +9,7 @@ use clap_mangen::Man;
 
 use crate::args::{CommandLine, Completions, Manual};
 use crate::failure::{Failure, Verdict};
-use crate::report::printed;
+use crate::output;
 
 /// Prints the completions for a shell.
 ///
@@ -20,7 +20,7 @@ pub(crate) fn completions(arguments: &Completions) -> Result<Verdict, Failure> {
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, name, &mut script);
-    print(&script)?;
+    output::stream(|out| out.write_all(&script))?;
     Ok(Verdict::Held)
 }
 
@@ -31,14 +31,12 @@ pub(crate) fn completions(arguments: &Completions) -> Result<Verdict, Failure> {
 pub(crate) fn man(arguments: &Manual) -> Result<Verdict, Failure> {
     match &arguments.out {
         Some(directory) => write(directory).map_err(Failure::io("writing the manual"))?,
-        None => print(&whole().map_err(Failure::io("writing the manual"))?)?,
+        None => {
+            let pages = whole().map_err(Failure::io("writing the manual"))?;
+            output::stream(|out| out.write_all(&pages))?;
+        }
     }
     Ok(Verdict::Held)
-}
-
-fn print(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    printed(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
 fn write(directory: &Path) -> io::Result<()> {

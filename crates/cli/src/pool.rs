@@ -9,10 +9,10 @@ use lastword::{Decoupled, Info, LogPath, Medium, MemoryUse, Options, Pool};
 use medium::PoolFile;
 use serde::Serialize;
 
-use crate::args::{Expected, Format, Output, PoolCommand, PoolCreate, PoolInfo};
-use crate::failure::{Failure, Verdict, is_damage};
+use crate::args::{Expected, Format, PoolCommand, PoolCreate, PoolInfo};
+use crate::failure::{Failure, Verdict};
 use crate::media::{Costs, MediumName};
-use crate::report::{complain, json, print, table};
+use crate::report::{json, print, table};
 use crate::shadow::{ShadowName, check_bound};
 
 /// Runs it and prints what it has found.
@@ -55,31 +55,6 @@ fn info(arguments: &PoolInfo) -> Result<Verdict, Failure> {
         Format::Table => table::pairs(&description.rows()),
     })?;
     Ok(Verdict::Held)
-}
-
-/// What a look at a sound pool has found; of a damaged one the damage is printed, and nothing is
-/// answered.
-///
-/// # Errors
-/// What kept it from being looked at.
-pub(crate) fn sound<R>(
-    path: &Path,
-    output: &Output,
-    look: impl FnOnce(&Path) -> Result<R, lastword::Error>,
-) -> Result<Option<R>, Failure> {
-    let error = match look(path) {
-        Ok(found) => return Ok(Some(found)),
-        Err(error) if is_damage(&error) => error,
-        Err(error) => return Err(error.into()),
-    };
-    let path = path.display().to_string();
-    let damaged = Damaged { path, sound: false, damage: error.to_string() };
-    print(&match output.format {
-        Format::Json => json::object(&damaged),
-        Format::Table => table::pairs(&[("sound", "no".into()), ("damage", damaged.damage)]),
-    })?;
-    complain(&[error.to_string()]);
-    Ok(None)
 }
 
 /// `pool info`.
@@ -249,14 +224,6 @@ impl Description {
         }
         rows
     }
-}
-
-/// A damaged pool, where a sound one is needed.
-#[derive(Debug, Serialize)]
-struct Damaged {
-    path: String,
-    sound: bool,
-    damage: String,
 }
 
 pub(crate) fn yes_no(value: bool) -> String {

@@ -15,7 +15,6 @@
 //! Invariants that are checked: the recovered ID is not below the acknowledged one; every
 //! transaction looked for is present; the workload's own check.
 
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use lastword::{AnyPool, AnyWorker, Erased, ErasedTx, Error, Stop, TxId};
@@ -24,6 +23,7 @@ use workloads::{AnyClient, AnyWorkload, Violation};
 use crate::driver::Position;
 use crate::erased::own;
 use crate::failure::is_damage;
+use crate::gate::{self, Gate};
 use crate::setup::Ready;
 
 /// How long the tail runs.
@@ -123,27 +123,37 @@ fn damage_is_loss(checked: Result<Losses, Error>) -> Result<Losses, Error> {
 /// Runs every worker on for a while; answers the IDs of its transactions.
 fn run_tails(ready: &Ready, positions: &[Position<AnyClient>]) -> Result<Vec<Vec<TxId>>, Error> {
     let Ready { design, pool, workload, .. } = ready;
-    let (barrier, rolls_back) = (Barrier::new(positions.len()), design.rolls_back);
+    let (gate, rolls_back) = (Gate::default(), design.rolls_back);
     let workers = positions.iter().map(|_| pool.any_worker()).collect::<Result<Vec<_>, _>>()?;
     std::thread::scope(|scope| {
         let mut handles = Vec::new();
+        let mut missing = None;
         for (mut worker, position) in workers.into_iter().zip(positions) {
-            let (barrier, mut client) = (&barrier, position.client.clone());
-            handles.push(scope.spawn(move || {
+            let (gate, mut client) = (&gate, position.client.clone());
+            let tail = gate::spawn(scope, move || {
                 let mut ids = Vec::new();
-                barrier.wait();
+                let goes = gate.pass();
                 let start = Instant::now();
-                while ids.len() < TAIL_MAX && start.elapsed() < TAIL {
+                while goes && ids.len() < TAIL_MAX && start.elapsed() < TAIL {
                     workload.next(&mut client);
                     ids.push(transact(&mut *worker, rolls_back, workload, &client)?);
                 }
                 Ok(ids)
-            }));
+            });
+            match tail {
+                Ok(handle) => handles.push(handle),
+                Err(error) => missing = Some(error),
+            }
+        }
+        match missing {
+            None => gate.open(positions.len()),
+            Some(_) => gate.call_off(),
         }
         let join = |handle: std::thread::ScopedJoinHandle<'_, _>| {
             handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        handles.into_iter().map(join).collect()
+        let tails = handles.into_iter().map(join).collect();
+        missing.map_or(tails, Err)
     })
 }
 

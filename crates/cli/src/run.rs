@@ -9,7 +9,7 @@ use crate::failure::{Failure, Verdict};
 use crate::latency::Sampling;
 use crate::machine;
 use crate::presence;
-use crate::report::{self, Conditions, RunReport, json, table};
+use crate::report::{self, Conditions, RunReport, json, progress, table};
 use crate::setup::{self, Place, Ready};
 
 /// Seconds of a run when nothing is said.
@@ -55,15 +55,38 @@ fn measured(kind: Kind, design: DesignName, sampling: Sampling, load: &Load) -> 
     };
     let readers = load.readers.unwrap_or(0);
     let manner = Manner { sampling, outstanding: load.outstanding(), readers };
-    driver::warm_up(&ready, &mut positions, load.warm_up)?;
-    let measured = driver::measure(&ready, &mut positions, limit, manner)?;
+    {
+        let _spinner = load.warm_up.map(|_| progress::spinner("warming up"));
+        driver::warm_up(&ready, &mut positions, load.warm_up)?;
+    }
+    let measured = watched(&ready, &mut positions, limit, manner)?;
     let conditions = Conditions::of(load, ready.pool.info().medium);
     // Before the pool is opened once more.
     let peak_rss_bytes = machine::peak_rss_bytes();
-    let (checked, unchecked) = crash_and_check(ready, &positions);
+    let (checked, unchecked) = {
+        let _spinner = progress::spinner("checking");
+        crash_and_check(ready, &positions)
+    };
     let names = (kind.name, design);
     let report = RunReport::new(names, &measured, conditions, peak_rss_bytes, checked);
     Ok((report, unchecked))
+}
+
+/// Measures, and shows on a terminal how far it is.
+fn watched(
+    ready: &Ready,
+    positions: &mut Vec<Position<AnyClient>>,
+    limit: Limit,
+    manner: Manner,
+) -> Result<Measured, Failure> {
+    let all = match limit {
+        Limit::Seconds(seconds) => progress::Whole::Seconds(seconds),
+        Limit::Transactions(transactions) => progress::Whole::Transactions(transactions),
+    };
+    let before = ready.pool.committed_id().0;
+    let line = progress::RunLine::new(all);
+    let mut watch = |elapsed| line.at(elapsed, ready.pool.committed_id().0.saturating_sub(before));
+    Ok(driver::measure_watched(ready, positions, limit, manner, &mut watch)?)
 }
 
 /// Whether it held, and what kept it from being found out.

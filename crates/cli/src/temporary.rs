@@ -1,4 +1,5 @@
-//! Pools that are removed when they are no longer needed: on return, on errors, on Ctrl-C.
+//! Pools that are removed when they are no longer needed: on return, on errors, on a signal that
+//! ends the program ([`crate::signals`]).
 //!
 //! Invariant: a name is registered before its files are made, and removed after they are gone. So a
 //! signal finds every file there is; only `kill -9` leaves some behind.
@@ -13,13 +14,10 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use medium::PoolFile;
 use rustix::fs::{FlockOperation, flock};
-
-/// What a program that was interrupted exits with: 128 and the number of SIGINT.
-const INTERRUPTED: i32 = 130;
 
 /// What temporary pools are called: this, the process, a number.
 const PREFIX: &str = "lastword-temporary-";
@@ -28,7 +26,6 @@ const PREFIX: &str = "lastword-temporary-";
 static PRESENT: Mutex<Vec<(PathBuf, File)>> = Mutex::new(Vec::new());
 static REGISTERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static COUNT: AtomicU64 = AtomicU64::new(0);
-static HANDLER: Once = Once::new();
 
 /// The name of a pool whose files are removed when this is dropped.
 #[derive(Debug)]
@@ -48,10 +45,6 @@ impl Temporary {
 
     /// This name.
     pub(crate) fn at(path: PathBuf) -> Temporary {
-        HANDLER.call_once(|| {
-            // Without a handler a signal leaves the files: nothing to stop for.
-            let _ = ctrlc::set_handler(remove_all_and_exit);
-        });
         registered(|paths| paths.push(path.clone()));
         Temporary { path }
     }
@@ -94,12 +87,13 @@ fn registered<R>(with: impl FnOnce(&mut Vec<PathBuf>) -> R) -> R {
     with(&mut REGISTERED.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn remove_all_and_exit() {
+/// Removes all temporary pools and calls `end`, which ends the process.
+pub(crate) fn remove_all_and(end: impl FnOnce()) {
     registered(|paths| {
         paths.iter().for_each(|path| remove(path));
-        // Inside the lock: nobody registers, and so makes, another one.
-        std::process::exit(INTERRUPTED)
-    })
+        // Inside the lock: no other thread registers, and so makes, another one.
+        end();
+    });
 }
 
 /// Tells others that this process has temporary pools here. If it is the only one it removes what

@@ -48,7 +48,7 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 fn dump(room: &Room, more: &[&str]) -> Vec<Value> {
-    let arguments = common::with(&["pool", "dump", "a.pool", "--format", "json"], more);
+    let arguments = common::with(&["pool", "dump", "a.pool", "--format", "jsonl"], more);
     lines(&room.expect(0, &arguments))
 }
 
@@ -131,16 +131,22 @@ fn a_damaged_pool_shows_its_damage_and_no_object() {
     let file = OpenOptions::new().write(true).open(room.path("a.pool")).unwrap();
     let last_header = (2 << 20) + (1 << 16) + 72; // of the first slot behind the first chunk
     file.write_all_at(&[0xa5; 8], last_header).unwrap();
-    for format in ["json", "table"] {
-        let of = |command| room.run(&["pool", command, "a.pool", "--format", format]);
-        let (dump, check) = (of("dump"), of("check"));
+    // `json` is another name of what a dump calls `jsonl`.
+    for (format, of_check) in [("jsonl", "json"), ("json", "json"), ("table", "table")] {
+        let of = |command, format| room.run(&["pool", command, "a.pool", "--format", format]);
+        let (dump, check) = (of("dump", format), of("check", of_check));
         assert_eq!((dump.status.code(), check.status.code()), (Some(1), Some(1)));
         let told = common::text(&dump.stderr);
         let (line, (_, damage)) = (told.lines().count(), told.split_once("damaged: ").unwrap());
         assert_eq!(line, 1, "{told}");
         // A check says the same, and what else it has found.
         assert!(common::text(&check.stderr).contains(damage.trim_end()), "{damage}");
-        assert!(!common::text(&dump.stdout).contains("pointer"));
+        let shown = common::text(&dump.stdout);
+        assert!(!shown.contains("pointer"));
+        if format != "table" {
+            let [line] = &lines(&shown)[..] else { panic!("{shown}") };
+            assert_eq!(line["sound"], false);
+        }
     }
     room.refuse("does not exist", &["pool", "dump", "b.pool"]);
 }

@@ -116,7 +116,7 @@ fn a_report_has_these_keys() {
     let cpu = ["emulated_delay", "other", "persist", "reproduce", "workers"];
     assert_eq!(keys(&report["cpu_seconds"]), cpu);
     for latency in ["commit_latency_ns", "durable_latency_ns"] {
-        assert_eq!(keys(&report[latency]), ["max", "p50", "p90", "p99"]);
+        assert_eq!(keys(&report[latency]), ["max", "p50", "p90", "p99", "samples"]);
         let at = |key: &str| report[latency][key].as_u64().unwrap();
         assert!(at("p50") <= at("p90") && at("p90") <= at("p99") && at("p99") <= at("max"));
     }
@@ -325,22 +325,37 @@ fn a_shadow_that_cannot_be_had_is_refused_at_once() {
 }
 
 #[test]
-fn a_run_that_is_interrupted_leaves_nothing() {
-    let room = Room::new();
-    let mut child = room
-        .program()
-        .args(["run", "bank", "--seconds", "600"])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    while !room.files().iter().any(|name| name.ends_with(".pool")) {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::yield_now();
+fn worker_without_a_thread_is_an_error() {
+    // A limit of processes counts those of a user, and does not bind root.
+    let is_root = rustix::process::geteuid().is_root();
+    let has = |program: &str| std::process::Command::new(program).arg("--version").output().is_ok();
+    if !is_root || !has("setpriv") || !has("prlimit") {
+        return eprintln!("skipped: root, setpriv and prlimit make a user of its own with a limit");
     }
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(room.files(), [""; 0]);
+    // A user whom nobody else is, and a directory that is theirs.
+    let (room, user) = (Room::new(), 1_000_000_000 + std::process::id());
+    std::os::unix::fs::chown(room.path(""), Some(user), None).unwrap();
+    // Mapped: io_uring needs process slots of its own.
+    let arguments = ["run", "bank", "--threads", "8", "--seconds", "600", "--scale", "0.001"];
+    let arguments = with(&arguments, &["--medium", "emulated", "--pool", "a.pool"]);
+    let mut refused = 0;
+    // The main thread, that of signals, that behind, up to 7 of 8 workers.
+    for processes in 3..=10 {
+        let mut program = std::process::Command::new("setpriv");
+        program.current_dir(room.path("")).args([&format!("--reuid={user}"), "--clear-groups"]);
+        program.args(["prlimit", &format!("--nproc={processes}")]);
+        program.arg(room.program().get_program()).args(&arguments);
+        let output = program.output().unwrap();
+        let stderr = common::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{processes}: {stderr}");
+        assert!(stderr.starts_with("error: ") && !stderr.contains("panicked"), "{stderr}");
+        refused += usize::from(stderr.contains("cannot start a"));
+        if room.path("a.pool").exists() {
+            std::fs::remove_file(room.path("a.pool")).unwrap();
+        }
+        assert_eq!(room.files(), [""; 0]);
+    }
+    assert!(refused >= 4, "{refused}");
 }
 
 #[test]
@@ -373,7 +388,9 @@ fn wrong_usage_is_exit_code_2() {
         &["run", "bank", "--no-such-flag"],
         &["run", "bank", "--seconds", "1", "--transactions", "1"],
         &["run", "bank", "--seconds", "0"],
-        &["run", "bank", "--bytes", "1T"],
+        &["run", "bank", "--bytes", "1X"],
+        &["run", "bank", "--bytes", "-1G"],
+        &["run", "bank", "--seconds", "1x"],
         &["run", "bank", "--threads", "0"],
         &["run", "bank", "--scale", "-1"],
         &["run", "bank", "--durability", "perhaps"],

@@ -17,13 +17,14 @@
 //!
 //! Both are parts of a [`PoolFile`], which is locked, allocated and of constant length. [`Memory`]
 //! is what a pool runs on meanwhile, a [`Buffer`] what a group of the log is built in, and [`cpu`]
-//! has what the processor offers beyond loads and stores. The unsafe code is in `mapping`, `memory`
-//! and `cpu`, behind functions that are sound under any input.
+//! has what the processor offers beyond loads and stores. The unsafe code is in `mapping`,
+//! `memory`, `cpu` and `stdio`, behind functions that are sound under any input.
 
 pub mod cpu;
 pub mod mutants;
 pub mod recording;
 pub mod signals;
+pub mod stdio;
 pub mod sync;
 pub mod writes;
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::{Load, Output, at_least_one, positive};
+use super::quantity::seconds;
+use super::{Load, Output, at_least_one};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CrashCommand {
@@ -57,7 +58,7 @@ pub(crate) struct CrashExplore {
     #[arg(long, value_name = "N")]
     pub(crate) crashes: Option<u32>,
     /// How long [default: 10, unless --executions is given]
-    #[arg(long, value_name = "S", value_parser = positive)]
+    #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) seconds: Option<f64>,
     /// Ways at most
     #[arg(long, value_name = "N", value_parser = at_least_one)]

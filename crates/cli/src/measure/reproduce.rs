@@ -151,13 +151,13 @@ fn fill(
         let mut handles = Vec::new();
         for (index, worker) in workers.iter_mut().enumerate() {
             let mut addresses = Addresses::new(array.len(), zipf, round << 16 | index as u64);
-            handles.push(scope.spawn(move || {
+            handles.push(crate::gate::spawn(scope, move || {
                 for number in 0..transactions {
                     let places: [u64; WORDS as usize] = std::array::from_fn(|_| addresses.draw());
                     let _ = worker.run(|tx| write(tx, array, &places, number))?;
                 }
                 Ok(())
-            }));
+            })?);
         }
         handles.into_iter().try_for_each(|handle| {
             handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -187,7 +187,8 @@ fn drain_with(design: &Decoupled, threads: usize) -> Result<Times, Error> {
     let (over, cpu_ns) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut times = std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(|| {
+            // Without it the parts are left to this thread.
+            let _ = crate::gate::spawn(scope, || {
                 while !over.load(Ordering::Relaxed) {
                     let before = cpu::thread_cpu_ns();
                     match design.part_step() {

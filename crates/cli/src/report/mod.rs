@@ -15,12 +15,12 @@ use crate::args::Load;
 use crate::compare::Laps;
 use crate::designs::DesignName;
 use crate::driver::Measured;
-use crate::failure::Failure;
 use crate::grouping::Grouping;
 use crate::lap::Lap;
 use crate::latency::Latencies;
 use crate::machine::{self, Machine};
 use crate::media::MediumName;
+pub(crate) use crate::output::print;
 
 /// Under what conditions it was measured.
 #[derive(Clone, Debug, Serialize)]
@@ -87,9 +87,12 @@ pub(crate) struct CpuSeconds {
     pub(crate) other: f64,
 }
 
-/// Latencies; nothing where none was measured.
+/// Latencies; nothing where too few were measured to say.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Quantiles {
+    /// Transactions that were timed. Results of earlier versions do not have it.
+    #[serde(default)]
+    pub(crate) samples: u64,
     pub(crate) p50: Option<u64>,
     pub(crate) p90: Option<u64>,
     pub(crate) p99: Option<u64>,
@@ -98,10 +101,14 @@ pub(crate) struct Quantiles {
 
 impl Quantiles {
     pub(crate) fn of(histogram: &hdrhistogram::Histogram<u64>) -> Quantiles {
-        let is_empty = histogram.is_empty();
-        let some = |value: u64| (!is_empty).then_some(value);
-        let at = |quantile| some(histogram.value_at_quantile(quantile));
-        Quantiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: some(histogram.max()) }
+        let samples = histogram.len();
+        // A quantile has a sample beyond it: with fewer it is the greatest under another name.
+        let at = |percent: u64| {
+            let is_supported = samples * (100 - percent) >= 100;
+            is_supported.then(|| histogram.value_at_quantile(percent as f64 / 100.0))
+        };
+        let max = (samples > 0).then(|| histogram.max());
+        Quantiles { samples, p50: at(50), p90: at(90), p99: at(99), max }
     }
 }
 
@@ -383,26 +390,6 @@ fn some_ratio(part: f64, of: f64) -> Option<f64> {
     (of > 0.0).then(|| part / of)
 }
 
-/// Prints a report.
-///
-/// # Errors
-/// As [`printed`].
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    printed(writeln!(out, "{text}").and_then(|()| out.flush()))
-}
-
-/// What came of printing something long: a reader that has seen enough is no failure.
-///
-/// # Errors
-/// It could not be written.
-pub(crate) fn printed(result: io::Result<()>) -> Result<(), Failure> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(Failure::io("writing to standard output")),
-    }
-}
-
 /// Says what does not hold.
 pub(crate) fn complain(lines: &[String]) {
     for line in lines {
@@ -436,6 +423,25 @@ mod tests {
         assert_eq!(median(&[3.0]), Some(3.0));
         assert_eq!(median(&[1.0, 2.0]), Some(1.5));
         assert_eq!(median(&[1.0, 2.0, 9.0]), Some(2.0));
+    }
+
+    #[test]
+    fn quantiles_need_samples_beyond_them() {
+        let of = |samples: u64| {
+            let mut latencies = Latencies::new();
+            (0..samples).for_each(|_| latencies.commit.saturating_record(100));
+            let Quantiles { samples: counted, p50, p90, p99, max } =
+                Quantiles::of(&latencies.commit);
+            assert_eq!(counted, samples);
+            [p50, p90, p99, max].map(|value| value.is_some())
+        };
+        assert_eq!(of(0), [false; 4]);
+        assert_eq!(of(1), [false, false, false, true]);
+        assert_eq!(of(2), [true, false, false, true]);
+        assert_eq!(of(9), [true, false, false, true]);
+        assert_eq!(of(10), [true, true, false, true]);
+        assert_eq!(of(99), [true, true, false, true]);
+        assert_eq!(of(100), [true; 4]);
     }
 
     #[test]

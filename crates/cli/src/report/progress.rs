@@ -13,9 +13,6 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a spinner turns. Only while nothing is measured.
-const TURN: Duration = Duration::from_millis(200);
-
 /// Nothing is printed before.
 const FIRST: Duration = Duration::from_secs(10);
 
@@ -26,7 +23,7 @@ const MOST: Duration = Duration::from_secs(300);
 /// A line for each of so many parts.
 const PARTS: u64 = 20;
 
-/// A spinner that is gone when it is dropped.
+/// What is under way, on a terminal; it is gone when this is dropped.
 pub(crate) struct Spinner(ProgressBar);
 
 impl Drop for Spinner {
@@ -37,8 +34,62 @@ impl Drop for Spinner {
 
 pub(crate) fn spinner(doing: &'static str) -> Spinner {
     let bar = ProgressBar::new_spinner().with_message(doing);
-    bar.enable_steady_tick(TURN);
+    // Drawn once: the thread that would turn it panics where a limit of processes refuses it.
+    bar.tick();
     Spinner(bar)
+}
+
+/// What a run is to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Whole {
+    Seconds(f64),
+    Transactions(u64),
+}
+
+/// How far a measured run is, on a terminal; elsewhere nothing, since its output may be read by a
+/// program that expects none. No thread of its own draws it.
+pub(crate) struct RunLine {
+    bar: ProgressBar,
+    all: Whole,
+}
+
+impl RunLine {
+    pub(crate) fn new(all: Whole) -> RunLine {
+        let style = ProgressStyle::with_template("{spinner} {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        RunLine { bar: ProgressBar::new_spinner().with_style(style), all }
+    }
+
+    /// After this time so many transactions have been given an ID: all that wrote.
+    pub(crate) fn at(&self, elapsed: Duration, written: u64) {
+        self.bar.set_message(run_line(self.all, elapsed, written));
+        self.bar.tick();
+    }
+}
+
+impl Drop for RunLine {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// As in `running: 4 of 10 s, 1 234 567 transactions that wrote`.
+fn run_line(all: Whole, elapsed: Duration, written: u64) -> String {
+    let elapsed = elapsed.as_secs();
+    let time = match all {
+        Whole::Seconds(seconds) => format!("running: {elapsed} of {seconds:.0} s"),
+        Whole::Transactions(_) => format!("running: {elapsed} s"),
+    };
+    // Some designs give no IDs, and a workload may only read.
+    let done = match written {
+        0 => String::new(),
+        done => format!(", {} transactions that wrote", super::table::grouped(done)),
+    };
+    let of = match all {
+        Whole::Transactions(all) => format!(", of {} in all", super::table::grouped(all)),
+        Whole::Seconds(_) => String::new(),
+    };
+    time + &done + &of
 }
 
 /// How far work is. It is shown only when it is told to: no thread of its own while something is
@@ -151,6 +202,17 @@ fn long(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn run_line_says_time_and_transactions() {
+        let of = |all| run_line(all, Duration::from_millis(4700), 1_234_567);
+        let text = of(Whole::Seconds(10.0));
+        assert_eq!(text, "running: 4 of 10 s, 1 234 567 transactions that wrote");
+        let text = of(Whole::Transactions(2_000_000));
+        assert_eq!(text, "running: 4 s, 1 234 567 transactions that wrote, of 2 000 000 in all");
+        let text = run_line(Whole::Seconds(3.0), Duration::from_secs(1), 0);
+        assert_eq!(text, "running: 1 of 3 s");
+    }
 
     /// What is printed when so many of 172 points are done after so many seconds.
     fn printed(points: &[(u64, u64)]) -> Vec<String> {

@@ -231,11 +231,17 @@ fn conditions(conditions: &Conditions) -> String {
 }
 
 fn quantiles(quantiles: &Quantiles) -> String {
-    let Quantiles { p50: Some(p50), p90: Some(p90), p99: Some(p99), max: Some(max) } = *quantiles
-    else {
-        return NONE.into();
-    };
-    format!("p50 {}, p90 {}, p99 {}, max {}", time(p50), time(p90), time(p99), time(max))
+    let Quantiles { samples, p50, p90, p99, max } = *quantiles;
+    let named = [("p50", p50), ("p90", p90), ("p99", p99), ("max", max)];
+    let parts =
+        named.iter().filter_map(|(name, value)| Some(format!("{name} {}", time((*value)?))));
+    match (samples, parts.collect::<Vec<_>>()) {
+        (_, parts) if parts.is_empty() => NONE.into(),
+        (1, _) => option(max, |max| format!("{} (one sample)", time(max))),
+        // A quantile is missing: the reader is told why.
+        (few, parts) if p99.is_none() => format!("{} ({few} samples)", parts.join(", ")),
+        (_, parts) => parts.join(", "),
+    }
 }
 
 fn option<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {

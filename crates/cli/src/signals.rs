@@ -1,0 +1,78 @@
+//! Signals that end the program: they end every command alike.
+//!
+//! Ctrl-C, a closed terminal and `kill` end a command by SIGINT, SIGQUIT, SIGHUP or SIGTERM. The
+//! program removes its temporary pools and then dies by the same signal, as it would without a
+//! handler. So its exit status is 128 and the signal's number in a shell (130, 131, 129, 143),
+//! whether the command has temporary pools or not, and a script that is interrupted stops.
+//!
+//! The first process of a container cannot die by such a signal: the kernel drops it. There the
+//! program exits with the same number.
+//!
+//! A signal that the parent ignores (`nohup`, a background job of a script) stays ignored.
+
+use std::ffi::c_int;
+use std::io;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::temporary;
+
+/// Those that end the program.
+const ENDING: [c_int; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+
+/// Handles these signals from here on.
+///
+/// Without a handler a signal still ends the program, with the same status, and leaves temporary
+/// pools to the next run: a thread that cannot be started (a limit of processes) is no error.
+pub(crate) fn handle() {
+    let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+    let (ready, is_ready) = channel::<()>();
+    // The handlers are installed by their thread: had it no process slot, nothing would take the
+    // signals out, and they would be lost.
+    let handler = move || -> io::Result<()> {
+        let chosen = ENDING.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
+        let mut signals = Signals::new(chosen)?;
+        drop(ready);
+        signals.forever().for_each(end);
+        Ok(())
+    };
+    if thread::Builder::new().name("signals".into()).spawn(handler).is_ok() {
+        // Returns when the handlers are there: none is missing when the first file is made.
+        let _ = is_ready.recv();
+    }
+}
+
+/// The set of signals that the process was started with ignored, a bit for each, as
+/// `/proc/self/status` shows it; none where it does not.
+fn ignored(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or_default()
+}
+
+fn end(signal: c_int) {
+    temporary::remove_all_and(|| {
+        if std::process::id() != 1 {
+            // Dies here; an error means that the signal is none of those with such an end.
+            let _ = emulate_default_handler(signal);
+        }
+        std::process::exit(128 + signal)
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_status() {
+        let status = "Name:\tlastword\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001006\n";
+        // SIGINT, SIGQUIT and SIGPIPE: a background job of a script.
+        let expected = [SIGINT, SIGQUIT, 13].iter().fold(0, |set, signal| set | 1 << (signal - 1));
+        assert_eq!(ignored(status), expected);
+        assert_eq!((ignored(""), ignored("SigIgn:\tx")), (0, 0));
+    }
+}

@@ -1,0 +1,119 @@
+//! Standard output that cannot be written, and standard error that is not there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs::OpenOptions;
+use std::process::{Command, Output, Stdio};
+
+use common::{Room, text};
+
+/// Commands that print, each by a path of its own.
+const PRINTING: [&[&str]; 12] = [
+    &["--help"],
+    &["--version"],
+    &["pool", "dump", "--help"],
+    &["help", "run"],
+    &["pool", "info", "a.pool"],
+    &["pool", "check", "a.pool", "--format", "json"],
+    &["pool", "dump", "a.pool"],
+    &["pool", "dump", "a.pool", "--format", "jsonl"],
+    &["man"],
+    &["completions", "bash"],
+    &["sim", "list"],
+    &["reproduce", "dudetm", "--list"],
+];
+
+fn room_with_pool() -> Room {
+    let room = Room::new();
+    room.expect(
+        0,
+        &["run", "bank", "--pool", "a.pool", "--transactions", "10", "--scale", "0.001"],
+    );
+    room
+}
+
+/// Runs the program by a shell, with this redirection.
+fn redirected(room: &Room, arguments: &[&str], redirection: &str) -> Output {
+    let mut shell = Command::new("sh");
+    shell.current_dir(room.path("")).arg("-c").arg(format!("exec \"$0\" \"$@\" {redirection}"));
+    shell.arg(room.program().get_program()).args(arguments);
+    shell.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn closed_stdout_is_an_error() {
+    let room = room_with_pool();
+    for arguments in PRINTING {
+        let Output { status, stderr, .. } = redirected(&room, arguments, ">&-");
+        let stderr = text(&stderr);
+        assert_eq!(status.code(), Some(2), "{arguments:?} {stderr}");
+        assert!(stderr.starts_with("error: standard output is closed"), "{arguments:?} {stderr}");
+    }
+    // Nothing is done whose outcome would not arrive.
+    let create = ["pool", "create", "b.pool", "--bytes", "1M"];
+    assert_eq!(redirected(&room, &create, ">&-").status.code(), Some(2));
+    assert_eq!(room.files(), ["a.pool", "a.pool.log"]);
+}
+
+#[test]
+fn full_stdout_is_an_error() {
+    let room = room_with_pool();
+    for arguments in PRINTING {
+        let Output { status, stderr, .. } = redirected(&room, arguments, ">/dev/full");
+        let stderr = text(&stderr);
+        assert_eq!(status.code(), Some(2), "{arguments:?} {stderr}");
+        let why = "error: cannot write to standard output: No space left on device";
+        assert!(stderr.starts_with(why), "{arguments:?} {stderr}");
+    }
+}
+
+#[test]
+fn dev_null_is_no_closed_stdout() {
+    let room = room_with_pool();
+    for arguments in PRINTING {
+        // Opened to read and write, too, as Rust's runtime does for a closed one.
+        for redirection in [">/dev/null", "1<>/dev/null"] {
+            let Output { status, stderr, .. } = redirected(&room, arguments, redirection);
+            assert_eq!(status.code(), Some(0), "{arguments:?} {}", text(&stderr));
+        }
+    }
+}
+
+#[test]
+fn reader_that_has_gone_is_no_error() {
+    let room = room_with_pool();
+    for arguments in PRINTING {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let Output { status, stderr, .. } =
+            room.program().args(arguments).stdout(writer).output().unwrap();
+        assert_eq!((status.code(), text(&stderr)), (Some(0), String::new()), "{arguments:?}");
+    }
+    // A check keeps its own answer.
+    let path = room.path("a.pool");
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(8192).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let check = room.program().args(["pool", "check", "a.pool"]).stdout(writer).output().unwrap();
+    assert_eq!(check.status.code(), Some(1), "{}", text(&check.stderr));
+}
+
+#[test]
+fn closed_stderr_panics_nowhere() {
+    let room = room_with_pool();
+    for (arguments, code) in [
+        (&["pool", "info", "no.pool"][..], 2),
+        (&["no-such-command"], 2),
+        (&["pool", "info", "a.pool"], 0),
+        (&["run", "bank", "--transactions", "10", "--scale", "0.001"], 0),
+    ] {
+        for redirection in ["2>&-", "2>/dev/full"] {
+            let output = redirected(&room, arguments, redirection);
+            assert_eq!(output.status.code(), Some(code), "{arguments:?} {redirection}");
+        }
+        let output = redirected(&room, arguments, ">&- 2>&-");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+}

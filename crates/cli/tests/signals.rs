@@ -1,0 +1,81 @@
+//! Signals that end the program: their exit status, and what is left behind.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use common::Room;
+use rustix::process::{Pid, Signal, kill_process};
+
+const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+
+/// A run that does not end by itself.
+const LONG: [&str; 4] = ["run", "bank", "--seconds", "600"];
+
+/// Starts the program and waits until `is_there` finds what it waits for.
+fn started(mut program: Command, is_there: impl Fn() -> bool) -> Child {
+    let mut child = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !is_there() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    child
+}
+
+fn ended_by(mut child: Child, signal: Signal) -> ExitStatus {
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    child.wait().unwrap()
+}
+
+fn has_pool(room: &Room) -> bool {
+    room.files().iter().any(|name| name.ends_with(".pool"))
+}
+
+/// What is there besides a core file.
+fn left(room: &Room) -> Vec<String> {
+    room.files().into_iter().filter(|name| !name.starts_with("core")).collect()
+}
+
+#[test]
+fn ending_signal_leaves_no_temporary_pool() {
+    for signal in ENDING {
+        let room = Room::new();
+        let mut program = room.program();
+        program.args(LONG);
+        let status = ended_by(started(program, || has_pool(&room)), signal);
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{status}");
+        assert_eq!(left(&room), [""; 0], "{signal:?}");
+    }
+}
+
+#[test]
+fn commands_without_pools_end_by_the_same_signals() {
+    for signal in ENDING {
+        let room = Room::new();
+        let mut program = room.program();
+        // Explores for minutes, and has no pool.
+        let explore = ["crash", "explore", "--workload", "bank", "--medium-model", "file"];
+        program.args(explore).args(["--seconds", "600"]);
+        let child = started(program, || true);
+        let status = ended_by(child, signal);
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{status}");
+    }
+}
+
+#[test]
+fn ignored_signal_stays_ignored() {
+    let room = Room::new();
+    // As `nohup` starts it.
+    let mut program = Command::new("sh");
+    let script = "trap '' HUP; exec \"$0\" \"$@\"";
+    program.current_dir(room.path("")).args(["-c", script]);
+    program.arg(room.program().get_program()).args(LONG);
+    let child = started(program, || has_pool(&room));
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    // It goes on, and the next signal ends it.
+    let status = ended_by(child, Signal::TERM);
+    assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "{status}");
+    assert_eq!(left(&room), [""; 0]);
+}
