@@ -59,11 +59,11 @@ pub struct Info {
 }
 
 /// Memory that an open `decoupled` pool takes, part by part. What is not here is small: a word for
-/// each stripe of 512 bytes up to 1 MiB, a group of 256 KiB, on a file 4 bytes for each page of 4
-/// KiB and each thread that reproduces. With combination each persist thread has 16 MiB of writes
-/// besides, and up to five times as much while it combines them; with several reproduce threads
-/// each keeps what it picked out of its largest batch. (`undo` and `redo` have neither rings nor a
-/// queue, and on mapped media no shadow.)
+/// each stripe of 512 bytes up to 2 MiB a core (see [`Options::ownership_records`]), a group of 256
+/// KiB, on a file 4 bytes for each page of 4 KiB and each thread that reproduces. With combination
+/// each persist thread has 16 MiB of writes besides, and up to five times as much while it combines
+/// them; with several reproduce threads each keeps what it picked out of its largest batch. (`undo`
+/// and `redo` have neither rings nor a queue, and on mapped media no shadow.)
 ///
 /// ```
 /// use lastword::{Options, Pool};

@@ -9,21 +9,22 @@ use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::options::Durability;
 use crate::perform::{Fortune, Turn};
-use crate::worker::{Phase, Seat, arena, conclude};
+use crate::worker::{Phase, Seat, arena, conclude, pass};
 use crate::{Error, Pool, Ticket, Tx, Worker};
 
 /// A transaction that has begun. Dropping it takes it back.
 ///
 /// While it is open this thread can begin no other, and whoever needs what it has written runs
-/// again and again: end it soon. One that has met many conflicts keeps others from beginning until
-/// it ends, as a body does that is run again; but where a body goes on doing so, this gives them
-/// their turn at each conflict, so that it may meet some again.
+/// again and again: end it soon. A transaction that has lost many times reserves what it needs
+/// until it ends, as a body does that is run again; but where a body keeps its reservations, this
+/// gives them up at each conflict, so that it may lose again.
 ///
 /// A transaction that is forgotten ([`forget`](std::mem::forget)) stays open until its worker
-/// begins another or is dropped, which rolls it back. Until then it keeps what it has locked, and
-/// the thread that began it can begin no other. If the worker is forgotten, too, that lasts until
-/// the pool is closed: what it has written is never committed, but transactions that need the same
-/// objects run again and again, and under [`Snapshot`](crate::Snapshot) the log cannot be emptied.
+/// begins another or is dropped, which rolls it back. Until then it keeps what it has locked and
+/// reserved, and the thread that began it can begin no other. If the worker is forgotten, too, that
+/// lasts until the pool is closed: what it has written is never committed, but transactions that
+/// need the same objects run again and again, and under [`Snapshot`](crate::Snapshot) the log
+/// cannot be emptied.
 ///
 /// ```
 /// use lastword::{Objects, Options, Pool};
@@ -93,7 +94,8 @@ impl<D: Design> Drop for Begun<'_, D> {
 
 impl<'p, D: Design> Worker<'p, D> {
     /// Begins a transaction; see [`Open`]. `read_only`: as [`Worker::read`]. Waits where another
-    /// transaction has met so many conflicts that it has to be alone.
+    /// transaction has lost so often that it has to be alone, and after a conflict for up to 2 ms
+    /// until what was in the way is free.
     ///
     /// # Errors
     /// [`Error::InsideTransaction`] when this thread has one; [`Error::Poisoned`] and
@@ -105,8 +107,10 @@ impl<'p, D: Design> Worker<'p, D> {
         let inside = Inside::enter("begin", &seat.mark)?;
         let Seat { local, number, fortune, known, phase, conflicts, writes, .. } = seat;
         let waits = !(read_only && D::READS_PASS);
-        let turn = if waits { pool.gate.pass(fortune) } else { None };
-        let design = pool.design();
+        let (design, mut turn) = (pool.design(), None);
+        if waits {
+            pass(design, local, fortune, &mut turn);
+        }
         if let Err(error) = design.begin(local, read_only && fortune.is_good()) {
             fortune.reset();
             return Err(error);

@@ -99,6 +99,7 @@ pub struct Options {
     pub(crate) heap_bytes: u64,
     pub(crate) log_bytes: u64,
     pub(crate) ring_entries: u64,
+    pub(crate) ownership_records: u64,
     pub(crate) unbounded: bool,
     pub(crate) ideal_reproduce: bool,
     pub(crate) medium: Option<Medium>,
@@ -151,6 +152,7 @@ impl Options {
             heap_bytes: 64 << 20,
             log_bytes: 64 << 20,
             ring_entries: 1 << 20,
+            ownership_records: 0,
             unbounded: false,
             ideal_reproduce: false,
             medium: None,
@@ -204,6 +206,29 @@ impl Options {
     /// 1 MiB; `undo` and `redo` have no ring.
     pub fn ring_entries(mut self, entries: u64) -> Options {
         self.ring_entries = entries;
+        self
+    }
+
+    /// Ownership records: the locks of the transactional memory, each for the stripes of 512 bytes
+    /// whose numbers have the same remainder. Rounded up to a power of two, at most 2^26, and never
+    /// more than the heap has stripes. 0, the default: one for each stripe, at most 2^18 for each
+    /// core. Transactions of w stripes meet in a record that they do not both need with a
+    /// probability of about w * w / (2 * records); more records make that rarer and take 8 bytes of
+    /// memory each, once they are used. (`decoupled`, `undo`, `redo`, `volatile`; `snapshot` locks
+    /// objects.)
+    ///
+    /// ```
+    /// use lastword::{Options, Pool};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("large.pool");
+    /// let options = Options::new().bytes(1 << 20).log_bytes(1 << 20);
+    /// let pool = Pool::create(&path, options.ownership_records(1 << 20))?;
+    /// pool.run(|_| Ok(()))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ownership_records(mut self, records: u64) -> Options {
+        self.ownership_records = records;
         self
     }
 

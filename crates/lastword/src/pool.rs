@@ -12,7 +12,6 @@ use crate::inside::Inside;
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::options::Durability;
-use crate::perform::Gate;
 use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
 use crate::sync::{Arc, Mutex, Ordering, lock};
@@ -29,7 +28,6 @@ pub struct Pool<D: Design = Decoupled> {
     design: Option<D>,
     pub(crate) shape: Shape,
     pub(crate) durability: Durability,
-    pub(crate) gate: Gate,
     numbers: Mutex<Numbers>,
     kept: Kept<D>,
 }
@@ -166,7 +164,6 @@ impl<D: Design> Pool<D> {
             design: Some(design),
             shape,
             durability: options.durability,
-            gate: Gate::default(),
             numbers: Mutex::default(),
             kept: Kept::new(),
         }

@@ -1,5 +1,7 @@
 //! The seam for concurrency; see `medium::sync`.
 
+use std::time::Duration;
+
 pub(crate) use medium::sync::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, TryLockError,
     fence, spin_loop, thread,
@@ -16,6 +18,24 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         Ok(guard) => Some(guard),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Keeps this core for a moment, so that two workers get out of step.
+pub(crate) fn pause(spins: u64) {
+    (0..spins).for_each(|_| spin_loop());
+}
+
+/// Rests between two looks at what another thread will do: spins, then gives its core to others,
+/// then sleeps, for as long as it has slept so far and at most half a millisecond. So a wait ends
+/// at most half as late again as it could, and a long one takes hardly any processor time.
+pub(crate) fn rest(look: u32) {
+    const SPINS: u32 = 64;
+    const YIELDS: u32 = 32;
+    match look.checked_sub(SPINS + YIELDS) {
+        _ if look < SPINS => spin_loop(),
+        None => thread::yield_now(),
+        Some(sleeps) => thread::sleep(Duration::from_micros(16 << sleeps.min(5))),
     }
 }
 

@@ -8,7 +8,7 @@ use words::{Stop, Transact, TxId};
 use crate::design::{Decoupled, Design};
 use crate::inside::{Inside, Mark};
 use crate::options::Durability;
-use crate::perform::Fortune;
+use crate::perform::{Fortune, Turn};
 use crate::tx::Known;
 use crate::{Error, Pool, Ticket, Tx};
 
@@ -65,7 +65,7 @@ impl<D: Design> Seat<D> {
         }
         self.phase = Phase::Ending;
         // The gate first: a panic below must not leave it closed for all.
-        pool.gate.open(self.number);
+        pool.design().gate().leave(self.number);
         pool.design().roll_back(&mut self.local);
         self.phase = Phase::Over;
         self.fortune.reset();
@@ -186,9 +186,12 @@ impl<'p, D: Design> Worker<'p, D> {
         let pool = self.pool;
         let seat = self.ready()?;
         let inside = Inside::enter(if read_only { "read" } else { "run" }, &seat.mark)?;
-        // Whoever has closed the gate keeps it closed until it is through, retries included.
+        // A transaction that starves keeps its turn until it ends, retries included.
         let waits = !(read_only && D::READS_PASS);
-        let mut turn = if waits { pool.gate.pass(&seat.fortune) } else { None };
+        let mut turn = None;
+        if waits {
+            pass(pool.design(), &mut seat.local, &mut seat.fortune, &mut turn);
+        }
         let (value, id) = loop {
             match attempt(pool, seat, &mut body, read_only) {
                 Ok(done) => break done,
@@ -200,9 +203,7 @@ impl<'p, D: Design> Worker<'p, D> {
                 Err(None) => {
                     seat.conflicts += 1;
                     seat.fortune.give_way();
-                    if turn.is_none() {
-                        turn = pool.gate.pass(&seat.fortune);
-                    }
+                    pass(pool.design(), &mut seat.local, &mut seat.fortune, &mut turn);
                 }
             }
         };
@@ -225,6 +226,18 @@ impl<'p, D: Design> Worker<'p, D> {
 #[inline]
 pub(crate) fn arena(number: usize) -> usize {
     (number % lw_alloc::ARENAS).reverse_bits() >> (usize::BITS - lw_alloc::ARENAS.trailing_zeros())
+}
+
+/// Passes the gate before an attempt, waiting for what kept the last one from committing.
+#[inline]
+pub(crate) fn pass<'p, D: Design>(
+    design: &'p D,
+    local: &mut D::Local,
+    fortune: &mut Fortune,
+    turn: &mut Option<Turn<'p>>,
+) {
+    let met = || design.obstacle(local);
+    design.gate().pass(fortune, turn, met, |key, seen| design.is_held(key, seen));
 }
 
 /// One attempt. `Err(None)`: another transaction was in the way.

@@ -208,6 +208,7 @@ pub(crate) const TWINS: &[Twin] = &[
         mutant: Some(31),
         changes: &[(
             "        if forgot || !self.reads_hold(attempt) {
+            self.name_what_changed(attempt);
             return Err(Stop::Conflict);
         }
         attempt.snapshot = now;",
@@ -227,8 +228,8 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_version_released_relaxed",
         changes: &[(
-            "self.records[entry.owner as usize].store(id.0, Ordering::Release)",
-            "self.records[entry.owner as usize].store(id.0, Ordering::Relaxed)",
+            "self.records.get(entry.owner as usize).store(id.0, Ordering::Release)",
+            "self.records.get(entry.owner as usize).store(id.0, Ordering::Relaxed)",
         )],
         check: "what_is_taken_back_is_never_seen",
         // A version may be seen before the clock that drew it: the read extends its snapshot for
@@ -245,7 +246,7 @@ pub(crate) const TWINS: &[Twin] = &[
     }",
             "        for entry in &attempt.written.entries {
             if entry.version != SHARED {
-                self.records[entry.owner as usize].store(entry.version, Ordering::Release);
+                self.records.get(entry.owner as usize).store(entry.version, Ordering::Release);
             }
         }
         attempt.clear();

@@ -33,6 +33,13 @@ const LISTS: Twin = Twin {
     ..STM
 };
 
+const STARVING: Twin = Twin {
+    model: "starving",
+    check: "a_starving_transaction_commits_before_the_gate_closes",
+    says: "starves",
+    ..HISTORY
+};
+
 /// All of them.
 pub(crate) const TWINS: &[Twin] = &[
     Twin {
@@ -49,6 +56,7 @@ pub(crate) const TWINS: &[Twin] = &[
         mutant: Some(31),
         changes: &[(
             "        if forgot || !self.reads_hold(attempt) {
+            self.name_what_changed(attempt);
             return Err(Stop::Conflict);
         }
         attempt.snapshot = now;",
@@ -65,7 +73,7 @@ pub(crate) const TWINS: &[Twin] = &[
     }",
             "        for entry in &attempt.written.entries {
             if entry.version != SHARED {
-                self.records[entry.owner as usize].store(entry.version, Ordering::Release);
+                self.records.get(entry.owner as usize).store(entry.version, Ordering::Release);
             }
         }
         attempt.clear();
@@ -83,6 +91,20 @@ pub(crate) const TWINS: &[Twin] = &[
         // When no other",
         )],
         ..HISTORY
+    },
+    Twin {
+        name: "a_reserved_record_that_others_take",
+        changes: &[(
+            "if self.gate.is_reserved(number as u64, (attempt.tag >> ATTEMPT_BITS) as usize) {",
+            "if false {",
+        )],
+        ..STARVING
+    },
+    Twin {
+        name: "a_starving_transaction_that_reserves_nothing",
+        file: "perform/contention.rs",
+        changes: &[("            turn.reserve(met);\n", "")],
+        ..STARVING
     },
     Twin {
         name: "a_serial_memory_that_never_waits",

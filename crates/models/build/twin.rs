@@ -104,6 +104,7 @@ impl Folder {
             Folder::Perform => &[
                 "perform/mod.rs",
                 "perform/contention.rs",
+                "perform/records.rs",
                 "perform/serial.rs",
                 "perform/space.rs",
                 "perform/stm.rs",

@@ -20,7 +20,7 @@ use super::{At, Design};
 use crate::ideal::{self, Nowhere};
 use crate::metrics::Metrics;
 use crate::options::Durability;
-use crate::perform::{Redo, Stm, Tm};
+use crate::perform::{Gate, Obstacle, Redo, Stm, Tm};
 use crate::persist::{
     Background, Bells, Grouping, Listener, NAP, Others, Persist, Registration, RingRedo, Step,
     Steps, Waiting,
@@ -94,7 +94,7 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let reproduce = Reproduce::new(home, storage.superblocks);
         let (log_bytes, background) = (superblock.log_bytes, options.background);
         let pipeline = Pipeline::new(persist, reproduce, log_bytes, blocks, background);
-        let memory = T::new(shadow.words(), last);
+        let memory = T::sized(shadow.words(), options.ownership_records, last);
         let inner = Arc::new(Inner { memory, shadow, pipeline, pause: pause(options) });
         let background = match options.background {
             true => Some(Background::spawn(&inner).map_err(|source| Error::Thread { source })?),
@@ -301,6 +301,18 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
             true => self.inner.memory.begin_read(&mut local.attempt),
         }
         Ok(())
+    }
+
+    fn gate(&self) -> &Gate {
+        self.inner.memory.gate()
+    }
+
+    fn obstacle(&self, local: &mut Local<T, S>) -> Obstacle {
+        self.inner.memory.obstacle(&mut local.attempt)
+    }
+
+    fn is_held(&self, key: u64, seen: u64) -> bool {
+        self.inner.memory.is_held(key, seen)
     }
 
     #[inline(always)]

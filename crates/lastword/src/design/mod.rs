@@ -22,7 +22,7 @@ pub use decoupled::Decoupled;
 pub use plain::Plain;
 pub use volatile::Volatile;
 
-use crate::perform::Stm;
+use crate::perform::{Gate, Obstacle, Stm};
 use crate::shadow::{Evicting, Software};
 
 /// [`Decoupled`] with a page table in memory in front of a pool that may be larger than it.
@@ -126,6 +126,21 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// # Errors
     /// When the pool cannot go on.
     fn begin(&self, local: &mut Self::Local, read_only: bool) -> Result<(), Error>;
+
+    /// The starvation lock of its transactions.
+    fn gate(&self) -> &Gate;
+
+    /// Why the worker's last attempt ended with a conflict; asked once.
+    fn obstacle(&self, local: &mut Self::Local) -> Obstacle {
+        let _ = local;
+        Obstacle::Unknown
+    }
+
+    /// Whether what was [`Held`](Obstacle::Held) still has this value.
+    fn is_held(&self, key: u64, seen: u64) -> bool {
+        let _ = (key, seen);
+        false
+    }
 
     /// Whether the pool can go on. An attempt that could not be made durable ends as if another
     /// transaction had been in the way: who does not begin again asks here why.

@@ -8,6 +8,7 @@ use std::path::Path;
 use words::{Stop, TxId};
 
 use super::{At, Design};
+use crate::perform::Gate;
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::{AtomicU64, Ordering};
@@ -18,6 +19,7 @@ pub struct Plain {
     shadow: ShadowHeap,
     /// Committed transactions; only the one worker counts.
     committed: AtomicU64,
+    gate: Gate,
 }
 
 impl Design for Plain {
@@ -29,7 +31,8 @@ impl Design for Plain {
 
     fn create(_path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         let (shadow, shape) = Shape::in_memory(options)?;
-        Ok((Plain { shadow, committed: AtomicU64::new(0) }, shape))
+        let (committed, gate) = (AtomicU64::new(0), Gate::default());
+        Ok((Plain { shadow, committed, gate }, shape))
     }
 
     fn open(_path: &Path, _options: &Options) -> Result<(Self, Shape), Error> {
@@ -52,6 +55,10 @@ impl Design for Plain {
 
     fn local(&self, _number: usize) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use std::path::Path;
 use words::{Stop, TxId};
 
 use super::{At, Design};
-use crate::perform::{NoRedo, Stm, Tm};
+use crate::perform::{Gate, NoRedo, Obstacle, Stm, Tm};
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::Ordering;
@@ -26,7 +26,7 @@ impl<T: Tm> Design for Volatile<T> {
 
     fn create(_path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         let (shadow, shape) = Shape::in_memory(options)?;
-        let memory = T::new(shadow.heap().len(), TxId::NONE);
+        let memory = T::sized(shadow.heap().len(), options.ownership_records, TxId::NONE);
         Ok((Volatile { memory, shadow }, shape))
     }
 
@@ -59,6 +59,18 @@ impl<T: Tm> Design for Volatile<T> {
             true => self.memory.begin_read(local),
         }
         Ok(())
+    }
+
+    fn gate(&self) -> &Gate {
+        self.memory.gate()
+    }
+
+    fn obstacle(&self, local: &mut T::Attempt) -> Obstacle {
+        self.memory.obstacle(local)
+    }
+
+    fn is_held(&self, key: u64, seen: u64) -> bool {
+        self.memory.is_held(key, seen)
     }
 
     #[inline(always)]

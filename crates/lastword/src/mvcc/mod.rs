@@ -37,6 +37,7 @@ use lw_alloc::header::extent_bytes;
 use words::{Stop, TxId};
 
 use crate::design::{At, Design};
+use crate::perform::Gate;
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::{Mutex, Ordering, lock, spin_loop, thread};
@@ -63,6 +64,7 @@ pub struct Mvcc {
     running: Running,
     /// Of workers that have left.
     stores: Mutex<Vec<Store>>,
+    gate: Gate,
 }
 
 /// What one worker owns.
@@ -233,7 +235,8 @@ impl Design for Mvcc {
         let bytes = 8 * home.heap().len() as u64;
         let heads = ShadowHeap::zeros(bytes / ID_WORDS as u64)?;
         let (versions, running) = (Versions::new(bytes)?, Running::new());
-        Ok((Mvcc { home, heads, versions, running, stores: Mutex::default() }, shape))
+        let (stores, gate) = (Mutex::default(), Gate::default());
+        Ok((Mvcc { home, heads, versions, running, stores, gate }, shape))
     }
 
     fn open(_path: &Path, _options: &Options) -> Result<(Self, Shape), Error> {
@@ -268,6 +271,10 @@ impl Design for Mvcc {
     fn begin(&self, local: &mut Local, _read_only: bool) -> Result<(), Error> {
         local.start = self.running.start(local.worker);
         Ok(())
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     #[inline(always)]

@@ -1,66 +1,153 @@
-//! Contention management that cannot livelock.
+//! Contention management: backoff, and a starvation lock that reaches only as far as it must.
 //!
-//! A transaction that meets a conflict gives way: it rolls back and tries again after a short
-//! random pause. One that has given way too often closes the *gate*: no other transaction of the
-//! pool begins until it is through. Those that were running end by themselves, so before long it
-//! runs alone and nothing can be in its way.
+//! A transaction that meets a conflict rolls back, waits and tries again. What it waits for
+//! depends on the [`Obstacle`]:
 //!
-//! They end because none of them waits for another to commit or roll back. With a bound on the
-//! shadow (`shadow`) an attempt may wait while it runs, in two ways, and neither ends with an
+//! | obstacle | what happened | the transaction waits | a loss |
+//! |---|---|---|---|
+//! | `Held` | a running transaction has taken the record | until it has ended | then |
+//! | `Changed`, `Untracked` | a record that was read is newer | a random pause | yes |
+//! | `Reserved` | a starving transaction needs the record | until it has ended | no |
+//! | `Room` | the worker's own log is full | in its design's begin | no |
+//! | `Unknown` | something without a record: a frame of the shadow | a random pause | yes |
+//!
+//! So a loss is a transaction that ended. A body that runs for long causes one loss, however often
+//! others meet its records meanwhile, and waiting for it takes nothing from unrelated workers.
+//!
+//! After [`PATIENCE`] losses a transaction starves and joins the queue. The first of the queue has
+//! the starvation lock, in two degrees:
+//! 1. It *reserves* each record that it loses on. No other transaction takes a reserved record;
+//!    all others go on. Those that hold one already end by themselves.
+//! 2. When it has lost [`RESERVATIONS`] records, or an obstacle has no record, it *closes the
+//!    gate*: no other transaction of the pool begins until it has ended.
+//!
+//! No livelock: let the first of the queue lose again and again. Each loss is on a record that was
+//! not reserved (at most `RESERVATIONS` of them), or is caused by an attempt that took its records
+//! before it could see the reservation (at most one for each worker and record). Then the gate
+//! closes, the attempts that were running end, and it runs alone. A transaction that ends leaves
+//! the queue, so every starving transaction becomes the first of it.
+//!
+//! The attempts end because none of them waits for another to commit or roll back. With a bound on
+//! the shadow (`shadow`) an attempt may wait while it runs, in two ways, and neither ends with an
 //! attempt:
-//! - For reproduction up to an ID that was drawn. Whoever has drawn it records it without a wait;
-//!   the rest is the media's, and the one who waits helps.
-//! - For another thread that moves the page that it wants. That one waits, if at all, as above, or
-//!   for the device or one system call; it wants no other page meanwhile, so there is no circle.
+//! - For reproduction up to an ID that was drawn. Its worker records it without a wait; the rest is
+//!   the media's, and the thread that waits helps.
+//! - For another thread that moves the page that it wants. That thread waits, if at all, as above,
+//!   or for the device or one system call; it wants no other page meanwhile, so there is no circle.
 //!
-//! What it cannot have otherwise (an ownership record, a frame where all are pinned) it does not
-//! wait for: it rolls back, which gives up its pins, and comes to the gate.
+//! An attempt never waits for an ownership record or a frame: it rolls back, which gives up its
+//! records and pins. All waits of this module are between two attempts, when a worker has no
+//! record, no pin and no drawn ID. So no wait here can be part of a circle.
 //!
-//! Nobody who waits at the gate holds a lock of the transactional memory, a pin or a drawn ID.
+//! What remains of a long body: transactions that need its records wait for it. So does the whole
+//! pool where a transaction has closed the gate, which takes `PATIENCE + RESERVATIONS` losses.
+//!
+//! All accesses are relaxed. Isolation never rests on the gate: a reservation that is seen late is
+//! one more conflict. The queue's mutex orders those that set and clear.
 
-use std::sync::PoisonError;
+use std::collections::VecDeque;
 
-use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, lock, spin_loop, thread};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock, pause, rest, thread};
 
-/// Attempts after which a transaction closes the gate. Chosen, not measured: large enough that
-/// short conflicts pass by themselves, small enough that a starving transaction waits microseconds.
+/// Losses after which a transaction joins the queue of those that starve. Chosen, not measured:
+/// large enough that short conflicts pass by themselves, small enough that a starving transaction
+/// waits microseconds.
 const PATIENCE: u32 = 24;
 
-/// The gate of one transactional memory.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    closed: AtomicBool,
-    /// The number of the worker that has closed it. The worker's state, not a guard on a stack, is
-    /// what says whose it is: a program may forget a guard, and the gate would stay closed.
-    holder: Mutex<Option<usize>>,
-    opened: Condvar,
+/// Losses of the first of the queue after which it closes the gate. Chosen, not measured: more
+/// records than transactions contend for in practice, and few enough that the reservations, of
+/// which the filter has 1024 places, hardly touch other records.
+const RESERVATIONS: u32 = 64;
+
+/// Conflicts up to which a transaction tries again at once.
+const SHORT: u32 = 2;
+
+/// Looks at what is in the way before the transaction tries again in any case: its begin notices a
+/// pool that has failed. About 2 ms; see [`rest`].
+const LOOKS: u32 = 104;
+
+/// Words of the filter.
+const FILTER_WORDS: usize = 16;
+
+/// Why an attempt ended with a conflict. A key is the number of an ownership record, or the index
+/// of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Something that has no key.
+    #[default]
+    Unknown,
+    /// The worker's own log has no room; the next attempt waits for it.
+    Room,
+    /// A running transaction has taken the record, which had this value then.
+    Held {
+        /// Which record.
+        key: u64,
+        /// What it was.
+        seen: u64,
+    },
+    /// A transaction has committed a newer version of what was read or written.
+    Changed {
+        /// Which record.
+        key: u64,
+    },
+    /// The same, of an attempt that does not track its reads.
+    Untracked,
+    /// A starving transaction has reserved the record.
+    Reserved {
+        /// Which record.
+        key: u64,
+    },
 }
 
-/// How one worker fares with its running transaction.
+/// The starvation lock of one transactional memory.
+#[derive(Debug)]
+pub struct Gate {
+    /// Only the first of the queue begins.
+    closed: AtomicBool,
+    /// Whether anything is in the filter.
+    reserving: AtomicBool,
+    /// The worker for which the filter reserves.
+    owner: AtomicUsize,
+    /// A Bloom filter with one hash: keys that only the owner may take.
+    filter: [AtomicU64; FILTER_WORDS],
+    /// The workers whose transactions starve.
+    queue: Mutex<VecDeque<usize>>,
+}
+
+/// Conflicts and losses of one worker's running transaction.
 #[derive(Debug)]
 pub(crate) struct Fortune {
     worker: usize,
     conflicts: u32,
+    losses: u32,
     seed: u64,
 }
 
-/// Held by the one that closed the gate, until its transaction ends.
+/// The place in the queue of a transaction that starves, until it ends.
 #[derive(Debug)]
 pub(crate) struct Turn<'g> {
     gate: &'g Gate,
     worker: usize,
+    /// Losses as the first of the queue.
+    losses: u32,
 }
 
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.gate.open(self.worker);
+impl Default for Gate {
+    fn default() -> Gate {
+        Gate {
+            closed: AtomicBool::new(false),
+            reserving: AtomicBool::new(false),
+            owner: AtomicUsize::new(usize::MAX),
+            filter: std::array::from_fn(|_| AtomicU64::new(0)),
+            queue: Mutex::new(VecDeque::new()),
+        }
     }
 }
 
 impl Fortune {
     pub(crate) fn new(worker: usize) -> Fortune {
         let seed = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Fortune { worker, conflicts: 0, seed }
+        Fortune { worker, conflicts: 0, losses: 0, seed }
     }
 
     /// Whether the running transaction has met few conflicts so far.
@@ -69,13 +156,13 @@ impl Fortune {
         self.conflicts < 2
     }
 
-    /// The transaction is through, or is given up.
+    /// The transaction has ended.
     #[inline]
     pub(crate) fn reset(&mut self) {
-        self.conflicts = 0;
+        (self.conflicts, self.losses) = (0, 0);
     }
 
-    /// The attempt met a conflict: pauses, longer and longer.
+    /// Pauses after a conflict, longer and longer.
     #[cold]
     pub(crate) fn give_way(&mut self) {
         self.conflicts = self.conflicts.saturating_add(1);
@@ -84,88 +171,155 @@ impl Fortune {
         self.seed ^= self.seed >> 7;
         self.seed ^= self.seed << 17;
         let longest = 16_u64 << self.conflicts.min(8);
-        for _ in 0..self.seed % longest {
-            spin_loop();
-        }
-        if self.conflicts > 2 {
+        pause(self.seed % longest);
+        if self.conflicts > SHORT {
             // The other side may not be running: with more threads than cores, spinning would only
             // keep it from its core.
             thread::yield_now();
         }
     }
+
+    /// Waits while something is in the way, within bounds. Returns whether it is no longer.
+    fn wait_while(&self, is_in_the_way: impl Fn() -> bool) -> bool {
+        let looks = if self.conflicts > SHORT { LOOKS } else { 0 };
+        for look in 0..looks {
+            if !is_in_the_way() {
+                return true;
+            }
+            rest(look);
+        }
+        !is_in_the_way()
+    }
 }
 
 impl Gate {
-    /// Passes the gate, waiting while another holds it closed; closes it for a transaction that has
-    /// given way too often.
+    /// Passes the gate before an attempt. After a conflict it waits for what was in the way; `met`
+    /// returns that, and `is_held` whether a record still has a value. A transaction that starves
+    /// gets a `turn`, which it keeps until it ends.
     #[inline]
-    pub(crate) fn pass(&self, fortune: &Fortune) -> Option<Turn<'_>> {
-        // Relaxed: the gate only speeds the starving one up; missing a closing is one more
-        // conflict.
-        if fortune.conflicts < PATIENCE && !self.closed.load(Ordering::Relaxed) {
-            return None;
+    pub(crate) fn pass<'g>(
+        &'g self,
+        fortune: &mut Fortune,
+        turn: &mut Option<Turn<'g>>,
+        met: impl FnOnce() -> Obstacle,
+        is_held: impl Fn(u64, u64) -> bool,
+    ) {
+        if fortune.conflicts > 0 {
+            self.wait_after(met(), fortune, turn, is_held);
         }
-        self.wait(fortune)
+        if self.closed.load(Ordering::Relaxed) {
+            self.wait_until_open(turn.as_ref());
+        }
     }
 
     #[cold]
-    fn wait(&self, fortune: &Fortune) -> Option<Turn<'_>> {
-        let mut holder = lock(&self.holder);
-        while holder.is_some() {
-            holder = self.opened.wait(holder).unwrap_or_else(PoisonError::into_inner);
+    fn wait_after<'g>(
+        &'g self,
+        met: Obstacle,
+        fortune: &mut Fortune,
+        turn: &mut Option<Turn<'g>>,
+        is_held: impl Fn(u64, u64) -> bool,
+    ) {
+        if turn.is_none() && fortune.losses >= PATIENCE {
+            lock(&self.queue).push_back(fortune.worker);
+            *turn = Some(Turn { gate: self, worker: fortune.worker, losses: 0 });
         }
-        if fortune.conflicts < PATIENCE {
-            return None;
+        // Before the wait: the record is reserved when its holder releases it.
+        if let Some(turn) = turn {
+            turn.reserve(met);
         }
-        self.closed.store(true, Ordering::Relaxed);
-        *holder = Some(fortune.worker);
-        Some(Turn { gate: self, worker: fortune.worker })
+        let is_lost = match met {
+            Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => true,
+            Obstacle::Held { key, seen } => fortune.wait_while(|| is_held(key, seen)),
+            Obstacle::Reserved { key } => {
+                fortune.wait_while(|| self.is_reserved(key, fortune.worker));
+                false
+            }
+            Obstacle::Room => false,
+        };
+        fortune.losses = fortune.losses.saturating_add(u32::from(is_lost));
     }
 
-    /// Opens the gate if this worker has closed it.
-    pub(crate) fn open(&self, worker: usize) {
-        let mut holder = lock(&self.holder);
-        if *holder == Some(worker) {
-            *holder = None;
-            // Relaxed: threads that wait are woken behind the mutex. A thread that does not look
-            // needs no order, because isolation never rests on the gate.
-            self.closed.store(false, Ordering::Relaxed);
-            drop(holder);
-            self.opened.notify_all();
+    #[cold]
+    fn wait_until_open(&self, turn: Option<&Turn<'_>>) {
+        let mut look = 0;
+        while self.closed.load(Ordering::Relaxed) && !turn.is_some_and(Turn::is_first) {
+            rest(look);
+            look = LOOKS.min(look + 1);
         }
+    }
+
+    /// A worker's transaction no longer starves. The worker's number, not a guard on a stack, says
+    /// whose place it is: a program may forget a guard, and its reservations would stay.
+    pub(crate) fn leave(&self, worker: usize) {
+        let mut queue = lock(&self.queue);
+        if queue.front() == Some(&worker) {
+            self.reserving.store(false, Ordering::Relaxed);
+            self.closed.store(false, Ordering::Relaxed);
+            for word in &self.filter {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+        queue.retain(|other| *other != worker);
+    }
+
+    /// Whether the record may be taken only by another worker, whose transaction starves.
+    #[inline(always)]
+    pub(crate) fn is_reserved(&self, key: u64, worker: usize) -> bool {
+        self.reserving.load(Ordering::Relaxed) && self.is_in_filter(key, worker)
+    }
+
+    #[cold]
+    fn is_in_filter(&self, key: u64, worker: usize) -> bool {
+        let (word, bit) = place(key);
+        let is_set = self.filter[word].load(Ordering::Relaxed) & bit != 0;
+        is_set && self.owner.load(Ordering::Relaxed) != worker
+    }
+}
+
+/// The filter's bit for a key.
+fn place(key: u64) -> (usize, u64) {
+    let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+    (hash as usize % FILTER_WORDS, 1 << (hash / FILTER_WORDS as u64 % 64))
+}
+
+impl Turn<'_> {
+    fn is_first(&self) -> bool {
+        lock(&self.gate.queue).front() == Some(&self.worker)
+    }
+
+    /// Reserves what the first of the queue has lost, or closes the gate.
+    fn reserve(&mut self, met: Obstacle) {
+        let gate = self.gate;
+        let queue = lock(&gate.queue);
+        if queue.front() != Some(&self.worker) {
+            return;
+        }
+        gate.owner.store(self.worker, Ordering::Relaxed);
+        match met {
+            Obstacle::Held { key, .. } | Obstacle::Changed { key } => {
+                let (word, bit) = place(key);
+                let before = gate.filter[word].load(Ordering::Relaxed);
+                gate.filter[word].store(before | bit, Ordering::Relaxed);
+                gate.reserving.store(true, Ordering::Relaxed);
+                // A record that is reserved and still held is only waited for.
+                let is_waiting = before & bit != 0 && matches!(met, Obstacle::Held { .. });
+                self.losses += u32::from(!is_waiting);
+            }
+            Obstacle::Untracked => self.losses += 1,
+            Obstacle::Unknown | Obstacle::Room | Obstacle::Reserved { .. } => {}
+        }
+        if met == Obstacle::Unknown || self.losses > RESERVATIONS {
+            gate.closed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.gate.leave(self.worker);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unlucky_transaction_closes_the_gate_until_it_is_through() {
-        let gate = Gate::default();
-        let mut fortune = Fortune::new(0);
-        for _ in 0..PATIENCE {
-            assert!(gate.pass(&fortune).is_none());
-            fortune.give_way();
-        }
-        let turn = gate.pass(&fortune);
-        assert!(turn.is_some() && gate.closed.load(Ordering::Relaxed));
-        drop(turn);
-        assert!(!gate.closed.load(Ordering::Relaxed));
-        fortune.reset();
-        assert!(gate.pass(&fortune).is_none());
-    }
-
-    #[test]
-    fn gate_of_forgotten_turn_is_opened_by_its_worker() {
-        let gate = Gate::default();
-        let mut unlucky = Fortune::new(3);
-        (0..PATIENCE).for_each(|_| unlucky.give_way());
-        std::mem::forget(gate.pass(&unlucky));
-        gate.open(2);
-        assert!(gate.closed.load(Ordering::Relaxed), "another worker's");
-        gate.open(3);
-        assert!(!gate.closed.load(Ordering::Relaxed));
-        assert!(gate.pass(&unlucky).is_some(), "it can be closed again");
-    }
-}
+mod tests;

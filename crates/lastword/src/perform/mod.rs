@@ -12,12 +12,14 @@
 //! (DudeTM, sections 3.2 and 4.1.)
 
 mod contention;
+mod records;
 mod serial;
 mod space;
 mod stm;
 mod write_set;
 
-pub(crate) use contention::{Fortune, Gate, Turn};
+pub(crate) use contention::{Fortune, Turn};
+pub use contention::{Gate, Obstacle};
 pub use serial::Serial;
 pub use space::{Heap, Space};
 pub use stm::Stm;
@@ -39,13 +41,34 @@ pub trait Tm: Send + Sync + Sized + 'static {
     type Attempt: Send;
 
     /// A memory for a heap of so many words whose last transaction was `last`.
-    fn new(heap_words: usize, last: TxId) -> Self;
+    fn new(heap_words: usize, last: TxId) -> Self {
+        Self::sized(heap_words, 0, last)
+    }
+
+    /// The same with so many ownership records, where it has them; 0: as many as suit the heap and
+    /// the machine.
+    fn sized(heap_words: usize, records: u64, last: TxId) -> Self;
 
     /// The state of one worker. `worker` is unique among the living ones.
     fn attempt(&self, worker: usize) -> Self::Attempt;
 
     /// ID of the last transaction that has drawn one. Committed when no worker is in `commit`.
     fn clock(&self) -> &AtomicU64;
+
+    /// Its starvation lock.
+    fn gate(&self) -> &Gate;
+
+    /// Why the last attempt ended with a conflict; asked once.
+    fn obstacle(&self, attempt: &mut Self::Attempt) -> Obstacle {
+        let _ = attempt;
+        Obstacle::Unknown
+    }
+
+    /// Whether a record that was [`Held`](Obstacle::Held) still has this value.
+    fn is_held(&self, key: u64, seen: u64) -> bool {
+        let _ = (key, seen);
+        false
+    }
 
     /// Begins an attempt.
     fn begin(&self, attempt: &mut Self::Attempt);

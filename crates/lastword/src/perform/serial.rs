@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::write_set::{Entry, STRIPE_SHIFT, WriteSet, in_stripe, record_words_max};
-use super::{Redo, Space, Tm, Written};
+use super::{Gate, Redo, Space, Tm, Written};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, spin_loop, thread};
 use words::{Stop, TxId};
 
@@ -13,6 +13,7 @@ use words::{Stop, TxId};
 pub struct Serial {
     clock: AtomicU64,
     held: AtomicBool,
+    gate: Gate,
 }
 
 /// One worker's running transaction; it holds the lock from `begin` to its end.
@@ -51,8 +52,9 @@ impl Tm for Serial {
     const NAME: &'static str = "serial";
     type Attempt = Attempt;
 
-    fn new(_heap_words: usize, last: TxId) -> Serial {
-        Serial { clock: AtomicU64::new(last.0), held: AtomicBool::new(false) }
+    fn sized(_heap_words: usize, _records: u64, last: TxId) -> Serial {
+        let (clock, held) = (AtomicU64::new(last.0), AtomicBool::new(false));
+        Serial { clock, held, gate: Gate::default() }
     }
 
     fn attempt(&self, _worker: usize) -> Attempt {
@@ -61,6 +63,10 @@ impl Tm for Serial {
 
     fn clock(&self) -> &AtomicU64 {
         &self.clock
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     fn begin(&self, _attempt: &mut Attempt) {

@@ -4,9 +4,8 @@
 //!   word index  ... | stripe (64 words) | word in stripe |
 //!                           |
 //!                           v modulo table size
-//!   ownership record   | 0 |            version            |    ID of the last writer
-//!                      | 1 | worker (31) | entry (32)      |    taken: that worker's write set
-//!                      entry
+//!   ownership record   | 0 |               version                |    ID of the last writer
+//!                      | 1 | worker (15) | attempt (16) | entry (32) |    taken: its write set
 //!                       63
 //! ```
 //!
@@ -34,20 +33,20 @@
 //!
 //! (DudeTM, section 4.1, on TinySTM's write-through variant; the clock's values are DudeTM's IDs.)
 
+use super::records::Records;
 use super::write_set::{Entry, STRIPE_SHIFT, STRIPE_WORDS, WriteSet, in_stripe, record_words_max};
-use super::{Redo, Space, Tm, Written};
+use super::{Gate, Obstacle, Redo, Space, Tm, Written};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crossbeam_utils::CachePadded;
 use medium::cpu;
 use words::{Stop, TxId};
 
-/// Most ownership records: 2^17 take 1 MiB, half of a core's L2 cache here. Measured with stripes
-/// of 64 bytes, on `hashtable` with one worker and on 200 random writes with two: 2^16 223 ns and
-/// 4.6 us a transaction, 2^17 239 ns and 4.2 us, 2^18 246 ns and 4.1 us. Huge pages for 2^18 of
-/// them (236 ns) were within the noise.
-const RECORDS_MAX: usize = 1 << 17;
-
 const TAKEN: u64 = 1 << 63;
+/// Bits of an attempt's number in its tag; the worker's number is above them.
+const ATTEMPT_BITS: u32 = 16;
+const ATTEMPTS: u64 = (1 << ATTEMPT_BITS) - 1;
+/// Workers of one memory: their numbers and the attempt's fill the 31 bits of a tag.
+const WORKERS_MAX: usize = 1 << 15;
 /// Room for reads in the beginning.
 const READS: usize = 1024;
 const NO_ENTRY: u32 = u32::MAX;
@@ -57,13 +56,17 @@ const NO_ENTRY: u32 = u32::MAX;
 pub struct Stm {
     /// The last ID drawn. Alone on its line: every commit of every worker moves it.
     clock: CachePadded<AtomicU64>,
-    records: Box<[AtomicU64]>,
+    records: Records,
+    /// Alone on its line as well: it is read at each begin and seldom written.
+    gate: CachePadded<Gate>,
 }
 
 /// One worker's running transaction.
 #[derive(Debug)]
 pub struct Attempt {
-    worker: u64,
+    /// Worker and attempt, as a taken record has them. The attempt's number tells a record that
+    /// one transaction keeps from one that its worker has taken again.
+    tag: u64,
     snapshot: u64,
     /// Ownership records that were read. A version that is not above `snapshot` when it is checked
     /// has not changed since it was read, so the version itself need not be kept.
@@ -80,10 +83,13 @@ pub struct Attempt {
     /// The stripe written last, and its entry.
     last_stripe: usize,
     last_entry: usize,
+    /// Why the last attempt ended with a conflict.
+    obstacle: Obstacle,
 }
 
 impl Attempt {
     fn clear(&mut self) {
+        self.tag = (self.tag & !ATTEMPTS) | (self.tag.wrapping_add(1) & ATTEMPTS);
         self.read_count = 0;
         self.written.clear();
         self.last_read = NO_ENTRY;
@@ -95,15 +101,16 @@ impl Tm for Stm {
     const NAME: &'static str = "stm";
     type Attempt = Attempt;
 
-    fn new(heap_words: usize, last: TxId) -> Stm {
-        let stripes = heap_words.div_ceil(STRIPE_WORDS).next_power_of_two();
-        let records = (0..stripes.min(RECORDS_MAX)).map(|_| AtomicU64::new(0)).collect();
-        Stm { clock: CachePadded::new(AtomicU64::new(last.0)), records }
+    fn sized(heap_words: usize, records: u64, last: TxId) -> Stm {
+        let (clock, gate) = (AtomicU64::new(last.0), Gate::default());
+        let records = Records::new(heap_words, records);
+        Stm { clock: CachePadded::new(clock), records, gate: CachePadded::new(gate) }
     }
 
     fn attempt(&self, worker: usize) -> Attempt {
+        assert!(worker < WORKERS_MAX, "a worker's number fits in a taken record");
         Attempt {
-            worker: worker as u64,
+            tag: (worker as u64) << ATTEMPT_BITS,
             snapshot: 0,
             reads: vec![0; READS],
             read_count: 0,
@@ -112,11 +119,25 @@ impl Tm for Stm {
             written: WriteSet::default(),
             last_stripe: usize::MAX,
             last_entry: 0,
+            obstacle: Obstacle::Unknown,
         }
     }
 
     fn clock(&self) -> &AtomicU64 {
         &self.clock
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    fn obstacle(&self, attempt: &mut Attempt) -> Obstacle {
+        std::mem::take(&mut attempt.obstacle)
+    }
+
+    fn is_held(&self, key: u64, seen: u64) -> bool {
+        // Relaxed: only a reason to wait longer; the next attempt looks again with Acquire.
+        self.records.get(key as usize).load(Ordering::Relaxed) == seen
     }
 
     #[inline]
@@ -141,8 +162,8 @@ impl Tm for Stm {
         mut space: impl Space,
         index: usize,
     ) -> Result<u64, Stop> {
-        let number = self.number(index >> STRIPE_SHIFT);
-        let record = &self.records[number];
+        let number = self.records.number(index >> STRIPE_SHIFT);
+        let record = self.records.get(number);
         let before = record.load(Ordering::Acquire);
         let value = space.load(index)?;
         // See the module: pairs with the Release fence in `own`.
@@ -167,8 +188,8 @@ impl Tm for Stm {
         while !rest.is_empty() {
             let here = in_stripe(at, rest.len());
             let (now, later) = rest.split_at_mut(here);
-            let number = self.number(at >> STRIPE_SHIFT);
-            let record = &self.records[number];
+            let number = self.records.number(at >> STRIPE_SHIFT);
+            let record = self.records.get(number);
             let before = record.load(Ordering::Acquire);
             space.load_run(at, now)?;
             // As in `read`, for the whole stripe at once.
@@ -237,7 +258,7 @@ impl Tm for Stm {
     fn will_read(&self, space: impl Space, index: usize, words: usize) {
         each(index, words, cpu::LINE_WORDS, |at| space.prefetch_read(at));
         each(index, words, STRIPE_WORDS, |at| {
-            cpu::prefetch_read(&self.records, self.number(at >> STRIPE_SHIFT));
+            cpu::prefetch_read(self.records.all(), self.records.number(at >> STRIPE_SHIFT));
         });
     }
 
@@ -245,7 +266,7 @@ impl Tm for Stm {
     fn will_write(&self, space: impl Space, index: usize, words: usize) {
         each(index, words, cpu::LINE_WORDS, |at| space.prefetch_write(at));
         each(index, words, STRIPE_WORDS, |at| {
-            cpu::prefetch_write(&self.records, self.number(at >> STRIPE_SHIFT));
+            cpu::prefetch_write(self.records.all(), self.records.number(at >> STRIPE_SHIFT));
         });
     }
 
@@ -267,11 +288,13 @@ impl Tm for Stm {
             return Ok(seen);
         }
         if !redo.has_room(record_words_max(attempt.written.words())) {
+            attempt.obstacle = Obstacle::Room;
             return Err(Stop::Conflict);
         }
         let id = self.draw(redo);
         // When no other ID was drawn since the snapshot, nothing can have changed.
         if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {
+            self.name_what_changed(attempt);
             self.take_back(attempt, &mut space, redo, id);
             return Err(Stop::Conflict);
         }
@@ -322,17 +345,18 @@ impl Attempt {
     }
 
     fn owns(&self, record: u64) -> bool {
-        record & TAKEN != 0 && (record & !TAKEN) >> 32 == self.worker
+        record & TAKEN != 0 && (record & !TAKEN) >> 32 == self.tag
+    }
+
+    /// Ends the attempt: a running transaction has taken the record.
+    #[cold]
+    fn is_kept_out(&mut self, number: usize, record: u64) -> Stop {
+        self.obstacle = Obstacle::Held { key: number as u64, seen: record };
+        Stop::Conflict
     }
 }
 
 impl Stm {
-    /// The ownership record of a stripe.
-    #[inline(always)]
-    fn number(&self, stripe: usize) -> usize {
-        stripe & (self.records.len() - 1)
-    }
-
     /// A read that met a taken or newer record.
     #[inline(never)]
     fn read_hard(
@@ -341,15 +365,15 @@ impl Stm {
         space: &mut impl Space,
         index: usize,
     ) -> Result<u64, Stop> {
-        let number = self.number(index >> STRIPE_SHIFT);
-        let record = &self.records[number];
+        let number = self.records.number(index >> STRIPE_SHIFT);
+        let record = self.records.get(number);
         loop {
             let before = record.load(Ordering::Acquire);
             if attempt.owns(before) {
                 return space.load(index);
             }
             if before & TAKEN != 0 {
-                return Err(Stop::Conflict);
+                return Err(attempt.is_kept_out(number, before));
             }
             if before > attempt.snapshot {
                 self.extend(attempt)?;
@@ -372,6 +396,7 @@ impl Stm {
         let now = self.clock.load(Ordering::Acquire);
         let forgot = attempt.tracks == 0 && attempt.last_read != NO_ENTRY;
         if forgot || !self.reads_hold(attempt) {
+            self.name_what_changed(attempt);
             return Err(Stop::Conflict);
         }
         attempt.snapshot = now;
@@ -381,10 +406,26 @@ impl Stm {
     /// Whether no record that was read has changed since the snapshot.
     fn reads_hold(&self, attempt: &Attempt) -> bool {
         attempt.reads[..attempt.read_count].iter().all(|&number| {
-            let record = self.records[number as usize].load(Ordering::Acquire);
+            let record = self.records.get(number as usize).load(Ordering::Acquire);
             // A record of ours had a version not above the snapshot when we took it: see `own`.
             record <= attempt.snapshot || attempt.owns(record)
         })
+    }
+
+    /// Remembers which record that was read has changed. A record that is taken will change.
+    #[cold]
+    fn name_what_changed(&self, attempt: &mut Attempt) {
+        let changed = attempt.reads[..attempt.read_count].iter().find_map(|&number| {
+            let record = self.records.get(number as usize).load(Ordering::Relaxed);
+            let holds = record <= attempt.snapshot || attempt.owns(record);
+            (!holds).then_some((u64::from(number), record))
+        });
+        attempt.obstacle = match changed {
+            Some((key, seen)) if seen & TAKEN != 0 => Obstacle::Held { key, seen },
+            Some((key, _)) => Obstacle::Changed { key },
+            // Reads that are not tracked: the next attempt tracks them.
+            None => Obstacle::Untracked,
+        };
     }
 
     /// The write set's entry for a stripe, taking its ownership record if it is not ours yet.
@@ -397,13 +438,13 @@ impl Stm {
     ) -> Result<usize, Stop> {
         // Before anything is taken: a page may have to be waited for.
         space.open(stripe << STRIPE_SHIFT)?;
-        let number = self.number(stripe);
-        let record = &self.records[number];
+        let number = self.records.number(stripe);
+        let record = self.records.get(number);
         loop {
             let before = record.load(Ordering::Acquire);
             if before & TAKEN != 0 {
                 if !attempt.owns(before) {
-                    return Err(Stop::Conflict);
+                    return Err(attempt.is_kept_out(number, before));
                 }
                 return Ok(attempt.entry_under(before as u32, number, stripe));
             }
@@ -412,8 +453,12 @@ impl Stm {
                 self.extend(attempt)?;
                 continue;
             }
+            if self.gate.is_reserved(number as u64, (attempt.tag >> ATTEMPT_BITS) as usize) {
+                attempt.obstacle = Obstacle::Reserved { key: number as u64 };
+                return Err(Stop::Conflict);
+            }
             let entry = attempt.written.entries.len();
-            let taken = TAKEN | attempt.worker << 32 | entry as u64;
+            let taken = TAKEN | attempt.tag << 32 | entry as u64;
             // Acquire: the values that its last writer left; also keeps our stores behind it.
             if record.compare_exchange(before, taken, Ordering::Acquire, Ordering::Relaxed).is_err()
             {
@@ -458,7 +503,7 @@ impl Stm {
             space.touched(entry.stripe << STRIPE_SHIFT, id);
             if entry.version != SHARED {
                 // Release: whoever sees the version sees the values.
-                self.records[entry.owner as usize].store(id.0, Ordering::Release);
+                self.records.get(entry.owner as usize).store(id.0, Ordering::Release);
             }
         }
     }

@@ -17,8 +17,7 @@ use words::Stop;
 ///
 /// Measured with lines of 64 bytes (`btree`, one worker / two; ns a transaction): stripes of 64
 /// bytes 799 / 471, of 256 bytes 806 / 475, of 512 bytes 749 / 442, since a node of the tree is one
-/// stripe, taken and remembered once. `hashtable` and `tatp-hash` do not care: with 2^17 records
-/// many stripes of a large heap share one anyway.
+/// stripe, taken and remembered once. `hashtable` and `tatp-hash` do not care.
 pub(crate) const STRIPE_WORDS: usize = 8 * LINE_WORDS;
 /// Bits of a word index below the stripe's.
 pub(crate) const STRIPE_SHIFT: u32 = STRIPE_WORDS.trailing_zeros();

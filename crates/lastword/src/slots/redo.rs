@@ -45,7 +45,7 @@ use super::undo::batch_of;
 use super::workers::Workers;
 use crate::design::{At, Design};
 use crate::metrics::Metrics;
-use crate::perform::{Redo as Recorder, Space, Stm, Tm, Written};
+use crate::perform::{Gate, Obstacle, Redo as Recorder, Space, Stm, Tm, Written};
 use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
@@ -207,7 +207,7 @@ impl Redo {
             opened.begin(Self::NAME, |storage| Words::open(storage, options), |_| ())?;
         let shape = Shape::of(&storage, options);
         let ground = Ground::new(storage, words);
-        let memory = Stm::new(ground.heap().len(), last);
+        let memory = Stm::sized(ground.heap().len(), options.ownership_records, last);
         let workers = Workers::new(ground.layout.slots, last.0);
         let truncation = Mutex::new(Truncation::new(&ground, last.0));
         Ok((Redo { memory, ground, workers, truncation }, shape))
@@ -340,6 +340,18 @@ impl Design for Redo {
             true => self.memory.begin_read(&mut local.attempt),
         }
         Ok(())
+    }
+
+    fn gate(&self) -> &Gate {
+        self.memory.gate()
+    }
+
+    fn obstacle(&self, local: &mut Local) -> Obstacle {
+        self.memory.obstacle(&mut local.attempt)
+    }
+
+    fn is_held(&self, key: u64, seen: u64) -> bool {
+        self.memory.is_held(key, seen)
     }
 
     #[inline(always)]

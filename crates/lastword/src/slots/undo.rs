@@ -42,7 +42,7 @@ use super::ground::{Ground, Words};
 use super::workers::Workers;
 use crate::design::{At, Design};
 use crate::metrics::Metrics;
-use crate::perform::{Redo as Recorder, STRIPE_WORDS, Space, Stm, Tm, Written};
+use crate::perform::{Gate, Obstacle, Redo as Recorder, STRIPE_WORDS, Space, Stm, Tm, Written};
 use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
@@ -306,7 +306,7 @@ impl Undo {
             opened.begin(Self::NAME, |storage| Words::open(storage, options), |_| ())?;
         let shape = Shape::of(&storage, options);
         let ground = Ground::new(storage, words);
-        let memory = Stm::new(ground.heap().len(), last);
+        let memory = Stm::sized(ground.heap().len(), options.ownership_records, last);
         let workers = Workers::new(ground.layout.slots, last.0);
         Ok((Undo { memory, ground, workers }, shape))
     }
@@ -404,6 +404,18 @@ impl Design for Undo {
             true => self.memory.begin_read(&mut local.attempt),
         }
         Ok(())
+    }
+
+    fn gate(&self) -> &Gate {
+        self.memory.gate()
+    }
+
+    fn obstacle(&self, local: &mut Local) -> Obstacle {
+        self.memory.obstacle(&mut local.attempt)
+    }
+
+    fn is_held(&self, key: u64, seen: u64) -> bool {
+        self.memory.is_held(key, seen)
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
+use words::Stop;
 
 use super::commit::{LOOKS, LOOKS_MAX, PATIENT};
 use super::copies::Space;
@@ -11,6 +12,7 @@ use super::link::EMPTY;
 use super::member::Member;
 use super::owned::Owned;
 use super::{Home, Versions, link_of};
+use crate::perform::Obstacle;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// What one worker keeps of its transactions.
@@ -40,6 +42,8 @@ pub(crate) struct Attempt {
     pub(super) blocked: Option<Blocked>,
     /// The worker that has what it could not have.
     pub(super) held_by: Option<usize>,
+    /// Why its last attempt ended with a conflict.
+    pub(super) obstacle: Obstacle,
     /// It has read a copy of this worker's that is not home.
     pub(super) met: Option<usize>,
 }
@@ -69,6 +73,7 @@ impl Attempt {
             patient: PATIENT,
             blocked: None,
             held_by: None,
+            obstacle: Obstacle::Unknown,
             met: None,
         }
     }
@@ -123,6 +128,17 @@ impl Attempt {
     /// objects that it had written itself, and not waited for.
     pub(crate) fn looks(&self) -> u32 {
         if self.patient > 0 { LOOKS_MAX } else { LOOKS }
+    }
+
+    /// Another worker has ended the group that it was to join.
+    pub(crate) fn lost_its_group(&mut self) -> Stop {
+        self.obstacle = Obstacle::Untracked;
+        Stop::Conflict
+    }
+
+    /// Why its last attempt ended with a conflict, if it is asked for the first time.
+    pub(crate) fn obstacle(&mut self) -> Obstacle {
+        std::mem::take(&mut self.obstacle)
     }
 
     /// The worker whose object it could not have, if it is asked for the first time.

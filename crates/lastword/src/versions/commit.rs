@@ -13,6 +13,7 @@ use super::seats::{IDLE, Seat, Seats};
 use super::write_back::Waiting;
 use super::{Home, link_of};
 use crate::Error;
+use crate::perform::{Gate, Obstacle};
 use crate::sync::{AtomicU64, Ordering, lock, spin_loop, thread, try_lock};
 
 /// How often a worker looks for the end of a grace period before it goes on without: some
@@ -33,6 +34,8 @@ pub(crate) struct Versions<M> {
     pub(super) clock: CachePadded<AtomicU64>,
     pub(super) links: Links,
     pub(super) seats: Seats<M>,
+    /// Alone on its line: it is read at each begin and seldom written.
+    pub(super) gate: CachePadded<Gate>,
 }
 
 /// How far a worker's transactions are home.
@@ -57,6 +60,10 @@ pub(crate) enum Ready {
     NoRoom,
 }
 
+fn is_running(copy: Copy<'_>) -> bool {
+    when(copy.end_word()) == end::RUNNING
+}
+
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Versions of a heap whose last transaction was `last`, for so many workers.
     pub(crate) fn new(workers: usize, last: u64, generation: u64) -> Versions<M> {
@@ -64,6 +71,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             clock: CachePadded::new(AtomicU64::new(last)),
             links: Links::new(generation),
             seats: Seats::new(workers),
+            gate: CachePadded::new(Gate::default()),
         }
     }
 
@@ -93,6 +101,18 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     pub(crate) fn clock(&self) -> &AtomicU64 {
         &self.clock
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Whether the object still has this link, of a transaction that has not ended.
+    pub(crate) fn is_held(&self, home: &impl Home, object: u64, link: u64) -> bool {
+        let object = object as usize;
+        // Acquire: the link shows the copy that it leads to.
+        home.words()[link_of(object)].load(Ordering::Acquire) == link
+            && self.linked(object, link).is_some_and(|(_, copy)| is_running(copy))
     }
 
     /// Where the oldest running transaction began; the clock when there is none.
@@ -291,6 +311,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         let end = when(copy.end_word());
         if end == end::RUNNING {
             attempt.held_by = Some(worker);
+            attempt.obstacle = Obstacle::Held { key: object as u64, seen: link };
             return Err(Stop::Conflict);
         }
         if end <= attempt.start {
@@ -307,6 +328,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
         // Who came first has committed; or somebody who began even before needs the old version.
         attempt.blocked = Some(Blocked::Link { object, link });
+        attempt.obstacle = Obstacle::Changed { key: object as u64 };
         Err(Stop::Conflict)
     }
 

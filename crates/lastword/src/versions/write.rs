@@ -10,7 +10,7 @@ use super::link::EMPTY;
 use super::owned::{Entry, MASKS, Owned};
 use super::{Attempt, Home, Versions, header_of, link_of};
 use crate::design::At;
-use crate::perform::Heap;
+use crate::perform::{Heap, Obstacle};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
@@ -133,6 +133,11 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         if size == 0 || header_of(object) + size > words.len() {
             return Err(Stop::BadPointer);
         }
+        let key = object as u64;
+        if self.gate.is_reserved(key, attempt.owned.number) {
+            attempt.obstacle = Obstacle::Reserved { key };
+            return Err(Stop::Conflict);
+        }
         let end = self.end(attempt)?;
         let place = self.room(attempt, COPY_HEAD_WORDS + size)?;
         let (number, entry) = (attempt.owned.number, attempt.owned.entries.len());
@@ -140,13 +145,15 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Copy::begin(memory, place, object, (size, end, entry));
         if !fresh {
             let mine = self.links.to(number, place);
-            if home.exchange(link_of(object), link, mine).is_err() {
+            if let Err(seen) = home.exchange(link_of(object), link, mine) {
+                attempt.obstacle = Obstacle::Held { key, seen };
                 return Err(Stop::Conflict);
             }
             if extent_at_home(words, object) != found {
                 // It became another one while it was nobody's.
                 fence(Ordering::Release);
                 home.store(link_of(object), EMPTY);
+                attempt.obstacle = Obstacle::Changed { key };
                 return Err(Stop::Conflict);
             }
         } else {
@@ -225,7 +232,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         if attempt.space.is_all_of(number) && !attempt.joins() {
             return Err(Stop::TooLarge);
         }
-        attempt.blocked = Some(Blocked::Space);
+        (attempt.blocked, attempt.obstacle) = (Some(Blocked::Space), Obstacle::Room);
         Err(Stop::Conflict)
     }
 }

@@ -172,6 +172,14 @@ impl Condvar {
     }
 }
 
+/// How long a pause is, no model can see.
+pub(crate) fn pause(_spins: u64) {}
+
+/// Lets other threads go on.
+pub(crate) fn rest(_look: u32) {
+    thread::yield_now();
+}
+
 /// Threads, with the `Debug` that loom's handles lack.
 pub(crate) mod thread {
     use std::fmt;

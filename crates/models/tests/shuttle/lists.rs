@@ -89,6 +89,7 @@ fn run(seed: u64, met: &Outcomes) {
         durability: Durability::Async,
         shadow: (),
         reproduce_threads: 1 + (seed >> 32) as usize % 2,
+        ownership_records: 0,
         machine: Arc::clone(&machine),
         // A group has no time to grow: what a clock says is no part of a schedule.
         group: [0, 0, 3][dice.below(3) as usize],

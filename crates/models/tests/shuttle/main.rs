@@ -34,6 +34,7 @@ mod pool;
 #[path = "../../../log/src/ring.rs"]
 mod ring;
 mod schedules;
+mod starving;
 mod sync;
 mod twins;
 
@@ -80,6 +81,10 @@ fn main() -> ExitCode {
             (
                 "lists::every_crash_leaves_a_prefix_of_a_serial_history",
                 lists::every_crash_leaves_a_prefix_of_a_serial_history,
+            ),
+            (
+                "starving::a_starving_transaction_commits_before_the_gate_closes",
+                starving::a_starving_transaction_commits_before_the_gate_closes,
             ),
         ],
         twins::ALL,

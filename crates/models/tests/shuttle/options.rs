@@ -23,6 +23,7 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) shadow: (),
     pub(crate) reproduce_threads: usize,
+    pub(crate) ownership_records: u64,
     pub(crate) machine: Arc<Machine>,
     pub(crate) pause: std::time::Duration,
     pub(crate) group: u64,

@@ -25,6 +25,14 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
+/// How long a pause is, no model can see.
+pub(crate) fn pause(_spins: u64) {}
+
+/// Lets other threads go on.
+pub(crate) fn rest(_look: u32) {
+    thread::yield_now();
+}
+
 /// A condition variable whose timed waits time out at once.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(shuttle::sync::Condvar);

@@ -85,7 +85,7 @@ fn a_rolled_back_transaction_leaves_the_old_values_and_a_new_version() {
     assert_eq!(redo.records, [(1, true)], "the ID that it drew is a hole");
     // A reader that looked before the write and looks after it must not find the same version:
     // it may have read the dirty value in between.
-    let record = stm.records[stm.number(1)].load(Ordering::Relaxed);
+    let record = stm.records.get(stm.records.number(1)).load(Ordering::Relaxed);
     assert!(record > two.snapshot, "version {record} was seen by a reader");
 }
 
@@ -143,9 +143,10 @@ fn a_commit_without_room_draws_no_id() {
 
 #[test]
 fn stripes_that_share_an_ownership_record_are_both_restored_and_released() {
-    let words = 2 * RECORDS_MAX * STRIPE_WORDS;
-    let (stm, heap) = (Stm::new(words, TxId(0)), heap(words));
-    let far = RECORDS_MAX * STRIPE_WORDS; // the same record as word 0
+    const FEW: usize = 4;
+    let words = 2 * FEW * STRIPE_WORDS;
+    let (stm, heap) = (Stm::sized(words, FEW as u64, TxId(0)), heap(words));
+    let far = FEW * STRIPE_WORDS; // the same record as word 0
     let mut one = stm.attempt(1);
     stm.begin(&mut one);
     for index in [0, far, 1, far + 1] {
@@ -159,7 +160,7 @@ fn stripes_that_share_an_ownership_record_are_both_restored_and_released() {
     stm.write(&mut one, &heap, far, 3).unwrap();
     stm.write(&mut one, &heap, 0, 4).unwrap();
     assert_eq!(stm.commit(&mut one, &heap, &mut NoRedo), Ok(TxId(2)));
-    assert!(stm.records.iter().all(|record| record.load(Ordering::Relaxed) & TAKEN == 0));
+    assert!(stm.records.all().iter().all(|record| record.load(Ordering::Relaxed) & TAKEN == 0));
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn a_run_is_written_whole_across_stripes_and_over_words_written_before() {
     assert_eq!(back, run);
     stm.roll_back(&mut one, &heap, &mut NoRedo);
     assert!(heap.iter().all(|word| word.load(Ordering::Relaxed) == 0));
-    assert!(stm.records.iter().all(|record| record.load(Ordering::Relaxed) & TAKEN == 0));
+    assert!(stm.records.all().iter().all(|record| record.load(Ordering::Relaxed) & TAKEN == 0));
 }
 
 #[test]
@@ -207,4 +208,49 @@ fn more_reads_than_there_is_room_for_are_all_remembered() {
     stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
     stm.write(&mut one, &heap, 2, 1).unwrap();
     assert_eq!(stm.commit(&mut one, &heap, &mut NoRedo), Err(Stop::Conflict));
+}
+
+#[test]
+fn obstacle_names_record_and_its_holder() {
+    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        stm.begin(&mut one);
+        stm.begin(&mut two);
+        stm.write(&mut one, &heap, 3 * S, 1).unwrap();
+        assert_eq!(stm.read(&mut two, &heap, 3 * S), Err(Stop::Conflict));
+        let Obstacle::Held { key: 3, seen: held } = stm.obstacle(&mut two) else {
+            panic!("the record is held")
+        };
+        assert!(stm.is_held(3, held));
+        assert_eq!(stm.obstacle(&mut two), Obstacle::Unknown, "told once");
+        stm.roll_back(&mut two, &heap, &mut NoRedo);
+        stm.commit(&mut one, &heap, &mut NoRedo).unwrap();
+        assert!(!stm.is_held(3, held));
+        seen.push(held);
+    }
+    // The worker took it again in the same entry: another transaction, so another value.
+    assert_ne!(seen[0], seen[1]);
+}
+
+#[test]
+fn obstacle_names_record_that_changed() {
+    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
+    stm.begin(&mut one);
+    stm.read(&mut one, &heap, 0).unwrap();
+    stm.read(&mut one, &heap, 2 * S).unwrap();
+    stm.begin(&mut two);
+    stm.write(&mut two, &heap, 2 * S, 1).unwrap();
+    stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
+    stm.write(&mut one, &heap, 5 * S, 1).unwrap();
+    assert_eq!(stm.commit(&mut one, &heap, &mut NoRedo), Err(Stop::Conflict));
+    assert_eq!(stm.obstacle(&mut one), Obstacle::Changed { key: 2 });
+    stm.roll_back(&mut one, &heap, &mut NoRedo);
+    let mut full = Records { room: Some(1), ..Records::default() };
+    stm.begin(&mut one);
+    stm.write(&mut one, &heap, 5 * S, 1).unwrap();
+    assert_eq!(stm.commit(&mut one, &heap, &mut full), Err(Stop::Conflict));
+    assert_eq!(stm.obstacle(&mut one), Obstacle::Room);
 }

@@ -124,7 +124,9 @@ impl Groups {
     #[cold]
     pub(super) fn join(&self, attempt: &mut Attempt, number: usize) -> Result<(), Stop> {
         // Somebody has ended it: what this one has read of it is of another time than its start.
-        let group = self.place(number).group.take().ok_or(Stop::Conflict)?;
+        let Some(group) = self.place(number).group.take() else {
+            return Err(attempt.lost_its_group());
+        };
         attempt.join(group);
         Ok(())
     }

@@ -56,7 +56,7 @@ use super::truncation::Truncation;
 use super::workers::Workers;
 use crate::design::{At, Design};
 use crate::metrics::Metrics;
-use crate::perform::Heap;
+use crate::perform::{Gate, Heap, Obstacle};
 use crate::persist::{Listener, Registration};
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
@@ -318,6 +318,28 @@ impl Design for Snapshot {
             core.look_after_group(groups, &mut local.attempt, local.number);
         }
         Ok(())
+    }
+
+    fn gate(&self) -> &Gate {
+        self.core.versions.gate()
+    }
+
+    fn obstacle(&self, local: &mut Local) -> Obstacle {
+        let Local { attempt, wanted, .. } = local;
+        if *wanted > 0 {
+            return Obstacle::Room;
+        }
+        // Before the wait: a group that has the object ends when it is wanted.
+        if let Some(groups) = &self.core.groups
+            && let Some(holder) = attempt.was_held_by()
+        {
+            self.core.want_group(groups, holder);
+        }
+        attempt.obstacle()
+    }
+
+    fn is_held(&self, key: u64, seen: u64) -> bool {
+        self.core.versions.is_held(&self.core.ground, key, seen)
     }
 
     #[inline(always)]

@@ -1,0 +1,120 @@
+//! Which obstacles count as losses, and how far the starvation lock reaches.
+
+use super::*;
+
+const FREE: fn(u64, u64) -> bool = |_, _| false;
+
+/// Lets a transaction lose so often.
+fn lose<'g>(
+    gate: &'g Gate,
+    fortune: &mut Fortune,
+    turn: &mut Option<Turn<'g>>,
+    met: Obstacle,
+    times: u32,
+) {
+    for _ in 0..times {
+        fortune.conflicts += 1;
+        gate.pass(fortune, turn, || met, FREE);
+    }
+}
+
+fn starving(gate: &Gate, worker: usize) -> (Fortune, Option<Turn<'_>>) {
+    let (mut fortune, mut turn) = (Fortune::new(worker), None);
+    lose(gate, &mut fortune, &mut turn, Obstacle::Untracked, PATIENCE);
+    assert!(turn.is_none());
+    lose(gate, &mut fortune, &mut turn, Obstacle::Untracked, 1);
+    assert!(turn.is_some());
+    (fortune, turn)
+}
+
+#[test]
+fn held_record_counts_once_when_released() {
+    let gate = Gate::default();
+    let (mut fortune, mut turn) = (Fortune::new(0), None);
+    let met = Obstacle::Held { key: 5, seen: 7 };
+    for _ in 0..2 * PATIENCE {
+        fortune.conflicts = 1; // waits no longer than that
+        gate.pass(&mut fortune, &mut turn, || met, |_, _| true);
+    }
+    assert_eq!((fortune.losses, turn.is_none()), (0, true));
+    gate.pass(&mut fortune, &mut turn, || met, FREE);
+    assert_eq!(fortune.losses, 1);
+}
+
+#[test]
+fn full_log_is_not_a_loss() {
+    let gate = Gate::default();
+    let (mut fortune, mut turn) = (Fortune::new(0), None);
+    lose(&gate, &mut fortune, &mut turn, Obstacle::Room, 10 * PATIENCE);
+    assert_eq!((fortune.losses, turn.is_none()), (0, true));
+}
+
+#[test]
+fn starving_transaction_reserves_only_what_it_lost() {
+    let gate = Gate::default();
+    let (mut fortune, mut turn) = starving(&gate, 3);
+    lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key: 5 }, 1);
+    assert!(gate.is_reserved(5, 4) && !gate.is_reserved(5, 3));
+    assert_eq!((0..1000).filter(|key| gate.is_reserved(*key, 4)).count(), 1);
+    assert!(!gate.closed.load(Ordering::Relaxed));
+    drop(turn);
+    assert!(!gate.is_reserved(5, 4));
+}
+
+#[test]
+fn reserved_record_held_for_long_leaves_gate_open() {
+    let gate = Gate::default();
+    let (mut fortune, mut turn) = starving(&gate, 3);
+    let met = Obstacle::Held { key: 5, seen: 7 };
+    lose(&gate, &mut fortune, &mut turn, met, 10 * RESERVATIONS);
+    assert!(gate.is_reserved(5, 4) && !gate.closed.load(Ordering::Relaxed));
+}
+
+#[test]
+fn gate_closes_after_many_reservations_until_the_end() {
+    let gate = Gate::default();
+    let (mut fortune, mut turn) = starving(&gate, 3);
+    for key in 0..u64::from(2 * RESERVATIONS) {
+        lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key }, 1);
+        // One loss more came before, which made it starve.
+        let closes = key + 1 >= u64::from(RESERVATIONS);
+        assert_eq!(gate.closed.load(Ordering::Relaxed), closes, "{key}");
+    }
+    drop(turn);
+    assert!(!gate.closed.load(Ordering::Relaxed));
+}
+
+#[test]
+fn obstacle_without_a_record_closes_gate() {
+    let gate = Gate::default();
+    let (mut fortune, mut turn) = starving(&gate, 3);
+    lose(&gate, &mut fortune, &mut turn, Obstacle::Unknown, 1);
+    assert!(gate.closed.load(Ordering::Relaxed));
+}
+
+#[test]
+fn second_in_the_queue_becomes_first_in_turn() {
+    let gate = Gate::default();
+    let (_, first) = starving(&gate, 1);
+    let (mut fortune, mut second) = starving(&gate, 2);
+    lose(&gate, &mut fortune, &mut second, Obstacle::Changed { key: 5 }, 1);
+    assert!(!gate.is_reserved(5, 9), "only the first reserves");
+    drop(first);
+    lose(&gate, &mut fortune, &mut second, Obstacle::Changed { key: 5 }, 1);
+    assert!(gate.is_reserved(5, 9));
+    fortune.reset();
+    drop(second);
+    assert!(lock(&gate.queue).is_empty());
+}
+
+#[test]
+fn forgotten_turn_is_left_by_its_worker() {
+    let gate = Gate::default();
+    let (mut fortune, mut turn) = starving(&gate, 3);
+    lose(&gate, &mut fortune, &mut turn, Obstacle::Unknown, 1);
+    std::mem::forget(turn);
+    gate.leave(2);
+    assert!(gate.closed.load(Ordering::Relaxed), "another worker's");
+    gate.leave(3);
+    assert!(!gate.closed.load(Ordering::Relaxed) && lock(&gate.queue).is_empty());
+}
