@@ -143,6 +143,7 @@ typedef struct lw_options {
     uint64_t ring_entries;   /* of 16 bytes, a worker; 2^20. 8 bytes each bound one transaction */
     uint64_t patience_ms;    /* before LW_EHELDUP; 10000 */
     uint64_t without_log;    /* 1: a pool closed cleanly gets a new log for one that is lost; 0 */
+    uint64_t ownership_records; /* locks of the transactional memory; 0: by heap and cores */
 } lw_options;
 
 /* (major << 16 | minor << 8 | patch) of the library. */

@@ -57,10 +57,11 @@ pub struct lw_options {
     pub ring_entries: u64,
     pub patience_ms: u64,
     pub without_log: u64,
+    pub ownership_records: u64,
 }
 
 /// Fields, and where each begins: what the header must agree with.
-pub const FIELDS: [(&str, usize); 14] = [
+pub const FIELDS: [(&str, usize); 15] = [
     ("size", offset_of!(lw_options, size)),
     ("design", offset_of!(lw_options, design)),
     ("medium", offset_of!(lw_options, medium)),
@@ -75,6 +76,7 @@ pub const FIELDS: [(&str, usize); 14] = [
     ("ring_entries", offset_of!(lw_options, ring_entries)),
     ("patience_ms", offset_of!(lw_options, patience_ms)),
     ("without_log", offset_of!(lw_options, without_log)),
+    ("ownership_records", offset_of!(lw_options, ownership_records)),
 ];
 
 impl lw_options {
@@ -93,6 +95,7 @@ impl lw_options {
         ring_entries: 1 << 20,
         patience_ms: 10_000,
         without_log: 0,
+        ownership_records: 0,
     };
 
     /// What a program has filled in, with defaults for what it does not know.
@@ -126,6 +129,7 @@ impl lw_options {
             .ring_entries(self.ring_entries)
             .patience(Duration::from_millis(self.patience_ms))
             .without_log(self.without_log != 0)
+            .ownership_records(self.ownership_records)
             .background(self.threads > 0)
             .reproduce_threads(self.threads.max(1) as usize);
         let options = match self.durability {

@@ -191,6 +191,9 @@ pub(crate) struct Load {
     /// How many transactions all workers do together
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) transactions: Option<u64>,
+    /// Ownership records of the transactional memory [default: by the heap's size and the cores]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) ownership_records: Option<u64>,
     /// When a commit returns: at once, or when it is durable
     #[arg(long, value_name = "WHEN", value_enum, default_value = "async")]
     pub(crate) durability: DurabilityName,

@@ -161,7 +161,10 @@ fn varied(load: &Load) -> Options {
         Some(entries) => options.ring_entries(entries),
         None => options,
     };
-    options.flush_diff(!load.whole_objects).recycle_every(load.recycle_every)
+    options
+        .ownership_records(load.ownership_records.unwrap_or(0))
+        .flush_diff(!load.whole_objects)
+        .recycle_every(load.recycle_every)
 }
 
 /// Options of a new pool.

@@ -39,6 +39,8 @@ pub(crate) struct Conditions {
     pub(crate) grouping: Grouping,
     /// Its bound; nothing when there is none.
     pub(crate) shadow_bytes: Option<u64>,
+    /// Ownership records that were asked for; nothing when the pool chose.
+    pub(crate) ownership_records: Option<u64>,
     /// Bound of what waits to be durable, for each worker; nothing when there is none.
     pub(crate) outstanding: Option<u64>,
     pub(crate) threads: usize,
@@ -62,6 +64,7 @@ impl Conditions {
             reproduce_threads: load.reproduce_threads,
             grouping: load.grouping,
             shadow_bytes: load.shadow_bytes,
+            ownership_records: load.ownership_records,
             outstanding: load.outstanding,
             threads: load.threads,
             readers: load.readers,

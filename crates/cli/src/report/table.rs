@@ -220,6 +220,9 @@ fn conditions(conditions: &Conditions) -> String {
     if let Some(readers) = conditions.readers {
         text += &format!(", {readers} of them read");
     }
+    if let Some(records) = conditions.ownership_records {
+        text += &format!(", {records} ownership records");
+    }
     if let Some(most) = conditions.outstanding {
         text += &format!(", {most} outstanding");
     }
