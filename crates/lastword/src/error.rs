@@ -1,5 +1,8 @@
 //! What can go wrong with a pool, and what to do about it.
 
+mod limit;
+mod lost_file;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,11 +10,12 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use medium::LostName;
 use words::{AnyError, TxId};
 
+pub use self::limit::Limit;
+pub use self::lost_file::LostFile;
+use self::lost_file::{rescue, sentences};
 use crate::Reason;
-use crate::persist::Persist;
 
 /// Why a pool cannot do what was asked.
 ///
@@ -449,49 +453,6 @@ pub enum Error {
     },
 }
 
-/// The limit of a transaction's size under `decoupled`, and so the option that moves it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Limit {
-    /// The worker's volatile ring: [`Options::ring_entries`](crate::Options::ring_entries), at any
-    /// opening of the pool.
-    Ring,
-    /// Half the log: [`Options::log_bytes`](crate::Options::log_bytes), when the pool is created.
-    Log,
-    /// What one record of the log holds. No option moves it.
-    Record,
-}
-
-impl Limit {
-    /// Which one bounds transactions with this log and ring.
-    pub(crate) fn of(log_bytes: u64, ring_bytes: u64) -> Limit {
-        let words = |log_bytes, ring_bytes| Persist::words_max(log_bytes, ring_bytes as usize / 8);
-        // More than any of them has, so that it bounds nothing.
-        let much = 1 << 48;
-        let bound = words(log_bytes, ring_bytes);
-        match () {
-            () if bound == words(much, much) => Limit::Record,
-            () if bound == words(log_bytes, much) => Limit::Log,
-            () => Limit::Ring,
-        }
-    }
-
-    fn advice(self, log_bytes: u64, ring_bytes: u64) -> String {
-        match self {
-            Limit::Ring => format!(
-                "its worker's ring of {ring_bytes} bytes: split it, or open the pool with more \
-                 `ring_entries` than {} (the next limit is half the log of {log_bytes} bytes)",
-                ring_bytes / 16
-            ),
-            Limit::Log => format!(
-                "half the log of {log_bytes} bytes: split it, or create the pool with more \
-                 `log_bytes`"
-            ),
-            Limit::Record => "a record of the log, which no option moves: split it".into(),
-        }
-    }
-}
-
 fn wanted(bytes: u64) -> String {
     if bytes == 0 { "what was asked".into() } else { format!("{bytes} bytes more") }
 }
@@ -529,54 +490,6 @@ impl fmt::Debug for Error {
 impl From<Error> for AnyError {
     fn from(error: Error) -> AnyError {
         AnyError::new(error)
-    }
-}
-
-/// A pool's file that lost its name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LostFile {
-    /// The name.
-    pub path: PathBuf,
-    /// What became of the file.
-    pub how: LostName,
-}
-
-/// What became of each file.
-fn sentences(files: &[LostFile], closed: bool) -> String {
-    let when = if closed { "was" } else { "is" };
-    let sentence = |LostFile { path, how }: &LostFile| {
-        let path = path.display();
-        match how {
-            LostName::Replaced => {
-                format!(
-                    "{path} is another file's name: the pool's was renamed while it {when} open"
-                )
-            }
-            LostName::Unlinked { descriptor: None } => {
-                format!("{path} was removed or replaced while the pool {when} open")
-            }
-            LostName::Unlinked { descriptor: Some(number) } => format!(
-                "{path} was removed or replaced while the pool {when} open; its content is in \
-                 /proc/{}/fd/{number}",
-                std::process::id(),
-            ),
-        }
-    };
-    files.iter().map(sentence).collect::<Vec<_>>().join("; ")
-}
-
-/// What to do about names that are lost.
-fn rescue(files: &[LostFile], closed: bool) -> &'static str {
-    match (files.iter().any(|file| file.how != LostName::Replaced), closed) {
-        (false, _) => "give each file its name back",
-        (true, false) => {
-            "stop all transactions, flush, and copy what each /proc/.../fd/... holds to its name \
-             before this process ends"
-        }
-        (true, true) => {
-            "copy what each /proc/.../fd/... holds to its name before this process ends"
-        }
     }
 }
 
@@ -627,6 +540,7 @@ pub enum LogMismatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::persist::Persist;
 
     #[test]
     fn default_transaction_limit_is_the_ring() {

@@ -274,7 +274,7 @@ impl<D: Design> Pool<D> {
             return Err(Error::NoSuchTransaction { id, committed });
         }
         self.design().wait(id)?;
-        self.shape.names().check_sometimes(id)
+        self.names().check_sometimes(id)
     }
 
     /// The ticket of the transaction `id`, for programs that keep IDs.
@@ -298,7 +298,7 @@ impl<D: Design> Pool<D> {
         Inside::refuse("flush")?;
         let committed = self.committed_id();
         self.design().wait(committed)?;
-        self.shape.names().check(committed)
+        self.names().check(committed)
     }
 
     /// Makes everything committed before durable and brings it home, so that opening the pool
@@ -310,7 +310,7 @@ impl<D: Design> Pool<D> {
     pub fn bring_home(&self) -> Result<(), Error> {
         Inside::refuse("bring_home")?;
         self.design().bring_home()?;
-        self.shape.names().check(self.committed_id())
+        self.names().check(self.committed_id())
     }
 
     /// Checks that live and free objects make up the whole heap, and counts them. Takes as long as
@@ -326,6 +326,12 @@ impl<D: Design> Pool<D> {
     /// What it has done and cost since it was opened.
     pub fn metrics(&self) -> Metrics {
         self.design().metrics()
+    }
+
+    /// The names of its files.
+    #[inline]
+    pub(crate) fn names(&self) -> &Arc<Names> {
+        self.shape.names()
     }
 
     /// What it is like.
@@ -344,7 +350,7 @@ impl<D: Design> Pool<D> {
         Inside::refuse("close")?;
         self.leave_seats();
         self.design.take().expect("a pool has its design until it is dropped").close()?;
-        self.shape.names().check_closed()
+        self.names().check_closed()
     }
 
     /// Leaves the pool as a crash of the process would: nothing more is made durable. For tests and

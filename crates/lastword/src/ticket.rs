@@ -88,7 +88,7 @@ impl<'p, D: Design> Ticket<'p, D> {
         self,
         callback: impl FnOnce(Result<(), Error>) + Send + 'static,
     ) -> Result<(), Error> {
-        let (id, names) = (self.id, Arc::clone(self.pool.shape.names()));
+        let (id, names) = (self.id, Arc::clone(self.pool.names()));
         let told = move |outcome: Result<(), Error>| {
             callback(outcome.and_then(|()| names.check_sometimes(id)));
         };
@@ -128,7 +128,7 @@ impl<D: Design> Future for Durable<'_, D> {
         let design = pool.design();
         let outcome = || {
             let outcome = design.outcome(id)?;
-            Some(outcome.and_then(|()| pool.shape.names().check_sometimes(id)))
+            Some(outcome.and_then(|()| pool.names().check_sometimes(id)))
         };
         if let Some(outcome) = outcome() {
             return Poll::Ready(outcome);

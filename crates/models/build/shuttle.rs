@@ -265,7 +265,7 @@ pub(crate) const TWINS: &[Twin] = &[
     Twin {
         name: "a_poll_that_does_not_look_again",
         file: "ticket.rs",
-        changes: &[("design.outcome(id).map_or(Poll::Pending, Poll::Ready)", "Poll::Pending")],
+        changes: &[("outcome().map_or(Poll::Pending, Poll::Ready)", "Poll::Pending")],
         says: "deadlock",
         ..LISTS
     },

@@ -44,9 +44,9 @@ pub(crate) fn heap(superblock: &Superblock) -> lw_alloc::Heap {
 }
 
 impl Opened {
-    /// Opens the files for a pool that goes on. Locks them, and allocates what they lack; changes no
-    /// contents, but for a new log in place of one that is lost, when that was asked for. A persist
-    /// barrier for each file, and one for their names.
+    /// Opens the files for a pool that goes on. Locks them, and allocates what they lack. Contents
+    /// do not change, but for a new log in place of one that is lost, when that was asked for. A
+    /// persist barrier for each file, and one for their names.
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
         options.layout_padded()?;
         let found = Survey::of(path, &CheckOptions::from(options), |path| {
@@ -64,7 +64,7 @@ impl Opened {
         }
         let found = renew::if_lost(found)?;
         let Found { file, log_file, superblocks, log_head, action, .. } = found;
-        // As at its creation: written once, so that its groups need no metadata. Behind the renewal,
+        // As at its creation: written once, so that its groups need no metadata. After the renewal,
         // since a log that is lost need not be allocated.
         if let Some(log_file) = &log_file {
             log_file.allocate_again(Prewrite::Zeros)?;

@@ -1,4 +1,5 @@
 //! What one transaction can cost others that do not need its words.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

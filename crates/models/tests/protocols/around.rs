@@ -45,6 +45,11 @@ impl AsRef<[AtomicU64]> for Memory {
     }
 }
 
+/// Signals: a model has none.
+pub mod signals {
+    pub fn block_size_signal() {}
+}
+
 /// What the processor offers, of which the protocols take only hints and times.
 pub mod cpu {
     use crate::sync::AtomicU64;

@@ -101,7 +101,7 @@ fn run(seed: u64, met: &Outcomes) {
         ideal_reproduce: false,
     };
     let (design, _) = Decoupled::create(Path::new(""), &options).expect("it is made");
-    let pool = Arc::new(Pool { design });
+    let pool = Arc::new(Pool { design, names: Arc::default() });
     let told = Arc::new(Told::default());
     let workers: Vec<_> = (0..WORKERS)
         .map(|number| {

@@ -44,7 +44,7 @@ use options as shadow;
 use options as slots;
 use options as storage;
 
-use around::{Error, Memory, cpu, superblock};
+use around::{Error, Memory, cpu, signals, superblock};
 use options::Options;
 use persistent::{PersistentRing, Place, Sent};
 use pool::Pool;

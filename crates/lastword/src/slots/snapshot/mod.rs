@@ -33,6 +33,7 @@
 //!
 //! On `file` transactions see an image in memory, whose words are all durable in the log.
 
+mod core;
 mod group;
 mod log;
 mod room;
@@ -45,6 +46,7 @@ use std::task::Waker;
 use medium::{Memory, cpu};
 use words::{Stop, TxId};
 
+use self::core::Core;
 use self::group::Groups;
 use self::log::{BEFORE_RUNS, Log};
 use self::timer::Timer;
@@ -61,15 +63,13 @@ use crate::persist::{Listener, Registration};
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
-use crate::versions::{Attempt, Finished, Home, Owned, Versions};
+use crate::versions::{Attempt, Home, Versions};
 use crate::{Error, Options};
 
 /// Words of a worker's copies at least: enough for who frees or prepares a run of blocks.
 const COPIES_MIN: usize = 1 << 17;
 /// What the superblock names as its design where nothing is logged: nobody opens that.
 const UNLOGGED: &str = "unlogged";
-/// One grace period in so many is timed: reading the counter takes as long as a short one.
-const TIMED_EVERY: u64 = 8;
 
 const _: () = assert!(SLOTS_MAX <= crate::versions::WORKERS_MAX);
 
@@ -89,22 +89,6 @@ const _: () = assert!(SLOTS_MAX <= crate::versions::WORKERS_MAX);
 pub struct Snapshot {
     core: Arc<Core>,
     timer: Option<Timer>,
-}
-
-/// What workers, and whoever ends their groups, share.
-struct Core {
-    versions: Versions<Memory>,
-    ground: Ground,
-    workers: Workers,
-    gather: Gather,
-    truncation: Mutex<Truncation>,
-    /// IDs up to this one are of transactions that are durable for sure: all of them, until one was
-    /// unwound while it was made durable.
-    sure: AtomicU64,
-    /// What the last worker of each number has left for the next one.
-    kept: Box<[Mutex<Option<Attempt>>]>,
-    groups: Option<Groups>,
-    options: Options,
 }
 
 /// What one worker owns.
@@ -173,47 +157,6 @@ impl Snapshot {
         if let (Some(timer), Some(groups)) = (self.timer.take(), &self.core.groups) {
             timer.stop(groups);
         }
-    }
-}
-
-impl Core {
-    fn clock(&self) -> &AtomicU64 {
-        self.versions.clock()
-    }
-
-    /// Commits what has only protected: nothing is logged, and nobody can see any of it, but it
-    /// counts as written from here on, so it has an end. Whoever began before and writes one of
-    /// these objects later has read what this one's reader takes for older. Answers what it has
-    /// seen; the time that it draws is nobody's ID.
-    #[cold]
-    fn commit_protected(&self, local: &mut Local) -> TxId {
-        let Local { number, attempt, .. } = local;
-        let seen = attempt.seen();
-        self.versions.commits(attempt);
-        let end = self.versions.show(&self.ground, attempt.owned());
-        let ends = (end, attempt.looks());
-        let finished = self.finish(*number, attempt.owned(), ends, &mut Vec::new());
-        self.versions.ended(attempt, end, finished);
-        TxId(seen)
-    }
-
-    /// Brings home what ended at this time, now or later, and now and then times its grace period.
-    #[inline(always)]
-    fn finish(
-        &self,
-        slot: usize,
-        owned: &Owned,
-        (end, looks): (u64, u32),
-        batch: &mut Vec<u64>,
-    ) -> Finished {
-        let timed = end.is_multiple_of(TIMED_EVERY);
-        let now = || if timed { cpu::cycles() } else { 0 };
-        let began = now();
-        let finished = self.versions.finish(&self.ground, owned, (end, looks), batch, now);
-        if timed {
-            self.workers.slot(slot).meter.grace(finished.known.saturating_sub(began));
-        }
-        finished
     }
 }
 

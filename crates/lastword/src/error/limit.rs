@@ -1,0 +1,46 @@
+//! Limits on the size of a transaction.
+
+use crate::persist::Persist;
+
+/// The limit of a transaction's size under `decoupled`, and so the option that moves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// The worker's volatile ring: [`Options::ring_entries`](crate::Options::ring_entries), at any
+    /// opening of the pool.
+    Ring,
+    /// Half the log: [`Options::log_bytes`](crate::Options::log_bytes), when the pool is created.
+    Log,
+    /// What one record of the log holds. No option moves it.
+    Record,
+}
+
+impl Limit {
+    /// Which one bounds transactions with this log and ring.
+    pub(crate) fn of(log_bytes: u64, ring_bytes: u64) -> Limit {
+        let words = |log_bytes, ring_bytes| Persist::words_max(log_bytes, ring_bytes as usize / 8);
+        // More than any of them has, so that it bounds nothing.
+        let much = 1 << 48;
+        let bound = words(log_bytes, ring_bytes);
+        match () {
+            () if bound == words(much, much) => Limit::Record,
+            () if bound == words(log_bytes, much) => Limit::Log,
+            () => Limit::Ring,
+        }
+    }
+
+    pub(super) fn advice(self, log_bytes: u64, ring_bytes: u64) -> String {
+        match self {
+            Limit::Ring => format!(
+                "its worker's ring of {ring_bytes} bytes: split it, or open the pool with more \
+                 `ring_entries` than {} (the next limit is half the log of {log_bytes} bytes)",
+                ring_bytes / 16
+            ),
+            Limit::Log => format!(
+                "half the log of {log_bytes} bytes: split it, or create the pool with more \
+                 `log_bytes`"
+            ),
+            Limit::Record => "a record of the log, which no option moves: split it".into(),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What the workers of a pool share, and the steps that need nothing else.
+
+use medium::{Memory, cpu};
+use words::TxId;
+
+use super::super::gather::Gather;
+use super::super::ground::Ground;
+use super::super::truncation::Truncation;
+use super::super::workers::Workers;
+use super::Local;
+use super::group::Groups;
+use crate::Options;
+use crate::sync::{AtomicU64, Mutex};
+use crate::versions::{Attempt, Finished, Owned, Versions};
+
+/// One grace period in so many is timed: reading the counter takes as long as a short one.
+const TIMED_EVERY: u64 = 8;
+
+/// What the workers, and the threads that end their groups, share.
+pub(super) struct Core {
+    pub(super) versions: Versions<Memory>,
+    pub(super) ground: Ground,
+    pub(super) workers: Workers,
+    pub(super) gather: Gather,
+    pub(super) truncation: Mutex<Truncation>,
+    /// IDs up to this one are of transactions that are durable for sure: all of them, until one was
+    /// unwound while it was made durable.
+    pub(super) sure: AtomicU64,
+    /// What the last worker of each number has left for the next one.
+    pub(super) kept: Box<[Mutex<Option<Attempt>>]>,
+    pub(super) groups: Option<Groups>,
+    pub(super) options: Options,
+}
+
+impl Core {
+    pub(super) fn clock(&self) -> &AtomicU64 {
+        self.versions.clock()
+    }
+
+    /// Commits what has only protected: nothing is logged, and nobody can see any of it, but it
+    /// counts as written from here on, so it has an end. Whoever began before and writes one of
+    /// these objects later has read what this one's reader takes for older. Answers what it has
+    /// seen; the time that it draws is nobody's ID.
+    #[cold]
+    pub(super) fn commit_protected(&self, local: &mut Local) -> TxId {
+        let Local { number, attempt, .. } = local;
+        let seen = attempt.seen();
+        self.versions.commits(attempt);
+        let end = self.versions.show(&self.ground, attempt.owned());
+        let ends = (end, attempt.looks());
+        let finished = self.finish(*number, attempt.owned(), ends, &mut Vec::new());
+        self.versions.ended(attempt, end, finished);
+        TxId(seen)
+    }
+
+    /// Brings home what ended at this time, now or later, and now and then times its grace period.
+    #[inline(always)]
+    pub(super) fn finish(
+        &self,
+        slot: usize,
+        owned: &Owned,
+        (end, looks): (u64, u32),
+        batch: &mut Vec<u64>,
+    ) -> Finished {
+        let timed = end.is_multiple_of(TIMED_EVERY);
+        let now = || if timed { cpu::cycles() } else { 0 };
+        let began = now();
+        let finished = self.versions.finish(&self.ground, owned, (end, looks), batch, now);
+        if timed {
+            self.workers.slot(slot).meter.grace(finished.known.saturating_sub(began));
+        }
+        finished
+    }
+}
