@@ -94,6 +94,7 @@ extern "C" {
 #define LW_ENOTDURABLE -19   /* the design keeps nothing */
 #define LW_EUNKNOWN -20      /* an ID that the pool has not given out */
 #define LW_EPANIC -21        /* a bug in Lastword; the handle is of no use any more */
+#define LW_EFORKED -23       /* a forked child: the pool is its parent's; nothing was done */
 #define LW_ENAME -22         /* a file of the pool was removed or replaced while it was open */
 
 /* Designs: how atomic durability is reached (docs/designs). */
@@ -183,7 +184,8 @@ int lw_pool_wait(lw_pool *pool, uint64_t id);
 int lw_pool_flush(lw_pool *pool);
 /* Calls `told` once, when `id` is durable (LW_OK) or can never be known to be: at once, or later in
    the thread that made it so, which may be this one; while a transaction of that thread is open,
-   when it has ended. It must be short and call nothing of this library. It is not called where this answers an error. LW_EUNKNOWN, LW_ENOTDURABLE. */
+   when it has ended. It must be short and call nothing of this library. It is not called where this
+   answers an error. LW_EUNKNOWN, LW_ENOTDURABLE. */
 int lw_pool_on_durable(lw_pool *pool, uint64_t id, void (*told)(void *argument, int status),
                        void *argument);
 

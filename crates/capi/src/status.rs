@@ -69,6 +69,8 @@ statuses! {
     NOT_DURABLE "LW_ENOTDURABLE" -19 "the design keeps nothing",
     UNKNOWN "LW_EUNKNOWN" -20 "an ID that the pool has not given out",
     PANIC "LW_EPANIC" -21 "a bug in Lastword: the handle is of no use any more",
+    FORKED "LW_EFORKED" -23
+        "the process was forked: the pool belongs to the process that opened it",
     NAME "LW_ENAME" -22
         "a file of the pool was removed or replaced while it was open: before this process ends, \
          copy the content of its descriptor in /proc/<process>/fd, shown as deleted, to a new name",
@@ -122,6 +124,7 @@ pub(crate) fn of(error: &Error) -> c_int {
         Error::HeldUp { .. } => HELD_UP,
         Error::Thread { .. } | Error::Poisoned { .. } | Error::WorkerForgotten { .. } => IO,
         Error::NameLost { .. } => NAME,
+        Error::Forked { .. } => FORKED,
         _ => INVALID,
     }
 }

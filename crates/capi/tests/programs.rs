@@ -226,6 +226,24 @@ fn closed_standard_descriptors_stay_closed() {
 }
 
 #[test]
+fn forked_child_cannot_touch_the_pool() {
+    if !has("cc") {
+        return;
+    }
+    let shop = Shop::new();
+    let program = shop.build("tests/forked.c", &[]);
+    for (design, medium) in ["0", "1", "2", "3"]
+        .iter()
+        .flat_map(|design| ["1", "3", "4"].map(|medium| (design, medium)))
+    {
+        let path = shop.path(&format!("{design}-{medium}.pool"));
+        run(Command::new(&program).arg(&path).args([design, medium]));
+        let found = lastword::check(&path).unwrap();
+        assert!(found.is_sound(), "{found:?}");
+    }
+}
+
+#[test]
 fn a_program_in_python_needs_nothing_but_the_library() {
     if has("python3") {
         let shop = Shop::new();

@@ -292,7 +292,7 @@ fn a_run_that_ends_in_an_error_leaves_nothing() {
     room.refuse("at least 128 KiB", &["run", "bank", "--log-bytes", "1K"]);
     room.refuse("no directory", &with(&["run", "bank", "--pool", "no/such.pool"], &TINY));
     room.refuse(
-        "as many workers as it can have (1)",
+        "no free worker, and can have no more than 1",
         &with(&["run", "bank", "--design", "plain", "--threads", "2"], &TINY),
     );
     assert_eq!(room.files(), [""; 0]);

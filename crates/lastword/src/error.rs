@@ -381,7 +381,7 @@ pub enum Error {
     /// The design has no room for another worker: `plain` has no isolation, so it has one; `undo`,
     /// `redo` and `snapshot` have as many as the log has slots.
     #[error(
-        "design `{design}` can have no more than {max} workers at a time, and all are in use: drop \
+        "design `{design}` has no free worker, and can have no more than {max}: drop \
          a `Worker`, wait until a `Pool::run` has returned, or {instead}"
     )]
     TooManyWorkers {
@@ -414,6 +414,16 @@ pub enum Error {
         waited: Duration,
         /// What to do else.
         instead: &'static str,
+    },
+
+    /// A process that was forked while the pool was open uses its parent's pool. Nothing was done.
+    #[error(
+        "`{call}` was called in a forked child: the pool belongs to the process that opened it; use \
+         it there, or have the child open a pool of its own"
+    )]
+    Forked {
+        /// The call.
+        call: &'static str,
     },
 
     /// A worker was forgotten ([`std::mem::forget`]) inside a transaction of a group: committed

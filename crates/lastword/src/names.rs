@@ -112,6 +112,12 @@ impl Names {
         Err(Error::NameLost { files: lost, closed: true })
     }
 
+    /// Gives up the locks: the pool was closed cleanly, and nothing is in flight. A forked child that
+    /// lives on has copies of the descriptors, and with them the locks would stay.
+    pub(crate) fn unlock(&self) {
+        self.files.iter().for_each(|(file, _)| file.unlock());
+    }
+
     fn lost(&self) -> Vec<LostFile> {
         let lost = self.files.iter().filter_map(|(file, name)| {
             let how = file.lost_name(name)?;

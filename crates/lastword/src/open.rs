@@ -137,6 +137,7 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     /// transaction may be committed all the same, and could not be made durable.
     #[inline]
     pub fn commit(self) -> Result<Option<Ticket<'p, D>>, Error> {
+        self.pool.own_process("commit")?;
         let Open { mut begun, pool, fortune, conflicts, writes, _turn: turn, _inside: inside } =
             self;
         let done = begun.end(|tx| conclude(tx, Ok(())));

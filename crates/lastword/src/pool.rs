@@ -5,6 +5,7 @@ mod kept;
 use std::fmt;
 use std::path::Path;
 
+use medium::Process;
 use words::{Stop, TxId};
 
 use crate::design::{Decoupled, Design};
@@ -40,6 +41,7 @@ pub struct Shape {
     base: u64,
     info: Info,
     names: Arc<Names>,
+    process: Process,
 }
 
 impl Shape {
@@ -70,13 +72,20 @@ impl Shape {
     }
 
     fn new(heap: lw_alloc::Heap, base: u64, info: Info, names: Names) -> Shape {
-        Shape { heap, runs: lw_alloc::Runs::new(&heap), base, info, names: Arc::new(names) }
+        let (runs, names) = (lw_alloc::Runs::new(&heap), Arc::new(names));
+        Shape { heap, runs, base, info, names, process: Process::current() }
     }
 
     /// Whether the files have their names; `Arc` for answers that outlive the caller.
     #[inline]
     pub(crate) fn names(&self) -> &Arc<Names> {
         &self.names
+    }
+
+    /// Whether this is a forked child of the process that opened the pool.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        !self.process.is_current()
     }
 
     #[inline]
@@ -182,6 +191,7 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// No memory for its ring; [`Error::TooManyWorkers`].
     pub fn worker(&self) -> Result<Worker<'_, D>, Error> {
+        self.own_process("worker")?;
         let seat = self.register().or_else(|error| {
             let mut seat = self.kept.take().ok_or(error)?;
             (seat.conflicts, seat.writes) = (0, 0);
@@ -220,7 +230,7 @@ impl<D: Design> Pool<D> {
         &self,
         body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
     ) -> Result<Committed<'_, R, D>, Error> {
-        Inside::refuse("run")?;
+        self.may_call("run")?;
         Lent::new(self)?.worker().run(body)
     }
 
@@ -238,6 +248,9 @@ impl<D: Design> Pool<D> {
     /// A worker is gone; its number may be used again, unless something of a transaction is left
     /// that cannot be rolled back: the next worker of that number would take it for its own.
     pub(crate) fn leave(&self, seat: &mut Seat<D>) {
+        if self.shape.is_forked() {
+            return; // what it has left is its parent's to roll back
+        }
         if seat.phase != Phase::Over && seat.roll_back_left(self).is_err() {
             return;
         }
@@ -268,7 +281,7 @@ impl<D: Design> Pool<D> {
     /// As [`Ticket::wait`](crate::Ticket::wait); [`Error::NoSuchTransaction`] for an ID that this
     /// pool has not given out.
     pub fn wait_for(&self, id: TxId) -> Result<(), Error> {
-        Inside::refuse("wait_for")?;
+        self.may_call("wait_for")?;
         let committed = self.committed_id();
         if id > committed {
             return Err(Error::NoSuchTransaction { id, committed });
@@ -295,7 +308,7 @@ impl<D: Design> Pool<D> {
     /// As [`Ticket::wait`](crate::Ticket::wait); [`Error::NameLost`] when a file of the pool was
     /// removed or replaced: then everything is durable in a file that is freed when it is closed.
     pub fn flush(&self) -> Result<(), Error> {
-        Inside::refuse("flush")?;
+        self.may_call("flush")?;
         let committed = self.committed_id();
         self.design().wait(committed)?;
         self.names().check(committed)
@@ -308,7 +321,7 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// As [`flush`](Pool::flush).
     pub fn bring_home(&self) -> Result<(), Error> {
-        Inside::refuse("bring_home")?;
+        self.may_call("bring_home")?;
         self.design().bring_home()?;
         self.names().check(self.committed_id())
     }
@@ -347,18 +360,35 @@ impl<D: Design> Pool<D> {
     /// [`Error::NameLost`] when a file of the pool was removed or replaced: it was closed in good
     /// order, and the error says where its content can be copied from.
     pub fn close(mut self) -> Result<(), Error> {
-        Inside::refuse("close")?;
+        self.may_call("close")?;
         self.leave_seats();
         self.design.take().expect("a pool has its design until it is dropped").close()?;
+        self.names().unlock();
         self.names().check_closed()
     }
 
     /// Leaves the pool as a crash of the process would: nothing more is made durable. For tests and
     /// for programs that want to see what recovery finds.
     pub fn abandon(mut self) {
+        if self.shape.is_forked() {
+            return; // `drop` leaves the parent's files alone
+        }
         // Its own workers do not leave: that may make something durable.
         drop(self.kept.take_all());
         self.design.take().expect("a pool has its design until it is dropped").abandon();
+    }
+
+    /// Refuses a call inside a body, and in a forked child.
+    #[inline]
+    pub(crate) fn may_call(&self, call: &'static str) -> Result<(), Error> {
+        Inside::refuse(call)?;
+        self.own_process(call)
+    }
+
+    /// Refuses a call in a forked child.
+    #[inline]
+    pub(crate) fn own_process(&self, call: &'static str) -> Result<(), Error> {
+        if self.shape.is_forked() { Err(Error::Forked { call }) } else { Ok(()) }
     }
 
     fn leave_seats(&self) {
@@ -370,13 +400,22 @@ impl<D: Design> Pool<D> {
 
 impl<D: Design> Drop for Pool<D> {
     fn drop(&mut self) {
+        if self.shape.is_forked() {
+            // The child has no threads to join, and the files are its parent's. Its memory goes with
+            // the process; dropping it would wait for locks that no thread of the child holds.
+            std::mem::forget(self.design.take());
+            return;
+        }
         if self.design.is_some() {
             self.leave_seats();
         }
         if let Some(mut design) = self.design.take() {
-            // Nobody is left to be told; `close` is for those who want to know. Nothing
-            // acknowledged is lost: opening the pool recovers it.
-            let _ = design.close();
+            // `close` is for programs that want to know of errors. Nothing acknowledged is lost:
+            // opening the pool recovers it.
+            if design.close().is_ok() {
+                drop(design);
+                self.names().unlock();
+            }
         }
     }
 }

@@ -88,6 +88,7 @@ impl<'p, D: Design> Ticket<'p, D> {
         self,
         callback: impl FnOnce(Result<(), Error>) + Send + 'static,
     ) -> Result<(), Error> {
+        self.pool.own_process("on_durable")?;
         let (id, names) = (self.id, Arc::clone(self.pool.names()));
         let told = move |outcome: Result<(), Error>| {
             callback(outcome.and_then(|()| names.check_sometimes(id)));
@@ -125,6 +126,9 @@ impl<D: Design> Future for Durable<'_, D> {
             return Poll::Ready(Err(error));
         }
         let Ticket { pool, id } = self.ticket;
+        if let Err(error) = pool.own_process("await") {
+            return Poll::Ready(Err(error));
+        }
         let design = pool.design();
         let outcome = || {
             let outcome = design.outcome(id)?;
@@ -146,7 +150,9 @@ impl<D: Design> Future for Durable<'_, D> {
 impl<D: Design> Drop for Durable<'_, D> {
     fn drop(&mut self) {
         let Ticket { pool, id } = self.ticket;
-        pool.design().forget(id, &self.registration);
+        if pool.own_process("drop").is_ok() {
+            pool.design().forget(id, &self.registration);
+        }
     }
 }
 

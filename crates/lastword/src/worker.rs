@@ -117,6 +117,7 @@ impl<'p, D: Design> Worker<'p, D> {
     #[inline]
     pub(crate) fn ready(&mut self) -> Result<&mut Seat<D>, Error> {
         let pool = self.pool;
+        pool.own_process("run")?;
         let seat = self.seat();
         if seat.phase != Phase::Over {
             seat.roll_back_left(pool)?;

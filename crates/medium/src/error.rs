@@ -37,7 +37,8 @@ pub enum Error {
         source: io::Error,
     },
     /// Another process, or another pool of this one, has the file open.
-    #[error("{} is in use; close the program that has it open", .path.display())]
+    #[error("{} is in use; close the program that has it open, and its forked children",
+        .path.display())]
     InUse {
         /// The file.
         path: PathBuf,

@@ -39,6 +39,7 @@ mod memory;
 mod parts;
 mod patience;
 mod pool_file;
+mod process;
 #[cfg(test)]
 mod suite;
 mod system;
@@ -52,6 +53,7 @@ pub use memory::Memory;
 pub use parts::Parts;
 pub use patience::Patience;
 pub use pool_file::{FileSystem, LostName, PoolFile, Prewrite};
+pub use process::Process;
 pub use system::{Call, Fault, Faults, System};
 
 /// Where words live when no log holds a newer value.

@@ -61,6 +61,8 @@ pub struct PoolFile {
     /// limit on descriptors stops the creation before anything has its name.
     directory: Mutex<Option<Box<dyn Directory>>>,
     prewritten: bool,
+    /// The open file that the lock was moved to.
+    moved: Mutex<Option<Box<dyn Handle>>>,
     /// Why the last try to write past the page cache was refused.
     indirect: Mutex<Option<Errno>>,
 }
@@ -122,8 +124,19 @@ impl PoolFile {
             temporary: Mutex::new(None),
             directory: Mutex::new(None),
             prewritten: false,
+            moved: Mutex::new(None),
             indirect: Mutex::new(None),
         })
+    }
+
+    /// Gives up the lock before the file is closed, also where a forked child holds a copy of it.
+    /// Nothing may be written afterwards.
+    pub fn unlock(&self) {
+        // An error leaves it as it is: the lock goes when the last copy is closed.
+        let _ = match &*lock(&self.moved) {
+            Some(moved) => moved.lock(FlockOperation::Unlock),
+            None => self.file.lock(FlockOperation::Unlock),
+        };
     }
 
     /// Where the file is, or will be once it is published.
@@ -333,6 +346,7 @@ impl PoolFile {
             return Ok(false);
         }
         if to.lock(lock).is_ok() {
+            *crate::sync::lock(&self.moved) = to.duplicate();
             return Ok(true);
         }
         // Back where it was. Between the two nobody else has had it: a pool's files are locked in

@@ -105,9 +105,19 @@ impl PoolFile {
         // From here on dropping it removes the temporary name.
         let temporary = Mutex::new(Some(temporary));
         let system = system.clone();
-        let (directory, indirect) = (Mutex::new(Some(directory)), Mutex::new(None));
-        let this =
-            PoolFile { system, file, path, bytes, temporary, directory, prewritten, indirect };
+        let (directory, moved) = (Mutex::new(Some(directory)), Mutex::new(None));
+        let indirect = Mutex::new(None);
+        let this = PoolFile {
+            system,
+            file,
+            path,
+            bytes,
+            temporary,
+            directory,
+            prewritten,
+            moved,
+            indirect,
+        };
         this.allocate()?;
         Ok(this)
     }

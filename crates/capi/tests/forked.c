@@ -1,0 +1,110 @@
+/*
+ * forked.c - forks with a pool open.
+ *
+ *   forked PATH DESIGN MEDIUM
+ *
+ * The child tries all that a program does with a pool, and is refused. The parent goes on meanwhile
+ * and closes the pool while a second child lives; the pool can then be opened again, and has what the
+ * parent committed and nothing else. The exit status is the line that failed, modulo 256.
+ */
+#include <lastword.h>
+
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MUST(condition)                                              \
+    do {                                                             \
+        if (!(condition)) {                                          \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);  \
+            _exit(__LINE__ % 256);                                   \
+        }                                                            \
+    } while (0)
+
+enum { COMMITS = 50 };
+
+static int add(lw_worker *worker, void *argument) {
+    uint64_t root = *(uint64_t *)argument, value;
+    int status = lw_read(worker, root, 0, &value);
+    return status ? status : lw_write(worker, root, 0, value + 1);
+}
+
+static void notified(void *argument, int status) {
+    (void)status;
+    *(int *)argument = 1;
+}
+
+/* All that writes, waits or closes. Ends by `exit`, which runs destructors. */
+static void child(lw_pool *pool, lw_worker *worker, uint64_t root, uint64_t id) {
+    lw_worker *other;
+    int calls = 0;
+    for (int i = 0; i < 20; i++) {
+        MUST(lw_run(worker, 0, add, &root, NULL) == LW_EFORKED);
+    }
+    MUST(lw_begin(worker, 0) == LW_EFORKED);
+    MUST(lw_worker_open(pool, &other) == LW_EFORKED);
+    MUST(lw_pool_wait(pool, id) == LW_EFORKED);
+    MUST(lw_pool_flush(pool) == LW_EFORKED);
+    MUST(lw_pool_on_durable(pool, id, notified, &calls) == LW_EFORKED);
+    MUST(lw_worker_close(worker) == LW_OK);
+    MUST(lw_pool_close(pool) == LW_EFORKED);
+    MUST(calls == 0);
+    exit(0);
+}
+
+int main(int count, char **words) {
+    lw_options options;
+    lw_pool *pool;
+    lw_worker *worker;
+    uint64_t root, id = 0, value = 0;
+    int status;
+    MUST(count == 4);
+    MUST(lw_options_default(&options, sizeof options) == LW_OK);
+    options.design = (uint32_t)atoi(words[2]);
+    options.medium = (uint32_t)atoi(words[3]);
+    options.bytes = options.log_bytes = 1 << 20;
+    MUST(lw_pool_create(words[1], &options, &pool) == LW_OK);
+    MUST(lw_pool_root(pool, 8, &root) == LW_OK);
+    MUST(lw_worker_open(pool, &worker) == LW_OK);
+    for (int i = 0; i < COMMITS; i++) {
+        MUST(lw_run(worker, 0, add, &root, &id) == LW_OK);
+    }
+    pid_t first = fork();
+    MUST(first >= 0);
+    if (first == 0) {
+        child(pool, worker, root, id);
+    }
+    for (int i = 0; i < COMMITS; i++) {
+        MUST(lw_run(worker, 0, add, &root, &id) == LW_OK);
+    }
+    MUST(waitpid(first, &status, 0) == first);
+    MUST(status == 0);
+    for (int i = 0; i < COMMITS; i++) {
+        MUST(lw_run(worker, 0, add, &root, &id) == LW_OK);
+    }
+    pid_t second = fork();
+    MUST(second >= 0);
+    if (second == 0) {
+        for (;;) {
+            pause();
+        }
+    }
+    MUST(lw_worker_close(worker) == LW_OK);
+    MUST(lw_pool_close(pool) == LW_OK);
+    /* The second child still has copies of the descriptors. */
+    MUST(lw_pool_open(words[1], &options, &pool) == LW_OK);
+    MUST(lw_pool_root(pool, 8, &root) == LW_OK);
+    MUST(lw_worker_open(pool, &worker) == LW_OK);
+    MUST(lw_begin(worker, LW_READ_ONLY) == LW_OK);
+    MUST(lw_read(worker, root, 0, &value) == LW_OK);
+    MUST(lw_commit(worker, NULL) == LW_OK);
+    MUST(value == 3 * COMMITS);
+    MUST(lw_worker_close(worker) == LW_OK);
+    MUST(lw_pool_close(pool) == LW_OK);
+    MUST(kill(second, SIGKILL) == 0);
+    MUST(waitpid(second, &status, 0) == second);
+    return 0;
+}
