@@ -517,7 +517,7 @@ fn transaction_larger_than_ring_fits_a_larger_one() {
 }
 
 #[test]
-fn check_answers_what_open_answers() {
+fn check_returns_status_of_open() {
     let dir = tempfile::tempdir().unwrap();
     let path = path(&dir, "pool");
     let mut message = [0; MESSAGE];

@@ -51,7 +51,7 @@ fn open(room: &Room, name: &str) -> File {
 }
 
 #[test]
-fn a_size_limit_is_an_error_without_a_signal() {
+fn size_limit_is_an_error_without_signal() {
     let room = Room::new();
     let create = ["pool", "create", "a.pool", "--bytes", "256K", "--log-bytes", "128K"];
     let run = ["run", "bank", "--pool", "a.pool", "--seconds", "1"];

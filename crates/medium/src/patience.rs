@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_of_any_length_counts_as_one_share() {
+    fn stop_of_any_length_counts_as_one_share() {
         for at in [1, 2, 500, 900] {
             let (took, looks) = looks(1000 * MS, |look| if look == at { HOUR } else { MS });
             // 15.625 ms of the limit went in one look.
@@ -97,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_seldom_gets_a_core_gives_up() {
+    fn waiter_with_rare_looks_gives_up() {
         assert_eq!(looks(1000 * MS, |_| HOUR), (64 * HOUR, 65));
     }
 
     #[test]
-    fn a_clock_that_goes_back_adds_nothing() {
+    fn patience_backward_clock_adds_nothing() {
         let mut patience = Patience::new(10 * MS);
         let start = Instant::now() + HOUR;
         assert!(!patience.is_over_at(start));

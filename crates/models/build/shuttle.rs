@@ -35,7 +35,7 @@ const LISTS: Twin = Twin {
 
 const STARVING: Twin = Twin {
     model: "starving",
-    check: "a_starving_transaction_commits_before_the_gate_closes",
+    check: "starving_transaction_commits_before_gate_closes",
     says: "starves",
     ..HISTORY
 };

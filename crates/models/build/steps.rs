@@ -276,7 +276,7 @@ pub(crate) const TWINS: &[Twin] = &[
         error",
             "        self.poison.put(error)",
         )],
-        check: "a_failure_outside_of_turns_wakes_all",
+        check: "failure_outside_of_turns_wakes_all",
         says: "deadlock",
         ..TELLING
     },
@@ -289,7 +289,7 @@ pub(crate) const TWINS: &[Twin] = &[
             "        self.turn_is_over();
         self.poison.put(error)",
         )],
-        check: "a_failure_outside_of_turns_wakes_all",
+        check: "failure_outside_of_turns_wakes_all",
         says: "deadlock",
         ..TELLING
     },
@@ -300,14 +300,14 @@ pub(crate) const TWINS: &[Twin] = &[
             "                Ok(std::mem::replace(current, waker))",
             "                Ok(waker)",
         )],
-        check: "the_waker_of_the_last_poll_is_called",
+        check: "waker_of_last_poll_is_called",
         says: "deadlock",
         ..TELLING
     },
     Twin {
         name: "a_dropped_future_that_counts_on",
         changes: &[("        if removed.is_some() {", "        if removed.is_none() {")],
-        check: "a_dropped_future_leaves_nothing",
+        check: "dropped_future_leaves_nothing",
         says: "none is left",
         ..TELLING
     },

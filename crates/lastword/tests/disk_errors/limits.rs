@@ -122,8 +122,8 @@ fn a_pool_that_meets_the_limit_on_files_keeps_what_was_acknowledged_by_every_pat
 
 /// A library leaves the program's signals alone, so it must not come to the write that sends one.
 #[test]
-fn a_pool_larger_than_the_size_limit_is_refused_without_a_signal() {
-    const NAME: &str = "limits::a_pool_larger_than_the_size_limit_is_refused_without_a_signal";
+fn pool_above_size_limit_is_refused_without_signal() {
+    const NAME: &str = "limits::pool_above_size_limit_is_refused_without_signal";
     if std::env::var_os(CHILD).is_none() {
         return in_child("true", NAME);
     }
@@ -159,8 +159,8 @@ fn a_pool_larger_than_the_size_limit_is_refused_without_a_signal() {
 
 /// The limit comes while the pool is open (`prlimit`), and the pool's own threads meet it.
 #[test]
-fn a_size_limit_met_in_the_background_is_an_error_without_a_signal() {
-    const NAME: &str = "limits::a_size_limit_met_in_the_background_is_an_error_without_a_signal";
+fn size_limit_in_background_is_an_error_without_signal() {
+    const NAME: &str = "limits::size_limit_in_background_is_an_error_without_signal";
     if std::env::var_os(CHILD).is_none() {
         return in_child("true", NAME);
     }
@@ -181,8 +181,8 @@ fn a_size_limit_met_in_the_background_is_an_error_without_a_signal() {
 /// Each number of descriptors that is too small stops a creation at another step, up to the one
 /// that makes the names durable.
 #[test]
-fn a_creation_without_descriptors_leaves_nothing() {
-    const NAME: &str = "limits::a_creation_without_descriptors_leaves_nothing";
+fn creation_without_descriptors_leaves_nothing() {
+    const NAME: &str = "limits::creation_without_descriptors_leaves_nothing";
     if std::env::var_os(CHILD).is_none() {
         return in_child("true", NAME);
     }

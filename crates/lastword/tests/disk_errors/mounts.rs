@@ -109,8 +109,8 @@ fn pools_live_on_exfat_through_fuse() {
 }
 
 #[test]
-fn a_missing_proc_does_not_take_direct_writes_away() {
-    const NAME: &str = "mounts::a_missing_proc_does_not_take_direct_writes_away";
+fn missing_proc_keeps_direct_writes() {
+    const NAME: &str = "mounts::missing_proc_keeps_direct_writes";
     let options = Story::options().medium(Medium::File);
     let Some(dir) = std::env::var_os(CHILD) else {
         let dir = tempfile::tempdir().unwrap();

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_without_locks_is_named() {
+    fn file_system_without_locks_is_named() {
         let faults = Faults::without(&[Call::Lock], u64::MAX, Fault::Io, false);
         let system = System::kernel().failing(faults);
         let dir = tempfile::tempdir().unwrap();

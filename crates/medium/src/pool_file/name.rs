@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_naming_is_replaced_by_the_next_creation() {
+    fn interrupted_naming_is_replaced_by_next_creation() {
         let (system, _) = without_both(u64::MAX, false);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_naming_that_fails_at_any_call_leaves_nothing() {
+    fn naming_failed_at_any_call_leaves_nothing() {
         for n in 0.. {
             let (system, faults) = without_both(n, false);
             let dir = tempfile::tempdir().unwrap();

@@ -125,16 +125,10 @@ const MODELS: &[(&str, fn())] = &[
     ),
     ("telling::a_listener_is_told_once", telling::a_listener_is_told_once),
     ("telling::a_failure_is_told_to_all", telling::a_failure_is_told_to_all),
-    (
-        "telling::a_failure_outside_of_turns_wakes_all",
-        telling::a_failure_outside_of_turns_wakes_all,
-    ),
+    ("telling::failure_outside_of_turns_wakes_all", telling::failure_outside_of_turns_wakes_all),
     ("telling::a_task_is_woken", telling::a_task_is_woken),
-    (
-        "telling::the_waker_of_the_last_poll_is_called",
-        telling::the_waker_of_the_last_poll_is_called,
-    ),
-    ("telling::a_dropped_future_leaves_nothing", telling::a_dropped_future_leaves_nothing),
+    ("telling::waker_of_last_poll_is_called", telling::waker_of_last_poll_is_called),
+    ("telling::dropped_future_leaves_nothing", telling::dropped_future_leaves_nothing),
     (
         "telling::what_is_durable_is_seen_with_its_group",
         telling::what_is_durable_is_seen_with_its_group,

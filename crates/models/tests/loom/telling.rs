@@ -121,7 +121,7 @@ pub(crate) fn a_failure_is_told_to_all() {
 
 /// A failure that no step meets, while a thread goes to sleep because another is in the step, and
 /// while a listener registers. The step itself hangs: only the failure can wake them.
-pub(crate) fn a_failure_outside_of_turns_wakes_all() {
+pub(crate) fn failure_outside_of_turns_wakes_all() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(4), move || {
@@ -151,7 +151,7 @@ pub(crate) fn a_failure_outside_of_turns_wakes_all() {
 }
 
 /// A future that is polled by one task and then by another, while a turn takes its waker.
-pub(crate) fn the_waker_of_the_last_poll_is_called() {
+pub(crate) fn waker_of_last_poll_is_called() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(4), move || {
@@ -181,7 +181,7 @@ pub(crate) fn the_waker_of_the_last_poll_is_called() {
 }
 
 /// A future that is dropped while a turn takes its waker: it takes that back, or the turn calls it.
-pub(crate) fn a_dropped_future_leaves_nothing() {
+pub(crate) fn dropped_future_leaves_nothing() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(None, move || {

@@ -83,8 +83,8 @@ fn main() -> ExitCode {
                 lists::every_crash_leaves_a_prefix_of_a_serial_history,
             ),
             (
-                "starving::a_starving_transaction_commits_before_the_gate_closes",
-                starving::a_starving_transaction_commits_before_the_gate_closes,
+                "starving::starving_transaction_commits_before_gate_closes",
+                starving::starving_transaction_commits_before_gate_closes,
             ),
         ],
         twins::ALL,

@@ -29,7 +29,7 @@ struct Shared {
 
 /// One reads a word, lets a rival write it, and writes another; the rival writes the word again and
 /// again. As if the body was as long as the rival's transactions at the worst moment.
-pub(crate) fn a_starving_transaction_commits_before_the_gate_closes() {
+pub(crate) fn starving_transaction_commits_before_gate_closes() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(100, move |_| {
