@@ -53,8 +53,8 @@
  * closed by the thread that has opened it; a thread that ends closes its workers,
  * and aborts what is open in them. One thread has one transaction at a time.
  * Other threads wait for what an open transaction has read and written: end it
- * soon, and wait for nothing in it. Who meets conflicts again and again is let
- * through alone, in lw_run for sure. Nothing here may be called by a signal
+ * soon, and wait for nothing in it. A transaction that conflicts often runs
+ * alone in the end; lw_run guarantees it. Nothing here may be called by a signal
  * handler, or in a child after fork.
  */
 #ifndef LASTWORD_H
@@ -162,13 +162,13 @@ int lw_pool_create(const char *path, const lw_options *options, lw_pool **pool);
    or NULL. LW_ENOENT, LW_EBUSY, LW_EDAMAGED, LW_EMISMATCH, LW_ENOTDURABLE, LW_EIO, LW_EINVAL:
    nothing is changed then. */
 int lw_pool_open(const char *path, const lw_options *options, lw_pool **pool);
-/* Looks at a pool and writes nothing. `opens` or NULL: what lw_pool_open would answer with these
+/* Looks at a pool and writes nothing. `opens` or NULL: the status of lw_pool_open with these
    options, which may be NULL; their `message` says why. LW_EDAMAGED: there is damage, whether it
    opens or not. Else as lw_pool_open. Takes as much memory as the heap. */
 int lw_pool_check(const char *path, const lw_options *options, int *opens);
 /* Makes all durable, closes the workers that are left, and the pool; it is closed whatever the
    answer, but with LW_EBUSY: a transaction is open. No other call may be under way, nor a
-   transaction of this thread. LW_EIO: as after a crash. LW_ENAME: closed in good order; descriptors
+   transaction of this thread. LW_EIO: as after a crash. LW_ENAME: closed cleanly; descriptors
    of its files stay open until the process ends, so that their content can be copied. */
 int lw_pool_close(lw_pool *pool);
 /* The pool's first object, from which all others are reached: at the first call it is made,
@@ -177,7 +177,7 @@ int lw_pool_close(lw_pool *pool);
 int lw_pool_root(lw_pool *pool, uint64_t bytes, uint64_t *object);
 /* The largest ID that is durable with all before it. Costs a load. */
 int lw_pool_durable(lw_pool *pool, uint64_t *id);
-/* Waits until `id` is durable; who waits helps. LW_ENESTED, LW_EUNKNOWN, LW_ENOTDURABLE, LW_EIO,
+/* Waits until `id` is durable; the waiter helps. LW_ENESTED, LW_EUNKNOWN, LW_ENOTDURABLE, LW_EIO,
    LW_ENAME: durable in a file that is freed when it is closed; looked for now and then. */
 int lw_pool_wait(lw_pool *pool, uint64_t id);
 /* Waits until all that is committed is durable. As lw_pool_wait; LW_ENAME is always looked for. */

@@ -102,7 +102,7 @@ fn any(
     }))
 }
 
-/// Looks at a pool: whether it opens with these options, and whether it is sound.
+/// Checks a pool: whether it opens with these options, and whether it is sound.
 ///
 /// # Safety
 /// As the header says of the arguments.

@@ -1,11 +1,11 @@
-//! The calling thread: what it is known by, and what it leaves behind when it ends.
+//! The calling thread: its number, and the closing of its workers at its end.
 //!
 //! A thread that ends closes the workers that it has opened. A transaction that is open in one of
 //! them is aborted, for no other thread may end it, and it would keep what it has locked until the
 //! process ends. The number of each worker is free for another thread.
 //!
-//! When the process exits this is left out. The thread that calls `exit` may stand in a body or in
-//! a callback, with locks of the library held, and what is open is never committed anyway.
+//! An exit of the process skips this. The thread that calls `exit` may be in a body or a callback
+//! and hold locks of the library. The open transaction is never committed anyway.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::guard;
 use crate::worker::{self, lw_worker};
 
-/// What a thread has opened.
+/// The workers that a thread has opened.
 struct Opened {
     workers: RefCell<Vec<&'static lw_worker>>,
     /// A callback of the program runs in this thread.
@@ -25,8 +25,8 @@ thread_local! {
         const { Opened { workers: RefCell::new(Vec::new()), calls_back: Cell::new(false) } };
 }
 
-/// Held while workers are closed that are not of the calling thread, or whose thread ends: of the
-/// two threads that find the same worker, the second finds it closed, and not half closed.
+/// Serializes the closing of workers by other threads and by threads that end. The second of two
+/// threads that find the same worker finds it closed.
 static CLOSING: Mutex<()> = Mutex::new(());
 
 /// The calling thread: a number that no other living thread has, and that is not 0.

@@ -231,12 +231,11 @@ pub(crate) fn is_in_a_transaction(shell: &'static lw_worker) -> bool {
     shell.inside().is_ok_and(|inside| on!(&inside.0, it => it.is_in_a_transaction()))
 }
 
-/// Closes a worker. A transaction that is open in it is taken back.
+/// Closes a worker, and rolls back its open transaction.
 pub(crate) fn close(shell: &'static lw_worker) {
     let Ok(inside) = CLOSED.close(shell) else { return };
     on!(inside.0, it => {
-        // What borrows the worker goes first: a transaction of a thread that ends, or one that has
-        // panicked.
+        // The borrower of the worker goes first: the transaction of a thread that ends or panicked.
         drop(it.open.take());
         let mut workers = it.pool.workers.lock().unwrap_or_else(PoisonError::into_inner);
         workers.retain(|other| !ptr::eq(*other, shell));
@@ -246,8 +245,8 @@ pub(crate) fn close(shell: &'static lw_worker) {
     });
 }
 
-/// Closes a worker whose thread ends, with what is open in it. Not where a body runs: then the
-/// process exits, from within that body.
+/// Closes a worker whose thread ends, and its open transaction. Skips a worker in a body: the
+/// process then exits from within that body.
 pub(crate) fn close_of_ending_thread(shell: &'static lw_worker) {
     // It may have been closed with its pool, and opened by another thread since.
     let is_own = shell.owner.load(Ordering::Relaxed) == thread::number();

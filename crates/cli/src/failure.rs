@@ -31,7 +31,7 @@ pub(crate) enum Failure {
     Medium(#[from] medium::Error),
 
     #[error(
-        "standard output is closed, so nothing that is printed would arrive: open it, or direct it \
+        "standard output is closed, so all output would be lost: open it, or redirect it \
          to /dev/null"
     )]
     NoOutput,

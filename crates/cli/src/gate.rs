@@ -1,7 +1,7 @@
-//! A gate before which the threads of a measurement wait until all of them are there.
+//! A start barrier for the threads of a measurement, which can be called off.
 //!
-//! A limit of processes may refuse one of the threads. With a barrier those that were started would
-//! wait for it for ever; a gate can be called off.
+//! A process limit may refuse one of the threads. The other threads would wait at a plain barrier
+//! forever.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     waiting: usize,
-    /// Whether those that wait go on; nothing: not decided.
+    /// Whether the waiting threads go on; `None` until decided.
     goes: Option<bool>,
 }
 
@@ -33,7 +33,7 @@ impl Gate {
         decided.unwrap_or_else(PoisonError::into_inner).goes == Some(true)
     }
 
-    /// Waits until so many wait, and lets them all go on at once.
+    /// Waits for this many threads, and starts them at once.
     pub(crate) fn open(&self, threads: usize) {
         let state = self.lock();
         let missing = |state: &mut State| state.waiting < threads;
@@ -42,7 +42,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Sends them home: a thread is missing.
+    /// Releases the waiting threads without a start: a thread is missing.
     pub(crate) fn call_off(&self) {
         self.lock().goes = Some(false);
         self.changed.notify_all();

@@ -6,8 +6,8 @@
 //! | cannot be written (a full disk, `/dev/full`) | says why, exit status 2 |
 //! | a pipe whose reader has gone (`head`) | stops printing, and keeps its own exit status |
 //!
-//! A reader that has gone has seen what it wanted. What a command was to find out (`pool check`:
-//! 0 or 1) does not depend on that, so its exit status does not either.
+//! A closed pipe is no error: its reader has read enough. The result of a command (`pool check`: 0
+//! or 1) does not depend on its reader, so its exit status stays.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 

@@ -21,7 +21,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::temporary;
 
-/// Those that end the program.
+/// Signals that end the program.
 const ENDING: [c_int; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 /// Handles these signals from here on.

@@ -337,14 +337,14 @@ fn worker_without_a_thread_is_an_error() {
         let _ = writeln!(std::io::stderr(), "skipped: worker_without_a_thread: {reason}");
         return;
     }
-    // A user whom nobody else is, and a directory that is theirs.
+    // A user without other processes, and a directory of that user.
     let (room, user) = (Room::new(), 1_000_000_000 + std::process::id());
     std::os::unix::fs::chown(room.path(""), Some(user), None).unwrap();
     // Mapped: io_uring needs process slots of its own.
     let arguments = ["run", "bank", "--threads", "8", "--seconds", "600", "--scale", "0.001"];
     let arguments = with(&arguments, &["--medium", "emulated", "--pool", "a.pool"]);
     let mut refused = 0;
-    // The main thread, that of signals, that behind, up to 7 of 8 workers.
+    // The main thread, the signal thread, the background thread, up to 7 of 8 workers.
     for processes in 3..=10 {
         let mut program = std::process::Command::new("setpriv");
         program.current_dir(room.path("")).args([&format!("--reuid={user}"), "--clear-groups"]);

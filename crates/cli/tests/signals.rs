@@ -1,4 +1,4 @@
-//! Signals that end the program: their exit status, and what is left behind.
+//! Signals that end the program: their exit status, and files left behind.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

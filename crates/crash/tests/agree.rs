@@ -1,4 +1,4 @@
-//! What describing, checking, dumping, repairing and opening a pool say of the same damage.
+//! Agreement of describe, check, dump, repair and open on the same damage.
 //!
 //! `LASTWORD_ROUNDS=25 cargo test -p lastword-crash --test agree` edits 5000 pools.
 

@@ -447,7 +447,7 @@ pub enum Error {
     NameLost {
         /// Each of them.
         files: Vec<LostFile>,
-        /// The pool is closed, and was left in good order. Descriptors of files without a name
+        /// The pool is closed, with a clean shutdown. Descriptors of files without a name
         /// stay open until the process ends.
         closed: bool,
     },

@@ -2,9 +2,9 @@
 //!
 //! A backup tool that renames a copy over a pool, or `rm`, leaves an open pool working on files
 //! without a name. Reads, writes and syncs of such files succeed, and the kernel frees them when
-//! they are closed. So an answer that says "durable" looks at the names, too:
+//! they are closed. So calls that report durability check the names, too:
 //!
-//! | answer | looks |
+//! | call | checks |
 //! |---|---|
 //! | `flush`, `bring_home`, `close` | always |
 //! | a ticket's `wait`, `await` and callback; `run` with `Durability::Sync` | now and then |
@@ -16,8 +16,8 @@
 //!
 //! Invariants:
 //! - A loss does not poison the pool. Its transactions go on and are durable in its files; each
-//!   answer above is an error until the names are back. A program can so stop its transactions and
-//!   have the files' content copied, which is all there is to rescue.
+//!   call above returns an error until the names are back. So a program can stop its transactions
+//!   and have the files' content copied, which is all there is to rescue.
 //! - [`check_closed`](Names::check_closed) keeps a descriptor of each file without a name open
 //!   until the process ends. The pool was closed cleanly by then, and its content can be copied.
 //! - Only a loss that is certain counts: a file that was renamed has a name, and a failing call
@@ -67,14 +67,14 @@ impl Names {
         Names { files, ids, ..Names::default() }
     }
 
-    /// Looks if it is time to. For an answer that `id` is durable.
+    /// Checks the names if it is time to. For a caller that reports `id` as durable.
     ///
     /// # Errors
     /// [`Error::NameLost`].
     #[inline]
     pub(crate) fn check_sometimes(&self, id: TxId) -> Result<(), Error> {
         // Relaxed: neither says anything of other memory. Two threads that both find it time look
-        // twice; one that sees a loss late answers as if it had asked earlier.
+        // twice; a thread that sees a loss late returns the result of an earlier look.
         let is_lost = self.lost.load(Ordering::Relaxed);
         if !is_lost && id.0 < self.looked.load(Ordering::Relaxed).saturating_add(self.ids) {
             return Ok(());

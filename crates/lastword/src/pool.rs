@@ -76,7 +76,7 @@ impl Shape {
         Shape { heap, runs, base, info, names, process: Process::current() }
     }
 
-    /// Whether the files have their names; `Arc` for answers that outlive the caller.
+    /// Whether the files have their names; `Arc` for tickets that outlive the caller.
     #[inline]
     pub(crate) fn names(&self) -> &Arc<Names> {
         &self.names

@@ -20,9 +20,9 @@ pub struct Worker<'p, D: Design = Decoupled> {
     seat: Option<Seat<D>>,
 }
 
-/// How far the transaction is that a worker has begun in parts. It outlives
-/// [`Open`](crate::Open), which a program may forget: what is left is rolled back before the worker
-/// begins another, or leaves. A transaction that is run cannot be forgotten.
+/// The phase of a transaction that a worker has begun in parts. It outlives [`Open`](crate::Open),
+/// which a program may forget. The worker rolls back a forgotten transaction before it begins
+/// another, or leaves. A transaction that is run cannot be forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It has ended, or there was none.
@@ -64,7 +64,7 @@ impl<D: Design> Seat<D> {
             return Err(Error::StepPanicked { step: "commit or roll-back" });
         }
         self.phase = Phase::Ending;
-        // The gate first: a panic below must not leave it closed for all.
+        // The starvation lock first: a panic below must not leave it closed for all workers.
         pool.design().gate().leave(self.number);
         pool.design().roll_back(&mut self.local);
         self.phase = Phase::Over;
@@ -229,7 +229,7 @@ pub(crate) fn arena(number: usize) -> usize {
     (number % lw_alloc::ARENAS).reverse_bits() >> (usize::BITS - lw_alloc::ARENAS.trailing_zeros())
 }
 
-/// Passes the gate before an attempt, waiting for what kept the last one from committing.
+/// Passes the starvation lock before an attempt, and waits for the last obstacle.
 #[inline]
 pub(crate) fn pass<'p, D: Design>(
     design: &'p D,

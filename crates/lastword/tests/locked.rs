@@ -33,7 +33,7 @@ fn locked_memory_poisons_a_bounded_shadow_and_the_error_says_what_to_do() {
     let pool = Pool::<DecoupledEvicting>::create_as(&path, options.clone()).unwrap();
     let array = pool.run(|tx| Array::reserve(tx, PAGES * APART)).unwrap().value;
     while !pool.run(|tx| array.prepare(tx, 16)).unwrap().value {}
-    // Copies of what is at home can be dropped while later commits are not durable.
+    // Copies of words in the heap image can be dropped while later commits are not durable.
     pool.bring_home().unwrap();
     let write = |page: u64| pool.run(|tx| tx.set(array.at(page * APART)?, page + 1));
     if let Err(error) = mlockall(MlockAllFlags::CURRENT) {

@@ -123,7 +123,7 @@ pub enum Error {
     NoLocks {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// A file ends before the bytes that must be there.

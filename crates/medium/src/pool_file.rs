@@ -325,7 +325,7 @@ impl PoolFile {
     }
 
     /// Keeps a descriptor of the file open until the process ends, and with it the content of a
-    /// file that has no name. Answers its number.
+    /// file that has no name. Returns its number.
     pub fn keep_open(&self) -> Option<i32> {
         self.file.keep_open()
     }

@@ -6,7 +6,7 @@
 //!   `a_name_of_five_words_or_more`  a test: some function's name begins so
 //! ```
 //! A name that has gone with a change of the sources is found where it stands. CHANGELOG.md is no
-//! such page: it tells of files that have been.
+//! such page: it names removed files.
 
 use std::io;
 use std::path::Path;

@@ -23,7 +23,7 @@ const MOST: Duration = Duration::from_secs(300);
 /// A line for each of so many parts.
 const PARTS: u64 = 20;
 
-/// What is under way, on a terminal; it is gone when this is dropped.
+/// A line on a terminal that names the work in flight. Dropping it clears the line.
 pub(crate) struct Spinner(ProgressBar);
 
 impl Drop for Spinner {
@@ -34,20 +34,20 @@ impl Drop for Spinner {
 
 pub(crate) fn spinner(doing: &'static str) -> Spinner {
     let bar = ProgressBar::new_spinner().with_message(doing);
-    // Drawn once: the thread that would turn it panics where a limit of processes refuses it.
+    // One tick and no ticking thread: starting that thread panics at a process limit.
     bar.tick();
     Spinner(bar)
 }
 
-/// What a run is to do.
+/// The length of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Whole {
     Seconds(f64),
     Transactions(u64),
 }
 
-/// How far a measured run is, on a terminal; elsewhere nothing, since its output may be read by a
-/// program that expects none. No thread of its own draws it.
+/// The progress of a measured run, on a terminal. Elsewhere it prints nothing, since a program may
+/// read the output. It has no thread of its own.
 pub(crate) struct RunLine {
     bar: ProgressBar,
     all: Whole,
@@ -60,7 +60,7 @@ impl RunLine {
         RunLine { bar: ProgressBar::new_spinner().with_style(style), all }
     }
 
-    /// After this time so many transactions have been given an ID: all that wrote.
+    /// Shows the elapsed time and the number of transactions that wrote.
     pub(crate) fn at(&self, elapsed: Duration, written: u64) {
         self.bar.set_message(run_line(self.all, elapsed, written));
         self.bar.tick();

@@ -241,7 +241,7 @@ fn quantiles(quantiles: &Quantiles) -> String {
     match (samples, parts.collect::<Vec<_>>()) {
         (_, parts) if parts.is_empty() => NONE.into(),
         (1, _) => option(max, |max| format!("{} (one sample)", time(max))),
-        // A quantile is missing: the reader is told why.
+        // The number of samples explains the missing quantile.
         (few, parts) if p99.is_none() => format!("{} ({few} samples)", parts.join(", ")),
         (_, parts) => parts.join(", "),
     }

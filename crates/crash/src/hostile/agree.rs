@@ -1,5 +1,4 @@
-//! One decision: what describing, checking, dumping, repairing and opening a pool say of the same
-//! files.
+//! Agreement of describe, check, dump, repair and open on the same damaged files.
 //!
 //! Pools of all designs, on files and mapped, closed and abandoned, are edited at random: words and
 //! names of superblocks and log heads with their checksums put right again or not, words of log and
@@ -49,7 +48,7 @@ const PLACES: [(usize, usize); 3] = [(6, 2), (8, 4), (21, 2)];
 const COPY_BYTES: usize = 4096;
 const BLOCK_WORDS: usize = 64;
 
-/// What was seen.
+/// Counts of outcomes.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Pools that opened.
@@ -145,7 +144,7 @@ impl Place {
     }
 }
 
-/// Edits pools so often, and compares the answers.
+/// Edits pools so often, and compares the results.
 ///
 /// # Panics
 /// When two of them disagree.

@@ -25,8 +25,7 @@ use crate::{Decoupled, Design, Error, Medium};
 
 /// A pool's files, and what was found in them.
 pub(super) struct Examined {
-    /// What the files say of themselves, and what follows. Its findings and its refusal are those
-    /// of the whole examination.
+    /// The survey of the files. Its findings and its refusal become those of the whole check.
     pub(super) survey: Survey,
     /// What opening the pool would show; nothing when the heap cannot be known.
     pub(super) image: Option<ShadowHeap>,
@@ -62,7 +61,7 @@ pub(super) fn examine(
 /// Looks at the groups of a log that opening the pool replays, and at no more.
 ///
 /// # Errors
-/// What opening the pool answers for them.
+/// The error of opening the pool for them.
 pub(super) fn check_groups(survey: &Survey) -> Result<(), Error> {
     let Survey { superblock: Some(superblock), medium: Some(medium), action, .. } = survey else {
         return Ok(());
@@ -75,7 +74,7 @@ pub(super) fn check_groups(survey: &Survey) -> Result<(), Error> {
     replay(superblock, &log, &mut Nowhere, path).map(drop)
 }
 
-/// The log as it is read by those who only look.
+/// A reader of the log for checks, which never write.
 fn reader(survey: &Survey, superblock: &Superblock, medium: Medium) -> Result<LogReader, Error> {
     let place = Arc::clone(survey.log_place());
     let Superblock { log_offset, log_bytes, .. } = *superblock;
@@ -83,13 +82,13 @@ fn reader(survey: &Survey, superblock: &Superblock, medium: Medium) -> Result<Lo
 }
 
 impl Examined {
-    /// Something about the pool's file that keeps nobody from opening it.
+    /// Adds a finding about the pool's file that does not keep the pool from opening.
     fn push(&mut self, at: Option<u64>, problem: Problem) {
         let path = self.survey.file.path().to_path_buf();
         self.survey.findings.push(Finding { path, at, problem });
     }
 
-    /// Something about the file that the log is in.
+    /// Adds a finding about the file that holds the log.
     fn push_log(&mut self, at: u64, problem: Problem) {
         let path = self.survey.log_place().path().to_path_buf();
         self.survey.findings.push(Finding { path, at: Some(at), problem });

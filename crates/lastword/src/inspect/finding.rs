@@ -21,7 +21,7 @@ pub enum Severity {
     /// No damage: what a crash leaves.
     Harmless,
     /// One of two copies is damaged, or a log that held nothing is lost; nothing else is.
-    /// [`repair`](crate::repair) mends it.
+    /// [`repair`](crate::repair) fixes it.
     Spare,
     /// The pool opens, and something in it is wrong.
     Damage,
@@ -122,11 +122,11 @@ pub enum Problem {
         /// The pool's medium.
         own: &'static str,
     },
-    /// A pool of persistent memory in a place that is none.
+    /// A pool of persistent memory in a place outside of it.
     #[error("it is on medium `dax`, and this place is not in persistent memory")]
     NoDax,
-    /// The log is lost, the pool was closed in good order, and the check was told to take it
-    /// [without its log](crate::CheckOptions::without_log).
+    /// The log is lost, the pool was closed cleanly, and the check was asked to take it [without
+    /// its log](crate::CheckOptions::without_log).
     #[error("the log is lost ({})", why.map_or("it is missing".into(), |why| why.to_string()))]
     LogLost {
         /// Why the file in its place is not the log; nothing when there is none.

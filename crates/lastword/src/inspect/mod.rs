@@ -170,7 +170,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Report, Error> {
 
 /// Checks a pool of which something is expected; see [`check`]. With what [`Options`] expect
 /// (`CheckOptions::from`) the report says whether [`Pool::open`](crate::Pool::open) opens the pool,
-/// and if not, what it answers.
+/// and if not, its error.
 ///
 /// # Errors
 /// As [`check`].

@@ -68,7 +68,7 @@ pub fn repair(path: impl AsRef<Path>) -> Result<Repair, Error> {
     repair_with(path, &CheckOptions::new())
 }
 
-/// Mends a pool of which something is expected; see [`repair`]. With
+/// Repairs a pool of which something is expected; see [`repair`]. With
 /// [`CheckOptions::without_log`] a log that is lost is made anew, when nothing else is wrong and
 /// the pool was closed cleanly; see [`Options::without_log`](crate::Options::without_log).
 ///

@@ -17,7 +17,7 @@
 //! After [`PATIENCE`] losses a transaction starves and joins the queue. The first of the queue has
 //! the starvation lock, in two degrees:
 //! 1. It *reserves* each record that it loses on. No other transaction takes a reserved record;
-//!    all others go on. Those that hold one already end by themselves.
+//!    all others go on. Current holders end by themselves.
 //! 2. When it has lost [`RESERVATIONS`] records, or an obstacle has no record, it *closes the
 //!    gate*: no other transaction of the pool begins until it has ended.
 //!
@@ -30,26 +30,26 @@
 //! The attempts end because none of them waits for another to commit or roll back. With a bound on
 //! the shadow (`shadow`) an attempt may wait while it runs, in two ways, and neither ends with an
 //! attempt:
-//! - For reproduction up to an ID that was drawn. Its worker records it without a wait; the rest is
+//! - For reproduction up to an assigned ID. Its worker records it without a wait; the rest is
 //!   the media's, and the thread that waits helps.
 //! - For another thread that moves the page that it wants. That thread waits, if at all, as above,
 //!   or for the device or one system call; it wants no other page meanwhile, so there is no circle.
 //!
 //! An attempt never waits for an ownership record or a frame: it rolls back, which gives up its
 //! records and pins. All waits of this module are between two attempts, when a worker has no
-//! record, no pin and no drawn ID. So no wait here can be part of a circle.
+//! record, no pin and no assigned ID. So no wait here can be part of a circle.
 //!
 //! What remains of a long body: transactions that need its records wait for it. So does the whole
 //! pool where a transaction has closed the gate, which takes `PATIENCE + RESERVATIONS` losses.
 //!
 //! All accesses are relaxed. Isolation never rests on the gate: a reservation that is seen late is
-//! one more conflict. The queue's mutex orders those that set and clear.
+//! one more conflict. The queue's mutex orders the stores.
 
 use std::collections::VecDeque;
 
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock, pause, rest, thread};
 
-/// Losses after which a transaction joins the queue of those that starve. Chosen, not measured:
+/// Losses after which a transaction joins the queue of starving ones. Chosen, not measured:
 /// large enough that short conflicts pass by themselves, small enough that a starving transaction
 /// waits microseconds.
 const PATIENCE: u32 = 24;

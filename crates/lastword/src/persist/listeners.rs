@@ -8,7 +8,7 @@
 //! - A registration is an ID and a serial number; no other registration of the pool has both.
 //! - A listener leaves the set once: the turn that notifies it takes it, or its future removes it.
 //!
-//! Whoever owns the set keeps it under a lock, which orders a turn against a future that replaces
+//! The owner of the set keeps it under a lock, which orders a turn against a future that replaces
 //! its waker at the same time. If the future comes first, the turn takes the new waker. If the turn
 //! comes first, the future finds its registration gone and registers anew; a turn takes only what
 //! has an outcome, and the lock shows that outcome to the future, which looks at it again before it
@@ -24,7 +24,7 @@ use std::task::Waker;
 use crate::Error;
 use crate::inside::Inside;
 
-/// What is notified of a transaction's outcome.
+/// A receiver of a transaction's outcome.
 pub enum Listener {
     /// A task, to be polled again.
     Task(Waker),

@@ -266,7 +266,8 @@ impl InTurn<'_> {
         self.0.poison.on_panic(step)
     }
 
-    /// The step has not panicked. Who began the turn ends it, if anybody may be waiting for that.
+    /// Ends the guard without a notification: the step has not panicked, and the thread that began
+    /// the turn ends it if there may be waiters.
     pub(super) fn disarm(self) {
         std::mem::forget(self);
     }
@@ -300,7 +301,7 @@ impl<T> Ord for For<T> {
 mod tests {
     use super::*;
 
-    /// A task that is never polled; its count of owners shows who holds a waker.
+    /// A task that is never polled; its count of owners counts the wakers.
     struct Idle;
 
     impl std::task::Wake for Idle {

@@ -33,7 +33,7 @@ pub(crate) enum Action {
     Start,
     /// Replay the log from the superblock's sequence on.
     Replay,
-    /// It was closed in good order and its log is lost: make a new log, which holds nothing, then
+    /// It was closed cleanly and its log is lost: make a new log, which holds nothing, then
     /// start. See `storage::renew`.
     Renew,
     /// Answer an error that says what is wrong.

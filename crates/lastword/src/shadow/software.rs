@@ -150,7 +150,7 @@ impl ShadowMemory for Software {
 
     fn peek(&self, index: usize, behind: Behind<'_>) -> u64 {
         let value = self.look(index, Some(behind), |moving| self.read_in(index, moving, behind));
-        // The page is free again: a callback that is told of the failure may want it.
+        // The page is free again: a callback notified of the failure may want it.
         value.unwrap_or_else(|error| {
             behind.poison(error);
             0

@@ -315,7 +315,7 @@ impl Undo {
         self.memory.clock()
     }
 
-    /// Whether a slot has records of a transaction that is not over, whose words may be at home.
+    /// Whether a slot has records of a transaction in flight, whose words may be in the heap image.
     /// Asked when no worker is left: a program has forgotten a worker in the middle of it. Acquire:
     /// pairs with the stores behind a record and behind the head that makes it void.
     fn is_open_in_place(&self) -> bool {

@@ -1,11 +1,11 @@
-//! A new log for a pool that was closed in good order and has lost its own.
+//! A new log for a pool that was closed cleanly and has lost its own.
 //!
 //! Its heap holds every transaction, so the new log holds none. It is made beside what is there,
 //! and nothing that is there is removed: a file in its place, which may be the log of another pool
 //! or of a later state of this one, is kept under another name.
 //!
 //! ```text
-//!   1  pool's file: settled, so that its good order is durable          (A11)
+//!   1  pool's file: settled, so that its clean mark is durable          (A11)
 //!   2  .NAME.log.lastword-new: whole, its head of this pool and generation; durable
 //!   3  NAME.log, if there is one -> NAME.log.lost; durable
 //!   4  .NAME.log.lastword-new -> NAME.log; durable
@@ -13,16 +13,15 @@
 //! ```
 //!
 //! A crash leaves one of these states, and each is as before or further on:
-//! - Before 3 is durable: the files are as they were, and what was made is removed by whoever makes
-//!   it again.
-//! - Between 3 and 4: the log is missing and the superblock still says that the pool was closed in
-//!   good order. Opening without the log goes on with 2.
-//! - Behind 4: the log is of this pool and generation and holds nothing. The pool opens without
-//!   being asked for it.
+//! - Before 3 is durable: the files are as they were. The next attempt removes the new file.
+//! - Between 3 and 4: the log is missing and the superblock still says that the pool was closed
+//!   cleanly. Opening without the log goes on with 2.
+//! - After 4: the log is of this pool and generation and holds nothing. The pool opens without the
+//!   option.
 //!
-//! The superblock says in 5 that the pool is open, and no earlier. Were it written before 4 is
-//! durable, a crash could take the new log's name away and leave a pool that is not in good order
-//! and has no log: refused for good.
+//! Step 5 marks the superblock open, and no earlier step does. If the mark came before 4 is
+//! durable, a crash could take the new log's name away. The pool would then be neither clean nor
+//! have a log: refused for good.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! The one decision about a pool's files: whether they are a pool that opens, and if not, why.
 //!
-//! [`Survey::of`] reads what both files say of themselves and decides. Opening a pool, describing,
-//! checking, dumping and repairing it all go by the same survey. So they cannot disagree: what
-//! opening answers is the first refusal, and a check lists all of them.
+//! [`Survey::of`] reads the metadata of both files and decides. Opening, describing, checking,
+//! dumping and repairing a pool share this survey, so they cannot disagree. `open` returns the
+//! first refusal; a check lists all of them.
 //!
 //! ```text
 //!   superblocks -> areas -> length -> design, medium -> log: length, heads
@@ -33,7 +33,7 @@ use crate::superblock::{
 };
 use crate::{Error, LogMismatch, Medium};
 
-/// What a pool's files say, and what follows.
+/// The metadata of a pool's files, and the decision about them.
 pub(crate) struct Survey {
     pub(crate) file: Arc<PoolFile>,
     /// The log's own file, if it has one and it is there.
@@ -48,9 +48,9 @@ pub(crate) struct Survey {
     pub(crate) medium: Option<Medium>,
     /// What to do with the log.
     pub(crate) action: Action,
-    /// All that was found.
+    /// All findings.
     pub(crate) findings: Vec<Finding>,
-    /// What opening the pool answers.
+    /// The error of opening the pool.
     pub(crate) refusal: Option<Error>,
 }
 
@@ -58,8 +58,7 @@ impl Survey {
     /// Opens the files and decides; `open` locks them.
     ///
     /// # Errors
-    /// What keeps the files from being looked at: one that is not there or in use, a failed read.
-    /// What is wrong with them is in the survey.
+    /// A missing or locked file, or a failed read. Damage is in the survey, not an error.
     pub(crate) fn of(
         path: &Path,
         expected: &CheckOptions,
@@ -100,7 +99,7 @@ impl Survey {
     /// The pool, when it opens as far as was looked.
     ///
     /// # Errors
-    /// What opening it answers.
+    /// The error of opening it.
     pub(crate) fn found(self) -> Result<Found, Error> {
         let Survey { file, log_file, superblocks, log_heads, medium, action, refusal, .. } = self;
         if let Some(refusal) = refusal {
@@ -128,25 +127,25 @@ impl Survey {
         self.file.path().to_path_buf()
     }
 
-    /// Something about the pool's file that keeps nobody from opening it.
+    /// Adds a finding about the pool's file that does not keep the pool from opening.
     fn push(&mut self, at: Option<u64>, problem: Problem) {
         let path = self.path();
         self.findings.push(Finding { path, at, problem });
     }
 
-    /// Something about the pool's file, and what opening the pool answers for it.
+    /// Adds a finding about the pool's file, and the error of opening the pool.
     fn refuse(&mut self, at: Option<u64>, problem: Problem, error: Error) {
         self.push(at, problem);
         self.refusal.get_or_insert(error);
     }
 
-    /// Something about the log's file.
+    /// Adds a finding about the log's file.
     fn push_log(&mut self, at: Option<u64>, problem: Problem) {
         let path = log_path(self.file.path());
         self.findings.push(Finding { path, at, problem });
     }
 
-    /// Both copies; answers the one that counts.
+    /// Reads both copies; returns the current one.
     fn superblocks(&mut self) -> Result<Option<Superblock>, Error> {
         let path = self.path();
         if self.file.len() < COPIES_BYTES {
@@ -329,7 +328,7 @@ fn areas_are_in_order(superblock: &Superblock) -> bool {
         && superblock.log_sequence.is_multiple_of(if superblock.log_inside { 64 } else { 4096 })
 }
 
-/// All that is wrong with a log that does not fit, but for one copy alone.
+/// All findings about a log that does not fit, except for a single damaged copy.
 fn log_problems(
     superblock: &Superblock,
     log_file: Option<&PoolFile>,
@@ -344,7 +343,7 @@ fn log_problems(
     }
     let generation = superblock.generation;
     problems.extend(match heads.map(Copies::current) {
-        None | Some(Err(Invalid::Version(_))) => None, // told above, and of each copy
+        None | Some(Err(Invalid::Version(_))) => None, // reported above, and of each copy
         Some(Err(Invalid::Damaged)) => Some(Problem::NoLogHead { needed_after }),
         Some(Err(Invalid::Contradiction)) => Some(Problem::LogHeads { needed_after }),
         Some(Ok(head)) if !head.can_go_on() => Some(Problem::NoLogHead { needed_after }),

@@ -19,7 +19,7 @@ use crate::story::Story;
 /// Set in the child, to the directory that it works in.
 const CHILD: &str = "LASTWORD_TEST_MOUNTED";
 
-/// What the shell answers when the place cannot be made.
+/// Exit status of the shell when the place cannot be made.
 const CANNOT: i32 = 77;
 
 /// Makes an exFAT in `disk`; `$cleanup` removes the device.

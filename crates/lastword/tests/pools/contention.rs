@@ -61,7 +61,7 @@ fn slow_body<D: Design>(path: &Path, rival_writes: bool) {
             let mut worker = pool.worker().unwrap();
             begun.recv().unwrap();
             let mut body = |tx: &mut lastword::Tx<'_, D>| {
-                let _ = tries.send(()); // in the end nobody counts them
+                let _ = tries.send(()); // the receiver may be gone at the end
                 if rival_writes { tx.set(contended, [2; 128]) } else { tx.get(contended).map(drop) }
             };
             match rival_writes {

@@ -19,7 +19,7 @@ fn made<D: Design>(path: &Path, options: &Options, words: u64) -> (Pool<D>, Arra
     (pool, array)
 }
 
-/// Follows each error's advice until the transaction succeeds. Answers the options that were moved.
+/// Follows each error's advice until the transaction succeeds. Returns the options that were moved.
 fn advised<D: Design>(
     medium: Medium,
     words: u64,

@@ -28,7 +28,7 @@ fn place() -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-/// Without threads of its own: nothing is durable before somebody waits.
+/// Without threads of its own: nothing is durable before a thread waits.
 fn options(shadow: Shadow, pages: u64) -> Options {
     let options = Options::new().bytes(4 << 20).log_bytes(1 << 20).ring_entries(1 << 12);
     options.shadow(shadow).shadow_bytes(pages * PAGE).background(false)
@@ -51,7 +51,7 @@ impl Wake for Task {
 }
 
 /// Writes a counter, and registers a callback and a task for it. The callback runs a transaction
-/// and sends what it was told and what that transaction says.
+/// and sends the reported outcome and the result of that transaction.
 fn listen<D: Design>(
     pool: &Arc<Pool<D>>,
     array: Array<u64>,

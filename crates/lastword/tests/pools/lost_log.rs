@@ -34,7 +34,7 @@ fn made<D: Design>(closes: bool) -> (TempDir, PathBuf, Ptr<u64>) {
     (dir, path, object)
 }
 
-/// Each way to lose a log; says what is told of it, nothing where it is missing.
+/// Each way to lose a log, with the reported reason; `None` where the log is missing.
 type Lose = fn(&Path) -> Option<fn(&LogMismatch) -> bool>;
 
 const WAYS: [Lose; 5] = [

@@ -47,7 +47,7 @@ impl<D: Design> Counter<D> {
         Counter { dir, path, pool, count }
     }
 
-    /// Counts; answers what its ticket says.
+    /// Counts; returns the result of its ticket.
     fn add(&self) -> Result<(), Error> {
         let count = self.count;
         self.pool.run(|tx| tx.update(count, |count| count + 1))?.ticket.wait()
@@ -85,7 +85,7 @@ fn rescue(error: &Error, to: &Path) -> usize {
     copied
 }
 
-/// Both files are removed: every answer says so, nothing stops, and all can be copied.
+/// Both files are removed: every call reports it, nothing stops, and all can be copied.
 fn removed<D: Design>(options: &Options) {
     let counter = Counter::<D>::new(options.clone());
     let files = counter.files();

@@ -152,7 +152,7 @@ impl Suite for ReaderMeetsIt {
         let (pool, pair) = create::<D>(&dir.path().join("pool"), &options);
         let mut worker = pool.worker().unwrap();
         let seen = std::thread::scope(|scope| {
-            // The thread that begins it is not the one that ends it.
+            // One thread begins it, another ends it.
             scope.spawn(|| write_and_forget(&mut worker, pair)).join().unwrap();
             let mut reader = pool.worker().unwrap();
             let mut open = reader.begin(true).unwrap();

@@ -259,7 +259,7 @@ fn can_read_direct(direct: &dyn Handle, area: &Area) -> bool {
 
 /// Whether the file system starts a transfer without waiting for its end. One that cannot blocks a
 /// thread of the kernel for each group, which is slower than blocking ours. Asked by a read: the
-/// kernel keeps one flag for both (`FMODE_NOWAIT`), and a wrong answer costs time only.
+/// kernel keeps one flag for both (`FMODE_NOWAIT`), and a wrong result costs time only.
 fn can_skip_waiting(direct: &dyn Handle, area: &Area) -> bool {
     let mut block = Buffer::new(BLOCK_BYTES as usize / 8);
     direct.can_skip_waiting(area.offset(0), block.words_mut().as_mut_bytes())

@@ -3,10 +3,10 @@
 //!
 //! Direct reads work on some file systems that refuse direct writes (mergerfs, other FUSE), and no
 //! write can be tried when a pool is opened: rewriting a block that holds something could tear it.
-//! So the first direct write decides. One that is refused with EINVAL has written nothing; it is
+//! So the first direct write decides. A write refused with EINVAL has written nothing; it is
 //! repeated through the page cache with `RWF_DSYNC`, and so is every later one.
 //!
-//! Direct writes that are under way meanwhile do no harm: no two groups share a page, and a direct
+//! Direct writes that are in flight meanwhile do no harm: no two groups share a page, and a direct
 //! write of other pages neither reads nor drops those that the page cache has.
 
 use std::io::IoSlice;
@@ -40,12 +40,12 @@ impl Target {
         &self.area
     }
 
-    /// What groups are written past the page cache through.
+    /// The description for writes past the page cache.
     pub(super) fn direct(&self) -> Option<&dyn Handle> {
         self.direct.as_deref().filter(|_| !self.refused.load(Ordering::Relaxed))
     }
 
-    /// What groups are written through.
+    /// The description that groups are written through.
     pub(super) fn handle(&self) -> &dyn Handle {
         self.direct().unwrap_or(self.area.handle())
     }

@@ -19,7 +19,7 @@
 //! says that nothing was begun leads to one more submission, and then to a blocking write; from
 //! then on the queue is not used any more.
 //!
-//! Recovery sees no difference. It assumes of groups under way that any of them is written, in any
+//! Recovery sees no difference. It assumes of groups in flight that any of them is written, in any
 //! order, whole or in part, and that none is acknowledged before all older ones are durable. A
 //! blocking write is one more such order, and `take` is the same for both. Nothing else can write
 //! the group's place meanwhile: its completion says that the kernel is done with the first

@@ -60,7 +60,7 @@ impl Domain {
         }
         match file.is_dax() {
             true => Ok(()),
-            // What the kernel answers to a synchronous mapping.
+            // The error of the kernel for a synchronous mapping.
             false => {
                 let source = rustix::io::Errno::OPNOTSUPP.into();
                 Err(Error::NoDax { path: file.path().to_path_buf(), source })

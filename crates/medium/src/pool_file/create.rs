@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What a crash leaves under the temporary name is told from a file at work by its lock, and
-//! removed by whoever creates the same pool next. How a file gets a name that no other has: `name`.
+//! removed by the next creation of the same pool. How a file gets a name that no other has: `name`.
 
 use std::io;
 use std::path::{Path, PathBuf};

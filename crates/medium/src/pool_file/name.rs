@@ -7,7 +7,7 @@
 //! | neither (exFAT, much of FUSE) | an empty file; a rename over it | an empty file and `.NAME` |
 //!
 //! In the last case the directory is synced before the empty file is made. So after any crash an
-//! empty file stands beside the temporary name, which tells it from a user's, and the next creation
+//! empty file stands beside the temporary name, so it is no user's, and the next creation
 //! removes both. Until then, opening the name finds no file, as where nothing was named yet.
 
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ pub(super) fn name_new(
         Err(Errno::PERM | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
         linked => return linked,
     }
-    // Or a crash could keep the empty file alone, which nothing tells from a user's.
+    // Or a crash could keep the empty file alone, which looks like a user's.
     if !planted(Mutant::EmptyNameFirst) {
         sync_directory()?;
     }
@@ -101,7 +101,7 @@ pub(super) fn is_interrupted(files: &dyn Files, path: &Path) -> bool {
 }
 
 /// Removes an empty file that a creation has left which a crash interrupted; see the module.
-/// Answers whether it was one.
+/// Returns whether it was one.
 pub(super) fn remove_placeholder(
     files: &dyn Files,
     temporary: &Path,

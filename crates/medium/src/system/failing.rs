@@ -198,7 +198,7 @@ fn errno(fault: Fault) -> Errno {
     }
 }
 
-/// What the kernel answers for a call that a file system does not have.
+/// The kernel's error for a call that a file system does not have.
 fn not_there(call: Call) -> Errno {
     match call {
         Call::Rename => Errno::INVAL,

@@ -1,6 +1,6 @@
-//! Calls that are repeated: with a bound, so that whatever the system answers, each of them ends.
+//! Calls that are repeated: with a bound, so that each of them ends whatever the system returns.
 //!
-//! | the answer | what is done |
+//! | result | action |
 //! |---|---|
 //! | interrupted, or not now | the call again, [`ATTEMPTS_MAX`] times at most |
 //! | no durable writes (`RWF_DSYNC`) | a plain write and an `fdatasync` |

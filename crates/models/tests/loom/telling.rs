@@ -143,7 +143,7 @@ pub(crate) fn failure_outside_of_turns_wakes_all() {
         let failed = shared.progress.fail(Error::StepPanicked { step: "shadow" });
         assert!(matches!(failed, Error::Poisoned { .. }), "what is reported");
         waits.join().expect("it ends");
-        assert_eq!(ear.heard(), [false], "a listener is told once");
+        assert_eq!(ear.heard(), [false], "a listener is notified once");
         assert_eq!(shared.progress.listeners(), 0, "none is left");
     });
     // It finds the failure at its first try, or after it has slept.

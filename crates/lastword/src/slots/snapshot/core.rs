@@ -1,4 +1,4 @@
-//! What the workers of a pool share, and the steps that need nothing else.
+//! State shared by the workers of a pool, and the steps that need nothing else.
 
 use medium::{Memory, cpu};
 use words::TxId;
@@ -16,7 +16,7 @@ use crate::versions::{Attempt, Finished, Owned, Versions};
 /// One grace period in so many is timed: reading the counter takes as long as a short one.
 const TIMED_EVERY: u64 = 8;
 
-/// What the workers, and the threads that end their groups, share.
+/// State shared by the workers and the threads that end their groups.
 pub(super) struct Core {
     pub(super) versions: Versions<Memory>,
     pub(super) ground: Ground,
@@ -26,7 +26,7 @@ pub(super) struct Core {
     /// IDs up to this one are of transactions that are durable for sure: all of them, until one was
     /// unwound while it was made durable.
     pub(super) sure: AtomicU64,
-    /// What the last worker of each number has left for the next one.
+    /// The attempt that the last worker of each number left to the next one.
     pub(super) kept: Box<[Mutex<Option<Attempt>>]>,
     pub(super) groups: Option<Groups>,
     pub(super) options: Options,
@@ -37,10 +37,10 @@ impl Core {
         self.versions.clock()
     }
 
-    /// Commits what has only protected: nothing is logged, and nobody can see any of it, but it
-    /// counts as written from here on, so it has an end. Whoever began before and writes one of
-    /// these objects later has read what this one's reader takes for older. Answers what it has
-    /// seen; the time that it draws is nobody's ID.
+    /// Commits a transaction that only protected objects. It logs nothing and shows nothing, but it
+    /// counts as a write from here on, so it gets an end. A transaction that began earlier and then
+    /// writes one of these objects has read a version that this reader takes for older. Returns the
+    /// moment that the transaction has seen; the time that it takes is no transaction's ID.
     #[cold]
     pub(super) fn commit_protected(&self, local: &mut Local) -> TxId {
         let Local { number, attempt, .. } = local;
@@ -53,7 +53,8 @@ impl Core {
         TxId(seen)
     }
 
-    /// Brings home what ended at this time, now or later, and now and then times its grace period.
+    /// Applies versions that ended at this time to the heap image, now or later. Now and then times
+    /// the grace period.
     #[inline(always)]
     pub(super) fn finish(
         &self,
