@@ -75,12 +75,11 @@ pub(crate) fn closes(worker: &'static lw_worker) {
 
 /// Runs a callback of the program.
 pub(crate) fn call_back(callback: impl FnOnce()) {
-    let set = |on| {
-        let _ = OPENED.try_with(|opened| opened.calls_back.set(on));
-    };
-    set(true);
+    let set = |on| OPENED.try_with(|opened| opened.calls_back.replace(on)).unwrap_or(on);
+    // It may be within another: one that waits runs callbacks.
+    let before = set(true);
     callback();
-    set(false);
+    set(before);
 }
 
 /// Keeps threads that end from closing their workers meanwhile.
@@ -94,13 +93,13 @@ impl Drop for Opened {
         if workers.is_empty() || is_first() || self.calls_back.get() {
             return;
         }
-        // A panic would end the process; the worker is lost then, and nothing else.
-        guard(|| {
-            let _closing = closing();
-            for worker in workers {
+        let _closing = closing();
+        for worker in workers {
+            // A panic would end the process; this worker is lost then, and nothing else.
+            guard(|| {
                 worker::close_of_ending_thread(worker);
-            }
-            Ok(())
-        });
+                Ok(())
+            });
+        }
     }
 }

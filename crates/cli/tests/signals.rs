@@ -9,8 +9,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use common::Room;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Signals that end the program, but for those that this process ignores (under `nohup`): the program
-/// inherits that, and leaves them ignored.
+/// Signals that end the program, but for those that this process ignores (under `nohup`): the
+/// program inherits that, and leaves them ignored.
 fn ending() -> Vec<Signal> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

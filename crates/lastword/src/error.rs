@@ -418,8 +418,8 @@ pub enum Error {
 
     /// A process that was forked while the pool was open uses its parent's pool. Nothing was done.
     #[error(
-        "`{call}` was called in a forked child: the pool belongs to the process that opened it; use \
-         it there, or have the child open a pool of its own"
+        "`{call}` was called in a forked child: the pool belongs to the process that opened it; \
+         use it there, or have the child open a pool of its own"
     )]
     Forked {
         /// The call.

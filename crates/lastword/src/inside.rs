@@ -103,9 +103,12 @@ impl Drop for Inside {
 }
 
 impl Drop for Deferred {
-    /// The thread ends and has forgotten a transaction that it had begun.
+    /// The thread ends and has forgotten a transaction that it had begun. The work runs outside of
+    /// it, as it does elsewhere; what rolls the transaction back may still come.
     fn drop(&mut self) {
+        let inside = INSIDE.replace(NONE);
         std::mem::take(&mut self.0).into_iter().for_each(|work| work());
+        INSIDE.set(inside & !AWAITED);
     }
 }
 
@@ -120,8 +123,9 @@ fn leave() {
 #[cold]
 fn run_deferred() {
     // Taken first: the work may run transactions, whose ends come here too.
-    let deferred = DEFERRED.with_borrow_mut(|deferred| std::mem::take(&mut deferred.0));
-    deferred.into_iter().for_each(|work| work());
+    let deferred = DEFERRED.try_with(|deferred| std::mem::take(&mut deferred.borrow_mut().0));
+    // An error: the thread ends, and has run them.
+    deferred.into_iter().flatten().for_each(|work| work());
 }
 
 /// Leaves a transaction that another thread has ended, and refuses `call` in one that is open.
@@ -200,9 +204,9 @@ mod tests {
         let (told, ear) = mpsc::channel();
         let forgets = move || {
             std::mem::forget(Inside::enter("run", &Mark::new()).unwrap());
-            Inside::after(move || told.send(()).unwrap());
+            Inside::after(move || told.send(Inside::refuse("wait").is_ok()).unwrap());
         };
         std::thread::spawn(forgets).join().unwrap();
-        assert_eq!(ear.recv(), Ok(()));
+        assert_eq!(ear.recv(), Ok(true));
     }
 }

@@ -11,8 +11,9 @@
 //! | `is_durable`, `durable_id` | never: a load |
 //!
 //! A ticket looks when [`IDS_DISK`] or [`IDS_MEMORY`] IDs have passed since the last look, and
-//! always after a look that found a loss. A look is two system calls a file. Chosen so that it is
-//! little beside what makes so many transactions durable: as many writes to a disk, or fences.
+//! always after a look that found a loss. A look is two system calls a file, two microseconds for
+//! both files: an eighth of a microsecond for each transaction on a disk, less on memory. With
+//! group commit a disk write carries many transactions, and a look comes more often than a write.
 //!
 //! Invariants:
 //! - A loss does not poison the pool. Its transactions go on and are durable in its files; each
@@ -112,8 +113,8 @@ impl Names {
         Err(Error::NameLost { files: lost, closed: true })
     }
 
-    /// Gives up the locks: the pool was closed cleanly, and nothing is in flight. A forked child that
-    /// lives on has copies of the descriptors, and with them the locks would stay.
+    /// Gives up the locks: the pool was closed cleanly, and nothing is in flight. A forked child
+    /// that lives on has copies of the descriptors, and with them the locks would stay.
     pub(crate) fn unlock(&self) {
         self.files.iter().for_each(|(file, _)| file.unlock());
     }

@@ -401,8 +401,8 @@ impl<D: Design> Pool<D> {
 impl<D: Design> Drop for Pool<D> {
     fn drop(&mut self) {
         if self.shape.is_forked() {
-            // The child has no threads to join, and the files are its parent's. Its memory goes with
-            // the process; dropping it would wait for locks that no thread of the child holds.
+            // The child has no threads to join, and the files are its parent's. Its memory goes
+            // with the process; dropping it would wait for locks that no thread of the child holds.
             std::mem::forget(self.design.take());
             return;
         }

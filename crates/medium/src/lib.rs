@@ -54,6 +54,7 @@ pub use parts::Parts;
 pub use patience::Patience;
 pub use pool_file::{FileSystem, LostName, PoolFile, Prewrite};
 pub use process::Process;
+
 pub use system::{Call, Fault, Faults, System};
 
 /// Where words live when no log holds a newer value.

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 /// and a waiter that gets its core seldom gives up after 64 looks, whatever the limit.
 const SHARES: u32 = 64;
 
+/// The least share. A waiter sleeps half a millisecond between two looks and may wait some more for
+/// its core: that is waiting, not a stop.
+const SHARE_MIN: Duration = Duration::from_millis(10);
+
 /// How much longer to wait; begins with the first look.
 ///
 /// ```
@@ -46,8 +50,7 @@ impl Patience {
     /// As [`is_over`](Patience::is_over), with what the clock says.
     pub fn is_over_at(&mut self, now: Instant) -> bool {
         if let Some(last) = self.last.replace(now) {
-            // At least a nanosecond, or the smallest limits would never be reached.
-            let share = (self.limit / SHARES).max(Duration::from_nanos(1));
+            let share = (self.limit / SHARES).max(SHARE_MIN);
             let since = now.saturating_duration_since(last);
             self.spent = self.spent.saturating_add(since.min(share));
         }

@@ -11,6 +11,7 @@
 
 mod allocate;
 mod create;
+mod locking;
 mod name;
 mod probe;
 
@@ -24,6 +25,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use zerocopy::IntoBytes;
 
 pub use self::create::Prewrite;
+use self::locking::lock_file;
 pub use self::probe::FileSystem;
 use crate::Error;
 use crate::mutants::{Mutant, planted};
@@ -127,16 +129,6 @@ impl PoolFile {
             moved: Mutex::new(None),
             indirect: Mutex::new(None),
         })
-    }
-
-    /// Gives up the lock before the file is closed, also where a forked child holds a copy of it.
-    /// Nothing may be written afterwards.
-    pub fn unlock(&self) {
-        // An error leaves it as it is: the lock goes when the last copy is closed.
-        let _ = match &*lock(&self.moved) {
-            Some(moved) => moved.lock(FlockOperation::Unlock),
-            None => self.file.lock(FlockOperation::Unlock),
-        };
     }
 
     /// Where the file is, or will be once it is published.
@@ -330,30 +322,6 @@ impl PoolFile {
         self.file.keep_open()
     }
 
-    /// Moves the exclusive lock to another description of this file; answers whether it is there.
-    /// It goes when that one is closed. The kernel keeps a description for as long as writes by it
-    /// are under way, also when the process was killed: so whoever gets the lock next finds nothing
-    /// that is still being written.
-    ///
-    /// # Errors
-    /// When the file is locked by neither any more.
-    pub(crate) fn move_lock(&self, to: &dyn Handle) -> Result<bool, Error> {
-        if !self.file.can_write() {
-            return Ok(true); // a shared lock: this one only looks, and writes nothing
-        }
-        let lock = FlockOperation::NonBlockingLockExclusive;
-        if self.file.lock(FlockOperation::Unlock).is_err() {
-            return Ok(false);
-        }
-        if to.lock(lock).is_ok() {
-            *crate::sync::lock(&self.moved) = to.duplicate();
-            return Ok(true);
-        }
-        // Back where it was. Between the two nobody else has had it: a pool's files are locked in
-        // one order, and the first is not unlocked.
-        lock_file(&*self.file, &self.path, lock).map(|()| false)
-    }
-
     /// Whether it was opened for writing.
     pub(crate) fn can_write(&self) -> bool {
         self.file.can_write()
@@ -437,17 +405,6 @@ fn open_regular(files: &dyn Files, path: &Path, flags: OFlags) -> Result<Box<dyn
     };
     let stat = file.stat().map_err(Error::io("inspecting", path))?;
     if stat.is_regular { Ok(file) } else { Err(not_a_file()) }
-}
-
-fn lock_file(file: &dyn Handle, path: &Path, lock: FlockOperation) -> Result<(), Error> {
-    match file.lock(lock) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_path_buf() }),
-        Err(errno @ (Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)) => {
-            Err(Error::NoLocks { path: path.to_path_buf(), source: errno.into() })
-        }
-        Err(errno) => Err(Error::io("locking", path)(errno)),
-    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //!
 //! A child of `fork` has a copy of everything but threads: the pool's memory, its descriptors with
 //! the locks on them, its shared mappings, its queues to the kernel. A child that goes on with the
-//! pool writes into the files of its parent, in an order that the parent does not know, and waits for
-//! threads that it does not have. So a pool keeps its [`Process`], and refuses calls in another one.
+//! pool writes into the files of its parent, in an order that the parent does not know, and waits
+//! for threads that it does not have. So a pool keeps its [`Process`], and refuses calls in another
+//! one.
 //!
 //! The kernel's own number is no use: asking for it is a system call, and it may be another
 //! process's by now. `pthread_atfork` has the child count its forks instead. A child that is made

@@ -222,7 +222,10 @@ impl Gate {
     ) {
         if turn.is_none() && fortune.losses >= PATIENCE {
             lock(&self.queue).push_back(fortune.worker);
-            *turn = Some(Turn { gate: self, worker: fortune.worker, losses: 0 });
+            // A transaction in parts gives its turn up at each conflict. Its losses stay, so that
+            // it comes to close the gate all the same, and then runs alone until it ends.
+            let losses = fortune.losses - PATIENCE;
+            *turn = Some(Turn { gate: self, worker: fortune.worker, losses });
         }
         // Before the wait: the record is reserved when its holder releases it.
         if let Some(turn) = turn {

@@ -129,7 +129,9 @@ pub(crate) fn help_until<R, E>(
             Step::Busy => progress.sleep(epoch, id),
             // A worker has drawn an ID and not published it yet: it needs its core.
             Step::Nothing => thread::yield_now(),
-            Step::Done | Step::More | Step::Deep | Step::LogFull => {}
+            // Other threads pack what comes first, and nothing is in flight: they need their core.
+            Step::Deep => thread::yield_now(),
+            Step::Done | Step::More | Step::LogFull => {}
             Step::Working => unreachable!("a whole step says that it is busy"),
         }
     }

@@ -10,11 +10,19 @@
 //! As many stay as threads can run at a time; the others leave when their call returns. When no
 //! worker can be registered, a call waits until another returns.
 
+use std::cell::Cell;
+
 use super::Pool;
 use crate::design::Design;
 use crate::sync::{Condvar, Mutex, lock};
 use crate::worker::Seat;
 use crate::{Error, Worker};
+
+thread_local! {
+    /// Calls of this thread that have a worker. More than one: a callback that runs in a call, when
+    /// its body has ended, makes another.
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
 
 /// The workers of one pool that belong to no thread.
 pub(super) struct Kept<D: Design> {
@@ -60,8 +68,9 @@ impl<D: Design> Kept<D> {
 }
 
 impl<'p, D: Design> Lent<'p, D> {
-    /// Lends an idle worker, or registers one. When that fails and other calls run, waits until one
-    /// of them returns: it ends, because a body may not wait.
+    /// Lends an idle worker, or registers one. When that fails and calls of other threads run,
+    /// waits until one of them returns: it does, because a body may not wait. A call within a call
+    /// does not wait: the outer one returns after it, and two threads would wait for each other.
     ///
     /// # Errors
     /// As [`Pool::worker`], when no other call runs.
@@ -81,7 +90,7 @@ impl<'p, D: Design> Lent<'p, D> {
                 Ok(seat) => break seat,
                 // One has returned since: its worker is idle, or has left.
                 Err(_) if kept.returns != returns => {}
-                Err(error) if kept.lent == 0 => return Err(error),
+                Err(error) if kept.lent == 0 || CALLS.get() > 0 => return Err(error),
                 Err(_) => {
                     kept.waiting += 1;
                     kept = returned.wait(kept).unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -91,6 +100,7 @@ impl<'p, D: Design> Lent<'p, D> {
         };
         kept.lent += 1;
         drop(kept);
+        CALLS.set(CALLS.get() + 1);
         Ok(Lent { pool, worker: Some(Worker::new(pool, seat)) })
     }
 
@@ -113,6 +123,7 @@ impl<D: Design> Drop for Lent<'_, D> {
                 kept = lock(state);
             }
         }
+        CALLS.set(CALLS.get() - 1);
         kept.lent -= 1;
         kept.returns += 1;
         let is_waited_for = kept.waiting > 0;

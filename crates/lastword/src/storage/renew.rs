@@ -54,6 +54,7 @@ pub(crate) fn if_lost(found: Found) -> Result<Found, Error> {
     let bytes = log_offset + log_bytes;
     let new = PoolFile::create_beside(&system, &path, bytes, Prewrite::Zeros)?;
     head.write(&new, 0)?;
+    new.sync()?;
     if let Some(old) = old {
         set_aside(&old, &path)?;
     }

@@ -66,12 +66,9 @@ impl PoolFile {
         let directory = open_directory(files, path)?;
         if let Ok(stat) = files.stat(path) {
             // Early; `publish` makes sure.
-            if stat.bytes > 0 || !remove_placeholder(files, &temporary, path)? {
+            if stat.bytes > 0 || !remove_interrupted(files, &*directory, &temporary, path)? {
                 return Err(Error::AlreadyExists { path: path.into() });
             }
-            // Before the temporary name goes: a crash could keep the empty file alone.
-            let synced = directory.sync();
-            synced.map_err(Error::io("syncing the directory of", path))?;
         }
         PoolFile::create_in(directory, system, path, bytes, prewrite)
     }
@@ -88,7 +85,12 @@ impl PoolFile {
         prewrite: Prewrite,
     ) -> Result<PoolFile, Error> {
         let path = path.as_ref();
-        let directory = open_directory(system.files(), path)?;
+        let (files, temporary) = (system.files(), temporary_of(path)?);
+        let directory = open_directory(files, path)?;
+        if files.stat(path).is_ok_and(|stat| stat.bytes == 0) {
+            // An empty file that is none of ours is moved aside as any other.
+            remove_interrupted(files, &*directory, &temporary, path)?;
+        }
         PoolFile::create_in(directory, system, path, bytes, prewrite)
     }
 
@@ -298,6 +300,21 @@ fn claim(
 
 fn temporary_of(path: &Path) -> Result<PathBuf, Error> {
     temporary_name(path).ok_or_else(|| Error::NotAFile { path: path.into() })
+}
+
+/// Removes an empty file that an interrupted creation has left under the final name. Durable on
+/// return: the temporary name goes next, and a crash could keep the empty file alone.
+fn remove_interrupted(
+    files: &dyn Files,
+    directory: &dyn Directory,
+    temporary: &Path,
+    path: &Path,
+) -> Result<bool, Error> {
+    let removed = remove_placeholder(files, temporary, path)?;
+    if removed {
+        directory.sync().map_err(Error::io("syncing the directory of", path))?;
+    }
+    Ok(removed)
 }
 
 /// The directory that a file is created in.

@@ -118,3 +118,21 @@ fn forgotten_turn_is_left_by_its_worker() {
     gate.leave(3);
     assert!(!gate.closed.load(Ordering::Relaxed) && lock(&gate.queue).is_empty());
 }
+
+#[test]
+fn turn_given_up_at_each_conflict_closes_gate_in_the_end() {
+    let gate = Gate::default();
+    let mut fortune = Fortune::new(3);
+    for key in 0..u64::from(PATIENCE + RESERVATIONS) + 2 {
+        // As `Worker::begin`: each attempt has a turn of its own.
+        let mut turn = None;
+        assert!(!gate.closed.load(Ordering::Relaxed), "after {key} losses");
+        lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key }, 1);
+        if gate.closed.load(Ordering::Relaxed) {
+            assert!(key >= u64::from(PATIENCE + RESERVATIONS));
+            drop(turn);
+            return assert!(!gate.closed.load(Ordering::Relaxed));
+        }
+    }
+    panic!("it never runs alone");
+}

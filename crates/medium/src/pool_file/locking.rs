@@ -1,0 +1,59 @@
+//! The lock of a pool's file (`flock`): taken, moved to another open file, and given up.
+
+use std::path::Path;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use super::PoolFile;
+use crate::Error;
+use crate::sync::lock;
+use crate::system::Handle;
+
+impl PoolFile {
+    /// Gives up the lock before the file is closed, also where a forked child holds a copy of it.
+    /// Nothing may be written afterwards.
+    pub fn unlock(&self) {
+        // An error leaves it as it is: the lock goes when the last copy is closed.
+        let _ = match &*lock(&self.moved) {
+            Some(moved) => moved.lock(FlockOperation::Unlock),
+            None => self.file.lock(FlockOperation::Unlock),
+        };
+    }
+
+    /// Moves the exclusive lock to another description of this file; returns whether it is there.
+    /// It goes when that one and this file are closed. The kernel keeps a description for as long
+    /// as writes by it are in flight, also when the process was killed: so the next owner of the
+    /// lock finds no write that has not ended.
+    ///
+    /// # Errors
+    /// When the file is locked by neither any more.
+    pub(crate) fn move_lock(&self, to: &dyn Handle) -> Result<bool, Error> {
+        if !self.file.can_write() {
+            return Ok(true); // a shared lock: this one only looks, and writes nothing
+        }
+        let exclusive = FlockOperation::NonBlockingLockExclusive;
+        if self.file.lock(FlockOperation::Unlock).is_err() {
+            return Ok(false);
+        }
+        if to.lock(exclusive).is_ok() {
+            *lock(&self.moved) = to.duplicate();
+            return Ok(true);
+        }
+        // Back where it was. Between the two nobody else has had it: a pool's files are locked in
+        // one order, and the first is not unlocked.
+        lock_file(&*self.file, &self.path, exclusive).map(|()| false)
+    }
+}
+
+/// Takes a lock, without a wait.
+pub(super) fn lock_file(file: &dyn Handle, path: &Path, lock: FlockOperation) -> Result<(), Error> {
+    match file.lock(lock) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_path_buf() }),
+        Err(errno @ (Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)) => {
+            Err(Error::NoLocks { path: path.to_path_buf(), source: errno.into() })
+        }
+        Err(errno) => Err(Error::io("locking", path)(errno)),
+    }
+}
