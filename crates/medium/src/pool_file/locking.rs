@@ -14,11 +14,10 @@ impl PoolFile {
     /// Gives up the lock before the file is closed, also where a forked child holds a copy of it.
     /// Nothing may be written afterwards.
     pub fn unlock(&self) {
-        // An error leaves it as it is: the lock goes when the last copy is closed.
-        let _ = match &*lock(&self.moved) {
-            Some(moved) => moved.lock(FlockOperation::Unlock),
-            None => self.file.lock(FlockOperation::Unlock),
-        };
+        match &*lock(&self.moved) {
+            Some(moved) => moved.unlock(),
+            None => self.file.unlock(),
+        }
     }
 
     /// Moves the exclusive lock to another description of this file; returns whether it is there.

@@ -141,6 +141,11 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
     /// `flock(2)`.
     fn lock(&self, operation: FlockOperation) -> Result<()>;
 
+    /// Gives the lock up early. An error changes nothing: it goes when the file is closed.
+    fn unlock(&self) {
+        let _ = self.lock(FlockOperation::Unlock);
+    }
+
     /// `pread(2)`: may read less.
     fn read(&self, out: &mut [u8], offset: u64) -> Result<usize>;
 
