@@ -362,8 +362,11 @@ impl<D: Design> Pool<D> {
     pub fn close(mut self) -> Result<(), Error> {
         self.may_call("close")?;
         self.leave_seats();
-        self.design.take().expect("a pool has its design until it is dropped").close()?;
+        let mut design = self.design.take().expect("a pool has its design until it is dropped");
+        design.close()?;
+        // The log's own file looks at that when it is dropped.
         self.names().unlock();
+        drop(design);
         self.names().check_closed()
     }
 
@@ -413,7 +416,6 @@ impl<D: Design> Drop for Pool<D> {
             // `close` is for programs that want to know of errors. Nothing acknowledged is lost:
             // opening the pool recovers it.
             if design.close().is_ok() {
-                drop(design);
                 self.names().unlock();
             }
         }

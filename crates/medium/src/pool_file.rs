@@ -29,7 +29,7 @@ use self::locking::lock_file;
 pub use self::probe::FileSystem;
 use crate::Error;
 use crate::mutants::{Mutant, planted};
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicBool, Mutex, lock};
 use crate::system::{Directory, Fate, Files, Handle, Seek, System, uninterrupted, write_durably};
 
 /// A file of a pool. Shared by all who use a part of it: heap, log and superblocks.
@@ -63,8 +63,8 @@ pub struct PoolFile {
     /// limit on descriptors stops the creation before anything has its name.
     directory: Mutex<Option<Box<dyn Directory>>>,
     prewritten: bool,
-    /// The open file that the lock was moved to.
-    moved: Mutex<Option<Box<dyn Handle>>>,
+    /// The lock is given up wherever it is: nothing is written any more.
+    released: AtomicBool,
     /// Why the last try to write past the page cache was refused.
     indirect: Mutex<Option<Errno>>,
 }
@@ -126,7 +126,7 @@ impl PoolFile {
             temporary: Mutex::new(None),
             directory: Mutex::new(None),
             prewritten: false,
-            moved: Mutex::new(None),
+            released: AtomicBool::new(false),
             indirect: Mutex::new(None),
         })
     }

@@ -51,6 +51,15 @@ impl Target {
     }
 }
 
+impl Drop for Target {
+    /// Closing it gives up a lock that was moved here, but not where a forked child has a copy.
+    fn drop(&mut self) {
+        if let Some(direct) = self.direct.as_deref().filter(|_| self.area.file().is_released()) {
+            direct.unlock();
+        }
+    }
+}
+
 impl GroupFile for Target {
     fn fd(&self) -> BorrowedFd<'_> {
         self.handle().kernel().expect("io_uring is for files of the kernel").as_fd()

@@ -20,7 +20,7 @@ use super::name::{NEW, directory, is_named, name_new, remove_placeholder, tempor
 use super::{PoolFile, lock_file, open_regular};
 use crate::Error;
 use crate::mutants::{Mutant, planted};
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicBool, Mutex, lock};
 use crate::system::{Directory, Files, Handle, System};
 
 /// Whether a file's blocks are written with zeros when it is created.
@@ -107,8 +107,8 @@ impl PoolFile {
         // From here on dropping it removes the temporary name.
         let temporary = Mutex::new(Some(temporary));
         let system = system.clone();
-        let (directory, moved) = (Mutex::new(Some(directory)), Mutex::new(None));
-        let indirect = Mutex::new(None);
+        let (directory, indirect) = (Mutex::new(Some(directory)), Mutex::new(None));
+        let released = AtomicBool::new(false);
         let this = PoolFile {
             system,
             file,
@@ -117,7 +117,7 @@ impl PoolFile {
             temporary,
             directory,
             prewritten,
-            moved,
+            released,
             indirect,
         };
         this.allocate()?;

@@ -7,21 +7,25 @@ use rustix::io::Errno;
 
 use super::PoolFile;
 use crate::Error;
-use crate::sync::lock;
+use crate::sync::Ordering;
 use crate::system::Handle;
 
 impl PoolFile {
-    /// Gives up the lock before the file is closed, also where a forked child holds a copy of it.
-    /// Nothing may be written afterwards.
+    /// Gives up the lock before the file is closed, also where a forked child holds a copy of it. A
+    /// lock that was moved goes when its file is closed. Nothing may be written afterwards.
     pub fn unlock(&self) {
-        match &*lock(&self.moved) {
-            Some(moved) => moved.unlock(),
-            None => self.file.unlock(),
-        }
+        // Relaxed: the thread that closes the pool drops what looks at it.
+        self.released.store(true, Ordering::Relaxed);
+        self.file.unlock();
+    }
+
+    /// Whether the lock was given up.
+    pub(crate) fn is_released(&self) -> bool {
+        self.released.load(Ordering::Relaxed)
     }
 
     /// Moves the exclusive lock to another description of this file; returns whether it is there.
-    /// It goes when that one and this file are closed. The kernel keeps a description for as long
+    /// It goes when that one is closed. The kernel keeps a description for as long
     /// as writes by it are in flight, also when the process was killed: so the next owner of the
     /// lock finds no write that has not ended.
     ///
@@ -36,7 +40,6 @@ impl PoolFile {
             return Ok(false);
         }
         if to.lock(exclusive).is_ok() {
-            *lock(&self.moved) = to.duplicate();
             return Ok(true);
         }
         // Back where it was. Between the two nobody else has had it: a pool's files are locked in

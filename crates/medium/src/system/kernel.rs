@@ -244,11 +244,6 @@ impl Handle for File {
         Some(kept.into_raw_fd())
     }
 
-    fn duplicate(&self) -> Option<Box<dyn Handle>> {
-        let file = rustix::io::fcntl_dupfd_cloexec(self, FIRST_FD).ok()?;
-        Some(Box::new(File::from(file)))
-    }
-
     fn can_write(&self) -> bool {
         let access = rustix::fs::fcntl_getfl(self);
         access.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)

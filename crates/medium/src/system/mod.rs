@@ -196,12 +196,6 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Another descriptor of the same open file: with its locks, which the last one to be closed
-    /// takes along.
-    fn duplicate(&self) -> Option<Box<dyn Handle>> {
-        None
-    }
-
     /// Whether it is open for writing.
     fn can_write(&self) -> bool;
 
