@@ -220,7 +220,7 @@ impl<'t, D: Design> Tx<'t, D> {
     /// Rolls back unless it has ended.
     #[inline]
     pub(crate) fn take_back_if_open(&mut self) {
-        // In a forked child the heap may be its parent's, who goes on with this transaction.
+        // In a forked child the heap may be its parent's, which goes on with this transaction.
         if !self.over && !self.shape.is_forked() {
             self.take_back();
         }

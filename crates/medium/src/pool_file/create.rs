@@ -326,7 +326,7 @@ fn open_directory(files: &dyn Files, path: &Path) -> Result<Box<dyn Directory>, 
     }
 }
 
-/// What is told when something about a whole file of `bytes` bytes failed.
+/// The error of a call on a whole file of `bytes` bytes.
 fn whole(operation: &'static str, path: &Path, bytes: u64, errno: Errno) -> Error {
     match errno {
         Errno::NOSPC | Errno::DQUOT => Error::NoSpace { path: path.to_path_buf(), bytes },

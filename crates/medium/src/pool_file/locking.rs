@@ -42,8 +42,8 @@ impl PoolFile {
         if to.lock(exclusive).is_ok() {
             return Ok(true);
         }
-        // Back where it was. Between the two nobody else has had it: a pool's files are locked in
-        // one order, and the first is not unlocked.
+        // Back where it was. No other process had it in between: a pool's files are locked in one
+        // order, and the first is not unlocked.
         lock_file(&*self.file, &self.path, exclusive).map(|()| false)
     }
 }
