@@ -99,6 +99,12 @@ pub(crate) enum Failure {
     #[error("{path}: {problem}; give what `peers durable --format json` has printed")]
     NotPeers { path: PathBuf, problem: String },
 
+    #[error(
+        "the stack of {limit} bytes (`ulimit -s`) is too small, and a thread with a larger one \
+         cannot be started: {source}; raise that limit or the one of processes (`ulimit -u`)"
+    )]
+    Stack { limit: u64, source: io::Error },
+
     #[error("the writer process ended by itself ({status})")]
     WriterEnded { status: std::process::ExitStatus },
 

@@ -114,12 +114,20 @@ pub(crate) fn kill(
         .spawn()?;
     let pipe = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let (sender, messages) = channel();
-    let reader = thread::spawn(move || {
+    let reader = thread::Builder::new().name("reader".into()).spawn(move || {
         read(BufReader::new(pipe), |message| {
             // Received until this thread ends.
             let _ = sender.send(message);
         })
     });
+    let reader = match reader {
+        Ok(reader) => reader,
+        Err(refused) => {
+            // Without a reader the writer would be an orphan that has the pool open.
+            kill_and_wait(&mut child)?;
+            return Err(refused);
+        }
+    };
     let mut seen = Seen::default();
     wait(when, &messages, &mut seen);
     let status = kill_and_wait(&mut child)?;

@@ -19,6 +19,7 @@ use crate::args::KillWriter;
 use crate::driver::transact;
 use crate::erased::own;
 use crate::failure::{Failure, Verdict};
+use crate::gate::{self, Gate};
 use crate::kill_round::Message;
 use crate::setup;
 
@@ -63,16 +64,21 @@ pub(crate) fn run(arguments: &KillWriter) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// All workers at once.
+/// All workers at once, or none where a thread is refused: a worker ends when nobody reads, so the
+/// workers that were started would run on, and the error would be printed by no one.
 fn write(writers: Vec<Writer<'_>>, durability: Durability) -> Result<(), Failure> {
+    let (gate, threads) = (Gate::default(), writers.len());
     std::thread::scope(|scope| {
-        let mut handles = Vec::new();
-        for writer in writers {
-            handles.push(scope.spawn(move || match durability {
-                Durability::Async => writer.with_tickets(),
-                Durability::Sync => writer.waiting(),
-            }));
-        }
+        let gate = &gate;
+        let started = writers.into_iter().map(|writer| {
+            gate::spawn(scope, move || match (gate.pass(), durability) {
+                (false, _) => Ok(()),
+                (true, Durability::Async) => writer.with_tickets(),
+                (true, Durability::Sync) => writer.waiting(),
+            })
+        });
+        let handles = started.collect::<Result<Vec<_>, _>>().inspect_err(|_| gate.call_off())?;
+        gate.open(threads);
         handles.into_iter().try_for_each(|handle| {
             handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })

@@ -48,14 +48,32 @@ mod typed;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::thread;
 
 use clap::Parser;
 
 use crate::args::{Command, CommandLine, KillWriter};
 use crate::failure::{Failure, Verdict};
 
+/// Bytes of the stack that a command needs at least: the parser of the command line takes some
+/// hundred KiB in a build without optimizations. What Linux gives by default.
+const STACK_BYTES: usize = 8 << 20;
+
 fn main() -> ExitCode {
-    exit(run())
+    exit(with_stack(run))
+}
+
+/// Runs a command on a stack that is large enough, whatever `ulimit -s` says. Only a smaller limit
+/// costs a thread: a process slot may be scarce, too.
+fn with_stack(run: fn() -> Result<Verdict, Failure>) -> Result<Verdict, Failure> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
+    if limit.is_none_or(|bytes| bytes >= STACK_BYTES as u64) {
+        return run();
+    }
+    let main = thread::Builder::new().name("main".into()).stack_size(STACK_BYTES).spawn(run);
+    let main = main.map_err(|source| Failure::Stack { limit: limit.unwrap_or(0), source })?;
+    // Its panic was printed; the exit status is that of a panic in `main`.
+    main.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn run() -> Result<Verdict, Failure> {
