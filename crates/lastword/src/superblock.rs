@@ -125,10 +125,26 @@ pub(crate) fn padded<const N: usize>(name: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// A name as people read it.
+/// A name as it is shown. Characters that move a terminal's cursor, change its state or reorder
+/// the text beside them are escaped: the bytes of a damaged file may be any.
 pub(crate) fn name(padded: &[u8]) -> String {
     let end = padded.iter().position(|&byte| byte == 0).unwrap_or(padded.len());
-    String::from_utf8_lossy(&padded[..end]).into_owned()
+    let mut shown = String::new();
+    for character in String::from_utf8_lossy(&padded[..end]).chars() {
+        match is_shown(character) {
+            true => shown.push(character),
+            false => shown.extend(character.escape_default()),
+        }
+    }
+    shown
+}
+
+/// Whether a character is printed as it is: no control character, and none that sets the direction
+/// of text.
+fn is_shown(character: char) -> bool {
+    let directs = matches!(character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !character.is_control() && !directs
 }
 
 /// Whether these bytes are a name and zeros, as [`padded`] leaves them.

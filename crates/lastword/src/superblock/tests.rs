@@ -31,6 +31,14 @@ fn a_superblock_reads_back_as_it_was_written() {
     assert_eq!(name(&superblock().layout), "bank");
 }
 
+#[test]
+fn control_characters_of_names_are_escaped() {
+    let shown = name("\u{1b}[2Jb\u{e4}nk\r\n\u{9b}1m\u{202e}\0rest".as_bytes());
+    assert_eq!(shown, "\\u{1b}[2Jb\u{e4}nk\\r\\n\\u{9b}1m\\u{202e}");
+    assert_eq!(name(b"\xff\x07\0"), "\u{fffd}\\u{7}");
+    assert_eq!(name("my \"pool\" \\ one".as_bytes()), "my \"pool\" \\ one");
+}
+
 /// The words as they were when format 3 was set: another result is another format.
 #[test]
 fn a_superblock_is_laid_out_as_format_3_says() {
