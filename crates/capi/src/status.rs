@@ -132,7 +132,8 @@ pub(crate) fn of(error: &Error) -> c_int {
 fn of_medium(error: &MediumError) -> c_int {
     match error {
         MediumError::InUse { .. } => BUSY,
-        MediumError::AlreadyExists { .. } => EXISTS,
+        MediumError::AlreadyExists { .. } | MediumError::InTheWay { .. } => EXISTS,
+        MediumError::NameTooLong { .. } => INVALID,
         MediumError::NotFound { .. } | MediumError::NoDirectory { .. } => MISSING,
         MediumError::Truncated { .. }
         | MediumError::BadArea { .. }

@@ -84,6 +84,42 @@ pub enum Error {
         /// The answer of the kernel, the file system or the processor.
         source: io::Error,
     },
+    /// The file's name, or a longer one that is made from it, is longer than names of its file system
+    /// can be. Nothing was created.
+    #[error("the name of {} is too long: {}; choose a shorter name", .path.display(),
+        too_long(path, *.added, *.limit))]
+    NameTooLong {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that names made from it have besides.
+        added: usize,
+        /// Bytes of the longest name of the file system, where that is known and exceeded; `None`:
+        /// the system refuses the whole path.
+        limit: Option<usize>,
+    },
+    /// The name that a file has until it is whole is in use by something that is no rest of an
+    /// interrupted creation, or cannot be looked at. It was left alone.
+    #[error("{} cannot be created: {} is in the way: {found}; that name is needed while the file \
+        is made: remove or rename {}, then try again", .path.display(), .temporary.display(),
+        .temporary.display())]
+    InTheWay {
+        /// The file that was to be created.
+        path: PathBuf,
+        /// The name that is in use.
+        temporary: PathBuf,
+        /// What was found there.
+        found: String,
+    },
+    /// The directory takes names and lets none go, or takes none. Nothing was created.
+    #[error("{} cannot be created: its directory has the attribute {attribute} (`lsattr -d`), and \
+        files there cannot be {}; take the attribute away (`chattr -{attribute}`), or use another \
+        directory", .path.display(), if *.attribute == 'a' { "renamed" } else { "created" })]
+    FixedDirectory {
+        /// The file that was to be created.
+        path: PathBuf,
+        /// `a`: only new names; `i`: no change.
+        attribute: char,
+    },
     /// The file system has no room, or the user no quota, for a file of this size.
     #[error("no room for {bytes} bytes of {}; free some space or make the pool smaller",
         .path.display())]
@@ -117,9 +153,9 @@ pub enum Error {
         /// The process's limit; `None`: it is the file system that refuses.
         limit: Option<u64>,
     },
-    /// The file system has no locks, or the system has none left.
+    /// The file system has no locks, the system has none left, or does not allow them.
     #[error("{} cannot be locked: {source}; a pool needs `flock`, to keep a second program out: \
-        put it on a file system that has it (NFS: mounted with locks)", .path.display())]
+        {}", .path.display(), unlocked(source))]
     NoLocks {
         /// The file.
         path: PathBuf,
@@ -235,6 +271,36 @@ impl Error {
     }
 }
 
+/// What to do where `flock` fails so.
+fn unlocked(source: &io::Error) -> &'static str {
+    use rustix::io::Errno;
+    match Errno::from_io_error(source) {
+        Some(Errno::NOLCK) => {
+            "the system has no lock left, or the file server has no lock service: start that \
+             (NFS: `rpc.statd`, or mount with `-o local_lock=flock` where one machine uses the \
+             pool), or put the pool on a local file system"
+        }
+        Some(Errno::PERM | Errno::ACCESS) => {
+            "a security policy (SELinux, AppArmor, seccomp, a container's) refuses it: allow \
+             `flock` for this program and file, or put the pool elsewhere"
+        }
+        _ => "put it on a file system that has it (NFS: mounted with locks)",
+    }
+}
+
+/// Which limit a name exceeds.
+fn too_long(path: &Path, added: usize, limit: Option<usize>) -> String {
+    let bytes = path.file_name().map_or(0, std::ffi::OsStr::len);
+    match limit {
+        Some(limit) => format!(
+            "it has {bytes} bytes and may have {}, for names made from it have {added} bytes more \
+             (such as `.NAME.lastword-new`) and this file system has names of {limit} bytes at most",
+            limit.saturating_sub(added)
+        ),
+        None => "the system refuses the name, or the whole path (4095 bytes at most)".into(),
+    }
+}
+
 /// Why a file cannot be as large as it must be, and what to do.
 fn too_large(limit: Option<u64>) -> (String, &'static str) {
     match limit {
@@ -272,6 +338,22 @@ mod tests {
             "bank.pool was cut short: 512 bytes expected at byte 4096, 8 found; \
              restore it from a copy"
         );
+    }
+
+    #[test]
+    fn refused_lock_says_what_to_do() {
+        use rustix::io::Errno;
+        for (errno, advice) in [
+            (Errno::NOLCK, "rpc.statd"),
+            (Errno::PERM, "security policy"),
+            (Errno::ACCESS, "security policy"),
+            (Errno::OPNOTSUPP, "put it on a file system that has it"),
+            (Errno::NOSYS, "put it on a file system that has it"),
+        ] {
+            let error = Error::NoLocks { path: "bank.pool".into(), source: errno.into() };
+            let shown = error.to_string();
+            assert!(shown.contains("bank.pool") && shown.contains(advice), "{shown}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use medium::sync::Arc;
 use medium::{Domain, HomeMedium, PoolFile, Prewrite, System, writes};
 use words::{Addr, Stop, Words};
 
-use super::{AREA_ALIGN, Storage, log_path};
+use super::{AREA_ALIGN, LOG_SUFFIX, Storage, log_path};
 use crate::superblock::{COPIES_BYTES, Copies, LogHead, Superblock, Superblocks, padded};
 use crate::{Error, Medium, Options};
 
@@ -25,6 +25,9 @@ impl Storage {
         let medium = options.medium.unwrap_or_else(|| probe(system, path));
         let first = plan(options, design, medium)?;
         let end = first.heap_offset + first.heap_bytes;
+        // Before the heap's file is made: the log's name is longer.
+        let suffix = if first.log_inside { "" } else { LOG_SUFFIX };
+        PoolFile::check_name(system, path, suffix)?;
         // The heap's blocks are only reserved: pages go home in large pieces with one sync, which
         // bears the file system's notes. The log is written over and over: it is prewritten.
         let file = Arc::new(PoolFile::create_on(system, path, end, Prewrite::No)?);

@@ -51,10 +51,13 @@ pub(crate) struct Storage {
     pub(crate) written: Option<LogPath>,
 }
 
+/// What the name of the log's file has behind the pool's.
+const LOG_SUFFIX: &str = ".log";
+
 /// The log's file of the pool NAME.
 pub(crate) fn log_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".log");
+    name.push(LOG_SUFFIX);
     name.into()
 }
 

@@ -9,6 +9,7 @@
 //! What a crash leaves under the temporary name is told from a file at work by its lock, and
 //! removed by the next creation of the same pool. How a file gets a name that no other has: `name`.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +65,7 @@ impl PoolFile {
         let temporary = temporary_of(path)?;
         // First: where it cannot be opened, or no descriptor is left, nothing needs to be undone.
         let directory = open_directory(files, path)?;
+        check_name(&*directory, path, temporary_bytes(path))?;
         if let Ok(stat) = files.stat(path) {
             // Early; `publish` makes sure.
             if stat.bytes > 0 || !remove_interrupted(files, &*directory, &temporary, path)? {
@@ -87,11 +89,24 @@ impl PoolFile {
         let path = path.as_ref();
         let (files, temporary) = (system.files(), temporary_of(path)?);
         let directory = open_directory(files, path)?;
+        check_name(&*directory, path, temporary_bytes(path))?;
         if files.stat(path).is_ok_and(|stat| stat.bytes == 0) {
             // An empty file that is none of ours is moved aside as any other.
             remove_interrupted(files, &*directory, &temporary, path)?;
         }
         PoolFile::create_in(directory, system, path, bytes, prewrite)
+    }
+
+    /// That a file could have this name, and other files the name with a `suffix`: for a creation
+    /// of several files, before the first.
+    ///
+    /// # Errors
+    /// [`Error::NameTooLong`]; [`Error::NoDirectory`], [`Error::FixedDirectory`], [`Error::Io`] for
+    /// the directory; [`Error::NotAFile`].
+    pub fn check_name(system: &System, path: &Path, suffix: &str) -> Result<(), Error> {
+        temporary_of(path)?;
+        let directory = open_directory(system.files(), path)?;
+        check_name(&*directory, path, temporary_bytes(path) + suffix.len())
     }
 
     fn create_in(
@@ -269,17 +284,17 @@ fn claim(
     let create = || files.open(temporary, NEW, Mode::RUSR | Mode::WUSR);
     let mut created = create();
     if matches!(created, Err(Errno::EXIST)) {
-        let left = open_regular(files, temporary, OFlags::RDONLY)?;
-        lock_file(&*left, path, lock)?;
-        if is_named(files, &*left, temporary)? {
-            files.unlink(temporary).map_err(Error::io("removing", temporary))?;
-        }
+        remove_left(files, temporary, path)?;
         created = create();
     }
     let file = match created {
         Ok(file) => file,
         Err(Errno::EXIST) => return Err(in_use()),
         Err(Errno::NOENT) => return Err(Error::NoDirectory { path: path.to_path_buf() }),
+        Err(Errno::NAMETOOLONG) => {
+            let added = temporary_bytes(path);
+            return Err(Error::NameTooLong { path: path.to_path_buf(), added, limit: None });
+        }
         Err(errno) => return Err(whole("creating", path, bytes, errno)),
     };
     let locked = lock_file(&*file, path, lock);
@@ -295,6 +310,54 @@ fn claim(
             }
             Err(error)
         }
+    }
+}
+
+/// Removes what a crash has left under the temporary name. A directory, a link or a file that this
+/// user may not read or remove is none of ours and stays.
+fn remove_left(files: &dyn Files, temporary: &Path, path: &Path) -> Result<(), Error> {
+    let in_the_way = |found: String| Error::InTheWay {
+        path: path.to_path_buf(),
+        temporary: temporary.to_path_buf(),
+        found,
+    };
+    let left = match open_regular(files, temporary, OFlags::RDONLY) {
+        Ok(left) => left,
+        Err(Error::NotFound { .. }) => return Ok(()), // it went meanwhile
+        Err(Error::NotAFile { .. }) => {
+            return Err(in_the_way("a directory, a link or the like".into()));
+        }
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(in_the_way(format!("a file that cannot be opened ({source})")));
+        }
+        Err(error) => return Err(error),
+    };
+    lock_file(&*left, path, FlockOperation::NonBlockingLockExclusive)?;
+    if is_named(files, &*left, temporary)? {
+        match files.unlink(temporary) {
+            Err(errno @ (Errno::PERM | Errno::ACCESS)) => {
+                return Err(in_the_way(format!("a file that cannot be removed ({errno})")));
+            }
+            removed => removed.map_err(Error::io("removing", temporary))?,
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that the temporary name has besides the file's.
+fn temporary_bytes(path: &Path) -> usize {
+    let bytes = |path: &Path| path.file_name().map_or(0, OsStr::len);
+    temporary_name(path).map_or(0, |temporary| bytes(&temporary) - bytes(path))
+}
+
+/// That names made from the file's, with `added` bytes more, are none too long for the directory.
+fn check_name(directory: &dyn Directory, path: &Path, added: usize) -> Result<(), Error> {
+    let bytes = path.file_name().map_or(0, OsStr::len) + added;
+    match directory.name_bytes_max() {
+        Some(limit) if limit < bytes => {
+            Err(Error::NameTooLong { path: path.into(), added, limit: Some(limit) })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -320,7 +383,11 @@ fn remove_interrupted(
 /// The directory that a file is created in.
 fn open_directory(files: &dyn Files, path: &Path) -> Result<Box<dyn Directory>, Error> {
     match files.directory(directory(path)) {
-        Ok(directory) => Ok(directory),
+        // Before anything is created: in a directory that lets no name go, a temporary file stays.
+        Ok(directory) => match directory.is_fixed() {
+            Some(attribute) => Err(Error::FixedDirectory { path: path.into(), attribute }),
+            None => Ok(directory),
+        },
         Err(Errno::NOENT) => Err(Error::NoDirectory { path: path.into() }),
         Err(errno) => Err(Error::io("opening the directory of", path)(errno)),
     }

@@ -53,9 +53,9 @@ pub(super) fn lock_file(file: &dyn Handle, path: &Path, lock: FlockOperation) ->
     match file.lock(lock) {
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_path_buf() }),
-        Err(errno @ (Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)) => {
-            Err(Error::NoLocks { path: path.to_path_buf(), source: errno.into() })
-        }
+        Err(
+            errno @ (Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS),
+        ) => Err(Error::NoLocks { path: path.to_path_buf(), source: errno.into() }),
         Err(errno) => Err(Error::io("locking", path)(errno)),
     }
 }

@@ -276,6 +276,14 @@ impl Directory for FailingDirectory {
         self.faults.check(Call::SyncDirectory)?;
         self.directory.sync()
     }
+
+    fn is_fixed(&self) -> Option<char> {
+        self.directory.is_fixed()
+    }
+
+    fn name_bytes_max(&self) -> Option<usize> {
+        self.directory.name_bytes_max()
+    }
 }
 
 #[derive(Debug)]

@@ -118,6 +118,17 @@ impl Directory for File {
             synced => synced,
         }
     }
+
+    fn is_fixed(&self) -> Option<char> {
+        let found = rustix::fs::statx(self, c"", AtFlags::EMPTY_PATH, StatxFlags::empty()).ok()?;
+        let has = |attribute| found.stx_attributes.contains(attribute);
+        let immutable = has(StatxAttributes::IMMUTABLE).then_some('i');
+        immutable.or(has(StatxAttributes::APPEND).then_some('a'))
+    }
+
+    fn name_bytes_max(&self) -> Option<usize> {
+        rustix::fs::fstatvfs(self).ok().and_then(|found| found.f_namemax.try_into().ok())
+    }
 }
 
 fn stat(stat: &rustix::fs::Stat) -> Stat {

@@ -120,6 +120,17 @@ pub(crate) trait Files: fmt::Debug + Send + Sync {
 pub(crate) trait Directory: fmt::Debug + Send + Sync {
     /// Makes the names in it durable.
     fn sync(&self) -> Result<()>;
+
+    /// What keeps names from being made or changed in it: the attribute's letter, as `lsattr` has
+    /// it. No failure of the system is taken for one.
+    fn is_fixed(&self) -> Option<char> {
+        None
+    }
+
+    /// Bytes of the longest name in it, where the file system counts bytes and says so.
+    fn name_bytes_max(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// What has become of the name that a file was opened by.
