@@ -55,7 +55,8 @@
  * Other threads wait for what an open transaction has read and written: end it
  * soon, and wait for nothing in it. A transaction that conflicts often runs
  * alone in the end; lw_run guarantees it. Nothing here may be called by a signal
- * handler. In a child after fork calls return LW_EFORKED; do not fork in a transaction.
+ * handler. In a child after fork calls return LW_EFORKED; do not fork in a transaction:
+ * on mapped media an access of the child to it is SIGSEGV.
  */
 #ifndef LASTWORD_H
 #define LASTWORD_H

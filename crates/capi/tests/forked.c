@@ -3,7 +3,9 @@
  *
  *   forked PATH DESIGN MEDIUM
  *
- * The child tries all that a program does with a pool, and is refused. The parent goes on meanwhile
+ * The child tries all that a program does with a pool, and is refused. Another is forked inside a
+ * transaction and writes: on mapped media that ends it, for the pool's memory is the parent's alone.
+ * The parent goes on meanwhile
  * and closes the pool while a second child lives; the pool can then be opened again, and has what the
  * parent committed and nothing else. The exit status is the line that failed, modulo 256.
  */
@@ -55,6 +57,16 @@ static void child(lw_pool *pool, lw_worker *worker, uint64_t root, uint64_t id) 
     exit(0);
 }
 
+/* Goes on with the parent's transaction. */
+static void child_inside(lw_worker *worker, uint64_t root) {
+    uint64_t value;
+    for (uint64_t i = 0; i < 100; i++) {
+        (void)lw_read(worker, root, 0, &value);
+        (void)lw_write(worker, root, 0, 1000000 + i);
+    }
+    _exit(lw_commit(worker, NULL) == LW_EFORKED ? 0 : 1);
+}
+
 int main(int count, char **words) {
     lw_options options;
     lw_pool *pool;
@@ -82,6 +94,19 @@ int main(int count, char **words) {
     }
     MUST(waitpid(first, &status, 0) == first);
     MUST(status == 0);
+    MUST(lw_begin(worker, 0) == LW_OK);
+    MUST(lw_read(worker, root, 0, &value) == LW_OK);
+    MUST(value == 2 * COMMITS);
+    pid_t inside = fork();
+    MUST(inside >= 0);
+    if (inside == 0) {
+        child_inside(worker, root);
+    }
+    MUST(waitpid(inside, &status, 0) == inside);
+    MUST(WIFEXITED(status) ? WEXITSTATUS(status) == 0 : WTERMSIG(status) == SIGSEGV);
+    MUST(lw_read(worker, root, 0, &value) == LW_OK);
+    MUST(value == 2 * COMMITS);
+    MUST(lw_abort(worker) == LW_OK);
     for (int i = 0; i < COMMITS; i++) {
         MUST(lw_run(worker, 0, add, &root, &id) == LW_OK);
     }

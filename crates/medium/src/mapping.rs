@@ -102,9 +102,11 @@ impl Mapping {
         if sharing == Sharing::CopyOnWrite || !is_aligned {
             let start = std::ptr::null_mut();
             let map = Map::of_file(start, file, offset - skip as u64, length, sharing)?;
+            map.keep_from_children(sharing)?;
             return Ok(Mapping { map, skip, words: bytes / 8, own: false });
         }
         let map = Map::of_file_at_huge(file, offset, length, sharing)?;
+        map.keep_from_children(sharing)?;
         let mapping = Mapping { map, skip, words: bytes / 8, own: false };
         if rustix::fs::fstatfs(file)?.f_type == TMPFS_MAGIC {
             mapping.collapse();
@@ -205,6 +207,18 @@ impl Map {
             map = there;
         }
         Ok(map)
+    }
+
+    /// Leaves a shared mapping out of forked children. A child that goes on with a transaction of its
+    /// parent would write into the parent's pool, past all locks, at no call that could refuse it.
+    /// Without the mapping the access ends the child (`SIGSEGV`). A private mapping stays: what the
+    /// child writes there is its own.
+    fn keep_from_children(&self, sharing: Sharing) -> io::Result<()> {
+        if sharing != Sharing::CopyOnWrite {
+            // SAFETY: a whole mapping, whose content the advice does not change.
+            unsafe { rustix::mm::madvise(self.start, self.bytes, Advice::LinuxDontFork) }?;
+        }
+        Ok(())
     }
 
     /// Addresses with nothing behind them.
