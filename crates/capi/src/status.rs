@@ -99,6 +99,8 @@ pub(crate) fn of(error: &Error) -> c_int {
         | Error::Contradiction { .. }
         | Error::Truncated { .. }
         | Error::TooLong { .. }
+        | Error::Cut { .. }
+        | Error::Changed { .. }
         | Error::LogMissing { .. }
         | Error::WrongLog { .. }
         | Error::DamagedLog { .. }

@@ -4,7 +4,7 @@ mod limit;
 mod lost_file;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use thiserror::Error;
 use words::{AnyError, TxId};
 
 pub use self::limit::Limit;
-pub use self::lost_file::LostFile;
-use self::lost_file::{rescue, sentences};
+pub use self::lost_file::{CutFile, LostFile};
+use self::lost_file::{after_cut, after_failure, rescue, sentences};
 use crate::Reason;
 
 /// Why a pool cannot do what was asked.
@@ -99,8 +99,9 @@ pub enum Error {
 
     /// The file has more bytes than its superblock describes.
     #[error(
-        "{path} has {found} bytes but its superblock describes {expected}: something was added to \
-         it, or its superblock is of another time; restore it from a copy"
+        "{path} has {found} bytes but its superblock describes {expected}: if something was added \
+         at its end, cut that off (`truncate -s {expected} {path}`); if its superblock is of \
+         another time, restore both files from one copy"
     )]
     TooLong {
         /// The file.
@@ -132,7 +133,7 @@ pub enum Error {
     },
 
     /// The log file is damaged, or of another pool or another time.
-    #[error("{path} is not the log of this pool ({why}){}", not_ours(why, *needed_after))]
+    #[error("{path} is not the log of this pool ({why}){}", not_ours(path, why, *needed_after))]
     WrongLog {
         /// The log file.
         path: PathBuf,
@@ -452,11 +453,30 @@ pub enum Error {
         closed: bool,
     },
 
-    /// An earlier write or sync failed.
+    /// A file of an open pool was cut short by another program.
+    #[error("{} was cut from {} to {} bytes while the pool was open: {}",
+        .file.path.display(), .file.expected, .file.found, after_cut(.file, *.closed))]
+    Cut {
+        /// The file.
+        file: CutFile,
+        /// Whether the pool is closed.
+        closed: bool,
+    },
+
+    /// A log record that was read back is not what was written.
     #[error(
-        "the pool cannot go on, because: {cause}. What was acknowledged is safe; close the pool, \
-         mend the cause and open it again"
+        "{path} is not what was written to it at byte {at}: another program has changed it while \
+         the pool was open, or the disk has lost a write"
     )]
+    Changed {
+        /// The file that holds the log.
+        path: PathBuf,
+        /// Place in the file.
+        at: u64,
+    },
+
+    /// An earlier write or sync failed.
+    #[error("the pool cannot go on, because: {cause}. {}", after_failure(cause))]
     Poisoned {
         /// The first failure.
         cause: Arc<Error>,
@@ -482,11 +502,16 @@ fn without(needed_after: Option<TxId>) -> String {
 }
 
 /// What can be done about a pool with a file in place of its log.
-fn not_ours(why: &LogMismatch, needed_after: Option<TxId>) -> String {
+fn not_ours(path: &Path, why: &LogMismatch, needed_after: Option<TxId>) -> String {
     match why {
         LogMismatch::Version { .. } => {
             ": open the pool with the program that has written it".into()
         }
+        LogMismatch::Length { found, expected } if found > expected => format!(
+            ": if something was added at its end, cut that off (`truncate -s {expected} {}`){}",
+            path.display(),
+            without(needed_after)
+        ),
         _ => without(needed_after),
     }
 }

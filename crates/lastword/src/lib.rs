@@ -85,7 +85,7 @@ pub use any::{AnyBody, AnyPool, AnyWorker};
 pub use design::{
     Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Snapshot, Undo, Volatile,
 };
-pub use error::{Error, Limit, LogMismatch, LostFile};
+pub use error::{CutFile, Error, Limit, LogMismatch, LostFile};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
     CheckOptions, Checked, Finding, HeapAtRest, Problem, Repair, Report, Severity, check,

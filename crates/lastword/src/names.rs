@@ -1,4 +1,4 @@
-//! Whether the names of an open pool's files still lead to them.
+//! Whether the names of an open pool's files still lead to them, and the files are whole.
 //!
 //! A backup tool that renames a copy over a pool, or `rm`, leaves an open pool working on files
 //! without a name. Reads, writes and syncs of such files succeed, and the kernel frees them when
@@ -21,6 +21,12 @@
 //!   and have the files' content copied, which is all there is to rescue.
 //! - [`check_closed`](Names::check_closed) keeps a descriptor of each file without a name open
 //!   until the process ends. The pool was closed cleanly by then, and its content can be copied.
+//! - The same look compares lengths. A file that was cut has lost content, also when it is as long as
+//!   before again: a write behind its end makes it so, with zeros between. So the first cut that is
+//!   seen is kept, and every later answer is [`Error::Cut`]. It does not poison either. Under
+//!   `decoupled` closing writes all that was committed to the heap image, from memory, so a cut log
+//!   loses nothing. Otherwise closing leaves the pool as a crash would: a clean superblock would
+//!   make zeros pass for words.
 //! - Only a loss that is certain counts: a file that was renamed has a name, and a failing call
 //!   says nothing.
 
@@ -29,9 +35,10 @@ use std::path::PathBuf;
 use medium::{LostName, PoolFile};
 use words::TxId;
 
-use crate::error::LostFile;
+use crate::design::{Decoupled, Design};
+use crate::error::{CutFile, LostFile};
 use crate::storage::Storage;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::{Error, Medium};
 
 /// IDs between two looks of tickets, where a commit costs a write to a disk.
@@ -49,6 +56,8 @@ pub(crate) struct Names {
     looked: AtomicU64,
     /// Whether the last look found a loss.
     lost: AtomicBool,
+    /// The first cut that was seen.
+    cut: Mutex<Option<CutFile>>,
 }
 
 impl Names {
@@ -59,7 +68,7 @@ impl Names {
             let path = std::path::absolute(file.path()).ok()?;
             // Where the file system's numbers say that the file is another one from the first,
             // they say nothing.
-            file.lost_name(&path).is_none().then(|| (Arc::clone(file), path))
+            file.lost(&path).0.is_none().then(|| (Arc::clone(file), path))
         });
         let files = files.collect();
         let in_memory = storage.file.file_system().is_ok_and(|system| system.is_in_memory());
@@ -71,7 +80,7 @@ impl Names {
     /// Checks the names if it is time to. For a caller that reports `id` as durable.
     ///
     /// # Errors
-    /// [`Error::NameLost`].
+    /// [`Error::NameLost`], [`Error::Cut`].
     #[inline]
     pub(crate) fn check_sometimes(&self, id: TxId) -> Result<(), Error> {
         // Relaxed: neither says anything of other memory. Two threads that both find it time look
@@ -86,21 +95,27 @@ impl Names {
     /// Looks.
     ///
     /// # Errors
-    /// [`Error::NameLost`].
+    /// [`Error::NameLost`], [`Error::Cut`].
     #[cold]
     pub(crate) fn check(&self, id: TxId) -> Result<(), Error> {
-        let files = self.lost();
-        self.lost.store(!files.is_empty(), Ordering::Relaxed);
+        let (files, cut) = self.lost();
+        self.lost.store(!files.is_empty() || cut.is_some(), Ordering::Relaxed);
         self.looked.fetch_max(id.0, Ordering::Relaxed);
+        if let Some(file) = cut {
+            return Err(Error::Cut { file, closed: false });
+        }
         if files.is_empty() { Ok(()) } else { Err(Error::NameLost { files, closed: false }) }
     }
 
     /// Looks, and keeps what has no name open until the process ends. The pool is closed.
     ///
     /// # Errors
-    /// [`Error::NameLost`].
+    /// [`Error::NameLost`], [`Error::Cut`].
     pub(crate) fn check_closed(&self) -> Result<(), Error> {
-        let mut lost = self.lost();
+        let (mut lost, cut) = self.lost();
+        if let Some(file) = cut {
+            return Err(Error::Cut { file, closed: true });
+        }
         if lost.is_empty() {
             return Ok(());
         }
@@ -119,11 +134,28 @@ impl Names {
         self.files.iter().for_each(|(file, _)| file.unlock());
     }
 
-    fn lost(&self) -> Vec<LostFile> {
-        let lost = self.files.iter().filter_map(|(file, name)| {
-            let how = file.lost_name(name)?;
-            Some(LostFile { path: file.path().into(), how })
-        });
-        lost.collect()
+    /// Whether a file was cut that the heap image needs: then closing the pool must not mark it as
+    /// clean. Only `decoupled` reproduces from memory; the other designs read their log again.
+    pub(crate) fn must_abandon(&self, design: &str) -> bool {
+        self.lost().1.is_some_and(|cut| !cut.is_log || design != <Decoupled>::NAME)
+    }
+
+    fn lost(&self) -> (Vec<LostFile>, Option<CutFile>) {
+        let mut lost = Vec::new();
+        // Held over the look: a thread that answers after another has seen a cut sees it, too.
+        let mut cut = lock(&self.cut);
+        for (number, (file, name)) in self.files.iter().enumerate() {
+            let (how, found) = file.lost(name);
+            lost.extend(how.map(|how| LostFile { path: file.path().into(), how }));
+            if let Some(found) = found {
+                let (path, expected, is_log) = (file.path().into(), file.len(), number > 0);
+                let seen = CutFile { path, expected, found, is_log };
+                // The heap's outweighs the log's.
+                if cut.as_ref().is_none_or(|cut| cut.is_log && !seen.is_log) {
+                    *cut = Some(seen);
+                }
+            }
+        }
+        (lost, cut.clone())
     }
 }

@@ -311,6 +311,8 @@ impl<D: Design> Pool<D> {
         self.may_call("flush")?;
         let committed = self.committed_id();
         self.design().wait(committed)?;
+        // A pool can fail after its last commit is durable: then its log is not what was written.
+        self.design().check()?;
         self.names().check(committed)
     }
 
@@ -358,11 +360,17 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// The medium's: then the pool is as a crash would leave it, and opening it recovers.
     /// [`Error::NameLost`] when a file of the pool was removed or replaced: it was closed in good
-    /// order, and the error says where its content can be copied from.
+    /// order, and the error says where its content can be copied from. [`Error::Cut`] when one was
+    /// cut short: of a cut log nothing is needed any more, after a cut of the heap the pool is left
+    /// as a crash would leave it.
     pub fn close(mut self) -> Result<(), Error> {
         self.may_call("close")?;
         self.leave_seats();
         let mut design = self.design.take().expect("a pool has its design until it is dropped");
+        if self.names().must_abandon(D::NAME) {
+            design.abandon();
+            return self.names().check_closed();
+        }
         design.close()?;
         // The log's own file looks at that when it is dropped.
         self.names().unlock();
@@ -413,6 +421,9 @@ impl<D: Design> Drop for Pool<D> {
             self.leave_seats();
         }
         if let Some(mut design) = self.design.take() {
+            if self.names().must_abandon(D::NAME) {
+                return design.abandon();
+            }
             // `close` is for programs that want to know of errors. Nothing acknowledged is lost:
             // opening the pool recovers it.
             if design.close().is_ok() {

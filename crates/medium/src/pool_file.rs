@@ -303,17 +303,19 @@ impl PoolFile {
         }
     }
 
-    /// What has become of the file's name, where that is `name`: renaming keeps it. Two system
-    /// calls.
-    pub fn lost_name(&self, name: &Path) -> Option<LostName> {
-        match self.file.fate(name) {
+    /// What has become of the file's name, where that is `name`: renaming keeps it. And the length
+    /// that the file was cut to, if it was. Two system calls.
+    pub fn lost(&self, name: &Path) -> (Option<LostName>, Option<u64>) {
+        let (fate, bytes) = self.file.fate(name);
+        let lost = match fate {
             Fate::Kept => None,
             Fate::Replaced => Some(LostName::Replaced),
             Fate::Unlinked => {
                 let descriptor = self.file.kernel().map(AsRawFd::as_raw_fd);
                 Some(LostName::Unlinked { descriptor })
             }
-        }
+        };
+        (lost, bytes.filter(|bytes| *bytes < self.bytes))
     }
 
     /// Keeps a descriptor of the file open until the process ends, and with it the content of a

@@ -392,6 +392,10 @@ impl Problem {
             | Problem::LogVersion { .. }
             | Problem::Design { .. }
             | Problem::Medium { .. } => "open it with the program that has written it",
+            Problem::Length { found, expected } if found > expected => {
+                "if something was added at its end, cut that off (`truncate -s`, to the bytes \
+                 that it must have); if not, restore both files from one copy"
+            }
             Problem::Length { .. } => "restore both files from one copy",
             Problem::Layout { .. } => "open it with the program that made it",
             Problem::OtherMedium { .. } => "open it on its own medium",

@@ -173,8 +173,18 @@ impl Key {
 
     /// The record at word `at` of a slot's records, if one of this key is there, whole.
     pub(super) fn open<'r>(&self, at: usize, records: &'r [u64]) -> Option<Record<'r>> {
+        self.open_part(0, at, records)
+    }
+
+    /// The same, where `records` begin at word `first` of the slot's.
+    pub(super) fn open_part<'r>(
+        &self,
+        first: usize,
+        at: usize,
+        records: &'r [u64],
+    ) -> Option<Record<'r>> {
         let record = self.claimed(at, records)?;
-        let whole = self.crc(at, records[at], record.batch) == records[at + 1] as u32
+        let whole = self.crc(first + at, records[at], record.batch) == records[at + 1] as u32
             || planted(Mutant::ChecksumIgnored);
         whole.then_some(record)
     }

@@ -9,6 +9,8 @@
 //! On `file` no undurable word can leave memory by itself; on mapped media any word that is stored
 //! can (A1), so there the order of stores and barriers is everything: see the designs.
 
+use std::path::PathBuf;
+
 use medium::mutants::{Mutant, planted};
 use medium::{Domain, HomeMedium, InPlace, LogMedium, Memory, Parts, PoolFile};
 
@@ -32,6 +34,8 @@ pub(super) struct Ground {
     place: Place,
     superblocks: Mutex<Superblocks>,
     superblock: Superblock,
+    /// The file that has the log, for errors.
+    log_path: PathBuf,
     pub(super) layout: Layout,
 }
 
@@ -78,6 +82,7 @@ impl Words {
 impl Ground {
     pub(super) fn new(storage: Storage, words: Words) -> Ground {
         let superblock = *storage.superblocks.current();
+        let log_path = storage.log_path().to_path_buf();
         let (memory, place) = match words {
             Words::Mapped(both) => {
                 let (heap, log) = *both;
@@ -93,7 +98,8 @@ impl Ground {
             }
         };
         let superblocks = Mutex::new(storage.superblocks);
-        Ground { memory, place, superblocks, superblock, layout: Layout::of(superblock.log_bytes) }
+        let layout = Layout::of(superblock.log_bytes);
+        Ground { memory, place, superblocks, superblock, log_path, layout }
     }
 
     /// Whether transactions work on home itself.
@@ -234,6 +240,13 @@ impl Ground {
             Place::Files { log, .. } => log.read_at(self.superblock.log_offset + byte, out)?,
         }
         Ok(())
+    }
+
+    /// The error of a record at word `at` of a slot's records that is not what was written there.
+    #[cold]
+    pub(super) fn changed_record(&self, slot: usize, at: usize) -> Error {
+        let at = self.superblock.log_offset + self.layout.records_at(slot) + 8 * at as u64;
+        Error::Changed { path: self.log_path.clone(), at }
     }
 
     /// Starts to write home words back that were stored, where they were stored at home; answers

@@ -14,13 +14,16 @@
 //! - It goes by the order of the records over all slots. By slots it would lose: this slot's newer
 //!   value of a word is home and forgotten, an older one of another slot is replayed over it.
 //! - The head never goes back.
+//! - A record is checked again when it is read back. Another program may have cut the file or
+//!   punched a hole into it. Unchecked zeros pass for a record without words, and the head would
+//!   then forget words that only the log had.
 //!
 //! What goes home is what words hold by now: all of it is durable in the log.
 
 use medium::mutants::{Mutant, planted};
 use medium::writes::{Piece, Pieces, run};
 
-use super::format::{Head, Key, RECORD_HEAD_WORDS};
+use super::format::{Head, Key};
 use super::ground::Ground;
 use super::workers::{Meter, Workers};
 use crate::Error;
@@ -92,18 +95,23 @@ impl Truncation {
             records.resize(filled - tails[number], 0);
             ground.read_records(number, tails[number], records)?;
             let mut at = 0;
-            while let Some((mark, words, batch)) = taken(records, at) {
-                if ground.base() + mark > frontier {
+            let key = ground.key(number);
+            while at < records.len() {
+                let Some(record) = key.open_part(tails[number], at, records) else {
+                    return Err(ground.changed_record(number, tails[number] + at));
+                };
+                // Its first mark; see `format`.
+                if ground.base() + (record.batch[0] >> 16) > frontier {
                     break;
                 }
-                for piece in Pieces::new(batch) {
+                for piece in Pieces::new(&record.batch[1..]) {
                     let Piece::Run(index, words) = piece else { continue };
                     match ground.is_home() {
                         true => lines += ground.write_back(index as usize, words.len()),
                         false => present(ground, index, words.len(), &mut pages),
                     }
                 }
-                at += ground.room(words);
+                at += ground.room(record.words());
             }
             ends[number] += at;
         }
@@ -126,11 +134,4 @@ fn present(ground: &Ground, index: u64, words: usize, batch: &mut Vec<u64>) {
     batch.push(run(index, words));
     let heap = &ground.heap()[index as usize..index as usize + words];
     batch.extend(heap.iter().map(|word| word.load(Ordering::Relaxed)));
-}
-
-/// The record at word `at` of those that this process has written: its mark, words, runs.
-fn taken(records: &[u64], at: usize) -> Option<(u64, usize, &[u64])> {
-    let [_, second, rest @ ..] = records.get(at..)? else { return None };
-    let batch = &rest[..(second >> 32) as usize];
-    Some((batch[0] >> 16, RECORD_HEAD_WORDS + batch.len(), &batch[1..]))
 }

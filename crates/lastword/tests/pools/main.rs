@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod contention;
+mod cut;
 mod damaged;
 mod grouping;
 mod ideal;

@@ -12,28 +12,29 @@ use lastword::{
     Snapshot, Undo,
 };
 
-const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+pub(super) const EMULATED: Medium =
+    Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
 
-fn options(medium: Medium) -> Options {
+pub(super) fn options(medium: Medium) -> Options {
     Options::new().bytes(1 << 20).log_bytes(256 << 10).ring_entries(1 << 12).medium(medium)
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
 /// A pool in a directory of its own, which counts.
-struct Counter<D: Design> {
-    dir: tempfile::TempDir,
-    path: PathBuf,
-    pool: Pool<D>,
-    count: Ptr<u64>,
+pub(super) struct Counter<D: Design> {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) path: PathBuf,
+    pub(super) pool: Pool<D>,
+    pub(super) count: Ptr<u64>,
 }
 
 impl<D: Design> Counter<D> {
-    fn new(options: Options) -> Counter<D> {
+    pub(super) fn new(options: Options) -> Counter<D> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("test.pool");
         let pool = Pool::<D>::create_as(&path, options).unwrap();
@@ -48,7 +49,7 @@ impl<D: Design> Counter<D> {
     }
 
     /// Counts; returns the result of its ticket.
-    fn add(&self) -> Result<(), Error> {
+    pub(super) fn add(&self) -> Result<(), Error> {
         let count = self.count;
         self.pool.run(|tx| tx.update(count, |count| count + 1))?.ticket.wait()
     }
@@ -60,7 +61,7 @@ impl<D: Design> Counter<D> {
     }
 }
 
-fn counted<D: Design>(path: &Path, options: Options) -> u64 {
+pub(super) fn counted<D: Design>(path: &Path, options: Options) -> u64 {
     let pool = Pool::<D>::open_as(path, options).unwrap();
     let read = pool.worker().unwrap().read(|tx| {
         let count = tx.root_ptr::<u64>()?;

@@ -440,7 +440,7 @@ impl Handle for FailingFile {
         self.file.size_limit()
     }
 
-    fn fate(&self, name: &Path) -> Fate {
+    fn fate(&self, name: &Path) -> (Fate, Option<u64>) {
         self.file.fate(name)
     }
 

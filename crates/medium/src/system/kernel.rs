@@ -236,18 +236,20 @@ impl Handle for File {
         rustix::process::getrlimit(rustix::process::Resource::Fsize).current
     }
 
-    fn fate(&self, name: &Path) -> Fate {
-        let Ok(own) = rustix::fs::fstat(self) else { return Fate::Kept };
+    fn fate(&self, name: &Path) -> (Fate, Option<u64>) {
+        let Ok(own) = rustix::fs::fstat(self) else { return (Fate::Kept, None) };
+        let bytes = Some(stat(&own).bytes);
         if own.st_nlink == 0 {
-            return Fate::Unlinked;
+            return (Fate::Unlinked, bytes);
         }
         let named = rustix::fs::lstat(name);
-        match named {
+        let fate = match named {
             Ok(named) if stat(&named).identity == stat(&own).identity => Fate::Kept,
             Ok(_) | Err(Errno::NOENT) if is_hidden(self) => Fate::Unlinked,
             Ok(_) => Fate::Replaced,
             Err(_) => Fate::Kept,
-        }
+        };
+        (fate, bytes)
     }
 
     fn keep_open(&self) -> Option<i32> {

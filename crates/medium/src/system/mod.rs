@@ -196,9 +196,10 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
         None
     }
 
-    /// What has become of the file's name. No failure of the system is taken for a loss.
-    fn fate(&self, _name: &Path) -> Fate {
-        Fate::Kept
+    /// What has become of the file's name, and the file's length by the same `fstat(2)`. No failure
+    /// of the system is taken for a loss.
+    fn fate(&self, _name: &Path) -> (Fate, Option<u64>) {
+        (Fate::Kept, None)
     }
 
     /// A second descriptor that stays open until the process ends, so that the file's content can
