@@ -64,7 +64,7 @@ pub trait AnyPool: Send + Sync {
     fn metrics(&self) -> Metrics;
 
     /// As [`Pool::info`].
-    fn info(&self) -> &Info;
+    fn info(&self) -> Info;
 
     /// [`Design::STEPS`].
     fn steps(&self) -> &'static [&'static str];
@@ -122,7 +122,7 @@ impl<D: Design> AnyPool for Pool<D> {
         self.metrics()
     }
 
-    fn info(&self) -> &Info {
+    fn info(&self) -> Info {
         self.info()
     }
 

@@ -143,6 +143,13 @@ impl Info {
         }
     }
 
+    /// The same pool, whose groups get to the log by another way since it was opened.
+    pub(crate) fn written_by(self, path: LogPath) -> Info {
+        let refused = || "the file system refused a direct write".to_owned();
+        let page_cache = (!path.direct).then(|| self.page_cache.unwrap_or_else(refused));
+        Info { log_path: Some(path), page_cache, ..self }
+    }
+
     /// `log`: the file that groups are written to, and how.
     pub(crate) fn of(
         file: &PoolFile,

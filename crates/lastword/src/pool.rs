@@ -4,8 +4,9 @@ mod kept;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Weak;
 
-use medium::Process;
+use medium::{LogMedium, Process};
 use words::{Stop, TxId};
 
 use crate::design::{Decoupled, Design};
@@ -40,6 +41,8 @@ pub struct Shape {
     runs: lw_alloc::Runs,
     base: u64,
     info: Info,
+    /// Says how groups get to the log. Not owned: the log's file is closed when the design is.
+    log: Option<Weak<dyn LogMedium>>,
     names: Arc<Names>,
     process: Process,
 }
@@ -53,7 +56,8 @@ impl Shape {
         let info = Info::of(&storage.file, superblock, storage.medium, log);
         let info = Info { ring_bytes: 8 * options.ring_words() as u64, ..info };
         let info = info.with_shadow(options.shadow, options.shadow_bytes);
-        Shape::new(heap(superblock), base, info, Names::of(storage))
+        let shape = Shape::new(heap(superblock), base, info, Names::of(storage));
+        Shape { log: Some(Arc::downgrade(&storage.log)), ..shape }
     }
 
     /// A heap that dies with the process, formatted.
@@ -73,7 +77,7 @@ impl Shape {
 
     fn new(heap: lw_alloc::Heap, base: u64, info: Info, names: Names) -> Shape {
         let (runs, names) = (lw_alloc::Runs::new(&heap), Arc::new(names));
-        Shape { heap, runs, base, info, names, process: Process::current() }
+        Shape { heap, runs, base, info, log: None, names, process: Process::current() }
     }
 
     /// Whether the files have their names; `Arc` for tickets that outlive the caller.
@@ -103,8 +107,18 @@ impl Shape {
         self.base
     }
 
+    /// What the pool was like when it was opened.
     pub(crate) fn info(&self) -> &Info {
         &self.info
+    }
+
+    /// The same, with the way that groups get to the log by now.
+    fn info_now(&self) -> Info {
+        let written = self.log.as_ref().and_then(Weak::upgrade).and_then(|log| log.written());
+        match written {
+            Some(path) if self.info.log_path.is_some() => self.info.clone().written_by(path),
+            _ => self.info.clone(),
+        }
     }
 }
 
@@ -349,9 +363,10 @@ impl<D: Design> Pool<D> {
         self.shape.names()
     }
 
-    /// What it is like.
-    pub fn info(&self) -> &Info {
-        &self.shape.info
+    /// What it is like. [`Info::log_path`] is the way that groups get to the log by now: the system
+    /// may have refused the way that was chosen at opening.
+    pub fn info(&self) -> Info {
+        self.shape.info_now()
     }
 
     /// Makes everything durable and closes the pool in good order, so that opening it recovers

@@ -145,6 +145,11 @@ pub trait LogMedium: ReadLog + Send + Sync {
 
     /// What it has cost.
     fn counts(&self) -> Counts;
+
+    /// How groups get to the file; `None` where the log is mapped.
+    fn written(&self) -> Option<LogPath> {
+        None
+    }
 }
 
 /// What a medium has done since it was opened.

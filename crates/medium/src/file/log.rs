@@ -205,6 +205,10 @@ impl ReadLog for FileLog {
 }
 
 impl LogMedium for FileLog {
+    fn written(&self) -> Option<LogPath> {
+        Some(self.path())
+    }
+
     fn depth(&self) -> usize {
         match &self.writer {
             Writer::Uring(_) | Writer::Queued(_) => uring::DEPTH,
