@@ -21,8 +21,9 @@
 //!   and have the files' content copied, which is all there is to rescue.
 //! - [`check_closed`](Names::check_closed) keeps a descriptor of each file without a name open
 //!   until the process ends. The pool was closed cleanly by then, and its content can be copied.
-//! - The same look compares lengths. A file that was cut has lost content, also when it is as long as
-//!   before again: a write behind its end makes it so, with zeros between. So the first cut that is
+//! - The same look compares lengths. A file that was cut has lost content, also when it is as long
+//!   as before again: a write behind its end makes it so, with zeros between.
+//!   So the first cut that is
 //!   seen is kept, and every later answer is [`Error::Cut`]. It does not poison either. Under
 //!   `decoupled` closing writes all that was committed to the heap image, from memory, so a cut log
 //!   loses nothing. Otherwise closing leaves the pool as a crash would: a clean superblock would

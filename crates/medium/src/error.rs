@@ -84,8 +84,8 @@ pub enum Error {
         /// The answer of the kernel, the file system or the processor.
         source: io::Error,
     },
-    /// The file's name, or a longer one that is made from it, is longer than names of its file system
-    /// can be. Nothing was created.
+    /// The file's name, or a longer one that is made from it, is longer than names of its file
+    /// system can be. Nothing was created.
     #[error("the name of {} is too long: {}; choose a shorter name", .path.display(),
         too_long(path, *.added, *.limit))]
     NameTooLong {
@@ -294,7 +294,8 @@ fn too_long(path: &Path, added: usize, limit: Option<usize>) -> String {
     match limit {
         Some(limit) => format!(
             "it has {bytes} bytes and may have {}, for names made from it have {added} bytes more \
-             (such as `.NAME.lastword-new`) and this file system has names of {limit} bytes at most",
+             (such as `.NAME.lastword-new`) and this file system has names of {limit} bytes at \
+             most",
             limit.saturating_sub(added)
         ),
         None => "the system refuses the name, or the whole path (4095 bytes at most)".into(),

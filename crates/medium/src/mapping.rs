@@ -209,10 +209,10 @@ impl Map {
         Ok(map)
     }
 
-    /// Leaves a shared mapping out of forked children. A child that goes on with a transaction of its
-    /// parent would write into the parent's pool, past all locks, at no call that could refuse it.
-    /// Without the mapping the access ends the child (`SIGSEGV`). A private mapping stays: what the
-    /// child writes there is its own.
+    /// Leaves a shared mapping out of forked children. A child that goes on with a transaction of
+    /// its parent would write into the parent's pool, past all locks, at no call that could refuse
+    /// it. Without the mapping the access ends the child (`SIGSEGV`). A private mapping stays: what
+    /// the child writes there is its own.
     fn keep_from_children(&self, sharing: Sharing) -> io::Result<()> {
         if sharing != Sharing::CopyOnWrite {
             // SAFETY: a whole mapping, whose content the advice does not change.

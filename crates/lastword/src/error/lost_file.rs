@@ -72,8 +72,8 @@ pub struct CutFile {
 pub(super) fn after_cut(file: &CutFile, closed: bool) -> &'static str {
     match (file.is_log, closed) {
         (true, false) => {
-            "the log is no longer whole, and a crash now could lose what was acknowledged; stop all \
-             transactions; under `decoupled` close the pool, which writes all of them to the \
+            "the log is no longer whole, and a crash now could lose what was acknowledged; stop \
+             all transactions; under `decoupled` close the pool, which writes all of them to the \
              heap's file; under other designs copy the objects into another pool first"
         }
         (true, true) => {
