@@ -137,11 +137,12 @@ impl<D: Design> Drop for Lent<'_, D> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Barrier, mpsc};
 
     use super::*;
     use crate::design::{Plain, Volatile};
-    use crate::{Options, Stop};
+    use crate::{Objects, Options, Snapshot, Stop};
 
     fn pool<D: Design>() -> Pool<D> {
         Pool::create_as("", Options::new().bytes(1 << 20)).unwrap()
@@ -171,20 +172,24 @@ mod tests {
     fn call_without_a_free_worker_waits_for_another() {
         let pool = pool::<Plain>();
         let (state, started) = (&pool.kept.state, Barrier::new(2));
+        let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let first = scope.spawn(|| {
                 let first = pool.run(|_| {
                     started.wait();
-                    // It can only be waited for by a call that has found no worker.
-                    while lock(state).waiting == 0 {
+                    // Only a call that has found no worker waits. One that was refused has ended.
+                    while lock(state).waiting == 0 && !ended.load(Ordering::Relaxed) {
                         std::thread::yield_now();
                     }
                     Ok(())
                 });
-                let _ = first.unwrap();
+                first.map(drop)
             });
             started.wait();
-            let _ = pool.run(|_| Ok(())).unwrap();
+            let second = pool.run(|_| Ok(())).map(drop);
+            ended.store(true, Ordering::Relaxed);
+            second.unwrap();
+            first.join().unwrap().unwrap();
         });
     }
 
@@ -206,5 +211,50 @@ mod tests {
         assert!(matches!(refused, Err(Error::TooManyWorkers { max: 1, .. })), "{refused:?}");
         drop(worker);
         let _ = pool.run(|_| Ok(())).unwrap();
+    }
+
+    /// The second member ends the group, so the callback runs in its call. That holds a worker.
+    #[test]
+    fn call_in_a_callback_has_a_worker_or_an_error() {
+        for others in [0, Snapshot::WORKERS_MAX - 1] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = Options::new().bytes(4 << 20).log_bytes(4 << 20).group(2);
+            let options = options.background(false);
+            let made = Pool::<Snapshot>::create_as(dir.path().join("pool"), options);
+            let pool = Arc::new(made.unwrap());
+            let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
+            pool.flush().unwrap();
+            let first = pool.run(|tx| tx.set(count, 1)).unwrap().ticket;
+            let ((sender, called), own) = (mpsc::channel(), Arc::clone(&pool));
+            let callback = move |durable: Result<(), Error>| {
+                durable.unwrap();
+                let calls = CALLS.get();
+                sender.send((calls, own.run(|tx| tx.get(count)).map(|done| done.value))).unwrap();
+            };
+            first.on_durable(callback).unwrap();
+            let workers: Vec<_> = (0..others).map(|_| pool.worker().unwrap()).collect();
+            let _ = pool.run(|tx| tx.set(count, 2)).unwrap();
+            let (calls, nested) = called.try_recv().expect("the callback ran in the call");
+            assert_eq!(calls, 1);
+            match (others, nested) {
+                (0, Ok(2)) | (1.., Err(Error::TooManyWorkers { .. })) => {}
+                (_, nested) => panic!("{others} workers: {nested:?}"),
+            }
+            drop(workers);
+        }
+    }
+
+    #[test]
+    fn call_in_a_body_is_refused_and_the_body_commits() {
+        let pool = pool::<Volatile>();
+        let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
+        let outer = pool.run(|tx| {
+            let nested = pool.run(|tx| tx.set(count, 2)).map(drop);
+            assert!(matches!(nested, Err(Error::InsideTransaction { call: "run" })), "{nested:?}");
+            tx.set(count, 1)
+        });
+        let _ = outer.unwrap();
+        assert_eq!(pool.run(|tx| tx.get(count)).unwrap().value, 1);
+        assert_eq!((idle(&pool), CALLS.get()), (1, 0));
     }
 }
