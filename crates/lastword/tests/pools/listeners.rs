@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::future::{Future, IntoFuture};
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -14,30 +13,12 @@ use lastword::{
     Snapshot, System,
 };
 use medium::{Fault, Faults};
-use tempfile::TempDir;
 
-const PAGE: u64 = 4096;
-
-/// Counters, a page apart.
-const COUNTERS: u64 = 256;
-const APART: u64 = 512;
-
-fn place() -> (TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("test.pool");
-    (dir, path)
-}
+use crate::pages::{APART, COUNTERS, counters, options, place};
 
 /// Without threads of its own: nothing is durable before a thread waits.
-fn options(shadow: Shadow, pages: u64) -> Options {
-    let options = Options::new().bytes(4 << 20).log_bytes(1 << 20).ring_entries(1 << 12);
-    options.shadow(shadow).shadow_bytes(pages * PAGE).background(false)
-}
-
-fn counters<D: Design>(pool: &Pool<D>) -> Array<u64> {
-    let array = pool.run(|tx| Array::reserve(tx, COUNTERS * APART)).unwrap().value;
-    while !pool.run(|tx| array.prepare(tx, 16)).unwrap().value {}
-    array
+fn waiting(shadow: Shadow, pages: u64) -> Options {
+    options(shadow, pages).background(false)
 }
 
 /// Counts how often it is woken.
@@ -73,7 +54,7 @@ fn listen<D: Design>(
 #[test]
 fn unreadable_page_notifies_callbacks_and_tasks() {
     let (_dir, path) = place();
-    let options = options(Shadow::Software, 16);
+    let options = waiting(Shadow::Software, 16);
     let pool = Pool::<DecoupledSoftware>::create_as(&path, options.clone()).unwrap();
     let array = counters(&pool);
     pool.close().unwrap();
@@ -119,7 +100,7 @@ fn unreadable_page_notifies_callbacks_and_tasks() {
 #[test]
 fn callback_met_in_a_body_runs_behind_it() {
     let (_dir, path) = place();
-    let pool = Pool::<DecoupledEvicting>::create_as(&path, options(Shadow::CopyOnWrite, 8));
+    let pool = Pool::<DecoupledEvicting>::create_as(&path, waiting(Shadow::CopyOnWrite, 8));
     let pool = Arc::new(pool.unwrap());
     let array = counters(&pool);
     let ((told, ear), task) = (mpsc::channel(), Arc::new(Task::default()));

@@ -1,7 +1,6 @@
 //! Pools that are larger than their shadow.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use lastword::{
@@ -9,35 +8,13 @@ use lastword::{
     Shadow, Stop, System, Volatile,
 };
 use medium::{Fault, Faults};
-use tempfile::TempDir;
+
+use crate::pages::{APART, COUNTERS, counters, options, place};
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
-const PAGE: u64 = 4096;
-
-/// Counters, a page apart.
-const COUNTERS: u64 = 256;
-const APART: u64 = 512;
-
-fn place() -> (TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("test.pool");
-    (dir, path)
-}
-
-fn options(shadow: Shadow, pages: u64) -> Options {
-    let options = Options::new().bytes(4 << 20).log_bytes(1 << 20).ring_entries(1 << 12);
-    options.shadow(shadow).shadow_bytes(pages * PAGE)
-}
-
 /// Each on both kinds of media.
 fn both(shadow: Shadow, pages: u64) -> [Options; 2] {
     [options(shadow, pages), options(shadow, pages).medium(EMULATED)]
-}
-
-fn counters<D: Design>(pool: &Pool<D>) -> Array<u64> {
-    let array = pool.run(|tx| Array::reserve(tx, COUNTERS * APART)).unwrap().value;
-    while !pool.run(|tx| array.prepare(tx, 16)).unwrap().value {}
-    array
 }
 
 /// Two workers move between counters; their sum stays.
