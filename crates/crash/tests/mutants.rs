@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test program")]
 
+#[path = "mutants/hostile.rs"]
+mod hostile;
 #[path = "mutants/kills.rs"]
 mod kills;
 #[path = "mutants/parts.rs"]

@@ -198,6 +198,14 @@ mutants! {
         "A page that was evicted is found where it was.",
     PlainWriteNotSynced 110 "plain-write-not-synced"
         "A write where the system knows no durable ones is not followed by a sync.",
+    ProcessIgnored 111 "process-ignored"
+        "A forked child takes itself for the process that opened the pool.",
+    NamesIgnored 112 "names-ignored"
+        "A flush does not see that the files have lost their names.",
+    HolesKept 113 "holes-kept"
+        "An open does not allocate the holes of a sparse copy.",
+    StopCounted 114 "stop-counted"
+        "A waiter counts the time in which its process was stopped.",
 }
 
 /// Whether this bug is planted here.

@@ -8,6 +8,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::mutants::{Mutant, planted};
+
 /// Shares of a limit: a stop counts as one. Chosen: a 64th of the limit is lost to a stop at most,
 /// and a waiter that gets its core seldom gives up after 64 looks, whatever the limit.
 const SHARES: u32 = 64;
@@ -52,7 +54,8 @@ impl Patience {
         if let Some(last) = self.last.replace(now) {
             let share = (self.limit / SHARES).max(SHARE_MIN);
             let since = now.saturating_duration_since(last);
-            self.spent = self.spent.saturating_add(since.min(share));
+            let counted = if planted(Mutant::StopCounted) { since } else { since.min(share) };
+            self.spent = self.spent.saturating_add(counted);
         }
         self.spent >= self.limit
     }
@@ -102,6 +105,13 @@ mod tests {
     #[test]
     fn waiter_with_rare_looks_gives_up() {
         assert_eq!(looks(1000 * MS, |_| HOUR), (64 * HOUR, 65));
+    }
+
+    /// The system gives a thread its core back late: that is no stop, so it counts in full.
+    #[test]
+    fn late_looks_of_a_short_limit_count_in_full() {
+        assert_eq!(looks(64 * MS, |_| 8 * MS), (64 * MS, 9));
+        assert_eq!(looks(64 * MS, |_| 20 * MS), (140 * MS, 8));
     }
 
     #[test]

@@ -13,6 +13,8 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::mutants::{Mutant, planted};
+
 /// Forks that led to this process, since the first [`Process::current`].
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
@@ -46,7 +48,27 @@ impl Process {
     /// Whether this is the calling process. A load.
     #[inline]
     pub fn is_current(self) -> bool {
-        FORKS.load(Ordering::Relaxed) == self.0
+        planted(Mutant::ProcessIgnored) || FORKS.load(Ordering::Relaxed) == self.0
+    }
+
+    /// Forks a child; returns whether the value is the child's own process there. For tests.
+    ///
+    /// # Panics
+    /// The system has no process left.
+    #[cfg(any(test, feature = "mutants"))]
+    pub fn is_current_in_child(self) -> bool {
+        // SAFETY: the child loads an atomic and a thread's own variable, and calls `_exit`.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0, "no child: {}", std::io::Error::last_os_error());
+        if child == 0 {
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::from(self.is_current())) };
+        }
+        let mut status = -1;
+        // SAFETY: the status is a variable of this frame, and no other code waits for the child.
+        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+        assert!(waited == child && libc::WIFEXITED(status), "the child ended with {status:#x}");
+        libc::WEXITSTATUS(status) == 1
     }
 }
 
@@ -57,16 +79,7 @@ mod tests {
     #[test]
     fn forked_child_is_another_process() {
         let process = Process::current();
-        // SAFETY: the child calls nothing but `_exit`.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: as above.
-            unsafe { libc::_exit(if process.is_current() { 1 } else { 0 }) };
-        }
-        let mut status = -1;
-        // SAFETY: the status is ours to write.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!(status, 0, "the child took itself for its parent");
+        assert!(!process.is_current_in_child(), "the child took itself for its parent");
         assert!(process.is_current());
     }
 }

@@ -3,7 +3,7 @@
 use crash::Tier;
 use medium::mutants::Mutant;
 
-use crate::{parts, snapshots};
+use crate::{hostile, parts, snapshots};
 
 /// A bug, and a way to find it.
 pub(crate) struct Kill {
@@ -271,4 +271,8 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::TouchingTooEarly, EVICTING, C),
     case(Mutant::WrittenNotPinned, SOFTWARE, C),
     case(Mutant::EvictedKept, SOFTWARE, C),
+    part(Mutant::ProcessIgnored, "a forked child", hostile::a_forked_child),
+    part(Mutant::NamesIgnored, "a removed pool", hostile::a_removed_pool),
+    part(Mutant::HolesKept, "a sparse copy", hostile::a_sparse_copy),
+    part(Mutant::StopCounted, "a stopped process", hostile::a_stopped_process),
 ];

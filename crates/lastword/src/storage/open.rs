@@ -56,7 +56,7 @@ impl Opened {
         let medium = choose_medium(options.medium, found.medium).expect("the survey has asked");
         check_size_limits(&found.file, found.log_file.as_deref(), medium)?;
         // Before anything is mapped or written, and after every check that refuses the pool.
-        found.file.allocate_again(Prewrite::No)?;
+        allocate_again(&found.file, Prewrite::No)?;
         // Before anything in it is acknowledged: whoever made the pool may have been killed between
         // giving it its name and making that durable. Both files are in one directory.
         if !planted(Mutant::NameNotSettled) {
@@ -67,7 +67,7 @@ impl Opened {
         // As at its creation: written once, so that its groups need no metadata. After the renewal,
         // since a log that is lost need not be allocated.
         if let Some(log_file) = &log_file {
-            log_file.allocate_again(Prewrite::Zeros)?;
+            allocate_again(log_file, Prewrite::Zeros)?;
         }
         let storage = Storage::assemble(file, log_file, superblocks, medium, options)?;
         Ok(Opened { storage, log_head, action })
@@ -97,6 +97,12 @@ fn check_size_limits(
     let end = if medium == Medium::File { file.len() } else { COPIES_BYTES };
     file.check_size_limit(end)?;
     log_file.map_or(Ok(()), |log| Ok(log.check_size_limit(log.len())?))
+}
+
+/// A restored copy may have holes, and a full disk has no room for them later: a store into a
+/// mapped one would be a SIGBUS.
+fn allocate_again(file: &PoolFile, prewrite: Prewrite) -> Result<(), medium::Error> {
+    if planted(Mutant::HolesKept) { Ok(()) } else { file.allocate_again(prewrite) }
 }
 
 /// What is read from here on is durable: recovery acts on it. See `recover`.

@@ -1,0 +1,84 @@
+//! Checks that find bugs on a real file system: what a fork, another program, a copy or a stop does
+//! to a pool. Each takes the name of the bug that is planted, and returns what is wrong.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lastword::{Error, Medium, Options, Pool};
+use medium::mutants::plant;
+use medium::{Patience, Process};
+
+const BLOCK: usize = 4096;
+
+fn options() -> Options {
+    let options = Options::new().bytes(1 << 20).log_bytes(128 << 10).ring_entries(1 << 12);
+    options.medium(Medium::File).background(false)
+}
+
+pub(crate) fn a_forked_child(bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let is_parent = Process::current().is_current_in_child();
+    is_parent.then(|| "forked: a child may use the pool of its parent".into())
+}
+
+/// A pool is flushed after its files were removed.
+pub(crate) fn a_removed_pool(bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::create(&path, options()).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let flushed = pool.flush();
+    match flushed {
+        Err(Error::NameLost { .. }) => None,
+        other => Some(format!("lost: the file is gone, and a flush returned {other:?}")),
+    }
+}
+
+/// A copy without its blocks of zeros is opened.
+pub(crate) fn a_sparse_copy(bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    Pool::create(&path, options()).unwrap().close().unwrap();
+    for path in [&path, &dir.path().join("pool.log")] {
+        copy_sparse(path);
+        assert!(holes(path) > 0, "{} has no hole", path.display());
+    }
+    let pool = Pool::open(&path, options()).unwrap();
+    let holes = holes(&path) + holes(&dir.path().join("pool.log"));
+    pool.close().unwrap();
+    (holes > 0).then(|| format!("sparse: an open pool has no room for {holes} bytes"))
+}
+
+/// Replaces a file by a copy without its blocks of zeros.
+fn copy_sparse(path: &Path) {
+    let bytes = std::fs::read(path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    let copy = File::create_new(path).unwrap();
+    copy.set_len(bytes.len() as u64).unwrap();
+    for (number, block) in bytes.chunks(BLOCK).enumerate() {
+        if block.iter().any(|byte| *byte != 0) {
+            copy.write_all_at(block, (number * BLOCK) as u64).unwrap();
+        }
+    }
+    copy.sync_all().unwrap();
+}
+
+/// Bytes that have no block.
+fn holes(path: &Path) -> u64 {
+    let metadata = path.metadata().unwrap();
+    metadata.len().saturating_sub(512 * metadata.blocks())
+}
+
+/// A process is stopped for an hour while it waits for ten seconds.
+pub(crate) fn a_stopped_process(bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let mut patience = Patience::new(Duration::from_secs(10));
+    let start = Instant::now();
+    let is_over =
+        [0, 3600].map(|seconds| patience.is_over_at(start + Duration::from_secs(seconds)));
+    (is_over != [false; 2]).then(|| "held: a stop counts as waiting".into())
+}
