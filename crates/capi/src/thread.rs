@@ -103,3 +103,22 @@ impl Drop for Opened {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls_back() -> bool {
+        OPENED.with(|opened| opened.calls_back.get())
+    }
+
+    #[test]
+    fn nested_callback_leaves_the_outer_one_marked() {
+        assert!(!calls_back());
+        call_back(|| {
+            call_back(|| assert!(calls_back()));
+            assert!(calls_back(), "the thread is still in the outer callback");
+        });
+        assert!(!calls_back());
+    }
+}
