@@ -8,11 +8,12 @@
 //! Where that cannot be had, a line on the standard error says so.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use lastword::{Medium, Pool};
-use medium::Faults;
+use medium::sync::Arc;
+use medium::{Buffer, Faults, FileLog, LogMedium, LogPath, PoolFile};
 
 use crate::story::Story;
 
@@ -62,6 +63,10 @@ fn in_place(test: &str, make: &str, expected: &str) {
     }
     // Past the capture of the test's output.
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {told}");
+}
+
+fn with_log(path: &Path) -> PathBuf {
+    path.with_extension("pool.log")
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -124,11 +129,22 @@ fn missing_proc_keeps_direct_writes() {
     let pool = Pool::create(&path, options.clone()).unwrap();
     assert_eq!(pool.info().log_path.unwrap().to_string(), expected);
     pool.close().unwrap();
-    // Another file under the name is not written to.
     let pool = Pool::open(&path, options).unwrap();
     assert_eq!(pool.info().log_path.unwrap().to_string(), expected);
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(pool.flush(), Err(lastword::Error::NameLost { .. })));
+    drop(pool);
+    // Another file under the name is not written to.
+    let file = Arc::new(PoolFile::open(with_log(&path)).unwrap());
+    std::fs::rename(with_log(&path), Path::new(&dir).join("aside")).unwrap();
+    let other = vec![7; file.len() as usize];
+    std::fs::write(with_log(&path), &other).unwrap();
+    let log = LogPath { io_uring: false, direct: true };
+    let log = FileLog::with_path(Arc::clone(&file), 0, file.len(), log).unwrap();
+    log.append(0, Buffer::new(512), 512).unwrap();
+    assert!(log.acknowledge(true).unwrap().is_some());
+    assert!(!log.path().direct, "{}", log.path());
+    assert!(std::fs::read(with_log(&path)).unwrap() == other, "another file was written to");
 }
 
 /// The reason is said where groups go through the page cache.
