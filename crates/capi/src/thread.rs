@@ -6,9 +6,13 @@
 //!
 //! An exit of the process skips this. The thread that calls `exit` may be in a body or a callback
 //! and hold locks of the library. The open transaction is never committed anyway.
+//!
+//! The first thread may end alone, too, by `pthread_exit`. The C library runs no destructors of
+//! thread-locals then (glibc: `__libc_start_call_main`), but it runs those of thread-specific keys,
+//! which an exit of the process does not. So a key's destructor closes the workers of that thread.
 
 use std::cell::{Cell, RefCell};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::guard;
 use crate::worker::{self, lw_worker};
@@ -63,6 +67,31 @@ fn is_first() -> bool {
 pub(crate) fn opens(worker: &'static lw_worker) {
     // Where the thread is ending already, the worker stays until its pool is closed.
     let _ = OPENED.try_with(|opened| opened.workers.borrow_mut().push(worker));
+    if is_first()
+        && let Some(key) = first_ends_key()
+    {
+        // SAFETY: the key was made and is never deleted. The value is only compared with null: the
+        // destructor runs where it is not. A failure (no memory) leaves the worker to its pool.
+        unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(worker).cast()) };
+    }
+}
+
+/// The key whose destructor runs when the first thread ends alone; made once.
+fn first_ends_key() -> Option<libc::pthread_key_t> {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is written before this returns 0. The library that has the destructor
+        // stays loaded while the first thread has a destructor of `OPENED` to run, so whenever it
+        // has a value under this key.
+        let made = unsafe { libc::pthread_key_create(&raw mut key, Some(first_ends)) };
+        (made == 0).then_some(key)
+    })
+}
+
+/// The first thread ends by `pthread_exit`; others go on.
+unsafe extern "C" fn first_ends(_worker: *mut libc::c_void) {
+    let _ = OPENED.try_with(Opened::close);
 }
 
 /// The calling thread has closed one of its workers.
@@ -87,10 +116,11 @@ pub(crate) fn closing() -> MutexGuard<'static, ()> {
     CLOSING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for Opened {
-    fn drop(&mut self) {
+impl Opened {
+    /// The thread ends, and not the process.
+    fn close(&self) {
         let workers = self.workers.take();
-        if workers.is_empty() || is_first() || self.calls_back.get() {
+        if workers.is_empty() || self.calls_back.get() {
             return;
         }
         let _closing = closing();
@@ -100,6 +130,15 @@ impl Drop for Opened {
                 worker::close_of_ending_thread(worker);
                 Ok(())
             });
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // Where the process ends, the first thread comes here.
+        if !is_first() {
+            self.close();
         }
     }
 }

@@ -244,6 +244,21 @@ fn forked_child_cannot_touch_the_pool() {
 }
 
 #[test]
+fn first_thread_that_ends_alone_closes_its_workers() {
+    if !has("cc") {
+        return;
+    }
+    let shop = Shop::new();
+    let program = shop.build("tests/first.c", &[]);
+    for design in ["0", "1", "2", "3"] {
+        let path = shop.path(&format!("{design}.pool"));
+        run(Command::new(&program).arg(&path).arg(design));
+        let found = lastword::check(&path).unwrap();
+        assert!(found.is_sound(), "{found:?}");
+    }
+}
+
+#[test]
 fn a_program_in_python_needs_nothing_but_the_library() {
     if has("python3") {
         let shop = Shop::new();
