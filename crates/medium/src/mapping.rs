@@ -266,6 +266,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::suite::or_skip;
 
     /// On ext4 and xfs the kernel refuses a synchronous mapping after it has cleared the place for
     /// it. What another thread maps there meanwhile must stay that thread's.
@@ -300,7 +301,8 @@ mod tests {
     #[test]
     fn a_part_that_begins_at_a_huge_page_of_its_file_lies_at_one_of_memory() {
         for folder in [std::path::Path::new("/dev/shm"), &std::env::temp_dir()] {
-            let Ok(file) = tempfile::tempfile_in(folder) else { continue };
+            let file = tempfile::tempfile_in(folder);
+            let Some(file) = or_skip(file, &folder.display().to_string()) else { continue };
             let (offset, bytes) = (HUGE_BYTES as u64, 2 * HUGE_BYTES + 4096);
             rustix::fs::ftruncate(&file, offset + bytes as u64).unwrap();
             let last = offset + bytes as u64 - 8;

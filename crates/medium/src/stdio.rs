@@ -4,6 +4,10 @@
 //! `main` Rust's runtime puts `/dev/null` in its place, and every write succeeds from then on: the
 //! program cannot see any more that its output is lost. [`stdout_was_closed`] can, because the
 //! loader calls the entries of `.init_array` before the runtime starts.
+//!
+//! Only the command line uses this. It is here because the section's attribute and the look before
+//! `main` are unsafe code, which the command line's crate forbids; a program that does not call
+//! [`stdout_was_closed`] is linked without it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -269,3 +269,16 @@ pub(crate) fn log_refuses_wrong_ranges_on<L: LogMedium>(
     drop((log, file));
     assert!(disk.reopened_words().iter().all(|&word| word == 0));
 }
+
+/// What a test needs; where it is not to be had, says so past the capture of the test's output, by
+/// the test's name.
+pub(crate) fn or_skip<T, E: std::fmt::Display>(found: Result<T, E>, what: &str) -> Option<T> {
+    use std::io::Write;
+    found
+        .map_err(|reason| {
+            let thread = std::thread::current();
+            let test = thread.name().unwrap_or("a test");
+            let _ = writeln!(std::io::stderr(), "skipped: {test}: {what}: {reason}");
+        })
+        .ok()
+}
