@@ -86,7 +86,7 @@ extern "C" {
 #define LW_EREADONLY -10     /* a write in a transaction that only reads */
 #define LW_EBUSY -11         /* a transaction is open; or another process has the pool open */
 #define LW_EWORKERS -12      /* no more workers: close one, or take a larger log (not LW_PLAIN) */
-#define LW_EHELDUP -13       /* LW_SNAPSHOT: one that does not end keeps what this one needs */
+#define LW_EHELDUP -13       /* a transaction that does not end keeps what this one needs */
 #define LW_EEXIST -14        /* there is a pool of that name, or its log */
 #define LW_ENOENT -15        /* there is no such file */
 #define LW_EIO -16           /* the system refused a call; or it failed before: close, reopen */

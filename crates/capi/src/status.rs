@@ -123,8 +123,11 @@ pub(crate) fn of(error: &Error) -> c_int {
         Error::NoSuchTransaction { .. } => UNKNOWN,
         Error::NotDurable { .. } => NOT_DURABLE,
         Error::TooManyWorkers { .. } => WORKERS,
-        Error::HeldUp { .. } => HELD_UP,
-        Error::Thread { .. } | Error::Poisoned { .. } | Error::WorkerForgotten { .. } => IO,
+        Error::HeldUp { .. } | Error::GateClosed { .. } => HELD_UP,
+        Error::NoRecords { .. }
+        | Error::Thread { .. }
+        | Error::Poisoned { .. }
+        | Error::WorkerForgotten { .. } => IO,
         Error::NameLost { .. } => NAME,
         Error::Forked { .. } => FORKED,
         _ => INVALID,

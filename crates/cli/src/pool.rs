@@ -84,6 +84,8 @@ pub(crate) struct Description {
     /// Transactions that are combined into one group; 0: groups are as they come.
     group: u64,
     compress: bool,
+    /// Of the transactional memory when the pool is open; nothing where the design has none.
+    ownership_records: Option<u64>,
     memory_bytes: MemoryBytes,
 }
 
@@ -174,6 +176,7 @@ impl Description {
             page_cache: info.page_cache.clone(),
             group: info.group,
             compress: info.compress,
+            ownership_records: info.ownership_records,
             memory_bytes: MemoryBytes::of(info.memory()),
         }
     }
@@ -215,6 +218,9 @@ impl Description {
             ("closed in good order", yes_no(self.clean)),
             ("memory when open", self.memory_bytes.show()),
         ];
+        if let Some(records) = self.ownership_records {
+            rows.push(("ownership records", table::grouped(records)));
+        }
         if let Some(path) = &self.log_path {
             let why = self.page_cache.as_ref().map(|why| format!(" ({why})"));
             rows.insert(2, ("log is written by", format!("{path}{}", why.unwrap_or_default())));

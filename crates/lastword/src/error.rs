@@ -344,6 +344,19 @@ pub enum Error {
         found: String,
     },
 
+    /// No memory for the ownership records of the transactional memory. The pool is as it was.
+    #[error(
+        "no memory for {records} ownership records ({bytes} bytes): ask for fewer with \
+         `Options::ownership_records` (`ownership_records` of `lw_options`, `--ownership-records` \
+         on the command line), or give the process more memory"
+    )]
+    NoRecords {
+        /// How many.
+        records: u64,
+        /// Bytes of them.
+        bytes: u64,
+    },
+
     /// A step of the pool's own panicked: a bug in Lastword. The panic's message says more.
     #[error("the {step} step panicked")]
     StepPanicked {
@@ -415,6 +428,21 @@ pub enum Error {
         waited: Duration,
         /// What to do else.
         instead: &'static str,
+    },
+
+    /// A transaction that has lost very often runs alone, and does not end: its body is long, or the
+    /// program has forgotten it. This one has had no effect.
+    #[error(
+        "worker {worker} has a transaction that keeps all others from beginning, and {waited:?} \
+         did not change that: end it or drop its worker (a forgotten one leaves when the pool is \
+         closed), or wait longer (`Options::patience`)"
+    )]
+    GateClosed {
+        /// The worker's number: the first one of a pool is 0.
+        worker: usize,
+        /// How long was waited while the process ran:
+        /// [`Options::patience`](crate::Options::patience).
+        waited: Duration,
     },
 
     /// A process that was forked while the pool was open uses its parent's pool. Nothing was done.
@@ -573,21 +601,4 @@ pub enum LogMismatch {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::persist::Persist;
-
-    #[test]
-    fn default_transaction_limit_is_the_ring() {
-        let (log, ring) = (64 << 20, 16 << 20);
-        assert_eq!(Limit::of(log, ring), Limit::Ring);
-        let bytes = 8 * Persist::words_max(log, ring as usize / 8) as u64;
-        assert!((8 << 20) - bytes < 4096, "{bytes}");
-        let text = Limit::Ring.advice(log, ring);
-        assert!(text.contains("more `ring_entries` than 1048576"), "{text}");
-        // A larger log changes nothing, a larger ring does.
-        assert_eq!(Limit::of(8 * log, ring), Limit::Ring);
-        assert_eq!(Limit::of(log, 4 * ring), Limit::Log);
-        assert_eq!(Limit::of(16 * log, 64 * ring), Limit::Record);
-    }
-}
+mod tests;

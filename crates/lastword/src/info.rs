@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use medium::{FileHome, LogPath, PoolFile};
 use words::TxId;
 
+use crate::perform::records_of;
 use crate::shadow::PAGE_BYTES;
 use crate::superblock::{Superblock, name};
-use crate::{Error, Medium, Options, Shadow};
+use crate::{Decoupled, Design, Error, Medium, Options, Redo, Shadow, Undo};
 
 /// A pool's description. Sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,10 @@ pub struct Info {
     pub log_bytes: u64,
     /// Size of each worker's volatile ring.
     pub ring_bytes: u64,
+    /// Ownership records: of an open pool those that it has, of a closed one those that it gets on
+    /// this machine by default; see [`Options::ownership_records`]. `None` for designs without them, and for
+    /// designs that keep nothing.
+    pub ownership_records: Option<u64>,
     /// The memory that transactions work on.
     pub shadow: Shadow,
     /// Its bound; `None` for the heap's size.
@@ -169,6 +174,7 @@ impl Info {
             heap_bytes: superblock.heap_bytes,
             log_bytes: superblock.log_bytes,
             ring_bytes: 8 * Options::new().ring_words() as u64,
+            ownership_records: records(&name(&superblock.design), superblock.heap_bytes, 0),
             shadow: Shadow::Full,
             shadow_bytes: None,
             reproduced_id: TxId(superblock.reproduced),
@@ -198,6 +204,7 @@ impl Info {
             heap_bytes,
             log_bytes: 0,
             ring_bytes: 0,
+            ownership_records: None,
             shadow: Shadow::Full,
             shadow_bytes: None,
             reproduced_id: TxId::NONE,
@@ -210,6 +217,13 @@ impl Info {
             compress: false,
         })
     }
+}
+
+/// The ownership records of a pool of this design.
+pub(crate) fn records(design: &str, heap_bytes: u64, wanted: u64) -> Option<u64> {
+    let designs = [<Decoupled as Design>::NAME, Undo::NAME, Redo::NAME];
+    let has_records = designs.iter().any(|name| design.starts_with(name));
+    has_records.then(|| records_of(heap_bytes as usize / 8, wanted))
 }
 
 /// Why groups of the log in this file go through the page cache.

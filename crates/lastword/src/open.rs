@@ -24,7 +24,8 @@ use crate::{Error, Pool, Ticket, Tx, Worker};
 /// reserved, and the thread that began it can begin no other. If the worker is forgotten, too, that
 /// lasts until the pool is closed: what it has written is never committed, but transactions that
 /// need the same objects run again and again, and under [`Snapshot`](crate::Snapshot) the log
-/// cannot be emptied.
+/// cannot be emptied. If it has lost so often that it has to run alone, every other transaction
+/// ends with [`Error::GateClosed`] after [`Options::patience`](crate::Options::patience).
 ///
 /// ```
 /// use lastword::{Objects, Options, Pool};
@@ -99,7 +100,7 @@ impl<'p, D: Design> Worker<'p, D> {
     ///
     /// # Errors
     /// [`Error::InsideTransaction`] when this thread has one; [`Error::Poisoned`] and
-    /// [`Error::HeldUp`] as [`Worker::run`].
+    /// [`Error::HeldUp`] and [`Error::GateClosed`] as [`Worker::run`].
     #[inline]
     pub fn begin(&mut self, read_only: bool) -> Result<Open<'_, 'p, D>, Error> {
         let pool = self.pool();
@@ -108,10 +109,9 @@ impl<'p, D: Design> Worker<'p, D> {
         let Seat { local, number, fortune, known, phase, conflicts, writes, .. } = seat;
         let waits = !(read_only && D::READS_PASS);
         let (design, mut turn) = (pool.design(), None);
-        if waits {
-            pass(design, local, fortune, &mut turn);
-        }
-        if let Err(error) = design.begin(local, read_only && fortune.is_good()) {
+        let passed = if waits { pass(pool, local, fortune, &mut turn) } else { Ok(()) };
+        let begun = passed.and_then(|()| design.begin(local, read_only && fortune.is_good()));
+        if let Err(error) = begun {
             fortune.reset();
             return Err(error);
         }

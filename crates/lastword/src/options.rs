@@ -433,9 +433,10 @@ impl Options {
         self
     }
 
-    /// `snapshot`: how long a worker waits for what a transaction of another worker keeps (room, or
-    /// an object's old version), before [`Error::HeldUp`](crate::Error::HeldUp). Time in which the
-    /// process does not run (a signal or a debugger has stopped it, the machine is suspended) does
+    /// How long a worker waits for a transaction of another worker that has to run alone, because
+    /// it has lost so often, before [`Error::GateClosed`](crate::Error::GateClosed); under
+    /// `snapshot` also for what one keeps (room, or an object's old version), before
+    /// [`Error::HeldUp`](crate::Error::HeldUp). Time in which the process does not run (a signal or a debugger has stopped it, the machine is suspended) does
     /// not count: each stop adds a 64th of this at most. Default: 10 s.
     pub fn patience(mut self, patience: Duration) -> Options {
         self.patience = patience;

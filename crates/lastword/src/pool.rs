@@ -5,11 +5,13 @@ mod kept;
 use std::fmt;
 use std::path::Path;
 use std::sync::Weak;
+use std::time::Duration;
 
 use medium::{LogMedium, Process};
 use words::{Stop, TxId};
 
 use crate::design::{Decoupled, Design};
+use crate::info;
 use crate::inside::Inside;
 use crate::metrics::Metrics;
 use crate::names::Names;
@@ -30,6 +32,7 @@ pub struct Pool<D: Design = Decoupled> {
     design: Option<D>,
     pub(crate) shape: Shape,
     pub(crate) durability: Durability,
+    pub(crate) patience: Duration,
     numbers: Mutex<Numbers>,
     kept: Kept<D>,
 }
@@ -54,7 +57,10 @@ impl Shape {
         let log = storage.log_file.as_deref().unwrap_or(&storage.file);
         let log = storage.written.map(|path| (log, path));
         let info = Info::of(&storage.file, superblock, storage.medium, log);
-        let info = Info { ring_bytes: 8 * options.ring_words() as u64, ..info };
+        let wanted = options.ownership_records;
+        let ownership_records = info::records(&info.design, info.heap_bytes, wanted);
+        let ring_bytes = 8 * options.ring_words() as u64;
+        let info = Info { ring_bytes, ownership_records, ..info };
         let info = info.with_shadow(options.shadow, options.shadow_bytes);
         let shape = Shape::new(heap(superblock), base, info, Names::of(storage));
         Shape { log: Some(Arc::downgrade(&storage.log)), ..shape }
@@ -187,6 +193,7 @@ impl<D: Design> Pool<D> {
             design: Some(design),
             shape,
             durability: options.durability,
+            patience: options.patience,
             numbers: Mutex::default(),
             kept: Kept::new(),
         }

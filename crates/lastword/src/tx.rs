@@ -119,8 +119,21 @@ pub struct Tx<'t, D: Design = Decoupled> {
     /// What it was refused: an address, or with [`Stop::Full`] as many bytes as its offset.
     wild: Addr,
     reason: Option<Reason>,
-    /// Committed or rolled back; otherwise dropping it rolls back.
-    over: bool,
+    /// Unless it is over, dropping it rolls back.
+    stage: Stage,
+}
+
+/// How far a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// In its commit. If it is dropped so, the commit has panicked; the roll-back that follows is
+    /// the design's to make harmless.
+    Committing,
+    /// In its roll-back. If it is dropped so, that has panicked and is not repeated.
+    RollingBack,
+    /// Committed or rolled back.
+    Over,
 }
 
 impl<'t, D: Design> Tx<'t, D> {
@@ -136,7 +149,7 @@ impl<'t, D: Design> Tx<'t, D> {
         let (base, bound) = (shape.base(), design.words() as u64);
         let wild = Addr::new(0, 0);
         let (live, run) = ((0, 0), Prepared::NONE);
-        let (stop, reason, over) = (None, None, false);
+        let (stop, reason, stage) = (None, None, Stage::Open);
         Tx {
             design,
             local,
@@ -153,7 +166,7 @@ impl<'t, D: Design> Tx<'t, D> {
             stop,
             wild,
             reason,
-            over,
+            stage,
         }
     }
 
@@ -206,22 +219,32 @@ impl<'t, D: Design> Tx<'t, D> {
     /// Commits; a conflict rolls back.
     #[inline]
     pub(crate) fn commit(&mut self) -> Result<TxId, Stop> {
-        let id = self.design.commit(self.local)?; // on a conflict, dropping rolls back
-        self.over = true;
-        Ok(id)
+        self.stage = Stage::Committing;
+        let committed = self.design.commit(self.local);
+        // On a conflict, dropping rolls back.
+        self.stage = if committed.is_ok() { Stage::Over } else { Stage::Open };
+        committed
+    }
+
+    /// Whether it ends. Asked when it is dropped, that says that its end has panicked.
+    #[inline]
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self.stage, Stage::Committing | Stage::RollingBack)
     }
 
     /// Rolls back. Answers the last transaction that it may have seen.
     pub(crate) fn take_back(&mut self) -> TxId {
-        self.over = true;
-        self.design.roll_back(self.local)
+        self.stage = Stage::RollingBack;
+        let seen = self.design.roll_back(self.local);
+        self.stage = Stage::Over;
+        seen
     }
 
     /// Rolls back unless it has ended.
     #[inline]
     pub(crate) fn take_back_if_open(&mut self) {
         // In a forked child the heap may be its parent's, which goes on with this transaction.
-        if !self.over && !self.shape.is_forked() {
+        if matches!(self.stage, Stage::Open | Stage::Committing) && !self.shape.is_forked() {
             self.take_back();
         }
     }

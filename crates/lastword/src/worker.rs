@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use medium::Patience;
 use medium::mutants::{Mutant, planted};
 use words::{Stop, Transact, TxId};
 
 use crate::design::{Decoupled, Design};
 use crate::inside::{Inside, Mark};
 use crate::options::Durability;
-use crate::perform::{Fortune, Turn};
+use crate::perform::{Closed, Fortune, Turn};
 use crate::tx::Known;
 use crate::{Error, Pool, Ticket, Tx};
 
@@ -22,7 +23,7 @@ pub struct Worker<'p, D: Design = Decoupled> {
 
 /// The phase of a transaction that a worker has begun in parts. It outlives [`Open`](crate::Open),
 /// which a program may forget. The worker rolls back a forgotten transaction before it begins
-/// another, or leaves. A transaction that is run cannot be forgotten.
+/// another, or leaves. A transaction that is run cannot be forgotten; it only reaches `Ending`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It has ended, or there was none.
@@ -97,6 +98,11 @@ impl<'p, D: Design> Worker<'p, D> {
         Worker { pool, seat: Some(seat) }
     }
 
+    /// Whether the end of a transaction has panicked, so that the worker runs no other.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.seat.as_ref().is_none_or(|seat| seat.phase == Phase::Ending)
+    }
+
     /// Gives the seat back without closing it.
     pub(crate) fn into_seat(mut self) -> Seat<D> {
         self.seat.take().expect("a worker has its seat until it is dropped")
@@ -144,7 +150,7 @@ impl<'p, D: Design> Worker<'p, D> {
     /// [`Error::Poisoned`] when the medium has failed: in sync mode also when the transaction is
     /// committed but could not be made durable. [`Error::HeldUp`] under
     /// [`Snapshot`](crate::Snapshot), when a transaction that does not end keeps what this one
-    /// needs.
+    /// needs. [`Error::GateClosed`] when one that has to run alone does not end.
     #[inline]
     pub fn run<R>(
         &mut self,
@@ -191,7 +197,7 @@ impl<'p, D: Design> Worker<'p, D> {
         let waits = !(read_only && D::READS_PASS);
         let mut turn = None;
         if waits {
-            pass(pool.design(), &mut seat.local, &mut seat.fortune, &mut turn);
+            pass(pool, &mut seat.local, &mut seat.fortune, &mut turn)?;
         }
         let (value, id) = loop {
             match attempt(pool, seat, &mut body, read_only) {
@@ -204,7 +210,10 @@ impl<'p, D: Design> Worker<'p, D> {
                 Err(None) => {
                     seat.conflicts += 1;
                     seat.fortune.give_way();
-                    pass(pool.design(), &mut seat.local, &mut seat.fortune, &mut turn);
+                    if let Err(error) = pass(pool, &mut seat.local, &mut seat.fortune, &mut turn) {
+                        seat.fortune.reset();
+                        return Err(error);
+                    }
                 }
             }
         };
@@ -230,15 +239,30 @@ pub(crate) fn arena(number: usize) -> usize {
 }
 
 /// Passes the starvation lock before an attempt, and waits for the last obstacle.
+///
+/// # Errors
+/// [`Error::GateClosed`].
 #[inline]
 pub(crate) fn pass<'p, D: Design>(
-    design: &'p D,
+    pool: &'p Pool<D>,
     local: &mut D::Local,
     fortune: &mut Fortune,
     turn: &mut Option<Turn<'p>>,
-) {
+) -> Result<(), Error> {
+    let design = pool.design();
     let met = || design.obstacle(local);
-    design.gate().pass(fortune, turn, met, |key, seen| design.is_held(key, seen));
+    let is_held = |key, seen| design.is_held(key, seen);
+    // Of the worker that has closed the gate: one after the other may have to run alone.
+    let mut waited: Option<(usize, Patience)> = None;
+    let gives_up = |worker| match &mut waited {
+        Some((same, patience)) if *same == worker => patience.is_over(),
+        other => {
+            *other = Some((worker, Patience::new(pool.patience)));
+            false
+        }
+    };
+    let passed = design.gate().pass(fortune, turn, met, is_held, gives_up);
+    passed.map_err(|Closed { worker }| Error::GateClosed { worker, waited: pool.patience })
 }
 
 /// One attempt. `Err(None)`: another transaction was in the way.
@@ -252,13 +276,34 @@ fn attempt<R, D: Design>(
     let design = pool.design();
     design.begin(&mut seat.local, read_only && seat.fortune.is_good())?;
     let arena = arena(seat.number);
-    // Rolls back when the body unwinds.
-    let mut tx = Tx::new(design, &mut seat.local, &mut seat.known, &pool.shape, arena, read_only);
-    let value = body(&mut tx);
-    let (value, id, words) = conclude(&mut tx, value)?;
-    std::mem::forget(tx); // nothing to take back, and no reason to drop
+    let tx = Tx::new(design, &mut seat.local, &mut seat.known, &pool.shape, arena, read_only);
+    let mut running = Running { tx, phase: &mut seat.phase };
+    let value = body(&mut running.tx);
+    let (value, id, words) = conclude(&mut running.tx, value)?;
+    std::mem::forget(running); // nothing to take back, and no reason to drop
     seat.writes += words as u64;
     Ok((value, id))
+}
+
+/// A transaction that is run. Dropped when it has not committed: it stops, or it unwinds.
+struct Running<'t, D: Design> {
+    tx: Tx<'t, D>,
+    phase: &'t mut Phase,
+}
+
+impl<D: Design> Drop for Running<'_, D> {
+    /// Rolls back. If that panics, or the end of the transaction has panicked before, the worker
+    /// stays in its last phase and runs no other: nothing is known of what it has locked and
+    /// written. The phase is written here alone, so a commit that returns does not pay for it.
+    #[inline]
+    fn drop(&mut self) {
+        *self.phase = Phase::Ending;
+        let has_panicked = self.tx.is_ending();
+        self.tx.take_back_if_open();
+        if !has_panicked {
+            *self.phase = Phase::Over;
+        }
+    }
 }
 
 /// Ends an attempt: commits it with this value. Returns the value, its ID, and how many words it
@@ -305,6 +350,9 @@ impl<D: Design> Transact for Worker<'_, D> {
         Ok(self.run(body)?.value)
     }
 }
+
+#[cfg(test)]
+mod panics;
 
 #[cfg(test)]
 mod tests {

@@ -33,7 +33,7 @@ use crate::shadow::{ShadowCounts, ShadowHeap, ShadowMemory};
 use crate::storage::{Begun, Opened, Storage};
 use crate::superblock::Superblock;
 use crate::sync::{Arc, AtomicU64, Ordering};
-use crate::{Error, Options};
+use crate::{Error, Medium, Options};
 
 /// More transactions of a group than anybody gathers.
 const GROUP_MAX: u64 = 1 << 40;
@@ -65,23 +65,30 @@ pub struct Local<T: Tm, S: ShadowMemory = ShadowHeap> {
 }
 
 impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
+    /// Bytes of anonymous memory that its shadow needs, whatever the medium.
+    fn memory_bytes(options: &Options, _: Medium, heap_bytes: u64) -> u64 {
+        S::memory_bytes(options, heap_bytes)
+    }
+
     /// Recovers, begins a new generation, and starts.
     fn start(opened: Opened, options: &Options) -> Result<(Self, Shape), Error> {
         let open = |storage: &Storage| {
             let Superblock { heap_offset, heap_bytes, .. } = *storage.superblocks.current();
-            S::open(options, &storage.file, heap_offset, heap_bytes)
+            let shadow = S::open(options, &storage.file, heap_offset, heap_bytes)?;
+            let memory = T::sized(shadow.words(), options.ownership_records)?;
+            Ok((shadow, memory))
         };
         ideal::check(options, opened.storage.medium)?;
         let name = if options.ideal_reproduce { ideal::NAME } else { Self::NAME };
-        let Begun { storage, words: shadow, last } = opened.begin(name, open, |now| {
+        let Begun { storage, words, last } = opened.begin(name, open, |now| {
             (now.group, now.compress) = (group(options), options.compress);
         })?;
-        Self::run(storage, shadow, last, options)
+        Self::run(storage, words, last, options)
     }
 
     fn run(
         storage: Storage,
-        shadow: S,
+        (shadow, memory): (S, T),
         last: TxId,
         options: &Options,
     ) -> Result<(Self, Shape), Error> {
@@ -94,7 +101,7 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let reproduce = Reproduce::new(home, storage.superblocks);
         let (log_bytes, background) = (superblock.log_bytes, options.background);
         let pipeline = Pipeline::new(persist, reproduce, log_bytes, blocks, background);
-        let memory = T::sized(shadow.words(), options.ownership_records, last);
+        let memory = memory.starting_after(last);
         let inner = Arc::new(Inner { memory, shadow, pipeline, pause: pause(options) });
         let background = match options.background {
             true => Some(Background::spawn(&inner).map_err(|source| Error::Thread { source })?),
@@ -237,14 +244,14 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         S::check(options)?;
         options.medium.map_or(Ok(()), |medium| ideal::check(options, medium))?;
-        let (storage, created) = Storage::create(path, options, Self::NAME)?;
+        let (storage, created) = Storage::create(path, options, Self::NAME, Self::memory_bytes)?;
         created.or_remove(|| Self::start(Opened::created(storage)?, options))
     }
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         S::check(options)?;
         options.medium.map_or(Ok(()), |medium| ideal::check(options, medium))?;
-        Self::start(Opened::open(path, options)?, options)
+        Self::start(Opened::open(path, options, Self::memory_bytes)?, options)
     }
 
     #[inline]

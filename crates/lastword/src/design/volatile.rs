@@ -18,6 +18,14 @@ pub struct Volatile<T: Tm = Stm> {
     shadow: ShadowHeap,
 }
 
+#[cfg(test)]
+impl<T: Tm> Volatile<T> {
+    /// The transactional memory.
+    pub(crate) fn memory(&self) -> &T {
+        &self.memory
+    }
+}
+
 impl<T: Tm> Design for Volatile<T> {
     const NAME: &'static str = "volatile";
     const DURABLE: bool = false;
@@ -26,7 +34,7 @@ impl<T: Tm> Design for Volatile<T> {
 
     fn create(_path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         let (shadow, shape) = Shape::in_memory(options)?;
-        let memory = T::sized(shadow.heap().len(), options.ownership_records, TxId::NONE);
+        let memory = T::sized(shadow.heap().len(), options.ownership_records)?;
         Ok((Volatile { memory, shadow }, shape))
     }
 

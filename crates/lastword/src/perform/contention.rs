@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | `Held` | a running transaction has taken the record | until it has ended | then |
 //! | `Changed`, `Untracked` | a record that was read is newer | a random pause | yes |
-//! | `Reserved` | a starving transaction needs the record | until it has ended | no |
+//! | `Reserved` | a starving transaction needs the record | until it has ended | then |
 //! | `Room` | the worker's own log is full | in its design's begin | no |
 //! | `Unknown` | something without a record: a frame of the shadow | a random pause | yes |
 //!
@@ -26,6 +26,10 @@
 //! before it could see the reservation (at most one for each worker and record). Then the gate
 //! closes, the attempts that were running end, and it runs alone. A transaction that ends leaves
 //! the queue, so every starving transaction becomes the first of it.
+//!
+//! No starvation: a transaction that fails for ever comes into the queue, since each obstacle that
+//! ends is a loss, the reservation of another starving transaction included. Those before it in the
+//! queue are at most one for each worker.
 //!
 //! The attempts end because none of them waits for another to commit or roll back. With a bound on
 //! the shadow (`shadow`) an attempt may wait while it runs, in two ways, and neither ends with an
@@ -114,6 +118,13 @@ pub struct Gate {
     queue: Mutex<VecDeque<usize>>,
 }
 
+/// The gate has stayed closed for longer than the caller waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// The worker whose transaction has closed it.
+    pub(crate) worker: usize,
+}
+
 /// Conflicts and losses of one worker's running transaction.
 #[derive(Debug)]
 pub(crate) struct Fortune {
@@ -195,7 +206,11 @@ impl Fortune {
 impl Gate {
     /// Passes the gate before an attempt. After a conflict it waits for what was in the way; `met`
     /// returns that, and `is_held` whether a record still has a value. A transaction that starves
-    /// gets a `turn`, which it keeps until it ends.
+    /// gets a `turn`, which it keeps until it ends. While the gate is closed it asks `gives_up`
+    /// with the worker that has closed it, at each look; a `true` ends the wait.
+    ///
+    /// # Errors
+    /// [`Closed`], when it has given up. Nothing was begun.
     #[inline]
     pub(crate) fn pass<'g>(
         &'g self,
@@ -203,13 +218,21 @@ impl Gate {
         turn: &mut Option<Turn<'g>>,
         met: impl FnOnce() -> Obstacle,
         is_held: impl Fn(u64, u64) -> bool,
-    ) {
+        gives_up: impl FnMut(usize) -> bool,
+    ) -> Result<(), Closed> {
         if fortune.conflicts > 0 {
             self.wait_after(met(), fortune, turn, is_held);
         }
         if self.closed.load(Ordering::Relaxed) {
-            self.wait_until_open(turn.as_ref());
+            return self.wait_until_open(turn.as_ref(), gives_up);
         }
+        Ok(())
+    }
+
+    /// Whether a starving transaction keeps all others from beginning.
+    #[doc(hidden)]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     #[cold]
@@ -234,22 +257,37 @@ impl Gate {
         let is_lost = match met {
             Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => true,
             Obstacle::Held { key, seen } => fortune.wait_while(|| is_held(key, seen)),
+            // Not counted, a stream of starving transactions that need one record could keep
+            // this one from it for ever: it would never join their queue.
             Obstacle::Reserved { key } => {
-                fortune.wait_while(|| self.is_reserved(key, fortune.worker));
-                false
+                fortune.wait_while(|| self.is_reserved(key, fortune.worker))
             }
             Obstacle::Room => false,
         };
         fortune.losses = fortune.losses.saturating_add(u32::from(is_lost));
     }
 
+    /// Ends: the worker that has closed the gate opens it at the end of its transaction. A program
+    /// may forget that transaction and its worker, and a body may run without end; so the caller
+    /// says when the wait was long enough.
     #[cold]
-    fn wait_until_open(&self, turn: Option<&Turn<'_>>) {
+    fn wait_until_open(
+        &self,
+        turn: Option<&Turn<'_>>,
+        mut gives_up: impl FnMut(usize) -> bool,
+    ) -> Result<(), Closed> {
         let mut look = 0;
         while self.closed.load(Ordering::Relaxed) && !turn.is_some_and(Turn::is_first) {
+            // Stored before the gate was closed, by a thread whose store may be seen later: then
+            // it is an earlier owner, and the wait is counted anew when the right one shows.
+            let worker = self.owner.load(Ordering::Relaxed);
+            if gives_up(worker) {
+                return Err(Closed { worker });
+            }
             rest(look);
             look = LOOKS.min(look + 1);
         }
+        Ok(())
     }
 
     /// A worker's transaction no longer starves. The worker's number, not a guard on a stack, says

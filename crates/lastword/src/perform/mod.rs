@@ -18,15 +18,17 @@ mod space;
 mod stm;
 mod write_set;
 
-pub(crate) use contention::{Fortune, Turn};
+pub(crate) use contention::{Closed, Fortune, Turn};
 pub use contention::{Gate, Obstacle};
+pub(crate) use records::records_of;
 pub use serial::Serial;
 pub use space::{Heap, Space};
 pub use stm::Stm;
 pub(crate) use write_set::STRIPE_WORDS;
 pub use write_set::Written;
 
-use crate::sync::AtomicU64;
+use crate::Error;
+use crate::sync::{AtomicU64, Ordering};
 use words::{Stop, TxId};
 
 /// A transactional memory: isolation and order for words of a shared heap.
@@ -40,14 +42,19 @@ pub trait Tm: Send + Sync + Sized + 'static {
     /// One worker's running transaction: sets and buffers, kept from one to the next.
     type Attempt: Send;
 
-    /// A memory for a heap of so many words whose last transaction was `last`.
-    fn new(heap_words: usize, last: TxId) -> Self {
-        Self::sized(heap_words, 0, last)
-    }
+    /// A memory for a heap of so many words, with so many ownership records, where it has them; 0:
+    /// as many as suit the heap and the machine. No transaction has an ID yet.
+    ///
+    /// # Errors
+    /// [`Error::NoRecords`].
+    fn sized(heap_words: usize, records: u64) -> Result<Self, Error>;
 
-    /// The same with so many ownership records, where it has them; 0: as many as suit the heap and
-    /// the machine.
-    fn sized(heap_words: usize, records: u64, last: TxId) -> Self;
+    /// Goes on after the transaction `last`. Before any worker begins.
+    fn starting_after(self, last: TxId) -> Self {
+        // Relaxed: what shares the memory with other threads orders it.
+        self.clock().store(last.0, Ordering::Relaxed);
+        self
+    }
 
     /// The state of one worker. `worker` is unique among the living ones.
     fn attempt(&self, worker: usize) -> Self::Attempt;

@@ -11,6 +11,7 @@
 use medium::Memory;
 
 use super::write_set::STRIPE_WORDS;
+use crate::Error;
 use crate::sync::AtomicU64;
 
 /// Most records for each core when the program does not choose.
@@ -25,17 +26,17 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Records for a heap: so many, rounded up to a power of two, or with 0 as many as suit it.
-    /// Never more than the heap has stripes, and fewer where there is no memory for them.
-    pub(super) fn new(heap_words: usize, wanted: u64) -> Records {
-        let mut records = count(heap_words, wanted, cores());
-        loop {
-            match Memory::anonymous(8 * records as u64) {
-                Ok(memory) => return Records { memory },
-                // Any number of records isolates.
-                Err(_) if records > 1 => records /= 2,
-                Err(error) => panic!("no page of memory: {error:?}"),
-            }
+    /// Records for a heap: as [`records_of`].
+    ///
+    /// # Errors
+    /// [`Error::NoRecords`]. Fewer records would isolate as well, but a pool would lose more
+    /// transactions to false conflicts without a word.
+    pub(super) fn new(heap_words: usize, wanted: u64) -> Result<Records, Error> {
+        let records = records_of(heap_words, wanted);
+        let bytes = 8 * records;
+        match Memory::anonymous(bytes) {
+            Ok(memory) => Ok(Records { memory }),
+            Err(_) => Err(Error::NoRecords { records, bytes }),
         }
     }
 
@@ -56,6 +57,12 @@ impl Records {
     pub(super) fn get(&self, number: usize) -> &AtomicU64 {
         &self.all()[number]
     }
+}
+
+/// How many records a heap has: as many as were asked for, rounded up to a power of two, or with 0
+/// as many as suit the heap and the machine. Never more than the heap has stripes.
+pub(crate) fn records_of(heap_words: usize, wanted: u64) -> u64 {
+    count(heap_words, wanted, cores()) as u64
 }
 
 fn cores() -> usize {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::write_set::{Entry, STRIPE_SHIFT, WriteSet, in_stripe, record_words_max};
 use super::{Gate, Redo, Space, Tm, Written};
+use crate::Error;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, spin_loop, thread};
 use words::{Stop, TxId};
 
@@ -52,9 +53,9 @@ impl Tm for Serial {
     const NAME: &'static str = "serial";
     type Attempt = Attempt;
 
-    fn sized(_heap_words: usize, _records: u64, last: TxId) -> Serial {
-        let (clock, held) = (AtomicU64::new(last.0), AtomicBool::new(false));
-        Serial { clock, held, gate: Gate::default() }
+    fn sized(_heap_words: usize, _records: u64) -> Result<Serial, Error> {
+        let (clock, held) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Serial { clock, held, gate: Gate::default() })
     }
 
     fn attempt(&self, _worker: usize) -> Attempt {

@@ -36,6 +36,7 @@
 use super::records::Records;
 use super::write_set::{Entry, STRIPE_SHIFT, STRIPE_WORDS, WriteSet, in_stripe, record_words_max};
 use super::{Gate, Obstacle, Redo, Space, Tm, Written};
+use crate::Error;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crossbeam_utils::CachePadded;
 use medium::cpu;
@@ -101,10 +102,10 @@ impl Tm for Stm {
     const NAME: &'static str = "stm";
     type Attempt = Attempt;
 
-    fn sized(heap_words: usize, records: u64, last: TxId) -> Stm {
-        let (clock, gate) = (AtomicU64::new(last.0), Gate::default());
-        let records = Records::new(heap_words, records);
-        Stm { clock: CachePadded::new(clock), records, gate: CachePadded::new(gate) }
+    fn sized(heap_words: usize, records: u64) -> Result<Stm, Error> {
+        let (clock, gate) = (AtomicU64::new(0), Gate::default());
+        let records = Records::new(heap_words, records)?;
+        Ok(Stm { clock: CachePadded::new(clock), records, gate: CachePadded::new(gate) })
     }
 
     fn attempt(&self, worker: usize) -> Attempt {

@@ -114,7 +114,8 @@ impl<D: Design> Drop for Lent<'_, D> {
         let Kept { state, returned, most } = &self.pool.kept;
         let mut kept = lock(state);
         if let Some(worker) = self.worker.take() {
-            if kept.waiting > 0 || kept.idle.len() < *most {
+            // One whose commit panicked leaves, and its number with it.
+            if !worker.is_lost() && (kept.waiting > 0 || kept.idle.len() < *most) {
                 kept.idle.push(worker.into_seat());
             } else {
                 // It has left before it counts as returned: its number is free then.

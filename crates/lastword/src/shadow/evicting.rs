@@ -81,6 +81,10 @@ impl ShadowMemory for Evicting {
         pages.transpose().map(drop)
     }
 
+    fn memory_bytes(_options: &Options, _heap_bytes: u64) -> u64 {
+        0
+    }
+
     fn open(
         options: &Options,
         file: &Arc<PoolFile>,

@@ -55,6 +55,9 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
     /// [`Error::OtherShadow`]; a size that it cannot have.
     fn check(options: &Options) -> Result<(), Error>;
 
+    /// Bytes of anonymous memory that [`open`](ShadowMemory::open) asks for, or most of them.
+    fn memory_bytes(options: &Options, heap_bytes: u64) -> u64;
+
     /// The heap at `offset` in a file; everything that was logged is at home there.
     ///
     /// # Errors
@@ -169,6 +172,10 @@ impl ShadowMemory for ShadowHeap {
             }),
             (Shadow::Full | Shadow::CopyOnWrite, None) => Ok(()),
         }
+    }
+
+    fn memory_bytes(options: &Options, heap_bytes: u64) -> u64 {
+        if options.shadow == Shadow::CopyOnWrite { 0 } else { heap_bytes }
     }
 
     fn open(

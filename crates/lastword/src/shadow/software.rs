@@ -84,6 +84,10 @@ impl ShadowMemory for Software {
         options.shadow_bytes.map_or(Ok(()), |bytes| pages_in(bytes, PAGE_BYTES).map(drop))
     }
 
+    fn memory_bytes(options: &Options, heap_bytes: u64) -> u64 {
+        options.shadow_bytes.map_or(heap_bytes, |bytes| bytes.min(heap_bytes))
+    }
+
     fn open(
         options: &Options,
         file: &Arc<PoolFile>,

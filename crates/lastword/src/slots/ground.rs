@@ -16,12 +16,12 @@ use medium::{Domain, HomeMedium, InPlace, LogMedium, Memory, Parts, PoolFile};
 
 use super::format::{Head, Key, Layout, UNIT_WORDS};
 use super::workers::Meter;
-use crate::perform::Heap;
+use crate::perform::{Heap, Stm, Tm};
 use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::Storage;
 use crate::superblock::{Superblock, Superblocks};
 use crate::sync::{Arc, Mutex, Ordering, lock};
-use crate::{Error, Options};
+use crate::{Error, Medium, Options};
 
 /// Words in a block of a log file: what one write shares with no other.
 const BLOCK_WORDS: usize = 512;
@@ -59,6 +59,24 @@ pub(super) enum Words {
 }
 
 impl Words {
+    /// Words as [`open`](Words::open), and a transactional memory for them.
+    pub(super) fn with_records(
+        storage: &Storage,
+        options: &Options,
+    ) -> Result<(Words, Stm), Error> {
+        let words = Words::open(storage, options)?;
+        let heap_words = storage.superblocks.current().heap_bytes as usize / 8;
+        Ok((words, Stm::sized(heap_words, options.ownership_records)?))
+    }
+
+    /// Bytes of anonymous memory that [`open`](Words::open) asks for.
+    pub(super) fn memory_bytes(options: &Options, medium: Medium, heap_bytes: u64) -> u64 {
+        match medium {
+            Medium::File => ShadowHeap::memory_bytes(options, heap_bytes),
+            Medium::Dax | Medium::PersistentCache | Medium::Emulated { .. } => 0,
+        }
+    }
+
     /// Maps home and log, or reads home.
     pub(super) fn open(storage: &Storage, options: &Options) -> Result<Words, Error> {
         ShadowHeap::check(options)?;

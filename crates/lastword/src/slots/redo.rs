@@ -203,11 +203,12 @@ impl Recorder for End<'_> {
 
 impl Redo {
     fn start(opened: Opened, options: &Options) -> Result<(Redo, Shape), Error> {
-        let Begun { storage, words, last } =
-            opened.begin(Self::NAME, |storage| Words::open(storage, options), |_| ())?;
+        let open = |storage: &Storage| Words::with_records(storage, options);
+        let Begun { storage, words: (words, memory), last } =
+            opened.begin(Self::NAME, open, |_| ())?;
         let shape = Shape::of(&storage, options);
         let ground = Ground::new(storage, words);
-        let memory = Stm::sized(ground.heap().len(), options.ownership_records, last);
+        let memory = memory.starting_after(last);
         let workers = Workers::new(ground.layout.slots, last.0);
         let truncation = Mutex::new(Truncation::new(&ground, last.0));
         Ok((Redo { memory, ground, workers, truncation }, shape))
@@ -273,12 +274,12 @@ impl Design for Redo {
     type Local = Local;
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
-        let (storage, created) = Storage::create(path, options, Self::NAME)?;
+        let (storage, created) = Storage::create(path, options, Self::NAME, Words::memory_bytes)?;
         created.or_remove(|| Self::start(Opened::created(storage)?, options))
     }
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
-        Self::start(Opened::open(path, options)?, options)
+        Self::start(Opened::open(path, options, Words::memory_bytes)?, options)
     }
 
     #[inline]
@@ -534,7 +535,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         drop(Redo::create(&path, &options()).unwrap());
-        let mut opened = Opened::open(&path, &options()).unwrap();
+        let mut opened = Opened::open(&path, &options(), Words::memory_bytes).unwrap();
         opened.storage.superblocks.update(|now| now.reproduced = 1 << 50).unwrap();
         let (redo, _) = Redo::start(opened, &options()).unwrap();
         let mut local = redo.local(0).unwrap();

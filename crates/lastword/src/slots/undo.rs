@@ -302,11 +302,12 @@ pub(super) fn batch_of(written: &Written<'_, impl Space>, batch: &mut Vec<u64>) 
 
 impl Undo {
     fn start(opened: Opened, options: &Options) -> Result<(Undo, Shape), Error> {
-        let Begun { storage, words, last } =
-            opened.begin(Self::NAME, |storage| Words::open(storage, options), |_| ())?;
+        let open = |storage: &Storage| Words::with_records(storage, options);
+        let Begun { storage, words: (words, memory), last } =
+            opened.begin(Self::NAME, open, |_| ())?;
         let shape = Shape::of(&storage, options);
         let ground = Ground::new(storage, words);
-        let memory = Stm::sized(ground.heap().len(), options.ownership_records, last);
+        let memory = memory.starting_after(last);
         let workers = Workers::new(ground.layout.slots, last.0);
         Ok((Undo { memory, ground, workers }, shape))
     }
@@ -341,12 +342,12 @@ impl Design for Undo {
     type Local = Local;
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
-        let (storage, created) = Storage::create(path, options, Self::NAME)?;
+        let (storage, created) = Storage::create(path, options, Self::NAME, Words::memory_bytes)?;
         created.or_remove(|| Self::start(Opened::created(storage)?, options))
     }
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
-        Self::start(Opened::open(path, options)?, options)
+        Self::start(Opened::open(path, options, Words::memory_bytes)?, options)
     }
 
     #[inline]

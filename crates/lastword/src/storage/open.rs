@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
-use medium::{Patience, PoolFile, Prewrite, System};
+use medium::{Memory, Patience, PoolFile, Prewrite, System};
 
 use super::survey::{Survey, choose_medium};
 use super::{Storage, renew};
@@ -31,6 +31,9 @@ pub(crate) struct Found {
     pub(crate) action: Action,
 }
 
+/// Bytes of anonymous memory that a design needs for a heap of so many bytes on a medium.
+pub(crate) type MemoryBytes = fn(&Options, Medium, u64) -> u64;
+
 /// A pool's files with the media over them.
 pub(crate) struct Opened {
     pub(crate) storage: Storage,
@@ -46,8 +49,13 @@ pub(crate) fn heap(superblock: &Superblock) -> lw_alloc::Heap {
 impl Opened {
     /// Opens the files for a pool that goes on. Locks them, and allocates what they lack. Contents
     /// do not change, but for a new log in place of one that is lost, when that was asked for. A
-    /// persist barrier for each file, and one for their names.
-    pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
+    /// persist barrier for each file, and one for their names. `memory_bytes`: the memory that the
+    /// design needs; without it the files are left as they are, holes included.
+    pub(crate) fn open(
+        path: &Path,
+        options: &Options,
+        memory_bytes: MemoryBytes,
+    ) -> Result<Opened, Error> {
         options.layout_padded()?;
         let found = Survey::of(path, &CheckOptions::from(options), |path| {
             open_settled(&options.system, path)
@@ -55,8 +63,9 @@ impl Opened {
         .found()?;
         let medium = choose_medium(options.medium, found.medium).expect("the survey has asked");
         check_size_limits(&found.file, found.log_file.as_deref(), medium)?;
+        check_memory(memory_bytes(options, medium, found.superblocks.current().heap_bytes))?;
         // Before anything is mapped or written, and after every check that refuses the pool.
-        allocate_again(&found.file, Prewrite::No)?;
+        allocate(&found.file, Prewrite::No, medium)?;
         // Before anything in it is acknowledged: whoever made the pool may have been killed between
         // giving it its name and making that durable. Both files are in one directory.
         if !planted(Mutant::NameNotSettled) {
@@ -67,7 +76,7 @@ impl Opened {
         // As at its creation: written once, so that its groups need no metadata. After the renewal,
         // since a log that is lost need not be allocated.
         if let Some(log_file) = &log_file {
-            allocate_again(log_file, Prewrite::Zeros)?;
+            allocate(log_file, Prewrite::Zeros, medium)?;
         }
         let storage = Storage::assemble(file, log_file, superblocks, medium, options)?;
         Ok(Opened { storage, log_head, action })
@@ -86,6 +95,31 @@ pub(crate) fn open_settled(system: &System, path: &Path) -> Result<PoolFile, med
     let file = PoolFile::open_on(system, path)?;
     settle(&file)?;
     Ok(file)
+}
+
+/// Allocates what the file lacks. A pool on `file` opens where the disk has no room for that: a
+/// write without room is an error and poisons the pool, what was acknowledged is in the log, and a
+/// pool that is only read needs no room. A file system that compresses or deduplicates makes
+/// complete files look sparse, so a refusal would be wrong there. A store into a mapped hole kills
+/// the process, so a pool on mapped media is refused.
+fn allocate(file: &PoolFile, prewrite: Prewrite, medium: Medium) -> Result<(), Error> {
+    match allocate_again(file, prewrite) {
+        Err(medium::Error::Unallocated { .. }) if medium == Medium::File => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+/// That the system has memory for a pool's words, asked before its disk is: a pool that cannot be
+/// held takes no disk. What is asked for is given back, since its pages depend on what recovery
+/// finds; another process may take it meanwhile, which is the same error later.
+///
+/// # Errors
+/// [`medium::Error::NoMemory`].
+pub(super) fn check_memory(bytes: u64) -> Result<(), Error> {
+    if bytes > 0 {
+        drop(Memory::anonymous(bytes)?);
+    }
+    Ok(())
 }
 
 /// That this process may write all that has to be written: mapped files are, up to the superblocks.

@@ -190,15 +190,14 @@ fn a_write_without_room_poisons_and_loses_nothing() {
     }
 }
 
-/// A copy that has left zeros out has no room for them on a full disk: said when it is opened, not
-/// by a signal later. With room it is as the pool was.
+/// A mapped copy that has left zeros out has no room for them on a full disk: an error when it is
+/// opened, and no signal later. With room it is as the pool was.
 #[test]
 fn sparse_copy_on_full_disk_is_refused_at_open() {
     const NAME: &str = "full::sparse_copy_on_full_disk_is_refused_at_open";
     let Some(disk) = small_disk(NAME, "size=16m") else { return };
-    let [file, emulated] = media();
-    let parts = [(&file, "test.pool"), (&file, "test.pool.log"), (&emulated, "test.pool")];
-    for (options, sparse) in parts {
+    let [_, emulated] = media();
+    for (options, sparse) in [(&emulated, "test.pool")] {
         let mut story = Story::new(&disk, options.clone(), true, Faults::none());
         let pool = Pool::create(&story.path, options.clone()).unwrap();
         let id = story.put(&pool).unwrap();
@@ -235,6 +234,41 @@ fn sparse_copy_on_full_disk_is_refused_at_open() {
             story.acknowledged = story.begun;
         }
         pool.close().unwrap();
+        std::fs::remove_file(disk.join("filler")).unwrap();
+        story.assert_truth();
+        names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
+    }
+}
+
+/// On files a write without room is an error, so a copy with holes opens, is read, and goes on until
+/// it meets one. File systems that compress show every file as such a copy.
+#[test]
+fn sparse_copy_on_full_disk_opens_on_files() {
+    const NAME: &str = "full::sparse_copy_on_full_disk_opens_on_files";
+    let Some(disk) = small_disk(NAME, "size=16m") else { return };
+    for sparse in ["test.pool", "test.pool.log"] {
+        let options = Story::options().medium(Medium::File);
+        let mut story = Story::new(&disk, options.clone(), true, Faults::none());
+        let pool = Pool::create(&story.path, options.clone()).unwrap();
+        // Its first transaction writes pages of the heap that later ones write again.
+        if sparse == "test.pool.log" {
+            let id = story.put(&pool).unwrap();
+            pool.wait_for(id).unwrap();
+            story.acknowledged = story.begun;
+        }
+        pool.close().unwrap();
+        assert!(punch(&disk.join(sparse)) > 10, "no block of zeros");
+        fill(&disk);
+        let pool = Pool::open(&story.path, options.clone()).unwrap();
+        assert_eq!(found(&pool), story.acknowledged);
+        let error = (0..500).find_map(|_| {
+            let done = story.put(&pool).and_then(|id| pool.wait_for(id));
+            let done = done.map(|()| story.acknowledged = story.begun);
+            done.and_then(|()| pool.bring_home()).err()
+        });
+        let text = error.expect("a hole was to be written").to_string();
+        assert!(text.contains(sparse) && text.contains("free some space"), "{text}");
+        drop(pool);
         std::fs::remove_file(disk.join("filler")).unwrap();
         story.assert_truth();
         names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());

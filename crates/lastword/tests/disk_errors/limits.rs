@@ -233,7 +233,7 @@ fn creation_without_descriptors_leaves_nothing() {
 }
 
 /// Runs a test in a child, behind a line of shell.
-fn in_child(line: &str, test: &str) {
+pub(crate) fn in_child(line: &str, test: &str) {
     let output = std::process::Command::new("sh")
         .args(["-c", &format!("{line}; exec \"$0\" --exact \"$1\"")])
         .arg(std::env::current_exe().unwrap())

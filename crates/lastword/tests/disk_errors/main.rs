@@ -4,7 +4,9 @@
 
 mod full;
 mod limits;
+mod memory;
 mod mounts;
 mod nth;
 mod parts;
+mod process;
 mod story;

@@ -12,8 +12,6 @@ use lastword::{
 
 /// A transaction with 24 losses starves; so many attempts are enough for any rule that counts them.
 const ATTEMPTS: usize = 64;
-/// Attempts of the rival in which the unrelated worker has to end.
-const ATTEMPTS_MAX: usize = 2_000;
 /// Transactions of the unrelated worker, each on an object of its own: `snapshot` keeps the old
 /// version of what was written since the oldest transaction began, and has room for one.
 const TRANSACTIONS: usize = 100;
@@ -33,7 +31,8 @@ fn objects<D: Design>(pool: &Pool<D>) -> Vec<Ptr<Object>> {
 }
 
 /// A body writes an object and runs until an unrelated worker has ended its transactions, while a
-/// rival wants the object.
+/// rival wants the object. It also ends when the starvation lock has stopped the pool: then the
+/// unrelated worker can only end after it.
 fn slow_body<D: Design>(path: &Path, rival_writes: bool) {
     let pool = Pool::<D>::create_as(path, options()).unwrap();
     let objects = objects(&pool);
@@ -51,8 +50,9 @@ fn slow_body<D: Design>(path: &Path, rival_writes: bool) {
                 begins.send(()).unwrap();
                 (0..ATTEMPTS).for_each(|_| tried.recv().unwrap());
                 starts.send(()).unwrap();
-                let attempts = (0..ATTEMPTS_MAX).take_while(|_| !ended.load(Ordering::Acquire));
-                attempts.for_each(|_| tried.recv().unwrap());
+                while !ended.load(Ordering::Acquire) && !pool.design().gate().is_closed() {
+                    tried.recv().unwrap();
+                }
                 Ok(ended.load(Ordering::Acquire))
             };
             worker.run(body).unwrap().value

@@ -4,6 +4,7 @@
 
 use std::mem::forget;
 use std::path::Path;
+use std::time::Duration;
 
 use lastword::{Design, Durability, Error, Objects, Options, Pool, Ptr, TxId, Worker};
 
@@ -244,4 +245,57 @@ impl Suite for ThreadGoesOn {
 #[test]
 fn thread_that_forgot_a_transaction_can_begin_again() {
     every_design(&ThreadGoesOn);
+}
+
+/// The transaction and its worker are forgotten when it has lost so often that it runs alone.
+struct GateStaysClosed;
+
+impl Suite for GateStaysClosed {
+    fn run<D: Design>(&self, options: Options, _durability: Durability) {
+        if !D::ROLLS_BACK || D::WORKERS_MAX < 2 || waits_for_the_open_one::<D>() {
+            return;
+        }
+        // This thread stays inside the transaction that it forgets.
+        std::thread::spawn(|| stays_closed::<D>(options)).join().unwrap();
+    }
+}
+
+fn stays_closed<D: Design>(options: Options) {
+    const ATTEMPTS_MAX: usize = 200;
+    let dir = tempfile::tempdir().unwrap();
+    let options = options.patience(Duration::from_millis(5));
+    let (pool, pair) = create::<D>(&dir.path().join("pool"), &options);
+    // A word of its own for each conflict: what was lost once is reserved.
+    let words = (0..ATTEMPTS_MAX).map(|_| pool.run(|tx| tx.alloc([0; 64])).unwrap().value);
+    let words: Vec<Ptr<Large>> = words.collect();
+    let mut worker = pool.worker().unwrap();
+    let stopped = words.iter().find_map(|word| {
+        let mut open = worker.begin(false).unwrap();
+        let read = open.tx().get(*word);
+        if pool.design().gate().is_closed() {
+            forget(open);
+            return Some(());
+        }
+        let rival = || drop(pool.run(|tx| tx.set(*word, [1; 64])).unwrap());
+        std::thread::scope(|scope| scope.spawn(rival).join().unwrap());
+        let lost = read.is_err() || open.tx().set(*word, [2; 64]).is_err();
+        // A read that is not checked before the commit.
+        match lost {
+            true => drop(open.abort().unwrap()),
+            false => drop(open.commit().unwrap()),
+        }
+        None
+    });
+    assert!(stopped.is_some(), "{}: the gate stays open", D::NAME);
+    forget(worker);
+    let others = || [false, true].map(|_| pool.run(|tx| tx.set(pair.other, [2; 64])).map(drop));
+    let ended = std::thread::scope(|scope| scope.spawn(others).join().unwrap());
+    for refused in ended {
+        assert!(matches!(refused, Err(Error::GateClosed { worker: 1, .. })), "{refused:?}");
+    }
+}
+
+#[test]
+fn forgotten_worker_behind_closed_gate_is_an_error() {
+    every_design(&GateStaysClosed);
 }

@@ -19,7 +19,7 @@ struct Shared {
 impl Shared {
     fn new(stripes: usize) -> Arc<Shared> {
         let count = 8 * (stripes - 1) + 2;
-        Arc::new(Shared { stm: Stm::new(count, TxId(0)), heap: words(count) })
+        Arc::new(Shared { stm: Stm::sized(count, 0).expect("there is memory"), heap: words(count) })
     }
 
     /// Runs a body once. Answers what it has answered, when it committed.

@@ -14,7 +14,7 @@ pub(crate) fn a_commit_is_claimed_with_its_record() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(None, move || {
-        let stm = Arc::new(Stm::new(1, TxId(0)));
+        let stm = Arc::new(Stm::sized(1, 0).expect("there is memory"));
         let slot = Arc::new(Slot::new(Ring::new(words(16))));
         let (theirs, their_slot) = (Arc::clone(&stm), Arc::clone(&slot));
         let worker = thread::spawn(move || commit(&theirs, their_slot));

@@ -14,6 +14,7 @@ pub enum Error {
     Thread { source: std::io::Error },
     DamagedLog { path: std::path::PathBuf, at: u64 },
     Medium(real_medium::Error),
+    NoRecords { records: u64, bytes: u64 },
 }
 
 impl From<real_medium::Error> for Error {

@@ -43,7 +43,7 @@ fn schedules<T: Tm>(schedules: usize, memory_words: usize, outcomes: &[u64]) {
 }
 
 fn run<T: Tm>(memory_words: usize, seed: u64, met: &Outcomes) {
-    let memory = Arc::new(T::new(memory_words, TxId(0)));
+    let memory = Arc::new(T::sized(memory_words, 0).expect("there is memory"));
     let heap: Arc<[AtomicU64]> = (0..HEAP_WORDS).map(|_| AtomicU64::new(0)).collect();
     let workers: Vec<_> = (0..WORKERS)
         .map(|worker| {

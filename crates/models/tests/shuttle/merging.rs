@@ -191,7 +191,7 @@ fn run(seed: u64, met: &Outcomes) {
     let slots: Vec<_> =
         (0..WORKERS).map(|_| Arc::new(Slot::new(Ring::new(words(RING_WORDS))))).collect();
     let pipeline = Arc::new(Pipeline {
-        stm: Stm::new(HEAP_WORDS, TxId(0)),
+        stm: Stm::sized(HEAP_WORDS, 0).expect("there is memory"),
         heap: words(HEAP_WORDS),
         slots: Mutex::new(slots.clone()),
         sending: Mutex::default(),

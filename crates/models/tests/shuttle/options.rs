@@ -50,6 +50,9 @@ pub(crate) struct Storage {
     pub(crate) medium: Medium,
 }
 
+/// As the product's: a model has memory enough.
+pub(crate) type MemoryBytes = fn(&Options, Medium, u64) -> u64;
+
 /// A machine needs no tidying.
 pub(crate) struct Created;
 
@@ -67,6 +70,7 @@ impl Storage {
         _: &Path,
         options: &Options,
         _: &'static str,
+        _: MemoryBytes,
     ) -> Result<(Storage, Created), Error> {
         let machine = &options.machine;
         let storage = Storage {
@@ -87,8 +91,12 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
-        let (storage, _) = Storage::create(path, options, "")?;
+    pub(crate) fn open(
+        path: &Path,
+        options: &Options,
+        memory_bytes: MemoryBytes,
+    ) -> Result<Opened, Error> {
+        let (storage, _) = Storage::create(path, options, "", memory_bytes)?;
         Ok(Opened { storage, action: Action::Replay })
     }
 
@@ -170,6 +178,7 @@ impl ShadowHeap {
 pub trait ShadowMemory: Send + Sync + Sized + 'static {
     type Part: Send;
     fn check(options: &Options) -> Result<(), Error>;
+    fn memory_bytes(options: &Options, heap_bytes: u64) -> u64;
     fn open(options: &Options, _: &Arc<Machine>, _: u64, bytes: u64) -> Result<Self, Error>;
     fn words(&self) -> usize;
     fn part(&self) -> Self::Part;
@@ -198,6 +207,10 @@ impl ShadowMemory for ShadowHeap {
 
     fn check(_: &Options) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn memory_bytes(_: &Options, heap_bytes: u64) -> u64 {
+        heap_bytes
     }
 
     fn open(_: &Options, _: &Arc<Machine>, _: u64, bytes: u64) -> Result<ShadowHeap, Error> {

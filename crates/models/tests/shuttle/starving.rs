@@ -35,7 +35,7 @@ pub(crate) fn starving_transaction_commits_before_gate_closes() {
     explore(100, move |_| {
         let heap = (0..HEAP_WORDS).map(|_| AtomicU64::new(0)).collect();
         let (commits, over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let stm = Stm::new(HEAP_WORDS, TxId(0));
+        let stm = Stm::sized(HEAP_WORDS, 0).expect("there is memory");
         let shared = Arc::new(Shared { stm, heap, commits, over });
         let theirs = Arc::clone(&shared);
         let rival = thread::spawn(move || rival(&theirs));
@@ -87,7 +87,9 @@ fn run(
     let (mut fortune, mut turn) = (Fortune::new(worker), None::<Turn<'_>>);
     loop {
         let is_held = |key, seen| stm.is_held(key, seen);
-        stm.gate().pass(&mut fortune, &mut turn, || stm.obstacle(&mut attempt), is_held);
+        let met = || stm.obstacle(&mut attempt);
+        let passed = stm.gate().pass(&mut fortune, &mut turn, met, is_held, |_| false);
+        passed.expect("it does not give up");
         stm.begin(&mut attempt);
         let done = body(&mut attempt).and_then(|()| stm.commit(&mut attempt, heap, &mut NoRedo));
         if done.is_ok() {

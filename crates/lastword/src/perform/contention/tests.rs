@@ -3,6 +3,7 @@
 use super::*;
 
 const FREE: fn(u64, u64) -> bool = |_, _| false;
+const WAITS: fn(usize) -> bool = |_| false;
 
 /// Lets a transaction lose so often.
 fn lose<'g>(
@@ -14,7 +15,7 @@ fn lose<'g>(
 ) {
     for _ in 0..times {
         fortune.conflicts += 1;
-        gate.pass(fortune, turn, || met, FREE);
+        gate.pass(fortune, turn, || met, FREE, WAITS).unwrap();
     }
 }
 
@@ -34,10 +35,10 @@ fn held_record_counts_once_when_released() {
     let met = Obstacle::Held { key: 5, seen: 7 };
     for _ in 0..2 * PATIENCE {
         fortune.conflicts = 1; // waits no longer than that
-        gate.pass(&mut fortune, &mut turn, || met, |_, _| true);
+        gate.pass(&mut fortune, &mut turn, || met, |_, _| true, WAITS).unwrap();
     }
     assert_eq!((fortune.losses, turn.is_none()), (0, true));
-    gate.pass(&mut fortune, &mut turn, || met, FREE);
+    gate.pass(&mut fortune, &mut turn, || met, FREE, WAITS).unwrap();
     assert_eq!(fortune.losses, 1);
 }
 
@@ -47,6 +48,42 @@ fn full_log_is_not_a_loss() {
     let (mut fortune, mut turn) = (Fortune::new(0), None);
     lose(&gate, &mut fortune, &mut turn, Obstacle::Room, 10 * PATIENCE);
     assert_eq!((fortune.losses, turn.is_none()), (0, true));
+}
+
+#[test]
+fn ended_reservations_make_a_transaction_starve() {
+    let gate = Gate::default();
+    let (mut fortune, mut turn) = (Fortune::new(0), None);
+    let met = Obstacle::Reserved { key: 5 };
+    for starved in 0..=PATIENCE {
+        assert!(turn.is_none(), "after {starved} reservations");
+        let (mut other, mut first) = starving(&gate, 3);
+        lose(&gate, &mut other, &mut first, Obstacle::Changed { key: 5 }, 1);
+        fortune.conflicts = 1; // waits no longer than that
+        gate.pass(&mut fortune, &mut turn, || met, FREE, WAITS).unwrap();
+        assert_eq!(fortune.losses, starved, "the reservation has not ended");
+        drop(first);
+        lose(&gate, &mut fortune, &mut turn, met, 1);
+    }
+    assert!(turn.is_some());
+}
+
+#[test]
+fn closed_gate_is_given_up_and_names_its_worker() {
+    let gate = Gate::default();
+    let (mut owner, mut turn) = starving(&gate, 3);
+    lose(&gate, &mut owner, &mut turn, Obstacle::Unknown, 1);
+    let (mut asked, mut other) = (Vec::new(), Fortune::new(4));
+    let gives_up = |worker| {
+        asked.push(worker);
+        asked.len() == 7
+    };
+    let passed = gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, gives_up);
+    assert_eq!((passed, asked), (Err(Closed { worker: 3 }), vec![3; 7]));
+    // Its own transaction passes.
+    gate.pass(&mut owner, &mut turn, || Obstacle::Unknown, FREE, |_| true).unwrap();
+    drop(turn);
+    gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, |_| true).unwrap();
 }
 
 #[test]

@@ -7,6 +7,10 @@ fn heap(words: usize) -> Vec<AtomicU64> {
     (0..words).map(|_| AtomicU64::new(0)).collect()
 }
 
+fn stm(words: usize) -> Stm {
+    Stm::sized(words, 0).unwrap()
+}
+
 fn value(heap: &[AtomicU64], index: usize) -> u64 {
     heap[index].load(Ordering::Relaxed)
 }
@@ -38,7 +42,7 @@ impl Redo for Records {
 
 #[test]
 fn two_transactions_that_touch_the_same_word_conflict() {
-    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
     stm.begin(&mut two);
@@ -52,7 +56,7 @@ fn two_transactions_that_touch_the_same_word_conflict() {
 
 #[test]
 fn a_read_of_something_newer_moves_the_snapshot_or_conflicts() {
-    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
     assert_eq!(stm.read(&mut one, &heap, 0), Ok(0));
@@ -72,7 +76,7 @@ fn a_read_of_something_newer_moves_the_snapshot_or_conflicts() {
 
 #[test]
 fn a_rolled_back_transaction_leaves_the_old_values_and_a_new_version() {
-    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut two);
     assert_eq!(stm.read(&mut two, &heap, S + 1), Ok(0));
@@ -91,7 +95,7 @@ fn a_rolled_back_transaction_leaves_the_old_values_and_a_new_version() {
 
 #[test]
 fn who_only_reads_keeps_no_read_set_and_still_sees_one_moment() {
-    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin_read(&mut one);
     stm.begin(&mut two);
@@ -108,7 +112,7 @@ fn who_only_reads_keeps_no_read_set_and_still_sees_one_moment() {
 
 #[test]
 fn a_commit_whose_reads_no_longer_hold_leaves_a_hole() {
-    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
     stm.read(&mut one, &heap, 0).unwrap();
@@ -128,7 +132,7 @@ fn a_commit_whose_reads_no_longer_hold_leaves_a_hole() {
 
 #[test]
 fn a_commit_without_room_draws_no_id() {
-    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let (stm, heap) = (stm(WORDS), heap(WORDS));
     let mut one = stm.attempt(1);
     stm.begin(&mut one);
     for index in 0..4 {
@@ -145,7 +149,7 @@ fn a_commit_without_room_draws_no_id() {
 fn stripes_that_share_an_ownership_record_are_both_restored_and_released() {
     const FEW: usize = 4;
     let words = 2 * FEW * STRIPE_WORDS;
-    let (stm, heap) = (Stm::sized(words, FEW as u64, TxId(0)), heap(words));
+    let (stm, heap) = (Stm::sized(words, FEW as u64).unwrap(), heap(words));
     let far = FEW * STRIPE_WORDS; // the same record as word 0
     let mut one = stm.attempt(1);
     stm.begin(&mut one);
@@ -165,7 +169,7 @@ fn stripes_that_share_an_ownership_record_are_both_restored_and_released() {
 
 #[test]
 fn a_transaction_that_only_reads_draws_no_id() {
-    let (stm, heap) = (Stm::new(WORDS, TxId(17)), heap(WORDS));
+    let (stm, heap) = (stm(WORDS).starting_after(TxId(17)), heap(WORDS));
     let mut one = stm.attempt(1);
     stm.begin(&mut one);
     let mut out = [1; 2 * S];
@@ -176,7 +180,7 @@ fn a_transaction_that_only_reads_draws_no_id() {
 
 #[test]
 fn a_run_is_written_whole_across_stripes_and_over_words_written_before() {
-    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let (stm, heap) = (stm(WORDS), heap(WORDS));
     let mut one = stm.attempt(1);
     stm.begin(&mut one);
     stm.write(&mut one, &heap, S - 1, 1).unwrap();
@@ -195,7 +199,7 @@ fn a_run_is_written_whole_across_stripes_and_over_words_written_before() {
 #[test]
 fn more_reads_than_there_is_room_for_are_all_remembered() {
     let words = 3 * READS * S;
-    let (stm, heap) = (Stm::new(words, TxId(0)), heap(words));
+    let (stm, heap) = (stm(words), heap(words));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
     for stripe in 0..3 * READS {
@@ -212,7 +216,7 @@ fn more_reads_than_there_is_room_for_are_all_remembered() {
 
 #[test]
 fn obstacle_names_record_and_its_holder() {
-    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     let mut seen = Vec::new();
     for _ in 0..2 {
@@ -236,7 +240,7 @@ fn obstacle_names_record_and_its_holder() {
 
 #[test]
 fn obstacle_names_record_that_changed() {
-    let (stm, heap) = (Stm::new(WORDS, TxId(0)), heap(WORDS));
+    let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
     stm.read(&mut one, &heap, 0).unwrap();

@@ -1,0 +1,18 @@
+//! The limit that an error names.
+
+use super::*;
+use crate::persist::Persist;
+
+#[test]
+fn default_transaction_limit_is_the_ring() {
+    let (log, ring) = (64 << 20, 16 << 20);
+    assert_eq!(Limit::of(log, ring), Limit::Ring);
+    let bytes = 8 * Persist::words_max(log, ring as usize / 8) as u64;
+    assert!((8 << 20) - bytes < 4096, "{bytes}");
+    let text = Limit::Ring.advice(log, ring);
+    assert!(text.contains("more `ring_entries` than 1048576"), "{text}");
+    // A larger log changes nothing, a larger ring does.
+    assert_eq!(Limit::of(8 * log, ring), Limit::Ring);
+    assert_eq!(Limit::of(log, 4 * ring), Limit::Log);
+    assert_eq!(Limit::of(16 * log, 64 * ring), Limit::Record);
+}

@@ -1,0 +1,94 @@
+//! Limits of the process on its memory (`ulimit -v`): what has no memory is an error that says so,
+//! before anything of the pool is changed.
+
+use std::path::Path;
+
+use lastword::{Error, Medium, MediumError, Options, Pool, Shadow, Volatile};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::limits::in_child;
+
+/// Set in the child, whose limits they are.
+const CHILD: &str = "LASTWORD_TEST_LIMITED";
+
+const HEAP_BYTES: u64 = 256 << 20;
+/// One for each stripe of 512 bytes: 4 MiB of them.
+const RECORDS: u64 = HEAP_BYTES / 512;
+
+/// Lets the process have so many bytes of addresses more than it has; `None`: as many as it wants.
+fn limit(more: Option<u64>) {
+    let maximum = getrlimit(Resource::As).maximum;
+    let current = more.map(|more| {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+        4096 * pages + more
+    });
+    setrlimit(Resource::As, Rlimit { current, maximum }).unwrap();
+}
+
+fn assert_no_records(error: &Error) {
+    let Error::NoRecords { records, bytes } = error else { panic!("{error}") };
+    assert_eq!((*records, *bytes), (RECORDS, 8 * RECORDS));
+    let text = error.to_string();
+    for name in ["Options::ownership_records", "lw_options", "--ownership-records"] {
+        assert!(text.contains(name), "{text}");
+    }
+}
+
+#[test]
+fn records_without_memory_are_refused_at_open() {
+    const NAME: &str = "memory::records_without_memory_are_refused_at_open";
+    if std::env::var_os(CHILD).is_none() {
+        return in_child("true", NAME);
+    }
+    let heap = HEAP_BYTES + (4 << 20); // huge pages take 2 MiB for alignment, records 4 and 2
+    let options = Options::new().bytes(HEAP_BYTES).ownership_records(RECORDS);
+    limit(Some(heap));
+    let refused = Pool::<Volatile>::create_as("", options.clone());
+    let fewer = Pool::<Volatile>::create_as("", options.clone().ownership_records(1 << 12));
+    limit(None);
+    assert_no_records(&refused.unwrap_err());
+    drop(fewer.unwrap());
+}
+
+/// The shadow is asked for first, before the disk is: nothing is made.
+#[test]
+fn heap_without_memory_takes_no_disk() {
+    const NAME: &str = "memory::heap_without_memory_takes_no_disk";
+    if std::env::var_os(CHILD).is_none() {
+        return in_child("true", NAME);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    let options = Options::new().bytes(HEAP_BYTES).log_bytes(1 << 20).medium(Medium::File);
+    limit(Some(HEAP_BYTES / 2));
+    let refused = Pool::create(&path, options.clone()).unwrap_err();
+    limit(None);
+    assert!(matches!(refused, Error::Medium(MediumError::NoMemory { bytes: HEAP_BYTES })));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    // A sparse copy keeps its holes when it is refused, and gives them up when it opens.
+    let small = Options::new().bytes(HEAP_BYTES).log_bytes(1 << 20).medium(Medium::File);
+    Pool::create(&path, small.shadow(Shadow::CopyOnWrite)).unwrap().close().unwrap();
+    make_sparse(&path);
+    let before = blocks(&path);
+    limit(Some(HEAP_BYTES / 2));
+    let refused = Pool::open(&path, options.clone()).unwrap_err();
+    limit(None);
+    assert!(matches!(refused, Error::Medium(MediumError::NoMemory { bytes: HEAP_BYTES })));
+    assert_eq!(blocks(&path), before);
+    assert!(before < HEAP_BYTES / 512);
+    let pool = Pool::open(&path, options.ownership_records(1000)).unwrap();
+    assert_eq!(pool.info().ownership_records, Some(1024));
+    assert!(blocks(&path) >= HEAP_BYTES / 512);
+}
+
+fn blocks(path: &Path) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(&path.metadata().unwrap())
+}
+
+/// Takes most of the heap out of a pool that has nothing in it.
+fn make_sparse(path: &Path) {
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    let hole = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&file, hole, 16 << 20, HEAP_BYTES - (32 << 20)).unwrap();
+}
