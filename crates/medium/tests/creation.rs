@@ -75,7 +75,7 @@ fn set(dir: &Path, flags: IFlags) -> rustix::io::Result<()> {
     let dir = fs::File::open(dir).unwrap();
     let before = rustix::fs::ioctl_getflags(&dir)?;
     let settable = IFlags::APPEND | IFlags::IMMUTABLE;
-    rustix::fs::ioctl_setflags(&dir, before - settable | flags)
+    rustix::fs::ioctl_setflags(&dir, (before - settable) | flags)
 }
 
 /// A directory with attributes, which it loses in the end: else it could not be removed.

@@ -141,9 +141,7 @@ fn panics(worker: &mut Worker<'_, Panics>, pool: &Pool<Panics>, in_commit: bool)
 
 fn numbers_used(pool: &Pool<Panics>) -> usize {
     // The first free number says how many are not given out again.
-    let worker = pool.worker().unwrap();
-    let number = { worker }.seat().number;
-    number
+    pool.worker().unwrap().seat().number
 }
 
 #[test]
