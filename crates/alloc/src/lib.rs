@@ -61,7 +61,6 @@
 //! assert_eq!(heap.retire(tx, arena, Addr::new(object, 0), 100), Err(Stop::BadPointer));
 //! # Ok::<(), Stop>(())
 //! ```
-#![forbid(unsafe_code)]
 
 use words::{ADDRESS_BITS, Addr, Stop, Words};
 

@@ -9,7 +9,6 @@
 //! | 1 | a check failed |
 //! | 2 | it could not be run, was asked for wrongly, or its output could not be written |
 //! | 128 + n | signal n ended it ([`signals`]) |
-#![forbid(unsafe_code)]
 
 mod args;
 mod check;

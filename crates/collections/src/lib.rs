@@ -52,7 +52,6 @@
 //!   they change the same node or bucket.
 //! - Write skew (snapshot isolation) is closed: whatever an operation relied on and does not write,
 //!   it protects.
-#![forbid(unsafe_code)]
 
 mod btree;
 mod chain;

@@ -1,5 +1,5 @@
 //! A conflict at every single access of an operation: it is run again, and nothing is half done.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use collections::{BTreeMap, ChainedMap, HashMap, Inserted, whole};
 use words::mock::Mock;

@@ -1,5 +1,5 @@
 //! Damaged heaps: every operation ends with an answer or a typed `Stop`, and the validators see it.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::ops::ControlFlow;
 

@@ -1,6 +1,6 @@
 //! Red-black trees and queues, whose nodes and entries are cache lines: damage is found and no
 //! operation hangs on it, and a conflict anywhere leaves nothing half done.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use collections::{Damage, QUEUE_WORDS, Queue, RbTree, whole};
 use words::mock::Mock;

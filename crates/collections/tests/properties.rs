@@ -1,5 +1,5 @@
 //! Sequences of operations, shrunk to the shortest that fails; and the longer runs of the model.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeMap as StdTree;
 use std::ops::ControlFlow;

@@ -50,7 +50,6 @@
 //!   0              reproduced ID         durable ID           committed ID
 //!      recover() replays this  ^^^^^^^^^^^^^^^^     lost in a crash ^^^^^^^^^^
 //! ```
-#![forbid(unsafe_code)]
 
 mod any;
 pub mod design;

@@ -2,7 +2,6 @@
 //! words at addresses that are uniform, or skewed by Zipf's law as in a session store.
 //!
 //! `cargo run --release -p lastword-log --example combine`
-#![forbid(unsafe_code)]
 
 use std::time::Instant;
 

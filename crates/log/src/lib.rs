@@ -13,7 +13,6 @@
 //! compresses it; [`Packed`] is a group as it goes to the medium. It carries one checksum over
 //! everything, its identity included: that is the commit mark of all its records, so durability
 //! costs one persist barrier a group.
-#![forbid(unsafe_code)]
 
 mod combine;
 mod compress;

@@ -44,7 +44,6 @@
 //! `EXECUTIONS=1 cargo test -p lastword-models` prints how many executions each model has taken.
 //! Longer runs: `PREEMPTIONS=n` goes deeper with loom, `SCHEDULES=n` explores n times as many
 //! schedules with shuttle and `SEED=n` others.
-#![forbid(unsafe_code)]
 
 #[path = "../../crash/src/oracle/history.rs"]
 pub mod history;

@@ -32,7 +32,6 @@
 //! ```
 //!
 //! Nothing here knows how atomic durability is reached; that is a *design*, below the waist.
-#![forbid(unsafe_code)]
 
 mod addr;
 mod array;

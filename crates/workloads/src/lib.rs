@@ -66,7 +66,6 @@
 //! assert!(table.check(&mut worker)?.is_empty());
 //! # Ok::<(), words::mock::Refused>(())
 //! ```
-#![forbid(unsafe_code)]
 
 mod any;
 mod bank;

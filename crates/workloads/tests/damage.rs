@@ -1,6 +1,6 @@
 //! The checks of workloads find words that were changed, and transactions of which a part is there.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

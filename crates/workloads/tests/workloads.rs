@@ -1,6 +1,6 @@
 //! Every workload on the mock: loads, runs, holds, knows what it wrote, and finds damage.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! Pools, as their users see them: one program, so that each design is compiled once for all of it.
-#![forbid(unsafe_code)]
 
 mod contention;
 mod cut;

@@ -3,15 +3,14 @@
 //! The protocol files say `medium` and `lw_log`. Here both are this crate: it has `cpu` hints that
 //! do nothing and the ring beside loom's atomics, and hands on the rest of the real ones. It is
 //! `lw_alloc` and `rustc_hash`, too, for the little that is asked of them.
-#![forbid(unsafe_code)]
-// Protocol files are compiled whole, and no model calls everything in them. A model is compiled
-// again for each of its twins. The medium's error is here the product's.
 #![allow(
     dead_code,
     unused_imports,
     unreachable_pub,
     clippy::duplicate_mod,
-    clippy::useless_conversion
+    clippy::useless_conversion,
+    reason = "a model compiles protocol files whole and calls a part of each, once more for each \
+              mutant, with the medium's error in the product's place"
 )]
 
 extern crate self as lw_alloc;

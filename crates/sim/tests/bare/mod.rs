@@ -1,7 +1,7 @@
 //! A machine on which cores run bare instructions: loads, stores, write-backs and fences of words
 //! that lie where the test says.
 
-#![allow(dead_code, clippy::unwrap_used)] // every test uses some of it
+#![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part")]
 
 use lw_alloc::Heap;
 use sim::Error;

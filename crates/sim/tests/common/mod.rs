@@ -1,6 +1,6 @@
 //! Workloads as programs of the machine.
 
-#![allow(dead_code, clippy::unwrap_used)] // every test uses some of it
+#![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part")]
 
 pub(crate) mod pages;
 pub(crate) mod peeping;

@@ -1,7 +1,7 @@
 //! LAD and what it is compared with: transactions cost what the paper says of an idle machine, and
 //! survive power cuts on the paper's machine and on a tiny one.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Designs that log in hardware: they survive power cuts on the paper's machine and on a tiny one,
 //! and write to memory what they must.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
 

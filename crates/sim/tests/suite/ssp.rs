@@ -1,6 +1,6 @@
 //! SSP and what it is compared with: they survive power cuts, and cost what they should.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
 

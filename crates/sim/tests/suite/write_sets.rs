@@ -2,7 +2,7 @@
 //! No design but `volatile` is run: what is fixed from these numbers is fixed before designs are
 //! compared.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use crate::common::{setup, simulate_with};
 use sim::report::{Outcome, Spread};

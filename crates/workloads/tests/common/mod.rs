@@ -1,6 +1,6 @@
 //! Workloads on the mock.
 
-#![allow(dead_code, clippy::unwrap_used)] // every test uses some of it
+#![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part")]
 
 use words::mock::Mock;
 use words::{Addr, Allocate, Erased, ErasedTx, Stop, Transact, Words};
