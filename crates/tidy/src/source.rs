@@ -1,9 +1,9 @@
-//! A Rust file, line by line, with code and comments told apart.
+//! A Rust file, line by line, split into code, comments and the contents of strings.
 //!
 //! This is a scan, not a parser. It knows line and nested block comments, strings with escapes, raw
-//! strings, character literals and lifetimes; what a string holds is blanked out of the code. It
-//! does not expand macros: a function that a macro writes is not seen. A brace in a signature (a
-//! const generic's `{ N + 1 }`) is taken for the function's body, so its length comes out short.
+//! strings, character literals and lifetimes. Strings are empty in the code. The scan expands no
+//! macros and does not see the functions that they define. It takes a brace in a signature (a const
+//! generic's `{ N + 1 }`) for the function's body, so the function's length comes out short.
 
 /// One line.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +14,8 @@ pub struct Line {
     pub code: String,
     /// Its comments, with their slashes.
     pub comment: String,
+    /// The contents of its strings, with a blank for each escape and after each string.
+    pub text: String,
 }
 
 /// A file.
@@ -159,6 +161,17 @@ impl Scan {
         self.take(n, |line| Some(&mut line.code));
     }
 
+    fn text(&mut self, n: usize) {
+        self.take(n, |line| Some(&mut line.text));
+    }
+
+    /// Takes the end of a string, `n` characters.
+    fn end_text(&mut self, n: usize) {
+        self.state = State::Code;
+        self.lines[self.line].text.push(' ');
+        self.code(n);
+    }
+
     fn comment(&mut self, n: usize) {
         self.take(n, |line| Some(&mut line.comment));
     }
@@ -182,18 +195,17 @@ impl Scan {
                 self.comment(2);
             }
             (State::BlockComment { .. }, ..) => self.comment(1),
-            (State::Text, '\\', _) => self.take(2, |_| None),
-            (State::Text, '"', _) => {
-                self.state = State::Code;
-                self.code(1);
+            (State::Text, '\\', _) => {
+                self.lines[self.line].text.push(' ');
+                self.take(2, |_| None);
             }
+            (State::Text, '"', _) => self.end_text(1),
             (State::RawText { hashes }, '"', _)
                 if (1..=hashes).all(|ahead| self.peek(ahead) == '#') =>
             {
-                self.state = State::Code;
-                self.code(1 + hashes);
+                self.end_text(1 + hashes);
             }
-            (State::Text | State::RawText { .. }, ..) => self.take(1, |_| None),
+            (State::Text | State::RawText { .. }, ..) => self.text(1),
         }
     }
 

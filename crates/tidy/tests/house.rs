@@ -1,13 +1,16 @@
 //! Every rule, on this repository.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::Command;
 
+use tidy::language::{self, Language};
 use tidy::source::Source;
-use tidy::{Finding, arrows, crates, format, pages, repository, rules, sources};
+use tidy::{Finding, arrows, crates, format, pages, repository, rules, sources, subjects};
 
 fn report(found: &[Finding]) {
     let lines: Vec<String> = found.iter().map(Finding::to_string).collect();
-    assert!(found.is_empty(), "{} places to mend:\n{}", found.len(), lines.join("\n"));
+    assert!(found.is_empty(), "{} places to repair:\n{}", found.len(), lines.join("\n"));
 }
 
 fn read(path: PathBuf) -> String {
@@ -22,7 +25,7 @@ fn all_sources() -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_source_file_keeps_the_rules() {
+fn source_files_keep_the_rules() {
     let mut found = Vec::new();
     for (path, text) in all_sources() {
         let source = Source::new(&path, &text);
@@ -32,7 +35,7 @@ fn every_source_file_keeps_the_rules() {
 }
 
 #[test]
-fn pages_name_what_is_there() {
+fn pages_name_existing_files_and_tests() {
     let root = repository();
     let files = pages::files(&root).expect("the repository can be read");
     let all = pages::pages(&root).expect("the repository can be read");
@@ -41,6 +44,50 @@ fn pages_name_what_is_there() {
     let names = pages::names(sources.iter().map(|(_, text)| text.as_str()));
     let check = |(path, text): &(String, String)| pages::check(path, text, &files, &names);
     report(&all.iter().flat_map(check).collect::<Vec<_>>());
+}
+
+/// With `UPDATE` the baseline takes lower counts. Its sum never grows.
+#[test]
+fn language_keeps_to_the_glossary() {
+    let root = repository();
+    let rule = Language::default();
+    let mut found = Vec::new();
+    for path in pages::files(&root).expect("the repository can be read") {
+        if let Ok(text) = std::fs::read_to_string(root.join(&path)) {
+            found.extend(rule.check(&path, &text));
+        }
+    }
+    let file = root.join(language::BASELINE);
+    let mut allowed = language::baseline(&std::fs::read_to_string(&file).unwrap_or_default());
+    if std::env::var_os("UPDATE").is_some() {
+        let now = language::counts(&found);
+        let sum = |counts: &BTreeMap<String, usize>| counts.values().sum::<usize>();
+        if sum(&now) <= sum(&allowed) || !file.exists() {
+            std::fs::write(&file, language::render(&now)).expect("the baseline can be written");
+            allowed = now;
+        }
+    }
+    report(&language::against(&allowed, &found));
+}
+
+/// A shallow or exported checkout has no history to read.
+#[test]
+fn commit_subjects_are_imperative() {
+    let range = format!("{}..HEAD", subjects::BEFORE);
+    let mut git = Command::new("git");
+    let log = git.current_dir(repository()).args(["log", "--format=%h %s", &range]).output();
+    let Some(log) = log.ok().filter(|log| log.status.success()) else {
+        return eprintln!("skipped: commit_subjects_are_imperative: no history here");
+    };
+    let mut found = Vec::new();
+    for line in String::from_utf8_lossy(&log.stdout).lines() {
+        let (commit, subject) = line.split_once(' ').expect("git was asked for two fields");
+        if let Some(problem) = subjects::check(subject) {
+            let what = format!("{problem}: `{subject}`");
+            found.push(Finding { file: commit.to_owned(), line: 1, rule: "subject", what });
+        }
+    }
+    report(&found);
 }
 
 #[test]
@@ -58,7 +105,7 @@ fn dependencies_follow_the_arrows() {
 }
 
 #[test]
-fn the_page_of_formats_is_what_the_sources_say() {
+fn format_page_matches_the_sources() {
     let page = format::page(&all_sources());
     let path = repository().join(format::PATH);
     if std::env::var_os("UPDATE").is_some() {
@@ -74,9 +121,8 @@ fn the_page_of_formats_is_what_the_sources_say() {
     }
 }
 
-/// Who looks for a design begins there.
 #[test]
-fn the_first_page_leads_to_the_page_of_every_design() {
+fn readme_links_every_design_page() {
     let (first, folder) = (read(repository().join("README.md")), "docs/designs");
     let pages = std::fs::read_dir(repository().join(folder)).expect("there are pages");
     let pages = pages.map(|page| page.expect("it can be read").file_name());
