@@ -1,7 +1,10 @@
-//! A transaction as LAD's controller at a first cache knows it (a *DTX*), wherever it is staged: in
-//! the queues of memory controllers ([`lad`](super::lad)) or in banks of the last cache
-//! ([`lad_llc`](super::lad_llc)). Both are *stages* here: each has a bank of persistent registers,
-//! one register a core, with the number of that core's last transaction of whose commit it knows.
+//! A durable transaction (*DTX*) as LAD's controller at a first cache knows it, independent of
+//! where its lines are staged.
+//!
+//! [`lad`](super::lad) stages lines in the queues of memory controllers,
+//! [`lad_llc`](super::lad_llc) in banks of the last cache. This module calls both *stages*. Each
+//! stage has a bank of persistent registers, one per core. A register holds the number of the
+//! core's last transaction whose commit the stage knows of.
 
 use crate::design::Design;
 use crate::machine::description::Description;
@@ -10,16 +13,17 @@ use crate::machine::{Hart, Machine};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
-/// A core's transaction.
+/// The transaction of a core.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dtx {
     pub(super) runs: bool,
     pub(super) number: u64,
     /// Flushes that are not known to be acknowledged.
     pub(super) flushes: Vec<When>,
-    /// Whether any line of it was flushed.
+    /// Whether any of its lines was flushed.
     pub(super) staged: bool,
-    /// Commits that some stages know of and others do not: which, since when, and how many do.
+    /// Commits that some stages know of and others do not: the number, the time of the first stage,
+    /// and the stages so far.
     partial: Vec<(u64, Time, usize)>,
 }
 
@@ -30,7 +34,8 @@ impl Dtx {
         self.staged = false;
     }
 
-    /// Another stage knows of a commit. When all do: since when some have.
+    /// Records that another stage knows of a commit. Returns the time of the first stage once all
+    /// stages know.
     pub(super) fn note_partial(&mut self, number: u64, now: Time, stages: usize) -> Option<Time> {
         let Some(at) = self.partial.iter().position(|commit| commit.0 == number) else {
             self.partial.push((number, now, 1));
@@ -42,12 +47,12 @@ impl Dtx {
     }
 }
 
-/// A transaction's name: of core and number.
+/// Returns a transaction's identifier, made of core and number.
 pub(super) fn owner(core: usize, number: u64) -> u64 {
     (core as u64 + 1) << 48 | number
 }
 
-/// The core and the number in a name.
+/// Returns the core and the number of an identifier.
 pub(super) fn parts(owner: u64) -> (u32, u64) {
     ((owner >> 48) as u32 - 1, owner & ((1 << 48) - 1))
 }
@@ -56,7 +61,7 @@ pub(super) fn parts(owner: u64) -> (u32, u64) {
 pub(super) trait Stages: Design {
     fn dtx(&mut self, core: usize) -> &mut Dtx;
 
-    /// Sends a line of the core's transaction, which was marked and is modified, to its stage.
+    /// Sends a modified line of the core's transaction to its stage. The line was marked.
     fn stage(machine: &mut Machine<Self>, core: usize, line: u32);
 }
 
@@ -65,16 +70,16 @@ pub(super) fn dtx<'h, D: Stages>(hart: &'h mut Hart<'_, D>) -> &'h mut Dtx {
     hart.machine().design.dtx(core)
 }
 
-/// Flushes all marked lines, one a cycle and port, and waits until all flushes are acknowledged:
-/// also those of lines that have left the cache before.
+/// Flushes all marked lines, one per cycle and port, and waits until all flushes are acknowledged.
+/// These include flushes of lines that left the cache earlier.
 pub(super) fn flush<D: Stages>(hart: &mut Hart<'_, D>) {
     let (core, lines, began) = (hart.core(), hart.lines().to_vec(), hart.cycle());
     let mut flushed: u64 = 0;
     for line in lines {
         let ports = u64::from(hart.machine().description.l1.ports);
         hart.at(began + flushed / ports);
-        // From here on nobody else acts: a line that were not marked any more, and not staged yet,
-        // could be taken and written as nobody's.
+        // Unmarking and staging happen at one event. A line that is unmarked but not staged could
+        // be evicted and written as a plain line.
         let machine = hart.machine();
         if machine.mark(core, line, false) == Some(true) {
             D::stage(machine, core, line);
@@ -87,8 +92,8 @@ pub(super) fn flush<D: Stages>(hart: &mut Hart<'_, D>) {
     }
 }
 
-/// For each core the number of its last transaction of whose commit any of these banks of registers
-/// knows.
+/// Returns, per core, the largest number that any of these register banks holds: the core's last
+/// committed transaction.
 pub(super) fn committed(
     description: &Description,
     banks: std::ops::Range<u32>,
@@ -98,8 +103,8 @@ pub(super) fn committed(
     (0..description.cores as u32).map(of).collect()
 }
 
-/// Goes on behind the numbers that these banks know: a number that comes again would be committed
-/// before its transaction is.
+/// Continues after the numbers in these register banks. A reused number would count as committed
+/// before its transaction commits.
 pub(super) fn resume<D: Stages>(
     design: &mut D,
     description: &Description,
@@ -114,11 +119,11 @@ pub(super) fn resume<D: Stages>(
     }
 }
 
-/// Lets all banks know of what is committed.
+/// Sets all register banks to the committed numbers.
 ///
-/// Recovery that is cut behind this, or begins once more, finds the same numbers. As both read the
-/// largest number of all banks ([`committed`]) nothing goes wrong without this step of the paper's:
-/// no bug can be planted here.
+/// A recovery that is cut after this step, or starts again, finds the same numbers. Both read the
+/// maximum over all banks ([`committed`]), so omitting this step of the paper breaks nothing. No
+/// injected bug can therefore cover it.
 ///
 /// # Errors
 /// [`Cut`].

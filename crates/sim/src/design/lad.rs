@@ -1,63 +1,70 @@
-//! `lad`: a transaction is staged in the controllers' queues, which have batteries, and committed
-//! by a message to all of them; there is no log. `lad-base`: the same, without its short cut.
-//! (Gupta, Daglis, Falsafi, MICRO 2019, sections 3 and 4.)
+//! `lad`: transactions staged in the controllers' battery-backed queues and committed by a message
+//! to all controllers, without a log. `lad-base` is the same protocol without LAD's early
+//! acknowledgement.
+//!
+//! Source: Gupta, Daglis, Falsafi, MICRO 2019, sections 3 and 4.
 //!
 //! ```text
 //!   Off --begin, stores drained--> Run --end, stores drained--> Flush --all acknowledged--> Commit
 //!    ^                              | stores mark lines of L1     | marked lines, held in queues |
-//!    |                              `- one that leaves is flushed                                |
+//!    |                              `- a line that leaves is flushed                             |
 //!    `------- lad: the first controller has acknowledged; lad-base: all of them have ------------'
 //! ```
-//! A *flush* carries a line from L1 through its home tile, whose copy is clean from then on, to its
-//! controller, which holds it in a slot of its queue: it is read from there, and not written. The
-//! *commit* tells each controller the transaction's number: it notes it as the last one of that
-//! core that is committed (`DTX_CID`, a persistent register), and holds its lines no longer.
+//! A *flush* carries a line from L1 through its home tile to its controller. The home tile's copy
+//! is clean from then on. The controller *holds* the line in a slot of its queue: reads find it
+//! there, and it is not written. The *commit* message carries the transaction's number to each
+//! controller. The controller records it as the core's last committed transaction (`DTX_CID`, a
+//! persistent register) and releases the transaction's lines.
 //!
-//! When `overflow` of a queue's slots, or more, are held, the controller logs the oldest held ones:
-//! it reads what the array has of a line, writes that into its undo log, and holds it no longer.
-//! It logs as many at once, up to `AT_ONCE`, as are held, or wait for a slot to be, above that.
+//! When the held slots of a queue reach the share `overflow`, the controller logs the oldest held
+//! lines. For each line, it reads the array's contents, writes them to its undo log and releases
+//! the line. It logs as many lines at once, up to `AT_ONCE`, as are held or wait to be held beyond
+//! that share.
 //! ```text
 //!   controller's log   2i    | old words of the line                                            |
 //!                      2i + 1| seal | line | owner | the entry's number | 0 ...  2i is accepted
 //! ```
-//! The seal does not wait until the array has 2i: what has a slot is durable, since the slot has a
-//! battery. It must not have one before 2i has. Both may have the same slots, which are given to
-//! the oldest write first, and 2i is sent first. When power fails between the two there is no seal,
-//! and the line is still held.
+//! The seal does not wait until the array has line 2i. A write with a slot is durable, since the
+//! slot has a battery. The seal must not get a slot before line 2i. Both compete for the same
+//! slots, which go to the oldest write first, and line 2i is sent first. If power fails between the
+//! two, the log has no seal and the queue still holds the line.
 //!
-//! Lines that are logged at once are different ones: a line's second write is not its first, and
-//! only first ones are logged. So it is logged when the array has the first one, whose entry was
-//! accepted before that was released: of one line's entries the number tells which is older, and
-//! the seal of the older one is durable first. Entries of different lines may be accepted in any
-//! order: each says what to store back in its own line, and no other.
+//! Lines that are logged at once differ: only the first queued write of a line can be logged, not a
+//! second one. A second write is logged when the array has the first, whose entry was accepted
+//! before its release. The entry numbers order the entries of one line, and the older seal becomes
+//! durable first. Entries of different lines may be accepted in any order, since each affects only
+//! its own line.
 //!
-//! A commit may come at any moment of it. Before the entry is sent the line is no longer held, and
-//! nothing is sent; after that recovery finds an owner that is committed, and skips the entry.
+//! A commit may arrive at any point. Before the entry is sent, the commit releases the line and the
+//! controller sends nothing. Later, recovery finds a committed owner and skips the entry.
 //!
 //! Invariants:
 //! - A line of a transaction reaches the array after the commit, or after its old words are in the
 //!   log.
-//! - The last cache's copy of a flushed line is clean: it would write the line as if it were
-//!   nobody's.
-//! - A commit is acknowledged to the program when at least one controller has its register set;
-//!   each line of the transaction is then in a controller, or in the array behind its log.
+//! - The last cache's copy of a flushed line is clean. A modified copy would be written as a plain
+//!   line.
+//! - The program sees a commit after at least one controller has set its register. Each line of the
+//!   transaction is then in a controller's queue, or in the array with its old words logged.
 //!
-//! When power fails, batteries put all writes of transactions aside, in order ("purgatory"), with
-//! what is queued behind one of them for the same line; the rest goes home. Recovery takes for each
-//! core the largest number that any controller's register has, stores back what the log says of
-//! later transactions, and then writes what was put aside and is committed.
+//! When power fails, batteries save all transactional writes in order ("purgatory" in the paper),
+//! together with plain writes queued after one of them for the same line. All other queued writes
+//! go to the heap image. Recovery takes, per core, the largest number in any controller's register.
+//! It restores the logged words of later transactions, and then applies the committed part of the
+//! saved writes.
 //!
-//! Choices where the paper is silent, or has a hole: numbers have 64 bits (the paper's 8 would be
-//! compared wrongly after a lap). The log is undone newest entry first, and cleared so: a line that
-//! was logged twice in a transaction has uncommitted words in its second entry. A transaction that
-//! has written nothing is not committed. Marked lines are flushed one a cycle and port.
+//! Choices where the paper is silent or unsound:
+//! - Numbers have 64 bits. The paper's 8 bits compare wrongly after they wrap.
+//! - Recovery undoes the log newest entry first, and clears it in that order. A line that was
+//!   logged twice in a transaction has uncommitted words in its second entry.
+//! - A transaction without writes sends no commit.
+//! - Marked lines are flushed one per cycle and port.
 
 use std::collections::VecDeque;
 
 use words::Stop;
 
 use super::dtx::{self, Dtx, Stages, dtx, owner, parts};
-use super::{Design, ON_ITS_WAY};
+use super::{Design, IN_FLIGHT_CYCLES};
 use crate::machine::cache::{MARKED, State};
 use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
@@ -69,59 +76,59 @@ use crate::machine::{Hart, Machine, Message, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Change, Cut, Failing, Persistent};
 
-/// The design as the paper has it.
+/// LAD as in the paper.
 pub type Lad = Staged<false>;
 
-/// The design that waits for all controllers.
+/// LAD with a commit that waits for all controllers.
 pub type LadBase = Staged<true>;
 
 /// Entries of a controller's log.
 const LOG_ENTRIES: u32 = 512;
 
-/// Lines that a controller logs at once, at most: far fewer than its log has entries, so that an
-/// entry's lines are written before the same ones are again.
+/// Most lines that a controller logs at once. The number is far below the log's capacity, so an
+/// entry's lines are written before its slot is reused.
 const AT_ONCE: usize = 4;
 
-/// The first word of an entry that is whole.
+/// First word of a complete entry.
 const SEAL: u64 = u64::from_le_bytes(*b"lad-undo");
 
-// What it does rarely.
+// Rarely taken paths.
 const LEAVES: &str = "a marked line leaves its cache";
 const ASKED: &str = "another core asks for a marked line";
 const LOGS: &str = "a queue logs a held line";
 const PARTIAL: &str = "some controllers know of a commit";
 const SUSPENDED: &str = "a thread is suspended in a transaction";
 
-/// The design's state.
+/// State of the design.
 #[derive(Debug)]
 pub struct Staged<const ALL: bool> {
     cores: Vec<Thread>,
     controllers: Vec<Logging>,
-    /// Slots of a queue that may be held before it logs.
+    /// Held slots of a queue at which it starts to log.
     threshold: usize,
-    /// Cycles between suspensions of a thread, if there are any, and how long each of them takes.
+    /// Cycles between suspensions of a thread, and the cycles of each, if threads are suspended.
     suspends: Option<(Time, Time)>,
 }
 
-/// A thread of LAD: the one of a core.
+/// LAD's state of the thread on a core.
 #[derive(Clone, Debug, Default)]
 struct Thread {
     dtx: Dtx,
-    /// Commits that are under way, for each controller, oldest first.
+    /// Commits in flight, per controller, oldest first.
     commits: Vec<VecDeque<When>>,
-    /// When it is suspended next.
+    /// Time of the next suspension.
     suspended: Time,
 }
 
-/// What a controller does when too much is held.
+/// Fallback logging of a controller.
 #[derive(Clone, Debug)]
 struct Logging {
-    /// The first line of its log, and entries that were written, ever.
+    /// First line of its log, and total entries written.
     first: u32,
     entries: u64,
-    /// The writes that are being logged, oldest first.
+    /// Writes that are being logged, oldest first.
     busy: Vec<Busy>,
-    /// Whose entries the slots of its log have.
+    /// Owner of the entry in each slot of the log.
     owners: Vec<u64>,
 }
 
@@ -131,12 +138,13 @@ struct Busy {
     id: Id,
     line: u32,
     since: Time,
-    /// Its entry is on its way: the array has been read.
+    /// The array has been read and the entry is in flight.
     is_sent: bool,
 }
 
 impl<const ALL: bool> Staged<ALL> {
-    /// Whether the transaction of this name is over; nobody's is.
+    /// Returns whether this transaction is over. Owner 0, which stands for no transaction, always
+    /// is.
     fn is_over(&self, owner: u64) -> bool {
         owner == 0 || {
             let (core, number) = parts(owner);
@@ -175,12 +183,14 @@ impl<const ALL: bool> Design for Staged<ALL> {
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         if description.l2.is_some() || description.llc.inclusive {
-            return Err("it marks lines in the only private cache, and the last one does not \
-                        include that: `l2` must be absent and `llc.inclusive` false");
+            return Err("it marks lines in the only private cache, which the last cache must \
+                        not include: `l2` must be absent and `llc.inclusive` false");
         }
         match description.persist.point {
             Point::Accepted => Ok(()),
-            Point::Media => Err("its controllers have batteries: `persist.point` is `accepted`"),
+            Point::Media => {
+                Err("its controllers have batteries: `persist.point` must be `accepted`")
+            }
         }
     }
 
@@ -200,7 +210,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
         Staged {
             cores: vec![thread; description.cores],
             controllers: (0..channels).map(logging).collect(),
-            // Where no more can be held it would never be reached.
+            // Above the queue's limit for held slots, the threshold would never be reached.
             threshold: ((overflow * f64::from(description.mc.wq)).ceil() as usize)
                 .min(unkept(description.mc.wq as usize)),
             suspends: (suspend > 0).then_some((suspend, away)),
@@ -245,7 +255,8 @@ impl<const ALL: bool> Design for Staged<ALL> {
             true => tokens.into_iter().for_each(|token| hart.wait_for(token)),
             false => hart.wait_for_first(&tokens),
         }
-        // Not before: until then its entries in the logs count.
+        // Entries in the logs are live until the commit is acknowledged, so the transaction runs
+        // until here.
         dtx(hart).runs = false;
     }
 
@@ -262,7 +273,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
             let (make, tell) = staged(machine, core);
             machine.carry(core, line, Class::Data, make, tell);
             let now = machine.now();
-            machine.rare(LEAVES, now, now + ON_ITS_WAY);
+            machine.rare(LEAVES, now, now + IN_FLIGHT_CYCLES);
         }
         marked
     }
@@ -271,7 +282,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
         if machine.mark(core, line, false) == Some(true) {
             Self::stage(machine, core, line);
             let now = machine.now();
-            machine.rare(ASKED, now, now + ON_ITS_WAY);
+            machine.rare(ASKED, now, now + IN_FLIGHT_CYCLES);
         }
     }
 
@@ -292,7 +303,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
         machine.controller(channel).release_owner(now, owner(core, number));
         let there = machine.answer(channel, core, Size::Control);
         let token = machine.design.cores[core].commits[channel].pop_front();
-        machine.tell(token.expect("each commit has its tokens"), there);
+        machine.tell(token.expect("each commit has one token per channel"), there);
     }
 
     fn accepted(machine: &mut Machine<Self>, channel: usize) {
@@ -304,12 +315,15 @@ impl<const ALL: bool> Design for Staged<ALL> {
     }
 
     fn told(machine: &mut Machine<Self>, channel: usize, _: usize, tag: u64, point: Point) {
-        // Only seals tell the design, each with the write that it is about.
+        // Only seals notify the design. Their tag is the logged write.
         if point != Point::Accepted {
             return;
         }
         let busy = &mut machine.design.controllers[channel].busy;
-        let at = busy.iter().position(|busy| busy.id == tag).expect("its entry was written");
+        let at = busy
+            .iter()
+            .position(|busy| busy.id == tag)
+            .expect("the seal belongs to a logged write");
         let Busy { id, since, .. } = busy.remove(at);
         let now = machine.now();
         machine.rare(LOGS, since, now);
@@ -321,9 +335,10 @@ impl<const ALL: bool> Design for Staged<ALL> {
         for (channel, queue) in state.take_queues().into_iter().enumerate() {
             let mut aside = Vec::new();
             for queued in queue {
-                // What is nobody's but behind somebody's write of its line goes with that.
-                // No program shows it: every store of one is a transaction's here, and a cache
-                // that has a line clean does not write it. Cores without a program do.
+                // A plain write queued after a transactional write of its line is saved with it. No
+                // program exposes this: every store of a program here is transactional, and a cache
+                // does not write a line that it has clean. The unit test below drives the queues
+                // directly.
                 let behind = aside.contains(&queued.line) && !planted(Mutant::LadPlainGoesHome);
                 if queued.owner != 0 || behind {
                     aside.push(queued.line);
@@ -361,12 +376,12 @@ impl<const ALL: bool> Design for Staged<ALL> {
     }
 }
 
-/// The line of a controller's log, in its own channel.
+/// Returns a line of a controller's log, which lies in the controller's own channel.
 fn log_line(extra: u32, channel: u32, channels: u32, slot: u32) -> u32 {
     extra.next_multiple_of(channels) + slot * channels + channel
 }
 
-/// Stores back what a controller's log says of transactions that are not committed, newest first.
+/// Restores the words that a controller's log holds of uncommitted transactions, newest first.
 fn undo(
     state: &mut Persistent,
     lines: impl Fn(u32) -> u32,
@@ -390,8 +405,8 @@ fn undo(
     Ok(())
 }
 
-/// Ends recovery: every controller knows of all that is committed, so what was put aside and the
-/// logs say nothing any more.
+/// Ends recovery. Clears the logs and the saved writes, and sets every controller's registers to
+/// the committed numbers.
 fn clear(
     extra: u32,
     committed: &[u64],
@@ -409,8 +424,8 @@ fn clear(
             }
         }
     }
-    // Newest first: of a line that was logged twice the older entry must outlive the younger one,
-    // or a recovery that is cut here would undo it to what was not committed.
+    // Newest first: the older entry of a line that was logged twice must outlive the younger one.
+    // Otherwise a recovery that is cut here would restore uncommitted words.
     seals.sort_unstable();
     if !planted(Mutant::LadClearsOldestFirst) {
         seals.reverse();
@@ -424,8 +439,8 @@ fn clear(
     dtx::set_committed(committed, 0..channels, state)
 }
 
-/// Lets the thread be suspended, if that is due: its transaction is staged as far as it has come,
-/// so that whoever runs on the core meanwhile finds no mark.
+/// Suspends the thread if that is due. Its transaction is staged first, so that another thread on
+/// the core finds no marked line.
 fn suspend_if_due<const ALL: bool>(hart: &mut Hart<'_, Staged<ALL>>) {
     let Some((every, away)) = hart.machine().design.suspends else { return };
     let (core, since) = (hart.core(), hart.cycle());
@@ -447,7 +462,8 @@ fn suspend_if_due<const ALL: bool>(hart: &mut Hart<'_, Staged<ALL>>) {
     machine.rare(SUSPENDED, since, resumes);
 }
 
-/// A write that is held for the core's transaction, and who waits for it.
+/// Returns the setup of a write that is held for the core's transaction, and the notification of
+/// its acceptance.
 fn staged<const ALL: bool>(
     machine: &mut Machine<Staged<ALL>>,
     core: usize,
@@ -464,24 +480,25 @@ fn staged<const ALL: bool>(
     (make, Tell::Core(core, token))
 }
 
-/// Begins to log held lines, oldest first, while too much of a queue is held.
+/// Starts to log held lines, oldest first, while too many slots of a queue are held.
 fn log_if_full<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usize) {
     while logs_another(machine, channel) {}
 }
 
-/// Begins to log the oldest held line that is not being logged, if too much is held but for those
-/// that are. Whether it has.
+/// Starts to log the oldest held line that is not being logged, if too many slots are held besides
+/// those. Returns whether it has.
 fn logs_another<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usize) -> bool {
     let Staged { ref controllers, threshold, .. } = machine.design;
     let Some(Logging { busy, .. }) = controllers.get(channel) else { return false };
-    // This is asked whenever a write gets a slot: mostly too few are held, and nothing is to do.
+    // Every acceptance of a write calls this. Few slots are held mostly, so the common case returns
+    // early.
     let controller = machine.look_at(channel);
     let held = controller.held();
     if busy.len() >= AT_ONCE || held < threshold {
         return false;
     }
-    // What waits for a slot counts too: or no more than one could be logged where the threshold is
-    // all that may be held.
+    // Writes that wait for a slot count too. Otherwise a threshold equal to the limit would allow
+    // only one line to be logged at a time.
     if held + controller.held_outside() < threshold + busy.len() {
         return false;
     }
@@ -498,16 +515,16 @@ fn logs_another<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: us
     true
 }
 
-/// The array's words of a line that is logged are known: they go into the log.
+/// Writes the log entry of a line after its contents have been read from the array.
 fn write_entry<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usize, line: u32) {
     let channels = machine.nvm_channels() as u32;
     let busy = &machine.design.controllers[channel].busy;
     let at = busy.iter().position(|busy| busy.line == line && !busy.is_sent);
-    let at = at.expect("it is being logged");
+    let at = at.expect("the line is being logged");
     let id = busy[at].id;
     let held = machine.controller(channel).queued_write(id).filter(|write| write.held);
     let Some(owner) = held.map(|write| write.owner) else {
-        // Its transaction was committed meanwhile.
+        // Its transaction has committed meanwhile.
         machine.design.controllers[channel].busy.remove(at);
         return log_if_full(machine, channel);
     };
@@ -527,7 +544,7 @@ fn write_entry<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usi
     let words = [SEAL, u64::from(line), owner, number, 0, 0, 0, 0];
     let old = Write::new(u64::from(lines[0]), old, Class::UndoFallback);
     let seal = Write::new(u64::from(lines[1]), words, Class::UndoFallback);
-    // The older write has a slot first: see above.
+    // The older write gets a slot first, so line 2i precedes its seal: see the module docs.
     let mut sent = [(old, Tell::Nobody), (seal, Tell::Design(0, id))];
     if planted(Mutant::LadSealFirst) {
         sent.reverse();
@@ -544,10 +561,10 @@ mod tests {
     use crate::mutants::plant;
     use crate::persist::{Change, Powered, Queued};
 
-    /// Only the staged write says that the line is not to be written yet: a younger plain write of
-    /// it has to wait behind it.
+    /// Only the staged write shows that the line must not be written yet, so a younger plain write
+    /// of the line waits behind it.
     #[test]
-    fn a_plain_write_behind_a_staged_one_of_its_line_is_put_aside_with_it() {
+    fn plain_write_after_staged_write_is_saved_with_it() {
         let recovered = || {
             let description = Description::named("tiny-lad").unwrap();
             let mut powered = Powered::new(Persistent::new(vec![0; 8 * 4096], 2));

@@ -1,26 +1,31 @@
-//! `lad-llc`: LAD's commit with the last cache as what is persistent: nothing goes to memory for a
-//! commit's sake. (LAD, section 5: Kiln's idea with LAD's protocol, the bound that the paper
-//! compares with.)
+//! `lad-llc`: LAD's commit protocol with a persistent last cache. A commit writes nothing to
+//! memory.
+//!
+//! The LAD paper (section 5) uses this combination of Kiln's persistent cache with LAD's protocol
+//! as an upper bound.
 //!
 //! ```text
 //!   L1 --flush: a marked line--> home bank: held for the transaction    bank --evict--> memory
-//!   end: all flushes acknowledged; a message to all banks; the first to acknowledge commits
+//!   commit: all flushes acknowledged; a message to all banks; the first to acknowledge commits
 //! ```
-//! A bank keeps each line with the number of the transaction that left it there. A held line that
-//! comes upon one that is committed, and not in memory yet, takes another way of the set: the older
-//! one is the only copy that would survive, until the commit lets it go.
+//! A bank stores each line with the number of the transaction that wrote it. A committed version
+//! that is not in memory yet may precede a held line in its bank. The held line then takes another
+//! way of the set. The older version is the only durable copy until the commit releases it.
 //!
 //! Invariants:
-//! - A held line leaves its bank only by a younger one of its transaction, or by the commit.
-//! - A committed line is in its bank until a controller has accepted it.
+//! - A held line leaves its bank only through a younger version of its transaction, or through the
+//!   commit.
+//! - A committed line stays in its bank until a controller has accepted it.
 //!
-//! When power fails the banks are what they are. Recovery takes for each core the largest number
-//! that any bank has, and writes the committed lines to where they belong, oldest first.
+//! The banks survive a power failure. Recovery takes, per core, the largest number in any bank's
+//! register, and applies the committed lines to the heap image, oldest first.
 //!
-//! Choices where the paper is silent: where a set has no way for the older version, that is written
-//! to memory first, and the younger one comes to its bank when a controller has accepted it
-//! (counted as a fallback). A set all of whose ways are held stops the run with an error: the
-//! paper's transactions are too small for that.
+//! Choices where the paper is silent:
+//! - If a set has no way for the older version, that version is written to memory first. The
+//!   younger one reaches its bank after a controller has accepted the older one. This counts as a
+//!   fallback.
+//! - A set whose ways are all held stops the run with an error. The paper's transactions are too
+//!   small for that case.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +44,7 @@ use crate::machine::{Hart, Machine, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Change, Cut, Failing, Persistent, Queued};
 
-// What it does rarely.
+// Rarely taken paths.
 const LEAVES: &str = "a marked line leaves its cache";
 const ASKED: &str = "another core asks for a marked line";
 const SECOND: &str = "a line has two versions in the last cache";
@@ -47,18 +52,18 @@ const EVICTED: &str = "a committed line leaves the last cache";
 const PARTIAL: &str = "some banks know of a commit";
 const NO_WAY: &str = "a line waits until its older version is in memory";
 
-/// The design's state.
+/// State of the design.
 #[derive(Debug)]
 pub struct LadLlc {
     cores: Vec<Thread>,
-    /// What the banks keep of each line, oldest first.
+    /// Versions of each line in the banks, oldest first.
     kept: FxHashMap<u32, Vec<Version>>,
-    /// The transaction for which each held line is held: a later one of the same core may have
-    /// staged it before a bank knows of the commit.
+    /// The transaction that holds each held line. A later transaction of the same core may have
+    /// staged the line before a bank knows of the commit.
     holders: FxHashMap<u32, u64>,
-    /// What happens next in the banks: by time, then in the order of sending.
+    /// Events at the banks, by time, then by order of sending.
     next: BTreeMap<(Time, u64), Event>,
-    /// Lines that wait until a version is in memory, by its number, and since when.
+    /// Lines that wait until a version, by its number, is in memory, and since when.
     waiting: FxHashMap<u64, Vec<(Time, Event)>>,
     /// Numbers versions and events.
     count: u64,
@@ -71,7 +76,7 @@ struct Thread {
     held: Vec<u32>,
 }
 
-/// A line as a bank has it.
+/// A version of a line in a bank.
 #[derive(Clone, Debug)]
 struct Version {
     number: u64,
@@ -80,12 +85,12 @@ struct Version {
     since: Time,
 }
 
-/// Something reaches a bank.
+/// An arrival at a bank.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A line that is flushed.
+    /// A flushed line.
     Flushed { core: usize, line: u32, version: Version, token: When },
-    /// A commit, with the lines that are held for it in all banks.
+    /// A commit, with the lines that all banks hold for it.
     Commit { core: usize, bank: usize, number: u64, lines: Vec<u32>, token: When },
 }
 
@@ -109,8 +114,8 @@ impl Design for LadLlc {
     fn fits(description: &Description) -> Result<(), &'static str> {
         let sets = description.llc.bytes / 64 / u64::from(description.llc.ways);
         if description.l2.is_some() || description.llc.inclusive {
-            return Err("it marks lines in the only private cache, and the last one does not \
-                        include that: `l2` must be absent and `llc.inclusive` false");
+            return Err("it marks lines in the only private cache, which the last cache must \
+                        not include: `l2` must be absent and `llc.inclusive` false");
         }
         if !sets.is_power_of_two() {
             return Err("two versions of a line share a set: the last cache's sets must be a \
@@ -118,7 +123,9 @@ impl Design for LadLlc {
         }
         match description.persist.point {
             Point::Accepted => Ok(()),
-            Point::Media => Err("its controllers have batteries: `persist.point` is `accepted`"),
+            Point::Media => {
+                Err("its controllers have batteries: `persist.point` must be `accepted`")
+            }
         }
     }
 
@@ -154,7 +161,7 @@ impl Design for LadLlc {
         }
         hart.enter(Phase::Commit);
         let core = hart.core();
-        let tokens = tell_banks(hart.machine(), core);
+        let tokens = notify_banks(hart.machine(), core);
         hart.wait_for_first(&tokens);
     }
 
@@ -247,8 +254,8 @@ impl Design for LadLlc {
     }
 }
 
-/// Sends a line of the core's transaction to its bank, which has a place for it from here on; but
-/// where it has none for an older version besides, that one goes to memory first.
+/// Sends a line of the core's transaction to its bank, where a way is reserved for it from now on.
+/// If the set has no way for an older version besides, the older version goes to memory first.
 fn stage(machine: &mut Machine<LadLlc>, core: usize, line: u32) {
     let now = machine.now();
     let arrives = machine.to_home(core, line);
@@ -260,9 +267,7 @@ fn stage(machine: &mut Machine<LadLlc>, core: usize, line: u32) {
         machine.counts.fallbacks += 1;
         first = write_last(machine, line);
         if first.is_none() || !machine.hold(line, false) {
-            machine.fail(
-                "a set of the last cache has no way that is not held: make `llc.ways` larger",
-            );
+            machine.fail("all ways of a set of the last cache are held: make `llc.ways` larger");
         }
     }
     machine.clean_private(core, line);
@@ -286,7 +291,7 @@ fn stage(machine: &mut Machine<LadLlc>, core: usize, line: u32) {
     }
 }
 
-/// Something reaches a bank at this time.
+/// Schedules an arrival at a bank.
 fn send(machine: &mut Machine<LadLlc>, time: Time, event: Event) {
     machine.design.count += 1;
     let key = (time, machine.design.count);
@@ -294,7 +299,7 @@ fn send(machine: &mut Machine<LadLlc>, time: Time, event: Event) {
     machine.hasten_engine(0, time);
 }
 
-/// Sends the last version of a line to memory, if a bank keeps any. Answers its number.
+/// Sends the last version of a line to memory, if a bank has any. Returns the version's number.
 fn write_last(machine: &mut Machine<LadLlc>, line: u32) -> Option<u64> {
     let now = machine.now();
     let version = machine.design.kept.get(&line)?.last()?;
@@ -308,7 +313,7 @@ fn write_last(machine: &mut Machine<LadLlc>, line: u32) -> Option<u64> {
     Some(number)
 }
 
-/// A flushed line is in its bank.
+/// Stores a flushed line in its bank and acknowledges it.
 fn flushed(machine: &mut Machine<LadLlc>, core: usize, line: u32, version: Version, token: When) {
     let Version { number, owner, payload, .. } = version;
     let queued = Queued { id: number, line, owner, payload };
@@ -326,8 +331,8 @@ fn flushed(machine: &mut Machine<LadLlc>, core: usize, line: u32, version: Versi
     machine.tell(token, there);
 }
 
-/// Tells all banks of a commit. Answers a token for each of them.
-fn tell_banks(machine: &mut Machine<LadLlc>, core: usize) -> Vec<When> {
+/// Sends a commit to all banks. Returns a token for each acknowledgement.
+fn notify_banks(machine: &mut Machine<LadLlc>, core: usize) -> Vec<When> {
     let number = machine.design.dtx(core).number;
     let mut held = std::mem::take(&mut machine.design.cores[core].held);
     held.sort_unstable();
@@ -346,7 +351,7 @@ fn tell_banks(machine: &mut Machine<LadLlc>, core: usize) -> Vec<When> {
     (0..banks).map(tell).collect()
 }
 
-/// A bank knows of a commit.
+/// Applies a commit to a bank and acknowledges it.
 fn committed(
     machine: &mut Machine<LadLlc>,
     core: usize,
@@ -383,11 +388,11 @@ fn committed(
     machine.tell(token, there);
 }
 
-/// A version of a line is in memory, or on its way with a battery.
+/// Removes a version of a line, which a controller has accepted or a battery covers.
 fn drop_version(machine: &mut Machine<LadLlc>, line: u32, number: u64) {
     let Some(kept) = machine.design.kept.get_mut(&line) else { return };
     let Some(at) = kept.iter().position(|version| version.number == number) else { return };
-    // With those before it, which would come after it in recovery.
+    // Older versions go with it: in recovery they would overwrite it.
     let dropped: Vec<Version> = kept.drain(..=at).collect();
     if kept.is_empty() {
         machine.design.kept.remove(&line);

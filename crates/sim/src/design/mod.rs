@@ -1,22 +1,25 @@
-//! Designs: how a machine makes transactions durable.
+//! Designs: the protocols by which a simulated machine makes transactions durable.
 //!
-//! | design | begin, store | end | at a moment |
+//! A design is one file or folder. The steps that a core takes in program order are straight-line
+//! code over a [`Hart`], which may wait. The reactions of the hardware to an event are functions of
+//! the [`Machine`], which never wait.
+//!
+//! | design | begin, store | commit | reaction to events |
 //! |---|---|---|---|
 //! | [`volatile`](Volatile) | - | - | - |
 //! | [`sw-undo`](SwUndo) | old words to a log | data, then a commit word | - |
-//! | [`lad`](Lad), [`lad-base`](LadBase) | stores drained | flush, tell controllers | marks, logs |
-//! | [`lad-llc`](LadLlc) | stores drained | flush, tell banks | marks, keeps versions |
+//! | [`lad`](Lad), [`lad-base`](LadBase) | stores drained | flush, commit messages | marks, logs |
+//! | [`lad-llc`](LadLlc) | stores drained | flush, commit messages | marks, keeps versions |
 //! | [`hw-undo`](HwUndo) | - | data, then a commit word | logs, holds data back |
-//! | [`hw-redo`](HwRedo) | - | commit word | logs, brings data home from the log |
+//! | [`hw-redo`](HwRedo) | - | commit word | logs, applies data from the log |
 //! | [`hw-undo-redo`](HwUndoRedo) | - | commit word | logs, scans caches |
-//! | [`redu`](Redu) | - | commit word, flush to DRAM | logs, marks, brings data home |
+//! | [`redu`](Redu) | - | commit word, flush to DRAM | logs, marks, writes back |
 //! | [`ssp`](Ssp) | pages to write are noted | data, then a journal of bits | lines change places |
 //! | [`ssp-undo`](SspUndo) | - | data, then a number | each store waits for its entry |
-//! | [`ssp-redo`](SspRedo) | older data are at home | log, then a record | logs, keeps lines |
+//! | [`ssp-redo`](SspRedo) | older data are written back | log, then a record | logs, keeps lines |
 //!
-//! A design is one file. What a core does itself, in the order of its program, is written as
-//! straight code over a [`Hart`] that may wait; what hardware does at a moment is a function of the
-//! [`Machine`], which cannot.
+//! *Heap image* below means the copy of the program's lines in persistent memory. A design
+//! *applies* a committed line when it writes the line there.
 
 mod dram;
 mod dtx;
@@ -58,97 +61,97 @@ use crate::machine::{Hart, Machine, Message};
 use crate::persist::{Cut, Failing, Persistent};
 use soft_log::SoftLog;
 
-/// Cycles for which a write is at least under way.
-const ON_ITS_WAY: Time = 50;
+/// Cycles for which a path counts as in flight once its write is sent.
+const IN_FLIGHT_CYCLES: Time = 50;
 
-/// How a machine makes transactions durable. Every hook but [`new`](Design::new) does nothing by
-/// default: what is left is a machine on which nothing is made durable.
+/// A protocol that makes transactions durable on a machine. Every hook but [`new`](Design::new)
+/// does nothing by default. Without hooks, the machine makes nothing durable.
 pub trait Design: Sized + 'static {
-    /// What a user calls it.
+    /// The name by which users select the design.
     const NAME: &'static str;
 
-    /// One line about it.
+    /// A one-line summary.
     const ABOUT: &'static str;
 
-    /// The machine on which it runs unless another one is named.
+    /// The built-in machine that runs the design unless the user names another.
     const MACHINE: &'static str;
 
-    /// The numbers below `design` that it goes by: tables of them, and single ones, as in
-    /// `redu.filter`. Nobody who asks for one run may change another one: it would be a machine of
-    /// another hash on which everything is the same.
+    /// The parameters below `design` that affect this design: tables, or single numbers such as
+    /// `redu.filter`. A run must not set any other parameter. It would describe a machine with
+    /// another hash and identical behaviour.
     const PARAMETERS: &'static [&'static str] = &[];
 
-    /// Whether a committed transaction survives a power cut.
+    /// Whether a committed transaction survives a power failure.
     const DURABLE: bool = true;
 
-    /// Whether the last cache is persistent: then it keeps what it has modified, whoever owns it.
+    /// Whether the last cache is persistent. A persistent cache keeps its modified lines, whichever
+    /// core owns them.
     const LLC_IS_PERSISTENT: bool = false;
 
-    /// Whether a line of the program may lie elsewhere than under its own number: then
-    /// [`place`](Design::place) says where.
+    /// Whether a program line may lie under another line's number. [`place`](Design::place) then
+    /// returns its place.
     const MOVES: bool = false;
 
-    /// Paths that it takes rarely, by the names that it gives to [`Machine::rare`]: power is cut
-    /// inside of each, and of any other one that it takes. Here are those that a program takes
-    /// whose transactions keep what they write to themselves: a comparison of many runs fails when
-    /// one of them was never cut.
+    /// Rarely taken paths, by the names that the design passes to [`Machine::rare`]. Crash tests
+    /// cut power inside each of these and of any other reported path. The list holds only paths
+    /// that are taken when transactions share no data. A comparison of many runs fails when one of
+    /// them was never cut.
     const RARE: &'static [&'static str] = &[];
 
-    /// What it does in the background from time to time, by the name under which it is counted, and
-    /// how often that must be done in a measurement: what one transaction costs is told by many of
-    /// these rounds.
+    /// The design's periodic background work: the counter of its rounds, and the rounds that a
+    /// measurement must contain. The cost of one transaction averages over many rounds.
     const ROUNDS: Option<(&'static str, u64)> = None;
 
-    /// Whether it can run on a machine.
+    /// Checks that the design can run on a machine.
     ///
     /// # Errors
-    /// What must be otherwise.
+    /// The requirement that the machine does not meet.
     fn fits(description: &Description) -> Result<(), &'static str> {
         let _ = description;
         Ok(())
     }
 
-    /// Lines of persistent memory that it needs besides the heap.
+    /// Lines of persistent memory that the design needs besides the heap.
     fn extra_lines(description: &Description) -> u32 {
         let _ = description;
         0
     }
 
-    /// Lines of persistent memory that it needs besides, because the heap has so many.
+    /// Lines of persistent memory that the design needs in proportion to the heap.
     fn table_lines(heap: u32) -> u32 {
         let _ = heap;
         0
     }
 
-    /// Lines of volatile memory that it needs.
+    /// Lines of volatile memory that the design needs.
     fn volatile_lines(description: &Description) -> u32 {
         let _ = description;
         0
     }
 
-    /// The design at rest. Its own lines of persistent memory begin at `extra`.
+    /// Returns the idle design. Its own lines of persistent memory begin at `extra`.
     fn new(description: &Description, extra: u32) -> Self;
 
-    /// The design on a machine that begins with what its recovery has left; `None` when it does not
-    /// say how: then no run goes on after a power cut.
+    /// Returns the design on a machine that starts from the state that recovery has left. Returns
+    /// `None` when the design does not support this: then no run continues after a power failure.
     fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
         let _ = (description, extra, state);
         None
     }
 
-    // What a core does, in its program's order.
+    // Steps of a core, in program order.
 
-    /// A transaction begins.
+    /// Begins a transaction.
     fn begin(hart: &mut Hart<'_, Self>) {
         let _ = hart;
     }
 
-    /// The program says that it will write these words.
+    /// Notes that the program is about to write these words.
     fn announced(hart: &mut Hart<'_, Self>, first: u64, words: u64) {
         let _ = (hart, first, words);
     }
 
-    /// A transaction stores a word.
+    /// Stores a word within a transaction.
     ///
     /// # Errors
     /// [`Stop::TooLarge`] when the hardware cannot hold the transaction: see
@@ -158,10 +161,12 @@ pub trait Design: Sized + 'static {
         Ok(())
     }
 
-    /// The body of a transaction is over, or its stores were taken back: can it be committed?
+    /// Checks that the transaction can commit, after its body has run or its stores have been taken
+    /// back.
     ///
     /// # Errors
-    /// [`Stop::TooLarge`] when the hardware does not hold all of it, as for a [`store`].
+    /// [`Stop::TooLarge`] when the hardware does not hold the whole transaction, as for a
+    /// [`store`].
     ///
     /// [`store`]: Design::store
     fn executed(hart: &mut Hart<'_, Self>) -> Result<(), Stop> {
@@ -169,170 +174,174 @@ pub trait Design: Sized + 'static {
         Ok(())
     }
 
-    /// A transaction ends: it is durable on return, where the design makes anything durable.
+    /// Commits a transaction. It is durable on return if the design makes anything durable.
     fn commit(hart: &mut Hart<'_, Self>) {
         let _ = hart;
     }
 
-    /// A core has walked the page table for a heap's page at this time, and another page is not
-    /// known any more. Answers for how many cycles more the translation takes.
+    /// Handles a walk of the page table for a heap page at this time, which has displaced another
+    /// page from the TLB. Returns the extra cycles of the translation.
     #[inline]
     fn walked(hart: &mut Hart<'_, Self>, page: u32, left: Option<u32>, time: Time) -> Time {
         let _ = (hart, page, left, time);
         0
     }
 
-    /// The hardware cannot hold the running transaction: it forgets what it has of it, and sees to
-    /// it, here or when [`software_commits`](Design::software_commits), that nothing older of its
-    /// lines comes after what software will write. Its stores have
-    /// drained. Then the lines that it has written are dropped from all caches, its words are what
-    /// they were, and its body runs again with the design's [`soft_log`](Design::soft_log), its
-    /// locks kept.
+    /// Abandons a transaction that the hardware cannot hold, after its stores have drained.
+    ///
+    /// The design forgets its state of the transaction. Here or in
+    /// [`software_commits`](Design::software_commits), it ensures that no older version of the
+    /// transaction's lines overwrites software's writes. The machine then drops the written lines
+    /// from all caches and restores their words. The body runs again with the design's
+    /// [`soft_log`](Design::soft_log) and keeps its locks.
     fn falls_back(hart: &mut Hart<'_, Self>) {
         let _ = hart;
     }
 
-    /// The log in software is about to make a transaction durable: its data, if it has any, are,
-    /// and the commit word is next.
+    /// Prepares for the commit word of a transaction in the software log. The transaction's data,
+    /// if any, are durable.
     fn software_commits(hart: &mut Hart<'_, Self>) {
         let _ = hart;
     }
 
-    // What the hardware does at a moment.
+    // Reactions of the hardware to an event.
 
-    /// Where a core finds a line of the program in caches and memory. When nothing is under way,
-    /// all find it in one place.
+    /// Returns the place in caches and memory at which a core finds a program line. When no
+    /// transaction is in flight, all cores find the line at one place.
     #[inline(always)]
     fn place(&self, core: usize, line: u32) -> u32 {
         let _ = core;
         line
     }
 
-    /// The oldest operation of a core's store buffer waits, and others may have come behind it.
+    /// Reacts to the oldest operation of a core's store buffer having to wait. Younger operations
+    /// may have entered the buffer behind it.
     #[inline(always)]
     fn behind(machine: &mut Machine<Self>, core: usize) {
         let _ = (machine, core);
     }
 
-    /// A store of this word could drain as soon as its bytes are there. Answers what it waits for
-    /// besides, or first.
+    /// Returns the event that a store of this word waits for besides its line's arrival (`there`),
+    /// or before it. The store could drain as soon as the line's bytes arrive.
     #[inline(always)]
     fn waits(machine: &mut Machine<Self>, core: usize, word: u64, there: When) -> Option<When> {
         let _ = (machine, core, word, there);
         None
     }
 
-    /// A store is about to change a line of the program, which lies at this place and which the
-    /// core may write. Answers where it lies from here on: there, or where it has been moved to by
-    /// [`Machine::retag`].
+    /// Prepares a store to a program line at this place, which the core may write. Returns the
+    /// line's place from now on: the same one, or the target of [`Machine::retag`].
     #[inline(always)]
     fn moves(machine: &mut Machine<Self>, core: usize, line: u32, place: u32) -> u32 {
         let _ = (machine, core, line);
         place
     }
 
-    /// The log in software of transactions that the hardware cannot hold. Without one such a
-    /// transaction ends with [`Stop::TooLarge`].
+    /// The software log of transactions that the hardware cannot hold. Without a software log, such
+    /// a transaction ends with [`Stop::TooLarge`].
     fn soft_log(&mut self) -> Option<&mut SoftLog> {
         None
     }
 
-    /// How much of what it has contradicts itself when nothing is under way: always 0, or it is
-    /// wrong.
+    /// Counts inconsistencies within the design's state when no transaction is in flight. Any
+    /// number but 0 is a bug.
     fn contradictions(&self) -> u64 {
         0
     }
 
-    /// What a line is for that caches write to memory.
+    /// Returns the purpose of a line that caches write to memory.
     fn class_of(&self, line: u32) -> Class {
         let _ = line;
         Class::Data
     }
 
-    /// A core's store has drained; the word was `old` before.
+    /// Reacts to a drained store of a core. The word was `old` before.
     fn drained(machine: &mut Machine<Self>, core: usize, word: u64, old: u64) {
         let _ = (machine, core, word, old);
     }
 
-    /// A line leaves a core's first cache.
+    /// Reacts to a line's eviction from a core's first cache.
     fn leaves_l1(machine: &mut Machine<Self>, core: usize, line: u32, state: State) {
         let _ = (machine, core, line, state);
     }
 
-    /// A modified line leaves a core's last private cache. Whether the design has taken it; else
-    /// the last cache gets it.
+    /// Reacts to the eviction of a modified line from a core's last private cache. Returns whether
+    /// the design has taken the line. Otherwise the last cache receives it.
     fn leaves_core(machine: &mut Machine<Self>, core: usize, line: u32, state: State) -> bool {
         let _ = (machine, core, line, state);
         false
     }
 
-    /// A modified line leaves the last cache. Whether the design has taken it; else it is written
-    /// to memory.
+    /// Reacts to the eviction of a modified line from the last cache. Returns whether the design
+    /// has taken the line. Otherwise the machine writes it to memory.
     fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
         let _ = (machine, line);
         false
     }
 
-    /// Another core asks for a line that this one owns.
+    /// Reacts to another core's request for a line that this core owns.
     fn asked(machine: &mut Machine<Self>, core: usize, line: u32) {
         let _ = (machine, core, line);
     }
 
-    /// A core's read of a persistent line has reached its channel. Whether the design takes it:
-    /// then it goes on by [`Machine::fill_from_array`], or is answered by [`Machine::fill_with`].
+    /// Reacts to a core's read of a persistent line that has reached its channel. Returns whether
+    /// the design takes the read. It then continues with [`Machine::fill_from_array`] or completes
+    /// with [`Machine::fill_with`].
     #[inline]
     fn fill(machine: &mut Machine<Self>, channel: usize, line: u32, read: Id) -> bool {
         let _ = (machine, channel, line, read);
         false
     }
 
-    /// A write of a persistent line has reached its channel: the design may still make it wait.
+    /// Reacts to a write of a persistent line that has reached its channel. The design may still
+    /// hold the write back.
     #[inline]
     fn arrives(machine: &mut Machine<Self>, channel: usize, id: Id, write: &mut Write) {
         let _ = (machine, channel, id, write);
     }
 
-    /// Lines that it has taken and that are not in persistent memory yet.
+    /// Lines that the design has taken and not yet written to persistent memory.
     fn backlog(&self) -> u64 {
         0
     }
 
-    /// Whether what it has is as full as it gets: a log that is written round and round, say.
-    /// Nothing is measured before.
+    /// Whether the design's structures are as full as they get: a circular log has wrapped, for
+    /// example. No measurement starts before.
     fn is_warm(&self) -> bool {
         true
     }
 
-    /// A write that the design has sent has reached this point.
+    /// Reacts to a write of the design that has reached this point.
     fn told(machine: &mut Machine<Self>, channel: usize, core: usize, tag: u64, point: Point) {
         let _ = (machine, channel, core, tag, point);
     }
 
-    /// A channel has accepted a write.
+    /// Reacts to a channel having accepted a write.
     fn accepted(machine: &mut Machine<Self>, channel: usize) {
         let _ = (machine, channel);
     }
 
-    /// Memory has been read for the design: [`Machine::read_array`], [`Machine::read_below`].
+    /// Receives the result of a read that the design has issued with [`Machine::read_array`] or
+    /// [`Machine::read_below`].
     fn has_read(machine: &mut Machine<Self>, channel: usize, line: u32, tag: u64) {
         let _ = (machine, channel, line, tag);
     }
 
-    /// A message of the design has reached a channel.
+    /// Receives a message of the design at a channel.
     fn message(machine: &mut Machine<Self>, channel: usize, core: usize, message: Message) {
         let _ = (machine, channel, core, message);
     }
 
-    /// One of its background engines acts.
+    /// Runs one of the design's background engines.
     fn engine(machine: &mut Machine<Self>, engine: usize) {
         let _ = (machine, engine);
     }
 
-    // After a power cut. Neither sees more than what is persistent.
+    // After a power failure. Both functions see only persistent state.
 
-    /// What batteries do when power fails. By default they write the controllers' queues to where
-    /// they belong, in order. Where a write counts only when memory has it, there are none, and
-    /// nothing is in the queues.
+    /// Performs the work that batteries do when power fails. By default they write the controllers'
+    /// queues to the heap image, in order. Where a write is durable only in the media, the machine
+    /// has no batteries and its queues hold nothing.
     fn power_fails(description: &Description, state: &mut Failing) {
         let _ = description;
         for queued in state.take_queues().into_iter().flatten() {
@@ -340,17 +349,17 @@ pub trait Design: Sized + 'static {
         }
     }
 
-    /// Makes what is persistent the state after some transaction. It may be cut at any step, and
-    /// begins again then.
+    /// Brings the persistent state to that after some transaction. Power may fail at any step;
+    /// recovery then starts again.
     ///
     /// # Errors
-    /// [`Cut`].
+    /// [`Cut`] when power fails again.
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
         let _ = (description, extra, state);
         Ok(())
     }
 
-    /// Finds a line of the program in what recovery has left.
+    /// Returns a function that finds a program line in the state that recovery has left.
     fn finder(
         description: &Description,
         extra: u32,
@@ -360,16 +369,16 @@ pub trait Design: Sized + 'static {
     }
 }
 
-/// What to do with a design whose type is known only by name.
+/// An operation on a design that is known only by name.
 pub trait Visitor {
-    /// What comes out of it.
+    /// The result of the operation.
     type Out;
 
-    /// Does it with this one.
+    /// Performs the operation on this design.
     fn visit<D: Design>(self) -> Self::Out;
 }
 
-/// What there is to know of a design by its name.
+/// The description of a design.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// See [`Design::NAME`].
@@ -388,7 +397,8 @@ impl About {
         About { name, about, machine, parameters: D::PARAMETERS }
     }
 
-    /// Whether it goes by a number of a machine: by all that are no parameters of designs, too.
+    /// Whether the design reads a parameter of a machine. Every design reads all that are not
+    /// parameters of designs.
     pub fn goes_by(&self, key: &str) -> bool {
         let Some(parameter) = parameter_of(key) else { return true };
         let is_it = |known: &str| {
@@ -399,13 +409,13 @@ impl About {
     }
 }
 
-/// The one list of designs.
+/// The one list of designs: both the table and the dispatch by name come from it.
 macro_rules! designs {
     ($($design:ty),*) => {
-        /// All designs, in the order in which they are listed.
+        /// All designs, in the order of their listing.
         pub const ALL: &[About] = &[$(About::of::<$design>()),*];
 
-        /// Calls `visitor` with the design of this name; `None` when there is none.
+        /// Calls `visitor` with the design of this name. Returns `None` when no design has it.
         pub fn by_name<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
             $(if name == <$design>::NAME {
                 return Some(visitor.visit::<$design>());
@@ -419,7 +429,7 @@ designs!(
     Volatile, SwUndo, Lad, LadBase, LadLlc, HwUndo, HwRedo, HwUndoRedo, Redu, SspUndo, SspRedo, Ssp
 );
 
-/// Their names, for people.
+/// Returns the names of all designs, separated by commas.
 pub fn names() -> String {
     let names: Vec<&str> = ALL.iter().map(|design| design.name).collect();
     names.join(", ")

@@ -1,31 +1,34 @@
-//! An undo log in software, with `clwb` and `sfence`: all that [`sw-undo`](super::SwUndo) is, and
-//! what a transaction falls back to that the hardware of another design cannot hold.
+//! An undo log in software, with `clwb` and `sfence`.
+//!
+//! The log is the whole protocol of [`sw-undo`](super::SwUndo). In other designs it is the fallback
+//! for transactions that the hardware cannot hold.
 //!
 //! ```text
-//!   store to a line that has no entry:   old words -> log, write back, fence;  then the store
-//!   a line that was announced:           the same, under one fence for all of them
-//!   commit:   write back the lines, fence;  what the design waits for;  commit word, write back,
+//!   store to a line without an entry:    old words -> log, write back, fence;  then the store
+//!   store to an announced line:          the same, under one fence for all announced lines
+//!   commit:   write back the lines, fence;  the design's own waits;  commit word, write back,
 //!             fence
 //! ```
 //! A core's log, in lines:
 //! ```text
 //!   0     | commit word: number of the last committed transaction |
-//!   1 + 2i| number | address | words 0 to 5               an entry: two lines; each of them is
-//!   2 + 2i| number | address + 1 | words 6, 7 | 0         stored with its number last
+//!   1 + 2i| number | address | words 0 to 5               an entry takes two lines; each line
+//!   2 + 2i| number | address + 1 | words 6, 7 | 0         stores its number last
 //! ```
-//! Entries of a transaction stand behind each other from where the last one's end: the log is used
-//! round and round, so that its lines leave the caches as those of a real log do.
+//! A transaction's entries continue where those of the last one end. The log is circular, so its
+//! lines leave the caches as those of a real log do.
 //!
 //! Invariants:
-//! - When a line's first store of a transaction is executed, its old words are durable.
-//! - When the commit word says n, all lines of the transaction n are durable.
-//! - A log line that has a number has all that belongs to it: stores of a line reach memory in
-//!   order, and the number is stored last. (Otherwise a line that leaves the caches too early
-//!   would have recovery write what an older entry said.)
+//! - A line's old words are durable before the transaction's first store to it executes.
+//! - All lines of transaction n are durable before the commit word becomes n.
+//! - A log line that holds a number holds its whole entry line. Stores to a line reach memory in
+//!   order, and the number is stored last. Otherwise an early eviction of the log line could make
+//!   recovery restore the words of an older entry.
 //!
-//! Recovery stores back, for each core, the old words of the entries whose number is behind the
-//! commit word; a transaction has one entry for each line, so their order does not matter. (LAD and
-//! ReDU, sections 5, compare with such a log and say no more of it: the layout is ours.)
+//! Recovery processes each core's entries whose number is greater than the commit word, and
+//! restores their old words. A transaction has one entry per line, so the order does not matter.
+//! The LAD and ReDU papers (sections 5) describe their software log no further; this layout is
+//! Lastword's own.
 
 use crate::design::Design;
 use crate::machine::Hart;
@@ -36,27 +39,27 @@ use crate::machine::memory::line_of;
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
-/// Lines of a core's log, the commit word's included.
+/// Lines of a core's log, including the commit word.
 const LOG_LINES: u32 = 2048;
 
 /// The logs of all cores.
 #[derive(Debug)]
 pub struct SoftLog {
-    /// The first line of the first core's log.
+    /// First line of the first core's log.
     first: u32,
     cores: Vec<Log>,
 }
 
-/// A core's log.
+/// The log of a core.
 #[derive(Clone, Debug, Default)]
 struct Log {
-    /// The transaction that is running: its number.
+    /// The number of the running transaction.
     number: u64,
-    /// Entries written, ever.
+    /// Total entries written.
     entries: u64,
     /// Lines that have an entry of this transaction.
     logged: Vec<u32>,
-    /// Lines that were announced and have none yet.
+    /// Announced lines without an entry.
     announced: Vec<u32>,
 }
 
@@ -66,12 +69,12 @@ impl SoftLog {
         description.cores as u32 * LOG_LINES
     }
 
-    /// Empty logs, which begin at this line.
+    /// Returns empty logs that begin at this line.
     pub fn new(description: &Description, first: u32) -> SoftLog {
         SoftLog { first, cores: vec![Log::default(); description.cores] }
     }
 
-    /// The logs after recovery: each core goes on behind the number that its commit word says.
+    /// Returns the logs after recovery. Each core continues after the number in its commit word.
     pub fn resumed(description: &Description, first: u32, state: &Persistent) -> SoftLog {
         let mut logs = SoftLog::new(description, first);
         for (head, log) in (first..).step_by(LOG_LINES as usize).zip(&mut logs.cores) {
@@ -80,7 +83,7 @@ impl SoftLog {
         logs
     }
 
-    /// What one of its lines is for; nothing when the line lies before it.
+    /// Returns the purpose of a log line, or `None` for a line before the logs.
     pub fn class_of(&self, line: u32) -> Option<Class> {
         line.checked_sub(self.first).map(|at| match at.is_multiple_of(LOG_LINES) {
             true => Class::CommitRecord,
@@ -89,7 +92,7 @@ impl SoftLog {
     }
 }
 
-/// A transaction begins.
+/// Begins a transaction.
 pub fn begin<D: Design>(hart: &mut Hart<'_, D>) {
     let log = log(hart);
     log.number += 1;
@@ -97,7 +100,7 @@ pub fn begin<D: Design>(hart: &mut Hart<'_, D>) {
     log.announced.clear();
 }
 
-/// The program says that it will write these words.
+/// Notes that the program is about to write these words.
 pub fn announced<D: Design>(hart: &mut Hart<'_, D>, first: u64, words: u64) {
     let lines = line_of(first)..=line_of(first + words.max(1) - 1);
     let log = log(hart);
@@ -109,7 +112,7 @@ pub fn announced<D: Design>(hart: &mut Hart<'_, D>, first: u64, words: u64) {
     }
 }
 
-/// A transaction stores a word.
+/// Stores a word. The store waits until the old words of its line are durable.
 pub fn store<D: Design>(hart: &mut Hart<'_, D>, word: u64, object: u64, value: u64) {
     let line = line_of(word);
     if !log(hart).logged.contains(&line) {
@@ -129,7 +132,7 @@ pub fn store<D: Design>(hart: &mut Hart<'_, D>, word: u64, object: u64, value: u
     hart.store(word, object, value);
 }
 
-/// A transaction ends: it is durable on return.
+/// Commits a transaction. It is durable on return.
 pub fn commit<D: Design>(hart: &mut Hart<'_, D>) {
     let lines = std::mem::take(&mut log(hart).logged);
     if lines.is_empty() {
@@ -150,19 +153,18 @@ pub fn commit<D: Design>(hart: &mut Hart<'_, D>) {
     hart.fence();
 }
 
-/// Stores back what the entries of transactions that are not committed say. The logs begin at
-/// `first`.
+/// Restores the old words of uncommitted transactions. The logs begin at `first`.
 ///
 /// # Errors
-/// [`Cut`].
+/// [`Cut`] when power fails again.
 pub fn recover(description: &Description, first: u32, state: &mut Persistent) -> Result<(), Cut> {
     recover_moved(description, first, state, &|_, line| line)
 }
 
-/// The same where a line of the program is found elsewhere than under its own number.
+/// Performs [`recover`] for a design that moves lines: `found_at` returns a program line's place.
 ///
 /// # Errors
-/// [`Cut`].
+/// [`Cut`] when power fails again.
 pub fn recover_moved(
     description: &Description,
     first: u32,
@@ -173,8 +175,8 @@ pub fn recover_moved(
     heads.try_for_each(|head| roll_back(head, state, found_at))
 }
 
-/// Stores back what the entries of one core's last transaction say, if it is not committed; from
-/// then on its number counts as done, so that they say nothing after another power cut.
+/// Restores the old words of one core's last transaction unless it is committed. The commit word
+/// then takes its number, so the entries have no effect after another power failure.
 fn roll_back(
     head: u32,
     state: &mut Persistent,
@@ -188,13 +190,13 @@ fn roll_back(
             continue;
         }
         last = last.max(number);
-        let home = found_at(state, (address / 64) as u32);
-        let mut old = state.line(home);
+        let place = found_at(state, (address / 64) as u32);
+        let mut old = state.line(place);
         match address % 64 {
             0 => old[..6].copy_from_slice(&words),
             _ => old[6..].copy_from_slice(&words[..2]),
         }
-        state.set_line(home, old)?;
+        state.set_line(place, old)?;
     }
     if last > committed {
         state.set_line(head, [last, 0, 0, 0, 0, 0, 0, 0])?;
@@ -204,7 +206,7 @@ fn roll_back(
 
 fn logs<'h, D: Design>(hart: &'h mut Hart<'_, D>) -> &'h mut SoftLog {
     let design = &mut hart.machine().design;
-    design.soft_log().expect("only a design that has a log in software uses it")
+    design.soft_log().expect("the design has a software log")
 }
 
 fn log<'h, D: Design>(hart: &'h mut Hart<'_, D>) -> &'h mut Log {
@@ -212,13 +214,13 @@ fn log<'h, D: Design>(hart: &'h mut Hart<'_, D>) -> &'h mut Log {
     &mut logs(hart).cores[core]
 }
 
-/// The line of a core's commit word.
+/// Returns the line of a core's commit word.
 fn head<D: Design>(hart: &mut Hart<'_, D>) -> u32 {
     let core = hart.core() as u32;
     logs(hart).first + core * LOG_LINES
 }
 
-/// Puts the old words of a line into the log, and begins to write them back.
+/// Appends the old words of a line to the log, and starts the write-back of the entry.
 fn append<D: Design>(hart: &mut Hart<'_, D>, line: u32) {
     let head = head(hart);
     let log = log(hart);
@@ -229,7 +231,7 @@ fn append<D: Design>(hart: &mut Hart<'_, D>, line: u32) {
     log.logged.push(line);
     let number = log.number;
     if is_full {
-        hart.machine().fail("a transaction writes more lines than the log of its core holds");
+        hart.machine().fail("a transaction writes more lines than its core's log holds");
     }
     let mut old = [0; 8];
     for (i, word) in old.iter_mut().enumerate() {
@@ -239,6 +241,7 @@ fn append<D: Design>(hart: &mut Hart<'_, D>, line: u32) {
     let first = [number, address, old[0], old[1], old[2], old[3], old[4], old[5]];
     let second = [number, address + 1, old[6], old[7], 0, 0, 0, 0];
     for (line, words) in [(entry, first), (entry + 1, second)] {
+        // Words are stored in descending order, so that the number of each line comes last.
         for (i, word) in words.into_iter().enumerate().rev() {
             hart.store(u64::from(line) * 8 + i as u64, 0, word);
         }

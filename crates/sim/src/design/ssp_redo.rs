@@ -1,44 +1,49 @@
-//! `ssp-redo`: a redo log in hardware, after DHTM (Joshi, Nagarajan, Cintra, Viglas, ISCA 2018), as
-//! the SSP paper (section 5.1) compares with it: data go home behind the commit.
+//! `ssp-redo`: a redo log in hardware, with data written back after the commit.
+//!
+//! The design follows DHTM (Joshi, Nagarajan, Cintra, Viglas, ISCA 2018) as the SSP paper (section
+//! 5.1) uses it as a baseline.
 //!
 //! ```text
-//!   store     its line is in the log buffer; the oldest line there leaves it into the log
+//!   store     its line enters the log buffer; the oldest line there leaves it for the log
 //!   commit    log buffer -> log, durable;  commit record, durable
-//!   behind it lines -> memory;  the next transaction of the core begins when they are there
+//!   then      lines -> memory;  the core's next transaction begins after they are there
 //! ```
-//! A core's log, round and round, and its commit records likewise:
+//! Each core has a circular log and a circular array of commit records:
 //! ```text
-//!   group   | entries | line | line | ... up to 7 |    and behind it those lines' words
-//!   record  | number of the commit | first line of its log | entries | sum of them |
+//!   group   | entries | line | line | ... up to 7 |    followed by the words of those lines
+//!   record  | number of the commit | first line of its log | entries | checksum |
 //! ```
-//! The record is sent when the log is durable, and has no sum then; or with it
-//! (`ssp-redo.record_beside_log`), and then recovery takes a commit whose log has that sum.
+//! By default the record is sent after the log is durable, and its checksum is 0. With
+//! `ssp-redo.record_beside_log` it is sent in parallel, and recovery takes a commit only if its log
+//! has the record's checksum.
 //!
-//! One line says up to which commit everything is at home. It is written when a core's log is half
-//! full, and what it covers is room from then on. A commit takes two lines of the log or more, so
-//! with a record for each two of them there is one for every commit that the log has.
+//! One line in memory holds the applied watermark: all commits up to its number are in the heap
+//! image. It is written when a core's log is half full, and the log space that it covers is
+//! reusable from then on. A commit takes at least two lines of the log. One record for every two
+//! log lines therefore suffices for all commits in the log.
 //!
 //! Invariants:
-//! - Lines of an open transaction stay in the caches: the last one keeps them.
-//! - When a commit record is durable, so is its log; or it says by the sum whether that is.
-//! - Commits are numbered in the order in which their records are sent, which is that of the locks;
-//!   everything is at home up to a number when it is for each commit up to there. Otherwise
-//!   recovery could put an older commit's line over a younger one's.
+//! - Lines of an open transaction stay in the caches: the last cache keeps them.
+//! - When a commit record is durable, so is its log, or the checksum reveals a log that is not.
+//! - Commits are numbered in the order in which their records are sent, which agrees with the order
+//!   of the locks. The watermark reaches a number only when every commit up to it is in the heap
+//!   image. Otherwise recovery could overwrite a younger commit's line with an older one.
 //!
-//! Recovery writes, in the order of their numbers, what the logs of all commits say that may not be
-//! at home. A record whose log is not there is of a transaction that nobody was told of, and nobody
-//! came behind it, for it has its locks. Its number is not used again: the record stays.
+//! Recovery applies the logs of all commits after the watermark, in the order of their numbers. A
+//! record with an incomplete log belongs to a transaction that was never acknowledged. No
+//! transaction depends on it, since it holds its locks until the acknowledgement. Its record stays,
+//! and its number is not reused.
 //!
-//! A transaction that the last cache cannot keep has a log in software, and its commit word waits
-//! until all that was committed before is known to be at home. Why neither log undoes what the
-//! other has done:
-//! - What software has committed is overwritten by no commit from before its last lock: these are
-//!   at home by then, and recovery does not redo them. A commit that recovery redoes has a later
-//!   number, so its record was sent when software had all its locks: it wrote other lines, or it
-//!   had the lock after software and saw what that had written.
-//! - What software has not committed is undone after everything was redone, to what its lines were
-//!   when software had their locks: no commit of hardware has written them since.
-//! - Nobody waits for each other: commits go home without a lock.
+//! A transaction whose lines the last cache cannot keep falls back to a software log. Its commit
+//! word waits until the watermark covers all earlier commits. Neither log undoes the other's work:
+//! - *No redo over software's commits.* Commits from before software's last lock are under the
+//!   watermark, so recovery does not redo them. Recovery redoes only commits with later numbers,
+//!   whose records were sent while software held all its locks. Such a commit wrote other lines, or
+//!   it took the lock after software and saw software's words.
+//! - *Undo of software's open transaction.* Recovery restores software's uncommitted lines after
+//!   all redo, to their contents at the time of software's locks. No hardware commit has written
+//!   them since.
+//! - *No deadlock.* Write-backs of commits need no lock.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -46,7 +51,7 @@ use words::Stop;
 
 use super::soft_log::{self, SoftLog};
 use super::striped::Striped;
-use super::{Design, ON_ITS_WAY};
+use super::{Design, IN_FLIGHT_CYCLES};
 use crate::machine::controller::{Class, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
@@ -60,86 +65,86 @@ use crate::persist::{Cut, Persistent};
 /// Entries of a group.
 const ENTRIES: usize = 7;
 
-// What it does rarely.
+// Rarely taken paths.
 const LEAVES: &str = "a line leaves the log buffer before the commit";
-const BEHIND: &str = "lines of a commit are not at home";
-const FULL: &str = "a log is half full: memory is told what is at home";
-const SOFTWARE: &str = "software waits until what is committed is at home";
+const BEHIND: &str = "lines of a commit are not written back";
+const FULL: &str = "a log is half full: the applied watermark is written";
+const SOFTWARE: &str = "software waits until all commits are written back";
 
-// Who wants to know of a write: the upper bits of its tag.
+// Kinds of tags, in their upper bits.
 const RECORD_TAG: u64 = 1 << 56;
 const DATA_TAG: u64 = 2 << 56;
 
-/// The design's state.
+/// State of the design.
 #[derive(Debug)]
 pub struct SspRedo {
     layout: Layout,
     /// Lines of a log buffer.
     buffer: usize,
-    /// A transaction begins when its predecessor's lines are at home.
+    /// Whether a transaction begins only after its predecessor's lines are in memory.
     waits: bool,
-    /// A commit record is sent with the log, and not behind it.
+    /// Whether a commit record is sent in parallel with the log.
     beside: bool,
     cores: Vec<Log>,
-    /// The last commit's number, and those that are not at home.
+    /// The last commit's number, and the commits that are not in the heap image.
     number: u64,
-    open: BTreeMap<u64, Going>,
-    /// For transactions whose lines the last cache cannot keep.
+    open: BTreeMap<u64, WritingBack>,
+    /// The software log of transactions whose lines the last cache cannot keep.
     soft: SoftLog,
 }
 
-/// A commit that is not at home.
+/// A commit whose lines are not yet in the heap image.
 #[derive(Clone, Copy, Debug)]
-struct Going {
+struct WritingBack {
     core: usize,
-    /// Lines that are on their way; none before the record is durable.
+    /// Outstanding write-backs; none has been sent before the record is durable.
     left: usize,
     since: Time,
-    /// Told when they are there.
-    home: When,
+    /// Token for their completion.
+    written_back: When,
 }
 
-/// A core's log.
+/// The log of a core.
 #[derive(Clone, Debug, Default)]
 struct Log {
-    /// Stores are those of a transaction; its lines may not go home yet; the last cache could not
-    /// keep one.
+    /// Whether stores belong to a transaction; whether its lines must stay in the caches; whether
+    /// the last cache failed to keep one.
     runs: bool,
     is_open: bool,
     too_large: bool,
-    /// Lines of the transaction, and those of them that are in the log buffer, oldest first.
+    /// Lines of the transaction, and those of them in the log buffer, oldest first.
     lines: Vec<u32>,
     buffer: VecDeque<u32>,
-    /// Lines of the log that were written, ever; where the transaction's begin.
+    /// Total log lines written, and the first of the transaction.
     end: u64,
     first: u64,
-    /// The entries of the group that is not full, and how many there are in all.
+    /// Entries of the incomplete group, and the transaction's total.
     group: Vec<u32>,
     entries: u64,
-    /// Of all of them.
+    /// Checksum of all entries.
     sum: u32,
-    /// Writes of the log that are not known to be durable.
+    /// Writes to the log that are not known to be durable.
     writes: Vec<When>,
-    /// Commits whose log is kept: their numbers, and where that begins.
+    /// Commits whose log is retained: their numbers and first lines.
     kept: VecDeque<(u64, u64)>,
-    /// Commit records, ever.
+    /// Total commit records.
     records: u64,
-    /// Told when the record is durable, and when the lines are at home.
+    /// Tokens for the durability of the record and for the write-back of the lines.
     done: Option<When>,
-    home: Option<When>,
+    written_back: Option<When>,
 }
 
-/// Where everything lies.
+/// Placement of the log in persistent memory.
 #[derive(Clone, Debug)]
 struct Layout {
     heap: u32,
-    /// The line that says what is at home.
-    home: u32,
-    /// Each core's log and records.
+    /// The line that holds the applied watermark.
+    watermark: u32,
+    /// Each core's log and commit records.
     cores: Vec<(Striped, Striped)>,
-    /// Half of a core's log: a transaction has room for so many lines.
+    /// Half of a core's log: the most lines that a transaction may take.
     half: u64,
-    /// The first line of the log in software.
+    /// First line of the software log.
     soft: u32,
 }
 
@@ -153,23 +158,23 @@ impl Layout {
         };
         let half = (description.parameter("ssp-redo", "log_bytes") / 128.0) as u32;
         let half = half.max(1 + ENTRIES as u32);
-        // One is half as long as the other: no commit takes fewer than two lines.
+        // The record array is half as long as the log, since no commit takes fewer than two lines.
         let cores = (0..description.cores).map(|_| (region(2 * half), region(half))).collect();
-        Layout { heap: extra, home: extra, cores, half: u64::from(half), soft: end }
+        Layout { heap: extra, watermark: extra, cores, half: u64::from(half), soft: end }
     }
 }
 
 impl Design for SspRedo {
     const NAME: &'static str = "ssp-redo";
-    const ABOUT: &'static str = "redo logging in hardware: data go home behind the commit (DHTM)";
+    const ABOUT: &'static str = "redo logging in hardware: data written back after commit (DHTM)";
     const MACHINE: &'static str = "ssp";
     const PARAMETERS: &'static [&'static str] = &["ssp-redo"];
     const RARE: &'static [&'static str] = &[LEAVES, BEHIND, FULL, SOFTWARE];
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         if description.network.columns != 0 || description.nvm.channels != 1 {
-            return Err("all cores write the line that says what is at home, and the younger of \
-                        two writes must not arrive first: `network.columns` must be 0 and \
+            return Err("all cores write the applied watermark, and the younger of two writes \
+                        must not arrive first: `network.columns` must be 0 and \
                         `nvm.channels` 1");
         }
         match description.llc.inclusive {
@@ -200,8 +205,8 @@ impl Design for SspRedo {
     fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
         let mut design = Self::new(description, extra);
         if !planted(Mutant::SspForgetsNumbers) {
-            // All that was committed is at home: no record that is there has a later number.
-            design.number = state.line(design.layout.home)[0];
+            // After recovery all commits are applied, so no record has a greater number.
+            design.number = state.line(design.layout.watermark)[0];
         }
         design.soft = SoftLog::resumed(description, design.layout.soft, state);
         Some(design)
@@ -210,9 +215,9 @@ impl Design for SspRedo {
     fn begin(hart: &mut Hart<'_, Self>) {
         hart.fence();
         if hart.machine().design.waits
-            && let Some(home) = log(hart).home.take()
+            && let Some(written_back) = log(hart).written_back.take()
         {
-            hart.wait_for(home);
+            hart.wait_for(written_back);
         }
         if let Some(number) = too_old(hart)
             && !planted(Mutant::SspRedoKeepsNothing)
@@ -237,7 +242,8 @@ impl Design for SspRedo {
     }
 
     fn executed(hart: &mut Hart<'_, Self>) -> Result<(), Stop> {
-        // Whether a line is kept shows when its store has drained: for the last ones that is here.
+        // Draining a store shows whether the last cache keeps its line. This waits for the last
+        // stores.
         hart.fence();
         if log(hart).too_large { Err(Stop::TooLarge) } else { Ok(()) }
     }
@@ -248,20 +254,20 @@ impl Design for SspRedo {
         log.buffer.clear();
         log.group.clear();
         log.writes.clear();
-        // What was begun is not used again before what is around it.
+        // The incomplete group is skipped. Its lines are not reused before those around them.
         log.end += 1 + ENTRIES as u64;
         let lines = std::mem::take(&mut log.lines);
         for line in lines {
             let _ = hart.machine().keep(line, false);
         }
         if planted(Mutant::SspRedoSoftwareEarly) {
-            all_at_home(hart);
+            write_back_all(hart);
         }
     }
 
     fn software_commits(hart: &mut Hart<'_, Self>) {
         if !planted(Mutant::SspRedoSoftwareEarly) {
-            all_at_home(hart);
+            write_back_all(hart);
         }
     }
 
@@ -276,13 +282,14 @@ impl Design for SspRedo {
     fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
         let mut open = machine.design.cores.iter().filter(|log| log.is_open);
         if open.any(|log| log.lines.contains(&line)) && !planted(Mutant::SspRedoLetsLinesGo) {
-            machine.fail("a line of a transaction leaves the last cache: make that larger");
+            machine
+                .fail("a line of an open transaction leaves the last cache: make the cache larger");
         }
         false
     }
 
     fn commit(hart: &mut Hart<'_, Self>) {
-        // Its stores have drained, or are those of one that was given up.
+        // The stores have drained, including those of an aborted transaction.
         hart.fence();
         log(hart).runs = false;
         if log(hart).lines.is_empty() {
@@ -305,7 +312,7 @@ impl Design for SspRedo {
         hart.wait_for(done);
         if beside {
             log_is_durable(hart);
-            go_home(hart.machine(), core, number);
+            write_back_lines(hart.machine(), core, number);
         }
     }
 
@@ -327,7 +334,7 @@ impl Design for SspRedo {
         }
         if let Some(line) = leaves {
             let now = machine.now();
-            machine.rare(LEAVES, now, now + ON_ITS_WAY);
+            machine.rare(LEAVES, now, now + IN_FLIGHT_CYCLES);
             append(machine, core, line);
         }
     }
@@ -341,21 +348,21 @@ impl Design for SspRedo {
             RECORD_TAG => {
                 acknowledge(machine, core);
                 if !machine.design.beside {
-                    go_home(machine, core, number);
+                    write_back_lines(machine, core, number);
                 }
             }
-            _ => is_home(machine, number),
+            _ => line_written_back(machine, number),
         }
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
         let layout = Layout::new(description, extra);
-        let home = state.line(layout.home)[0];
+        let watermark = state.line(layout.watermark)[0];
         let mut commits = BTreeMap::new();
         for (log, records) in &layout.cores {
             for record in 0..u64::from(records.lines()) {
                 let [number, first, entries, sum, ..] = state.line(records.line(record));
-                if number > home {
+                if number > watermark {
                     commits.insert(number, (log, first, entries, sum));
                 }
             }
@@ -367,18 +374,19 @@ impl Design for SspRedo {
             }
         }
         if let Some((last, _)) = commits.last_key_value() {
-            state.set_line(layout.home, [*last, 0, 0, 0, 0, 0, 0, 0])?;
+            state.set_line(layout.watermark, [*last, 0, 0, 0, 0, 0, 0, 0])?;
         }
         soft_log::recover(description, layout.soft, state)
     }
 }
 
-/// What a commit's log says: lines and their words.
+/// Returns the lines and words in a commit's log.
 fn logged(log: &Striped, first: u64, entries: u64, state: &Persistent) -> Vec<(u32, LineWords)> {
     let (mut at, mut logged) = (first, Vec::new());
     while (logged.len() as u64) < entries {
         let [count, lines @ ..] = state.line(log.line(at));
-        // Only a log that is not there says something else.
+        // Only an incomplete log has another count. The clamp bounds the read; the checksum then
+        // rejects the log.
         let count = count.clamp(1, ENTRIES as u64).min(entries - logged.len() as u64);
         let of_it = (1..=count).zip(lines);
         logged.extend(of_it.map(|(behind, line)| (line as u32, state.line(log.line(at + behind)))));
@@ -387,7 +395,7 @@ fn logged(log: &Striped, first: u64, entries: u64, state: &Persistent) -> Vec<(u
     logged
 }
 
-/// A commit's sum, as its record has it: never 0.
+/// Returns a commit's checksum as in its record: never 0.
 fn sum_of(logged: &[(u32, LineWords)]) -> u64 {
     in_record(logged.iter().fold(0, |sum, (line, words)| add_to(sum, *line, words)))
 }
@@ -396,7 +404,7 @@ fn in_record(sum: u32) -> u64 {
     1 << 32 | u64::from(sum)
 }
 
-/// The sum of entries (CRC-32C) with one more.
+/// Extends the checksum of entries (CRC-32C) by one entry.
 fn add_to(sum: u32, line: u32, words: &LineWords) -> u32 {
     let bytes = std::iter::once(u64::from(line)).chain(*words).flat_map(u64::to_le_bytes);
     crc32c::crc32c_append(sum, &bytes.collect::<Vec<u8>>())
@@ -407,7 +415,7 @@ fn log<'h>(hart: &'h mut Hart<'_, SspRedo>) -> &'h mut Log {
     &mut hart.machine().design.cores[core]
 }
 
-/// The last commit of a core whose log must not be kept any more, if there is one: from there on it
+/// Returns a core's last commit whose log must be released, if any. The log from its first line on
 /// takes more than half of the region.
 fn too_old(hart: &mut Hart<'_, SspRedo>) -> Option<u64> {
     let half = hart.machine().design.layout.half;
@@ -416,36 +424,38 @@ fn too_old(hart: &mut Hart<'_, SspRedo>) -> Option<u64> {
     old.last().map(|(number, _)| *number)
 }
 
-/// Waits until memory knows that all that has been committed is at home.
-fn all_at_home(hart: &mut Hart<'_, SspRedo>) {
+/// Waits until the durable watermark covers all commits.
+fn write_back_all(hart: &mut Hart<'_, SspRedo>) {
     let (since, number) = (hart.cycle(), hart.machine().design.number);
     make_room(hart, number);
     let until = hart.cycle();
     hart.machine().rare(SOFTWARE, since, until);
 }
 
-/// Waits until everything is at home up to a commit, and makes it durable that it is, up to as many
-/// more as by chance are: the logs of these are room. That is one write, however long it takes.
+/// Waits until all commits up to `number` are in the heap image, and writes the watermark. The
+/// watermark also covers later commits that are already there. The logs under it become reusable.
+/// The cost is one write, however long the wait.
 fn make_room(hart: &mut Hart<'_, SspRedo>, number: u64) {
     let waits: Vec<When> =
-        hart.machine().design.open.range(..=number).map(|(_, going)| going.home).collect();
-    waits.into_iter().for_each(|home| hart.wait_for(home));
+        hart.machine().design.open.range(..=number).map(|(_, going)| going.written_back).collect();
+    waits.into_iter().for_each(|token| hart.wait_for(token));
     let core = hart.core();
     let machine = hart.machine();
     let SspRedo { open, number, layout, .. } = &machine.design;
-    let home = open.first_key_value().map_or(*number, |(first, _)| first - 1);
-    let line = layout.home;
-    let done = write(machine, core, line, [home, 0, 0, 0, 0, 0, 0, 0], Class::LogMeta);
+    let watermark = open.first_key_value().map_or(*number, |(first, _)| first - 1);
+    let line = layout.watermark;
+    let done = write(machine, core, line, [watermark, 0, 0, 0, 0, 0, 0, 0], Class::LogMeta);
     machine.counts.add("home_lines", 1);
     hart.wait_for(done);
     for log in &mut hart.machine().design.cores {
-        while log.kept.front().is_some_and(|(number, _)| *number <= home) {
+        while log.kept.front().is_some_and(|(number, _)| *number <= watermark) {
             log.kept.pop_front();
         }
     }
 }
 
-/// Sends a line of a core's log to memory. Answers when the core knows that it is durable.
+/// Writes a line of a core's log to memory. Returns a token for the core's acknowledgement that it
+/// is durable.
 fn write(
     machine: &mut Machine<SspRedo>,
     core: usize,
@@ -460,15 +470,16 @@ fn write(
     done
 }
 
-/// Puts a line as it is now into a core's log. A transaction takes no more than half of that, with
-/// its group that is not full: the other half may be what is kept, and is not written over.
+/// Appends a line's current words to a core's log. A transaction takes no more than half of the
+/// log, including its incomplete group. The other half may hold retained commits, which must not be
+/// overwritten.
 fn append(machine: &mut Machine<SspRedo>, core: usize, line: u32) {
     let words = machine.memory.line(line);
     let SspRedo { cores, layout, .. } = &mut machine.design;
     let log = &mut cores[core];
     let taken = log.end + log.group.len() as u64 + 2 - log.first;
     if taken > layout.half && !planted(Mutant::SspRedoTakesMore) {
-        return machine.fail("a transaction writes more lines than the log of its core holds");
+        return machine.fail("a transaction writes more lines than its core's log holds");
     }
     log.group.push(line);
     log.entries += 1;
@@ -483,7 +494,7 @@ fn append(machine: &mut Machine<SspRedo>, core: usize, line: u32) {
     }
 }
 
-/// Writes which lines a group has.
+/// Writes the header of a group: the lines of its entries.
 fn end_group(machine: &mut Machine<SspRedo>, core: usize) {
     let SspRedo { cores, layout, .. } = &mut machine.design;
     let log = &mut cores[core];
@@ -501,22 +512,21 @@ fn end_group(machine: &mut Machine<SspRedo>, core: usize) {
     machine.design.cores[core].writes.push(written);
 }
 
-/// Waits until what a core has logged is durable.
+/// Waits until a core's writes to the log are durable.
 fn log_is_durable(hart: &mut Hart<'_, SspRedo>) {
     let writes = std::mem::take(&mut log(hart).writes);
     writes.into_iter().for_each(|write| hart.wait_for(write));
 }
 
-/// Sends a core's commit record. Answers a token that is told when it is durable, and the commit's
-/// number.
+/// Sends a core's commit record. Returns a token for its durability, and the commit's number.
 fn commit(machine: &mut Machine<SspRedo>, core: usize) -> (When, u64) {
-    let (done, home, since) = (machine.open_token(), machine.open_token(), machine.now());
+    let (done, written_back, since) = (machine.open_token(), machine.open_token(), machine.now());
     let SspRedo { cores, layout, number, open, beside, .. } = &mut machine.design;
     *number += 1;
     let (number, log) = (*number, &mut cores[core]);
     let left = log.lines.len();
-    open.insert(number, Going { core, left, since, home });
-    (log.done, log.home) = (Some(done), Some(home));
+    open.insert(number, WritingBack { core, left, since, written_back });
+    (log.done, log.written_back) = (Some(done), Some(written_back));
     log.kept.push_back((number, log.first));
     let line = layout.cores[core].1.line(log.records);
     log.records += 1;
@@ -529,15 +539,15 @@ fn commit(machine: &mut Machine<SspRedo>, core: usize) -> (When, u64) {
     (done, number)
 }
 
-/// A commit record is durable.
+/// Acknowledges a durable commit record.
 fn acknowledge(machine: &mut Machine<SspRedo>, core: usize) {
     let there = machine.answer(0, core, Size::Control);
-    let done = machine.design.cores[core].done.take().expect("it waits");
+    let done = machine.design.cores[core].done.take().expect("the core waits for its commit");
     machine.tell(done, there);
 }
 
-/// A commit's record and log are durable: its lines go home.
-fn go_home(machine: &mut Machine<SspRedo>, core: usize, number: u64) {
+/// Starts the write-back of a commit whose record and log are durable.
+fn write_back_lines(machine: &mut Machine<SspRedo>, core: usize, number: u64) {
     let log = &mut machine.design.cores[core];
     log.is_open = false;
     let lines = log.lines.clone();
@@ -546,22 +556,22 @@ fn go_home(machine: &mut Machine<SspRedo>, core: usize, number: u64) {
         let tell = Tell::Design(core, DATA_TAG | number);
         let (_, write) = machine.write_back(core, line, Class::Data, |_| {}, tell);
         if write.is_none() {
-            is_home(machine, number);
+            line_written_back(machine, number);
         }
     }
 }
 
-/// A line of a commit is at home.
-fn is_home(machine: &mut Machine<SspRedo>, number: u64) {
+/// Completes the write-back of a line of a commit.
+fn line_written_back(machine: &mut Machine<SspRedo>, number: u64) {
     let now = machine.now();
-    let going = machine.design.open.get_mut(&number).expect("it is on its way");
+    let going = machine.design.open.get_mut(&number).expect("the commit is being written back");
     going.left -= 1;
-    let Going { core, left, since, home } = *going;
+    let WritingBack { core, left, since, written_back } = *going;
     if left > 0 {
         return;
     }
     machine.design.open.remove(&number);
     machine.rare(BEHIND, since, now);
     let there = machine.answer(0, core, Size::Control);
-    machine.tell(home, there);
+    machine.tell(written_back, there);
 }

@@ -1,38 +1,37 @@
-//! `ssp-undo`: an undo log in hardware, as simple as can be: what SSP is compared with.
-//! (Section 5.1 of the SSP paper.)
+//! `ssp-undo`: a minimal undo log in hardware, a baseline of the SSP paper (section 5.1).
 //!
 //! ```text
-//!   a word's first store:   retires, old word there:  old word -> log
-//!                           durable, all before it drained:  it drains
+//!   a word's first store:   retired, old word present:  old word -> log
+//!                           entry durable, older stores drained:  it drains
 //!   commit:   write back the lines, fence;  number of the transaction, durable
 //! ```
 //! A core's log:
 //! ```text
 //!   head | number of the last committed transaction |
-//!   line | number | the first word's place + 1 | how many | what they were, up to 5 |    an entry
+//!   line | number | the first word's address + 1 | count | old words, up to 5 |           an entry
 //! ```
-//! Stores that have retired have their entries under way side by side: what is blocked is that they
-//! drain (`ssp-undo.side_by_side`; without it only the oldest store has its entry sent). Entries
-//! follow each other round and round; a later transaction's takes the place of one that is over.
-//! The hardware knows which words of the transaction have an entry (its log buffer).
+//! The entries of retired stores are in flight in parallel; only draining is blocked. Without
+//! `ssp-undo.side_by_side`, only the oldest store sends its entry. The log is circular: a later
+//! transaction's entries overwrite those of a finished one. The hardware knows which words of the
+//! transaction have an entry (its log buffer).
 //!
-//! An entry has one word, as a store of the paper makes one; or a line's first store makes two
-//! entries with all of its words (`ssp-undo.line`).
+//! An entry holds one word, as each store of the paper creates one entry. With `ssp-undo.line`, a
+//! line's first store creates two entries with all of its words.
 //!
 //! Invariants:
-//! - When a word changes, its entry is durable.
-//! - An entry says what the word was when the transaction began: it is made before the word's first
-//!   store drains, and no other core stores to the line of an open transaction.
-//! - When the head says n, all lines of transaction n are durable.
+//! - A word's entry is durable before the word changes.
+//! - An entry holds the word's value at the begin of the transaction. It is created before the
+//!   word's first store drains, and no other core stores to the line of an open transaction.
+//! - All lines of transaction n are durable before the head becomes n.
 //!
-//! Recovery stores back, for each core, the words of the entries whose number is behind the head's.
-//! A word is in one entry of a transaction, so their order does not matter.
+//! Recovery processes, per core, the entries whose number is greater than the head's, and restores
+//! their words. A word is in one entry of a transaction, so the order does not matter.
 
 use rustc_hash::FxHashMap;
 use words::Stop;
 
 use super::striped::Striped;
-use super::{Design, ON_ITS_WAY};
+use super::{Design, IN_FLIGHT_CYCLES};
 use crate::machine::controller::{Class, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::Description;
@@ -42,39 +41,39 @@ use crate::machine::{Hart, Machine, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
-/// Lines of a core's log, the head included.
+/// Lines of a core's log, including the head.
 const LOG_LINES: u32 = 1024;
 
-/// Words that an entry has room for.
+/// Words of an entry.
 const ENTRY_WORDS: usize = 5;
 
-// What it does rarely.
+// Rarely taken paths.
 const EVICTED: &str = "a line of an open transaction is written to memory";
 
-/// The design's state.
+/// State of the design.
 #[derive(Debug)]
 pub struct SspUndo {
     /// Lines of the heap.
     heap: u32,
-    /// Words that are logged together, with the first store to one of them: 1, or a line's.
+    /// Words that one store logs together: 1, or those of a line.
     together: u64,
-    /// Whether stores behind one that waits have their entries sent.
+    /// Whether a store behind a waiting one sends its entry.
     side_by_side: bool,
     cores: Vec<Log>,
 }
 
-/// A core's log.
+/// The log of a core.
 #[derive(Clone, Debug)]
 struct Log {
     lines: Striped,
-    /// The transaction that is running, and whether one is.
+    /// The number of the last transaction, and whether it is running.
     number: u64,
     runs: bool,
-    /// Entries written, ever, and how many there were when the transaction began.
+    /// Total entries written, and their number at the transaction's begin.
     entries: u64,
     first: u64,
-    /// Words that have an entry of this transaction, and when it is durable: the first ones of
-    /// those that are logged together.
+    /// Logged words of this transaction, with the tokens of their entries. Of words logged
+    /// together, the key is the first.
     words: FxHashMap<u64, [When; 2]>,
 }
 
@@ -112,7 +111,7 @@ impl Design for SspUndo {
     fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
         let mut design = Self::new(description, extra);
         if !planted(Mutant::SspForgetsNumbers) {
-            // No entry has a later number than its log's head, once that is recovered.
+            // After recovery, no entry has a greater number than the head of its log.
             design.cores.iter_mut().for_each(|log| log.number = state.line(log.lines.line(0))[0]);
         }
         Some(design)
@@ -128,7 +127,8 @@ impl Design for SspUndo {
     }
 
     fn store(hart: &mut Hart<'_, Self>, word: u64, object: u64, value: u64) -> Result<(), Stop> {
-        // What this takes is waiting for room in the store buffer, behind stores that wait.
+        // The time of this call is the wait for room in the store buffer, behind stores that wait
+        // for their entries. It counts as a stall of the log.
         let phase = if hart.gives_up() { Phase::Abort } else { Phase::Body };
         hart.enter(Phase::LogStall);
         hart.store(word, object, value);
@@ -169,7 +169,7 @@ impl Design for SspUndo {
             first.filter(|(word, _)| !log.words.contains_key(word)).collect();
         for (word, retired) in new {
             let comes = machine.comes(core, line_of(word));
-            // Of two stores to one word the first one has made it.
+            // An older store to the same word may have created the entry in this loop.
             let has_entry = machine.design.cores[core].words.contains_key(&word);
             if let Some(comes) = comes.filter(|_| !has_entry) {
                 append(machine, core, word, comes.max(retired).max(now));
@@ -189,7 +189,7 @@ impl Design for SspUndo {
             |machine: &Machine<Self>, when| machine.known(when).is_some_and(|at| at <= now);
         let durable = match log.words.get(&word) {
             Some(durable) => *durable,
-            // What it was is not known before.
+            // The old word is unknown until its line arrives.
             None if !is_over(machine, there) => return Some(there),
             None => append(machine, core, word, now),
         };
@@ -202,7 +202,7 @@ impl Design for SspUndo {
         let mut open = machine.design.cores.iter().filter(|log| log.runs);
         if open.any(|log| (first..first + 8).any(|word| log.words.contains_key(&word))) {
             let now = machine.now();
-            machine.rare(EVICTED, now, now + ON_ITS_WAY);
+            machine.rare(EVICTED, now, now + IN_FLIGHT_CYCLES);
         }
         false
     }
@@ -218,8 +218,8 @@ fn log<'h>(hart: &'h mut Hart<'_, SspUndo>) -> &'h mut Log {
     &mut hart.machine().design.cores[core]
 }
 
-/// Sends a line of a core's log to memory at a time from `now` on. Answers when the core knows that
-/// it is durable.
+/// Writes a line of a core's log to memory, not before `time`. Returns a token for the core's
+/// acknowledgement that it is durable.
 fn write(
     machine: &mut Machine<SspUndo>,
     core: usize,
@@ -234,8 +234,7 @@ fn write(
     done
 }
 
-/// Puts what words are into the log that are logged together, at this time. Answers when that is
-/// durable.
+/// Appends the old values of words that are logged together. Returns tokens for their durability.
 fn append(machine: &mut Machine<SspUndo>, core: usize, first: u64, time: Time) -> [When; 2] {
     let words: Vec<u64> = (first..first + machine.design.together).collect();
     let entries = words.chunks(ENTRY_WORDS);
@@ -246,7 +245,7 @@ fn append(machine: &mut Machine<SspUndo>, core: usize, first: u64, time: Time) -
     durable
 }
 
-/// Writes an entry of neighbouring words.
+/// Appends an entry of neighbouring words.
 fn append_entry(machine: &mut Machine<SspUndo>, core: usize, words: &[u64], time: Time) -> When {
     let log = &mut machine.design.cores[core];
     let room = u64::from(log.lines.lines() - 1);
@@ -254,7 +253,7 @@ fn append_entry(machine: &mut Machine<SspUndo>, core: usize, words: &[u64], time
     let (number, is_full) = (log.number, log.entries - log.first == room);
     log.entries += 1;
     if is_full {
-        machine.fail("a transaction writes more words than the log of its core holds");
+        machine.fail("a transaction writes more words than its core's log holds");
     }
     let mut entry = [number, words[0] + 1, words.len() as u64, 0, 0, 0, 0, 0];
     for (old, word) in entry[3..].iter_mut().zip(words) {
@@ -263,8 +262,8 @@ fn append_entry(machine: &mut Machine<SspUndo>, core: usize, words: &[u64], time
     write(machine, core, line, entry, (Class::LogData, time))
 }
 
-/// Stores back what the entries of a core's last transaction say, if it is not committed; from then
-/// on its number counts as done, so that they say nothing after another power cut.
+/// Restores the words of a core's last transaction unless it is committed. The head then takes its
+/// number, so the entries have no effect after another power failure.
 fn roll_back(log: Striped, state: &mut Persistent) -> Result<(), Cut> {
     let head = log.line(0);
     let committed = state.line(head)[0];
@@ -275,11 +274,11 @@ fn roll_back(log: Striped, state: &mut Persistent) -> Result<(), Cut> {
             continue;
         }
         last = last.max(number);
-        let home = line_of(place - 1);
-        let mut words = state.line(home);
+        let line = line_of(place - 1);
+        let mut words = state.line(line);
         let places = words.iter_mut().skip((place - 1) as usize % 8);
         places.zip(old).take(count as usize).for_each(|(word, old)| *word = old);
-        state.set_line(home, words)?;
+        state.set_line(line, words)?;
     }
     if last > committed {
         state.set_line(head, [last, 0, 0, 0, 0, 0, 0, 0])?;

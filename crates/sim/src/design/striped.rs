@@ -1,35 +1,35 @@
-//! Lines of a log, neighbours in different banks.
+//! A log region whose neighbouring lines lie in different banks.
 
 use crate::machine::description::Description;
 
-/// A region of persistent memory whose lines, in their order, lie in one bank after the other: what
-/// is written in order is written by many banks at once.
+/// A region of persistent memory that interleaves its lines over the banks. Many banks write a
+/// sequential log in parallel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Striped {
     first: u32,
-    /// Neighbouring lines of one bank, and how often there are as many.
+    /// Neighbouring lines within one bank, and the number of such runs.
     run: u32,
     runs: u32,
 }
 
 impl Striped {
-    /// A region of so many lines, or a few more, from `first` on.
+    /// Returns a region of at least `lines` lines that begins at `first`.
     pub(super) fn new(description: &Description, first: u32, lines: u32) -> Striped {
         let run = description.nvm.interleave_bytes / 64;
         Striped { first, run, runs: lines.div_ceil(run) }
     }
 
-    /// Its lines.
+    /// The number of lines of the region.
     pub(super) fn lines(&self) -> u32 {
         self.run * self.runs
     }
 
-    /// The line behind it.
+    /// The line after the region.
     pub(super) fn end(&self) -> u32 {
         self.first + self.lines()
     }
 
-    /// The line of this number; the first one follows the last one.
+    /// Returns the line of this number. Numbers wrap at the end of the region.
     pub(super) fn line(&self, number: u64) -> u32 {
         let at = (number % u64::from(self.lines())) as u32;
         self.first + at % self.runs * self.run + at / self.runs
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_of_the_region_has_one_number_and_neighbours_lie_in_different_banks() {
+    fn region_interleaves_lines_over_banks() {
         for (run, end) in [(32, 768), (1, 740)] {
             let mut description = Description::builtin("ssp").unwrap();
             description.nvm.interleave_bytes = run * 64;

@@ -1,5 +1,6 @@
-//! `sw-undo`: an undo log in software, with `clwb` and `sfence`, and no hardware at all. What it
-//! does is in [`soft_log`]. (LAD and ReDU, sections 5, compare with such a log.)
+//! `sw-undo`: an undo log in software, with `clwb` and `sfence` and no special hardware.
+//!
+//! [`soft_log`] implements the protocol. LAD and ReDU (sections 5) use such a log as a baseline.
 
 use words::Stop;
 
@@ -10,7 +11,7 @@ use crate::machine::controller::Class;
 use crate::machine::description::Description;
 use crate::persist::{Cut, Persistent};
 
-/// The design's state.
+/// State of the design.
 #[derive(Debug)]
 pub struct SwUndo(SoftLog);
 

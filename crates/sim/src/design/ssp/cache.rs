@@ -1,18 +1,17 @@
-//! The SSP cache: both physical pages of each page that is in use, and which of them has which
-//! line.
+//! The SSP cache: both physical pages of each active page, and the place of each line.
 //!
-//! Its transient half is here; the persistent one is what checkpoints have written of it.
+//! This module is its transient half. Its persistent half is written by checkpoints.
 //!
 //! Invariants:
 //! - A slot that a TLB or an open transaction refers to keeps its page, and is not consolidated.
-//! - `current` and `committed` differ in the lines of open transactions of which the controller has
-//!   heard ([`flips`](super::flips)) and of those whose journal is not durable yet; `journaled` is
-//!   what `committed` will be when all of the journal is.
-//! - Bits, pages and version of a slot are those of one record, the last one that is durable: a
-//!   checkpoint may write the slot whenever it wants.
-//! - A slot that may be given to another page has no bit set, and its page's entry in the
-//!   persistent page table names `p0`. One whose page is being brought together is `Busy` until
-//!   then; it may have changed places while `table` and the persistent one still name `p1`.
+//! - `current` and `committed` differ in two kinds of lines: those of open transactions whose
+//!   [`flips`](super::flips) have reached the controller, and those whose journal records are not
+//!   durable. `journaled` is the value of `committed` after all of the journal is durable.
+//! - Bits, pages and version of a slot are those of one record, its last durable one. A checkpoint
+//!   may therefore write the slot at any time.
+//! - A slot that may be reassigned has no bit set, and its page's entry in the persistent page
+//!   table names `p0`. A slot is `Busy` from the start of its page's consolidation until then. Its
+//!   pages may have changed places while `table` and the persistent page table still name `p1`.
 
 use std::collections::VecDeque;
 
@@ -24,18 +23,18 @@ use crate::machine::tlb::PAGE_LINES;
 use crate::mutants::{Mutant, planted};
 use crate::persist::Persistent;
 
-/// What happens to a slot.
+/// The consolidation state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// It may be given to another page, unless somebody refers to it.
+    /// The slot may be reassigned to another page, unless a TLB or a writer refers to it.
     Free,
-    /// It waits until its page is brought together.
+    /// It waits for consolidation.
     Queued,
-    /// That is being done.
+    /// Its page is being consolidated.
     Busy,
 }
 
-/// A slot.
+/// A slot of the SSP cache.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     /// The virtual page that has it.
@@ -43,26 +42,26 @@ pub(super) struct Slot {
     pub(super) pages: Pages,
     pub(super) committed: u64,
     pub(super) journaled: u64,
-    /// Place in the journal of the last record that is durable.
+    /// Journal position of its last durable record.
     pub(super) version: u64,
-    /// TLBs that have its page.
+    /// TLBs that map its page.
     pub(super) tlbs: u32,
-    /// A bit for each core that writes it.
+    /// A bit for each core that writes its page.
     pub(super) writers: u32,
     pub(super) state: Use,
-    /// Counts how often nobody has referred to it any more.
+    /// Counts how often its last reference was dropped.
     left: u32,
 }
 
 impl Slot {
-    /// What is persistent of it, or will be when the journal is.
+    /// Returns the slot's persistent state once its last durable record is checkpointed.
     pub(super) fn lasting(&self) -> Lasting {
         let Slot { page, pages: Pages { p0, p1, .. }, committed, version, .. } = *self;
         Lasting { p0: page.map(|_| p0), p1, committed, version }
     }
 
-    /// All of its page's lines lie in this one of its two pages, which is the first one from here
-    /// on: what its record in the journal says.
+    /// Applies the record of a consolidation: all lines of the page lie in `target`, which becomes
+    /// its first physical page.
     pub(super) fn is_kept_in(&mut self, target: u32) {
         let Pages { p0, p1, .. } = self.pages;
         let (p0, p1) = if target == p1 { (p1, p0) } else { (p0, p1) };
@@ -75,13 +74,13 @@ impl Slot {
     }
 }
 
-/// What a lookup has found.
+/// The result of a look-up.
 pub(super) enum Found {
     /// The page's slot.
     Here,
-    /// A slot that had no page, or another one's.
+    /// A slot that was free or has been taken from another page.
     Taken,
-    /// Its page is being brought together, or there is no slot: later.
+    /// The page is being consolidated, or no slot is free: try again later.
     Wait,
 }
 
@@ -91,18 +90,18 @@ pub(super) struct Cache {
     pub(super) slots: Vec<Slot>,
     /// The slot of each page of the heap.
     slot_of: Vec<Option<u16>>,
-    /// Where each page of the heap lies: the page table.
+    /// The page table: the place of each page of the heap.
     pub(super) table: Vec<u32>,
-    /// Slots that may be given away, unless they were referred to since: with `left` as it was.
+    /// Slots that may be reassigned if `left` is unchanged, which means no reference since.
     idle: VecDeque<(u16, u32)>,
-    /// Slots to bring together, likewise.
+    /// Slots to consolidate, under the same condition.
     queue: VecDeque<(u16, u32)>,
-    /// Pages that take two physical ones: referred to, or not brought together yet.
+    /// Pages that occupy two physical pages: referred to, or not consolidated yet.
     pub(super) active: u64,
 }
 
 impl Cache {
-    /// No page has a slot.
+    /// Returns a cache in which no page has a slot.
     pub(super) fn new(layout: &Layout) -> Cache {
         let slot = |slot| Slot {
             page: None,
@@ -125,8 +124,9 @@ impl Cache {
         }
     }
 
-    /// What recovery has left: all pages are together, and nobody refers to any. Which page a slot
-    /// had last does not matter: a spare page is nobody's, and is all that a slot needs.
+    /// Returns the cache after recovery: all pages are consolidated and unreferenced. The previous
+    /// pages of slots do not matter. A spare page belongs to no virtual page, and a slot needs
+    /// nothing else.
     pub(super) fn resumed(layout: &Layout, state: &Persistent) -> Cache {
         let mut cache = Cache::new(layout);
         for (number, slot) in (0..).zip(&mut cache.slots) {
@@ -140,7 +140,8 @@ impl Cache {
         cache
     }
 
-    /// Where a line of the heap lies, as far as the controller knows; others lie where they are.
+    /// Returns the place of a heap line as the controller knows it. Other lines lie under their own
+    /// numbers.
     pub(super) fn place(&self, line: u32) -> u32 {
         let page = line / PAGE_LINES;
         match self.slot_of.get(page as usize) {
@@ -150,32 +151,32 @@ impl Cache {
         }
     }
 
-    /// A line of the heap lies elsewhere from here on, in a page that this core writes. Whether
-    /// another one does, too.
-    pub(super) fn hear(&mut self, core: usize, flip: Flip) -> bool {
+    /// Applies a flip of a line in a page that this core writes. Returns whether another core
+    /// writes the page too.
+    pub(super) fn apply_flip(&mut self, core: usize, flip: Flip) -> bool {
         let slot = self.slot_of[(flip.line / PAGE_LINES) as usize];
         let slot = slot.map(|slot| &mut self.slots[usize::from(slot)]);
         let Some(slot) = slot.filter(|slot| slot.is_referred_to()) else {
-            debug_assert!(planted(Mutant::SspLeavesEarly), "what is moved is in use");
+            debug_assert!(planted(Mutant::SspLeavesEarly), "a moved line has an active page");
             return false;
         };
-        slot.pages.hear(flip);
+        slot.pages.apply(flip);
         slot.writers |= 1 << core;
         slot.writers != 1 << core
     }
 
-    /// The slot of a page that is in use.
+    /// Returns the slot of an active page.
     pub(super) fn slot(&mut self, page: u32) -> &mut Slot {
         let slot = self.number(page);
         &mut self.slots[slot]
     }
 
-    /// The number of the slot of a page that is in use.
+    /// Returns the number of an active page's slot.
     pub(super) fn number(&self, page: u32) -> usize {
-        usize::from(self.slot_of[page as usize].expect("a page in use has a slot"))
+        usize::from(self.slot_of[page as usize].expect("an active page has a slot"))
     }
 
-    /// A TLB asks for a page.
+    /// Adds a TLB's reference to a page.
     pub(super) fn refer(&mut self, page: u32) -> Found {
         let found = match self.slot_of[page as usize] {
             Some(slot) if self.slots[usize::from(slot)].state == Use::Busy => return Found::Wait,
@@ -193,7 +194,7 @@ impl Cache {
         found
     }
 
-    /// Gives a page a slot that nobody refers to. Whether there was one.
+    /// Assigns an unreferenced slot to a page. Returns whether one was free.
     fn take(&mut self, page: u32) -> bool {
         while let Some((number, left)) = self.idle.pop_front() {
             let slot = &mut self.slots[usize::from(number)];
@@ -202,7 +203,7 @@ impl Cache {
             }
             debug_assert!(
                 slot.pages.current | slot.committed | slot.journaled == 0,
-                "it is together"
+                "an idle slot is consolidated"
             );
             let p0 = self.table[page as usize];
             let before = slot.page.replace(page);
@@ -216,7 +217,8 @@ impl Cache {
         false
     }
 
-    /// A TLB, or a core, refers to a slot no more. Whether it has to be brought together.
+    /// Updates a slot after a TLB or a core has dropped its reference. Returns whether the slot
+    /// needs consolidation.
     pub(super) fn leave(&mut self, number: usize) -> bool {
         let slot = &mut self.slots[number];
         let apart = slot.committed != 0;
@@ -236,7 +238,7 @@ impl Cache {
         apart
     }
 
-    /// The next slot to bring together.
+    /// Returns the next slot to consolidate.
     pub(super) fn next_queued(&mut self) -> Option<usize> {
         while let Some((number, left)) = self.queue.pop_front() {
             let slot = &mut self.slots[usize::from(number)];
@@ -248,14 +250,14 @@ impl Cache {
         None
     }
 
-    /// Its page has been brought together.
-    pub(super) fn is_together(&mut self, number: usize) {
+    /// Completes the consolidation of a slot's page.
+    pub(super) fn finish_consolidation(&mut self, number: usize) {
         self.slots[number].state = Use::Free;
         self.leave(number);
     }
 
-    /// Slots that are not what they must be when nothing is under way: with writers, with bits that
-    /// are not committed, or not what TLBs have.
+    /// Counts inconsistent slots when no transaction is in flight: slots with writers, with
+    /// uncommitted bits, or with contents that differ from those of TLBs.
     pub(super) fn contradictions(&self, tlbs: &[Tlb]) -> u64 {
         let differs = |(number, slot): (u16, &Slot)| {
             let has_it = |page| self.slot_of[page as usize] == Some(number);

@@ -1,12 +1,14 @@
-//! Checkpoints: the persistent SSP cache gets what the journal says, which can then be used again.
+//! Checkpoints: the persistent SSP cache adopts the journal's records, so that journal space can be
+//! reused.
 //!
 //! ```text
 //!   journal is half full -> all before its head is durable -> slots that changed are written
 //!     -> they are durable -> the tail becomes that head -> it is durable: room
 //! ```
-//! A slot is written as it is by then, once, however often it changed. It says by its version which
-//! records it knows: recovery may come upon older ones, when power fails before the tail is moved,
-//! and pages that changed places twice must not be taken back by half of that.
+//! A slot is written once, in its state at that time, however often it changed. Its version tells
+//! recovery which records it includes. If power fails before the tail moves, recovery sees older
+//! records again. Pages that changed places twice must not be swapped back by the first of two such
+//! records.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,13 +18,13 @@ use crate::machine::when::Time;
 use crate::machine::{Machine, Tell};
 use crate::mutants::{Mutant, planted};
 
-/// Writes that the engine has under way at a time: its core's misses.
+/// Writes that the engine has in flight at a time: the outstanding misses of its core.
 const WINDOW: usize = 16;
 
-/// A checkpoint.
+/// State of checkpoints.
 #[derive(Debug)]
 pub(super) struct Checkpoint {
-    /// Slots that have changed since the last one, by the first of each line.
+    /// Slots that have changed since the last checkpoint, by the first slot of each line.
     pub(super) changed: BTreeSet<u32>,
     running: Option<Running>,
 }
@@ -38,11 +40,11 @@ struct Running {
 
 #[derive(Debug)]
 enum Stage {
-    /// Groups before the head become durable.
+    /// Waits until the groups before the head are durable.
     Journal,
-    /// Slots are written: those that are left, and how many are under way.
+    /// Writes slots: those that remain, and the number in flight.
     Slots(VecDeque<u32>, usize),
-    /// The tail is written.
+    /// Writes the tail.
     Tail,
 }
 
@@ -52,7 +54,7 @@ impl Checkpoint {
     }
 }
 
-/// Begins one when half of the journal is used.
+/// Starts a checkpoint when half of the journal is used, or records wait for room.
 pub(super) fn begin_if_due(machine: &mut Machine<Ssp>) {
     let since = machine.now();
     let Ssp { journal, checkpoint, layout, .. } = &mut machine.design;
@@ -66,7 +68,7 @@ pub(super) fn begin_if_due(machine: &mut Machine<Ssp>) {
     go_on(machine);
 }
 
-/// Goes on when the journal up to its head is durable.
+/// Continues the checkpoint once the journal up to its head is durable.
 pub(super) fn go_on(machine: &mut Machine<Ssp>) {
     let now = machine.now();
     let Ssp { journal, checkpoint, consolidation, .. } = &mut machine.design;
@@ -79,24 +81,24 @@ pub(super) fn go_on(machine: &mut Machine<Ssp>) {
     }
 }
 
-/// Writes slots, as many as may be under way; when all are durable, the tail.
+/// Writes slots, up to the window. When all are durable, writes the tail.
 fn write_slots(machine: &mut Machine<Ssp>) {
     loop {
         let Ssp { checkpoint, cache, layout, .. } = &mut machine.design;
-        let Some(Running { stage: Stage::Slots(left, under_way), .. }) = &mut checkpoint.running
+        let Some(Running { stage: Stage::Slots(left, in_flight), .. }) = &mut checkpoint.running
         else {
             return;
         };
-        if *under_way == WINDOW {
+        if *in_flight == WINDOW {
             return;
         }
         let Some(first) = left.pop_front() else {
-            let durable = *under_way == 0 || planted(Mutant::SspTailFirst);
+            let durable = *in_flight == 0 || planted(Mutant::SspTailFirst);
             return if durable {
                 write_tail(machine)
             };
         };
-        *under_way += 1;
+        *in_flight += 1;
         let mut words = [0; 8];
         let pair = [first, first + 1].into_iter().filter(|slot| *slot < layout.slots);
         for (half, slot) in words.chunks_mut(4).zip(pair) {
@@ -114,7 +116,7 @@ fn write(machine: &mut Machine<Ssp>, line: u32, words: [u64; 8], tag: u64) {
 }
 
 fn write_tail(machine: &mut Machine<Ssp>) {
-    let running = machine.design.checkpoint.running.as_mut().expect("one is running");
+    let running = machine.design.checkpoint.running.as_mut().expect("a checkpoint is running");
     running.stage = Stage::Tail;
     let (head, line) = (running.head, machine.design.layout.tail);
     if planted(Mutant::SspReusedEarly) {
@@ -123,19 +125,19 @@ fn write_tail(machine: &mut Machine<Ssp>) {
     write(machine, line, [head, 0, 0, 0, 0, 0, 0, 0], TAIL_TAG);
 }
 
-/// A line of slots is durable.
+/// Notes that a line of slots is durable.
 pub(super) fn slots_are_written(machine: &mut Machine<Ssp>) {
-    if let Some(Running { stage: Stage::Slots(_, under_way), .. }) =
+    if let Some(Running { stage: Stage::Slots(_, in_flight), .. }) =
         &mut machine.design.checkpoint.running
     {
-        *under_way -= 1;
+        *in_flight -= 1;
     }
     write_slots(machine);
 }
 
-/// The tail is durable: the journal has room.
+/// Ends the checkpoint after the tail is durable, and frees journal space.
 pub(super) fn tail_is_written(machine: &mut Machine<Ssp>) {
-    let running = machine.design.checkpoint.running.take().expect("one is running");
+    let running = machine.design.checkpoint.running.take().expect("a checkpoint is running");
     let now = machine.now();
     machine.rare(super::CHECKPOINT, running.since, now);
     machine.counts.add(super::CHECKPOINTS, 1);
@@ -144,7 +146,7 @@ pub(super) fn tail_is_written(machine: &mut Machine<Ssp>) {
     begin_if_due(machine);
 }
 
-/// A slot's record is durable.
+/// Notes that a slot's record is durable.
 pub(super) fn changed(checkpoint: &mut Checkpoint, slot: u32) {
     checkpoint.changed.insert(slot & !1);
 }

@@ -1,36 +1,35 @@
-//! Consolidation: a page that nobody uses any more gets all its lines into one of its two pages, in
-//! the background.
+//! Consolidation: a background engine that copies all lines of an inactive page into one of its two
+//! physical pages.
 //!
 //! ```text
 //!   queue -> batch: lines copied -> durable
-//!     -> told: journal -> durable -> page table -> durable: free
+//!     -> journaling: journal -> durable -> page table -> durable: free
 //! ```
-//! The page that has more of the lines is kept; the others are copied into it. Only places that
-//! have no committed line are written, so power may fail at any of it: until the journal's record
-//! is durable the page is what it was, and from then on its lines are all in the page that is kept.
-//! If that was the second one, the pages have changed places, and the page table is told; until
-//! that is durable the slot has no other page, so recovery finds the entry that still names the
-//! spare one.
+//! The physical page that holds more of the lines is kept, and the other lines are copied into it.
+//! Copies overwrite only places without a committed line, so power may fail at any step. Before the
+//! journal's record is durable the page has its old state. Afterwards all its lines are in the kept
+//! page. If that is the second one, the pages have changed places, and the page table is updated.
+//! Until the update is durable the slot takes no other page, so recovery can find the entry that
+//! still names the spare page.
 //!
-//! The next batch begins when the copies of one are durable. Its records may be too few for a line
-//! of the journal, which keeps them until others come: if the next pages waited for that, nobody's
-//! records would come where transactions leave no room in their lines, and pages would pile up.
-//! Batches have their records appended in order, and are told to the page table in order.
+//! The next batch begins when the copies of the last one are durable. A batch's records may be too
+//! few for a journal line and then wait in the journal's buffer. If the next batch waited for them,
+//! nothing would fill the line when transactions leave no room in theirs, and pages would pile up.
+//! Batches append their records in order, and update the page table in order.
 //!
-//! A batch's records become durable in parts. Each of them says all of its slot, so the slot is
-//! what its record says as soon as that is durable, bits and pages at once: a checkpoint may come
-//! before the next part, write the slot, and leave the record behind the tail. Only the page table
-//! waits for the whole batch, since pages share its lines; the slots are the batch's until then.
+//! The records of a batch become durable in parts. Each holds the full state of its slot, so the
+//! slot adopts its record at once, bits and pages together. A checkpoint may come before the next
+//! part, write the slot, and move the tail past the record. Only the page table waits for the whole
+//! batch, since pages share its lines. The batch owns the slots until then.
 //!
-//! The pages that wait are done together: their records share lines of the journal, with those of
-//! commits too, and their entries those of the page table. Nobody waits for them but who asks for
-//! one of the pages: then their records hurry. (The paper has a thread of the operating system do
-//! it, on a core that runs nothing that is measured; here it is an engine whose traffic alone is
-//! seen.)
+//! Waiting pages form one batch. Their records share journal lines, also with commits, and their
+//! entries share lines of the page table. Only a core that requests one of the pages waits for a
+//! batch; its records are then expedited. (The paper uses an operating-system thread on a core
+//! outside the measurement. Here it is an engine of which only the traffic is visible.)
 
 use std::collections::VecDeque;
 
-use super::journal::{self, Whose};
+use super::journal::{self, Origin};
 use super::layout::{Layout, Record};
 use super::pages::Pages;
 use super::{CONSOLIDATES, COPY_TAG, PARTS, Ssp, TABLE, TABLE_TAG};
@@ -40,34 +39,34 @@ use crate::machine::when::{Time, When};
 use crate::machine::{Machine, Tell};
 use crate::mutants::{Mutant, planted};
 
-/// Pages that are done together, at most: as many as a core's TLB of the paper has. Their records
-/// take no more than a quarter of the journal.
+/// Most pages of a batch: the entries of a core's TLB in the paper. Their records take no more than
+/// a quarter of the journal.
 const PAGES: usize = 64;
 
-/// Lines that are read at a time: the misses of a core.
+/// Lines that are read at a time: the outstanding misses of a core.
 const WINDOW: usize = 16;
 
 /// The number of the engine.
 pub(super) const ENGINE: usize = 0;
 
-/// The engine.
+/// State of the engine.
 #[derive(Debug, Default)]
 pub(super) struct Consolidation {
     /// The batch whose lines are being copied.
     batch: Option<Batch>,
-    /// Batches of which the journal is told, oldest first; only the first one is being written to
-    /// the page table.
-    told: VecDeque<Batch>,
-    /// Told when a batch is done, if somebody waits for that.
+    /// Batches whose records went to the journal, oldest first. Only the first one is being written
+    /// to the page table.
+    journaling: VecDeque<Batch>,
+    /// Token for the next completed batch, if a core waits for one.
     done: Option<When>,
 }
 
-/// Pages that are being brought together.
+/// A batch of pages that are consolidated together.
 #[derive(Debug)]
 struct Batch {
     since: Time,
     jobs: Vec<Job>,
-    /// Copies that are to be made: from, to.
+    /// Outstanding copies: from, to.
     copies: VecDeque<(u32, u32)>,
     /// Copies whose lines are being read.
     reads: Vec<(u32, u32)>,
@@ -75,24 +74,25 @@ struct Batch {
     writes: usize,
     /// Pages whose records are not durable.
     unknown: usize,
-    /// When the journal had it, if pages have changed places.
+    /// The time at which the journal had the whole batch, if pages have changed places.
     journaled: Option<Time>,
-    /// When a checkpoint first wrote slots while the journal had a part of it.
+    /// The time at which a checkpoint first wrote slots while the journal had only a part of the
+    /// batch.
     parted: Option<Time>,
 }
 
-/// A page.
+/// The consolidation of a page.
 #[derive(Debug)]
 struct Job {
     slot: usize,
-    /// The page that is kept.
+    /// The physical page that is kept.
     target: u32,
 }
 
-/// Somebody waits for a page or a slot of a batch: a token that is told when one is done. It may be
-/// another one, so who waits looks again.
+/// Expedites the consolidation of a page or slot. Returns a token for the next completed batch.
+/// That may be another one, so the waiter must look again.
 pub(super) fn done(machine: &mut Machine<Ssp>) -> When {
-    journal::hurry(machine);
+    journal::expedite(machine);
     match machine.design.consolidation.done {
         Some(done) => done,
         None => {
@@ -103,7 +103,8 @@ pub(super) fn done(machine: &mut Machine<Ssp>) -> When {
     }
 }
 
-/// Begins with the pages that wait, unless others are being copied. Whether any are being done.
+/// Starts a batch of the waiting pages, unless another batch is being copied. Returns whether any
+/// batch is in progress.
 pub(super) fn begin(machine: &mut Machine<Ssp>) -> bool {
     let since = machine.now();
     let Ssp { consolidation, cache, layout, .. } = &mut machine.design;
@@ -128,7 +129,7 @@ pub(super) fn begin(machine: &mut Machine<Ssp>) -> bool {
         jobs.push(Job { slot: number, target });
     }
     if jobs.is_empty() {
-        return !consolidation.told.is_empty();
+        return !consolidation.journaling.is_empty();
     }
     let (pages, lines) = (jobs.len() as u64, copies.len() as u64);
     let (reads, unknown) = (Vec::new(), jobs.len());
@@ -142,11 +143,11 @@ pub(super) fn begin(machine: &mut Machine<Ssp>) -> bool {
 }
 
 fn batch(machine: &mut Machine<Ssp>) -> &mut Batch {
-    machine.design.consolidation.batch.as_mut().expect("pages are being brought together")
+    machine.design.consolidation.batch.as_mut().expect("a batch is being copied")
 }
 
-/// Reads lines, as many as may be under way; when all copies are durable, tells the journal, and
-/// goes on with the next pages.
+/// Reads lines, up to the window. When all copies are durable, appends the batch's records and
+/// starts the next batch.
 fn copy(machine: &mut Machine<Ssp>) {
     while batch(machine).reads.len() < WINDOW
         && let Some((from, to)) = batch(machine).copies.pop_front()
@@ -165,28 +166,28 @@ fn copy(machine: &mut Machine<Ssp>) {
     }
     let now = machine.now();
     machine.rare(CONSOLIDATES, since, now);
-    tell(machine);
+    journal_batch(machine);
     let _ = begin(machine);
 }
 
-/// The copies of a batch are durable: the journal is told.
-fn tell(machine: &mut Machine<Ssp>) {
+/// Passes a batch with durable copies to the journal.
+fn journal_batch(machine: &mut Machine<Ssp>) {
     let consolidation = &mut machine.design.consolidation;
-    let mut batch = consolidation.batch.take().expect("pages are being brought together");
-    let (records, hurries) = (records(&batch.jobs), consolidation.done.is_some());
+    let mut batch = consolidation.batch.take().expect("a batch is being copied");
+    let (records, is_awaited) = (records(&batch.jobs), consolidation.done.is_some());
     if planted(Mutant::SspTableFirst) {
         batch.unknown = 0;
-        consolidation.told.push_back(batch);
+        consolidation.journaling.push_back(batch);
         return table(machine);
     }
-    consolidation.told.push_back(batch);
-    journal::append_patiently(machine, records);
-    if hurries {
-        journal::hurry(machine);
+    consolidation.journaling.push_back(batch);
+    journal::append_buffered(machine, records);
+    if is_awaited {
+        journal::expedite(machine);
     }
 }
 
-/// What the journal has to say of pages that were brought together.
+/// Returns the journal records of consolidated pages.
 fn records(jobs: &[Job]) -> Vec<Record> {
     let record = |job: &Job| {
         let (slot, p0) = (job.slot as u32, job.target);
@@ -195,17 +196,17 @@ fn records(jobs: &[Job]) -> Vec<Record> {
     jobs.iter().map(record).collect()
 }
 
-/// A line that is copied has been read.
+/// Receives a line that was read for its copy.
 pub(super) fn has_read(machine: &mut Machine<Ssp>, line: u32) {
     let reads = &mut batch(machine).reads;
-    let at = reads.iter().position(|(from, _)| *from == line).expect("it was asked for");
+    let at = reads.iter().position(|(from, _)| *from == line).expect("the read belongs to a copy");
     let (from, to) = reads.swap_remove(at);
     let now = machine.now();
     write(machine, from, to, now);
     copy(machine);
 }
 
-/// Writes a line to where it is kept. Nobody uses its page; copies of what was there are stale.
+/// Writes a copy to the kept page. No core uses the page, so cached copies of that place are stale.
 fn write(machine: &mut Machine<Ssp>, from: u32, to: u32, time: Time) {
     machine.discard(to);
     machine.memory.copy_line(from, to);
@@ -218,34 +219,34 @@ fn write(machine: &mut Machine<Ssp>, from: u32, to: u32, time: Time) {
     machine.write_line(write, home, time, tell);
 }
 
-/// A copy is durable.
+/// Notes that a copy is durable.
 pub(super) fn is_copied(machine: &mut Machine<Ssp>) {
     batch(machine).writes -= 1;
     copy(machine);
 }
 
-/// A bug is planted: slots are what the journal says of them with the whole batch, or before it has
-/// that at all.
+/// Whether an injected bug delays the slots: they adopt their records with the whole batch, or
+/// before the journal has it.
 pub(super) fn is_late() -> bool {
     planted(Mutant::SspSwapsLate) || planted(Mutant::SspTableFirst)
 }
 
-/// A checkpoint begins to write slots.
+/// Notes that a checkpoint starts to write slots.
 pub(super) fn is_checkpointed(consolidation: &mut Consolidation, now: Time) {
-    for batch in &mut consolidation.told {
+    for batch in &mut consolidation.journaling {
         if (1..batch.jobs.len()).contains(&batch.unknown) {
             batch.parted.get_or_insert(now);
         }
     }
 }
 
-/// The journal has so many records more, those of the oldest batches: of which it has all, the page
-/// table is told.
+/// Notes that the journal has `count` more records, those of the oldest batches. A complete batch
+/// goes on to the page table.
 pub(super) fn is_journaled(machine: &mut Machine<Ssp>, mut count: usize) {
     if planted(Mutant::SspTableFirst) {
         return;
     }
-    for batch in &mut machine.design.consolidation.told {
+    for batch in &mut machine.design.consolidation.journaling {
         let of_it = count.min(batch.unknown);
         batch.unknown -= of_it;
         count -= of_it;
@@ -254,19 +255,19 @@ pub(super) fn is_journaled(machine: &mut Machine<Ssp>, mut count: usize) {
     table(machine);
 }
 
-/// Writes the page table where pages of the oldest batch have changed places, if the journal has
-/// all of that batch and nothing has been written of it.
+/// Updates the page table where pages of the oldest batch have changed places. The journal must
+/// have the whole batch, and no write of it may be outstanding.
 fn table(machine: &mut Machine<Ssp>) {
     let now = machine.now();
     let Ssp { consolidation, cache, layout, .. } = &mut machine.design;
-    let Some(batch) = consolidation.told.front_mut() else { return };
+    let Some(batch) = consolidation.journaling.front_mut() else { return };
     if batch.unknown > 0 || batch.writes > 0 {
         return;
     }
     let mut lines = Vec::new();
     for Job { slot, target } in &batch.jobs {
         let slot = &mut cache.slots[*slot];
-        let page = slot.page.expect("it has one");
+        let page = slot.page.expect("a slot in a batch has a page");
         if is_late() {
             slot.is_kept_in(*target);
         }
@@ -294,23 +295,25 @@ fn table(machine: &mut Machine<Ssp>) {
     end_if_durable(machine);
 }
 
-/// A line of the page table is durable.
+/// Notes that a line of the page table is durable.
 pub(super) fn table_is_written(machine: &mut Machine<Ssp>) {
-    let told = &mut machine.design.consolidation.told;
-    told.front_mut().expect("it is being written").writes -= 1;
+    let journaling = &mut machine.design.consolidation.journaling;
+    journaling.front_mut().expect("the oldest batch is being written").writes -= 1;
     end_if_durable(machine);
 }
 
-/// Ends the oldest batch when the page table is durable, and goes on with the one behind it.
+/// Ends the oldest batch when the page table is durable, and continues with the next one.
 fn end_if_durable(machine: &mut Machine<Ssp>) {
     let now = machine.now();
     let Ssp { consolidation, cache, journal, .. } = &mut machine.design;
-    let Some(batch) = consolidation.told.pop_front_if(|batch| batch.writes == 0) else { return };
-    batch.jobs.iter().for_each(|job| cache.is_together(job.slot));
+    let Some(batch) = consolidation.journaling.pop_front_if(|batch| batch.writes == 0) else {
+        return;
+    };
+    batch.jobs.iter().for_each(|job| cache.finish_consolidation(job.slot));
     let done = consolidation.done.take();
     if planted(Mutant::SspTableFirst) {
-        // They go out with the next ones.
-        journal.waiting.push_back((Whose::Pages, records(&batch.jobs), now));
+        // The records join the next ones that are appended.
+        journal.waiting.push_back((Origin::Pages, records(&batch.jobs), now));
     }
     if let Some(journaled) = batch.journaled {
         machine.rare(TABLE, journaled, now);

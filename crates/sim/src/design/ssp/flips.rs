@@ -1,26 +1,28 @@
-//! flip-current-bit: whoever knows a page hears that one of its lines has changed places.
+//! flip-current-bit: the broadcast of a line's new place to every copy of its page's entry.
 //!
 //! ```text
 //!   core: the line's number in its cache, and the bit in its TLB, at once
-//!     -> home of the line (with the directory's transaction that the number takes)
+//!     -> home tile of the line (with the directory's transaction for the new number)
 //!       -> controller: SSP cache -> the other TLBs -> the core: acknowledged
 //! ```
-//! Nothing waits for it in the store buffer. Until it has arrived another core finds the line where
-//! it was committed: what it reads there is what it would have read before. (Whoever may read what
-//! the transaction writes comes behind its end, by the locks of the program.)
+//! No store waits for the broadcast in the store buffer. Until it arrives, another core finds the
+//! line at its committed place and reads the same words as before. A core that may read the
+//! transaction's writes runs after its end, by the program's locks.
 //!
-//! Three orders keep all entries alike:
-//! - The controller hears it before any other TLB. A TLB that fetches its entry before that gets
-//!   the old bit, and the broadcast comes behind; one that fetches it later has the new bit. If a
-//!   TLB could hear it first, it would have no entry yet, and fetch the old bit behind that.
-//! - It says what the bit becomes, and not that it turns: who has fetched the new bit hears of it
-//!   all the same.
-//! - A core waits for the acknowledgements of all its broadcasts before a page that it has written
-//!   leaves its TLB (it would fetch the old bits of its own lines), before it tells the controller
-//!   that the transaction ends (whoever has its locks then must find the lines), before lines of
-//!   one that is given up are moved back (the second broadcast about a line may go another way, and
-//!   overtake the first), and before it tells that it is given up (the controller would take it for
-//!   one that still writes).
+//! Three orders keep all entries consistent:
+//! - *The controller receives a flip before any other TLB.* A TLB that fetches its entry earlier
+//!   gets the old bit, and the broadcast follows. A TLB that fetches it later gets the new bit.
+//!   Otherwise, a TLB without the entry could miss the broadcast and then fetch the old bit.
+//! - *A flip carries the new value of the bit, not a toggle.* A TLB that has fetched the new bit
+//!   may receive the flip too.
+//! - *A core waits for the acknowledgements of all its broadcasts* at four points:
+//!   - before a page that it has written leaves its TLB: it would otherwise fetch old bits of its
+//!     own lines;
+//!   - before it sends the transaction's updates: the next holder of the locks must find the lines;
+//!   - before it moves lines of an abandoned transaction back: the second broadcast for a line may
+//!     take another route and overtake the first;
+//!   - before it reports that the transaction is abandoned: the controller would otherwise count
+//!     the core as a writer.
 
 use super::Ssp;
 use super::message::{Flip, Message};
@@ -31,23 +33,23 @@ use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
 use crate::mutants::{Mutant, planted};
 
-/// The engine by which broadcasts go on.
+/// The engine that advances broadcasts.
 pub(super) const ENGINE: usize = 1;
 
-/// Broadcasts under way.
-pub(super) type UnderWay = Agenda<Time, Step>;
+/// Broadcasts in flight.
+pub(super) type InFlight = Agenda<Time, Step>;
 
-/// What happens to a broadcast.
+/// A step of a broadcast.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// The home of a core's line, which lies at this place now, tells the controller.
-    Home { core: usize, place: u32, flip: Flip, acknowledged: When },
-    /// It has reached the TLB of this core.
+    /// The home tile of a core's line at this place sends the flip to the controller.
+    AtHomeTile { core: usize, place: u32, flip: Flip, acknowledged: When },
+    /// The flip reaches the TLB of this core.
     Arrives { core: usize, flip: Flip },
 }
 
-/// A line is where a core has just moved it to, this place: the core's own TLB knows at once, all
-/// others are told when the place's home is, at this time.
+/// Broadcasts that a core has moved a line to this place. The core's own TLB learns it at once. The
+/// other TLBs are notified after the home tile of the place knows, at time `known`.
 pub(super) fn broadcast(
     machine: &mut Machine<Ssp>,
     core: usize,
@@ -58,9 +60,9 @@ pub(super) fn broadcast(
     machine.counts.add("flips", 1);
     let acknowledged = machine.open_token();
     let Ssp { tlbs, flips, cores, .. } = &mut machine.design;
-    tlbs[core].entry_mut(flip.line).expect("what is moved is known").hear(flip);
+    tlbs[core].entry_mut(flip.line).expect("a moved line has an entry").apply(flip);
     cores[core].broadcasts.push(acknowledged);
-    flips.add(known, Step::Home { core, place, flip, acknowledged });
+    flips.add(known, Step::AtHomeTile { core, place, flip, acknowledged });
     machine.hasten_engine(ENGINE, known);
     if planted(Mutant::SspTlbsFirst) {
         let now = machine.now();
@@ -68,15 +70,15 @@ pub(super) fn broadcast(
     }
 }
 
-/// Broadcasts go on.
+/// Runs the steps of broadcasts that are due.
 pub(super) fn go_on(machine: &mut Machine<Ssp>) {
     let now = machine.now();
     while machine.design.flips.first().is_some_and(|first| first <= now)
         && let Some(step) = machine.design.flips.take_first()
     {
         match step {
-            Step::Home { core, place, flip, acknowledged } => {
-                let there = leaves_home(machine, core, place, flip);
+            Step::AtHomeTile { core, place, flip, acknowledged } => {
+                let there = leaves_home_tile(machine, core, place, flip);
                 machine.tell(acknowledged, there);
             }
             Step::Arrives { core, flip } => arrives(machine, core, flip),
@@ -87,15 +89,15 @@ pub(super) fn go_on(machine: &mut Machine<Ssp>) {
     }
 }
 
-/// The controller is told, and the other TLBs from there. Answers when all have acknowledged that
-/// to the core.
-fn leaves_home(machine: &mut Machine<Ssp>, core: usize, place: u32, flip: Flip) -> Time {
+/// Sends a flip from the home tile to the controller, and on to the other TLBs. Returns the time at
+/// which the core has all acknowledgements.
+fn leaves_home_tile(machine: &mut Machine<Ssp>, core: usize, place: u32, flip: Flip) -> Time {
     let now = machine.now();
     let message = Message::Flip(flip).words();
-    let told = machine.send_from_home(core, (place, Size::Control), now, message);
-    let mut acknowledged = machine.answer_at(0, core, Size::Control, told);
+    let at_controller = machine.send_from_home(core, (place, Size::Control), now, message);
+    let mut acknowledged = machine.answer_at(0, core, Size::Control, at_controller);
     for other in (0..machine.cores()).filter(|other| *other != core) {
-        let there = machine.answer_at(0, other, Size::Control, told);
+        let there = machine.answer_at(0, other, Size::Control, at_controller);
         let (from, to) = (machine.tile(other), machine.tile(core));
         acknowledged = acknowledged.max(machine.send_at(from, to, Size::Control, there + 1));
         if !planted(Mutant::SspFlipIsLost) && !planted(Mutant::SspTlbsFirst) {
@@ -105,7 +107,7 @@ fn leaves_home(machine: &mut Machine<Ssp>, core: usize, place: u32, flip: Flip) 
     acknowledged
 }
 
-/// It will have reached the TLB of this core then.
+/// Schedules a flip's arrival at the TLB of this core.
 fn arrives_at(machine: &mut Machine<Ssp>, core: usize, flip: Flip, time: Time) {
     machine.design.flips.add(time, Step::Arrives { core, flip });
     machine.hasten_engine(ENGINE, time);
@@ -114,12 +116,12 @@ fn arrives_at(machine: &mut Machine<Ssp>, core: usize, flip: Flip, time: Time) {
 fn arrives(machine: &mut Machine<Ssp>, core: usize, flip: Flip) {
     match machine.design.tlbs[core].entry_mut(flip.line) {
         None => {}
-        Some(entry) if planted(Mutant::SspFlipsAreTurns) => entry.turn(flip),
-        Some(entry) => entry.hear(flip),
+        Some(entry) if planted(Mutant::SspFlipsAreTurns) => entry.toggle(flip),
+        Some(entry) => entry.apply(flip),
     }
 }
 
-/// Waits until all know what the core has broadcast.
+/// Waits for the acknowledgements of all the core's broadcasts.
 pub(super) fn wait(hart: &mut Hart<'_, Ssp>) {
     for broadcast in std::mem::take(&mut write_set(hart).broadcasts) {
         hart.wait_for(broadcast);

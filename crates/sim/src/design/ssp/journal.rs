@@ -1,27 +1,26 @@
-//! The metadata journal: what pages' committed bits become, a line at a time, and who waits for it.
+//! The metadata journal: durable records of pages' committed bits, written a line at a time.
 //!
 //! ```text
 //!   tail ... | A A A' - | B B B B | B' - - - | ... head       ' the last record of a transaction
 //! ```
-//! The controller appends all records of a transaction at once, and begins to write their lines.
-//! They go into the line that is begun if that has room for all of them and is not being written;
-//! else into lines of their own: no commit waits for another one's line, and none takes more lines
-//! than its records need.
+//! The controller appends all records of a transaction at once and starts to write their lines.
+//! They share the last line if it has room for all of them and is not being written. Otherwise they
+//! take new lines. No commit therefore waits for another one's line, and none takes more lines than
+//! its records need.
 //!
-//! Nobody waits for the records of pages that were brought together: they stay in the controller's
-//! buffer until a commit's line has room for them, a line is full of them, or somebody asks for one
-//! of their pages. So there are three at most, whatever transactions are like: pages are brought
-//! together while the records of others wait. (The paper: records are written when their buffer is
-//! full, or when asked for.)
+//! Records of consolidated pages have no waiter. They stay in the controller's buffer until a
+//! commit's line has room for them, they fill a line, or a core requests one of their pages. At
+//! most three are buffered, whatever the transactions do. (In the paper, records are written when
+//! their buffer is full, or on request.)
 //!
 //! Invariants:
-//! - Groups of records are done in the order in which they were appended, each when its own lines
-//!   and those of all before it are durable: recovery reads up to the first line that is not there.
-//!   A group's number is that of the one before it plus one: where a line that was written again is
-//!   there as it was before, and the next line is too, recovery sees that one is missing.
-//! - A record says all of a slot, of transactions before it too. So a group is never split by
-//!   another one: recovery would find a part of the first in the second.
-//! - A line is written again when the tail has passed it.
+//! - Groups complete in the order of their appends, each when its own lines and those of all
+//!   earlier groups are durable. Recovery reads up to the first missing line.
+//! - A group's number is its predecessor's plus one. A rewritten line may survive in its older
+//!   version while the next line is durable; the numbers then show the missing group.
+//! - A record holds the full state of a slot, including earlier transactions' changes. Groups are
+//!   therefore never interleaved: recovery would find a part of one group in another.
+//! - A line is reused only after the tail has passed it.
 
 use std::collections::VecDeque;
 
@@ -34,48 +33,48 @@ use crate::machine::when::Time;
 use crate::machine::{Machine, Tell};
 use crate::mutants::{Mutant, planted};
 
-/// Whose records they are.
+/// The origin of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum Origin {
     /// A core's transaction.
     Core(usize),
-    /// Pages that were brought together.
+    /// Consolidated pages.
     Pages,
 }
 
-/// A record and its place.
+/// A record and its position.
 pub(super) type Placed = (Record, u64);
 
-/// Records that belong together.
+/// A group of records that become durable together.
 #[derive(Debug)]
 pub(super) struct Group {
-    pub(super) whose: Whose,
-    /// The records with their places.
+    pub(super) origin: Origin,
+    /// The records with their positions.
     pub(super) records: Vec<Placed>,
-    /// When they were appended, and how many lines they took.
+    /// The time of the append, and the lines that it took.
     pub(super) since: Time,
     pub(super) lines: usize,
     /// Lines that are being written.
     left: usize,
 }
 
-/// The journal.
+/// State of the journal.
 #[derive(Debug)]
 pub(super) struct Journal {
-    /// Lines that there is room for.
+    /// Lines of the journal.
     capacity: u32,
-    /// The first line that is needed, and the first one that is not begun.
+    /// The first line that is needed, and the first unused one.
     pub(super) tail: u64,
     pub(super) head: u64,
-    /// The line before `head`, as far as it was filled, if more may be added; and its records.
+    /// The contents and the records of the line before `head`, if more records may be added.
     begun: Option<(LineWords, usize)>,
-    /// Groups that are not durable, oldest first; the first one's number.
+    /// Groups that are not durable, oldest first, and the number of the first.
     groups: VecDeque<Group>,
     first: u64,
     /// Records that wait for room, and since when.
-    pub(super) waiting: VecDeque<(Whose, Vec<Record>, Time)>,
-    /// Records of pages that nobody waits for: too few for a line.
-    patient: VecDeque<Record>,
+    pub(super) waiting: VecDeque<(Origin, Vec<Record>, Time)>,
+    /// Buffered records of consolidated pages, too few for a line.
+    buffered: VecDeque<Record>,
     number: u8,
 }
 
@@ -89,17 +88,17 @@ impl Journal {
             groups: VecDeque::new(),
             first: 0,
             waiting: VecDeque::new(),
-            patient: VecDeque::new(),
+            buffered: VecDeque::new(),
             number: 0,
         }
     }
 
-    /// Lines that are in use.
+    /// Lines in use.
     pub(super) fn used(&self) -> u64 {
         self.head - self.tail
     }
 
-    /// The number of the next group.
+    /// Returns the number of the next group.
     pub(super) fn next_group(&self) -> u64 {
         self.first + self.groups.len() as u64
     }
@@ -109,7 +108,7 @@ impl Journal {
         self.first >= group
     }
 
-    /// What comes next goes into a line of its own.
+    /// Closes the last line, so that the next records take a new one.
     pub(super) fn end_line(&mut self) {
         self.begun = None;
     }
@@ -119,15 +118,15 @@ impl Journal {
         self.waiting.front().is_some_and(|(_, records, _)| !self.has_room(records.len()))
     }
 
-    /// Whether so many records have room.
+    /// Whether `records` records have room.
     fn has_room(&self, records: usize) -> bool {
         self.used() + records.div_ceil(RECORDS) as u64 <= u64::from(self.capacity)
     }
 
-    /// Puts records into lines. Answers their places, and the lines with their numbers.
+    /// Places records in lines. Returns their positions, and the lines with their numbers.
     fn fill(&mut self, records: &[Record]) -> (Vec<Placed>, Vec<(u64, LineWords)>) {
         let may = |(_, used): &(LineWords, usize)| used + records.len() <= RECORDS;
-        // A line that is being written stays as it is.
+        // A line that is being written must not change.
         let is_written = !self.groups.is_empty();
         let (mut words, mut used) = match self.begun.take().filter(|it| may(it) && !is_written) {
             Some(begun) => begun,
@@ -153,16 +152,16 @@ impl Journal {
         (placed, lines)
     }
 
-    /// Puts records that nobody waits for where the line that is begun has room. Answers their
-    /// places.
+    /// Adds buffered records of consolidated pages to the room in the last line. Returns their
+    /// positions.
     fn fill_up(&mut self) -> Vec<Placed> {
         let room = self.begun.map_or(0, |(_, used)| RECORDS - used);
-        let records = self.patient.drain(..room.min(self.patient.len())).collect();
+        let records = self.buffered.drain(..room.min(self.buffered.len())).collect();
         let records = self.mark(records);
         let (line, capacity) = (self.head.saturating_sub(1), self.capacity);
         let mut placed = Vec::new();
         for record in records {
-            let (words, used) = self.begun.as_mut().expect("it has room");
+            let (words, used) = self.begun.as_mut().expect("the last line has room");
             words[2 * *used..][..2].copy_from_slice(&record.words(line, capacity));
             *used += 1;
             placed.push((record, line * RECORDS as u64 + *used as u64));
@@ -170,7 +169,7 @@ impl Journal {
         placed
     }
 
-    /// Marks the last one of records that belong together, and all of them as such.
+    /// Numbers the records of a group, and marks the last one.
     fn mark(&mut self, mut records: Vec<Record>) -> Vec<Record> {
         let count = records.len();
         self.number = self.number.wrapping_add(u8::from(count > 0));
@@ -181,42 +180,41 @@ impl Journal {
     }
 }
 
-/// Appends records that belong together; the last one of them is marked so. When they are durable
-/// [`finished`] is told.
-pub(super) fn append(machine: &mut Machine<Ssp>, whose: Whose, records: Vec<Record>) {
+/// Appends a group of records. [`finished`] runs when they are durable.
+pub(super) fn append(machine: &mut Machine<Ssp>, origin: Origin, records: Vec<Record>) {
     if records.len().div_ceil(RECORDS) > machine.design.journal.capacity as usize {
         return machine.fail("a transaction's records do not fit into the journal: make it larger");
     }
     let now = machine.now();
-    machine.design.journal.waiting.push_back((whose, records, now));
+    machine.design.journal.waiting.push_back((origin, records, now));
     append_waiting(machine);
 }
 
-/// Appends records of pages that were brought together, when there is a line for them. Those that
-/// are appended at a time are a group, with one mark; any of them could stand alone, since each
-/// says all of a slot that nobody uses. [`finished`] is told of a group at a time.
-pub(super) fn append_patiently(machine: &mut Machine<Ssp>, records: Vec<Record>) {
+/// Appends records of consolidated pages once they fill a line. Each append forms a group, with one
+/// mark. Every record could stand alone, since it holds the full state of an unused slot.
+/// [`finished`] runs once per group.
+pub(super) fn append_buffered(machine: &mut Machine<Ssp>, records: Vec<Record>) {
     let journal = &mut machine.design.journal;
-    journal.patient.extend(records);
-    let full = journal.patient.len() / RECORDS * RECORDS;
+    journal.buffered.extend(records);
+    let full = journal.buffered.len() / RECORDS * RECORDS;
     append_pages(machine, full);
 }
 
-/// Somebody waits for pages that are being brought together.
-pub(super) fn hurry(machine: &mut Machine<Ssp>) {
-    let all = machine.design.journal.patient.len();
+/// Appends all buffered records of consolidated pages, because a core waits for one of the pages.
+pub(super) fn expedite(machine: &mut Machine<Ssp>) {
+    let all = machine.design.journal.buffered.len();
     append_pages(machine, all);
 }
 
-/// Appends as many records of pages.
+/// Appends `count` buffered records of consolidated pages.
 fn append_pages(machine: &mut Machine<Ssp>, count: usize) {
     if count > 0 {
-        let records = machine.design.journal.patient.drain(..count).collect();
-        append(machine, Whose::Pages, records);
+        let records = machine.design.journal.buffered.drain(..count).collect();
+        append(machine, Origin::Pages, records);
     }
 }
 
-/// Appends what has waited, as far as there is room.
+/// Appends the groups that wait for room, as far as room allows.
 pub(super) fn append_waiting(machine: &mut Machine<Ssp>) {
     let now = machine.now();
     loop {
@@ -225,20 +223,21 @@ pub(super) fn append_waiting(machine: &mut Machine<Ssp>) {
         if !journal.has_room(records.len()) {
             return super::checkpoint::begin_if_due(machine);
         }
-        let (whose, records, waited) = journal.waiting.pop_front().expect("it is there");
+        let (origin, records, waited) =
+            journal.waiting.pop_front().expect("the queue is not empty");
         let records = journal.mark(records);
         let (records, mut lines) = journal.fill(&records);
         let tag = COMMIT_TAG | journal.next_group();
         let (since, left) = (now, lines.len());
-        journal.groups.push_back(Group { whose, records, since, lines: left, left });
+        journal.groups.push_back(Group { origin, records, since, lines: left, left });
         let records = journal.fill_up();
         if let (Some(line), Some((words, _))) = (lines.last_mut(), journal.begun)
             && !records.is_empty()
         {
-            // They are in the line that is waited for by those before them.
+            // The group before them waits for the same line, so they need no write of their own.
             line.1 = words;
             journal.groups.push_back(Group {
-                whose: Whose::Pages,
+                origin: Origin::Pages,
                 records,
                 since,
                 lines: 0,
@@ -258,17 +257,17 @@ pub(super) fn append_waiting(machine: &mut Machine<Ssp>) {
     }
 }
 
-/// A line of this group is durable.
+/// Notes that a line of this group is durable, and completes groups in order.
 pub(super) fn is_written(machine: &mut Machine<Ssp>, group: u64) {
     let journal = &mut machine.design.journal;
-    // Only a planted bug ends a group before its lines are written.
+    // Only an injected bug completes a group before its lines are written.
     let Some(at) = group.checked_sub(journal.first).map(|at| at as usize) else { return };
     journal.groups[at].left -= 1;
     if journal.groups[at].left == 0 && planted(Mutant::SspOwnLinesOnly) {
         journal.groups.range_mut(..at).for_each(|before| before.left = 0);
     }
     while machine.design.journal.groups.front().is_some_and(|group| group.left == 0) {
-        let group = machine.design.journal.groups.pop_front().expect("it is there");
+        let group = machine.design.journal.groups.pop_front().expect("the queue is not empty");
         machine.design.journal.first += 1;
         finished(machine, group);
     }

@@ -1,37 +1,37 @@
-//! What a core tells the controller.
+//! Messages from a core to the controller.
 
-/// Where a line of the program lies from here on.
+/// The new place of a program line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flip {
     pub(super) line: u32,
-    /// In the second one of its page's two.
+    /// Whether it is in the second of its page's two physical pages.
     pub(super) in_second: bool,
 }
 
-/// A message.
+/// A message to the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// flip-current-bit.
     Flip(Flip),
     /// A metadata update: the core's transaction has written these lines of a page, and they are
-    /// durable. None: it has written nothing of it, and is given up.
+    /// durable. Without lines, the transaction's writes to the page are abandoned.
     Update {
         page: u32,
         /// A bit for each line.
         updated: u64,
-        /// Nothing else of the transaction comes.
+        /// Whether this is the transaction's last update.
         last: bool,
     },
 }
 
-/// Kinds, in the upper half of the first word.
+/// Kinds of messages, in the upper half of the first word.
 const TO_FIRST: u64 = 0;
 const TO_SECOND: u64 = 1;
 const UPDATE: u64 = 2;
 const LAST: u64 = 3;
 
 impl Message {
-    /// Its words.
+    /// Encodes the message.
     pub(super) fn words(self) -> crate::machine::Message {
         match self {
             Message::Flip(Flip { line, in_second }) => {
@@ -45,7 +45,7 @@ impl Message {
         }
     }
 
-    /// The message of these words.
+    /// Decodes a message.
     pub(super) fn of([first, updated]: crate::machine::Message) -> Message {
         let number = first as u32;
         match first >> 32 {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_says_what_was_put_into_it() {
+    fn message_round_trips() {
         for message in [
             Message::Flip(Flip { line: u32::MAX, in_second: false }),
             Message::Flip(Flip { line: 7, in_second: true }),

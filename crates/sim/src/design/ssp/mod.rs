@@ -1,36 +1,39 @@
-//! `ssp`: shadow sub-paging. A page in use has two physical pages, and each of its lines lies in
-//! one of them; a transaction writes a line to the other one, and commits by making bits durable.
-//! (Ni, Zhao, Litz, Bittman, Miller, MICRO 2019, sections 3 and 4.)
+//! `ssp`: shadow sub-paging, with two physical pages per active page and a bit per line for its
+//! place.
+//!
+//! A transaction writes a line to its other place, and commits when the new bits are durable.
+//! Source: Ni, Zhao, Litz, Bittman, Miller, MICRO 2019, sections 3 and 4.
 //!
 //! ```text
 //!   current   0 1 1 0   where a line is now       first store of a transaction: the line gets the
-//!   updated   0 0 1 0   what a core has written    other page's number in the cache, its bits flip
-//!   committed 0 1 0 0   where it was committed     commit: data durable; committed ^= updated, by
+//!   updated   0 0 1 0   lines a core has written   other page's number in the cache, its bits flip
+//!   committed 0 1 0 0   committed places           commit: data durable; committed ^= updated, by
 //!                                                  a journal; updated = 0
 //! ```
 //! | file | |
 //! |---|---|
 //! | `mod` | the core's side: first stores, commit |
-//! | `write_set` | what its transaction writes, and how that is given up |
-//! | `tlb` | what its TLB knows of pages, and how they come and go |
-//! | `pages` | a page's two physical ones, and which line is in which |
-//! | `flips` | all hear that a line has changed places |
-//! | `message` | what a core tells the controller |
-//! | `cache` | the controller's SSP cache: slots, bits, who refers to them |
-//! | `journal` | records of what bits become, durable in order |
-//! | `consolidation` | pages that nobody uses get their lines into one page |
-//! | `checkpoint` | slots are written, so that the journal can be used again |
-//! | `layout` | where that lies in persistent memory, and its formats |
-//! | `recovery` | after a power cut |
+//! | `write_set` | the pages that a core's transaction writes, and its abort |
+//! | `tlb` | the pages that a TLB maps, and their entry and eviction |
+//! | `pages` | both physical pages of a page, and the place of each line |
+//! | `flips` | broadcasts of changed places |
+//! | `message` | messages from a core to the controller |
+//! | `cache` | the controller's SSP cache: slots, bits, references |
+//! | `journal` | records of committed bits, durable in order |
+//! | `consolidation` | gathers the lines of inactive pages in one physical page |
+//! | `checkpoint` | writes slots, so that journal space can be reused |
+//! | `layout` | placement and formats in persistent memory |
+//! | `recovery` | recovery after a power failure |
 //!
 //! Invariants:
-//! - A committed line lies where its page's committed bit says, in the memory itself, and nothing
-//!   writes there until a later commit of the line is durable. Lines of open transactions are
-//!   written to the other place; so caches may write them back whenever they want.
-//! - Bits of a transaction are in the journal when all its lines are durable, all of them or none.
-//! - While a TLB or an open transaction refers to a page, its slot stays its own.
+//! - A committed line lies at the place in memory that its page's committed bit names. Nothing
+//!   writes there until a later commit of the line is durable. Lines of open transactions go to the
+//!   other place, so caches may write them back at any time.
+//! - A transaction's bits enter the journal after all its lines are durable, all bits or none.
+//! - While a TLB or an open transaction refers to a page, the page keeps its slot.
 //!
-//! Caches, directory and memory know physical lines alone; programs name virtual ones, which
+//! Caches, directory and memory use physical lines only. Programs use virtual lines, which
+//! [`Design::place`] translates when an access happens.
 //! [`Design::place`] turns into physical ones when the access happens.
 
 mod cache;
@@ -48,7 +51,7 @@ mod write_set;
 use words::Stop;
 
 use super::soft_log::{self, SoftLog};
-use super::{Design, ON_ITS_WAY};
+use super::{Design, IN_FLIGHT_CYCLES};
 use crate::machine::controller::Class;
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
@@ -62,36 +65,36 @@ use crate::persist::{Cut, Persistent};
 use cache::Cache;
 use checkpoint::Checkpoint;
 use consolidation::Consolidation;
-use journal::{Group, Journal, Whose};
+use journal::{Group, Journal, Origin};
 use layout::{Layout, Record};
 use message::Message;
 use tlb::Tlb;
 use write_set::{WriteSet, Written, send, write_set};
 
-// What it does rarely.
+// Rarely taken paths.
 const COMMITS: &str = "a commit's records take several lines";
 const EVICTED: &str = "a line of an open transaction is written to memory";
-const CONSOLIDATES: &str = "lines of a page are copied together";
-const TABLE: &str = "the journal knows that pages have changed places, and the page table not yet";
+const CONSOLIDATES: &str = "lines of a page are consolidated";
+const TABLE: &str = "pages have changed places in the journal and not in the page table";
 const CHECKPOINT: &str = "a checkpoint";
 const PARTS: &str = "a checkpoint between two parts of a consolidation";
 const LEFT: &str = "no TLB has a page that an open transaction has written";
 const SOFTWARE: &str = "software makes a transaction durable";
-const WAITS: &str = "a TLB miss waits until a page is brought together";
+const WAITS: &str = "a TLB miss waits for a consolidation";
 const ROOM: &str = "records wait for room in the journal";
 const SHARED: &str = "two transactions write a page";
 
-/// What checkpoints are counted as.
+/// The counter of checkpoints.
 const CHECKPOINTS: &str = "checkpoints";
 
-// Who wants to know of a write: the upper bits of its tag.
+// Kinds of tags, in their upper bits.
 const COMMIT_TAG: u64 = 1 << 56;
 const COPY_TAG: u64 = 2 << 56;
 const TABLE_TAG: u64 = 3 << 56;
 const SLOT_TAG: u64 = 4 << 56;
 const TAIL_TAG: u64 = 5 << 56;
 
-/// The design's state.
+/// State of the design.
 #[derive(Debug)]
 pub struct Ssp {
     layout: Layout,
@@ -101,24 +104,24 @@ pub struct Ssp {
     checkpoint: Checkpoint,
     /// TLB entries of cores.
     tlbs: Vec<Tlb>,
-    flips: flips::UnderWay,
+    flips: flips::InFlight,
     cores: Vec<WriteSet>,
-    /// What each core's transaction has said of its end: pages, and the lines it has written.
+    /// Metadata updates that each core has sent for its commit so far: pages, and written lines.
     updates: Vec<Vec<(u32, u64)>>,
-    /// For transactions that a write set cannot hold.
+    /// The software log of transactions that exceed a write set.
     soft: SoftLog,
     /// Pages that a transaction may write.
     write_set: usize,
-    /// Cycles of a lookup that finds a page in the SSP cache, and of one that does not.
+    /// Cycles of a look-up that hits in the SSP cache, and of one that misses.
     hit: Time,
     miss: Time,
-    /// They are counted and added afterwards.
+    /// Whether these cycles are counted separately and added to the result.
     added: bool,
 }
 
 impl Design for Ssp {
     const NAME: &'static str = "ssp";
-    const ABOUT: &'static str = "two physical pages a page, a bit a line says which (SSP)";
+    const ABOUT: &'static str = "two physical pages per page, a bit per line selects one (SSP)";
     const MACHINE: &'static str = "ssp";
     const PARAMETERS: &'static [&'static str] = &["ssp"];
     const MOVES: bool = true;
@@ -140,12 +143,12 @@ impl Design for Ssp {
     fn fits(description: &Description) -> Result<(), &'static str> {
         let slots = description.parameter("ssp", "cache_entries");
         if description.nvm.channels != 1 || !description.llc.inclusive {
-            return Err("one controller has all its metadata, and lines get other numbers in a \
-                        last cache that has all lines: `nvm.channels` must be 1 and \
+            return Err("one controller has all metadata, and lines change numbers in a last \
+                        cache that includes the others: `nvm.channels` must be 1 and \
                         `llc.inclusive` true");
         }
         if description.tlb.entries == 0 {
-            return Err("pages are in use while a TLB has them: `tlb.entries` must not be 0");
+            return Err("a page is active while a TLB maps it: `tlb.entries` must not be 0");
         }
         match (1.0..=f64::from(layout::SLOTS_MAX)).contains(&slots) {
             true => Ok(()),
@@ -171,7 +174,7 @@ impl Design for Ssp {
             consolidation: Consolidation::default(),
             checkpoint: Checkpoint::new(),
             tlbs: vec![Tlb::new(layout.pages); description.cores],
-            flips: flips::UnderWay::new(),
+            flips: flips::InFlight::new(),
             cores: vec![WriteSet::default(); description.cores],
             updates: vec![Vec::new(); description.cores],
             soft: SoftLog::new(description, layout.soft),
@@ -188,7 +191,7 @@ impl Design for Ssp {
         let layout = &design.layout;
         design.cache = Cache::resumed(layout, state);
         design.soft = SoftLog::resumed(description, layout.soft, state);
-        // The journal is empty, and goes on in a lap of which none of its lines is.
+        // The journal is empty, and continues in a wrap that none of its lines has.
         let tail = state.line(layout.tail)[0];
         (design.journal.tail, design.journal.head) = (tail, tail);
         Some(design)
@@ -222,7 +225,7 @@ impl Design for Ssp {
         hart.enter(Phase::Prepare);
         let pages = write_set(hart).pages.clone();
         for written in &pages {
-            // It may have left the TLB since.
+            // The page may have left the TLB meanwhile.
             hart.translate_store(written.page * PAGE_LINES);
             written.lines().for_each(|line| hart.write_back(line));
         }
@@ -276,7 +279,7 @@ impl Design for Ssp {
 
     #[inline]
     fn place(&self, core: usize, line: u32) -> u32 {
-        // What the program does has an entry; what is noted about it may have none.
+        // The program's own accesses have a TLB entry. Lookups for bookkeeping may have none.
         match self.tlbs[core].entry(line) {
             Some(entry) => entry.place(line),
             None => self.cache.place(line),
@@ -308,7 +311,7 @@ impl Design for Ssp {
         };
         if cores.any(|(core, tx)| tx.pages.iter().any(|written| is_at(core, written))) {
             let now = machine.now();
-            machine.rare(EVICTED, now, now + ON_ITS_WAY);
+            machine.rare(EVICTED, now, now + IN_FLIGHT_CYCLES);
         }
         false
     }
@@ -317,9 +320,9 @@ impl Design for Ssp {
         let Ssp { cache, updates, .. } = &mut machine.design;
         let last = match Message::of(message) {
             Message::Flip(flip) => {
-                if cache.hear(core, flip) {
+                if cache.apply_flip(core, flip) {
                     let now = machine.now();
-                    machine.rare(SHARED, now, now + ON_ITS_WAY);
+                    machine.rare(SHARED, now, now + IN_FLIGHT_CYCLES);
                 }
                 return;
             }
@@ -342,7 +345,7 @@ impl Design for Ssp {
             Record { slot, p0: it.pages.p0, committed: it.journaled, last: false, number: 0 }
         };
         let records = updates[core].drain(..).map(record).collect();
-        journal::append(machine, Whose::Core(core), records);
+        journal::append(machine, Origin::Core(core), records);
     }
 
     fn has_read(machine: &mut Machine<Self>, _: usize, line: u32, _: u64) {
@@ -372,7 +375,7 @@ impl Design for Ssp {
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
         let layout = Layout::new(description, extra);
         recovery::recover(&layout, state)?;
-        // Its entries name lines of the program, which lie where the page table says by now.
+        // The entries name virtual lines, whose places the recovered page table now gives.
         soft_log::recover_moved(description, layout.soft, state, &|state, line| {
             layout.place_in(state, line)
         })
@@ -384,11 +387,14 @@ impl Design for Ssp {
     }
 }
 
-/// A core does not write a slot's page any more.
+/// Notes that a core no longer writes a slot's page.
 fn leave_core(machine: &mut Machine<Ssp>, number: usize, core: usize) {
     let writers = &mut machine.design.cache.slots[number].writers;
     if *writers >> core & 1 == 0 {
-        debug_assert!(planted(Mutant::SspLeavesEarly) || planted(Mutant::SspDropsEarly), "it did");
+        debug_assert!(
+            planted(Mutant::SspLeavesEarly) || planted(Mutant::SspDropsEarly),
+            "the core was a writer"
+        );
         return;
     }
     *writers &= !(1 << core);
@@ -402,19 +408,19 @@ fn leave(machine: &mut Machine<Ssp>, number: usize) {
     }
 }
 
-/// Records that belong together are durable.
+/// Completes a group of records that has become durable.
 fn finished(machine: &mut Machine<Ssp>, group: Group) {
     let now = machine.now();
     for (record, version) in &group.records {
         let slot = &mut machine.design.cache.slots[record.slot as usize];
         slot.committed = record.committed;
         slot.version = *version;
-        if group.whose == Whose::Pages && !consolidation::is_late() {
+        if group.origin == Origin::Pages && !consolidation::is_late() {
             slot.is_kept_in(record.p0);
         }
         checkpoint::changed(&mut machine.design.checkpoint, record.slot);
     }
-    let Whose::Core(core) = group.whose else {
+    let Origin::Core(core) = group.origin else {
         return consolidation::is_journaled(machine, group.records.len());
     };
     if group.lines > 1 {
@@ -424,7 +430,7 @@ fn finished(machine: &mut Machine<Ssp>, group: Group) {
         leave_core(machine, record.slot as usize, core);
     }
     let there = machine.answer(0, core, Size::Control);
-    let done = machine.design.cores[core].done.take().expect("it waits");
+    let done = machine.design.cores[core].done.take().expect("the core waits for its commit");
     machine.tell(done, there);
 }
 

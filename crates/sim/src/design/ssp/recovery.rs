@@ -1,16 +1,16 @@
-//! After a power cut: the bits, the page table, and all lines in one page again.
+//! Recovery after a power failure: bits, page table, and a consolidation of every page.
 //!
 //! ```text
 //!   1  slots: persistent SSP cache, then the journal's records from the tail on
-//!   2  slots that differ are written; then the tail is, at the next lap, of which nothing is there
+//!   2  slots that differ are written; then the tail, at the next wrap, which has no line yet
 //!   3  an entry of the page table that names a slot's spare page gets the other one
-//!   4  each slot with a bit set is brought together: lines, slot, page table
+//!   4  each slot with a bit set is consolidated: lines, slot, page table
 //! ```
-//! Power may fail at any step; the next recovery begins again. Step 2 says by versions what the
-//! slots know, so records that are met again change nothing. Step 3 repairs a cut between the
-//! journal and the page table, of a consolidation or of step 4. No record says which virtual page a
-//! slot has; but a spare page is nobody's, so an entry that names one is out of date, and both
-//! pages belong to the slot.
+//! Power may fail at any step; the next recovery starts again. After step 2, versions show which
+//! records a slot includes, so repeated records change nothing. Step 3 repairs a cut between
+//! journal and page table, in a consolidation or in step 4. No record names the virtual page of a
+//! slot. However, a spare page belongs to no virtual page, so an entry that names one is stale, and
+//! both pages are the slot's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,26 +25,26 @@ pub(super) fn recover(layout: &Layout, state: &mut Persistent) -> Result<(), Cut
     for slot in 0..layout.slots {
         set_slots(layout, state, &slots, slot)?;
     }
-    // Also where nothing is there: a line behind a gap must not be taken for what comes next.
+    // Also for an empty journal: a line after a gap must not pass for the next one.
     let end = end.unwrap_or_else(|| state.line(layout.tail)[0]);
-    let next = clear_next_lap(layout, state, end)?;
+    let next = clear_next_wrap(layout, state, end)?;
     state.set_line(layout.tail, [next, 0, 0, 0, 0, 0, 0, 0])?;
     let named = redirect(layout, state, &slots)?;
     for slot in 0..layout.slots {
         if slots[slot as usize].committed != 0 {
-            bring_together(layout, state, &mut slots, slot, &named)?;
+            consolidate(layout, state, &mut slots, slot, &named)?;
         }
     }
     Ok(())
 }
 
-/// Applies what the journal says of whole transactions, up to the first one of which something is
-/// missing. Answers the line behind its last one, unless there is none.
+/// Applies the journal's complete groups, up to the first gap. Returns the line after its last one,
+/// if it has any.
 ///
-/// A line that is not there is not all that can be missing. One that had room was written again,
-/// with another transaction's records: power may fail when memory has the old version, and the next
-/// line already. That one's records say all of a page, so they have a part of what is missing.
-/// Numbers follow each other, and show it.
+/// A missing line is not the only gap. A line with room was rewritten with another transaction's
+/// records. Power may fail when memory has its old version and already the next line. That line's
+/// records hold full slot states, so they contain a part of the missing changes. The consecutive
+/// group numbers reveal the gap.
 fn replay(layout: &Layout, state: &Persistent, slots: &mut [Lasting]) -> Option<u64> {
     let capacity = layout.journal.lines();
     let tail = state.line(layout.tail)[0];
@@ -80,15 +80,15 @@ fn replay(layout: &Layout, state: &Persistent, slots: &mut [Lasting]) -> Option<
     end
 }
 
-/// Sees to it that nothing in the journal can be taken for a line of the lap behind this one, and
-/// answers where that begins. Numbers of laps come again, and each recovery begins one: where many
-/// follow each other, what an old lap has left would be what the next recovery finds.
-fn clear_next_lap(layout: &Layout, state: &mut Persistent, end: u64) -> Result<u64, Cut> {
+/// Clears journal lines that could pass for lines of the next wrap, and returns the first line of
+/// that wrap. Wrap numbers repeat, and each recovery starts a new wrap. After many recoveries in
+/// sequence, remnants of an old wrap would otherwise match.
+fn clear_next_wrap(layout: &Layout, state: &mut Persistent, end: u64) -> Result<u64, Cut> {
     let capacity = layout.journal.lines();
     if planted(Mutant::SspLapsComeAgain) {
         return Ok((end / u64::from(capacity) + 3) * u64::from(capacity));
     }
-    let next = layout::next_lap(end, capacity);
+    let next = layout::next_wrap(end, capacity);
     for line in next..next + u64::from(capacity) {
         let at = layout.journal.line(line);
         if !layout::records(&state.line(at), line, capacity).is_empty() {
@@ -98,7 +98,7 @@ fn clear_next_lap(layout: &Layout, state: &mut Persistent, end: u64) -> Result<u
     Ok(next)
 }
 
-/// Writes the line of a slot, if it says something else.
+/// Writes the line of a slot, if the slot differs.
 fn set_slots(
     layout: &Layout,
     state: &mut Persistent,
@@ -117,8 +117,8 @@ fn set_slots(
     state.set_line(line, words)
 }
 
-/// Repairs the entries of the page table that name a slot's spare page. Answers whose pages those
-/// slots have that are not together.
+/// Repairs the entries of the page table that name a slot's spare page. Returns the virtual pages
+/// of the slots that need consolidation, by first physical page.
 fn redirect(
     layout: &Layout,
     state: &mut Persistent,
@@ -143,8 +143,8 @@ fn redirect(
     Ok(named)
 }
 
-/// Brings a slot's page together, as consolidation does.
-fn bring_together(
+/// Consolidates a slot's page, as the background engine does.
+fn consolidate(
     layout: &Layout,
     state: &mut Persistent,
     slots: &mut [Lasting],

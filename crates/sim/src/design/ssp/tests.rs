@@ -1,5 +1,5 @@
-//! What no program shows: lines that were modified outside of transactions; and those that are
-//! given up.
+//! Tests of SSP that need more than programs of transactions: plain stores, fallback, journal gaps
+//! and the timing of flips.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::machine::kernel::{self, Program};
 use crate::machine::memory::Memory;
 use crate::mutants::plant;
 
-/// The first word of a page, and a word of the next one.
+/// The first word of a page, and a word of the next page.
 const WORD: u64 = 8 * 64 * 8;
 const OTHER: u64 = WORD + 64 * 8;
 
@@ -37,8 +37,9 @@ fn run_on(machine: &str, settings: &[&str], programs: Vec<Program<Ssp>>) -> Box<
     kernel::run(machine, heap, programs, &mut |_| {}).unwrap()
 }
 
-/// A word is stored outside of a transaction, and another one of its line in one that is given up.
-fn plain_and_given_up() -> Box<Machine<Ssp>> {
+/// Stores one word of a line outside of a transaction, and another in a transaction that falls
+/// back.
+fn plain_store_then_fallback() -> Box<Machine<Ssp>> {
     run(|hart| {
         hart.store(WORD, 0, 7);
         hart.fence();
@@ -47,12 +48,12 @@ fn plain_and_given_up() -> Box<Machine<Ssp>> {
         Ssp::begin(hart);
         Ssp::store(hart, WORD + 1, 0, 8).unwrap();
         hart.settle();
-        assert_ne!(hart.machine().design.place(0, line), line, "it has another number");
+        assert_ne!(hart.machine().design.place(0, line), line, "the line is at its other place");
         assert_eq!((hart.load(WORD, 0), hart.load(WORD + 1, 0)), (7, 8));
         assert_eq!(Ssp::store(hart, OTHER, 0, 9), Err(Stop::TooLarge));
         hart.settle();
         Ssp::falls_back(hart);
-        assert_eq!(hart.machine().design.place(0, line), line, "it is where it was");
+        assert_eq!(hart.machine().design.place(0, line), line, "the line is at its old place");
         assert_eq!((hart.load(WORD, 0), hart.load(WORD + 1, 0)), (7, 0));
     })
 }
@@ -62,16 +63,16 @@ fn in_memory(machine: &Machine<Ssp>) -> u64 {
 }
 
 #[test]
-fn what_was_modified_outside_of_a_transaction_outlives_one_that_is_given_up() {
-    assert_eq!(in_memory(&plain_and_given_up()), 7);
+fn plain_store_survives_fallback() {
+    assert_eq!(in_memory(&plain_store_then_fallback()), 7);
     let planted = plant(Mutant::SspRetagsDirty);
-    let lost = in_memory(&plain_and_given_up());
+    let lost = in_memory(&plain_store_then_fallback());
     drop(planted);
-    assert_eq!(lost, 0, "nobody writes it back");
+    assert_eq!(lost, 0, "the mutant drops the modified line");
 }
 
 #[test]
-fn a_store_that_is_refused_drops_nothing_of_its_line() {
+fn refused_store_keeps_its_line() {
     let machine = run(|hart| {
         hart.store(WORD, 0, 7);
         hart.fence();
@@ -86,7 +87,8 @@ fn a_store_that_is_refused_drops_nothing_of_its_line() {
     assert_eq!((machine.counts.fallbacks, machine.counts.wrong_fills), (1, 0));
 }
 
-/// What slots have after recovery from a journal with these records in its first line.
+/// Recovers from a journal with these records in its first line. Returns whether each slot has a
+/// page.
 fn recovered(records: [(u32, bool, u8); 3]) -> [bool; 3] {
     let description = Description::builtin("tiny-ssp").unwrap();
     let (heap, extra) = (1 << 14, Ssp::extra_lines(&description) + Ssp::table_lines(1 << 14));
@@ -103,7 +105,7 @@ fn recovered(records: [(u32, bool, u8); 3]) -> [bool; 3] {
 }
 
 #[test]
-fn records_that_end_in_another_transaction_are_not_committed_by_its_mark() {
+fn torn_group_is_ignored() {
     let end = |number| (2, true, number);
     assert_eq!(recovered([(0, false, 7), (1, false, 7), end(7)]), [true; 3]);
     assert_eq!(recovered([(0, false, 7), (1, false, 7), end(8)]), [false; 3]);
@@ -112,13 +114,13 @@ fn records_that_end_in_another_transaction_are_not_committed_by_its_mark() {
 }
 
 #[test]
-fn what_comes_behind_a_transaction_that_is_missing_is_not_committed() {
+fn groups_after_missing_group_are_ignored() {
     assert_eq!(recovered([(0, true, 255), (1, true, 0), (2, true, 1)]), [true; 3]);
     assert_eq!(recovered([(0, true, 255), (1, true, 1), (2, true, 2)]), [true, false, false]);
 }
 
 #[test]
-fn a_commit_makes_the_other_place_the_lines_own_and_the_next_one_takes_it_back() {
+fn commits_alternate_places_of_line() {
     let machine = run(|hart| {
         let line = line_of(WORD);
         for (value, moved) in [(1, true), (2, false), (3, true)] {
@@ -142,9 +144,9 @@ fn a_commit_makes_the_other_place_the_lines_own_and_the_next_one_takes_it_back()
     assert_eq!((journal, machine.counts.of_design["flips"]), (3, 3));
 }
 
-/// A page leaves the only entry of a TLB just after a line of it has got another place, and comes
-/// back at once. Answers what its core finds in the line.
-fn read_behind_its_own_flip(machine: &str) -> u64 {
+/// Evicts a page from a TLB with one entry just after a flip of one of its lines, and fetches it
+/// again. Returns the word that its core reads there.
+fn read_after_own_flip(machine: &str) -> u64 {
     let found = Rc::new(Cell::new(0));
     let finds = Rc::clone(&found);
     let program: Program<Ssp> = Box::new(move |hart| {
@@ -159,23 +161,23 @@ fn read_behind_its_own_flip(machine: &str) -> u64 {
 }
 
 #[test]
-fn a_page_that_comes_back_has_the_bits_that_its_core_has_turned() {
+fn refetched_tlb_entry_has_own_flips() {
     for machine in ["tiny-ssp", "ssp"] {
-        assert_eq!(read_behind_its_own_flip(machine), 5, "{machine}");
+        assert_eq!(read_after_own_flip(machine), 5, "{machine}");
         let _planted = plant(Mutant::SspLeavesEarly);
-        assert_eq!(read_behind_its_own_flip(machine), 0, "{machine}: its core knows the bit again");
+        assert_eq!(read_after_own_flip(machine), 0, "{machine}: the mutant fetches the old bit");
     }
 }
 
-/// Where core 1 and the controller know a line of core 0's open transaction, so many cycles after
-/// it has got another place: whether in the second page; and when the last of two stores has
-/// drained, and the broadcast of the first is acknowledged.
+/// Flips a line in core 0's open transaction and looks at it `cycles` cycles later. Returns its bit
+/// at core 1 and at the controller, then the cycles until the next store has drained and until the
+/// flip is acknowledged.
 fn after_a_flip(cycles: Time) -> [u64; 4] {
     let seen = Rc::new(Cell::new([0; 4]));
     let sees = Rc::clone(&seen);
     let writes: Program<Ssp> = Box::new(move |hart| {
         hart.at(10_000);
-        // The lines are there, and may be written.
+        // The lines are present and writable.
         [WORD, WORD + 8].into_iter().for_each(|word| hart.store(word, 0, 1));
         hart.fence();
         [WORD, WORD + 8].into_iter().for_each(|word| hart.write_back(line_of(word)));
@@ -191,16 +193,17 @@ fn after_a_flip(cycles: Time) -> [u64; 4] {
         let (line, first) = (line_of(WORD), write_set(hart).broadcasts[0]);
         let Ssp { tlbs, cache, .. } = &mut hart.machine().design;
         let known = tlbs[1].entry(line).unwrap().current;
-        let told = cache.slot(line / PAGE_LINES).pages.current;
-        let [known, told] = [known, told].map(|bits| bits >> (line % PAGE_LINES) & 1);
+        let at_controller = cache.slot(line / PAGE_LINES).pages.current;
+        let [known, at_controller] =
+            [known, at_controller].map(|bits| bits >> (line % PAGE_LINES) & 1);
         let acknowledged = hart.time_of(first) - moved;
-        sees.set([known, told, drained, acknowledged]);
+        sees.set([known, at_controller, drained, acknowledged]);
         Ssp::commit(hart);
     });
     let reads: Program<Ssp> = Box::new(|hart| {
         assert_eq!(hart.load(WORD, 0), 0);
         hart.at(100_000);
-        assert_eq!(hart.load(WORD, 0), 2, "it has heard of it");
+        assert_eq!(hart.load(WORD, 0), 2, "the flip has reached core 1");
     });
     let machine = run_on("ssp", &["cores=2"], vec![writes, reads]);
     assert_eq!(machine.counts.of_design["flips"], 2);
@@ -208,26 +211,27 @@ fn after_a_flip(cycles: Time) -> [u64; 4] {
 }
 
 #[test]
-fn a_broadcast_takes_a_way_through_the_last_cache_and_holds_no_store_up() {
-    // Out of the private caches, through the last one, into the controller: all at once from there.
+fn flip_crosses_llc_and_stalls_no_store() {
+    // Out of the private caches, through the last one, into the controller, and at once from there.
     let Description { l2, llc, mc, .. } = Description::builtin("ssp").unwrap();
-    let way = l2.unwrap().latency + llc.latency + mc.overhead;
-    let [known, told, drained, acknowledged] = after_a_flip(way - 1);
-    assert_eq!((known, told), (0, 0), "it is on its way");
-    assert!(drained < 5, "{drained} cycles later the next store has drained");
-    assert_eq!((way, acknowledged), (41, 42));
-    assert_eq!(after_a_flip(way + 1)[..2], [1, 1]);
+    let cycles_to_controller = l2.unwrap().latency + llc.latency + mc.overhead;
+    let [known, at_controller, drained, acknowledged] = after_a_flip(cycles_to_controller - 1);
+    assert_eq!((known, at_controller), (0, 0), "the flip is in flight");
+    assert!(drained < 5, "the next store drained after {drained} cycles");
+    assert_eq!((cycles_to_controller, acknowledged), (41, 42));
+    assert_eq!(after_a_flip(cycles_to_controller + 1)[..2], [1, 1]);
 }
 
-/// A mesh whose ways are long, and differ: core 0 and the controller are at one corner, core 3 at
-/// the other end.
+/// A mesh with long routes of different lengths. Core 0 and the controller are at one corner, core
+/// 3 at the opposite one.
 const FAR: [&str; 4] = ["cores=4", "network.columns=2", "network.rows=2", "network.hop=5000"];
 
-/// A word whose line's home is neither of them, and a line of another page.
+/// A word with a home tile at neither corner.
 const AWAY: u64 = WORD + 3 * 8;
 
-/// How many TLBs know where core 0's line is when its transaction is over: all have its page.
-fn knowing_at_the_end(machine: &str) -> usize {
+/// Returns the TLBs that know the place of core 0's line at the end of its transaction. All map its
+/// page.
+fn tlbs_with_flip_at_commit(machine: &str) -> usize {
     let found = Rc::new(Cell::new(0));
     let finds = Rc::clone(&found);
     let writes: Program<Ssp> = Box::new(move |hart| {
@@ -248,18 +252,21 @@ fn knowing_at_the_end(machine: &str) -> usize {
 }
 
 #[test]
-fn all_know_what_a_transaction_has_moved_when_it_is_over() {
+fn commit_waits_for_flips_at_all_tlbs() {
     for machine in ["tiny-ssp", "ssp"] {
-        assert_eq!(knowing_at_the_end(machine), 4, "{machine}");
+        assert_eq!(tlbs_with_flip_at_commit(machine), 4, "{machine}");
         let _planted = plant(Mutant::SspEndsEarly);
-        assert!(knowing_at_the_end(machine) < 4, "{machine}: one is far away");
+        assert!(
+            tlbs_with_flip_at_commit(machine) < 4,
+            "{machine}: the farthest TLB has not received the flip"
+        );
     }
 }
 
-/// What contradicts itself behind a transaction that is given up, which has written this word.
-fn contradictions_of_one_given_up(machine: &str, word: u64, settings: &[&str]) -> u64 {
+/// Returns the inconsistencies after a fallback of a transaction that has written this word.
+fn inconsistencies_after_fallback(machine: &str, word: u64, settings: &[&str]) -> u64 {
     let gives_up: Program<Ssp> = Box::new(move |hart| {
-        // The line is there, and may be written.
+        // The line is present and writable.
         hart.store(word, 0, 1);
         hart.write_back(line_of(word));
         hart.fence();
@@ -272,33 +279,33 @@ fn contradictions_of_one_given_up(machine: &str, word: u64, settings: &[&str]) -
 }
 
 #[test]
-fn nobody_writes_a_page_of_a_transaction_that_was_given_up() {
+fn fallback_leaves_no_writer() {
     for machine in ["tiny-ssp", "ssp"] {
-        assert_eq!(contradictions_of_one_given_up(machine, AWAY, &FAR), 0, "{machine}");
+        assert_eq!(inconsistencies_after_fallback(machine, AWAY, &FAR), 0, "{machine}");
         let _planted = plant(Mutant::SspDropsEarly);
-        let wrong = contradictions_of_one_given_up(machine, AWAY, &FAR);
-        assert!(wrong > 0, "{machine}: the controller takes the core for a writer again");
+        let wrong = inconsistencies_after_fallback(machine, AWAY, &FAR);
+        assert!(wrong > 0, "{machine}: a late flip makes the core a writer again");
     }
 }
 
 #[test]
-fn a_line_that_is_moved_back_by_way_of_another_home_is_where_it_was() {
-    // Three banks: the two places of a line of this page are in two of them.
+fn fallback_moves_line_back_across_home_tiles() {
+    // With three banks, the two places of a line of this page are in two of them.
     let settings = [&FAR[..], &["llc.banks=3"]].concat();
     let wrong = |machine| -> u64 {
         let words = (0..6).map(|line| OTHER + 8 * line);
-        words.map(|word| contradictions_of_one_given_up(machine, word, &settings)).sum()
+        words.map(|word| inconsistencies_after_fallback(machine, word, &settings)).sum()
     };
     for machine in ["tiny-ssp", "ssp"] {
         assert_eq!(wrong(machine), 0, "{machine}");
         let _planted = plant(Mutant::SspTurnsBackEarly);
-        assert!(wrong(machine) > 0, "{machine}: the first broadcast comes last");
+        assert!(wrong(machine) > 0, "{machine}: the first broadcast arrives last");
     }
 }
 
-/// Core 0 moves a line meanwhile, or not: how long a message of core 1 takes that is sent so many
-/// cycles behind the store.
-fn way_of_another_core(moves: bool, later: Time) -> Time {
+/// Returns the cycles of a message of core 1 that leaves `later` cycles after a store of core 0.
+/// With `moves`, that store flips a line.
+fn cycles_of_other_message(moves: bool, later: Time) -> Time {
     let found = Rc::new(Cell::new(0));
     let finds = Rc::clone(&found);
     let writes: Program<Ssp> = Box::new(move |hart| {
@@ -309,7 +316,7 @@ fn way_of_another_core(moves: bool, later: Time) -> Time {
         if moves {
             Ssp::begin(hart);
             Ssp::store(hart, WORD, 0, 2).unwrap();
-            // What it writes back goes another time.
+            // The write-back of the commit must not overlap the message.
             hart.at(30_000);
             Ssp::commit(hart);
         }
@@ -331,8 +338,12 @@ fn way_of_another_core(moves: bool, later: Time) -> Time {
 }
 
 #[test]
-fn a_broadcast_holds_no_message_of_another_core_up_before_it_leaves() {
+fn flip_delays_no_message_of_another_core() {
     for later in [0, 5, 15, 25, 31, 60] {
-        assert_eq!(way_of_another_core(true, later), way_of_another_core(false, later), "{later}");
+        assert_eq!(
+            cycles_of_other_message(true, later),
+            cycles_of_other_message(false, later),
+            "{later}"
+        );
     }
 }

@@ -1,36 +1,36 @@
-//! The TLB entries of a core as SSP widens them: both physical pages of each page that it knows,
-//! and for each line in which of them the core finds it; and how they come and go.
+//! A core's TLB entries as SSP extends them: both physical pages of each mapped page, and the place
+//! of each line.
 //!
-//! The machine's [`Tlb`](crate::machine::tlb::Tlb) says which pages those are, and which one
-//! leaves; this is what their entries have besides.
+//! The machine's [`Tlb`](crate::machine::tlb::Tlb) decides which pages are mapped and which one is
+//! evicted. This module holds SSP's part of the entries.
 //!
-//! An entry stands from the request on that fetches it, with what the SSP cache has then, and
-//! broadcasts reach it from then on (see [`flips`](super::flips)). The request also says which page
-//! leaves for it. It reaches the controller at once; its answer takes the time of a lookup.
+//! An entry exists from the request that fetches it, with the contents of the SSP cache at that
+//! time. Broadcasts reach it from then on (see [`flips`](super::flips)). The request also names the
+//! evicted page. The request reaches the controller at once; the reply takes the time of a look-up.
 
 use super::cache::{Found, Slot};
 use super::pages::Pages;
 use super::write_set::write_set;
-use super::{LEFT, ON_ITS_WAY, Ssp, WAITS, consolidation, leave};
+use super::{IN_FLIGHT_CYCLES, LEFT, Ssp, WAITS, consolidation, leave};
 use crate::machine::Hart;
 use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::Time;
 use crate::mutants::{Mutant, planted};
 
-/// No entry.
+/// Marks a page without an entry.
 const NONE: u16 = u16::MAX;
 
-/// What a core knows of pages.
+/// The TLB entries of a core.
 #[derive(Clone, Debug)]
 pub(super) struct Tlb {
-    /// Pages and what is known of them.
+    /// Mapped pages and their entries.
     entries: Vec<(u32, Pages)>,
     /// The entry of each page of the heap.
     entry_of: Vec<u16>,
 }
 
 impl Tlb {
-    /// One that knows no page of a heap of so many.
+    /// Returns an empty TLB for a heap of `pages` pages.
     pub(super) fn new(pages: u32) -> Tlb {
         Tlb { entries: Vec::new(), entry_of: vec![NONE; pages as usize] }
     }
@@ -40,7 +40,7 @@ impl Tlb {
         &self.entries
     }
 
-    /// What is known of the page of a line, if that is known.
+    /// Returns the entry for the page of a line, if it is mapped.
     #[inline]
     pub(super) fn entry(&self, line: u32) -> Option<&Pages> {
         match self.entry_of.get((line / PAGE_LINES) as usize) {
@@ -49,7 +49,7 @@ impl Tlb {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the same entry for changes.
     pub(super) fn entry_mut(&mut self, line: u32) -> Option<&mut Pages> {
         match self.entry_of.get((line / PAGE_LINES) as usize) {
             None | Some(&NONE) => None,
@@ -72,10 +72,10 @@ impl Tlb {
     }
 }
 
-/// From when on a page may leave the core's TLB: stores and write-backs on their way to its lines
-/// have reached them, and the controller knows which of them the transaction has moved. Else they
-/// would find no entry, and who fetches it again would get old bits. (The core waits for all its
-/// stores and loads then, not for those of the page alone.)
+/// Returns the time from which a page may leave the core's TLB. Buffered stores and write-backs to
+/// its lines must have completed, and the controller must know the lines that the transaction has
+/// moved. Otherwise they would find no entry, and a later fetch would return old bits. (The core
+/// waits for all its stores and loads then, not only for those of the page.)
 pub(super) fn may_leave(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
     let core = hart.core();
     let mut now = time;
@@ -92,7 +92,7 @@ pub(super) fn may_leave(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time
     acknowledged.fold(now, Time::max)
 }
 
-/// A page leaves the core's TLB.
+/// Evicts a page from the core's TLB.
 pub(super) fn leaves(hart: &mut Hart<'_, Ssp>, page: u32) {
     let core = hart.core();
     let machine = hart.machine();
@@ -102,13 +102,13 @@ pub(super) fn leaves(hart: &mut Hart<'_, Ssp>, page: u32) {
     slot.tlbs -= 1;
     if slot.tlbs == 0 && slot.writers != 0 {
         let now = machine.now();
-        machine.rare(LEFT, now, now + ON_ITS_WAY);
+        machine.rare(LEFT, now, now + IN_FLIGHT_CYCLES);
     }
     leave(machine, number);
 }
 
-/// Looks a page up in the SSP cache at a time; the core's TLB knows it from then on. Answers how
-/// long that takes; a page that is being brought together is waited for.
+/// Maps a page in the core's TLB after a look-up in the SSP cache. Returns the cycles that this
+/// takes, including a wait for a consolidation of the page.
 pub(super) fn enters(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
     hart.until(time);
     let (mut now, mut has_waited) = (time, false);
@@ -126,7 +126,8 @@ pub(super) fn enters(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time {
             }
             Found::Wait if !consolidation::begin(machine) => {
                 machine.fail("all slots are in use: make `design.ssp.cache_entries` larger");
-                // Without a slot it cannot go on: it waits for what nobody will tell.
+                // The core cannot continue without a slot: it waits for a token that is never
+                // completed.
                 let never = machine.open_token();
                 hart.wait_for(never);
             }

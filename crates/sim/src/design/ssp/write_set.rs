@@ -1,4 +1,4 @@
-//! The write-set buffer of a core: pages that its transaction writes, and which lines of them.
+//! The write-set buffer of a core: the pages that its transaction writes, and their written lines.
 
 use super::Ssp;
 use super::flips;
@@ -8,17 +8,17 @@ use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::{Time, When};
 use crate::mutants::{Mutant, planted};
 
-/// A core's write-set buffer.
+/// The write-set buffer of a core.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteSet {
-    /// Stores are those of a transaction.
+    /// Whether stores belong to a transaction.
     pub(super) runs: bool,
-    /// It was too large: since when its stores are plain ones, behind a log in software.
+    /// The time at which an oversized transaction fell back to the software log.
     pub(super) since: Time,
     pub(super) pages: Vec<Written>,
-    /// Told when all know of a line that it has moved.
+    /// Acknowledgements of the lines that it has moved.
     pub(super) broadcasts: Vec<When>,
-    /// Told when the commit is durable.
+    /// Token for the durability of the commit.
     pub(super) done: Option<When>,
 }
 
@@ -26,36 +26,37 @@ pub(super) struct WriteSet {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub(super) page: u32,
-    /// A bit for each line that it has written.
+    /// A bit for each written line.
     pub(super) updated: u64,
 }
 
 impl Written {
-    /// The program's lines that were written.
+    /// Returns the program lines that were written.
     pub(super) fn lines(self) -> impl Iterator<Item = u32> {
         let bits = (0..PAGE_LINES).filter(move |at| self.updated >> at & 1 != 0);
         bits.map(move |at| self.page * PAGE_LINES + at)
     }
 }
 
-/// That of a core.
+/// Returns the write-set buffer of a core.
 pub(super) fn write_set<'h>(hart: &'h mut Hart<'_, Ssp>) -> &'h mut WriteSet {
     let core = hart.core();
     &mut hart.machine().design.cores[core]
 }
 
-/// Tells the controller something.
+/// Sends a message to the controller.
 pub(super) fn send(hart: &mut Hart<'_, Ssp>, message: Message) {
     let core = hart.core();
     hart.machine().send_message(core, 0, message.words());
 }
 
-/// What was written is given up, and the lines are where they were. All know that before the
-/// lines' other places are forgotten, and before the controller is told that the core writes the
-/// pages no more: that goes another way, and would be the first there.
+/// Abandons the transaction's writes and moves its lines back.
 ///
-/// They are moved back when all know where they went: the two places of a line may have two homes,
-/// and the second broadcast would overtake the first.
+/// The lines are moved back only after all copies know their new places. The two places of a line
+/// may have different home tiles, so the second broadcast could overtake the first. All copies must
+/// know of the second move before the abandoned places are discarded, and before the controller
+/// hears that the core no longer writes the pages. That message takes another route and would
+/// otherwise arrive first.
 pub(super) fn give_up(hart: &mut Hart<'_, Ssp>) {
     if !planted(Mutant::SspTurnsBackEarly) {
         flips::wait(hart);
@@ -71,7 +72,8 @@ pub(super) fn give_up(hart: &mut Hart<'_, Ssp>) {
         hart.at(time + takes);
         let machine = hart.machine();
         for line in written.lines() {
-            let entry = *machine.design.tlbs[core].entry(line).expect("it was translated");
+            let entry =
+                *machine.design.tlbs[core].entry(line).expect("the page was just translated");
             let (to, flip) = entry.other(line);
             given_up.push(entry.place(line));
             let known = machine.tell_home(core, to);
