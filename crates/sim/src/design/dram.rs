@@ -1,14 +1,17 @@
-//! Lines of persistent memory that lie in DRAM for a while, and what it costs to look for one and
-//! to put one there: `hw-redo`'s victim buffer and `redu`'s DRAM cache.
+//! Lines of persistent memory that reside in DRAM for a while: `hw-redo`'s victim buffer and
+//! `redu`'s DRAM cache.
+//!
+//! This module models the cost of looking a line up and of inserting one.
 //!
 //! ```text
 //!   | table: a line for each bucket of 8 | lines, at fixed places |
 //!
-//!   look up   table --there--> line          put   table -> table, line: accepted
-//!                   `-not----> NVM
+//!   look up   table --hit----> line          put   table -> table, line: accepted
+//!                  `-miss----> NVM
 //! ```
-//! What is there is decided when a request arrives, in the order of arrival; reads and writes of
-//! DRAM take their time behind that. So a line that is put is found by whoever comes later.
+//! A request sees the contents of DRAM in the order of arrival at the controller; the reads and
+//! writes of DRAM then take their time. A look-up that arrives after an insertion therefore finds
+//! the line.
 
 use rustc_hash::FxHashMap;
 
@@ -21,26 +24,26 @@ use crate::machine::network::Size;
 use crate::machine::when::When;
 use crate::machine::{Machine, Tell};
 
-/// Lines that a bucket has.
+/// Lines of a bucket.
 pub(super) const WAYS: usize = 8;
 
-// What a tag is of.
+// Kinds of tags.
 const LOOK: u64 = OWN;
 const FOUND: u64 = OWN + 1;
 const BESIDE: u64 = OWN + 2;
 const PUT: u64 = OWN + 3;
-const THERE: u64 = OWN + 4;
-const NOTHING: u64 = OWN + 5;
-/// A design's own kinds begin here.
+const WRITTEN: u64 = OWN + 4;
+const DISCARDED: u64 = OWN + 5;
+/// First kind of tag that a design may use for itself.
 pub(super) const MORE: u64 = OWN + 6;
 
-/// A design that has lines in DRAM.
+/// A design that keeps lines in DRAM.
 pub(super) trait InDram: Design {
-    /// What is under way there.
+    /// The state of look-ups and insertions.
     fn dram(&mut self) -> &mut Dram;
 }
 
-/// What is under way, and where it is.
+/// Look-ups and insertions in flight, and the layout of DRAM.
 #[derive(Debug)]
 pub(super) struct Dram {
     first: u32,
@@ -50,31 +53,31 @@ pub(super) struct Dram {
     puts: FxHashMap<u64, Put>,
 }
 
-/// A core's read that is looked up.
+/// A core's read that is being looked up.
 #[derive(Debug)]
 struct Look {
     read: Id,
     line: u32,
-    /// Its place in DRAM.
+    /// Its place in DRAM, on a hit.
     slot: Option<usize>,
-    /// What it is, if that is kept.
+    /// Its contents, if the simulation keeps contents.
     words: Option<LineWords>,
-    /// Reads that it still waits for.
+    /// Reads that are still outstanding.
     left: u32,
-    /// One of them is of persistent memory.
+    /// One of these reads goes to persistent memory.
     beside: bool,
 }
 
-/// A line that is put there.
+/// An insertion of a line.
 #[derive(Clone, Copy, Debug)]
 struct Put {
     slot: usize,
-    /// Who waits for that.
-    who: Option<(usize, When)>,
+    /// The core to notify, with its token.
+    waiter: Option<(usize, When)>,
 }
 
 impl Dram {
-    /// Of a machine's DRAM.
+    /// Returns the idle state for a machine whose DRAM lines begin at `first`.
     pub(super) fn new(description: &Description, first: u32) -> Dram {
         let buckets = Dram::buckets(description);
         Dram { first, buckets, numbers: 0, looks: FxHashMap::default(), puts: FxHashMap::default() }
@@ -85,14 +88,14 @@ impl Dram {
         ((bytes as u64 / 64 / WAYS as u64) as u32).max(1)
     }
 
-    /// Volatile lines that it needs.
+    /// Volatile lines that the table and the lines need.
     pub(super) fn lines(description: &Description) -> u32 {
         (WAYS as u32 + 1) * Dram::buckets(description)
     }
 
-    /// The bucket of a line.
+    /// Returns the bucket of a line.
     pub(super) fn bucket(&self, line: u32) -> usize {
-        // A multiplicative hash: neighbours lie in other buckets.
+        // A multiplicative hash spreads neighbouring lines over the buckets.
         let hash = u64::from(line).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         ((hash * u64::from(self.buckets)) >> 32) as usize
     }
@@ -111,8 +114,8 @@ impl Dram {
     }
 }
 
-/// Looks a line up in DRAM for a core's read of it: its table first, then the line, or else
-/// persistent memory. `beside` that, persistent memory is asked at once.
+/// Looks a line up in DRAM for a core's read: first the table, then the line or else persistent
+/// memory. With `beside`, the read of persistent memory starts together with the look-up.
 pub(super) fn look_up<D: InDram>(
     machine: &mut Machine<D>,
     line: u32,
@@ -133,28 +136,28 @@ pub(super) fn look_up<D: InDram>(
     dram.looks.insert(number, Look { read, line, slot, words, left, beside: both });
     machine.read_below(table, tag(LOOK, number));
     if beside {
-        // Where DRAM has the line nobody waits for this one.
-        let kind = if slot.is_none() { BESIDE } else { NOTHING };
+        // On a hit, no look-up waits for this read.
+        let kind = if slot.is_none() { BESIDE } else { DISCARDED };
         machine.read_below(line, tag(kind, number));
     }
 }
 
-/// Puts a line into DRAM: its table is read, then both are written. Whoever waits is answered when
-/// these are accepted.
-pub(super) fn put<D: InDram>(machine: &mut Machine<D>, slot: usize, who: Option<(usize, When)>) {
+/// Inserts a line into DRAM: reads its table line, then writes both. The waiter is notified when
+/// the channel has accepted the line.
+pub(super) fn put<D: InDram>(machine: &mut Machine<D>, slot: usize, waiter: Option<(usize, When)>) {
     let dram = machine.design.dram();
     let (number, table) = (dram.number(), dram.table_line(slot));
-    dram.puts.insert(number, Put { slot, who });
+    dram.puts.insert(number, Put { slot, waiter });
     machine.read_below(table, tag(PUT, number));
 }
 
-/// Reads a line from DRAM for the design: its tag comes back.
+/// Reads a line from DRAM for the design. The read returns with this tag.
 pub(super) fn fetch<D: InDram>(machine: &mut Machine<D>, slot: usize, tag: u64) {
     let line = machine.design.dram().data_line(slot);
     machine.read_below(line, tag);
 }
 
-/// A line is in DRAM no longer: its table is written.
+/// Removes a line from DRAM by a write of its table line.
 pub(super) fn forget<D: InDram>(machine: &mut Machine<D>, slot: usize) {
     let line = machine.design.dram().table_line(slot);
     write(machine, line, Tell::Nobody);
@@ -166,7 +169,7 @@ fn write<D: Design>(machine: &mut Machine<D>, line: u32, tell: Tell) {
     machine.log(channel, Write::new(u64::from(line), words, Class::Other), tell);
 }
 
-/// Something has been read for the design. Whether it was for this.
+/// Receives a read's result. Returns whether the read belongs to this module.
 pub(super) fn has_read<D: InDram>(machine: &mut Machine<D>, read: u64) -> bool {
     let (kind, number) = parts(read);
     match kind {
@@ -175,7 +178,7 @@ pub(super) fn has_read<D: InDram>(machine: &mut Machine<D>, read: u64) -> bool {
             let (slot, line, read, beside) = (look.slot, look.line, look.read, look.beside);
             match slot {
                 Some(slot) => fetch(machine, slot, tag(FOUND, number)),
-                // The other read may be over already.
+                // The parallel read of persistent memory may be complete already.
                 None if beside => look_is_over(machine, number),
                 None => {
                     machine.design.dram().looks.remove(&number);
@@ -189,34 +192,39 @@ pub(super) fn has_read<D: InDram>(machine: &mut Machine<D>, read: u64) -> bool {
             let slot = dram.puts[&number].slot;
             let (table, data) = (dram.table_line(slot), dram.data_line(slot));
             write(machine, table, Tell::Nobody);
-            write(machine, data, Tell::Design(0, tag(THERE, number)));
+            write(machine, data, Tell::Design(0, tag(WRITTEN, number)));
         }
-        NOTHING => {}
+        DISCARDED => {}
         _ => return false,
     }
     true
 }
 
-/// One of the reads that a look-up waits for is over; after the last one the core is answered.
+/// Completes one read of a look-up. The last one completes the core's read.
 fn look_is_over<D: InDram>(machine: &mut Machine<D>, number: u64) {
     let looks = &mut machine.design.dram().looks;
-    let look = looks.get_mut(&number).expect("it is under way");
+    let look = looks.get_mut(&number).expect("a look-up lasts until its last read");
     look.left -= 1;
     if look.left == 0 {
-        let Look { read, words, .. } = looks.remove(&number).expect("it is under way");
+        let Look { read, words, .. } =
+            looks.remove(&number).expect("a look-up lasts until its last read");
         machine.fill_with(0, read, words);
     }
 }
 
-/// A write of the design's has got somewhere. Whether it was for this.
-pub(super) fn told<D: InDram>(machine: &mut Machine<D>, told: u64, point: Point) -> bool {
-    let (kind, number) = parts(told);
-    if kind == THERE && point == Point::Accepted {
-        let put = machine.design.dram().puts.remove(&number).expect("it is put once");
-        if let Some((core, token)) = put.who {
+/// Receives a write's progress. Returns whether the write belongs to this module.
+pub(super) fn write_reached<D: InDram>(
+    machine: &mut Machine<D>,
+    write_tag: u64,
+    point: Point,
+) -> bool {
+    let (kind, number) = parts(write_tag);
+    if kind == WRITTEN && point == Point::Accepted {
+        let put = machine.design.dram().puts.remove(&number).expect("an insertion completes once");
+        if let Some((core, token)) = put.waiter {
             let there = machine.answer(0, core, Size::Control);
             machine.tell(token, there);
         }
     }
-    kind == THERE
+    kind == WRITTEN
 }

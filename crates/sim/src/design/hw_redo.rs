@@ -1,33 +1,39 @@
-//! `hw-redo`: a redo log in hardware, from which data are brought home behind the commit. (After
-//! WrAP, Doshi, Giles and Varman, HPCA 2016, as ReDU, MICRO 2018, section V, builds it to compare
-//! with.)
+//! `hw-redo`: a redo log in hardware, from which the controller applies data to the heap image
+//! after the commit.
+//!
+//! The design follows WrAP (Doshi, Giles and Varman, HPCA 2016) in the form that the ReDU paper
+//! (MICRO 2018, section V) builds as a baseline.
 //!
 //! ```text
 //!   store:   new words -> log
-//!   end:     buffer -> log, commit word: durable
-//!   retire:  log lines of the transaction <- NVM;  each of its lines -> home;  all there: over
+//!   commit:  buffer -> log, commit word: durable
+//!   retire:  log lines of the transaction <- NVM;  its lines -> heap image;  all there: over
 //!   a modified line leaves the last cache -> victim buffer in DRAM, until its log is retired
 //!   a line is read from memory:   victim buffer first (table, line), and then NVM
 //! ```
 //! Invariants:
-//! - A transaction's words reach home behind its commit word.
-//! - Of a line with words that are not at home yet, the caches have it modified, or have it as the
-//!   victim buffer does, or the victim buffer has it alone.
-//! - Transactions are retired in the order of their commits, so home ends with the youngest words.
-//! - Log Start passes a transaction's records when its lines are at home.
+//! - A transaction's words reach the heap image after its commit word is durable.
+//! - A line with unapplied words is modified in the caches, is cached with the contents of the
+//!   victim buffer, or is in the victim buffer alone.
+//! - Transactions are retired in commit order, so the heap image ends with the youngest words.
+//! - Log Start passes a transaction's records only after its lines are applied.
 //!
-//! Recovery writes the new words of transactions with a commit word, oldest first.
+//! Recovery applies the new words of transactions with a commit word, oldest first.
 //!
-//! Choices where the papers are silent: the buffer has as many lines as ReDU's DRAM cache, wherever
-//! there is room (its table is a chain of one line a bucket); a transaction begins when it is at
-//! most half full, and when it has places for a quarter more lines than are not at home. That
-//! quarter is shared by the cores: what a transaction writes beyond its core's share, or beyond
-//! that of the log, is software's (see [`log`]). Before, all that is committed is retired. Sixteen
-//! transactions are read ahead; 32 log lines are read, and `log.window` lines written, at a time.
-//! Words are written home with a byte mask: the rest of the line is not read. A modified line whose
-//! log was retired is dropped: home has it. A word that was stored outside of a transaction goes
-//! home with its line, and what is committed of that word stays away. A line of which some words
-//! are stored so, and others within transactions, is not looked after: no program here has one.
+//! Choices where the papers are silent:
+//! - The victim buffer has as many lines as ReDU's DRAM cache. A line may take any free place; the
+//!   table is a chain of one line per bucket.
+//! - A transaction begins when the buffer is at most half full and has places for a quarter more
+//!   lines than are unapplied. The cores share that quarter. A transaction that exceeds its core's
+//!   share of it, or of the log, falls back to software (see [`log`]). All committed transactions
+//!   are retired first.
+//! - The controller reads sixteen transactions ahead, 32 log lines at a time, and writes
+//!   `log.window` lines at a time.
+//! - Words are written with a byte mask, so the rest of the line is not read.
+//! - A modified line is dropped when its log is retired: the heap image has its contents.
+//! - A word that was stored outside of a transaction is written with its line. Unapplied committed
+//!   values of that word are dropped. A line with such words beside transactional ones is not
+//!   supported: no program here has one.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -49,9 +55,9 @@ use crate::machine::{Hart, Machine, Message, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
-/// A log line that is read, and a line that is written home, among the tags.
+/// Kinds of tags: a read of a log line, and a write to the heap image.
 const LOGGED: u64 = MORE;
-const HOME: u64 = MORE + 1;
+const APPLY: u64 = MORE + 1;
 
 /// Transactions that are read ahead, and log lines that are read at a time.
 const AHEAD: usize = 16;
@@ -60,61 +66,61 @@ const READS: usize = 32;
 const RETIRES: &str = "a transaction is being retired";
 const BUFFERED: &str = "a line goes to the victim buffer";
 
-/// The design's state.
+/// State of the design.
 #[derive(Debug)]
 pub struct HwRedo {
     log: Log,
     dram: Dram,
-    /// What transactions have logged and is not at home.
+    /// Unapplied words of transactions.
     logged: FxHashMap<u64, Logged>,
-    /// Committed ones, in that order; of these, those that are read.
+    /// Committed transactions in commit order, and those whose logs are being read.
     committed: VecDeque<u64>,
     reading: VecDeque<u64>,
     reads: usize,
-    /// Lines to write home, in this order; and the transactions of those under way.
-    homes: VecDeque<(u64, u32)>,
+    /// Lines to apply, in this order, and the transactions of the writes in flight.
+    to_apply: VecDeque<(u64, u32)>,
     writing: FxHashMap<u64, u64>,
     numbers: u64,
     window: usize,
-    /// The last transaction that has logged a line, until it is retired; 0: a plain store. (These
-    /// stay: where the last cache need not have what the others have, one of two versions may leave
-    /// it, and then the other.)
+    /// The last transaction that logged a line, until it is retired; 0 for a plain store. Entries
+    /// of plain stores stay. The caches need not hold the same version of such a line, so an older
+    /// version may leave the last cache before a younger one.
     youngest: FxHashMap<u32, u64>,
-    /// Lines whose words are not at home: each may need one of so many places, and a transaction
-    /// may write so many.
+    /// Lines with unapplied words, each of which may need a place in the buffer; all places; and
+    /// the places that one transaction may use.
     lines: usize,
     places: usize,
     share: usize,
-    /// The victim buffer, its free places, and lines on their way to it.
+    /// The victim buffer, its free places, and lines in flight to it.
     victims: FxHashMap<u32, Victim>,
     free: Vec<usize>,
     coming: FxHashMap<u64, (u32, u64, LineWords)>,
 }
 
-/// What is left to do for a transaction.
+/// The remaining work for a transaction.
 #[derive(Debug, Default)]
 struct Logged {
     /// New words of its lines.
     words: BTreeMap<u32, (u8, LineWords)>,
     /// Log lines to read.
     places: Vec<u32>,
-    /// Reads and writes that are not over.
+    /// Outstanding reads and writes.
     left: usize,
     since: Time,
 }
 
-/// A line of the victim buffer.
+/// A line in the victim buffer.
 #[derive(Clone, Copy, Debug)]
 struct Victim {
     slot: usize,
-    /// Until this transaction is retired.
+    /// The transaction whose retirement releases the line.
     serial: u64,
     words: LineWords,
 }
 
 impl Design for HwRedo {
     const NAME: &'static str = "hw-redo";
-    const ABOUT: &'static str = "redo logging in hardware, data brought home from the log (WrAP)";
+    const ABOUT: &'static str = "redo logging in hardware, data applied from the log (WrAP)";
     const MACHINE: &'static str = "redu";
     const PARAMETERS: &'static [&'static str] = &["log", "redu.dram_cache_bytes"];
     const RARE: &'static [&'static str] =
@@ -122,7 +128,7 @@ impl Design for HwRedo {
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         if description.dram.is_none() {
-            return Err("its victim buffer lies in DRAM: there must be some");
+            return Err("its victim buffer lies in DRAM: the machine must have a `dram` table");
         }
         log::fits(description)
     }
@@ -148,7 +154,7 @@ impl Design for HwRedo {
             committed: VecDeque::new(),
             reading: VecDeque::new(),
             reads: 0,
-            homes: VecDeque::new(),
+            to_apply: VecDeque::new(),
             writing: FxHashMap::default(),
             numbers: 0,
             window: log::window(description),
@@ -206,7 +212,7 @@ impl Design for HwRedo {
     fn drained(machine: &mut Machine<Self>, core: usize, word: u64, old: u64) {
         let line = line_of(word);
         let serial = match log::note(machine, core, word, old) {
-            true => machine.design.log.running(core).expect("it runs"),
+            true => machine.design.log.running(core).expect("a logged store has a transaction"),
             false => 0,
         };
         if machine.memory.is_nvm(line) {
@@ -249,18 +255,18 @@ impl Design for HwRedo {
         let (kind, serial) = parts(tag);
         if !dram::has_read(machine, tag) && kind == LOGGED {
             machine.design.reads -= 1;
-            machine.design.logged.get_mut(&serial).expect("it is read").left -= 1;
+            machine.design.logged.get_mut(&serial).expect("its log is being read").left -= 1;
             go_on(machine);
         }
     }
 
     fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
         let (kind, number) = parts(tag);
-        if log::told(machine, tag, point) || dram::told(machine, tag, point) {
+        if log::write_reached(machine, tag, point) || dram::write_reached(machine, tag, point) {
             return;
         }
-        if kind == HOME && point == machine.description.persist.point {
-            is_home(machine, number);
+        if kind == APPLY && point == machine.description.persist.point {
+            line_applied(machine, number);
         }
     }
 
@@ -311,12 +317,12 @@ impl Logging for HwRedo {
     }
 
     fn has_place(hart: &mut Hart<'_, Self>, _: u64) -> bool {
-        // The line that is about to be written is one of them.
+        // `lines` already counts the line of the next store.
         hart.lines().len() <= hart.machine().design.share
     }
 
-    fn hurry(machine: &mut Machine<Self>, record: u64) -> bool {
-        // They are retired as soon as can be.
+    fn expedite(machine: &mut Machine<Self>, record: u64) -> bool {
+        // Retirement runs at full speed already.
         !machine.design.log.ended_before(record).is_empty()
     }
 
@@ -326,7 +332,7 @@ impl Logging for HwRedo {
         let serial = machine.design.log.last(core);
         machine.design.logged.remove(&serial);
         for line in lines {
-            let_go(machine, line, serial);
+            forget_writer(machine, line, serial);
             if !planted(Mutant::VictimsStay) {
                 leaves_buffer(machine, line, serial);
             }
@@ -343,15 +349,15 @@ impl Logging for HwRedo {
 }
 
 impl HwRedo {
-    /// A line was stored to: by this transaction, or outside of any.
+    /// Records a store to a line by this transaction; 0 stands for a store outside of any.
     fn stored(&mut self, line: u32, serial: u64) {
         let before = self.youngest.insert(line, serial);
         self.lines += usize::from(serial != 0);
         self.lines -= usize::from(before.is_some_and(|before| before != 0));
     }
 
-    /// A word was stored outside of any transaction: what is committed of it does not go home any
-    /// more, for it would come behind this.
+    /// Drops the unapplied committed values of a word. A store outside of any transaction has
+    /// replaced them and must not be overwritten.
     fn forget(&mut self, line: u32, at: usize) {
         for logged in self.logged.values_mut() {
             if let Some((mask, _)) = logged.words.get_mut(&line) {
@@ -361,12 +367,13 @@ impl HwRedo {
     }
 }
 
-/// A line has reached the victim buffer.
+/// Inserts a line that has reached the victim buffer.
 fn buffer(machine: &mut Machine<HwRedo>, number: u64) {
     let design = &mut machine.design;
-    let (line, serial, words) = design.coming.remove(&number).expect("a message brings a line");
+    let (line, serial, words) =
+        design.coming.remove(&number).expect("each message announces a line");
     if !design.log.is_live(serial) {
-        // Its log was retired meanwhile: home has it.
+        // Its log was retired meanwhile, so the heap image has the line.
         return;
     }
     let slot = match design.victims.get(&line) {
@@ -381,14 +388,14 @@ fn buffer(machine: &mut Machine<HwRedo>, number: u64) {
     dram::put(machine, slot, None);
 }
 
-/// Goes on with retiring: reads logs ahead, and writes home what was read, in the commits' order.
+/// Continues retirement: reads logs ahead and applies what was read, in commit order.
 fn go_on(machine: &mut Machine<HwRedo>) {
     loop {
         let now = machine.now();
         let design = &mut machine.design;
         while design.reading.len() < AHEAD {
             let Some(serial) = design.committed.pop_front() else { break };
-            let logged = design.logged.get_mut(&serial).expect("it has logged something");
+            let logged = design.logged.get_mut(&serial).expect("a commit has entries");
             logged.places.sort_unstable();
             logged.places.dedup();
             logged.left = logged.places.len();
@@ -402,20 +409,20 @@ fn go_on(machine: &mut Machine<HwRedo>) {
             break;
         }
         design.reading.pop_front();
-        let logged = design.logged.get_mut(&first).expect("it was read");
+        let logged = design.logged.get_mut(&first).expect("its log was read");
         logged.left = logged.words.len();
         let lines: Vec<u32> = logged.words.keys().copied().collect();
-        design.homes.extend(lines.into_iter().map(|line| (first, line)));
+        design.to_apply.extend(lines.into_iter().map(|line| (first, line)));
     }
-    write_home(machine);
+    apply_lines(machine);
 }
 
-/// Reads log lines of those transactions that are to be retired, the oldest first.
+/// Reads log lines of the transactions to retire, the oldest first.
 fn read_logs(machine: &mut Machine<HwRedo>) {
     for at in 0..machine.design.reading.len() {
         let serial = machine.design.reading[at];
         while machine.design.reads < READS {
-            let logged = machine.design.logged.get_mut(&serial).expect("it is read");
+            let logged = machine.design.logged.get_mut(&serial).expect("its log is being read");
             let Some(line) = logged.places.pop() else { break };
             machine.design.reads += 1;
             machine.counts.add("log_retire_reads", 1);
@@ -424,44 +431,45 @@ fn read_logs(machine: &mut Machine<HwRedo>) {
     }
 }
 
-/// Writes lines home, in order, as many as may be under way.
-fn write_home(machine: &mut Machine<HwRedo>) {
+/// Writes lines to the heap image in order, up to the window.
+fn apply_lines(machine: &mut Machine<HwRedo>) {
     let window = match planted(Mutant::RetireYoungestFirst) {
-        // One at a time, so that there is a youngest one.
+        // One write at a time, so that the queue can hold a younger transaction's line.
         true => 1,
         false => machine.design.window,
     };
     while machine.design.writing.len() < window {
         let design = &mut machine.design;
         let next = match planted(Mutant::RetireYoungestFirst) {
-            true => design.homes.pop_back(),
-            false => design.homes.pop_front(),
+            true => design.to_apply.pop_back(),
+            false => design.to_apply.pop_front(),
         };
         let Some((serial, line)) = next else { break };
         design.numbers += 1;
         let number = design.numbers;
         design.writing.insert(number, serial);
         let (mask, words) = design.logged[&serial].words[&line];
-        // Other words stay as whatever is queued for the line leaves them.
+        // The other words keep the contents of the youngest queued write of the line.
         let stored = machine.stored_line(0, line);
-        let mut home = stored.unwrap_or_else(|| machine.memory.line(line));
-        (0..8).filter(|at| mask >> at & 1 != 0).for_each(|at| home[at] = words[at]);
-        let write = Write::new(u64::from(line), home, Class::Data);
-        machine.log(0, write, Tell::Design(0, tag(HOME, number)));
+        let mut image = stored.unwrap_or_else(|| machine.memory.line(line));
+        (0..8).filter(|at| mask >> at & 1 != 0).for_each(|at| image[at] = words[at]);
+        let write = Write::new(u64::from(line), image, Class::Data);
+        machine.log(0, write, Tell::Design(0, tag(APPLY, number)));
     }
 }
 
-/// A line is at home. With the last one its transaction is retired.
-fn is_home(machine: &mut Machine<HwRedo>, number: u64) {
+/// Completes the write of a line. The last line retires its transaction.
+fn line_applied(machine: &mut Machine<HwRedo>, number: u64) {
     let now = machine.now();
     let design = &mut machine.design;
-    let serial = design.writing.remove(&number).expect("it was written once");
-    let logged = design.logged.get_mut(&serial).expect("it is being retired");
+    let serial = design.writing.remove(&number).expect("a write completes once");
+    let logged = design.logged.get_mut(&serial).expect("its transaction is being retired");
     logged.left -= 1;
     if logged.left == 0 {
-        let Logged { words, since, .. } = design.logged.remove(&serial).expect("it is there");
+        let Logged { words, since, .. } =
+            design.logged.remove(&serial).expect("its transaction is being retired");
         for line in words.into_keys() {
-            let_go(machine, line, serial);
+            forget_writer(machine, line, serial);
             leaves_buffer(machine, line, serial);
         }
         machine.rare(RETIRES, since, now);
@@ -471,12 +479,13 @@ fn is_home(machine: &mut Machine<HwRedo>, number: u64) {
         }
         log::look_again(machine);
     }
-    write_home(machine);
+    apply_lines(machine);
     go_on(machine);
 }
 
-/// A transaction is retired, or dropped: if it has stored to this line last, home has it.
-fn let_go(machine: &mut Machine<HwRedo>, line: u32, serial: u64) {
+/// Forgets a transaction as the last writer of this line. The heap image has the line, or the
+/// transaction was dropped.
+fn forget_writer(machine: &mut Machine<HwRedo>, line: u32, serial: u64) {
     let design = &mut machine.design;
     if design.youngest.get(&line) == Some(&serial) {
         design.youngest.remove(&line);
@@ -484,12 +493,11 @@ fn let_go(machine: &mut Machine<HwRedo>, line: u32, serial: u64) {
     }
 }
 
-/// If the victim buffer has this line as such a transaction has left it, it is not looked for there
-/// any more.
+/// Removes this line from the victim buffer if its last writer there is this transaction.
 fn leaves_buffer(machine: &mut Machine<HwRedo>, line: u32, serial: u64) {
     let design = &mut machine.design;
     if design.victims.get(&line).is_some_and(|victim| victim.serial == serial) {
-        let victim = design.victims.remove(&line).expect("it is there");
+        let victim = design.victims.remove(&line).expect("the line was found above");
         design.free.push(victim.slot);
         dram::forget(machine, victim.slot);
     }

@@ -1,23 +1,27 @@
-//! `hw-undo`: an undo log in hardware. (After ATOM, Joshi and others, HPCA 2017, as ReDU, MICRO
-//! 2018, section V, builds it to compare with: with the same log as its own.)
+//! `hw-undo`: an undo log in hardware.
+//!
+//! The design follows ATOM (Joshi and others, HPCA 2017) in the form that the ReDU paper (MICRO
+//! 2018, section V) builds as a baseline: with the same log as ReDU.
 //!
 //! ```text
 //!   store:   old words -> log; posted: it waits only for room to send them (see `log`)
-//!   line on its way to memory:   waits in the controller until its entries are durable
-//!   end:     buffer -> log;  clwb of each line, sfence: data are durable;  commit word: durable
+//!   line on the way to memory:   waits in the controller until its entries are durable
+//!   commit:  buffer -> log;  clwb of each line, sfence: data are durable;  commit word: durable
 //! ```
 //! Invariants:
-//! - A line of the program reaches memory after the log's entries about it.
-//! - When the commit word is in the log all lines of the transaction are in memory.
+//! - A line of the program reaches memory after the log entries about it.
+//! - All lines of a transaction are in memory before its commit word is in the log.
 //!
-//! Recovery stores back, newest entry first, what transactions without a commit word have found.
+//! Recovery restores the old words of transactions without a commit word, newest entry first.
 //!
-//! What the log cannot hold is software's: see [`log`]. What is committed is at home, so all that
-//! is to do before is to take back what the attempt has written, and to say so in the log.
+//! A transaction that the log cannot hold falls back to software: see [`log`]. Committed data are
+//! already in the heap image. The fallback therefore only restores the lines that the attempt has
+//! written, and logs that fact.
 //!
-//! Choices where the paper is silent: the old words of a store that misses come from the fill,
-//! which the controller has seen (source logging), so that only an address goes there. On this
-//! machine the way from the core to the controller has room for both, and it costs the same.
+//! Choices where the paper is silent:
+//! - The old words of a missing store come from the fill, which the controller has seen (source
+//!   logging). ATOM's core therefore sends only an address. On this machine, a message from the
+//!   core to the controller has room for both and costs the same.
 
 use words::Stop;
 
@@ -32,7 +36,7 @@ use crate::machine::{Hart, Machine, Message};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
-/// The design's state.
+/// State of the design.
 #[derive(Debug)]
 pub struct HwUndo {
     log: Log,
@@ -124,7 +128,7 @@ impl Design for HwUndo {
     }
 
     fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
-        log::told(machine, tag, point);
+        log::write_reached(machine, tag, point);
     }
 
     fn message(machine: &mut Machine<Self>, _: usize, _: usize, [message, _]: Message) {

@@ -1,32 +1,36 @@
-//! `hw-undo-redo`: old and new words in a log in hardware, and caches that are written back now and
-//! then. (After FWB, Ogleari and others, HPCA 2018, as ReDU, MICRO 2018, section V, builds it to
-//! compare with.)
+//! `hw-undo-redo`: a log of old and new words in hardware, with periodic write-backs of the caches.
+//!
+//! The design follows FWB (Ogleari and others, HPCA 2018) in the form that the ReDU paper (MICRO
+//! 2018, section V) builds as a baseline.
 //!
 //! ```text
 //!   store:   old and new words -> log
-//!   line on its way to memory:   waits in the controller until its entries are durable
-//!   end:     buffer -> log, commit word: durable.  No data are flushed
+//!   line on the way to memory:   waits in the controller until its entries are durable
+//!   commit:  buffer -> log, commit word: durable.  No data are flushed
 //!   scan, every fwb_cycles:      a modified line is flagged;
-//!                                one that was flagged by the last scan is written back
+//!                                a line that the last scan flagged is written back
 //! ```
-//! A line that is modified at a scan is at home when the next scan's write-backs are, and so are
-//! all that left the caches before: then the log needs no record that is older than the first scan,
-//! but for those of transactions that were open then.
+//! A line that is modified at one scan is in the heap image once the next scan's write-backs
+//! complete, and so are all lines that left the caches earlier. The log then needs no record from
+//! before the first scan, except those of transactions that were open at that time.
 //!
 //! Invariants:
-//! - A line of the program reaches memory after the log's entries about it.
-//! - Log Start passes a transaction's records when all its lines have been written to memory since.
+//! - A line of the program reaches memory after the log entries about it.
+//! - Log Start passes a transaction's records only after all its lines have been written to memory.
 //!
-//! Recovery writes the new words of transactions with a commit word, oldest first, and then the old
-//! words of the others, newest first.
+//! Recovery applies the new words of transactions with a commit word, oldest first. It then
+//! restores the old words of the others, newest first.
 //!
-//! What the log cannot hold is software's: see [`log`]. Before, a scan writes back all that is
-//! modified: so what is committed is at home, and Log Start may move up to where that scan began.
+//! A transaction that the log cannot hold falls back to software: see [`log`]. Before that, one
+//! scan writes back every modified line. All committed data are then in the heap image, and Log
+//! Start may move up to the beginning of that scan.
 //!
-//! Choices where the papers are silent: a scan takes no time of the caches; it writes back
-//! `log.window` lines at a time, and the next one begins when it is over. When the log gets low
-//! scans begin a 64th of the time behind each other, and never sooner: room comes two scans
-//! later, and what flags everything at once writes every line as often as it is stored.
+//! Choices where the papers are silent:
+//! - A scan takes no cache time. It writes back `log.window` lines at a time, and the next scan
+//!   begins after its end.
+//! - When the log runs low, scans begin a 64th of the period apart, and never sooner. Room becomes
+//!   free two scans later. A scan that flagged and wrote every line at once would write each line
+//!   as often as the program stores it.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -43,51 +47,51 @@ use crate::machine::{Hart, Machine, Message, Tell};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
-/// A line of the program, among the tags.
+/// Kind of tag: a write of a program line.
 const LINE: u64 = OWN;
 
 const SCANS: &str = "a scan writes lines back";
 
-/// The design's state.
+/// State of the design.
 #[derive(Debug)]
 pub struct HwUndoRedo {
     log: Log,
     period: Time,
-    /// Write-backs of a scan that may be under way.
+    /// Write-backs of a scan that may be in flight.
     window: usize,
-    /// A scan is due some time, and when the last one has begun.
+    /// Whether a scan is scheduled, and the time of the last one's beginning.
     is_due: bool,
     last: Time,
-    /// Whether a transaction has begun since the last one.
+    /// Whether a transaction has begun since the last scan.
     is_busy: bool,
-    /// Modified lines that the last scan has flagged, in order, and the log's end then.
+    /// Modified lines that the last scan flagged, in order, and the log's end at that time.
     flagged: Vec<u32>,
     flagged_at: u64,
     scan: Option<Scanning>,
-    /// What was committed before this record is at home; and whether somebody waits for a scan that
-    /// writes back all that is modified, behind the one that is under way.
-    at_home: u64,
+    /// Watermark: commits before this record are in the heap image. The flag requests another full
+    /// scan after the current one.
+    applied_before: u64,
     again: bool,
-    /// A scan was due while such a scan was under way.
+    /// A periodic scan was due during a full scan.
     is_late: bool,
-    /// Lines on their way to memory, by number.
-    under_way: BTreeSet<u64>,
+    /// Lines in flight to memory, by number.
+    in_flight: BTreeSet<u64>,
     numbers: u64,
 }
 
-/// A scan that writes lines back.
+/// The write-back phase of a scan.
 #[derive(Debug)]
 struct Scanning {
     since: Time,
-    /// Lines that are to be written.
+    /// Lines to write.
     left: VecDeque<u32>,
-    /// Those that are under way.
+    /// Writes in flight.
     out: BTreeSet<u64>,
-    /// When it is over Log Start may move here.
+    /// Log Start may move to this record when the scan ends.
     floor: u64,
-    /// All lines that left before its end have smaller numbers.
+    /// The greatest number of a line that left before the scan's last write.
     last: Option<u64>,
-    /// It writes back all that is modified: whatever was committed before this record.
+    /// For a full scan, the record before which all commits are covered.
     all: Option<u64>,
 }
 
@@ -121,20 +125,20 @@ impl Design for HwUndoRedo {
             flagged: Vec::new(),
             flagged_at: 0,
             scan: None,
-            at_home: 0,
+            applied_before: 0,
             again: false,
             is_late: false,
-            under_way: BTreeSet::new(),
+            in_flight: BTreeSet::new(),
             numbers: 0,
         }
     }
 
     fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
         let mut design: HwUndoRedo = log::resumed(description, extra, state);
-        // Nothing before this record keeps anybody: all of it is at home.
+        // No open transaction needs a record before this one, and the heap image has all commits.
         let first = design.log.next();
         design.log.set_floor(first);
-        (design.flagged_at, design.at_home) = (first, first);
+        (design.flagged_at, design.applied_before) = (first, first);
         Some(design)
     }
 
@@ -206,11 +210,11 @@ impl Design for HwUndoRedo {
 
     fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
         let (kind, number) = parts(tag);
-        if !log::told(machine, tag, point)
+        if !log::write_reached(machine, tag, point)
             && kind == LINE
             && point == machine.description.persist.point
         {
-            machine.design.under_way.remove(&number);
+            machine.design.in_flight.remove(&number);
             if let Some(scan) = &mut machine.design.scan {
                 scan.out.remove(&number);
             }
@@ -247,41 +251,41 @@ impl Logging for HwUndoRedo {
         log::finish(machine, serial);
     }
 
-    fn hurry(machine: &mut Machine<Self>, record: u64) -> bool {
+    fn expedite(machine: &mut Machine<Self>, record: u64) -> bool {
         let design = &mut machine.design;
         match &design.scan {
-            _ if design.at_home >= record => return false,
+            _ if design.applied_before >= record => return false,
             None => scan(machine, true),
             Some(scan) if scan.all.is_some_and(|all| all >= record) => {}
             Some(_) => design.again = true,
         }
-        // There may be nothing to write.
-        machine.design.at_home < record
+        // The scan may have had no line to write and be complete already.
+        machine.design.applied_before < record
     }
 
-    fn squeeze(machine: &mut Machine<Self>) {
+    fn request_write_backs(machine: &mut Machine<Self>) {
         let next = machine.design.last + machine.design.soon();
         machine.hasten_engine(0, next);
     }
 }
 
 impl HwUndoRedo {
-    /// Cycles between scans that the log cannot wait for.
+    /// Cycles between scans when the log runs low.
     fn soon(&self) -> Time {
         self.period / 64
     }
 }
 
-/// A line begins its way to memory.
+/// Returns the number of a line that starts its way to memory.
 fn number(machine: &mut Machine<HwUndoRedo>) -> u64 {
     machine.design.numbers += 1;
     let number = machine.design.numbers;
-    machine.design.under_way.insert(number);
+    machine.design.in_flight.insert(number);
     number
 }
 
-/// Flags modified lines, and begins to write back those that were flagged before; or writes back
-/// all of them.
+/// Begins a scan: flags modified lines and writes back those that the last scan flagged. A full
+/// scan (`all`) writes back every modified line.
 fn scan(machine: &mut Machine<HwUndoRedo>, all: bool) {
     let (now, modified) = (machine.now(), machine.modified_lines());
     let design = &mut machine.design;
@@ -300,7 +304,7 @@ fn scan(machine: &mut Machine<HwUndoRedo>, all: bool) {
     write_back(machine);
 }
 
-/// Goes on with a scan, until it is over.
+/// Continues a scan until it completes.
 fn write_back(machine: &mut Machine<HwUndoRedo>) {
     while let Some(scan) = &mut machine.design.scan
         && scan.out.len() < machine.design.window
@@ -317,28 +321,28 @@ fn write_back(machine: &mut Machine<HwUndoRedo>) {
                 scan.out.insert(number);
                 machine.counts.add("forced_write_backs", 1);
             }
-            // It has left the caches since.
-            _ => drop(design.under_way.remove(&number)),
+            // The line has left the caches since the scan began.
+            _ => drop(design.in_flight.remove(&number)),
         }
     }
     let design = &mut machine.design;
     let Some(scan) = &mut design.scan else { return };
     if scan.left.is_empty() {
         let last = *scan.last.get_or_insert(design.numbers);
-        if design.under_way.first().is_none_or(|first| *first > last) {
+        if design.in_flight.first().is_none_or(|first| *first > last) {
             is_over(machine);
         }
     }
 }
 
-/// A scan's lines, and all that left the caches before, are in memory.
+/// Ends a scan. Its lines, and all lines that left the caches earlier, are in memory.
 fn is_over(machine: &mut Machine<HwUndoRedo>) {
     let now = machine.now();
     let design = &mut machine.design;
     let Some(Scanning { since, floor, all, .. }) = design.scan.take() else { return };
     design.log.set_floor(floor);
-    design.at_home = design.at_home.max(all.unwrap_or(0));
-    // Whoever waits for room waits for two scans.
+    design.applied_before = design.applied_before.max(all.unwrap_or(0));
+    // A transaction that waits for room needs two scans, so a low log schedules the next one soon.
     let (is_low, was_busy) = (design.log.is_low(), std::mem::take(&mut design.is_busy));
     let is_late = std::mem::take(&mut design.is_late);
     design.is_due = is_low || was_busy || is_late;
@@ -347,8 +351,8 @@ fn is_over(machine: &mut Machine<HwUndoRedo>) {
         false => since + if is_low { design.soon() } else { design.period },
     };
     let is_due = design.is_due;
-    // A run is long enough when it has some of those that need not be now: by time, or sooner where
-    // the log is low.
+    // Measurements count periodic scans only, whether by time or because the log is low. Full scans
+    // on request do not make a run long enough.
     machine.counts.add("scans", u64::from(all.is_none()));
     machine.rare(SCANS, since, now);
     if is_due {

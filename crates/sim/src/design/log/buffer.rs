@@ -1,4 +1,4 @@
-//! The write-combining buffer of a core: words of a line become one entry.
+//! The write-combining buffer of a core, which merges the stores to a line into one entry.
 
 use crate::machine::memory::LineWords;
 
@@ -6,15 +6,15 @@ use crate::machine::memory::LineWords;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::design) struct Slot {
     pub(in crate::design) line: u32,
-    /// Which words.
+    /// The stored words.
     pub(in crate::design) mask: u8,
-    /// What they were before the first of these stores, and are after the last.
+    /// Their values before the first of these stores.
     pub(in crate::design) old: LineWords,
-    /// See `old`.
+    /// Their values after the last of these stores.
     pub(in crate::design) new: LineWords,
 }
 
-/// A core's buffer.
+/// The buffer of a core.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     /// Oldest first.
@@ -28,8 +28,8 @@ impl Buffer {
         Buffer { slots: Vec::new(), room: room.max(1), coalesce }
     }
 
-    /// A word was stored. Answers the slot that has to leave for it. Where entries are not
-    /// coalesced each store has its own: a word that is stored again begins a new slot.
+    /// Adds a stored word. Returns the slot that the word displaces. Without coalescing each store
+    /// has its own entry, so a repeated store to a word begins a new slot.
     pub(super) fn store(&mut self, line: u32, at: usize, old: u64, new: u64) -> Option<Slot> {
         let bit = 1 << at;
         let mut leaves = None;
@@ -53,7 +53,7 @@ impl Buffer {
         leaves
     }
 
-    /// Whether a slot has to leave for this word.
+    /// Whether a store of this word would displace a slot.
     pub(super) fn is_full_for(&self, line: u32, at: usize) -> bool {
         match self.slots.iter().find(|slot| slot.line == line) {
             Some(slot) => !self.coalesce && slot.mask & (1 << at) != 0,
@@ -61,18 +61,18 @@ impl Buffer {
         }
     }
 
-    /// The slot of a line leaves, if there is one.
+    /// Removes the slot of a line, if the buffer has one.
     pub(super) fn take(&mut self, line: u32) -> Option<Slot> {
         let at = self.slots.iter().position(|slot| slot.line == line)?;
         Some(self.slots.remove(at))
     }
 
-    /// How many there are.
+    /// The number of slots.
     pub(super) fn len(&self) -> u64 {
         self.slots.len() as u64
     }
 
-    /// All of them leave, oldest first.
+    /// Removes all slots, oldest first.
     pub(super) fn drain(&mut self) -> Vec<Slot> {
         std::mem::take(&mut self.slots)
     }
@@ -83,14 +83,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_a_line_share_a_slot_and_the_oldest_line_leaves() {
+    fn full_buffer_displaces_oldest_line() {
         let mut buffer = Buffer::new(2, true);
         assert_eq!(buffer.store(7, 0, 1, 2), None);
         assert_eq!(buffer.store(8, 5, 3, 4), None);
         assert_eq!(buffer.store(7, 3, 5, 6), None);
         assert_eq!(buffer.store(7, 0, 2, 9), None);
         assert!(buffer.is_full_for(9, 0) && !buffer.is_full_for(8, 6));
-        let left = buffer.store(9, 0, 0, 1).expect("there is room for two");
+        let left = buffer.store(9, 0, 0, 1).expect("a third line displaces one");
         assert_eq!((left.line, left.mask), (7, 0b1001));
         assert_eq!((left.old[0], left.new[0], left.old[3]), (1, 9, 5), "first old, last new");
         assert_eq!(buffer.take(9).map(|slot| slot.mask), Some(1));
@@ -98,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn without_coalescing_a_word_that_is_stored_again_begins_a_new_slot() {
+    fn repeated_store_without_coalescing_begins_new_slot() {
         let mut buffer = Buffer::new(2, false);
         assert_eq!(buffer.store(7, 0, 1, 2), None);
         assert_eq!(buffer.store(7, 1, 1, 2), None);
         assert!(buffer.is_full_for(7, 0) && !buffer.is_full_for(7, 2));
-        let left = buffer.store(7, 0, 2, 3).expect("it was there");
+        let left = buffer.store(7, 0, 2, 3).expect("the second store displaces the slot");
         assert_eq!((left.mask, left.new[0]), (0b11, 2));
     }
 }

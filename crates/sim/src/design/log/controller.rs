@@ -1,13 +1,13 @@
-//! The log at its controller: letters become records, records become durable, and what waits for
-//! that goes on.
+//! The controller's side of the log: log messages become records, records become durable, and
+//! waiters resume.
 
 use std::collections::VecDeque;
 
 use super::packer;
 use super::record::{Content, DROPPED};
 use super::{
-    AHEAD, Commit, HEAD, LETTER, Letter, Live, Log, Logging, MOVES, START, Slot, TAIL, WAITS,
-    cannot_hold, parts, tag,
+    AHEAD, Commit, HEAD, LOG_MESSAGE, Live, Log, LogMessage, Logging, MOVES, START, Slot, TAIL,
+    WAITS, cannot_hold, parts, tag,
 };
 use crate::machine::controller::{Class, Id, Write};
 use crate::machine::description::Point;
@@ -16,7 +16,7 @@ use crate::machine::when::{Time, When};
 use crate::machine::{Machine, Tell};
 use crate::mutants::{Mutant, planted};
 
-/// A write of the program's has reached the controller: it waits for its log.
+/// Holds back a program write that has reached the controller before its log entries are durable.
 pub(in crate::design) fn hold_back<D: Logging>(
     machine: &mut Machine<D>,
     id: Id,
@@ -32,7 +32,7 @@ pub(in crate::design) fn hold_back<D: Logging>(
     }
     write.held = true;
     log.held.push((id, line, now));
-    // What frees room may wait for this line, and it for room.
+    // Log space may only become free after this line is written, which itself waits for log space.
     if log.unsafe_lines[&line] == u64::MAX && log.packer.is_mirrored() {
         return cannot_hold(machine);
     }
@@ -42,45 +42,46 @@ pub(in crate::design) fn hold_back<D: Logging>(
     }
 }
 
-/// A message has reached the controller. Whether it is one of the log's.
+/// Receives a message at the controller. Returns whether it belongs to the log.
 pub(in crate::design) fn message<D: Logging>(machine: &mut Machine<D>, message: u64) -> bool {
-    if message != LETTER {
+    if message != LOG_MESSAGE {
         return false;
     }
     let log = machine.design.log();
-    let letter = log.letters.pop_front().expect("a message brings a letter");
-    if let Letter::Entry { slot, .. } = &letter {
+    let log_message = log.log_messages.pop_front().expect("each message announces a log message");
+    if let LogMessage::Entry { slot, .. } = &log_message {
         log.unsafe_lines.insert(slot.line, u64::MAX);
     }
-    log.inbox.push_back(letter);
+    log.inbox.push_back(log_message);
     work(machine);
     true
 }
 
-/// Puts what has arrived into the log, as long as there is room.
+/// Appends the log messages that have arrived, while the log has room.
 fn work<D: Logging>(machine: &mut Machine<D>) {
     while !machine.design.log().inbox.is_empty() {
         let log = machine.design.log();
         if !log.packer.has_room() {
             let keeps = log.starts.first().map(|(_, serial)| log.live[serial]);
             let open = keeps.is_some_and(|live| live.end.is_none() && live.start <= log.floor);
-            // A line whose entry has no room: what frees room may wait for that line.
+            // A held line whose entry has no room: log space may only become free after that line
+            // is written.
             let no_room = |(_, line, _): &(Id, u32, Time)| log.unsafe_lines[line] == u64::MAX;
             if log.packer.is_mirrored() && (open || log.held.iter().any(no_room)) {
                 return cannot_hold(machine);
             }
-            D::squeeze(machine);
+            D::request_write_backs(machine);
             return mirror(machine);
         }
         let mut sender = None;
-        match log.inbox.pop_front().expect("there is one") {
-            Letter::Entry { core, serial, slot } => {
+        match log.inbox.pop_front().expect("the inbox is not empty") {
+            LogMessage::Entry { core, serial, slot } => {
                 append(machine, serial, &slot);
                 sender = Some(core);
             }
-            Letter::Seal => log.packer.seal(),
-            Letter::Commit { serial, core, token } => {
-                let live = log.live.get_mut(&serial).expect("it is open");
+            LogMessage::Seal => log.packer.seal(),
+            LogMessage::Commit { serial, core, token } => {
+                let live = log.live.get_mut(&serial).expect("the transaction is open");
                 let record = log.packer.commit(live.id, live.entries);
                 live.end = Some(record);
                 let is_dropped = false;
@@ -89,27 +90,27 @@ fn work<D: Logging>(machine: &mut Machine<D>) {
                 machine.counts.add("log_commits", 1);
                 is_closed(machine);
             }
-            Letter::Drop { serial, core, token } => drop_it(machine, serial, core, token),
+            LogMessage::Drop { serial, core, token } => drop_it(machine, serial, core, token),
         }
         let last = write_lines(machine);
         match (sender, last) {
             (Some(core), Some(last)) => drop(machine.design.log().last_lines.insert(last, core)),
-            // Its words wait here for others.
+            // The slot's words wait in the open record, so the slot is accepted now.
             (Some(core), None) => is_taken(machine, core),
             _ => {}
         }
     }
     if machine.design.log().is_low() {
-        D::squeeze(machine);
+        D::request_write_backs(machine);
         mirror(machine);
     }
 }
 
-/// A transaction ends without ever being committed. What would be undone gets a drop word.
+/// Abandons a transaction. If recovery would undo its entries, it gets a drop word.
 fn drop_it<D: Logging>(machine: &mut Machine<D>, serial: u64, core: usize, token: When) {
     is_closed(machine);
     let log = machine.design.log();
-    let live = log.live.get_mut(&serial).expect("it is open");
+    let live = log.live.get_mut(&serial).expect("the transaction is open");
     if log.content != Content::New && live.entries > 0 && !planted(Mutant::DropWithoutWord) {
         let record = log.packer.commit(live.id, DROPPED);
         live.end = Some(record);
@@ -117,8 +118,9 @@ fn drop_it<D: Logging>(machine: &mut Machine<D>, serial: u64, core: usize, token
         machine.counts.add("log_bytes", 8);
         return;
     }
-    // Nobody else has its name before the last record that may be about it is gone: that one is
-    // written now, for who waits for the name may be the only one that would write any.
+    // The identifier stays reserved until Log Start passes the last record with its entries. The
+    // open record is sealed now: a transaction that waits for the identifier may be the only one
+    // that would seal it.
     if live.entries > 0 {
         log.packer.seal();
         live.end = Some(log.packer.next() - 1);
@@ -130,22 +132,23 @@ fn drop_it<D: Logging>(machine: &mut Machine<D>, serial: u64, core: usize, token
 
 fn append<D: Logging>(machine: &mut Machine<D>, serial: u64, slot: &Slot) {
     let log = machine.design.log();
-    let live = log.live.get_mut(&serial).expect("it is open");
+    let live = log.live.get_mut(&serial).expect("the transaction is open");
     let mut places = Vec::new();
     let first = log.packer.next();
     let (entries, words) = log.packer.append(live.id, slot, &mut places);
     live.entries += entries;
-    // A record that was sealed with it is the one before the open one.
+    // A record that was sealed by this entry is the one before the open record.
     let last =
         if log.packer.is_open(slot.line) { log.packer.next() } else { log.packer.next() - 1 };
     let is_of_line =
-        |letter: &Letter| matches!(letter, Letter::Entry { slot: it, .. } if it.line == slot.line);
+        |it: &LogMessage| matches!(it, LogMessage::Entry { slot: of, .. } if of.line == slot.line);
     if !log.inbox.iter().any(is_of_line) {
         log.unsafe_lines.insert(slot.line, last.max(first));
     }
-    // Whoever waits until the line is at home may have the locks of who would end the record.
+    // A transaction that waits for the line's write-back may hold the locks of the transaction that
+    // would end the record.
     let is_held = |log: &Log| log.held.iter().any(|(_, line, _)| *line == slot.line);
-    if log.software.needs_home() && log.packer.is_open(slot.line) && is_held(log) {
+    if log.software.needs_write_back() && log.packer.is_open(slot.line) && is_held(log) {
         log.packer.seal();
     }
     machine.design.appended(serial, slot, places);
@@ -153,10 +156,10 @@ fn append<D: Logging>(machine: &mut Machine<D>, serial: u64, slot: &Slot) {
     machine.counts.add("log_bytes", 8 * (u64::from(entries) + words));
 }
 
-/// A slot of a core is under way no longer: a store may wait for that.
+/// Ends the flight of a slot of a core, and wakes a store that waits for it.
 fn is_taken<D: Logging>(machine: &mut Machine<D>, core: usize) {
     let writing = &mut machine.design.log().cores[core];
-    writing.under_way -= 1;
+    writing.in_flight -= 1;
     if let Some((token, since)) = writing.stalled.take() {
         let there = machine.answer(0, core, Size::Control);
         machine.counts.phases.log_stall += there - since;
@@ -164,7 +167,7 @@ fn is_taken<D: Logging>(machine: &mut Machine<D>, core: usize) {
     }
 }
 
-/// Sends what the packer has made to memory. Answers the last line's tag: the queue accepts them in
+/// Sends the packer's lines to memory. Returns the tag of the last one. The queue accepts them in
 /// this order.
 fn write_lines<D: Logging>(machine: &mut Machine<D>) -> Option<u64> {
     let mut last = None;
@@ -190,11 +193,15 @@ fn write_lines<D: Logging>(machine: &mut Machine<D>) -> Option<u64> {
     last
 }
 
-/// A write of the design's has got somewhere. Whether it is one of the log's.
-pub(in crate::design) fn told<D: Logging>(machine: &mut Machine<D>, told: u64, at: Point) -> bool {
-    let (kind, number) = parts(told);
+/// Receives the progress of a write. Returns whether the write belongs to the log.
+pub(in crate::design) fn write_reached<D: Logging>(
+    machine: &mut Machine<D>,
+    write_tag: u64,
+    at: Point,
+) -> bool {
+    let (kind, number) = parts(write_tag);
     if at == Point::Accepted
-        && let Some(core) = machine.design.log().last_lines.remove(&told)
+        && let Some(core) = machine.design.log().last_lines.remove(&write_tag)
     {
         is_taken(machine, core);
     }
@@ -202,7 +209,7 @@ pub(in crate::design) fn told<D: Logging>(machine: &mut Machine<D>, told: u64, a
     match kind {
         HEAD if is_durable => head_is_durable(machine, number),
         START if is_durable => start_is_durable(machine),
-        // A head cannot wait for what is over.
+        // A head cannot wait for a completed write.
         TAIL if at == Point::Media => drop(machine.design.log().tails.remove(&number)),
         _ => {}
     }
@@ -234,7 +241,7 @@ fn head_is_durable<D: Logging>(machine: &mut Machine<D>, record: u64) {
         machine.controller(0).release(now, id);
         machine.rare(WAITS, since, now);
     }
-    // Of a dropped transaction without a drop word nobody else is told.
+    // A dropped transaction without a drop word has no commit to trigger `trim`.
     if over.is_empty() && !machine.design.log().waiting.is_empty() {
         trim(machine);
     }
@@ -248,34 +255,34 @@ fn head_is_durable<D: Logging>(machine: &mut Machine<D>, record: u64) {
     }
 }
 
-/// Nobody needs a transaction's records any more: Log Start moves on as far as it can.
+/// Ends a transaction whose records are no longer needed, and advances Log Start.
 pub(in crate::design) fn finish<D: Logging>(machine: &mut Machine<D>, serial: u64) {
     let log = machine.design.log();
-    let Live { id, start, end, .. } = log.live.remove(&serial).expect("it is live");
+    let Live { id, start, end, .. } = log.live.remove(&serial).expect("the transaction is live");
     log.starts.remove(&(start, serial));
-    log.names.give_back(id, end.filter(|_| !planted(Mutant::NameReusedEarly)));
+    log.ids.give_back(id, end.filter(|_| !planted(Mutant::NameReusedEarly)));
     trim(machine);
 }
 
-/// Log Start moves on as far as it can.
+/// Advances Log Start as far as the live transactions allow.
 pub(in crate::design) fn trim<D: Logging>(machine: &mut Machine<D>) {
     let log = machine.design.log();
     let first = log.starts.first().map_or(log.packer.next(), |(start, _)| *start);
     log.packer.move_start(first.min(log.floor));
     mirror(machine);
-    // Where it cannot move, nothing else may come of what waits for room.
+    // If Log Start has not advanced, no other event may retry the messages that wait for room.
     if !machine.design.log().packer.has_room() {
         work(machine);
     }
 }
 
-/// Begins to write Log Start to memory, if that helps anybody.
+/// Starts a write of Log Start to memory, if a waiter or a low log needs it.
 pub(super) fn mirror<D: Logging>(machine: &mut Machine<D>) {
     let now = machine.now();
     let log = machine.design.log();
     let waits = !log.waiting.is_empty() || !log.inbox.is_empty();
-    let wanted = waits || log.is_low() || log.names.are_few();
-    let moves = wanted && !log.packer.is_mirrored() || !log.marks.is_empty();
+    let wanted = waits || log.is_low() || log.ids.are_few();
+    let moves = wanted && !log.packer.is_mirrored() || !log.watermark_waiters.is_empty();
     if !moves || log.packer.is_mirroring() {
         return;
     }
@@ -285,15 +292,16 @@ pub(super) fn mirror<D: Logging>(machine: &mut Machine<D>) {
     machine.log(0, write, Tell::Design(0, tag(START, 0)));
 }
 
-/// Memory has Log Start: what is before it is free.
+/// Frees the space before the durable Log Start.
 fn start_is_durable<D: Logging>(machine: &mut Machine<D>) {
     let now = machine.now();
     let log = machine.design.log();
     let start = log.packer.has_mirrored();
-    log.names.log_starts_at(start);
-    let (since, done) = (log.mirrors, log.packer.done());
-    let (known, left): (Vec<_>, _) = log.marks.drain(..).partition(|(record, ..)| *record <= done);
-    log.marks = left;
+    log.ids.log_starts_at(start);
+    let (since, watermark) = (log.mirrors, log.packer.watermark());
+    let (known, left): (Vec<_>, _) =
+        log.watermark_waiters.drain(..).partition(|(record, ..)| *record <= watermark);
+    log.watermark_waiters = left;
     machine.rare(MOVES, since, now);
     for (_, core, token) in known {
         let there = machine.answer(0, core, Size::Control);
@@ -304,25 +312,28 @@ fn start_is_durable<D: Logging>(machine: &mut Machine<D>) {
     mirror(machine);
 }
 
-/// What is committed before this record is at home: recovery leaves it as it is when memory knows
-/// that, and then a core is told.
-pub(super) fn all_at_home<D: Logging>(machine: &mut Machine<D>, record: u64, core: usize) -> When {
+/// Raises the applied watermark to this record. Returns a token for its durability; recovery then
+/// skips the commits before it.
+pub(super) fn raise_watermark<D: Logging>(
+    machine: &mut Machine<D>,
+    record: u64,
+    core: usize,
+) -> When {
     let token = machine.open_token();
     let log = machine.design.log();
-    log.packer.is_done(record);
-    log.marks.push((record, core, token));
+    log.packer.raise_watermark(record);
+    log.watermark_waiters.push((record, core, token));
     mirror(machine);
     token
 }
 
-/// A transaction is open no longer: there is no room to keep for what it would log, and for its
-/// end.
+/// Ends the reservation of log space for a transaction's entries and its end.
 pub(super) fn is_closed<D: Logging>(machine: &mut Machine<D>) {
     machine.design.log().open -= 1;
     room_again(machine);
 }
 
-/// Who waits to begin looks again.
+/// Wakes the transactions that wait to begin.
 pub(in crate::design) fn room_again<D: Logging>(machine: &mut Machine<D>) {
     let now = machine.now();
     let waiting = std::mem::take(&mut machine.design.log().waiting);

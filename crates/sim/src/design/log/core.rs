@@ -1,12 +1,12 @@
-//! The log at its cores: who may begin, what has been stored, and when it goes to the controller.
+//! The core's side of the log: begin, drained stores, and log messages to the controller.
 
 use super::controller::{is_closed, trim};
-use super::{FULL, LETTER, Letter, Logging, Writing, finish};
+use super::{FULL, LOG_MESSAGE, LogMessage, Logging, Writing, finish};
 use crate::machine::memory::line_of;
 use crate::machine::when::When;
 use crate::machine::{Hart, Machine};
 
-/// A transaction begins, when there are room and a name for it.
+/// Begins a transaction, after a wait for room and an identifier.
 pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
     let cycle = hart.cycle();
     hart.at(cycle);
@@ -15,14 +15,14 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
         let machine = hart.machine();
         let now = machine.now();
         if machine.design.log().is_low() {
-            D::squeeze(machine);
+            D::request_write_backs(machine);
         }
         let earlier = machine.stores_left(core);
         let may_begin = machine.design.may_begin() && can_take(machine, 1);
         let log = machine.design.log();
         if may_begin
             && log.packer.is_free(1)
-            && let Some(id) = log.names.take()
+            && let Some(id) = log.ids.take()
         {
             log.begin(core, id, earlier);
             if now > began {
@@ -32,14 +32,14 @@ pub(in crate::design) fn begin<D: Logging>(hart: &mut Hart<'_, D>) {
         }
         let token = machine.open_token();
         machine.design.log().waiting.push(token);
-        // A record that has become durable when nobody waited may have kept Log Start where it is.
+        // Log Start may lag behind a record that became durable while no transaction waited.
         trim(machine);
         hart.wait_for(token);
     }
 }
 
-/// The body is over, and its stores have drained. Whether it has written anything that is to be
-/// committed; otherwise nothing is left of it.
+/// Ends the body of a transaction, after its stores have drained. Returns whether it has writes to
+/// commit. Without writes, the log forgets it.
 pub(in crate::design) fn end_body<D: Logging>(hart: &mut Hart<'_, D>) -> bool {
     hart.settle();
     let cycle = hart.cycle();
@@ -49,7 +49,7 @@ pub(in crate::design) fn end_body<D: Logging>(hart: &mut Hart<'_, D>) -> bool {
     let writing = &mut machine.design.log().cores[core];
     writing.runs = false;
     let (serial, has_written) = (writing.serial, writing.has_written);
-    // One that has given up may be forgotten already.
+    // An aborted transaction may have been forgotten already.
     if !has_written && machine.design.log().is_live(serial) {
         is_closed(machine);
         finish(machine, serial);
@@ -60,11 +60,12 @@ pub(in crate::design) fn end_body<D: Logging>(hart: &mut Hart<'_, D>) -> bool {
 
 /// Whether the log has room for one more store of a core's transaction.
 ///
-/// It has when the core's share is not used up, and the log can take whatever else is on its way
-/// there. So entries of open transactions always have room, and Log Start, which these keep where
-/// it is, is never waited for by one of them. (The shares of all cores are less than a quarter of
-/// the log, and one begins when that is free. But a record that is sealed early takes more of the
-/// log than a share counts, and a line that leaves the caches early takes its slot with it.)
+/// The log has room when the core's share is not used up and the log can take all entries in flight
+/// to it. Entries of open transactions therefore always have room. No open transaction ever waits
+/// for Log Start, which open transactions block. The shares of all cores sum to less than a quarter
+/// of the log, and a transaction begins when that much is free. The second condition is still
+/// necessary: a record that is sealed early takes more log space than a share counts, and a line
+/// that leaves the caches early sends its slot early.
 pub(super) fn has_room<D: Logging>(machine: &mut Machine<D>, core: usize) -> bool {
     let most = u64::from(machine.description.core.store_buffer);
     let log = machine.design.log();
@@ -73,29 +74,28 @@ pub(super) fn has_room<D: Logging>(machine: &mut Machine<D>, core: usize) -> boo
     (most < left || (machine.stores_left(core) as u64) < left) && can_take(machine, 0)
 }
 
-/// Whether the log can take what is on its way there, a store more of each transaction, and so many
-/// transactions' ends more. Each store that has not drained may need a slot: it may be to a line
-/// whose slot has left. And whoever runs may have been granted room for one that still waits for
-/// its place in the store buffer.
+/// Whether the log can take all entries in flight, one more store per transaction, and `ends` more
+/// transaction ends. Each undrained store may need its own slot, since its line's slot may have
+/// left. A running transaction may also hold a grant for a store that still waits for its place in
+/// the store buffer.
 fn can_take<D: Logging>(machine: &mut Machine<D>, ends: u64) -> bool {
     let (cores, stores) = (machine.cores(), machine.description.core.store_buffer as usize);
     let log = machine.design.log();
-    let (letters, ends) = ((log.letters.len() + log.inbox.len()) as u64, log.open + ends);
-    // Mostly there is room for all that buffers of slots and of stores could ever make.
+    let (log_messages, ends) = ((log.log_messages.len() + log.inbox.len()) as u64, log.open + ends);
+    // The bound over all slot and store buffers usually suffices.
     let most = (cores * (log.places + stores + 1)) as u64;
-    if log.packer.can_take(letters + most, ends) {
+    if log.packer.can_take(log_messages + most, ends) {
         return true;
     }
     let buffered: u64 = log.cores.iter().map(|writing| writing.buffer.len()).sum();
-    // Software's stores have no entries.
+    // Software's stores create no entries.
     let running: Vec<usize> = (0..cores).filter(|core| log.cores[*core].runs).collect();
     let stores: usize = running.into_iter().map(|core| machine.stores_left(core) + 1).sum();
-    machine.design.log().packer.can_take(letters + buffered + stores as u64, ends)
+    machine.design.log().packer.can_take(log_messages + buffered + stores as u64, ends)
 }
 
-/// A core's transaction, whose stores have drained, ends without ever being committed. On return
-/// the controller has all its entries, and nobody needs them: where they would be undone its drop
-/// word is durable.
+/// Abandons a core's transaction after its stores have drained. On return the controller has all
+/// its entries and no recovery needs them. If recovery would undo them, the drop word is durable.
 pub(super) fn forget<D: Logging>(hart: &mut Hart<'_, D>) {
     let core = hart.core();
     let machine = hart.machine();
@@ -104,34 +104,35 @@ pub(super) fn forget<D: Logging>(hart: &mut Hart<'_, D>) {
     (writing.runs, writing.has_written) = (false, false);
     writing.buffer.drain();
     let serial = writing.serial;
-    send(machine, core, Letter::Drop { serial, core, token });
+    send(machine, core, LogMessage::Drop { serial, core, token });
     hart.wait_for(token);
 }
 
-/// All that a core's buffer has goes to the controller.
+/// Sends all slots of a core's buffer to the controller.
 pub(in crate::design) fn drain<D: Logging>(machine: &mut Machine<D>, core: usize) {
     let Writing { buffer, serial, .. } = &mut machine.design.log().cores[core];
     let (slots, serial) = (buffer.drain(), *serial);
-    slots.into_iter().for_each(|slot| send(machine, core, Letter::Entry { core, serial, slot }));
+    slots
+        .into_iter()
+        .for_each(|slot| send(machine, core, LogMessage::Entry { core, serial, slot }));
 }
 
-/// The record that has a core's last entries is to be written.
+/// Requests the write of the record that has a core's last entries.
 pub(in crate::design) fn seal<D: Logging>(machine: &mut Machine<D>, core: usize) {
-    send(machine, core, Letter::Seal);
+    send(machine, core, LogMessage::Seal);
 }
 
-/// A core's transaction is to be committed. Answers what to wait for.
+/// Requests the commit of a core's transaction. Returns a token for its acknowledgement.
 pub(in crate::design) fn commit<D: Logging>(machine: &mut Machine<D>, core: usize) -> When {
     let token = machine.open_token();
     let serial = machine.design.log().cores[core].serial;
-    send(machine, core, Letter::Commit { serial, core, token });
+    send(machine, core, LogMessage::Commit { serial, core, token });
     token
 }
 
-/// A store of a core could drain. Answers what it waits for: when a slot has to leave the buffer
-/// for it, until fewer slots are under way than the buffer has. (Nothing that makes room for these
-/// waits for a store: what a transaction has left at its end, and what goes ahead of a line, leaves
-/// at once.)
+/// Returns the token that a store of a core must wait for, if it would displace a slot while too
+/// many slots are in flight. The wait cannot deadlock: slots at a transaction's end, and slots of
+/// lines that leave the caches, leave at once.
 pub(in crate::design) fn waits<D: Logging>(
     machine: &mut Machine<D>,
     core: usize,
@@ -140,8 +141,8 @@ pub(in crate::design) fn waits<D: Logging>(
     let (line, now) = (line_of(word), machine.now());
     let is_nvm = machine.memory.is_nvm(line);
     let log = machine.design.log();
-    let Writing { buffer, runs, earlier, under_way, .. } = &log.cores[core];
-    let has_place = *under_way < log.places || !buffer.is_full_for(line, word as usize % 8);
+    let Writing { buffer, runs, earlier, in_flight, .. } = &log.cores[core];
+    let has_place = *in_flight < log.places || !buffer.is_full_for(line, word as usize % 8);
     if !is_nvm || !runs || *earlier > 0 || has_place {
         return None;
     }
@@ -150,18 +151,18 @@ pub(in crate::design) fn waits<D: Logging>(
     Some(token)
 }
 
-fn send<D: Logging>(machine: &mut Machine<D>, core: usize, letter: Letter) {
-    if let Letter::Entry { .. } = letter {
+fn send<D: Logging>(machine: &mut Machine<D>, core: usize, log_message: LogMessage) {
+    if let LogMessage::Entry { .. } = log_message {
         let writing = &mut machine.design.log().cores[core];
-        writing.under_way += 1;
+        writing.in_flight += 1;
         writing.sent += 1;
     }
-    machine.design.log().letters.push_back(letter);
-    machine.send_message(core, 0, [LETTER, 0]);
+    machine.design.log().log_messages.push_back(log_message);
+    machine.send_message(core, 0, [LOG_MESSAGE, 0]);
 }
 
-/// A store of a core has drained. Whether it is one of its transaction: what was in the store
-/// buffer when that began is not, and drains first.
+/// Logs a drained store of a core. Returns whether the store belongs to the transaction. Stores
+/// that were in the store buffer at its begin do not, and drain first.
 pub(in crate::design) fn note<D: Logging>(
     machine: &mut Machine<D>,
     core: usize,
@@ -187,18 +188,18 @@ pub(in crate::design) fn note<D: Logging>(
     writing.has_written = true;
     let serial = writing.serial;
     if let Some(slot) = writing.buffer.store(line, word as usize % 8, old, new) {
-        send(machine, core, Letter::Entry { core, serial, slot });
+        send(machine, core, LogMessage::Entry { core, serial, slot });
     }
     true
 }
 
-/// A line leaves the caches: what buffers have of it goes ahead.
+/// Sends the buffers' slots of a line that leaves the caches, ahead of the line.
 pub(in crate::design) fn push_out<D: Logging>(machine: &mut Machine<D>, line: u32) {
     for core in 0..machine.cores() {
         let Writing { buffer, serial, .. } = &mut machine.design.log().cores[core];
         if let Some(slot) = buffer.take(line) {
             let serial = *serial;
-            send(machine, core, Letter::Entry { core, serial, slot });
+            send(machine, core, LogMessage::Entry { core, serial, slot });
         }
     }
 }

@@ -1,13 +1,12 @@
-//! The log of the designs that log in hardware: `hw-undo`, `hw-redo`, `hw-undo-redo` and `redu`.
+//! The hardware log shared by `hw-undo`, `hw-redo`, `hw-undo-redo` and `redu`.
 //!
 //! ```text
-//!   core: stores drain -> buffer of lines --oldest leaves, end--> controller: packs, writes
-//!         words of a line become an entry     letters, in order      records -> NVM
+//!   core: stores drain -> buffer of lines --oldest leaves, commit--> controller: packs, writes
+//!         words of a line become an entry     log messages, in order     records -> NVM
 //! ```
-//! **Records.** A record is a *head* and the *tails* that belong to it, a line each. Heads lie in
-//! one ring and tails in another, so that a place that a head may have never has a tail's words:
-//! stored values could look like a meta word. A head is written when its tails are durable, and
-//! seals them.
+//! **Records.** A record is a *head* and its *tails*, a line each. Heads lie in one ring and tails
+//! in another, so a place for a head never holds a tail's words. Stored values could otherwise look
+//! like a meta word. A head is written after its tails are durable, and seals them.
 //! ```text
 //!   Log Start | heads: ring              | tails: ring                            |
 //!             | m0 m1 m2 ... m7 |        | w w w w w w w w | w w w 0 0 0 0 0 |
@@ -15,56 +14,61 @@
 //!               |  `- entry 1              |     `- words of entry 1
 //!               `---- entry 0              `------- words of entry 0
 //!
-//!   meta word     | lap 6 | transaction 20 | mask 8 | line 30 |      which words of which line
-//!   commit word   | lap 6 | transaction 20 |    0   | entries |      how many entries it has
-//!   drop word     | lap 6 | transaction 20 |    0   | 2^30 - 1|      its lines are what they were
+//!   meta word     | wrap 6 | transaction 20 | mask 8 | line 30 |     which words of which line
+//!   commit word   | wrap 6 | transaction 20 |    0   | entries |     how many entries it has
+//!   drop word     | wrap 6 | transaction 20 |    0   | 2^30 - 1|     its lines are restored
 //! ```
-//! *Packed* (`log.pack`), up to eight metas share a head, of any transactions, and the words follow
-//! each other in the tails, which are written as soon as they are full. The head is written when it
-//! is full, or when a transaction ends, with its commit word in it. *Not packed*, an entry begins a
-//! line of its own: its meta and seven words are the head, and what is left are tails; a commit
-//! word is a head. *Coalesced* (`log.coalesce`), an entry has all words of a line that were stored
-//! while the line was in the buffer; otherwise it has one, and those of a line share a head if not
-//! packed. Undo entries have old words, redo entries new ones, and undo-redo entries first the old
+//! | setting | with it | without it |
+//! |---|---|---|
+//! | `log.pack` | up to eight metas of any transactions share a head | an entry begins a new line |
+//! | `log.coalesce` | an entry has all words of a line stored while it was buffered | one word |
+//!
+//! Packed words follow each other in the tails, which are written as soon as they are full. The
+//! head is written when it is full, or with the commit word of a transaction that ends. Without
+//! packing, an entry's meta and seven words are the head, and its other words are tails; a commit
+//! word is a head. Without both settings, the one-word entries of a line share a head. Undo entries
+//! hold old words and redo entries new ones. Undo-redo entries hold the old words, then the new
 //! ones.
 //!
-//! **Laps.** Unused words are 0, laps are counted from 1, and each head says in which lap it was
-//! written. What stands in the place of a head that was not written has the lap before. Recovery
-//! reads from Log Start to the first head of another lap, and ends with a fresh one, in which the
-//! next run goes on. Beside Log Start stands a record before which everything that is committed is
-//! at home, though others may still need it: recovery redoes none of that, for software may have
-//! written there since.
+//! **Wraps.** Unused words are 0. Wraps count from 1, and each head holds the number of its wrap.
+//! The place of an unwritten head shows the wrap before. Recovery reads from Log Start to the first
+//! head of another wrap, and ends with a fresh wrap, in which the next run continues. The line of
+//! Log Start also holds the *applied watermark*: the heap image has all commits before that record,
+//! although other transactions may still need the records. Recovery redoes none of these commits,
+//! since software may have written their lines later.
 //!
 //! Invariants:
-//! - A commit is acknowledged when all records up to that of its commit word are durable. (A
+//! - A commit is acknowledged after all records up to that of its commit word are durable. (A
 //!   younger record may be durable before an older one, and recovery would stop between them.)
-//! - A line that has entries in records that are not durable, or in front of an older one that is
-//!   not, is written to memory after them, if the design's entries say what was there.
-//! - Whatever is on its way to the log, and the end of every open transaction, has room there.
-//! - A place of the log is written again when Log Start, as memory has it, is behind it.
-//! - A transaction's name is given again when Log Start, as memory has it, is behind its commit
-//!   word, its drop word, or its last entry: so nobody else's entries have it.
+//! - If entries hold old words, a line is written to memory only after its records, and all older
+//!   records, are durable.
+//! - The log has room for all entries in flight to it, and for the end of every open transaction.
+//! - A place of the log is reused only after the durable Log Start has passed it.
+//! - A transaction's identifier is reused only after the durable Log Start has passed its commit
+//!   word, its drop word, or its last entry. No entries of another transaction then carry it.
 //!
-//! Choices where the papers are silent: the log is in one channel, and its lines are spread over
-//! the rows of all banks. Letters to the controller keep their order, and wait there when the log
-//! is full; a transaction begins when a quarter of it is free. Log Start is written to memory when
-//! half of the log, or seven eighths of the names, are used, or somebody waits.
+//! Choices where the papers are silent:
+//! - The log is in one channel, and its lines are spread over the rows of all banks.
+//! - Log messages to the controller keep their order, and wait there when the log is full.
+//! - A transaction begins when a quarter of the log is free.
+//! - Log Start is written to memory when half of the log, or seven eighths of the identifiers, are
+//!   used, or when a transaction waits.
 //!
-//! **A log that memory cannot take.** As many slots of a core may be under way as its buffer has: a
-//! slot is until the queue of the controller has accepted the last line that it made the packer
-//! write. A store that makes another one leave waits, and those behind it: `log_stall` counts that,
-//! whether the core has other things to do meanwhile or not. What a transaction's end leaves in the
-//! buffer goes at once, for nothing comes behind it before it is durable; and so does what goes
-//! ahead of a line that leaves the caches.
+//! **Back-pressure.** A core may have as many slots in flight as its buffer has. A slot is in
+//! flight until the controller's queue has accepted the last line that the packer wrote for it. A
+//! store that would displace another slot waits, and so do the stores behind it. `log_stall` counts
+//! that wait, whether or not the core has other work meanwhile. Two kinds of slots leave at once:
+//! those that a transaction's end leaves in the buffer, because no store follows before the commit
+//! is durable, and those of a line that leaves the caches.
 
 mod buffer;
 mod controller;
 mod core;
-mod names;
 mod packer;
 mod reader;
 mod record;
 mod software;
+mod transaction_ids;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -78,99 +82,99 @@ use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
 use crate::persist::Persistent;
 use buffer::Buffer;
-use names::Names;
 use packer::Packer;
 use record::Layout;
 use software::{FALLS, Software};
+use transaction_ids::TransactionIds;
 
 pub(super) use self::core::{begin, commit, drain, end_body, note, push_out, seal, waits};
 pub(super) use buffer::Slot;
-pub(super) use controller::{finish, hold_back, message, room_again, told, trim};
+pub(super) use controller::{finish, hold_back, message, room_again, trim, write_reached};
 pub(super) use record::Content;
 pub(super) use software::{
     beside_software, falls_back, lines, look_again, recover, software_commits, store,
 };
 
-/// The message that brings a letter.
-const LETTER: u64 = u64::MAX;
+/// The message that announces a log message.
+const LOG_MESSAGE: u64 = u64::MAX;
 
-/// What a tag is of, in its highest byte; a design's own begin with [`OWN`].
+/// Kinds of tags, in their highest byte. A design's own begin with [`OWN`].
 const HEAD: u64 = 1;
 const TAIL: u64 = 2;
 const START: u64 = 3;
 pub(super) const OWN: u64 = 16;
 
-/// A tag of a kind, with a number.
+/// Returns a tag of a kind, with a number.
 pub(super) const fn tag(kind: u64, number: u64) -> u64 {
     kind << 56 | number
 }
 
-/// The kind and the number of a tag.
+/// Returns the kind and the number of a tag.
 pub(super) const fn parts(tag: u64) -> (u64, u64) {
     (tag >> 56, tag & ((1 << 56) - 1))
 }
 
-// What all of them do rarely.
+// Rarely taken paths of every design with this log.
 const AHEAD: &str = "a record is durable before an older one";
 const FULL: &str = "a transaction waits for room in the log";
-const MOVES: &str = "Log Start is on its way to memory";
-pub(super) const WAITS: &str = "a line waits for its log";
+const MOVES: &str = "Log Start is being written to memory";
+pub(super) const WAITS: &str = "a line waits for its log entries";
 pub(super) const RARE: [&str; 4] = [AHEAD, FULL, MOVES, FALLS];
 
 /// A design that logs in hardware.
 pub(super) trait Logging: Design {
-    /// Its log.
+    /// The design's log.
     fn log(&mut self) -> &mut Log;
 
-    /// An entry of a transaction is in the log, in these lines of it.
+    /// Notes that a transaction's entry is in these lines of the log.
     fn appended(&mut self, serial: u64, slot: &Slot, places: Vec<u32>) {
         let _ = (serial, slot, places);
     }
 
-    /// A transaction is durable.
+    /// Reacts to a transaction's commit becoming durable.
     fn committed(machine: &mut Machine<Self>, serial: u64);
 
-    /// A transaction is about to store a word. Whether the design has room for that besides the
-    /// log: where it has not, software goes on.
+    /// Reserves room outside of the log for a store of this word. Without room, the transaction
+    /// falls back to software.
     fn has_place(hart: &mut Hart<'_, Self>, word: u64) -> bool {
         let _ = (hart, word);
         true
     }
 
-    /// What was committed before this record is to go home now. Whether something of it is not
-    /// there yet; [`look_again`] says when to ask again.
-    fn hurry(machine: &mut Machine<Self>, record: u64) -> bool {
+    /// Expedites the write-back of commits before this record. Returns whether any is still missing
+    /// from the heap image; [`look_again`] says when to ask again.
+    fn expedite(machine: &mut Machine<Self>, record: u64) -> bool {
         let _ = (machine, record);
         false
     }
 
-    /// The log has forgotten the attempt of a core that falls back to software: so does the design.
-    /// On return nothing of it is on its way.
+    /// Forgets the attempt of a core that falls back to software, after the log has forgotten it.
+    /// On return, nothing of the attempt is in flight.
     fn forgets(hart: &mut Hart<'_, Self>) {
         let _ = hart;
     }
 
-    /// Whether another transaction may begin; [`room_again`] says when.
+    /// Whether another transaction may begin; [`room_again`] says when to ask again.
     fn may_begin(&self) -> bool {
         true
     }
 
-    /// The log is getting full: whatever keeps Log Start where it is had better end.
-    fn squeeze(machine: &mut Machine<Self>) {
+    /// Requests the write-backs that let Log Start advance, because the log runs low.
+    fn request_write_backs(machine: &mut Machine<Self>) {
         let _ = machine;
     }
 }
 
-/// What goes from a core to the controller.
+/// A log message from a core to the controller.
 #[derive(Debug)]
-enum Letter {
+enum LogMessage {
     /// Words of a line.
     Entry { core: usize, serial: u64, slot: Slot },
     /// The open record is to be written.
     Seal,
-    /// A transaction ends.
+    /// A transaction commits.
     Commit { serial: u64, core: usize, token: When },
-    /// A transaction ends without ever being committed: its lines are what they were.
+    /// A transaction is abandoned, and its lines are restored.
     Drop { serial: u64, core: usize, token: When },
 }
 
@@ -178,33 +182,33 @@ enum Letter {
 #[derive(Clone, Copy, Debug)]
 struct Live {
     id: u32,
-    /// Log Start may not pass this record.
+    /// Its first record, which Log Start may not pass.
     start: u64,
     entries: u32,
-    /// The record of its commit word, or of its drop word.
+    /// The record of its commit word or drop word.
     end: Option<u64>,
 }
 
-/// A core's side.
+/// A core's side of the log.
 #[derive(Debug)]
 struct Writing {
     buffer: Buffer,
     serial: u64,
     runs: bool,
     has_written: bool,
-    /// Stores that were in the store buffer when it began: they are not its own.
+    /// Stores that were in the store buffer at its begin, which belong to earlier work.
     earlier: usize,
-    /// Slots that have left the buffer, and whose lines of the log have no place in the
-    /// controller's queue yet; and what a store waits for, since when, because they are too many.
-    under_way: usize,
+    /// Slots that have left the buffer and whose log lines are not yet in the controller's queue. A
+    /// store that too many such slots block waits for the token, since that time.
+    in_flight: usize,
     stalled: Option<(When, Time)>,
-    /// Slots of its transaction that have left the buffer.
+    /// Slots of the transaction that have left the buffer.
     sent: u64,
-    /// Words that are stored back, and what a payload had of them.
+    /// Payloads of the words that the fallback restores.
     puts_back: FxHashMap<u64, u64>,
 }
 
-/// A commit word, or a drop word, that is on its way to memory.
+/// A commit word or drop word in flight to memory.
 #[derive(Clone, Copy, Debug)]
 struct Commit {
     record: u64,
@@ -214,48 +218,49 @@ struct Commit {
     is_dropped: bool,
 }
 
-/// A log.
+/// The log of a machine.
 #[derive(Debug)]
 pub(super) struct Log {
     content: Content,
     packer: Packer,
     cores: Vec<Writing>,
-    /// Slots of each core that may be under way when a store sends another one.
+    /// Slots of each core that may be in flight when a store sends another one.
     places: usize,
-    /// Whose slot is under way until this line of the log has a place in the queue: by its tag.
+    /// Core whose slot is in flight until the queue has this log line, by the line's tag.
     last_lines: FxHashMap<u64, usize>,
-    /// On their way to the controller, and there.
-    letters: VecDeque<Letter>,
-    inbox: VecDeque<Letter>,
-    /// Tails of the open record that memory does not have, by number; and how many there were.
+    /// Log messages in flight to the controller, and those that wait there.
+    log_messages: VecDeque<LogMessage>,
+    inbox: VecDeque<LogMessage>,
+    /// Writes of tails of the open record that are not in the media, by number; and the number of
+    /// all tails.
     tails: BTreeMap<u64, Id>,
     written: u64,
     live: BTreeMap<u64, Live>,
-    /// The same by `start`.
+    /// Live transactions, ordered by `start`.
     starts: BTreeSet<(u64, u64)>,
-    /// Log Start may not pass this record either.
+    /// Another record that Log Start may not pass.
     floor: u64,
     serials: u64,
     /// Transactions that have begun, and whose end the controller has not seen.
     open: u64,
-    names: Names,
+    ids: TransactionIds,
     commits: VecDeque<Commit>,
     /// Lines with entries that are not durable: the last record of each, or [`u64::MAX`].
     unsafe_lines: FxHashMap<u32, u64>,
-    /// Writes of such lines, and since when they wait.
+    /// Held writes of such lines, and since when.
     held: Vec<(Id, u32, Time)>,
-    /// Who waits to begin, and since when Log Start is on its way.
+    /// Tokens of transactions that wait to begin, and the time of the last write of Log Start.
     waiting: Vec<When>,
     mirrors: Time,
     /// Slots that a transaction may log.
     share: u64,
-    /// Cores that wait until memory knows what is at home, with the record up to which.
-    marks: Vec<(u64, usize, When)>,
+    /// Cores that wait for the durable applied watermark, with the records that they need.
+    watermark_waiters: Vec<(u64, usize, When)>,
     software: Software,
 }
 
 impl Log {
-    /// A log that begins at this line, with software's behind it.
+    /// Returns a log that begins at this line, followed by the software log.
     pub(super) fn new(description: &Description, extra: u32, content: Content) -> Log {
         let layout = Layout::of(description, extra, content);
         let room = description.parameter("log", "buffer_lines") as usize;
@@ -266,7 +271,7 @@ impl Log {
             runs: false,
             has_written: false,
             earlier: 0,
-            under_way: 0,
+            in_flight: 0,
             stalled: None,
             sent: 0,
             puts_back: FxHashMap::default(),
@@ -277,7 +282,7 @@ impl Log {
             cores: (0..description.cores).map(|_| core()).collect(),
             places: room.max(1),
             last_lines: FxHashMap::default(),
-            letters: VecDeque::new(),
+            log_messages: VecDeque::new(),
             inbox: VecDeque::new(),
             tails: BTreeMap::new(),
             written: 0,
@@ -286,59 +291,59 @@ impl Log {
             floor: u64::MAX,
             serials: 0,
             open: 0,
-            names: Names::new(description.parameter("log", "names") as u32),
+            ids: TransactionIds::new(description.parameter("log", "names") as u32),
             commits: VecDeque::new(),
             unsafe_lines: FxHashMap::default(),
             held: Vec::new(),
             waiting: Vec::new(),
             mirrors: 0,
             share: layout.share(description.cores as u64),
-            marks: Vec::new(),
+            watermark_waiters: Vec::new(),
             software: Software::new(description, extra + Layout::lines(description)),
         }
     }
 
-    /// Goes on behind a recovery, which has emptied both logs. Nobody's name is in what may be read
-    /// from Log Start on, so all are free.
+    /// Continues after a recovery that has emptied both logs. The log from Log Start on holds no
+    /// identifier, so all are free.
     fn resume(&mut self, description: &Description, extra: u32, state: &Persistent) {
         self.packer.resume(state);
         let first = extra + Layout::lines(description);
         *self.software.log() = SoftLog::resumed(description, first, state);
     }
 
-    /// That of transactions that the hardware cannot hold.
+    /// The software log of transactions that the hardware cannot hold.
     pub(super) fn soft_log(&mut self) -> &mut SoftLog {
         self.software.log()
     }
 
-    /// What a line is for that caches write to memory.
+    /// Returns the purpose of a line that caches write to memory.
     pub(super) fn class_of(&self, line: u32) -> Class {
         self.software.class_of(line)
     }
 
-    /// The transaction that a core runs.
+    /// Returns the transaction that a core is running.
     pub(super) fn running(&self, core: usize) -> Option<u64> {
         let Writing { serial, runs, .. } = self.cores[core];
         runs.then_some(serial)
     }
 
-    /// The transaction that a core has begun last.
+    /// Returns the last transaction that a core began.
     pub(super) fn last(&self, core: usize) -> u64 {
         self.cores[core].serial
     }
 
-    /// The first record that a transaction from here on may have.
+    /// Returns the first record that a new transaction may have.
     pub(super) fn next(&self) -> u64 {
         self.packer.next()
     }
 
-    /// The first record that an open transaction may have.
+    /// Returns the first record that an open transaction may have.
     pub(super) fn first_open(&self) -> u64 {
         let open = self.starts.iter().find(|(_, serial)| self.live[serial].end.is_none());
         open.map_or(self.next(), |(start, _)| *start)
     }
 
-    /// Transactions whose records are needed, those first that keep Log Start where it is.
+    /// Live transactions, in the order in which they block Log Start.
     pub(super) fn keepers(&self) -> impl Iterator<Item = u64> {
         self.starts.iter().map(|(_, serial)| *serial)
     }
@@ -348,39 +353,39 @@ impl Log {
         self.live.contains_key(&serial)
     }
 
-    /// The record of a transaction's commit word, if its records are needed and it has one.
+    /// Returns the record of a live transaction's commit word, if it has one.
     pub(super) fn end_of(&self, serial: u64) -> Option<u64> {
         self.live.get(&serial)?.end
     }
 
-    /// Transactions with a commit word before this record whose own records are needed.
+    /// Returns live transactions whose commit word lies before this record.
     pub(super) fn ended_before(&self, record: u64) -> Vec<u64> {
         let ended = |live: &Live| live.end.is_some_and(|end| end < record);
         self.live.iter().filter(|(_, live)| ended(live)).map(|(serial, _)| *serial).collect()
     }
 
-    /// Whether less than half of the log is free, or too few names, which Log Start keeps where it
-    /// is.
+    /// Whether less than half of the log is free, or too few identifiers are free because Log Start
+    /// has not advanced.
     pub(super) fn is_low(&self) -> bool {
-        !self.packer.is_free(2) || self.names.are_few() && self.packer.is_mirrored()
+        !self.packer.is_free(2) || self.ids.are_few() && self.packer.is_mirrored()
     }
 
-    /// Whether half of the log, or more, lies behind the first record that a transaction needs.
+    /// Whether at least half of the log lies after the first record that a transaction needs.
     pub(super) fn is_old(&self, serial: u64) -> bool {
         self.live.get(&serial).is_some_and(|live| self.packer.is_old(live.start))
     }
 
-    /// Whether the log has been written once round, or is not written at all.
+    /// Whether the log has wrapped since its start, or is empty.
     pub(super) fn has_wrapped(&self) -> bool {
         self.packer.has_wrapped()
     }
 
-    /// Log Start may not pass this record.
+    /// Sets another record that Log Start may not pass.
     pub(super) fn set_floor(&mut self, record: u64) {
         self.floor = record;
     }
 
-    /// A transaction needs the records that another one needs, too.
+    /// Extends a transaction's needs to the records that another one needs.
     pub(super) fn inherit(&mut self, serial: u64, from: u64) {
         let Some(start) = self.live.get(&from).map(|live| live.start) else { return };
         let Some(live) = self.live.get_mut(&serial) else { return };
@@ -403,30 +408,30 @@ impl Log {
     }
 }
 
-/// A design at rest on a machine that begins with what its recovery has left: of what was committed
-/// all is at home.
+/// Returns an idle design on a machine that starts from the state that recovery has left. The heap
+/// image has all commits.
 pub(super) fn resumed<D: Logging>(description: &Description, extra: u32, state: &Persistent) -> D {
     let mut design = D::new(description, extra);
     design.log().resume(description, extra, state);
     design
 }
 
-/// What a machine must be for a log in hardware.
+/// Checks that a machine suits a hardware log.
 pub(super) fn fits(description: &Description) -> Result<(), &'static str> {
     if description.network.columns != 0 || description.nvm.channels != 1 {
-        return Err("lines must not overtake their log on the way to its controller: \
+        return Err("lines must not overtake their log entries on the way to the controller: \
                     `network.columns` must be 0 and `nvm.channels` 1");
     }
     Ok(())
 }
 
-/// Lines that may be on their way home behind transactions: retired, written back from DRAM, or
-/// forced out of the caches by a scan.
+/// Write-backs that may be in flight after commits: retired lines, lines from the DRAM cache, or
+/// lines that a scan has forced out of the caches.
 pub(super) fn window(description: &Description) -> usize {
     (description.parameter("log", "window") as usize).max(1)
 }
 
-/// The one place that is told when the hardware cannot hold a transaction.
+/// Stops the run when the hardware cannot hold a transaction. All paths report this here.
 pub(super) fn cannot_hold<D: Logging>(machine: &mut Machine<D>) {
     machine.fail("the hardware cannot hold a transaction: its log or its buffer is full");
 }

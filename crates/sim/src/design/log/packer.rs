@@ -1,5 +1,5 @@
-//! The controller's side of the log: entries become records, in the order in which they arrive, and
-//! the space of records is used again behind Log Start.
+//! The packer at the controller, which turns entries into records in order of arrival and reuses
+//! log space before Log Start.
 
 use std::collections::VecDeque;
 
@@ -10,22 +10,22 @@ use crate::machine::memory::LineWords;
 use crate::mutants::{Mutant, planted};
 use crate::persist::Persistent;
 
-/// A line of the log that is to be written.
+/// A line of the log to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) line: u32,
     pub(super) words: LineWords,
     pub(super) class: Class,
-    /// It is the head of this record: the tails that were made before it are durable before it.
+    /// The record whose head this line is. Tails made before the head are durable before it.
     pub(super) head: Option<u64>,
 }
 
-/// A record that is sealed.
+/// A sealed record.
 #[derive(Clone, Debug)]
 struct Record {
     first_tail: u64,
     durable: bool,
-    /// Lines that its entries are about.
+    /// Lines that its entries describe.
     lines: Vec<u32>,
 }
 
@@ -37,18 +37,18 @@ struct Open {
     words: Vec<u64>,
     first_tail: u64,
     lines: Vec<u32>,
-    /// It has an entry, and not commit words alone.
+    /// Whether it has an entry, and not commit words alone.
     has_entry: bool,
 }
 
-/// All records.
+/// State of the log's space and records.
 #[derive(Debug)]
 pub(super) struct Packer {
     layout: Layout,
-    /// Those from Log Start on, and the number of the first.
+    /// Records from Log Start on, and the number of the first.
     records: VecDeque<Record>,
     start: u64,
-    /// Where the log was empty: the first head, and the first tail.
+    /// First head and first tail of the log when it was empty.
     began: (u64, u64),
     open: Open,
     /// The number of the open record, and of the next tail.
@@ -56,13 +56,12 @@ pub(super) struct Packer {
     next_tail: u64,
     /// All records before this one are durable.
     frontier: u64,
-    /// Log Start and its tail, as memory has them, and what is on its way there.
+    /// The durable Log Start with its tail, and the one in flight to memory.
     mirrored: (u64, u64),
-    on_its_way: Option<(u64, u64)>,
-    /// What is committed before this record is at home: what memory is to have of that, what is on
-    /// its way there, and what it has.
-    done: [u64; 3],
-    /// What is to be written.
+    in_flight: Option<(u64, u64)>,
+    /// The applied watermark: the wanted one, the one in flight to memory, and the durable one.
+    watermark: [u64; 3],
+    /// Lines to write.
     lines: Vec<Line>,
 }
 
@@ -78,13 +77,13 @@ impl Packer {
             next_tail: 0,
             frontier: 0,
             mirrored: (0, 0),
-            on_its_way: None,
-            done: [0; 3],
+            in_flight: None,
+            watermark: [0; 3],
             lines: Vec::new(),
         }
     }
 
-    /// Goes on with the empty log that recovery has left: from where memory has Log Start.
+    /// Continues with the empty log that recovery has left, from the durable Log Start.
     pub(super) fn resume(&mut self, state: &Persistent) {
         if planted(Mutant::LogBeginsAnew) {
             return;
@@ -95,24 +94,24 @@ impl Packer {
         (self.mirrored, self.began) = ((head, tail), (head, tail));
     }
 
-    /// Lines that are to be written now, in this order.
+    /// Returns the lines to write, in order.
     pub(super) fn take_lines(&mut self) -> Vec<Line> {
         std::mem::take(&mut self.lines)
     }
 
-    /// The record that is open.
+    /// Returns the number of the open record.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// All records before this one are durable.
+    /// Returns the first record that may not be durable.
     pub(super) fn frontier(&self) -> u64 {
         self.frontier
     }
 
-    /// Whether Log Start is where memory has it, or will soon have it.
+    /// Whether the durable Log Start equals the current one and no write of it is in flight.
     pub(super) fn is_mirrored(&self) -> bool {
-        self.mirrored.0 == self.start && self.on_its_way.is_none()
+        self.mirrored.0 == self.start && self.in_flight.is_none()
     }
 
     /// Heads and tails that may be written.
@@ -125,33 +124,33 @@ impl Packer {
         (heads - (self.next - head), tails - (self.next_tail - tail))
     }
 
-    /// Whether whatever arrives next has room.
+    /// Whether any single log message has room.
     pub(super) fn has_room(&self) -> bool {
         let (heads, tails) = self.room();
         heads > MOST_HEADS && tails > MOST_TAILS
     }
 
-    /// Whether so many slots, and the ends of so many transactions, have room, whatever is sealed
-    /// between them.
+    /// Whether `slots` slots and `ends` transaction ends have room, whatever seals occur between
+    /// them.
     pub(super) fn can_take(&self, slots: u64, ends: u64) -> bool {
         let (free, most) = (self.room(), self.layout.most(slots));
-        // What arrives last is taken when there is room for any, and a record is open.
+        // The last message needs room for the largest one, beside the open record.
         free.0 > most.0 + ends + MOST_HEADS && free.1 > most.1 + ends + MOST_TAILS
     }
 
-    /// Whether so many `of` 4 parts of the log are free.
+    /// Whether `of` quarters of the log are free.
     pub(super) fn is_free(&self, of: u64) -> bool {
         let (heads, tails) = self.room();
         4 * heads >= of * self.layout.heads && 4 * tails >= of * self.layout.tails
     }
 
-    /// Whether half of the log lies behind a record.
+    /// Whether half of the log lies after a record.
     pub(super) fn is_old(&self, record: u64) -> bool {
         let (heads, tails) = (self.next - record, self.next_tail - self.tail_of(record));
         2 * heads >= self.layout.heads || 2 * tails >= self.layout.tails
     }
 
-    /// Whether a ring has been written once round, or nothing is written at all.
+    /// Whether a ring has wrapped since its start, or the log is empty.
     pub(super) fn has_wrapped(&self) -> bool {
         let Layout { heads, tails, .. } = self.layout;
         let written = (self.next - self.began.0, self.next_tail - self.began.1);
@@ -166,8 +165,8 @@ impl Packer {
         }
     }
 
-    /// Adds what a buffer's slot has; lines that are read for it again go to `places`. Answers how
-    /// many entries that makes, and how many words.
+    /// Appends the entries of a slot; `places` receives the log lines that retirement reads.
+    /// Returns the number of entries and of their words.
     pub(super) fn append(&mut self, id: u32, slot: &Slot, places: &mut Vec<u32>) -> (u32, u64) {
         let bits = (0..8).map(|at| 1_u8 << at).filter(|bit| slot.mask & bit != 0);
         let masks: Vec<u8> = if self.layout.coalesce { vec![slot.mask] } else { bits.collect() };
@@ -178,7 +177,7 @@ impl Packer {
                 self.pack(id, slot, *mask, places);
             }
         } else {
-            // Entries of one word share a line with others of their line.
+            // One-word entries share a head with others of their line.
             let share = if self.layout.coalesce { 1 } else { 8 / (1 + each) };
             for masks in masks.chunks(share) {
                 self.write_alone(id, slot, masks, places);
@@ -188,10 +187,10 @@ impl Packer {
     }
 
     fn meta(&self, id: u32, line: u32, mask: u8) -> u64 {
-        Meta { line, mask, id, lap: self.layout.lap(self.next) }.word()
+        Meta { line, mask, id, wrap: self.layout.wrap(self.next) }.word()
     }
 
-    /// The words of an entry.
+    /// Returns the words of an entry.
     fn words(&self, slot: &Slot, mask: u8) -> Vec<u64> {
         let of = |line: &LineWords| {
             let words = line.iter().enumerate().filter(|(at, _)| mask >> at & 1 != 0);
@@ -243,7 +242,7 @@ impl Packer {
         self.lines.push(Line { line, words: padded(words), class, head: None });
     }
 
-    /// Ends the open record, if it has anything: its head is written.
+    /// Seals the open record, if it has any entry or commit word, by writing its head.
     pub(super) fn seal(&mut self) {
         if self.open.metas.is_empty() {
             return;
@@ -280,14 +279,14 @@ impl Packer {
         self.write_head(head, Class::LogData, first_tail, vec![slot.line]);
     }
 
-    /// Adds a commit word, or a drop word, and seals its record. Answers which one that is.
+    /// Adds a commit word or drop word and seals its record. Returns the record's number.
     pub(super) fn commit(&mut self, id: u32, entries: u32) -> u64 {
         if planted(Mutant::CommitBeforeMeta) && !self.open.metas.is_empty() {
-            // The commit word takes the open record's place, and that one goes on behind it.
+            // The commit word takes the open record's number, and the open record follows it.
             let open = std::mem::take(&mut self.open);
             let record = self.commit(id, entries);
-            let lap = self.layout.lap(self.next);
-            let metas = open.metas.iter().map(|word| Meta { lap, ..Meta::of(*word) }.word());
+            let wrap = self.layout.wrap(self.next);
+            let metas = open.metas.iter().map(|word| Meta { wrap, ..Meta::of(*word) }.word());
             self.open = Open { metas: metas.collect(), ..open };
             return record;
         }
@@ -301,13 +300,13 @@ impl Packer {
         self.next - 1
     }
 
-    /// Whether the open record has an entry about a line.
+    /// Whether the open record has an entry for a line.
     pub(super) fn is_open(&self, line: u32) -> bool {
         self.open.lines.contains(&line)
     }
 
-    /// The head of a record is durable. Answers the lines of those records that now are, with all
-    /// before them; and whether an older one is not.
+    /// Marks the head of a record as durable. Returns the lines of records that became durable
+    /// together with all before them, and whether an older record is still missing.
     pub(super) fn durable(&mut self, record: u64) -> (Vec<(u64, u32)>, bool) {
         let at = |record: u64| (record - self.start) as usize;
         self.records[at(record)].durable = true;
@@ -322,7 +321,7 @@ impl Packer {
         (lines, is_ahead)
     }
 
-    /// Log Start moves on to this record, as far as all before it are durable.
+    /// Moves Log Start up to this record, but not past a record that is not durable.
     pub(super) fn move_start(&mut self, record: u64) {
         let record = record.min(self.frontier);
         while self.start < record {
@@ -331,34 +330,34 @@ impl Packer {
         }
     }
 
-    /// Begins to write Log Start to memory: its line, and its words.
+    /// Starts a write of Log Start. Returns its line and words.
     pub(super) fn mirror(&mut self) -> (u32, LineWords) {
         let at = (self.start, self.tail_of(self.start));
-        self.on_its_way = Some(at);
-        self.done[1] = self.done[0];
-        (self.layout.start_line(), [at.0, at.1, self.done[1], 0, 0, 0, 0, 0])
+        self.in_flight = Some(at);
+        self.watermark[1] = self.watermark[0];
+        (self.layout.start_line(), [at.0, at.1, self.watermark[1], 0, 0, 0, 0, 0])
     }
 
-    /// Whether Log Start is on its way to memory.
+    /// Whether a write of Log Start is in flight.
     pub(super) fn is_mirroring(&self) -> bool {
-        self.on_its_way.is_some()
+        self.in_flight.is_some()
     }
 
-    /// Memory has Log Start. Answers it.
+    /// Completes the write of Log Start. Returns the durable position.
     pub(super) fn has_mirrored(&mut self) -> u64 {
-        self.mirrored = self.on_its_way.take().expect("it was on its way");
-        self.done[2] = self.done[1];
+        self.mirrored = self.in_flight.take().expect("a write of Log Start was in flight");
+        self.watermark[2] = self.watermark[1];
         self.mirrored.0
     }
 
-    /// What is committed before this record is at home.
-    pub(super) fn is_done(&mut self, record: u64) {
-        self.done[0] = self.done[0].max(record);
+    /// Raises the wanted applied watermark.
+    pub(super) fn raise_watermark(&mut self, record: u64) {
+        self.watermark[0] = self.watermark[0].max(record);
     }
 
-    /// What memory has of that.
-    pub(super) fn done(&self) -> u64 {
-        self.done[2]
+    /// Returns the durable applied watermark.
+    pub(super) fn watermark(&self) -> u64 {
+        self.watermark[2]
     }
 }
 
@@ -376,15 +375,15 @@ mod tests {
     use super::*;
     use crate::machine::description::Description;
 
-    /// Appends a slot of a line whose words were stored in any order, and lets its record be.
+    /// Appends a slot of a line with random stored words, and leaves its record open.
     fn append(packer: &mut Packer, random: &mut SmallRng) {
         let (line, mask) = (random.random_range(0..100), random.random_range(1..=u8::MAX));
         let slot = Slot { line, mask, old: [1; 8], new: [2; 8] };
         packer.append(1, &slot, &mut Vec::new());
     }
 
-    /// Heads and tails that slots and commits have taken, with seals between them; and how many
-    /// commits there were.
+    /// Returns the heads and tails that slots and commits have taken with seals between them, and
+    /// the number of commits.
     fn taken(layout: Layout, slots: u64, random: &mut SmallRng) -> (u64, u64, u64) {
         let mut packer = Packer::new(layout);
         (0..random.random_range(0..10)).for_each(|_| append(&mut packer, random));
@@ -396,7 +395,7 @@ mod tests {
                     packer.commit(1, 1);
                     commits += 1;
                 }
-                // Nothing waits for new words.
+                // No line waits for entries with new words.
                 1..4 if layout.content != Content::New => packer.seal(),
                 _ => {}
             }
@@ -406,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_never_need_more_than_is_kept_for_them_whatever_is_sealed_between_them() {
+    fn slots_fit_reserved_log_space_under_any_seals() {
         let mut random = SmallRng::seed_from_u64(1);
         let mut tight = 0;
         for bits in 0..8 {
@@ -428,6 +427,6 @@ mod tests {
                 }
             }
         }
-        assert!(tight > 1000, "less would do, nearly always: {tight}");
+        assert!(tight > 1000, "the bound is rarely tight: {tight}");
     }
 }

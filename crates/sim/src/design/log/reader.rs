@@ -1,4 +1,4 @@
-//! The log after a power cut: what is in it, who is committed, and lines brought home from it.
+//! The reader of the log after a power failure: entries, commits, and their redo and undo.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -6,40 +6,42 @@ use super::record::{DROPPED, Layout, Meta};
 use crate::machine::memory::LineWords;
 use crate::persist::{Cut, Persistent};
 
-/// An entry.
+/// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     id: u32,
     line: u32,
     mask: u8,
-    /// Its words, in its line's order: old ones, new ones, or both.
+    /// Its words in the order of the line: old ones, new ones, or both.
     words: Vec<u64>,
 }
 
-/// All that can be read from Log Start on.
+/// The contents of the log from Log Start on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scan {
-    /// In the log's order.
+    /// In log order.
     entries: Vec<Entry>,
-    /// The transactions that have a commit word, and in which record.
+    /// Transactions with a commit word, and its record.
     commits: FxHashMap<u32, u64>,
-    /// Those that have a drop word: their lines are what they were.
+    /// Transactions with a drop word, whose lines are restored already.
     dropped: FxHashSet<u32>,
-    /// What is committed before this record is at home.
-    done: u64,
-    /// Where the log ends.
+    /// The applied watermark: the heap image has all commits before this record.
+    watermark: u64,
+    /// The end of the log.
     end: (u64, u64),
     layout: Option<Layout>,
 }
 
 impl Scan {
-    /// Reads records until one is not sealed: those behind it were not waited for by anybody.
+    /// Reads records up to the first that is not sealed. No acknowledgement depended on the records
+    /// after it.
     pub(super) fn of(layout: Layout, state: &Persistent) -> Scan {
-        let [head, tail, done, ..] = state.line(layout.start_line());
-        let mut scan = Scan { end: (head, tail), done, layout: Some(layout), ..Scan::default() };
+        let [head, tail, watermark, ..] = state.line(layout.start_line());
+        let mut scan =
+            Scan { end: (head, tail), watermark, layout: Some(layout), ..Scan::default() };
         while scan.end.0 - head < layout.heads {
             let words = state.line(layout.head_line(scan.end.0));
-            if Meta::of(words[0]).lap != layout.lap(scan.end.0) {
+            if Meta::of(words[0]).wrap != layout.wrap(scan.end.0) {
                 break;
             }
             let tails = match layout.pack {
@@ -51,9 +53,9 @@ impl Scan {
         scan
     }
 
-    /// Reads a record of metas, whose words are in its tails. Answers how many those are.
+    /// Reads a record of metas with words in its tails. Returns the number of tails.
     fn read_packed(&mut self, head: &LineWords, state: &Persistent) -> u64 {
-        let layout = self.layout.expect("it is being read");
+        let layout = self.layout.expect("the scan has a layout");
         let metas = head.iter().take_while(|word| **word != 0).map(|word| Meta::of(*word));
         let metas: Vec<Meta> = metas.collect();
         let words_of = |meta: &Meta| layout.each() * meta.mask.count_ones() as usize;
@@ -62,7 +64,7 @@ impl Scan {
         for meta in metas {
             self.add(meta, &mut words);
             if !layout.gather {
-                // The next one's words begin in a tail of their own.
+                // The next entry's words begin in another tail.
                 let unused = words_of(&meta).next_multiple_of(8) - words_of(&meta);
                 words.by_ref().take(unused).for_each(drop);
             }
@@ -70,9 +72,9 @@ impl Scan {
         tails
     }
 
-    /// Reads a record in which each meta stands before its words.
+    /// Reads a record in which each meta precedes its words. Returns the number of tails.
     fn read_alone(&mut self, head: &LineWords, state: &Persistent) -> u64 {
-        let layout = self.layout.expect("it is being read");
+        let layout = self.layout.expect("the scan has a layout");
         let first = 1 + layout.each() * Meta::of(head[0]).mask.count_ones() as usize;
         let tails = first.saturating_sub(8).div_ceil(8) as u64;
         let mut words = head.to_vec();
@@ -88,7 +90,7 @@ impl Scan {
     }
 
     fn tails(&self, count: u64, state: &Persistent) -> Vec<u64> {
-        let layout = self.layout.expect("it is being read");
+        let layout = self.layout.expect("the scan has a layout");
         let tails = self.end.1..self.end.1 + count;
         tails.flat_map(|tail| state.line(layout.tail_line(tail))).collect()
     }
@@ -107,12 +109,12 @@ impl Scan {
         self.entries.push(Entry { id, line, mask, words });
     }
 
-    /// Writes home what committed transactions have stored, oldest entry first. Of one that is at
-    /// home the first records may be gone; what is left is written all the same, for what an older
-    /// transaction has stored before may be written just now. What is known to be at home is left
-    /// as it is: software may have written there since.
+    /// Applies the new words of committed transactions, oldest entry first. The log may have lost
+    /// the first records of an applied transaction. Its other records are applied again, because
+    /// redo of older transactions may have overwritten the same lines. Commits before the watermark
+    /// are skipped: software may have written their lines later.
     pub(super) fn redo(&self, state: &mut Persistent) -> Result<(), Cut> {
-        let is_there = |id| self.commits.get(id).is_some_and(|record| *record >= self.done);
+        let is_there = |id| self.commits.get(id).is_some_and(|record| *record >= self.watermark);
         let committed = self.entries.iter().filter(|entry| is_there(&entry.id));
         committed.into_iter().try_for_each(|entry| {
             let new = entry.words.len() - entry.mask.count_ones() as usize;
@@ -120,22 +122,22 @@ impl Scan {
         })
     }
 
-    /// Writes home what others have found, newest entry first: of a line with two entries the older
-    /// one has what was committed. Whoever has a commit word is committed, though the first of its
-    /// records may be gone; and nothing is left of whoever has a drop word.
+    /// Restores the old words of uncommitted transactions, newest entry first. The older of two
+    /// entries for a line holds the committed words. A transaction with a commit word is committed
+    /// even if its first records are lost. A transaction with a drop word needs no undo.
     pub(super) fn undo(&self, state: &mut Persistent) -> Result<(), Cut> {
         let is_over = |id| self.commits.contains_key(id) || self.dropped.contains(id);
         let open = self.entries.iter().filter(|entry| !is_over(&entry.id));
         open.rev().try_for_each(|entry| put(entry, &entry.words, state))
     }
 
-    /// Ends recovery: the log is empty, and begins with a lap that none of its lines has. Records
-    /// behind the first that was not durable may be of this lap or of the next one. The numbers of
-    /// laps come again after 63: after some 31 recoveries one behind the other, with not a lap
-    /// written between any two, an old line could be taken for a new one. No simulation does that.
+    /// Ends recovery with an empty log in a wrap that none of its lines has. Records after the
+    /// first non-durable one may carry this wrap or the next. Wrap numbers repeat after 63. After
+    /// about 31 recoveries without a complete wrap between them, an old line could pass for a new
+    /// one. No simulation does that.
     pub(super) fn reset(&self, state: &mut Persistent) -> Result<(), Cut> {
-        let layout = self.layout.expect("it was read");
-        let (head, tail) = layout.fresh_lap(self.end.0, self.end.1);
+        let layout = self.layout.expect("the scan has a layout");
+        let (head, tail) = layout.fresh_wrap(self.end.0, self.end.1);
         state.set_line(layout.start_line(), [head, tail, 0, 0, 0, 0, 0, 0])
     }
 }

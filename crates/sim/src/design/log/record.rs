@@ -1,4 +1,4 @@
-//! How records lie in the log: rings, and words that say what is in them.
+//! The format of log records: rings, meta words and the space that entries need.
 
 use crate::machine::description::Description;
 use crate::mutants::{Mutant, planted};
@@ -6,52 +6,51 @@ use crate::mutants::{Mutant, planted};
 /// Which words of a line an entry keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::design) enum Content {
-    /// What they were.
+    /// The old words.
     Old,
-    /// What they become.
+    /// The new words.
     New,
-    /// First what they were, then what they become.
+    /// The old words, then the new ones.
     Both,
 }
 
-/// The last name that a transaction may have: 20 bits.
+/// The largest transaction identifier: 20 bits.
 const LAST_ID: u32 = (1 << 20) - 1;
 
-/// The last line, and the most entries, that a meta word can tell of: 30 bits, which are 64 GiB.
+/// The largest line, and the most entries, that fit in a meta word: 30 bits, which cover 64 GiB.
 const LAST_LINE: u32 = (1 << 30) - 1;
 
-/// In the place of a commit word's entries: the transaction was dropped, its lines are what they
-/// were. No transaction has so many.
+/// Entry count of a drop word. No transaction has so many entries.
 pub(super) const DROPPED: u32 = LAST_LINE;
 
-/// Laps that can be told apart: 6 bits, and 0 is never written.
-const LAPS: u64 = (1 << 6) - 1;
+/// Wraps that a head can distinguish: 6 bits, of which 0 means never written.
+const WRAPS: u64 = (1 << 6) - 1;
 
-/// Tails that a letter may need, at most.
+/// Most tails that a log message may need.
 pub(super) const MOST_TAILS: u64 = 18;
-/// Heads that it may need.
+/// Most heads that a log message may need.
 pub(super) const MOST_HEADS: u64 = 9;
 
-/// A meta word: what an entry is about, or that a transaction is committed.
+/// A meta word, which describes an entry or a commit.
 ///
 /// ```text
-///   | lap 6 | transaction 20 | mask 8 | line 30 |
+///   | wrap 6 | transaction 20 | mask 8 | line 30 |
 /// ```
-/// A mask of 0 makes it a commit word: then `line` is the number of the transaction's entries, or
+/// A mask of 0 marks a commit word. `line` is then the number of the transaction's entries, or
 /// [`DROPPED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) line: u32,
     pub(super) mask: u8,
     pub(super) id: u32,
-    pub(super) lap: u8,
+    pub(super) wrap: u8,
 }
 
 impl Meta {
     pub(super) fn word(self) -> u64 {
-        let Meta { line, mask, id, lap } = self;
-        assert!(line <= LAST_LINE && id <= LAST_ID, "{self:?} has no meta word");
-        u64::from(lap) << 58 | u64::from(id) << 38 | u64::from(mask) << 30 | u64::from(line)
+        let Meta { line, mask, id, wrap } = self;
+        assert!(line <= LAST_LINE && id <= LAST_ID, "{self:?} does not fit in a meta word");
+        u64::from(wrap) << 58 | u64::from(id) << 38 | u64::from(mask) << 30 | u64::from(line)
     }
 
     pub(super) fn of(word: u64) -> Meta {
@@ -59,35 +58,35 @@ impl Meta {
             line: word as u32 & LAST_LINE,
             mask: (word >> 30) as u8,
             id: (word >> 38) as u32 & LAST_ID,
-            lap: (word >> 58) as u8,
+            wrap: (word >> 58) as u8,
         }
     }
 }
 
-/// Where the log is, and how it is written.
+/// Placement and settings of the log.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::design) struct Layout {
-    /// The line of Log Start; the heads' ring follows, then the tails'.
+    /// The line of Log Start; the ring of heads follows, then that of tails.
     first: u32,
     pub(super) heads: u64,
     pub(super) tails: u64,
     pub(super) content: Content,
     pub(super) coalesce: bool,
     pub(super) pack: bool,
-    /// Words of several entries share a tail, where they are packed.
+    /// Whether words of several packed entries share a tail.
     pub(super) gather: bool,
-    /// Neighbouring lines of one bank, and how many banks the log's neighbours are spread over.
+    /// Neighbouring lines of one bank, and the banks over which neighbours are spread.
     run: u64,
     banks: u64,
 }
 
 impl Layout {
-    /// The log behind `extra`.
+    /// Returns the layout of a log that begins at `extra`.
     pub(in crate::design) fn of(description: &Description, extra: u32, content: Content) -> Layout {
         let switch = |key| description.parameter("log", key) != 0.0;
         let pack = switch("pack");
         let lines = Layout::bytes(description) / 64;
-        // Eight entries that are packed have one head, and a tail for each eight words.
+        // Eight packed entries share one head, and have a tail for each eight words.
         let heads = if pack { lines / 4 } else { lines / 2 };
         Layout {
             first: extra,
@@ -106,17 +105,17 @@ impl Layout {
         (description.parameter("log", "bytes") as u64).next_multiple_of(4 * 64)
     }
 
-    /// Lines that the log takes: Log Start, then from the first line of a bank on both rings.
+    /// Lines that the log takes: Log Start, then both rings from the first line of a bank on.
     pub(in crate::design) fn lines(description: &Description) -> u32 {
         (Layout::bytes(description) / 64) as u32 + description.nvm.interleave_bytes / 64 + 1
     }
 
-    /// Words that an entry has for each word that was stored.
+    /// Entry words per stored word.
     pub(super) fn each(self) -> usize {
         if self.content == Content::Both { 2 } else { 1 }
     }
 
-    /// Tails of a packed record whose entries have so many words.
+    /// Returns the tails of a packed record whose entries have these word counts.
     pub(super) fn tails_of(self, entries: impl Iterator<Item = usize>) -> u64 {
         let tails = match self.gather {
             true => entries.sum::<usize>().div_ceil(8),
@@ -125,9 +124,9 @@ impl Layout {
         tails as u64
     }
 
-    /// Slots of buffers that each of so many transactions may log, if they begin when a quarter of
-    /// the log is free. Besides, each needs a head and a tail for its commit word, and where the
-    /// last letter is to be taken there must be room for any.
+    /// Returns the slots that each of `transactions` transactions may log if they begin when a
+    /// quarter of the log is free. Each transaction also needs a head and a tail for its commit
+    /// word. The last log message must find room for the largest message.
     pub(super) fn share(self, transactions: u64) -> u64 {
         let of = |ring: u64, most: u64| {
             ((ring / 4).saturating_sub(most + 1) / transactions).saturating_sub(1)
@@ -136,22 +135,24 @@ impl Layout {
         let each = self.each() as u64;
         match (self.pack, self.coalesce) {
             (true, true) => (8 * heads).min(tails / each),
-            // Packed, a slot of eight words is eight entries; otherwise a record.
+            // Packed, a slot of eight words is eight entries; otherwise it is a record.
             (true, false) if !self.gather => heads.min(tails / 8),
             (true, false) | (false, true) => heads.min(tails / each),
             (false, false) => heads / 8_u64.div_ceil(8 / (1 + each)),
         }
     }
 
-    /// Heads and tails that so many slots may need. Eight that are packed share a head, unless a
-    /// line on its way to memory waits for one of them: then a record is sealed that has fewer.
-    /// Between two such seals come slots of eight entries at most, so that these have no more
-    /// records than they are; before the first seal there is also what was open. Likewise with
-    /// tails. A commit, or a drop, that seals what is open has a head of its own besides.
+    /// Returns the most heads and tails that `slots` slots may need.
+    ///
+    /// Eight packed slots share a head unless a line in flight to memory waits for one of them: its
+    /// record is then sealed with fewer entries. At least one slot arrives between two such seals,
+    /// so the seals create no more records than there are slots. The record that is open before the
+    /// first slot may add one more. The same holds for tails. A commit or drop that seals the open
+    /// record has a head of its own besides.
     pub(super) fn most(self, slots: u64) -> (u64, u64) {
         let each = self.each() as u64;
         match (self.pack, self.coalesce) {
-            // Nothing waits for new words.
+            // No line waits for entries with new words.
             (true, true) if self.content == Content::New => (slots.div_ceil(8), slots),
             (true, false) if !self.gather => (slots, 8 * slots),
             (true, _) | (false, true) => (slots, each * slots),
@@ -168,17 +169,18 @@ impl Layout {
         u64::from(self.first + 1).next_multiple_of(self.run)
     }
 
-    /// The line of a record's head.
+    /// Returns the line of a record's head.
     pub(super) fn head_line(self, head: u64) -> u32 {
         (self.rings() + self.spread(head % self.heads, self.heads)) as u32
     }
 
-    /// The line of a tail.
+    /// Returns the line of a tail.
     pub(super) fn tail_line(self, tail: u64) -> u32 {
         (self.rings() + self.heads + self.spread(tail % self.tails, self.tails)) as u32
     }
 
-    /// Neighbours of a ring lie in different banks: one bank would take them one by one.
+    /// Places neighbours of a ring in different banks. A single bank would write them one after
+    /// another.
     fn spread(self, at: u64, ring: u64) -> u64 {
         let fits = |banks: &u64| ring.is_multiple_of(banks * self.run);
         let Some(banks) = (1..=self.banks).rev().find(fits) else { return at };
@@ -186,15 +188,15 @@ impl Layout {
         at / block * block + at % banks * self.run + at % block / banks
     }
 
-    /// In which lap a head is written.
-    pub(super) fn lap(self, head: u64) -> u8 {
-        (head / self.heads % LAPS + 1) as u8
+    /// Returns the wrap in which a head is written.
+    pub(super) fn wrap(self, head: u64) -> u8 {
+        (head / self.heads % WRAPS + 1) as u8
     }
 
-    /// The first head, and the first tail, of the lap behind the one behind these.
-    pub(super) fn fresh_lap(self, head: u64, tail: u64) -> (u64, u64) {
-        let laps = if planted(Mutant::LapsComeAgain) { 0 } else { 2 };
-        ((head / self.heads + laps) * self.heads, (tail / self.tails + laps) * self.tails)
+    /// Returns the first head and the first tail of the wrap after the next one.
+    pub(super) fn fresh_wrap(self, head: u64, tail: u64) -> (u64, u64) {
+        let wraps = if planted(Mutant::LapsComeAgain) { 0 } else { 2 };
+        ((head / self.heads + wraps) * self.heads, (tail / self.tails + wraps) * self.tails)
     }
 }
 
@@ -205,17 +207,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_meta_word_is_read_as_it_was_written() {
+    fn meta_word_round_trips() {
         let (largest, other) = ((DROPPED, 255, LAST_ID, 63), (DROPPED - 7, 0x81, 0x5_4321, 0x15));
-        for (line, mask, id, lap) in [largest, other, (0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0)] {
-            let meta = Meta { line, mask, id, lap };
+        for (line, mask, id, wrap) in [largest, other, (0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0)] {
+            let meta = Meta { line, mask, id, wrap };
             assert_eq!(Meta::of(meta.word()), meta);
         }
-        assert_eq!(Meta::of(0).lap, 0, "what was never written has no lap");
+        assert_eq!(Meta::of(0).wrap, 0, "an unwritten word has wrap 0");
     }
 
     #[test]
-    fn every_place_of_a_ring_has_a_line_of_its_own_and_neighbours_have_other_banks() {
+    fn ring_places_have_own_lines_and_alternate_banks() {
         for machine in ["redu", "tiny-redu"] {
             let description = Description::builtin(machine).unwrap();
             let layout = Layout::of(&description, 1001, Content::New);

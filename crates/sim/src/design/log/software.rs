@@ -1,48 +1,54 @@
-//! Transactions that the hardware cannot hold: how a log in software takes over from one in
-//! hardware, under all four designs.
+//! The fallback of transactions that the hardware cannot hold: a software log takes over from the
+//! hardware log, in all four designs.
 //!
 //! ```text
-//!   store:    room in the core's share of the log, and what else the design needs.  None: software
-//!   software: what is committed -> home   |   Log Start's line: "at home before this record"
-//!             the attempt's old words -> home, durable;  drop word: durable       (where undone)
-//!             the attempt's letters, lines and records are forgotten
-//!   a commit while software may still store: the first line again, before its locks are free
+//!   store:    room in the core's share of the log, and in the design's structures.  None: software
+//!   software: commits -> heap image       |   applied watermark in the line of Log Start
+//!             the attempt's old words -> heap image, durable;  drop word: durable (where undone)
+//!             the attempt's log messages, lines and records are forgotten
+//!   a commit while software may still store: the watermark again, before its locks are free
 //! ```
-//! Recovery of the hardware's log and of software's never undo what the other has done:
+//! The recoveries of the hardware log and of the software log never undo each other's work:
 //!
-//! - *Redone* is a transaction whose commit word is not before the mark in Log Start's line. No
-//!   commit before the mark is put over what software has written, for all of it was at home first.
-//!   No commit behind the mark has written a line that software has locked: whoever had the lock
-//!   before has committed before software began, or has waited with its locks until the mark was
-//!   behind its commit. (Who commits when software has all its data in memory need not wait: that
-//!   has all its lines locked until its own commit word is durable.)
-//! - *Undone* is a transaction that has neither a commit word nor a drop word. An attempt that ends
-//!   in software has a drop word before software's log has anything: so what software commits is
-//!   never taken back. And its lines were what they had been, in memory, before the drop word was:
-//!   so nobody needs it to be undone.
-//! - What software undoes are lines of its own open transaction. It has them locked, and the two
-//!   above say that hardware neither redoes nor undoes anything there.
+//! - *Redo* covers transactions whose commit word is not before the watermark. Commits before it
+//!   cannot overwrite software's words, since the heap image had all of them first. Commits after
+//!   it have not written any line that software has locked. The previous holder of such a lock
+//!   either committed before software began, or waited with its locks until the watermark covered
+//!   its commit. (A transaction that commits when software has all its data in memory need not
+//!   wait: software keeps its lines locked until its own commit word is durable.)
+//! - *Undo* covers transactions with neither a commit word nor a drop word. An attempt that ends in
+//!   software has a drop word before the software log has any entry, so recovery never takes back
+//!   software's commits. The attempt's lines have their old contents in memory before the drop
+//!   word, so no undo of it is missing.
+//! - Software undoes only lines of its own open transaction. These lines are locked, and by the two
+//!   points above hardware neither redoes nor undoes any of them.
 //!
-//! So the lines that the two recoveries write are not the same ones, but for lines that software
-//! has committed: these are in memory, and hardware redoes, or undoes, words that were stored
-//! later. The order of both is free; the hardware's is first.
+//! The two recoveries therefore write disjoint lines, except lines that software has committed.
+//! These are in memory, and hardware redoes or undoes only words that were stored later. The order
+//! of the two is free; the hardware's is first.
 //!
-//! Of each log: `hw-undo` has everything home when it commits, and needs only the drop word;
-//! `hw-redo` and `redu` bring nothing of an open transaction home, and need only the mark;
-//! `hw-undo-redo` needs both. It puts the attempt's words back behind the mark: of their lines what
-//! was committed before is at home by then, and a scan that does not know of these write-backs
+//! Each design needs a part of this protocol:
+//!
+//! | design | applied at commit | drop word | watermark |
+//! |---|---|---|---|
+//! | `hw-undo` | all data | needed | - |
+//! | `hw-redo`, `redu` | nothing of an open transaction | - | needed |
+//! | `hw-undo-redo` | some lines | needed | needed |
+//!
+//! `hw-undo-redo` restores the attempt's words after the watermark is durable. The heap image has
+//! all earlier commits of these lines by then, so a scan that does not know of these write-backs
 //! misses nothing.
 //!
-//! Why nobody waits for each other: the mark waits for commits and for lines on their way home, of
-//! which none waits for a lock. (It could not wait for Log Start, which an open transaction keeps
-//! where it is that may wait for software's locks.) A line on its way home waits for the record
-//! that has its entries, and that record for nobody: the open one is sealed when software begins,
-//! and, as long as it runs or anybody waits so, with each entry for which a line waits. Room in the
-//! log, and what else a design needs, are there when a store is executed: so nothing that hardware
-//! holds waits for room.
+//! The protocol has no deadlock. The watermark waits for commits and for write-backs, which need no
+//! lock. (It could not wait for Log Start: an open transaction that blocks Log Start may wait for
+//! software's locks.) A write-back waits for the record with its entries, and that record waits for
+//! no transaction. The open record is sealed when software begins. While software runs or any core
+//! waits for the watermark, each entry with a waiting line seals it too. Room in the log and in the
+//! design's structures is reserved before a store executes, so nothing that hardware holds waits
+//! for room.
 //!
-//! Who gives up a transaction in hardware, and has no room for what it stores back, goes the same
-//! way, up to where software would begin.
+//! A hardware transaction that aborts without room for the stores that restore its words takes the
+//! same path, up to the point at which software would begin.
 
 use rustc_hash::FxHashMap;
 
@@ -60,39 +66,38 @@ use crate::machine::{Hart, Machine};
 use crate::mutants::{Mutant, planted};
 use crate::persist::{Cut, Persistent};
 
-/// What it does rarely.
+/// Rarely taken paths.
 pub(super) const FALLS: &str = "a transaction falls back to software";
 const BESIDE: &str = "a transaction commits while software runs";
 
-/// Who runs in software.
+/// State of the software fallback.
 #[derive(Debug)]
 pub(super) struct Software {
-    /// The logs.
+    /// The software logs.
     log: SoftLog,
-    /// Whether software runs a core's transaction, which may store to lines that it has not stored
-    /// to yet.
+    /// Whether software runs a core's transaction, which may store to further lines.
     runs: Vec<bool>,
-    /// Cores that wait, with their locks, until whatever is committed is at home.
-    hurries: usize,
-    /// Cores that wait until something more is at home.
+    /// Cores that wait, with their locks, until all commits are applied.
+    expediting: usize,
+    /// Tokens of cores that wait for the next write-back.
     waiting: Vec<When>,
 }
 
 impl Software {
-    /// Logs in software that begin at this line.
+    /// Returns software logs that begin at this line.
     pub(super) fn new(description: &Description, first: u32) -> Software {
         let log = SoftLog::new(description, first);
-        Software { log, runs: vec![false; description.cores], hurries: 0, waiting: Vec::new() }
+        Software { log, runs: vec![false; description.cores], expediting: 0, waiting: Vec::new() }
     }
 
-    /// A core's transaction is over, or will not store anything more.
+    /// Notes that a core's transaction is over or will not store to further lines.
     pub(super) fn is_over(&mut self, core: usize) {
         self.runs[core] = false;
     }
 
-    /// Whether a line on its way home may be waited for by somebody who has locks.
-    pub(super) fn needs_home(&self) -> bool {
-        self.is_running() || self.hurries > 0 && !planted(Mutant::OpenRecordStays)
+    /// Whether a transaction with locks may wait for a write-back.
+    pub(super) fn needs_write_back(&self) -> bool {
+        self.is_running() || self.expediting > 0 && !planted(Mutant::OpenRecordStays)
     }
 
     /// Whether software runs any core's transaction.
@@ -110,15 +115,15 @@ impl Software {
     }
 }
 
-/// Lines of persistent memory that the hardware's log and software's need.
+/// Lines of persistent memory that the hardware log and the software log need.
 pub(in crate::design) fn lines(description: &Description) -> u32 {
     Layout::lines(description) + SoftLog::lines(description)
 }
 
-/// A transaction stores a word, if the hardware can hold that.
+/// Stores a word, if the hardware can hold it.
 ///
 /// # Errors
-/// [`Stop::TooLarge`].
+/// [`Stop::TooLarge`] when the log or the design has no room.
 pub(in crate::design) fn store<D: Logging>(
     hart: &mut Hart<'_, D>,
     word: u64,
@@ -133,7 +138,7 @@ pub(in crate::design) fn store<D: Logging>(
     Ok(())
 }
 
-/// A core's transaction falls back to software, or gives up and has no room to say so.
+/// Ends the hardware attempt of a core's transaction that falls back, or that aborts without room.
 pub(in crate::design) fn falls_back<D: Logging>(hart: &mut Hart<'_, D>) {
     let cycle = hart.cycle();
     hart.at(cycle);
@@ -141,10 +146,10 @@ pub(in crate::design) fn falls_back<D: Logging>(hart: &mut Hart<'_, D>) {
     let log = hart.machine().design.log();
     log.software.runs[core] = true;
     let content = log.content;
-    // Lines that wait for its entries do not wait for its end.
+    // Lines that wait for the attempt's entries must not wait for its end.
     seal(hart.machine(), core);
     if !planted(Mutant::SoftwareEarly) {
-        all_at_home(hart);
+        apply_all(hart);
     }
     if content != Content::New {
         put_back(hart);
@@ -155,55 +160,55 @@ pub(in crate::design) fn falls_back<D: Logging>(hart: &mut Hart<'_, D>) {
     hart.machine().rare(FALLS, since, until);
 }
 
-/// Software has a core's data in memory, and is about to commit them: its transaction writes no
-/// lines any more, so commits beside it have none that it will write.
+/// Notes that a core's software transaction has its data in memory and is about to commit. It
+/// writes no further lines, so parallel commits cannot conflict with it.
 pub(in crate::design) fn software_commits<D: Logging>(hart: &mut Hart<'_, D>) {
     let core = hart.core();
     hart.machine().design.log().software.is_over(core);
 }
 
-/// A core's transaction is committed. Where software runs it keeps its locks until recovery need
-/// not redo it.
+/// Completes a hardware commit. While software runs, the transaction keeps its locks until recovery
+/// need not redo it.
 pub(in crate::design) fn beside_software<D: Logging>(hart: &mut Hart<'_, D>) {
     let runs = hart.machine().design.log().software.is_running();
     if runs && !planted(Mutant::CommitsBeside) {
         let since = hart.cycle();
-        all_at_home(hart);
+        apply_all(hart);
         let until = hart.cycle();
         hart.machine().rare(BESIDE, since, until);
     }
 }
 
-/// Brings home whatever is committed, and makes that known to memory. Nothing has to be where
-/// nothing is redone: there it is at home when it commits.
-fn all_at_home<D: Logging>(hart: &mut Hart<'_, D>) {
+/// Waits until all commits are in the heap image and the durable watermark covers them. Designs
+/// without redo return at once: their data are applied at commit.
+fn apply_all<D: Logging>(hart: &mut Hart<'_, D>) {
     let core = hart.core();
     let log = hart.machine().design.log();
     if log.content == Content::Old {
         return;
     }
     let record = log.next();
-    log.software.hurries += 1;
-    while D::hurry(hart.machine(), record) {
+    log.software.expediting += 1;
+    while D::expedite(hart.machine(), record) {
         let token = hart.machine().open_token();
         hart.machine().design.log().software.waiting.push(token);
         hart.wait_for(token);
     }
-    let known = controller::all_at_home(hart.machine(), record, core);
+    let known = controller::raise_watermark(hart.machine(), record, core);
     hart.wait_for(known);
-    hart.machine().design.log().software.hurries -= 1;
+    hart.machine().design.log().software.expediting -= 1;
 }
 
-/// Something more is at home, or committed: who waits for that looks again.
+/// Wakes the cores that wait for write-backs or commits.
 pub(in crate::design) fn look_again<D: Logging>(machine: &mut Machine<D>) {
     let now = machine.now();
     let waiting = std::mem::take(&mut machine.design.log().software.waiting);
     waiting.into_iter().for_each(|token| machine.tell(token, now));
 }
 
-/// What a core's attempt has overwritten is stored back through the caches, and written to memory:
-/// on return it is durable. The entries of all its words went ahead, and until the drop word is
-/// durable recovery does the same; so these stores need no entries.
+/// Restores the words that a core's attempt has overwritten, through the caches; they are durable
+/// on return. These stores need no log entries. Entries for all the words precede them, and until
+/// the drop word is durable recovery restores the same words.
 fn put_back<D: Logging>(hart: &mut Hart<'_, D>) {
     let core = hart.core();
     drain(hart.machine(), core);
@@ -223,11 +228,11 @@ fn put_back<D: Logging>(hart: &mut Hart<'_, D>) {
     hart.machine().design.log().cores[core].puts_back = FxHashMap::default();
 }
 
-/// Makes what is persistent the state after some transaction, from a log of this content and that
-/// of software behind it.
+/// Brings the persistent state to that after some transaction, from a log of this content and the
+/// software log after it.
 ///
 /// # Errors
-/// [`Cut`].
+/// [`Cut`] when power fails again.
 pub(in crate::design) fn recover(
     description: &Description,
     extra: u32,

@@ -1,37 +1,37 @@
-//! What is in the DRAM cache: buckets of 8 lines, each with the transaction that wrote it last.
+//! The contents of the DRAM cache: buckets of 8 lines, each with the transaction that wrote it
+//! last.
 
 use super::super::dram::WAYS;
 use crate::machine::memory::LineWords;
 
-/// A line.
+/// A line in the cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     pub(super) line: u32,
     pub(super) words: LineWords,
-    /// The transaction that wrote it; 0: nobody's.
+    /// The transaction that wrote it, or 0 for none.
     pub(super) serial: u64,
-    /// Each time that it is written it has another.
+    /// A number that changes with each write.
     pub(super) version: u64,
-    /// The write that brings this version home, when it is under way.
-    pub(super) home: Option<u64>,
-    /// What its transaction has found here, and has overwritten.
+    /// The write-back of this version, while it is in flight.
+    pub(super) write_back: Option<u64>,
+    /// The committed version that its transaction has overwritten.
     pub(super) before: Option<Before>,
     used: u64,
 }
 
-/// A version of a line that somebody has committed, and that an open transaction has overwritten
-/// before it was at home.
+/// A committed version of a line that an open transaction overwrote before its write-back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     pub(super) words: LineWords,
-    /// The record that has committed it.
+    /// The record of its commit.
     pub(super) end: u64,
-    /// The write that brings it home.
+    /// Its write-back, if it has one.
     pub(super) number: Option<u64>,
-    pub(super) is_home: bool,
+    pub(super) is_written_back: bool,
 }
 
-/// All of them.
+/// State of the cache.
 #[derive(Debug)]
 pub(super) struct Cache {
     slots: Vec<Option<Line>>,
@@ -44,52 +44,53 @@ impl Cache {
         Cache { slots: vec![None; buckets as usize * WAYS], clock: 0, lines: 0 }
     }
 
-    /// How many there are.
+    /// The number of lines.
     pub(super) fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// Whether there are about as many as there can be: some buckets fill up later than others.
+    /// Whether the cache is about as full as it gets. Some buckets fill later than others.
     pub(super) fn is_full(&self) -> bool {
         10 * self.lines >= 9 * self.slots.len() as u64
     }
 
-    /// Where a line is.
+    /// Returns the slot of a line.
     pub(super) fn find(&self, bucket: usize, line: u32) -> Option<usize> {
         let slots = bucket * WAYS..(bucket + 1) * WAYS;
         slots.into_iter().find(|slot| self.slots[*slot].is_some_and(|it| it.line == line))
     }
 
-    /// The line in a slot.
+    /// Returns the line in a slot.
     pub(super) fn line(&self, slot: usize) -> Option<&Line> {
         self.slots[slot].as_ref()
     }
 
-    /// The same, to change it.
+    /// Returns the line in a slot for changes.
     pub(super) fn line_mut(&mut self, slot: usize) -> &mut Line {
-        self.slots[slot].as_mut().expect("it is there")
+        self.slots[slot].as_mut().expect("the slot has a line")
     }
 
-    /// The transaction that wrote the line in a slot last; 0: nobody's, or no line.
+    /// Returns the transaction that last wrote the line in a slot. Returns 0 for none, or without a
+    /// line.
     pub(super) fn serial(&self, slot: usize) -> u64 {
         self.slots[slot].map_or(0, |it| it.serial)
     }
 
-    /// Slots whose lines have overwritten a version that is not at home.
+    /// Slots with an overwritten version that is not in the heap image.
     pub(super) fn overwritten(&self) -> Vec<usize> {
-        let has = |it: &Line| it.before.is_some_and(|before| !before.is_home);
+        let has = |it: &Line| it.before.is_some_and(|before| !before.is_written_back);
         (0..self.slots.len()).filter(|slot| self.slots[*slot].as_ref().is_some_and(has)).collect()
     }
 
-    /// A line was read or written.
+    /// Marks a line as just used.
     pub(super) fn touch(&mut self, slot: usize) {
         self.clock += 1;
         let clock = self.clock;
         self.line_mut(slot).used = clock;
     }
 
-    /// Where a line of a bucket would go: a free slot, or that of the line that was not used for
-    /// longest among those that may leave.
+    /// Returns the slot for a new line of a bucket: a free one, or that of the least recently used
+    /// line that may leave.
     pub(super) fn place(&self, bucket: usize, may_leave: impl Fn(&Line) -> bool) -> Option<usize> {
         let slots = bucket * WAYS..(bucket + 1) * WAYS;
         slots.clone().find(|slot| self.slots[*slot].is_none()).or_else(|| {
@@ -100,27 +101,27 @@ impl Cache {
         })
     }
 
-    /// A line is there from here on, in a slot that is free.
+    /// Inserts a line into a free slot.
     pub(super) fn put(&mut self, slot: usize, line: u32, words: LineWords, serial: u64) {
         let (version, used) = (0, 0);
         self.slots[slot] =
-            Some(Line { line, words, serial, version, home: None, before: None, used });
+            Some(Line { line, words, serial, version, write_back: None, before: None, used });
         self.lines += 1;
         self.renew(slot, words, serial);
     }
 
-    /// A line is written again.
+    /// Overwrites a line with a new version.
     pub(super) fn renew(&mut self, slot: usize, words: LineWords, serial: u64) {
         self.touch(slot);
         let version = self.clock;
         let line = self.line_mut(slot);
-        (line.words, line.serial, line.version, line.home) = (words, serial, version, None);
+        (line.words, line.serial, line.version, line.write_back) = (words, serial, version, None);
     }
 
-    /// A line is there no longer.
+    /// Removes a line.
     pub(super) fn remove(&mut self, slot: usize) -> Line {
         self.lines -= 1;
-        self.slots[slot].take().expect("it is there")
+        self.slots[slot].take().expect("the slot has a line")
     }
 }
 
@@ -129,10 +130,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_bucket_gives_up_the_line_that_was_not_used_for_longest_among_those_that_may_leave() {
+    fn full_bucket_evicts_least_recently_used_line() {
         let mut cache = Cache::new(2);
         for line in 0..WAYS as u32 {
-            let slot = cache.place(1, |_| false).expect("there are free slots");
+            let slot = cache.place(1, |_| false).expect("the bucket has a free slot");
             cache.put(slot, line, [0; 8], u64::from(line));
         }
         let first = cache.find(1, 0).unwrap();

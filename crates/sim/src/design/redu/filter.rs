@@ -1,33 +1,33 @@
-//! Which lines may be in the DRAM cache: Bloom filters.
+//! Bloom filters for the lines that may be in the DRAM cache.
 //!
-//! Eager write-back keeps few lines there for a short time: *counters*, of which none is too small
-//! as long as a line is there, so an answer of "no" is sure. (One that is full stays so: nobody
-//! knows how many lines it stands for.) Least recently used keeps many: *bits*, which are set and
-//! never cleared one by one, but all together when too many answers of "yes" were wrong; so "no"
-//! may be wrong, too.
+//! Eager write-back keeps few lines in the cache for a short time. Its filter has *counters*, which
+//! never underestimate the present lines, so a negative result is certain. A saturated counter
+//! stays saturated, since its true count is unknown. The policy of least recent use keeps many
+//! lines. Its filter has *bits*, which are set and never cleared individually. All bits are cleared
+//! together when too many positive results were wrong, so a negative result may be wrong too.
 
 use crate::machine::description::Description;
 use crate::mutants::{Mutant, planted};
 
-/// Answers of "yes" from which a share is told.
+/// Positive results after which their error rate counts.
 const SAMPLE: u64 = 256;
 
-/// A filter.
+/// A Bloom filter.
 #[derive(Debug)]
 pub(super) struct Filter {
     counters: Vec<u8>,
     most: u8,
     hashes: u64,
-    /// Lines are taken out again.
+    /// Whether lines are removed again.
     counts: bool,
     reset: f64,
-    /// Answers of "yes" since the last reset, and those that were wrong.
-    answers: u64,
+    /// Positive results since the last reset, and the wrong ones.
+    positives: u64,
     wrong: u64,
 }
 
 impl Filter {
-    /// The filter of a policy.
+    /// Returns the filter of a policy.
     pub(super) fn new(description: &Description, lazy: bool) -> Filter {
         let of = |key| description.parameter("redu", key);
         let entries = of(if lazy { "bloom_entries_lru" } else { "bloom_entries" });
@@ -38,22 +38,22 @@ impl Filter {
             hashes: of("bloom_hashes") as u64,
             counts: !lazy,
             reset: of("bloom_reset"),
-            answers: 0,
+            positives: 0,
             wrong: 0,
         }
     }
 
-    /// The counters of a line.
+    /// Returns the positions of a line's counters.
     fn places(&self, line: u32) -> impl Iterator<Item = usize> + use<> {
         let (entries, line) = (self.counters.len() as u64, u64::from(line) + 1);
-        // Odd multipliers, one for each hash.
+        // One odd multiplier per hash.
         (0..self.hashes).map(move |hash| {
             let by = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * hash + 1);
             (((line.wrapping_mul(by) >> 32) * entries) >> 32) as usize
         })
     }
 
-    /// A line is there from here on.
+    /// Adds a line.
     pub(super) fn insert(&mut self, line: u32) {
         for at in self.places(line) {
             let counter = &mut self.counters[at];
@@ -61,7 +61,7 @@ impl Filter {
         }
     }
 
-    /// A line is there no longer.
+    /// Removes a line.
     pub(super) fn remove(&mut self, line: u32) {
         let times = if planted(Mutant::FilterTwice) { 2 } else { 1 };
         for at in self.places(line).filter(|_| self.counts) {
@@ -72,24 +72,24 @@ impl Filter {
         }
     }
 
-    /// Whether a line may be there.
+    /// Whether a line may be present.
     pub(super) fn may_have(&self, line: u32) -> bool {
         self.places(line).all(|at| self.counters[at] > 0)
     }
 
-    /// Whether its "yes" was right. Bits are cleared when too many were not. Answers whether they
-    /// were.
+    /// Records whether a positive result was right. Clears the bits when too many were wrong.
+    /// Returns whether it has.
     pub(super) fn judge(&mut self, was_right: bool) -> bool {
-        self.answers += 1;
+        self.positives += 1;
         self.wrong += u64::from(!was_right);
         let resets = !self.counts
-            && self.answers >= SAMPLE
-            && self.wrong as f64 > self.reset * self.answers as f64;
+            && self.positives >= SAMPLE
+            && self.wrong as f64 > self.reset * self.positives as f64;
         if resets {
             self.counters.fill(0);
         }
-        if resets || self.answers == 4 * SAMPLE {
-            (self.answers, self.wrong) = (0, 0);
+        if resets || self.positives == 4 * SAMPLE {
+            (self.positives, self.wrong) = (0, 0);
         }
         resets
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_never_denied_by_counters_though_some_are_full() {
+    fn saturated_counters_have_no_false_negatives() {
         let mut filter = filter(false);
         for line in 0..40_000 {
             filter.insert(line);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_has_left_is_denied_by_counters_and_not_by_bits() {
+    fn removed_line_clears_counters_and_not_bits() {
         for lazy in [false, true] {
             let mut filter = filter(lazy);
             filter.insert(77);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_cleared_when_more_than_half_of_their_answers_are_wrong() {
+    fn bits_are_cleared_above_half_false_positives() {
         let mut filter = filter(true);
         filter.insert(77);
         let resets = (0..SAMPLE).map(|at| filter.judge(at % 2 == 0)).filter(|it| *it).count();

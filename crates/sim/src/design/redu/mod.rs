@@ -1,40 +1,46 @@
-//! `redu`: a redo log in hardware, and data that are brought home from a cache in DRAM. (Jeong and
-//! others, MICRO 2018, section IV.)
+//! `redu`: a redo log in hardware, with data written back from a cache in DRAM.
+//!
+//! Source: Jeong and others, MICRO 2018, section IV.
 //!
 //! ```text
 //!   store:   new words -> log; the line is marked in L1
 //!   a marked line leaves L1, or another core asks for it   -> DRAM cache, not committed
-//!   end:     buffer -> log, commit word   |   marked lines -> DRAM cache     side by side
+//!   commit:  buffer -> log, commit word   |   marked lines -> DRAM cache     in parallel
 //!            durable, and all of them there: committed
 //!   DRAM cache -> NVM:   eager: lines of committed transactions, in turn
 //!                        least recently used: when a bucket is full
 //!   a line is read from memory:   filter, DRAM cache (table, line), NVM
 //! ```
-//! For each transaction the controller counts its lines in the DRAM cache. When it is committed and
-//! has none left, its records are needed no more.
+//! The controller counts each transaction's lines in the DRAM cache. A committed transaction with
+//! no line left needs its records no more.
 //!
-//! **The hole in the paper.** A transaction B that is open overwrites a line that A has committed
-//! and that is not at home. If A's count just went down, A could be over, Log Start pass its
-//! records, and power fail before B commits: A's words would be nowhere. Here the line moves from
-//! A's count to B's, and B needs A's records as its own: Log Start stays before both.
+//! **A gap in the paper.** An open transaction B may overwrite a line that A has committed before
+//! the line is written back. Suppose that A's count merely went down. A could then be over, Log
+//! Start could pass its records, and power could fail before B commits: A's words would be lost.
+//! Here the line moves from A's count to B's, and B inherits A's need for records. Log Start then
+//! stays before both.
 //!
 //! Invariants:
-//! - A line of the program reaches NVM out of the DRAM cache alone, and when its transaction is
+//! - A program line reaches NVM only from the DRAM cache, and only after its transaction is
 //!   committed.
-//! - Below L1 a line is clean: L2 and the last cache have what the DRAM cache has, or NVM.
-//! - Of a line that is not at home, the records of the transaction that wrote it last, and of all
-//!   before since it was at home, are in the log.
+//! - Below L1 a line is clean: L2 and the last cache hold the contents of the DRAM cache or of NVM.
+//! - For a line that is not written back, the log retains the records of its last writer and of all
+//!   writers since the last write-back.
 //!
-//! Recovery writes the new words of transactions with a commit word, oldest first, but for those
-//! that are known to be at home. What the hardware cannot hold is software's: see [`log`] and
-//! `places`.
+//! Recovery applies the new words of transactions with a commit word, oldest first, except those
+//! under the applied watermark. A transaction that the hardware cannot hold falls back to software:
+//! see [`log`] and `places`.
 //!
-//! Choices where the paper is silent: the flush at the end finds one marked line a cycle and leaves
-//! it in L1, clean. It is acknowledged when DRAM has accepted table and line. A modified line that
-//! is nobody's goes into the DRAM cache as committed if that has it, and else to memory. Eager has
-//! `log.window` lines under way at a time; those that wait behind that can be written again before.
-//! With the policy of least recent use, and half of the log used, lines go home whose
-//! transactions keep Log Start where it is. The transaction table is in the controller.
+//! Choices where the paper is silent:
+//! - The flush at commit finds one marked line a cycle and leaves it in L1, clean. It is
+//!   acknowledged when DRAM has accepted table and line.
+//! - A modified line of no transaction enters the DRAM cache as committed if the cache has the
+//!   line. Otherwise it goes to memory.
+//! - Eager write-back has `log.window` lines in flight. Lines that wait for the window may be
+//!   overwritten first.
+//! - With the policy of least recent use and half of the log used, the lines of transactions that
+//!   block Log Start are written back.
+//! - The transaction table is in the controller.
 
 mod cache;
 mod filter;
@@ -64,12 +70,12 @@ use crate::persist::{Cut, Persistent};
 use cache::{Before, Cache};
 use filter::Filter;
 use places::Places;
-use write_back::State as Homes;
+use write_back::State as WriteBacks;
 
-/// A line that is read to be written home, and one that is written, among the tags.
+/// Kinds of tags: a read of a line for its write-back, and the write-back.
 const FETCHED: u64 = MORE;
-const HOME: u64 = MORE + 1;
-/// A version of a line that is written home from the log.
+const WRITE_BACK: u64 = MORE + 1;
+/// Kind of tag: the write-back of a version that was overwritten in the cache.
 const OLD: u64 = MORE + 2;
 
 const LEAVES: &str = "a marked line leaves its first cache";
@@ -78,49 +84,49 @@ const MOVED: &str = "an open transaction has a line that another one has committ
 const AGES: &str = "a line is overwritten whose records are old";
 const VICTIM: &str = "a full bucket gives up a line";
 
-/// The design's state.
+/// State of the design.
 #[derive(Debug)]
 pub struct Redu {
     log: Log,
     dram: Dram,
     cache: Cache,
-    /// None: the table is always read.
+    /// The filter. Without one, every read looks into the table.
     filter: Option<Filter>,
-    /// Least recently used, and not eager.
+    /// Whether the policy is least recently used rather than eager.
     lazy: bool,
     /// The transaction table.
     table: BTreeMap<u64, Entry>,
-    /// Lines on their way to the DRAM cache, and what each core waits for.
+    /// Lines in flight to the DRAM cache, and the acknowledgements that each core waits for.
     coming: FxHashMap<u64, Coming>,
     flushes: Vec<Vec<When>>,
     numbers: u64,
-    /// The line that has just left L1 with a mark: nothing of it is left to be written.
+    /// The marked line that has just left L1. The lower caches need not write it.
     taken: Option<u32>,
-    homes: Homes,
+    write_backs: WriteBacks,
     places: Places,
 }
 
-/// A transaction in the table.
+/// An entry of the transaction table.
 #[derive(Clone, Debug, Default)]
 struct Entry {
     committed: bool,
-    /// Lines of it in the DRAM cache.
+    /// Its lines in the DRAM cache.
     count: u64,
-    /// Lines that it has put there: some may be another one's by now.
+    /// Lines that it has put there; another transaction may have overwritten some.
     lines: Vec<u32>,
-    /// They are to be written home.
+    /// Whether its lines are queued for write-back.
     queued: bool,
-    /// Since when it has a line that another one has committed.
+    /// Time since which it has a line that another transaction committed.
     moved: Option<Time>,
 }
 
-/// A line on its way to the DRAM cache.
+/// A line in flight to the DRAM cache.
 #[derive(Clone, Copy, Debug)]
 struct Coming {
     line: u32,
     serial: u64,
     words: LineWords,
-    who: Option<(usize, When)>,
+    waiter: Option<(usize, When)>,
 }
 
 impl Design for Redu {
@@ -133,11 +139,11 @@ impl Design for Redu {
 
     fn fits(description: &Description) -> Result<(), &'static str> {
         if description.dram.is_none() {
-            return Err("its cache lies in DRAM: there must be some");
+            return Err("its cache lies in DRAM: the machine must have a `dram` table");
         }
         if description.l2.is_none() || !description.llc.inclusive {
-            return Err("what leaves the first cache stays clean in the others: there must be \
-                        `l2`, and `llc.inclusive` true");
+            return Err("lines that leave the first cache stay clean in the others: `l2` must be \
+                        present and `llc.inclusive` true");
         }
         log::fits(description)
     }
@@ -166,7 +172,7 @@ impl Design for Redu {
             flushes: vec![Vec::new(); description.cores],
             numbers: 0,
             taken: None,
-            homes: Homes::new(log::window(description)),
+            write_backs: WriteBacks::new(log::window(description)),
         }
     }
 
@@ -178,7 +184,7 @@ impl Design for Redu {
         log::begin(hart);
         let core = hart.core();
         let design = &mut hart.machine().design;
-        let serial = design.log.running(core).expect("it has begun");
+        let serial = design.log.running(core).expect("the transaction has begun");
         design.table.insert(serial, Entry::default());
     }
 
@@ -262,10 +268,10 @@ impl Design for Redu {
         if design.taken.take() == Some(line) {
             return true;
         }
-        // Nobody's. Software's lines are at home or on their way, and go there at once: whoever
-        // writes one back waits for that.
+        // A line of no transaction. Software's lines are written back or in flight already, and
+        // need no detour: software waits for its own write-backs.
         let is_there = design.cache.find(design.dram.bucket(line), line).is_some()
-            || design.homes.leaving(line).is_some();
+            || design.write_backs.leaving(line).is_some();
         if !is_there && design.coming.values().all(|coming| coming.line != line) {
             return false;
         }
@@ -287,7 +293,7 @@ impl Design for Redu {
         let design = &mut machine.design;
         let slot = design.cache.find(design.dram.bucket(line), line);
         let found = slot.and_then(|slot| Some((slot, design.cache.line(slot)?.words)));
-        if let (None, Some(leaving)) = (found, design.homes.leaving(line)) {
+        if let (None, Some(leaving)) = (found, design.write_backs.leaving(line)) {
             machine.counts.add("dram_look_ups", 1);
             machine.counts.add("dram_read_hits", 1);
             dram::look_up(machine, line, read, Some(leaving), false);
@@ -329,13 +335,13 @@ impl Design for Redu {
 
     fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
         let (kind, number) = parts(tag);
-        if log::told(machine, tag, point) || dram::told(machine, tag, point) {
+        if log::write_reached(machine, tag, point) || dram::write_reached(machine, tag, point) {
             return;
         }
         match kind {
             _ if point != machine.description.persist.point => {}
-            HOME => write_back::is_home(machine, number),
-            OLD => write_back::old_is_home(machine, number),
+            WRITE_BACK => write_back::written_back(machine, number),
+            OLD => write_back::old_written_back(machine, number),
             _ => {}
         }
     }
@@ -343,18 +349,18 @@ impl Design for Redu {
     fn message(machine: &mut Machine<Self>, _: usize, _: usize, [message, _]: Message) {
         if !log::message(machine, message) {
             let coming = machine.design.coming.remove(&message);
-            insert(machine, coming.expect("a message brings a line"));
+            insert(machine, coming.expect("each message announces a line"));
         }
     }
 
     fn is_warm(&self) -> bool {
-        // Lines that stay in the cache fill it, or log enough that they have to go home.
+        // A warm lazy cache is full, or the log forces its lines out.
         let is_full = !self.lazy || self.cache.is_full() || self.log.is_low();
         is_full && self.log.has_wrapped()
     }
 
     fn backlog(&self) -> u64 {
-        self.cache.lines() + self.homes.left() + self.coming.len() as u64
+        self.cache.lines() + self.write_backs.left() + self.coming.len() as u64
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
@@ -374,19 +380,20 @@ impl Logging for Redu {
     }
 
     fn committed(_: &mut Machine<Self>, _: u64) {
-        // The core waits for its lines too.
+        // The transaction commits only after its lines have reached the DRAM cache too: see
+        // `commit`.
     }
 
-    fn squeeze(machine: &mut Machine<Self>) {
-        write_back::squeeze(machine);
+    fn request_write_backs(machine: &mut Machine<Self>) {
+        write_back::request_write_backs(machine);
     }
 
     fn has_place(hart: &mut Hart<'_, Self>, word: u64) -> bool {
         places::has_place(hart, word)
     }
 
-    fn hurry(machine: &mut Machine<Self>, record: u64) -> bool {
-        write_back::hurry(machine, record)
+    fn expedite(machine: &mut Machine<Self>, record: u64) -> bool {
+        write_back::expedite(machine, record)
     }
 
     fn forgets(hart: &mut Hart<'_, Self>) {
@@ -394,9 +401,9 @@ impl Logging for Redu {
     }
 }
 
-/// A marked line leaves its place in L1 before its transaction ends.
+/// Flushes a marked line that leaves its place in L1 before its transaction ends.
 fn leaves_early(machine: &mut Machine<Redu>, core: usize, line: u32, why: &'static str) {
-    // Marks are gone before a transaction's end is over.
+    // A transaction's end clears all its marks, so the line belongs to the core's last transaction.
     let serial = machine.design.log.last(core);
     let now = machine.now();
     machine.mark(core, line, false);
@@ -404,7 +411,8 @@ fn leaves_early(machine: &mut Machine<Redu>, core: usize, line: u32, why: &'stat
     machine.rare(why, now, now + 100);
 }
 
-/// Sends a line from a core's L1 through its home to the DRAM cache. The caches keep it, clean.
+/// Sends a line from a core's L1 through its home tile to the DRAM cache. The caches keep it,
+/// clean.
 fn flush(machine: &mut Machine<Redu>, core: usize, line: u32, serial: u64) {
     machine.clean_private(core, line);
     let token = machine.open_token();
@@ -419,18 +427,18 @@ fn send(
     line: u32,
     serial: u64,
     time: Time,
-    who: Option<(usize, When)>,
+    waiter: Option<(usize, When)>,
 ) {
     let words = machine.memory.line(line);
     machine.design.numbers += 1;
     let number = machine.design.numbers;
-    machine.design.coming.insert(number, Coming { line, serial, words, who });
+    machine.design.coming.insert(number, Coming { line, serial, words, waiter });
     machine.send_from_home(core, (line, Size::Data), time, [number, 0]);
 }
 
-/// A line has reached the DRAM cache.
+/// Inserts a line that has reached the DRAM cache.
 fn insert(machine: &mut Machine<Redu>, coming: Coming) {
-    let Coming { line, serial, words, who } = coming;
+    let Coming { line, serial, words, waiter } = coming;
     let design = &mut machine.design;
     let bucket = design.dram.bucket(line);
     let there = design.cache.find(bucket, line);
@@ -441,7 +449,7 @@ fn insert(machine: &mut Machine<Redu>, coming: Coming) {
             let may_leave = |it: &cache::Line| design.is_committed(it.serial);
             let Some(slot) = there.or_else(|| design.cache.place(bucket, may_leave)) else {
                 log::cannot_hold(machine);
-                return dram::put(machine, bucket * dram::WAYS, who);
+                return dram::put(machine, bucket * dram::WAYS, waiter);
             };
             if design.cache.line(slot).is_some() {
                 leaves(machine, slot, there.is_some());
@@ -456,21 +464,21 @@ fn insert(machine: &mut Machine<Redu>, coming: Coming) {
         }
     };
     machine.counts.add("dram_writes_of_lines", 1);
-    dram::put(machine, slot, who);
+    dram::put(machine, slot, waiter);
     if serial == 0 {
         write_back::queue(machine, line);
     }
 }
 
-/// Whether a transaction that overwrites the line in this slot would need records that half of the
-/// log lies behind. A line that is overwritten all the time would keep Log Start where it is.
+/// Whether an overwrite of the line in this slot would inherit a need for records older than half
+/// of the log. A line under constant overwrites would otherwise block Log Start for ever.
 fn is_old(machine: &mut Machine<Redu>, slot: usize, serial: u64) -> bool {
     let Redu { cache, log, .. } = &machine.design;
     let from = cache.serial(slot);
     from != serial && serial != 0 && log.is_old(from) && machine.design.is_committed(from)
 }
 
-/// The line in this slot leaves: for another one of its bucket, or for a version of itself.
+/// Evicts the line in this slot, for another line of its bucket or for a new version of itself.
 fn leaves(machine: &mut Machine<Redu>, slot: usize, is_same: bool) {
     let now = machine.now();
     write_back::give_up(machine, slot);
@@ -480,26 +488,26 @@ fn leaves(machine: &mut Machine<Redu>, slot: usize, is_same: bool) {
     machine.counts.add(count, 1);
 }
 
-/// A line in the DRAM cache is written again. Answers its slot.
+/// Overwrites a line in the DRAM cache. Returns its slot.
 fn overwrite(machine: &mut Machine<Redu>, slot: usize, by: u64, words: LineWords) -> usize {
     let design = &mut machine.design;
-    let there = *design.cache.line(slot).expect("it is there");
-    // What is nobody's is its last transaction's: words of that are not at home.
+    let there = *design.cache.line(slot).expect("the slot has a line");
+    // A plain write extends the last transaction's version, whose words may not be written back.
     let (from, serial) = (there.serial, if by == 0 { there.serial } else { by });
     design.cache.renew(slot, words, serial);
     machine.counts.add("dram_write_hits", 1);
     if from != serial {
         let design = &mut machine.design;
-        // What is nobody's counts as older than any record.
+        // A version of no transaction counts as older than any record.
         let end = design.log.end_of(from).unwrap_or(0);
         design.cache.line_mut(slot).before =
-            Some(Before { words: there.words, end, number: None, is_home: false });
+            Some(Before { words: there.words, end, number: None, is_written_back: false });
         moves(machine, there.line, from, serial);
     }
     slot
 }
 
-/// A line in the DRAM cache is another transaction's from here on.
+/// Transfers a line in the DRAM cache from one transaction to another.
 fn moves(machine: &mut Machine<Redu>, line: u32, from: u64, serial: u64) {
     let now = machine.now();
     let design = &mut machine.design;
@@ -514,7 +522,7 @@ fn moves(machine: &mut Machine<Redu>, line: u32, from: u64, serial: u64) {
 }
 
 impl Redu {
-    /// A transaction has one more line here.
+    /// Counts one more line for a transaction.
     fn counts_one(&mut self, line: u32, serial: u64) {
         if let Some(entry) = self.table.get_mut(&serial) {
             entry.count += 1;
@@ -522,7 +530,7 @@ impl Redu {
         }
     }
 
-    /// Whether a transaction is committed; nobody's is.
+    /// Whether a transaction is committed. No transaction (0) counts as committed.
     fn is_committed(&self, serial: u64) -> bool {
         self.table.get(&serial).is_none_or(|entry| entry.committed)
     }

@@ -1,24 +1,25 @@
-//! Places for lines in the DRAM cache: a transaction that has none for one goes on in software.
+//! Reservations in the DRAM cache. A transaction that finds no place for a line falls back to
+//! software.
 //!
-//! A bucket has seven places for lines of open transactions, and one for what is committed. They
-//! are given before a store is executed, so lines that leave a core always have room here. What
-//! software begins with is in [`log`]; of an attempt the cache has lines, which are dropped. Older
-//! versions of them are at home by then.
+//! A bucket has seven places for lines of open transactions, and one for committed lines. A place
+//! is reserved before a store executes, so a line that leaves a core always has room. [`log`]
+//! describes the start of software. The attempt's lines in the cache are dropped; their older
+//! versions are in the heap image by then.
 
 use super::super::dram::{self, WAYS};
 use super::{Redu, write_back};
 use crate::machine::memory::line_of;
 use crate::machine::{Hart, Machine};
 
-/// Lines of open transactions that a bucket may have: one place is left for what is committed.
+/// Places of a bucket for lines of open transactions. One place is left for committed lines.
 const PLACES: u8 = WAYS as u8 - 1;
 
-/// Who has places.
+/// The reservations.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// Those of each bucket that open transactions have.
+    /// Reserved places of each bucket.
     taken: Vec<u8>,
-    /// The lines that each core's transaction has them for.
+    /// Lines for which each core's transaction has a reservation.
     lines: Vec<Vec<u32>>,
 }
 
@@ -28,7 +29,7 @@ impl Places {
     }
 }
 
-/// Whether a bucket has a place for one more store of a core's transaction.
+/// Reserves a place for the line of one more store. Returns `false` when its bucket has none.
 pub(super) fn has_place(hart: &mut Hart<'_, Redu>, word: u64) -> bool {
     let core = hart.core();
     let (line, Redu { dram, places, .. }) = (line_of(word), &mut hart.machine().design);
@@ -44,7 +45,7 @@ pub(super) fn has_place(hart: &mut Hart<'_, Redu>, word: u64) -> bool {
     true
 }
 
-/// A core's transaction is open no longer: its places are free.
+/// Frees the reservations of a core's transaction.
 pub(super) fn ends(machine: &mut Machine<Redu>, core: usize) {
     let Redu { dram, places, .. } = &mut machine.design;
     for line in places.lines[core].drain(..) {
@@ -52,8 +53,8 @@ pub(super) fn ends(machine: &mut Machine<Redu>, core: usize) {
     }
 }
 
-/// A core's attempt is forgotten. Its lines may still leave L1 while it waits: they are its own
-/// until nothing is on its way.
+/// Forgets a core's attempt. Lines may still leave L1 during the waits and belong to the attempt,
+/// so the reservations last until no line is in flight.
 pub(super) fn forgets(hart: &mut Hart<'_, Redu>) {
     let core = hart.core();
     while let Some(flush) = hart.machine().design.flushes[core].pop() {
@@ -64,10 +65,10 @@ pub(super) fn forgets(hart: &mut Hart<'_, Redu>) {
     ends(machine, core);
 }
 
-/// What the DRAM cache has of a core's last transaction is dropped.
+/// Removes the lines of a core's last transaction from the DRAM cache.
 fn drop_lines(machine: &mut Machine<Redu>, core: usize) {
     let serial = machine.design.log.last(core);
-    let entry = machine.design.table.remove(&serial).expect("it is in the table");
+    let entry = machine.design.table.remove(&serial).expect("the transaction is in the table");
     for line in entry.lines {
         let design = &mut machine.design;
         let slot = design.cache.find(design.dram.bucket(line), line);

@@ -1,63 +1,63 @@
-//! From the DRAM cache home: which lines, when, and what is over then.
+//! Write-backs from the DRAM cache to the heap image in NVM.
 //!
 //! ```text
-//!   committed: queued --window--> line <- DRAM --still the same?--> NVM --durable--> leaves
+//!   committed: queued --window--> line <- DRAM --same version?--> NVM --durable--> leaves
 //!   a full bucket:                      a committed line leaves at once, <- DRAM --> NVM
 //!   overwritten, its log old:           the same with the version that was there
 //! ```
-//! What has left the cache is being read from DRAM, where others find it, or is in the queue of
-//! NVM, where reads find it. A line that is written again while its write is under way stays: the
-//! younger version will be brought home for itself. Versions of a line go home in their order: one
-//! that is there waits as long as one that has left is being read.
+//! A line that has left the cache is either being read from DRAM, where look-ups find it, or in
+//! NVM's queue, where reads find it. A line that is overwritten during its write-back stays in the
+//! cache, and the younger version gets a write-back of its own. Versions of a line are written back
+//! in order. A version in the cache waits while an evicted one is being read.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::{FETCHED, HOME, MOVED, OLD, Redu};
+use super::{FETCHED, MOVED, OLD, Redu, WRITE_BACK};
 use crate::design::dram;
 use crate::design::log::{self, tag};
 use crate::machine::controller::{Class, Write};
 use crate::machine::memory::LineWords;
 use crate::machine::{Machine, Tell};
 
-/// Lines that are queued at a time because the log is getting full.
-const SQUEEZED: usize = 64;
+/// Lines that are queued at a time because the log runs low.
+const REQUESTED: usize = 64;
 
-/// A line on its way home.
+/// A write-back in flight.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Home {
+pub(super) struct WriteBack {
     line: u32,
     slot: usize,
     version: u64,
     serial: u64,
     words: LineWords,
-    /// It was written; until then it is being read from DRAM.
+    /// Whether the write is sent; until then the line is being read from DRAM.
     written: bool,
-    /// It has left the cache before.
+    /// Whether the line has left the cache already.
     given_up: bool,
-    /// It takes one of the places of the window.
+    /// Whether it occupies the window.
     in_window: bool,
 }
 
-/// What is queued and under way.
+/// Queued write-backs, and those in flight.
 #[derive(Debug)]
 pub(super) struct State {
     queue: VecDeque<u32>,
-    under_way: FxHashMap<u64, Home>,
+    in_flight: FxHashMap<u64, WriteBack>,
     in_window: usize,
     window: usize,
-    /// Versions on their way home that were overwritten here: the lines.
+    /// Lines of write-backs of versions that were overwritten in the cache.
     olds: FxHashMap<u64, u32>,
-    /// Lines that have left the cache, and are being read from DRAM.
+    /// Lines that have left the cache and are being read from DRAM.
     leaving: FxHashMap<u32, Leaving>,
 }
 
-/// A version of a line that has left the cache, and is being read from DRAM.
+/// A version of a line that has left the cache and is being read from DRAM.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     number: u64,
-    /// A younger one is to go home behind it.
+    /// Whether a younger version awaits its write-back.
     again: bool,
 }
 
@@ -65,7 +65,7 @@ impl State {
     pub(super) fn new(window: usize) -> State {
         State {
             queue: VecDeque::new(),
-            under_way: FxHashMap::default(),
+            in_flight: FxHashMap::default(),
             in_window: 0,
             window,
             olds: FxHashMap::default(),
@@ -73,39 +73,40 @@ impl State {
         }
     }
 
-    /// Where DRAM has a line that has left the cache and is not on its way to NVM, and what it is.
+    /// Returns the DRAM slot and contents of a line that has left the cache and is not yet sent to
+    /// NVM.
     pub(super) fn leaving(&self, line: u32) -> Option<(usize, LineWords)> {
-        let home = &self.under_way[&self.leaving.get(&line)?.number];
-        Some((home.slot, home.words))
+        let write_back = &self.in_flight[&self.leaving.get(&line)?.number];
+        Some((write_back.slot, write_back.words))
     }
 
-    /// How many there are.
+    /// The number of lines that have left the cache and are being read.
     pub(super) fn left(&self) -> u64 {
         self.leaving.len() as u64
     }
 }
 
-/// A transaction is committed: its lines may go home.
+/// Commits a transaction, so that its lines may be written back.
 pub(super) fn committed(machine: &mut Machine<Redu>, serial: u64) {
     let now = machine.now();
     let design = &mut machine.design;
     let lazy = design.lazy;
-    let entry = design.table.get_mut(&serial).expect("it is in the table");
+    let entry = design.table.get_mut(&serial).expect("the transaction is in the table");
     entry.committed = true;
     if let Some(since) = entry.moved {
         machine.rare(MOVED, since, now);
     }
     match lazy {
-        true => squeeze(machine),
+        true => request_write_backs(machine),
         false => drop(queue_all(machine, serial)),
     }
     is_over(machine, serial);
     log::look_again(machine);
 }
 
-/// Whatever was committed before this record goes home now, from here or from the log. Whether
-/// something of it is not there yet.
-pub(super) fn hurry(machine: &mut Machine<Redu>, record: u64) -> bool {
+/// Expedites the write-back of all commits before this record, from the cache or from the log.
+/// Returns whether any is still missing from the heap image.
+pub(super) fn expedite(machine: &mut Machine<Redu>, record: u64) -> bool {
     let ended = machine.design.log.ended_before(record);
     for serial in &ended {
         queue_all(machine, *serial);
@@ -123,10 +124,15 @@ pub(super) fn hurry(machine: &mut Machine<Redu>, record: u64) -> bool {
         if before.number.is_none() {
             send_ahead(machine, line);
             let design = &mut machine.design;
-            let before = design.cache.line_mut(slot).before.as_mut().expect("it has one");
+            let before = design
+                .cache
+                .line_mut(slot)
+                .before
+                .as_mut()
+                .expect("the line has an overwritten version");
             design.numbers += 1;
             before.number = Some(design.numbers);
-            design.homes.olds.insert(design.numbers, line);
+            design.write_backs.olds.insert(design.numbers, line);
             let (number, write) =
                 (design.numbers, Write::new(u64::from(line), before.words, Class::Data));
             machine.log(0, write, Tell::Design(0, tag(OLD, number)));
@@ -135,68 +141,68 @@ pub(super) fn hurry(machine: &mut Machine<Redu>, record: u64) -> bool {
     is_missing
 }
 
-/// A version that was overwritten here is at home.
-pub(super) fn old_is_home(machine: &mut Machine<Redu>, number: u64) {
+/// Completes the write-back of a version that was overwritten in the cache.
+pub(super) fn old_written_back(machine: &mut Machine<Redu>, number: u64) {
     let design = &mut machine.design;
-    let line = design.homes.olds.remove(&number).expect("it was written once");
+    let line = design.write_backs.olds.remove(&number).expect("a write-back completes once");
     if let Some(slot) = design.cache.find(design.dram.bucket(line), line)
         && let Some(before) = &mut design.cache.line_mut(slot).before
         && before.number == Some(number)
     {
-        before.is_home = true;
+        before.is_written_back = true;
     }
     log::look_again(machine);
 }
 
-/// All lines of a transaction are to go home. Answers how many there are.
+/// Queues all lines of a transaction. Returns their number.
 fn queue_all(machine: &mut Machine<Redu>, serial: u64) -> usize {
-    let Redu { table, homes, .. } = &mut machine.design;
+    let Redu { table, write_backs, .. } = &mut machine.design;
     let Some(entry) = table.get_mut(&serial).filter(|it| it.committed && !it.queued) else {
         return 0;
     };
     entry.queued = true;
-    homes.queue.extend(&entry.lines);
+    write_backs.queue.extend(&entry.lines);
     let lines = entry.lines.len();
     go_on(machine);
     lines
 }
 
-/// A line is to go home.
+/// Queues a line.
 pub(super) fn queue(machine: &mut Machine<Redu>, line: u32) {
-    machine.design.homes.queue.push_back(line);
+    machine.design.write_backs.queue.push_back(line);
     go_on(machine);
 }
 
-/// The log is getting full: lines whose transactions keep Log Start where it is are to go home.
-pub(super) fn squeeze(machine: &mut Machine<Redu>) {
-    let Redu { lazy, ref homes, ref log, .. } = machine.design;
-    if !lazy || !log.is_low() || homes.queue.len() >= SQUEEZED {
+/// Queues lines of the transactions that block Log Start, because the log runs low.
+pub(super) fn request_write_backs(machine: &mut Machine<Redu>) {
+    let Redu { lazy, ref write_backs, ref log, .. } = machine.design;
+    if !lazy || !log.is_low() || write_backs.queue.len() >= REQUESTED {
         return;
     }
     let mut queued = 0;
-    let keepers: Vec<u64> = machine.design.log.keepers().take(SQUEEZED).collect();
+    let keepers: Vec<u64> = machine.design.log.keepers().take(REQUESTED).collect();
     for serial in keepers {
         queued += queue_all(machine, serial);
-        if queued >= SQUEEZED || !machine.design.is_committed(serial) {
+        if queued >= REQUESTED || !machine.design.is_committed(serial) {
             break;
         }
     }
 }
 
-/// Begins to bring queued lines home.
+/// Starts the write-backs of queued lines, up to the window.
 fn go_on(machine: &mut Machine<Redu>) {
-    while machine.design.homes.in_window < machine.design.homes.window
-        && let Some(line) = machine.design.homes.queue.pop_front()
+    while machine.design.write_backs.in_window < machine.design.write_backs.window
+        && let Some(line) = machine.design.write_backs.queue.pop_front()
     {
         let design = &mut machine.design;
         let bucket = design.dram.bucket(line);
         let Some(slot) = design.cache.find(bucket, line) else { continue };
-        let there = *design.cache.line(slot).expect("it is there");
-        // An open transaction has written it again, or it is on its way.
-        if !design.is_committed(there.serial) || there.home.is_some() {
+        let there = *design.cache.line(slot).expect("the slot has a line");
+        // An open transaction has overwritten the line, or its write-back is in flight.
+        if !design.is_committed(there.serial) || there.write_back.is_some() {
             continue;
         }
-        if let Some(leaving) = design.homes.leaving.get_mut(&line) {
+        if let Some(leaving) = design.write_backs.leaving.get_mut(&line) {
             leaving.again = true;
             continue;
         }
@@ -210,8 +216,8 @@ fn begin(machine: &mut Machine<Redu>, slot: usize, in_window: bool) -> u64 {
     design.numbers += 1;
     let number = design.numbers;
     let there = design.cache.line_mut(slot);
-    there.home = Some(number);
-    let home = Home {
+    there.write_back = Some(number);
+    let write_back = WriteBack {
         line: there.line,
         slot,
         version: there.version,
@@ -221,55 +227,58 @@ fn begin(machine: &mut Machine<Redu>, slot: usize, in_window: bool) -> u64 {
         given_up: false,
         in_window,
     };
-    design.homes.in_window += usize::from(in_window);
-    design.homes.under_way.insert(number, home);
+    design.write_backs.in_window += usize::from(in_window);
+    design.write_backs.in_flight.insert(number, write_back);
     number
 }
 
-/// A line that goes home was read from DRAM.
+/// Continues a write-back after the line has been read from DRAM.
 pub(super) fn fetched(machine: &mut Machine<Redu>, number: u64) {
     let design = &mut machine.design;
-    let Some(&home) = design.homes.under_way.get(&number).filter(|home| !home.written) else {
+    let Some(&write_back) =
+        design.write_backs.in_flight.get(&number).filter(|write_back| !write_back.written)
+    else {
         return;
     };
-    let there = design.cache.line(home.slot);
-    let is_there = there.is_some_and(|it| it.line == home.line && it.version == home.version);
-    if is_there || home.given_up {
+    let there = design.cache.line(write_back.slot);
+    let is_there =
+        there.is_some_and(|it| it.line == write_back.line && it.version == write_back.version);
+    if is_there || write_back.given_up {
         return write(machine, number);
     }
-    // It was written again meanwhile.
-    design.homes.under_way.remove(&number);
-    leaves_window(machine, home);
+    // The line was overwritten meanwhile.
+    design.write_backs.in_flight.remove(&number);
+    leaves_window(machine, write_back);
 }
 
-fn leaves_window(machine: &mut Machine<Redu>, home: Home) {
-    machine.design.homes.in_window -= usize::from(home.in_window);
-    // Whoever keeps Log Start now may be another one than when lines were queued.
-    squeeze(machine);
+fn leaves_window(machine: &mut Machine<Redu>, write_back: WriteBack) {
+    machine.design.write_backs.in_window -= usize::from(write_back.in_window);
+    // The transactions that block Log Start may have changed since lines were queued.
+    request_write_backs(machine);
     go_on(machine);
 }
 
 fn write(machine: &mut Machine<Redu>, number: u64) {
-    let homes = &mut machine.design.homes;
-    let home = homes.under_way.get_mut(&number).expect("it is under way");
-    home.written = true;
-    let Home { line, words, given_up, .. } = *home;
-    let left = if given_up { homes.leaving.remove(&line) } else { None };
+    let write_backs = &mut machine.design.write_backs;
+    let write_back = write_backs.in_flight.get_mut(&number).expect("the write-back is in flight");
+    write_back.written = true;
+    let WriteBack { line, words, given_up, .. } = *write_back;
+    let left = if given_up { write_backs.leaving.remove(&line) } else { None };
     let write = Write::new(u64::from(line), words, Class::Data);
-    machine.log(0, write, Tell::Design(0, tag(HOME, number)));
+    machine.log(0, write, Tell::Design(0, tag(WRITE_BACK, number)));
     if left.is_some_and(|left| left.again) {
         queue(machine, line);
     }
 }
 
-/// The committed line in this slot leaves the cache, for another one or for a version that an open
-/// transaction has written.
+/// Evicts the committed line in this slot, for another line or for a version of an open
+/// transaction.
 pub(super) fn give_up(machine: &mut Machine<Redu>, slot: usize) {
-    let line = machine.design.cache.line(slot).expect("it is there").line;
-    // What follows looks at the slot as this has left it: it may have begun to bring it home.
+    let line = machine.design.cache.line(slot).expect("the slot has a line").line;
+    // This must precede the look at the slot below: it may start the slot's own write-back.
     send_ahead(machine, line);
-    let there = *machine.design.cache.line(slot).expect("it is there");
-    let number = match there.home {
+    let there = *machine.design.cache.line(slot).expect("the slot has a line");
+    let number = match there.write_back {
         Some(number) => number,
         None => {
             let number = begin(machine, slot, false);
@@ -277,24 +286,24 @@ pub(super) fn give_up(machine: &mut Machine<Redu>, slot: usize) {
             number
         }
     };
-    let homes = &mut machine.design.homes;
-    let home = homes.under_way.get_mut(&number).expect("it is under way");
-    home.given_up = true;
-    if !home.written {
-        homes.leaving.insert(there.line, Leaving { number, again: false });
+    let write_backs = &mut machine.design.write_backs;
+    let write_back = write_backs.in_flight.get_mut(&number).expect("the write-back is in flight");
+    write_back.given_up = true;
+    if !write_back.written {
+        write_backs.leaving.insert(there.line, Leaving { number, again: false });
     }
     take_out(machine, slot);
 }
 
-/// A version of a line that has left goes to NVM now, before it is read, for a younger one will:
-/// that hardly ever happens.
+/// Writes an evicted version of a line to NVM before its read from DRAM completes, since a younger
+/// version follows. This is rare.
 fn send_ahead(machine: &mut Machine<Redu>, line: u32) {
-    if let Some(older) = machine.design.homes.leaving.get(&line).copied() {
+    if let Some(older) = machine.design.write_backs.leaving.get(&line).copied() {
         write(machine, older.number);
     }
 }
 
-/// A line is in the cache no longer.
+/// Removes a line from the cache.
 pub(super) fn take_out(machine: &mut Machine<Redu>, slot: usize) {
     let design = &mut machine.design;
     let line = design.cache.remove(slot).line;
@@ -303,25 +312,27 @@ pub(super) fn take_out(machine: &mut Machine<Redu>, slot: usize) {
     }
 }
 
-/// A line is at home.
-pub(super) fn is_home(machine: &mut Machine<Redu>, number: u64) {
+/// Completes the write-back of a line.
+pub(super) fn written_back(machine: &mut Machine<Redu>, number: u64) {
     let design = &mut machine.design;
-    let home = design.homes.under_way.remove(&number).expect("it was written once");
-    let there = design.cache.line(home.slot).copied();
-    let is_there = there.is_some_and(|it| it.line == home.line && it.version == home.version);
+    let write_back =
+        design.write_backs.in_flight.remove(&number).expect("a write-back completes once");
+    let there = design.cache.line(write_back.slot).copied();
+    let is_there =
+        there.is_some_and(|it| it.line == write_back.line && it.version == write_back.version);
     if is_there {
-        take_out(machine, home.slot);
-        dram::forget(machine, home.slot);
+        take_out(machine, write_back.slot);
+        dram::forget(machine, write_back.slot);
     }
-    // Otherwise the line was written again, and counted for whoever did.
-    if is_there || home.given_up {
-        one_less(machine, home.serial);
+    // Otherwise the line was overwritten, and counts for its new writer.
+    if is_there || write_back.given_up {
+        one_less(machine, write_back.serial);
     }
-    leaves_window(machine, home);
+    leaves_window(machine, write_back);
     log::look_again(machine);
 }
 
-/// A transaction has one line less in the cache.
+/// Counts one line less for a transaction.
 pub(super) fn one_less(machine: &mut Machine<Redu>, serial: u64) {
     if let Some(entry) = machine.design.table.get_mut(&serial) {
         entry.count -= 1;
@@ -329,7 +340,7 @@ pub(super) fn one_less(machine: &mut Machine<Redu>, serial: u64) {
     }
 }
 
-/// A transaction that is committed and has no line in the cache is over.
+/// Ends a committed transaction that has no line left in the cache.
 fn is_over(machine: &mut Machine<Redu>, serial: u64) {
     let entry = machine.design.table.get(&serial);
     if entry.is_some_and(|entry| entry.committed && entry.count == 0) {
