@@ -1,25 +1,26 @@
-//! What is to come, earliest first: what is on its way to a controller or a core, or under way
-//! there.
+//! A queue of future events of one controller or core, sorted by key.
 //!
-//! A sorted queue and no tree: there are few of them, and most come behind all that are there.
+//! Each queue is short, and most new entries have the largest key. A sorted `VecDeque` is therefore
+//! cheaper than a tree or a heap.
 
 use std::collections::VecDeque;
 
-/// Things in the order of their keys; among equal keys in that of their coming.
+/// Events in the order of their keys; events of equal keys keep their order of insertion.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda<K, T> {
     coming: VecDeque<(K, T)>,
 }
 
 impl<K: Copy + Ord, T> Agenda<K, T> {
-    /// Nothing is to come.
+    /// An empty queue.
     pub(crate) fn new() -> Agenda<K, T> {
         Agenda { coming: VecDeque::new() }
     }
 
-    /// Adds something behind all whose key is not larger.
+    /// Inserts an event after all events whose key is not larger.
     #[inline]
     pub(crate) fn add(&mut self, key: K, thing: T) {
+        // Search from the back: a new event nearly always belongs there.
         let later = self.coming.iter().rev().take_while(|(other, _)| *other > key).count();
         match later {
             0 => self.coming.push_back((key, thing)),
@@ -27,19 +28,19 @@ impl<K: Copy + Ord, T> Agenda<K, T> {
         }
     }
 
-    /// The key of what comes first.
+    /// Returns the smallest key.
     #[inline]
     pub(crate) fn first(&self) -> Option<K> {
         self.coming.front().map(|(key, _)| *key)
     }
 
-    /// Takes what comes first.
+    /// Removes and returns the earliest event.
     #[inline]
     pub(crate) fn take_first(&mut self) -> Option<T> {
         self.coming.pop_front().map(|(_, thing)| thing)
     }
 
-    /// All that is to come, in order.
+    /// Iterates over all pending events in order.
     pub(crate) fn things(&self) -> impl Iterator<Item = &T> {
         self.coming.iter().map(|(_, thing)| thing)
     }
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_earlier_comes_first_and_among_equals_what_was_added_first() {
+    fn events_of_equal_keys_keep_insertion_order() {
         let mut agenda = Agenda::new();
         for (thing, key) in (0..).zip([5, 9, 5, 1, 9, 7, 5, 0]) {
             agenda.add(key, thing);

@@ -1,8 +1,9 @@
-//! Transactions of a [`Hart`]: a body runs between the design's `begin` and `commit`; what it has
-//! overwritten and written is noted.
+//! Transactions of a [`Hart`]: the body runs between the design's `begin` and `commit`, and the
+//! hart keeps an undo list of every word that the body stores.
 //!
-//! A transaction that the hardware cannot hold runs again, with the design's log in software if it
-//! has one: its locks are kept, and nothing of the first attempt has happened.
+//! An abort restores the old values by storing them back. A transaction that exceeds the hardware's
+//! capacity is undone at once, outside of simulated time. If the design has a software log, the
+//! body then runs again on that log. The retry keeps the locks of the first attempt.
 
 use rustc_hash::FxHashSet;
 
@@ -19,11 +20,11 @@ use crate::design::{Design, soft_log};
 use crate::error::Error;
 use crate::persist::history;
 
-/// What a store has overwritten.
+/// One entry of the undo list: the word, its value before the store, and its old payload.
 pub(super) struct Old {
     word: u64,
     value: u64,
-    /// What a payload had of it: of a transaction's first store to the word, who wrote it before.
+    /// The word's payload before the store: for the first store of a transaction, the last writer.
     payload: u64,
 }
 
@@ -31,7 +32,8 @@ impl<'y, D: Design> Hart<'y, D> {
     /// Runs a body as one transaction.
     ///
     /// # Errors
-    /// [`Error::Stopped`] with what the body ended with; then what it stored was stored back.
+    /// - [`Error::Stopped`] with the reason that the body returned. Its stores have been undone.
+    /// - [`Error::Failed`] when the design has reported a failure of the machine.
     pub fn transact<R>(
         &mut self,
         mut body: impl FnMut(&mut Transaction<'_, 'y, D>) -> Result<R, Stop>,
@@ -69,19 +71,22 @@ impl<'y, D: Design> Hart<'y, D> {
         self.executed().map(|()| done)
     }
 
-    /// All of the transaction has been executed: does the hardware hold it?
+    /// Asks the design whether its hardware holds the complete transaction.
     fn executed(&mut self) -> Result<(), Stop> {
         if self.soft { Ok(()) } else { D::executed(self) }
     }
 
-    /// The hardware cannot hold the transaction: from here on nothing of it has happened.
+    /// Undoes an attempt that exceeds the hardware's capacity.
     fn drop_attempt(&mut self) {
         self.enter(Phase::Abort);
+        // The store buffer must drain first: memory is restored directly, and a buffered store
+        // would otherwise reach it later.
         self.settle();
         D::falls_back(self);
         let (core, lines) = (self.core(), std::mem::take(&mut self.lines));
         let undo = std::mem::take(&mut self.undo);
         let machine = self.machine();
+        // Newest first, so that a word that was stored twice ends with its oldest value.
         for Old { word, value, payload } in undo.into_iter().rev() {
             let place = machine.place_of(core, word);
             machine.memory.restore(place, value, payload);
@@ -95,8 +100,8 @@ impl<'y, D: Design> Hart<'y, D> {
         }
     }
 
-    /// What the running attempt has overwritten: each word once, with what it was before the first
-    /// store, and what a payload had of it.
+    /// Iterates over the words that the running attempt has overwritten, each word once, as the
+    /// triple of word, value and payload before the first store.
     pub fn overwritten(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         let mut known = FxHashSet::default();
         let first = self.undo.iter().filter(move |old| known.insert(old.word));
@@ -114,7 +119,7 @@ impl<'y, D: Design> Hart<'y, D> {
         self.enter(Phase::Body);
     }
 
-    /// The program says that it will write these words.
+    /// Passes on the program's announcement that it will write these words.
     pub(super) fn announced(&mut self, first: u64, words: u64) {
         match self.soft {
             true => soft_log::announced(self, first, words),
@@ -122,7 +127,7 @@ impl<'y, D: Design> Hart<'y, D> {
         }
     }
 
-    /// The transaction stores a word.
+    /// Stores a word within the transaction.
     #[inline]
     pub(super) fn store_durably(&mut self, word: u64, at: u64, value: u64) -> Result<(), Stop> {
         if self.soft {
@@ -138,17 +143,19 @@ impl<'y, D: Design> Hart<'y, D> {
             true => soft_log::commit(self),
             false => D::commit(self),
         }
-        // Cores finish in the order of their times.
+        // Cores must finish in the order of their times, so other cores catch up to this cycle
+        // first.
         let cycle = self.cycle();
         self.until(cycle);
         self.enter(Phase::Outside);
         self.count(ends);
+        // Unlocks go through the store buffer, after the stores that they protect.
         for lock in std::mem::take(&mut self.locks) {
             self.buffer(Op::Unlock { lock });
         }
     }
 
-    /// Counts a transaction that is over, and notes what it has left.
+    /// Counts a finished transaction and appends its written words to the history.
     fn count(&mut self, ends: Time) {
         let (core, acknowledged) = (self.core(), self.cycle());
         let lines = std::mem::take(&mut self.lines);
@@ -181,13 +188,13 @@ impl<'y, D: Design> Hart<'y, D> {
         self.undo = written;
     }
 
-    /// A transaction gives up: what it has stored is stored back.
+    /// Aborts a transaction: stores the old values back, newest first.
     fn take_back(&mut self) {
         self.enter(Phase::Abort);
         for at in (0..self.undo.len()).rev() {
             let Old { word, value, .. } = self.undo[at];
             if self.store_durably(word, 0, value).is_err() {
-                // The hardware cannot hold even this.
+                // The hardware cannot hold the restoring stores either.
                 return self.drop_attempt();
             }
         }
@@ -196,7 +203,7 @@ impl<'y, D: Design> Hart<'y, D> {
         }
     }
 
-    /// The store that was noted last has not happened, for the hardware cannot hold it.
+    /// Removes the newest undo entry: the hardware could not hold its store.
     pub(super) fn forget_write(&mut self, word: u64) {
         let (core, line) = (self.core(), line_of(word));
         self.undo.pop();
@@ -209,10 +216,10 @@ impl<'y, D: Design> Hart<'y, D> {
         }
     }
 
-    /// The transaction is about to store a word: what it was, and its line, are noted.
+    /// Records the old value of a word before the transaction stores it, and the word's line.
     pub(super) fn note_write(&mut self, word: u64) {
         let (core, line) = (self.core(), line_of(word));
-        // Mostly it is the line of the store before.
+        // Most stores hit the line of the previous store, so compare with that before searching.
         if self.lines.last() != Some(&line) && !self.lines.contains(&line) {
             self.lines.push(line);
             if let Some(isolation) = &mut self.machine().isolation {
@@ -220,6 +227,7 @@ impl<'y, D: Design> Hart<'y, D> {
             }
         }
         let machine = self.machine();
+        // The core's newest value may still be in its store buffer.
         let waiting = machine.cores[core].core.forwarded(word);
         let value = waiting.unwrap_or_else(|| machine.word(core, word));
         let payload = machine.memory.payload(machine.place_of(core, word));

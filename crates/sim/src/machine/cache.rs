@@ -1,53 +1,53 @@
-//! A cache: which lines are in it, in which state, and how long ago each was used.
+//! A set-associative cache: the lines it holds, their states, and the age of each.
 //!
-//! It holds no bytes: at any time a line has one coherent value, and [`Memory`](super::memory)
-//! has it.
+//! The cache holds no data. Every line has a single coherent value at any time, kept in
+//! [`Memory`](super::memory).
 
-/// What a cache knows of a line.
+/// The state of a line in a cache: a coherence state and flags.
 pub type State = u8;
 
-/// Not in it.
+/// The line is not in the cache.
 pub const INVALID: State = 0;
-/// Others may have it too; it is what is below.
+/// Other caches may hold the line. It equals the copy in the level below.
 pub const SHARED: State = 1;
-/// Nobody else has it; it is what is below.
+/// No other cache holds the line. It equals the copy in the level below.
 pub const EXCLUSIVE: State = 2;
-/// Nobody else has it; it is newer than what is below.
+/// No other cache holds the line. It is newer than the copy in the level below.
 pub const MODIFIED: State = 3;
-/// The three above.
+/// Mask of the three coherence states.
 pub const COHERENCE: State = 3;
-/// Its bytes are on their way.
+/// Flag: the fill of the line is in flight.
 pub const PENDING: State = 4;
-/// A design has marked it.
+/// Flag: marked by the design.
 pub const MARKED: State = 8;
-/// It may not leave.
+/// Flag: the line must not be evicted.
 pub const HELD: State = 16;
-/// Added to a line's number: an older version of it, in the same set.
+/// Bit added to a line number: an older version of that line, in the same set.
 pub const OLDER: u32 = 1 << 31;
 
-/// A set-associative cache; the line that was not used for longest leaves.
+/// A set-associative cache with least-recently-used replacement.
 #[derive(Clone, Debug)]
 pub struct Cache {
     ways: usize,
     sets: u32,
-    /// Whether `sets` is a power of two.
+    /// `sets` is a power of two, so a mask selects the set.
     masks: bool,
-    /// Whether `ways` is one, and then which.
+    /// The logarithm of `ways`, if that is a power of two.
     shift: Option<u32>,
     tags: Vec<u32>,
     states: Vec<State>,
-    /// Rank in its set by last use, 0 for the youngest.
+    /// Rank within the set by last use; 0 is the most recent.
     ages: Vec<u8>,
 }
 
-/// Where a line is in a cache.
+/// The index of a line's place in a cache.
 pub type Slot = usize;
 
 impl Cache {
-    /// An empty cache of so many bytes.
+    /// Returns an empty cache of this size and associativity.
     ///
     /// # Panics
-    /// When that is not a whole number of sets.
+    /// When the size is not a whole number of sets.
     pub fn new(bytes: u64, ways: u32) -> Cache {
         let lines = (bytes / 64) as usize;
         let ways = ways as usize;
@@ -70,7 +70,7 @@ impl Cache {
         set as usize * self.ways
     }
 
-    /// Where a line is.
+    /// Returns the slot of a line.
     #[inline]
     pub fn find(&self, line: u32) -> Option<Slot> {
         let first = self.set_of(line);
@@ -78,7 +78,7 @@ impl Cache {
         tags.iter().position(|tag| *tag == line).map(|way| first + way)
     }
 
-    /// It was used.
+    /// Marks a slot as the most recently used of its set.
     #[inline]
     pub fn touch(&mut self, slot: Slot) {
         let age = self.ages[slot];
@@ -95,27 +95,27 @@ impl Cache {
         self.ages[slot] = 0;
     }
 
-    /// The state of what is in a slot.
+    /// Returns the state of a slot.
     #[inline]
     pub fn state(&self, slot: Slot) -> State {
         self.states[slot]
     }
 
-    /// Sets it.
+    /// Sets the state of a slot.
     #[inline]
     pub fn set_state(&mut self, slot: Slot, state: State) {
         debug_assert!(state & COHERENCE != INVALID, "use `remove`");
         self.states[slot] = state;
     }
 
-    /// The line in a slot.
+    /// Returns the line in a slot.
     #[inline]
     pub fn line(&self, slot: Slot) -> u32 {
         self.tags[slot]
     }
 
-    /// Where a line would go: a free slot, or the one whose line was not used for longest among
-    /// those that may leave; `None` when none may.
+    /// Returns the slot for a new line: a free one, or the least recently used slot whose line
+    /// `may_leave` allows to be evicted. Returns `None` when no line may be evicted.
     #[inline]
     pub fn place(&self, line: u32, may_leave: impl Fn(u32, State) -> bool) -> Option<Slot> {
         let first = self.set_of(line);
@@ -127,20 +127,20 @@ impl Cache {
         })
     }
 
-    /// Puts a line into a slot whose line has left.
+    /// Puts a line into a free slot or over an evicted line.
     pub fn put(&mut self, slot: Slot, line: u32, state: State) {
         self.tags[slot] = line;
         self.states[slot] = state;
         self.touch(slot);
     }
 
-    /// A line is in it no longer.
+    /// Removes the line in a slot.
     pub fn remove(&mut self, slot: Slot) {
         self.tags[slot] = u32::MAX;
         self.states[slot] = INVALID;
     }
 
-    /// All lines in it, by slot.
+    /// Iterates over all lines in the cache, by slot.
     pub fn lines(&self) -> impl Iterator<Item = (Slot, u32, State)> {
         let all = self.tags.iter().zip(&self.states).enumerate();
         all.filter(|(_, (_, state))| **state != INVALID)
@@ -153,8 +153,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_that_was_not_used_for_longest_leaves() {
-        // 12 sets: not a power of two.
+    fn least_recently_used_line_is_evicted() {
+        // With 12 sets, the set index needs a division.
         let mut cache = Cache::new(12 * 4 * 64, 4);
         for line in [0, 12, 24, 36] {
             let slot = cache.place(line, |_, _| true).unwrap();
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(cache.place(48, |_, _| false), None);
         cache.remove(leaves);
         assert_eq!(cache.find(12), None);
-        assert_eq!(cache.place(48, |_, _| false), Some(leaves), "a free slot needs no leave");
+        assert_eq!(cache.place(48, |_, _| false), Some(leaves), "a free slot evicts no line");
         assert_eq!(cache.lines().count(), 3);
     }
 }

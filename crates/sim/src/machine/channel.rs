@@ -1,4 +1,5 @@
-//! A channel: a memory controller, what is on its way to it, and what becomes of its answers.
+//! A channel: one memory controller, the requests in flight to it, and the routing of its
+//! responses.
 
 use super::Machine;
 use super::agenda::Agenda;
@@ -11,21 +12,22 @@ use crate::design::Design;
 use crate::persist::requests::Request;
 use crate::persist::{Change, Queued};
 
-/// A channel of memory.
+/// A memory channel.
 pub(crate) struct Channel {
     pub(crate) controller: Controller,
-    /// What arrives, by time and then in the order of sending.
+    /// Arrivals by time; arrivals of equal time in the order of sending.
     inbox: Agenda<Time, Arrival>,
     tile: Tile,
     is_nvm: bool,
-    /// Its place among the channels of its kind, and how many those are.
+    /// The channel's number among those of its kind (persistent or DRAM), and the size of that
+    /// kind.
     index: u32,
     of: u32,
-    /// Added to each of its answers.
+    /// Extra latency of each response from a remote channel.
     remote: Time,
 }
 
-/// What arrives at a controller.
+/// A message that arrives at a controller.
 enum Arrival {
     Read {
         id: Id,
@@ -42,34 +44,34 @@ enum Arrival {
     },
 }
 
-/// What a message of a design says. It goes as a control message does, whatever it says.
+/// The content of a design's message. The network sends it as one control message.
 pub type Message = [u64; 2];
 
-/// What is done when a controller answers.
+/// The consumer of a controller's response.
 pub(crate) enum Pending {
-    /// Somebody waits for a line, which must be this one if that is checked.
+    /// A core waits for a line. A checking run compares the line with `expected`.
     Fill { core: usize, line: u32, done: When, expected: Option<Box<LineWords>> },
     /// The design reads the array.
     Array { line: u32, tag: u64 },
     /// A core waits until a write is durable.
     Ack { core: usize, done: When },
-    /// The design wants to know.
+    /// The design is notified.
     Design { core: usize, tag: u64 },
 }
 
-/// Who wants to know about a write.
+/// The receiver of a write's completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tell {
-    /// Nobody.
+    /// None.
     Nobody,
-    /// This core; the token is told when the answer is back there.
+    /// This core; the token completes when the acknowledgement reaches the core.
     Core(usize, When),
-    /// The design, with a tag: [`Design::accepted`] and [`Design::durable`].
+    /// The design, with a tag: [`Design::accepted`] and [`Design::told`].
     Design(usize, u64),
 }
 
 impl Channel {
-    /// All channels of a machine: those of persistent memory first.
+    /// Returns all channels of a machine, those of persistent memory first.
     pub(crate) fn all(description: &Description, network: &Network) -> Vec<Channel> {
         let kinds = [(Some(&description.nvm), true), (description.dram.as_ref(), false)];
         let described = kinds.into_iter().filter_map(|(it, is_nvm)| Some((it?, is_nvm)));
@@ -118,7 +120,7 @@ fn controller(description: &Description, memory: &Described) -> Controller {
 }
 
 impl<D: Design> Machine<D> {
-    /// The channel of a line.
+    /// Returns the channel of a line.
     pub(crate) fn channel_of(&self, line: u32) -> usize {
         let nvm = self.description.nvm.channels;
         match &self.description.dram {
@@ -132,8 +134,8 @@ impl<D: Design> Machine<D> {
         self.next_id
     }
 
-    /// Sends something to a channel; none from the same tile is overtaken. Answers when it is
-    /// there.
+    /// Sends a message to a channel and returns its time of arrival. Messages of one tile to one
+    /// channel arrive in the order of sending.
     fn send(&mut self, from: Tile, to: usize, size: Size, time: Time, arrival: Arrival) -> Time {
         let through = self.network.send(from, self.channels[to].tile, size, time);
         let last = &mut self.arrivals[from * self.channels.len() + to];
@@ -155,7 +157,7 @@ impl<D: Design> Machine<D> {
         done
     }
 
-    /// Sends a line to its channel, with its value of now. `time` is when it leaves `from`.
+    /// Writes a line's current value to its channel. `time` is when the write leaves `from`.
     pub fn write_memory(
         &mut self,
         line: u32,
@@ -169,10 +171,10 @@ impl<D: Design> Machine<D> {
         self.write_line(write, from, time, tell)
     }
 
-    /// The same for a write that says itself what it is; its `line` is the machine's.
+    /// Sends a prepared write, whose `line` is the machine's number.
     pub fn write_line(&mut self, write: Write, from: Tile, time: Time, tell: Tell) -> Id {
         let id = self.next_id();
-        // Who waits for an older write of the line waits for this one.
+        // A core that waits for an older write of the line must wait for this one.
         self.unsettled.entry(write.line as u32).or_default().0 = id;
         match tell {
             Tell::Nobody => {}
@@ -192,8 +194,8 @@ impl<D: Design> Machine<D> {
         self.send(tile, channel, Size::Control, time, Arrival::Message { core, message });
     }
 
-    /// Sends one for a core from a line's home to its channel, with the line or without it, at this
-    /// time. Answers when it is there.
+    /// Sends a message of the design for a core, from a line's home tile to the line's channel,
+    /// with or without the line's data. Returns its time of arrival.
     pub fn send_from_home(
         &mut self,
         core: usize,
@@ -205,31 +207,31 @@ impl<D: Design> Machine<D> {
         self.send(home, channel, size, time, Arrival::Message { core, message })
     }
 
-    /// When an answer that a channel sends now is at a core.
+    /// Returns when a response that a channel sends at the current time reaches a core.
     pub fn answer(&mut self, channel: usize, core: usize, size: Size) -> Time {
         self.answer_at(channel, core, size, self.now)
     }
 
-    /// When one that a channel sends at this time is at a core.
+    /// Returns when a response that a channel sends at `time` reaches a core.
     pub fn answer_at(&mut self, channel: usize, core: usize, size: Size, time: Time) -> Time {
         let Channel { tile, remote, .. } = self.channels[channel];
         let to = self.tile(core);
         self.network.send(tile, to, size, time + remote)
     }
 
-    /// Channels of persistent memory: the first ones.
+    /// The number of persistent channels, which come first.
     pub fn nvm_channels(&self) -> usize {
         self.description.nvm.channels as usize
     }
 
-    /// A channel's controller.
+    /// Returns a channel's controller for a change.
     pub fn controller(&mut self, channel: usize) -> &mut Controller {
-        // Whoever changes something in it makes it look.
+        // The caller may change its state, so the controller runs again at the current time.
         self.sources.hasten(channel, self.now);
         &mut self.channels[channel].controller
     }
 
-    /// Reads what the array of a channel has of a line, whatever is queued, for the design:
+    /// Reads the array's value of a line for the design, regardless of queued writes:
     /// [`Design::has_read`].
     pub fn read_array(&mut self, line: u32, tag: u64) {
         let (channel, id, local) = self.reads_for_design(line, tag);
@@ -237,7 +239,7 @@ impl<D: Design> Machine<D> {
         self.controller(channel).read_array(now, id, local);
     }
 
-    /// Reads a line of any memory for the design, as a core would: [`Design::has_read`].
+    /// Reads a line of any memory for the design, as a core's read would: [`Design::has_read`].
     pub fn read_below(&mut self, line: u32, tag: u64) {
         let (channel, id, local) = self.reads_for_design(line, tag);
         let now = self.now;
@@ -266,38 +268,39 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// A core's read that the design has taken goes on to the controller: [`Design::fill`].
+    /// Passes a core's read that the design has taken on to the controller: [`Design::fill`].
     pub fn fill_from_array(&mut self, channel: usize, line: u32, read: Id) {
         self.count_read(line);
         let (now, local) = (self.now, self.channels[channel].local(line));
         self.controller(channel).read(now, read, local);
     }
 
-    /// The design answers a core's read that it has taken, with what it has found: `None` when
-    /// nobody keeps that.
+    /// Completes a core's read that the design has taken, with the value that the design has found,
+    /// or `None` when the run keeps no values.
     pub fn fill_with(&mut self, channel: usize, read: Id, found: Option<LineWords>) {
-        let pending = self.pending.remove(&read).expect("a read is answered once");
+        let pending = self.pending.remove(&read).expect("a read completes once");
         self.answer_read(channel, pending, found);
     }
 
-    /// What a read of a persistent line that arrives now finds, if that is kept.
+    /// Returns the value that a read of a persistent line finds at this time, if the run keeps
+    /// values.
     pub fn stored_line(&self, channel: usize, line: u32) -> Option<LineWords> {
         let Channel { controller, .. } = &self.channels[channel];
         let queued = controller.youngest(self.channels[channel].local(line));
         queued.filter(|_| self.memory.keeps_media()).or_else(|| self.memory.media_line(line))
     }
 
-    /// A channel's controller, to look at: nothing makes it act.
+    /// Returns a channel's controller for inspection only; the controller does not run again.
     pub fn look_at(&self, channel: usize) -> &Controller {
         &self.channels[channel].controller
     }
 
-    /// What the array has of a line; its coherent value when nobody keeps that.
+    /// Returns the array's value of a line, or the coherent value when the run keeps no array.
     pub fn array_line(&self, line: u32) -> LineWords {
         self.memory.media_line(line).unwrap_or_else(|| self.memory.line(line))
     }
 
-    /// A controller itself writes a line of its channel.
+    /// Writes a line of a channel from its own controller.
     pub fn log(&mut self, channel: usize, mut write: Write, tell: Tell) -> Id {
         let id = self.next_id();
         if let Tell::Design(core, tag) = tell {
@@ -311,19 +314,19 @@ impl<D: Design> Machine<D> {
         id
     }
 
-    /// Notes that the design did something rare.
+    /// Records a rare event of the design in the trace.
     pub fn rare(&mut self, name: &'static str, from: Time, until: Time) {
         if let Some(trace) = &mut self.trace {
             trace.rare(name, from, until);
         }
     }
 
-    /// The machine's number of a line that a channel's controller knows by another.
+    /// Returns the machine's number of a line from the controller's number.
     pub fn global_line(&self, channel: usize, local: u64) -> u32 {
         self.channels[channel].global(local)
     }
 
-    /// Lets a channel do what there is at this moment.
+    /// Runs a channel's arrivals and its controller up to the current time.
     pub(crate) fn run_channel(&mut self, at: usize) {
         let now = self.now;
         while self.channels[at].inbox.first().is_some_and(|first| first <= now)
@@ -431,7 +434,7 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// Notes a change of what is persistent.
+    /// Records a change of the persistent state in the trace.
     pub fn changed(&mut self, change: Change) {
         if let Some(trace) = &mut self.trace {
             trace.push(self.now, change);
@@ -442,14 +445,14 @@ impl<D: Design> Machine<D> {
         match self.pending.remove(&id) {
             Some(Pending::Array { line, tag }) => D::has_read(self, at, line, tag),
             Some(pending) => self.answer_read(at, pending, forwarded),
-            None => unreachable!("a read is somebody's"),
+            None => unreachable!("every read has a waiting core or design"),
         }
     }
 
-    /// A core's read is answered: with this, or what the array has.
+    /// Completes a core's read with the found value, or with the array's.
     fn answer_read(&mut self, at: usize, pending: Pending, found: Option<LineWords>) {
         let Pending::Fill { core, line, done, expected } = pending else {
-            unreachable!("a read is somebody's")
+            unreachable!("every read has a waiting core or design")
         };
         if let Some(expected) = expected
             && self.memory.is_nvm(line)
@@ -464,14 +467,14 @@ impl<D: Design> Machine<D> {
         self.tell(done, there);
     }
 
-    /// A core has written back a line that was clean: it is durable when the last write of it is
-    /// that is under way. Whether there is one; then the token is told.
+    /// Lets a core that has written back a clean line wait for the last write of that line in
+    /// flight. Returns whether such a write exists; the token then completes with it.
     pub(crate) fn wait_for_write(&mut self, core: usize, line: u32, done: When) -> bool {
         let write = self.unsettled.get_mut(&line);
         write.map(|(_, waiting)| waiting.push((core, done))).is_some()
     }
 
-    /// A write has reached this point: who has waited for it is answered.
+    /// Completes the waiters of a line's last write, which has reached this point.
     fn settle_write(&mut self, at: usize, id: Id, line: u32, point: Point) {
         if self.description.persist.point != point
             || self.unsettled.get(&line).is_none_or(|write| write.0 != id)
@@ -503,7 +506,7 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// Writes that are queued or on their way, over all channels of persistent memory.
+    /// The number of writes that are queued or in flight, over all persistent channels.
     pub fn writes_waiting(&self) -> u64 {
         let waiting = |channel: &Channel| {
             let (inside, outside) = channel.controller.queued();

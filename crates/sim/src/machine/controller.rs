@@ -1,4 +1,5 @@
-//! The memory controller of one channel: it decides, event by event, what its banks do next.
+//! The memory controller of one channel: it decides at each event which request its banks serve
+//! next.
 //!
 //! ```text
 //!   read   ------------------------------> reads  --\
@@ -7,32 +8,37 @@
 //!             accepted: it has a slot                          durable: the array has it
 //! ```
 //!
-//! Nothing is booked ahead. A bank or the bus is taken when a request starts, and what starts is
-//! chosen then, among the requests that could start at that moment: first those that find their row
-//! open, then the oldest. (Booking the bus for a write whose bank is busy makes a convoy: other
-//! banks stand still behind it. Booking it at the write's end lets through more than there is.)
+//! The controller reserves nothing in advance. It chooses among the requests that could start now,
+//! and only then takes the bank and the bus. Requests to an open row come first, then the oldest.
 //!
-//! Reads go first. Writes go when there is no read; when four fifths of the queue are full, until
-//! half of it is; and while one of them is older than a bound, so that none waits for ever. While
-//! writes are preferred and none can start, reads go on; and a read that is older than the bound
-//! goes before them, for a bank that is written without end would never be read.
+//! - Reserving the bus for a write whose bank is busy makes a convoy: other banks idle after it.
+//! - Reserving the bus at the write's end admits more than the bus can carry.
+//!
+//! Reads have priority over writes. Writes have priority in three cases:
+//!
+//! - No read is waiting.
+//! - The queue has reached four fifths of its slots, until it has fallen to half of them.
+//! - A write is older than a bound, so that no write waits forever.
+//!
+//! While writes have priority and none can start, reads continue. A read older than the bound goes
+//! before writes, because a bank under an endless stream of writes would never serve it.
 //!
 //! Invariants:
-//! - Writes of one line go in the order in which they came, and a read sees the youngest that came
-//!   before it, and none that came after it.
-//! - A write that depends on others goes when those are durable.
-//! - Slots are given to the oldest write first, whatever it is for. But the last eighth of them is
-//!   kept for log and journal that depend on nothing: or data would fill the queue while the log
-//!   that they wait for stood outside. What frees a log or a journal (Log Start, a checkpoint)
-//!   counts as one: data wait for their log, that for room, and room for this.
-//! - A write that is held (speculative) goes when it is released, and starts no draining. A younger
-//!   one of the same line and owner takes its place. One without an owner waits for its log, and
-//!   has no slot before it is released: where slots have a battery, it would survive a power cut
-//!   that its log does not.
-//! - A write does not go before a read of its line that came before it.
+//! - Writes of one line start in the order of arrival. A read returns the youngest write that
+//!   arrived before it, and none that arrived after it.
+//! - A write with dependencies starts when those are durable.
+//! - Slots go to the oldest write first, of whatever class. The last eighth of them is reserved for
+//!   log and journal writes without dependencies. Otherwise data would fill the queue while the log
+//!   that they wait for stood outside. A write that frees log or journal space (Log Start, a
+//!   checkpoint) counts as one: data wait for their log, the log for space, and the space for it.
+//! - A held (speculative) write starts after its release, and never triggers draining. A younger
+//!   write of the same line and owner replaces it. A held write without an owner waits for its log
+//!   and has no slot before its release: with battery-backed slots, the write would survive a power
+//!   failure that its log does not.
+//! - A write does not start before a read of its line that arrived earlier.
 //!
-//! Whoever drives it calls [`Controller::run`] at the times that [`Controller::next`] names, and
-//! nothing later in between. (Rixner and others, *Memory Access Scheduling*, ISCA 2000.)
+//! The caller runs [`Controller::run`] at each time that [`Controller::next`] returns, and skips
+//! none. (Rixner and others, *Memory Access Scheduling*, ISCA 2000.)
 
 use std::collections::VecDeque;
 
@@ -42,72 +48,72 @@ use super::when::Time;
 use crate::mutants::{Mutant, planted};
 use banks::{Banks, Place};
 
-/// A line of memory, by its number.
+/// The number of a memory line.
 pub type Line = u64;
 
-/// Names a request; younger ones have larger numbers.
+/// A request identifier. Younger requests have larger identifiers.
 pub type Id = u64;
 
-/// How long a channel's banks take.
+/// The timing parameters of a channel's banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Banks.
+    /// The number of banks.
     pub banks: u64,
-    /// Lines of a row.
+    /// Lines per row.
     pub row_lines: u64,
-    /// Neighbouring lines that lie in one bank before those of the next: of one row.
+    /// Consecutive lines in one bank before the next bank follows. All of them share a row.
     pub interleave_lines: u64,
-    /// From the start of a read to its burst, when its row is open.
+    /// Latency of a read from its start to its burst, when its row is open.
     pub read_hit: Time,
-    /// The same when it is not.
+    /// The same when the row is closed.
     pub read_miss: Time,
-    /// From the end of a write's burst until the array has it, when its row is open.
+    /// Latency of a write from the end of its burst until the array has it, when its row is open.
     pub write_hit: Time,
-    /// The same when it is not.
+    /// The same when the row is closed.
     pub write_miss: Time,
-    /// A line on the bus.
+    /// Bus time of one line.
     pub burst: Time,
-    /// A read that finds its line among the writes.
+    /// Latency of a read that is forwarded from the write queue.
     pub forward: Time,
 }
 
-/// What a controller's queue of writes is like.
+/// The parameters of a controller's write queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Slots.
+    /// The number of slots.
     pub slots: usize,
-    /// A write that is older makes the controller write; a read that is older goes before writes.
+    /// The age bound. An older write gives writes priority; an older read goes before writes.
     pub age: Time,
 }
 
-/// What is written, for the counts.
+/// The purpose of a write, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Lines of the program.
     Data,
     /// Records of a log.
     LogData,
-    /// Which records they are.
+    /// Metadata that identifies the records.
     LogMeta,
-    /// That a transaction is committed.
+    /// A commit record.
     CommitRecord,
-    /// A journal of metadata.
+    /// A metadata journal.
     Journal,
-    /// Copies that bring a page's lines together.
+    /// Copies that consolidate a page's lines.
     Consolidation,
-    /// Metadata that a journal need not keep any longer.
+    /// Metadata that the journal need not keep after this write.
     Checkpoint,
-    /// What lines were, from a controller that has no room for what they become.
+    /// Old values of lines, from a controller without room for the new ones.
     UndoFallback,
-    /// Anything else.
+    /// Any other purpose.
     Other,
 }
 
-/// Classes of writes.
+/// The number of write classes.
 pub const CLASSES: usize = Class::Other as usize + 1;
 
 impl Class {
-    /// Whether other writes wait for such ones, or for the room that they make.
+    /// Returns whether other writes depend on this class, or on the log space that it frees.
     fn is_log(self) -> bool {
         matches!(
             self,
@@ -121,77 +127,77 @@ impl Class {
     }
 }
 
-/// A write.
+/// A write request.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// Its line.
+    /// The target line.
     pub line: Line,
-    /// What is written.
+    /// The value.
     pub payload: LineWords,
-    /// What it is for.
+    /// The purpose.
     pub class: Class,
-    /// Writes that are durable before it starts.
+    /// Writes that must be durable before this one starts.
     pub after: Vec<Id>,
-    /// It starts when it has been [released](Controller::release), and has no slot before if it is
-    /// nobody's.
+    /// The write starts only after its [release](Controller::release). Without an owner, it has no
+    /// slot before that.
     pub held: bool,
-    /// The transaction whose write it is, if that matters; 0: nobody's.
+    /// The transaction of the write, if that matters; 0 for none.
     pub owner: u64,
 }
 
 impl Write {
-    /// A plain write.
+    /// Returns a write without dependencies or owner.
     pub fn new(line: Line, payload: LineWords, class: Class) -> Write {
         Write { line, payload, class, after: Vec::new(), held: false, owner: 0 }
     }
 
-    /// Whether it may have one of the slots that are kept.
+    /// Returns whether the write may use a reserved slot.
     fn may_have_kept(&self) -> bool {
         self.class.is_log() && self.after.is_empty()
     }
 
-    /// Whether it has no slot yet, however many are free.
+    /// Returns whether the write waits outside even when slots are free.
     fn stays_outside(&self) -> bool {
         self.held && self.owner == 0 && !planted(Mutant::HeldHasSlot)
     }
 }
 
-/// What a controller tells.
+/// A notification from a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A read's line is there; with what a write has that is still in the queue.
+    /// A read has completed, with the value of a queued write if one was forwarded.
     Read {
-        /// Which read.
+        /// The read.
         id: Id,
-        /// `None`: what the array has.
+        /// The forwarded value; `None` for the array's value.
         forwarded: Option<LineWords>,
     },
     /// A write has a slot.
     Accepted {
-        /// Which write.
+        /// The write.
         id: Id,
     },
-    /// A write has taken the place of one that was held for the same line and owner.
+    /// A write has replaced a held one of the same line and owner.
     Merged {
-        /// Which write.
+        /// The write.
         id: Id,
-        /// Whose place.
+        /// The replaced write, whose slot it takes.
         into: Id,
     },
-    /// The array has a write, and its slot is free.
+    /// The array has the write, and its slot is free.
     Durable {
-        /// Which write.
+        /// The write.
         id: Id,
-        /// Its line.
+        /// The line.
         line: Line,
-        /// What the array has by now.
+        /// The value that the array has.
         payload: LineWords,
-        /// What it was for.
+        /// The purpose.
         class: Class,
     },
 }
 
-/// A read that waits.
+/// A waiting read.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     id: Id,
@@ -200,13 +206,13 @@ struct Waiting {
     arrived: Time,
 }
 
-/// A write that has a slot, or waits for one.
+/// A write in a slot or waiting for one.
 #[derive(Clone, Debug)]
 struct Entry {
     id: Id,
     place: Place,
     arrived: Time,
-    /// It is on its way to the array.
+    /// The write is in flight to the array.
     started: bool,
     /// No older write of its line has a slot.
     is_first: bool,
@@ -220,25 +226,25 @@ impl Entry {
     }
 }
 
-/// Requests are started by this: whether its row has to be opened, its age; and where it is.
+/// The priority of a request (row closed, then age) and its index; the smallest starts.
 type Rank = (bool, (Time, Id), usize);
 
-/// The writes that may start.
+/// A summary of the writes that may start.
 #[derive(Default)]
 struct Survey {
     ready: usize,
-    /// One of them is older than the bound.
+    /// At least one of them is older than the bound.
     old: bool,
-    /// The one to start now.
+    /// The write to start now.
     first: Option<Rank>,
-    /// When the first bank is free that another one waits for.
+    /// The earliest time at which a bank with a waiting write becomes free.
     free: Option<Time>,
 }
 
-/// What a channel has done.
+/// Counters of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Reads of the array, and those that the queue answered.
+    /// Reads of the array; `forwarded` counts the reads that the queue served.
     pub reads: u64,
     /// See `reads`.
     pub forwarded: u64,
@@ -256,15 +262,15 @@ pub struct Controller {
     banks: Banks,
     reads: Vec<Waiting>,
     writes: VecDeque<Entry>,
-    /// Writes without a slot, in their order.
+    /// Writes without a slot, in order of arrival.
     outside: VecDeque<Entry>,
-    /// What is under way, by when it is over, and then by age.
-    under_way: Agenda<(Time, Id), ()>,
-    /// Writes that took another's place, and whose.
+    /// Accesses in flight, by completion time and then by age.
+    in_flight: Agenda<(Time, Id), ()>,
+    /// Writes that replaced a held one, and the replaced write.
     merged: Vec<(Id, Id)>,
-    /// What finished reads have seen in the queue.
+    /// Values that completed reads return: a forwarded value, or `None` for the array's.
     seen: Vec<(Id, Option<LineWords>)>,
-    /// When it decides next; `None`: when something arrives.
+    /// The time of the next decision; `None` until a request arrives.
     decides: Option<Time>,
     bus_free: Time,
     draining: bool,
@@ -272,12 +278,12 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// An idle one.
+    /// Returns an idle controller.
     ///
     /// # Panics
-    /// Without a bank, a line in a row, or eight slots.
+    /// When the timing has no banks or no lines per row, or the queue has fewer than eight slots.
     pub fn new(timing: Timing, queue: Queue) -> Controller {
-        assert!(queue.slots >= 8, "an eighth of the slots are kept for logs");
+        assert!(queue.slots >= 8, "an eighth of the slots is reserved for logs");
         Controller {
             timing,
             queue,
@@ -285,7 +291,7 @@ impl Controller {
             reads: Vec::new(),
             writes: VecDeque::new(),
             outside: VecDeque::new(),
-            under_way: Agenda::new(),
+            in_flight: Agenda::new(),
             merged: Vec::new(),
             seen: Vec::new(),
             decides: None,
@@ -295,45 +301,46 @@ impl Controller {
         }
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Writes that have a slot, and those that wait for one.
+    /// Returns the number of writes in slots, and of those that wait for one.
     pub fn queued(&self) -> (usize, usize) {
         (self.writes.len(), self.outside.len())
     }
 
-    /// A read arrives.
+    /// Accepts a read.
     pub fn read(&mut self, now: Time, id: Id, line: Line) {
         let youngest = self.youngest(line).filter(|_| !planted(Mutant::ForwardingOff));
         if let Some(payload) = youngest {
             self.counts.forwarded += 1;
             self.seen.push((id, Some(payload)));
-            self.under_way.add((now + self.timing.forward, id), ());
+            self.in_flight.add((now + self.timing.forward, id), ());
             return;
         }
         self.reads.push(Waiting { id, line, place: self.banks.place(line), arrived: now });
         self.wake(now);
     }
 
-    /// What the youngest write of a line has that is not over.
+    /// Returns the value of a line's youngest write that is not yet durable.
     pub fn youngest(&self, line: Line) -> Option<LineWords> {
-        // What has no slot has left its sender all the same: the channel keeps the order.
+        // A write without a slot counts too: the channel keeps its order of arrival.
         let mut youngest = self.outside.iter().rev().chain(self.writes.iter().rev());
         youngest.find(|entry| entry.write.line == line).map(|entry| entry.write.payload)
     }
 
-    /// A read of what the array has, whatever is queued, arrives.
+    /// Accepts a read of the array's value, regardless of queued writes.
     pub fn read_array(&mut self, now: Time, id: Id, line: Line) {
         self.reads.push(Waiting { id, line, place: self.banks.place(line), arrived: now });
         self.wake(now);
     }
 
-    /// A write arrives; [`Event::Accepted`] or [`Event::Merged`] tells when it has a slot.
+    /// Accepts a write; [`Event::Accepted`] or [`Event::Merged`] reports its slot.
     pub fn write(&mut self, now: Time, id: Id, write: Write) {
-        // Only the youngest of its line: what came between would otherwise be written later.
+        // Only the youngest write of the line may be replaced. Replacing an older one would let a
+        // write in between overwrite the newer value.
         let of_line = |entry: &&mut Entry| entry.write.line == write.line;
         let waits = self.outside.iter().any(|entry| entry.write.line == write.line);
         let youngest = self.writes.iter_mut().rev().find(of_line).filter(|_| !waits);
@@ -353,93 +360,94 @@ impl Controller {
         self.wake(now);
     }
 
-    /// Writes of an owner are no longer held.
+    /// Releases all held writes of an owner.
     pub fn release_owner(&mut self, now: Time, owner: u64) {
         let entries = self.writes.iter_mut().chain(&mut self.outside);
         entries.filter(|it| it.write.owner == owner).for_each(|it| it.write.held = false);
         self.wake(now);
     }
 
-    /// A write that has a slot.
+    /// Returns a write that has a slot.
     pub fn queued_write(&self, id: Id) -> Option<&Write> {
         self.writes.iter().find(|entry| entry.id == id).map(|entry| &entry.write)
     }
 
-    /// Slots whose writes are held.
+    /// The number of slots with held writes.
     pub fn held(&self) -> usize {
         self.writes.iter().filter(|entry| entry.write.held).count()
     }
 
-    /// Held writes that wait for a slot.
+    /// The number of held writes that wait for a slot.
     pub fn held_outside(&self) -> usize {
         self.outside.iter().filter(|entry| entry.write.held).count()
     }
 
-    /// The oldest write that is held, has no older one of its line before it, and is none of these.
+    /// Returns the oldest held write that is the first of its line and is not in `but`.
     pub fn oldest_held(&self, but: &[Id]) -> Option<(Id, &Write)> {
         let mut held = self.writes.iter().filter(|entry| entry.write.held && entry.is_first);
         let oldest = held.find(|entry| !but.contains(&entry.id));
         oldest.map(|entry| (entry.id, &entry.write))
     }
 
-    /// A write is no longer held.
+    /// Releases a held write.
     pub fn release(&mut self, now: Time, id: Id) {
         let entries = self.writes.iter_mut().chain(&mut self.outside);
         entries.filter(|entry| entry.id == id).for_each(|entry| entry.write.held = false);
         self.wake(now);
     }
 
-    /// A write is durable in another channel.
+    /// Resolves the dependencies on a write that is durable in another channel.
     pub fn durable_elsewhere(&mut self, now: Time, id: Id) {
         self.resolve(id);
         self.wake(now);
     }
 
-    /// It decides when the bus is free.
+    /// Schedules the next decision for when the bus is free.
     fn wake(&mut self, now: Time) {
         let soon = now.max(self.bus_free);
         self.decides = Some(self.decides.map_or(soon, |at| at.min(soon)));
     }
 
-    /// When it has something to do or to tell.
+    /// Returns the time of the next completion or decision.
     pub fn next(&self) -> Option<Time> {
-        let told = self.under_way.first().map(|(at, _)| at);
-        told.into_iter().chain(self.decides).min()
+        let completes = self.in_flight.first().map(|(at, _)| at);
+        completes.into_iter().chain(self.decides).min()
     }
 
-    /// Does and tells what there is at this moment, which [`next`](Controller::next) has named.
-    pub fn run(&mut self, now: Time, tell: &mut impl FnMut(Event)) {
-        while let Some((at, id)) = self.under_way.first()
+    /// Completes accesses, admits writes and starts a request at `now`, a time that
+    /// [`next`](Controller::next) has returned.
+    pub fn run(&mut self, now: Time, notify: &mut impl FnMut(Event)) {
+        while let Some((at, id)) = self.in_flight.first()
             && at <= now
         {
-            self.under_way.take_first();
-            self.is_over(id, tell);
-            // What has waited for it, or for its slot, may go.
+            self.in_flight.take_first();
+            self.is_over(id, notify);
+            // Requests that wait for this one, or for its slot or bank, may start.
             self.wake(now);
         }
         for (id, into) in self.merged.drain(..) {
-            tell(Event::Merged { id, into });
+            notify(Event::Merged { id, into });
         }
-        self.let_in(now, tell);
+        self.let_in(now, notify);
         if self.decides.is_some_and(|at| at <= now) {
             self.decides = self.decide(now);
         }
     }
 
-    /// What was under way is over.
-    fn is_over(&mut self, id: Id, tell: &mut impl FnMut(Event)) {
+    /// Completes an access.
+    fn is_over(&mut self, id: Id, notify: &mut impl FnMut(Event)) {
         if let Some(at) = self.seen.iter().position(|(read, _)| *read == id) {
             let (id, forwarded) = self.seen.swap_remove(at);
-            return tell(Event::Read { id, forwarded });
+            return notify(Event::Read { id, forwarded });
         }
         let at = self.writes.iter().position(|entry| entry.id == id);
-        let entry = at.and_then(|at| self.writes.remove(at)).expect("a write is over once");
+        let entry = at.and_then(|at| self.writes.remove(at)).expect("a write completes once");
         let Write { line, payload, class, .. } = entry.write;
         if let Some(next) = self.writes.iter_mut().find(|entry| entry.write.line == line) {
             next.is_first = true;
         }
         self.resolve(id);
-        tell(Event::Durable { id, line, payload, class });
+        notify(Event::Durable { id, line, payload, class });
     }
 
     fn resolve(&mut self, durable: Id) {
@@ -448,9 +456,9 @@ impl Controller {
         }
     }
 
-    /// Gives slots to writes that wait, oldest first. Where all but the kept slots are taken, what
-    /// may have one of these passes what may not, and nothing else passes anything.
-    fn let_in(&mut self, now: Time, tell: &mut impl FnMut(Event)) {
+    /// Gives slots to waiting writes, oldest first. When only reserved slots are free, a write that
+    /// may use them passes the others; otherwise no write passes another.
+    fn let_in(&mut self, now: Time, notify: &mut impl FnMut(Event)) {
         if self.outside.is_empty() {
             return;
         }
@@ -462,6 +470,7 @@ impl Controller {
         while at < self.outside.len() && self.writes.len() < slots {
             let write = &self.outside[at].write;
             let (line, is_other) = (write.line, !write.may_have_kept());
+            // A write must not pass an older one of its line.
             let is_oldest = |other: &Entry| other.write.line != line;
             if write.stays_outside()
                 || is_other && others >= unkept
@@ -472,7 +481,7 @@ impl Controller {
             }
             let mut entry = self.outside.remove(at).expect("it is there");
             entry.is_first = self.writes.iter().all(|other| other.write.line != line);
-            tell(Event::Accepted { id: entry.id });
+            notify(Event::Accepted { id: entry.id });
             self.writes.push_back(entry);
             others += usize::from(is_other);
         }
@@ -481,10 +490,11 @@ impl Controller {
         }
     }
 
-    /// Starts a request, if one can start. Answers when to decide again.
+    /// Starts a request if one can start. Returns the time of the next decision.
     fn decide(&mut self, now: Time) -> Option<Time> {
         let writes = self.survey_writes(now);
         let slots = self.queue.slots;
+        // Hysteresis: draining starts at four fifths of the slots and stops at half of them.
         self.draining = match self.draining {
             true => 2 * writes.ready > slots,
             false => 5 * writes.ready >= 4 * slots,
@@ -505,7 +515,7 @@ impl Controller {
         Some(self.bus_free)
     }
 
-    /// What there is to write.
+    /// Summarizes the writes that may start at this time.
     fn survey_writes(&self, now: Time) -> Survey {
         let mut survey = Survey::default();
         for (at, entry) in self.writes.iter().enumerate() {
@@ -530,13 +540,14 @@ impl Controller {
         survey
     }
 
-    /// Whether a read of the line waits that came before this write.
+    /// Returns whether a read of the line waits that arrived before this write.
     fn is_read_before(&self, line: Line, write: Id) -> bool {
         let is_before = |read: &Waiting| read.line == line && read.id < write;
         !planted(Mutant::WriteOvertakes) && self.reads.iter().any(is_before)
     }
 
-    /// The read to start now, and when the first bank is free that another one waits for.
+    /// Returns the read to start now, and when the first busy bank with a waiting read becomes
+    /// free.
     fn first_read(&self, now: Time) -> (Option<Rank>, Option<Time>) {
         let (mut first, mut earliest): (Option<Rank>, Option<Time>) = (None, None);
         for (at, &Waiting { id, place, arrived, .. }) in self.reads.iter().enumerate() {
@@ -560,7 +571,7 @@ impl Controller {
         self.counts.row_hits += u64::from(is_open);
         self.counts.reads += 1;
         self.seen.push((id, None));
-        self.under_way.add((there + burst, id), ());
+        self.in_flight.add((there + burst, id), ());
     }
 
     fn start_write(&mut self, now: Time, at: usize) {
@@ -573,7 +584,7 @@ impl Controller {
         self.banks.take(place, over);
         self.counts.row_hits += u64::from(is_open);
         self.counts.writes += 1;
-        self.under_way.add((over, id), ());
+        self.in_flight.add((over, id), ());
     }
 }
 

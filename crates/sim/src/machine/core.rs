@@ -1,4 +1,5 @@
-//! A core: when its instructions are dispatched, complete and retire, and what it still has to do.
+//! The timing model of one out-of-order core: dispatch, completion, retirement and the store
+//! buffer.
 //!
 //! ```text
 //!   dispatch (width a cycle) -> window of `rob` instructions -> retire, in order
@@ -6,9 +7,9 @@
 //!                                  stores: go into the store buffer; they drain after they retire
 //! ```
 //!
-//! Only loads take longer than the window hides, so it is kept as the loads in flight: an
-//! instruction is dispatched when the one that is `rob` before it has retired, which is when all
-//! loads before that one are complete.
+//! Only loads take longer than the window hides, so the model represents the window by the loads in
+//! flight. An instruction is dispatched when its predecessor by `rob` has retired, which is when
+//! all loads before that predecessor are complete.
 
 use std::collections::VecDeque;
 
@@ -16,79 +17,77 @@ use super::description::Core as Described;
 use super::memory::line_of;
 use super::when::{Time, Tokens, When};
 
-/// What a store buffer holds, in program order.
+/// An operation in the store buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A word that is stored.
+    /// A store of a word.
     Store {
-        /// Which word.
+        /// The word.
         word: u64,
-        /// What it becomes.
+        /// Its new value.
         value: u64,
     },
-    /// A line that is written back.
+    /// A write-back of a line.
     WriteBack {
-        /// Which line.
+        /// The line.
         line: u32,
-        /// Told when that is acknowledged.
+        /// Completes with the acknowledgement.
         done: When,
     },
-    /// A lock that is given up.
+    /// A release of a lock.
     Unlock {
-        /// Its number.
+        /// The lock's number.
         lock: u64,
     },
 }
 
-/// An operation of the store buffer.
+/// An entry of the store buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// What it is.
+    /// The operation.
     pub op: Op,
     /// The number of its instruction.
     instr: u64,
-    /// When it was executed.
     executed: Time,
-    /// When it may drain; `None` while an older load is not complete.
+    /// When the entry may drain; `None` while an older load is incomplete.
     ready: Option<Time>,
 }
 
-/// One core.
+/// One simulated core.
 #[derive(Debug)]
 pub struct Core {
     described: Described,
     mshrs: usize,
-    /// The cycle in which instructions are dispatched, and how many were in it.
+    /// The current dispatch cycle; `slot` counts the instructions dispatched in it.
     cycle: Time,
     slot: u32,
-    /// Instructions dispatched.
+    /// The number of dispatched instructions.
     instr: u64,
-    /// Loads whose completion is not known, or stands behind one whose is not; oldest first.
+    /// Loads of unknown completion time, and all younger ones; oldest first.
     open: VecDeque<(u64, When)>,
-    /// Loads that are complete at a known time, but later than `cycle`, oldest first: the time is
-    /// when they retire.
+    /// Loads with a known retirement time later than `cycle`, oldest first.
     closed: VecDeque<(u64, Time)>,
-    /// When the youngest load that is not in `open` retires.
+    /// When the youngest load outside of `open` retires.
     retires: Time,
     buffer: VecDeque<Entry>,
-    /// A bit for each word that may be in the buffer, by its number's lowest six.
+    /// A filter for store forwarding: bit `word & 63` is set for each buffered word.
     words: u64,
-    /// Misses in flight.
+    /// Misses in flight, by line.
     misses: Vec<(u32, When)>,
-    /// When it last accessed what others share.
+    /// The time of its last access to shared state.
     pub shared_at: Time,
-    /// Which load returned which pointer: see [`Core::follow`].
+    /// A table of recent pointers and the loads that returned them: see [`Core::follow`].
     pointers: Vec<(u64, When)>,
     last_load: When,
-    /// The next address waits for the last load, as each does where loads are serial.
+    /// The next address depends on the last load. With serial loads, every address does.
     follows_last: bool,
 }
 
-/// Pointers that are remembered; an older one is forgotten when a younger one takes its place.
+/// Size of the pointer table. A newer pointer replaces an older one in the same slot.
 const POINTERS: usize = 128;
 
 impl Core {
-    /// A core that has done nothing.
+    /// Returns an idle core.
     pub fn new(described: &Described, mshrs: u32) -> Core {
         Core {
             described: described.clone(),
@@ -109,18 +108,18 @@ impl Core {
         }
     }
 
-    /// The cycle in which it dispatches.
+    /// Returns the current dispatch cycle.
     #[inline]
     pub fn cycle(&self) -> Time {
         self.cycle
     }
 
-    /// Instructions that it has dispatched.
+    /// Returns the number of dispatched instructions.
     pub fn instructions(&self) -> u64 {
         self.instr
     }
 
-    /// It dispatches nothing before this time.
+    /// Prevents dispatch before this time.
     #[inline]
     pub fn stall_until(&mut self, time: Time) {
         if time > self.cycle {
@@ -129,8 +128,8 @@ impl Core {
         }
     }
 
-    /// Dispatches `left` instructions. Some are left when the window is full and nobody knows for
-    /// how long: the answer is what to wait for.
+    /// Dispatches `left` instructions. When the window is full until an unknown time, returns the
+    /// token to wait for and leaves the rest in `left`.
     #[inline]
     pub fn dispatch(&mut self, left: &mut u64, tokens: &Tokens) -> Option<When> {
         loop {
@@ -166,7 +165,7 @@ impl Core {
         }
     }
 
-    /// Waits until the oldest load in flight has retired, or answers what to wait for.
+    /// Waits until the oldest load in flight has retired, or returns the token to wait for.
     fn retire_oldest(&mut self, tokens: &Tokens) -> Option<When> {
         if self.closed.is_empty() {
             self.close(tokens);
@@ -178,8 +177,8 @@ impl Core {
         self.open.front().map(|load| load.1)
     }
 
-    /// Moves loads that are known to be complete from `open` to `closed`, and tells the stores
-    /// behind them when they may drain.
+    /// Moves loads of known completion time from `open` to `closed`, and sets when the stores
+    /// behind them may drain.
     pub fn close(&mut self, tokens: &Tokens) {
         while let Some(&(instr, when)) = self.open.front() {
             let Some(time) = tokens.time(when) else { break };
@@ -194,7 +193,7 @@ impl Core {
         self.settle(before);
     }
 
-    /// Stores before an instruction may drain once all that has retired has.
+    /// Sets when buffered stores before an instruction may drain.
     fn settle(&mut self, before: u64) {
         let unsettled = self.buffer.partition_point(|entry| entry.ready.is_some());
         for entry in self.buffer.range_mut(unsettled..) {
@@ -205,7 +204,7 @@ impl Core {
         }
     }
 
-    /// Waits for room for a load in flight, or answers what to wait for.
+    /// Waits for a free load-queue entry, or returns the token to wait for.
     #[inline]
     pub fn load_room(&mut self, tokens: &Tokens) -> Option<When> {
         while self.open.len() + self.closed.len() >= self.described.load_queue as usize {
@@ -216,14 +215,14 @@ impl Core {
         None
     }
 
-    /// A load was executed; it completes then.
+    /// Adds an executed load that completes with this token.
     #[inline]
     pub fn loaded(&mut self, completes: When, tokens: &Tokens) {
         self.last_load = completes;
         self.in_flight(completes, tokens);
     }
 
-    /// What was executed and does not retire before then.
+    /// Adds an executed instruction that retires no earlier than this token.
     #[inline]
     pub fn in_flight(&mut self, completes: When, tokens: &Tokens) {
         let known = if self.open.is_empty() { tokens.time(completes) } else { None };
@@ -237,19 +236,20 @@ impl Core {
         }
     }
 
-    /// Remembers which load has returned this pointer.
+    /// Records that the last load has returned this pointer.
     #[inline]
     pub fn returned(&mut self, pointer: u64) {
         self.pointers[pointer_slot(pointer)] = (pointer, self.last_load);
     }
 
-    /// The address that comes next was computed from what the last load returns.
+    /// Makes the next address depend on the last load.
     pub fn follow_last(&mut self) {
         self.follows_last = true;
     }
 
-    /// What the address of an access to this object waits for: the youngest load that returned a
-    /// pointer to it, or the last one when the program or the machine has said so.
+    /// Returns the token that the address of an access to this object depends on: the youngest load
+    /// that returned a pointer to it. After [`Core::follow_last`] or with serial loads, this is the
+    /// last load.
     #[inline]
     pub fn follow(&mut self, object: u64) -> When {
         if std::mem::replace(&mut self.follows_last, self.described.serial_loads) {
@@ -259,19 +259,22 @@ impl Core {
         if pointer == object { when } else { When::at(0) }
     }
 
-    /// Whether the store buffer has room.
+    /// Returns whether the store buffer has room.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.buffer.len() < self.described.store_buffer as usize
     }
 
-    /// Whether the store buffer is empty.
+    /// Returns whether the store buffer is empty.
     #[inline]
     pub fn is_drained(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// Whether all loads are complete at a known time, and when. `Err`: what to wait for.
+    /// Returns when all loads are complete.
+    ///
+    /// # Errors
+    /// The token of the oldest load whose completion time is unknown.
     pub fn all_loaded(&mut self, tokens: &Tokens) -> Result<Time, When> {
         self.close(tokens);
         match self.open.front() {
@@ -280,7 +283,7 @@ impl Core {
         }
     }
 
-    /// Puts an operation that is executed at `time` into the store buffer.
+    /// Appends an operation executed at `time` to the store buffer.
     #[inline]
     pub fn buffer(&mut self, op: Op, time: Time) {
         debug_assert!(self.has_room(), "the core waits for room");
@@ -291,7 +294,7 @@ impl Core {
         self.buffer.push_back(Entry { op, instr: self.instr, executed: time, ready });
     }
 
-    /// The value of a word that has not drained.
+    /// Returns the youngest buffered value of a word.
     #[inline]
     pub fn forwarded(&self, wanted: u64) -> Option<u64> {
         if self.words >> (wanted & 63) & 1 == 0 {
@@ -303,13 +306,15 @@ impl Core {
         })
     }
 
-    /// What drains next, and when; no time while an older load is not complete.
+    /// Returns the oldest buffered operation and when it may drain; no time while an older load is
+    /// incomplete.
     #[inline]
     pub fn next_drain(&self) -> Option<(Op, Option<Time>)> {
         self.buffer.front().map(|entry| (entry.op, entry.ready))
     }
 
-    /// The words that retired stores in the buffer write, in their order, and when they retired.
+    /// Iterates over the words of retired buffered stores in program order, with their retirement
+    /// times.
     pub fn stored(&self) -> impl Iterator<Item = (u64, Time)> {
         self.buffer.iter().filter_map(|entry| match entry.op {
             Op::Store { word, .. } => Some((word, entry.ready?)),
@@ -317,7 +322,7 @@ impl Core {
         })
     }
 
-    /// The lines of the program that operations in the buffer access when they drain.
+    /// Iterates over the program's lines that buffered operations access.
     pub fn buffered(&self) -> impl Iterator<Item = u32> {
         self.buffer.iter().filter_map(|entry| match entry.op {
             Op::Store { word, .. } => Some(line_of(word)),
@@ -326,7 +331,7 @@ impl Core {
         })
     }
 
-    /// It has drained.
+    /// Removes the oldest operation, which has drained.
     #[inline]
     pub fn drained(&mut self) {
         self.buffer.pop_front();
@@ -335,12 +340,12 @@ impl Core {
         }
     }
 
-    /// Stores that have not drained; giving a lock up is one.
+    /// Returns the number of buffered stores, lock releases included.
     pub fn stores(&self) -> usize {
         self.buffer.iter().filter(|entry| !matches!(entry.op, Op::WriteBack { .. })).count()
     }
 
-    /// Whether another miss may be in flight at this time.
+    /// Returns whether a miss status register is free at this time.
     pub fn may_miss(&mut self, now: Time, tokens: &Tokens) -> bool {
         if self.misses.len() >= self.mshrs {
             self.misses.retain(|miss| tokens.time(miss.1).is_none_or(|time| time > now));
@@ -348,13 +353,13 @@ impl Core {
         self.misses.len() < self.mshrs
     }
 
-    /// A miss is in flight.
+    /// Records a miss in flight.
     pub fn missed(&mut self, line: u32, when: When) {
         self.misses.push((line, when));
     }
 
-    /// When the bytes of a line come that is in flight, or the right to write it: the last of them,
-    /// as far as it is known. What is over is forgotten.
+    /// Returns the last token in flight for a line's data or for the right to write it. Completed
+    /// misses of the line are removed.
     pub fn pending(&mut self, line: u32, now: Time, tokens: &Tokens) -> Option<When> {
         let mut last: Option<When> = None;
         self.misses.retain(|&(of, when)| {
@@ -373,19 +378,19 @@ impl Core {
         last
     }
 
-    /// The bytes of a line that is in flight will be another line's.
+    /// Retags a line in flight: its data will be another line's.
     pub fn renamed(&mut self, line: u32, to: u32) {
         let of_line = self.misses.iter_mut().filter(|miss| miss.0 == line);
         of_line.for_each(|miss| miss.0 = to);
     }
 
-    /// The misses in flight.
+    /// Iterates over the misses in flight.
     pub fn misses(&self) -> impl Iterator<Item = When> {
         self.misses.iter().map(|miss| miss.1)
     }
 }
 
-/// Where a pointer is remembered.
+/// Returns the slot of a pointer: multiplicative hashing to seven bits.
 #[inline]
 fn pointer_slot(pointer: u64) -> usize {
     (pointer.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57) as usize

@@ -1,15 +1,15 @@
-//! What a machine counts.
+//! The counters of a machine.
 
 use std::collections::BTreeMap;
 
 use super::controller::{CLASSES, Class};
 
-/// Counts since the measurement began.
+/// Counters since the measurement began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Accesses of programs: loads, stores and write-backs.
     pub accesses: u64,
-    /// Reads of persistent memory, those included that a queue has answered.
+    /// Reads of persistent memory, including those served from a write queue.
     pub nvm_reads: u64,
     /// Reads of volatile memory.
     pub dram_reads: u64,
@@ -17,29 +17,29 @@ pub struct Counts {
     pub nvm_writes: [u64; CLASSES],
     /// Writes to volatile memory.
     pub dram_writes: u64,
-    /// Misses of the first private cache, and of the last one.
+    /// Misses of the first private cache; `llc_misses` counts those of the last-level cache.
     pub l1_misses: u64,
     /// See `l1_misses`.
     pub llc_misses: u64,
-    /// Lines taken from another core.
+    /// Lines transferred from another core.
     pub transfers: u64,
-    /// Pages that a core did not know.
+    /// TLB misses.
     pub tlb_misses: u64,
-    /// Fills that did not carry what they had to: always 0, or the design is wrong.
+    /// Fills that carried a wrong value. Any count but 0 is a bug of the design.
     pub wrong_fills: u64,
-    /// Transactions, and what they took: see [`Phases`].
+    /// Completed transactions.
     pub transactions: u64,
     /// Cycles of transactions by phase.
     pub phases: Phases,
-    /// Distinct lines that transactions have written: sum and most.
+    /// Distinct lines written by each transaction: sum and maximum.
     pub lines: Spread,
-    /// Distinct pages.
+    /// Distinct pages written by each transaction: sum and maximum.
     pub pages: Spread,
-    /// Transactions that had to take the path in software.
+    /// Transactions that fell back to the software log.
     pub fallbacks: u64,
-    /// Cycles of all cores that a design adds afterwards: it knows them, and has not let them pass.
+    /// Cycles of all cores that the design accounts for afterwards, without simulating them.
     pub afterwards: u64,
-    /// What the design counts besides, by its own names.
+    /// Counters of the design, by its own names.
     pub of_design: BTreeMap<&'static str, u64>,
 }
 
@@ -49,57 +49,57 @@ impl Counts {
         self.nvm_writes[class as usize] += 1;
     }
 
-    /// Counts something of the design's own.
+    /// Adds to a counter of the design.
     pub fn add(&mut self, name: &'static str, count: u64) {
         *self.of_design.entry(name).or_default() += count;
     }
 
-    /// Counts the most that there was of something at a time.
+    /// Raises a counter of the design to the largest value so far.
     pub fn most(&mut self, name: &'static str, count: u64) {
         let most = self.of_design.entry(name).or_default();
         *most = count.max(*most);
     }
 
-    /// What the design counts, and how often a TLB was asked in vain, by name.
+    /// Returns the design's counters and the TLB misses, by name.
     pub fn by_name(&self) -> BTreeMap<String, u64> {
         let misses = Some(("tlb_misses", self.tlb_misses)).filter(|(_, misses)| *misses > 0);
         let of_design = self.of_design.iter().map(|(name, count)| (*name, *count));
         of_design.chain(misses).map(|(name, count)| (name.to_owned(), count)).collect()
     }
 
-    /// All writes to persistent memory.
+    /// Returns the number of writes to persistent memory.
     pub fn nvm_writes_total(&self) -> u64 {
         self.nvm_writes.iter().sum()
     }
 }
 
-/// Cycles of transactions: from the end of one to the end of the next, and parts of that.
+/// Cycles of transactions by phase; a transaction counts from the end of its predecessor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
-    /// All of it.
+    /// All cycles.
     pub total: u64,
-    /// Beginning.
+    /// The start of transactions.
     pub begin: u64,
     /// Stores that wait for their log.
     pub log_stall: u64,
-    /// The end, until what was written is where it must be for the commit.
+    /// The end of transactions, until their writes are where the commit needs them.
     pub prepare: u64,
     /// The commit itself.
     pub commit: u64,
-    /// Taking a transaction back.
+    /// Aborts.
     pub abort: u64,
-    /// Waiting for locks that others had.
+    /// Waits for locks held by other cores.
     pub locks: u64,
 }
 
-/// A part of a transaction.
+/// A phase of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Between two transactions.
     Outside,
-    /// Beginning.
+    /// The start of a transaction.
     Begin,
-    /// The program itself.
+    /// The program's body.
     Body,
     /// A store that waits for its log.
     LogStall,
@@ -107,14 +107,14 @@ pub enum Phase {
     Prepare,
     /// The commit.
     Commit,
-    /// Taking it back.
+    /// An abort.
     Abort,
-    /// A lock that another core has.
+    /// A wait for another core's lock.
     Lock,
 }
 
 impl Phases {
-    /// Adds cycles to a phase.
+    /// Adds cycles to a phase and to the total.
     pub(crate) fn add(&mut self, phase: Phase, cycles: u64) {
         self.total += cycles;
         match phase {
@@ -129,17 +129,17 @@ impl Phases {
     }
 }
 
-/// A sum and the largest part of it.
+/// A sum and the largest value in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     /// The sum.
     pub sum: u64,
-    /// The largest.
+    /// The largest value.
     pub max: u64,
 }
 
 impl Spread {
-    /// One more.
+    /// Adds a value.
     pub fn add(&mut self, value: u64) {
         self.sum += value;
         self.max = self.max.max(value);

@@ -1,9 +1,8 @@
-//! Machines by name and by file, changed key by key, and written down so that a result can say what
-//! it was simulated on.
+//! Machines by name and by file, settings of single keys, and the canonical text of a machine.
 //!
-//! A key is the path of a number: `mc.wq`, `nvm.write_ns`, `design.lad.overflow`. The canonical
-//! text has a line for each, in alphabetical order; it is TOML, so a machine can be read from it
-//! again:
+//! The canonical text lets a result identify its machine. A key is the path of a number, for
+//! example `mc.wq`, `nvm.write_ns` or `design.lad.overflow`. The text has a line per key in
+//! alphabetical order. It is TOML, so a machine can be parsed from it again:
 //!
 //! ```text
 //!   clock_ghz = 2.0
@@ -12,10 +11,10 @@
 //! ```
 //!
 //! Invariants:
-//! - Equal machines have equal texts, and equal texts equal hashes, whatever program made them: the
-//!   hash is FNV-1a of 64 bits (Fowler, Noll, Vo) over the text's bytes.
-//! - A key that no built-in machine has, in its file or in a setting, is refused by name. So a
-//!   design's parameters are those that `crates/sim/machines/` names.
+//! - Equal machines have equal texts, whatever program wrote them, and equal texts have equal
+//!   hashes. The hash is 64-bit FNV-1a (Fowler, Noll, Vo) over the text's bytes.
+//! - A file or a setting with a key that no built-in machine has is rejected with the key's name. A
+//!   design's parameters are therefore exactly those in `crates/sim/machines/`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +28,7 @@ use toml::{Table, Value};
 use super::description::Description;
 use super::validate::Problem;
 
-/// The built-in machines: their names and their files.
+/// The built-in machines: names and files.
 const BUILTIN: [(&str, &str); 6] = [
     ("lad", include_str!("../../machines/lad.toml")),
     ("redu", include_str!("../../machines/redu.toml")),
@@ -50,7 +49,7 @@ pub const NAMES: [&str; BUILTIN.len()] = {
     names
 };
 
-/// What designs can be told: of each parameter the value in the first built-in machine that has it.
+/// All parameters of designs, each with its value in the first built-in machine that has it.
 static PARAMETERS: LazyLock<BTreeMap<String, BTreeMap<String, f64>>> = LazyLock::new(|| {
     let mut all: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
     for (_, text) in BUILTIN {
@@ -65,68 +64,68 @@ static PARAMETERS: LazyLock<BTreeMap<String, BTreeMap<String, f64>>> = LazyLock:
     all
 });
 
-/// How alike two keys are of which one may be meant by the other (1: they are equal), and by how
-/// much less alike than the nearest one others may be.
+/// The least similarity of a suggested key (1 for equal keys), and how much less similar than the
+/// best suggestion another one may be.
 const ALIKE: f64 = 0.65;
 const ABOUT: f64 = 0.1;
 
-/// Keys that are named of those that may be meant.
+/// The largest number of suggested keys.
 const NEAR: usize = 3;
 
-/// Why there is no such machine.
+/// A reason why a machine or a setting is rejected.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DescribeError {
-    /// No built-in machine has this name, and no file.
+    /// No built-in machine and no file has this name.
     #[error("no machine `{name}`: there are {}, or the path of a file", NAMES.join(", "))]
     UnknownMachine {
         /// The name.
         name: String,
     },
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// A file with something wrong in it.
+    /// A file contains an error.
     #[error("{}: {source}", path.display())]
     InFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         source: Box<DescribeError>,
     },
-    /// A text that describes no machine.
+    /// A text is no valid description of a machine.
     #[error("line {line}: {problem}")]
     Text {
-        /// Its line, from 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// The error in that line.
         problem: String,
     },
-    /// A setting without a key or a value.
-    #[error("`{text}` sets nothing: write key=value, as in mc.wq=8")]
+    /// A setting lacks its key or its value.
+    #[error("setting `{text}` lacks a key or a value: write key=value, as in mc.wq=8")]
     NotASetting {
         /// The setting.
         text: String,
     },
-    /// A key that there is not.
+    /// The key does not exist.
     #[error("no key `{key}`: there are {}{}", known.join(", "), meant(near))]
     UnknownKey {
         /// The key.
         key: String,
-        /// Those that there are beside it.
+        /// The existing keys in the same part.
         known: Vec<String>,
-        /// Those that are spelt much as it is.
+        /// Suggestions: keys of similar spelling.
         near: Vec<String>,
     },
-    /// A key of a part that this machine does not have.
+    /// The key's part is absent from this machine.
     #[error(
-        "machine {machine} has no `{part}`, so no `{key}`: take a machine that has one ({others}), \
-         or write a file"
+        "machine {machine} has no `{part}`, so no `{key}`: choose a machine that has one \
+         ({others}), or write a file"
     )]
     NoSuchPart {
         /// The machine.
@@ -135,29 +134,29 @@ pub enum DescribeError {
         key: String,
         /// The part.
         part: String,
-        /// Built-in machines that have it.
+        /// Built-in machines that have the part.
         others: String,
     },
-    /// A value that a key cannot have.
+    /// The value does not fit the key.
     #[error("{key} = {value}: it must be {expected}")]
     WrongType {
         /// The key.
         key: String,
         /// The value.
         value: String,
-        /// What it can have.
+        /// The values that fit.
         expected: String,
     },
-    /// A machine that cannot be.
+    /// The machine is inconsistent.
     #[error("{}", problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("; "))]
     Invalid {
-        /// All that is wrong with it.
+        /// All problems.
         problems: Vec<Problem>,
     },
 }
 
 impl Description {
-    /// The built-in machine of this name, one of [`NAMES`].
+    /// Returns the built-in machine of this name, one of [`NAMES`].
     ///
     /// ```
     /// use sim::machine::description::Description;
@@ -178,10 +177,10 @@ impl Description {
         }
     }
 
-    /// The machine that a text in TOML describes.
+    /// Parses a machine from TOML text.
     ///
     /// # Errors
-    /// What is wrong with the text, or with the machine.
+    /// The first syntax error, or all problems of the machine.
     pub fn parse(text: &str) -> Result<Description, DescribeError> {
         let machine = read(text)?;
         for (design, parameters) in &machine.design {
@@ -193,10 +192,10 @@ impl Description {
         Ok(machine)
     }
 
-    /// The machine that a file describes.
+    /// Reads a machine from a file.
     ///
     /// # Errors
-    /// It cannot be read; or as [`parse`](Description::parse), with the path.
+    /// The file cannot be read; otherwise as [`parse`](Description::parse), with the path.
     pub fn from_file(path: &Path) -> Result<Description, DescribeError> {
         let path = || path.to_owned();
         let text = fs::read_to_string(path())
@@ -205,10 +204,10 @@ impl Description {
             .map_err(|source| DescribeError::InFile { path: path(), source: Box::new(source) })
     }
 
-    /// The built-in machine of this name; else the one in the file of this path.
+    /// Returns the built-in machine of this name, or else the machine in the file of this path.
     ///
     /// # Errors
-    /// Neither is there, or the file has something wrong in it.
+    /// Neither exists, or the file is invalid.
     pub fn named(name: &str) -> Result<Description, DescribeError> {
         match Description::builtin(name) {
             Err(DescribeError::UnknownMachine { .. }) if is_path(name) => {
@@ -218,12 +217,12 @@ impl Description {
         }
     }
 
-    /// Changes one number: `mc.wq=8`, `nvm.write_ns=600`, `design.lad.overflow=0.5`, which may be
-    /// written `lad.overflow=0.5` too. The machine may be one that cannot be until another setting
-    /// follows: [`validate`](Description::validate) looks.
+    /// Sets one key: `mc.wq=8`, `nvm.write_ns=600`, or `design.lad.overflow=0.5`, for which
+    /// `lad.overflow=0.5` is short. The result may be inconsistent until another setting follows;
+    /// [`validate`](Description::validate) checks it.
     ///
     /// # Errors
-    /// No such key in this machine, or not such a value. The machine is as it was.
+    /// This machine has no such key, or the value does not fit. The machine is then unchanged.
     pub fn set(&mut self, setting: &str) -> Result<(), DescribeError> {
         let not_one = || DescribeError::NotASetting { text: setting.into() };
         let (key, text) = setting.split_once('=').ok_or_else(not_one)?;
@@ -243,10 +242,11 @@ impl Description {
         Ok(())
     }
 
-    /// A design's parameter: this machine's, else that of the first built-in machine that has it.
+    /// Returns a design's parameter: this machine's, or else that of the first built-in machine
+    /// with it.
     ///
     /// # Panics
-    /// When no built-in machine has it: whoever asks has misspelt it.
+    /// When no built-in machine has the parameter, which means that the caller has misspelt it.
     pub fn parameter(&self, design: &str, key: &str) -> f64 {
         #[cfg(test)]
         tests::ASKED.with_borrow_mut(|asked| asked.insert(format!("design.{design}.{key}")));
@@ -255,26 +255,26 @@ impl Description {
         value.unwrap_or_else(|| panic!("crates/sim/machines has design.{design}.{key}"))
     }
 
-    /// The machine in its canonical text: a line for each key, in alphabetical order, as TOML.
+    /// Returns the canonical text: TOML with one line per key, in alphabetical order.
     ///
     /// # Panics
-    /// When a number is above 2^63, which no file and no setting can say.
+    /// When a number exceeds 2^63, which neither a file nor a setting can express.
     pub fn text(&self) -> String {
         let line = |(key, value): (String, Value)| format!("{key} = {}\n", show(&value));
         self.leaves().into_iter().map(line).collect()
     }
 
-    /// The hash of the canonical text: 16 hexadecimal digits.
+    /// Returns the hash of the canonical text as 16 hexadecimal digits.
     pub fn hash(&self) -> String {
         format!("{:016x}", fnv_1a(self.text().as_bytes()))
     }
 
-    /// Cycles of the cores' clock, the nearest whole number of them.
+    /// Converts nanoseconds into cycles of the cores' clock, rounded to the nearest.
     pub fn cycles(&self, ns: f64) -> u64 {
         (ns * self.clock_ghz).round() as u64
     }
 
-    /// Every number, by its key.
+    /// Returns every value by its key.
     fn leaves(&self) -> BTreeMap<String, Value> {
         let table = Table::try_from(self).expect("its numbers are below 2^63");
         let mut leaves = BTreeMap::new();
@@ -282,7 +282,8 @@ impl Description {
         leaves
     }
 
-    /// The whole key of a parameter that this machine need not name, and a value like its own.
+    /// Completes the key of a parameter that this machine need not contain. Returns the key and a
+    /// value of its type.
     fn parameter_key(
         &self,
         key: &str,
@@ -321,7 +322,7 @@ impl Description {
     }
 }
 
-/// A machine from its text, whatever its numbers are.
+/// Parses a machine without validation.
 fn read(text: &str) -> Result<Description, DescribeError> {
     let at = |error: toml::de::Error| {
         let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or_default());
@@ -331,20 +332,20 @@ fn read(text: &str) -> Result<Description, DescribeError> {
     toml::from_str(text).map_err(at)
 }
 
-/// Whether there is a file, or somebody means one.
+/// Returns whether a name is a file, or looks like a path.
 fn is_path(name: &str) -> bool {
     let path = Path::new(name);
     path.exists() || path.components().count() > 1 || path.extension().is_some()
 }
 
-/// The parameter of a design that a key means, if it means one: `lad.overflow` of both
-/// `lad.overflow` and `design.lad.overflow`.
+/// Returns the parameter of a design that a key refers to: `lad.overflow` for both `lad.overflow`
+/// and `design.lad.overflow`.
 pub fn parameter_of(key: &str) -> Option<&str> {
     let parameter = key.strip_prefix("design.").unwrap_or(key);
     known_parameter(&format!("design.{parameter}")).is_ok().then_some(parameter)
 }
 
-/// Whether a design has this parameter: `design.lad.overflow`.
+/// Checks that a design has this parameter, given as `design.lad.overflow`.
 fn known_parameter(key: &str) -> Result<(), DescribeError> {
     let all = parameters();
     if all.iter().any(|known| known == key) {
@@ -355,7 +356,7 @@ fn known_parameter(key: &str) -> Result<(), DescribeError> {
     Err(DescribeError::UnknownKey { key: key.into(), known, near })
 }
 
-/// The whole keys of all parameters.
+/// Returns the full keys of all parameters.
 fn parameters() -> Vec<String> {
     let of = |(design, parameters): (&String, &BTreeMap<String, f64>)| {
         parameters.keys().map(|key| format!("design.{design}.{key}")).collect::<Vec<_>>()
@@ -363,7 +364,7 @@ fn parameters() -> Vec<String> {
     PARAMETERS.iter().flat_map(of).collect()
 }
 
-/// The keys that are spelt most as this one, or that end as it does: some at most, the nearest
+/// Returns the keys of the most similar spelling or of the same last part, at most [`NEAR`], best
 /// first.
 fn nearest<'a>(key: &str, all: impl Iterator<Item = &'a str>) -> Vec<String> {
     let last = |key: &str| key.rsplit('.').next().map(str::to_owned);
@@ -378,7 +379,7 @@ fn nearest<'a>(key: &str, all: impl Iterator<Item = &'a str>) -> Vec<String> {
     near.into_iter().map(|(_, known)| known.to_owned()).take(NEAR).collect()
 }
 
-/// What an error says of the keys that may be meant.
+/// Returns the suggestion at the end of an error message.
 fn meant(near: &[String]) -> String {
     match near {
         [] => String::new(),
@@ -386,13 +387,13 @@ fn meant(near: &[String]) -> String {
     }
 }
 
-/// The keys in the same part as this one; when there is no such part, the parts.
+/// Returns the keys in the same part as this one, or the parts when its part does not exist.
 fn siblings<'a>(key: &str, all: impl Iterator<Item = &'a str>) -> Vec<String> {
     let all: Vec<&str> = all.collect();
     let mut part = key;
     loop {
         let prefix = if part.is_empty() { String::new() } else { format!("{part}.") };
-        // What follows the part: a key, or a part in it.
+        // The rest is a key or a nested part.
         let within = all.iter().filter_map(|known| known.strip_prefix(&prefix)).map(|rest| {
             let more = rest.split_once('.').map(|(part, _)| format!("{part}.*"));
             format!("{prefix}{}", more.unwrap_or_else(|| rest.to_owned()))
@@ -426,20 +427,20 @@ fn unflattened(leaves: &BTreeMap<String, Value>) -> Table {
                 break;
             }
             let below = part.entry(name).or_insert_with(|| Value::Table(Table::new()));
-            part = below.as_table_mut().expect("a key is not a part, too");
+            part = below.as_table_mut().expect("a key is never a part too");
         }
     }
     whole
 }
 
-/// The value that a text says, if it is of the same kind as the one before.
+/// Parses a value of the same type as the old one.
 fn value_like(old: &Value, text: &str) -> Option<Value> {
     let parsed = format!("value = {text}").parse::<Table>().ok();
     let parsed = parsed.filter(|table| table.len() == 1).and_then(|mut all| all.remove("value"));
     match (old, parsed) {
         (Value::Float(_), Some(Value::Integer(number))) => Some(Value::Float(number as f64)),
         (Value::Float(_), Some(Value::Float(number))) if !number.is_finite() => None,
-        // Words need no quotes.
+        // A word needs no quotes.
         (Value::String(_), Some(Value::String(text))) => Some(Value::String(text)),
         (Value::String(_), _) => Some(Value::String(text.to_owned())),
         (old, Some(value)) if old.same_type(&value) => Some(value),
@@ -461,7 +462,7 @@ fn wrong(key: &str, value: &str, expected: impl Into<String>) -> DescribeError {
     DescribeError::WrongType { key, value, expected: expected.into() }
 }
 
-/// A value of the right kind that does not fit.
+/// The error for a value of the right type that is out of range.
 fn wrong_as(key: &str, value: &str, error: &toml::de::Error) -> DescribeError {
     let message = error.message();
     let expected = message.rsplit_once("expected ").map_or(message, |(_, expected)| expected);
@@ -473,16 +474,16 @@ fn wrong_as(key: &str, value: &str, error: &toml::de::Error) -> DescribeError {
     wrong(key, value, in_words)
 }
 
-/// A value as the canonical text has it.
+/// Formats a value for the canonical text.
 fn show(value: &Value) -> String {
     match value {
-        // The shortest digits that give the same number again.
+        // `{:?}` prints the shortest digits that parse to the same number.
         Value::Float(number) => format!("{number:?}"),
         value => value.to_string(),
     }
 }
 
-/// The hash of Fowler, Noll and Vo, of 64 bits.
+/// The 64-bit hash of Fowler, Noll and Vo.
 pub(crate) fn fnv_1a(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

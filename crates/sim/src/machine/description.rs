@@ -1,6 +1,6 @@
-//! What a machine is like: every number that the simulation goes by.
+//! The description of a machine: every number that the simulation depends on.
 //!
-//! Latencies inside the chip are cycles of the cores' clock; those of memories are nanoseconds.
+//! On-chip latencies are cycles of the cores' clock. Memory latencies are nanoseconds.
 
 use std::collections::BTreeMap;
 
@@ -10,52 +10,52 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// What it is called.
+    /// The machine's name.
     pub name: String,
     /// The cores' clock.
     pub clock_ghz: f64,
-    /// Cores that run transactions.
+    /// The number of cores that run transactions.
     pub cores: usize,
-    /// Each core.
+    /// The parameters of each core.
     pub core: Core,
-    /// Each core's first cache.
+    /// Each core's first-level cache.
     pub l1: Private,
-    /// Each core's second cache, inclusive of the first, if there is one.
+    /// Each core's second-level cache, if any; it includes the first.
     pub l2: Option<Private>,
-    /// The last cache, which all cores share.
+    /// The last-level cache, which all cores share.
     pub llc: Shared,
-    /// Between cores, banks of the last cache and memory controllers.
+    /// The network between cores, banks of the last-level cache and memory controllers.
     pub network: Network,
-    /// Translation of addresses.
+    /// Address translation.
     pub tlb: Tlb,
-    /// Each memory controller.
+    /// The parameters of each memory controller.
     pub mc: Mc,
     /// Persistent memory.
     pub nvm: Memory,
-    /// Volatile memory; without one, volatile lines lie in channels of persistent memory.
+    /// Volatile memory; without it, volatile lines use the channels of persistent memory.
     pub dram: Option<Memory>,
-    /// When a write survives a power cut.
+    /// When a write survives a power failure.
     pub persist: Persist,
-    /// What designs need beyond the machine: a table of numbers and switches for each.
+    /// Parameters of designs: a table of numbers and switches for each.
     #[serde(default)]
     pub design: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
-/// A core: out of order, total store order.
+/// An out-of-order core with total store order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Core {
-    /// Instructions a cycle: the smaller of what is issued and what is retired.
+    /// Instructions per cycle: the smaller of the issue and retire widths.
     pub width: u32,
-    /// Instructions in flight.
+    /// Capacity of the reorder buffer, in instructions.
     pub rob: u32,
-    /// Loads in flight.
+    /// Capacity of the load queue.
     pub load_queue: u32,
-    /// Stores that have not reached the cache.
+    /// Capacity of the store buffer.
     pub store_buffer: u32,
-    /// Instructions for each one that a program says it executes between its accesses.
+    /// Simulated instructions for each instruction that a program reports between its accesses.
     pub compute_factor: f64,
-    /// Whether a load waits for the one before, whatever its address depends on.
+    /// Each load waits for the previous one, whatever its address depends on.
     pub serial_loads: bool,
 }
 
@@ -63,65 +63,65 @@ pub struct Core {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Private {
-    /// Bytes of data.
+    /// Capacity in bytes of data.
     pub bytes: u64,
-    /// Lines of a set.
+    /// Lines per set.
     pub ways: u32,
-    /// Cycles of a hit, from the core.
+    /// Hit latency in cycles, from the core.
     pub latency: u64,
-    /// Accesses a cycle.
+    /// Accesses per cycle.
     pub ports: u32,
-    /// Misses in flight.
+    /// The number of misses in flight.
     pub mshrs: u32,
 }
 
-/// The last cache.
+/// The last-level cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shared {
-    /// Bytes of data, over all banks.
+    /// Capacity in bytes of data, over all banks.
     pub bytes: u64,
-    /// Lines of a set.
+    /// Lines per set.
     pub ways: u32,
-    /// Cycles of an access at the bank.
+    /// Access latency at the bank, in cycles.
     pub latency: u64,
-    /// Banks; neighbouring lines lie in neighbouring ones.
+    /// The number of banks; consecutive lines use consecutive banks.
     pub banks: u32,
-    /// Cycles for which an access keeps its bank.
+    /// Cycles for which an access occupies its bank.
     pub busy: u64,
-    /// Whether a line that a private cache has is in here too.
+    /// The cache holds every line that a private cache holds.
     pub inclusive: bool,
-    /// Cycles to look a line up in the directory.
+    /// Cycles of a directory lookup.
     pub directory: u64,
 }
 
-/// Between the parts of the chip.
+/// The on-chip network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// Columns and rows of a mesh of tiles: tile i has bank i of the last cache and, as long as
-    /// `first` is 0, core i; the memory controllers are at the corners. 0 and 0: every part is
-    /// next to every other.
+    /// Columns of a mesh of tiles. Tile i has bank i of the last-level cache and, if `first` is 0,
+    /// core i. The memory controllers are at the corners. With 0 columns and 0 rows, all parts are
+    /// adjacent.
     pub columns: u32,
-    /// See `columns`.
+    /// Rows of the mesh: see `columns`.
     pub rows: u32,
     /// Cycles from a tile to the next.
     pub hop: u64,
-    /// Bytes that a link carries in a cycle; 0: as many as there are.
+    /// Bytes per cycle of a link; 0 for no limit.
     pub link_bytes: u32,
-    /// Cycles to enter and to leave it, both together.
+    /// Cycles to enter and to leave the network, together.
     pub interface: u64,
-    /// The tile of the first core; the others follow.
+    /// The tile of the first core; the other cores follow.
     pub first: u32,
 }
 
-/// Translation of addresses.
+/// Address translation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tlb {
-    /// Pages that a core knows; 0: all.
+    /// TLB entries of each core; 0 for no limit.
     pub entries: u32,
-    /// Cycles of a walk besides its one access to the caches.
+    /// Cycles of a page walk, besides its one access to the caches.
     pub walk: u64,
 }
 
@@ -129,61 +129,62 @@ pub struct Tlb {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mc {
-    /// Slots for writes.
+    /// Slots of the write queue.
     pub wq: u32,
-    /// A write that is older makes the controller write.
+    /// The age at which a write gives writes priority.
     pub write_age_ns: f64,
-    /// Cycles that a request takes on its way in.
+    /// Cycles of a request's entry into the controller.
     pub overhead: u64,
-    /// Cycles of a read that finds its line among the writes.
+    /// Latency in cycles of a read that is forwarded from the write queue.
     pub forward: u64,
-    /// Added to each answer of channels 2, 3, ...: another socket.
+    /// Extra latency of each response of channels 2, 3, ..., which are on another socket.
     pub remote_ns: f64,
 }
 
-/// Slots of a queue of so many that are not kept for logs: an eighth is, at least one.
+/// Returns how many slots of a queue are not reserved for logs. An eighth is reserved, at least
+/// one.
 pub fn unkept(slots: usize) -> usize {
     slots - (slots / 8).max(1)
 }
 
-/// A memory.
+/// A memory technology.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// Channels, each with a controller; neighbouring lines lie in neighbouring ones.
+    /// Channels, each with a controller; consecutive lines use consecutive channels.
     pub channels: u32,
-    /// Banks of a channel.
+    /// Banks per channel.
     pub banks: u32,
-    /// Bytes of a row.
+    /// Bytes per row.
     pub row_bytes: u32,
-    /// Neighbouring bytes of a channel that lie in one row of a bank before those of the next bank.
+    /// Consecutive bytes of a channel in one row of a bank, before the next bank follows.
     pub interleave_bytes: u32,
-    /// From the start of a read to its burst, when its row is open.
+    /// Latency of a read from its start to its burst, when its row is open.
     pub read_hit_ns: f64,
-    /// The same when its row is not open.
+    /// The same when the row is closed.
     pub read_miss_ns: f64,
-    /// From the end of a write's burst until the array has it, when its row is open.
+    /// Latency of a write from the end of its burst until the array has it, when its row is open.
     pub write_hit_ns: f64,
-    /// The same when its row is not open.
+    /// The same when the row is closed.
     pub write_ns: f64,
-    /// A line on the channel.
+    /// Bus time of one line.
     pub burst_ns: f64,
 }
 
-/// When a write is durable.
+/// The durability rule of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Persist {
-    /// Where it must be for that.
+    /// The point at which a write is durable.
     pub point: Point,
 }
 
-/// Where a write must be to survive a power cut.
+/// A point on a write's path at which it can become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Point {
-    /// A memory controller has accepted it: it has a battery.
+    /// A memory controller with a battery-backed queue has accepted the write.
     Accepted,
-    /// The memory itself has it.
+    /// The memory array has the write.
     Media,
 }

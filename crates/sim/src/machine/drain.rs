@@ -1,10 +1,10 @@
-//! Store buffers: what a core has executed reaches its cache, in program order, one operation a
+//! Draining of store buffers: executed operations reach the core's cache in program order, one per
 //! cycle.
 //!
-//! A store takes effect when it drains: when the core may write the line, or else at the moment at
-//! which the directory gives it the line; what is behind it then waits until the bytes are there.
-//! So the order of effects is that of the program, and a line that two cores fight for is written
-//! by each of them in turn.
+//! A store takes effect when it drains. If the core may write the line, that is at once. Otherwise
+//! it is when the directory grants the line to the core; the stores behind it then wait for the
+//! data. Effects therefore follow program order. Two cores that contend for a line alternate in
+//! writing it.
 
 use super::Machine;
 use super::Tell;
@@ -17,7 +17,7 @@ use super::when::{Time, When};
 use crate::design::Design;
 
 impl<D: Design> Machine<D> {
-    /// Drains what may drain of a core's store buffer.
+    /// Drains as much of a core's store buffer as may drain at the current time.
     pub(crate) fn drain(&mut self, core: usize) {
         let source = self.buffer_source(core);
         if let Some(done) = self.cores[core].draining {
@@ -69,28 +69,28 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// Whether everything that a core has executed is in its cache.
+    /// Returns whether all executed operations of a core have reached its cache.
     pub(crate) fn is_drained(&self, core: usize) -> bool {
         self.cores[core].core.is_drained() && self.cores[core].draining.is_none()
     }
 
-    /// Stores of a core that have not taken effect.
+    /// Returns the number of a core's stores that have not taken effect.
     pub(crate) fn stores_left(&self, core: usize) -> usize {
         self.cores[core].core.stores()
     }
 
-    /// The lines of the program that a core's store buffer is going to access.
+    /// Iterates over the program's lines that a core's store buffer will access.
     pub fn buffered(&self, core: usize) -> impl Iterator<Item = u32> {
         self.cores[core].core.buffered()
     }
 
-    /// The words that a core's retired stores write that have not taken effect, and when they
-    /// retired.
+    /// Iterates over the words of a core's retired stores that have not taken effect, with their
+    /// retirement times.
     pub fn stored(&self, core: usize) -> impl Iterator<Item = (u64, Time)> {
         self.cores[core].core.stored()
     }
 
-    /// A store takes effect, unless it has to wait: then the buffer is told when to try again.
+    /// Lets a store take effect and returns true, or schedules the next attempt and returns false.
     fn drain_store(&mut self, core: usize, word: u64, value: u64) -> bool {
         let (named, source) = (line_of(word), self.buffer_source(core));
         let line = self.design.place(core, named);
@@ -98,7 +98,8 @@ impl<D: Design> Machine<D> {
         match self.look_up(core, line, true, self.now) {
             Lookup::Hit(when) => match self.time_for(core, when) {
                 None => return false,
-                // A hit: what is later than that is still on its way.
+                // The lookup hits, but a time beyond the hit latency means that the line is still
+                // in flight.
                 Some(time) if time > self.now + self.description.l1.latency => {
                     self.sources.set(source, time);
                     return false;
@@ -129,8 +130,8 @@ impl<D: Design> Machine<D> {
         true
     }
 
-    /// Whether another miss of the core may be in flight; if not, its store buffer tries again when
-    /// one is over.
+    /// Returns whether the core has a free miss register. If not, its store buffer tries again when
+    /// a miss completes.
     fn may_miss_or_wait(&mut self, core: usize) -> bool {
         let now = self.now;
         if self.cores[core].core.may_miss(now, &self.tokens) {
@@ -140,7 +141,7 @@ impl<D: Design> Machine<D> {
         false
     }
 
-    /// Lets the store buffer and the hart of a core look again when a miss is over.
+    /// Wakes the store buffer and the hart of a core when a miss completes.
     pub(crate) fn ask_misses(&mut self, core: usize) {
         let misses: Vec<When> = self.cores[core].core.misses().collect();
         for miss in misses {
@@ -162,8 +163,8 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// When a core's first cache has the bytes of a line; nothing when it has not asked for them,
-    /// or nobody knows yet.
+    /// Returns when a core's first cache has the data of a line. Returns `None` when the cache has
+    /// not requested them or the time is unknown.
     pub fn comes(&mut self, core: usize, line: u32) -> Option<Time> {
         let slot = self.l1[core].find(line)?;
         if self.l1[core].state(slot) & PENDING == 0 {
@@ -175,7 +176,7 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// Whether a line's bytes are still on their way to a core.
+    /// Returns whether a line's data are in flight to a core.
     pub fn is_pending(&self, core: usize, line: u32) -> bool {
         let slot = self.l1[core].find(line);
         slot.is_some_and(|slot| self.l1[core].state(slot) & PENDING != 0)

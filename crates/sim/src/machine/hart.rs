@@ -1,8 +1,9 @@
-//! A simulated hardware thread: a program's transactions, executed on a core.
+//! A hart (hardware thread): the program of one core, which executes transactions.
 //!
-//! It runs as a coroutine that owns the machine while it runs, and hands it on whenever it must
-//! not go on: because something else happens before, or because it does not know yet how long it
-//! waits. [`Hart`] has the core's instructions; data structures see a [`Transaction`] of it.
+//! A hart is a coroutine that owns the machine while it runs. It suspends and hands the machine
+//! over when another event is due earlier, or when the end of its wait is unknown. [`Hart`] offers
+//! the core's instructions; data structures use a
+//! [`Transaction`](super::transaction::Transaction) of it.
 
 use corosensei::Yielder;
 use lw_alloc::Heap;
@@ -18,30 +19,29 @@ use super::when::{NEVER, Time, When};
 use super::{Machine, Turn, Why};
 use crate::design::Design;
 
-/// Bits of an address that say where in the heap it is.
+/// The bits of an address that hold its offset in the heap.
 const OFFSET_BITS: u32 = words::ADDRESS_BITS;
 
-/// A hardware thread, while it runs.
+/// A hart while it runs.
 pub struct Hart<'y, D: Design> {
-    /// Always there, except while somebody else runs.
+    /// `None` only while the hart is suspended.
     machine: Option<Box<Machine<D>>>,
     yielder: &'y Yielder<Box<Machine<D>>, Box<Machine<D>>>,
     core: usize,
     pub(super) heap: Heap,
-    /// Bytes of the heap.
+    /// The size of the heap in bytes.
     bytes: u64,
-    /// The tag of its pointers, at its place.
+    /// The tag of the heap's pointers, in its bit position.
     tag: u64,
     phase: Phase,
-    /// When the phase began.
     since: Time,
     /// Distinct lines that the transaction has written.
     pub(super) lines: Vec<u32>,
-    /// Locks that it holds.
+    /// Locks that the transaction holds.
     pub(super) locks: Vec<u64>,
-    /// What it has overwritten, oldest first.
+    /// The undo list, oldest entry first.
     pub(super) undo: Vec<Old>,
-    /// The hardware could not hold it: a log in software makes it durable.
+    /// The transaction runs on the software log, because the hardware could not hold it.
     pub(super) soft: bool,
 }
 
@@ -69,33 +69,33 @@ impl<'y, D: Design> Hart<'y, D> {
     }
 
     pub(crate) fn into_machine(self) -> Box<Machine<D>> {
-        self.machine.expect("it runs")
+        self.machine.expect("a hart that runs owns the machine")
     }
 
-    /// The machine.
+    /// Returns the machine.
     #[inline]
     pub fn machine(&mut self) -> &mut Machine<D> {
-        self.machine.as_mut().expect("it runs")
+        self.machine.as_mut().expect("a hart that runs owns the machine")
     }
 
-    /// Which core it is.
+    /// Returns the hart's core.
     pub fn core(&self) -> usize {
         self.core
     }
 
-    /// The cycle in which it dispatches; no less than what has happened.
+    /// Returns the current dispatch cycle, or the machine's time if that is later.
     pub fn cycle(&mut self) -> Time {
         let core = self.core;
         let machine = self.machine();
         machine.cores[core].core.cycle().max(machine.now)
     }
 
-    /// Lines that the running transaction has written.
+    /// Returns the lines that the running transaction has written.
     pub fn lines(&self) -> &[u32] {
         &self.lines
     }
 
-    /// Lets everything act that is first, until it is this core's turn.
+    /// Runs the events that are due earlier, until this core is next.
     fn others_act(&mut self) {
         let core = self.core;
         loop {
@@ -104,16 +104,16 @@ impl<'y, D: Design> Hart<'y, D> {
                 Turn::Done => continue,
                 Turn::Core(next) if next == core => return,
                 Turn::Core(next) => machine.turn = Some(next),
-                // The kernel finds the same.
+                // The kernel finds no event either, and ends the run.
                 Turn::Nobody => {}
             }
-            let machine = self.machine.take().expect("it runs");
+            let machine = self.machine.take().expect("a hart that runs owns the machine");
             self.machine = Some(self.yielder.suspend(machine));
             return;
         }
     }
 
-    /// Lets everything happen that happens before this time.
+    /// Runs all events before this time.
     pub fn until(&mut self, time: Time) {
         let core = self.core;
         while time > self.limit() {
@@ -127,13 +127,13 @@ impl<'y, D: Design> Hart<'y, D> {
         machine.now = machine.now.max(time);
     }
 
-    /// What others do next, they do then.
+    /// Returns the time of the next other event: this hart may run ahead of it no further.
     #[inline]
     fn limit(&mut self) -> Time {
         self.machine().sources.first().0
     }
 
-    /// Waits until something happens to this core.
+    /// Suspends the hart until an event wakes its core.
     fn park(&mut self, why: Why) {
         let core = self.core;
         let running = &mut self.machine().cores[core];
@@ -143,7 +143,7 @@ impl<'y, D: Design> Hart<'y, D> {
         self.machine().cores[core].parked = false;
     }
 
-    /// The time of a token; waits until it is known.
+    /// Returns the time of a token, after waiting until it is known.
     #[inline]
     pub fn time_of(&mut self, when: When) -> Time {
         loop {
@@ -155,20 +155,20 @@ impl<'y, D: Design> Hart<'y, D> {
         }
     }
 
-    /// Goes on at this time.
+    /// Advances the core to this time.
     pub fn at(&mut self, time: Time) {
         let core = self.core;
         self.machine().cores[core].core.stall_until(time);
         self.until(time);
     }
 
-    /// Waits until a token's time.
+    /// Waits until the time of a token.
     pub fn wait_for(&mut self, token: When) {
         let time = self.time_of(token);
         self.at(time);
     }
 
-    /// Waits until the time of the first of some tokens.
+    /// Waits until the earliest time of several tokens.
     pub fn wait_for_first(&mut self, tokens: &[When]) {
         let core = self.core;
         loop {
@@ -176,7 +176,7 @@ impl<'y, D: Design> Hart<'y, D> {
             let known = tokens.iter().filter_map(|token| machine.time_for(core, *token));
             match known.min() {
                 None => self.park(Why::Answer),
-                // Until then another one may be told that is earlier.
+                // An earlier event may still complete another token before `first`.
                 Some(first) if first > self.limit() => self.until(first),
                 Some(first) => return self.at(first),
             }
@@ -196,15 +196,15 @@ impl<'y, D: Design> Hart<'y, D> {
         }
     }
 
-    /// Executes what a program says it executes between its accesses.
+    /// Dispatches the instructions that a program reports between its accesses.
     pub fn compute(&mut self, instructions: u32) {
         let factor = self.machine().description.core.compute_factor;
         self.instructions((f64::from(instructions) * factor).round() as u64);
     }
 
-    /// Loads a word to put it into a log. Answers what a payload has of it: what recovery stores
-    /// back is compared by who wrote it, too ([`memory`](crate::machine::memory)). A store of it
-    /// that has not drained yet is not in that.
+    /// Loads a word for a log record and returns its payload: in a tagged run the number of its
+    /// last store ([`memory`](crate::machine::memory)), so that recovery restores that too. The
+    /// payload does not include a store that has not drained.
     pub fn load_for_log(&mut self, word: u64, object: u64) -> u64 {
         self.load(word, object);
         let core = self.core;
@@ -212,7 +212,7 @@ impl<'y, D: Design> Hart<'y, D> {
         machine.memory.payload(machine.place_of(core, word))
     }
 
-    /// Loads a word. Where its object is known from a load, it waits for that.
+    /// Loads a word. The load waits for the load that returned the pointer to its object, if known.
     pub fn load(&mut self, word: u64, object: u64) -> u64 {
         self.instructions(1);
         let core = self.core;
@@ -251,7 +251,7 @@ impl<'y, D: Design> Hart<'y, D> {
         value
     }
 
-    /// Cycles that a line's translation takes from this time on.
+    /// Returns the latency of a line's address translation at this time.
     #[inline]
     pub(crate) fn translate(&mut self, line: u32, time: Time) -> Time {
         let core = self.core;
@@ -266,8 +266,8 @@ impl<'y, D: Design> Hart<'y, D> {
         }
     }
 
-    /// Translates the line of a store that comes next: it does not retire before that is done.
-    /// Answers when that is.
+    /// Translates the line of the next store, which does not retire earlier. Returns when the
+    /// translation is complete.
     pub(crate) fn translate_store(&mut self, line: u32) -> Time {
         let core = self.core;
         let time = self.machine().cores[core].core.cycle();
@@ -279,7 +279,7 @@ impl<'y, D: Design> Hart<'y, D> {
         time + takes
     }
 
-    /// Accesses a line of the program not before this time. Answers when its bytes are there.
+    /// Accesses a line of the program no earlier than this time. Returns the token of its data.
     fn reach(&mut self, line: u32, write: bool, time: Time) -> When {
         let core = self.core;
         loop {
@@ -289,7 +289,7 @@ impl<'y, D: Design> Hart<'y, D> {
                 self.until(time);
                 continue;
             }
-            // Whoever acted meanwhile may have moved it.
+            // An event in between may have moved the line.
             let line = machine.design.place(core, line);
             if let Lookup::Hit(completes) = machine.look_up(core, line, write, time) {
                 return completes;
@@ -301,7 +301,8 @@ impl<'y, D: Design> Hart<'y, D> {
             }
             machine.now = time;
             if !machine.cores[core].core.may_miss(time, &machine.tokens) {
-                // Times that are known wake it too, and only who is parked is woken.
+                // Misses of known time must wake this core too, and a wake-up reaches only a parked
+                // core. Therefore the core is parked before it registers.
                 machine.cores[core].parked = true;
                 machine.ask_misses(core);
                 self.park(Why::Miss);
@@ -312,7 +313,7 @@ impl<'y, D: Design> Hart<'y, D> {
         }
     }
 
-    /// Stores a word: it reaches the cache when it drains from the store buffer.
+    /// Stores a word. The store reaches the cache when it drains from the store buffer.
     pub fn store(&mut self, word: u64, object: u64, value: u64) {
         let translated = self.translate_store(line_of(word));
         let core = self.core;
@@ -321,14 +322,13 @@ impl<'y, D: Design> Hart<'y, D> {
         let follows = machine.cores[core].core.follow(object);
         let is_known = machine.tokens.time(follows).is_some();
         self.buffer(Op::Store { word, value });
-        // Where the address still waits for a load nothing can be asked for.
+        // An address that still depends on a load cannot be prefetched.
         if is_known {
             self.prefetch(line_of(word), translated);
         }
     }
 
-    /// Asks for a line that a store in the buffer will write, if it is not there; its page is
-    /// translated then.
+    /// Requests a line that a buffered store will write, no earlier than its address translation.
     fn prefetch(&mut self, line: u32, translated: Time) {
         let core = self.core;
         loop {
@@ -349,7 +349,7 @@ impl<'y, D: Design> Hart<'y, D> {
                 continue;
             }
             machine.now = time;
-            // Without room it is fetched when it drains.
+            // Without a free miss register, the drain requests the line.
             if machine.cores[core].core.may_miss(time, &machine.tokens) {
                 machine.cores[core].core.shared_at = time;
                 machine.bring(core, line, true, time);
@@ -358,7 +358,7 @@ impl<'y, D: Design> Hart<'y, D> {
         }
     }
 
-    /// Puts an operation into the store buffer.
+    /// Puts an operation into the store buffer, after waiting for room.
     pub(super) fn buffer(&mut self, op: Op) {
         self.instructions(1);
         let core = self.core;
@@ -373,14 +373,14 @@ impl<'y, D: Design> Hart<'y, D> {
         running.buffer(op, time);
         if let Some((_, ready)) = running.next_drain() {
             let source = machine.buffer_source(core);
-            // Without a time the buffer asks for one.
+            // Without a known time, the drain registers for it.
             let ready = ready.unwrap_or(machine.now).max(machine.now);
             machine.sources.hasten(source, ready);
         }
     }
 
-    /// Writes a line back, behind all stores before it (`clwb`): a [`fence`](Hart::fence) waits
-    /// until that is acknowledged.
+    /// Writes a line back after all earlier stores (`clwb`). A [`fence`](Hart::fence) waits for the
+    /// acknowledgement.
     pub fn write_back(&mut self, line: u32) {
         self.machine().counts.accesses += 1;
         let core = self.core;
@@ -390,7 +390,7 @@ impl<'y, D: Design> Hart<'y, D> {
     }
 
     /// Waits until all loads are complete, all stores have drained, and all write-backs are
-    /// acknowledged (`sfence`, as the end of a window that holds nothing younger).
+    /// acknowledged. This is an `sfence` that also empties the instruction window.
     pub fn fence(&mut self) {
         self.instructions(1);
         self.settle();
@@ -423,7 +423,7 @@ impl<'y, D: Design> Hart<'y, D> {
         }
     }
 
-    /// Takes a lock; waits until it has it.
+    /// Acquires a lock, after waiting for it.
     pub(super) fn take_lock(&mut self, lock: u64) {
         if self.locks.contains(&lock) {
             return;
@@ -448,7 +448,7 @@ impl<'y, D: Design> Hart<'y, D> {
         self.locks.push(lock);
     }
 
-    /// Gets a line for writing, and waits for it.
+    /// Fetches a line for writing and waits for it.
     fn access_now(&mut self, line: u32) -> Time {
         let core = self.core;
         let time = self.machine().cores[core].core.cycle().max(self.machine().now);
@@ -456,7 +456,7 @@ impl<'y, D: Design> Hart<'y, D> {
         self.time_of(done)
     }
 
-    /// What follows belongs to this phase of a transaction.
+    /// Starts a phase of a transaction, for the cycle counters.
     pub fn enter(&mut self, phase: Phase) {
         let core = self.core;
         let cycle = self.machine().cores[core].core.cycle();
@@ -466,12 +466,15 @@ impl<'y, D: Design> Hart<'y, D> {
         self.since = cycle;
     }
 
-    /// Whether its transaction gives up: what is stored is what was there before.
+    /// Returns whether the transaction aborts: its stores then restore old values.
     pub fn gives_up(&self) -> bool {
         self.phase == Phase::Abort
     }
 
-    /// The place of a word in memory.
+    /// Returns the index of the word at an address.
+    ///
+    /// # Errors
+    /// [`Stop::BadPointer`] when the address is outside of the heap or unaligned.
     #[inline]
     pub(super) fn word(&self, at: Addr) -> Result<u64, Stop> {
         let offset = at.byte().wrapping_sub(self.tag);
@@ -481,13 +484,13 @@ impl<'y, D: Design> Hart<'y, D> {
         Ok(offset / 8)
     }
 
-    /// The address that comes next was computed from what the last load returns.
+    /// Makes the next address depend on the last load.
     pub(super) fn follow_last(&mut self) {
         let core = self.core;
         self.machine().cores[core].core.follow_last();
     }
 
-    /// The program is over: what it has stored reaches the cache.
+    /// Ends the program, after its stores have reached the cache.
     pub(crate) fn finish(&mut self) {
         self.fence();
         let core = self.core;

@@ -1,13 +1,16 @@
-//! Lines on their way: private caches, the directory, the last cache.
+//! Coherence of lines: private caches, the directory and the last-level cache.
 //!
-//! A transaction of the protocol (MESI) changes all states at once, at the time at which it is
-//! issued, and books what it takes on the way; so there are no transient states, and no races
-//! among them. A line whose bytes are still coming is marked as pending where it will be.
+//! A transaction of the protocol (MESI) changes all states at once, at its time of issue, and
+//! reserves the resources on its path. The model therefore has no transient states and no races
+//! among them. A line whose data are in flight is flagged as pending at its destination.
 //!
-//! Choices where papers are silent: sharers are known exactly (what leaves a private cache in
-//! silence leaves the directory too); a last cache that is not inclusive gets what is read from
-//! memory and what modified lines leave private caches; who becomes the only owner of a line that
-//! the last cache had modified takes over the duty to write it back.
+//! Choices where papers are silent:
+//!
+//! - The directory is exact: a silent eviction from a private cache removes the sharer.
+//! - A non-inclusive last-level cache is filled by reads from memory and by modified lines that
+//!   leave private caches.
+//! - The new sole owner of a line that is modified in the last-level cache takes over its
+//!   write-back.
 
 use super::Machine;
 use super::OWNED;
@@ -21,16 +24,16 @@ use super::when::{Time, When};
 use crate::design::Design;
 use crate::mutants::{Mutant, planted};
 
-/// What a private cache says to an access.
+/// The result of a lookup in a private cache.
 pub(crate) enum Lookup {
-    /// It completes then.
+    /// A hit that completes with this token.
     Hit(When),
-    /// The line is not there, or may not be written.
+    /// The line is absent, or the core lacks the right to write it.
     Miss,
 }
 
 impl<D: Design> Machine<D> {
-    /// The tile of a core.
+    /// Returns the tile of a core.
     pub fn tile(&self, core: usize) -> Tile {
         let network = &self.description.network;
         if network.columns == 0 { 0 } else { network.first as usize + core }
@@ -62,15 +65,15 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// Brings a line into a core's first cache that is not there, or may not be written there.
-    /// Answers when its bytes are there. The core may have another miss in flight.
+    /// Brings a line into a core's first cache, with the right to write it if `write` is set.
+    /// Returns the token of its data. The caller has checked that another miss may be in flight.
     pub(crate) fn bring(&mut self, core: usize, line: u32, write: bool, time: Time) -> When {
-        debug_assert!(time >= self.now, "an access of what is shared goes on in time");
+        debug_assert!(time >= self.now, "shared accesses are in order of time");
         self.now = time;
         self.counts.l1_misses += 1;
         if let Some(state) = self.in_l2(core, line, write) {
             let there = time + self.description.l2.as_ref().map_or(0, |l2| l2.latency);
-            // Its bytes may still be on their way, though the first cache has let it go.
+            // The data may still be in flight even though the first cache has evicted the line.
             let Some(coming) = self.cores[core].core.pending(line, time, &self.tokens) else {
                 self.put_l1(core, line, state & COHERENCE);
                 return When::at(there);
@@ -80,13 +83,13 @@ impl<D: Design> Machine<D> {
         }
         let (state, done) = self.fetch(core, line, write, time);
         self.put_private(core, line, state | PENDING);
-        // An older miss of the line that is over must not be taken for this one.
+        // Drop an older, completed miss of the line, so that it is not mistaken for this one.
         self.cores[core].core.pending(line, time, &self.tokens);
         self.cores[core].core.missed(line, done);
         done
     }
 
-    /// The state of a line in the second cache, if that will do.
+    /// Returns the state of a line in the second cache, if it suffices for the access.
     fn in_l2(&mut self, core: usize, line: u32, write: bool) -> Option<State> {
         let l2 = self.l2.get_mut(core)?;
         let slot = l2.find(line)?;
@@ -98,8 +101,8 @@ impl<D: Design> Machine<D> {
         Some(state)
     }
 
-    /// Asks the directory for a line. Answers the state in which the core has it from here on, and
-    /// when its bytes are there.
+    /// Requests a line from the directory. Returns its new state in the core and the token of its
+    /// data.
     fn fetch(&mut self, core: usize, line: u32, write: bool, time: Time) -> (State, When) {
         let private = self.description.l2.as_ref().unwrap_or(&self.description.l1).latency;
         let (home, tile) = (self.home(line), self.tile(core));
@@ -125,7 +128,7 @@ impl<D: Design> Machine<D> {
         let alone = write || others == 0;
         if had {
             let reply = self.network.send(home, tile, Size::Control, elsewhere);
-            // Whoever may change a line has the duty to write it back, and nobody else.
+            // Only the core that may modify a line may have the duty to write it back.
             let moves = !planted(Mutant::DutyStays) && self.take_over(line);
             let state = if moves { MODIFIED } else { EXCLUSIVE };
             return (state, When::at(reply.max(ready)));
@@ -133,14 +136,14 @@ impl<D: Design> Machine<D> {
         self.fill(core, line, alone, known, ready)
     }
 
-    /// A line's bank of the last cache is accessed, not before this time. Answers when.
+    /// Reserves the last-level cache bank of a line, no earlier than this time. Returns the start.
     fn book_bank(&mut self, line: u32, asked: Time) -> Time {
         let bank = line as usize % self.banks.len();
         self.banks[bank].book(asked, self.description.llc.busy as u32)
     }
 
-    /// Cycles until the directory answers by itself: one without a time of its own is as fast as
-    /// the last cache, whose time it is within.
+    /// Returns the latency of a response from the directory alone. A directory without a latency of
+    /// its own is part of the last-level cache's access and takes as long.
     fn looked_up(&self) -> Time {
         match self.description.llc.directory {
             0 => self.description.llc.latency,
@@ -148,7 +151,7 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// A line comes from the last cache, or from memory.
+    /// Fills a core's cache from the last-level cache or from memory.
     fn fill(
         &mut self,
         core: usize,
@@ -180,7 +183,7 @@ impl<D: Design> Machine<D> {
         (state_here, When::at(reply.max(ready)))
     }
 
-    /// The last cache's copy of a line becomes clean. Answers whether it was modified.
+    /// Makes the last-level cache's copy of a line clean. Returns whether it was modified.
     fn take_over(&mut self, line: u32) -> bool {
         if D::LLC_IS_PERSISTENT || planted(Mutant::DutyStays) {
             return false;
@@ -191,7 +194,7 @@ impl<D: Design> Machine<D> {
         state & COHERENCE == MODIFIED
     }
 
-    /// Memory has answered: a line's bytes are in the last cache.
+    /// Completes the fill of a line in the last-level cache after memory's response.
     pub(crate) fn filled(&mut self, line: u32) {
         self.fills.remove(&line);
         if let Some(slot) = self.llc.find(line) {
@@ -211,12 +214,12 @@ impl<D: Design> Machine<D> {
         self.counts.transfers += 1;
         let (home, from, to) = (self.home(line), self.tile(owner), self.tile(core));
         let asked = self.network.send(home, from, Size::Control, known);
-        let mut answers = asked + self.description.l1.latency;
-        // The owner itself may still wait for the line: who asks waits with it.
+        let mut replies = asked + self.description.l1.latency;
+        // The owner itself may still wait for the line; the requester then waits with it.
         let coming = self.cores[owner].core.pending(line, self.now, &self.tokens);
         let coming = match coming.map(|when| (when, self.tokens.time(when))) {
             Some((_, Some(time))) => {
-                answers = answers.max(time);
+                replies = replies.max(time);
                 None
             }
             Some((open, None)) => Some(open),
@@ -225,7 +228,7 @@ impl<D: Design> Machine<D> {
         D::asked(self, owner, line);
         let state = self.private_state(owner, line);
         let dirty = state & COHERENCE == MODIFIED;
-        let reply = self.network.send(from, to, Size::Data, answers);
+        let reply = self.network.send(from, to, Size::Data, replies);
         if write {
             self.drop_private(owner, line);
             self.directory[line as usize] = 1 << core | OWNED;
@@ -235,13 +238,13 @@ impl<D: Design> Machine<D> {
         self.set_private(owner, line, SHARED);
         self.directory[line as usize] = 1 << core | 1 << owner;
         if dirty {
-            self.network.send(from, home, Size::Data, answers);
+            self.network.send(from, home, Size::Data, replies);
             self.put_llc(line, MODIFIED);
         }
         (SHARED, coming.unwrap_or(When::at(reply)))
     }
 
-    /// Takes a line from all who share it. Answers when the last has acknowledged.
+    /// Invalidates all sharers of a line. Returns when the last acknowledgement has arrived.
     fn invalidate(&mut self, core: usize, others: u32, line: u32, known: Time) -> Time {
         let (home, tile) = (self.home(line), self.tile(core));
         let mut ready = known;
@@ -257,7 +260,7 @@ impl<D: Design> Machine<D> {
         ready
     }
 
-    /// The state of a line in a core's private caches: the first cache knows it best.
+    /// Returns the state of a line in a core's private caches; the first cache has the newest.
     pub fn private_state(&self, core: usize, line: u32) -> State {
         let of = |cache: &Cache| cache.find(line).map(|slot| cache.state(slot));
         let outer = self.l2.get(core).and_then(of).unwrap_or(INVALID);
@@ -274,7 +277,7 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// Sets the coherence state of a line wherever a core has it.
+    /// Sets the coherence state of a line in all private caches of a core that hold it.
     pub(crate) fn set_private(&mut self, core: usize, line: u32, state: State) {
         for caches in [&mut self.l1, &mut self.l2] {
             if let Some(cache) = caches.get_mut(core)
@@ -286,7 +289,7 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// Puts a line into all of a core's private caches.
+    /// Puts a line into all private caches of a core.
     fn put_private(&mut self, core: usize, line: u32, state: State) {
         if let Some(l2) = self.l2.get_mut(core) {
             match l2.find(line) {
@@ -304,7 +307,7 @@ impl<D: Design> Machine<D> {
     fn put_l1(&mut self, core: usize, line: u32, state: State) {
         let l1 = &mut self.l1[core];
         if let Some(slot) = l1.find(line) {
-            // It may be written from here on; a design's mark stays.
+            // Upgrade the coherence state, and keep the design's mark.
             l1.set_state(slot, state | l1.state(slot) & !(COHERENCE | PENDING));
             return l1.touch(slot);
         }
@@ -326,7 +329,7 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// The line in this slot leaves the second cache, and with it the first.
+    /// Evicts a slot of the second cache, and the line from the first cache with it.
     fn leave_l2(&mut self, core: usize, slot: usize) {
         let (line, mut state) = (self.l2[core].line(slot), self.l2[core].state(slot));
         if state == INVALID {
@@ -341,7 +344,7 @@ impl<D: Design> Machine<D> {
         self.leave_core(core, line, state);
     }
 
-    /// A line has left a core's private caches.
+    /// Handles a line's eviction from all private caches of a core.
     fn leave_core(&mut self, core: usize, line: u32, state: State) {
         self.directory[line as usize] &= !(OWNED | 1 << core);
         if self.description.l2.is_none() {
@@ -357,7 +360,7 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// Puts a line into the last cache.
+    /// Puts a line into the last-level cache.
     pub(crate) fn put_llc(&mut self, line: u32, state: State) {
         if let Some(slot) = self.llc.find(line) {
             let was = self.llc.state(slot);
@@ -367,7 +370,7 @@ impl<D: Design> Machine<D> {
         }
         let place = |may: State| self.llc.place(line, |_, state| state & may == 0);
         let Some(slot) = place(HELD | PENDING).or_else(|| place(HELD)) else {
-            // What has no place is not in it.
+            // Every way is held: a modified line bypasses the cache.
             if state & COHERENCE == MODIFIED {
                 self.leave_llc(line, state);
             }
@@ -380,8 +383,8 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// Puts a line that may not leave into the last cache, besides an older version of it if there
-    /// is one. Whether there was a place.
+    /// Puts a line that must not be evicted into the last-level cache, beside its older version if
+    /// one exists. Returns whether the cache had room.
     pub fn hold(&mut self, line: u32, has_older: bool) -> bool {
         if has_older && self.llc.find(line | OLDER).is_none() {
             let place =
@@ -401,7 +404,7 @@ impl<D: Design> Machine<D> {
         slot.is_some()
     }
 
-    /// A line of the last cache may leave again; its older version has left.
+    /// Makes a held line of the last-level cache evictable and drops its older version.
     pub fn release_held(&mut self, line: u32) {
         if let Some(slot) = self.llc.find(line) {
             self.llc.set_state(slot, self.llc.state(slot) & !HELD);
@@ -411,14 +414,14 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// A core's copy of a line is what is below.
+    /// Makes a core's copy of a line clean.
     pub fn clean_private(&mut self, core: usize, line: u32) {
         if self.private_state(core, line) & COHERENCE == MODIFIED {
             self.set_private(core, line, EXCLUSIVE);
         }
     }
 
-    /// Drops a line from all caches, modified or not: its words are what is below.
+    /// Drops a line from all caches without a write-back, modified or not.
     pub fn discard(&mut self, line: u32) {
         let mut left = std::mem::take(&mut self.directory[line as usize]) & !OWNED;
         while left != 0 {
@@ -431,7 +434,7 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// A core sends a line to its bank of the last cache. Answers when it is there.
+    /// Sends a line from a core to its bank of the last-level cache. Returns the time of arrival.
     pub fn to_home(&mut self, core: usize, line: u32) -> Time {
         let (home, tile) = (self.home(line), self.tile(core));
         let sent = self.now + self.description.l1.latency;
@@ -440,17 +443,17 @@ impl<D: Design> Machine<D> {
         booked + self.description.llc.directory + self.description.llc.latency
     }
 
-    /// Sends a message now. Answers when it is there.
+    /// Sends a message at the current time. Returns its time of arrival.
     pub fn send_now(&mut self, from: Tile, to: Tile, size: Size) -> Time {
         self.send_at(from, to, size, self.now)
     }
 
-    /// Sends one at this time, likewise.
+    /// Sends a message at `time`. Returns its time of arrival.
     pub fn send_at(&mut self, from: Tile, to: Tile, size: Size, time: Time) -> Time {
         self.network.send(from, to, size, time)
     }
 
-    /// A line has left the last cache.
+    /// Handles a line's eviction from the last-level cache.
     fn leave_llc(&mut self, line: u32, state: State) {
         let mut dirty = state & COHERENCE == MODIFIED;
         if self.description.llc.inclusive {
@@ -473,8 +476,8 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// Makes a line clean wherever it is, for its value goes to memory. Answers who had it
-    /// modified: nobody, a core, or the last cache (`None` in `Some`).
+    /// Makes a line clean everywhere, because its value goes to memory. Returns where it was
+    /// modified: nowhere (`None`), in the last-level cache (`Some(None)`), or in a core's caches.
     fn clean(&mut self, line: u32) -> Option<Option<usize>> {
         let entry = self.directory[line as usize];
         let mut found = None;
@@ -491,9 +494,9 @@ impl<D: Design> Machine<D> {
         found
     }
 
-    /// A core writes a line back, wherever it is modified: through its home to its channel. The
-    /// caches keep it, clean. Answers the time at which the home knows of it, and the write, if
-    /// the line was modified anywhere.
+    /// Writes a line back for a core, wherever it is modified, through its home tile to its
+    /// channel. The caches keep a clean copy. Returns when the home tile knows of the request, and
+    /// the write if the line was modified.
     pub fn write_back(
         &mut self,
         core: usize,
@@ -520,8 +523,8 @@ impl<D: Design> Machine<D> {
         (known, Some(self.write_from_home(line, class, written, make, tell)))
     }
 
-    /// Writes a line to its channel that has left a core's caches and is not modified anywhere:
-    /// through its home, which gets it clean.
+    /// Writes a line to its channel that a core's caches have evicted and that no cache holds
+    /// modified. The line passes its home tile, which keeps a clean copy.
     pub fn carry(
         &mut self,
         core: usize,
@@ -553,8 +556,8 @@ impl<D: Design> Machine<D> {
         self.write_line(write, self.home(line), time, tell)
     }
 
-    /// Marks a line in a core's first cache, or takes the mark away. Answers whether it was marked;
-    /// `None` when the line is not there.
+    /// Sets or clears the mark of a line in a core's first cache. Returns the old mark, or `None`
+    /// when the line is absent.
     pub fn mark(&mut self, core: usize, line: u32, mark: bool) -> Option<bool> {
         let slot = self.l1[core].find(line)?;
         let state = self.l1[core].state(slot);

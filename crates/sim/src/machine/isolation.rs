@@ -1,12 +1,12 @@
-//! The checker of line isolation: no two open transactions write one line.
+//! The checker of line isolation: no two open transactions write the same line.
 //!
-//! All hardware designs here rest on it. ReDU could otherwise make durable a word of another
-//! transaction that has no undo; SSP flips back to the committed line, with the other one's word
-//! lost; LAD commits a foreign word. So it is checked, and not hoped for.
+//! All hardware designs here depend on it. Without it, ReDU could make a word of another
+//! transaction durable that has no undo record. SSP would lose the other transaction's word when it
+//! flips back to the committed line. LAD would commit a foreign word.
 
 use rustc_hash::FxHashMap;
 
-/// Which core's open transaction has written which line.
+/// The core whose open transaction has written each line.
 #[derive(Clone, Debug, Default)]
 pub struct Isolation {
     writers: FxHashMap<u32, usize>,
@@ -14,13 +14,13 @@ pub struct Isolation {
 }
 
 impl Isolation {
-    /// A core's transaction writes a line.
+    /// Records that a core's transaction writes a line.
     pub fn writes(&mut self, core: usize, line: u32) {
         let writer = *self.writers.entry(line).or_insert(core);
         self.violations += u64::from(writer != core);
     }
 
-    /// A core's transaction is over, and wrote these lines.
+    /// Ends a core's transaction, which wrote these lines.
     pub fn ends(&mut self, core: usize, lines: &[u32]) {
         for line in lines {
             if self.writers.get(line) == Some(&core) {
@@ -29,7 +29,7 @@ impl Isolation {
         }
     }
 
-    /// How often a transaction has written a line that another open one had written.
+    /// Returns how often a transaction has written a line of another open transaction.
     pub fn violations(&self) -> u64 {
         self.violations
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_open_transactions_in_one_line_are_seen_and_one_after_the_other_is_not() {
+    fn concurrent_writers_of_one_line_are_violations() {
         let mut isolation = Isolation::default();
         isolation.writes(0, 7);
         isolation.writes(0, 7);

@@ -1,8 +1,8 @@
-//! The kernel: runs a program on each core until all have ended.
+//! The kernel: runs one program per core until all of them have ended.
 //!
-//! Whatever acts first acts next. Controllers, engines and store buffers act at once; a core's
-//! program is a coroutine, which is given the machine and hands it back when another core is first.
-//! So the program's code is plain, and nothing of the machine is shared.
+//! Events run in the order of their times. Controllers, engines and store buffers act directly. A
+//! program is a coroutine: the kernel passes it the machine, and the program returns the machine
+//! when another core is due. Programs are therefore plain sequential code, and nothing is shared.
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -13,7 +13,7 @@ use super::{Machine, Turn};
 use crate::design::Design;
 use crate::error::Error;
 
-/// Bytes of a coroutine's stack: a program's transactions run on it.
+/// Stack size of a coroutine, on which a program's transactions run.
 const STACK_BYTES: usize = 1 << 20;
 
 /// The heap that harts allocate from: its geometry, its tag and its size in bytes.
@@ -21,24 +21,25 @@ pub type HeapOf = (Heap, u16, u64);
 
 type Routine<D> = Coroutine<Box<Machine<D>>, Box<Machine<D>>, Box<Machine<D>>, DefaultStack>;
 
-/// What a core runs.
+/// The program of one core.
 pub type Program<D> = Box<dyn FnOnce(&mut Hart<'_, D>)>;
 
-/// Runs a program on each core, from the machine's time on, until all have ended and the machine is
-/// at rest. Whoever watches is shown the machine now and then.
+/// Runs one program per core, from the machine's current time until all have ended and the machine
+/// is idle. `watch` sees the machine every 65,536 steps.
 ///
 /// # Errors
-/// [`Error::Deadlock`] when nobody can go on.
+/// - [`Error::Failed`] when the design has reported a failure.
+/// - [`Error::Deadlock`] when no core can continue.
 ///
 /// # Panics
-/// With more programs than cores, or when a program does.
+/// When there are more programs than cores, or when a program panics.
 pub fn run<D: Design>(
     machine: Box<Machine<D>>,
     heap: HeapOf,
     programs: Vec<Program<D>>,
     watch: &mut dyn FnMut(&Machine<D>),
 ) -> Result<Box<Machine<D>>, Error> {
-    assert!(programs.len() <= machine.cores(), "a program for each core");
+    assert!(programs.len() <= machine.cores(), "at most one program per core");
     let mut machine = machine;
     let mut routines = Vec::new();
     for (core, program) in programs.into_iter().enumerate() {
@@ -82,7 +83,8 @@ pub fn run<D: Design>(
 }
 
 fn routine<D: Design>(core: usize, heap: HeapOf, program: Program<D>) -> Routine<D> {
-    let stack = DefaultStack::new(STACK_BYTES).expect("there is memory for a stack");
+    let stack =
+        DefaultStack::new(STACK_BYTES).expect("the host has memory for a coroutine's stack");
     let body = move |yielder: &Yielder<Box<Machine<D>>, Box<Machine<D>>>, machine| {
         let mut hart = Hart::new(machine, yielder, core, heap);
         program(&mut hart);

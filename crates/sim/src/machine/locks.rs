@@ -1,15 +1,15 @@
-//! Locks that programs name: granted first come, first served.
+//! Named locks of programs, granted first come, first served.
 //!
-//! Taking one is an atomic access of its line, which lies in volatile memory, and orders like a
-//! fence: the core waits for its loads and its store buffer. Giving it up is a store, which goes
-//! through the store buffer like any other.
+//! Acquiring a lock is an atomic access to its line in volatile memory, and orders like a fence:
+//! the core first waits for its loads and its store buffer. Releasing it is an ordinary buffered
+//! store.
 
 use std::collections::VecDeque;
 
 use super::Machine;
 use crate::design::Design;
 
-/// Who has a lock, and who waits for it.
+/// A lock's holder and its waiting cores, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Lock {
     holder: Option<usize>,
@@ -17,7 +17,8 @@ pub(crate) struct Lock {
 }
 
 impl<D: Design> Machine<D> {
-    /// A core asks for a lock. Answers whether it has it; else it is woken when it has.
+    /// Requests a lock for a core. Returns whether the core has it; otherwise the core is woken
+    /// later.
     pub(crate) fn ask_lock(&mut self, core: usize, lock: u64) -> bool {
         let it = self.locks.entry(lock).or_default();
         match it.holder {
@@ -31,12 +32,12 @@ impl<D: Design> Machine<D> {
         true
     }
 
-    /// Whether a core has a lock.
+    /// Returns whether a core holds a lock.
     pub(crate) fn has_lock(&self, core: usize, lock: u64) -> bool {
         self.locks.get(&lock).is_some_and(|it| it.holder == Some(core))
     }
 
-    /// The holder has given it up.
+    /// Releases a lock and grants it to the oldest waiter.
     pub(crate) fn unlock(&mut self, lock: u64) {
         let it = self.locks.get_mut(&lock).expect("it is held");
         it.holder = it.waiting.pop_front();

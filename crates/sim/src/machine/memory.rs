@@ -1,4 +1,4 @@
-//! What is in memory: one coherent value of every word, and what the persistent array has.
+//! The contents of memory: one coherent value of every word, and the persistent array.
 //!
 //! ```text
 //!   line 0                                nvm_lines                     lines
@@ -6,31 +6,31 @@
 //!   |---------- persistent memory --------|------ volatile memory ------|
 //! ```
 //!
-//! Caches hold no bytes: at any time there is one coherent value of a line, and it is here. What
-//! leaves the coherent domain (a write-back, a log entry) takes its 64 bytes with it: its
-//! *payload*. For that a store changes the value when it drains from the store buffer, and not
-//! when it is executed.
+//! Caches hold no data: each line has one coherent value at any time, which is here. A message that
+//! leaves the coherent domain (a write-back, a log record) carries a copy of the 64 bytes, its
+//! *payload*. A store therefore changes the value when it drains from the store buffer, and not
+//! when it executes.
 //!
-//! In a *tagged* run payloads carry no values: a parallel image has for each word of the heap the
-//! number of the store that wrote it, and that is what write-backs, logs, queues, the array and
-//! recovery are given. They do nothing with a program's words but copy them, so all times are those
-//! of the run with values; and what recovery has made of the heap says of each word who wrote it,
-//! where a value may also be there by chance.
+//! In a *tagged* run, payloads carry store numbers in place of values. A parallel image has, for
+//! each word of the heap, the number of the store that wrote it. Write-backs, logs, queues, the
+//! array and recovery use that image. They only copy the program's words, so all times equal those
+//! of the run with values. The recovered heap then identifies the last writer of each word, where a
+//! value could be right by chance.
 
-/// The bytes of a line, as words.
+/// The words of a line.
 pub type LineWords = [u64; 8];
 
-/// Lines whose locks the machine keeps.
+/// The number of lines reserved for locks.
 pub const LOCK_LINES: u32 = 1 << 12;
 
-/// A copy of these words with zeros behind them. What is zero is not written: most of a heap is,
-/// and so are logs in the beginning, and the host has no memory for pages that nobody has written.
+/// Copies these words and extends them with zeros. Pages of zeros are not written, so the host
+/// commits no memory for them: most of a heap is zero, and so are logs at first.
 pub fn copy_of(words: &[u64], length: usize) -> Vec<u64> {
     /// Words of a page of the host.
     const PAGE: usize = 512;
     let mut copy = vec![0; length];
     for (to, from) in copy.chunks_mut(PAGE).zip(words.chunks(PAGE)) {
-        // All words, and no way out at the first one: so the host looks at several at once.
+        // Test all words without an early exit, so that the loop vectorizes.
         if from.iter().fold(0, |any, word| any | word) != 0 {
             to[..from.len()].copy_from_slice(from);
         }
@@ -38,39 +38,39 @@ pub fn copy_of(words: &[u64], length: usize) -> Vec<u64> {
     copy
 }
 
-/// The machine's memory.
+/// The memory of a machine.
 #[derive(Clone, Debug)]
 pub struct Memory {
     words: Vec<u64>,
     nvm_lines: u32,
-    /// What the array has; kept only when somebody wants to know.
+    /// The persistent array, if the run keeps it.
     media: Option<Vec<u64>>,
     tags: Option<Tags>,
 }
 
-/// Who wrote which word.
+/// The payloads of a tagged run.
 #[derive(Clone, Debug)]
 struct Tags {
-    /// Of each word: the number of the store that wrote it, or in the beginning its own number.
-    /// Behind the heap, where designs keep what they read themselves, it is the value.
+    /// For each word of the heap, the number of its last store, or a number of its own before the
+    /// first. Beyond the heap, designs read their own data back, so the payload is the value.
     words: Vec<u64>,
     heap: u64,
     stores: u64,
 }
 
-/// Added to the numbers of words that nobody has written yet, and to those of stores: so a word
-/// that was never written is told from every other one, too.
+/// Set in the numbers of unwritten words and of stores, so that an unwritten word differs from
+/// every other word too.
 const WORD: u64 = 1 << 63;
 const STORE: u64 = WORD | 1 << 62;
 
 impl Memory {
-    /// A heap, `extra` further lines of persistent memory behind it, and `volatile` lines besides
-    /// those of the locks. With `media` it also keeps what the array has.
+    /// Returns a memory with this heap, `extra` more persistent lines, and `volatile` lines besides
+    /// those of the locks. With `media`, it also keeps the persistent array.
     ///
     /// # Panics
-    /// When the heap is not a whole number of lines, or all together has 2^32 lines.
+    /// When the heap is not a whole number of lines, or all regions together have 2^32 lines.
     pub fn new(heap: &[u64], extra: u32, volatile: u32, media: bool) -> Memory {
-        assert!(heap.len().is_multiple_of(8), "a heap is lines");
+        assert!(heap.len().is_multiple_of(8), "a heap is a whole number of lines");
         let nvm_lines = u32::try_from(heap.len() / 8).expect("fewer than 2^32 lines") + extra;
         let lines = nvm_lines + LOCK_LINES + volatile;
         let words = copy_of(heap, lines as usize * 8);
@@ -78,7 +78,7 @@ impl Memory {
         Memory { words, nvm_lines, media, tags: None }
     }
 
-    /// From here on payloads say of the heap's words, of which there are so many, who wrote them.
+    /// Tags payloads from here on: those of the first `heap` words carry store numbers.
     pub fn tag(&mut self, heap: u64) {
         let mut words = copy_of(&self.words, self.words.len());
         for of_heap in [Some(&mut words), self.media.as_mut()].into_iter().flatten() {
@@ -89,47 +89,46 @@ impl Memory {
         self.tags = Some(Tags { words, heap, stores: 0 });
     }
 
-    /// Lines of persistent memory.
+    /// Returns the number of persistent lines.
     pub fn nvm_lines(&self) -> u32 {
         self.nvm_lines
     }
 
-    /// All lines.
+    /// Returns the number of lines.
     pub fn lines(&self) -> u32 {
         (self.words.len() / 8) as u32
     }
 
-    /// The first volatile line behind those of the locks.
+    /// Returns the first volatile line after those of the locks.
     pub fn volatile_line(&self) -> u32 {
         self.nvm_lines + LOCK_LINES
     }
 
-    /// Whether a line is persistent.
+    /// Returns whether a line is persistent.
     #[inline]
     pub fn is_nvm(&self, line: u32) -> bool {
         line < self.nvm_lines
     }
 
-    /// The word of a lock: alone in its line, but for locks of other numbers.
+    /// Returns the word of a lock. Its line has no other words, but other locks may hash to it.
     #[inline]
     pub fn lock_word(&self, lock: u64) -> u64 {
         let line = lock.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
         (u64::from(self.nvm_lines) + line) * 8
     }
 
-    /// The coherent value of a word.
+    /// Returns the coherent value of a word.
     #[inline]
     pub fn word(&self, word: u64) -> u64 {
         self.words[word as usize]
     }
 
-    /// Changes it.
+    /// Sets the coherent value of a word.
     pub fn set_word(&mut self, word: u64, value: u64) {
         self.store(word, word, value);
     }
 
-    /// A store of the program to a word drains, which lies at this place. Answers what a payload
-    /// had of it before.
+    /// Drains a store of the program's `word`, which lies at `place`. Returns the old payload.
     #[inline]
     pub fn store(&mut self, place: u64, word: u64, value: u64) -> u64 {
         let old = std::mem::replace(&mut self.words[place as usize], value);
@@ -139,7 +138,7 @@ impl Memory {
         }
     }
 
-    /// Makes a word what it was: its value, and what a payload had of it.
+    /// Restores a word's value and payload.
     pub fn restore(&mut self, word: u64, value: u64, payload: u64) {
         self.words[word as usize] = value;
         if let Some(tags) = &mut self.tags {
@@ -147,14 +146,14 @@ impl Memory {
         }
     }
 
-    /// What a payload has of a word: its value, or in a tagged run who wrote it. What a design puts
-    /// into a log is this.
+    /// Returns a word's payload: its value, or in a tagged run the number of its last store.
+    /// Designs put this into their logs.
     #[inline]
     pub fn payload(&self, word: u64) -> u64 {
         self.payloads()[word as usize]
     }
 
-    /// A line's payload.
+    /// Returns the payload of a line.
     #[inline]
     pub fn line(&self, line: u32) -> LineWords {
         let first = line as usize * 8;
@@ -166,7 +165,7 @@ impl Memory {
         self.tags.as_ref().map_or(&self.words, |tags| &tags.words)
     }
 
-    /// Copies a line's words to another one, with what payloads have of them.
+    /// Copies a line's words and payloads to another line.
     pub fn copy_line(&mut self, from: u32, to: u32) {
         let (from, to) = (from as usize * 8, to as usize * 8);
         self.words.copy_within(from..from + 8, to);
@@ -175,19 +174,19 @@ impl Memory {
         }
     }
 
-    /// Whether it keeps what the array has.
+    /// Returns whether the run keeps the persistent array.
     pub fn keeps_media(&self) -> bool {
         self.media.is_some()
     }
 
-    /// What the array has of a persistent line.
+    /// Returns the array's value of a persistent line, if the run keeps it.
     pub fn media_line(&self, line: u32) -> Option<LineWords> {
         let first = line as usize * 8;
         let media = self.media.as_ref()?.get(first..first + 8)?;
         Some(media.try_into().expect("a line has eight words"))
     }
 
-    /// The array gets a line.
+    /// Sets the array's value of a line.
     pub fn set_media_line(&mut self, line: u32, value: &LineWords) {
         let first = line as usize * 8;
         if let Some(media) = self.media.as_mut().and_then(|all| all.get_mut(first..first + 8)) {
@@ -195,12 +194,12 @@ impl Memory {
         }
     }
 
-    /// All coherent words.
+    /// Returns all coherent words.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// All that the array has.
+    /// Returns the persistent array.
     pub fn media(&self) -> Option<&[u64]> {
         self.media.as_deref()
     }
@@ -214,7 +213,7 @@ impl Tags {
     }
 }
 
-/// The number of the line in which a word is.
+/// Returns the line of a word.
 #[inline]
 pub const fn line_of(word: u64) -> u32 {
     (word >> 3) as u32

@@ -1,4 +1,4 @@
-//! The machine: cores, caches, network and memory controllers, and the total order of what they do.
+//! The machine: cores, caches, network, memory controllers, and the total order of their events.
 //!
 //! ```text
 //!   hart --> core --> store buffer --\
@@ -8,12 +8,13 @@
 //! ```
 //!
 //! Invariants:
-//! - Whoever acts at a time t acts when all that happens before t has happened: nothing changes
-//!   memory, a cache, the directory, a queue or the trace at a time later than the first of the
-//!   other [`sources`]. A hit in a private cache changes none of them, and may run ahead by the
-//!   machine's `lookahead`.
-//! - Among equal times controllers come before engines, these before store buffers, these before
-//!   cores, and then the smaller number: the order is total, and a run can be repeated.
+//! - An event at time t runs after all events before t. Nothing changes memory, a cache, the
+//!   directory, a queue or the trace at a time later than the next event of another one of the
+//!   [`sources`]. A hit in a private cache changes none of them, and may run ahead by the machine's
+//!   `lookahead`.
+//! - Among events of equal time, controllers precede engines, engines precede store buffers, and
+//!   store buffers precede cores; the smaller number then comes first. The order is total, so a run
+//!   is reproducible.
 
 use std::fmt;
 
@@ -63,28 +64,28 @@ use tlb::Tlb;
 use validate::CORES_MAX;
 use when::{NEVER, Time, Tokens, When};
 
-/// Background engines that a design may have.
+/// The number of background engines that a design may have.
 pub const ENGINES: usize = 4;
 
-/// A machine on which one design runs.
+/// A machine that runs one design.
 pub struct Machine<D> {
-    /// What it is like.
+    /// The machine's parameters.
     pub description: Description,
-    /// Its memory.
+    /// The machine's memory.
     pub memory: Memory,
-    /// What it has counted.
+    /// The machine's counters.
     pub counts: Counts,
-    /// Every change of what is persistent, if somebody wants to know.
+    /// All changes of the persistent state, if recorded.
     pub trace: Option<Trace>,
-    /// What transactions have done, if somebody wants to know.
+    /// All committed transactions, if recorded.
     pub history: Option<History>,
-    /// Every request to a controller, if somebody wants to know.
+    /// All requests to controllers, if recorded.
     pub requests: Option<Vec<Request>>,
-    /// Which transactions have written which lines, if that is checked.
+    /// The checker of line isolation, if enabled.
     pub isolation: Option<Isolation>,
-    /// The design's own state.
+    /// The state of the design.
     pub design: D,
-    /// When what happens now happens.
+    /// The time of the current event.
     now: Time,
     sources: Sources,
     tokens: Tokens,
@@ -92,64 +93,64 @@ pub struct Machine<D> {
     l1: Vec<Cache>,
     l2: Vec<Cache>,
     llc: Cache,
-    /// Each bank of the last cache.
+    /// The banks of the last-level cache.
     banks: Vec<Timetable>,
-    /// For each line who has it: a bit for each core, and [`OWNED`].
+    /// Holders of each line: a bit per core, and [`OWNED`].
     directory: Vec<u32>,
-    /// Lines that are on their way into the last cache.
+    /// Lines in flight into the last-level cache.
     fills: FxHashMap<u32, When>,
     network: Network,
     channels: Vec<Channel>,
-    /// When the last message from a tile to a channel arrives: none overtakes another.
+    /// The latest arrival from each tile at each channel, which keeps messages in order.
     arrivals: Vec<Time>,
     pending: FxHashMap<Id, Pending>,
-    /// Room for what a controller tells.
+    /// A reusable buffer for events of a controller.
     events: Vec<Event>,
-    /// Lines whose last write is not durable: which write that is, and who waits for it.
+    /// Lines with a write in flight: the last such write, and the cores that wait for it.
     unsettled: FxHashMap<u32, (Id, Vec<(usize, When)>)>,
     next_id: Id,
     locks: FxHashMap<u64, Lock>,
     /// How far a private hit may run ahead.
     lookahead: Time,
-    /// Why the run cannot go on.
+    /// The failure that ends the run.
     pub(crate) failed: Option<&'static str>,
-    /// The core whose turn it is, when a hart has found out.
+    /// The next core, when a hart has already determined it.
     turn: Option<usize>,
 }
 
-/// The one core that has it may change it without asking.
+/// Flag of a directory entry: the single holder may modify the line without a request.
 const OWNED: u32 = 1 << 31;
 
-/// A core and what stands around it.
+/// A core with its TLB and its waiting state.
 pub(crate) struct Running {
     pub(crate) core: Core,
     pub(crate) tlb: Tlb,
-    /// Its hart waits for any change.
+    /// The hart waits for any change.
     parked: bool,
-    /// Write-backs that are not known to be acknowledged.
+    /// Write-backs without a known acknowledgement.
     flushes: Vec<When>,
-    /// What drained last is complete then, and not before that does anything else drain.
+    /// The completion of the last drained operation, before which nothing else may drain.
     draining: Option<When>,
-    /// What its hart waits for, for the report of a deadlock.
+    /// The reason for the hart's wait, for the report of a deadlock.
     why: Why,
 }
 
-/// What a hart waits for.
+/// The reason why a hart waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Why {
-    /// Its turn.
+    /// For earlier events.
     Turn,
-    /// The bytes of a line, or the acknowledgement of a write-back.
+    /// For a line's data, or the acknowledgement of a write-back.
     Line,
-    /// An answer to its design.
+    /// For an acknowledgement to its design.
     Answer,
-    /// Room for a miss.
+    /// For a free miss register.
     Miss,
-    /// Room in its store buffer.
+    /// For room in its store buffer.
     Room,
-    /// The end of its store buffer.
+    /// For its store buffer to drain.
     Stores,
-    /// A lock.
+    /// For a lock.
     Lock(u64),
 }
 
@@ -168,10 +169,10 @@ impl fmt::Display for Why {
 }
 
 impl<D: Design> Machine<D> {
-    /// A machine at rest with this memory.
+    /// Returns an idle machine with this memory.
     ///
     /// # Panics
-    /// When the description was not checked.
+    /// When the description has not been validated.
     pub fn new(description: Description, memory: Memory, design: D) -> Machine<D> {
         let Description { ref l1, ref l2, ref llc, .. } = description;
         let cores = description.cores;
@@ -222,18 +223,18 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// When what happens now happens.
+    /// Returns the time of the current event.
     #[inline]
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Cores that run transactions.
+    /// Returns the number of cores.
     pub fn cores(&self) -> usize {
         self.cores.len()
     }
 
-    /// Where a core finds a word of the program in memory.
+    /// Returns the place in memory where a core finds a word of the program.
     #[inline]
     pub(crate) fn place_of(&self, core: usize, word: u64) -> u64 {
         match D::MOVES {
@@ -242,18 +243,18 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// The coherent value of a word of the program, as this core finds it.
+    /// Returns the coherent value of a word of the program, as this core sees it.
     #[inline]
     pub fn word(&self, core: usize, word: u64) -> u64 {
         self.memory.word(self.place_of(core, word))
     }
 
-    /// The time of a token, if it is known.
+    /// Returns the time of a token, if it is known.
     pub fn known(&self, when: When) -> Option<Time> {
         self.tokens.time(when)
     }
 
-    /// Makes one of the design's engines act at this time, if it would act later.
+    /// Schedules one of the design's engines at this time, or earlier if it already is.
     pub fn hasten_engine(&mut self, engine: usize, time: Time) {
         assert!(engine < ENGINES);
         self.sources.hasten(self.engine_source(engine), time.max(self.now));
@@ -271,12 +272,12 @@ impl<D: Design> Machine<D> {
         self.channels.len() + ENGINES + self.cores.len() + core
     }
 
-    /// A token that the design will tell.
+    /// Returns a new token, which the design will complete.
     pub fn open_token(&mut self) -> When {
         self.tokens.open()
     }
 
-    /// Tells a token's time, and whoever has asked for it.
+    /// Completes a token and wakes the cores that wait for it.
     pub fn tell(&mut self, token: When, time: Time) {
         let mut asked = self.tokens.tell(token, time);
         while asked != 0 {
@@ -287,14 +288,14 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// Lets a parked hart look again at this time.
+    /// Wakes a parked hart at this time.
     pub fn wake(&mut self, core: usize, time: Time) {
         if self.cores[core].parked {
             self.sources.hasten(self.core_source(core), time.max(self.now));
         }
     }
 
-    /// The time of a token, if it is known; else the core is told.
+    /// Returns the time of a token, or registers the core as a waiter when the time is unknown.
     #[inline]
     pub(crate) fn time_for(&mut self, core: usize, when: When) -> Option<Time> {
         let time = self.tokens.time(when);
@@ -304,14 +305,14 @@ impl<D: Design> Machine<D> {
         time
     }
 
-    /// Lets a source act that is neither a core nor a store buffer. Answers whose turn it is
-    /// otherwise, or nothing when nobody acts any more.
+    /// Runs the next event of a controller, engine or store buffer. Returns the core that is next
+    /// instead, or `Turn::Nobody` when no event is left.
     fn step(&mut self) -> Turn {
         let (time, source) = self.sources.first();
         if time == NEVER {
             return Turn::Nobody;
         }
-        debug_assert!(time >= self.now, "time goes on");
+        debug_assert!(time >= self.now, "time never goes backwards");
         self.now = time;
         let (channels, cores) = (self.channels.len(), self.cores.len());
         self.sources.set(source, NEVER);
@@ -326,12 +327,13 @@ impl<D: Design> Machine<D> {
         Turn::Done
     }
 
-    /// Lines that are not in persistent memory yet: modified in caches, queued or on their way.
+    /// Returns the number of lines that are not yet in persistent memory: modified in caches,
+    /// queued or in flight.
     pub fn backlog(&self) -> u64 {
         self.modified().count() as u64 + self.writes_waiting() + self.design.backlog()
     }
 
-    /// Persistent lines that are modified in a cache, for each cache in which they are.
+    /// Iterates over persistent lines that are modified in a cache, once per cache.
     fn modified(&self) -> impl Iterator<Item = u32> {
         let caches = self.l1.iter().chain(&self.l2).chain([&self.llc]);
         let own = caches.flat_map(Cache::lines).filter(|(_, line, state)| {
@@ -340,7 +342,7 @@ impl<D: Design> Machine<D> {
         own.map(|(_, line, _)| line)
     }
 
-    /// Persistent lines that are modified in any cache, in order.
+    /// Returns the persistent lines that are modified in any cache, sorted and without duplicates.
     pub fn modified_lines(&self) -> Vec<u32> {
         let mut lines: Vec<u32> = self.modified().collect();
         lines.sort_unstable();
@@ -348,18 +350,18 @@ impl<D: Design> Machine<D> {
         lines
     }
 
-    /// Cycles of a walk of the page table, its one access to the caches included.
+    /// Returns the latency of a page walk, including its one access to the caches.
     fn walk(&self) -> Time {
         let l2 = self.description.l2.as_ref().map(|l2| l2.latency);
         self.description.tlb.walk + l2.unwrap_or(self.description.llc.latency)
     }
 
-    /// The run cannot go on; it ends with this error.
+    /// Fails the run: it ends with this error.
     pub fn fail(&mut self, why: &'static str) {
         self.failed.get_or_insert(why);
     }
 
-    /// The tile of a line's bank of the last cache.
+    /// Returns the home tile of a line: that of its bank of the last-level cache.
     pub fn home(&self, line: u32) -> Tile {
         match self.description.network.columns {
             0 => 0,
@@ -368,12 +370,12 @@ impl<D: Design> Machine<D> {
     }
 }
 
-/// Whose turn it was, or is.
+/// The result of a step of the event loop.
 enum Turn {
-    /// It has been.
+    /// An event has run.
     Done,
-    /// This core's hart goes on.
+    /// The hart of this core is next.
     Core(usize),
-    /// Nobody acts any more.
+    /// No event is left.
     Nobody,
 }

@@ -1,19 +1,20 @@
-//! Between cores, banks of the last cache and memory controllers: a mesh of tiles, or one place.
+//! The on-chip network between cores, banks of the last-level cache and memory controllers: a mesh
+//! of tiles, or a single place.
 //!
-//! A message goes along its row, then along its column. Each link carries one flit a cycle, in the
-//! order in which there is room: messages are booked when they are sent, some for later than
-//! others, so a link is a timetable with gaps and not a time at which it is free.
+//! A message travels along its row, then along its column. Each link carries one flit per cycle.
+//! Messages reserve links at the time of sending, some of them for later cycles than others. A link
+//! is therefore a timetable with gaps, and not just the time at which it becomes free.
 
 use super::description::Network as Described;
 use super::when::Time;
 
-/// A tile.
+/// The number of a tile.
 pub type Tile = usize;
 
 /// Bytes of a message besides its line.
 const HEAD_BYTES: u32 = 16;
 
-/// What a message carries.
+/// The payload of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// A request or an acknowledgement.
@@ -29,15 +30,15 @@ pub struct Network {
     rows: usize,
     hop: Time,
     interface: Time,
-    /// Flits of a message with a line; 0: links carry any number.
+    /// Flits of a message with a line; 0 when links have no limit.
     data_flits: u32,
-    /// Four links leave each tile: east, west, south, north.
+    /// The four links that leave each tile: east, west, south, north.
     links: Vec<Timetable>,
     flits: u64,
 }
 
 impl Network {
-    /// An idle one.
+    /// Returns an idle network.
     pub fn new(described: &Described) -> Network {
         let Described { columns, rows, hop, link_bytes, interface, first: _ } = *described;
         let tiles = (columns * rows) as usize;
@@ -57,7 +58,7 @@ impl Network {
         }
     }
 
-    /// Where the controller of a channel is: at a corner, the first at the first tile.
+    /// Returns the tile of a channel's controller: a corner, starting with the first tile.
     pub fn corner(&self, channel: usize) -> Tile {
         if self.columns == 0 {
             return 0;
@@ -66,7 +67,7 @@ impl Network {
         [0, right, down, down + right][channel % 4]
     }
 
-    /// Tiles from one to another.
+    /// Returns the number of hops between two tiles.
     pub fn hops(&self, from: Tile, to: Tile) -> u64 {
         if self.columns == 0 {
             return 0;
@@ -76,18 +77,18 @@ impl Network {
             + apart(from / self.columns, to / self.columns)
     }
 
-    /// Flits that went over links.
+    /// Returns the number of flits carried by links.
     pub fn flits(&self) -> u64 {
         self.flits
     }
 
-    /// Cycles of a message when there is no other.
+    /// Returns the latency of a message on an idle network.
     pub fn unloaded(&self, from: Tile, to: Tile, size: Size) -> Time {
         if self.columns == 0 {
             return self.interface;
         }
-        let behind = u64::from(self.flits_of(size)) - 1;
-        self.interface + self.hop * self.hops(from, to) + behind
+        let more = u64::from(self.flits_of(size)) - 1;
+        self.interface + self.hop * self.hops(from, to) + more
     }
 
     fn flits_of(&self, size: Size) -> u32 {
@@ -97,7 +98,7 @@ impl Network {
         }
     }
 
-    /// Sends a message. Answers when the last of it is there.
+    /// Sends a message. Returns when its last flit arrives.
     pub fn send(&mut self, from: Tile, to: Tile, size: Size, now: Time) -> Time {
         if self.columns == 0 {
             return now + self.interface;
@@ -124,25 +125,27 @@ impl Network {
     }
 }
 
-/// Which cycles of a link, or a bank, are taken: those of a window that moves on.
+/// The reserved cycles of a link or a bank, in a sliding window.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timetable {
-    /// The window's first cycle.
+    /// The first cycle of the window.
     first: Time,
-    /// A bit for each of its cycles.
+    /// A bit per cycle of the window.
     taken: u128,
 }
 
 impl Timetable {
     const CYCLES: u32 = 128;
 
-    /// Takes the first `cycles` free ones in a row from `now` on. Answers the first of them.
+    /// Reserves the first `cycles` free consecutive cycles from `now` on, and returns the first of
+    /// them.
     ///
-    /// What lies before the window is taken for gone: who asks for it gets what is in the window.
+    /// Cycles before the window count as past: such a request gets the first free cycles of the
+    /// window.
     pub fn book(&mut self, now: Time, cycles: u32) -> Time {
         debug_assert!(cycles < Self::CYCLES / 2);
         if now >= self.first + u64::from(Self::CYCLES / 2) {
-            // The window moves on so that `now` has room behind it and some before it.
+            // Slide the window so that it has cycles before and after `now`.
             let first = now - u64::from(Self::CYCLES / 4);
             let shift = first - self.first;
             self.taken = if shift < 128 { self.taken >> shift } else { 0 };
@@ -152,7 +155,7 @@ impl Timetable {
         let mut at = now.max(self.first) - self.first;
         loop {
             if at as u32 + cycles > Self::CYCLES {
-                // Full to its end: it moves on by what has no room.
+                // The window is full to its end: slide it by the missing cycles.
                 let shift = at as u32 + cycles - Self::CYCLES;
                 self.taken >>= shift;
                 self.first += u64::from(shift);
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_network_takes_its_hops_and_a_message_with_a_line_four_cycles_more() {
+    fn idle_network_latency_is_hops_plus_flits() {
         let mut network = mesh();
         assert_eq!(network.send(0, 15, Size::Control, 100), 100 + 8 + 6 * 3);
         assert_eq!(network.send(15, 0, Size::Data, 100), 100 + 8 + 6 * 3 + 4);
@@ -189,24 +192,24 @@ mod tests {
     }
 
     #[test]
-    fn a_link_carries_a_flit_a_cycle_and_what_was_booked_for_later_lets_others_through() {
+    fn link_fills_gaps_before_later_reservations() {
         let mut network = mesh();
         let ends = [0, 0, 0].map(|now| network.send(0, 1, Size::Data, now));
         assert_eq!(ends, [15, 20, 25]);
         let mut network = mesh();
         assert_eq!(network.send(0, 1, Size::Data, 40), 40 + 15);
-        assert_eq!(network.send(0, 1, Size::Data, 0), 15, "long before that");
-        assert_eq!(network.send(0, 1, Size::Control, 41), 41 + 11 + 4, "behind the line");
+        assert_eq!(network.send(0, 1, Size::Data, 0), 15, "before the later reservation");
+        assert_eq!(network.send(0, 1, Size::Control, 41), 41 + 11 + 4, "after the line");
         assert_eq!(network.flits(), 11);
     }
 
     #[test]
-    fn a_timetable_has_as_many_bookings_as_cycles_however_far_they_go() {
+    fn timetable_reserves_each_cycle_once() {
         let mut table = Timetable::default();
         let mut ends: Vec<Time> = (0..1000).map(|i| table.book(i / 2, 1)).collect();
         ends.sort_unstable();
         ends.dedup();
-        assert_eq!(ends.len(), 1000, "no cycle is given twice");
+        assert_eq!(ends.len(), 1000, "no cycle is reserved twice");
         assert_eq!(*ends.last().unwrap(), 999);
     }
 }

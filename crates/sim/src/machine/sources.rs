@@ -1,4 +1,4 @@
-//! What happens next: a tournament among everything that can act.
+//! The event queue: a tournament tree over everything that can act.
 //!
 //! ```text
 //!   controllers | engines | store buffers | cores       ties go to the left, so the order is total
@@ -6,25 +6,25 @@
 
 use super::when::{NEVER, Time};
 
-/// Whoever acts, by number; the smaller number is first when times are equal.
+/// The number of an event source. Among equal times, the smaller number is first.
 pub type Source = usize;
 
 const LEAVES: usize = 64;
 
-/// When each source acts next, and which one is first.
+/// The next event time of each source, and the earliest of them.
 ///
-/// A heap-shaped tree: leaf i at `LEAVES + i`, each node the smaller of its two children; a value
-/// is a time and, in its low six bits, whose it is.
+/// A heap-shaped tree: leaf i is at `LEAVES + i`, and each node is the smaller of its children. A
+/// value is a time with the source in its low six bits.
 #[derive(Clone, Debug)]
 pub struct Sources {
     nodes: [u64; 2 * LEAVES],
 }
 
 impl Sources {
-    /// The most there can be.
+    /// The largest number of sources.
     pub const MAX: usize = LEAVES;
 
-    /// Nobody acts.
+    /// Returns a queue in which no source acts.
     pub fn new() -> Sources {
         let mut nodes = [u64::MAX; 2 * LEAVES];
         for source in 0..LEAVES {
@@ -36,7 +36,7 @@ impl Sources {
         Sources { nodes }
     }
 
-    /// Sets when a source acts.
+    /// Sets the next event time of a source.
     #[inline]
     pub fn set(&mut self, source: Source, time: Time) {
         let mut node = LEAVES + source;
@@ -51,7 +51,7 @@ impl Sources {
         }
     }
 
-    /// Makes a source act at this time, if it would act later.
+    /// Lowers the next event time of a source to `time` if it is later.
     #[inline]
     pub fn hasten(&mut self, source: Source, time: Time) {
         if time < self.get(source) {
@@ -59,13 +59,13 @@ impl Sources {
         }
     }
 
-    /// When a source acts.
+    /// Returns the next event time of a source.
     #[inline]
     pub fn get(&self, source: Source) -> Time {
         self.nodes[LEAVES + source] >> 6
     }
 
-    /// Who is first, and when.
+    /// Returns the earliest event time and its source.
     #[inline]
     pub fn first(&self) -> (Time, Source) {
         (self.nodes[1] >> 6, (self.nodes[1] & 63) as usize)
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_the_earliest_and_among_equals_the_one_with_the_smallest_number() {
+    fn earliest_source_wins_and_ties_go_to_smaller_number() {
         let mut sources = Sources::new();
         assert_eq!(sources.first().0, NEVER);
         sources.set(40, 7);

@@ -1,23 +1,22 @@
-//! Translation of addresses: which pages a core knows.
+//! Address translation: the TLB of a core.
 
 use super::description::Tlb as Described;
 
-/// Lines of a page of 4 KiB.
+/// Lines per page of 4 KiB.
 pub const PAGE_LINES: u32 = 64;
 
-/// A core's fully associative buffer of translations; the page that was not used for longest
-/// leaves.
+/// A fully associative TLB with least-recently-used replacement.
 #[derive(Clone, Debug)]
 pub struct Tlb {
     entries: usize,
     pages: Vec<u32>,
-    /// When each page was last used, 0: it is not known.
+    /// The time of each page's last use; 0 when the page is absent.
     used: Vec<u32>,
     clock: u32,
 }
 
 impl Tlb {
-    /// One that knows no page of a memory of so many lines.
+    /// Returns an empty TLB for a memory of this many lines.
     pub fn new(described: &Described, lines: u32) -> Tlb {
         let pages = if described.entries == 0 { 0 } else { lines.div_ceil(PAGE_LINES) };
         Tlb {
@@ -28,7 +27,8 @@ impl Tlb {
         }
     }
 
-    /// Uses the page of a line. Answers whether it was known, and which page has left for it.
+    /// Translates a line: returns whether its page was present, and the page that was evicted for
+    /// it.
     #[inline]
     pub fn translate(&mut self, line: u32) -> Translation {
         if self.entries == 0 {
@@ -55,14 +55,14 @@ impl Tlb {
     }
 }
 
-/// How an address was translated.
+/// The result of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Translation {
-    /// The page was known.
+    /// The page was in the TLB.
     Known,
     /// The page table was walked.
     Walked {
-        /// The page that is not known any more.
+        /// The evicted page.
         left: Option<u32>,
     },
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_that_was_not_used_for_longest_leaves() {
+    fn least_recently_used_page_is_evicted() {
         let mut tlb = Tlb::new(&Described { entries: 2, walk: 30 }, 1000);
         let walked = |left| Translation::Walked { left };
         assert_eq!(tlb.translate(0), walked(None));

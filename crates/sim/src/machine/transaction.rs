@@ -1,4 +1,4 @@
-//! What a data structure sees of a [`Hart`]: words, and a heap to allocate from.
+//! The view that a data structure has of a [`Hart`]: words, and a heap to allocate from.
 
 use words::{Addr, Allocate, LockId, Stop, Words};
 

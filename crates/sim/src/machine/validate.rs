@@ -1,6 +1,6 @@
-//! Whether a machine can be: what each number must be, looked at all at once.
+//! Validation of a machine: the range of each number, checked all at once.
 //!
-//! No number need be a power of two: sets, banks and channels are found by remainders.
+//! Sizes need not be powers of two, because sets, banks and channels are selected by remainders.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use super::description::{Core, Description, Memory, Private, Shared};
 /// Bytes of a line of memory and of every cache.
 pub const LINE_BYTES: u64 = 64;
 
-/// Cores that a directory can tell apart: a bit of a word for each.
+/// The largest number of cores: a directory entry has a bit for each.
 pub const CORES_MAX: usize = 16;
 
-/// Slots of a controller's queue below which none could be kept for logs.
+/// The smallest queue of a controller in which a slot can be reserved for logs.
 pub const SLOTS_MIN: u32 = 8;
 
-/// Times and counts above this are mistakes, not machines.
+/// The largest accepted time or count; larger values are mistakes.
 const MOST: f64 = 1e9;
 
-/// What the parameters of designs may be. What is 0 or 1 is a switch; bytes end where a host's
-/// memory does, and begin where a design has no room for one of what it keeps there.
+/// The ranges of designs' parameters. A range from 0 to 1 is a switch, except in [`SHARES`]. Sizes
+/// in bytes are bounded above by the host's memory and below by what the design must store there.
 const PARAMETERS: [(&str, &str, f64, f64); 31] = [
     ("lad", "overflow", 0.0, 1.0),
     ("lad", "suspend_cycles", 0.0, 1e12),
@@ -57,17 +57,17 @@ const PARAMETERS: [(&str, &str, f64, f64); 31] = [
 
 const GIB4: f64 = (1_u64 << 32) as f64;
 
-/// Of these, those that may be what is between.
+/// Parameters that may have any value between 0 and 1.
 const SHARES: [(&str, &str); 2] = [("lad", "overflow"), ("redu", "bloom_reset")];
 
-/// What is wrong with a number.
+/// A violated rule for a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Its key.
     pub key: String,
     /// The number.
     pub value: String,
-    /// What it must be.
+    /// The rule.
     pub rule: String,
 }
 
@@ -79,10 +79,10 @@ impl fmt::Display for Problem {
 }
 
 impl Description {
-    /// Whether such a machine can be.
+    /// Checks all numbers of the machine.
     ///
     /// # Errors
-    /// [`DescribeError::Invalid`] names everything that is wrong with it.
+    /// [`DescribeError::Invalid`] with all problems of the machine.
     pub fn validate(&self) -> Result<(), DescribeError> {
         let mut look = Look::default();
         look.at_numbers(self);
@@ -121,16 +121,16 @@ impl Look {
         }
     }
 
-    /// A number from `least` on.
+    /// Checks a count, from `least` on.
     fn count(&mut self, key: &str, value: impl Into<u64>, least: u64) {
         let value = value.into();
         let rule = format!("from {least} to 10^9");
         self.that(value >= least && value as f64 <= MOST, key, value, &rule);
     }
 
-    /// Nanoseconds that may be none.
+    /// Checks a time in nanoseconds, which may be zero.
     fn time(&mut self, key: &str, value: f64) {
-        // What is no number at all is not between any.
+        // A NaN is in no range, so it is rejected too.
         self.that((0.0..=MOST).contains(&value), key, value, "from 0 to 10^9");
     }
 
@@ -164,7 +164,7 @@ impl Look {
         }
     }
 
-    /// A number of a design.
+    /// Checks a design's parameter.
     fn parameter(&mut self, design: &str, key: &str, value: f64) {
         let this = |row: &&(&str, &str, f64, f64)| (row.0, row.1) == (design, key);
         let Some((_, _, least, most)) = PARAMETERS.iter().find(this) else { return };
@@ -212,7 +212,7 @@ impl Look {
         self.count("llc.directory", directory, 0);
     }
 
-    /// A cache, or every bank of one that has banks, has whole sets, at least one.
+    /// Checks that a cache, or each bank of a banked one, has a whole number of sets, at least one.
     fn at_sets(&mut self, cache: &str, bytes: u64, ways: u32, banks: Option<u32>) {
         let has_ways = (1..=63).contains(&ways);
         self.that(has_ways, &format!("{cache}.ways"), ways, "from 1 to 63");
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_parameter_of_a_design_has_its_range() {
+    fn every_design_parameter_has_a_range() {
         let of_rows: BTreeSet<_> = PARAMETERS.iter().map(|row| (row.0, row.1)).collect();
         let machines = ["lad", "redu", "ssp"].map(|it| Description::named(it).expect("built in"));
         let tables = machines.iter().flat_map(|machine| &machine.design);

@@ -1,67 +1,68 @@
-//! When something is over: known, or to be told.
+//! Completion times: known, or represented by a token until they are.
 //!
-//! A miss answers a *token* at once, and whoever needs its time waits for it; so loads that do not
-//! depend on each other overlap. A token is told (resolved) once, by whoever finishes the work.
+//! A miss returns a *token* at once, and an instruction waits for the token only when it needs the
+//! time. Independent loads therefore overlap. Each token is completed once, by the event that ends
+//! the work.
 
-/// Cycles of the cores' clock.
+/// A time in cycles of the cores' clock.
 pub type Time = u64;
 
-/// Later than everything.
+/// A time later than any event.
 pub const NEVER: Time = u64::MAX >> 8;
 
 const TOKEN: u64 = 1 << 63;
 
-/// Tokens that are kept in the beginning, and at most: with more open ones somebody forgets to tell
-/// them.
+/// The initial and the largest number of tokens kept. More open tokens than that mean that some
+/// event never completes its token.
 const KEPT: usize = 1 << 14;
 const KEPT_MOST: usize = 1 << 22;
 
-/// A time, or the token of one.
+/// A time, or the token of an unknown one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When(u64);
 
 impl When {
-    /// This time.
+    /// Returns a known time.
     #[inline]
     pub const fn at(time: Time) -> When {
         When(time)
     }
 
-    /// Whether it is a token; its time may be known all the same.
+    /// Returns whether this is a token. Its time may be known nevertheless.
     #[inline]
     pub const fn is_token(self) -> bool {
         self.0 & TOKEN != 0
     }
 }
 
-/// All tokens of a machine.
+/// The tokens of a machine.
 ///
 /// Invariants:
-/// - A token that is not told yet is among the youngest, as many as are kept; an older one was told
-///   long ago. Where a write waits for long, and others do not, more of them are kept from then on.
+/// - An open token is among the youngest, as many as are kept; all older ones completed long ago.
+///   When a token stays open for longer than that, the number of kept tokens doubles.
 #[derive(Debug)]
 pub struct Tokens {
-    /// Of token `n` at `n` modulo its length, a power of two.
-    told: Vec<Time>,
-    /// The cores that wait for it, a bit each.
+    /// The time of token `n`, at index `n` modulo the length, a power of two.
+    times: Vec<Time>,
+    /// The cores that wait for the token, a bit each.
     waiting: Vec<u64>,
     next: u64,
 }
 
 impl Tokens {
-    /// None is open.
+    /// Returns a set without open tokens.
     pub fn new() -> Tokens {
-        Tokens { told: vec![0; KEPT], waiting: vec![0; KEPT], next: 0 }
+        Tokens { times: vec![0; KEPT], waiting: vec![0; KEPT], next: 0 }
     }
 
-    /// A token that is not told.
+    /// Opens a token.
     pub fn open(&mut self) -> When {
         let mut slot = self.slot(self.next);
-        if self.told[slot] == NEVER {
+        if self.times[slot] == NEVER {
             self.grow();
             slot = self.slot(self.next);
         }
-        self.told[slot] = NEVER;
+        self.times[slot] = NEVER;
         self.waiting[slot] = 0;
         self.next += 1;
         When(TOKEN | (self.next - 1))
@@ -69,49 +70,53 @@ impl Tokens {
 
     #[inline]
     fn slot(&self, number: u64) -> usize {
-        number as usize & (self.told.len() - 1)
+        number as usize & (self.times.len() - 1)
     }
 
-    /// Keeps twice as many: the oldest one is still open.
+    /// Doubles the number of kept tokens, because the oldest one is still open.
     #[cold]
     fn grow(&mut self) {
-        let kept = self.told.len();
-        assert!(kept < KEPT_MOST, "no token stays open while {KEPT_MOST} others come");
-        let (told, waiting) = (vec![0; 2 * kept], vec![0; 2 * kept]);
-        let told = std::mem::replace(&mut self.told, told);
+        let kept = self.times.len();
+        assert!(kept < KEPT_MOST, "a token stays open while {KEPT_MOST} others were opened");
+        let (times, waiting) = (vec![0; 2 * kept], vec![0; 2 * kept]);
+        let times = std::mem::replace(&mut self.times, times);
         let waiting = std::mem::replace(&mut self.waiting, waiting);
         for number in self.next.saturating_sub(kept as u64)..self.next {
             let (old, new) = (number as usize & (kept - 1), self.slot(number));
-            (self.told[new], self.waiting[new]) = (told[old], waiting[old]);
+            (self.times[new], self.waiting[new]) = (times[old], waiting[old]);
         }
     }
 
-    /// The time, if it is known.
+    /// Returns the time of a token, if it is known.
     #[inline]
     pub fn time(&self, when: When) -> Option<Time> {
         if !when.is_token() {
             return Some(when.0);
         }
+        // A token older than those kept has completed, and its exact time no longer matters.
         let number = when.0 & !TOKEN;
-        if number + (self.told.len() as u64) < self.next {
+        if number + (self.times.len() as u64) < self.next {
             return Some(0);
         }
-        let told = self.told[self.slot(number)];
-        (told != NEVER).then_some(told)
+        let time = self.times[self.slot(number)];
+        (time != NEVER).then_some(time)
     }
 
-    /// Notes that a core wants to know; [`tell`](Tokens::tell) answers who did.
+    /// Registers a core as a waiter; [`tell`](Tokens::tell) returns it.
     pub fn ask(&mut self, when: When, core: usize) {
-        debug_assert!(when.is_token() && self.time(when).is_none(), "only what is open is asked");
+        debug_assert!(
+            when.is_token() && self.time(when).is_none(),
+            "only an open token has waiters"
+        );
         let slot = self.slot(when.0 & !TOKEN);
         self.waiting[slot] |= 1 << core;
     }
 
-    /// Tells a token's time. Answers the cores that have asked, a bit each.
+    /// Completes a token. Returns the waiting cores, a bit each.
     pub fn tell(&mut self, when: When, time: Time) -> u64 {
         let slot = self.slot(when.0 & !TOKEN);
-        debug_assert!(when.is_token() && self.told[slot] == NEVER, "a token is told once");
-        self.told[slot] = time;
+        debug_assert!(when.is_token() && self.times[slot] == NEVER, "a token completes once");
+        self.times[slot] = time;
         std::mem::take(&mut self.waiting[slot])
     }
 }
@@ -127,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_open_until_it_is_told_and_known_for_ever_after() {
+    fn completed_token_keeps_its_time() {
         let mut tokens = Tokens::new();
         let token = tokens.open();
         assert_eq!(tokens.time(token), None);
@@ -143,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_told_late_is_kept_until_then_and_so_is_who_waits_for_it() {
+    fn late_token_keeps_its_waiters() {
         let mut tokens = Tokens::new();
         for _ in 0..100 {
             let early = tokens.open();
@@ -163,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "no token stays open")]
-    fn a_token_that_is_forgotten_is_found_out() {
+    #[should_panic(expected = "a token stays open")]
+    fn token_that_never_completes_panics() {
         let mut tokens = Tokens::new();
         let _forgotten = tokens.open();
         for _ in 0..KEPT_MOST {

@@ -1,9 +1,9 @@
-//! The banks of a channel: which rows are open, and until when each bank is busy.
+//! The banks of a channel: the open row and the busy time of each.
 
 use super::{Line, Timing};
 use crate::machine::when::Time;
 
-/// Where the array has a line: its bank, and its row of that bank.
+/// The bank and row of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) bank: usize,
@@ -25,18 +25,19 @@ pub(super) struct Banks {
 }
 
 impl Banks {
-    /// Idle ones without an open row.
+    /// Returns idle banks without an open row.
     ///
     /// # Panics
-    /// Without a bank, or when what lies in one bank is no part of a row.
+    /// Without a bank, or when the interleaving exceeds a row.
     pub(super) fn new(timing: &Timing) -> Banks {
         let Timing { banks, row_lines, interleave_lines, .. } = *timing;
         let is_part = (1..=row_lines).contains(&interleave_lines);
-        assert!(banks > 0 && is_part, "lines go round banks");
+        assert!(banks > 0 && is_part, "at least one bank, and an interleaving within one row");
         Banks { banks: vec![Bank::default(); banks as usize], row_lines, interleave_lines }
     }
 
-    /// Where a line is. Four divisions: a request is asked once, and not whenever one is chosen.
+    /// Returns the place of a line. This takes four divisions, so each request computes it once and
+    /// not at every decision.
     pub(super) fn place(&self, line: Line) -> Place {
         let (round, interleave) = (self.banks.len() as u64, self.interleave_lines);
         let part = line / interleave;
@@ -44,19 +45,19 @@ impl Banks {
         Place { bank: bank as usize, row }
     }
 
-    /// When the bank of a place is free.
+    /// Returns when the bank of a place becomes free.
     #[inline]
     pub(super) fn free(&self, place: Place) -> Time {
         self.banks[place.bank].free
     }
 
-    /// Whether the row of a place is open.
+    /// Returns whether the row of a place is open.
     #[inline]
     pub(super) fn is_open(&self, place: Place) -> bool {
         self.banks[place.bank].open == Some(place.row)
     }
 
-    /// A place's row is open from here on, and its bank busy until then.
+    /// Opens the row of a place and keeps its bank busy until `until`.
     #[inline]
     pub(super) fn take(&mut self, place: Place, until: Time) {
         self.banks[place.bank] = Bank { free: until, open: Some(place.row) };
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_go_round_the_banks_find_their_row_open_a_round_later() {
+    fn interleaved_lines_share_rows_across_banks() {
         let lines = Banks::new(&Timing { interleave_lines: 1, ..TIMING });
         let rows = Banks::new(&TIMING);
         for line in 0..256 {

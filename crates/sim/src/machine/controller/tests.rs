@@ -1,4 +1,4 @@
-//! Tests of what a controller does, and when.
+//! Tests of the controller's schedule and of its events.
 
 use std::collections::HashMap;
 
@@ -20,10 +20,10 @@ pub(super) const TIMING: Timing = Timing {
 };
 const QUEUE: Queue = Queue { slots: 10, age: 10_000 };
 
-/// A controller, and what it has told.
+/// A controller and the events that it has reported.
 struct Channel {
     controller: Controller,
-    told: Vec<(Time, Event)>,
+    events: Vec<(Time, Event)>,
 }
 
 fn data(line: Line) -> Write {
@@ -33,24 +33,24 @@ fn data(line: Line) -> Write {
 
 impl Channel {
     fn new(queue: Queue) -> Channel {
-        Channel { controller: Controller::new(TIMING, queue), told: Vec::new() }
+        Channel { controller: Controller::new(TIMING, queue), events: Vec::new() }
     }
 
-    /// Goes on up to this time, or for as long as there is anything to do.
+    /// Runs up to this time, or until the controller is idle.
     fn go(&mut self, until: Option<Time>) {
         let mut last = 0;
         while let Some(at) = self.controller.next().filter(|at| until.is_none_or(|end| *at <= end))
         {
-            assert!(at >= last, "it goes back from {last} to {at}");
+            assert!(at >= last, "time goes back from {last} to {at}");
             last = at;
-            let told = &mut self.told;
-            self.controller.run(at, &mut |event| told.push((at, event)));
+            let events = &mut self.events;
+            self.controller.run(at, &mut |event| events.push((at, event)));
         }
     }
 
-    /// When what happened to a request.
+    /// Returns the time of the first event that matches.
     fn when(&self, is_it: impl Fn(&Event) -> bool) -> Option<Time> {
-        self.told.iter().find(|(_, event)| is_it(event)).map(|(at, _)| *at)
+        self.events.iter().find(|(_, event)| is_it(event)).map(|(at, _)| *at)
     }
 
     fn read_at(&self, id: Id) -> Option<Time> {
@@ -71,10 +71,10 @@ fn unloaded_latencies_are_those_of_the_device() {
     let mut channel = Channel::new(QUEUE);
     channel.controller.read(100, 1, 0);
     channel.go(None);
-    assert_eq!(channel.read_at(1), Some(100 + 50 + 4), "the row is opened");
+    assert_eq!(channel.read_at(1), Some(100 + 50 + 4), "the row was closed");
     channel.controller.read(1000, 2, 1);
     channel.go(None);
-    assert_eq!(channel.read_at(2), Some(1000 + 20 + 4), "it is open");
+    assert_eq!(channel.read_at(2), Some(1000 + 20 + 4), "the row was open");
     channel.controller.write(2000, 3, data(2));
     channel.go(None);
     assert_eq!(channel.accepted_at(3), Some(2000));
@@ -84,28 +84,28 @@ fn unloaded_latencies_are_those_of_the_device() {
 }
 
 #[test]
-fn the_bus_is_the_bound_of_reads_and_the_banks_that_of_writes() {
-    // Rows are open when 16 reads of each are there: the bus never stands still.
+fn bus_bounds_reads_and_banks_bound_writes() {
+    // Each row gets 16 reads, so the bus never idles.
     let mut channel = Channel::new(QUEUE);
     for id in 0..8 * 16 * 10 {
         channel.controller.read(0, id, id);
     }
     channel.go(None);
-    let last = channel.told.last().expect("all are read").0;
+    let last = channel.events.last().expect("all are read").0;
     let (bursts, slack) = (8 * 16 * 10 * TIMING.burst, 50 + 4 + 10 * 50);
     assert!((bursts..bursts + slack).contains(&last), "{last} of {bursts}");
-    // Writes of other rows keep each bank for its write time.
+    // Writes of different rows occupy their bank for the write time.
     let mut channel = Channel::new(Queue { slots: 64, age: 10_000 });
     for id in 0..400 {
         channel.controller.write(0, id, data(16 * (id % 64)));
     }
     channel.go(None);
-    let last = channel.told.last().expect("all are written").0;
+    let last = channel.events.last().expect("all are written").0;
     assert!((50 * 104..50 * 104 + 200).contains(&last), "{last}");
 }
 
 #[test]
-fn reads_go_first_until_the_queue_is_nearly_full_and_again_when_half_of_it_is_empty() {
+fn write_draining_starts_at_four_fifths_and_stops_at_half() {
     let mut channel = Channel::new(QUEUE);
     // Seven writes are fewer than four fifths of ten: reads of the same banks go before them.
     for id in 0..7 {
@@ -121,19 +121,19 @@ fn reads_go_first_until_the_queue_is_nearly_full_and_again_when_half_of_it_is_em
     let reads = |until: Time| {
         let is_read =
             |(at, event): &&(Time, Event)| *at <= until && matches!(event, Event::Read { .. });
-        channel.told.iter().filter(is_read).count()
+        channel.events.iter().filter(is_read).count()
     };
     let durable = |id| channel.durable_at(id).expect("it is written");
     let mut ends: Vec<Time> = (0..9).map(durable).collect();
     ends.sort_unstable();
     assert!(reads(ends[0]) < 10, "the reads were first");
     assert_eq!(reads(u64::MAX), 20);
-    // Some are left when it stops: those come behind all reads.
+    // The writes left when draining stops follow all reads.
     assert!(reads(ends[8]) == 20 && reads(ends[2]) < 20, "{ends:?}");
 }
 
 #[test]
-fn writes_of_a_line_keep_their_order_and_reads_see_the_youngest() {
+fn writes_of_a_line_keep_order_and_forward_the_youngest() {
     let mut channel = Channel::new(QUEUE);
     for id in 0..3 {
         let payload = [id; 8];
@@ -147,13 +147,13 @@ fn writes_of_a_line_keep_their_order_and_reads_see_the_youngest() {
     assert_eq!(ends, [104, 208, 312]);
     channel.controller.read(1000, 10, 5);
     channel.go(None);
-    assert!(channel.told.contains(&(1024, Event::Read { id: 10, forwarded: None })));
+    assert!(channel.events.contains(&(1024, Event::Read { id: 10, forwarded: None })));
 }
 
 #[test]
-fn no_write_overtakes_a_read_of_its_line() {
+fn write_waits_for_earlier_read_of_its_line() {
     let mut channel = Channel::new(QUEUE);
-    // The bank is busy when the read comes, and the queue fills up before that is free.
+    // The bank is busy when the read arrives, and the queue fills before the bank is free.
     channel.controller.write(0, 0, data(16));
     channel.go(Some(0));
     channel.controller.read(1, 1, 17);
@@ -162,17 +162,17 @@ fn no_write_overtakes_a_read_of_its_line() {
     }
     channel.go(None);
     let (read, write) = (channel.read_at(1), channel.durable_at(2));
-    assert!(read < write, "{read:?} sees what is written until {write:?}");
+    assert!(read < write, "{read:?} must not see the write durable at {write:?}");
 }
 
 #[test]
-fn what_waits_for_a_log_leaves_room_for_it() {
+fn data_waiting_for_log_leaves_reserved_slot() {
     let mut channel = Channel::new(QUEUE);
     for id in 0..20 {
         channel.controller.write(0, id, Write { after: vec![50], ..data(16 * id) });
     }
     channel.go(Some(5));
-    assert_eq!(channel.controller.queued(), (9, 11), "one slot is kept");
+    assert_eq!(channel.controller.queued(), (9, 11), "one slot is reserved");
     channel.controller.write(10, 50, Write { class: Class::LogData, ..data(9999) });
     channel.go(None);
     let log = channel.durable_at(50).expect("it found room");
@@ -182,9 +182,9 @@ fn what_waits_for_a_log_leaves_room_for_it() {
 }
 
 #[test]
-fn slots_go_to_the_oldest_whether_it_is_log_or_data() {
+fn slots_go_to_the_oldest_write() {
     let mut channel = Channel::new(QUEUE);
-    // Logs fill the queue; then one of data comes, and more logs.
+    // Log writes fill the queue, then a data write arrives, then more log writes.
     let log = |line| Write { class: Class::LogData, ..data(line) };
     for id in 0..10 {
         channel.controller.write(0, id, log(16 * id));
@@ -202,13 +202,13 @@ fn slots_go_to_the_oldest_whether_it_is_log_or_data() {
 }
 
 #[test]
-fn logs_pass_data_that_have_all_slots_but_those_that_are_kept() {
+fn independent_log_passes_data_into_reserved_slot() {
     let mut channel = Channel::new(QUEUE);
-    // Data that wait for a log, more than there are slots; log comes behind them.
+    // More data writes than slots wait for a log write that arrives after them.
     for id in 0..12 {
         channel.controller.write(0, id, Write { after: vec![90], ..data(16 * id) });
     }
-    // What makes room in a log passes them, too; a log that waits for another one does not.
+    // A write that frees log space passes them too. A log write that depends on another does not.
     let of = |class, line| Write { class, ..data(line) };
     channel.controller.write(0, 80, Write { after: vec![90], ..of(Class::LogMeta, 2000) });
     channel.controller.write(0, 81, of(Class::Checkpoint, 3000));
@@ -217,12 +217,12 @@ fn logs_pass_data_that_have_all_slots_but_those_that_are_kept() {
     assert_eq!((channel.accepted_at(80), channel.accepted_at(81)), (None, Some(0)));
     channel.controller.write(10, 90, of(Class::LogData, 4000));
     channel.go(None);
-    assert!(channel.accepted_at(90) <= channel.durable_at(81), "it is the next");
+    assert!(channel.accepted_at(90) <= channel.durable_at(81), "the log write has the next slot");
     assert_eq!(channel.controller.queued(), (0, 0));
 }
 
 #[test]
-fn what_waits_for_its_log_has_no_slot_and_what_is_speculative_has_one() {
+fn held_write_without_owner_has_no_slot() {
     let mut channel = Channel::new(QUEUE);
     channel.controller.write(0, 1, Write { held: true, ..data(0) });
     channel.controller.write(0, 2, Write { held: true, owner: 7, ..data(16) });
@@ -231,7 +231,7 @@ fn what_waits_for_its_log_has_no_slot_and_what_is_speculative_has_one() {
     channel.controller.release(100, 1);
     channel.go(None);
     assert_eq!((channel.accepted_at(1), channel.durable_at(1)), (Some(100), Some(204)));
-    // A battery would write it home, and its log may be nowhere yet.
+    // With the mutant, a battery would persist this write although its log may not be durable.
     let _planted = plant(Mutant::HeldHasSlot);
     let mut channel = Channel::new(QUEUE);
     channel.controller.write(0, 1, Write { held: true, ..data(0) });
@@ -240,7 +240,7 @@ fn what_waits_for_its_log_has_no_slot_and_what_is_speculative_has_one() {
 }
 
 #[test]
-fn what_is_held_waits_for_its_release_and_what_is_old_goes_before_reads() {
+fn held_write_waits_and_old_write_precedes_reads() {
     let mut channel = Channel::new(Queue { slots: 10, age: 300 });
     channel.controller.write(0, 1, Write { held: true, ..data(0) });
     channel.controller.write(0, 2, data(16));
@@ -249,7 +249,7 @@ fn what_is_held_waits_for_its_release_and_what_is_old_goes_before_reads() {
     channel.controller.release(1000, 1);
     channel.go(None);
     assert_eq!(channel.durable_at(1), Some(1104));
-    // Reads without end, of all banks.
+    // An endless stream of reads to all banks.
     channel.controller.write(2000, 3, data(64));
     for step in 0..500 {
         channel.controller.read(2000 + 4 * step, 100 + step, 16 * (step % 4));
@@ -261,10 +261,10 @@ fn what_is_held_waits_for_its_release_and_what_is_old_goes_before_reads() {
 }
 
 proptest! {
-    /// Whatever comes, all of it ends, equal requests have equal ends, and the array has of each
-    /// line what came last.
+    /// Any requests all complete, equal requests complete at equal times, and the array ends with
+    /// the last value of each line.
     #[test]
-    fn everything_ends_and_ends_the_same_again(
+    fn random_requests_complete_deterministically(
         requests in prop::collection::vec((0_u64..40, 0_u64..40, 0..4_u8), 1..200),
     ) {
         let run = || {
@@ -297,7 +297,7 @@ proptest! {
         let (channel, last) = run();
         let mut array = HashMap::new();
         let mut ended = 0;
-        for (_, event) in &channel.told {
+        for (_, event) in &channel.events {
             match event {
                 Event::Accepted { .. } | Event::Merged { .. } => continue,
                 Event::Durable { line, payload, .. } => drop(array.insert(*line, *payload)),
@@ -307,6 +307,6 @@ proptest! {
         }
         prop_assert_eq!(ended, requests.len());
         prop_assert_eq!(array, last);
-        prop_assert_eq!(run().0.told, channel.told);
+        prop_assert_eq!(run().0.events, channel.events);
     }
 }

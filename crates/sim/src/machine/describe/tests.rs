@@ -10,7 +10,7 @@ use crate::design::{ALL, Design, Visitor, by_name};
 use crate::machine::description::Point;
 
 thread_local! {
-    /// What designs have asked for, whole keys.
+    /// The full keys that designs have read.
     pub(super) static ASKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
@@ -18,25 +18,25 @@ fn builtin(name: &str) -> Description {
     Description::builtin(name).expect("it is built in")
 }
 
-/// What a machine says when this is set.
+/// Returns the error of a setting.
 fn refused(machine: &str, setting: &str) -> String {
     let mut changed = builtin(machine);
     let error = changed.set(setting).expect_err(setting);
-    assert_eq!(changed, builtin(machine), "it is as it was");
+    assert_eq!(changed, builtin(machine), "the machine is unchanged");
     error.to_string()
 }
 
-/// What is wrong with a machine when these are set.
+/// Returns the validation error of a machine with these settings.
 fn invalid(machine: &str, settings: &[&str]) -> String {
     let mut changed = builtin(machine);
     for setting in settings {
         changed.set(setting).expect("it can be set");
     }
-    changed.validate().expect_err("it cannot be").to_string()
+    changed.validate().expect_err("the machine is invalid").to_string()
 }
 
 #[test]
-fn every_built_in_machine_is_read_has_its_name_and_can_be() {
+fn builtin_machines_are_valid() {
     for name in NAMES {
         let machine = builtin(name);
         assert_eq!(machine.name, name);
@@ -45,7 +45,7 @@ fn every_built_in_machine_is_read_has_its_name_and_can_be() {
 }
 
 #[test]
-fn the_machines_are_those_of_the_papers() {
+fn builtin_machines_match_the_papers() {
     let lad = builtin("lad");
     assert_eq!((lad.cores, lad.l2.as_ref(), lad.dram.as_ref()), (15, None, None));
     assert_eq!((lad.nvm.channels, lad.mc.wq, lad.persist.point), (4, 64, Point::Accepted));
@@ -54,19 +54,19 @@ fn the_machines_are_those_of_the_papers() {
     assert_eq!((redu.clock_ghz, redu.persist.point), (2.0, Point::Media));
     let ssp = builtin("ssp");
     assert_eq!((ssp.cycles(50.0), ssp.cycles(200.0)), (185, 740), "3.7 cycles a nanosecond");
-    // 12 288 sets in all: no power of two.
+    // 12,288 sets, which is no power of two.
     assert_eq!(ssp.llc.bytes / 64 / u64::from(ssp.llc.ways), 12_288);
 }
 
 #[test]
-fn times_become_the_nearest_cycles() {
+fn times_round_to_the_nearest_cycle() {
     let machine = builtin("lad");
     let cycles = [0.0, 0.24, 0.26, 11.2, 13.75, 38.7].map(|ns| machine.cycles(ns));
     assert_eq!(cycles, [0, 0, 1, 22, 28, 77]);
 }
 
 #[test]
-fn a_small_machine_differs_from_its_paper_s_in_nothing_but_sizes() {
+fn tiny_machines_keep_keys_and_latencies() {
     for name in ["lad", "redu", "ssp"] {
         let (paper, tiny) = (builtin(name).leaves(), builtin(&format!("tiny-{name}")).leaves());
         assert!(paper.keys().eq(tiny.keys()), "{name}: the same keys");
@@ -78,7 +78,7 @@ fn a_small_machine_differs_from_its_paper_s_in_nothing_but_sizes() {
 }
 
 #[test]
-fn any_number_can_be_set_by_its_path() {
+fn setting_changes_any_key_by_path() {
     let mut machine = builtin("redu");
     let settings = [
         "mc.wq=8",
@@ -102,7 +102,7 @@ fn any_number_can_be_set_by_its_path() {
 }
 
 #[test]
-fn a_parameter_can_be_asked_of_and_set_on_a_machine_that_does_not_name_it() {
+fn design_parameter_has_default_on_other_machines() {
     let mut machine = builtin("redu");
     assert_eq!(machine.parameter("lad", "overflow"), 0.8);
     machine.set("lad.overflow=0.5").expect("it is known");
@@ -110,7 +110,7 @@ fn a_parameter_can_be_asked_of_and_set_on_a_machine_that_does_not_name_it() {
     assert!(machine.text().contains("design.lad.overflow = 0.5\n"));
 }
 
-/// What a design asks its machine for, before it runs.
+/// A visitor that returns the parameters that a design reads before it runs.
 struct Asks;
 
 impl Visitor for Asks {
@@ -128,7 +128,7 @@ impl Visitor for Asks {
 }
 
 #[test]
-fn a_design_goes_by_the_parameters_that_it_names_and_by_no_other() {
+fn design_reads_exactly_its_listed_parameters() {
     for design in ALL {
         let asked = by_name(design.name, Asks).expect("it is in the list");
         let unnamed: Vec<_> = asked.iter().filter(|key| !design.goes_by(key)).collect();
@@ -144,7 +144,7 @@ fn a_design_goes_by_the_parameters_that_it_names_and_by_no_other() {
 }
 
 #[test]
-fn what_is_no_key_is_named_beside_those_that_are() {
+fn unknown_key_error_lists_known_keys() {
     let near = refused("lad", "mc.wqs=8");
     assert_eq!(
         near,
@@ -156,7 +156,7 @@ fn what_is_no_key_is_named_beside_those_that_are() {
     assert!(refused("lad", "mc=8").contains("mc.wq"), "a part is no key");
     assert_eq!(
         refused("lad", "l2.bytes=4096"),
-        "machine lad has no `l2`, so no `l2.bytes`: take a machine that has one (redu, ssp, \
+        "machine lad has no `l2`, so no `l2.bytes`: choose a machine that has one (redu, ssp, \
          tiny-redu, tiny-ssp), or write a file"
     );
     let design = refused("lad", "design.lad.overflw=0.5");
@@ -165,14 +165,14 @@ fn what_is_no_key_is_named_beside_those_that_are() {
         "no key `design.lad.overflw`: there are design.lad.away_cycles, design.lad.overflow, \
          design.lad.suspend_cycles; do you mean `design.lad.overflow`?"
     );
-    assert!(refused("lad", "design.nobody.x=1").contains("design.redu.*"));
+    assert!(refused("lad", "design.absent.x=1").contains("design.redu.*"));
     for nothing in ["mc.wq", "=8", "mc.wq=", ""] {
-        assert!(refused("lad", nothing).contains("sets nothing: write key=value"));
+        assert!(refused("lad", nothing).contains("lacks a key or a value: write key=value"));
     }
 }
 
 #[test]
-fn what_is_misspelt_is_told_by_what_may_be_meant() {
+fn misspelt_key_error_suggests_similar_keys() {
     let meant = |setting: &str| {
         let said = refused("ssp", setting);
         said.split_once("; do you mean ").map_or("", |(_, meant)| meant).to_owned()
@@ -189,14 +189,14 @@ fn what_is_misspelt_is_told_by_what_may_be_meant() {
     ] {
         assert_eq!(meant(setting), key, "{setting}");
     }
-    // Its own table's keys, and not those of all tables.
+    // The error lists the keys of the table in question only.
     let said = refused("ssp", "ssp-undo.side-by-side=0");
     let those = "there are design.ssp-undo.line, design.ssp-undo.side_by_side; do you mean";
     assert!(said.contains(those), "{said}");
 }
 
 #[test]
-fn what_is_no_value_of_a_key_is_named() {
+fn unfit_value_error_names_expected_type() {
     let cases = [
         ("mc.wq=many", "mc.wq = many: it must be a whole number"),
         ("mc.wq=8.5", "mc.wq = 8.5: it must be a whole number"),
@@ -214,7 +214,7 @@ fn what_is_no_value_of_a_key_is_named() {
 }
 
 #[test]
-fn a_file_with_a_wrong_key_or_value_is_refused_with_its_line() {
+fn file_error_names_its_line() {
     let lad = BUILTIN[0].1;
     let said = |from: &str, to: &str| {
         let text = lad.replacen(from, to, 1);
@@ -233,7 +233,7 @@ fn a_file_with_a_wrong_key_or_value_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_machine_is_found_by_name_or_by_path() {
+fn machine_is_found_by_name_or_path() {
     assert_eq!(Description::named("ssp").expect("it is built in"), builtin("ssp"));
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/machines/redu.toml");
     assert_eq!(Description::named(path).expect("it is there"), builtin("redu"));
@@ -247,7 +247,7 @@ fn a_machine_is_found_by_name_or_by_path() {
 }
 
 #[test]
-fn all_that_is_wrong_with_a_machine_is_said_at_once() {
+fn validation_reports_all_problems() {
     let said = invalid("lad", &["cores=65", "mc.wq=4", "core.width=0", "l1.bytes=1000"]);
     assert_eq!(
         said,
@@ -268,7 +268,7 @@ fn all_that_is_wrong_with_a_machine_is_said_at_once() {
 }
 
 #[test]
-fn what_cannot_be_built_is_refused() {
+fn inconsistent_machine_is_rejected() {
     let cases: [(&str, &[&str], &str); 19] = [
         ("lad", &["cores=0"], "cores = 0"),
         ("lad", &["clock_ghz=0"], "clock_ghz = 0"),
@@ -297,8 +297,8 @@ fn what_cannot_be_built_is_refused() {
 }
 
 #[test]
-fn the_hash_is_that_of_the_text_for_ever() {
-    // The function's published examples.
+fn machine_hash_is_fnv_1a_of_its_text() {
+    // The published test vectors of the function.
     assert_eq!(fnv_1a(b""), 0xcbf2_9ce4_8422_2325);
     assert_eq!(fnv_1a(b"a"), 0xaf63_dc4c_8601_ec8c);
     assert_eq!(fnv_1a(b"foobar"), 0x8594_4171_f739_67e8);
@@ -312,7 +312,7 @@ fn the_hash_is_that_of_the_text_for_ever() {
 }
 
 #[test]
-fn the_text_has_a_line_for_each_key_in_order() {
+fn canonical_text_has_sorted_lines() {
     let text = builtin("tiny-lad").text();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.is_sorted());
@@ -331,13 +331,13 @@ fn the_text_has_a_line_for_each_key_in_order() {
 }
 
 #[test]
-fn the_page_has_every_key_and_every_machine_and_no_other_key() {
+fn simulator_page_lists_all_keys_and_machines() {
     let page = include_str!("../../../../../docs/simulator.md");
     let keys = NAMES.iter().flat_map(|name| builtin(name).leaves().into_keys());
     let mut missing: Vec<String> = keys.chain(NAMES.map(str::to_owned)).collect();
     missing.retain(|name| !page.contains(&format!("`{name}`")));
     assert!(missing.is_empty(), "{missing:?}");
-    // The keys of a row, in its first cell.
+    // The keys are in the first cell of each row.
     let rows = page.lines().filter(|line| line.starts_with("| `") && line.contains('.'));
     let cells = rows.filter_map(|line| line.split('|').nth(1));
     let named = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
@@ -347,7 +347,7 @@ fn the_page_has_every_key_and_every_machine_and_no_other_key() {
     }
 }
 
-/// A machine and settings of its keys, with any value of the key's kind.
+/// A machine and settings of its keys, with any value of each key's type.
 fn settings() -> impl Strategy<Value = (&'static str, Vec<(String, String)>)> {
     let machine = prop::sample::select(NAMES.to_vec());
     machine.prop_flat_map(|name| {
@@ -368,7 +368,7 @@ fn settings() -> impl Strategy<Value = (&'static str, Vec<(String, String)>)> {
 
 proptest! {
     #[test]
-    fn what_is_set_and_written_down_is_read_as_it_was((name, settings) in settings()) {
+    fn canonical_text_round_trips((name, settings) in settings()) {
         let mut machine = builtin(name);
         for (key, value) in &settings {
             prop_assert!(machine.set(&format!("{key}={value}")).is_ok(), "{} = {}", key, value);

@@ -1,4 +1,4 @@
-//! Lines that get another number, and lines that are kept.
+//! Lines that change their number, and lines that the last-level cache must keep.
 
 use super::super::Tell;
 use super::super::network::Size;
@@ -8,13 +8,13 @@ use crate::design::Design;
 use crate::mutants::{Mutant, planted};
 
 impl<D: Design> Machine<D> {
-    /// A line that a core may write becomes another one, with its bytes, which it has modified from
-    /// here on: a transaction of the directory that carries no data. Whoever has a copy of the
-    /// other line loses it; the last cache keeps the old line, clean. Answers when the home of the
-    /// new one knows of it.
+    /// Changes the number of a line that a core may write, keeping its data. The line is modified
+    /// from then on. This is a directory transaction without data: all other copies of the new line
+    /// are invalidated, and the last-level cache keeps the old line, clean. Returns when the home
+    /// tile of the new line knows.
     ///
-    /// What was modified under the old number is written back first: it was nobody's transaction
-    /// that wrote it, so it must not share the fate of one.
+    /// A value that was modified under the old number is written back first. No transaction wrote
+    /// it, so it must not be lost with one.
     pub fn retag(&mut self, core: usize, old: u32, new: u32) -> Time {
         let dirty = self.private_state(core, old) & COHERENCE == MODIFIED;
         if dirty && !planted(Mutant::SspRetagsDirty) {
@@ -34,8 +34,8 @@ impl<D: Design> Machine<D> {
         known
     }
 
-    /// A core tells the home of a line something that carries no data. Answers when it is known
-    /// there.
+    /// Sends a control message from a core to the home tile of a line. Returns when its directory
+    /// has it.
     pub(crate) fn tell_home(&mut self, core: usize, line: u32) -> Time {
         let private = self.description.l2.as_ref().unwrap_or(&self.description.l1).latency;
         let (home, tile) = (self.home(line), self.tile(core));
@@ -43,12 +43,12 @@ impl<D: Design> Machine<D> {
         self.book_bank(line, asked) + self.looked_up()
     }
 
-    /// Whether the last cache has a line.
+    /// Returns whether the last-level cache holds a line.
     pub fn is_cached(&self, line: u32) -> bool {
         self.llc.find(line).is_some()
     }
 
-    /// The last cache keeps a line until it is told otherwise. Whether it has it.
+    /// Holds a line in the last-level cache, or releases it. Returns whether the line is there.
     pub fn keep(&mut self, line: u32, keep: bool) -> bool {
         let Some(slot) = self.llc.find(line) else { return false };
         let state = self.llc.state(slot);

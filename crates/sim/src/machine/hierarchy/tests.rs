@@ -1,4 +1,5 @@
-//! Caches and directory against a flat memory, with what they promise looked at after each step.
+//! Tests of caches and directory against a flat memory, with the invariants checked after each
+//! step.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,10 +19,10 @@ use crate::machine::memory::Memory;
 
 const CORES: usize = 4;
 
-/// Lines that are accessed: they meet in few sets of small caches.
+/// Few lines, so that they conflict in the few sets of small caches.
 const LINES: u32 = 40;
 
-/// What a core does.
+/// A step of a core.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Load { line: u32, owner: usize },
@@ -42,12 +43,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Each core stores ascending numbers into words of its own, one in each line.
+/// The reference: each core stores ascending numbers into its own word of each line.
 #[derive(Default)]
 struct Flat {
-    /// What each word's core has stored last.
+    /// The last number stored into each word, by line and core.
     stored: BTreeMap<(u32, usize), u64>,
-    /// What each core has seen of it.
+    /// The last number of each word that each core has loaded.
     seen: BTreeMap<(usize, u32, usize), u64>,
     numbers: u64,
 }
@@ -57,7 +58,7 @@ impl Flat {
         let stored = self.last(line, owner);
         let seen = self.seen.entry((core, line, owner)).or_default();
         assert!(*seen <= value && value <= stored, "core {core}: {value} after {seen}");
-        assert!(core != owner || value == stored, "core {core} sees what it has stored");
+        assert!(core != owner || value == stored, "core {core} sees its own last store");
         *seen = value;
     }
 
@@ -72,7 +73,7 @@ impl Flat {
     }
 }
 
-/// What holds between any two steps.
+/// Checks the invariants that hold between any two steps.
 fn look(machine: &Machine<Volatile>) {
     for line in 0..LINES {
         let entry = machine.directory[line as usize];
@@ -95,9 +96,15 @@ fn look(machine: &Machine<Volatile>) {
         assert!(owners == 0 || holders == 1, "line {line} has one owner, or sharers: {states:?}");
         let slot = machine.llc.find(line);
         let last = slot.map_or(INVALID, |slot| machine.llc.state(slot) & COHERENCE);
-        assert!(owners == 0 || last != MODIFIED, "line {line}: who owns it writes it back");
+        assert!(
+            owners == 0 || last != MODIFIED,
+            "line {line}: its owner has the duty to write it back"
+        );
         let inclusive = machine.description.llc.inclusive;
-        assert!(!inclusive || holders == 0 || last != INVALID, "line {line} is in the last cache");
+        assert!(
+            !inclusive || holders == 0 || last != INVALID,
+            "line {line} is in the inclusive last-level cache"
+        );
     }
 }
 
@@ -123,7 +130,7 @@ fn core_program(core: usize, steps: Vec<Step>, flat: Rc<RefCell<Flat>>) -> Progr
     })
 }
 
-/// A machine with so few sets that lines leave its caches all the time.
+/// A machine with so few sets that its caches evict all the time.
 fn small(name: &str) -> Description {
     let mut description = Description::builtin(name).expect("it is built in");
     let mut settings = vec!["cores=4", "l1.bytes=256", "l1.ways=2", "llc.ways=2", "tlb.entries=0"];
@@ -132,11 +139,11 @@ fn small(name: &str) -> Description {
         Some(_) => settings.extend(["l2.bytes=512", "l2.ways=2", "llc.bytes=1024"]),
     }
     settings.iter().for_each(|setting| description.set(setting).expect("there is such a key"));
-    description.validate().expect("it can be");
+    description.validate().expect("the machine is valid");
     description
 }
 
-/// Runs what each core does on a small machine, and looks at what is left.
+/// Runs the steps on a small machine and checks the final state.
 fn simulate(name: &str, steps: &[Vec<Step>]) {
     let bytes = u64::from(LINES) * 64;
     let memory = Memory::new(&vec![0; bytes as usize / 8], 0, 0, true);
@@ -149,7 +156,7 @@ fn simulate(name: &str, steps: &[Vec<Step>]) {
     let machine = kernel::run(machine, heap, programs.collect(), &mut |_| {}).expect("all end");
     look(&machine);
     assert_eq!(machine.counts.wrong_fills, 0);
-    assert_eq!(machine.writes_waiting(), 0, "it is at rest");
+    assert_eq!(machine.writes_waiting(), 0, "the machine is idle");
     for line in 0..LINES {
         let stored: Vec<u64> = (0..CORES).map(|core| flat.borrow().last(line, core)).collect();
         assert_eq!(machine.memory.line(line)[..CORES], stored, "line {line}");
@@ -157,16 +164,16 @@ fn simulate(name: &str, steps: &[Vec<Step>]) {
         let last =
             machine.llc.find(line).map_or(INVALID, |slot| machine.llc.state(slot) & COHERENCE);
         let modified = private.chain([last]).filter(|state| *state == MODIFIED).count();
-        let is_home = machine.memory.media_line(line) == Some(machine.memory.line(line));
-        assert!(is_home || modified == 1, "line {line}: {modified} will write it back");
+        let is_in_array = machine.memory.media_line(line) == Some(machine.memory.line(line));
+        assert!(is_in_array || modified == 1, "line {line}: {modified} caches will write it back");
     }
 }
 
 proptest! {
-    /// Lines leave and come back, are shared, taken and written back: no value is lost or comes
-    /// too late, and the directory knows who has what.
+    /// Lines are evicted, refetched, shared, invalidated and written back. No value is lost or
+    /// late, and the directory is exact.
     #[test]
-    fn caches_are_a_flat_memory_and_the_directory_is_exact(
+    fn random_steps_match_flat_memory(
         steps in prop::collection::vec(prop::collection::vec(step(), 0..120), CORES),
     ) {
         simulate("tiny-lad", &steps);
@@ -174,8 +181,8 @@ proptest! {
     }
 }
 
-/// Steps that are drawn, for each core.
-fn drawn(seed: u64) -> Vec<Vec<Step>> {
+/// Random steps for each core.
+fn random_steps(seed: u64) -> Vec<Vec<Step>> {
     let config = ProptestConfig { rng_seed: RngSeed::Fixed(seed), ..ProptestConfig::default() };
     let mut runner = TestRunner::new(config);
     let steps = prop::collection::vec(prop::collection::vec(step(), 60..120), CORES);
@@ -183,18 +190,18 @@ fn drawn(seed: u64) -> Vec<Vec<Step>> {
 }
 
 #[test]
-fn every_bug_in_caches_and_queues_is_found_by_random_steps() {
+fn random_steps_find_every_machine_mutant() {
     let finds = |seed| {
-        let steps = drawn(seed);
+        let steps = random_steps(seed);
         let run = || ["tiny-lad", "tiny-redu"].iter().for_each(|name| simulate(name, &steps));
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
     };
     for mutant in crate::mutants::Mutant::OF_THE_MACHINE {
-        let planted = crate::mutants::plant(*mutant);
+        let injected = crate::mutants::plant(*mutant);
         let first = (0..200).find(|seed| finds(*seed));
-        drop(planted);
-        println!("{}: found by seed {first:?}", mutant.name());
-        assert!(first.is_some(), "{} is not found", mutant.name());
+        drop(injected);
+        println!("{}: detected by seed {first:?}", mutant.name());
+        assert!(first.is_some(), "{} was not detected", mutant.name());
     }
-    assert!((0..20).all(|seed| !finds(seed)), "without them nothing is");
+    assert!((0..20).all(|seed| !finds(seed)), "without a mutant, no seed fails");
 }
