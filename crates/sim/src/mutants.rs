@@ -1,15 +1,15 @@
-//! Bugs to plant, each by its name: the proof that what looks for such bugs finds them.
+//! Mutants: bugs that a test can inject, to prove that the checks detect them.
 //!
-//! A place that keeps a promise asks [`planted`] whether to break it. Without the feature `mutants`
-//! (this crate's own tests have it) the answer is `false` when the program is compiled, and nothing
-//! of this is left. A bug is planted in one thread.
+//! The code that keeps a promise calls `planted` to learn whether to break it. This crate's own
+//! tests enable the feature `mutants`; without it, the call is a constant `false` and leaves no
+//! code. A mutant is injected into one thread.
 //!
-//! docs/mutants.md has what finds each.
+//! docs/mutants.md lists the test that detects each mutant.
 
-/// The one list: a variant, its name, and what it breaks.
+/// The registry: each mutant's variant, its name, and the promise that it breaks.
 macro_rules! mutants {
     ($($variant:ident $name:literal $what:literal,)*) => {
-        /// A bug.
+        /// An injected bug.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Mutant {
@@ -17,15 +17,15 @@ macro_rules! mutants {
         }
 
         impl Mutant {
-            /// All of them.
+            /// All mutants.
             pub const ALL: &'static [Mutant] = &[$(Mutant::$variant),*];
 
-            /// Its name.
+            /// Returns the name.
             pub fn name(self) -> &'static str {
                 match self { $(Mutant::$variant => $name,)* }
             }
 
-            /// What it breaks.
+            /// Returns a description of the broken promise.
             pub fn what(self) -> &'static str {
                 match self { $(Mutant::$variant => $what,)* }
             }
@@ -35,25 +35,26 @@ macro_rules! mutants {
 
 mutants! {
     ForwardingOff "forwarding-off"
-        "A controller answers a read from the array, though a write of its line waits in its \
+        "A controller serves a read from the array although a write of its line waits in its \
          queue.",
     LastCacheDrops "last-cache-drops"
-        "A modified line that leaves the last cache is not written to memory.",
+        "A modified line evicted from the last-level cache is not written to memory.",
     CoreDrops "core-drops"
-        "A modified line that leaves a core's caches does not go to the last one.",
+        "A modified line evicted from a core's caches does not reach the last-level cache.",
     WriteOvertakes "write-overtakes"
         "A write overtakes a read of its line in a controller.",
     DutyStays "duty-stays"
-        "Who gets the right to write a line that the last cache has modified leaves the duty \
-         there.",
+        "The core that gets the right to write a line that is modified in the last-level cache \
+         leaves the duty to write it back there.",
     LinesOutOfOrder "lines-out-of-order"
         "Writes of one line leave a controller in any order.",
     LadFlushLeavesDirty "lad-flush-leaves-dirty"
-        "LAD: the last cache's copy of a flushed line stays modified, and is written as nobody's.",
+        "LAD: the last-level cache's copy of a flushed line stays modified, and is written back \
+         without an owner.",
     LadOneController "lad-one-controller"
-        "LAD: recovery asks one controller what is committed, and not all.",
+        "LAD: recovery asks only one controller for committed transactions.",
     LadEightBits "lad-eight-bits"
-        "LAD: numbers of transactions have eight bits and are compared plainly.",
+        "LAD: transaction numbers have eight bits, and their comparison ignores the wrap.",
     LadOldestFirst "lad-oldest-first"
         "LAD: the log is undone from the oldest entry to the newest.",
     LadClearsOldestFirst "lad-clears-oldest-first"
@@ -65,131 +66,134 @@ mutants! {
     LadCommitEarly "lad-commit-early"
         "LAD: the commit does not wait until all flushes are acknowledged.",
     LadRegisterLate "lad-register-late"
-        "LAD: a controller acknowledges a commit without noting it.",
+        "LAD: a controller acknowledges a commit without recording it.",
     LadSuspendedUnmarks "lad-suspended-unmarks"
-        "LAD: a thread that is suspended takes its marks away without flushing the lines.",
+        "LAD: a suspended thread clears its marks without flushing the lines.",
     LadPlainGoesHome "lad-plain-goes-home"
-        "LAD: when power fails a plain write behind a staged one of its line goes home, and is \
-         not put aside.",
+        "LAD: on a power failure, a plain write queued after a staged one of its line is applied, \
+         and not saved separately.",
     LadKeepsSeals "lad-keeps-seals"
         "LAD: recovery does not clear the log.",
     LadKeepsSaved "lad-keeps-saved"
-        "LAD: recovery does not forget what was put aside.",
+        "LAD: recovery does not clear the saved writes.",
     LadForgetsNumbers "lad-forgets-numbers"
-        "LAD: who goes on after recovery counts transactions from the first one on.",
+        "LAD: after recovery, transaction numbers start again from the first.",
     LlcOneBank "llc-one-bank"
-        "LAD in the last cache: recovery asks one bank what is committed, and not all.",
+        "LAD in the last-level cache: recovery asks only one bank for committed transactions.",
     LlcInPlace "llc-in-place"
-        "LAD in the last cache: a held line overwrites the committed one.",
+        "LAD in the last-level cache: a held line overwrites the committed one.",
     LlcNoWait "llc-no-wait"
-        "LAD in the last cache: a line for which there is no second way does not wait until the \
-         older version is accepted.",
+        "LAD in the last-level cache: a line without a second way does not wait until the older \
+         version is accepted.",
     UndoWithoutFence "undo-without-fence"
         "Software logging: stores do not wait for their log.",
     UndoCommitFirst "undo-commit-first"
         "Software logging: the commit word does not wait for the data.",
     CommitBeforeMeta "commit-before-meta"
-        "Logs in hardware: the commit word is written before the record with the entries.",
+        "Hardware logs: the commit word is written before the record with the entries.",
     AcknowledgeOwnRecord "acknowledge-own-record"
-        "Logs in hardware: a commit is acknowledged when its own record is durable.",
+        "Hardware logs: a commit is acknowledged when its own record is durable.",
     LogReusedEarly "log-reused-early"
-        "Logs in hardware: space is used again before memory has Log Start.",
+        "Hardware logs: space is reused before Log Start is durable.",
     DataBeforeLog "data-before-log"
-        "Undo logging in hardware: data do not wait for their log.",
+        "Hardware undo logging: data do not wait for their log.",
     HeldHasSlot "held-has-slot"
-        "Undo logging in hardware: data that wait for their log have a slot in a controller.",
+        "Hardware undo logging: data that wait for their log have a slot in a controller.",
     CommitBeforeData "commit-before-data"
-        "Undo logging in hardware: the commit word does not wait for the data.",
+        "Hardware undo logging: the commit word does not wait for the data.",
     FwbOneScan "fwb-one-scan"
-        "Forced write-backs: the log is cut off after one scan.",
+        "Forced write-backs: the log is truncated after one scan.",
     RetireYoungestFirst "retire-youngest-first"
-        "Redo logging in hardware: the youngest transaction's lines are written home first.",
+        "Hardware redo logging: the youngest transaction's lines are applied to the heap image \
+         first.",
     DramNotLookedUp "dram-not-looked-up"
-        "Lines in DRAM are not looked for.",
+        "Reads do not look lines up in DRAM.",
     FilterTwice "filter-twice"
-        "ReDU: the filter's counters go down by two.",
+        "ReDU: the filter's counters are decremented by two.",
     ReduTrimsEarly "redu-trims-early"
-        "ReDU: who overwrites a committed line does not keep its records.",
+        "ReDU: a transaction that overwrites a committed line does not keep its records.",
     SoftwareEarly "software-early"
-        "Logs in hardware: software begins before what is committed is at home.",
+        "Hardware logs: software begins before committed lines are applied to the heap image.",
     NameReusedEarly "name-reused-early"
-        "Logs in hardware: a transaction gets a name while records of who had it can be read.",
+        "Hardware logs: a transaction identifier is reused while recovery can read records of its \
+         previous transaction.",
     OpenRecordStays "open-record-stays"
-        "Logs in hardware: no open record that a line waits for is ended for who waits with locks \
-         until all is at home, when software is over.",
+        "Hardware logs: an open record that a line waits for is not ended when software is over, \
+         although a core with locks waits for all lines to be applied.",
     CommitsBeside "commits-beside"
-        "Logs in hardware: a commit does not care whether software runs.",
+        "Hardware logs: a commit ignores a running software transaction.",
     AttemptStays "attempt-stays"
-        "Undo logging in hardware: software begins before what its attempt has written is taken \
-         back.",
+        "Hardware undo logging: software begins before the writes of its hardware attempt are \
+         undone.",
     DropWithoutWord "drop-without-word"
-        "Undo logging in hardware: no drop word says that an attempt needs not be undone.",
+        "Hardware undo logging: no drop word exempts a dropped attempt from undo.",
     VictimsStay "victims-stay"
-        "Redo logging in hardware: lines of an attempt stay in the victim buffer.",
+        "Hardware redo logging: lines of a dropped attempt stay in the victim buffer.",
     LapsComeAgain "laps-come-again"
-        "Logs in hardware: recovery begins once more the lap that was cut.",
+        "Hardware logs: recovery repeats the wrap number of the power failure.",
     LogBeginsAnew "log-begins-anew"
-        "Logs in hardware: who goes on after recovery writes the log from its first lap on.",
+        "Hardware logs: after recovery, the log starts again from its first wrap.",
     SspMetadataFirst "ssp-metadata-first"
-        "SSP: the metadata of a commit do not wait for its data.",
+        "SSP: a commit's metadata do not wait for its data.",
     SspJournalFirst "ssp-journal-first"
         "SSP: the journal's records of a consolidation do not wait for the copies.",
     SspSwapsLate "ssp-swaps-late"
-        "SSP: pages change places in the cache when the journal has the whole batch, and not with \
-         the bits when it has theirs.",
+        "SSP: pages swap in the SSP cache when the journal has the whole batch, and not together \
+         with the bits when it has theirs.",
     SspTableFirst "ssp-table-first"
-        "SSP: the page table is written before the journal says that pages have changed places.",
+        "SSP: the page table is written before the journal has the swap of pages.",
     SspNoRedirect "ssp-no-redirect"
-        "SSP: recovery does not look for entries of the page table that name a spare page.",
+        "SSP: recovery does not redirect page table entries that name a spare page.",
     SspPartOfACommit "ssp-part-of-a-commit"
-        "SSP: recovery takes a transaction's records that are there, whether all are or not.",
+        "SSP: recovery applies a transaction whose records are incomplete.",
     SspSkipsGaps "ssp-skips-gaps"
-        "SSP: recovery takes what comes behind a transaction that the journal does not have.",
+        "SSP: recovery applies records after a transaction that the journal lacks.",
     SspForgetsWriters "ssp-forgets-writers"
-        "SSP: a page is brought together though an open transaction writes it.",
+        "SSP: a page is consolidated while an open transaction writes it.",
     SspFlipIsLost "ssp-flip-is-lost"
-        "SSP: the other TLBs do not hear that a line has changed places.",
+        "SSP: the other TLBs are not notified of a flipped line.",
     SspTlbsFirst "ssp-tlbs-first"
-        "SSP: the other TLBs hear that a line has changed places before the controller does.",
+        "SSP: the other TLBs are notified of a flipped line before the controller.",
     SspFlipsAreTurns "ssp-flips-are-turns"
-        "SSP: a broadcast turns the bit of a line over, and does not say what it becomes.",
+        "SSP: a broadcast toggles the bit of a line, and does not carry its new value.",
     SspLeavesEarly "ssp-leaves-early"
         "SSP: a page leaves a TLB before its core's broadcasts about it have arrived.",
     SspEndsEarly "ssp-ends-early"
-        "SSP: a transaction ends before all know which lines it has moved.",
+        "SSP: a transaction ends before all TLBs know the lines that it has flipped.",
     SspTurnsBackEarly "ssp-turns-back-early"
-        "SSP: lines of a transaction that is given up are moved back before all know where they \
-         went.",
+        "SSP: an aborted transaction's lines are flipped back before all TLBs know that they were \
+         flipped.",
     SspDropsEarly "ssp-drops-early"
-        "SSP: the controller hears that a transaction is given up before it hears that lines are \
-         where they were.",
+        "SSP: the controller is notified of an abort before it is notified that the lines are \
+         flipped back.",
     SspOwnLinesOnly "ssp-own-lines-only"
         "SSP: a commit is acknowledged when its own lines of the journal are durable.",
     SspReusedEarly "ssp-reused-early"
-        "SSP: the journal's lines are written again before the tail that lets them go is durable.",
+        "SSP: the journal's lines are reused before the tail that frees them is durable.",
     SspTailFirst "ssp-tail-first"
-        "SSP: the journal's tail is moved before the slots that it tells are durable.",
+        "SSP: the journal's tail moves before the checkpointed slots are durable.",
     SspLapsComeAgain "ssp-laps-come-again"
-        "SSP: recovery begins a lap without a look at what lies in the journal.",
+        "SSP: recovery starts a wrap without regard to older records in the journal.",
     SspAppliesOldRecords "ssp-applies-old-records"
         "SSP: recovery applies records that the slot already knows.",
     SspRetagsDirty "ssp-retags-dirty"
-        "SSP: a line that was modified outside of a transaction gets another number as it is.",
+        "SSP: a line that was modified outside of a transaction is retagged without a write-back.",
     SspForgetsSpares "ssp-forgets-spares"
-        "SSP: who goes on after recovery takes the spare pages that slots had in the beginning.",
+        "SSP: after recovery, slots use the spare pages that they had initially.",
     SspForgetsNumbers "ssp-forgets-numbers"
-        "SSP's logs: who goes on after recovery counts transactions from the first one on.",
+        "SSP's logs: after recovery, transaction numbers start again from the first.",
     SspUndoWithoutWaiting "ssp-undo-without-waiting"
         "SSP's undo log: stores do not wait for their entries.",
     SspRedoRecordFirst "ssp-redo-record-first"
         "SSP's redo log: the commit record does not wait for the log.",
     SspRedoTrustsRecords "ssp-redo-trusts-records"
-        "SSP's redo log: recovery takes a record that came beside its log as if that were there.",
+        "SSP's redo log: recovery trusts a commit record written beside its log without checking \
+         the log.",
     SspRedoLetsLinesGo "ssp-redo-lets-lines-go"
-        "SSP's redo log: the last cache does not keep lines of open transactions.",
+        "SSP's redo log: the last-level cache does not hold lines of open transactions.",
     SspRedoSoftwareEarly "ssp-redo-software-early"
-        "SSP's redo log: software waits for what is committed when it begins, and not for what is \
-         until it has its last lock.",
+        "SSP's redo log: software waits for the transactions committed when it begins, and not \
+         for those committed before its last lock.",
     SspRedoKeepsNothing "ssp-redo-keeps-nothing"
         "SSP's redo log: a transaction begins without room in its core's log.",
     SspRedoTakesMore "ssp-redo-takes-more"
@@ -197,7 +201,7 @@ mutants! {
 }
 
 impl Mutant {
-    /// Those of the machine; the others are in designs, and found by cuts of power.
+    /// The machine's mutants. All others are in designs, and power cuts detect them.
     pub const OF_THE_MACHINE: &'static [Mutant] = &[
         Mutant::ForwardingOff,
         Mutant::LastCacheDrops,
@@ -207,7 +211,7 @@ impl Mutant {
     ];
 }
 
-/// Whether this bug is planted here.
+/// Returns whether this mutant is injected into the current thread.
 #[inline(always)]
 pub(crate) fn planted(mutant: Mutant) -> bool {
     #[cfg(any(test, feature = "mutants"))]
@@ -232,12 +236,12 @@ mod thread {
         pub(super) static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
-    /// As long as it lives the bug is planted in this thread.
+    /// A guard: the mutant stays injected into this thread for its lifetime.
     #[derive(Debug)]
     #[must_use]
     pub struct Planted(());
 
-    /// Plants a bug in this thread.
+    /// Injects a mutant into this thread.
     pub fn plant(mutant: Mutant) -> Planted {
         PLANTED.set(Some(mutant));
         Planted(())

@@ -1,19 +1,22 @@
-//! A simulation from its beginning to its end: load, warm up, measure, check.
+//! A complete simulation: load, warm up, measure, check.
 //!
 //! ```text
 //!   load (no time) | warm up: the last cache has wrapped | measured transactions | rest, check
 //! ```
-//! And so has the design's log, if it writes one round and round ([`Design::is_warm`]).
+//! The warm-up also lasts until the design's circular log, if any, has wrapped
+//! ([`Design::is_warm`]).
 //!
-//! What is measured are whole transactions, of all cores together. The counts of such a window mean
-//! something when what is left to be written is as much at its end as at its beginning: the window
-//! is *steady* when the two differ by at most 2 % of what it wrote; or of what was left, where it
-//! wrote nothing, as a persistent cache that holds all data does. One that is not is taken for
-//! warming up, and the next is looked at, a few times: what is behind the caches fills up, too. A
-//! design that does something from time to time must have done it often enough in a window
-//! ([`Design::ROUNDS`]): until it has, the window is made longer, a few times as long at most, and
-//! always by its whole length: one that ended where a round does, and began anywhere, would have
-//! more rounds than its time has. One of fewer than ten transactions a core is not steady.
+//! The measurement is a window of whole transactions over all cores. Its counters are meaningful
+//! when the backlog of unwritten lines is the same at both ends. A window is *steady* when the two
+//! backlogs differ by at most 2 % of the lines written in between. If the window wrote nothing, as
+//! with a persistent cache that holds all data, the bound is 2 % of the backlog.
+//!
+//! - An unsteady window counts as warm-up, and the next window is tried, a few times: memory below
+//!   the caches fills up too.
+//! - A periodic activity of the design must happen often enough in a window ([`Design::ROUNDS`]).
+//!   Until then the window is extended, up to a few times its length and always by whole lengths. A
+//!   window that started anywhere and ended with a round would have more rounds than its share.
+//! - A window of fewer than ten transactions per core is not steady.
 
 mod cuts;
 mod rest;
@@ -38,21 +41,21 @@ use crate::persist::{History, Persistent, Trace, requests};
 use crate::program::{Client, Loaded, Program};
 use crate::report::{Backlog, CyclesPerTransaction, Machine as Named, NvmWrites, Outcome, Spread};
 
-/// As a multiple of the measured transactions, how long warming up may take unless somebody says
-/// otherwise: with the workloads of LAD the last cache has wrapped by then, or never will.
+/// The default limit of the warm-up, as a multiple of the measured transactions. With the workloads
+/// of LAD, the last-level cache has wrapped by then, or never will.
 pub const WARM_UP: u64 = 16;
 
-/// Windows that are looked at, at most: the last one is measured, steady or not.
+/// The largest number of windows. The last one is measured, steady or not.
 const WINDOWS: u32 = 4;
 
-/// How many times as long as it was asked for a window is at most.
+/// The largest length of a window, as a multiple of the requested one.
 const LONGEST: u64 = 4;
 
-/// Transactions of a core below which a window's edges, where others are in the middle of theirs,
-/// weigh more than what is between them.
+/// The least number of transactions per core in a steady window. With fewer, the partial
+/// transactions at its edges outweigh the whole ones.
 const FEWEST: u64 = 10;
 
-/// What to simulate.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The machine.
@@ -61,40 +64,40 @@ pub struct Setup {
     pub design: String,
     /// Cores that run transactions.
     pub cores: usize,
-    /// Transactions that are measured, of all cores.
+    /// Measured transactions, over all cores.
     pub transactions: u64,
-    /// Warming up ends after so many transactions, if the last cache, and the design's log, have
-    /// not wrapped before: data that fit in a cache never make it wrap.
+    /// The limit of the warm-up in transactions, in case that the last-level cache or the design's
+    /// log do not wrap: data that fit in a cache never make it wrap.
     pub warm_up_most: u64,
-    /// Names the run; the program has drawn by it already.
+    /// The seed for the report; the program has already been built from it.
     pub seed: u64,
-    /// Whether every line that comes from memory is compared with what it must be, line isolation
-    /// is watched, and the program's own check is made at the end.
+    /// Compares every line from memory with its expected value, checks line isolation, and runs the
+    /// program's own check at the end.
     pub check: bool,
-    /// Power is cut so many times, and what recovery makes of it is compared with what must be
-    /// there. Then all transactions are measured, from the first one on.
+    /// The number of power cuts whose recovered state is compared with the expected one. With power
+    /// cuts, all transactions are measured, from the first on.
     pub power_cuts: u64,
-    /// A file that gets every request to a memory controller (see [`crate::persist::requests`]).
+    /// A file for all requests to memory controllers (see [`crate::persist::requests`]).
     pub export_trace: Option<PathBuf>,
 }
 
-/// How far a simulation is.
+/// The progress of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// So many transactions of the measurement are over: none while caches warm up, and from none
-    /// on again when what was measured was not steady, or is run in another form.
+    /// Transactions measured so far: 0 during the warm-up. The count restarts after an unsteady
+    /// window, and for the run in tagged form.
     Transactions(u64),
-    /// Power was cut so many times, of those that were asked for.
+    /// Power cuts made so far.
     PowerCuts(u64),
 }
 
-/// Who is told of it, all the time.
-type Tell<'t> = &'t mut dyn FnMut(Progress);
+/// A callback for progress, called very often.
+type OnProgress<'t> = &'t mut dyn FnMut(Progress);
 
-/// Whether a program can be run on a machine, as far as that is known before it is.
+/// Checks whether a program can run on a machine, as far as that is known in advance.
 ///
 /// # Errors
-/// As [`run`], but for what stops the program.
+/// As [`run`], except for errors of the running program.
 pub fn check(setup: &Setup, program: &dyn Program) -> Result<(), Error> {
     design::by_name(&setup.design, Check { setup, program }).ok_or_else(|| no_design(setup))?
 }
@@ -102,8 +105,8 @@ pub fn check(setup: &Setup, program: &dyn Program) -> Result<(), Error> {
 /// Runs a program on a machine.
 ///
 /// # Errors
-/// [`Error::NoDesign`] with the names that there are; [`Error::Misfit`]; [`Error::Trace`]; whatever
-/// stops the program.
+/// [`Error::NoDesign`] with the existing names; [`Error::Misfit`]; [`Error::Trace`]; errors of the
+/// running program.
 pub fn run(
     setup: &Setup,
     program: &dyn Program,
@@ -113,7 +116,7 @@ pub fn run(
         .ok_or_else(|| no_design(setup))?
 }
 
-/// Runs a program on a machine with a design that need not be in the list: one of your own.
+/// Runs a program on a machine with a given design, which need not be registered.
 ///
 /// # Errors
 /// As [`run`].
@@ -129,7 +132,7 @@ fn no_design(setup: &Setup) -> Error {
     Error::NoDesign { name: setup.design.clone(), known: design::names() }
 }
 
-/// What can be looked at before anything is simulated.
+/// A visitor that makes the checks before a simulation.
 struct Check<'s> {
     setup: &'s Setup,
     program: &'s dyn Program,
@@ -143,7 +146,7 @@ impl design::Visitor for Check<'_> {
     }
 }
 
-/// The machine as it runs, if design and program fit it.
+/// Returns the machine of a run, if the design and the program fit it.
 fn fitting<D: Design>(setup: &Setup, program: &dyn Program) -> Result<Description, Error> {
     let mut description = setup.description.clone();
     description.cores = setup.cores;
@@ -166,7 +169,7 @@ fn fitting<D: Design>(setup: &Setup, program: &dyn Program) -> Result<Descriptio
 struct Simulation<'s> {
     setup: &'s Setup,
     program: &'s dyn Program,
-    progress: Tell<'s>,
+    progress: OnProgress<'s>,
 }
 
 impl design::Visitor for Simulation<'_> {
@@ -181,8 +184,8 @@ impl design::Visitor for Simulation<'_> {
         let words = image.into_words();
         let mut start = Start { setup, description, loaded: &*loaded, words, left: None };
 
-        let told = &mut |done| progress(Progress::Transactions(done));
-        let ran = start.run::<D>(false, told)?;
+        let on_done = &mut |done| progress(Progress::Transactions(done));
+        let ran = start.run::<D>(false, on_done)?;
         let machine = &ran.machine;
         if let (Some(trace), Some(requests)) = (trace, &machine.requests) {
             trace.write(requests)?;
@@ -201,22 +204,22 @@ impl design::Visitor for Simulation<'_> {
     }
 }
 
-/// What runs begin with.
+/// The initial state of a run.
 struct Start<'s> {
     setup: &'s Setup,
     description: Description,
     loaded: &'s dyn Loaded,
-    /// The heap as it was loaded.
+    /// The heap after loading.
     words: Vec<u64>,
-    /// What a recovery has left, where they begin with that.
+    /// The recovered state, in a run that continues from one.
     left: Option<Persistent>,
 }
 
-/// A run that is over.
+/// A finished run.
 struct Ran<D> {
     machine: Box<Machine<D>>,
     window: Rc<Window>,
-    /// What was persistent in the beginning.
+    /// The persistent state before the run.
     before: Persistent,
 }
 
@@ -233,7 +236,7 @@ impl Start<'_> {
         self.setup.check || self.setup.power_cuts > 0
     }
 
-    /// A machine's design and memory: new ones, or such as a recovery has left.
+    /// Returns the design and memory at the start: fresh ones, or those of a recovered state.
     fn begin<D: Design>(&self) -> (D, Memory) {
         let Start { setup, description, words, left, .. } = self;
         let lines = (words.len() / 8) as u32;
@@ -248,12 +251,12 @@ impl Start<'_> {
             Some(left) => {
                 let memory = Memory::new(&left.words(), 0, volatile, keeps_media);
                 let design = D::resumes(description, lines, left);
-                (design.expect("it has said that it goes on"), memory)
+                (design.expect("the caller has checked that the design resumes"), memory)
             }
         }
     }
 
-    /// Runs all cores' clients.
+    /// Runs the clients of all cores.
     fn run<D: Design>(
         &mut self,
         tagged: bool,
@@ -298,7 +301,7 @@ impl Start<'_> {
     }
 }
 
-/// What a core runs: its client's transactions, until the window is over.
+/// Returns the program of a core: its client's transactions, until the window ends.
 fn core_program<D: Design>(
     loaded: &dyn Loaded,
     core: usize,
@@ -324,23 +327,22 @@ fn transact<D: Design>(hart: &mut Hart<'_, D>, client: &dyn Client) -> Result<()
     hart.transact(|tx| client.run(&mut ErasedTx::new(tx)))
 }
 
-/// Which transactions are measured.
+/// The measured window of transactions.
 struct Window {
-    /// Those that are.
+    /// The requested number of transactions.
     wanted: u64,
-    /// Warming up ends after so many transactions.
+    /// The limit of the warm-up in transactions.
     warm_up_most: u64,
-    /// Cores that run them.
     cores: u64,
-    /// Transactions of all cores, since the beginning.
+    /// Finished transactions of all cores, since the start.
     finished: Cell<u64>,
-    /// The last cache has wrapped after so many misses: twice as many as it has lines, since sets
-    /// are filled at random, and after as many half of them are not full.
+    /// Misses after which the last-level cache has wrapped: twice its lines. Sets fill at random,
+    /// so after as many misses as lines, half of the sets are not full.
     wraps: u64,
     began: Cell<Option<Edge>>,
-    /// Windows that may follow.
+    /// The number of windows that may still follow.
     more: Cell<u32>,
-    /// Transactions that a window has at most, where its rounds are not done.
+    /// The largest length of a window whose rounds are incomplete.
     longest: u64,
     ended: RefCell<Option<(Edge, Counts)>>,
     stopped: Cell<Option<Stop>>,
@@ -350,7 +352,7 @@ struct Window {
     host_seconds: Cell<f64>,
 }
 
-/// One end of the window.
+/// A boundary of the window.
 #[derive(Clone, Copy)]
 struct Edge {
     at: Time,
@@ -382,7 +384,7 @@ impl Window {
         self.ended.borrow().is_some() || self.stopped.get().is_some() || self.failed.get()
     }
 
-    /// Cycles of the window, which is over.
+    /// Returns the cycles of the finished window.
     fn cycles(&self) -> Time {
         let began = self.began.get().map_or(0, |began| began.at);
         self.ended.borrow().as_ref().map_or(0, |(end, _)| end.at) - began
@@ -392,10 +394,10 @@ impl Window {
         self.began.get().map_or(0, |began| self.finished.get() - began.finished)
     }
 
-    /// A transaction is over.
+    /// Counts a finished transaction, and starts or ends the window at it.
     fn finished<D: Design>(&self, hart: &mut Hart<'_, D>) {
         if self.is_over() {
-            return; // of another core, which had begun before
+            return; // a transaction of another core that began within the window
         }
         self.finished.set(self.finished.get() + 1);
         let finished = self.finished.get();
@@ -421,24 +423,25 @@ impl Window {
         }
     }
 
-    /// Whether the window may end.
+    /// Returns whether the window may end here.
     fn is_long_enough<D: Design>(&self, counts: &Counts) -> bool {
         let measured = self.measured();
         let is_whole = measured > 0 && measured.is_multiple_of(self.wanted);
         is_whole && (has_rounds::<D>(counts) || measured >= self.longest)
     }
 
-    /// Whether what is left to be written is as much as it was, but for 2 % of what was written;
-    /// there are transactions enough, and the design's rounds are done.
+    /// Returns whether the window is steady: a level backlog, enough transactions, and enough
+    /// rounds.
     fn is_steady<D: Design>(&self, began: Edge, end: Edge, counts: &Counts) -> bool {
         let is_level = is_as_much([began.backlog, end.backlog], counts.nvm_writes_total());
         let are_enough = end.finished - began.finished >= FEWEST * self.cores;
         is_level && are_enough && has_rounds::<D>(counts)
     }
 
-    /// What is counted is counted from here on.
+    /// Restarts the counters at this edge.
     fn begin<D: Design>(&self, hart: &mut Hart<'_, D>, edge: Edge) {
         let counts = std::mem::take(&mut hart.machine().counts);
+        // Wrong fills are bugs whenever they happen, so the warm-up's count stays.
         hart.machine().counts.wrong_fills = counts.wrong_fills;
         self.accesses.set(self.accesses.get() + counts.accesses);
         self.began.set(Some(edge));
@@ -506,12 +509,13 @@ fn edge<D: Design>(hart: &mut Hart<'_, D>, finished: u64) -> Edge {
     Edge { at: hart.cycle(), finished, backlog: hart.machine().backlog() }
 }
 
-/// Whether as much is left as there was, beside what was written.
+/// Returns whether the backlog changed by at most 2 % of the lines written, or of the backlog if
+/// none were.
 fn is_as_much([before, after]: [u64; 2], written: u64) -> bool {
     50 * after.abs_diff(before) <= if written == 0 { before } else { written }
 }
 
-/// Whether the design has done often enough what it does from time to time.
+/// Returns whether the design's periodic activity has happened often enough.
 fn has_rounds<D: Design>(counts: &Counts) -> bool {
     D::ROUNDS.is_none_or(|(name, wanted)| counts.of_design.get(name) >= Some(&wanted))
 }
@@ -521,13 +525,13 @@ mod tests {
     use super::is_as_much;
 
     #[test]
-    fn what_is_left_may_change_by_a_fiftieth_of_what_was_written() {
+    fn steady_backlog_changes_by_at_most_2_percent() {
         assert!(is_as_much([100, 102], 100));
         assert!(!is_as_much([100, 103], 100));
-        assert!(!is_as_much([13_402, 13_394], 100), "not of what was left, when some was written");
-        // A tree in a persistent last cache: nothing is ever written.
+        assert!(!is_as_much([13_402, 13_394], 100), "the bound is relative to writes if any");
+        // A tree in a persistent last-level cache, where no line is ever written.
         assert!(is_as_much([13_402, 13_394], 0));
-        assert!(!is_as_much([10_000, 10_201], 0), "it is still filled");
+        assert!(!is_as_much([10_000, 10_201], 0), "the cache still fills");
         assert!(is_as_much([0, 0], 0));
     }
 }

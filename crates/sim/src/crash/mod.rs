@@ -1,28 +1,29 @@
-//! Power cuts: at any cycle of a run, is what recovery makes of the persistent state the state
-//! after some transaction?
+//! Power failures: at any cycle of a run, recovery must make the state after some prefix of the
+//! transactions from the persistent state.
 //!
 //! ```text
 //!   trace of the run --prefix--> persistent state --batteries, recover--> heap
 //!   what programs did ---------> transactions over | ending | running       |  compared
 //! ```
-//! At a cut, with `ends` the moment when a body was over:
-//! - what was acknowledged before the cut is there;
-//! - a transaction that was ending (over, not acknowledged) is there whole, or not at all;
-//! - of a transaction that was running nothing is there.
+//! The check of a cut, with `ends` the time at which a transaction's body ended:
+//! - A transaction acknowledged before the cut is present.
+//! - A transaction that was ending (its body over, not yet acknowledged) is present as a whole or
+//!   absent.
+//! - A transaction that was running is absent.
 //!
-//! Recovery itself is cut at a random step of most cuts, and once more when it has begun again; at
-//! some cuts it is cut at each of its steps. And what is recovered is *clean*: another recovery
-//! finds nothing to do there. The moment after which recovery had the most to do is where another
-//! run begins, of a design that says how it does: it goes on with what is there, and is cut, too.
+//! At most cuts, recovery itself is cut at a random step, and again after it has restarted. At some
+//! cuts it is cut at each of its steps. A recovered state must be *clean*: another recovery finds
+//! nothing to do. The cut whose recovery had the most steps is the start of another run, for
+//! designs that support it; that run continues from the recovered state and is cut too.
 //!
-//! Compared are, at every cut, the lines of all transactions since the last whole comparison, of
-//! those that were ending or running, and those that recovery wrote; the whole heap, and what the
-//! program itself checks, at every hundredth. A run is cut in two forms, half of the times each: as
-//! it is, and tagged (see [`crate::machine::memory`]). So a word that has the right value, but was
-//! written by another store than the one that must have, is found.
+//! Each cut compares the lines of all transactions since the last whole comparison, those of ending
+//! and running transactions, and the lines that recovery wrote. Every hundredth cut compares the
+//! whole heap and runs the program's own check. A run is cut in two forms, half of the cuts each:
+//! with values, and tagged (see [`crate::machine::memory`]). The tagged form detects a word with
+//! the right value from the wrong store.
 //!
-//! Cuts are drawn: half of them anywhere, the others while a transaction ends, and some inside of
-//! each path that the design takes rarely.
+//! Half of the cuts are at random times, and the others during the end of a transaction. Some cuts
+//! are inside each of the design's rare paths.
 
 mod oracle;
 
@@ -42,42 +43,43 @@ use crate::program::Loaded;
 use oracle::{Heap, Oracle};
 use words::Erased;
 
-/// At every so many cuts all is compared.
+/// The interval of cuts with a whole comparison.
 const WHOLE: u64 = 100;
 
-/// At every so many cuts recovery is cut at each of its steps, of which there may be so many.
+/// The interval of cuts that cut recovery at each step, and the largest number of steps for that.
 const EVERY_STEP: (u64, u64) = (20, 64);
 
-/// At every so many cuts what is recovered is recovered again.
+/// The interval of cuts after which recovery runs again.
 const AGAIN: u64 = 4;
 
-/// Cuts inside of each rare path, at least, when it was taken so often.
+/// The least number of cuts inside each rare path, if the run took it.
 const RARE: usize = 64;
 
-/// What the cuts have shown.
+/// The result of the cuts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How many there were.
+    /// The number of cuts.
     pub cuts: u64,
-    /// Cuts of recoveries.
+    /// The number of cuts of recoveries.
     pub recovery_cuts: u64,
-    /// What must not be, in words: at most [`Report::SHOWN`] of them.
+    /// Descriptions of violations, at most [`Report::SHOWN`] of them.
     pub violations: Vec<String>,
-    /// All of them.
+    /// The number of all violations.
     pub violations_total: u64,
-    /// Cuts inside of each path that the design takes rarely.
+    /// The number of cuts inside each rare path of the design.
     pub rare_paths: BTreeMap<&'static str, u64>,
-    /// Cuts after which a transaction that was ending was there, and was not.
+    /// The number of ending transactions that were present after a cut; `ending_gone` counts the
+    /// absent ones.
     pub ending_there: u64,
     /// See `ending_there`.
     pub ending_gone: u64,
 }
 
 impl Report {
-    /// Violations that are told in words.
+    /// The largest number of described violations.
     pub const SHOWN: usize = 10;
 
-    /// Adds what cuts of the same run in another form have shown.
+    /// Adds the result of cuts of the same run in another form.
     pub fn add(&mut self, other: Report) {
         self.cuts += other.cuts;
         self.recovery_cuts += other.recovery_cuts;
@@ -91,45 +93,45 @@ impl Report {
         }
     }
 
-    fn violation(&mut self, at: Time, what: String) {
+    fn violation(&mut self, at: Time, message: String) {
         self.violations_total += 1;
         if self.violations.len() < Self::SHOWN {
-            self.violations.push(format!("power cut at cycle {at}: {what}"));
+            self.violations.push(format!("power cut at cycle {at}: {message}"));
         }
     }
 }
 
-/// What a run has left for its cuts.
+/// A finished run, ready to be cut.
 pub struct Run<'m, D> {
-    /// The machine, at rest, with its trace and history.
+    /// The idle machine, with its trace and history.
     pub machine: &'m Machine<D>,
-    /// What was persistent in the beginning.
+    /// The persistent state before the run.
     pub before: Persistent,
-    /// The first line behind the heap.
+    /// The first line after the heap.
     pub extra: u32,
-    /// The program, if it can check what recovery leaves: not of a tagged run.
+    /// The program, if it can check a recovered heap; absent in a tagged run.
     pub loaded: Option<&'m dyn Loaded>,
 }
 
-/// Cuts power so many times, and tells now and then how often it has. Answers what that has shown,
-/// and what was left where recovery had the most to do.
+/// Cuts power `cuts` times and reports progress through `progress`. Returns the result, and the
+/// recovered state of the cut whose recovery had the most steps.
 ///
 /// # Errors
-/// When the program's own check cannot be made.
+/// When the program's own check fails to run.
 ///
 /// # Panics
-/// When the machine has neither trace nor history.
+/// When the machine has no trace or no history.
 pub(crate) fn cut_power<D: Design>(
     run: Run<'_, D>,
     cuts: u64,
     seed: u64,
-    told: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<(Report, Option<Persistent>), Error> {
     let Run { machine, before, extra, loaded } = run;
-    let trace = machine.trace.as_ref().expect("a run that is cut has a trace");
-    let history = machine.history.as_ref().expect("a run that is cut has a history");
+    let trace = machine.trace.as_ref().expect("a run to be cut has a trace");
+    let history = machine.history.as_ref().expect("a run to be cut has a history");
     let mut report = Report::default();
-    let times = draw(trace, history, D::RARE, cuts, seed, &mut report.rare_paths);
+    let times = choose_times(trace, history, D::RARE, cuts, seed, &mut report.rare_paths);
     let heap = heap_of::<D>(machine, &before, extra);
     let mut oracle = Oracle::new(heap, history);
     let mut state = Powered::new(before);
@@ -141,7 +143,7 @@ pub(crate) fn cut_power<D: Design>(
             state.apply(change);
         }
         oracle.goes_to(at);
-        // Now and then, and at the last cut.
+        // At a fixed interval, and at the last cut.
         let whole = number.is_multiple_of(WHOLE) || number == cuts;
         let one = Cutting { machine, extra, at, number, whole };
         one.cut(&mut state, &mut oracle, &mut random, &mut report, &mut most);
@@ -150,20 +152,20 @@ pub(crate) fn cut_power<D: Design>(
         }
         report.cuts += 1;
         if whole {
-            told(report.cuts);
+            progress(report.cuts);
         }
     }
     Ok((report, most.map(|(_, left)| left)))
 }
 
-/// The heap with which a run began, as a program saw it.
+/// Returns the heap at the start of a run, as a program sees it.
 fn heap_of<D: Design>(machine: &Machine<D>, before: &Persistent, extra: u32) -> Vec<u64> {
     let mut heap = copy_of(before.first_lines(extra), extra as usize * 8);
     if D::MOVES {
         let finder = D::finder(&machine.description, extra);
         for (line, words) in (0..).zip(heap.chunks_exact_mut(8)) {
             let found = before.line(finder(before, line));
-            // What is 0 takes no memory until it is written.
+            // Skip equal lines: writing zeros would make the host commit memory.
             if *words != found {
                 words.copy_from_slice(&found);
             }
@@ -172,13 +174,13 @@ fn heap_of<D: Design>(machine: &Machine<D>, before: &Persistent, extra: u32) -> 
     heap
 }
 
-/// One cut.
+/// A power failure during a run.
 struct Cutting<'m, D> {
     machine: &'m Machine<D>,
     extra: u32,
     at: Time,
     number: u64,
-    /// All is compared.
+    /// The cut compares the whole heap.
     whole: bool,
 }
 
@@ -187,12 +189,12 @@ impl<D: Design> Cutting<'_, D> {
         D::recover(&self.machine.description, self.extra, state).is_ok()
     }
 
-    /// Finds a line of the program in what recovery has left.
+    /// Returns the index of the program's lines in the recovered state.
     fn finder(&self) -> impl Fn(&Persistent, u32) -> u32 + use<D> {
         D::finder(&self.machine.description, self.extra)
     }
 
-    /// Recovers from this moment, cut again after each of these numbers of steps.
+    /// Recovers from this cut, with recovery cut again after each of these numbers of steps.
     fn recovered(&self, state: &mut Powered, again: &[u64]) -> Persistent {
         let mut failing = state.cut(self.machine.description.persist.point);
         D::power_fails(&self.machine.description, &mut failing);
@@ -203,12 +205,12 @@ impl<D: Design> Cutting<'_, D> {
         }
         cut.cut_after(u64::MAX);
         let whole = self.recover(&mut cut);
-        assert!(whole, "nothing cuts a recovery that nobody cuts");
+        assert!(whole, "a recovery without a cut completes");
         cut
     }
 
-    /// Recovery of what is recovered finds no entry of a log that counts, nothing that was put
-    /// aside, and the registers as it would set them.
+    /// Checks that a second recovery finds no valid log entry and nothing put aside, and would
+    /// leave the registers as they are.
     fn recover_again(&self, cut: &mut Persistent, report: &mut Report) {
         cut.cut_after(u64::MAX);
         self.recover(cut);
@@ -251,8 +253,9 @@ impl<D: Design> Cutting<'_, D> {
             }
         };
         for step in again {
-            // What begins again has less to do, or as much: a step that it may not reach. Then it
-            // is done, and once more: many recoveries may follow each other.
+            // The restarted recovery has at most as many steps left, so the second cut may not
+            // happen. A limit of `u64::MAX` runs it to completion and then once more: recoveries
+            // may follow each other.
             let second = if all { u64::MAX } else { random.random_range(0..steps) };
             let cut = self.recovered(state, &[step, second]);
             self.compare(&cut, oracle, false, report);
@@ -268,12 +271,12 @@ impl<D: Design> Cutting<'_, D> {
         let found = oracle.compare(&heap, whole);
         report.ending_there += found.there;
         report.ending_gone += found.gone;
-        if let Some(what) = found.violation {
-            report.violation(self.at, what);
+        if let Some(message) = found.violation {
+            report.violation(self.at, message);
         }
     }
 
-    /// What the program itself says of the heap.
+    /// Runs the program's own check of the recovered heap.
     fn check_program(
         &self,
         state: &mut Powered,
@@ -294,15 +297,15 @@ impl<D: Design> Cutting<'_, D> {
             Ok(complaints) => {
                 complaints.into_iter().for_each(|complaint| report.violation(self.at, complaint));
             }
-            Err(ended) => report.violation(self.at, format!("its check ends: {ended}")),
+            Err(ended) => report.violation(self.at, format!("the workload's check fails: {ended}")),
         }
         state.back(cut);
         Ok(())
     }
 }
 
-/// When power is cut, in order; and how many of these times lie inside of each rare path.
-fn draw(
+/// Chooses the sorted times of the cuts. Also counts those inside of each rare path.
+fn choose_times(
     trace: &Trace,
     history: &History,
     rare: &[&'static str],

@@ -1,4 +1,4 @@
-//! What must be in a heap after a power cut.
+//! The oracle: the heap that must be present after a power failure.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,22 +8,22 @@ use crate::machine::when::Time;
 use crate::persist::history::Transaction;
 use crate::persist::{History, Persistent};
 
-/// What recovery has left, as a program sees it.
+/// The recovered state as a program sees it.
 pub(super) struct Heap<'s> {
     pub(super) state: &'s Persistent,
-    /// Where it has a line of the program.
+    /// Maps a line of the program to its place.
     pub(super) found_at: &'s dyn Fn(u32) -> u32,
-    /// Whether that may be elsewhere than under its own number; then pages move as a whole.
+    /// Lines may be in other places than their numbers; pages then move as a whole.
     pub(super) moves: bool,
 }
 
 impl Heap<'_> {
-    /// A line of the program.
+    /// Returns a line of the program.
     pub(super) fn line(&self, line: u32) -> LineWords {
         self.state.line((self.found_at)(line))
     }
 
-    /// Lines of the program, of which there are so many, that were changed since power was cut.
+    /// Returns the lines of the program, out of `lines`, that changed after the power failure.
     fn changed(&self, lines: u32) -> Vec<u32> {
         if !self.moves {
             return self.state.changed().filter(|line| *line < lines).collect();
@@ -42,29 +42,29 @@ impl Heap<'_> {
     }
 }
 
-/// The lines of a page.
+/// Returns the lines of a page.
 fn lines_of(page: u32) -> std::ops::Range<u32> {
     page * PAGE_LINES..(page + 1) * PAGE_LINES
 }
 
-/// The heap as it must be, from cut to cut.
+/// The expected heap, advanced from cut to cut.
 pub(super) struct Oracle<'h> {
-    /// What all acknowledged transactions have left.
+    /// The result of all acknowledged transactions.
     heap: Vec<u64>,
-    /// All transactions in the order in which they were acknowledged, and how many have been.
+    /// All transactions in the order of acknowledgement; the first `done` are acknowledged.
     acknowledged: Vec<&'h Transaction>,
     done: usize,
-    /// Each core's transactions, and how many of those are acknowledged.
+    /// The transactions of each core, and the number of acknowledged ones.
     cores: Vec<(Vec<&'h Transaction>, usize)>,
-    /// Lines that were written since all was compared.
+    /// Lines that were written since the last whole comparison.
     touched: FxHashSet<u32>,
     at: Time,
 }
 
-/// What a comparison has shown.
+/// The result of a comparison.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Transactions that were ending and are there, and are not.
+    /// The numbers of ending transactions that are present and absent.
     pub(super) there: u64,
     pub(super) gone: u64,
     pub(super) violation: Option<String>,
@@ -73,7 +73,7 @@ pub(super) struct Found {
 impl<'h> Oracle<'h> {
     pub(super) fn new(heap: Vec<u64>, history: &'h History) -> Oracle<'h> {
         let mut acknowledged: Vec<&Transaction> = history.transactions().iter().collect();
-        // Stable: those of one moment stay in the order in which they were noted.
+        // The sort is stable: transactions acknowledged at the same time stay in order.
         acknowledged.sort_by_key(|it| it.acknowledged);
         let count = acknowledged.iter().map(|it| it.core + 1).max().unwrap_or(0);
         let mut cores = vec![(Vec::new(), 0); count];
@@ -83,7 +83,7 @@ impl<'h> Oracle<'h> {
         Oracle { heap, acknowledged, done: 0, cores, touched: FxHashSet::default(), at: 0 }
     }
 
-    /// Time goes on.
+    /// Advances the expected heap to a time.
     pub(super) fn goes_to(&mut self, at: Time) {
         self.at = at;
         while let Some(it) = self.acknowledged.get(self.done)
@@ -98,10 +98,10 @@ impl<'h> Oracle<'h> {
         }
     }
 
-    /// Compares a recovered heap with what must be there: all of it, or what may be wrong.
+    /// Compares a recovered heap with the expected one: as a whole, or the lines that may differ.
     pub(super) fn compare(&mut self, heap: &Heap<'_>, whole: bool) -> Found {
         let mut found = Found::default();
-        // Words of transactions that are there although nobody was told.
+        // Words of transactions that are present before their acknowledgement.
         let mut there: FxHashMap<u64, u64> = FxHashMap::default();
         let mut lines: FxHashSet<u32> = self.touched.clone();
         for (transactions, done) in &self.cores {
@@ -119,8 +119,8 @@ impl<'h> Oracle<'h> {
                 None => {
                     let Transaction { core, ends, acknowledged, .. } = it;
                     found.violation.get_or_insert(format!(
-                        "a part of the transaction of core {core} that ended at {ends} and was \
-                         acknowledged at {acknowledged} is there, and a part is not"
+                        "torn transaction of core {core} (ended at {ends}, acknowledged at \
+                         {acknowledged}): some of its words are present, others are not"
                     ));
                     return found;
                 }
@@ -128,7 +128,7 @@ impl<'h> Oracle<'h> {
         }
         let last = (self.heap.len() / 8) as u32;
         if heap.moves {
-            // A page may have been copied whole since, or have got another place.
+            // Since then, recovery or the design may have copied the whole page or moved it.
             let pages: FxHashSet<u32> = lines.iter().map(|line| line / PAGE_LINES).collect();
             lines = pages.into_iter().flat_map(lines_of).filter(|line| *line < last).collect();
         }
@@ -141,7 +141,7 @@ impl<'h> Oracle<'h> {
             let (line, within) = (word / 8, word % 8);
             found.violation = Some(format!(
                 "word {within} of line {line} is {has:#x} and must be {must:#x}{}",
-                self.who_wrote(word, has)
+                self.writer_of(word, has)
             ));
         }
         if whole {
@@ -150,7 +150,7 @@ impl<'h> Oracle<'h> {
         found
     }
 
-    /// Whether a transaction that was ending is there; nothing when only a part of it is.
+    /// Returns whether an ending transaction is present, or `None` when only a part of it is.
     fn is_there(&self, it: &Transaction, heap: &Heap<'_>) -> Option<bool> {
         let has = |word: u64| heap.line(line_of(word))[word as usize % 8];
         if it.words.iter().all(|(word, value)| has(*word) == *value) {
@@ -160,7 +160,7 @@ impl<'h> Oracle<'h> {
         gone.then_some(false)
     }
 
-    /// The first word of a line that is wrong: which, what it is, what it must be.
+    /// Returns the first wrong word of a line, with its actual and its expected value.
     fn wrong(
         &self,
         line: u32,
@@ -173,14 +173,14 @@ impl<'h> Oracle<'h> {
         wrong.next().map(|(word, has)| (word, has, must(word)))
     }
 
-    /// Whose value that is, for people.
-    fn who_wrote(&self, word: u64, has: u64) -> String {
+    /// Describes the transaction that wrote a value, for the message of a violation.
+    fn writer_of(&self, word: u64, has: u64) -> String {
         let wrote = |it: &&&Transaction| it.words.contains(&(word, has));
         match self.acknowledged.iter().find(wrote) {
-            None => ", which no transaction has left there".to_owned(),
+            None => ", a value that no transaction wrote".to_owned(),
             Some(it) => {
                 let Transaction { core, ends, acknowledged, .. } = it;
-                format!(", which core {core} left there at {ends} to {acknowledged}")
+                format!(", written by core {core} in the transaction of {ends} to {acknowledged}")
             }
         }
     }

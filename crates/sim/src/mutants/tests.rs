@@ -1,4 +1,4 @@
-//! What looks for wrong copies of lines, and for transactions that share one, finds them.
+//! Tests that the checks for stale lines and for shared lines detect such bugs.
 
 use words::{Erased, ErasedTx, Objects, Ptr, Stop, Transact, Words};
 
@@ -8,14 +8,14 @@ use crate::program::{Client, Ended, Loaded, Program};
 use crate::report::Outcome;
 use crate::{Setup, run};
 
-/// Elements of a table: more than a small machine's caches hold.
+/// Elements of a table, more than a small machine's caches hold.
 const ELEMENTS: usize = 64;
 
-/// An object of one line and its header, of which it uses a word.
+/// An object that fills a line together with its header; the program uses one word.
 type Element = Ptr<[u64; 6]>;
 
-/// Every core counts up elements of a table of its own, and `shared` lets all cores count up those
-/// of the first one, without a lock.
+/// A program whose cores increment elements of their own tables, or with `shared`, all of the first
+/// table without a lock.
 struct Counters {
     shared: bool,
 }
@@ -64,15 +64,15 @@ impl Loaded for Tables {
 
 impl Client for Counter {
     fn next(&mut self) {
-        let mut draw = || {
+        let mut random = || {
             self.state = self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             (self.state >> 33) as usize % ELEMENTS
         };
-        (self.at, self.reads) = (draw(), draw());
+        (self.at, self.reads) = (random(), random());
     }
 
     fn run(&self, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
-        // A word that is written and one that is read: lines come and go in both ways.
+        // One element is read and one written, so that clean and dirty lines are evicted.
         let words: [u64; 6] = tx.get(self.table[self.reads])?;
         tx.compute(words[0] as u32 % 7);
         tx.update(self.table[self.at], |mut words: [u64; 6]| {
@@ -83,7 +83,7 @@ impl Client for Counter {
 }
 
 fn simulate(machine: &str, design: &str, shared: bool) -> Outcome {
-    // Lines leave all caches soon, and stay in the queue for long.
+    // Small caches evict lines soon, and a slow memory keeps them queued for long.
     let mut description = Description::builtin(machine).expect("it is built in");
     for setting in
         ["l1.bytes=256", "l1.ways=2", "llc.ways=4", "llc.bytes=2048", "nvm.write_ns=2000"]
@@ -107,28 +107,28 @@ fn simulate(machine: &str, design: &str, shared: bool) -> Outcome {
 }
 
 #[test]
-fn a_copy_that_is_not_what_the_program_has_written_is_found() {
+fn stale_line_from_memory_is_detected() {
     for design in ["volatile", "sw-undo"] {
         let complaints = simulate("tiny-lad", design, false).complaints;
         assert!(complaints.is_empty(), "{design}: {complaints:?}");
     }
     for mutant in [Mutant::ForwardingOff, Mutant::LastCacheDrops, Mutant::CoreDrops] {
-        let planted = plant(mutant);
+        let injected = plant(mutant);
         let complaints = simulate("tiny-lad", "volatile", false).complaints;
-        drop(planted);
+        drop(injected);
         println!("{}: {complaints:?}", mutant.name());
-        let found = complaints.iter().any(|said| said.contains("came from memory with other"));
+        let found = complaints.iter().any(|said| said.contains("had wrong words"));
         assert!(found, "{}: {complaints:?}", mutant.name());
     }
 }
 
 #[test]
-fn two_open_transactions_that_write_one_line_are_found() {
+fn shared_line_of_open_transactions_is_detected() {
     let outcome = simulate("tiny-lad", "volatile", true);
     println!("{:?}", outcome.complaints);
     assert_eq!(outcome.checked, Some(false));
     assert!(outcome.isolation_hits > Some(0));
-    assert!(outcome.complaints.iter().any(|said| said.ends_with("wrote one line")));
+    assert!(outcome.complaints.iter().any(|said| said.ends_with("to one line")));
     let alone = simulate("tiny-lad", "volatile", false);
     assert_eq!((alone.checked, alone.complaints.len()), (Some(true), 0));
     assert_eq!(alone.isolation_hits, Some(0));

@@ -1,8 +1,8 @@
-//! Power cuts of a run that is over, in both of its forms, and of one that goes on after recovery.
+//! Power cuts of a finished run, in both of its forms, and of a run that continues after recovery.
 
 use std::collections::BTreeMap;
 
-use super::{Progress, Ran, Setup, Start, Tell, rest};
+use super::{OnProgress, Progress, Ran, Setup, Start, rest};
 use crate::crash;
 use crate::design::Design;
 use crate::error::Error;
@@ -10,11 +10,10 @@ use crate::machine::Machine;
 use crate::persist::{Persistent, Trace};
 use crate::report::Outcome;
 
-/// A run that goes on after recovery is so many times shorter, and power is cut so many times less
-/// often.
+/// The divisors of the transactions and of the power cuts of a run that continues after recovery.
 const AFTER: (u64, u64) = (4, 4);
 
-/// What a run that goes on after recovery has shown.
+/// The result of a run that continues after recovery.
 #[derive(Default)]
 struct After {
     report: crash::Report,
@@ -24,37 +23,41 @@ struct After {
 }
 
 impl Start<'_> {
-    /// Cuts power as often as was asked for, and adds what that has shown.
+    /// Makes the requested power cuts and adds their results to the outcome.
     pub(super) fn cut_all<D: Design>(
         &mut self,
         ran: Ran<D>,
         outcome: &mut Outcome,
-        progress: Tell<'_>,
+        progress: OnProgress<'_>,
     ) -> Result<(), Error> {
         let Ran { machine, window, before } = ran;
         outcome.rare_paths_taken = Some(taken(&machine));
-        let told = &mut |done| progress(Progress::PowerCuts(done));
-        let (mut report, left) = self.cut(&machine, before, false, told)?;
+        let on_cut = &mut |done| progress(Progress::PowerCuts(done));
+        let (mut report, left) = self.cut(&machine, before, false, on_cut)?;
         drop(machine);
-        let told = &mut |done| progress(Progress::Transactions(done));
-        let Ran { machine, window: tagged, before } = self.run::<D>(true, told)?;
+        let on_done = &mut |done| progress(Progress::Transactions(done));
+        let Ran { machine, window: tagged, before } = self.run::<D>(true, on_done)?;
         if tagged.cycles() != window.cycles() {
-            return Err(Error::Failed { why: "what payloads carry has changed a time" });
+            return Err(Error::Failed {
+                why: "the tagged run takes another number of cycles than the run with values",
+            });
         }
         let wrong = machine.counts.wrong_fills;
         if wrong > 0 {
-            outcome.complaints.push(format!("{wrong} lines came from memory by other stores"));
+            outcome
+                .complaints
+                .push(format!("{wrong} lines from memory were of other stores than the last"));
         }
         let first = report.cuts;
-        let told = &mut |done| progress(Progress::PowerCuts(first + done));
-        report.add(self.cut(&machine, before, true, told)?.0);
+        let on_cut = &mut |done| progress(Progress::PowerCuts(first + done));
+        report.add(self.cut(&machine, before, true, on_cut)?.0);
         outcome.power_cuts = Some(report.cuts);
         drop(machine);
         if let Some(left) = left {
             let all = report.cuts;
-            let told = &mut |_| progress(Progress::PowerCuts(all));
+            let on_cut = &mut |_| progress(Progress::PowerCuts(all));
             let After { report: again, complaints, isolation_hits, taken } =
-                self.go_on::<D>(left, told)?;
+                self.go_on::<D>(left, on_cut)?;
             report.add(again);
             let all = outcome.rare_paths_taken.get_or_insert_default();
             taken.into_iter().for_each(|(path, times)| *all.entry(path).or_default() += times);
@@ -68,13 +71,13 @@ impl Start<'_> {
         Ok(())
     }
 
-    /// Lets a new machine go on with what a recovery has left, if its design says how, and cuts
-    /// power again. These cuts are not among those that were asked for. Clients count from the
-    /// beginning again: what they say of the heap means nothing, as when it is tagged.
+    /// Continues from a recovered state on a new machine, if the design supports it, and cuts power
+    /// again. These cuts come on top of the requested ones. The new clients restart their counts,
+    /// so the program's check means nothing here, as in a tagged run.
     fn go_on<D: Design>(
         &self,
         left: Persistent,
-        told: &mut dyn FnMut(u64),
+        on_cut: &mut dyn FnMut(u64),
     ) -> Result<After, Error> {
         let Start { setup, ref description, loaded, .. } = *self;
         let mut words = left.words();
@@ -90,8 +93,8 @@ impl Start<'_> {
         };
         let (description, left) = (description.clone(), Some(left));
         let mut start = Start { setup: &setup, description, loaded, words, left };
-        let Ran { machine, before, .. } = match start.run::<D>(false, told) {
-            // Of a heap that no transactions have made.
+        let Ran { machine, before, .. } = match start.run::<D>(false, on_cut) {
+            // The recovered heap is not the result of these clients' transactions.
             Err(error @ Error::Stopped { .. }) => {
                 let complaints = vec![format!("after recovery: {error}")];
                 return Ok(After { complaints, ..After::default() });
@@ -102,34 +105,34 @@ impl Start<'_> {
         rest::complain(
             &mut complaints,
             machine.counts.wrong_fills,
-            "wrong lines came after recovery",
+            "lines from memory had wrong words after recovery",
         );
         let isolation_hits = rest::isolation_hits(&machine).unwrap_or_default();
         rest::complain(&mut complaints, isolation_hits, rest::SHARED_AFTER);
-        let (report, _) = start.cut(&machine, before, true, told)?;
+        let (report, _) = start.cut(&machine, before, true, on_cut)?;
         Ok(After { report, complaints, isolation_hits, taken: taken(&machine) })
     }
 
-    /// Cuts power half of the times of a run: of one with values, or of the tagged one.
+    /// Makes half of the power cuts, in the run with values or in the tagged one.
     fn cut<D: Design>(
         &self,
         machine: &Machine<D>,
         before: Persistent,
         tagged: bool,
-        told: &mut dyn FnMut(u64),
+        on_cut: &mut dyn FnMut(u64),
     ) -> Result<(crash::Report, Option<Persistent>), Error> {
         let Setup { power_cuts, seed, .. } = *self.setup;
         let cuts = if tagged { power_cuts / 2 } else { power_cuts.div_ceil(2) };
-        // What is tagged is no heap that a program could check.
+        // The program cannot check tags.
         let loaded = (!tagged).then_some(self.loaded);
         let extra = (self.heap_words() / 8) as u32;
-        // At other moments than those of the other form.
+        // The two forms are cut at different times.
         let seed = seed ^ u64::from(tagged) << 32;
-        crash::cut_power(crash::Run { machine, before, extra, loaded }, cuts, seed, told)
+        crash::cut_power(crash::Run { machine, before, extra, loaded }, cuts, seed, on_cut)
     }
 }
 
-/// How often a run took each path that its design takes rarely.
+/// Returns the uses of each rare path of the design in a run.
 fn taken<D: Design>(machine: &Machine<D>) -> BTreeMap<String, u64> {
     let mut times: BTreeMap<String, u64> =
         D::RARE.iter().map(|name| ((*name).to_owned(), 0)).collect();

@@ -1,4 +1,4 @@
-//! What a machine at rest says of its run.
+//! The checks of an idle machine after its run.
 
 use words::Erased;
 
@@ -8,11 +8,11 @@ use crate::image::Image;
 use crate::machine::{Isolation, Machine};
 use crate::program::Loaded;
 
-/// What is complained of when transactions are not isolated, and when they are not after recovery.
-const SHARED: &str = "times two open transactions wrote one line";
-pub(super) const SHARED_AFTER: &str = "times two open transactions wrote one line after recovery";
+/// Complaints about line isolation, before and after recovery.
+const SHARED: &str = "writes by two open transactions to one line";
+pub(super) const SHARED_AFTER: &str = "writes by two open transactions to one line after recovery";
 
-/// What a machine at rest says that must not be.
+/// Returns the complaints about an idle machine.
 pub(super) fn complaints<D: Design>(
     machine: &Machine<D>,
     loaded: &dyn Loaded,
@@ -27,29 +27,30 @@ pub(super) fn complaints<D: Design>(
     }
     let mut complaints = loaded.check(&mut Erased::new(&mut Image::of(heap)))?;
     let wrong = machine.counts.wrong_fills;
-    complain(&mut complaints, wrong, "lines came from memory with other bytes than they had");
+    complain(&mut complaints, wrong, "lines from memory had wrong words");
     complain(&mut complaints, isolation_hits(machine).unwrap_or_default(), SHARED);
     let wrong = machine.design.contradictions();
-    complain(&mut complaints, wrong, "contradictions in what the design has");
+    complain(&mut complaints, wrong, "contradictions in the state of the design");
     Ok(complaints)
 }
 
-/// Complains of what has happened so many times, if it has.
-pub(super) fn complain(complaints: &mut Vec<String>, times: u64, what: &str) {
+/// Adds a complaint with its count, unless the count is 0.
+pub(super) fn complain(complaints: &mut Vec<String>, times: u64, message: &str) {
     if times > 0 {
-        complaints.push(format!("{times} {what}"));
+        complaints.push(format!("{times} {message}"));
     }
 }
 
-/// How often a transaction has written a line of another open one, where somebody has looked.
+/// Returns the number of isolation violations, if they were checked.
 pub(super) fn isolation_hits<D: Design>(machine: &Machine<D>) -> Option<u64> {
     machine.isolation.as_ref().map(Isolation::violations)
 }
 
-/// Of all words of the heap as the program sees them, and of all that memory has: 16 hexadecimal
-/// digits. One word that differs gives another hash, since no step forgets anything.
+/// Hashes all words of the heap as the program sees them, and all of the array: 16 hexadecimal
+/// digits. Each step is a bijection of the state, so a single differing word always changes the
+/// hash.
 pub(super) fn image_hash<D: Design>(machine: &Machine<D>, heap_words: u64) -> String {
-    // An odd number, with ones and zeros all over it.
+    // An odd constant with a random-looking bit pattern.
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let media = machine.memory.media().unwrap_or_default().iter().copied();
     let words = (0..heap_words).map(|word| machine.word(0, word)).chain(media);

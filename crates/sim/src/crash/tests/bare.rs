@@ -1,5 +1,5 @@
-//! Bugs that no program shows, since all that it stores is a transaction's: cores store words
-//! outside of transactions here, and write them back.
+//! Mutants that no workload detects, because workloads store only within transactions. Here, cores
+//! also store outside of transactions and write these words back.
 
 use words::{ADDRESS_BITS, Addr, Stop, Words};
 
@@ -15,11 +15,11 @@ use crate::mutants::{Mutant, plant};
 use crate::persist::history::Transaction;
 use crate::persist::{History, Persistent, Trace};
 
-/// The first word of a page, and how many words one has.
+/// The first word used, and the number of words per page.
 const WORD: u64 = 8 * 64 * 8;
 const PAGE: u64 = 64 * 8;
 
-/// Lines that are written, each of another page.
+/// The number of lines written, each in another page.
 const LINES: u64 = 40;
 
 const CUTS: u64 = 1000;
@@ -51,7 +51,8 @@ fn cuts<D: Design>(
     cut_power(run, CUTS, 1, &mut |_| {}).unwrap().0
 }
 
-/// From a moment on a word may be there, and now it must be.
+/// Records a one-word transaction: present from `ends` on at the earliest, and from now on for
+/// sure.
 fn note<D: Design>(hart: &mut Hart<'_, D>, ends: Time, word: u64, value: u64) {
     let acknowledged = hart.cycle();
     hart.until(acknowledged);
@@ -59,7 +60,7 @@ fn note<D: Design>(hart: &mut Hart<'_, D>, ends: Time, word: u64, value: u64) {
     hart.machine().history.as_mut().unwrap().push(one);
 }
 
-/// A word is stored and written back: when that is acknowledged, memory has it.
+/// Stores a word and writes it back. The acknowledgement means that memory has it.
 fn store_and_write_back<D: Design>(hart: &mut Hart<'_, D>, word: u64, value: u64) {
     let ends = hart.machine().now();
     hart.store(word, 0, value);
@@ -69,8 +70,8 @@ fn store_and_write_back<D: Design>(hart: &mut Hart<'_, D>, word: u64, value: u64
     note(hart, ends, word, value);
 }
 
-/// A word of each line is stored in a transaction, and another one behind it.
-fn behind_a_commit(hart: &mut Hart<'_, Lad>) {
+/// Stores a word of each line in a transaction, and then another word of the line outside of it.
+fn after_a_commit(hart: &mut Hart<'_, Lad>) {
     for (value, word) in (1..=LINES).map(|number| (number, WORD + number * PAGE)) {
         let at = Addr::new((u64::from(image::TAG) << ADDRESS_BITS) | (8 * word), 0);
         hart.transact(|tx| tx.write(at, value)).unwrap();
@@ -79,22 +80,22 @@ fn behind_a_commit(hart: &mut Hart<'_, Lad>) {
 }
 
 #[test]
-fn a_plain_write_that_goes_home_before_a_staged_one_of_its_line_is_found() {
+fn plain_write_before_staged_one_is_detected() {
     let slow = ["nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
     for machine in ["tiny-lad", "lad"] {
-        let report = cuts(machine, &slow, behind_a_commit);
+        let report = cuts(machine, &slow, after_a_commit);
         assert_eq!(report.violations, Vec::<String>::new(), "{machine}");
         assert!(report.ending_there > 0 && report.ending_gone > 0, "{machine}: {report:?}");
-        let _planted = plant(Mutant::LadPlainGoesHome);
-        let found = cuts(machine, &slow, behind_a_commit).violations_total;
+        let _injected = plant(Mutant::LadPlainGoesHome);
+        let found = cuts(machine, &slow, after_a_commit).violations_total;
         println!("{}: {found} on {machine}", Mutant::LadPlainGoesHome.name());
         assert!(found > 0, "{machine}");
     }
 }
 
-/// A word of each line is stored outside of a transaction, another one in one that is given up;
-/// then the first one is written back.
-fn before_one_that_is_given_up(hart: &mut Hart<'_, Ssp>) {
+/// Stores a word of each line outside of a transaction, and another one in a transaction that
+/// aborts. Then writes the first word back.
+fn before_an_abort(hart: &mut Hart<'_, Ssp>) {
     for (value, word) in (1..=LINES / 2).map(|number| (number, WORD + 2 * number * PAGE)) {
         let ends = hart.machine().now();
         hart.store(word, 0, value);
@@ -112,15 +113,15 @@ fn before_one_that_is_given_up(hart: &mut Hart<'_, Ssp>) {
 }
 
 #[test]
-fn a_line_that_gets_another_number_as_it_is_modified_is_found() {
+fn retag_of_modified_line_is_detected() {
     let one_page = ["ssp.write_set=1"];
     for machine in ["tiny-ssp", "ssp"] {
-        let report = cuts(machine, &one_page, before_one_that_is_given_up);
+        let report = cuts(machine, &one_page, before_an_abort);
         assert_eq!(report.violations, Vec::<String>::new(), "{machine}");
-        // When memory has one it is acknowledged: none is there before.
+        // The acknowledgement follows when memory has the word, so no word is present earlier.
         assert!(report.ending_gone > 0, "{machine}: {report:?}");
-        let _planted = plant(Mutant::SspRetagsDirty);
-        let found = cuts(machine, &one_page, before_one_that_is_given_up).violations_total;
+        let _injected = plant(Mutant::SspRetagsDirty);
+        let found = cuts(machine, &one_page, before_an_abort).violations_total;
         println!("{}: {found} on {machine}", Mutant::SspRetagsDirty.name());
         assert!(found > 0, "{machine}");
     }

@@ -1,27 +1,27 @@
-//! Bugs in `lad` and what is compared with it.
+//! Mutants of `lad` and of the designs that it is compared with.
 
-use super::{Row, SLOW, WEAK, all_are_found, row};
+use super::{Row, SLOW, WEAK, all_are_detected, row};
 use crate::mutants::Mutant;
 
-/// Queues so short that they are often too full.
+/// Short queues, which are often full.
 const SHORT_QUEUE: &[&str] = &["mc.wq=8"];
 
-/// The same, and threads are suspended so often that they write a line again that was flushed.
+/// Short queues, and suspensions so frequent that threads rewrite flushed lines.
 const TWICE: &[&str] = &["mc.wq=8", "design.lad.suspend_cycles=3000"];
 
-/// Threads are suspended as often, and queues are as they are.
+/// Suspensions of the same frequency, with the machine's queues.
 const SUSPENDED: &[&str] = &["design.lad.suspend_cycles=3000"];
 
-/// A way to the farthest controller that takes longer than the answer of the nearest one.
+/// A path to the farthest controller that is longer than the round trip to the nearest.
 const FAR: &[&str] = &["network.hop=40"];
 
-/// A last cache that has no second way for an older version.
+/// A direct-mapped last-level cache, without a way for an older version.
 const NARROW: &[&str] = &["llc.bytes=131072", "llc.ways=1"];
 
-/// A last cache of few lines, so that transactions fill it.
+/// A last-level cache of few lines, which transactions overflow.
 const LEAVING: &[&str] = &["llc.bytes=65536"];
 
-/// Caches so small that lines leave them before they are flushed, and queues that hold them.
+/// Caches so small that lines are evicted before their flush, and queues that hold them all.
 const SMALL: &[&str] = &["l1.bytes=1024", "l1.ways=2", "llc.bytes=16384", "mc.wq=256"];
 
 pub(super) const ROWS: [Row; 20] = [
@@ -47,8 +47,8 @@ pub(super) const ROWS: [Row; 20] = [
     Row { settings: WEAK, ..row(Mutant::UndoCommitFirst, "sw-undo", "sps") },
 ];
 
-/// The same on the machine of the paper. (The mesh there is so large that the nearest controller
-/// answers before the farthest one is asked.)
+/// The same on the paper's machine. Its mesh is so large that the nearest controller replies before
+/// the request reaches the farthest one.
 pub(super) const PAPER: [Row; 20] = [
     Row { settings: SLOW, cores: 2, ..paper(Mutant::LinesOutOfOrder, "lad", "cq") },
     Row { settings: SMALL, ..paper(Mutant::LadFlushLeavesDirty, "lad", "tpcc-hash") },
@@ -82,17 +82,17 @@ pub(super) const PAPER: [Row; 20] = [
     Row { settings: WEAK, ..paper(Mutant::UndoCommitFirst, "sw-undo", "sps") },
 ];
 
-/// A row on the machine of the paper.
+/// A row on the paper's machine.
 const fn paper(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
     Row { machine: "lad", cores: 4, cuts: 300, ..row(mutant, design, workload) }
 }
 
 #[test]
-fn every_planted_bug_is_found_by_cuts_and_its_repaired_twin_has_none() {
-    all_are_found(&ROWS);
+fn every_mutant_is_detected_on_the_tiny_machine() {
+    all_are_detected(&ROWS);
 }
 
 #[test]
-fn every_planted_bug_is_found_on_the_machine_of_the_paper_too() {
-    all_are_found(&PAPER);
+fn every_mutant_is_detected_on_the_papers_machine() {
+    all_are_detected(&PAPER);
 }

@@ -1,51 +1,51 @@
-//! Bugs in designs that log in hardware.
+//! Mutants of designs that log in hardware.
 
-use super::{Row, SLOW, all_are_found, row};
+use super::{Row, SLOW, all_are_detected, row};
 use crate::mutants::Mutant;
 
-/// A run on the machine of designs that log in hardware.
+/// A row on the machine of the designs that log in hardware.
 const fn logged(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
     Row { machine: "tiny-redu", cuts: 300, ..row(mutant, design, workload) }
 }
 
-/// A log that is full soon, and memory behind which things wait. (Stores that have not drained may
-/// need a slot each: few of them leave more of a share for what is stored.)
+/// A log that fills soon and a slow memory that makes writes queue. (Each undrained store may need
+/// a log slot: a short store buffer leaves more of the core's share for other entries.)
 const SHORT: &[&str] =
     &["log.bytes=20480", "redu.dram_cache_bytes=16384", "nvm.write_ns=600", "core.store_buffer=2"];
 
-/// A log of old and new words that scans have to make room in.
+/// A log of old and new words in which forced write-back scans must free space.
 const SCANNED: &[&str] = &["log.bytes=36864", "core.store_buffer=2"];
 
-/// Lines stay in DRAM as long as there is room, and its log has room for large transactions.
+/// Lines stay in DRAM while it has room, and the log has room for large transactions.
 const LAZY: &[&str] = &["redu.dram_cache_bytes=16384", "redu.write_back=1", "log.bytes=131072"];
 
-/// Such a memory, and places in DRAM for all lines of two transactions.
+/// A slow memory, and DRAM slots for all lines of two transactions.
 const SLOW_AND_WIDE: &[&str] =
     &["nvm.write_ns=2000", "nvm.write_hit_ns=2000", "redu.dram_cache_bytes=16384"];
 
-/// Such a memory, a log in which large ones have room, and a cache that lines leave soon.
+/// A slow memory, a log with room for large transactions, and a cache that evicts soon.
 const SLOW_AND_LONG: &[&str] =
     &[SLOW_AND_WIDE[0], SLOW_AND_WIDE[1], "log.bytes=131072", "llc.bytes=4096"];
 
-/// All of these.
+/// A slow memory, a large log, and DRAM slots for large transactions.
 const SLOW_AND_LARGE: &[&str] =
     &[SLOW_AND_WIDE[0], SLOW_AND_WIDE[1], "redu.dram_cache_bytes=32768", "log.bytes=131072"];
 
-/// The same, and lines that wait there for their turn to go home.
+/// The same, with a small window, so that lines wait in DRAM to be written to the heap image.
 const SLOW_AND_FEW: &[&str] =
     &[SLOW_AND_LARGE[0], SLOW_AND_LARGE[1], SLOW_AND_LARGE[2], SLOW_AND_LARGE[3], "log.window=2"];
 
-/// A log of which a share is used up by most of TPC-C's transactions.
+/// A log whose share most of TPC-C's transactions exceed.
 const SMALLER: &[&str] = &["log.bytes=16384"];
 
-/// One that is used up by some of them, and caches that lines leave before.
+/// A log whose share some of them exceed, and caches that evict lines before that.
 const SMALL: &[&str] = &["log.bytes=32768", "l2.bytes=1024", "llc.bytes=2048"];
 
-/// The same, and a victim buffer that has room for what stays in it for a while.
+/// The same, with a victim buffer that can hold such lines for a while.
 const SMALL_AND_WIDE: &[&str] = &[SMALL[0], SMALL[1], SMALL[2], "redu.dram_cache_bytes=65536"];
 
-/// Few names, that come again while the log is far from full, and entries that leave their buffer
-/// before the transaction ends.
+/// Few transaction identifiers, which are reused while the log is far from full, and entries that
+/// leave their buffer before the transaction ends.
 const NAMES: &[&str] = &[
     SLOW_AND_WIDE[0],
     SLOW_AND_WIDE[1],
@@ -90,22 +90,22 @@ pub(super) const ROWS: [Row; 23] = [
     Row { settings: SLOW_AND_WIDE, ..logged(Mutant::LogBeginsAnew, "redu", "sps") },
 ];
 
-/// A run on the machine of the paper; its log is small, so that recovery has less to look at.
+/// A row on the paper's machine. The small log keeps recovery fast.
 const fn paper(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
     let row = Row { machine: "redu", transactions: 100, ..logged(mutant, design, workload) };
     Row { settings: SLOW_AND_LARGE, cuts: 200, ..row }
 }
 
-/// A queue and a log that are full soon.
+/// A queue and a log that fill soon.
 const FULL: &[&str] = &[SHORT[0], SHORT[1], SHORT[2], SHORT[3], "mc.wq=8"];
 
-/// Forced write-backs that come often, and a log that waits for them.
+/// Frequent forced write-backs, and a log that waits for them.
 const OFTEN: &[&str] = &["hw-undo-redo.fwb_cycles=20000", SCANNED[0], SCANNED[1]];
 
-/// Few lines on their way home at once, and a queue where they wait.
+/// A small window of write-backs, and a queue in which they wait.
 const NARROW: &[&str] = &[SLOW[0], SLOW[1], "log.bytes=32768", "log.window=8", "mc.wq=8"];
 
-/// What leaves caches soon, and is asked for again while it is in DRAM.
+/// Caches that evict lines soon, which are requested again while they are in DRAM.
 const LEAVING: &[&str] = &[
     SLOW_AND_LARGE[0],
     SLOW_AND_LARGE[1],
@@ -118,7 +118,7 @@ const LEAVING: &[&str] = &[
     "redu.bloom_entries=32",
 ];
 
-/// As [`LAZY`], with caches that lines of open transactions leave.
+/// As [`LAZY`], with caches that evict lines of open transactions.
 const LAZY_TOO: &[&str] = &[
     LAZY[0],
     LAZY[1],
@@ -131,8 +131,8 @@ const LAZY_TOO: &[&str] = &[
     "mc.wq=8",
 ];
 
-/// As [`SMALL`] and [`SMALL_AND_WIDE`], with first caches that are small, too; the log is larger,
-/// and the store buffer as the tiny machine's, since stores that have not drained need room there.
+/// As [`SMALL`] and [`SMALL_AND_WIDE`], with small first-level caches. The log is larger and the
+/// store buffer is the tiny machine's, because undrained stores need log slots.
 const SMALL_TOO: &[&str] =
     &["log.bytes=49152", "core.store_buffer=8", "l1.bytes=1024", "l2.bytes=2048", "llc.bytes=8192"];
 const SMALL_AND_WIDE_TOO: &[&str] = &[
@@ -176,11 +176,11 @@ pub(super) const PAPER: [Row; 23] = [
 ];
 
 #[test]
-fn bugs_that_are_planted_into_logs_in_hardware_are_found_and_their_repaired_twins_have_none() {
-    all_are_found(&ROWS);
+fn every_hardware_log_mutant_is_detected_on_the_tiny_machine() {
+    all_are_detected(&ROWS);
 }
 
 #[test]
-fn bugs_in_logs_in_hardware_are_found_on_the_machine_of_the_paper_too() {
-    all_are_found(&PAPER);
+fn every_hardware_log_mutant_is_detected_on_the_papers_machine() {
+    all_are_detected(&PAPER);
 }

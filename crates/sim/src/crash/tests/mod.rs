@@ -1,4 +1,4 @@
-//! Bugs that are planted are found by cuts of power, and the same runs without them hold.
+//! Mutation tests of power failures: cuts detect each mutant, and the same run without it passes.
 
 mod bare;
 #[path = "../../../tests/common/mod.rs"]
@@ -18,7 +18,7 @@ use crate::mutants::{Mutant, plant};
 use crate::program::{Client, Ended, Loaded, Program};
 use crate::{Error, Setup};
 
-/// A bug, and the run that finds it.
+/// A mutant, and the run that detects it.
 struct Row {
     mutant: Mutant,
     design: &'static str,
@@ -28,7 +28,7 @@ struct Row {
     transactions: u64,
     cuts: u64,
     settings: &'static [&'static str],
-    /// The bug may also keep the machine from going on.
+    /// The mutant may also deadlock the machine.
     hangs: bool,
 }
 
@@ -38,21 +38,21 @@ const fn row(mutant: Mutant, design: &'static str, workload: &'static str) -> Ro
     Row { mutant, design, workload, machine, cores, transactions, cuts, settings, hangs }
 }
 
-/// A memory so slow that writes wait for each other.
+/// A memory so slow that writes queue.
 const SLOW: &[&str] = &["nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
 
 /// Controllers without batteries.
 const WEAK: &[&str] = &["persist.point=\"media\"", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
 
 impl Row {
-    /// All but the bug.
-    fn twin(&self) -> impl PartialEq {
+    /// The configuration of the run, without the mutant.
+    fn configuration(&self) -> impl PartialEq {
         let Row { design, workload, machine, cores, transactions, cuts, settings, .. } = *self;
         (design, workload, machine, cores, transactions, cuts, settings)
     }
 }
 
-/// What cuts have found, and what the comparison of lines has.
+/// Returns the violations of cuts, plus the complaints of the line comparison.
 fn violations(row: &Row) -> u64 {
     let Row { design, workload, machine, cores, transactions, cuts, settings, .. } = *row;
     let mut setup = Setup { power_cuts: cuts, ..setup(machine, design, cores, transactions) };
@@ -64,28 +64,28 @@ fn violations(row: &Row) -> u64 {
     }
 }
 
-fn all_are_found(rows: &[Row]) {
+fn all_are_detected(rows: &[Row]) {
     let mut survived = Vec::new();
-    let mut twins = Vec::new();
+    let mut checked = Vec::new();
     for row in rows {
-        // Rows that differ in nothing but their bug have one twin.
-        let twin = row.twin();
-        if !twins.contains(&twin) {
-            assert_eq!(violations(row), 0, "{} without the bug", row.mutant.name());
-            twins.push(twin);
+        // Rows that differ only in their mutant share one run without a mutant.
+        let configuration = row.configuration();
+        if !checked.contains(&configuration) {
+            assert_eq!(violations(row), 0, "{} without the mutant", row.mutant.name());
+            checked.push(configuration);
         }
-        let planted = plant(row.mutant);
+        let injected = plant(row.mutant);
         let found = violations(row);
-        drop(planted);
+        drop(injected);
         println!("{}: {found} violations with {}", row.mutant.name(), row.design);
         if found == 0 {
             survived.push((row.mutant.name(), row.design, row.machine));
         }
     }
-    assert!(survived.is_empty(), "these survived: {survived:?}");
+    assert!(survived.is_empty(), "undetected mutants: {survived:?}");
 }
 
-/// Every transaction stores what is there already.
+/// A program whose transactions store the values that are already there.
 struct Same;
 
 struct Objects8(Vec<[Ptr<[u64; 6]>; 8]>);
@@ -134,11 +134,11 @@ impl Client for Storing {
 }
 
 #[test]
-fn a_lost_store_of_what_was_there_already_is_found_by_who_wrote_it() {
+fn lost_store_of_an_equal_value_is_detected() {
     let mut setup = Setup { power_cuts: 400, ..setup("tiny-lad", "sw-undo", 4, 100) };
     WEAK.iter().for_each(|setting| setup.description.set(setting).unwrap());
     let violations = || crate::run(&setup, &Same, &mut |_| {}).unwrap().violations.unwrap();
     assert_eq!(violations(), 0);
-    let _planted = plant(Mutant::UndoCommitFirst);
+    let _injected = plant(Mutant::UndoCommitFirst);
     assert!(violations() > 0);
 }

@@ -1,34 +1,33 @@
-//! A program of the tests' own: objects of each core, one that all share, and what each core does
-//! with them.
+//! A test program: objects of each core, one shared object, and a body for each core.
 
 use words::{Erased, ErasedTx, Objects, Ptr, Stop, Transact};
 
 use crate::program::{Client, Ended, Loaded, Program};
 
-/// An object: a line, beside what the allocator has there.
+/// An object that fills a line together with its allocator header.
 pub(super) type Object = Ptr<[u64; 6]>;
 
 /// The program.
 #[derive(Clone, Copy)]
 pub(super) struct Parts {
-    /// Objects of each core.
+    /// The number of objects per core.
     pub(super) own: usize,
     pub(super) run: fn(&Part, &mut ErasedTx<'_>) -> Result<(), Stop>,
     pub(super) gives_up: fn(&Part) -> bool,
 }
 
-/// A core's part in it.
+/// The client of one core.
 pub(super) struct Part {
     pub(super) core: usize,
     pub(super) is_last: bool,
     pub(super) own: Vec<Object>,
     pub(super) shared: Object,
-    /// Transactions that it has begun.
+    /// The number of transactions begun.
     pub(super) turn: usize,
     parts: Parts,
 }
 
-/// All objects: each core's, and as many more, of which the one in the middle is shared.
+/// All objects: each core's, and another set whose middle object is shared.
 struct All(Parts, Vec<Vec<Object>>);
 
 fn objects<T: Transact>(worker: &mut T, count: usize) -> Result<Vec<Object>, T::Error> {

@@ -1,10 +1,10 @@
-//! Bugs in `ssp` and its peers; but for [`Mutant::SspRetagsDirty`], for which no program is enough:
-//! see [`bare`](super::bare).
+//! Mutants of `ssp` and of the designs that it is compared with. [`Mutant::SspRetagsDirty`] needs
+//! more than a workload: see [`bare`](super::bare).
 
 use words::{Erased, ErasedTx, LockId, Objects, Ptr, Stop, Transact, Words};
 
 use super::common::setup;
-use super::{Row, all_are_found, row};
+use super::{Row, all_are_detected, row};
 use crate::mutants::{Mutant, plant};
 use crate::program::{Client, Ended, Loaded, Program};
 use crate::report::Outcome;
@@ -14,26 +14,26 @@ const fn ssp(mutant: Mutant, design: &'static str, workload: &'static str) -> Ro
     Row { machine: "tiny-ssp", ..row(mutant, design, workload) }
 }
 
-/// Room for transactions of more than four pages.
+/// Capacity for transactions of more than four pages.
 const ROOMY: &[&str] = &["ssp.write_set=64", "ssp.cache_entries=160"];
 
-/// Whoever needs a slot waits for one, and gets that whose page has just been brought together.
+/// So few slots that a page waits for one, and gets the slot of a page that was just consolidated.
 const CROWDED: &[&str] = &["ssp.cache_entries=6", "tlb.entries=3"];
 
-/// Pages leave and come back soon, and others get them.
+/// Pages soon leave the caches and return, and move to other slots.
 const SHARED: &[&str] = &["ssp.cache_entries=32", "tlb.entries=3"];
 
-/// The same on a mesh with long ways: a broadcast arrives at one time here and at another there.
+/// The same on a mesh with long paths, where a broadcast arrives at different times.
 const SCATTERED: &[&str] =
     &[SHARED[0], SHARED[1], "network.columns=2", "network.rows=2", "network.hop=40"];
 
-/// Lines of the journal that are behind each other wait for few banks.
+/// Successive lines of the journal wait for few banks.
 const SKIPS: &[&str] = &["ssp.cache_entries=64", "nvm.banks=4"];
 
-/// Slots change their pages several times before there is a checkpoint.
+/// Slots change their pages several times before a checkpoint.
 const LAZY: &[&str] = &["ssp.cache_entries=10", "ssp.journal_bytes=4096"];
 
-/// Half of the journal is two lines, of many cores, and writes wait for few banks.
+/// Half of the journal is two lines for many cores, and writes wait for few banks.
 const SHORT: &[&str] = &[
     "ssp.cache_entries=64",
     "nvm.row_bytes=128",
@@ -43,24 +43,24 @@ const SHORT: &[&str] = &[
     "nvm.banks=4",
 ];
 
-/// Transactions of four pages leave no room in a line of the journal: pages wait until others are
-/// brought together, with a part of their batch done, and checkpoints come meanwhile.
+/// Transactions of four pages fill a line of the journal. Pages wait for the consolidation of
+/// others when a part of their batch is done, and checkpoints come in between.
 const FULL_LINES: &[&str] =
     &["ssp.cache_entries=128", "tlb.entries=4", "ssp.write_set=16", "ssp.journal_bytes=256"];
 
-/// Writes that wait for a bank are overtaken by others.
+/// Few banks: a write that waits for a bank is overtaken by others.
 const FEW_BANKS: &[&str] = &["nvm.banks=4", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
 
-/// The same with a commit record that does not wait for its log.
+/// The same, with a commit record that does not wait for its log.
 const BESIDE: &[&str] = &[FEW_BANKS[0], FEW_BANKS[1], FEW_BANKS[2], "ssp-redo.record_beside_log=1"];
 
-/// Lines behind each other lie in one bank, and are written one after the other.
+/// Successive lines lie in one bank, which writes one after the other.
 const BY_ROWS: &[&str] = &["nvm.interleave_bytes=2048"];
 
-/// Lines of open transactions would leave the last cache.
+/// A last-level cache that lines of open transactions overflow.
 const SMALL: &[&str] = &["llc.bytes=4096"];
 
-/// As many lines of a core's log as can be.
+/// The shortest log of a core.
 const SHORT_LOG: &[&str] = &["ssp-redo.log_bytes=4096"];
 
 pub(super) const ROWS: [Row; 24] = [
@@ -141,21 +141,21 @@ pub(super) const ROWS: [Row; 24] = [
     Row { settings: FEW_BANKS, ..ssp(Mutant::SspForgetsNumbers, "ssp-redo", "pages") },
 ];
 
-/// A run on the machine of the paper.
+/// A row on the paper's machine.
 const fn paper(mutant: Mutant, design: &'static str, workload: &'static str) -> Row {
     Row { machine: "ssp", cuts: 300, ..row(mutant, design, workload) }
 }
 
-/// Pages leave the translation buffer while they are written.
+/// Pages leave the TLB while a transaction writes them.
 const FEW_PAGES: &[&str] = &["tlb.entries=4"];
 
-/// As [`CROWDED`], and write sets that fit.
+/// As [`CROWDED`], with a write set that fits.
 const CROWDED_TOO: &[&str] = &[CROWDED[0], CROWDED[1], "ssp.write_set=4"];
 
-/// The same, and a journal that goes round.
+/// The same, with a journal that wraps.
 const ROUND: &[&str] = &[CROWDED[0], CROWDED[1], CROWDED_TOO[2], "ssp.journal_bytes=512"];
 
-/// As [`LAZY`], likewise.
+/// As [`LAZY`], with a write set that fits.
 const LAZY_TOO: &[&str] = &[LAZY[0], LAZY[1], FEW_PAGES[0], CROWDED_TOO[2]];
 
 /// A journal that needs checkpoints.
@@ -259,20 +259,21 @@ pub(super) const PAPER: [Row; 24] = [
 ];
 
 #[test]
-fn every_bug_that_is_planted_in_ssp_and_its_peers_is_found_and_its_repaired_twin_has_none() {
-    all_are_found(&ROWS);
+fn every_ssp_mutant_is_detected_on_the_tiny_machine() {
+    all_are_detected(&ROWS);
 }
 
 #[test]
-fn bugs_in_ssp_and_its_peers_are_found_on_the_machine_of_the_paper_too() {
-    all_are_found(&PAPER);
+fn every_ssp_mutant_is_detected_on_the_papers_machine() {
+    all_are_detected(&PAPER);
 }
 
-/// Core 0 writes an object under a lock. Core 1 writes more than the last cache can keep, and the
-/// object at the end: it takes the lock when software makes its transaction durable already.
+/// A program of two cores. Core 0 writes an object under a lock. Core 1 writes more than the
+/// last-level cache can hold, and the object last: it takes the lock after its fallback to
+/// software.
 struct Late;
 
-/// Those that core 1 has for itself, and the one of both.
+/// The objects of core 1, besides the shared one.
 const OBJECTS: usize = 64;
 
 type Object = Ptr<[u64; 6]>;
@@ -323,7 +324,7 @@ impl Client for LateClient {
         let own = if self.core == 0 { 0 } else { OBJECTS };
         for object in &self.objects[..own] {
             tx.set(*object, value)?;
-            // Stores drain meanwhile: it is known before the lock is taken that they do not fit.
+            // Let stores drain, so that the overflow is known before the core takes the lock.
             tx.compute(200);
         }
         tx.lock(LockId(1))?;
@@ -338,28 +339,28 @@ fn late(machine: &str, settings: &[&str]) -> Result<Outcome, Error> {
 }
 
 #[test]
-fn recovery_redoes_nothing_over_what_software_has_written_under_a_late_lock() {
+fn redo_spares_software_writes_under_a_late_lock() {
     for (machine, settings) in [("tiny-ssp", SMALL), ("ssp", ALL_SMALL)] {
         let outcome = late(machine, settings).unwrap();
         assert_eq!((outcome.violations, outcome.complaints), (Some(0), Vec::new()), "{machine}");
         assert!(outcome.fallbacks > 0, "{machine}");
-        let _planted = plant(Mutant::SspRedoSoftwareEarly);
+        let _injected = plant(Mutant::SspRedoSoftwareEarly);
         assert!(late(machine, settings).unwrap().violations > Some(0), "{machine}");
     }
 }
 
-/// What the last cache keeps may be more than half of a core's log, and then all of it.
+/// The last-level cache may hold more lines than half of a core's log, and then than all of it.
 #[test]
-fn a_transaction_that_its_log_does_not_hold_ends_the_run_and_is_not_written_over_others() {
+fn transaction_larger_than_its_log_fails_the_run() {
     let settings = [SHORT_LOG[0], "llc.bytes=65536", ALL_SMALL[1], ALL_SMALL[2]];
     for machine in ["tiny-ssp", "ssp"] {
         let Err(Error::Failed { why }) = late(machine, &settings) else {
-            panic!("{machine}: it holds it")
+            panic!("{machine}: the run must fail")
         };
         assert!(why.contains("more lines than the log"), "{machine}: {why}");
-        let _planted = plant(Mutant::SspRedoTakesMore);
+        let _injected = plant(Mutant::SspRedoTakesMore);
         assert!(late(machine, &settings).unwrap().violations > Some(0), "{machine}");
-        // With room for it the same run holds.
+        // With a larger log the same run passes.
         let roomy = ["ssp-redo.log_bytes=16384", settings[1], settings[2], settings[3]];
         assert_eq!(late(machine, &roomy).unwrap().violations, Some(0), "{machine}");
     }

@@ -1,4 +1,5 @@
-//! The part of docs/mutants.md about the simulated machine: every bug is there, with what finds it.
+//! The part of docs/mutants.md about the simulated machine: every mutant and the tests that detect
+//! it.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,19 +7,19 @@ use std::path::Path;
 use super::{Row, lad, logged, ssp};
 use crate::mutants::Mutant;
 
-/// What stands before the table.
+/// The text before the table.
 const HEAD: &str = "## The simulated machine
 
-Bugs of the simulated machine and of its designs, which are another list
-(`crates/sim/src/mutants.rs`). Those of designs are found in runs whose power is cut: by what
-recovery leaves, by the comparison of each line that comes from memory, or because a machine cannot
-go on. Each is found on the machine of its paper and on the tiny one, where the same run without the
-bug shows nothing. Settings that make a large machine take the path are beside the rows, in
-`crates/sim/src/crash/tests`. One is found by the tests of a part alone: what designs do in front of
-it hides it.
+Mutants of the simulated machine and of its designs, a list of their own
+(`crates/sim/src/mutants.rs`). Power cuts detect a design's mutant by the state that recovery
+leaves, by the comparison of each line that is read from memory, or by a deadlock. Each mutant is
+detected on the machine of its paper and on the tiny one, where the same run without the mutant
+passes. The settings that make a large machine take the path are beside the rows, in
+`crates/sim/src/crash/tests`. One mutant is detected only by the tests of a part, because the
+designs mask it.
 
     cargo test -p lastword-sim --lib crash
-    cargo test -p lastword-sim --lib every_bug
+    cargo test -p lastword-sim --lib every_machine_mutant
 
 The table is written by `UPDATE=1 cargo test -p lastword-sim --lib page_of_mutants`.
 
@@ -26,8 +27,8 @@ The table is written by `UPDATE=1 cargo test -p lastword-sim --lib page_of_mutan
 |---|---|---|---|---|
 ";
 
-/// What finds a bug: on which design and machines.
-struct Way {
+/// The tests that detect a mutant with one design, and their machines.
+struct Detection {
     mutant: Mutant,
     design: &'static str,
     machines: Vec<&'static str>,
@@ -38,7 +39,7 @@ const REDU: [&str; 2] = ["tiny-redu", "redu"];
 const SSP: [&str; 2] = ["tiny-ssp", "ssp"];
 const SIZES: &str = "cuts: transactions of two sizes";
 
-/// Those whose programs are the tests' own.
+/// Mutants that are detected by test programs.
 const OTHERS: [(Mutant, &str, [&str; 2], &str); 17] = [
     (Mutant::SoftwareEarly, "redu", REDU, SIZES),
     (Mutant::SoftwareEarly, "hw-redo", REDU, SIZES),
@@ -48,60 +49,65 @@ const OTHERS: [(Mutant, &str, [&str; 2], &str); 17] = [
     (Mutant::CommitsBeside, "hw-undo-redo", REDU, SIZES),
     (Mutant::DropWithoutWord, "hw-undo", REDU, SIZES),
     (Mutant::DropWithoutWord, "hw-undo-redo", REDU, SIZES),
-    (Mutant::OpenRecordStays, "hw-undo-redo", REDU, "a machine that cannot go on"),
+    (Mutant::OpenRecordStays, "hw-undo-redo", REDU, "a deadlock"),
     (Mutant::SspRedoSoftwareEarly, "ssp-redo", SSP, "cuts: a late lock"),
     (Mutant::SspRedoTakesMore, "ssp-redo", SSP, "cuts: a late lock"),
-    (Mutant::LadPlainGoesHome, "lad", ["tiny-lad", "lad"], "cuts: stores of no transaction"),
-    (Mutant::SspRetagsDirty, "ssp", SSP, "cuts: stores of no transaction"),
-    (Mutant::SspLeavesEarly, "ssp", SSP, "what its core reads"),
-    (Mutant::SspEndsEarly, "ssp", SSP, "what other cores know"),
-    (Mutant::SspTurnsBackEarly, "ssp", SSP, "what contradicts itself"),
-    (Mutant::SspDropsEarly, "ssp", SSP, "what contradicts itself"),
+    (Mutant::LadPlainGoesHome, "lad", ["tiny-lad", "lad"], "cuts: stores outside of transactions"),
+    (Mutant::SspRetagsDirty, "ssp", SSP, "cuts: stores outside of transactions"),
+    (Mutant::SspLeavesEarly, "ssp", SSP, "the values that its core reads"),
+    (Mutant::SspEndsEarly, "ssp", SSP, "the state of other cores"),
+    (Mutant::SspTurnsBackEarly, "ssp", SSP, "an invariant"),
+    (Mutant::SspDropsEarly, "ssp", SSP, "an invariant"),
 ];
 
-/// Those that the tests of a part show: what designs do in front of it hides them. (Lines of a log
-/// come before the data that wait for them, for there is room for the entries of a store when it is
-/// executed. Data that came first would survive in a slot with a battery.)
+/// Mutants that only the tests of a part detect, because the designs mask them. (A hardware log
+/// reserves room for a store's records when the store executes, so log lines precede the data that
+/// wait for them. Data that came first would survive in a battery-backed slot.)
 const PARTS: [(Mutant, &str); 1] = [(Mutant::HeldHasSlot, "the controller's tests")];
 
-fn ways() -> Vec<Way> {
-    let mut ways: Vec<Way> = Vec::new();
+fn detections() -> Vec<Detection> {
+    let mut all: Vec<Detection> = Vec::new();
     let rows: [&[Row]; 6] =
         [&lad::ROWS, &lad::PAPER, &logged::ROWS, &logged::PAPER, &ssp::ROWS, &ssp::PAPER];
     for Row { mutant, design, workload, machine, .. } in rows.into_iter().flatten() {
         let by = format!("cuts: {workload}");
-        let same = ways.iter_mut().find(|way| (way.mutant, way.design) == (*mutant, design));
+        let same = all.iter_mut().find(|it| (it.mutant, it.design) == (*mutant, design));
         match same {
-            Some(way) => {
-                way.machines.push(machine);
-                if !way.by.split([' ', ',']).any(|name| name == *workload) {
-                    write!(way.by, ", {workload}").unwrap();
+            Some(it) => {
+                it.machines.push(machine);
+                if !it.by.split([' ', ',']).any(|name| name == *workload) {
+                    write!(it.by, ", {workload}").unwrap();
                 }
             }
-            None => ways.push(Way { mutant: *mutant, design, machines: vec![machine], by }),
+            None => all.push(Detection { mutant: *mutant, design, machines: vec![machine], by }),
         }
     }
     for (mutant, design, machines, by) in OTHERS {
-        ways.push(Way { mutant, design, machines: machines.to_vec(), by: by.to_owned() });
+        all.push(Detection { mutant, design, machines: machines.to_vec(), by: by.to_owned() });
     }
     for (mutant, by) in PARTS {
-        ways.push(Way { mutant, design: "-", machines: Vec::new(), by: by.to_owned() });
+        all.push(Detection { mutant, design: "-", machines: Vec::new(), by: by.to_owned() });
     }
     for mutant in Mutant::OF_THE_MACHINE {
         let machines = vec!["tiny-lad", "tiny-redu"];
-        ways.push(Way { mutant: *mutant, design: "-", machines, by: "random steps".to_owned() });
+        all.push(Detection {
+            mutant: *mutant,
+            design: "-",
+            machines,
+            by: "random steps".to_owned(),
+        });
     }
-    ways
+    all
 }
 
 #[test]
-fn every_bug_of_a_design_is_found_on_the_machine_of_its_paper_and_on_the_tiny_one() {
-    let ways = ways();
+fn every_design_mutant_has_a_tiny_and_a_paper_row() {
+    let all = detections();
     for mutant in Mutant::ALL {
-        let of_it: Vec<&Way> = ways.iter().filter(|way| way.mutant == *mutant).collect();
-        assert!(!of_it.is_empty(), "nothing finds {}", mutant.name());
+        let of_it: Vec<&Detection> = all.iter().filter(|it| it.mutant == *mutant).collect();
+        assert!(!of_it.is_empty(), "no test detects {}", mutant.name());
         let is_of_a_part = PARTS.iter().any(|(part, _)| part == mutant);
-        for Way { design, machines, .. } in of_it {
+        for Detection { design, machines, .. } in of_it {
             if is_of_a_part {
                 continue;
             }
@@ -116,14 +122,13 @@ fn every_bug_of_a_design_is_found_on_the_machine_of_its_paper_and_on_the_tiny_on
 }
 
 #[test]
-fn the_page_of_mutants_says_what_finds_them() {
+fn page_of_mutants_is_current() {
     let mut part = HEAD.to_owned();
-    let ways = ways();
+    let all = detections();
     for mutant in Mutant::ALL {
-        for way in ways.iter().filter(|way| way.mutant == *mutant) {
-            let (name, what, machines) = (mutant.name(), mutant.what(), way.machines.join(", "));
-            writeln!(part, "| {name} | {what} | {} | {machines} | {} |", way.design, way.by)
-                .unwrap();
+        for it in all.iter().filter(|it| it.mutant == *mutant) {
+            let (name, what, machines) = (mutant.name(), mutant.what(), it.machines.join(", "));
+            writeln!(part, "| {name} | {what} | {} | {machines} | {} |", it.design, it.by).unwrap();
         }
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mutants.md");
@@ -134,5 +139,5 @@ fn the_page_of_mutants_says_what_finds_them() {
         std::fs::write(&path, &expected).unwrap();
         return;
     }
-    assert!(page == expected, "docs/mutants.md is not what the rows say: UPDATE=1");
+    assert!(page == expected, "docs/mutants.md differs from the rows: run the test with UPDATE=1");
 }

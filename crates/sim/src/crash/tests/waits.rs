@@ -1,5 +1,5 @@
-//! A bug by which cores wait for each other: one with locks until a line is at home, the line for a
-//! record, and whoever could end that record for the locks.
+//! The mutant of a cyclic wait: a core with locks waits for a line to be written to the heap image,
+//! the line waits for its record, and the core that could end the record waits for the locks.
 
 use words::{ErasedTx, LockId, Objects, Stop, Words};
 
@@ -9,13 +9,13 @@ use crate::Error;
 use crate::mutants::{Mutant, plant};
 use crate::report::Outcome;
 
-/// What the three cores do:
+/// The roles of the three cores:
 /// ```text
-///   0   takes the lock, and commits while software runs: waits with it until all is at home
-///   1   stores a line; that is to go home, and waits for its record; stores it again, and another
-///       one, which sends the second entry to the open record; wants the lock
-///   2   a transaction that does not fit in, by software: over before the line is at home; then one
-///       that wants the lock, so that nothing of it ends the record
+///   0   takes the lock and commits while software runs: holds it until all lines are written back
+///   1   stores a line, whose write-back waits for its record; stores it again, and another line,
+///       which sends the second entry to the open record; then wants the lock
+///   2   runs a transaction in software that does not fit into the log, over before the line is
+///       written back; then one more wants the lock, so that none of its entries ends the record
 /// ```
 const THREE: Parts = Parts { own: 40, run, gives_up: |_| false };
 
@@ -30,7 +30,7 @@ fn run(part: &Part, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
         0 => share(tx),
         1 => {
             tx.update(part.own[0], count)?;
-            // Each time another moment.
+            // Vary the time between the stores.
             tx.compute(10_000 * (turn % 50));
             tx.update(part.own[0], count)?;
             tx.update(part.own[1], count)?;
@@ -46,8 +46,8 @@ fn run(part: &Part, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
 
 fn outcome(machine: &str) -> Result<Outcome, Error> {
     let mut setup = setup(machine, "hw-undo-redo", 3, 900);
-    // A share of the log is less than what the third core stores; and all writes wait for each
-    // other.
+    // A core's share of the log is less than the third core's stores need, and writes are
+    // serialized.
     let log = ["log.bytes=49152", "log.buffer_lines=1", "core.store_buffer=2"];
     let slow = ["nvm.write_ns=2000", "nvm.write_hit_ns=2000", "nvm.banks=1"];
     log.iter().chain(&slow).for_each(|setting| setup.description.set(setting).unwrap());
@@ -55,13 +55,16 @@ fn outcome(machine: &str) -> Result<Outcome, Error> {
 }
 
 #[test]
-fn a_record_that_nobody_ends_for_who_waits_with_locks_is_found() {
+fn open_record_that_blocks_a_lock_holder_is_detected() {
     for machine in ["tiny-redu", "redu"] {
-        let twin = outcome(machine).unwrap();
-        println!("{machine}: {} of {} by software", twin.fallbacks, twin.transactions);
-        assert_eq!(twin.complaints, [""; 0], "{machine}");
-        assert!(twin.fallbacks > 20 && twin.fallbacks < twin.transactions / 2, "{machine}");
-        let _planted = plant(Mutant::OpenRecordStays);
+        let without = outcome(machine).unwrap();
+        println!("{machine}: {} of {} by software", without.fallbacks, without.transactions);
+        assert_eq!(without.complaints, [""; 0], "{machine}");
+        assert!(
+            without.fallbacks > 20 && without.fallbacks < without.transactions / 2,
+            "{machine}"
+        );
+        let _injected = plant(Mutant::OpenRecordStays);
         match outcome(machine) {
             Err(Error::Deadlock { waits, .. }) => println!("{machine}: {waits}"),
             Err(error) => panic!("{machine}: {error}"),
