@@ -1,4 +1,4 @@
-//! What can go wrong in a simulation.
+//! Errors of simulations.
 
 use std::path::PathBuf;
 
@@ -8,54 +8,54 @@ use words::Stop;
 use crate::machine::describe::DescribeError;
 use crate::program::Ended;
 
-/// Bytes of a heap at most: its lines, and what designs keep behind them, are numbered by 32 bits.
+/// The largest heap: its lines, and those of designs after it, have 32-bit numbers.
 pub const HEAP_BYTES_MAX: u64 = 64 << 30;
 
-/// Why a simulation could not be done.
+/// A reason why a simulation failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody can go on.
+    /// No core can continue.
     #[error("deadlock at cycle {cycle}: {waits}")]
     Deadlock {
-        /// When the last thing happened.
+        /// The time of the last event.
         cycle: u64,
-        /// What each core waits for.
+        /// The reason for each core's wait.
         waits: String,
     },
-    /// There is no such design.
+    /// The design does not exist.
     #[error("there is no design `{name}`; there are: {known}")]
     NoDesign {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// Those that there are.
+        /// The existing designs.
         known: String,
     },
-    /// The trace of requests could not be written.
+    /// The trace of requests cannot be written.
     #[error("cannot write the trace {}: {source}", path.display())]
     Trace {
-        /// Its file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// The design cannot run on the machine.
+    /// The design does not support the machine.
     #[error("`{design}` cannot run on the machine `{machine}`: {problem}")]
     Misfit {
         /// The design's name.
         design: &'static str,
         /// The machine's.
         machine: String,
-        /// What must be otherwise.
+        /// The requirement that the machine violates.
         problem: &'static str,
     },
-    /// Power was to be cut under a design that makes nothing durable.
+    /// Power cuts were requested for a design that makes nothing durable.
     #[error("`{design}` makes nothing durable: cut power under another design")]
     NothingDurable {
         /// The design's name.
         design: &'static str,
     },
-    /// The program's data have more lines than the machine can number.
+    /// The program's heap exceeds the machine's line numbers.
     #[error(
         "{program} takes {gib} GiB, of at most {}: give it a smaller scale",
         HEAP_BYTES_MAX >> 30
@@ -63,25 +63,25 @@ pub enum Error {
     TooLarge {
         /// The program's name.
         program: String,
-        /// What its heap takes.
+        /// The size of its heap.
         gib: u64,
     },
-    /// The machine cannot be.
+    /// The machine is invalid.
     #[error(transparent)]
     Description(#[from] DescribeError),
-    /// The program could not be loaded or checked.
+    /// The program failed to load or to check its data.
     #[error(transparent)]
     Program(#[from] Ended),
-    /// The design could not go on.
-    #[error("the design cannot go on: {why}")]
+    /// The design failed.
+    #[error("the design failed: {why}")]
     Failed {
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         why: &'static str,
     },
-    /// A transaction could not be done.
+    /// A transaction failed.
     #[error("a transaction ended with: {stop}")]
     Stopped {
-        /// What it ended with.
+        /// The reason.
         stop: Stop,
     },
 }

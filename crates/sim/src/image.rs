@@ -1,9 +1,9 @@
-//! A heap without a machine: transactions run at once, and take no time.
+//! A heap without a machine: transactions run at once and take no simulated time.
 //!
-//! Its layout isolates lines: hardware designs make whole lines durable, so no two objects share
-//! one, and no two arenas.
+//! The layout isolates lines, because hardware designs make whole lines durable: no two objects
+//! share a line, and no two arenas do.
 //!
-//! Programs are loaded into it before a simulation, and check it afterwards.
+//! A simulation loads its program into such a heap, and checks the final state with one.
 
 use lw_alloc::Heap;
 use words::{Addr, Allocate, Stop, Transact, Words};
@@ -13,21 +13,21 @@ use crate::program::Ended;
 /// The tag of a simulated heap's pointers.
 pub const TAG: u16 = 0x51ed;
 
-/// The words of a heap.
+/// A simulated heap's words.
 #[derive(Clone, Debug)]
 pub struct Image {
     words: Vec<u64>,
     heap: Heap,
-    /// What the running transaction has overwritten, oldest first.
+    /// The undo list of the running transaction, oldest entry first.
     undo: Vec<(usize, u64)>,
 }
 
 impl Image {
-    /// A new heap for what takes so many bytes in a pool: objects begin at lines here, and take up
-    /// to twice as much.
+    /// Formats a heap for data that take `bytes` in a pool. Objects are aligned to lines here, so
+    /// the heap is twice as large.
     ///
     /// # Errors
-    /// [`Stop::Full`] when that is less than a heap needs.
+    /// [`Stop::Full`] when the heap is too small for its own metadata.
     pub fn format(bytes: u64) -> Result<Image, Ended> {
         let bytes = (2 * bytes).next_multiple_of(lw_alloc::CHUNK_BYTES);
         let mut image = Image::of(vec![0; bytes as usize / 8]);
@@ -37,13 +37,13 @@ impl Image {
         Ok(image)
     }
 
-    /// The heap that these words are.
+    /// Returns the heap with these words.
     pub fn of(words: Vec<u64>) -> Image {
         let heap = heap(8 * words.len() as u64);
         Image { words, heap, undo: Vec::new() }
     }
 
-    /// Its words.
+    /// Returns the words.
     pub fn into_words(self) -> Vec<u64> {
         self.words
     }
@@ -55,7 +55,7 @@ impl Image {
     }
 }
 
-/// The geometry of a simulated heap.
+/// Returns the geometry of a simulated heap.
 pub fn heap(bytes: u64) -> Heap {
     Heap::line_isolated(TAG, bytes)
 }

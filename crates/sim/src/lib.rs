@@ -1,21 +1,21 @@
-//! A simulated multi-core machine with persistent memory, for designs in hardware.
+//! A simulated multi-core machine with persistent memory, for hardware designs.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`machine`] | what every design runs on: cores, caches, network, memory controllers |
-//! | [`design`] | how a machine makes transactions durable: a file a design |
-//! | [`crash`] | power cuts at any cycle, and whether recovery makes of them what it must |
+//! | [`machine`] | the machine of every design: cores, caches, network, memory controllers |
+//! | [`design`] | how a machine makes transactions durable: one file per design |
+//! | [`crash`] | power failures at any cycle, and the check of what recovery makes of them |
 //! | [`image`] | a heap without a machine |
-//! | [`mutants`] | bugs to plant |
-//! | [`persist`] | when what is persistent changes |
-//! | [`program`] | what it runs |
-//! | [`report`] | what it has found |
+//! | [`mutants`] | injected bugs |
+//! | [`persist`] | the persistent state, and each change of it |
+//! | [`program`] | the programs that a machine runs |
+//! | [`report`] | the results of a run |
 //! | [`sweep`] | many simulations |
 //!
-//! docs/simulator.md says what is modelled, and what each number of a machine is.
+//! docs/simulator.md describes the model and each number of a machine.
 //!
-//! All that happens has a time, in cycles of the cores' clock. Equal programs on equal machines
-//! have equal results, to the last bit: nothing here depends on the host.
+//! Every event has a time in cycles of the cores' clock. Equal programs on equal machines have
+//! equal results, bit by bit, because nothing here depends on the host.
 
 #[cfg(test)]
 extern crate self as sim;

@@ -1,14 +1,14 @@
-//! What the machine runs: a program that is loaded once and then run by every core, its type
-//! forgotten.
+//! The interface of programs: a program is loaded once and run by every core, with its types
+//! erased.
 //!
 //! ```text
 //!   Program  --load-->  Loaded  --client of core i-->  Client:  next, run, next, run, ...
 //!                         \--check, when all have ended
 //! ```
 //!
-//! A core runs its client's transactions in turn. What a client does follows from the program's
-//! seed and the core's index alone; between the transactions it thinks, for as many instructions as
-//! it says. Nothing here knows a workload: whoever has one wraps it.
+//! A core runs its client's transactions one after the other. A client's choices depend only on the
+//! program's seed and the core's index. Between two transactions it computes, for a number of
+//! instructions that it returns. This module knows no workload: crates with workloads implement it.
 //!
 //! ```
 //! use sim::program::{Client, Ended, Loaded, Program};
@@ -61,11 +61,11 @@
 use thiserror::Error;
 use words::{AnyError, Erased, ErasedTx, Stop};
 
-/// A transaction of a program's load or check ended otherwise than by its commit.
+/// The error of a transaction that loads or checks a program's data and does not commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the program could not be loaded or checked: {stop}")]
 pub struct Ended {
-    /// How.
+    /// The reason.
     pub stop: Stop,
 }
 
@@ -76,64 +76,68 @@ impl From<Ended> for AnyError {
 }
 
 impl From<AnyError> for Ended {
-    /// Back to the type that was forgotten.
+    /// Restores the type that was erased.
     ///
     /// # Panics
-    /// It was another one.
+    /// When the error has another type.
     fn from(error: AnyError) -> Ended {
-        error.downcast().expect("the worker of a program ends so")
+        error.downcast().expect("a program's worker has this error type")
     }
 }
 
-/// A program, before there is a heap.
+/// A program before it has a heap.
 pub trait Program {
-    /// What a user calls it.
+    /// Returns the name of the program.
     fn name(&self) -> &str;
 
-    /// Bytes of a heap that holds it for ever, the allocator's share included.
+    /// Returns the size of a heap that suffices for any run, including the allocator's overhead.
     fn heap_bytes(&self) -> u64;
 
-    /// Builds its data for so many cores, in an empty heap. This takes no simulated time.
+    /// Builds the data for so many cores in an empty heap. This takes no simulated time.
     ///
     /// # Errors
-    /// What a transaction ended with.
+    /// The reason why a transaction failed.
     fn load(&self, worker: &mut Erased<'_, Ended>, cores: usize) -> Result<Box<dyn Loaded>, Ended>;
 }
 
 /// A program whose data are in a heap.
 pub trait Loaded {
-    /// What a core runs, from its beginning. Equal cores of equal programs run equal transactions.
+    /// Returns the client of a core. Equal cores of equal programs run equal transactions.
     fn client(&self, core: usize) -> Box<dyn Client>;
 
-    /// Checks all data; empty: they hold. No transaction runs meanwhile.
+    /// Checks all data while no transaction runs. Returns complaints, or an empty list for sound
+    /// data.
     ///
     /// # Errors
-    /// What a transaction ended with: a wild pointer in damaged data ends one.
+    /// The reason why a transaction failed: for example, a wild pointer in damaged data.
     fn check(&self, worker: &mut Erased<'_, Ended>) -> Result<Vec<String>, Ended>;
 }
 
-/// What one core runs.
+/// The transactions of one core.
 pub trait Client {
-    /// Draws the next transaction, outside of it.
+    /// Chooses the next transaction, outside of it.
     fn next(&mut self);
 
-    /// The body of the transaction that was drawn. It may run again: it changes nothing but words.
+    /// Runs the body of the chosen transaction. The body may run again, so it changes nothing but
+    /// words.
     ///
     /// # Errors
-    /// What an access ended with; [`Stop::Aborted`] when it [gives up](Client::gives_up).
+    /// The error of an access, or [`Stop::Aborted`] when the transaction [gives
+    /// up](Client::gives_up).
     fn run(&self, tx: &mut ErasedTx<'_>) -> Result<(), Stop>;
 
-    /// Whether this transaction gives itself up in the end: then [`Stop::Aborted`] is no error.
+    /// Returns whether this transaction aborts at its end; [`Stop::Aborted`] is then no error.
     fn gives_up(&self) -> bool {
         false
     }
 
-    /// Whether this transaction only reads.
+    /// Returns whether this transaction only reads.
     fn reads_only(&self) -> bool {
         false
     }
 
-    /// Instructions of the program between this transaction's commit and the next one's beginning.
+    /// Returns the number of instructions between this transaction's commit and the next one's
+    /// start.
     fn outside_instructions(&self) -> u32 {
         0
     }

@@ -1,34 +1,34 @@
-//! What the program has done: the oracle's side of a power cut.
+//! The committed transactions of a run: the oracle's side of a power failure.
 
 use crate::machine::when::Time;
 
-/// A transaction that was committed, or tried to.
+/// A transaction that committed or was about to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// Which core's.
+    /// The core.
     pub core: usize,
-    /// Its body was over: before that it may not be durable.
+    /// When its body ended; earlier, it must not be durable.
     pub ends: Time,
-    /// It was acknowledged: from then on it must be. [`crate::machine::when::NEVER`] when the run
-    /// ended before.
+    /// When it was acknowledged; from then on, it must be durable. [`crate::machine::when::NEVER`]
+    /// when the run ended earlier.
     pub acknowledged: Time,
-    /// The words that it left, each once, by number.
+    /// The numbers and final values of the words that it wrote.
     pub words: Vec<(u64, u64)>,
 }
 
-/// All transactions, in the order in which they were acknowledged; those that were not come last.
+/// All transactions in the order of acknowledgement, followed by unacknowledged ones.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     transactions: Vec<Transaction>,
 }
 
 impl History {
-    /// One more.
+    /// Appends a transaction.
     pub fn push(&mut self, transaction: Transaction) {
         self.transactions.push(transaction);
     }
 
-    /// All of them.
+    /// Returns all transactions.
     pub fn transactions(&self) -> &[Transaction] {
         &self.transactions
     }

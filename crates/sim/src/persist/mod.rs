@@ -1,12 +1,11 @@
-//! What survives a power cut: when it changes, what it is at any cycle, and what recovery makes of
-//! it.
+//! The persistent state: its changes, its value at any cycle, and its form for recovery.
 //!
 //! ```text
 //!   Trace: every change, and its time --prefix up to a cut--> Failing --> Persistent --recover-->
 //! ```
-//! Everything here follows from the [`Trace`] of one run, so thousands of cuts cost one
-//! simulation. A design's batteries get a [`Failing`], its recovery a [`Persistent`], and neither
-//! anything else: what was volatile is out of their reach.
+//! The state at any cycle follows from the [`Trace`] of one run, so thousands of cuts cost a single
+//! simulation. A design's batteries get a [`Failing`] and its recovery a [`Persistent`], and
+//! nothing else: volatile state is out of their reach.
 
 pub mod history;
 pub mod requests;
@@ -20,81 +19,81 @@ use crate::machine::controller::Id;
 use crate::machine::memory::LineWords;
 use crate::machine::when::Time;
 
-/// One change of what may survive a power cut.
+/// A change of the state that may survive a power failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A controller has accepted a write: it has a slot.
+    /// A controller has accepted a write into a slot.
     Accepted {
-        /// Which channel's.
+        /// The controller's channel.
         channel: u8,
         /// The write.
         queued: Queued,
     },
-    /// The write in this slot was given other words.
+    /// The write in a slot has got other words.
     Merged {
-        /// Which channel's.
+        /// The controller's channel.
         channel: u8,
         /// The slot's write.
         into: Id,
-        /// Its words from here on.
+        /// Its new words.
         payload: LineWords,
     },
-    /// The array has a line; its slot is free.
+    /// The array has a line, and its slot is free.
     Durable {
-        /// Which channel's.
+        /// The controller's channel.
         channel: u8,
-        /// Which write.
+        /// The write.
         id: Id,
-        /// Which line.
+        /// The line.
         line: u32,
-        /// Its words.
+        /// The words.
         payload: LineWords,
     },
-    /// A cache that is persistent has a line.
+    /// A persistent cache has got a line.
     Kept {
-        /// The line; it is numbered.
+        /// The line, with its number.
         queued: Queued,
     },
-    /// It has it no longer.
+    /// A persistent cache has dropped a line.
     Dropped {
-        /// Which one.
+        /// The line's number.
         number: u64,
     },
-    /// A persistent register of the design.
+    /// A persistent register of the design has changed.
     Register {
-        /// Which one: a bank, and an index in it.
+        /// The register: its bank, and its index in that.
         at: (u32, u32),
-        /// Its value from here on.
+        /// Its new value.
         value: u64,
     },
 }
 
-/// All changes, in the order in which they happened.
+/// All changes in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     changes: Vec<(Time, Change)>,
-    /// Where a design did what it does rarely: its name for that, from when and until when.
+    /// Uses of the design's rare paths: the path's name, the start and the end.
     rare: Vec<(&'static str, Time, Time)>,
 }
 
 impl Trace {
-    /// One more.
+    /// Appends a change.
     pub fn push(&mut self, time: Time, change: Change) {
         debug_assert!(self.changes.last().is_none_or(|last| last.0 <= time), "in order");
         self.changes.push((time, change));
     }
 
-    /// All of them.
+    /// Returns all changes.
     pub fn changes(&self) -> &[(Time, Change)] {
         &self.changes
     }
 
-    /// A design did something that it does rarely, from `from` until `until`.
+    /// Records that a rare path of the design was in use from `from` to `until`.
     pub fn rare(&mut self, name: &'static str, from: Time, until: Time) {
         self.rare.push((name, from, until));
     }
 
-    /// All of that.
+    /// Returns all uses of rare paths.
     pub fn rare_paths(&self) -> &[(&'static str, Time, Time)] {
         &self.rare
     }

@@ -1,11 +1,10 @@
-//! What arrived at memory controllers, as text that other memory simulators read.
+//! The requests that reached memory controllers, exported as text for other memory simulators.
 //!
 //! ```text
 //!   time  R or W  address          cycles of the cores' clock; the line's first byte, in hex
 //!   1203  R       0x000000004f40
 //! ```
-//! The requests are in the order of their times. Those to volatile memory lie behind persistent
-//! memory.
+//! Requests are in order of time. Addresses of volatile memory follow those of persistent memory.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -17,22 +16,22 @@ use crate::machine::when::Time;
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When it arrived.
+    /// The time of arrival.
     pub time: Time,
-    /// Whether it writes.
+    /// A write, as opposed to a read.
     pub writes: bool,
-    /// Which line.
+    /// The line.
     pub line: u32,
 }
 
-/// A file for them, which is there before anything is simulated.
+/// The export file, which is opened before the simulation starts.
 pub(crate) struct Export {
     path: PathBuf,
     file: File,
 }
 
 impl Export {
-    /// Makes the file, or opens it: what it has stays until there is something else to write.
+    /// Opens or creates the file. Its old contents stay until [`write`](Export::write).
     ///
     /// # Errors
     /// [`Error::Trace`].
@@ -44,7 +43,7 @@ impl Export {
         }
     }
 
-    /// Writes them.
+    /// Replaces the file's contents by these requests.
     ///
     /// # Errors
     /// [`Error::Trace`].
@@ -57,7 +56,7 @@ impl Export {
 }
 
 fn put(requests: &[Request], file: File) -> io::Result<()> {
-    // Several channels run at a moment, but none goes back in time.
+    // Several channels run at one time, but time never goes backwards.
     debug_assert!(requests.is_sorted_by_key(|request| request.time));
     let mut file = BufWriter::new(file);
     for Request { time, writes, line } in requests {

@@ -1,10 +1,10 @@
-//! What is persistent at a moment, what batteries save of it, and how recovery changes it.
+//! The persistent state at a cut, the work of batteries, and the changes by recovery.
 //!
 //! ```text
 //!   Powered --cut--> Failing: slots, a cache --batteries are empty--> Persistent --> recovery
 //! ```
-//! Each moment has a type of its own: recovery has no slots and no cache that it could look into,
-//! and can save nothing; and what batteries do is no step of recovery.
+//! Each stage has a type of its own. Recovery cannot read slots or a cache, and cannot save
+//! anything. The work of batteries is no step of recovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,46 +16,46 @@ use crate::machine::controller::Id;
 use crate::machine::description::Point;
 use crate::machine::memory::{LineWords, copy_of};
 
-/// A write that has a slot in a controller.
+/// A write in a controller's slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queued {
-    /// Its number: younger ones have larger numbers.
+    /// Its number; younger writes have larger numbers.
     pub id: Id,
     /// Its line.
     pub line: u32,
-    /// The transaction whose write it is; 0: nobody's.
+    /// The transaction of the write; 0 for none.
     pub owner: u64,
     /// Its words.
     pub payload: LineWords,
 }
 
-/// Power was cut again, during recovery.
+/// The error of a recovery that is itself cut by a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("power was cut")]
 pub struct Cut;
 
-/// What is persistent, or has a battery, while there is power.
+/// State that is persistent or battery-backed, while there is power.
 #[derive(Clone, Debug)]
 pub(crate) struct Powered {
-    /// What the array has.
+    /// The array.
     nvm: Vec<u64>,
-    /// Each channel's slots.
+    /// The slots of each channel.
     queues: Vec<Vec<Queued>>,
-    /// What a persistent cache has, by number.
+    /// The lines of a persistent cache, by number.
     kept: BTreeMap<u64, Queued>,
     registers: FxHashMap<(u32, u32), u64>,
 }
 
 impl Powered {
-    /// The state before the first change of a machine that begins with this.
+    /// Returns the state of a machine before its first change.
     pub(crate) fn new(before: Persistent) -> Powered {
         let Persistent { nvm, changed, registers, saved, .. } = before;
-        debug_assert!(changed.is_empty(), "no recovery's changes lie over it");
+        debug_assert!(changed.is_empty(), "recovery's changes are merged into the array first");
         let queues = vec![Vec::new(); saved.len()];
         Powered { nvm, queues, kept: BTreeMap::new(), registers }
     }
 
-    /// A change happens.
+    /// Applies a change.
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Accepted { channel, queued } => {
@@ -79,9 +79,9 @@ impl Powered {
         }
     }
 
-    /// Power is cut now: a copy of all but the array, which stays where it is until
-    /// [`back`](Powered::back) gives it back. Slots are a part of it only where writes count from
-    /// there on: those of other controllers are volatile, and no design gets to see them.
+    /// Cuts power: returns a copy of everything except for the array, which moves into the result
+    /// until [`back`](Powered::back). Slots are included only where a write is durable from
+    /// `Accepted` on; those of other controllers are volatile, and no design may see them.
     pub(crate) fn cut(&mut self, persistent_from: Point) -> Failing {
         let queues = match persistent_from {
             Point::Accepted => self.queues.clone(),
@@ -98,7 +98,7 @@ impl Powered {
     }
 }
 
-/// The moment when power fails: batteries save what they can, and nothing interrupts them.
+/// The state during a power failure. Batteries save parts of it, without interruption.
 #[derive(Clone, Debug)]
 pub struct Failing {
     queues: Vec<Vec<Queued>>,
@@ -107,68 +107,68 @@ pub struct Failing {
 }
 
 impl Failing {
-    /// Each controller's slots, if it has a battery, for whoever decides what that saves of them:
-    /// they are empty afterwards.
+    /// Takes the battery-backed slots of each controller, for the code that decides which writes to
+    /// save.
     pub fn take_queues(&mut self) -> Vec<Vec<Queued>> {
         let empty = vec![Vec::new(); self.queues.len()];
         std::mem::replace(&mut self.queues, empty)
     }
 
-    /// What a persistent cache has, oldest first: it is empty afterwards.
+    /// Takes the lines of a persistent cache, oldest first.
     pub fn take_kept(&mut self) -> Vec<Queued> {
         std::mem::take(&mut self.kept).into_values().collect()
     }
 
-    /// A battery puts a write aside, behind those that it has put aside before.
+    /// Saves a write separately from the array, after those that were saved before.
     pub fn save(&mut self, channel: usize, queued: Queued) {
         self.after.saved[channel].push(queued);
     }
 
-    /// A battery writes a line to the array.
+    /// Saves a line to the array.
     pub fn save_home(&mut self, line: u32, payload: LineWords) {
         self.after.changed.insert(line, payload);
     }
 
-    /// The batteries are empty. What they have not saved is lost.
+    /// Ends the power failure. Everything that the batteries have not saved is lost.
     pub(crate) fn over(self) -> Persistent {
         self.after
     }
 }
 
-/// What recovery gets: lines, registers, and what batteries have saved. Each change of it is a step
-/// at which power can be cut again.
+/// The state that recovery receives: lines, registers, and the writes that batteries have saved.
+/// Each change is a step at which power can fail again.
 ///
-/// Its changes lie over what the array had, and can be dropped.
+/// Changes form an overlay over the array, which can be dropped.
 #[derive(Clone, Debug)]
 pub struct Persistent {
-    /// What the array has.
+    /// The array.
     nvm: Vec<u64>,
-    /// Lines that were changed since power was cut.
+    /// Lines that were changed after the power failure.
     changed: FxHashMap<u32, LineWords>,
     registers: FxHashMap<(u32, u32), u64>,
-    /// Each channel's writes that a battery has put aside, oldest first.
+    /// The writes of each channel that a battery has saved, oldest first.
     saved: Vec<Vec<Queued>>,
-    /// Steps of recovery that are left until power is cut again.
+    /// The number of steps until the next power failure.
     left: u64,
-    /// What recovery has done since somebody looked.
+    /// A summary of the steps since the last [`cut_after`](Persistent::cut_after).
     done: Done,
 }
 
-/// What a recovery has done.
+/// A summary of a recovery.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Done {
-    /// Its steps.
+    /// The number of steps.
     pub(crate) steps: u64,
-    /// Lines that it has written.
+    /// Lines that were written.
     pub(crate) wrote: BTreeSet<u32>,
-    /// A register was given another value.
+    /// A register whose value changed.
     pub(crate) set: Option<(u32, u32)>,
-    /// Something had been put aside.
+    /// Saved writes were cleared.
     pub(crate) forgot: bool,
 }
 
 impl Persistent {
-    /// Lines that nobody has written, of a machine with so many channels.
+    /// Returns an unchanged state with these lines, for a machine with so many channels.
     pub(crate) fn new(nvm: Vec<u64>, channels: usize) -> Persistent {
         Persistent {
             nvm,
@@ -180,18 +180,18 @@ impl Persistent {
         }
     }
 
-    /// The same registers with these lines.
+    /// Returns a state with the same registers and other lines.
     pub(crate) fn with_lines(&self, nvm: Vec<u64>) -> Persistent {
         let registers = self.registers.clone();
         Persistent { registers, ..Persistent::new(nvm, self.saved.len()) }
     }
 
-    /// All lines as they are.
+    /// Returns the current value of all lines.
     pub(crate) fn words(&self) -> Vec<u64> {
         let mut words = copy_of(&self.nvm, self.nvm.len());
         for (line, changed) in &self.changed {
             let first = *line as usize * 8;
-            // Batteries save writes of volatile lines, too.
+            // Batteries also save writes to volatile lines, which are not in `words`.
             if let Some(words) = words.get_mut(first..first + 8) {
                 words.copy_from_slice(changed);
             }
@@ -199,17 +199,17 @@ impl Persistent {
         words
     }
 
-    /// Its first lines as they were before recovery.
+    /// Returns the first lines as they were before recovery.
     pub(crate) fn first_lines(&self, lines: u32) -> &[u64] {
         &self.nvm[..lines as usize * 8]
     }
 
-    /// What a channel's battery has put aside, oldest first.
+    /// Returns the writes that a channel's battery has saved, oldest first.
     pub fn saved(&self, channel: usize) -> &[Queued] {
         &self.saved[channel]
     }
 
-    /// Forgets all that batteries have put aside: one step.
+    /// Clears all saved writes: one step.
     ///
     /// # Errors
     /// [`Cut`].
@@ -220,12 +220,12 @@ impl Persistent {
         Ok(())
     }
 
-    /// Channels.
+    /// Returns the number of channels.
     pub fn channels(&self) -> usize {
         self.saved.len()
     }
 
-    /// A line.
+    /// Returns a line.
     pub fn line(&self, line: u32) -> LineWords {
         if let Some(changed) = self.changed.get(&line) {
             return *changed;
@@ -245,7 +245,7 @@ impl Persistent {
         Ok(())
     }
 
-    /// A register; 0 when it was never set.
+    /// Returns a register, which is 0 when it was never set.
     pub fn register(&self, at: (u32, u32)) -> u64 {
         self.registers.get(&at).copied().unwrap_or(0)
     }
@@ -271,18 +271,18 @@ impl Persistent {
         Ok(())
     }
 
-    /// Power is cut again after so many steps.
+    /// Makes power fail again after so many steps, and clears the summary.
     pub(crate) fn cut_after(&mut self, steps: u64) {
         self.left = steps;
         self.done = Done::default();
     }
 
-    /// What was done since [`cut_after`](Persistent::cut_after), or since power was cut.
+    /// Returns the summary since [`cut_after`](Persistent::cut_after), or since the power failure.
     pub(crate) fn done(&self) -> &Done {
         &self.done
     }
 
-    /// Lines that were changed since power was cut.
+    /// Iterates over the lines that were changed after the power failure.
     pub(crate) fn changed(&self) -> impl Iterator<Item = u32> {
         self.changed.keys().copied()
     }

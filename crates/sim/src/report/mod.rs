@@ -1,12 +1,12 @@
-//! What a simulation has found: the one object that is printed for it.
+//! The result of a simulation: the JSON object that is printed for it.
 //!
-//! The names of the fields are the keys of the JSON; others script against them. Counts are those
-//! of the measured transactions, without what was run before to warm up.
+//! The field names are the JSON keys, on which scripts depend. Counters cover the measured
+//! transactions, without the warm-up.
 //!
 //! Invariants:
-//! - Equal machines, designs, workloads and seeds give equal objects but for `host_seconds`.
-//! - `cycles_per_transaction.total` is a core's time from a transaction's beginning to the next
-//!   one's; its other parts add up to at most that, and what they leave is the body itself.
+//! - Equal machines, designs, workloads and seeds give equal objects, except for `host_seconds`.
+//! - `cycles_per_transaction.total` is a core's time from the start of a transaction to the start
+//!   of the next. Its other parts add up to at most that, and the remainder is the body itself.
 
 use std::collections::BTreeMap;
 
@@ -15,160 +15,160 @@ use serde::{Deserialize, Serialize};
 use crate::machine::controller::{CLASSES, Class};
 use crate::machine::description::Description;
 
-/// What a simulation has found.
+/// The result of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The workload's name.
     pub workload: String,
     /// The design's name.
     pub design: String,
-    /// The machine's name and hash; what is behind the hash is in `description`.
+    /// The machine's name and hash; `description` has the numbers that are hashed.
     pub machine: Machine,
     /// Cores that ran transactions.
     pub cores: usize,
-    /// Of the clients.
+    /// The seed of the clients.
     pub seed: u64,
-    /// Transactions that were measured, of all cores.
+    /// Measured transactions of all cores.
     pub transactions: u64,
-    /// From the beginning of the measurement to its end.
+    /// Cycles of the measurement.
     pub cycles: u64,
-    /// What a transaction takes of its core.
+    /// Average cycles of a core per transaction.
     pub cycles_per_transaction: CyclesPerTransaction,
-    /// Lines that the arrays of persistent memory read.
+    /// Lines read by the arrays of persistent memory.
     pub nvm_reads: u64,
-    /// Lines that they wrote.
+    /// Lines written by the arrays of persistent memory.
     pub nvm_writes: NvmWrites,
-    /// Lines that the arrays of volatile memory read, and wrote.
+    /// Lines read by the arrays of volatile memory.
     pub dram_reads: u64,
-    /// See `dram_reads`.
+    /// Lines written by the arrays of volatile memory.
     pub dram_writes: u64,
-    /// Lines that a transaction wrote, each counted once.
+    /// Distinct lines written by a transaction.
     pub lines_per_transaction: Spread,
-    /// Pages that it wrote, likewise.
+    /// Distinct pages written by a transaction.
     pub pages_per_transaction: Spread,
-    /// Transactions that the design could not hold and that ran another way; under `lad`, lines
-    /// that a full controller logged, and under `lad-llc` older versions that had to leave first.
+    /// Transactions that fell back to software because the design could not hold them. Under `lad`:
+    /// lines logged by a full controller. Under `lad-llc`: older versions that had to be evicted
+    /// first.
     pub fallbacks: u64,
-    /// What only this design counts, by its names for it; absent when there is nothing.
+    /// Counters that only this design has, by its names; absent if there are none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub design_counts: BTreeMap<String, u64>,
-    /// What was left to be written.
+    /// Unwritten lines at both ends of the measurement.
     pub backlog: Backlog,
-    /// Whether that grew or shrank by so little that the counts mean something; else longer runs
-    /// have others.
+    /// The backlog changed so little that the counters are meaningful; otherwise longer runs have
+    /// other averages.
     pub steady: bool,
-    /// Accesses to memory that were simulated, those before the measurement too.
+    /// Simulated memory accesses, including those before the measurement.
     pub simulated_accesses: u64,
-    /// How long that took here; 0, and absent from the JSON, where that is not told: then equal
-    /// simulations differ in nothing.
-    #[serde(default, skip_serializing_if = "is_untold")]
+    /// Duration on the host. It is 0 and absent from the JSON where it is not reported, so that
+    /// equal simulations have equal output.
+    #[serde(default, skip_serializing_if = "is_unreported")]
     pub host_seconds: f64,
-    /// How often power was cut; absent when nobody asked, as the next three.
+    /// The number of power cuts; absent without such a request, as the next three.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_cuts: Option<u64>,
-    /// After how many of these cuts something was there that must not be, or was not that must.
+    /// Cuts after which data were present that must be absent, or absent that must be present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub violations: Option<u64>,
-    /// How often the run took each path that the design takes rarely.
+    /// Uses of each rare path of the design in the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rare_paths_taken: Option<BTreeMap<String, u64>>,
-    /// How many of the cuts lay inside of each path that the design takes rarely.
+    /// Cuts inside of each rare path of the design.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rare_paths_cut: Option<BTreeMap<String, u64>>,
-    /// Whether the data held what the workload says, and every copy of a line what the program had
-    /// written; absent when nobody asked.
+    /// The workload's check passed, and every copy of a line had the program's value; absent
+    /// without such a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<bool>,
-    /// How often an open transaction has written a line that another one had written; absent when
-    /// nobody looked.
+    /// Writes by an open transaction to a line of another open one; absent if not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation_hits: Option<u64>,
-    /// The hash of what is in the heap at the end, and in persistent memory; absent when no copy of
-    /// that is kept: where nothing is checked.
+    /// The hash of the final heap and of persistent memory; absent where nothing is checked,
+    /// because no copy of memory is kept then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_hash: Option<String>,
     /// Every number of the machine.
     pub description: Description,
-    /// What the check has found, for people.
+    /// The findings of the check, as text.
     #[serde(skip)]
     pub complaints: Vec<String>,
 }
 
-fn is_untold(seconds: &f64) -> bool {
+fn is_unreported(seconds: &f64) -> bool {
     *seconds == 0.0
 }
 
-/// Which machine.
+/// The identity of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// [`Description::hash`].
     pub hash: String,
 }
 
 impl Machine {
-    /// This one.
+    /// Returns the identity of this machine.
     pub fn of(description: &Description) -> Machine {
         Machine { name: description.name.clone(), hash: description.hash() }
     }
 }
 
-/// Lines that are not in persistent memory yet: modified in caches, queued, on their way, or kept
-/// by the design.
+/// Lines not yet in persistent memory: modified in caches, queued, in flight, or kept by the
+/// design.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backlog {
-    /// When the measurement began.
+    /// At the start of the measurement.
     pub begin: u64,
-    /// When it ended.
+    /// At its end.
     pub end: u64,
 }
 
-/// Cycles of a core for each transaction, on average.
+/// Average cycles of a core per transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CyclesPerTransaction {
-    /// All of them.
+    /// All cycles.
     pub total: f64,
-    /// Until the body could start.
+    /// Until the body can start.
     pub begin: f64,
-    /// Waiting for a log: within the body; or, of logs that hardware writes, as long as its store
-    /// buffer stood still for them, whatever the core did meanwhile.
+    /// Waits for a log within the body. For logs in hardware, this is the time for which the store
+    /// buffer was blocked by them, whatever the core did meanwhile.
     pub log_stall: f64,
-    /// From the body's end until what must be durable before the commit is.
+    /// From the end of the body until everything is durable that must precede the commit.
     pub prepare: f64,
-    /// From there until the transaction is committed.
+    /// From then until the transaction is committed.
     pub commit: f64,
-    /// Of attempts in vain.
+    /// Of failed attempts.
     pub abort: f64,
-    /// Waiting for locks that other cores had.
+    /// Waits for locks of other cores.
     pub locks: f64,
 }
 
-/// Lines written to persistent memory, by what they are for.
+/// Lines written to persistent memory, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvmWrites {
     /// Lines of the program.
     pub data: u64,
     /// Records of a log.
     pub log_data: u64,
-    /// Which records they are.
+    /// Metadata that identifies the records.
     pub log_meta: u64,
-    /// That a transaction is committed.
+    /// Commit records.
     pub commit_record: u64,
-    /// A journal of metadata.
+    /// A metadata journal.
     pub journal: u64,
-    /// Copies that bring a page's lines together.
+    /// Copies that consolidate a page's lines.
     pub consolidation: u64,
-    /// Metadata that a journal need not keep any longer.
+    /// Metadata that the journal need not keep after this write.
     pub checkpoint: u64,
-    /// What lines were, from a controller that has no room for what they become.
+    /// Old values of lines, from a controller without room for the new ones.
     pub undo_fallback: u64,
-    /// Anything else.
+    /// Any other purpose.
     pub other: u64,
 }
 
 impl NvmWrites {
-    /// What was counted by class.
+    /// Converts counters by class.
     pub fn of(counted: &[u64; CLASSES]) -> NvmWrites {
         let of = |class: Class| counted[class as usize];
         NvmWrites {
@@ -184,12 +184,12 @@ impl NvmWrites {
         }
     }
 
-    /// Of all classes.
+    /// Returns the sum over all classes.
     pub fn total(&self) -> u64 {
         self.by_class().iter().map(|(_, lines)| lines).sum()
     }
 
-    /// The lines of each class, under its name in the JSON.
+    /// Returns the lines of each class with its JSON key.
     pub fn by_class(&self) -> [(&'static str, u64); 9] {
         [
             ("data", self.data),
@@ -205,17 +205,17 @@ impl NvmWrites {
     }
 }
 
-/// How much of something transactions had.
+/// An average and a maximum over transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// On average.
+    /// The average.
     pub mean: f64,
-    /// At most.
+    /// The maximum.
     pub max: u64,
 }
 
 impl Spread {
-    /// Of `count` transactions that had so much in all, and at most so much each; none of none.
+    /// Returns the spread over `count` transactions, or zeros for none.
     pub fn of(sum: u64, count: u64, max: u64) -> Spread {
         let mean = if count == 0 { 0.0 } else { sum as f64 / count as f64 };
         Spread { mean, max }
@@ -259,11 +259,11 @@ mod tests {
             isolation_hits: None,
             image_hash: None,
             description,
-            complaints: vec!["for people".into()],
+            complaints: vec!["a complaint".into()],
         }
     }
 
-    /// The keys of an object with those of the objects in it, in their order in the text.
+    /// Returns the sorted keys of an object, nested ones included.
     fn keys(json: &Value) -> Vec<String> {
         let mut all = Vec::new();
         for (key, value) in json.as_object().expect("it is an object") {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_the_json_are_those_that_others_script_against() {
+    fn json_keys_match_golden_file() {
         let json = serde_json::to_value(outcome()).expect("it has plain keys");
         let golden = include_str!("keys.golden");
         assert_eq!(keys(&json).join("\n"), golden.trim_end());
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_is_read_back_as_it_was_and_need_not_tell_its_time() {
+    fn outcome_round_trips_without_host_seconds() {
         let outcome = Outcome { host_seconds: 0.0, complaints: vec![], ..outcome() };
         let json = serde_json::to_string(&outcome).expect("it has plain keys");
         assert!(!json.contains("host_seconds"));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_description_in_the_json_is_the_machine_that_was_simulated() {
+    fn json_description_is_the_simulated_machine() {
         let outcome = outcome();
         let json = serde_json::to_value(&outcome).expect("it has plain keys");
         let again: Description =
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn every_class_of_write_has_its_own_count_under_its_name() {
+    fn write_classes_have_distinct_counts_and_keys() {
         let classes = [
             Class::Data,
             Class::LogData,
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_on_average_is_nothing() {
+    fn spread_of_no_transactions_is_zero() {
         assert_eq!(Spread::of(0, 0, 0), Spread { mean: 0.0, max: 0 });
         assert_eq!(Spread::of(7, 2, 5), Spread { mean: 3.5, max: 5 });
     }

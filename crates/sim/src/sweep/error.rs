@@ -1,4 +1,4 @@
-//! What can be wrong with a sweep and with its results.
+//! Errors of a sweep and of its results.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,136 +7,136 @@ use thiserror::Error;
 
 use crate::machine::describe::DescribeError;
 
-/// Why a sweep cannot be run, or its results not be read.
+/// A reason why a sweep cannot run or its results cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SweepError {
-    /// A file or a directory.
+    /// An I/O error.
     #[error("cannot {doing} {}: {source}", path.display())]
     File {
-        /// What was to be done with it.
+        /// The operation.
         doing: &'static str,
-        /// Where it is.
+        /// The file or directory.
         path: PathBuf,
-        /// Why not.
+        /// The I/O error.
         source: io::Error,
     },
-    /// A sweep's file with something wrong in it.
+    /// A sweep's file contains an error.
     #[error("{}: {source}", path.display())]
     InFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         source: Box<SweepError>,
     },
-    /// A text that is no TOML.
+    /// The text is not valid TOML.
     #[error("line {line}: {problem}")]
     Text {
-        /// Its line, from 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// The syntax error.
         problem: String,
     },
-    /// A key that there is not.
+    /// The key does not exist.
     #[error("no key `{key}` in {place}: there are {known}")]
     UnknownKey {
-        /// Where it was found.
+        /// The table that has the key.
         place: String,
         /// The key.
         key: String,
-        /// Those that there are.
+        /// The existing keys.
         known: String,
     },
-    /// A key that has one value and many.
+    /// The key is both fixed and an axis.
     #[error("`{key}` is in [base] and in [axes]: keep one of them")]
     Twice {
         /// The key.
         key: String,
     },
-    /// A key that points have, and that their settings have, too.
+    /// The key is both a point's own and in `settings`.
     #[error("`{key}` is a key of its own and in `settings`: keep one of them")]
     InSettings {
         /// The key.
         key: String,
     },
-    /// A value that a key cannot have.
+    /// The value does not fit the key.
     #[error("{key} = {value} in {place}: it must be {expected}")]
     WrongType {
-        /// Where it was found.
+        /// The table that has the key.
         place: String,
         /// The key.
         key: String,
         /// The value.
         value: String,
-        /// What it can have.
+        /// The values that fit.
         expected: &'static str,
     },
-    /// A list without values leaves no points.
+    /// A list is empty, which would leave no points.
     #[error("`{key}` in {place} has no values")]
     NoValues {
-        /// Where it was found.
+        /// The table that has the key.
         place: String,
         /// The key.
         key: String,
     },
-    /// A list that has a value twice has no point for the second one.
+    /// A list has a value twice, and a point cannot be simulated twice.
     #[error("`{key}` in {place} has {value} twice: keep one of them")]
     Repeated {
-        /// Where it was found.
+        /// The table that has the key.
         place: String,
         /// The key.
         key: String,
         /// The value.
         value: String,
     },
-    /// No point can do without.
+    /// A required key is missing.
     #[error("no `{key}`: put it into [base], or its values into [axes]")]
     Missing {
         /// The key.
         key: &'static str,
     },
-    /// More points than anybody means.
+    /// The file describes too many points.
     #[error("more than {} points: leave out some values", super::POINTS_MAX)]
     TooMany,
-    /// There is no such design.
+    /// The design does not exist.
     #[error("there is no design `{name}`; there are: {known}")]
     NoDesign {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// Those that there are.
+        /// The existing designs.
         known: String,
     },
-    /// More cores than the machine has.
+    /// The machine has fewer cores.
     #[error("machine {machine} has {has} cores, not {cores}: add the setting cores = {cores}")]
     TooManyCores {
-        /// Its name.
+        /// The machine's name.
         machine: String,
-        /// Its cores.
+        /// The machine's cores.
         has: usize,
-        /// Those that were asked for.
+        /// The requested cores.
         cores: usize,
     },
-    /// The machine cannot be.
+    /// The machine is invalid.
     #[error(transparent)]
     Description(#[from] DescribeError),
-    /// Text that names no slice.
+    /// The text is no slice.
     #[error("`{text}` is no slice: write I/N, as in 0/4 to 3/4")]
     NotASlice {
         /// The text.
         text: String,
     },
     /// The sweep has no such point.
-    #[error("the sweep has no point {hash}: `--list` says which it has")]
+    #[error("the sweep has no point {hash}: `--list` prints its points")]
     NoPoint {
-        /// What was asked for.
+        /// The requested hash.
         hash: String,
     },
-    /// A directory that no sweep has written to, or whose list is damaged.
+    /// The directory has no valid list of a sweep.
     #[error("{}: {problem}; run the sweep with this directory as --out", path.display())]
     NoList {
         /// The list's file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 }

@@ -1,29 +1,29 @@
-//! A sweep's file.
+//! The file format of a sweep.
 //!
 //! ```toml
-//! [base]                              # what all points have
-//! workload = "cq"                     # workload and design must be said, here or below
+//! [base]                              # keys of all points
+//! workload = "cq"                     # workload and design are required, here or below
 //! transactions = 10000                # of these keys: machine, cores, transactions, seed, scale,
 //! mc.write_age_ns = 500               # data, update_percent, zipf, shared, check, power_cuts; and
 //!                                     # any of the machine
-//! settings = { "mc.wq" = 64 }         # the same, for keys that could be taken for others
+//! settings = { "mc.wq" = 64 }         # the same, for keys that could be mistaken for others
 //!
 //! [axes]                              # lists: a point for each of their combinations
 //! design = ["volatile", "lad"]
 //! "mc.wq" = [64, 32, 16, 8]
-//! settings = [{}, { "nvm.read_miss_ns" = 60, "nvm.write_ns" = 150 }]    # what goes together
+//! settings = [{}, { "nvm.read_miss_ns" = 60, "nvm.write_ns" = 150 }]    # keys that vary together
 //!
-//! [[points]]                          # all of that again for each group, with a group's keys in
-//! workload = ["tatp-hash", "cq"]      # the place of base's and of axes'
+//! [[points]]                          # groups: all combinations again, with the group's keys in
+//! workload = ["tatp-hash", "cq"]      # place of those of [base] and [axes]
 //!
 //! [[points]]
 //! workload = "tpcc-hash"
 //! transactions = 2000
 //! ```
 //!
-//! The order of points: group after group; within one, keys vary in the order `workload`, `design`,
+//! Points are ordered by group. Within a group, keys vary in the order `workload`, `design`,
 //! `machine`, `cores`, `transactions`, `seed`, `scale`, `data`, `update_percent`, `zipf`, `shared`,
-//! `check`, `power_cuts`, `settings`, then those of the machine by name: the last one fastest.
+//! `check`, `power_cuts`, `settings`, then the machine's keys by name; the last key varies fastest.
 
 use std::collections::BTreeMap;
 
@@ -33,13 +33,13 @@ use super::POINTS_MAX;
 use super::error::SweepError;
 use super::point::{Asked, KEYS, place};
 
-/// Keys of machines that have no dot.
+/// Keys of machines without a dot.
 const PLAIN: [&str; 2] = ["clock_ghz", "name"];
 
-/// Values by key, in the order in which points vary.
+/// Values by key, in the order in which keys vary.
 type Axes = BTreeMap<(usize, String), Vec<Value>>;
 
-/// The points that a text asks for.
+/// Parses the points of a sweep.
 pub(super) fn parse(text: &str) -> Result<Vec<Asked>, SweepError> {
     let file: Table = text.parse().map_err(|error| bad_text(text, &error))?;
     let (mut base, mut axes, mut groups) = (Axes::new(), Axes::new(), Vec::new());
@@ -85,7 +85,7 @@ fn group(group: Value, place: &str) -> Result<Axes, SweepError> {
     }
 }
 
-/// What a table's keys have.
+/// The form of a table's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     One,
@@ -93,7 +93,7 @@ enum Kind {
     Either,
 }
 
-/// A table's values, each looked at: as many for a key as points have.
+/// Checks a table's values, and returns them as a list per key.
 fn values(table: Table, at: &str, kind: Kind) -> Result<Axes, SweepError> {
     let mut flat = Vec::new();
     flatten("", table, &mut flat);
@@ -123,7 +123,7 @@ fn values(table: Table, at: &str, kind: Kind) -> Result<Axes, SweepError> {
     Ok(axes)
 }
 
-/// Tables within are keys with dots; settings stay as they are.
+/// Flattens nested tables into dotted keys; settings stay tables.
 fn flatten(prefix: &str, table: Table, flat: &mut Vec<(String, Value)>) {
     for (key, value) in table {
         let key = format!("{prefix}{key}");
@@ -134,7 +134,7 @@ fn flatten(prefix: &str, table: Table, flat: &mut Vec<(String, Value)>) {
     }
 }
 
-/// Whether a key can have this value.
+/// Checks whether a value fits its key.
 fn check(at: &str, key: &str, value: &Value) -> Result<(), SweepError> {
     let (holds, expected) = match key {
         "workload" | "design" | "machine" | "data" => (value.is_str(), "a name in quotes"),
@@ -166,7 +166,7 @@ fn check(at: &str, key: &str, value: &Value) -> Result<(), SweepError> {
     if holds { Ok(()) } else { Err(wrong(at, key, value, expected)) }
 }
 
-/// A point for each combination, the last key's values fastest.
+/// Appends a point for each combination. The last key varies fastest.
 fn combine(axes: &Axes, points: &mut Vec<Asked>) -> Result<(), SweepError> {
     for key in ["workload", "design"] {
         if !axes.contains_key(&(place(key), key.to_owned())) {
@@ -182,7 +182,8 @@ fn combine(axes: &Axes, points: &mut Vec<Asked>) -> Result<(), SweepError> {
     for at in 0..count.ok_or(SweepError::TooMany)? {
         let mut asked = Asked::new("", "");
         let mut rest = at;
-        // The last key takes the least of the number; settings come first.
+        // The last key is the lowest digit of the number. Settings come first, so that other keys
+        // override them.
         let mut chosen: Vec<(&str, &Value)> = Vec::new();
         for ((_, key), values) in axes.iter().rev() {
             chosen.push((key, &values[rest % values.len()]));
@@ -194,8 +195,8 @@ fn combine(axes: &Axes, points: &mut Vec<Asked>) -> Result<(), SweepError> {
     Ok(())
 }
 
-/// A key of a machine that points have, and that their `settings` have, too. (`cores` is none of
-/// them: of a point it says how many run.)
+/// Returns a machine's key that is both a point's own and in its `settings`. (`cores` is not
+/// checked: for a point it is the number of cores that run.)
 fn set_twice(axes: &Axes) -> Option<String> {
     let settings = axes.iter().filter(|((_, key), _)| key == "settings");
     let mut flat = Vec::new();
@@ -207,7 +208,7 @@ fn set_twice(axes: &Axes) -> Option<String> {
     keys.find(|key| axes.contains_key(&(place(key), key.clone())))
 }
 
-/// Sets one key to a value that was looked at.
+/// Sets one key to a checked value.
 fn put(asked: &mut Asked, key: &str, value: &Value) {
     let count = || value.as_integer().map_or(1, i64::unsigned_abs);
     match key {
@@ -237,7 +238,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|number| number as f64))
 }
 
-/// As a setting says it: words without quotes.
+/// Formats a value as in a setting, without quotes.
 fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

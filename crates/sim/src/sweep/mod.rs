@@ -1,20 +1,20 @@
-//! Many simulations: a file that says which, cut into slices, each result in a file of its own.
+//! Sweeps: many simulations described by one file, cut into slices, with one result file per point.
 //!
 //! ```text
 //!   FILE.toml --product of the axes--> points, in order     each named by a hash
 //!      point 0   1   2   3   4   5 ...
 //!      slice 0/3 1/3 2/3 0/3 1/3 2/3                        in any process, in any order, again
 //!   DIR/HASH.json                                           one for each point that is done
-//!   DIR/sweep.json                                          which points there are
+//!   DIR/sweep.json                                          the list of points
 //! ```
 //!
-//! A point is one simulation: its hash is over the resolved machine, the design, the workload and
-//! its options, and the program that simulates. Nothing here knows a workload: whoever has them
-//! runs the points, and gives the results back.
+//! A point is one simulation. Its hash covers the resolved machine, the design, the workload and
+//! its options, and the simulating program. This module knows no workload: the caller runs the
+//! points and passes the results back.
 //!
 //! Invariants:
-//! - Equal points have equal files, to the last byte, whoever has made them and how often.
-//! - A file that is there under its name is whole, but for damage; damage is seen by its checksum.
+//! - Equal points have equal result files, byte by byte, in every process and every repetition.
+//! - A file under its final name is complete, unless it was damaged; its checksum detects damage.
 
 mod error;
 mod file;
@@ -30,10 +30,10 @@ pub use error::SweepError;
 pub use point::{Asked, Point};
 pub use results::{Found, List, Listed, Record, Results};
 
-/// Most points of a sweep: more are a mistake in its file.
+/// The largest number of points of a sweep; a larger number is a mistake in its file.
 pub const POINTS_MAX: usize = 1 << 20;
 
-/// The points of a file, in their order.
+/// The points of a sweep, in order.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     program: String,
@@ -41,9 +41,9 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// The sweep that a text in TOML describes; machines that are files lie in `directory`, unless
-    /// their paths begin at the root. `program` says which program simulates: results of another
-    /// one are others.
+    /// Parses a sweep from TOML text. Relative paths of machine files start at `directory`.
+    /// `program` identifies the simulating program, because results of another program count as
+    /// different ones.
     ///
     /// ```
     /// use sim::sweep::Sweep;
@@ -64,24 +64,24 @@ impl Sweep {
     /// ```
     ///
     /// # Errors
-    /// What is wrong with the text, or with a machine.
+    /// The first error in the text or in a machine.
     pub fn parse(text: &str, directory: &Path, program: &str) -> Result<Sweep, SweepError> {
         let asked = file::parse(text)?;
         Sweep::of(asked, directory, program)
     }
 
-    /// What a text in TOML asks for, whether this program can simulate it or not.
+    /// Parses the requested points, whether this program can simulate them or not.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The first error in the text.
     pub fn asked(text: &str) -> Result<Vec<Asked>, SweepError> {
         file::parse(text)
     }
 
-    /// The sweep in a file; machines that are files lie beside it.
+    /// Reads a sweep from a file; paths of machine files start at its directory.
     ///
     /// # Errors
-    /// It cannot be read; or as [`parse`](Sweep::parse), with the path.
+    /// The file cannot be read; otherwise as [`parse`](Sweep::parse), with the path.
     pub fn from_file(path: &Path, program: &str) -> Result<Sweep, SweepError> {
         let text = fs::read_to_string(path).map_err(|source| SweepError::File {
             doing: "read",
@@ -93,10 +93,10 @@ impl Sweep {
             .map_err(|source| SweepError::InFile { path: path.into(), source: Box::new(source) })
     }
 
-    /// The sweep of these points. What is asked for twice is one point, at its first place.
+    /// Resolves the requested points. Duplicates become one point, at the first place.
     ///
     /// # Errors
-    /// A point cannot be simulated.
+    /// The first point that cannot be simulated.
     pub fn of(asked: Vec<Asked>, directory: &Path, program: &str) -> Result<Sweep, SweepError> {
         let mut points = Vec::with_capacity(asked.len());
         let mut seen = HashSet::new();
@@ -109,22 +109,22 @@ impl Sweep {
         Ok(Sweep { program: program.to_owned(), points })
     }
 
-    /// Which program simulates.
+    /// Returns the identity of the simulating program.
     pub fn program(&self) -> &str {
         &self.program
     }
 
-    /// All points.
+    /// Returns all points.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// Those of a slice: every n-th, so that slices take about as long as each other.
+    /// Returns the points of a slice: every n-th one, so that slices take similar time.
     pub fn slice(&self, slice: Slice) -> impl Iterator<Item = &Point> {
         self.points.iter().skip(slice.index).step_by(slice.of)
     }
 
-    /// The point of this hash.
+    /// Returns the point of this hash.
     ///
     /// # Errors
     /// [`SweepError::NoPoint`].
@@ -134,8 +134,8 @@ impl Sweep {
     }
 }
 
-/// What differs between points, as `workload=tatp-hash design=lad mc.wq=8` for each: workload and
-/// design always, anything else when it is not the same for all.
+/// Labels points by their differences, for example `workload=tatp-hash design=lad mc.wq=8`.
+/// Workload and design are always included, and other keys when their values differ.
 pub fn labels<'a>(all: impl Iterator<Item = &'a Asked> + Clone) -> Vec<String> {
     let keys = varying(all.clone());
     let label = |asked: &Asked| {
@@ -148,7 +148,7 @@ pub fn labels<'a>(all: impl Iterator<Item = &'a Asked> + Clone) -> Vec<String> {
     all.map(label).collect()
 }
 
-/// The keys whose values are not the same for all, in the order of [`Asked::pairs`].
+/// Returns the keys with different values, in the order of [`Asked::pairs`].
 pub fn varying<'a>(all: impl Iterator<Item = &'a Asked> + Clone) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for asked in all.clone() {
@@ -167,7 +167,7 @@ pub fn varying<'a>(all: impl Iterator<Item = &'a Asked> + Clone) -> Vec<String> 
     keys
 }
 
-/// Every `of`-th point, from the one with this index: `2/4`.
+/// Every `of`-th point, starting at an index: `2/4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     index: usize,

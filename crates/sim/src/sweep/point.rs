@@ -1,4 +1,4 @@
-//! One simulation: what is asked for, and what that is on its machine.
+//! One simulation of a sweep: the requested point, and its setup on a machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,8 @@ use crate::machine::describe::{DescribeError, fnv_1a};
 use crate::machine::description::Description;
 use crate::run::{Setup, WARM_UP};
 
-/// The keys that are not the machine's, in the order in which points vary: the first slowest.
+/// A point's own keys, besides the machine's, in the order in which points vary: the first is
+/// slowest.
 pub(super) const KEYS: [&str; 14] = [
     "workload",
     "design",
@@ -30,7 +31,7 @@ pub(super) const KEYS: [&str; 14] = [
     "settings",
 ];
 
-/// What is asked for.
+/// A requested point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
@@ -38,38 +39,39 @@ pub struct Asked {
     pub workload: String,
     /// The design's name.
     pub design: String,
-    /// A built-in machine or the path of a file; none: that of the design's paper.
+    /// A built-in machine or the path of a file; by default, the machine of the design's paper.
     pub machine: Option<String>,
-    /// Cores that run transactions; none: all that the machine has.
+    /// Cores that run transactions; by default, all cores of the machine.
     pub cores: Option<usize>,
-    /// Transactions that are measured, of all cores.
+    /// Measured transactions, over all cores.
     pub transactions: u64,
-    /// Of the clients.
+    /// The seed of the clients.
     pub seed: u64,
-    /// Multiplies the sizes of the workload's tables.
+    /// A factor for the sizes of the workload's tables.
     pub scale: f64,
-    /// What its transactions write, in the program's words; none: the workload's own.
+    /// The kind of data that transactions write, as the program names it; by default, the
+    /// workload's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
-    /// Share of the transactions that write, of 100; none: the workload's own.
+    /// The percentage of transactions that write; by default, the workload's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_percent: Option<u8>,
-    /// Exponent of Zipf's law by which keys are drawn; none: the workload's own.
+    /// The exponent of Zipf's law for random keys; by default, the workload's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zipf: Option<f64>,
-    /// Whether cores work on the same data where each could have its own.
+    /// Cores work on the same data where each could have its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
     /// See [`Setup::check`].
     pub check: bool,
     /// See [`Setup::power_cuts`].
     pub power_cuts: u64,
-    /// Numbers of the machine, by key.
+    /// Settings of the machine, by key.
     pub settings: BTreeMap<String, String>,
 }
 
 impl Asked {
-    /// This workload on this design, everything else as it is when nobody says anything.
+    /// Returns a point of this workload and design, with defaults for everything else.
     pub fn new(workload: impl Into<String>, design: impl Into<String>) -> Asked {
         Asked {
             workload: workload.into(),
@@ -89,17 +91,17 @@ impl Asked {
         }
     }
 
-    /// The same with a number of the machine changed.
+    /// Adds a setting of the machine.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl ToString) -> Asked {
         self.settings.insert(key.to_owned(), value.to_string());
         self
     }
 
-    /// The point on its machine. A machine that is a file lies in `directory`.
+    /// Resolves the point on its machine. Relative paths of machine files start at `directory`.
     ///
     /// # Errors
-    /// There is no such design or machine, or the machine cannot be.
+    /// The design or the machine does not exist, or the machine is invalid.
     pub fn resolve(self, directory: &Path, program: &str) -> Result<Point, SweepError> {
         let own = ALL.iter().find(|known| known.name == self.design);
         let own = own.ok_or_else(|| SweepError::NoDesign {
@@ -115,7 +117,7 @@ impl Asked {
         if cores > has {
             return Err(SweepError::TooManyCores { machine, has, cores });
         }
-        // As it is simulated, and as the result says.
+        // The machine of the result is the simulated one, with as many cores as run.
         description.cores = cores;
         description.validate()?;
         let setup = Setup {
@@ -134,7 +136,7 @@ impl Asked {
         Ok(point)
     }
 
-    /// All that is asked for, by key; without what nobody said of machine, cores and data.
+    /// Returns all values by key, except for defaults of machine, cores and data.
     pub fn pairs(&self) -> Vec<(String, String)> {
         let keys = KEYS.iter().filter(|key| **key != "settings").map(|key| (*key).to_owned());
         let own = |key: &&String| !KEYS.contains(&key.as_str());
@@ -142,7 +144,7 @@ impl Asked {
         keys.filter_map(|key| self.value(&key).map(|value| (key, value))).collect()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn value(&self, key: &str) -> Option<String> {
         match key {
             "workload" => Some(self.workload.clone()),
@@ -166,24 +168,24 @@ impl Asked {
     }
 }
 
-/// Where a key stands among others.
+/// Returns the rank of a key in the order of keys.
 pub(super) fn place(key: &str) -> usize {
     KEYS.iter().position(|known| *known == key).unwrap_or(KEYS.len())
 }
 
-/// One simulation of a sweep.
+/// A resolved point of a sweep.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Its name: 16 hexadecimal digits.
+    /// The point's name: 16 hexadecimal digits.
     pub hash: String,
-    /// What was asked for.
+    /// The requested point.
     pub asked: Asked,
-    /// What that is.
+    /// The parameters of its simulation.
     pub setup: Setup,
 }
 
 impl Point {
-    /// What the hash is over: everything that a result depends on.
+    /// Returns the text that is hashed: everything that a result depends on.
     pub fn text(&self, program: &str) -> String {
         let Asked { workload, scale, data, update_percent, zipf, shared, .. } = &self.asked;
         let Setup { description, design, cores, transactions, seed, check, power_cuts, .. } =
@@ -195,21 +197,21 @@ impl Point {
              cores = {cores}\ntransactions = {transactions}\nseed = {seed}\nscale = {scale:?}\n\
              check = {check}\npower_cuts = {power_cuts}\n"
         )
-        .expect("a string takes everything that is written");
-        let said = [
+        .expect("writing to a string cannot fail");
+        let optional = [
             ("data", data.as_ref().map(|data| format!("{data:?}"))),
             ("update_percent", update_percent.map(|percent| percent.to_string())),
             ("zipf", zipf.map(|exponent| format!("{exponent:?}"))),
             ("shared", shared.then(|| "true".to_owned())),
         ];
-        for (key, value) in said {
+        for (key, value) in optional {
             text.extend(value.map(|value| format!("{key} = {value}\n")));
         }
         text + &description.text()
     }
 }
 
-/// A built-in machine, else one of a file in this directory.
+/// Returns a built-in machine, or else one of a file in this directory.
 fn machine(name: &str, directory: &Path) -> Result<Description, DescribeError> {
     match Description::builtin(name) {
         Err(DescribeError::UnknownMachine { .. }) => {

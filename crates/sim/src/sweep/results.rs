@@ -1,19 +1,20 @@
-//! What came of points: a directory with a file for each.
+//! The results of a sweep: a directory with a file per point.
 //!
 //! ```text
 //!   DIR/sweep.json    {"format": 1, "program": ...,
 //!                      "points": [{"point": HASH, "asked": ...}, ...], "checksum": ...}
 //!   DIR/HASH.json     {"format": 1, "point": HASH, "program": ..., "transactions": ..., "scale":
 //!                      ..., "check": ..., "power_cuts": ..., "outcome": {...}, "checksum": ...}
-//!   DIR/.NAME.*.tmp   what somebody is writing, or was killed while writing
+//!   DIR/.NAME.*.tmp   a file that is being written, or was left by a killed process
 //! ```
 //!
-//! The checksum, FNV-1a of 64 bits, is over all bytes before its line. A file gets its name when
-//! all of it is durable, so that it is there whole or not at all, and stays.
+//! The checksum is 64-bit FNV-1a over all bytes before its line. A file is renamed to its final
+//! name when its contents are durable. It is therefore present as a whole or not at all, and stays
+//! so.
 //!
 //! Invariants:
-//! - A point's file follows from the point alone: what this host is, and how long it took, is no
-//!   part of it.
+//! - A point's file depends on the point alone, and not on the host or on the simulation's
+//!   duration.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -30,13 +31,13 @@ use super::point::{Asked, Point};
 use crate::machine::describe::fnv_1a;
 use crate::report::Outcome;
 
-/// Of the files.
+/// The version of the file format.
 const FORMAT: u32 = 1;
 
-/// What is before the checksum, on its line.
+/// The text before the checksum.
 const CHECKSUM: &str = ",\n  \"checksum\": \"";
 
-/// A point that was simulated.
+/// The result of a point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     format: u32,
@@ -44,7 +45,7 @@ pub struct Record {
     pub point: String,
     /// The program that simulated it.
     pub program: String,
-    /// Transactions that were to be measured, at least.
+    /// The requested number of measured transactions, which is the least.
     pub transactions: u64,
     /// See [`Asked::scale`].
     pub scale: f64,
@@ -60,16 +61,16 @@ pub struct Record {
     /// See [`Asked::shared`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
-    /// Whether it was checked.
+    /// See [`Setup::check`](crate::Setup::check).
     pub check: bool,
-    /// How often power was cut.
+    /// See [`Setup::power_cuts`](crate::Setup::power_cuts).
     pub power_cuts: u64,
-    /// What was found, without the time that it took.
+    /// The result, without its duration.
     pub outcome: Outcome,
 }
 
 impl Record {
-    /// What was found of a point.
+    /// Returns the record of a point's outcome.
     pub fn new(point: &Point, program: &str, outcome: Outcome) -> Record {
         Record {
             format: FORMAT,
@@ -87,7 +88,7 @@ impl Record {
         }
     }
 
-    /// Whether this is about that point, whatever its hash is.
+    /// Returns whether the record's parameters are the point's, beyond an equal hash.
     fn is_of(&self, point: &Point) -> bool {
         let (setup, outcome, asked) = (&point.setup, &self.outcome, &point.asked);
         (&self.point, self.transactions) == (&point.hash, setup.transactions)
@@ -107,27 +108,27 @@ pub struct List {
     format: u32,
     /// The program that simulates them.
     pub program: String,
-    /// In their order.
+    /// The points in order.
     pub points: Vec<Listed>,
 }
 
 /// A point in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Listed {
-    /// Its hash.
+    /// The point's hash.
     pub point: String,
-    /// What was asked for.
+    /// The requested point.
     pub asked: Asked,
 }
 
-/// What there is of a point.
+/// The state of a point's result.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// Nothing.
+    /// The point has no file.
     Missing,
-    /// A file that is not what was written, or cannot be read, and why.
+    /// The file is damaged or unreadable, with the reason.
     Damaged(String),
-    /// Its result.
+    /// The result.
     Whole(Box<Record>),
 }
 
@@ -138,25 +139,25 @@ pub struct Results {
 }
 
 impl Results {
-    /// The directory, made if it is not there.
+    /// Opens the directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The directory cannot be created.
     pub fn create(directory: &Path) -> Result<Results, SweepError> {
         fs::create_dir_all(directory).map_err(error("make", directory))?;
         Ok(Results::at(directory))
     }
 
-    /// A directory that is there.
+    /// Opens an existing directory.
     pub fn at(directory: &Path) -> Results {
         Results { directory: directory.to_owned() }
     }
 
-    /// Writes which points there are; of two sweeps in one directory the later one counts. Durable
-    /// on return.
+    /// Writes the list of points, over that of an earlier sweep in the same directory. Durable on
+    /// return.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn put_list(&self, sweep: &Sweep) -> Result<(), SweepError> {
         let listed =
             |point: &Point| Listed { point: point.hash.clone(), asked: point.asked.clone() };
@@ -169,7 +170,7 @@ impl Results {
         }
     }
 
-    /// Which points there are.
+    /// Reads the list of points.
     ///
     /// # Errors
     /// [`SweepError::NoList`].
@@ -186,15 +187,15 @@ impl Results {
         Err(SweepError::NoList { path, problem })
     }
 
-    /// Writes what was found of a point. Durable on return.
+    /// Writes the result of a point. Durable on return.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn put_record(&self, record: &Record) -> Result<(), SweepError> {
         self.put(&record.point, &sealed(record))
     }
 
-    /// What there is of a point.
+    /// Reads the result of a point, and compares its parameters with the point's.
     pub fn record(&self, point: &Point) -> Found {
         match self.record_of(&point.hash) {
             Found::Whole(record) if !record.is_of(point) => {
@@ -204,7 +205,7 @@ impl Results {
         }
     }
 
-    /// What there is of a point that only its list knows.
+    /// Reads the result of a point by its hash alone.
     pub fn record_of(&self, hash: &str) -> Found {
         let bytes = match fs::read(self.path(hash)) {
             Ok(bytes) => bytes,
@@ -227,11 +228,12 @@ impl Results {
         self.directory.join(format!("{name}.json"))
     }
 
-    /// Gives a text its name when all of it is durable; the name is durable, too, on return.
+    /// Writes a file and renames it when its contents are durable. The name is durable on return,
+    /// too.
     fn put(&self, name: &str, text: &str) -> Result<(), SweepError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let path = self.path(name);
-        // Relaxed: only that no two of them are equal counts.
+        // Relaxed: the counter only has to return distinct numbers.
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let temporary = format!(".{name}.{}.{}.{number}.tmp", host(), process::id());
         let temporary = self.directory.join(temporary);
@@ -243,30 +245,30 @@ impl Results {
             File::open(&self.directory)?.sync_all()
         };
         write().map_err(|source| {
-            // It has no name yet that anybody looks for.
+            // The temporary file is invisible to readers, so a failed removal is harmless.
             let _ = fs::remove_file(&temporary);
             error("write", &path)(source)
         })
     }
 }
 
-/// This machine among those that may write to the same directory.
+/// Returns the name of this host, to keep temporary files of several hosts apart.
 fn host() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
-/// An object with its checksum.
+/// Serializes an object and appends its checksum.
 fn sealed(value: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(value).expect("it has plain keys");
     let open = text.strip_suffix("\n}").expect("it is an object with keys");
     format!("{open}{CHECKSUM}{:016x}\"\n}}\n", fnv_1a(open.as_bytes()))
 }
 
-/// What is in a file, if it is what was written.
+/// Parses a file and verifies its checksum.
 fn opened<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-    let (open, rest) = text.rsplit_once(CHECKSUM).ok_or("it is not whole")?;
+    let (open, rest) = text.rsplit_once(CHECKSUM).ok_or("it is incomplete")?;
     if rest != format!("{:016x}\"\n}}\n", fnv_1a(open.as_bytes())) {
         return Err("its checksum is wrong".into());
     }

@@ -1,4 +1,4 @@
-//! Sweeps, and the directory of their results.
+//! Tests of sweeps and of their result directories.
 
 use super::*;
 use crate::report::{Backlog, CyclesPerTransaction, Machine, NvmWrites, Outcome, Spread};
@@ -19,14 +19,14 @@ fn sweep(text: &str) -> Result<Sweep, SweepError> {
 }
 
 fn refusal(text: &str) -> String {
-    sweep(text).expect_err("it makes no sense").to_string()
+    sweep(text).expect_err("an invalid sweep is rejected").to_string()
 }
 
 fn shown(sweep: &Sweep) -> Vec<String> {
     labels(sweep.points().iter().map(|point| &point.asked))
 }
 
-/// What a point might have had.
+/// A made-up outcome of a point.
 fn outcome(point: &Point) -> Outcome {
     let setup = &point.setup;
     Outcome {
@@ -77,12 +77,12 @@ fn points_are_all_combinations_in_a_fixed_order() {
     for point in sweep.points() {
         assert_eq!((point.setup.transactions, point.setup.seed), (500, 1));
         assert_eq!(point.setup.description.mc.write_age_ns, 400.0);
-        assert_eq!(point.setup.cores, 15, "all that the machine has");
+        assert_eq!(point.setup.cores, 15, "all cores of the machine");
     }
 }
 
 #[test]
-fn a_group_has_its_own_values_and_what_goes_together_stays_together() {
+fn group_overrides_base_and_settings_vary_together() {
     let text = r#"
         [base]
         design = "volatile"
@@ -110,7 +110,7 @@ fn a_group_has_its_own_values_and_what_goes_together_stays_together() {
 }
 
 #[test]
-fn a_hash_names_what_is_simulated_and_nothing_else() {
+fn point_hash_covers_the_simulation_only() {
     let hashes = |text: &str, program: &str| -> Vec<String> {
         let sweep = Sweep::parse(text, Path::new("."), program).unwrap();
         sweep.points().iter().map(|point| point.hash.clone()).collect()
@@ -121,7 +121,7 @@ fn a_hash_names_what_is_simulated_and_nothing_else() {
     different.dedup();
     assert_eq!((all.len(), different.len()), (4, 4));
     assert!(all.iter().all(|hash| hash.len() == 16));
-    // The same, said in other words: the design's own machine, all of its cores.
+    // The same point with its defaults written out: the design's machine and all of its cores.
     let said = TEXT.replace("[base]", "[base]\nmachine = \"lad\"\ncores = 15\nscale = 1");
     assert_eq!(hashes(&said, "1.0"), all);
     for (from, to) in [
@@ -142,7 +142,7 @@ fn a_hash_names_what_is_simulated_and_nothing_else() {
 }
 
 #[test]
-fn slices_share_out_all_points() {
+fn slices_partition_all_points() {
     let sweep = sweep(TEXT).unwrap();
     for of in 1..6 {
         let slices = (0..of).map(|index| Slice { index, of });
@@ -160,7 +160,7 @@ fn slices_share_out_all_points() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_name() {
+fn invalid_sweep_error_names_the_key() {
     for (text, says) in [
         ("[base", "line 1: "),
         ("[bases]", "no key `bases` in the file: there are [base], [axes], [[points]]"),
@@ -203,7 +203,7 @@ fn what_makes_no_sense_is_refused_by_name() {
 }
 
 #[test]
-fn a_result_is_read_back_as_it_was_without_the_time_that_it_took() {
+fn result_round_trips_without_host_seconds() {
     let (room, sweep) = (tempfile::tempdir().unwrap(), sweep(TEXT).unwrap());
     let results = Results::create(&room.path().join("a/b")).unwrap();
     let [point, other, ..] = sweep.points() else { panic!("there are four") };
@@ -213,7 +213,7 @@ fn a_result_is_read_back_as_it_was_without_the_time_that_it_took() {
     let path = room.path().join(format!("a/b/{}.json", point.hash));
     let text = fs::read_to_string(&path).unwrap();
     assert!(!text.contains("host_seconds"), "{text}");
-    // Another host, another time.
+    // Another host takes another time.
     let slower = Outcome { host_seconds: 99.0, ..outcome(point) };
     results.put_record(&Record::new(point, sweep.program(), slower)).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
@@ -221,14 +221,14 @@ fn a_result_is_read_back_as_it_was_without_the_time_that_it_took() {
         Found::Whole(found) => assert_eq!(*found, record),
         found => panic!("{found:?}"),
     }
-    // Nothing else is left there.
+    // No other file is left.
     assert_eq!(fs::read_dir(room.path().join("a/b")).unwrap().count(), 1);
     fs::copy(&path, room.path().join(format!("a/b/{}.json", other.hash))).unwrap();
     assert!(matches!(results.record(other), Found::Damaged(_)));
 }
 
 #[test]
-fn any_byte_that_is_changed_or_missing_is_damage() {
+fn changed_or_missing_byte_is_damage() {
     let (room, sweep) = (tempfile::tempdir().unwrap(), sweep(TEXT).unwrap());
     let results = Results::create(room.path()).unwrap();
     let point = &sweep.points()[0];
@@ -251,10 +251,10 @@ fn any_byte_that_is_changed_or_missing_is_damage() {
 }
 
 #[test]
-fn a_list_says_which_points_there_are() {
+fn list_round_trips() {
     let (room, sweep) = (tempfile::tempdir().unwrap(), sweep(TEXT).unwrap());
     let results = Results::create(room.path()).unwrap();
-    let said = results.list().expect_err("nobody has written it").to_string();
+    let said = results.list().expect_err("the directory has no list").to_string();
     assert!(said.contains("sweep.json") && said.contains("--out"), "{said}");
     results.put_list(&sweep).unwrap();
     results.put_list(&sweep).unwrap();
