@@ -1,10 +1,10 @@
-//! How many accesses does the machine simulate in a second of the host?
+//! The speed of the simulator in simulated accesses per second of the host.
 //!
-//! `cargo bench -p lastword-sim --bench speed [-- WORKLOAD CORES TRANSACTIONS [DESIGN]]`; without
-//! arguments trees that are larger than the last cache, and data that stay in private caches, with
-//! 1, 4 and 16 cores, three rounds each.
+//! `cargo bench -p lastword-sim --bench speed [-- WORKLOAD CORES TRANSACTIONS [DESIGN]]`. Without
+//! arguments: trees larger than the last-level cache, and data that fit in private caches, with 1,
+//! 4 and 16 cores, three rounds each.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a program that nobody else calls")]
+#![allow(clippy::unwrap_used, missing_docs, reason = "a program, without callers")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -29,7 +29,8 @@ fn main() {
 fn show(name: &'static str, design: &str, scale: f64, cores: usize, transactions: u64) {
     let mut setup = common::setup("lad", design, cores, transactions);
     setup.check = false;
-    // Each core has data of its own, where it can: cores that wait for a lock access nothing.
+    // Each core has data of its own where possible, because a core that waits for a lock makes no
+    // access.
     let options = Options { scale, low_conflict: true, ..Options::default() };
     let outcome = sim::run(&setup, &common::Named { name, options }, &mut |_| {}).unwrap();
     let rate = outcome.simulated_accesses as f64 / outcome.host_seconds / 1e6;

@@ -1,22 +1,23 @@
-//! A design of your own: `eager-undo`, an undo log in software that knows nothing of what comes.
+//! An example design: `eager-undo`, an undo log in software that uses no knowledge of later stores.
 //!
-//! Each store waits until memory has what the word was. That is as simple as it can be, and slow.
+//! Each store waits until memory has the old value of its word. This is as simple as possible, and
+//! slow.
 //!
 //! A core's log, in words:
 //! ```text
 //!   0 to 7     | number of the last committed transaction | 0 ...                       |
-//!   8 + 4i     | what the word was | its address | number of the transaction | 0        |
+//!   8 + 4i     | old value of the word | its address | number of the transaction | 0    |
 //! ```
 //! Invariants:
-//! - Memory has a word's entry before it can have its new value: a fence is between them. The
-//!   number is the last word of an entry to drain: one that has a transaction's number is whole.
-//! - When memory has n in the first word, it has all that transaction n has stored.
+//! - Memory has the entry of a word before it can have the word's new value, because a fence
+//!   separates them. The number drains last: an entry with a transaction's number is complete.
+//! - When memory has n in the first word, it has all stores of transaction n.
 //!
-//! Recovery stores back, for each core, the entries of the one transaction whose number is larger
-//! than the first word, newest first.
+//! For each core, recovery considers the one transaction whose number exceeds the first word. It
+//! stores the old values of that transaction's entries back, newest first.
 //!
-//! `cargo run --release -p lastword-sim --example toy_design` runs it beside two others;
-//! docs/add-a-design.md goes through it.
+//! `cargo run --release -p lastword-sim --example toy_design` runs the design next to two others.
+//! docs/add-a-design.md explains it.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -35,11 +36,11 @@ use sim::report::Outcome;
 use words::Stop;
 use workloads::Options;
 
-/// Lines of a core's log: the first word's, and two entries in each other one.
+/// Lines of a core's log: the first word's line, and others with two entries each.
 const LOG_LINES: u32 = 1024;
 
-/// The design's state: what hardware, or the run-time library, keeps beside the data. One that
-/// does not wait for its entries is there to show that cuts of power find that.
+/// The state of the design, which hardware or the run-time library keeps outside of memory. The
+/// variant without waits is a mutant that power cuts must detect.
 struct EagerUndo<const WAITS: bool = true> {
     /// The first line of the first core's log.
     first: u32,
@@ -48,7 +49,7 @@ struct EagerUndo<const WAITS: bool = true> {
 
 #[derive(Clone, Default)]
 struct Log {
-    /// The running transaction's number, its entries, and the lines that it has stored to.
+    /// The running transaction's number, its number of entries, and the lines of its stores.
     number: u64,
     entries: u64,
     lines: Vec<u32>,
@@ -120,20 +121,20 @@ impl<const WAITS: bool> Design for EagerUndo<WAITS> {
                 words[(address / 8 % 8) as usize] = old;
                 state.set_line(line, words)?;
             }
-            // Its entries say nothing any more, after another power cut.
+            // After another power cut, the entries must have no effect.
             state.set_line(head, [last, 0, 0, 0, 0, 0, 0, 0])?;
         }
         Ok(())
     }
 }
 
-/// The entries of a core's log, oldest first, those of older transactions behind them.
+/// Returns the entries of a core's log, oldest first, followed by those of older transactions.
 fn entries(state: &Persistent, head: u32) -> Vec<[u64; 4]> {
     let lines = (head + 1..head + LOG_LINES).map(|line| state.line(line));
     lines.flat_map(|[a, b, c, d, e, f, g, h]| [[a, b, c, d], [e, f, g, h]]).collect()
 }
 
-/// The first word of a core's log, and what is known of it.
+/// Returns the first word of a core's log, and its state.
 fn log<'h, const F: bool>(hart: &'h mut Hart<'_, EagerUndo<F>>) -> (u64, &'h mut Log) {
     let core = hart.core();
     let EagerUndo { first, ref mut cores } = hart.machine().design;
@@ -147,19 +148,19 @@ fn simulate<D: Design>(workload: &'static str, transactions: u64) -> Outcome {
     sim::run_design::<D>(&setup, &program, &mut |_| {}).expect("it ends")
 }
 
-/// Cuts power while a design runs a workload on a small machine, and lets it recover.
+/// Runs a workload on a small machine with power cuts and recovery.
 fn cut<D: Design>(workload: &'static str, cuts: u64) -> Outcome {
     let program = Named { name: workload, options: Options { scale: 0.02, ..Options::default() } };
     let setup = Setup { power_cuts: cuts, ..setup("tiny-lad", D::NAME, 2, 100) };
     sim::run_design::<D>(&setup, &program, &mut |_| {}).expect("it ends")
 }
 
-/// What cuts of power find in the toy, and in one that does not wait for its entries.
+/// Runs the toy and its mutant without waits under power cuts.
 pub(crate) fn cuts(workload: &'static str, cuts: u64) -> [Outcome; 2] {
     [cut::<EagerUndo>(workload, cuts), cut::<EagerUndo<false>>(workload, cuts)]
 }
 
-/// Runs a workload with the toy and its neighbours.
+/// Runs a workload with the toy and two other designs.
 pub(crate) fn rows(workload: &'static str, transactions: u64) -> Vec<Outcome> {
     vec![
         simulate::<Volatile>(workload, transactions),

@@ -1,6 +1,6 @@
 //! Workloads as programs of the machine.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part")]
 
 pub(crate) mod pages;
 pub(crate) mod peeping;
@@ -77,7 +77,7 @@ impl Client for Worker {
     }
 }
 
-/// A simulation on a built-in machine, with all checks.
+/// Returns a simulation on a built-in machine, with all checks.
 pub(crate) fn setup(machine: &str, design: &str, cores: usize, transactions: u64) -> Setup {
     let description = Description::builtin(machine).unwrap();
     let design = design.to_owned();
@@ -106,7 +106,7 @@ pub(crate) fn simulate(name: &'static str, scale: f64, setup: &Setup) -> Result<
     }
 }
 
-/// The same with clients of the simulation's seed.
+/// The same with the simulation's seed for the clients.
 pub(crate) fn simulate_seeded(
     name: &'static str,
     scale: f64,
@@ -115,7 +115,7 @@ pub(crate) fn simulate_seeded(
     simulate_with(name, Options { scale, seed: setup.seed, ..Options::default() }, setup)
 }
 
-/// The same with a design of the test's own.
+/// The same with a design of the test.
 pub(crate) fn simulate_design<D: sim::design::Design>(
     name: &'static str,
     scale: f64,
@@ -125,7 +125,7 @@ pub(crate) fn simulate_design<D: sim::design::Design>(
     sim::run_design::<D>(setup, &Named { name, options }, &mut |_| {})
 }
 
-/// The same with these options, for as many workers as there are cores.
+/// The same with these options, and one worker per core.
 pub(crate) fn simulate_with(
     name: &'static str,
     options: Options,

@@ -1,13 +1,13 @@
-//! A program that stays on a page for a while, or on some: most lines change before the next turn.
-//! Each core has pages of its own, or all are on the same ones, and lock each line.
+//! A program that stays on a page, or on several, until it has changed most of their lines. Cores
+//! have pages of their own, or share pages and lock each line.
 
 use sim::program::{Client, Ended, Loaded, Program};
 use sim::report::Outcome;
 use sim::{Error, Setup};
 use words::{Erased, ErasedTx, LockId, Objects, Ptr, Stop, Transact, Words};
 
-/// Pages of each core for one at a time, lines of a page, lines of a page that a transaction
-/// writes, and transactions before a turn is over.
+/// The table: pages per core and page at a time, lines per page, lines of a page that a transaction
+/// writes, and transactions before the program moves on.
 const PAGES: usize = 6;
 const LINES: usize = 64;
 const WRITES: usize = 6;
@@ -15,16 +15,16 @@ const STAYS: u64 = 12;
 
 type Line = Ptr<[u64; 8]>;
 
-/// Every core counts in lines.
+/// The program, whose cores increment lines.
 #[derive(Clone, Copy)]
 struct Pages {
-    /// Pages that a transaction writes.
+    /// The number of pages that a transaction writes.
     at_a_time: usize,
-    /// They are those of all cores.
+    /// All cores use the same pages.
     shared: bool,
 }
 
-/// Runs one.
+/// Runs the program.
 pub(crate) fn run(at_a_time: usize, shared: bool, setup: &Setup) -> Result<Outcome, Error> {
     sim::run(setup, &Pages { at_a_time, shared }, &mut |_| {})
 }
@@ -39,7 +39,8 @@ struct Stayer {
     pages: Pages,
     state: u64,
     transactions: u64,
-    /// Places in the table; each once, in the order in which they are locked, if they are.
+    /// Indices of the lines to write. Shared lines are sorted and distinct, which is their lock
+    /// order.
     lines: Vec<usize>,
 }
 

@@ -1,20 +1,20 @@
-//! A program that reads lines of open transactions: without a lock, and whatever it finds.
+//! A program that reads lines of open transactions without a lock, and ignores their values.
 
 use sim::program::{Client, Ended, Loaded, Program};
 use words::{Erased, ErasedTx, Objects, Ptr, Stop, Transact, Words};
 
-/// Cores count up words of their own, and read those of another one without a lock.
+/// The program: cores increment words of their own, and read those of another core without a lock.
 pub(crate) struct Peeping {
-    /// Objects of each core.
+    /// The number of objects per core.
     pub(crate) objects: usize,
-    /// How often a transaction counts up all of them.
+    /// How often a transaction increments all of them.
     pub(crate) rounds: usize,
 }
 
-/// Every line is left before the next one is written, and never comes again in a transaction.
+/// A transaction writes each line once, and leaves it before it writes the next.
 pub(crate) const ONCE: Peeping = Peeping { objects: 4, rounds: 1 };
 
-/// Lines come again, and their older flushes may still be on their way.
+/// A transaction writes its lines repeatedly, while older flushes may be in flight.
 pub(crate) const AGAIN: Peeping = Peeping { objects: 8, rounds: 4 };
 
 type Object = Ptr<[u64; 8]>;

@@ -1,10 +1,11 @@
-//! Total store order as an abstract machine: threads with store buffers over one memory. All its
-//! interleavings are walked, so the outcomes that it allows are computed and not written down.
-//! (Owens, Sarkar, Sewell, *A better x86 memory model: x86-TSO*, TPHOLs 2009.)
+//! Total store order as an abstract machine: threads with store buffers over one memory.
+//!
+//! The search visits all interleavings, so the allowed outcomes are computed and not written by
+//! hand. (Owens, Sarkar, Sewell, *A better x86 memory model: x86-TSO*, TPHOLs 2009.)
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-/// Variables of a test.
+/// The number of variables of a test.
 pub(crate) const VARIABLES: usize = 2;
 
 /// An instruction of a thread.
@@ -18,7 +19,7 @@ pub(crate) enum Instr {
     Fence,
 }
 
-/// What the registers of all threads hold in the end, and what memory does.
+/// The final registers of all threads, and the final memory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Outcome {
     pub(crate) registers: Vec<Vec<u64>>,
@@ -27,14 +28,14 @@ pub(crate) struct Outcome {
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
-    /// Of each thread: its next instruction and what has not reached memory.
+    /// The next instruction of each thread; `buffers` has the stores that have not reached memory.
     at: Vec<usize>,
     buffers: Vec<VecDeque<(usize, u64)>>,
     outcome: Outcome,
 }
 
-/// Every outcome of these threads when each has so many slots for stores: none is sequential
-/// consistency.
+/// Returns every outcome of these threads with so many store-buffer slots each. With 0 slots, this
+/// is sequential consistency.
 pub(crate) fn allowed(threads: &[Vec<Instr>], slots: usize) -> BTreeSet<Outcome> {
     let outcome = Outcome { registers: vec![Vec::new(); threads.len()], memory: [0; VARIABLES] };
     let (at, buffers) = (vec![0; threads.len()], vec![VecDeque::new(); threads.len()]);
@@ -55,7 +56,7 @@ pub(crate) fn allowed(threads: &[Vec<Instr>], slots: usize) -> BTreeSet<Outcome>
     outcomes
 }
 
-/// The oldest store of a thread reaches memory.
+/// Drains the oldest store of a thread to memory.
 fn drains(state: &State, thread: usize) -> Option<State> {
     let mut next = state.clone();
     let (variable, value) = next.buffers[thread].pop_front()?;
@@ -63,7 +64,7 @@ fn drains(state: &State, thread: usize) -> Option<State> {
     Some(next)
 }
 
-/// A thread executes its next instruction, if it can.
+/// Executes the next instruction of a thread, if it can proceed.
 fn goes_on(state: &State, threads: &[Vec<Instr>], thread: usize, slots: usize) -> Option<State> {
     let instr = *threads[thread].get(state.at[thread])?;
     let mut next = state.clone();

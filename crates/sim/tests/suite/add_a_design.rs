@@ -1,4 +1,4 @@
-//! docs/add-a-design.md and the design that it goes through, in step; and that this one works.
+//! Tests that docs/add-a-design.md and its example design agree, and that the example works.
 
 #[allow(dead_code, reason = "its `main` is not called here")]
 #[path = "../../examples/toy_design.rs"]
@@ -11,20 +11,20 @@ const TOY: &str = include_str!("../../examples/toy_design.rs");
 const DESIGN: &str = include_str!("../../src/design/mod.rs");
 
 #[test]
-fn the_page_quotes_the_toy_as_it_is() {
+fn page_quotes_the_toy_design() {
     let blocks = PAGE.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let blocks: Vec<&str> = blocks.collect();
-    assert!(blocks.len() >= 4, "the page goes through the toy");
+    assert!(blocks.len() >= 4, "the page quotes the toy");
     for block in blocks {
         assert!(
             TOY.contains(block),
-            "docs/add-a-design.md quotes what is not in the toy:\n{block}"
+            "docs/add-a-design.md has a block that is not in the toy:\n{block}"
         );
     }
 }
 
 #[test]
-fn the_page_has_every_hook_and_no_other() {
+fn page_lists_exactly_the_hooks() {
     let body = DESIGN.split("pub trait Design").nth(1).unwrap();
     let body = body.split("\n}\n").next().unwrap();
     let of_trait: BTreeSet<&str> = body
@@ -41,7 +41,7 @@ fn the_page_has_every_hook_and_no_other() {
 }
 
 #[test]
-fn the_toy_costs_more_than_a_log_that_waits_less_often() {
+fn toy_costs_more_than_a_log_with_fewer_waits() {
     for workload in ["sps", "tpcc-hash"] {
         let rows = toy::rows(workload, 200);
         for row in &rows {
@@ -53,7 +53,7 @@ fn the_toy_costs_more_than_a_log_that_waits_less_often() {
 }
 
 #[test]
-fn the_toy_survives_power_cuts_and_one_that_does_not_wait_for_its_entries_does_not() {
+fn toy_survives_power_cuts_and_its_mutant_does_not() {
     for workload in ["sps", "rbt", "tpcc-hash"] {
         let [toy, hasty] = toy::cuts(workload, 200);
         assert_eq!(toy.complaints, Vec::<String>::new(), "{workload}");

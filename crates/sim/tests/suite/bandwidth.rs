@@ -1,5 +1,5 @@
 //! Bandwidth, overlap and the window: streams reach the bound that a description sets, and never
-//! pass it.
+//! exceed it.
 //!
 //! `cargo test -p lastword-sim --test suite bandwidth -- --nocapture` prints bound and measurement.
 
@@ -8,7 +8,7 @@ use sim::design::Volatile;
 use sim::machine::description::Description;
 use sim::machine::kernel::Program;
 
-/// The machine with nothing in the way of memory: no translation, and a window that holds all.
+/// A machine limited only by memory: no address translation, and a window that holds everything.
 fn open(name: &str, settings: &[&str]) -> Description {
     let wide = ["tlb.entries=0", "core.rob=4096", "core.load_queue=4096", "l1.mshrs=64"];
     builtin(name, &[&wide, settings].concat())
@@ -18,7 +18,7 @@ fn cycles(description: &Description, ns: f64) -> u64 {
     (ns * description.clock_ghz).round() as u64
 }
 
-/// Runs the same on every core, each with lines of its own; answers the last cycle.
+/// Runs the same program on every core, each on its own lines. Returns the last cycle.
 fn all_cores(description: &Description, program: impl Fn(&mut Core<'_>) + Clone + 'static) -> u64 {
     let programs = (0..description.cores).map(|_| -> Program<Volatile> {
         let program = program.clone();
@@ -28,7 +28,7 @@ fn all_cores(description: &Description, program: impl Fn(&mut Core<'_>) + Clone 
 }
 
 #[test]
-fn loads_of_open_rows_reach_the_channels_bursts_and_do_not_pass_them() {
+fn loads_of_open_rows_reach_burst_bandwidth() {
     for name in ["lad", "redu", "ssp"] {
         let description = open(name, &["cores=4"]);
         let (each, cores) = (2048, description.cores as u64);
@@ -45,14 +45,14 @@ fn loads_of_open_rows_reach_the_channels_bursts_and_do_not_pass_them() {
         println!(
             "{name:5} loads: {lines} lines in {took} cycles, bursts alone {bound}: {share:.3}"
         );
-        assert!(took >= bound, "{name}: more than the channels carry");
+        assert!(took >= bound, "{name}: more than the channels can carry");
         assert!(share > 0.9, "{name}: {share}");
     }
 }
 
-/// Writes of lines that lie in all banks in turn, into one channel.
+/// The writes visit all banks of one channel in turn.
 #[test]
-fn a_queue_of_writes_keeps_all_banks_busy() {
+fn queued_writes_keep_all_banks_busy() {
     for name in ["lad", "redu", "ssp"] {
         let settings =
             ["nvm.channels=1", "persist.point=media", "core.store_buffer=512", "mc.wq=256"];
@@ -77,8 +77,8 @@ fn a_queue_of_writes_keeps_all_banks_busy() {
 }
 
 #[test]
-fn independent_misses_overlap_as_far_as_there_are_mshrs() {
-    // Many banks, a bus that is no bound, and one latency: what is left are the misses in flight.
+fn independent_misses_overlap_up_to_the_mshrs() {
+    // With many banks, a fast bus and a single latency, only the misses in flight are a limit.
     let plain = ["nvm.banks=4096", "nvm.row_bytes=64", "nvm.burst_ns=0.5", "network.hop=0"];
     let misses = 512_u32;
     for mshrs in [1_u64, 2, 4, 8, 16, 32] {
@@ -105,7 +105,7 @@ fn independent_misses_overlap_as_far_as_there_are_mshrs() {
 }
 
 #[test]
-fn where_every_load_waits_for_the_one_before_no_misses_overlap() {
+fn serial_loads_do_not_overlap() {
     let took = |setting: &str| {
         let description = builtin("lad", &["tlb.entries=0", setting]);
         let (took, _) = alone(&description, 0, |hart| {
@@ -118,19 +118,19 @@ fn where_every_load_waits_for_the_one_before_no_misses_overlap() {
         took
     };
     let (serial, free) = (took("core.serial_loads=true"), took("core.serial_loads=false"));
-    println!("lad: 64 loads one by one: {serial} cycles, else {free}");
+    println!("lad: 64 loads one by one: {serial} cycles, otherwise {free}");
     assert!(serial >= 64 * 78, "each takes at least a read of memory: {serial}");
     assert!(serial > 4 * free, "{serial} and {free}");
 }
 
 #[test]
-fn misses_that_depend_on_each_other_do_not_overlap() {
+fn dependent_misses_do_not_overlap() {
     for name in ["lad", "redu", "ssp"] {
         let description = open(name, &["llc.bytes=1048576"]);
         let nodes = 200_u32;
         let line = |i: u32| 1 + i * 37;
         let (took, _) = alone(&description, 0, move |hart| {
-            // Nodes that point to the next one; then all of them are in memory again.
+            // Build a list of nodes, then evict all of them to memory.
             for i in 0..nodes {
                 hart.store(word(line(i)), 0, pointer(word(line(i + 1))));
                 hart.write_back(line(i));
@@ -167,13 +167,13 @@ fn misses_that_depend_on_each_other_do_not_overlap() {
         let least = description.l1.latency
             + description.llc.latency
             + cycles(&description, description.nvm.read_hit_ns);
-        assert!(each >= least, "{name}: each waits for the one before");
-        assert!(chased > 3 * strided, "{name}: those that do not depend overlap");
+        assert!(each >= least, "{name}: each load waits for the previous one");
+        assert!(chased > 3 * strided, "{name}: independent loads overlap");
     }
 }
 
 #[test]
-fn the_window_hides_as_many_instructions_as_it_holds_and_no_more() {
+fn window_hides_exactly_its_capacity() {
     let description = builtin("lad", &["tlb.entries=0"]);
     let (rob, width) = (u64::from(description.core.rob), u64::from(description.core.width));
     let with = |instructions: u64| {
@@ -187,10 +187,10 @@ fn the_window_hides_as_many_instructions_as_it_holds_and_no_more() {
     };
     let alone = with(0);
     println!("lad: a miss takes {alone} cycles; with what fits the window {}", with(rob - 2));
-    assert_eq!(with(rob - 2), alone, "what fits is hidden");
+    assert_eq!(with(rob - 2), alone, "instructions that fit are hidden");
     for more in [300, 3000] {
-        let (took, behind) = (with(rob + more), more / width);
+        let (took, rest) = (with(rob + more), more / width);
         println!("lad: with {more} instructions more than that {took} cycles");
-        assert!((alone + behind..=alone + behind + 3).contains(&took), "{took}");
+        assert!((alone + rest..=alone + rest + 3).contains(&took), "{took}");
     }
 }

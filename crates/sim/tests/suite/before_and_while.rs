@@ -1,4 +1,4 @@
-//! What is looked at before a simulation begins, and what it tells while it goes on.
+//! Tests of the checks before a simulation, and of its progress reports.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use workloads::Options;
 
 use crate::common::{Named, setup};
 
-/// A program that nobody gets to load, of so many bytes.
+/// A program of this size that must not be loaded.
 struct Never(u64);
 
 impl Program for Never {
@@ -22,12 +22,12 @@ impl Program for Never {
     }
 
     fn load(&self, _: &mut Erased<'_, Ended>, _: usize) -> Result<Box<dyn Loaded>, Ended> {
-        panic!("it is loaded");
+        panic!("the program is loaded");
     }
 }
 
 #[test]
-fn a_trace_that_cannot_be_written_is_refused_before_the_program_is_loaded() {
+fn unwritable_trace_fails_before_load() {
     let mut setup = setup("tiny-lad", "volatile", 2, 100);
     setup.export_trace = Some(PathBuf::from("/no/such/directory/trace"));
     let error = sim::run(&setup, &Never(1 << 20), &mut |_| {}).unwrap_err();
@@ -36,7 +36,7 @@ fn a_trace_that_cannot_be_written_is_refused_before_the_program_is_loaded() {
 }
 
 #[test]
-fn what_cannot_be_run_is_known_without_running_it() {
+fn check_rejects_impossible_run_before_load() {
     let check = |machine, design, power_cuts, bytes| {
         let setup = sim::Setup { power_cuts, ..setup(machine, design, 1, 100) };
         sim::check(&setup, &Never(bytes)).map_err(|error| error.to_string())
@@ -51,7 +51,7 @@ fn what_cannot_be_run_is_known_without_running_it() {
 }
 
 #[test]
-fn how_many_cuts_are_done_is_told_up_to_all_of_them() {
+fn progress_reports_all_power_cuts() {
     let setup = sim::Setup { power_cuts: 450, ..setup("tiny-lad", "lad", 2, 100) };
     let options = Options { scale: 0.001, workers: 2, ..Options::default() };
     let mut cuts = Vec::new();
@@ -63,7 +63,7 @@ fn how_many_cuts_are_done_is_told_up_to_all_of_them() {
     assert_eq!((outcome.power_cuts, outcome.complaints), (Some(450), vec![]));
     cuts.dedup();
     assert_eq!(cuts, [100, 200, 225, 325, 425, 450]);
-    // Each path that was cut inside of was taken.
+    // A path that was cut was also taken.
     let (taken, cut) = (outcome.rare_paths_taken.unwrap(), outcome.rare_paths_cut.unwrap());
     assert!(cut.iter().all(|(path, cuts)| *cuts == 0 || taken[path] > 0), "{taken:?} {cut:?}");
     assert!(taken.values().any(|times| *times > 0), "{taken:?}");

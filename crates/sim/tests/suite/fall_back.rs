@@ -1,4 +1,4 @@
-//! A transaction that the hardware cannot hold runs again with a log in software.
+//! Tests of the fallback: a transaction that the hardware cannot hold runs again on a software log.
 
 use crate::common::{setup, simulate_design};
 use sim::Error;
@@ -10,8 +10,8 @@ use sim::machine::description::Description;
 use sim::persist::{Cut, Persistent};
 use words::Stop;
 
-/// Hardware that can hold so many lines of a transaction, and writes them to memory at its end:
-/// not atomically, but no test here cuts it there.
+/// Hardware that can hold `LINES` lines of a transaction and writes them to memory at its end. The
+/// end is not atomic, but these tests do not cut it.
 struct Holds<const LINES: usize, const SOFT: bool>(SoftLog);
 
 impl<const LINES: usize, const SOFT: bool> Design for Holds<LINES, SOFT> {
@@ -54,7 +54,7 @@ impl<const LINES: usize, const SOFT: bool> Design for Holds<LINES, SOFT> {
 }
 
 #[test]
-fn what_is_too_large_runs_again_with_a_log_and_what_is_not_does_not() {
+fn only_too_large_transactions_fall_back() {
     // A transaction of `sps` writes 16 lines, one of `rbt` 2 to 10.
     for (workload, fewest, most) in [("sps", 299, 301), ("rbt", 20, 280)] {
         let outcome = simulate_design::<Holds<4, true>>(workload, 0.1, &setup("lad", "", 2, 300));
@@ -67,8 +67,8 @@ fn what_is_too_large_runs_again_with_a_log_and_what_is_not_does_not() {
 }
 
 #[test]
-fn what_falls_back_survives_power_cuts() {
-    // Nothing fits, so that nothing but the log makes anything durable.
+fn fallback_survives_power_cuts() {
+    // No transaction fits, so the software log alone provides durability.
     let setup = sim::Setup { power_cuts: 500, ..setup("tiny-lad", "", 2, 200) };
     let outcome = simulate_design::<Holds<0, true>>("cq", 0.1, &setup).unwrap();
     assert_eq!(outcome.violations, Some(0));
@@ -76,7 +76,7 @@ fn what_falls_back_survives_power_cuts() {
 }
 
 #[test]
-fn without_a_log_the_run_ends_with_an_error() {
+fn too_large_transaction_without_log_is_an_error() {
     let outcome = simulate_design::<Holds<4, false>>("sps", 0.1, &setup("lad", "", 2, 300));
     assert!(matches!(outcome, Err(Error::Stopped { stop: Stop::TooLarge })), "{outcome:?}");
 }

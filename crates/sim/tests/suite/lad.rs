@@ -1,7 +1,7 @@
-//! LAD and what it is compared with: transactions cost what the paper says of an idle machine, and
-//! survive power cuts on the paper's machine and on a tiny one.
+//! Tests of LAD and the designs that it is compared with. Transactions cost as much as the paper
+//! reports for an idle machine, and survive power cuts on the paper's machine and on a tiny one.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, reason = "only tests use these helpers")]
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ fn cut(name: &'static str, setup: &Setup) -> Outcome {
     outcome
 }
 
-/// Cuts power under all workloads, and answers how often that was inside of each rare path.
+/// Cuts power under all workloads, and returns the number of cuts inside each rare path.
 fn cut_all(design: &str) -> BTreeMap<String, u64> {
     let mut inside = BTreeMap::new();
     for name in WORKLOADS {
         let mut tiny = setup("tiny-lad", design, 2, 150);
         if design == "lad-llc" {
-            // Both versions of every line of two orders have a place.
+            // Room for both versions of every line of two orders.
             tiny.description.set("llc.bytes=65536").unwrap();
         }
         let papers = ["tatp-hash", "sps", "tpcc-hash"].contains(&name);
@@ -41,7 +41,7 @@ fn cut_all(design: &str) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_threshold_that_no_queue_reaches_is_what_a_queue_can_hold() {
+fn overflow_threshold_is_capped_by_queue_capacity() {
     for overflow in ["lad.overflow=0.9", "lad.overflow=1"] {
         let mut setup = setup("tiny-lad", "lad", 2, 100);
         setup.description.set(overflow).unwrap();
@@ -51,22 +51,22 @@ fn a_threshold_that_no_queue_reaches_is_what_a_queue_can_hold() {
 }
 
 #[test]
-fn transactions_of_software_logging_survive_power_cuts() {
+fn sw_undo_survives_power_cuts() {
     assert_eq!(cut_all("sw-undo"), BTreeMap::new());
 }
 
 #[test]
-fn transactions_that_controllers_stage_survive_power_cuts() {
+fn lad_survives_power_cuts() {
     for design in ["lad", "lad-base"] {
         let inside = cut_all(design);
-        // One more takes a program that reads without a lock: the next test.
+        // A fifth path needs a program that reads without a lock: see the next test.
         assert_eq!(inside.len(), 4, "{inside:?}");
         assert!(inside.values().all(|cuts| *cuts > 0), "{inside:?}");
     }
 }
 
 #[test]
-fn lines_that_another_core_reads_before_the_commit_are_flushed_and_survive() {
+fn marked_line_read_by_another_core_is_flushed() {
     for design in ["lad", "lad-base", "lad-llc"] {
         let setup = Setup { power_cuts: 400, ..setup("tiny-lad", design, 2, 300) };
         let outcome = simulate("peeping", 1.0, &setup).unwrap();
@@ -78,9 +78,9 @@ fn lines_that_another_core_reads_before_the_commit_are_flushed_and_survive() {
 }
 
 #[test]
-fn transactions_that_banks_stage_survive_power_cuts() {
+fn lad_llc_survives_power_cuts() {
     let mut inside = cut_all("lad-llc");
-    // Without a second way an older version goes to memory first.
+    // Without a second way, an older version must reach memory first.
     let mut narrow = setup("tiny-lad", "lad-llc", 2, 150);
     narrow.description.set("llc.bytes=131072").unwrap();
     narrow.description.set("llc.ways=1").unwrap();
@@ -94,8 +94,8 @@ fn transactions_that_banks_stage_survive_power_cuts() {
 }
 
 #[test]
-fn one_line_is_prepared_in_80_cycles_and_committed_in_30_without_load() {
-    // The mean over cores: the machine's numbers are set to give these (LAD, section 6.2).
+fn unloaded_prepare_takes_80_and_commit_30_cycles() {
+    // Means over cores; the machine's parameters were set to give them (LAD, section 6.2).
     let outcome = simulate("tatp-hash", 0.1, &setup("lad", "lad", 1, 2000)).unwrap();
     let cycles = outcome.cycles_per_transaction;
     assert!((70.0..90.0).contains(&cycles.prepare), "{cycles:?}");
@@ -107,7 +107,7 @@ fn one_line_is_prepared_in_80_cycles_and_committed_in_30_without_load() {
 }
 
 #[test]
-fn staged_lines_are_written_once_and_a_persistent_cache_writes_none() {
+fn lad_writes_each_line_once_and_lad_llc_none() {
     let writes = |design| {
         let setup = setup("lad", design, 4, 3000);
         let outcome = simulate("sps", 0.05, &setup).unwrap();
@@ -117,12 +117,12 @@ fn staged_lines_are_written_once_and_a_persistent_cache_writes_none() {
     };
     let [lad, llc, undo] = ["lad", "lad-llc", "sw-undo"].map(writes);
     assert!((0.95..1.05).contains(&lad), "{lad}");
-    assert!(llc < 0.05, "all data fit in the last cache: {llc}");
+    assert!(llc < 0.05, "all data fit in the last-level cache: {llc}");
     assert!(undo > 2.9, "two lines of log and the line itself: {undo}");
 }
 
 #[test]
-fn a_small_queue_makes_controllers_log() {
+fn small_queue_overflows_to_the_log() {
     let mut small = setup("lad", "lad", 15, 2000);
     small.description.set("mc.wq=8").unwrap();
     let outcome = simulate("sps", 0.05, &small).unwrap();
@@ -132,7 +132,7 @@ fn a_small_queue_makes_controllers_log() {
 }
 
 #[test]
-fn a_machine_without_batteries_or_with_a_second_cache_is_refused() {
+fn lad_rejects_machine_without_batteries_or_with_l2() {
     let redu = setup("redu", "lad", 2, 10);
     let error = simulate("bank", 0.01, &redu).unwrap_err();
     assert!(matches!(error, Error::Misfit { design: "lad", .. }), "{error}");

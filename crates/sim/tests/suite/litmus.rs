@@ -1,8 +1,8 @@
-//! Litmus tests: what cores can see of each other's stores is what total store order allows, and
-//! what only that allows is seen.
+//! Litmus tests: cores see each other's stores only as total store order allows, and each relaxed
+//! outcome that it allows does occur.
 //!
-//! Every test runs in many rounds, each on lines of its own, whose place and state in the caches,
-//! and the threads' delays, are drawn from a seed. `-- --nocapture` prints how often what was seen.
+//! Every test runs many rounds, each on lines of its own. Their places, their states in the caches,
+//! and the threads' delays are random, from a seed. `-- --nocapture` prints the number of outcomes.
 
 #[path = "../litmus/reference.rs"]
 mod reference;
@@ -20,13 +20,13 @@ use sim::machine::kernel::Program;
 const X: usize = 0;
 const Y: usize = 1;
 
-/// Rounds of a test on a machine.
+/// The number of rounds of a test on a machine.
 const ROUNDS: usize = 300;
 
-/// Cycles of a round: it prepares its lines, and from the middle on it runs.
+/// Cycles of a round: it prepares its lines in the first half, and runs in the second.
 const ROUND_CYCLES: u64 = 8000;
 
-/// Steele, Lea, Flood, *Fast splittable pseudorandom number generators* (splitmix64).
+/// The generator splitmix64 (Steele, Lea, Flood, *Fast splittable pseudorandom number generators*).
 struct Random(u64);
 
 impl Random {
@@ -39,18 +39,18 @@ impl Random {
     }
 }
 
-/// A round: where its variables lie, who has their lines, and how long its threads wait.
+/// A round: the places of its variables, the cores that hold their lines, and the threads' delays.
 struct Round {
     words: [u64; VARIABLES],
-    /// Of each variable: the cores that load it, and the one that stores 0 into it.
+    /// For each variable, the cores that load it, and the core that stores 0 into it.
     loaded: [u64; VARIABLES],
     stored: [u64; VARIABLES],
-    /// Of each thread: instructions before each of its own.
+    /// For each thread, the instructions before each of its own.
     delays: Vec<Vec<u64>>,
 }
 
 impl Round {
-    fn draw(random: &mut Random, number: usize, threads: &[Vec<Instr>]) -> Round {
+    fn random(random: &mut Random, number: usize, threads: &[Vec<Instr>]) -> Round {
         let line = 64 + 16 * number as u32;
         let apart = random.below(4) > 0;
         let other = if apart { word(line + 1 + random.below(15) as u32) } else { word(line) + 1 };
@@ -69,7 +69,7 @@ impl Round {
         Round { words: [word(line), other], loaded, stored, delays }
     }
 
-    /// Brings the lines into the states that were drawn.
+    /// Brings the lines into the round's initial states.
     fn prepare(&self, hart: &mut Core<'_>) {
         let core = hart.core() as u64;
         for variable in 0..VARIABLES {
@@ -87,7 +87,7 @@ impl Round {
         hart.fence();
     }
 
-    /// Runs a thread; answers its registers.
+    /// Runs a thread and returns its registers.
     fn execute(&self, hart: &mut Core<'_>, thread: &[Instr]) -> Vec<u64> {
         let delays = &self.delays[hart.core()];
         let mut registers = Vec::new();
@@ -105,12 +105,12 @@ impl Round {
 
 type Registers = Rc<RefCell<Vec<Vec<Vec<u64>>>>>;
 
-/// All outcomes of the rounds of a test on a machine, and how often each was seen.
+/// Runs the rounds of a test on a machine, and counts each outcome.
 fn seen(machine: &str, threads: &[Vec<Instr>], seed: u64) -> BTreeMap<Outcome, u64> {
     let description = builtin(machine, &["cores=4"]);
     let mut random = Random(seed);
     let rounds: Vec<Round> =
-        (0..ROUNDS).map(|number| Round::draw(&mut random, number, threads)).collect();
+        (0..ROUNDS).map(|number| Round::random(&mut random, number, threads)).collect();
     let rounds = Rc::new(rounds);
     let registers: Registers = Rc::new(RefCell::new(vec![vec![Vec::new(); threads.len()]; ROUNDS]));
     let programs = (0..4).map(|core| -> Program<Volatile> {
@@ -123,15 +123,15 @@ fn seen(machine: &str, threads: &[Vec<Instr>], seed: u64) -> BTreeMap<Outcome, u
                 round.prepare(hart);
                 wait_for(hart, began + ROUND_CYCLES / 2);
                 if let Some(thread) = &thread {
-                    let answer = round.execute(hart, thread);
-                    registers.borrow_mut()[number][core] = answer;
+                    let result = round.execute(hart, thread);
+                    registers.borrow_mut()[number][core] = result;
                 }
                 hart.fence();
             }
         })
     });
     let machine = run(machine_of(&description, Volatile), programs.collect());
-    let machine = machine.expect("nobody waits for ever");
+    let machine = machine.expect("no deadlock");
     assert_eq!(machine.counts.wrong_fills, 0);
     let mut outcomes = BTreeMap::new();
     for (round, registers) in rounds.iter().zip(registers.take()) {
@@ -141,12 +141,12 @@ fn seen(machine: &str, threads: &[Vec<Instr>], seed: u64) -> BTreeMap<Outcome, u
     outcomes
 }
 
-/// Runs a test on every machine. Whether outcomes that only store buffers allow must be seen on
-/// some of them is `relaxed`.
+/// Runs a test on every machine. `relaxed` tells whether outcomes that only store buffers allow
+/// must occur on some of them.
 fn test(name: &str, threads: &[Vec<Instr>], relaxed: bool) {
     let (tso, sc) = (allowed(threads, 8), allowed(threads, 0));
     assert!(sc.is_subset(&tso));
-    assert!(relaxed || sc == tso, "{name}: say that it has relaxed outcomes");
+    assert!(relaxed || sc == tso, "{name}: the test needs `relaxed`, for it has relaxed outcomes");
     let (mut of_all, mut weak, mut rounds) = (std::collections::BTreeSet::new(), 0, 0);
     for (seed, machine) in (1..).zip(["lad", "tiny-lad", "redu", "tiny-redu", "tiny-ssp"]) {
         for (outcome, times) in seen(machine, threads, seed) {
@@ -165,12 +165,12 @@ fn test(name: &str, threads: &[Vec<Instr>], relaxed: bool) {
     assert_eq!(weak > 0, relaxed, "{name}");
     assert!(
         of_all.len() > 1 || tso.len() == 1,
-        "{name} sees but one outcome: the rounds are alike"
+        "{name}: a single outcome, so the rounds do not vary"
     );
 }
 
 #[test]
-fn stores_pass_later_loads_unless_a_fence_is_between() {
+fn loads_pass_earlier_stores_without_a_fence() {
     test("SB", &[vec![Store(X, 1), Load(Y)], vec![Store(Y, 1), Load(X)]], true);
     let fenced = |own, other| vec![Store(own, 1), Fence, Load(other)];
     test("SB+fences", &[fenced(X, Y), fenced(Y, X)], false);
@@ -178,7 +178,7 @@ fn stores_pass_later_loads_unless_a_fence_is_between() {
 }
 
 #[test]
-fn a_core_sees_its_own_store_before_others_do() {
+fn own_store_is_forwarded_before_it_is_visible() {
     test("n6", &[vec![Store(X, 1), Load(X), Load(Y)], vec![Store(Y, 2), Store(X, 2)]], true);
     test("n5", &[vec![Store(X, 1), Load(X)], vec![Store(X, 2), Load(X)]], false);
     let both = |own, other| vec![Store(own, 1), Load(own), Load(other)];
@@ -186,7 +186,7 @@ fn a_core_sees_its_own_store_before_others_do() {
 }
 
 #[test]
-fn stores_are_seen_in_their_order_and_loads_made_in_theirs() {
+fn stores_and_loads_keep_program_order() {
     test("MP", &[vec![Store(X, 1), Store(Y, 1)], vec![Load(Y), Load(X)]], false);
     test("LB", &[vec![Load(X), Store(Y, 1)], vec![Load(Y), Store(X, 1)]], false);
     test("2+2W", &[vec![Store(X, 1), Store(Y, 2)], vec![Store(Y, 1), Store(X, 2)]], false);
@@ -197,7 +197,7 @@ fn stores_are_seen_in_their_order_and_loads_made_in_theirs() {
 }
 
 #[test]
-fn all_cores_see_the_stores_of_others_in_one_order() {
+fn stores_are_multi_copy_atomic() {
     let readers = [vec![Load(X), Load(Y)], vec![Load(Y), Load(X)]];
     let writers = [vec![Store(X, 1)], vec![Store(Y, 1)]];
     test("IRIW", &[writers, readers].concat(), false);
@@ -208,7 +208,7 @@ fn all_cores_see_the_stores_of_others_in_one_order() {
 }
 
 #[test]
-fn a_word_has_one_value_after_the_other() {
+fn single_word_is_coherent() {
     test("CoRR", &[vec![Store(X, 1)], vec![Load(X), Load(X)]], false);
     test("CoWW", &[vec![Store(X, 1), Store(X, 2)], vec![Load(X), Load(X)]], false);
     test("CoRW", &[vec![Load(X), Store(X, 1)], vec![Store(X, 2)]], false);
@@ -216,7 +216,7 @@ fn a_word_has_one_value_after_the_other() {
 }
 
 #[test]
-fn the_reference_knows_the_textbook() {
+fn reference_matches_textbook_outcomes() {
     let sb = [vec![Store(X, 1), Load(Y)], vec![Store(Y, 1), Load(X)]];
     let both_zero = |outcome: &Outcome| outcome.registers == [vec![0], vec![0]];
     assert!(allowed(&sb, 8).iter().any(both_zero) && !allowed(&sb, 0).iter().any(both_zero));

@@ -1,7 +1,7 @@
-//! The simulated machine from outside: one program, since every one of them would compile all
-//! workloads again.
+//! Integration tests of the simulated machine. They are one program, because each further one would
+//! compile all workloads again.
 
-#![allow(clippy::duplicate_mod, reason = "the example of a design is a program of its own, too")]
+#![allow(clippy::duplicate_mod, reason = "the example design is a program of its own too")]
 
 #[path = "../bare/mod.rs"]
 mod bare;

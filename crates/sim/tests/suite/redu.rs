@@ -1,7 +1,7 @@
-//! Designs that log in hardware: they survive power cuts on the paper's machine and on a tiny one,
-//! and write to memory what they must.
+//! Tests of designs that log in hardware: they survive power cuts on the paper's machine and on a
+//! tiny one, and write the expected lines to memory.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, reason = "only tests use these helpers")]
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ use words::{Addr, Words};
 
 const WORKLOADS: [&str; 6] = ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash"];
 
-/// The paper's machine. Its log and its DRAM cache take time to make, and are not filled here.
+/// The paper's machine, with a smaller log and DRAM cache: large ones take time to allocate, and
+/// these tests do not fill them.
 fn papers(design: &str, cores: usize, transactions: u64) -> Setup {
     let mut setup = setup("redu", design, cores, transactions);
     for key in ["log.bytes", "redu.dram_cache_bytes"] {
@@ -27,7 +28,7 @@ fn papers(design: &str, cores: usize, transactions: u64) -> Setup {
     setup
 }
 
-/// The tiny one. All lines of two large transactions have a place in DRAM, and in the log.
+/// The tiny machine, with room in DRAM and in the log for all lines of two large transactions.
 fn tiny(design: &str, name: &str, settings: &[&str]) -> Setup {
     let mut setup = setup("tiny-redu", design, 2, 150);
     if ["sps", "tpcc-hash"].contains(&name) {
@@ -35,7 +36,7 @@ fn tiny(design: &str, name: &str, settings: &[&str]) -> Setup {
     }
     if name == "tpcc-hash" {
         setup.description.set("log.bytes=131072").unwrap();
-        // A quarter of a victim buffer is what open transactions share.
+        // Open transactions share only a quarter of a victim buffer.
         if design == "hw-redo" {
             setup.description.set("redu.dram_cache_bytes=32768").unwrap();
         }
@@ -46,19 +47,20 @@ fn tiny(design: &str, name: &str, settings: &[&str]) -> Setup {
 
 fn cut(name: &'static str, setup: &Setup, cuts: u64) -> BTreeMap<String, u64> {
     let setup = Setup { power_cuts: cuts, ..setup.clone() };
-    let what = format!("{} on {} with {name}", setup.design, setup.description.name);
+    let case = format!("{} on {} with {name}", setup.design, setup.description.name);
     let outcome = match name {
         "peeping" => sim::run(&setup, &peeping::ONCE, &mut |_| {}),
         name => simulate(name, 0.02, &setup),
     };
-    let outcome = outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert_eq!(outcome.complaints, Vec::<String>::new(), "{what}");
-    assert_eq!((outcome.violations, outcome.power_cuts), (Some(0), Some(cuts)), "{what}");
-    println!("{what}: {} fallbacks", outcome.fallbacks);
+    let outcome = outcome.unwrap_or_else(|error| panic!("{case}: {error}"));
+    assert_eq!(outcome.complaints, Vec::<String>::new(), "{case}");
+    assert_eq!((outcome.violations, outcome.power_cuts), (Some(0), Some(cuts)), "{case}");
+    println!("{case}: {} fallbacks", outcome.fallbacks);
     outcome.rare_paths_cut.unwrap()
 }
 
-/// Cuts power under all workloads; inside of each rare path but these that was at least once.
+/// Cuts power under all workloads. Each rare path, except for those in `never`, must be cut at
+/// least once.
 fn survives(design: &str, settings: &[&str], never: &[&str]) {
     let mut inside: BTreeMap<String, u64> = BTreeMap::new();
     let mut add = |cuts: BTreeMap<String, u64>| {
@@ -68,18 +70,18 @@ fn survives(design: &str, settings: &[&str], never: &[&str]) {
         add(cut(name, &tiny(design, name, settings), 150));
     }
     add(cut("peeping", &tiny(design, "peeping", settings), 150));
-    // Behind a slow memory logs and buckets fill up.
+    // With a slow memory, logs and buckets fill up.
     let slow = ["nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
     let slow: Vec<&str> = settings.iter().copied().chain(slow).collect();
     for name in ["cq", "sps"] {
         add(cut(name, &tiny(design, name, &slow), 100));
     }
-    // And more so where lines go home one at a time. Entries with two words need more room, and
-    // stores that have not drained count as slots.
+    // They fill up even more when lines are applied one at a time. Entries of two words need more
+    // room, and undrained stores count as slots.
     let log = if design == "hw-undo-redo" { "log.bytes=36864" } else { "log.bytes=20480" };
     let one = ["log.window=1", log, "redu.dram_cache_bytes=65536", "core.store_buffer=2"];
     add(cut("sps", &tiny(design, "sps", &[&slow[..], &one].concat()), 100));
-    // And a log that cannot hold most of them.
+    // Next, a log that cannot hold most transactions.
     let small: Vec<&str> = settings.iter().copied().chain(["log.bytes=16384"]).collect();
     add(cut("tpcc-hash", &tiny(design, "tpcc-hash", &small), 100));
     let mut large = papers(design, 4, 100);
@@ -106,7 +108,7 @@ fn undo_redo_logging_with_forced_write_backs_survives_power_cuts() {
 
 #[test]
 fn redu_survives_power_cuts_when_it_writes_back_at_once() {
-    // Lines leave before a bucket is full; with the other policy they do not.
+    // Eager write-back evicts lines before a bucket is full; the other policy does not.
     survives("redu", &[], &["a full bucket gives up a line"]);
 }
 
@@ -126,7 +128,7 @@ fn redu_survives_power_cuts_without_a_filter() {
 
 #[test]
 fn logs_survive_power_cuts_where_controllers_have_batteries() {
-    // Behind a slow memory: so slots are scarce, and lines wait for logs that have none yet.
+    // A slow memory makes slots scarce, and lines wait for logs without a slot.
     let settings = ["persist.point=\"accepted\"", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
     for design in ["hw-undo", "hw-redo", "hw-undo-redo", "redu"] {
         for name in ["cq", "sps", "tpcc-hash"] {
@@ -136,9 +138,9 @@ fn logs_survive_power_cuts_where_controllers_have_batteries() {
 }
 
 #[test]
-fn a_store_waits_for_a_log_that_memory_cannot_take_under_all_designs_alike() {
+fn slow_memory_stalls_stores_in_all_designs() {
     for design in ["hw-undo", "hw-redo", "hw-undo-redo", "redu"] {
-        // Transactions of 16 lines, a buffer of two, and eight slots for all cores.
+        // Transactions of 16 lines, with a buffer of two and eight slots for all cores.
         let stalls = |settings: &[&str]| {
             let settings = [&["mc.wq=8", "log.buffer_lines=2"], settings].concat();
             run(design, &settings).cycles_per_transaction.log_stall
@@ -147,13 +149,13 @@ fn a_store_waits_for_a_log_that_memory_cannot_take_under_all_designs_alike() {
         let [fast, slow] = [stalls(&[]), stalls(&slow)];
         println!("{design}: {fast} {slow}");
         assert!(slow > 2.0 * fast && slow > 1000.0, "{design}: {fast} {slow}");
-        // A buffer that holds whatever is stored keeps nobody waiting.
+        // A buffer that holds all stores of a transaction never stalls.
         let wide = ["nvm.write_ns=4000", "nvm.write_hit_ns=4000", "log.buffer_lines=64"];
         assert_eq!(stalls(&wide), 0.0, "{design}");
     }
 }
 
-/// The ways in which a log is written.
+/// The four formats of log entries.
 const LOGS: [&[&str]; 4] = [
     &["log.coalesce=0", "log.pack=0"],
     &["log.coalesce=1", "log.pack=0"],
@@ -162,7 +164,7 @@ const LOGS: [&[&str]; 4] = [
 ];
 
 #[test]
-fn logs_that_are_neither_coalesced_nor_packed_are_read_after_power_cuts_too() {
+fn every_log_format_survives_power_cuts() {
     for design in ["hw-undo", "hw-redo", "hw-undo-redo", "redu"] {
         for settings in &LOGS[..3] {
             for name in ["rbt", "pc"] {
@@ -185,7 +187,7 @@ fn run(design: &str, settings: &[&str]) -> Outcome {
 
 #[test]
 fn coalescing_saves_bytes_and_packing_saves_writes() {
-    // Whole lines are swapped: 8 words, each of 16 bytes, become one entry of 72.
+    // The workload swaps whole lines: 8 words of 16 bytes each become one entry of 72.
     let [none, _, pack, both] = LOGS.map(|settings| run("hw-redo", settings));
     let coalesce = run("hw-redo", LOGS[1]);
     let each = |outcome: &Outcome, n: u64| {
@@ -212,7 +214,7 @@ fn each_design_writes_its_log_and_each_line_once() {
         let outcome = run(design, &[]);
         let lines = outcome.lines_per_transaction.mean * outcome.transactions as f64;
         let data = outcome.nvm_writes.data as f64 / lines;
-        // What waits in DRAM may be written again before it goes home.
+        // Lines that wait in DRAM may be overwritten before they are applied.
         let least = if design == "redu" { 0.7 } else { 0.93 };
         assert!((least..1.07).contains(&data), "{design}: {data}");
         outcome.nvm_writes.log_data as f64 / lines
@@ -223,8 +225,8 @@ fn each_design_writes_its_log_and_each_line_once() {
     assert!(counts.iter().all(|log| (1.9..2.1).contains(&(twice / log))), "{counts:?} {twice}");
 }
 
-/// What a core stores outside of transactions, into lines that have just been committed, comes home
-/// behind what it has committed.
+/// Checks that a store outside of a transaction, into a line that was just committed, reaches
+/// memory after the committed value.
 fn stores_outside_stay<D: Design>() {
     let slow = ["nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
     let description = builtin("tiny-redu", &slow);
@@ -240,7 +242,7 @@ fn stores_outside_stay<D: Design>() {
                 hart.store(word(line), 0, 2 * round + 1);
             }
             hart.settle();
-            // They leave the caches, some of them before their log has brought them home.
+            // Evict the lines, some of them before their committed values are applied.
             for line in 0..300 {
                 hart.load(word(4096 + line), 0);
             }
@@ -255,13 +257,13 @@ fn stores_outside_stay<D: Design>() {
     let machine = run_bare(Box::new(machine), vec![program]).unwrap();
     assert_eq!(machine.counts.wrong_fills, 0, "{}", D::NAME);
     for line in lines() {
-        let (home, last) = (machine.memory.media_line(line), machine.memory.line(line));
-        assert_eq!(home, Some(last), "{}: line {line}", D::NAME);
+        let (array, last) = (machine.memory.media_line(line), machine.memory.line(line));
+        assert_eq!(array, Some(last), "{}: line {line}", D::NAME);
     }
 }
 
 #[test]
-fn what_is_stored_outside_of_transactions_is_not_overwritten_by_what_was_committed_before() {
+fn plain_store_survives_an_earlier_commit() {
     stores_outside_stay::<HwUndo>();
     stores_outside_stay::<HwRedo>();
     stores_outside_stay::<HwUndoRedo>();
@@ -269,7 +271,7 @@ fn what_is_stored_outside_of_transactions_is_not_overwritten_by_what_was_committ
 }
 
 #[test]
-fn machines_that_they_cannot_run_on_are_refused() {
+fn hardware_logging_rejects_unsuitable_machine() {
     for design in ["hw-undo", "hw-redo", "hw-undo-redo", "redu"] {
         let error = simulate("bank", 0.01, &setup("lad", design, 2, 10)).unwrap_err();
         assert!(matches!(error, Error::Misfit { .. }), "{design}: {error}");
@@ -277,10 +279,10 @@ fn machines_that_they_cannot_run_on_are_refused() {
 }
 
 #[test]
-fn transactions_that_it_cannot_hold_fall_back_to_software_and_survive_power_cuts() {
+fn fallback_of_hardware_logs_survives_power_cuts() {
     const FALLS: &str = "a transaction falls back to software";
     const BESIDE: &str = "a transaction commits while software runs";
-    // A bucket, or a victim buffer, without a place, and a log of which a share is soon used.
+    // Buckets or a victim buffer without a free slot, and a log whose share is soon used.
     let places = ["redu.dram_cache_bytes=512", "log.bytes=32768"];
     let log = ["redu.dram_cache_bytes=65536", "log.bytes=16384"];
     // Entries of two words need more room.
@@ -309,15 +311,15 @@ fn transactions_that_it_cannot_hold_fall_back_to_software_and_survive_power_cuts
         let of = |path: &str| inside.get(path).copied().unwrap_or(0);
         println!("{design} {settings:?}: {inside:#?}");
         assert!(of(FALLS) > 20, "{design} {settings:?}: {inside:?}");
-        // Nobody waits for what is at home anyway.
+        // Undo logging has nothing to apply, so its commits wait for no software.
         let waits = if design == "hw-undo" { of(BESIDE) == 0 } else { of(BESIDE) > 20 };
         assert!(waits, "{design} {settings:?}: {inside:?}");
     }
 }
 
 #[test]
-fn who_waits_until_all_is_at_home_is_not_waited_for_by_a_record_that_nobody_ends() {
-    // Two cores whose transactions write the same lines, and of which a few do not fit in.
+fn open_record_does_not_block_fallback() {
+    // Two cores write the same lines, and a few of their transactions do not fit.
     let mut setup = setup("tiny-redu", "hw-undo-redo", 2, 400);
     setup.description.set("log.bytes=81920").unwrap();
     let outcome = simulate("tpcc-hash", 0.05, &setup).unwrap();
@@ -326,9 +328,9 @@ fn who_waits_until_all_is_at_home_is_not_waited_for_by_a_record_that_nobody_ends
 }
 
 #[test]
-fn a_log_has_room_for_records_that_are_sealed_early_and_else_a_transaction_falls_back() {
-    // Nearly every line leaves the caches before its transaction ends, behind a memory that takes
-    // long for each record; and logs of which a share is none to many slots.
+fn early_sealed_records_fit_or_transaction_falls_back() {
+    // Nearly every line is evicted before its transaction ends, and a slow memory takes long for
+    // each record. A core's share of the log is from none to many slots.
     let small = [
         "cores=8",
         "l1.bytes=512",
@@ -349,7 +351,8 @@ fn a_log_has_room_for_records_that_are_sealed_early_and_else_a_transaction_falls
             let outcome = simulate("sps", 0.02, &setup);
             let outcome = outcome.unwrap_or_else(|error| panic!("{design}, {log}: {error}"));
             assert_eq!(outcome.complaints, [""; 0], "{design}, {log}");
-            // The smallest have no share for anybody; the others are begun with, at least.
+            // The smallest logs have no share for any core; with the others, transactions start to
+            // log.
             let entries = outcome.design_counts.get("log_entries").is_some_and(|it| *it > 0);
             assert_eq!(entries, bytes > 20480, "{design}, {log}");
             assert!(outcome.fallbacks > 0, "{design}, {log}");
@@ -358,9 +361,9 @@ fn a_log_has_room_for_records_that_are_sealed_early_and_else_a_transaction_falls
 }
 
 #[test]
-fn lines_go_home_when_names_of_transactions_run_out_though_the_log_is_not_full() {
-    // Lines stay in DRAM or in caches, and with them transactions that need their records; a log
-    // of 64 MiB has room for all of them.
+fn exhausted_transaction_identifiers_force_write_back() {
+    // Lines stay in DRAM or in caches, and so do transactions whose records they need. A log of 64
+    // MiB has room for all of them.
     let data = |design: &str, names: u32| {
         let mut setup = setup("tiny-redu", design, 2, 300);
         setup.warm_up_most = 0;
@@ -368,57 +371,57 @@ fn lines_go_home_when_names_of_transactions_run_out_though_the_log_is_not_full()
         let stay = ["redu.write_back=1", "redu.dram_cache_bytes=4194304"];
         log.iter().chain(&stay).for_each(|it| setup.description.set(it).unwrap());
         let outcome = simulate("sps", 0.1, &setup).unwrap();
-        assert_eq!(outcome.complaints, [""; 0], "{design}, {names} names");
-        assert_eq!(outcome.fallbacks, 0, "{design}, {names} names");
+        assert_eq!(outcome.complaints, [""; 0], "{design}, {names} identifiers");
+        assert_eq!(outcome.fallbacks, 0, "{design}, {names} identifiers");
         outcome.nvm_writes.data
     };
     for names in [1, 2, 40] {
         for design in ["hw-undo", "hw-redo", "hw-undo-redo"] {
             assert!(data(design, names) > 0, "{design}");
         }
-        // What stays in DRAM stays there where names are enough.
+        // With enough identifiers, lines stay in DRAM.
         let [few, enough] = [names, 1000].map(|names| data("redu", names));
-        println!("{few} lines of data with {names} names, {enough} with enough");
-        assert!(few > enough, "{few} with {names} names, {enough} with enough");
+        println!("{few} lines of data with {names} identifiers, {enough} with enough");
+        assert!(few > enough, "{few} with {names} identifiers, {enough} with enough");
     }
 }
 
 #[test]
-fn a_name_comes_back_from_who_falls_back_though_nobody_else_writes_a_record() {
-    // Of the smallest log nobody has a share: not a record is ever written.
-    // A core alone finds nobody waiting when the last record of what it has dropped is durable.
+fn fallback_frees_its_transaction_identifier() {
+    // In the smallest log, no core has a share, and no record is written. With one core, no other
+    // core waits when the last record of a dropped attempt becomes durable.
     let pairs = [(1, 1), (2, 1), (2, 2)];
     for bytes in [4096, 16384, 32768, 49152] {
         for ((cores, names), design) in pairs.into_iter().flat_map(|pair| {
             ["hw-undo", "hw-redo", "hw-undo-redo", "redu"].map(|design| (pair, design))
         }) {
-            let what = format!("{design}, {cores} cores, {names} names, {bytes}");
+            let case = format!("{design}, {cores} cores, {names} identifiers, {bytes}");
             let mut setup = setup("tiny-redu", design, cores, 60);
             let settings = [format!("log.bytes={bytes}"), format!("log.names={names}")];
-            // Of a small victim buffer, or cache, one has too little.
+            // A small victim buffer or DRAM cache, too small for a transaction.
             let small = "redu.dram_cache_bytes=2048".to_owned();
             settings.into_iter().chain([small]).for_each(|it| setup.description.set(&it).unwrap());
             let outcome = simulate("tpcc-hash", 0.02, &setup);
-            let outcome = outcome.unwrap_or_else(|it| panic!("{what}: {it}"));
-            assert_eq!(outcome.complaints, [""; 0], "{what}");
-            // A core alone has room in the largest for all that it undoes.
+            let outcome = outcome.unwrap_or_else(|it| panic!("{case}: {it}"));
+            assert_eq!(outcome.complaints, [""; 0], "{case}");
+            // The largest log has room for all undo entries of a single core.
             let fits = cores == 1 && bytes == 49152 && design.starts_with("hw-undo");
-            assert!(outcome.fallbacks > 0 || fits, "{what}");
+            assert!(outcome.fallbacks > 0 || fits, "{case}");
         }
     }
 }
 
 #[test]
-fn hardware_that_can_hold_everything_never_falls_back_and_hardware_that_can_hold_nothing_does() {
+fn fallbacks_depend_on_hardware_capacity() {
     for design in ["hw-undo", "hw-redo", "hw-undo-redo", "redu"] {
         let mut large = setup("tiny-redu", design, 2, 150);
         large.description.set("redu.dram_cache_bytes=65536").unwrap();
         assert_eq!(simulate("rbt", 0.02, &large).unwrap().fallbacks, 0, "{design}");
-        // A quarter of this log is no more than what any letter needs.
+        // A quarter of this log is no more than a single log message needs.
         large.description.set("log.bytes=8192").unwrap();
         let outcome = simulate("sps", 0.02, &large).unwrap();
-        // One is counted when it begins: one of the two cores' may lie across the window's
-        // beginning.
+        // A fallback is counted at its start, so one of the two cores' may straddle the start of
+        // the window.
         let (most, fallbacks) = (outcome.transactions, outcome.fallbacks);
         assert_eq!((fallbacks.max(149), most), (fallbacks, 150), "{design}");
         assert_eq!(outcome.complaints, [""; 0], "{design}");

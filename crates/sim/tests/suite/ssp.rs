@@ -1,6 +1,7 @@
-//! SSP and what it is compared with: they survive power cuts, and cost what they should.
+//! Tests of SSP and the designs that it is compared with: they survive power cuts, and have the
+//! expected costs.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, reason = "only tests use these helpers")]
 
 use std::collections::BTreeMap;
 
@@ -16,10 +17,10 @@ use words::{Addr, Words};
 const WORKLOADS: [&str; 8] =
     ["tatp-hash", "rbt", "cq", "pc", "sps", "tpcc-hash", "pages", "pages-shared"];
 
-/// What a tiny machine needs for transactions of more than four pages.
+/// Settings of a tiny machine for transactions of more than four pages.
 const ROOMY: [&str; 2] = ["design.ssp.write_set=64", "design.ssp.cache_entries=160"];
 
-/// Power cuts of a run.
+/// The number of power cuts of a run.
 const CUTS: u64 = 150;
 
 fn cut(name: &'static str, setup: &Setup) -> Outcome {
@@ -33,7 +34,7 @@ fn cut(name: &'static str, setup: &Setup) -> Outcome {
     outcome
 }
 
-/// Cuts power under all workloads, and answers how often that was inside of each rare path.
+/// Cuts power under all workloads, and returns the number of cuts inside each rare path.
 fn cut_all(design: &str) -> BTreeMap<String, u64> {
     let mut inside = BTreeMap::new();
     for name in WORKLOADS {
@@ -77,14 +78,14 @@ fn ssp_survives_power_cuts() {
 }
 
 #[test]
-fn an_undo_log_in_hardware_survives_power_cuts() {
+fn ssp_undo_survives_power_cuts() {
     let inside = cut_all("ssp-undo");
     assert_eq!(inside.len(), 1, "{inside:?}");
     assert!(inside.values().all(|cuts| *cuts > 0), "{inside:?}");
 }
 
 #[test]
-fn a_redo_log_in_hardware_survives_power_cuts() {
+fn ssp_redo_survives_power_cuts() {
     let inside = cut_all("ssp-redo");
     assert_eq!(inside.len(), 4, "{inside:?}");
     assert!(inside.values().all(|cuts| *cuts > 0), "{inside:?}");
@@ -105,18 +106,18 @@ fn on_ssp(name: &'static str, design: &str, cores: usize, settings: &[&str]) -> 
 }
 
 #[test]
-fn each_design_writes_to_memory_what_it_should() {
+fn ssp_designs_write_expected_lines() {
     let lines = |outcome: &Outcome| {
         (outcome.lines_per_transaction.mean * outcome.transactions as f64).round() as u64
     };
     let near = |a: u64, b: u64| a.abs_diff(b) * 50 <= b;
     let undo = on_ssp("sps", "ssp-undo", 1, &[]);
     let writes = undo.nvm_writes;
-    // All eight words of each line change, but for those that were equal.
+    // All eight words of each line change, except for those that were equal.
     assert!(near(writes.log_data, 8 * lines(&undo)) && near(writes.data, lines(&undo)));
     assert!(near(writes.commit_record, undo.transactions), "{writes:?}");
     let by_line = on_ssp("sps", "ssp-undo", 1, &["ssp-undo.line=1"]);
-    assert!(near(by_line.nvm_writes.log_data, 2 * lines(&by_line)), "two entries a line");
+    assert!(near(by_line.nvm_writes.log_data, 2 * lines(&by_line)), "two entries per line");
     let redo = on_ssp("sps", "ssp-redo", 1, &[]);
     let writes = redo.nvm_writes;
     assert!(near(writes.log_data, lines(&redo)) && near(writes.data, lines(&redo)), "{writes:?}");
@@ -126,7 +127,7 @@ fn each_design_writes_to_memory_what_it_should() {
     assert!(near(writes.data, lines(&ssp)), "each line once: {writes:?}");
     assert_eq!(writes.journal, counts["journal_lines"]);
     assert!(near(counts["flips"], lines(&ssp)), "{counts:?}");
-    // No copy is written twice, and no page has changed places.
+    // No copy is written twice, and no page was swapped.
     assert!(near(writes.consolidation, counts["lines_copied"]), "{writes:?} {counts:?}");
     assert!(!counts.contains_key("page_table_lines"), "{counts:?}");
     let total = |design| {
@@ -138,8 +139,8 @@ fn each_design_writes_to_memory_what_it_should() {
 }
 
 #[test]
-fn a_transaction_costs_what_memory_is_waited_for() {
-    // On a core that is alone: a write takes 205 ns, which are 759 cycles, and 12 for the way.
+fn ssp_transaction_cost_is_its_memory_waits() {
+    // For a single core, a write takes 205 ns, which are 759 cycles, and its messages take 12.
     let one = on_ssp("rbt", "ssp", 1, &[]).cycles_per_transaction;
     assert!((760.0..900.0).contains(&one.commit), "the journal: {one:?}");
     let redo = on_ssp("rbt", "ssp-redo", 1, &[]).cycles_per_transaction;
@@ -154,20 +155,20 @@ fn a_transaction_costs_what_memory_is_waited_for() {
     let entries = undo.nvm_writes.log_data as f64 / undo.transactions as f64;
     let undo = undo.cycles_per_transaction;
     assert!(undo.log_stall > 760.0 && undo.total > redo.total, "{undo:?}");
-    // One after the other they would take this long.
-    assert!(undo.log_stall < 0.5 * 760.0 * entries, "{entries} entries side by side: {undo:?}");
+    // One after the other, the entries would take this long.
+    assert!(undo.log_stall < 0.5 * 760.0 * entries, "{entries} entries in parallel: {undo:?}");
     assert!(one.total < redo.total, "{one:?}");
 }
 
-/// Cycles of a transaction that stores a word, then another one behind a thousand cycles.
+/// Returns the cycles of a transaction with two stores, a thousand cycles apart.
 fn stores_far_from_each_other(side_by_side: &str) -> u64 {
     let mut description = builtin("ssp", &[side_by_side]);
     description.cores = 1;
     let at = |line: u32| Addr::new(pointer(word(line)), 0);
     let took = std::rc::Rc::new(std::cell::Cell::new(0));
-    let told = std::rc::Rc::clone(&took);
+    let out = std::rc::Rc::clone(&took);
     let program = move |hart: &mut Hart<'_, SspUndo>| {
-        // The lines are there.
+        // Bring the lines into the caches first.
         hart.transact(|tx| tx.write(at(1), 1).and(tx.write(at(2), 1))).unwrap();
         let began = fresh_cycle(hart);
         let body = |tx: &mut Transaction<'_, '_, SspUndo>| {
@@ -176,7 +177,7 @@ fn stores_far_from_each_other(side_by_side: &str) -> u64 {
             tx.write(at(2), 2)
         };
         hart.transact(body).unwrap();
-        told.set(hart.cycle() - began);
+        out.set(hart.cycle() - began);
     };
     let design = SspUndo::new(&description, LINES / 2);
     run(machine_of(&description, design), vec![Box::new(program)]).unwrap();
@@ -184,19 +185,20 @@ fn stores_far_from_each_other(side_by_side: &str) -> u64 {
 }
 
 #[test]
-fn an_entry_waits_until_its_store_has_retired() {
-    // While the first store waits for its entry it is known when the second one will retire: later
-    // than the first entry is there. So its entry leaves no sooner than where only the oldest store
-    // has its entry sent; it would be there 760 cycles before, if it did not wait.
+fn undo_entry_waits_for_its_store_to_retire() {
+    // While the first store waits for its entry, the retirement time of the second store becomes
+    // known; it is after the first entry is durable. The second entry therefore leaves no earlier
+    // than in the mode that sends only the oldest store's entry. Without the wait it would be
+    // durable 760 cycles earlier.
     let of = |switch| stores_far_from_each_other(&format!("ssp-undo.side_by_side={switch}"));
     let [alone, beside] = [0, 1].map(of);
     assert!(alone.abs_diff(beside) < 100, "{alone} {beside}");
 }
 
 #[test]
-fn pages_do_not_pile_up_where_commits_leave_no_room_in_their_lines() {
-    // Sixteen pages a transaction are four lines, full: no commit takes the records of pages that
-    // were brought together too few at a time for a line.
+fn full_commit_lines_do_not_delay_consolidation() {
+    // A transaction of sixteen pages fills four journal lines. No commit has room for the records
+    // of pages that were consolidated in batches smaller than a line.
     let setup = setup("ssp", "ssp", 1, 1000);
     let outcome = simulate("sps", 0.3, &setup).unwrap();
     let counts = &outcome.design_counts;
@@ -207,9 +209,9 @@ fn pages_do_not_pile_up_where_commits_leave_no_room_in_their_lines() {
 }
 
 #[test]
-fn a_transaction_whose_last_line_is_not_kept_falls_back_and_the_next_one_does_not() {
-    // Five lines of a set of four ways, stored at once: that one of them is not kept is known when
-    // the last one drains.
+fn overflow_by_the_last_store_falls_back_once() {
+    // Five lines of a set of four ways, stored at once: the overflow is known only when the last
+    // store drains.
     let mut description = builtin("tiny-ssp", &["llc.bytes=4096", "llc.ways=4"]);
     description.cores = 1;
     let program = |hart: &mut Hart<'_, SspRedo>| {
@@ -225,7 +227,7 @@ fn a_transaction_whose_last_line_is_not_kept_falls_back_and_the_next_one_does_no
 }
 
 #[test]
-fn a_cache_with_too_few_slots_ends_the_run_and_says_what_to_do() {
+fn too_small_ssp_cache_error_names_the_key() {
     for entries in [1, 16, 200] {
         let mut setup = setup("ssp", "ssp", 4, 200);
         setup.description.set(&format!("ssp.cache_entries={entries}")).unwrap();
@@ -235,7 +237,7 @@ fn a_cache_with_too_few_slots_ends_the_run_and_says_what_to_do() {
 }
 
 #[test]
-fn latencies_of_the_ssp_cache_are_simulated_or_added() {
+fn ssp_cache_latencies_are_simulated_or_added() {
     let total = |settings: &[&str]| {
         let outcome = on_ssp("sps", "ssp", 1, &[settings, &["ssp.cache_entries=200"]].concat());
         let misses = outcome.design_counts["ssp_cache_misses"] as f64;
@@ -247,11 +249,11 @@ fn latencies_of_the_ssp_cache_are_simulated_or_added() {
     let (none, _) = total(&["ssp.meta_model=1", "ssp.hit_cycles=0", "ssp.miss_cycles=0"]);
     let (added, _) = total(&["ssp.meta_model=1", "ssp.hit_cycles=0", "ssp.miss_cycles=100"]);
     assert!((added - none - 100.0 * misses).abs() < 1.0, "{added} {none} {misses}");
-    assert!(paper - fast < added - none + 85.0 * misses, "what is simulated overlaps");
+    assert!(paper - fast < added - none + 85.0 * misses, "simulated latencies overlap");
 }
 
 #[test]
-fn machines_that_ssp_cannot_be_built_on_are_refused() {
+fn ssp_rejects_unsuitable_machine() {
     let lad = setup("lad", "ssp", 2, 10);
     let error = simulate("bank", 0.01, &lad).unwrap_err();
     assert!(matches!(error, sim::Error::Misfit { design: "ssp", .. }), "{error}");
@@ -262,7 +264,7 @@ fn machines_that_ssp_cannot_be_built_on_are_refused() {
 }
 
 #[test]
-fn a_redo_log_needs_a_machine_on_which_no_write_overtakes_another() {
+fn ssp_redo_rejects_machine_that_reorders_writes() {
     let mesh = setup("lad", "ssp-redo", 2, 10);
     let mut channels = setup("ssp", "ssp-redo", 2, 10);
     channels.description.set("nvm.channels=2").unwrap();
@@ -274,17 +276,17 @@ fn a_redo_log_needs_a_machine_on_which_no_write_overtakes_another() {
 }
 
 #[test]
-fn a_window_without_its_checkpoints_is_made_longer_by_whole_lengths() {
+fn window_without_checkpoints_grows_by_whole_lengths() {
     let run = |bytes| on_ssp("sps", "ssp", 1, &[bytes]);
     let outcome = run("ssp.journal_bytes=65536");
     assert_eq!(outcome.transactions, 2000, "the tenth checkpoint is in the second thousand");
     assert!(outcome.design_counts["checkpoints"] >= 10, "{:?}", outcome.design_counts);
     let longest = run("ssp.journal_bytes=262144").transactions;
-    assert_eq!(longest, 4000, "it is not made longer than that");
+    assert_eq!(longest, 4000, "the longest window");
 }
 
 #[test]
-fn software_waits_for_what_is_committed_with_one_write() {
+fn fallback_waits_for_committed_data_with_one_write() {
     let mut large = setup("tiny-ssp", "ssp-redo", 2, 150);
     large.description.set("ssp-redo.log_bytes=1048576").unwrap();
     let outcome = cut("tpcc-hash", &large);
@@ -293,7 +295,7 @@ fn software_waits_for_what_is_committed_with_one_write() {
 }
 
 #[test]
-fn an_undo_log_with_lines_survives_power_cuts() {
+fn ssp_undo_with_line_entries_survives_power_cuts() {
     let mut tiny = setup("tiny-ssp", "ssp-undo", 2, 150);
     tiny.description.set("ssp-undo.line=1").unwrap();
     for name in ["rbt", "sps", "tpcc-hash"] {
@@ -303,7 +305,7 @@ fn an_undo_log_with_lines_survives_power_cuts() {
 }
 
 #[test]
-fn what_a_write_set_or_the_last_cache_cannot_hold_falls_back_and_survives_power_cuts() {
+fn fallback_of_ssp_designs_survives_power_cuts() {
     for (design, name, fewest) in
         [("ssp", "rbt", 10), ("ssp", "sps", 140), ("ssp-redo", "tpcc-hash", 1)]
     {

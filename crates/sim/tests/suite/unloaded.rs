@@ -1,7 +1,8 @@
-//! Latencies of an idle machine are those of its description, by formula.
+//! Latencies of an idle machine equal the formulas of its description.
 //!
-//! The formulas stand here a second time, from the description's numbers alone, for every built-in
-//! machine; `cargo test -p lastword-sim --test suite unloaded -- --nocapture` prints both sides.
+//! The formulas are written here a second time, from the description's numbers alone, for every
+//! built-in machine. `cargo test -p lastword-sim --test suite unloaded -- --nocapture` prints both
+//! sides.
 
 use crate::bare::{
     LINES, alone, builtin, fresh_cycle, machine_of, pointer, run, timed, wait_for, word,
@@ -14,11 +15,11 @@ use sim::machine::network::Size;
 use sim::machine::when::When;
 use sim::machine::{Hart, Machine, Message};
 
-/// What a description says of its machine's latencies.
+/// The latencies of a machine, computed from its description.
 struct Formula(Description);
 
 impl Formula {
-    /// A machine without translation: that has a formula of its own.
+    /// Returns the formulas of a machine without address translation, which is tested separately.
     fn of(name: &str) -> Formula {
         Formula(builtin(name, &["tlb.entries=0"]))
     }
@@ -31,7 +32,7 @@ impl Formula {
         self.0.network.columns > 0
     }
 
-    /// Column and row of a core.
+    /// Returns column and row of a core.
     fn core(&self, core: usize) -> (u32, u32) {
         let columns = self.0.network.columns.max(1);
         (core as u32 % columns, core as u32 / columns)
@@ -62,14 +63,14 @@ impl Formula {
         if self.channel(line) >= 2 { self.ns(self.0.mc.remote_ns) } else { 0 }
     }
 
-    /// A message of one flit.
+    /// Returns the latency of a message of one flit.
     fn control(&self, from: (u32, u32), to: (u32, u32)) -> u64 {
         let hops = from.0.abs_diff(to.0) + from.1.abs_diff(to.1);
         let hops = if self.is_mesh() { u64::from(hops) } else { 0 };
         self.0.network.interface + self.0.network.hop * hops
     }
 
-    /// A message with a line and a head of 16 bytes.
+    /// Returns the latency of a message with a line and a head of 16 bytes.
     fn data(&self, from: (u32, u32), to: (u32, u32)) -> u64 {
         let flits = match (self.is_mesh(), self.0.network.link_bytes) {
             (true, bytes @ 1..) => u64::from((64 + 16_u32).div_ceil(bytes)),
@@ -86,7 +87,8 @@ impl Formula {
         self.0.l2.as_ref().expect("it has one").latency
     }
 
-    /// From the core until the home has looked the line up in the directory.
+    /// Returns the time from the core's request to the end of the directory lookup at the home
+    /// tile.
     fn known(&self, core: usize, line: u32) -> u64 {
         let private = if self.0.l2.is_some() { self.l2_hit() } else { self.l1_hit() };
         private + self.control(self.core(core), self.home(line)) + self.0.llc.directory
@@ -96,7 +98,7 @@ impl Formula {
         self.known(core, line) + self.0.llc.latency + self.data(self.home(line), self.core(core))
     }
 
-    /// Lines to one of the same row and the same home.
+    /// Returns the distance in lines to the next line of the same row and home tile.
     fn neighbour(&self, line: u32) -> u32 {
         let memory = self.memory(line);
         let round = if memory.interleave_bytes < memory.row_bytes { memory.banks } else { 1 };
@@ -116,8 +118,8 @@ impl Formula {
             + self.data(corner, self.core(core))
     }
 
-    /// The same where nothing is read from the last cache: a directory without a time of its own
-    /// is as fast as that.
+    /// Returns the time of a lookup that reads no data from the last-level cache. A directory
+    /// without a latency of its own takes as long as that cache.
     fn found_elsewhere(&self, core: usize, line: u32) -> u64 {
         let within = if self.0.llc.directory == 0 { self.0.llc.latency } else { 0 };
         self.known(core, line) + within
@@ -130,15 +132,16 @@ impl Formula {
             + self.data(self.core(owner), self.core(core))
     }
 
-    /// One that shares a line asks to write it, which another one shares.
+    /// Returns the latency of an upgrade: a sharer requests the right to write, and another sharer
+    /// exists.
     fn upgrade(&self, core: usize, other: usize, line: u32) -> u64 {
         let (home, core_at, other) = (self.home(line), self.core(core), self.core(other));
         let invalidated = self.control(home, other) + 1 + self.control(other, core_at);
         self.found_elsewhere(core, line) + self.control(home, core_at).max(invalidated)
     }
 
-    /// A write-back of a line that the core itself has modified, from the cycle in which it leaves
-    /// the store buffer until it is acknowledged at the core.
+    /// Returns the latency of a write-back of a line modified in the core itself, from the cycle in
+    /// which it leaves the store buffer until its acknowledgement at the core.
     fn write_back(&self, core: usize, line: u32) -> u64 {
         let (home, core) = (self.home(line), self.core(core));
         let corner = self.corner(self.channel(line));
@@ -154,7 +157,7 @@ impl Formula {
             + self.control(corner, core)
     }
 
-    /// Sets of a private cache.
+    /// Returns the number of sets of the private caches.
     fn sets(&self) -> u32 {
         let l1 = &self.0.l1;
         let sets = |bytes: u64, ways: u32| (bytes / 64) as u32 / ways;
@@ -162,7 +165,8 @@ impl Formula {
         self.0.l2.as_ref().map_or(of_l1, |l2| sets(l2.bytes, l2.ways).max(of_l1))
     }
 
-    /// Loads that put a line out of a core's first cache, and of all its private ones.
+    /// Returns the lines whose loads evict a line from the first cache; the next method, from all
+    /// private caches.
     fn out_of_l1(&self, line: u32) -> Vec<u32> {
         let sets = (self.0.l1.bytes / 64) as u32 / self.0.l1.ways;
         (1..=self.0.l1.ways).map(|i| line + i * sets).collect()
@@ -188,7 +192,7 @@ fn load(line: u32) -> impl FnOnce(&mut Hart<'_, Volatile>) {
 }
 
 #[test]
-fn hits_take_what_their_caches_take_and_the_way_to_the_home() {
+fn hit_latency_matches_formula() {
     for name in NAMES {
         let formula = Formula::of(name);
         let mut far = (u64::MAX, 0);
@@ -207,7 +211,7 @@ fn hits_take_what_their_caches_take_and_the_way_to_the_home() {
                 let hit = formula.llc_hit(core, line);
                 let below_l1 = if formula.0.l2.is_some() { formula.l2_hit() } else { hit };
                 assert_eq!(second, below_l1, "{name}, core {core}: below the first cache");
-                assert_eq!(last, hit, "{name}, core {core}, line {line}: last cache");
+                assert_eq!(last, hit, "{name}, core {core}, line {line}: last-level cache");
                 far = (far.0.min(hit), far.1.max(hit));
             }
         }
@@ -218,35 +222,35 @@ fn hits_take_what_their_caches_take_and_the_way_to_the_home() {
 }
 
 #[test]
-fn a_line_on_its_way_that_has_left_the_first_cache_is_not_there_yet() {
+fn evicted_line_in_flight_is_not_there_yet() {
     for name in ["redu", "ssp"] {
-        // Nobody waits for a bank or for the bus.
+        // Enough banks and a fast bus, so that no access waits for them.
         let settings = ["tlb.entries=0", "nvm.banks=512", "nvm.burst_ns=0.5"];
         let formula = Formula(builtin(name, &settings));
         let line = 2048;
         let out = formula.out_of_l1(line);
-        let behind = 9000;
+        let pointee = 9000;
         let (took, _) = alone(&formula.0, 0, move |hart| {
-            hart.machine().memory.set_word(word(line) + 1, pointer(word(behind)));
+            hart.machine().memory.set_word(word(line) + 1, pointer(word(pointee)));
             timed(hart, |hart| {
-                // More misses than a set of the first cache has ways, and the first line again: who
-                // follows what it holds is behind its way from memory.
+                // Overflow a set of the first cache with misses, and load the first line again: a
+                // load that follows its pointer must wait for its data from memory.
                 hart.load(word(line), 0);
                 for other in out {
                     hart.load(word(other), 0);
                 }
                 let object = hart.load(word(line) + 1, 0);
-                hart.load(word(behind), object);
+                hart.load(word(pointee), object);
             })
         });
         let one = formula.memory_read(0, line, false);
-        let both = one + formula.memory_read(0, behind, true);
+        let both = one + formula.memory_read(0, pointee, true);
         assert!(took >= both, "{name}: {took}, not twice {one}");
     }
 }
 
 #[test]
-fn reads_of_memory_take_the_way_there_the_row_and_the_way_back() {
+fn memory_read_latency_matches_formula() {
     for name in NAMES {
         let formula = Formula::of(name);
         for first in [2048, LINES + 4096 + 2048] {
@@ -272,7 +276,7 @@ fn reads_of_memory_take_the_way_there_the_row_and_the_way_back() {
 }
 
 #[test]
-fn a_page_that_is_not_known_costs_a_walk_and_one_access() {
+fn tlb_miss_costs_a_walk_and_one_access() {
     for name in NAMES {
         let description = builtin(name, &[]);
         let formula = Formula::of(name);
@@ -280,7 +284,7 @@ fn a_page_that_is_not_known_costs_a_walk_and_one_access() {
         let ((miss, hit, again), machine) = alone(&description, 0, move |hart| {
             let miss = timed(hart, load(line));
             let hit = timed(hart, load(line));
-            // Pages that make the core forget the first one, in other sets of its caches.
+            // Pages that evict the first one from the TLB, in other sets of the caches.
             let others = (1..=pages).map(|page| line + page * 64 + 1);
             load_all(hart, &others.collect::<Vec<_>>());
             (miss, hit, timed(hart, load(line)))
@@ -289,50 +293,54 @@ fn a_page_that_is_not_known_costs_a_walk_and_one_access() {
         let walk = description.tlb.walk + access;
         assert_eq!(miss, walk + formula.memory_read(0, line, false), "{name}");
         assert_eq!(hit, formula.l1_hit(), "{name}");
-        assert_eq!(again, walk + formula.l1_hit(), "{name}: the line is there, its page forgotten");
+        assert_eq!(
+            again,
+            walk + formula.l1_hit(),
+            "{name}: the line is cached, its page is not in the TLB"
+        );
         assert!(machine.now() > 0);
         println!("{name:9} walk: {walk} cycles");
     }
 }
 
-/// Two cores take turns: `first` is done long before `second` is timed.
-fn in_turn(
+/// Runs two cores one after the other: `first` ends long before `second` is timed.
+fn one_after_the_other(
     formula: &Formula,
     cores: (usize, usize),
     first: impl FnOnce(&mut Hart<'_, Volatile>) + 'static,
     second: impl FnOnce(&mut Hart<'_, Volatile>) -> u64 + 'static,
 ) -> u64 {
     let took = std::rc::Rc::new(std::cell::Cell::new(0));
-    let told = std::rc::Rc::clone(&took);
+    let out = std::rc::Rc::clone(&took);
     let (mut first, mut second) = (Some(first), Some(second));
     let programs = (0..formula.0.cores).map(|core| -> Program<Volatile> {
-        let told = std::rc::Rc::clone(&told);
+        let out = std::rc::Rc::clone(&out);
         match core {
-            core if core == cores.0 => Box::new(first.take().expect("one core is it")),
+            core if core == cores.0 => Box::new(first.take().expect("one core runs it")),
             core if core == cores.1 => {
-                let second = second.take().expect("one core is it");
+                let second = second.take().expect("one core runs it");
                 Box::new(move |hart| {
                     wait_for(hart, 100_000);
-                    told.set(second(hart));
+                    out.set(second(hart));
                 })
             }
             _ => Box::new(|_| {}),
         }
     });
     let programs = programs.collect();
-    run(machine_of(&formula.0, Volatile), programs).expect("nobody waits");
+    run(machine_of(&formula.0, Volatile), programs).expect("no deadlock");
     took.get()
 }
 
 #[test]
-fn a_line_of_another_core_takes_three_ways_and_an_upgrade_the_longer_of_two() {
+fn transfer_and_upgrade_latency_match_formula() {
     for name in NAMES {
         let formula = Formula::of(name);
         let cores = formula.0.cores;
         let (mut transfers, mut upgrades) = ((u64::MAX, 0), (u64::MAX, 0));
         for (owner, core) in [(0, cores - 1), (cores - 1, 0), (cores / 2, cores / 2 - 1)] {
             for line in 1000..1000 + formula.0.llc.banks {
-                let took = in_turn(
+                let took = one_after_the_other(
                     &formula,
                     (owner, core),
                     move |hart| hart.store(word(line), 0, 7),
@@ -340,7 +348,7 @@ fn a_line_of_another_core_takes_three_ways_and_an_upgrade_the_longer_of_two() {
                 );
                 assert_eq!(took, formula.transfer(core, owner, line), "{name}, line {line}");
                 transfers = (transfers.0.min(took), transfers.1.max(took));
-                let took = in_turn(
+                let took = one_after_the_other(
                     &formula,
                     (owner, core),
                     move |hart| load_all(hart, &[line]),
@@ -358,7 +366,7 @@ fn a_line_of_another_core_takes_three_ways_and_an_upgrade_the_longer_of_two() {
 }
 
 #[test]
-fn stores_drain_one_a_cycle_when_their_line_is_there() {
+fn cached_stores_drain_one_per_cycle() {
     for name in NAMES {
         let formula = Formula::of(name);
         let line = 1000;
@@ -376,7 +384,7 @@ fn stores_drain_one_a_cycle_when_their_line_is_there() {
 }
 
 #[test]
-fn a_write_back_is_acknowledged_from_where_it_is_durable() {
+fn write_back_latency_matches_formula() {
     for name in NAMES {
         let formula = Formula::of(name);
         for core in 0..formula.0.cores {
@@ -385,7 +393,8 @@ fn a_write_back_is_acknowledged_from_where_it_is_durable() {
                     hart.store(word(line), 0, 7);
                     timed(hart, |hart| hart.write_back(line))
                 });
-                // It is executed in its cycle, and leaves the store buffer in the next one.
+                // The write-back executes in its cycle, and leaves the store buffer in the next
+                // one.
                 assert_eq!(took, 1 + formula.write_back(core, line), "{name}, {line}");
                 assert_eq!(machine.memory.media_line(line).map(|words| words[0]), Some(7));
             }
@@ -394,14 +403,14 @@ fn a_write_back_is_acknowledged_from_where_it_is_durable() {
 }
 
 #[test]
-fn a_write_back_waits_for_a_write_of_its_line_that_is_on_its_way() {
+fn write_back_waits_for_write_in_flight() {
     let slow = ["tlb.entries=0", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
     let description = builtin("tiny-redu", &slow);
     let line = 1000;
     let (durable, _) = alone(&description, 0, move |hart| {
         hart.store(word(line), 0, 7);
         hart.fence();
-        // It leaves all caches, and waits in the queue.
+        // Evict the line from all caches, so that its write waits in the queue.
         load_all(hart, &(1..40).map(|i| line + 8 * i).collect::<Vec<_>>());
         hart.write_back(line);
         hart.fence();
@@ -410,12 +419,12 @@ fn a_write_back_waits_for_a_write_of_its_line_that_is_on_its_way() {
     assert_eq!(durable, Some(7), "it is durable when the fence returns");
 }
 
-/// A machine that answers every message at once.
+/// A design whose controllers reply to every message at once.
 struct Echo(When);
 
 impl Design for Echo {
     const NAME: &'static str = "echo";
-    const ABOUT: &'static str = "answers messages";
+    const ABOUT: &'static str = "replies to messages";
     const MACHINE: &'static str = "lad";
 
     fn new(_: &Description, _: u32) -> Echo {
@@ -429,10 +438,10 @@ impl Design for Echo {
     }
 }
 
-/// Cycles of a message from a core to a controller and back.
+/// Returns the latency of a message from a core to a controller and back.
 fn round_trip(description: &Description, core: usize, channel: usize) -> u64 {
     let took = std::rc::Rc::new(std::cell::Cell::new(0));
-    let told = std::rc::Rc::clone(&took);
+    let out = std::rc::Rc::clone(&took);
     let mut programs: Vec<Program<Echo>> = Vec::new();
     (0..core).for_each(|_| programs.push(Box::new(|_| {})));
     programs.push(Box::new(move |hart| {
@@ -441,14 +450,14 @@ fn round_trip(description: &Description, core: usize, channel: usize) -> u64 {
         let token = hart.machine().open_token();
         hart.machine().design.0 = token;
         hart.machine().send_message(core, channel, [0; 2]);
-        told.set(hart.time_of(token) - began);
+        out.set(hart.time_of(token) - began);
     }));
-    run(machine_of(description, Echo::new(description, 0)), programs).expect("nobody waits");
+    run(machine_of(description, Echo::new(description, 0)), programs).expect("no deadlock");
     took.get()
 }
 
 #[test]
-fn a_message_goes_from_every_core_to_every_controller_and_back() {
+fn message_round_trip_matches_formula() {
     for name in NAMES {
         let formula = Formula::of(name);
         let channels = formula.0.nvm.channels as usize;
@@ -464,20 +473,20 @@ fn a_message_goes_from_every_core_to_every_controller_and_back() {
 }
 
 #[test]
-fn the_machine_of_lad_commits_in_30_cycles_and_prepares_a_line_in_80() {
+fn lad_machine_commits_in_30_and_prepares_in_80_cycles() {
     let formula = Formula::of("lad");
     let cores = formula.0.cores;
     let (mut trips, mut flushes) = (Vec::new(), Vec::new());
     for core in 0..cores {
         let all = (0..4).map(|channel| round_trip(&formula.0, core, channel));
-        let nearest = all.min().expect("there are four");
+        let nearest = all.min().expect("four channels");
         let hops = (0..4).map(|channel| {
             let (at, corner) = (formula.core(core), formula.corner(channel));
             u64::from(at.0.abs_diff(corner.0) + at.1.abs_diff(corner.1))
         });
         let network = &formula.0.network;
-        let way = network.interface + network.hop * hops.min().expect("there are four");
-        assert_eq!(nearest, 2 * way + formula.0.mc.overhead);
+        let one_way = network.interface + network.hop * hops.min().expect("four channels");
+        assert_eq!(nearest, 2 * one_way + formula.0.mc.overhead);
         trips.push(nearest);
         for line in 2048..2048 + formula.0.llc.banks {
             flushes.push(alone(&formula.0, core, flush(line)).0);
@@ -488,13 +497,13 @@ fn the_machine_of_lad_commits_in_30_cycles_and_prepares_a_line_in_80() {
     let range = |all: &[u64]| (*all.iter().min().unwrap_or(&0), *all.iter().max().unwrap_or(&0));
     println!("lad: a control message to the nearest controller and back, by core: {trips:?}");
     println!("lad: its mean {commit:.1} cycles; a write-back of one line {prepare:.1} on average,");
-    println!("     {:?} by core and home", range(&flushes));
+    println!("     {:?} by core and home tile", range(&flushes));
     assert!((29.0..=31.0).contains(&commit), "{commit}");
     assert!((79.0..=81.0).contains(&prepare), "{prepare}");
 }
 
 #[test]
-fn the_first_core_can_be_put_on_any_tile() {
+fn first_core_can_be_on_any_tile() {
     for core in 0..15 {
         let mut moved = builtin("lad", &[]);
         moved.cores = 1;
@@ -511,7 +520,7 @@ fn the_first_core_can_be_put_on_any_tile() {
     assert_eq!(refused, "network.first = 2: it must be at most 1: a core has no tile");
 }
 
-/// A write-back of a line that was just written, and its fence.
+/// Returns the latency of a write-back of a line that was just written, with its fence.
 fn flush(line: u32) -> impl FnOnce(&mut Hart<'_, Volatile>) -> u64 + 'static {
     move |hart| {
         hart.store(word(line), 0, 7);

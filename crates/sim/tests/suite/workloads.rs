@@ -1,4 +1,5 @@
-//! Every workload runs on the machine, its data hold, and equal runs are equal to the last byte.
+//! Tests that every workload runs on the machine with sound data, and that equal runs have equal
+//! output, byte by byte.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 use crate::common::{setup, simulate};
 use sim::report::Outcome;
 
-/// Workloads with the scale at which they are loaded here in no time.
+/// Workloads, each at a scale that loads quickly.
 const WORKLOADS: &[(&str, f64)] = &[
     ("bank", 0.02),
     ("hashtable", 0.01),
@@ -28,17 +29,17 @@ fn json(mut outcome: Outcome) -> String {
 }
 
 #[test]
-fn every_workload_runs_on_every_design_and_machine_and_its_data_hold() {
+fn every_workload_runs_and_passes_its_check() {
     for &(workload, scale) in WORKLOADS {
         for design in ["volatile", "sw-undo"] {
             for (machine, cores) in [("tiny-lad", 1), ("tiny-lad", 2), ("lad", 4)] {
                 let outcome =
                     simulate(workload, scale, &setup(machine, design, cores, 100)).unwrap();
-                let what = format!("{workload} with {design} on {cores} cores of {machine}");
-                assert_eq!(outcome.complaints, Vec::<String>::new(), "{what}");
-                assert!(outcome.transactions >= 100 && outcome.cycles > 0, "{what}");
+                let case = format!("{workload} with {design} on {cores} cores of {machine}");
+                assert_eq!(outcome.complaints, Vec::<String>::new(), "{case}");
+                assert!(outcome.transactions >= 100 && outcome.cycles > 0, "{case}");
                 let logs = outcome.cycles_per_transaction.log_stall > 0.0;
-                assert_eq!(logs, design == "sw-undo", "{what}");
+                assert_eq!(logs, design == "sw-undo", "{case}");
             }
         }
     }
@@ -49,7 +50,7 @@ fn trace(name: &str) -> PathBuf {
 }
 
 #[test]
-fn equal_runs_are_equal_to_the_last_byte_and_other_seeds_are_not() {
+fn run_is_a_function_of_its_seed() {
     let run = |name: &str, seed: u64, cores: usize| {
         let path = trace(name);
         let mut setup = setup("lad", "sw-undo", cores, 200);
@@ -58,7 +59,7 @@ fn equal_runs_are_equal_to_the_last_byte_and_other_seeds_are_not() {
         assert_eq!(outcome.complaints, Vec::<String>::new());
         let requests = fs::read(&path).unwrap();
         fs::remove_file(path).unwrap();
-        assert!(requests.len() > 1000, "there are requests");
+        assert!(requests.len() > 1000, "the trace has requests");
         (json(outcome), requests)
     };
     for cores in [1, 4] {
@@ -70,10 +71,10 @@ fn equal_runs_are_equal_to_the_last_byte_and_other_seeds_are_not() {
     }
 }
 
-/// Simulated once more, in another thread and order, everything is found again: the numbers, what
-/// power cuts have shown, and every word in memory.
+/// A second simulation, in another thread and order, must reproduce everything: the numbers, the
+/// results of power cuts, and every word in memory.
 #[test]
-fn equal_runs_of_every_design_leave_equal_memory_and_other_seeds_do_not() {
+fn final_memory_is_a_function_of_the_seed() {
     let run = |design: &str, machine: &str, seed: u64| {
         let mut setup = setup(machine, design, 2, 60);
         setup.seed = seed;

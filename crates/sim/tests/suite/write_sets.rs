@@ -1,22 +1,22 @@
-//! How many lines and pages the papers' workloads write a transaction, beside what the papers say.
-//! No design but `volatile` is run: what is fixed from these numbers is fixed before designs are
-//! compared.
+//! Lines and pages written per transaction by the papers' workloads, next to the papers' numbers.
+//! Only the design `volatile` runs here: choices that depend on these numbers precede any
+//! comparison of designs.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, reason = "only tests use these helpers")]
 
 use crate::common::{setup, simulate_with};
 use sim::report::{Outcome, Spread};
 use workloads::{DataSet, Options};
 
-/// A workload on the machine of its paper, and what may be found there.
+/// A workload on the machine of its paper, with the expected numbers.
 struct Row {
     workload: &'static str,
     machine: &'static str,
     data: Option<DataSet>,
     scale: f64,
-    /// Lines and pages on average, most pages; as the paper has them.
+    /// The paper's numbers: average lines, average pages, most pages.
     paper: [Option<f64>; 3],
-    /// Lines on average as they were measured: within a tenth.
+    /// Average lines as measured here, with a tolerance of a tenth.
     lines: f64,
 }
 
@@ -61,12 +61,12 @@ fn hold(rows: &[Row]) {
 }
 
 #[test]
-fn the_workloads_of_ssp() {
+fn ssp_workloads_write_expected_lines() {
     let of = |workload, scale, lines, paper: [f64; 3]| Row {
         paper: paper.map(Some),
         ..row(workload, "ssp", scale, lines)
     };
-    // Of a million, 8192 keys.
+    // 8192 keys of a million.
     let keys = 0.008_192;
     hold(&[
         of("rbtree", keys, 5.3, [12.0, 3.0, 13.0]),
@@ -82,7 +82,7 @@ fn the_workloads_of_ssp() {
 }
 
 #[test]
-fn the_workloads_of_redu() {
+fn redu_workloads_write_expected_lines() {
     let measured = [
         ("vector", 18.5, 16.0),
         ("swap", 32.0, 16.0),
@@ -101,7 +101,7 @@ fn the_workloads_of_redu() {
 }
 
 #[test]
-fn the_workloads_of_lad() {
+fn lad_workloads_write_expected_lines() {
     let of = |workload, lines, paper| Row {
         paper: [Some(paper), None, None],
         ..row(workload, "lad", 0.1, lines)
