@@ -1,9 +1,9 @@
-//! The twins that loom must find among workers that share records.
+//! Mutants of workers that share records, which loom must detect.
 
 use crate::loom::RING;
-use crate::twin::{Folder::Slots, Twin};
+use crate::mutant::{Folder::Slots, Mutant};
 
-const GATHER: Twin = Twin {
+const GATHER: Mutant = Mutant {
     folders: &[Slots],
     file: "gather.rs",
     model: "gathering",
@@ -12,11 +12,11 @@ const GATHER: Twin = Twin {
     ..RING
 };
 
-const FAILURE: Twin = Twin { check: "a_failure_is_told_to_all_whom_it_concerns", ..GATHER };
+const FAILURE: Mutant = Mutant { check: "failed_write_fails_all_its_batches", ..GATHER };
 
-/// All of them.
-pub(crate) const TWINS: &[Twin] = &[
-    Twin {
+/// All of these mutants.
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
         name: "a_batch_that_is_taken_and_waits_on",
         changes: &[(
             "            self.taken.extend(queue.waiting.pop_front());",
@@ -26,7 +26,7 @@ pub(crate) const TWINS: &[Twin] = &[
         says: "every batch is in one record",
         ..GATHER
     },
-    Twin {
+    Mutant {
         name: "batches_taken_behind_the_write",
         changes: &[(
             "            lead.take(room.min(RECORD_WORDS).saturating_sub(batch.len() + BESIDES));
@@ -35,16 +35,16 @@ pub(crate) const TWINS: &[Twin] = &[
             lead.take(room.min(RECORD_WORDS).saturating_sub(batch.len() + BESIDES));
             written",
         )],
-        says: "told, and not written",
+        says: "reported durable, and not written",
         ..GATHER
     },
-    Twin {
+    Mutant {
         name: "one_that_leads_too_many",
         changes: &[("if queue.leading < self.leaders {", "if queue.leading <= self.leaders {")],
-        says: "more lead than may",
+        says: "too many leaders",
         ..GATHER
     },
-    Twin {
+    Mutant {
         name: "a_look_at_who_leads_before_the_lock_under_which_it_waits",
         changes: &[(
             "            queue.waiting.push_back(",
@@ -54,7 +54,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..GATHER
     },
-    Twin {
+    Mutant {
         name: "who_waits_is_not_let_lead",
         changes: &[(
             "            let next = queue.waiting.pop_front();",
@@ -62,39 +62,39 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..GATHER
     },
-    Twin {
+    Mutant {
         name: "one_less_leads_though_another_is_let_lead",
         changes: &[(
             "queue.leading -= usize::from(next.is_none());",
             "queue.leading = queue.leading.saturating_sub(1);",
         )],
-        says: "more lead than may",
+        says: "too many leaders",
         ..GATHER
     },
-    Twin {
+    Mutant {
         name: "who_is_told_is_not_woken",
         changes: &[("        place.bell.notify_all();\n", "")],
         ..GATHER
     },
-    Twin {
+    Mutant {
         name: "a_failure_that_is_told_as_durable",
         changes: &[("lead.durable = done.is_ok();", "lead.durable = true;")],
-        says: "told durable, and it failed",
+        says: "reported durable, and it failed",
         ..FAILURE
     },
-    Twin {
+    Mutant {
         name: "a_failure_that_is_told_before_it_poisons",
         changes: &[("        let done = done.map_err(|error| poison.put(error));\n", "")],
-        says: "written behind a failure",
+        says: "written after a failure",
         ..FAILURE
     },
-    Twin {
+    Mutant {
         name: "who_leads_behind_a_failure_and_does_not_look",
         changes: &[(
             "let done = poison.check().and_then(|()| {",
             "let done = Ok::<(), Error>(()).and_then(|()| {",
         )],
-        says: "written behind a failure",
+        says: "written after a failure",
         ..FAILURE
     },
 ];

@@ -1,57 +1,57 @@
-//! The twins that loom must find between a commit and what is claimed of it: which line is
-//! changed, and what must go wrong then.
+//! Mutants of the steps from a commit to the frontier, which loom must detect: the changed line,
+//! and the failure that must follow.
 
-use crate::twin::{
+use crate::mutant::{
     Folder::{Perform, Persist, Ring},
-    Tool, Twin,
+    Mutant, Tool,
 };
 
-pub(crate) const RING: Twin = Twin {
+pub(crate) const RING: Mutant = Mutant {
     name: "",
-    mutant: None,
+    number: None,
     tool: Tool::Loom,
     folders: &[Ring],
     file: "ring.rs",
     changes: &[],
     beside: &[],
-    model: "laps",
+    model: "wraps",
     check: "records_are_taken_whole",
     says: "",
 };
 
-pub(crate) const FRONTIER: Twin = Twin {
+pub(crate) const FRONTIER: Mutant = Mutant {
     folders: &[Persist],
     file: "persist/frontier.rs",
     model: "claims",
-    check: "only_what_is_published_is_claimed",
+    check: "only_published_records_are_claimed",
     says: "claimed",
     ..RING
 };
 
-pub(crate) const STM: Twin = Twin {
+pub(crate) const STM: Mutant = Mutant {
     folders: &[Perform],
     file: "perform/stm.rs",
     model: "isolation",
-    check: "a_body_never_sees_a_torn_pair",
+    check: "body_never_sees_a_torn_pair",
     says: "torn",
     ..RING
 };
 
-const SKEW: Twin = Twin { check: "write_skew_never_happens", says: "skew", ..STM };
+const SKEW: Mutant = Mutant { check: "write_skew_never_happens", says: "skew", ..STM };
 
-const PUBLICATION: Twin = Twin {
+const PUBLICATION: Mutant = Mutant {
     folders: &[Persist, Perform],
     model: "publication",
-    check: "a_commit_is_claimed_with_its_record",
+    check: "commit_is_claimed_with_its_record",
     says: "claimed",
     ..STM
 };
 
-/// All of them.
-pub(crate) const TWINS: &[Twin] = &[
-    Twin {
+/// All of these mutants.
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
         name: "a_record_published_relaxed",
-        mutant: Some(11),
+        number: Some(11),
         changes: &[(
             "self.ring.written.store(self.at, Ordering::Release)",
             "self.ring.written.store(self.at, Ordering::Relaxed)",
@@ -59,9 +59,9 @@ pub(crate) const TWINS: &[Twin] = &[
         says: "record",
         ..RING
     },
-    Twin {
+    Mutant {
         name: "a_cursor_read_relaxed",
-        mutant: Some(11),
+        number: Some(11),
         changes: &[(
             "self.written.load(Ordering::Acquire)",
             "self.written.load(Ordering::Relaxed)",
@@ -69,7 +69,7 @@ pub(crate) const TWINS: &[Twin] = &[
         says: "record",
         ..RING
     },
-    Twin {
+    Mutant {
         name: "space_given_back_relaxed",
         changes: &[(
             "self.taken.store(to, Ordering::Release)",
@@ -79,7 +79,7 @@ pub(crate) const TWINS: &[Twin] = &[
         check: "space_is_overwritten_only_after_its_copy",
         ..RING
     },
-    Twin {
+    Mutant {
         name: "space_seen_relaxed",
         changes: &[(
             "self.taken = ring.taken.load(Ordering::Acquire)",
@@ -89,9 +89,9 @@ pub(crate) const TWINS: &[Twin] = &[
         check: "space_is_overwritten_only_after_its_copy",
         ..RING
     },
-    Twin {
+    Mutant {
         name: "cursors_read_before_committing",
-        mutant: Some(41),
+        number: Some(41),
         changes: &[
             (
                 "    let oldest =",
@@ -108,7 +108,7 @@ pub(crate) const TWINS: &[Twin] = &[
         ],
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "committing_read_before_the_clock",
         changes: &[(
             "    cursors.clear();",
@@ -117,9 +117,9 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "committing_cleared_before_the_record_is_published",
-        mutant: Some(42),
+        number: Some(42),
         file: "persist/redo.rs",
         changes: &[(
             "        record.publish(id.0);
@@ -129,7 +129,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "drawing_announced_relaxed",
         changes: &[(
             "self.committing.store(clock, Ordering::Release)",
@@ -137,7 +137,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "the_idle_mark_stored_relaxed",
         changes: &[(
             "self.committing.store(IDLE, Ordering::Release)",
@@ -145,7 +145,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "committing_read_relaxed",
         changes: &[(
             "slot.committing.load(Ordering::Acquire)",
@@ -153,7 +153,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "no_committing_at_all",
         changes: &[(
             "self.committing.store(clock, Ordering::Release)",
@@ -161,12 +161,12 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "no_fence_after_taking",
         changes: &[("fence(Ordering::Release);", "")],
         ..STM
     },
-    Twin {
+    Mutant {
         name: "no_fence_before_the_second_look",
         changes: &[(
             "fence(Ordering::Acquire);
@@ -179,7 +179,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..STM
     },
-    Twin {
+    Mutant {
         name: "no_fence_before_the_second_look_of_a_run",
         changes: &[(
             "            fence(Ordering::Acquire);
@@ -190,22 +190,22 @@ pub(crate) const TWINS: &[Twin] = &[
                 attempt.remember(number);
             } else if !attempt.owns(before) {",
         )],
-        check: "a_run_is_never_torn",
+        check: "run_is_never_torn",
         ..STM
     },
-    Twin {
+    Mutant {
         name: "no_fence_before_the_second_look_of_a_hard_read",
         changes: &[(
             "            fence(Ordering::Acquire);
             if record.load(Ordering::Relaxed) == before {",
             "            if record.load(Ordering::Relaxed) == before {",
         )],
-        check: "an_extended_snapshot_is_one_moment",
+        check: "extended_snapshot_is_consistent",
         ..STM
     },
-    Twin {
+    Mutant {
         name: "an_extension_that_checks_nothing",
-        mutant: Some(31),
+        number: Some(31),
         changes: &[(
             "        if forgot || !self.reads_hold(attempt) {
             self.name_what_changed(attempt);
@@ -216,30 +216,30 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..STM
     },
-    Twin {
+    Mutant {
         name: "an_extension_that_reads_the_clock_after_its_check",
         changes: &[(
             "        attempt.snapshot = now;",
             "        attempt.snapshot = now.max(self.clock.load(Ordering::Acquire));",
         )],
-        check: "an_extended_snapshot_is_one_moment",
+        check: "extended_snapshot_is_consistent",
         ..STM
     },
-    Twin {
+    Mutant {
         name: "a_version_released_relaxed",
         changes: &[(
             "self.records.get(entry.owner as usize).store(id.0, Ordering::Release)",
             "self.records.get(entry.owner as usize).store(id.0, Ordering::Relaxed)",
         )],
-        check: "what_is_taken_back_is_never_seen",
-        // A version may be seen before the clock that drew it: the read extends its snapshot for
-        // ever.
+        check: "rolled_back_value_is_never_seen",
+        // A version may be visible before the clock value that it came from: the read then extends
+        // its snapshot forever.
         says: "exceeded maximum number of branches",
         ..STM
     },
-    Twin {
+    Mutant {
         name: "an_abort_that_releases_the_old_version",
-        mutant: Some(40),
+        number: Some(40),
         changes: &[(
             "        self.release(attempt, space, id);
         attempt.clear();
@@ -252,20 +252,20 @@ pub(crate) const TWINS: &[Twin] = &[
         attempt.clear();
     }",
         )],
-        check: "what_is_taken_back_is_never_seen",
-        says: "taken back",
+        check: "rolled_back_value_is_never_seen",
+        says: "rolled back",
         ..STM
     },
-    Twin {
+    Mutant {
         name: "a_commit_that_does_not_check_its_reads",
-        mutant: Some(32),
+        number: Some(32),
         changes: &[(
             "if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {",
             "if false {",
         )],
         ..SKEW
     },
-    Twin {
+    Mutant {
         name: "a_commit_that_believes_the_clock_too_long",
         changes: &[(
             "if id.0 != attempt.snapshot + 1 &&",
@@ -273,7 +273,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..SKEW
     },
-    Twin {
+    Mutant {
         name: "an_id_drawn_without_acquire",
         changes: &[(
             "self.clock.fetch_add(1, Ordering::AcqRel)",
@@ -281,7 +281,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..SKEW
     },
-    Twin {
+    Mutant {
         name: "an_id_drawn_without_release",
         changes: &[(
             "self.clock.fetch_add(1, Ordering::AcqRel)",
@@ -289,7 +289,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..PUBLICATION
     },
-    Twin {
+    Mutant {
         name: "an_id_drawn_before_the_slot_says_so",
         changes: &[(
             "        redo.drawing(self.clock.load(Ordering::Relaxed));
@@ -304,13 +304,13 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..PUBLICATION
     },
-    Twin {
+    Mutant {
         name: "an_extension_that_reads_the_clock_relaxed",
         changes: &[(
             "let now = self.clock.load(Ordering::Acquire)",
             "let now = self.clock.load(Ordering::Relaxed)",
         )],
-        check: "an_extended_snapshot_is_one_moment",
+        check: "extended_snapshot_is_consistent",
         ..STM
     },
 ];

@@ -1,41 +1,37 @@
-//! The twins that loom must find in shadows with a bound: which line is changed, and what must go
-//! wrong then.
+//! Mutants of bounded shadows, which loom must detect: the changed line, and the failure that must
+//! follow.
 
 use crate::loom::RING;
-use crate::twin::{Folder::Shadow, Twin};
+use crate::mutant::{Folder::Shadow, Mutant};
 
-const READ: Twin = Twin {
+const READ: Mutant = Mutant {
     folders: &[Shadow],
     file: "table.rs",
     model: "paging",
-    check: "a_read_never_sees_another_pages_word",
+    check: "read_never_sees_another_pages_word",
     says: "another page's word",
     ..RING
 };
 
-const PINNED: Twin =
-    Twin { check: "a_page_that_is_written_stays_and_is_touched", says: "", ..READ };
+const PINNED: Mutant =
+    Mutant { check: "written_page_stays_and_gets_last_writer", says: "", ..READ };
 
-const COPIES: Twin = Twin {
-    file: "copies.rs",
-    check: "a_copy_is_not_dropped_with_what_is_written",
-    says: "dropped",
-    ..READ
-};
+const COPIES: Mutant =
+    Mutant { file: "copies.rs", check: "written_copy_is_not_dropped", says: "dropped", ..READ };
 
-/// All of them.
-pub(crate) const TWINS: &[Twin] = &[
-    Twin {
+/// All of these mutants.
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
         name: "a_frame_that_is_filled_without_a_fence",
         changes: &[("        fence(Ordering::Release);\n", "")],
         ..READ
     },
-    Twin {
+    Mutant {
         name: "a_second_look_at_the_map_without_a_fence",
         changes: &[("        fence(Ordering::Acquire);\n", "")],
         ..READ
     },
-    Twin {
+    Mutant {
         name: "no_second_look_at_the_map",
         changes: &[(
             "(self.map[page].load(Ordering::Relaxed) ^ place.0) & !USED == 0",
@@ -43,12 +39,12 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..READ
     },
-    Twin {
+    Mutant {
         name: "a_place_that_comes_again",
         changes: &[("table.place(page).0.wrapping_add(TIME)", "table.place(page).0")],
         ..READ
     },
-    Twin {
+    Mutant {
         name: "a_place_shown_relaxed",
         changes: &[(
             "table.map[page].store(times | USED | (number as u64 + 1), Ordering::Release)",
@@ -56,7 +52,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..READ
     },
-    Twin {
+    Mutant {
         name: "a_place_looked_up_relaxed",
         changes: &[(
             "let place = Place(self.map[page].load(Ordering::Acquire));",
@@ -64,7 +60,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..READ
     },
-    Twin {
+    Mutant {
         name: "a_pin_that_counts_nothing",
         changes: &[
             (
@@ -79,7 +75,7 @@ pub(crate) const TWINS: &[Twin] = &[
         ],
         ..PINNED
     },
-    Twin {
+    Mutant {
         name: "a_pin_that_does_not_see_the_last_mover",
         changes: &[(
             "self.uses[page].pins.fetch_add(1, Ordering::Acquire)",
@@ -87,7 +83,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..PINNED
     },
-    Twin {
+    Mutant {
         name: "an_unpinned_page_whose_writes_are_not_shown",
         changes: &[(
             "self.uses[page].pins.fetch_sub(1, Ordering::Release)",
@@ -95,7 +91,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..PINNED
     },
-    Twin {
+    Mutant {
         name: "a_mover_that_does_not_see_the_last_pin",
         changes: &[(
             "compare_exchange(0, MOVING, Ordering::Acquire, Ordering::Relaxed)",
@@ -103,12 +99,12 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..PINNED
     },
-    Twin {
+    Mutant {
         name: "a_copy_dropped_without_a_grace_period",
         changes: &[("        self.0.is_empty()\n", "        true\n")],
         ..COPIES
     },
-    Twin {
+    Mutant {
         name: "an_attempt_that_is_not_announced",
         changes: &[
             ("self.active.attempts.fetch_add(1, Ordering::Acquire)", "()"),
@@ -116,7 +112,7 @@ pub(crate) const TWINS: &[Twin] = &[
         ],
         ..COPIES
     },
-    Twin {
+    Mutant {
         name: "an_attempt_that_begins_without_seeing_the_marks",
         changes: &[(
             "self.active.attempts.fetch_add(1, Ordering::Acquire)",
@@ -124,7 +120,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..COPIES
     },
-    Twin {
+    Mutant {
         name: "marks_that_are_not_shown",
         changes: &[(
             "active.attempts.fetch_add(0, Ordering::AcqRel)",
@@ -132,7 +128,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..COPIES
     },
-    Twin {
+    Mutant {
         name: "a_writer_that_leaves_the_mark",
         changes: &[(
             "                HOT => return,\n",
@@ -140,9 +136,9 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..COPIES
     },
-    Twin {
+    Mutant {
         name: "a_touching_id_that_is_not_looked_at",
-        mutant: Some(80),
+        number: Some(80),
         changes: &[(
             "        if now >> STATE_BITS > reproduced {
             self.unmark(page);

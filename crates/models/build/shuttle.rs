@@ -1,12 +1,12 @@
-//! The twins that shuttle must find: which line is changed, and what must go wrong then.
+//! Mutants that shuttle must detect: the changed line, and the failure that must follow.
 
 use crate::loom::{FRONTIER, STM};
-use crate::twin::{
+use crate::mutant::{
     Folder::{Design, Perform, Persist, Pipeline},
-    Tool, Twin,
+    Mutant, Tool,
 };
 
-const HISTORY: Twin = Twin {
+const HISTORY: Mutant = Mutant {
     tool: Tool::Shuttle,
     model: "history",
     check: "stm_is_serializable_in_id_order",
@@ -14,15 +14,15 @@ const HISTORY: Twin = Twin {
     ..STM
 };
 
-const PIPELINE: Twin = Twin {
+const PIPELINE: Mutant = Mutant {
     tool: Tool::Shuttle,
     folders: &[Persist, Perform],
     model: "merging",
-    check: "what_is_merged_is_the_history",
+    check: "merged_log_is_the_history",
     ..FRONTIER
 };
 
-const LISTS: Twin = Twin {
+const LISTS: Mutant = Mutant {
     tool: Tool::Shuttle,
     folders: &[Perform, Persist, Pipeline, Design],
     file: "perform/stm.rs",
@@ -33,27 +33,27 @@ const LISTS: Twin = Twin {
     ..STM
 };
 
-const STARVING: Twin = Twin {
+const STARVING: Mutant = Mutant {
     model: "starving",
-    check: "starving_transaction_commits_before_gate_closes",
+    check: "starving_transaction_commits_before_pool_waits",
     says: "starves",
     ..HISTORY
 };
 
-/// All of them.
-pub(crate) const TWINS: &[Twin] = &[
-    Twin {
+/// All of these mutants.
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
         name: "a_history_whose_reads_are_not_checked",
-        mutant: Some(32),
+        number: Some(32),
         changes: &[(
             "if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {",
             "if false {",
         )],
         ..HISTORY
     },
-    Twin {
+    Mutant {
         name: "a_history_whose_extensions_check_nothing",
-        mutant: Some(31),
+        number: Some(31),
         changes: &[(
             "        if forgot || !self.reads_hold(attempt) {
             self.name_what_changed(attempt);
@@ -64,9 +64,9 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..HISTORY
     },
-    Twin {
+    Mutant {
         name: "a_history_whose_aborts_release_the_old_version",
-        mutant: Some(40),
+        number: Some(40),
         changes: &[(
             "        self.release(attempt, space, id);
         attempt.clear();
@@ -81,7 +81,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..HISTORY
     },
-    Twin {
+    Mutant {
         name: "a_history_with_ids_drawn_after_the_records_are_released",
         changes: &[(
             "        let id = self.draw(redo);
@@ -92,7 +92,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..HISTORY
     },
-    Twin {
+    Mutant {
         name: "a_reserved_record_that_others_take",
         changes: &[(
             "if self.gate.is_reserved(number as u64, (attempt.tag >> ATTEMPT_BITS) as usize) {",
@@ -100,13 +100,13 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..STARVING
     },
-    Twin {
+    Mutant {
         name: "a_starving_transaction_that_reserves_nothing",
         file: "perform/contention.rs",
         changes: &[("            turn.reserve(met);\n", "")],
         ..STARVING
     },
-    Twin {
+    Mutant {
         name: "a_serial_memory_that_never_waits",
         file: "perform/serial.rs",
         changes: &[(
@@ -116,15 +116,15 @@ pub(crate) const TWINS: &[Twin] = &[
         check: "serial_is_serializable_in_id_order",
         ..HISTORY
     },
-    Twin {
+    Mutant {
         name: "a_merge_of_what_is_not_published",
         changes: &[("self.committing.store(clock, Ordering::Release)", "let _ = clock")],
         says: "in no ring",
         ..PIPELINE
     },
-    Twin {
+    Mutant {
         name: "a_merge_of_cursors_read_too_early",
-        mutant: Some(41),
+        number: Some(41),
         changes: &[
             (
                 "    let oldest =",
@@ -142,31 +142,31 @@ pub(crate) const TWINS: &[Twin] = &[
         says: "in no ring",
         ..PIPELINE
     },
-    Twin {
+    Mutant {
         name: "a_hole_that_is_not_recorded",
-        mutant: Some(34),
+        number: Some(34),
         file: "perform/stm.rs",
         changes: &[("        redo.record(id, Written::nothing());\n", "")],
         says: "in no ring",
         ..PIPELINE
     },
-    Twin {
+    Mutant {
         name: "an_acknowledgement_that_nobody_is_told_of",
         file: "persist/help.rs",
         changes: &[("if turn == Turn::Awaited || step.is_err() {", "if step.is_err() {")],
         says: "deadlock",
         ..PIPELINE
     },
-    Twin {
+    Mutant {
         name: "a_thread_that_sleeps_without_looking_at_the_clock",
         file: "persist/background.rs",
         changes: &[("if last_drawn == last {", "let _ = (last_drawn, last);\n if true {")],
         says: "deadlock",
         ..PIPELINE
     },
-    Twin {
+    Mutant {
         name: "a_reader_that_is_acknowledged_before_what_it_has_read",
-        mutant: Some(33),
+        number: Some(33),
         changes: &[(
             "let seen = TxId(attempt.snapshot);
             attempt.clear();
@@ -178,9 +178,9 @@ pub(crate) const TWINS: &[Twin] = &[
         says: "crash: Unfounded",
         ..LISTS
     },
-    Twin {
+    Mutant {
         name: "a_group_acknowledged_when_it_is_sent",
-        mutant: Some(5),
+        number: Some(5),
         file: "persist/mod.rs",
         changes: &[
             (
@@ -197,9 +197,9 @@ pub(crate) const TWINS: &[Twin] = &[
         ],
         ..LISTS
     },
-    Twin {
+    Mutant {
         name: "a_superblock_written_before_home_is_durable",
-        mutant: Some(7),
+        number: Some(7),
         file: "reproduce/mod.rs",
         changes: &[(
             "        if planted(Mutant::HeadBeforeHome) {",
@@ -207,9 +207,9 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..LISTS
     },
-    Twin {
+    Mutant {
         name: "a_log_recycled_before_it_is_home",
-        mutant: Some(9),
+        number: Some(9),
         file: "reproduce/mod.rs",
         changes: &[(
             "            let panic = turn.on_panic(\"reproduce\");\n",
@@ -219,15 +219,15 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..LISTS
     },
-    Twin {
+    Mutant {
         name: "a_superblock_written_before_all_parts_are_at_home",
-        mutant: Some(72),
+        number: Some(72),
         file: "reproduce/board.rs",
         changes: &[("            if round.at_work == 0 {", "            if round.claimed > 0 {")],
         says: "",
         ..LISTS
     },
-    Twin {
+    Mutant {
         name: "a_batch_that_is_taken_before_the_turn",
         file: "reproduce/mod.rs",
         changes: &[
@@ -242,7 +242,7 @@ pub(crate) const TWINS: &[Twin] = &[
         says: "",
         ..LISTS
     },
-    Twin {
+    Mutant {
         name: "a_listener_that_is_left_without_a_look",
         file: "persist/progress.rs",
         changes: &[(
@@ -252,7 +252,7 @@ pub(crate) const TWINS: &[Twin] = &[
         says: "",
         ..LISTS
     },
-    Twin {
+    Mutant {
         name: "a_poll_that_leaves_nobody_to_wake",
         file: "ticket.rs",
         changes: &[(
@@ -262,14 +262,14 @@ pub(crate) const TWINS: &[Twin] = &[
         says: "deadlock",
         ..LISTS
     },
-    Twin {
+    Mutant {
         name: "a_poll_that_does_not_look_again",
         file: "ticket.rs",
         changes: &[("outcome().map_or(Poll::Pending, Poll::Ready)", "Poll::Pending")],
         says: "deadlock",
         ..LISTS
     },
-    Twin {
+    Mutant {
         name: "a_full_log_that_is_waited_for_without_giving_way",
         file: "pipeline.rs",
         changes: &[(
@@ -279,7 +279,7 @@ pub(crate) const TWINS: &[Twin] = &[
         says: "exceeded max_steps",
         ..LISTS
     },
-    Twin {
+    Mutant {
         name: "a_persist_thread_that_rings_for_itself",
         file: "pipeline.rs",
         changes: &[("if (self.blocks || helped) && self.is_due() {", "if self.is_due() {")],

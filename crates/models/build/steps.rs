@@ -1,12 +1,12 @@
-//! The twins that loom must find in the steps: waiting, helping, telling, recycling.
+//! Mutants of the steps, which loom must detect: waiting, helping, notifying, recycling.
 
 use crate::loom::RING;
-use crate::twin::{
+use crate::mutant::{
     Folder::{Persist, PersistentRing, Pipeline, Slots},
-    Twin,
+    Mutant,
 };
 
-const WAKE: Twin = Twin {
+const WAKE: Mutant = Mutant {
     folders: &[Persist],
     file: "persist/wake.rs",
     model: "waiting",
@@ -15,48 +15,51 @@ const WAKE: Twin = Twin {
     ..RING
 };
 
-const HELP: Twin = Twin {
+const HELP: Mutant = Mutant {
     file: "persist/help.rs",
     model: "helping",
-    check: "who_finds_the_step_taken_is_not_forgotten",
+    check: "helper_that_finds_step_busy_is_woken",
     ..WAKE
 };
 
-const SLEEP: Twin = Twin {
+const SLEEP: Mutant = Mutant {
     file: "persist/background.rs",
     model: "sleeping",
-    check: "a_commit_wakes_the_thread",
+    check: "commit_wakes_the_sleeping_thread",
     ..WAKE
 };
 
-const PROGRESS: Twin = Twin { file: "persist/progress.rs", ..HELP };
+const PROGRESS: Mutant = Mutant { file: "persist/progress.rs", ..HELP };
 
-const TELLING: Twin =
-    Twin { model: "telling", check: "a_listener_is_told_once", says: "told once", ..PROGRESS };
+const NOTIFYING: Mutant = Mutant {
+    model: "notifying",
+    check: "listener_is_notified_once",
+    says: "notified once",
+    ..PROGRESS
+};
 
-const RECYCLING: Twin = Twin {
+const RECYCLING: Mutant = Mutant {
     folders: &[Persist, Pipeline],
     file: "persist/queue.rs",
     model: "recycling",
-    check: "a_log_is_overwritten_only_when_it_is_recycled",
+    check: "log_is_overwritten_only_after_recycling",
     says: "not recycled",
     ..RING
 };
 
-const PARTS: Twin =
-    Twin { file: "reproduce/board.rs", check: "parts_are_at_home_before_it_is_said", ..AT_HOME };
+const PARTS: Mutant =
+    Mutant { file: "reproduce/board.rs", check: "superblock_waits_for_all_parts", ..REPRODUCED };
 
-const FAILED_PART: Twin =
-    Twin { check: "a_part_that_fails_is_told_to_who_leads", says: "", ..PARTS };
+const FAILED_PART: Mutant = Mutant { check: "failed_part_fails_the_leader", says: "", ..PARTS };
 
-const AT_HOME: Twin = Twin {
+const REPRODUCED: Mutant = Mutant {
     file: "reproduce/mod.rs",
-    check: "what_is_reproduced_is_seen_at_home",
+    check: "reproduced_id_publishes_heap_image",
     says: "not at home",
     ..RECYCLING
 };
 
-const ORDER: Twin = Twin {
+const ORDER: Mutant = Mutant {
     file: "persist/flights.rs",
     model: "ordering",
     check: "groups_are_acknowledged_in_order",
@@ -64,18 +67,18 @@ const ORDER: Twin = Twin {
     ..WAKE
 };
 
-const SLOTS: Twin = Twin {
+const SLOTS: Mutant = Mutant {
     folders: &[Slots],
     file: "workers.rs",
     model: "acknowledging",
-    check: "what_is_told_is_durable_and_stays",
-    says: "told, and not durable",
+    check: "reported_durable_id_is_durable_and_stays",
+    says: "reported durable too early",
     ..WAKE
 };
 
-/// All of them.
-pub(crate) const TWINS: &[Twin] = &[
-    Twin {
+/// All of these mutants.
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
         name: "a_waiter_without_its_fence",
         changes: &[(
             "        fence(Ordering::SeqCst);
@@ -84,7 +87,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..WAKE
     },
-    Twin {
+    Mutant {
         name: "a_notifier_without_its_fence",
         changes: &[(
             "        fence(Ordering::SeqCst);
@@ -93,12 +96,12 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..WAKE
     },
-    Twin {
+    Mutant {
         name: "a_notifier_that_does_not_take_the_lock",
         changes: &[("drop(lock(&self.mutex));", "")],
         ..WAKE
     },
-    Twin {
+    Mutant {
         name: "an_epoch_raised_relaxed",
         changes: &[(
             "self.epoch.fetch_add(1, Ordering::Release)",
@@ -106,7 +109,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..WAKE
     },
-    Twin {
+    Mutant {
         name: "an_epoch_read_after_the_step",
         changes: &[(
             "Step::Busy => progress.sleep(epoch, id),",
@@ -114,7 +117,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..HELP
     },
-    Twin {
+    Mutant {
         name: "a_step_that_tells_only_when_it_has_done_something",
         changes: &[(
             "    if turn == Turn::Awaited || step.is_err() {",
@@ -122,7 +125,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..HELP
     },
-    Twin {
+    Mutant {
         name: "a_step_that_tells_before_it_unlocks",
         changes: &[
             ("    drop(state);\n", ""),
@@ -138,7 +141,7 @@ pub(crate) const TWINS: &[Twin] = &[
         ],
         ..HELP
     },
-    Twin {
+    Mutant {
         name: "a_sleeper_without_its_fence",
         changes: &[(
             "        fence(Ordering::SeqCst);
@@ -147,7 +150,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..PROGRESS
     },
-    Twin {
+    Mutant {
         name: "a_turn_that_ends_without_its_fence",
         changes: &[(
             "        fence(Ordering::SeqCst);
@@ -156,22 +159,22 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..PROGRESS
     },
-    Twin {
+    Mutant {
         name: "a_sleeper_that_does_not_look_again",
         changes: &[("if self.epoch.load(Ordering::Acquire) != epoch {", "if epoch == u64::MAX {")],
         ..PROGRESS
     },
-    Twin {
+    Mutant {
         name: "a_turn_that_wakes_only_whom_it_has_served",
         changes: &[("            sleepers.extend(lists.sleepers.pop()); // one more", "")],
         ..PROGRESS
     },
-    Twin {
+    Mutant {
         name: "a_clock_looked_at_without_the_locked_addition",
         changes: &[("clock.fetch_add(0, Ordering::AcqRel)", "clock.load(Ordering::Acquire)")],
         ..SLEEP
     },
-    Twin {
+    Mutant {
         name: "a_clock_looked_at_before_it_is_said",
         changes: &[
             (
@@ -187,7 +190,7 @@ pub(crate) const TWINS: &[Twin] = &[
         ],
         ..SLEEP
     },
-    Twin {
+    Mutant {
         name: "a_clock_looked_at_without_release",
         changes: &[(
             "clock.fetch_add(0, Ordering::AcqRel)",
@@ -195,47 +198,47 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..SLEEP
     },
-    Twin {
+    Mutant {
         name: "a_durable_id_stored_relaxed",
-        mutant: Some(30),
+        number: Some(30),
         changes: &[(
             "self.durable.store(id, Ordering::Release)",
             "self.durable.store(id, Ordering::Relaxed)",
         )],
-        check: "what_is_durable_is_seen_with_its_group",
+        check: "durable_id_publishes_its_group",
         says: "not seen in the log",
-        ..TELLING
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_durable_id_read_relaxed",
-        mutant: Some(30),
+        number: Some(30),
         changes: &[(
             "self.durable.load(Ordering::Acquire)",
             "self.durable.load(Ordering::Relaxed)",
         )],
-        check: "what_is_durable_is_seen_with_its_group",
+        check: "durable_id_publishes_its_group",
         says: "not seen in the log",
-        ..TELLING
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_listener_without_its_fence",
         changes: &[(
             "        fence(Ordering::SeqCst);
         let mut lists",
             "        let mut lists",
         )],
-        ..TELLING
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_turn_that_tells_listeners_without_its_fence",
         changes: &[(
             "        fence(Ordering::SeqCst);
         if self.waiting",
             "        if self.waiting",
         )],
-        ..TELLING
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_listener_that_looks_before_it_says_so",
         changes: &[
             (
@@ -250,25 +253,25 @@ pub(crate) const TWINS: &[Twin] = &[
                 "        if let Some(outcome) = before {\n            drop(lists)",
             ),
         ],
-        ..TELLING
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_failure_that_is_told_to_the_served_alone",
         changes: &[(
             "served = |id: u64| failed || id <= durable;",
             "served = |id: u64| id <= durable;",
         )],
-        check: "a_failure_is_told_to_all",
-        ..TELLING
+        check: "failure_notifies_all_listeners",
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_failure_that_nobody_is_told_of",
         file: "persist/help.rs",
         changes: &[("    if turn == Turn::Awaited || step.is_err() {", "    if step.is_ok() {")],
-        check: "a_failure_is_told_to_all",
-        ..TELLING
+        check: "failure_notifies_all_listeners",
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_failure_outside_of_turns_that_ends_none",
         changes: &[(
             "        let error = self.poison.put(error);
@@ -278,9 +281,9 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         check: "failure_outside_of_turns_wakes_all",
         says: "deadlock",
-        ..TELLING
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_failure_outside_of_turns_that_is_kept_too_late",
         changes: &[(
             "        let error = self.poison.put(error);
@@ -291,9 +294,9 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         check: "failure_outside_of_turns_wakes_all",
         says: "deadlock",
-        ..TELLING
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_waker_that_is_not_replaced",
         file: "persist/listeners.rs",
         changes: &[(
@@ -302,16 +305,16 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         check: "waker_of_last_poll_is_called",
         says: "deadlock",
-        ..TELLING
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_dropped_future_that_counts_on",
         changes: &[("        if removed.is_some() {", "        if removed.is_none() {")],
         check: "dropped_future_leaves_nothing",
         says: "none is left",
-        ..TELLING
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_mark_of_poison_set_before_its_cause",
         file: "poison.rs",
         changes: &[(
@@ -320,65 +323,65 @@ pub(crate) const TWINS: &[Twin] = &[
         crate::sync::thread::yield_now(); // the cause is nothing that loom sees
         let cause = self.cause.get_or_init(|| Arc::new(error));",
         )],
-        check: "a_failure_is_told_to_all",
+        check: "failure_notifies_all_listeners",
         says: "the cause is kept before",
-        ..TELLING
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_task_whose_waker_is_left_without_a_look",
         changes: &[(
             "if let Some(outcome) = self.outcome(id) {\n            drop(lists)",
             "if let Some(outcome) = self.outcome(id).filter(|_| id == 0) {
             drop(lists)",
         )],
-        check: "a_listener_is_told_once",
-        ..TELLING
+        check: "listener_is_notified_once",
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_task_without_its_fence",
         changes: &[(
             "        fence(Ordering::SeqCst);
         let mut lists",
             "        let mut lists",
         )],
-        check: "a_task_is_woken",
+        check: "waiting_task_is_woken",
         says: "deadlock",
-        ..TELLING
+        ..NOTIFYING
     },
-    Twin {
+    Mutant {
         name: "a_tail_moved_relaxed",
-        mutant: Some(12),
+        number: Some(12),
         changes: &[(
             "self.tail.store(end, Ordering::Release)",
             "self.tail.store(end, Ordering::Relaxed)",
         )],
         ..RECYCLING
     },
-    Twin {
+    Mutant {
         name: "a_tail_read_relaxed",
-        mutant: Some(12),
+        number: Some(12),
         folders: &[PersistentRing, Persist, Pipeline],
         file: "persistent.rs",
         changes: &[("tail.load(Ordering::Acquire)", "tail.load(Ordering::Relaxed)")],
         ..RECYCLING
     },
-    Twin {
+    Mutant {
         name: "a_reproduced_id_stored_relaxed",
         changes: &[(
             "self.reproduced.store(batch.last, Ordering::Release)",
             "self.reproduced.store(batch.last, Ordering::Relaxed)",
         )],
-        ..AT_HOME
+        ..REPRODUCED
     },
-    Twin {
+    Mutant {
         name: "a_reproduced_id_read_relaxed",
         changes: &[(
             "TxId(self.reproduced.load(Ordering::Acquire))",
             "TxId(self.reproduced.load(Ordering::Relaxed))",
         )],
-        ..AT_HOME
+        ..REPRODUCED
     },
-    Twin {
+    Mutant {
         name: "a_batch_taken_by_two",
         changes: &[
             ("            let batch = persist.queue.take(log_bytes);\n", ""),
@@ -388,17 +391,17 @@ pub(crate) const TWINS: &[Twin] = &[
         take_turn(&self.superblocks,",
             ),
         ],
-        check: "two_that_bring_home_keep_the_order",
+        check: "concurrent_reproducers_keep_order",
         says: "home",
-        ..AT_HOME
+        ..REPRODUCED
     },
-    Twin {
+    Mutant {
         name: "a_leader_that_does_not_wait_for_parts_at_work",
-        mutant: Some(72),
+        number: Some(72),
         changes: &[("            if round.at_work == 0 {", "            if round.claimed > 0 {")],
         ..PARTS
     },
-    Twin {
+    Mutant {
         name: "a_part_that_is_through_before_its_barrier",
         changes: &[(
             "        let done = self.write_out();
@@ -411,13 +414,13 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..PARTS
     },
-    Twin {
+    Mutant {
         name: "a_part_that_tells_nobody_that_it_is_through",
         changes: &[("            self.board.through.notify();", "")],
         says: "deadlock",
         ..PARTS
     },
-    Twin {
+    Mutant {
         name: "a_part_that_fails_and_is_taken_for_done",
         changes: &[(
             "            (round.failed, round.batch) = (true, None);",
@@ -425,7 +428,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..FAILED_PART
     },
-    Twin {
+    Mutant {
         name: "a_part_that_fails_before_it_poisons",
         changes: &[(
             "        let done = done.map_err(|error| turn.fail(error.into()));
@@ -437,9 +440,9 @@ pub(crate) const TWINS: &[Twin] = &[
         says: "a part that fails poisons",
         ..FAILED_PART
     },
-    Twin {
+    Mutant {
         name: "a_group_acknowledged_when_it_lands",
-        mutant: Some(33),
+        number: Some(33),
         changes: &[(
             "        while let Some(front) = under_way.front_mut()
             && let Some(memory) = front.durable.take()
@@ -456,7 +459,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..ORDER
     },
-    Twin {
+    Mutant {
         name: "groups_that_are_acknowledged_without_the_lock",
         changes: &[(
             "            acknowledged(memory, front.flight);
@@ -472,17 +475,17 @@ pub(crate) const TWINS: &[Twin] = &[
         says: "all are acknowledged in the end",
         ..ORDER
     },
-    Twin {
+    Mutant {
         name: "a_committer_that_does_not_say_so",
         changes: &[("        self.committing.store(clock, Ordering::Release);\n", "")],
         ..SLOTS
     },
-    Twin {
+    Mutant {
         name: "an_id_that_counts_before_it_is_durable",
         changes: &[("self.committing.store(id - 1,", "self.committing.store(id,")],
         ..SLOTS
     },
-    Twin {
+    Mutant {
         name: "committers_looked_at_before_the_clock",
         changes: &[
             (
@@ -498,15 +501,15 @@ pub(crate) const TWINS: &[Twin] = &[
         ],
         ..SLOTS
     },
-    Twin {
+    Mutant {
         name: "an_end_of_a_commit_stored_relaxed",
         changes: &[("store(IDLE, Ordering::Release)", "store(IDLE, Ordering::Relaxed)")],
         ..SLOTS
     },
-    Twin {
+    Mutant {
         name: "an_acknowledgement_that_nobody_keeps",
         changes: &[("        slot.acknowledged.store(id, Ordering::Release);\n", "")],
-        says: "acknowledged, and not durable any more",
+        says: "acknowledged, and no longer durable",
         ..SLOTS
     },
 ];

@@ -1,43 +1,43 @@
-//! The twins that loom must find among objects with two versions.
+//! Mutants of objects with two versions, which loom must detect.
 
 use crate::loom::RING;
-use crate::twin::{Folder::Versions, Twin};
+use crate::mutant::{Folder::Versions, Mutant};
 
-const SNAPSHOT: Twin = Twin {
+const SNAPSHOT: Mutant = Mutant {
     folders: &[Versions],
     file: "versions/end.rs",
     model: "snapshots",
-    check: "a_snapshot_is_one_moment",
-    says: "another moment",
+    check: "snapshot_is_consistent",
+    says: "not of this snapshot",
     ..RING
 };
 
-const SEATS: Twin = Twin { file: "versions/seats.rs", ..SNAPSHOT };
+const SEATS: Mutant = Mutant { file: "versions/seats.rs", ..SNAPSHOT };
 
-const WRITE_BACK: Twin = Twin { file: "versions/write_back.rs", ..SNAPSHOT };
+const WRITE_BACK: Mutant = Mutant { file: "versions/write_back.rs", ..SNAPSHOT };
 
-const FRONTIER: Twin = Twin {
+const FRONTIER: Mutant = Mutant {
     file: "versions/seats.rs",
-    check: "what_is_up_to_the_frontier_is_at_home",
+    check: "frontier_is_applied_to_heap_image",
     says: "forgotten",
     ..SNAPSHOT
 };
 
-const DURABLE: Twin = Twin {
+const DURABLE: Mutant = Mutant {
     file: "versions/seats.rs",
-    check: "what_is_said_to_be_durable_is",
+    check: "reported_durable_id_is_durable",
     says: "not durable",
     ..SNAPSHOT
 };
 
-/// All of them.
-pub(crate) const TWINS: &[Twin] = &[
-    Twin {
+/// All of these mutants.
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
         name: "a_time_drawn_without_a_mark",
         changes: &[("    end.store(IN_CRITICAL, Ordering::Relaxed);\n", "")],
         ..SNAPSHOT
     },
-    Twin {
+    Mutant {
         name: "a_time_drawn_without_release",
         changes: &[(
             "clock.fetch_add(1, Ordering::AcqRel)",
@@ -45,7 +45,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..SNAPSHOT
     },
-    Twin {
+    Mutant {
         name: "a_beginning_that_is_stored_and_not_announced",
         changes: &[(
             "announce(&self.active, early)",
@@ -53,12 +53,12 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..SEATS
     },
-    Twin {
+    Mutant {
         name: "a_beginning_at_the_time_before_it_was_announced",
         changes: &[("let start = clock.load(Ordering::SeqCst)", "let start = early")],
         ..SEATS
     },
-    Twin {
+    Mutant {
         name: "no_fence_before_the_oldest_is_looked_for",
         changes: &[(
             "        fence(Ordering::SeqCst);
@@ -67,17 +67,17 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..SEATS
     },
-    Twin {
+    Mutant {
         name: "a_write_back_that_waits_for_nobody",
         changes: &[("if done.stays || is_needed {", "if done.stays {")],
         ..WRITE_BACK
     },
-    Twin {
+    Mutant {
         name: "no_fence_before_links_are_taken_away",
         changes: &[("            fence(Ordering::Release);\n", "")],
         ..WRITE_BACK
     },
-    Twin {
+    Mutant {
         name: "links_taken_away_before_the_words_are_home",
         changes: &[(
             "            store(home, &done.batch);
@@ -90,7 +90,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..WRITE_BACK
     },
-    Twin {
+    Mutant {
         name: "a_link_read_relaxed",
         file: "versions/read.rs",
         changes: &[(
@@ -101,14 +101,14 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..SNAPSHOT
     },
-    Twin {
+    Mutant {
         name: "space_given_back_at_any_time",
         file: "versions/commit.rs",
         changes: &[("            && time <= oldest\n", "")],
-        check: "a_copys_space_is_not_used_again_under_a_reader",
+        check: "copy_space_is_not_reused_under_a_reader",
         ..SNAPSHOT
     },
-    Twin {
+    Mutant {
         name: "committing_cleared_before_it_waits_to_come_home",
         file: "versions/commit.rs",
         changes: &[(
@@ -119,7 +119,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "an_attempt_over_before_it_commits",
         changes: &[(
             "        self.committing.store(start, Ordering::Release);
@@ -129,7 +129,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "what_is_unfinished_read_from_right_to_left",
         changes: &[(
             "        let active = self.active.load(Ordering::Acquire);
@@ -141,7 +141,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "a_group_that_is_stored_and_not_announced",
         changes: &[(
             "announce(&self.pending, early);",
@@ -149,7 +149,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..DURABLE
     },
-    Twin {
+    Mutant {
         name: "an_id_read_before_its_group_is_announced",
         changes: &[(
             "let now = clock.load(Ordering::SeqCst);
@@ -159,7 +159,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..DURABLE
     },
-    Twin {
+    Mutant {
         name: "durable_asked_of_the_clock_last",
         changes: &[(
             "let known = pending.min().unwrap_or(IDLE).min(now);",
@@ -168,7 +168,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..DURABLE
     },
-    Twin {
+    Mutant {
         name: "no_fence_before_groups_are_looked_for",
         changes: &[(
             "        let now = clock.load(Ordering::Acquire);
@@ -178,13 +178,13 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..DURABLE
     },
-    Twin {
+    Mutant {
         name: "what_was_said_to_be_durable_forgotten",
         changes: &[("self.told.fetch_max(known, Ordering::AcqRel).max(known)", "known")],
         says: "no longer",
         ..DURABLE
     },
-    Twin {
+    Mutant {
         name: "chunks_given_back_beside_who_writes_there",
         changes: &[(
             "done.end > oldest || done.gives_chunks_back && done.end > beside();",
@@ -193,11 +193,11 @@ pub(crate) const TWINS: &[Twin] = &[
                 done.end > oldest
             };",
         )],
-        check: "who_gives_chunks_back_comes_home_behind_others",
-        says: "given back",
+        check: "chunk_release_waits_for_older_transactions",
+        says: "released memory",
         ..WRITE_BACK
     },
-    Twin {
+    Mutant {
         name: "chunks_given_back_beside_a_group",
         changes: &[(
             "active.min(grouped).min(self.unfinished())",
@@ -206,11 +206,11 @@ pub(crate) const TWINS: &[Twin] = &[
             active.min(self.unfinished())
         }",
         )],
-        check: "who_gives_chunks_back_comes_home_behind_groups",
-        says: "given back",
+        check: "chunk_release_waits_for_older_groups",
+        says: "released memory",
         ..SEATS
     },
-    Twin {
+    Mutant {
         name: "an_id_guessed_from_the_groups_that_are_there",
         changes: &[(
             "let given = self.used().map(|seat| seat.given.load(Ordering::Acquire)).max();
@@ -219,27 +219,27 @@ pub(crate) const TWINS: &[Twin] = &[
         let is_ahead = self.used().any(|seat| seat.pending().is_some());
         clock.load(Ordering::Acquire).max(before + u64::from(is_ahead))",
         )],
-        check: "an_id_that_was_given_is_drawn_when_its_group_has_ended",
-        says: "nobody's",
+        check: "given_id_is_assigned_when_its_group_ends",
+        says: "never assigned",
         ..DURABLE
     },
-    Twin {
+    Mutant {
         name: "a_group_that_commits_without_saying_so",
         changes: &[(
             "announce(&self.committing, start);",
             "self.committing.store(start, Ordering::Release);",
         )],
-        check: "what_is_up_to_the_frontier_of_a_group_is_at_home",
+        check: "group_frontier_is_applied_to_heap_image",
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "a_group_that_its_worker_does_not_see_in_its_end",
         file: "versions/read.rs",
         changes: &[("if worker == number && Some(copy.end) == attempt.owned.end {", "if false {")],
-        check: "a_worker_sees_its_group_while_another_ends_it",
+        check: "worker_sees_its_group_while_another_ends_it",
         ..SNAPSHOT
     },
-    Twin {
+    Mutant {
         name: "no_fence_before_what_is_unfinished_is_looked_for",
         changes: &[(
             "        fence(Ordering::SeqCst);
@@ -248,7 +248,7 @@ pub(crate) const TWINS: &[Twin] = &[
         )],
         ..FRONTIER
     },
-    Twin {
+    Mutant {
         name: "a_frontier_that_reads_the_clock_last",
         changes: &[(
             "self.used().map(Seat::unfinished).min().unwrap_or(IDLE).min(now)",

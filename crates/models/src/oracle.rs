@@ -1,37 +1,37 @@
-//! Whether a history of transactions is serializable in the order of its IDs.
+//! The oracle: checks that a history of transactions is serializable in the order of its IDs.
 //!
 //! The IDs of transactions that wrote are dense. Replaying their writes in that order gives the
-//! states that a serial execution has gone through, one behind each ID, and:
-//! - the last state is the heap's;
-//! - a transaction that committed read what stands in the state before its ID;
-//! - one that only read, or that was rolled back, read what stands in the state of the ID that it
-//!   names: one moment, however it ended (opacity).
+//! states of a serial execution, one after each ID:
+//! - The last state is the heap's.
+//! - A committed transaction read the state before its ID.
+//! - A read-only or rolled-back transaction read the state of the ID that it reports: a consistent
+//!   snapshot, however the transaction ended (opacity).
 
-/// What one attempt did.
+/// The reads and writes of one attempt.
 #[derive(Clone, Debug, Default)]
 pub struct Attempt {
-    /// What it drew; 0 when it drew none.
+    /// The assigned ID; 0 for none.
     pub id: u64,
-    /// The state that it read: the ID before its own when it committed writes, else what it named.
+    /// The state that it read: the ID before its own if it committed writes, else the reported ID.
     pub saw: u64,
-    /// Word and value, as they stood before its own writes.
+    /// Words and values read, before its own writes to them.
     pub reads: Vec<(usize, u64)>,
-    /// Word and value, as its record has them; empty for a hole.
+    /// Words and values of its record; empty for a no-op record.
     pub writes: Vec<(usize, u64)>,
 }
 
-/// Checks a history against the heap that it has left, which began as zeros.
+/// Checks a history against the final heap. The initial heap is zeros.
 ///
 /// # Panics
 /// When the history is not serializable in the order of its IDs; the message says "history".
 pub fn check(history: &[Attempt], heap: &[u64]) {
-    let mut drawn: Vec<&Attempt> = history.iter().filter(|attempt| attempt.id > 0).collect();
-    drawn.sort_by_key(|attempt| attempt.id);
-    let dense = drawn.iter().map(|attempt| attempt.id).eq(1..=drawn.len() as u64);
-    assert!(dense, "history: IDs are missing or drawn twice: {drawn:?}");
+    let mut assigned: Vec<&Attempt> = history.iter().filter(|attempt| attempt.id > 0).collect();
+    assigned.sort_by_key(|attempt| attempt.id);
+    let dense = assigned.iter().map(|attempt| attempt.id).eq(1..=assigned.len() as u64);
+    assert!(dense, "history: IDs are missing or assigned twice: {assigned:?}");
     let mut state = vec![0; heap.len()];
     let mut states = vec![state.clone()];
-    for attempt in drawn {
+    for attempt in assigned {
         for &(word, value) in &attempt.writes {
             state[word] = value;
         }
@@ -41,7 +41,7 @@ pub fn check(history: &[Attempt], heap: &[u64]) {
     for attempt in history {
         let seen = &states[attempt.saw as usize];
         let holds = attempt.reads.iter().all(|&(word, value)| seen[word] == value);
-        assert!(holds, "history: {attempt:?} read what stands in no state {seen:?}");
+        assert!(holds, "history: {attempt:?} read a value that is not in its state {seen:?}");
     }
 }
 
@@ -54,30 +54,30 @@ mod tests {
     }
 
     #[test]
-    fn a_serial_history_passes() {
+    fn serial_history_passes() {
         let reader = Attempt { saw: 1, reads: vec![(0, 1), (1, 0)], ..Attempt::default() };
-        let hole = Attempt { id: 2, ..Attempt::default() };
+        let no_op = Attempt { id: 2, ..Attempt::default() };
         check(
-            &[attempt(3, 2, (0, 1), (1, 5)), hole, reader, attempt(1, 0, (1, 0), (0, 1))],
+            &[attempt(3, 2, (0, 1), (1, 5)), no_op, reader, attempt(1, 0, (1, 0), (0, 1))],
             &[1, 5],
         );
     }
 
     #[test]
-    #[should_panic(expected = "read what stands in no state")]
-    fn write_skew_is_noticed() {
+    #[should_panic(expected = "read a value that is not in its state")]
+    fn write_skew_is_detected() {
         check(&[attempt(1, 0, (0, 0), (1, 1)), attempt(2, 1, (1, 0), (0, 1))], &[1, 1]);
     }
 
     #[test]
     #[should_panic(expected = "missing")]
-    fn a_missing_id_is_noticed() {
+    fn missing_id_is_detected() {
         check(&[attempt(2, 1, (0, 0), (1, 1))], &[0, 1]);
     }
 
     #[test]
     #[should_panic(expected = "another heap")]
-    fn a_lost_record_is_noticed() {
+    fn lost_record_is_detected() {
         check(&[attempt(1, 0, (0, 0), (1, 1))], &[0, 2]);
     }
 }

@@ -1,26 +1,26 @@
-//! Which outcomes a model has met, so that it cannot pass by seeing nothing.
+//! The outcomes that a model has reached, so that it cannot pass by seeing nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A set of outcomes, small numbers, over all executions of a model; clones share it.
+/// A set of outcomes (small numbers) over all executions of a model; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Outcomes(Arc<AtomicU64>);
 
 impl Outcomes {
-    /// An execution has met this one.
+    /// Records that an execution has reached an outcome.
     pub fn saw(&self, outcome: u64) {
         self.0.fetch_or(1 << outcome, Ordering::Relaxed);
     }
 
-    /// That those met are these and no others.
+    /// Asserts that the reached outcomes are exactly these.
     ///
     /// # Panics
-    /// When they are not.
+    /// When the two sets differ.
     pub fn are(&self, expected: impl IntoIterator<Item = u64>) {
         let met = self.0.load(Ordering::Relaxed);
         let expected = expected.into_iter().fold(0, |set, outcome| set | 1 << outcome);
-        assert_eq!(met, expected, "outcomes met and expected: {met:#b} {expected:#b}");
+        assert_eq!(met, expected, "outcomes reached and expected: {met:#b} {expected:#b}");
     }
 }
 
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clones_share_what_was_met() {
+    fn clones_share_outcomes() {
         let met = Outcomes::default();
         met.clone().saw(0);
         met.saw(2);
@@ -37,8 +37,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "outcomes met and expected")]
-    fn one_that_was_not_met_is_missed() {
+    #[should_panic(expected = "outcomes reached and expected")]
+    fn missing_outcome_is_detected() {
         Outcomes::default().are([1]);
     }
 }

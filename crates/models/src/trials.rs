@@ -1,4 +1,4 @@
-//! The test programs' list of tests: models that must hold, twins that must not.
+//! The harness of the test programs: models must hold, and mutants must fail.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -10,34 +10,34 @@ use std::time::Instant;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// A model: what it says, and what explores it (panics when it does not hold).
+/// A model: its name, and the function that explores it, which panics when the model does not hold.
 pub type Model = (&'static str, fn());
 
-/// A twin: a protocol with one protection taken away.
+/// A mutant: a protocol with one protection removed.
 #[derive(Clone, Copy, Debug)]
-pub struct Twin {
-    /// What is wrong.
+pub struct Mutant {
+    /// The name, which says what is wrong.
     pub name: &'static str,
-    /// Its number in the list of mutants, if it is in it.
-    pub mutant: Option<u8>,
-    /// The model that must find it.
+    /// Its number in docs/mutants.md, if it is listed there.
+    pub number: Option<u8>,
+    /// The model that must detect it.
     pub model: &'static str,
-    /// What explores it.
+    /// The function that explores it.
     pub explore: fn(),
-    /// A part of the message that it must end with.
+    /// A part of the message with which the model must fail.
     pub says: &'static str,
 }
 
-/// What has become of a twin.
+/// The result for a mutant.
 struct Fate {
-    twin: Twin,
+    mutant: Mutant,
     killed: bool,
     executions: u64,
 }
 
-/// Runs what the command line asks for, as `cargo test` understands it, and prints what has become
-/// of the twins. One that survives is a test that fails.
-pub fn run(models: &[Model], twins: &[Twin]) -> ExitCode {
+/// Runs the tests that the command line selects, with the options of `cargo test`, and prints a
+/// table of the mutants. A mutant that survives is a failed test.
+pub fn run(models: &[Model], mutants: &[Mutant]) -> ExitCode {
     let fates = Arc::new(Mutex::new(Vec::new()));
     let holds = |&(name, explore): &Model| {
         Trial::test(name, move || {
@@ -52,30 +52,30 @@ pub fn run(models: &[Model], twins: &[Twin]) -> ExitCode {
             outcome.map_err(Failed::from)
         })
     };
-    let fails = |&twin: &Twin| {
+    let fails = |&mutant: &Mutant| {
         let fates = Arc::clone(&fates);
-        Trial::test(format!("twins::{}", twin.name), move || {
-            let (outcome, executions) = explored(twin.explore, true);
-            let found = found(outcome, twin.says);
-            let fate = Fate { twin, killed: found.is_ok(), executions };
+        Trial::test(format!("mutants::{}", mutant.name), move || {
+            let (outcome, executions) = explored(mutant.explore, true);
+            let found = found(outcome, mutant.says);
+            let fate = Fate { mutant, killed: found.is_ok(), executions };
             fates.lock().unwrap_or_else(PoisonError::into_inner).push(fate);
             found
         })
     };
-    let trials = models.iter().map(holds).chain(twins.iter().map(fails)).collect();
+    let trials = models.iter().map(holds).chain(mutants.iter().map(fails)).collect();
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
     report(&mut fates.lock().unwrap_or_else(PoisonError::into_inner));
     conclusion.exit_code()
 }
 
-/// The table: a line a twin.
+/// Prints the table, with a line per mutant.
 fn report(fates: &mut [Fate]) {
     if fates.is_empty() {
         return;
     }
-    fates.sort_by_key(|fate| (fate.twin.mutant.unwrap_or(u8::MAX), fate.twin.name));
-    for Fate { twin: Twin { name, mutant, model, .. }, killed, executions } in &*fates {
-        let number = mutant.map_or("-".to_owned(), |number| number.to_string());
+    fates.sort_by_key(|fate| (fate.mutant.number.unwrap_or(u8::MAX), fate.mutant.name));
+    for Fate { mutant: Mutant { name, number, model, .. }, killed, executions } in &*fates {
+        let number = number.map_or("-".to_owned(), |number| number.to_string());
         let fate = if *killed { "killed by" } else { "SURVIVES" };
         println!("mutant {number:>2} {name}: {fate} {model}, {executions} executions");
     }
@@ -85,20 +85,20 @@ fn report(fates: &mut [Fate]) {
 
 fn found(outcome: Result<(), String>, says: &str) -> Result<(), Failed> {
     match outcome {
-        Ok(()) => Err("nothing was found: the model does not see this bug".into()),
+        Ok(()) => Err("the model passed: it does not detect this mutant".into()),
         Err(message) if message.contains(says) => Ok(()),
-        Err(message) => Err(format!("not the bug that was planted: {message}").into()),
+        Err(message) => Err(format!("the model failed in another way: {message}").into()),
     }
 }
 
-/// Counts an execution of the model that runs. Both tools run all threads of a model in the one
-/// that explores it.
+/// Counts an execution of the current model. Both tools run all threads of a model on the thread
+/// that explores it, so a thread-local counter suffices.
 pub fn execution() {
     EXECUTIONS.set(EXECUTIONS.get() + 1);
 }
 
-/// Explores on a thread of its own, because the tools keep state in thread-locals; answers after
-/// how many executions it ended.
+/// Explores on a thread of its own, because the tools keep state in thread-locals. Returns the
+/// result and the number of executions.
 fn explored(explore: fn(), quietly: bool) -> (Result<(), String>, u64) {
     hush();
     let run = move || {
@@ -120,7 +120,7 @@ thread_local! {
     static EXECUTIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Keeps the panics that twins must end with off the terminal.
+/// Keeps the expected panics of mutants off the terminal.
 fn hush() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

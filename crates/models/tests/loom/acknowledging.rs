@@ -1,23 +1,22 @@
-//! Workers that make their transactions durable themselves, and who asks what is durable.
+//! Workers that make their own transactions durable, and a thread that reads the durable ID.
 
 use super::workers::Workers;
 use crate::explore::explore;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;
 
-/// One of each of two workers.
+/// One transaction of each of two workers.
 const COMMITS: usize = 2;
 
 struct Shared {
     clock: AtomicU64,
     workers: Workers,
-    /// Whether each transaction is durable; stored and loaded relaxed, so that what must be seen of
-    /// it is shown by the steps alone.
+    /// Whether each transaction is durable. Accesses are relaxed, so only the steps can order them.
     log: [AtomicU64; COMMITS],
 }
 
 impl Shared {
-    /// A commit of this slot's worker, as `undo` and `redo` do it.
+    /// Commits a transaction of this slot's worker, as `undo` and `redo` do it.
     fn commit(&self, slot: usize) {
         let slot = self.workers.slot(slot);
         slot.drawing(self.clock.load(Ordering::Relaxed));
@@ -26,19 +25,19 @@ impl Shared {
         self.log[id as usize - 1].store(1, Ordering::Relaxed);
         slot.idle();
         self.workers.acknowledge(slot, &self.clock, id).expect("nothing fails");
-        assert!(self.told() >= id, "acknowledged, and not durable any more");
+        assert!(self.durable() >= id, "acknowledged, and no longer durable");
     }
 
-    /// What is durable, and is.
-    fn told(&self) -> u64 {
+    /// Returns the durable ID, after checking that all transactions up to it are durable.
+    fn durable(&self) -> u64 {
         let durable = self.workers.durable(&self.clock);
-        let mut told = self.log.iter().take(durable as usize);
-        assert!(told.all(|one| one.load(Ordering::Relaxed) == 1), "told, and not durable");
+        let mut reported = self.log.iter().take(durable as usize);
+        assert!(reported.all(|one| one.load(Ordering::Relaxed) == 1), "reported durable too early");
         durable
     }
 }
 
-pub(crate) fn what_is_told_is_durable_and_stays() {
+pub(crate) fn reported_durable_id_is_durable_and_stays() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(1), move || {
@@ -53,9 +52,9 @@ pub(crate) fn what_is_told_is_durable_and_stays() {
         let theirs = Arc::clone(&shared);
         let other = thread::spawn(move || theirs.commit(1));
         shared.commit(0);
-        seen.saw(shared.told());
+        seen.saw(shared.durable());
         other.join().expect("it ends");
-        assert_eq!(shared.told(), COMMITS as u64, "all are durable in the end");
+        assert_eq!(shared.durable(), COMMITS as u64, "all are durable in the end");
     });
     met.are(1..=COMMITS as u64);
 }

@@ -1,4 +1,5 @@
-//! The frontier: workers that draw and publish, and one that claims.
+//! The frontier: workers that assign IDs and publish records, and a thread that computes the
+//! frontier.
 
 use super::perform::{Redo, Written};
 use super::persist::frontier::{Slot, frontier};
@@ -12,7 +13,7 @@ use words::TxId;
 type Words = Box<[AtomicU64]>;
 type Slots = Vec<Arc<Slot<Words>>>;
 
-/// Commits so many transactions that write nothing, as a transactional memory does it.
+/// Commits `commits` transactions without writes, as a transactional memory does it.
 fn commit(clock: &AtomicU64, slot: &Arc<Slot<Words>>, commits: u64) {
     let mut redo = RingRedo::new(Arc::clone(slot));
     for _ in 0..commits {
@@ -23,7 +24,8 @@ fn commit(clock: &AtomicU64, slot: &Arc<Slot<Words>>, commits: u64) {
     }
 }
 
-/// Looks as the persist step does; answers the frontier.
+/// Computes the frontier as the persist step does, checks that its records are published, and
+/// returns it.
 fn claim(clock: &AtomicU64, slots: &Slots) -> u64 {
     let mut cursors = Vec::new();
     let now = clock.load(Ordering::Acquire);
@@ -61,17 +63,21 @@ fn run(commits: &[u64], preemptions: Option<usize>, outcomes: u64) {
         for worker in workers {
             worker.join().expect("a worker ends");
         }
-        assert_eq!(claim(&clock, &slots), commits.iter().sum::<u64>(), "it comes through");
+        assert_eq!(
+            claim(&clock, &slots),
+            commits.iter().sum::<u64>(),
+            "the frontier reaches the last commit"
+        );
     });
     met.are(0..outcomes);
 }
 
-/// The second commit of one worker may be seen instead of the mark that ended the first.
-pub(crate) fn only_what_is_published_is_claimed() {
+/// The frontier may see the second commit of a worker in place of the idle mark after the first.
+pub(crate) fn only_published_records_are_claimed() {
     run(&[2], None, 3);
     run(&[1, 2], Some(2), 4);
 }
 
-pub(crate) fn an_idle_worker_holds_nothing_back() {
+pub(crate) fn idle_worker_does_not_hold_back_frontier() {
     run(&[0, 2], None, 3);
 }

@@ -1,10 +1,10 @@
-//! Runs loom.
+//! The entry to loom.
 
 use crate::sync;
 
-/// Explores all executions with at most so many preemptions (any number: `None`). `PREEMPTIONS`
-/// replaces a bound. The bounds of the models were chosen so that each takes seconds; all models
-/// have also been run with larger ones, most of them with none.
+/// Explores all executions with at most `preemptions` preemptions (`None`: any number). The
+/// environment variable `PREEMPTIONS` replaces a bound. The bounds were chosen so that each model
+/// takes seconds. All models have also run with larger bounds, most of them without one.
 pub(crate) fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     let bound = std::env::var("PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
@@ -16,7 +16,7 @@ pub(crate) fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send
     });
 }
 
-/// Words of a ring or a heap, all zero.
+/// Zeroed words of a ring or a heap.
 pub(crate) fn words(count: usize) -> Box<[sync::AtomicU64]> {
     (0..count).map(|_| sync::AtomicU64::new(0)).collect()
 }

@@ -1,5 +1,5 @@
-//! Workers that share records: each batch is in one, a worker is told when that one is durable,
-//! nobody sleeps for ever, and a write that fails is told to all whom it concerns.
+//! Workers that share records. Each batch is in one record, a worker returns when its record is
+//! durable, no worker sleeps forever, and a failed write fails all workers whose batches it has.
 
 use super::gather::{Gather, Member};
 use crate::Error;
@@ -11,48 +11,48 @@ use models::outcomes::Outcomes;
 struct Shared {
     gather: Gather,
     poison: Poison,
-    /// As that of `snapshot`: moved when a transaction is shown.
+    /// The clock of `snapshot`, which advances when a transaction becomes visible.
     clock: AtomicU64,
-    /// In how many records each worker's batch is; stored and loaded relaxed, so that what must be
-    /// seen of it is shown by the steps alone.
+    /// The number of records that have each worker's batch. Accesses are relaxed, so only the steps
+    /// can order them.
     log: Vec<AtomicU64>,
-    /// Records.
+    /// The number of records written.
     written: AtomicUsize,
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     leaders: usize,
     fails: bool,
 }
 
 impl Shared {
-    /// The record of some batches, which say whose they are and where they began.
+    /// Writes a record of several batches. Each batch has its worker's number and its start.
     fn write(&self, own: &[u64], others: &[Member]) -> Result<(), Error> {
-        let leading = self.under_way.fetch_add(1, Ordering::Relaxed);
-        assert!(leading < self.leaders, "more lead than may");
+        let leading = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        assert!(leading < self.leaders, "too many leaders");
         let before = self.written.fetch_add(1, Ordering::Relaxed);
-        assert!(!self.fails || before == 0, "written behind a failure");
+        assert!(!self.fails || before == 0, "written after a failure");
         let stamp = self.clock.load(Ordering::Acquire) + 1;
         for batch in std::iter::once(own).chain(others.iter().map(|other| &*other.batch)) {
-            assert!(batch[1] < stamp, "a stamp that is not above a beginning");
+            assert!(batch[1] < stamp, "the stamp must exceed each batch's start");
             let log = &self.log[batch[0] as usize];
             log.store(1 + log.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        self.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
         match self.fails {
             true => Err(Error::InsideTransaction { call: "a write" }),
             false => Ok(()),
         }
     }
 
-    /// A transaction of this worker, in whose slot there is so much room.
+    /// Commits a transaction of this worker, whose slot has this much room.
     fn commit(&self, worker: usize, room: usize) {
         let mut batch = vec![worker as u64, self.clock.load(Ordering::Acquire)];
         let write = |own: &[u64], others: &[Member]| self.write(own, others);
         let done = self.gather.persist(&self.poison, worker, &mut batch, room, write);
-        assert_eq!(batch[0], worker as u64, "its batch comes back");
-        assert_eq!(done.is_err(), self.fails, "told durable, and it failed");
+        assert_eq!(batch[0], worker as u64, "the worker gets its own batch back");
+        assert_eq!(done.is_err(), self.fails, "reported durable, and it failed");
         if !self.fails {
             let written = self.log[worker].load(Ordering::Relaxed);
-            assert!(written > 0, "told, and not written");
+            assert!(written > 0, "reported durable, and not written");
             self.clock.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -61,7 +61,7 @@ impl Shared {
 /// Words of a batch in a record.
 const BATCH: usize = 3;
 
-/// A transaction of each worker, in threads; answers in how many records they are.
+/// Runs a transaction of each worker, each in a thread. The outcomes are the numbers of records.
 fn run(
     fails: bool,
     (workers, leaders): (usize, usize),
@@ -77,7 +77,7 @@ fn run(
             clock: AtomicU64::new(0),
             log: (0..workers).map(|_| AtomicU64::new(0)).collect(),
             written: AtomicUsize::new(0),
-            under_way: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
             leaders,
             fails,
         });
@@ -103,7 +103,7 @@ pub(crate) fn every_batch_is_in_one_record() {
     run(false, (3, 2), 3 * BATCH, Some(2)).are([2, 3]);
 }
 
-pub(crate) fn a_failure_is_told_to_all_whom_it_concerns() {
+pub(crate) fn failed_write_fails_all_its_batches() {
     run(true, (2, 1), 2 * BATCH, Some(4)).are([1]);
     run(true, (3, 1), 3 * BATCH, Some(2)).are([1]);
 }

@@ -1,4 +1,4 @@
-//! Taking turns and helping, with a persist step in miniature.
+//! Combining and helping, with a miniature persist step.
 
 use super::persist::help::{Turn, help_until, take_turn};
 use super::persist::{Progress, Step};
@@ -36,15 +36,15 @@ impl Pipeline {
 
     fn commit(&self, record: u64) {
         self.published.fetch_or(record, Ordering::Release);
-        // As a number: whoever has the lower bit may be durable before.
+        // `done` tests the record's bit, because the number of another record may be larger.
         let done = || (self.progress.durable() & record != 0).then_some(());
         help_until(&self.progress, record, done, || self.step()).expect("a step cannot fail");
     }
 }
 
-/// A background thread runs one step and never comes again: what it has missed, the worker that
-/// found it busy must do itself.
-pub(crate) fn who_finds_the_step_taken_is_not_forgotten() {
+/// A background thread runs one step and never returns. A record that it has missed is left to the
+/// worker that found the step busy.
+pub(crate) fn helper_that_finds_step_busy_is_woken() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(5), move || {
@@ -58,7 +58,7 @@ pub(crate) fn who_finds_the_step_taken_is_not_forgotten() {
     met.are([Step::Done, Step::Nothing, Step::Busy].map(|step| step as u64));
 }
 
-pub(crate) fn two_that_help_each_other_end() {
+pub(crate) fn concurrent_helpers_terminate() {
     explore(Some(4), || {
         let pipeline = Pipeline::new();
         let theirs = Arc::clone(&pipeline);

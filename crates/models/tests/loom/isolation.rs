@@ -1,4 +1,4 @@
-//! The transactional memory: what one transaction can see of another.
+//! The transactional memory: isolation between transactions.
 
 use super::perform::{Heap, NoRedo, Redo, Space, Stm, Tm, Written};
 use crate::explore::{explore, words};
@@ -6,7 +6,7 @@ use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;
 use words::{Stop, TxId};
 
-/// Words that lie in three stripes, each with an ownership record of its own.
+/// Words in three stripes, each with an ownership record of its own.
 const X: usize = 0;
 const Y: usize = 8;
 const Z: usize = 16;
@@ -22,7 +22,7 @@ impl Shared {
         Arc::new(Shared { stm: Stm::sized(count, 0).expect("there is memory"), heap: words(count) })
     }
 
-    /// Runs a body once. Answers what it has answered, when it committed.
+    /// Runs a body once. Returns its result and its ID if it commits.
     fn run<R>(
         &self,
         worker: usize,
@@ -32,10 +32,10 @@ impl Shared {
         let mut attempt = self.stm.attempt(worker);
         self.stm.begin(&mut attempt);
         let mut tx = Tx { shared: self, attempt };
-        let answer = body(&mut tx);
+        let result = body(&mut tx);
         let mut attempt = tx.attempt;
-        let done = answer.and_then(|answer| {
-            self.stm.commit(&mut attempt, &self.heap, redo).map(|id| (answer, id))
+        let done = result.and_then(|result| {
+            self.stm.commit(&mut attempt, &self.heap, redo).map(|id| (result, id))
         });
         if done.is_err() {
             self.stm.roll_back(&mut attempt, &self.heap, redo);
@@ -63,7 +63,7 @@ impl Tx<'_> {
     }
 }
 
-/// Runs `other` in a second thread beside `this`, over so many stripes.
+/// Runs `other` in a second thread and `this` in the first, over so many stripes.
 fn beside(
     stripes: usize,
     preemptions: Option<usize>,
@@ -79,8 +79,8 @@ fn beside(
     });
 }
 
-/// Opacity: the invariant is asserted inside the body, also in attempts that conflict later.
-pub(crate) fn a_body_never_sees_a_torn_pair() {
+/// Opacity: the body asserts the invariant, even in attempts that conflict later.
+pub(crate) fn body_never_sees_a_torn_pair() {
     let met = Outcomes::default();
     let seen = met.clone();
     let writer = |shared: &Shared| {
@@ -100,7 +100,7 @@ pub(crate) fn a_body_never_sees_a_torn_pair() {
     met.are(0..3);
 }
 
-pub(crate) fn a_run_is_never_torn() {
+pub(crate) fn run_is_never_torn() {
     let met = Outcomes::default();
     let seen = met.clone();
     let writer = |shared: &Shared| {
@@ -120,8 +120,8 @@ pub(crate) fn a_run_is_never_torn() {
     met.are(0..3);
 }
 
-/// The second transaction of the writer falls where the reader extends its snapshot for the first.
-pub(crate) fn an_extended_snapshot_is_one_moment() {
+/// The writer's second transaction comes while the reader extends its snapshot for the first.
+pub(crate) fn extended_snapshot_is_consistent() {
     let met = Outcomes::default();
     let seen = met.clone();
     let writer = |shared: &Shared| {
@@ -145,7 +145,7 @@ pub(crate) fn an_extended_snapshot_is_one_moment() {
     met.are(0..4);
 }
 
-pub(crate) fn what_is_taken_back_is_never_seen() {
+pub(crate) fn rolled_back_value_is_never_seen() {
     let met = Outcomes::default();
     let seen = met.clone();
     let writer = |shared: &Shared| {
@@ -158,7 +158,7 @@ pub(crate) fn what_is_taken_back_is_never_seen() {
     beside(1, None, writer, move |shared| {
         let body = |tx: &mut Tx<'_>| {
             let x = tx.read(X)?;
-            assert_eq!(x, 0, "a value that was taken back");
+            assert_eq!(x, 0, "a value that was rolled back");
             Ok(())
         };
         seen.saw(u64::from(shared.run(2, &mut NoRedo, body).is_some()));
@@ -166,7 +166,7 @@ pub(crate) fn what_is_taken_back_is_never_seen() {
     met.are(0..2);
 }
 
-/// Each writes one word if the other is still zero: both may not.
+/// Each transaction writes one word if the other word is still zero; one of them must fail.
 pub(crate) fn write_skew_never_happens() {
     let met = Outcomes::default();
     let seen = met.clone();
@@ -186,13 +186,13 @@ pub(crate) fn write_skew_never_happens() {
         other.join().expect("the other thread ends");
         let (x, y) = (shared.value(X), shared.value(Y));
         assert!(x + y < 2, "write skew");
-        // One of them always comes through: who draws first has nothing to check.
+        // One always commits, because the first to get an ID has nothing to validate.
         seen.saw(x + 2 * y - 1);
     });
     met.are(0..2);
 }
 
-/// Remembers the IDs, and the last word of each record.
+/// Records the IDs and the last word of each record.
 #[derive(Default)]
 struct Log(Vec<(u64, u64)>);
 
@@ -210,7 +210,7 @@ impl Redo for Log {
     }
 }
 
-/// Both add one, until it is done: in the order of their IDs the records count up, and IDs are
+/// Both workers add one until they succeed. In ID order the records count up, and the IDs are
 /// dense.
 pub(crate) fn dependent_transactions_commit_in_id_order() {
     let add = |shared: &Shared, worker| {

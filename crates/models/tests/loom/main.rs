@@ -1,8 +1,8 @@
 //! The protocols under loom; see the library.
 //!
-//! The protocol files say `medium` and `lw_log`. Here both are this crate: it has `cpu` hints that
-//! do nothing and the ring beside loom's atomics, and hands on the rest of the real ones. It is
-//! `lw_alloc` and `rustc_hash`, too, for the little that is asked of them.
+//! The protocol files name the crates `medium` and `lw_log`. Here both are this crate, with `cpu`
+//! hints that do nothing and the ring over loom's atomics; all else comes from the real crates. It
+//! is also `lw_alloc` and `rustc_hash`, for the few items that the protocols use.
 #![allow(
     dead_code,
     unused_imports,
@@ -28,13 +28,14 @@ mod explore;
 #[path = "../../../lastword/src/slots/gather.rs"]
 mod gather;
 mod gathering;
+mod generated;
 mod helping;
 #[path = "../../../lastword/src/inside.rs"]
 mod inside;
 mod isolation;
-mod laps;
 #[path = "../../../lastword/src/metrics.rs"]
 mod metrics;
+mod notifying;
 mod ordering;
 mod paging;
 #[path = "../../../lastword/src/perform/mod.rs"]
@@ -54,13 +55,12 @@ mod snapshots;
 mod sync;
 #[path = "../../../lastword/src/shadow/table.rs"]
 mod table;
-mod telling;
-mod twins;
 mod waiting;
 #[path = "../../../lastword/src/slots/workers.rs"]
 mod workers;
+mod wraps;
 
-/// Where a word is, as transactions say it.
+/// The place of a word, as transactions name it.
 mod design {
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct At {
@@ -69,145 +69,127 @@ mod design {
     }
 }
 
-/// Headers of the models' objects: their bytes.
+/// Headers of the models' objects: their sizes in bytes.
 pub(crate) mod header {
     pub(crate) fn extent_bytes(header: u64, _object_offset: u64) -> Option<u64> {
         (header > 0).then_some(header)
     }
 }
 
-/// What the workers of slots know of their format.
+/// The limit that the slots' workers take from the file format.
 mod format {
     pub(super) const SLOTS_MAX: usize = 2;
 }
 
 use around::{Error, Memory, cpu, superblock};
+use generated::whole::{pipeline, reproduce, versions};
 use persistent::{PersistentRing, Place, Sent};
 use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
 use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog, mutants, writes};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
 use std::collections::HashMap as FxHashMap;
 use std::process::ExitCode;
-use twins::whole::{pipeline, reproduce, versions};
 
-/// The models, each by its name.
+/// The models by name.
 const MODELS: &[(&str, fn())] = &[
-    ("laps::records_are_taken_whole", laps::records_are_taken_whole),
+    ("wraps::records_are_taken_whole", wraps::records_are_taken_whole),
     (
-        "laps::space_is_overwritten_only_after_its_copy",
-        laps::space_is_overwritten_only_after_its_copy,
+        "wraps::space_is_overwritten_only_after_its_copy",
+        wraps::space_is_overwritten_only_after_its_copy,
     ),
-    ("claims::only_what_is_published_is_claimed", claims::only_what_is_published_is_claimed),
-    ("claims::an_idle_worker_holds_nothing_back", claims::an_idle_worker_holds_nothing_back),
+    ("claims::only_published_records_are_claimed", claims::only_published_records_are_claimed),
+    (
+        "claims::idle_worker_does_not_hold_back_frontier",
+        claims::idle_worker_does_not_hold_back_frontier,
+    ),
     ("waiting::no_wake_up_is_lost", waiting::no_wake_up_is_lost),
     (
-        "helping::who_finds_the_step_taken_is_not_forgotten",
-        helping::who_finds_the_step_taken_is_not_forgotten,
+        "helping::helper_that_finds_step_busy_is_woken",
+        helping::helper_that_finds_step_busy_is_woken,
     ),
-    ("helping::two_that_help_each_other_end", helping::two_that_help_each_other_end),
-    ("sleeping::a_commit_wakes_the_thread", sleeping::a_commit_wakes_the_thread),
-    ("isolation::a_body_never_sees_a_torn_pair", isolation::a_body_never_sees_a_torn_pair),
-    ("isolation::a_run_is_never_torn", isolation::a_run_is_never_torn),
-    (
-        "isolation::an_extended_snapshot_is_one_moment",
-        isolation::an_extended_snapshot_is_one_moment,
-    ),
-    ("isolation::what_is_taken_back_is_never_seen", isolation::what_is_taken_back_is_never_seen),
+    ("helping::concurrent_helpers_terminate", helping::concurrent_helpers_terminate),
+    ("sleeping::commit_wakes_the_sleeping_thread", sleeping::commit_wakes_the_sleeping_thread),
+    ("isolation::body_never_sees_a_torn_pair", isolation::body_never_sees_a_torn_pair),
+    ("isolation::run_is_never_torn", isolation::run_is_never_torn),
+    ("isolation::extended_snapshot_is_consistent", isolation::extended_snapshot_is_consistent),
+    ("isolation::rolled_back_value_is_never_seen", isolation::rolled_back_value_is_never_seen),
     ("isolation::write_skew_never_happens", isolation::write_skew_never_happens),
     (
         "isolation::dependent_transactions_commit_in_id_order",
         isolation::dependent_transactions_commit_in_id_order,
     ),
     (
-        "publication::a_commit_is_claimed_with_its_record",
-        publication::a_commit_is_claimed_with_its_record,
+        "publication::commit_is_claimed_with_its_record",
+        publication::commit_is_claimed_with_its_record,
     ),
-    ("telling::a_listener_is_told_once", telling::a_listener_is_told_once),
-    ("telling::a_failure_is_told_to_all", telling::a_failure_is_told_to_all),
-    ("telling::failure_outside_of_turns_wakes_all", telling::failure_outside_of_turns_wakes_all),
-    ("telling::a_task_is_woken", telling::a_task_is_woken),
-    ("telling::waker_of_last_poll_is_called", telling::waker_of_last_poll_is_called),
-    ("telling::dropped_future_leaves_nothing", telling::dropped_future_leaves_nothing),
+    ("notifying::listener_is_notified_once", notifying::listener_is_notified_once),
+    ("notifying::failure_notifies_all_listeners", notifying::failure_notifies_all_listeners),
     (
-        "telling::what_is_durable_is_seen_with_its_group",
-        telling::what_is_durable_is_seen_with_its_group,
+        "notifying::failure_outside_of_turns_wakes_all",
+        notifying::failure_outside_of_turns_wakes_all,
     ),
+    ("notifying::waiting_task_is_woken", notifying::waiting_task_is_woken),
+    ("notifying::waker_of_last_poll_is_called", notifying::waker_of_last_poll_is_called),
+    ("notifying::dropped_future_leaves_nothing", notifying::dropped_future_leaves_nothing),
+    ("notifying::durable_id_publishes_its_group", notifying::durable_id_publishes_its_group),
     (
-        "recycling::a_log_is_overwritten_only_when_it_is_recycled",
-        recycling::a_log_is_overwritten_only_when_it_is_recycled,
-    ),
-    (
-        "recycling::what_is_reproduced_is_seen_at_home",
-        recycling::what_is_reproduced_is_seen_at_home,
+        "recycling::log_is_overwritten_only_after_recycling",
+        recycling::log_is_overwritten_only_after_recycling,
     ),
     (
-        "recycling::two_that_bring_home_keep_the_order",
-        recycling::two_that_bring_home_keep_the_order,
+        "recycling::reproduced_id_publishes_heap_image",
+        recycling::reproduced_id_publishes_heap_image,
     ),
-    (
-        "recycling::parts_are_at_home_before_it_is_said",
-        recycling::parts_are_at_home_before_it_is_said,
-    ),
-    (
-        "recycling::a_part_that_fails_is_told_to_who_leads",
-        recycling::a_part_that_fails_is_told_to_who_leads,
-    ),
+    ("recycling::concurrent_reproducers_keep_order", recycling::concurrent_reproducers_keep_order),
+    ("recycling::superblock_waits_for_all_parts", recycling::superblock_waits_for_all_parts),
+    ("recycling::failed_part_fails_the_leader", recycling::failed_part_fails_the_leader),
     ("ordering::groups_are_acknowledged_in_order", ordering::groups_are_acknowledged_in_order),
     (
-        "acknowledging::what_is_told_is_durable_and_stays",
-        acknowledging::what_is_told_is_durable_and_stays,
+        "acknowledging::reported_durable_id_is_durable_and_stays",
+        acknowledging::reported_durable_id_is_durable_and_stays,
     ),
     ("gathering::every_batch_is_in_one_record", gathering::every_batch_is_in_one_record),
     (
-        "gathering::a_failure_is_told_to_all_whom_it_concerns",
-        gathering::a_failure_is_told_to_all_whom_it_concerns,
+        "gathering::failed_write_fails_all_its_batches",
+        gathering::failed_write_fails_all_its_batches,
     ),
-    ("paging::a_read_never_sees_another_pages_word", paging::a_read_never_sees_another_pages_word),
+    ("paging::read_never_sees_another_pages_word", paging::read_never_sees_another_pages_word),
     (
-        "paging::a_page_that_is_written_stays_and_is_touched",
-        paging::a_page_that_is_written_stays_and_is_touched,
+        "paging::written_page_stays_and_gets_last_writer",
+        paging::written_page_stays_and_gets_last_writer,
     ),
+    ("paging::written_copy_is_not_dropped", paging::written_copy_is_not_dropped),
+    ("paging::next_attempt_sees_eviction_mark", paging::next_attempt_sees_eviction_mark),
+    ("snapshots::snapshot_is_consistent", snapshots::snapshot_is_consistent),
+    ("snapshots::two_objects_are_read_consistently", snapshots::two_objects_are_read_consistently),
     (
-        "paging::a_copy_is_not_dropped_with_what_is_written",
-        paging::a_copy_is_not_dropped_with_what_is_written,
+        "snapshots::copy_space_is_not_reused_under_a_reader",
+        snapshots::copy_space_is_not_reused_under_a_reader,
     ),
-    ("paging::the_next_attempt_sees_the_mark", paging::the_next_attempt_sees_the_mark),
-    ("snapshots::a_snapshot_is_one_moment", snapshots::a_snapshot_is_one_moment),
+    ("snapshots::frontier_is_applied_to_heap_image", snapshots::frontier_is_applied_to_heap_image),
     (
-        "snapshots::two_objects_are_seen_at_one_moment",
-        snapshots::two_objects_are_seen_at_one_moment,
+        "snapshots::group_frontier_is_applied_to_heap_image",
+        snapshots::group_frontier_is_applied_to_heap_image,
     ),
+    ("snapshots::reported_durable_id_is_durable", snapshots::reported_durable_id_is_durable),
     (
-        "snapshots::a_copys_space_is_not_used_again_under_a_reader",
-        snapshots::a_copys_space_is_not_used_again_under_a_reader,
-    ),
-    (
-        "snapshots::what_is_up_to_the_frontier_is_at_home",
-        snapshots::what_is_up_to_the_frontier_is_at_home,
-    ),
-    (
-        "snapshots::what_is_up_to_the_frontier_of_a_group_is_at_home",
-        snapshots::what_is_up_to_the_frontier_of_a_group_is_at_home,
-    ),
-    ("snapshots::what_is_said_to_be_durable_is", snapshots::what_is_said_to_be_durable_is),
-    (
-        "snapshots::who_gives_chunks_back_comes_home_behind_others",
-        snapshots::who_gives_chunks_back_comes_home_behind_others,
+        "snapshots::chunk_release_waits_for_older_transactions",
+        snapshots::chunk_release_waits_for_older_transactions,
     ),
     (
-        "snapshots::who_gives_chunks_back_comes_home_behind_groups",
-        snapshots::who_gives_chunks_back_comes_home_behind_groups,
+        "snapshots::chunk_release_waits_for_older_groups",
+        snapshots::chunk_release_waits_for_older_groups,
     ),
     (
-        "snapshots::an_id_that_was_given_is_drawn_when_its_group_has_ended",
-        snapshots::an_id_that_was_given_is_drawn_when_its_group_has_ended,
+        "snapshots::given_id_is_assigned_when_its_group_ends",
+        snapshots::given_id_is_assigned_when_its_group_ends,
     ),
     (
-        "snapshots::a_worker_sees_its_group_while_another_ends_it",
-        snapshots::a_worker_sees_its_group_while_another_ends_it,
+        "snapshots::worker_sees_its_group_while_another_ends_it",
+        snapshots::worker_sees_its_group_while_another_ends_it,
     ),
 ];
 
 fn main() -> ExitCode {
-    models::trials::run(MODELS, twins::ALL)
+    models::trials::run(MODELS, generated::ALL)
 }

@@ -1,5 +1,5 @@
-//! Several persist threads over memory: each stores its own group, in any order, and none is
-//! acknowledged before all groups before it are whole.
+//! Several persist threads over memory. Each stores its own group, in any order, and no group is
+//! acknowledged before all earlier groups are complete.
 
 use super::persist::Progress;
 use super::persist::flights::Flights;
@@ -12,17 +12,16 @@ use real_medium::Buffer;
 const GROUPS: usize = 3;
 
 struct Shared {
-    /// Groups that have their places.
+    /// The number of groups that have their places.
     placed: Mutex<u64>,
     flights: Flights,
     progress: Progress,
-    /// Whether each group is in the log; stored and loaded relaxed, so that what must be seen of it
-    /// is shown by the steps alone.
+    /// Whether each group is in the log. Accesses are relaxed, so only the steps can order them.
     log: [AtomicU64; GROUPS],
 }
 
 impl Shared {
-    /// One group, from its place to its end.
+    /// Persists one group, from its place to its acknowledgement.
     fn persist(&self) {
         let number = {
             let mut placed = lock(&self.placed);

@@ -1,6 +1,5 @@
-//! Shadows with a bound: a page table whose frames change hands, and copies that are dropped. The
-//! words are numbers: all are stored and loaded relaxed, so what must be seen of them is shown by
-//! the protocols alone.
+//! Bounded shadows: a page table whose frames are reused, and copies that are dropped. Words are
+//! plain numbers with relaxed accesses, so only the protocols can order them.
 
 use super::copies::Copies;
 use super::table::Table;
@@ -8,21 +7,21 @@ use crate::explore::{explore, words};
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;
 
-/// What a page's word is at home, before anybody has written it.
+/// The initial word of each page in the heap image.
 const HOME: [u64; 2] = [10, 20];
 const WRITTEN: u64 = 11;
 const ID: u64 = 5;
 
-/// Two pages of a word, and one frame.
+/// Two pages of one word each, and one frame.
 struct Paged {
     table: Table,
     frame: Box<[AtomicU64]>,
-    /// The first page at home.
+    /// The first page in the heap image.
     home: AtomicU64,
 }
 
 impl Paged {
-    /// With the first page in its frame.
+    /// Returns the state with the first page in its frame.
     fn new() -> Arc<Paged> {
         let home = AtomicU64::new(HOME[0]);
         let paged = Arc::new(Paged { table: Table::new(2, 1), frame: words(1), home });
@@ -30,7 +29,7 @@ impl Paged {
         paged
     }
 
-    /// Reads a page as transactions do that do not write it.
+    /// Reads a page like a transaction that does not write it.
     fn read(&self, page: usize) -> Option<u64> {
         let (place, frame) = self.table.look(page)?;
         let value = self.frame[frame].load(Ordering::Relaxed);
@@ -43,14 +42,14 @@ impl Paged {
         assert_eq!(self.frame[frame].load(Ordering::Relaxed), HOME[0], "another page's word");
         self.frame[frame].store(WRITTEN, Ordering::Relaxed);
         assert_eq!(self.frame[frame].load(Ordering::Relaxed), WRITTEN, "evicted while written");
-        // Home has it, by the log, before anybody may read it there.
+        // The log applies the word to the heap image before any thread can read it there.
         self.home.store(WRITTEN, Ordering::Relaxed);
         self.table.touch(0, ID);
         self.table.unpin(0);
         true
     }
 
-    /// Brings a page into memory, if its frame can be had.
+    /// Brings a page into memory, if a frame is available.
     fn page_in(&self, page: usize) -> bool {
         let Some(moving) = self.table.begin_move(page) else { return false };
         if self.table.place(page).frame().is_some() {
@@ -70,8 +69,8 @@ impl Paged {
     }
 }
 
-/// One reads a page without pinning it, while its frame becomes another's, and its own again.
-pub(crate) fn a_read_never_sees_another_pages_word() {
+/// A thread reads pages without pins while their frame passes to the other page and back.
+pub(crate) fn read_never_sees_another_pages_word() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
@@ -92,8 +91,8 @@ pub(crate) fn a_read_never_sees_another_pages_word() {
     met.are(0..4);
 }
 
-/// One writes a page, while another wants its frame.
-pub(crate) fn a_page_that_is_written_stays_and_is_touched() {
+/// A thread writes a page while another thread takes its frame.
+pub(crate) fn written_page_stays_and_gets_last_writer() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
@@ -116,13 +115,14 @@ pub(crate) fn a_page_that_is_written_stays_and_is_touched() {
     met.are(1..4);
 }
 
-/// A page of a word that is a copy, or the file's.
+/// A page of one word that is a private copy, or the file's.
 struct Copied {
     copies: Copies,
     word: AtomicU64,
 }
 
-/// The evictor's turn: marks, waits a little, drops what is at home up to 0.
+/// Runs the evictor once: marks the page, waits briefly, and drops it if ID 0 covers its last
+/// write.
 fn evict(copied: &Copied) -> bool {
     let Copied { copies, word } = copied;
     if !copies.mark(0, 0).1 {
@@ -138,14 +138,14 @@ fn evict(copied: &Copied) -> bool {
     }
     let drops = copies.begin_drop(0, 0);
     if drops {
-        // What the file has.
+        // After the drop, the page shows the file's word.
         word.store(0, Ordering::Relaxed);
         copies.dropped(0);
     }
     drops
 }
 
-/// One attempt after the other of one worker, of which the last writes, while the page is dropped.
+/// Runs consecutive attempts of a worker, the last of which writes, while the page is dropped.
 fn written_and_evicted(attempts: u64) {
     let met = Outcomes::default();
     let seen = met.clone();
@@ -174,12 +174,12 @@ fn written_and_evicted(attempts: u64) {
     met.are(0..2);
 }
 
-/// The attempt is under way, or not yet, when the evictor looks.
-pub(crate) fn a_copy_is_not_dropped_with_what_is_written() {
+/// The attempt is in flight, or not yet started, when the evictor looks.
+pub(crate) fn written_copy_is_not_dropped() {
     written_and_evicted(1);
 }
 
-/// The attempt that the evictor has seen under way ends, and the next one writes.
-pub(crate) fn the_next_attempt_sees_the_mark() {
+/// The evictor sees an attempt in flight, which ends; the next attempt writes.
+pub(crate) fn next_attempt_sees_eviction_mark() {
     written_and_evicted(2);
 }

@@ -1,4 +1,5 @@
-//! The transactional memory, the ring and the frontier together: a commit, and one that claims.
+//! The transactional memory, the ring and the frontier together: a commit, and a frontier
+//! computation.
 
 use super::perform::{Stm, Tm};
 use super::persist::frontier::{Slot, frontier};
@@ -9,8 +10,8 @@ use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;
 use words::TxId;
 
-/// What is claimed is there, and says what was written.
-pub(crate) fn a_commit_is_claimed_with_its_record() {
+/// A claimed record is published, with the written words.
+pub(crate) fn commit_is_claimed_with_its_record() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(None, move || {
@@ -38,7 +39,7 @@ fn commit(stm: &Stm, slot: Arc<Slot<Box<[AtomicU64]>>>) {
     let (heap, mut redo) = (words(1), RingRedo::new(slot));
     let mut attempt = stm.attempt(1);
     stm.begin(&mut attempt);
-    stm.write(&mut attempt, &heap, 0, 7).expect("nobody is in the way");
-    let id = stm.commit(&mut attempt, &heap, &mut redo).expect("nobody is in the way");
+    stm.write(&mut attempt, &heap, 0, 7).expect("no conflict");
+    let id = stm.commit(&mut attempt, &heap, &mut redo).expect("no conflict");
     assert_eq!(id, TxId(1));
 }

@@ -1,5 +1,5 @@
-//! Persist and reproduce, the product's own, over media that are numbers: all are stored and loaded
-//! relaxed, so what must be seen of them is shown by the steps alone.
+//! The product's persist and reproduce steps over media that are plain numbers. Accesses are
+//! relaxed, so only the steps can order them.
 
 use super::persist::{Bells, Grouping, Persist, Slot, Step};
 use super::reproduce::Reproduce;
@@ -12,18 +12,18 @@ use real_log::Identity;
 use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog};
 use words::TxId;
 
-/// A group without writes takes a block; two fill the log.
+/// A group without writes takes one block, and two groups fill the log.
 const BLOCK_BYTES: u64 = 128;
 const LOG_BYTES: u64 = 2 * BLOCK_BYTES;
 const TIMER: StepTimer = StepTimer { blocks: false, helped: false };
 
 #[derive(Default)]
 struct Disk {
-    /// Parts of batches at home.
+    /// The number of parts of batches in the heap image.
     home: AtomicU64,
-    /// A part fails, and which it is.
+    /// The part whose barrier fails, if any.
     fails: Option<usize>,
-    /// The sequence that the superblock knows: what comes before it may be overwritten.
+    /// The log sequence in the superblock: earlier groups may be overwritten.
     recycled: AtomicU64,
     /// Bytes sent to the log.
     sent: AtomicU64,
@@ -41,7 +41,7 @@ impl ReadLog for Log {
     }
 
     fn read(&self, _at: u64, _out: &mut [u64]) -> Result<(), real_medium::Error> {
-        unreachable!("nobody recovers")
+        unreachable!("no recovery in this model")
     }
 }
 
@@ -56,9 +56,9 @@ impl LogMedium for Log {
         group: Buffer,
         _words: usize,
     ) -> Result<Option<Buffer>, real_medium::Error> {
-        let behind = self.0.sent.fetch_add(BLOCK_BYTES, Ordering::Relaxed) + BLOCK_BYTES;
+        let end = self.0.sent.fetch_add(BLOCK_BYTES, Ordering::Relaxed) + BLOCK_BYTES;
         let recycled = self.0.recycled.load(Ordering::Relaxed);
-        assert!(behind <= recycled + LOG_BYTES, "overwritten, and not recycled: {behind}");
+        assert!(end <= recycled + LOG_BYTES, "overwritten, and not recycled: {end}");
         Ok(Some(group))
     }
 
@@ -71,7 +71,7 @@ impl LogMedium for Log {
     }
 }
 
-/// A part of home.
+/// A part of the heap image.
 struct Home(Arc<Disk>, usize);
 
 impl HomeMedium for Home {
@@ -101,12 +101,12 @@ struct Pool {
 }
 
 impl Pool {
-    /// With so many groups in the log, and another transaction committed.
+    /// Returns a pool with so many groups in the log, and one more committed transaction.
     fn with(groups: u64) -> Arc<Pool> {
         Pool::in_parts(groups, 1, None)
     }
 
-    /// The same, with home in parts, of which one may fail.
+    /// The same, with a heap image in parts, of which one may fail.
     fn in_parts(groups: u64, parts: usize, fails: Option<usize>) -> Arc<Pool> {
         let disk = Arc::new(Disk { fails, ..Disk::default() });
         let theirs = Arc::clone(&disk);
@@ -114,7 +114,7 @@ impl Pool {
         let superblocks = Superblocks::new(Superblock::default(), move |next| {
             batches += parts as u64;
             let home = theirs.home.load(Ordering::Relaxed);
-            assert_eq!(home, batches, "the superblock says so, and not at home");
+            assert_eq!(home, batches, "recorded in the superblock, and not at home");
             theirs.recycled.store(next.log_sequence, Ordering::Relaxed);
         });
         let identity = Identity { pool: 1, generation: 1, stream: 0 };
@@ -134,7 +134,7 @@ impl Pool {
         Arc::new(pool)
     }
 
-    /// A transaction without writes.
+    /// Commits a transaction without writes.
     fn commit(&self, slot: &Slot, writer: &mut crate::Writer) {
         slot.drawing(self.clock.load(Ordering::Relaxed));
         let id = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
@@ -146,25 +146,25 @@ impl Pool {
         self.persist.send(&self.clock, TIMER).expect("nothing fails")
     }
 
-    fn bring_home(&self) -> Step {
+    fn reproduce_step(&self) -> Step {
         let step = self.reproduce.step(&self.persist, &self.bells, LOG_BYTES, TIMER);
         step.expect("nothing fails")
     }
 
-    /// A part, if another thread leads.
-    fn bring_part_home(&self) -> Result<Step, crate::Error> {
+    /// Reproduces a part, if another thread leads.
+    fn reproduce_part(&self) -> Result<Step, crate::Error> {
         self.reproduce.part_step(&self.persist, TIMER)
     }
 }
 
-/// One brings the whole log home while another has a group that needs its room.
-pub(crate) fn a_log_is_overwritten_only_when_it_is_recycled() {
+/// A thread reproduces the whole log while another thread has a group that needs its space.
+pub(crate) fn log_is_overwritten_only_after_recycling() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
         let pool = Pool::with(2);
         let theirs = Arc::clone(&pool);
-        let other = thread::spawn(move || theirs.bring_home());
+        let other = thread::spawn(move || theirs.reproduce_step());
         seen.saw(u64::from(pool.send() == Step::Done));
         assert_eq!(other.join().expect("it ends"), Step::Done);
         assert_eq!(pool.persist.queue.tail.load(Ordering::Relaxed), LOG_BYTES);
@@ -172,14 +172,14 @@ pub(crate) fn a_log_is_overwritten_only_when_it_is_recycled() {
     met.are(0..2);
 }
 
-/// Whoever sees the reproduced ID may read home.
-pub(crate) fn what_is_reproduced_is_seen_at_home() {
+/// A thread that sees the reproduced ID may read the heap image.
+pub(crate) fn reproduced_id_publishes_heap_image() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
         let pool = Pool::with(1);
         let theirs = Arc::clone(&pool);
-        let other = thread::spawn(move || theirs.bring_home());
+        let other = thread::spawn(move || theirs.reproduce_step());
         let reproduced = pool.reproduce.reproduced().0;
         if reproduced > 0 {
             assert_eq!(pool.disk.home.load(Ordering::Relaxed), 1, "reproduced, and not at home");
@@ -190,8 +190,8 @@ pub(crate) fn what_is_reproduced_is_seen_at_home() {
     met.are(0..2);
 }
 
-/// Two bring home what is there, one of them in vain or both some: the first transactions first.
-pub(crate) fn two_that_bring_home_keep_the_order() {
+/// Two threads reproduce concurrently; one or both make progress, in the order of transactions.
+pub(crate) fn concurrent_reproducers_keep_order() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
@@ -199,12 +199,12 @@ pub(crate) fn two_that_bring_home_keep_the_order() {
         let theirs = Arc::clone(&pool);
         let other = thread::spawn(move || {
             theirs.send();
-            theirs.bring_home()
+            theirs.reproduce_step()
         });
-        let mine = pool.bring_home();
+        let mine = pool.reproduce_step();
         let theirs = other.join().expect("it ends");
-        pool.bring_home();
-        assert_eq!(pool.reproduce.reproduced(), TxId(2), "at home in the end");
+        pool.reproduce_step();
+        assert_eq!(pool.reproduce.reproduced(), TxId(2), "all is at home in the end");
         seen.saw(4 * mine as u64 + theirs as u64);
     });
     let pairs =
@@ -214,34 +214,34 @@ pub(crate) fn two_that_bring_home_keep_the_order() {
     met.are(all.map(|(mine, theirs)| 4 * mine as u64 + theirs as u64));
 }
 
-/// One leads and others may come or not: the superblock is written when all parts are at home,
-/// whoever took them, and nobody waits for who does not come.
-pub(crate) fn parts_are_at_home_before_it_is_said() {
+/// A thread leads and another may join. The superblock is written when all parts are in the heap
+/// image, whichever thread took them, and the leader does not wait for a thread that does not join.
+pub(crate) fn superblock_waits_for_all_parts() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
         let pool = Pool::in_parts(1, 2, None);
         let theirs = Arc::clone(&pool);
-        let other = thread::spawn(move || theirs.bring_part_home().expect("nothing fails"));
-        assert_eq!(pool.bring_home(), Step::Done);
+        let other = thread::spawn(move || theirs.reproduce_part().expect("nothing fails"));
+        assert_eq!(pool.reproduce_step(), Step::Done);
         assert_eq!(pool.reproduce.reproduced(), TxId(1));
         seen.saw(u64::from(other.join().expect("it ends") == Step::Done));
     });
     met.are(0..2);
 }
 
-/// The part that fails is taken by the one that leads, or by the other: the first is told in any
-/// case, and says nothing about home.
-pub(crate) fn a_part_that_fails_is_told_to_who_leads() {
+/// The failing part is taken by the leader or by the other thread. The leader returns the error in
+/// both cases, and does not advance the reproduced ID.
+pub(crate) fn failed_part_fails_the_leader() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
         let pool = Pool::in_parts(1, 2, Some(1));
         let theirs = Arc::clone(&pool);
-        let other = thread::spawn(move || theirs.bring_part_home());
+        let other = thread::spawn(move || theirs.reproduce_part());
         let led = pool.reproduce.step(&pool.persist, &pool.bells, LOG_BYTES, TIMER);
-        assert!(matches!(led, Err(crate::Error::Poisoned { .. })), "home, and it failed");
-        assert_eq!(pool.reproduce.reproduced(), TxId(0), "home, and it failed");
+        assert!(matches!(led, Err(crate::Error::Poisoned { .. })), "reproduced, and it failed");
+        assert_eq!(pool.reproduce.reproduced(), TxId(0), "reproduced, and it failed");
         seen.saw(u64::from(other.join().expect("it ends").is_err()));
     });
     met.are(0..2);

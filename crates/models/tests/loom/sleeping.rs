@@ -1,4 +1,4 @@
-//! The persist thread that goes to sleep, and workers that commit.
+//! The sleep of the persist thread, and workers that commit.
 
 use super::persist::background::Bells;
 use crate::explore::explore;
@@ -9,7 +9,7 @@ struct Shared {
     bells: Bells,
 }
 
-/// The thread's loop without its naps, over a step that makes everything durable that it sees.
+/// The loop of the persist thread without its naps, over a step that makes every commit durable.
 fn persist(shared: &Shared, last: u64) {
     loop {
         let epoch = shared.bells.persist.epoch();
@@ -41,7 +41,7 @@ fn run(workers: u64, commits: u64, preemptions: Option<usize>) {
     });
 }
 
-pub(crate) fn a_commit_wakes_the_thread() {
+pub(crate) fn commit_wakes_the_sleeping_thread() {
     run(1, 1, None);
     run(1, 2, Some(4));
     run(2, 1, Some(2));

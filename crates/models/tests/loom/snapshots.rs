@@ -1,5 +1,5 @@
-//! Objects with two versions: what a reader sees while home changes under it, when space is used
-//! again, and what may be forgotten.
+//! Objects with two versions: snapshots while the heap image changes, the reuse of copies' space,
+//! and the frontier up to which records may be forgotten.
 
 use super::versions::{Attempt, Home, LOOKS, Owned, Ready, Versions};
 use crate::around::Memory;
@@ -9,13 +9,13 @@ use crate::perform::Heap;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;
 
-/// Objects of up to four words, each behind a link and a header.
+/// Objects of up to four words, each after its link and its header.
 const X: usize = 2;
 const Y: usize = X + STRIDE;
 const Z: usize = Y + STRIDE;
 const STRIDE: usize = 6;
 
-/// Words of an object whose copy fills a segment, with the end of its transaction.
+/// The size of an object whose copy fills a segment, together with the end of its transaction.
 const LARGE: u64 = 4;
 const SMALL: u64 = 2;
 
@@ -41,17 +41,17 @@ impl Home for Words {
 struct Shared {
     versions: Versions<Memory>,
     home: Words,
-    /// The stamp of a record.
+    /// The stamp of the record.
     record: AtomicU64,
 }
 
 impl Shared {
-    /// Objects up to this one, of so many words; room for so many copies.
+    /// Returns objects up to `last`, of so many words, with room for so many copies.
     fn new(last: usize, size: u64, workers: usize, copies: u64) -> Shared {
         Shared::with_writers(1, last, size, workers, copies)
     }
 
-    /// The same; the first so many workers write.
+    /// The same, with several writing workers, which come first.
     fn with_writers(writers: usize, last: usize, size: u64, workers: usize, copies: u64) -> Shared {
         let home = Words(words(last + LARGE as usize));
         (X..=last).step_by(STRIDE).for_each(|object| home.store(object - 1, 8 * size));
@@ -67,7 +67,8 @@ impl Shared {
         self.versions.attempt(number, None)
     }
 
-    /// Writes the first two words of each object, if nothing is in the way.
+    /// Writes the first two words of each object, unless a conflict or a lack of room prevents
+    /// that.
     fn write(&self, attempt: &mut Attempt, objects: &[usize], value: u64) -> bool {
         let Shared { versions, home, record } = self;
         versions.begin(attempt);
@@ -81,7 +82,7 @@ impl Shared {
         let mut batch = Vec::new();
         versions.changes(attempt.owned(), false, &mut batch);
         versions.commits(attempt);
-        // Release: as a worker that says how far its slot is filled.
+        // Release: as a worker that publishes how far its slot is filled.
         record.store(versions.clock().load(Ordering::Acquire) + 1, Ordering::Release);
         let end = versions.show(home, attempt.owned());
         let finished =
@@ -90,13 +91,14 @@ impl Shared {
         true
     }
 
-    /// A transaction that writes these objects, in a group that it begins: its ID, and the group.
+    /// Runs a transaction that writes these objects as the first member of a group. Returns its ID
+    /// and the group.
     fn member(&self, attempt: &mut Attempt, objects: &[usize], value: u64) -> (u64, Owned) {
         let Shared { versions, home, .. } = self;
         versions.begin(attempt);
         for &object in objects {
             let at = At { object, index: object };
-            versions.write_run(home, attempt, at, &[value, value]).expect("nobody else writes");
+            versions.write_run(home, attempt, at, &[value, value]).expect("no other writer");
         }
         let id = versions.pends(attempt.owned());
         attempt.stays(id);
@@ -123,8 +125,8 @@ impl Shared {
     }
 }
 
-/// Runs a reader of these words beside a writer of these objects, whose only transaction ends at
-/// time 1 and writes 1.
+/// Runs a reader of these words beside a writer of these objects. The writer's only transaction
+/// writes 1 and ends at time 1.
 fn beside(preemptions: usize, objects: &'static [usize], reads: &'static [usize]) {
     let met = Outcomes::default();
     let seen = met.clone();
@@ -139,40 +141,41 @@ fn beside(preemptions: usize, objects: &'static [usize], reads: &'static [usize]
         let start = reader.start();
         for &index in reads {
             let found = shared.read(&mut reader, index);
-            assert_eq!(found, start, "word {index} of another moment");
+            assert_eq!(found, start, "word {index} is not of this snapshot");
         }
         shared.versions.leave(&shared.home, &mut reader);
         writer.join().expect("the other thread ends");
-        // Whoever is last brings it home.
+        // The last worker writes the copies back to the heap image.
         assert!(shared.versions.help_all(&shared.home));
         for &object in objects {
-            let at_home = [object - 2, object, object + 1]
+            let written_back = [object - 2, object, object + 1]
                 .map(|index| shared.home.words()[index].load(Ordering::Relaxed));
-            assert_eq!(at_home, [0, 1, 1], "home of {object}");
+            assert_eq!(written_back, [0, 1, 1], "object {object} in the heap image");
         }
         seen.saw(start);
     });
     met.are(0..2);
 }
 
-/// It is drawn with a mark, its words come home, and its link goes, while the reader looks.
-pub(crate) fn a_snapshot_is_one_moment() {
+/// While the reader looks, the writer's end time is assigned, its words are applied and its link is
+/// removed.
+pub(crate) fn snapshot_is_consistent() {
     beside(3, &[X], &[X, X + 1]);
 }
 
-pub(crate) fn two_objects_are_seen_at_one_moment() {
+pub(crate) fn two_objects_are_read_consistently() {
     beside(2, &[X, Y], &[X, Y + 1]);
 }
 
-/// A reader goes by a link that is about to be taken away; the writer has room for two copies, and
-/// goes on.
-pub(crate) fn a_copys_space_is_not_used_again_under_a_reader() {
+/// A reader follows a link that is about to be removed. The writer has room for two copies and
+/// continues.
+pub(crate) fn copy_space_is_not_reused_under_a_reader() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(2), move || {
         let shared = Arc::new(Shared::new(Z, LARGE, 2, 2));
         let (mut writer, mut reader) = (shared.attempt(WRITER), shared.attempt(READER));
-        // Somebody needs what was there before.
+        // The reader needs the old version, so the copy stays.
         shared.versions.begin(&mut reader);
         assert!(shared.write(&mut writer, &[X], 1));
         shared.versions.roll_back(&shared.home, &mut reader);
@@ -185,21 +188,21 @@ pub(crate) fn a_copys_space_is_not_used_again_under_a_reader() {
         });
         shared.versions.begin(&mut reader);
         let found = shared.read(&mut reader, X);
-        assert_eq!(found, 1, "a word of another moment");
+        assert_eq!(found, 1, "the word is not of this snapshot");
         shared.versions.leave(&shared.home, &mut reader);
         seen.saw(u64::from(other.join().expect("the other thread ends")));
     });
-    // With room, and without.
+    // The space was reused in some executions and not in others.
     met.are(0..2);
 }
 
-/// Another transaction commits, and then somebody forgets records up to the frontier.
-pub(crate) fn what_is_up_to_the_frontier_is_at_home() {
+/// A transaction commits while another thread forgets records up to the frontier.
+pub(crate) fn frontier_is_applied_to_heap_image() {
     frontier_beside(|shared, attempt| assert!(shared.write(attempt, &[X], 1)));
 }
 
-/// As there; the transaction is over before its group commits.
-pub(crate) fn what_is_up_to_the_frontier_of_a_group_is_at_home() {
+/// The same for a transaction that ends before its group commits.
+pub(crate) fn group_frontier_is_applied_to_heap_image() {
     frontier_beside(|shared, attempt| {
         let (_, group) = shared.member(attempt, &[X], 1);
         shared.end(&group);
@@ -221,23 +224,27 @@ fn frontier_beside(commit: fn(&Shared, &mut Attempt)) {
         writer.join().expect("the other thread ends");
         let stamp = shared.record.load(Ordering::Relaxed);
         if stamp <= frontier {
-            assert_eq!((record, word), (stamp, 1), "forgotten before it is there and at home");
+            assert_eq!(
+                (record, word),
+                (stamp, 1),
+                "forgotten before it is recorded and applied to the heap image"
+            );
         }
         seen.saw(frontier);
     });
     met.are(0..3);
 }
 
-/// Another transaction commits beside one that gives the memory back in which it writes.
-pub(crate) fn who_gives_chunks_back_comes_home_behind_others() {
+/// A transaction commits beside another one that releases the memory in which it writes.
+pub(crate) fn chunk_release_waits_for_older_transactions() {
     chunks_beside(|shared, attempt| {
         assert!(shared.write(attempt, &[Y], 1));
         attempt.start()
     });
 }
 
-/// As there; the other is over before its group commits.
-pub(crate) fn who_gives_chunks_back_comes_home_behind_groups() {
+/// The same for a transaction that ends before its group commits.
+pub(crate) fn chunk_release_waits_for_older_groups() {
     chunks_beside(|shared, attempt| {
         let (_, group) = shared.member(attempt, &[Y], 1);
         shared.end(&group);
@@ -257,7 +264,7 @@ fn chunks_beside(commit: fn(&Shared, &mut Attempt) -> u64) {
         let mut attempt = shared.attempt(READER);
         versions.begin(&mut attempt);
         let at = At { object: X, index: X };
-        versions.write_run(home, &mut attempt, at, &[1, 1]).expect("nobody else writes");
+        versions.write_run(home, &mut attempt, at, &[1, 1]).expect("no other writer");
         attempt.gives_chunks_back();
         let mut batch = Vec::new();
         versions.changes(attempt.owned(), false, &mut batch);
@@ -267,16 +274,16 @@ fn chunks_beside(commit: fn(&Shared, &mut Attempt) -> u64) {
         let [mine, theirs] = [X, Y].map(|word| home.words()[word].load(Ordering::Relaxed));
         let start = other.join().expect("the other thread ends");
         if mine == 1 && start < end {
-            assert_eq!(theirs, 1, "what began before comes home into memory that was given back");
+            assert_eq!(theirs, 1, "an older write-back goes into released memory");
         }
         seen.saw(mine);
     });
     met.are(0..2);
 }
 
-/// The first member of a group commits, and the group ends, while the clock goes on and somebody
-/// asks what is durable.
-pub(crate) fn what_is_said_to_be_durable_is() {
+/// The first member of a group commits and the group ends, while the clock advances and another
+/// thread reads the durable ID.
+pub(crate) fn reported_durable_id_is_durable() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
@@ -285,7 +292,7 @@ pub(crate) fn what_is_said_to_be_durable_is() {
         let mut attempt = shared.attempt(WRITER);
         let writer = thread::spawn(move || {
             let (id, group) = theirs.member(&mut attempt, &[X], 1);
-            // As if somebody else committed.
+            // A commit of some other transaction.
             theirs.versions.clock().fetch_add(1, Ordering::AcqRel);
             theirs.end(&group);
             id
@@ -293,19 +300,19 @@ pub(crate) fn what_is_said_to_be_durable_is() {
         shared.versions.clock().fetch_add(1, Ordering::AcqRel);
         let durable = shared.versions.durable();
         let still = shared.versions.durable();
-        assert!(still >= durable, "{durable} is durable no longer");
+        assert!(still >= durable, "{durable} is no longer durable");
         let durable = still;
         let record = shared.record.load(Ordering::Acquire);
         let id = writer.join().expect("the other thread ends");
-        assert!(id > durable || record > 0, "{id} is not durable, and said to be");
+        assert!(id > durable || record > 0, "{id} is reported durable, and is not durable");
         seen.saw(durable);
     });
     met.are(0..4);
 }
 
-/// A group ends while somebody asks for the last ID: who waits for that to be durable does so for
-/// ever if it is not drawn in the end.
-pub(crate) fn an_id_that_was_given_is_drawn_when_its_group_has_ended() {
+/// A group ends while another thread reads the last given ID. A wait for that ID never ends if the
+/// ID is never assigned.
+pub(crate) fn given_id_is_assigned_when_its_group_ends() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
@@ -320,14 +327,14 @@ pub(crate) fn an_id_that_was_given_is_drawn_when_its_group_has_ended() {
         let given = shared.versions.given();
         writer.join().expect("the other thread ends");
         let durable = shared.versions.durable();
-        assert!(given <= durable, "{given} is nobody's, and will not be durable");
+        assert!(given <= durable, "{given} is never assigned, and will not be durable");
         seen.saw(given);
     });
     met.are(0..2);
 }
 
-/// A worker reads what it has committed while another ends that group and brings it home.
-pub(crate) fn a_worker_sees_its_group_while_another_ends_it() {
+/// A worker reads its own committed words while another thread ends that group and writes it back.
+pub(crate) fn worker_sees_its_group_while_another_ends_it() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
@@ -344,7 +351,7 @@ pub(crate) fn a_worker_sees_its_group_while_another_ends_it() {
         }
         for index in [X, X + 1] {
             let found = shared.read(&mut attempt, index);
-            assert_eq!(found, 1, "word {index} of another moment");
+            assert_eq!(found, 1, "word {index} is not of this snapshot");
         }
         shared.versions.leave(&shared.home, &mut attempt);
         other.join().expect("the other thread ends");

@@ -1,12 +1,12 @@
-//! What `crate::sync` is in the product, over loom.
+//! The items of `crate::sync` over loom.
 //!
-//! loom decides where to switch threads by dependent operations, and remembers one last operation
-//! for each object. That misses switches in two cases, so a *touch* (an operation that orders no
-//! memory and depends on every other touch of its object) is added to each:
-//! - Loads do not depend on each other, and a thread's own load hides another's earlier one from
-//!   the store that follows. So a load touches its atomic.
-//! - Giving a lock back is no operation, so nothing falls between locking and unlocking. So trying
-//!   to lock and unlocking touch their mutex.
+//! loom switches threads at dependent operations, and remembers only the last operation on each
+//! object. It therefore misses switches in two cases. Each case adds a *touch*: an operation that
+//! orders no memory and depends on every other touch of its object.
+//! - Loads do not depend on each other, and a thread's own load hides another thread's earlier load
+//!   from a later store. A load therefore touches its atomic.
+//! - Unlocking is no operation for loom, so no switch falls between locking and unlocking.
+//!   `try_lock` and unlocking therefore touch their mutex.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -17,16 +17,16 @@ pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::atomic::{Ordering, fence};
 pub(crate) use std::sync::Arc;
 
-/// A hint changes nothing that a model could see.
+/// A prefetch has no effect that a model could see.
 pub(crate) fn prefetch_write<T>(_words: &[T], _index: usize) {}
 
-/// A condition variable that nobody waits for: notifying it is an operation, and nothing else.
+/// A condition variable without waiters: its notification is an operation without effects.
 #[derive(Debug, Default)]
 struct Touch(loom::sync::Condvar);
 
 impl Touch {
     fn touch(&self) {
-        // While a thread unwinds its destructors must not switch to others.
+        // A destructor during unwinding must not switch threads.
         if !std::thread::panicking() {
             self.0.notify_all();
         }
@@ -75,9 +75,10 @@ macro_rules! atomic {
     };
 }
 
-/// Stores what others look for before this thread looks at what they have stored. The product swaps
-/// with `SeqCst`; loom takes that for `AcqRel` and would let both miss each other, so here a fence
-/// stands for it: it orders as much, and no more than the models' own fences do.
+/// Stores a value for other threads before this thread reads theirs. The product swaps with
+/// `SeqCst`, which loom treats as `AcqRel`: both threads could then miss each other. A `SeqCst`
+/// fence takes its place. It orders as much as the swap does, and no more than the models' other
+/// fences.
 pub(crate) fn announce(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Relaxed);
     fence(Ordering::SeqCst);
@@ -97,7 +98,7 @@ pub(crate) struct Mutex<T> {
 /// A locked mutex.
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'m, T> {
-    /// There until it is dropped or waits.
+    /// `None` after a drop or during a wait.
     inner: Option<loom::sync::MutexGuard<'m, T>>,
     touch: &'m Touch,
 }
@@ -137,7 +138,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     MutexGuard { inner: Some(inner), touch: &mutex.touch }
 }
 
-/// Locks a mutex if nobody holds it.
+/// Locks a mutex if it is free.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     mutex.touch.touch();
     let inner = mutex.inner.try_lock().ok()?;
@@ -160,7 +161,7 @@ impl Condvar {
         Ok(MutexGuard { inner: Some(inner), touch })
     }
 
-    /// Answers whether it has timed out.
+    /// Returns whether the wait has timed out, which it always has.
     pub(crate) fn wait_timeout<T>(&self, guard: MutexGuard<'_, T>, _longest: Duration) -> bool {
         drop(guard);
         thread::yield_now();
@@ -172,10 +173,10 @@ impl Condvar {
     }
 }
 
-/// How long a pause is, no model can see.
+/// Models have no time, so a pause does nothing.
 pub(crate) fn pause(_spins: u64) {}
 
-/// Lets other threads go on.
+/// Lets other threads run.
 pub(crate) fn rest(_look: u32) {
     thread::yield_now();
 }

@@ -1,10 +1,10 @@
-//! The event: one waits for a state, another brings it about.
+//! The event: a thread waits for a state, and another thread brings it about.
 
 use super::persist::Event;
 use crate::explore::explore;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 
-/// Both sides touch the state relaxed: what must be seen is shown by the event alone.
+/// Both sides access the state relaxed, so only the event can order the accesses.
 pub(crate) fn no_wake_up_is_lost() {
     run(1, 1, None);
     run(2, 1, Some(3));

@@ -1,9 +1,9 @@
-//! What the protocol files find around them in place of the product's: errors, superblocks, memory.
+//! Replacements of the product's items that the protocol files use: errors, superblocks, memory.
 
 use crate::sync::AtomicU64;
 use real_medium::Counts;
 
-/// What protocols know of the product's errors, and of the medium's.
+/// The product's errors and the medium's, as far as the protocols use them.
 #[derive(Debug)]
 pub enum Error {
     Poisoned { cause: std::sync::Arc<Error> },
@@ -23,7 +23,7 @@ impl From<real_medium::Error> for Error {
     }
 }
 
-/// A ring's words.
+/// The words of a ring.
 #[derive(Debug)]
 pub struct Memory(Box<[AtomicU64]>);
 
@@ -32,7 +32,7 @@ impl Memory {
         Ok(Memory((0..bytes / 8).map(|_| AtomicU64::new(0)).collect()))
     }
 
-    /// No model has so much.
+    /// As `anonymous`: the models' sizes are small.
     pub(crate) fn unreserved(bytes: u64) -> Result<Memory, Error> {
         Memory::anonymous(bytes)
     }
@@ -46,16 +46,16 @@ impl AsRef<[AtomicU64]> for Memory {
     }
 }
 
-/// Signals: a model has none.
+/// Signals, which the models do not have.
 pub mod signals {
     pub fn block_size_signal() {}
 }
 
-/// What the processor offers, of which the protocols take only hints and times.
+/// The processor: prefetch hints and clocks.
 pub mod cpu {
     use crate::sync::AtomicU64;
 
-    /// Short lines make short stripes: eight words.
+    /// Short lines make short stripes, of eight words.
     pub const LINE_WORDS: usize = 1;
 
     pub fn prefetch_read(_words: &[AtomicU64], _index: usize) {}
@@ -79,7 +79,7 @@ pub mod cpu {
     }
 }
 
-/// The superblock, written to whatever a model makes of it.
+/// The superblock, written by a closure of the model.
 pub mod superblock {
     use super::{Counts, Error};
 
@@ -128,14 +128,14 @@ pub mod superblock {
         }
     }
 
-    /// A name as a superblock has it.
+    /// A name in a superblock's field.
     pub fn padded<const N: usize>(name: &str) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
         Some(bytes)
     }
 
-    /// Never met: no log in a model has a file of its own.
+    /// The head of a separate log file, which no model has.
     pub struct LogHead {
         pub edition: u64,
         pub pool: u64,

@@ -1,4 +1,5 @@
-//! Transactional memories under three workers: every attempt's reads and writes go to the oracle.
+//! Transactional memories with three workers. The oracle checks the reads and writes of every
+//! attempt.
 
 use super::perform::{Heap, Redo, Serial, Space, Stm, Tm, Written};
 use crate::schedules::{Dice, explore};
@@ -10,10 +11,10 @@ use words::{Stop, TxId};
 
 const WORKERS: usize = 3;
 const TRANSACTIONS: usize = 4;
-/// Attempts at one transaction before it is given up: conflicts are as welcome as commits.
+/// Attempts at one transaction before it is abandoned. Conflicts are as useful as commits.
 const ATTEMPTS: usize = 3;
 
-/// Four stripes; with a memory for half as many words, two share each ownership record.
+/// Four stripes. A memory for half as many words has two stripes per ownership record.
 pub(crate) const HEAP_WORDS: usize = 32;
 const PLACES: [usize; 6] = [0, 1, 8, 9, 16, 24];
 
@@ -28,7 +29,7 @@ pub(crate) fn serial_is_serializable_in_id_order() {
     schedules::<Serial>(5_000, HEAP_WORDS, &[WROTE, READ, ABORTED]);
 }
 
-/// Outcomes of an attempt. Rolled back, it may have drawn an ID.
+/// The outcomes of an attempt. `HOLE` is added when a rolled-back attempt has an ID.
 const WROTE: u64 = 0;
 const READ: u64 = 1;
 const GAVE_UP: u64 = 2;
@@ -57,11 +58,11 @@ fn run<T: Tm>(memory_words: usize, seed: u64, met: &Outcomes) {
         history.extend(worker.join().expect("a worker ends"));
     }
     let heap: Vec<u64> = heap.iter().map(|word| word.load(Ordering::Relaxed)).collect();
-    assert_eq!(memory.clock().load(Ordering::Relaxed), drawn(&history), "history: IDs drawn");
+    assert_eq!(memory.clock().load(Ordering::Relaxed), assigned(&history), "history: assigned IDs");
     oracle::check(&history, &heap);
 }
 
-fn drawn(history: &[Attempt]) -> u64 {
+fn assigned(history: &[Attempt]) -> u64 {
     history.iter().filter(|attempt| attempt.id > 0).count() as u64
 }
 
@@ -85,7 +86,7 @@ fn work<T: Tm>(memory: &T, heap: &Heap, worker: usize, seed: u64, met: &Outcomes
     history
 }
 
-/// Runs one attempt; answers its outcome.
+/// Runs one attempt and returns its outcome.
 fn attempt<T: Tm>(
     memory: &T,
     state: &mut T::Attempt,
@@ -101,7 +102,10 @@ fn attempt<T: Tm>(
     match committed {
         Ok(id) => {
             let wrote = log.attempt.id > 0;
-            assert!(!wrote || log.attempt.id == id.0, "history: it answers the ID it has recorded");
+            assert!(
+                !wrote || log.attempt.id == id.0,
+                "history: the commit returns the recorded ID"
+            );
             log.attempt.saw = if wrote { id.0 - 1 } else { id.0 };
             if wrote { WROTE } else { READ }
         }
@@ -113,7 +117,7 @@ fn attempt<T: Tm>(
     }
 }
 
-/// Reads and writes a few words; now and then ends in the middle.
+/// Reads and writes a few words, and sometimes aborts halfway.
 fn body<T: Tm>(
     memory: &T,
     state: &mut T::Attempt,
@@ -132,7 +136,7 @@ fn body<T: Tm>(
         match dice.below(8) {
             0 => return Err(Stop::Aborted),
             1..4 => {}
-            // Values differ by who wrote and what stood there, so that no mix-up looks right.
+            // The new value depends on the roll and the old value, so that no mix-up looks right.
             roll => {
                 let value = value * 8 + roll;
                 memory.write(state, heap, word, value)?;
@@ -150,7 +154,7 @@ fn body<T: Tm>(
     Ok(())
 }
 
-/// Keeps what an attempt hands over.
+/// Keeps the record of an attempt.
 #[derive(Default)]
 struct Log {
     attempt: Attempt,
@@ -168,7 +172,7 @@ impl Redo for Log {
 
     fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {
         let below = self.announced.take().is_some_and(|clock| clock < id.0);
-        assert!(below && self.attempt.id == 0, "history: announced, drawn and recorded once");
+        assert!(below && self.attempt.id == 0, "history: announced, assigned and recorded once");
         self.attempt.id = id.0;
         self.attempt.writes = writes(&encoded(written));
     }
@@ -188,7 +192,7 @@ fn encoded(written: Written<'_, impl Space>) -> Vec<u64> {
     out
 }
 
-/// Words and values of a record.
+/// Returns the words and values of a record.
 pub(crate) fn writes(record: &[u64]) -> Vec<(usize, u64)> {
     let mut found = Vec::new();
     for piece in Pieces::new(record) {

@@ -1,8 +1,9 @@
-//! The whole of `decoupled`, over a machine whose power may fail: workers that read lists and
-//! append to them, wait, await, listen, flush or go on; threads behind, or none; memory or a
-//! device; now and then a log that fails. What they have read must have a serial order, and each
-//! crash must leave whole transactions with all that they rest on, and everything that was
-//! acknowledged.
+//! The whole of `decoupled` over a machine whose power may fail.
+//!
+//! Workers read lists and append to them; then they wait, await, listen, flush or continue.
+//! Background threads may run or not, the log is in memory or on a device, and sometimes the log
+//! fails. The reads must have a serial order. Each crash must leave whole transactions with
+//! everything that they depend on, and every acknowledged transaction.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,27 +23,27 @@ use words::{Stop, TxId};
 
 const WORKERS: usize = 3;
 const TRANSACTIONS: usize = 3;
-/// Attempts at one transaction before it is given up.
+/// Attempts at one transaction before it is abandoned.
 const ATTEMPTS: usize = 4;
 
 type Local = <Decoupled as Design>::Local;
 
-/// A word, for a design that does not ask for its object.
+/// Returns the place of a word, for a design that ignores its object.
 fn word(index: usize) -> At {
     At { object: 0, index }
 }
 
-/// What all threads of an execution share, beside the pool.
+/// State that all threads of an execution share, besides the pool.
 #[derive(Default)]
-struct Told {
-    /// What has happened, with the ID that each transaction was answered.
+struct Events {
+    /// Finished transactions, with the IDs that their commits returned.
     done: Mutex<Vec<(Transaction, TxId)>>,
     ticks: Mutex<u64>,
-    /// Callbacks that wait, and that were told.
+    /// The numbers of registered callbacks, and of notified ones.
     listening: Mutex<(u64, u64)>,
 }
 
-impl Told {
+impl Events {
     fn tick(&self) -> u64 {
         let mut ticks = held(&self.ticks);
         *ticks += 1;
@@ -50,7 +51,7 @@ impl Told {
     }
 }
 
-/// Locks what is only ever held between two switches.
+/// Locks a mutex that is only held between two switches.
 fn held<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -62,21 +63,21 @@ pub(crate) fn every_crash_leaves_a_prefix_of_a_serial_history() {
     met.are(0..OUTCOMES);
 }
 
-/// A crash left everything, something, nothing of what was committed in the end.
+/// A crash left all, some or none of the transactions that were committed in the end.
 const ALL: u64 = 0;
 const SOME: u64 = 1;
 const NONE: u64 = 2;
-/// A crash came after something was at home, and left more than that.
+/// A crash came after a reproduced transaction, and left later ones.
 const REPLAYED: u64 = 3;
-/// A transaction that only read was acknowledged before a crash.
+/// A read-only transaction was acknowledged before a crash.
 const READER: u64 = 4;
 /// The log failed.
 const FAILED: u64 = 5;
-/// A transaction was waited for, awaited, listened to.
+/// A transaction was waited for, awaited, or listened to.
 const WAITED: u64 = 6;
 const AWAITED: u64 = 7;
 const LISTENED: u64 = 8;
-/// A transaction was run again.
+/// A transaction was retried.
 const AGAIN: u64 = 9;
 const OUTCOMES: u64 = 10;
 
@@ -91,7 +92,7 @@ fn run(seed: u64, met: &Outcomes) {
         reproduce_threads: 1 + (seed >> 32) as usize % 2,
         ownership_records: 0,
         machine: Arc::clone(&machine),
-        // A group has no time to grow: what a clock says is no part of a schedule.
+        // No time for a group to grow, because the clock is no part of a schedule.
         group: [0, 0, 3][dice.below(3) as usize],
         group_time: std::time::Duration::ZERO,
         compress: false,
@@ -100,17 +101,17 @@ fn run(seed: u64, met: &Outcomes) {
         medium: None,
         ideal_reproduce: false,
     };
-    let (design, _) = Decoupled::create(Path::new(""), &options).expect("it is made");
+    let (design, _) = Decoupled::create(Path::new(""), &options).expect("the pool is created");
     let pool = Arc::new(Pool { design, names: Arc::default() });
-    let told = Arc::new(Told::default());
+    let events = Arc::new(Events::default());
     let workers: Vec<_> = (0..WORKERS)
         .map(|number| {
             let (pool, machine) = (Arc::clone(&pool), Arc::clone(&machine));
-            let (told, met) = (Arc::clone(&told), met.clone());
+            let (events, met) = (Arc::clone(&events), met.clone());
             let dice = Dice::new(seed.wrapping_mul(31).wrapping_add(number as u64 + 1));
             thread::spawn(move || {
                 let local = pool.design.local(number).expect("there is memory");
-                let mut worker = Worker { pool, machine, told, met, dice, local, number };
+                let mut worker = Worker { pool, machine, events, met, dice, local, number };
                 let ended = worker.work();
                 worker.pool.design.close_local(&mut worker.local);
                 ended
@@ -118,32 +119,34 @@ fn run(seed: u64, met: &Outcomes) {
         })
         .collect();
     let ended: Vec<_> = workers.into_iter().map(|worker| worker.join().expect("it ends")).collect();
-    let mut pool = Arc::into_inner(pool).expect("the workers are gone");
+    let mut pool = Arc::into_inner(pool).expect("all workers have ended");
     let closed = pool.design.close();
     if fails_in.is_none() {
         ended.into_iter().chain([closed]).for_each(|ended| ended.expect("nothing fails"));
     } else if closed.is_err() {
         met.saw(FAILED);
     }
-    check(&pool, &machine, &told, met, fails_in.is_none());
+    check(&pool, &machine, &events, met, fails_in.is_none());
 }
 
-/// Reads what has happened, and every crash.
-fn check(pool: &Pool, machine: &Machine, told: &Told, met: &Outcomes, closed: bool) {
+/// Checks the history, and the state that each crash has left.
+fn check(pool: &Pool, machine: &Machine, events: &Events, met: &Outcomes, closed: bool) {
     let heap = (0..pool.design.words()).map(|index| pool.design.peek(index));
     let heap: Vec<u64> = heap.collect();
-    let (transactions, ids): (Vec<_>, Vec<_>) = held(&told.done).drain(..).unzip();
+    let (transactions, ids): (Vec<_>, Vec<_>) = held(&events.done).drain(..).unzip();
     let history = History { transactions, last: lists(&heap) };
     history.check(Level::Strict).unwrap_or_else(|anomaly| panic!("{anomaly}: {history:?}"));
     if closed {
-        assert_eq!(machine.words_at_home(), heap, "crash: a closed pool is at home");
-        let (listening, told) = *held(&told.listening);
-        assert_eq!(listening, told, "listeners: each is told once");
+        assert_eq!(machine.heap_image(), heap, "crash: a closed pool is in the heap image");
+        let (listening, notified) = *held(&events.listening);
+        assert_eq!(listening, notified, "listeners: each is notified once");
     }
-    let (told, crashes) = machine.ends();
+    let (reported, crashes) = machine.ends();
     for crash in crashes {
         let mut acknowledged = vec![false; ids.len()];
-        told[..crash.acknowledged].iter().for_each(|&transaction| acknowledged[transaction] = true);
+        reported[..crash.acknowledged]
+            .iter()
+            .for_each(|&transaction| acknowledged[transaction] = true);
         let (last, left) = crash.recover();
         let there = history.after_crash(&left, &acknowledged);
         let there = there.unwrap_or_else(|damage| panic!("{damage}: {left:?} of {history:?}"));
@@ -168,7 +171,7 @@ fn check(pool: &Pool, machine: &Machine, told: &Told, met: &Outcomes, closed: bo
 struct Worker {
     pool: Arc<Pool>,
     machine: Arc<Machine>,
-    told: Arc<Told>,
+    events: Arc<Events>,
     met: Outcomes,
     dice: Dice,
     local: Local,
@@ -191,18 +194,18 @@ impl Worker {
         Ok(())
     }
 
-    /// Runs a transaction once; answers whether it has committed, or was taken back by choice.
+    /// Runs a transaction once. Returns whether it committed or aborted by choice.
     fn attempt(&mut self, round: usize) -> Result<bool, Error> {
         let pool = Arc::clone(&self.pool);
         let read_only = self.dice.below(4) == 0;
-        let mut done = Transaction { span: (self.told.tick(), 0), ..Transaction::default() };
+        let mut done = Transaction { span: (self.events.tick(), 0), ..Transaction::default() };
         pool.design.begin(&mut self.local, read_only)?;
         let ended = self.body(round, read_only, &mut done);
         match ended.and_then(|()| pool.design.commit(&mut self.local)) {
             Ok(id) => {
-                done.span.1 = self.told.tick();
+                done.span.1 = self.events.tick();
                 let transaction = {
-                    let mut all = held(&self.told.done);
+                    let mut all = held(&self.events.done);
                     all.push((done, id));
                     all.len() - 1
                 };
@@ -216,7 +219,7 @@ impl Worker {
         }
     }
 
-    /// Reads a list or two, appends to one or two.
+    /// Reads one or two lists, and appends to some of them.
     fn body(&mut self, round: usize, read_only: bool, done: &mut Transaction) -> Result<(), Stop> {
         let design = &self.pool.design;
         let first = self.dice.below(LISTS as u64) as usize;
@@ -237,7 +240,7 @@ impl Worker {
         if self.dice.below(8) == 0 { Err(Stop::Aborted) } else { Ok(()) }
     }
 
-    /// Asks in one way or another when the transaction is durable.
+    /// Waits in one of several ways until the transaction is durable, or not at all.
     fn acknowledge(&mut self, pool: &Pool, transaction: usize, id: TxId) -> Result<(), Error> {
         let ticket = Ticket::new(pool, id);
         match self.dice.below(6) {
@@ -251,10 +254,10 @@ impl Worker {
             }
             2 => {
                 self.met.saw(LISTENED);
-                let (machine, told) = (Arc::clone(&self.machine), Arc::clone(&self.told));
-                held(&told.listening).0 += 1;
+                let (machine, events) = (Arc::clone(&self.machine), Arc::clone(&self.events));
+                held(&events.listening).0 += 1;
                 return ticket.on_durable(move |outcome| {
-                    held(&told.listening).1 += 1;
+                    held(&events.listening).1 += 1;
                     if outcome.is_ok() {
                         machine.acknowledged(transaction);
                     }

@@ -1,7 +1,9 @@
-//! A machine whose power may fail at any time: what of one pool is durable, and what may be.
+//! A machine whose power may fail at any time: the durable state of one pool, and the state in
+//! flight.
 //!
-//! It takes no part in the scheduling: whatever it does falls between two switches. A crash is a
-//! copy of what a power failure would have left at that moment; the program goes on.
+//! The machine takes no part in the scheduling, because all of its work falls between two switches.
+//! A crash is a copy of the state that a power failure would leave at that time; the program
+//! continues.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -20,30 +22,30 @@ pub(crate) const HEAP_WORDS: usize = 64;
 const LOG_BYTES: u64 = 768;
 const BLOCK_BYTES: usize = 64;
 
-/// Lists in the heap; each has its length in its first word.
+/// Lists in the heap; the first word of each is its length.
 pub(crate) const LISTS: usize = 3;
 pub(crate) const LIST_WORDS: usize = 16;
 
-/// What one pool is kept in.
+/// The storage of one pool.
 #[derive(Clone)]
 struct Stored {
     log: Vec<u64>,
     home: Vec<u64>,
     superblock: Superblock,
-    /// Sent to the log and not acknowledged: place, words.
+    /// Groups sent to the log and not acknowledged: place and words.
     flights: VecDeque<(usize, Vec<u64>)>,
-    /// Sent home since the last barrier: part, place, word.
+    /// Words written back since the last barrier: part, place and word.
     unsynced: Vec<(usize, usize, u64)>,
 }
 
-/// What a power failure has left, and what had been acknowledged by then.
+/// The state after a power failure, and the number of transactions acknowledged before it.
 pub(crate) struct Crash {
     stored: Stored,
     pub(crate) acknowledged: usize,
 }
 
 pub(crate) struct Machine {
-    /// Groups that may be under way; 0 for memory.
+    /// The largest number of groups in flight; 0 for memory.
     pub(crate) depth: usize,
     state: Mutex<State>,
 }
@@ -88,7 +90,7 @@ impl Machine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its superblock, as the product keeps it.
+    /// Returns the machine's superblock, in the product's interface.
     pub(crate) fn superblocks(self: &Arc<Self>) -> Superblocks {
         let (current, machine) = (self.state().stored.superblock, Arc::clone(self));
         Superblocks::new(current, move |next| {
@@ -100,33 +102,33 @@ impl Machine {
         Arc::new(Log(Arc::clone(self)))
     }
 
-    /// Home in parts: a word is of the part of its number.
+    /// Returns the heap image in parts; the part of a word is its index modulo `parts`.
     pub(crate) fn home(self: &Arc<Self>, parts: usize) -> Parts {
         (0..parts).map(|part| Home { machine: Arc::clone(self), part, parts }).collect()
     }
 
-    /// The program has been told that this transaction is durable.
+    /// Records that the program has reported this transaction durable.
     pub(crate) fn acknowledged(&self, transaction: usize) {
         let mut state = self.state();
         state.acknowledged.push(transaction);
         state.moment();
     }
 
-    /// All that were acknowledged, in their order, and the crashes.
+    /// Returns the acknowledged transactions in order, and the crashes, after a last crash.
     pub(crate) fn ends(&self) -> (Vec<usize>, Vec<Crash>) {
         let state = &mut *self.state();
         state.crash();
         (state.acknowledged.clone(), std::mem::take(&mut state.crashes))
     }
 
-    /// The words at home.
-    pub(crate) fn words_at_home(&self) -> Vec<u64> {
+    /// Returns the words of the heap image.
+    pub(crate) fn heap_image(&self) -> Vec<u64> {
         self.state().stored.home.clone()
     }
 }
 
 impl State {
-    /// The power may fail here.
+    /// A moment at which the power may fail.
     fn moment(&mut self) -> &mut State {
         if self.dice.below(12) == 0 {
             self.crash();
@@ -136,7 +138,7 @@ impl State {
 
     fn crash(&mut self) {
         let mut stored = self.stored.clone();
-        // A third each: nothing of what was under way has become durable, all, some words.
+        // With equal probability, all, none or some of the words in flight become durable.
         let luck = self.dice.below(3);
         let mut lands = || luck == 1 || luck == 2 && self.dice.below(2) == 0;
         for (at, words) in std::mem::take(&mut stored.flights) {
@@ -154,7 +156,7 @@ impl State {
         self.crashes.push(Crash { stored, acknowledged: self.acknowledged.len() });
     }
 
-    /// Whether the log has failed.
+    /// Fails when the log is due to fail.
     fn fails(&mut self) -> Result<(), real_medium::Error> {
         if let Some(left) = &mut self.fails_in {
             if *left == 0 {
@@ -171,12 +173,12 @@ impl State {
 }
 
 impl Crash {
-    /// The last transaction that its superblock knows to be at home.
+    /// Returns the last transaction that the superblock records as reproduced.
     pub(crate) fn reproduced(&self) -> u64 {
         self.stored.superblock.reproduced
     }
 
-    /// What recovery makes of it: the last transaction, and the lists.
+    /// Recovers from the crash. Returns the last transaction and the lists.
     pub(crate) fn recover(&self) -> (u64, Lists) {
         let machine = Machine::new(0, None, 0);
         machine.state().stored = self.stored.clone();
@@ -184,11 +186,11 @@ impl Crash {
         let superblock = &self.stored.superblock;
         let replayed = replay(superblock, &*log, &mut home, Path::new("log"));
         let last = replayed.expect("crash: no crash damages a log").last;
-        (last.0, lists(&machine.words_at_home()))
+        (last.0, lists(&machine.heap_image()))
     }
 }
 
-/// The lists in a heap.
+/// Returns the lists in a heap.
 pub(crate) fn lists(heap: &[u64]) -> Lists {
     let list = |list: usize| {
         let words = &heap[list * LIST_WORDS..][..LIST_WORDS];
@@ -230,7 +232,10 @@ impl LogMedium for Log {
         state.fails()?;
         let flight = (at as usize / 8, group.words()[..words].to_vec());
         state.stored.flights.push_back(flight);
-        assert!(state.stored.flights.len() <= self.0.depth.max(1), "as many as can be");
+        assert!(
+            state.stored.flights.len() <= self.0.depth.max(1),
+            "at most `depth` groups in flight"
+        );
         if self.0.depth > 0 {
             state.buffers.push_back(group);
             return Ok(None);
@@ -257,10 +262,10 @@ impl LogMedium for Log {
 }
 
 impl State {
-    /// The oldest group under way is durable.
+    /// Makes the oldest group in flight durable.
     fn land(&mut self) -> Result<(), real_medium::Error> {
         self.fails()?;
-        let (at, words) = self.stored.flights.pop_front().expect("one is under way");
+        let (at, words) = self.stored.flights.pop_front().expect("a group is in flight");
         self.stored.log[at..][..words.len()].copy_from_slice(&words);
         Ok(())
     }

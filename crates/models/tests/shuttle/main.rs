@@ -1,4 +1,4 @@
-//! The protocols under shuttle; see the library, and tests/loom/main.rs for the names.
+//! The protocols under shuttle; see the library, and tests/loom/main.rs for the crate names.
 #![allow(
     dead_code,
     unused_imports,
@@ -14,6 +14,7 @@ extern crate self as medium;
 
 #[path = "../protocols/around.rs"]
 mod around;
+mod generated;
 mod history;
 mod lists;
 mod machine;
@@ -35,7 +36,6 @@ mod ring;
 mod schedules;
 mod starving;
 mod sync;
-mod twins;
 
 use options as ideal;
 use options as mvcc;
@@ -44,6 +44,7 @@ use options as slots;
 use options as storage;
 
 use around::{Error, Memory, cpu, signals, superblock};
+use generated::whole::{design, inside, pipeline, recover, reproduce, ticket};
 use options::Options;
 use persistent::{PersistentRing, Place, Sent};
 use pool::Pool;
@@ -53,9 +54,8 @@ use real_log::{
 use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog, mutants, writes};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
 use std::process::ExitCode;
-use twins::whole::{design, inside, pipeline, recover, reproduce, ticket};
 
-/// Media that a design asks for.
+/// The media that a design can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     File,
@@ -76,16 +76,16 @@ fn main() -> ExitCode {
                 "history::serial_is_serializable_in_id_order",
                 history::serial_is_serializable_in_id_order,
             ),
-            ("merging::what_is_merged_is_the_history", merging::what_is_merged_is_the_history),
+            ("merging::merged_log_is_the_history", merging::merged_log_is_the_history),
             (
                 "lists::every_crash_leaves_a_prefix_of_a_serial_history",
                 lists::every_crash_leaves_a_prefix_of_a_serial_history,
             ),
             (
-                "starving::starving_transaction_commits_before_gate_closes",
-                starving::starving_transaction_commits_before_gate_closes,
+                "starving::starving_transaction_commits_before_pool_waits",
+                starving::starving_transaction_commits_before_pool_waits,
             ),
         ],
-        twins::ALL,
+        generated::ALL,
     )
 }

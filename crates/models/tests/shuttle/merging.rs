@@ -1,5 +1,5 @@
-//! Everything in front of the medium together: workers that commit and abort, rings so small that
-//! they must wait and help, the persist thread with its naps and its sleep, the merge. The log is a
+//! All steps before the medium together: workers that commit and abort, rings so small that workers
+//! must wait and help, the persist thread with its naps and sleeps, and the merge. The log is a
 //! list.
 
 use super::perform::{Redo, Stm, Tm};
@@ -31,7 +31,7 @@ const GROUP_WORDS: usize = 24;
 
 type Words = Box<[AtomicU64]>;
 
-/// Groups that are under way at a time.
+/// The largest number of groups in flight.
 const DEPTH: usize = 2;
 
 struct Pipeline {
@@ -40,7 +40,7 @@ struct Pipeline {
     slots: Mutex<Vec<Arc<Slot<Words>>>>,
     sending: Mutex<Sending>,
     flights: Mutex<VecDeque<Vec<Record>>>,
-    /// What is durable; held while groups are acknowledged.
+    /// The durable records. The lock is held while groups are acknowledged.
     log: Mutex<Vec<Record>>,
     progress: Progress,
     bells: Bells,
@@ -57,7 +57,7 @@ struct Sending {
 }
 
 impl Pipeline {
-    /// As in the product, down to the order.
+    /// The persist step, in the same order as in the product.
     fn step(&self) -> Result<Step, Error> {
         let sent = take_turn(&self.sending, &self.progress, Turn::Passing, |sending, _| {
             Ok::<_, Error>(self.send(sending))
@@ -164,7 +164,7 @@ impl Steps for Pipeline {
     }
 }
 
-pub(crate) fn what_is_merged_is_the_history() {
+pub(crate) fn merged_log_is_the_history() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(30_000, move |seed| run(seed, &seen));
@@ -175,16 +175,16 @@ pub(crate) fn what_is_merged_is_the_history() {
 const RING_FULL: u64 = 0;
 /// A worker helped until its transaction was durable.
 const WAITED: u64 = 1;
-/// A step was found taken.
+/// A step was busy.
 const BUSY: u64 = 2;
 /// An ID without writes was merged.
 const HOLE: u64 = 3;
 /// A group was closed before the frontier.
 const CUT: u64 = 4;
-/// The last record was left to the thread.
+/// The last record was left to the background thread.
 const LAST: u64 = 5;
 
-/// As many groups were under way as can be.
+/// The largest number of groups was in flight.
 const DEEP: u64 = 6;
 
 fn run(seed: u64, met: &Outcomes) {
@@ -213,7 +213,8 @@ fn run(seed: u64, met: &Outcomes) {
     for worker in workers {
         worker.join().expect("a worker ends");
     }
-    // Nobody helps: the sleeping thread must have been woken for the last record too.
+    // No worker helps here, so a commit must have woken the sleeping thread for the last record
+    // too.
     let committed = pipeline.stm.clock().load(Ordering::Acquire);
     loop {
         let epoch = pipeline.progress.epoch();

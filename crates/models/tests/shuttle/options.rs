@@ -1,4 +1,4 @@
-//! How a pool of a model is made: options, storage and shadow, over a [`Machine`].
+//! The options, storage and shadow of a model's pool, over a [`Machine`].
 
 use crate::around::superblock::{Superblock, Superblocks};
 use crate::machine::{HEAP_WORDS, Machine};
@@ -10,7 +10,7 @@ use real_medium::{Counts, HomeMedium, LogMedium, Parts};
 use std::path::Path;
 use words::TxId;
 
-/// When a commit returns.
+/// The time at which a commit returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     Async,
@@ -50,10 +50,10 @@ pub(crate) struct Storage {
     pub(crate) medium: Medium,
 }
 
-/// As the product's: a model has memory enough.
+/// The product's type; a model always has the memory.
 pub(crate) type MemoryBytes = fn(&Options, Medium, u64) -> u64;
 
-/// A machine needs no tidying.
+/// The files of a created pool, which a machine does not have.
 pub(crate) struct Created;
 
 impl Created {
@@ -104,7 +104,7 @@ impl Opened {
         Ok(Opened { storage, action: Action::Start })
     }
 
-    /// What the product does in `storage/begin.rs`, where nothing runs beside it.
+    /// As `storage/begin.rs` in the product, where no other thread runs yet.
     pub(crate) fn begin<W>(
         self,
         _: &'static str,
@@ -142,7 +142,7 @@ pub struct Redo;
 pub struct Snapshot;
 pub struct Mvcc;
 
-/// What no model asks for.
+/// The name of a design that no model creates.
 pub(crate) const NAME: &str = "decoupled-ideal";
 
 pub(crate) fn check(_: &Options, _: Medium) -> Result<(), Error> {
@@ -174,7 +174,7 @@ impl ShadowHeap {
     }
 }
 
-/// The product's, with the one that is a heap in one piece.
+/// The product's trait, with a single implementation: an unpaged heap.
 pub trait ShadowMemory: Send + Sync + Sized + 'static {
     type Part: Send;
     fn check(options: &Options) -> Result<(), Error>;
@@ -194,7 +194,7 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
     fn counts(&self) -> ShadowCounts;
 }
 
-/// What a shadow has done.
+/// The counters of a shadow.
 #[derive(Default)]
 pub struct ShadowCounts {
     pub(crate) page_ins: u64,
@@ -260,11 +260,11 @@ impl ShadowMemory for ShadowHeap {
     }
 }
 
-/// Never made.
+/// Shadows that no model creates.
 pub struct Software;
 pub struct Evicting;
 
-/// Nothing that a model would ask for.
+/// The shape of a pool, which no model uses.
 pub struct Shape;
 
 impl Shape {

@@ -1,4 +1,4 @@
-//! A pool around a design, without files: what tickets need of it.
+//! A pool around a design, without files, for the tickets.
 
 use super::design::{Decoupled, Design};
 use crate::Error;
@@ -12,7 +12,7 @@ pub struct Pool<D: Design = Decoupled> {
     pub(crate) names: Arc<Names>,
 }
 
-/// Names of files: there are none to lose.
+/// The names of a pool's files, which a model does not have.
 #[derive(Default)]
 pub struct Names;
 

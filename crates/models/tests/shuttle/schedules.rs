@@ -1,24 +1,24 @@
-//! Runs shuttle: half of the schedules random, half with random priorities that change seldom
-//! (PCT), which finds bugs that need few but far-apart switches.
+//! The entry to shuttle. Half of the schedules are random. The other half have random priorities
+//! with few changes (PCT), which finds bugs that need few switches, far apart.
 
 use shuttle::rand::{RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
-/// Places where priorities change.
+/// The number of priority changes.
 const PCT_DEPTH: usize = 4;
 
-/// So many schedules, or `SCHEDULES` times as many: for longer runs.
+/// Returns the number of schedules, multiplied by the variable `SCHEDULES` for longer runs.
 fn scaled(schedules: usize) -> usize {
     let times = std::env::var("SCHEDULES").ok().and_then(|times| times.parse().ok());
     schedules * times.unwrap_or(1)
 }
 
-/// Explores so many schedules, with a seed for the model's own choices in each; always the same
-/// ones for a `SEED` (0 when it is not set).
+/// Explores so many schedules, each with a seed for the model's own choices. Equal values of the
+/// variable `SEED` (default 0) give equal schedules.
 ///
 /// # Panics
-/// When the model panics in one; the message says how to repeat it.
+/// When the model panics in a schedule; the message says how to repeat it.
 pub(crate) fn explore(schedules: usize, model: impl Fn(u64) + Clone + Send + Sync + 'static) {
     let schedules = scaled(schedules);
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
@@ -37,7 +37,7 @@ fn run(scheduler: impl Scheduler + 'static, model: impl Fn(u64) + Send + Sync + 
     });
 }
 
-/// Small random numbers, the same for every run of one seed.
+/// A generator of small random numbers, reproducible from its seed.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -46,7 +46,7 @@ impl Dice {
     }
 
     pub(crate) fn below(&mut self, sides: u64) -> u64 {
-        // xorshift64, and its better bits.
+        // xorshift64; its upper bits are better.
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

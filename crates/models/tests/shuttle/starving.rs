@@ -1,5 +1,5 @@
-//! The starvation lock: a transaction that loses to ever new transactions commits in the end, and
-//! before the whole pool has to wait for it.
+//! The starvation lock: a transaction that keeps losing to new transactions commits in the end,
+//! before the whole pool must wait for it.
 
 use super::perform::{Fortune, Heap, NoRedo, Stm, Tm, Turn};
 use crate::schedules::explore;
@@ -11,11 +11,11 @@ use words::{Stop, TxId};
 const X: usize = 0;
 const Y: usize = 8;
 const HEAP_WORDS: usize = 16;
-/// Losses until a transaction starves, as in the product.
+/// Losses before a transaction starves, as in the product.
 const PATIENCE: u64 = 24;
-/// Losses more until the rival has seen that the word is reserved.
+/// Further losses until the rival has seen the reservation.
 const RESERVING: u64 = 4;
-/// Steps in which the rival commits, if it can.
+/// Steps in which the rival can commit.
 const STEPS: usize = 200;
 
 struct Shared {
@@ -27,9 +27,10 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// One reads a word, lets a rival write it, and writes another; the rival writes the word again and
-/// again. As if the body was as long as the rival's transactions at the worst moment.
-pub(crate) fn starving_transaction_commits_before_gate_closes() {
+/// A transaction reads a word, lets a rival write it, and writes another word; the rival writes the
+/// first word repeatedly. The body is thus in effect as long as the rival's transactions at the
+/// worst time.
+pub(crate) fn starving_transaction_commits_before_pool_waits() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(100, move |_| {
@@ -43,7 +44,7 @@ pub(crate) fn starving_transaction_commits_before_gate_closes() {
         shared.over.store(true, Ordering::Relaxed);
         rival.join().expect("the rival ends");
     });
-    // Some schedules let it commit before it starves.
+    // In some schedules, the transaction commits before it starves.
     met.are(0..2);
 }
 
@@ -69,12 +70,12 @@ fn rival(shared: &Shared) {
         run(shared, 1, &losses, |attempt| shared.stm.write(attempt, &*shared.heap, X, 1));
         shared.commits.fetch_add(1, Ordering::Relaxed);
         losses.store(0, Ordering::Relaxed);
-        // Schedules with priorities run it for ever otherwise.
+        // A schedule with priorities would otherwise run the rival forever.
         thread::yield_now();
     }
 }
 
-/// A transaction, as a worker runs it.
+/// Runs a transaction like a worker does.
 fn run(
     shared: &Shared,
     worker: usize,

@@ -1,4 +1,4 @@
-//! What `crate::sync` is in the product, over shuttle.
+//! The items of `crate::sync` over shuttle.
 
 use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Order
 pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, TryLockError};
 pub(crate) use shuttle::thread;
 
-/// A hint changes nothing that a schedule could see.
+/// A prefetch has no effect that a schedule could see.
 pub(crate) fn prefetch_write<T>(_words: &[T], _index: usize) {}
 
 /// Locks a mutex.
@@ -16,7 +16,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks a mutex if nobody holds it.
+/// Locks a mutex if it is free.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -25,10 +25,10 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// How long a pause is, no model can see.
+/// Models have no time, so a pause does nothing.
 pub(crate) fn pause(_spins: u64) {}
 
-/// Lets other threads go on.
+/// Lets other threads run.
 pub(crate) fn rest(_look: u32) {
     thread::yield_now();
 }
@@ -42,7 +42,7 @@ impl Condvar {
         self.0.wait(guard)
     }
 
-    /// Answers whether it has timed out.
+    /// Returns whether the wait has timed out, which it always has.
     pub(crate) fn wait_timeout<T>(&self, guard: MutexGuard<'_, T>, _longest: Duration) -> bool {
         drop(guard);
         thread::yield_now();

@@ -1,6 +1,6 @@
-//! Callbacks, tasks and sleeping threads: each is notified once of its transaction's outcome,
-//! whatever comes between its look and its registration, and all are notified of a failure, in a
-//! step or outside of any (a shadow page that cannot be read).
+//! Notification of callbacks, tasks and sleeping threads. Each is notified once of its
+//! transaction's outcome, whatever happens between its check and its registration. All are notified
+//! of a failure, in a step or outside of any (a shadow page that cannot be read).
 
 use super::persist::help::{Turn, help_until, take_turn};
 use super::persist::{Listener, Progress, Registration, Step};
@@ -10,22 +10,22 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, thread};
 use models::outcomes::Outcomes;
 use std::task::Wake;
 
-/// What a listener was told; only ever touched between two switches.
+/// The notifications of a listener. The lock is only held between two switches.
 #[derive(Clone, Default)]
-struct Ear(std::sync::Arc<std::sync::Mutex<Vec<bool>>>);
+struct Notified(std::sync::Arc<std::sync::Mutex<Vec<bool>>>);
 
-impl Ear {
-    fn told(&self, durable: bool) {
-        self.0.lock().expect("nobody panics with it").push(durable);
+impl Notified {
+    fn notify(&self, durable: bool) {
+        self.0.lock().expect("no panic under this lock").push(durable);
     }
 
-    fn heard(&self) -> Vec<bool> {
-        self.0.lock().expect("nobody panics with it").clone()
+    fn outcomes(&self) -> Vec<bool> {
+        self.0.lock().expect("no panic under this lock").clone()
     }
 
     fn listener(&self) -> Listener {
-        let ear = self.clone();
-        Listener::Callback(Box::new(move |outcome| ear.told(outcome.is_ok())))
+        let notified = self.clone();
+        Listener::Callback(Box::new(move |outcome| notified.notify(outcome.is_ok())))
     }
 }
 
@@ -39,7 +39,7 @@ impl Shared {
         Arc::new(Shared { progress: Progress::new(0), step: Mutex::new(()) })
     }
 
-    /// A turn of which everything up to `id` comes out durable; or that fails.
+    /// Runs a turn that makes everything up to `id` durable, or that fails.
     fn turn(&self, id: Option<u64>) {
         let _ = take_turn(&self.step, &self.progress, Turn::Awaited, |(), turn| match id {
             Some(id) => {
@@ -51,7 +51,7 @@ impl Shared {
     }
 }
 
-/// A task that has a thread of its own.
+/// A task on a thread of its own.
 struct Task {
     thread: thread::Thread,
     awake: AtomicBool,
@@ -62,7 +62,7 @@ impl Task {
         Arc::new(Task { thread: thread::current(), awake: AtomicBool::new(false) })
     }
 
-    /// Until its waker is called.
+    /// Sleeps until the waker is called.
     fn sleep(&self) {
         while !self.awake.load(Ordering::Acquire) {
             thread::park();
@@ -77,8 +77,8 @@ impl Wake for Task {
     }
 }
 
-/// One registers while another's turn ends.
-pub(crate) fn a_listener_is_told_once() {
+/// Listeners register while another thread's turn ends.
+pub(crate) fn listener_is_notified_once() {
     listeners(1, None);
     listeners(2, Some(3));
 }
@@ -86,25 +86,26 @@ pub(crate) fn a_listener_is_told_once() {
 fn listeners(listeners: u64, preemptions: Option<usize>) {
     explore(preemptions, move || {
         let shared = Shared::new();
-        let ears: Vec<Ear> = (0..listeners).map(|_| Ear::default()).collect();
-        let threads: Vec<_> = ears
+        let notified: Vec<Notified> = (0..listeners).map(|_| Notified::default()).collect();
+        let threads: Vec<_> = notified
             .iter()
-            .map(|ear| {
-                let (shared, listener) = (Arc::clone(&shared), ear.listener());
+            .map(|notified| {
+                let (shared, listener) = (Arc::clone(&shared), notified.listener());
                 thread::spawn(move || shared.progress.tell(1, listener))
             })
             .collect();
         shared.turn(Some(1));
         threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
-        assert!(ears.iter().all(|ear| ear.heard() == [true]), "a listener is told once");
+        assert!(notified.iter().all(|it| it.outcomes() == [true]), "a listener is notified once");
     });
 }
 
-/// Two turns: one serves the first listener, one fails and ends the hopes of the second.
-pub(crate) fn a_failure_is_told_to_all() {
+/// Two turns: the first serves one listener, and the second fails and completes the other with an
+/// error.
+pub(crate) fn failure_notifies_all_listeners() {
     explore(Some(4), || {
         let shared = Shared::new();
-        let (served, lost) = (Ear::default(), Ear::default());
+        let (served, lost) = (Notified::default(), Notified::default());
         let (theirs, listeners) = (Arc::clone(&shared), [served.listener(), lost.listener()]);
         let asks = thread::spawn(move || {
             let [served, lost] = listeners;
@@ -114,20 +115,20 @@ pub(crate) fn a_failure_is_told_to_all() {
         shared.turn(Some(1));
         shared.turn(None);
         asks.join().expect("it ends");
-        assert_eq!(served.heard(), [true], "a listener is told once");
-        assert_eq!(lost.heard(), [false], "a listener is told once");
+        assert_eq!(served.outcomes(), [true], "a listener is notified once");
+        assert_eq!(lost.outcomes(), [false], "a listener is notified once");
     });
 }
 
-/// A failure that no step meets, while a thread goes to sleep because another is in the step, and
-/// while a listener registers. The step itself hangs: only the failure can wake them.
+/// A failure outside of any step, while a thread goes to sleep because another thread has the step,
+/// and while a listener registers. The step itself hangs, so only the failure can wake them.
 pub(crate) fn failure_outside_of_turns_wakes_all() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(4), move || {
         let shared = Shared::new();
-        let ear = Ear::default();
-        let (theirs, listener, seen) = (Arc::clone(&shared), ear.listener(), seen.clone());
+        let notified = Notified::default();
+        let (theirs, listener, seen) = (Arc::clone(&shared), notified.listener(), seen.clone());
         let waits = thread::spawn(move || {
             theirs.progress.tell(1, listener);
             let mut tries = 0;
@@ -141,23 +142,23 @@ pub(crate) fn failure_outside_of_turns_wakes_all() {
             seen.saw(tries - 1);
         });
         let failed = shared.progress.fail(Error::StepPanicked { step: "shadow" });
-        assert!(matches!(failed, Error::Poisoned { .. }), "what is reported");
+        assert!(matches!(failed, Error::Poisoned { .. }), "the reported error");
         waits.join().expect("it ends");
-        assert_eq!(ear.heard(), [false], "a listener is notified once");
+        assert_eq!(notified.outcomes(), [false], "a listener is notified once");
         assert_eq!(shared.progress.listeners(), 0, "none is left");
     });
-    // It finds the failure at its first try, or after it has slept.
+    // The thread finds the failure at its first try, or after a sleep.
     met.are([0, 1]);
 }
 
-/// A future that is polled by one task and then by another, while a turn takes its waker.
+/// A future is polled by one task and then by another, while a turn takes its waker.
 pub(crate) fn waker_of_last_poll_is_called() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(4), move || {
         let shared = Shared::new();
         let (theirs, seen) = (Arc::clone(&shared), seen.clone());
-        // As above: not the thread that joins.
+        // As in `waiting_task_is_woken`, the task does not run on the joining thread.
         let polls = thread::spawn(move || {
             let (first, last) = (Task::new(), Task::new());
             let outcome = || theirs.progress.outcome(1).map(|outcome| outcome.is_ok());
@@ -180,7 +181,8 @@ pub(crate) fn waker_of_last_poll_is_called() {
     met.are([0, 1]);
 }
 
-/// A future that is dropped while a turn takes its waker: it takes that back, or the turn calls it.
+/// A future is dropped while a turn takes its waker: either the drop removes it, or the turn calls
+/// it.
 pub(crate) fn dropped_future_leaves_nothing() {
     let met = Outcomes::default();
     let seen = met.clone();
@@ -197,21 +199,22 @@ pub(crate) fn dropped_future_leaves_nothing() {
         });
         shared.turn(Some(1));
         polls.join().expect("the task ends");
-        // Were one counted that is not there, each turn would look for it.
+        // If a removed waker were still counted, each turn would look for it.
         assert!(!shared.progress.has_waiters(), "none is left");
     });
     met.are([0, 1]);
 }
 
-/// A task as `ticket.await` polls it: a look, a registration, another look; then it sleeps until
-/// its waker is called.
-pub(crate) fn a_task_is_woken() {
+/// A task as `ticket.await` polls it: a check, a registration, another check, and a sleep until its
+/// waker is called.
+pub(crate) fn waiting_task_is_woken() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(None, move || {
         let shared = Shared::new();
         let (theirs, seen) = (Arc::clone(&shared), seen.clone());
-        // The task is not the thread that joins: loom takes a late unparking for the join's end.
+        // The task must not run on the joining thread: loom takes a late unpark for the end of the
+        // join.
         let task = thread::spawn(move || {
             let task = Task::new();
             let outcome = || theirs.progress.outcome(1).map(|outcome| outcome.is_ok());
@@ -232,8 +235,8 @@ pub(crate) fn a_task_is_woken() {
     met.are([0, 1]);
 }
 
-/// Whoever knows an ID to be durable knows what has made it so.
-pub(crate) fn what_is_durable_is_seen_with_its_group() {
+/// A thread that sees a durable ID also sees the group that made it durable.
+pub(crate) fn durable_id_publishes_its_group() {
     explore(None, || {
         let shared = Shared::new();
         let log = Arc::new(AtomicU64::new(0));

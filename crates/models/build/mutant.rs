@@ -1,8 +1,8 @@
-//! What a twin is.
+//! The type of a mutant, and the protocol files that mutants change.
 //!
-//! A part of build.rs, which makes the files.
+//! A part of build.rs, which generates the files.
 
-/// Who explores.
+/// The tool that explores a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
     /// loom.
@@ -12,7 +12,7 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    /// Its folder under `tests`.
+    /// Returns the tool's folder under `tests`.
     pub(crate) const fn folder(self) -> &'static str {
         match self {
             Tool::Loom => "loom",
@@ -20,7 +20,8 @@ impl Tool {
         }
     }
 
-    /// What its program compiles from copies without tests: their tests want more of the product.
+    /// Returns the folders that the test program compiles from copies without tests: their tests
+    /// need more of the product.
     pub(crate) const fn whole(self) -> &'static [Folder] {
         match self {
             Tool::Loom => &[Folder::Pipeline, Folder::Versions],
@@ -36,19 +37,19 @@ pub(crate) enum Folder {
     Ring,
     /// The persistent ring.
     PersistentRing,
-    /// From the rings to the log.
+    /// The persist step: from the rings to the log.
     Persist,
     /// Transactional memories.
     Perform,
-    /// From the log to home, and both steps together.
+    /// The reproduce step, from the log to the heap image, and both steps together.
     Pipeline,
     /// The design around them, and tickets.
     Design,
-    /// What makes a state of what a crash has left.
+    /// Recovery from the state that a crash has left.
     Recover,
-    /// Shadows with a bound.
+    /// Bounded shadows.
     Shadow,
-    /// Workers with slots of the log.
+    /// Workers with log slots.
     Slots,
     /// Objects with two versions.
     Versions,
@@ -69,7 +70,7 @@ impl Folder {
         Folder::Versions,
     ];
 
-    /// Where its files are, under `crates`.
+    /// Returns the path of the files under `crates`.
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Folder::Ring | Folder::PersistentRing => "log/src",
@@ -79,7 +80,7 @@ impl Folder {
         }
     }
 
-    /// Its protocol files.
+    /// Returns the protocol files.
     pub(crate) const fn files(self) -> &'static [&'static str] {
         match self {
             Folder::Ring => &["ring.rs"],
@@ -139,7 +140,8 @@ impl Folder {
         }
     }
 
-    /// What is smaller in models than in the product: texts of a file, and what takes their place.
+    /// Returns the sizes that are smaller in models than in the product: texts of a file and their
+    /// replacements.
     pub(crate) fn sizes(file: &str) -> &'static [(&'static str, &'static str)] {
         match file {
             "versions/copies.rs" => &[
@@ -151,7 +153,7 @@ impl Folder {
         }
     }
 
-    /// The text that declares its modules over files in `at`.
+    /// Returns the text that declares the modules over files in `at`.
     pub(crate) fn declare(self, at: &str) -> String {
         let module = |name: &str, file: &str| {
             format!("    #[path = {:?}]\n    pub(crate) mod {name};\n", format!("{at}/{file}"))
@@ -166,27 +168,27 @@ impl Folder {
     }
 }
 
-/// A protocol with one protection taken away.
+/// A protocol with one protection removed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Twin {
-    /// What is wrong, as the test's name.
+pub(crate) struct Mutant {
+    /// The name of its test, which says what is wrong.
     pub(crate) name: &'static str,
-    /// Its number in the list of mutants that the crash tests are measured by.
-    pub(crate) mutant: Option<u8>,
-    /// Who must find it.
+    /// Its number in the list of mutants in docs/mutants.md.
+    pub(crate) number: Option<u8>,
+    /// The tool that must detect it.
     pub(crate) tool: Tool,
-    /// What is compiled anew: the folder of the changed file, and those that build on it.
+    /// The folders to compile anew: the folder of the changed file, and those that depend on it.
     pub(crate) folders: &'static [Folder],
-    /// The changed file, as its folder has it.
+    /// The changed file, relative to its folder.
     pub(crate) file: &'static str,
-    /// Each text, which stands once in the file, and what takes its place.
+    /// The texts to replace, each of which occurs once in the file, and their replacements.
     pub(crate) changes: &'static [(&'static str, &'static str)],
-    /// Files beside the model that are compiled anew too.
+    /// Further files next to the model to compile anew.
     pub(crate) beside: &'static [&'static str],
-    /// The model: a file beside the tool's main.rs.
+    /// The model: a file next to the tool's main.rs.
     pub(crate) model: &'static str,
-    /// Its function.
+    /// The model's function.
     pub(crate) check: &'static str,
-    /// A part of the message that it must end with.
+    /// A part of the message with which the model must fail.
     pub(crate) says: &'static str,
 }

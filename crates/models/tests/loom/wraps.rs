@@ -1,4 +1,4 @@
-//! The ring: one writer, one that takes, over more than a lap.
+//! The ring: one writer and one reader, over more than one wrap.
 
 use super::ring::{RECORD_HEAD_WORDS, Ring, Writer};
 use crate::explore::{explore, words};
@@ -6,14 +6,15 @@ use crate::sync::{Arc, thread};
 use loom::cell::Cell;
 use std::rc::Rc;
 
-/// So few that the second record already goes over the end and needs space of the first.
+/// So few words that the second record wraps and needs the space of the first.
 const RING_WORDS: usize = 4;
 const RECORD_WORDS: u64 = RECORD_HEAD_WORDS as u64 + 1;
 
 type Words = Box<[crate::sync::AtomicU64]>;
 
-/// Who may touch each word: loom panics when one touches it without having seen the other leave it.
-/// It stands for what loom does not explore: a copy that reads what is stored only later.
+/// The owner of each word: loom panics when a thread accesses a word without having synchronized
+/// with the other thread's access. This stands in for an execution that loom does not explore: a
+/// copy that reads a value stored later.
 struct Owned(Vec<Cell<u64>>);
 
 impl Owned {
@@ -26,7 +27,7 @@ impl Owned {
     }
 
     fn read(&self, at: u64) {
-        assert!(self.places(at).all(|place| place.get() == at), "a record's place is another's");
+        assert!(self.places(at).all(|place| place.get() == at), "the place has another record");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The twins that loom must find: modules that build.rs makes.
+//! The mutants that shuttle must detect: modules that build.rs generates.
 
 #![allow(
     unused,
@@ -7,4 +7,4 @@
     reason = "a mutant is product code with one change, which may leave names unused"
 )]
 
-include!(concat!(env!("OUT_DIR"), "/loom.rs"));
+include!(concat!(env!("OUT_DIR"), "/shuttle.rs"));
