@@ -1,14 +1,14 @@
-//! Sequences larger than an object.
+//! Arrays: sequences larger than an object.
 //!
 //! ```text
 //!   first                                   first + 272
 //!   | block 0: PER_BLOCK elements, 256 bytes | header | block 1 ...      header: 16 bytes
 //! ```
 //!
-//! An element never straddles two blocks, so it belongs to one object. Blocks stand at a fixed
-//! distance, and the elements of a block are a constant number, so the address of an element is
-//! multiplication and shift: no table, no division. In a heap whose objects have no headers the
-//! distance is 256; [`block_stride`] reads it off the first block's address.
+//! An element never straddles two blocks, so it belongs to one object. Blocks are a fixed distance
+//! apart and hold a constant number of elements. An element's address is therefore one
+//! multiplication and one shift, without a table or a division. In a heap whose objects have no
+//! headers the distance is 256 bytes; [`block_stride`] derives it from the first block's address.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,9 +17,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Addr, Allocate, BLOCK_BYTES, Field, Persist, Stop, Words, block_stride};
 
-/// A fixed number of elements, in blocks of 256 bytes; a value of two words that objects can hold.
+/// A fixed number of elements in blocks of 256 bytes; a value of two words that objects can hold.
 ///
-/// It never moves. An element has at most 256 bytes.
+/// An array never moves. An element has at most 256 bytes.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Array<T> {
@@ -29,7 +29,7 @@ pub struct Array<T> {
 }
 
 impl<T: Persist> Array<T> {
-    /// An array without elements; it owns no memory.
+    /// The array without elements; it owns no memory.
     pub const EMPTY: Array<T> = Array::from_parts(0, 0);
 
     const PER_BLOCK: u64 = {
@@ -37,19 +37,22 @@ impl<T: Persist> Array<T> {
         BLOCK_BYTES / size_of::<T>() as u64
     };
 
-    /// An array of `len` elements, all zero words, in this one transaction.
+    /// Allocates an array of `len` elements, all zero words, in this one transaction.
     ///
     /// # Errors
-    /// [`Stop::Full`]; [`Stop::TooLarge`] when preparing it needs more than one transaction: then
-    /// [`reserve`](Array::reserve) it and [`prepare`](Array::prepare) it step by step.
+    /// [`Stop::Full`]; [`Stop::TooLarge`] when preparation needs more than one transaction. Use
+    /// [`reserve`](Array::reserve) then, and [`prepare`](Array::prepare) in several transactions.
     pub fn create<W: Allocate>(tx: &mut W, len: u64) -> Result<Array<T>, Stop> {
         let array = Array::reserve(tx, len)?;
         array.prepare(tx, u64::MAX)?;
         Ok(array)
     }
 
-    /// Room for `len` elements, which may be used once [`prepare`](Array::prepare) has said so.
-    /// Store it somewhere reachable in the same transaction: it is the program's from here on.
+    /// Reserves memory for `len` elements; they are usable once [`prepare`](Array::prepare)
+    /// returns true.
+    ///
+    /// Store the array somewhere reachable in the same transaction: the memory belongs to the
+    /// program once it commits.
     ///
     /// # Errors
     /// [`Stop::Full`].
@@ -59,8 +62,9 @@ impl<T: Persist> Array<T> {
         Ok(Array::from_parts(first, len))
     }
 
-    /// Makes up to `most_blocks` further blocks ready; answers whether all are. May be repeated
-    /// after a crash.
+    /// Prepares up to `most_blocks` further blocks; returns whether all are prepared.
+    ///
+    /// The call may be repeated after a crash.
     ///
     /// # Errors
     /// [`Stop::TooLarge`] when `most_blocks` are too many for one transaction.
@@ -68,7 +72,7 @@ impl<T: Persist> Array<T> {
         Ok(self.is_empty() || tx.prepare_blocks(self.first(), most_blocks)? == 0)
     }
 
-    /// The place of an element.
+    /// Returns the place of an element.
     ///
     /// # Errors
     /// [`Stop::BadPointer`] when `index` is not less than the length.
@@ -77,16 +81,16 @@ impl<T: Persist> Array<T> {
         if index >= self.len() {
             return Err(Stop::BadPointer);
         }
-        // Wrapping: a length read from a damaged pool must not panic; the access will be refused.
+        // Wrapping: a length read from a damaged pool must not panic; the access is refused later.
         let block = (index / Self::PER_BLOCK).wrapping_mul(block_stride(self.first()));
         let object = self.first().wrapping_add(block);
         Ok(Field::new(Addr::new(object, index % Self::PER_BLOCK * size_of::<T>() as u64)))
     }
 
-    /// Gives the memory back. Every copy of this value leads nowhere from then on.
+    /// Frees the memory. Every copy of this value dangles from then on.
     ///
     /// # Errors
-    /// [`Stop::BadPointer`] when it was given back before.
+    /// [`Stop::BadPointer`] when the array was freed before.
     pub fn free<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
         if self.is_empty() {
             return Ok(());
@@ -95,18 +99,18 @@ impl<T: Persist> Array<T> {
         tx.retire(Addr::new(self.first(), 0), blocks.wrapping_mul(BLOCK_BYTES))
     }
 
-    /// The array over blocks that are there already.
+    /// Makes an array over existing blocks.
     pub(crate) const fn from_parts(first: u64, len: u64) -> Array<T> {
         Array { parts: [first, len], element: PhantomData }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub const fn len(self) -> u64 {
         self.parts[1]
     }
 
-    /// Whether it has no elements.
+    /// Returns whether the array has no elements.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.len() == 0
@@ -142,7 +146,7 @@ mod tests {
     use crate::{Objects, Place, Transact};
 
     #[test]
-    fn every_element_keeps_its_own_value() {
+    fn array_elements_do_not_overlap() {
         let mut mock = Mock::new(1 << 16);
         let array = mock.transact(|tx| Array::<[u64; 3]>::create(tx, 100)).unwrap();
         mock.transact(|tx| {
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_array_is_prepared_step_by_step() {
+    fn array_is_prepared_in_steps() {
         let mut mock = Mock::new(1 << 16);
         let array = mock.transact(|tx| Array::<u64>::reserve(tx, 320)).unwrap();
         assert!(!mock.transact(|tx| array.prepare(tx, 4)).unwrap());
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_made_up_length_leads_nowhere_and_does_not_panic() {
+    fn array_with_wild_length_is_refused() {
         let array = Array::<u64>::from_parts(64, u64::MAX);
         let mut mock = Mock::forgiving(1 << 12);
         let refused = mock.transact(|tx| tx.get(array.at(u64::MAX - 1)?)).unwrap_err();
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_never_straddles_two_blocks() {
+    fn array_element_never_straddles_blocks() {
         let array = Array::<[u64; 5]>::from_parts(1 << 20, 1000);
         for i in 0..1000 {
             assert!(array.at(i).unwrap().addr().offset + 40 <= BLOCK_BYTES);

@@ -1,7 +1,7 @@
 //! Byte strings as heap objects.
 //!
-//! Up to 1 KiB a string is one object; a longer one is an array of blocks. Which of the two follows
-//! from the length, so the value that names it is two words.
+//! A string of up to 1 KiB is one object; a longer one is an array of blocks. The length decides
+//! which, so the handle of a string is two words.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -9,7 +9,7 @@ use crate::{Addr, Allocate, Array, OBJECT_BYTES_MAX, Place, Stop, Words};
 
 /// A byte string in the heap: a value of two words that objects can hold.
 ///
-/// The string is written once, when it is made. To change it, make another and free this one.
+/// A string is immutable. To change one, make another and free the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Bytes {
@@ -21,14 +21,17 @@ impl Bytes {
     /// The empty string; it owns no memory.
     pub const EMPTY: Bytes = Bytes { first: 0, len: 0 };
 
-    /// A new string.
+    /// Allocates a string and copies `bytes` into it.
     ///
     /// # Errors
-    /// [`Stop::Full`]; [`Stop::TooLarge`] when one transaction cannot write so much. Under
-    /// `decoupled` the worker's ring bounds it first, by default to 8 MiB with the words of the
-    /// allocator (`Options::ring_entries`), then half the log (`Options::log_bytes`); under the
-    /// other designs a worker's slot of the log does, and under `snapshot` its memory for copies.
-    /// The error of the surrounding `run` names which, and what to do.
+    /// [`Stop::Full`]; [`Stop::TooLarge`] when one transaction cannot write so much. The first
+    /// limit that a long string meets depends on the design:
+    /// - `decoupled`: the worker's ring, by default 8 MiB with the words of the allocator
+    ///   (`Options::ring_entries`), then half the log (`Options::log_bytes`);
+    /// - the other designs: a worker's slot of the log;
+    /// - `snapshot`, in addition: its memory for copies.
+    ///
+    /// The error of the surrounding `run` names the limit and the remedy.
     pub fn new<W: Allocate>(tx: &mut W, bytes: &[u8]) -> Result<Bytes, Stop> {
         let len = bytes.len() as u64;
         let string = match bytes.len() {
@@ -48,12 +51,12 @@ impl Bytes {
         Ok(string)
     }
 
-    /// The string's bytes, copied out.
+    /// Returns a copy of the string's bytes.
     ///
     /// # Errors
-    /// As [`Words::read`]; [`Stop::BadPointer`] when the value was not made by [`Bytes::new`].
+    /// As [`Words::read`]; [`Stop::BadPointer`] when [`Bytes::new`] did not make this value.
     pub fn read<W: Words>(self, tx: &mut W) -> Result<Vec<u8>, Stop> {
-        let mut out = Vec::new(); // grows with what was really read: the length is not trusted
+        let mut out = Vec::new(); // grows with the bytes really read: the length is not trusted
         let mut left = usize::try_from(self.len).map_err(|_| Stop::BadPointer)?;
         let mut block = 0;
         while left > 0 {
@@ -67,10 +70,10 @@ impl Bytes {
         Ok(out)
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     ///
     /// # Errors
-    /// [`Stop::BadPointer`] when it was given back before.
+    /// [`Stop::BadPointer`] when the string was freed before.
     pub fn free<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
         match self.len {
             0 => Ok(()),
@@ -82,17 +85,17 @@ impl Bytes {
         }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub const fn len(self) -> u64 {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether the string has no bytes.
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// The first word of the `index`-th 256 bytes.
+    /// Returns the address of the `index`-th 256 bytes.
     fn block(self, index: usize) -> Result<Addr, Stop> {
         if self.len <= OBJECT_BYTES_MAX as u64 {
             return Ok(Addr::new(self.first, (index * BLOCK) as u64));
@@ -115,7 +118,7 @@ impl Text {
     /// The empty string; it owns no memory.
     pub const EMPTY: Text = Text { bytes: Bytes::EMPTY };
 
-    /// A new string.
+    /// Allocates a string and copies `text` into it.
     ///
     /// # Errors
     /// As [`Bytes::new`].
@@ -123,7 +126,7 @@ impl Text {
         Ok(Text { bytes: Bytes::new(tx, text.as_bytes())? })
     }
 
-    /// The string, copied out.
+    /// Returns a copy of the string.
     ///
     /// # Errors
     /// As [`Bytes::read`]; [`Stop::BadValue`] when it is not UTF-8.
@@ -131,7 +134,7 @@ impl Text {
         String::from_utf8(self.bytes.read(tx)?).map_err(|_| Stop::BadValue)
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     ///
     /// # Errors
     /// As [`Bytes::free`].
@@ -147,7 +150,7 @@ mod tests {
     use crate::mock::Mock;
 
     #[test]
-    fn strings_of_every_length_come_back() {
+    fn strings_of_every_length_round_trip() {
         let mut mock = Mock::new(1 << 20);
         for len in [0, 1, 7, 8, 9, 255, 256, 257, 1023, 1024, 1025, 5000] {
             let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + len) as u8).collect();
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_checked_on_the_way_out() {
+    fn text_that_is_not_utf8_is_refused() {
         let mut mock = Mock::new(1 << 16);
         let text = mock.transact(|tx| Text::new(tx, "größer")).unwrap();
         assert_eq!(mock.transact(|tx| text.read(tx)).unwrap(), "größer");
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_made_up_string_is_a_bad_pointer_and_takes_no_memory() {
+    fn string_with_wild_length_is_refused() {
         let mut mock = Mock::forgiving(1 << 16);
         let wild = Bytes { first: 64, len: u64::MAX };
         assert_eq!(mock.transact(|tx| wild.read(tx)).unwrap_err().stop, Stop::BadPointer);

@@ -1,12 +1,14 @@
-//! [`Transact`] without its type: code that is not timed, such as loading and checking a workload,
-//! is compiled once and not once for each design.
+//! Type-erased [`Transact`]: transactions behind a `dyn` call.
+//!
+//! Code that is not timed, such as loading and checking a workload, is compiled once with it and
+//! not once for each design.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::{Addr, Allocate, LockId, Seen, Stop, Transact, Words};
 
-/// Whoever runs transactions whose bodies know of them only that they [`Allocate`].
+/// A worker whose transaction bodies see only [`Allocate`].
 trait AnyTransact<E> {
     fn transact_any(
         &mut self,
@@ -23,20 +25,20 @@ impl<T: Transact, E: From<T::Error>> AnyTransact<E> for T {
     }
 }
 
-/// Why a transaction of any worker could not be done: its worker's own error, the type forgotten.
+/// The error of an erased worker: its own error in a box.
 #[derive(Debug)]
 pub struct AnyError(Box<dyn Error + Send + Sync>);
 
 impl AnyError {
-    /// This error.
+    /// Boxes an error.
     pub fn new(error: impl Error + Send + Sync + 'static) -> AnyError {
         AnyError(Box::new(error))
     }
 
-    /// The worker's own error, if it is of this type.
+    /// Returns the worker's own error, if it is an `E`.
     ///
     /// # Errors
-    /// It is of another: this one, as it was.
+    /// This error unchanged, when it has another type.
     pub fn downcast<E: Error + 'static>(self) -> Result<E, AnyError> {
         self.0.downcast().map(|error| *error).map_err(AnyError)
     }
@@ -54,7 +56,7 @@ impl Error for AnyError {
     }
 }
 
-/// A worker whose type is forgotten: each access of a transaction is a call that is looked up.
+/// A type-erased worker; each access of a transaction is one virtual call.
 ///
 /// ```
 /// use words::{Erased, Objects, Transact, mock::Mock};
@@ -71,14 +73,14 @@ impl Error for AnyError {
 pub struct Erased<'w, E>(&'w mut dyn AnyTransact<E>);
 
 impl<'w, E> Erased<'w, E> {
-    /// This worker.
+    /// Erases the type of a worker and keeps its error type.
     pub fn new(worker: &'w mut impl Transact<Error = E>) -> Erased<'w, E> {
         Erased(worker)
     }
 }
 
 impl<'w> Erased<'w, AnyError> {
-    /// This worker, its error's type forgotten, too.
+    /// Erases the types of a worker and of its error.
     pub fn any<T: Transact>(worker: &'w mut T) -> Erased<'w, AnyError>
     where
         AnyError: From<T::Error>,
@@ -98,12 +100,12 @@ impl<E: Error + Send + Sync + 'static> Transact for Erased<'_, E> {
         &mut self,
         mut body: impl FnMut(&mut ErasedTx<'_>) -> Result<R, Stop>,
     ) -> Result<R, E> {
-        let mut answer = None;
+        let mut result = None;
         self.0.transact_any(&mut |tx| {
-            answer = Some(body(&mut ErasedTx(tx))?);
+            result = Some(body(&mut ErasedTx(tx))?);
             Ok(())
         })?;
-        Ok(answer.expect("a body that committed has answered"))
+        Ok(result.expect("a body that committed has returned its result"))
     }
 }
 
@@ -111,7 +113,7 @@ impl<E: Error + Send + Sync + 'static> Transact for Erased<'_, E> {
 pub struct ErasedTx<'t>(&'t mut dyn Allocate);
 
 impl<'t> ErasedTx<'t> {
-    /// This transaction.
+    /// Erases the type of a transaction.
     pub fn new(tx: &'t mut dyn Allocate) -> ErasedTx<'t> {
         ErasedTx(tx)
     }

@@ -1,4 +1,4 @@
-//! The waist of Lastword: what a transaction looks like to a data structure.
+//! The interface between data structures and designs: transactions on a heap of words.
 //!
 //! ```text
 //!   workloads   collections   alloc          above: plain code over `Words`
@@ -8,9 +8,11 @@
 //!   lastword        sim         mock         below: designs, and a checker for tests
 //! ```
 //!
-//! Data lives in a *heap* of 8-byte words, cut into *objects*. A program names an object with a
-//! [`Ptr`], a field of it with [`field!`], an element of something large with [`Array::at`], and
-//! reads and writes them inside a transaction:
+//! Data structures know only this crate, so each runs on every design and on a simulated machine.
+//!
+//! Data lives in a *heap* of 8-byte words, divided into *objects*. A program refers to an object by
+//! a [`Ptr`], to a field of it by [`field!`], and to an element of a large sequence by
+//! [`Array::at`]. It reads and writes them inside a transaction:
 //!
 //! ```
 //! use words::{Objects, Ptr, Stop, Transact, field, mock::Mock};
@@ -31,7 +33,7 @@
 //! # Ok::<(), words::mock::Refused>(())
 //! ```
 //!
-//! Nothing here knows how atomic durability is reached; that is a *design*, below the waist.
+//! This crate does not define how transactions become atomic and durable: a *design* does.
 
 mod addr;
 mod array;

@@ -1,9 +1,9 @@
-//! A heap in a `Vec<u64>` that checks its user: for tests of everything above the waist.
+//! A heap in a `Vec<u64>` that checks its caller, for tests of data structures.
 //!
-//! It knows exactly which objects are alive, so an access that leaves its object, reads a freed one
-//! or reads a word that was never written panics there and then. It can also refuse the n-th access
-//! with [`Stop::Conflict`], as real transactional memories do, so that a test can show that a
-//! data structure hands the `Stop` on and leaves nothing half done.
+//! It tracks which objects are alive. An access that leaves its object, reads a freed object or
+//! reads a word that was never written panics at once. It can also end the n-th access with
+//! [`Stop::Conflict`], as real transactional memories do. A test shows with that that a data
+//! structure passes the `Stop` on and leaves no half-done change.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::{
     Transact, Words,
 };
 
-/// The tag of every mock heap's pointers.
+/// The pool tag of every mock heap.
 const TAG: u64 = 0x6d0c << crate::ADDRESS_BITS;
 
-/// A checking heap; one transaction at a time.
+/// A checking heap that runs one transaction at a time.
 #[derive(Debug)]
 pub struct Mock {
     words: Vec<u64>,
     heap: Heap,
-    /// What `heap` was when the transaction began.
+    /// `heap` at the start of the transaction.
     before: Heap,
     /// Words overwritten by the transaction: index and old value, oldest first.
     undo: Vec<(usize, u64)>,
@@ -31,15 +31,15 @@ pub struct Mock {
     forgiving: bool,
 }
 
-/// What is allocated.
+/// The allocator's state.
 #[derive(Clone, Debug, Default)]
 struct Heap {
     /// Live objects: first byte to size in bytes; blocks of a run only once they are prepared.
     live: BTreeMap<u64, u64>,
     /// Reserved runs: first byte to (blocks, blocks prepared).
     runs: BTreeMap<u64, (u64, u64)>,
-    /// Everything from here on has never been used. Freed memory is not used again, so that a
-    /// dangling pointer never looks right.
+    /// Start of the memory that was never used. Freed memory is not reused, so a dangling pointer
+    /// is always detected.
     next: u64,
     root: u64,
 }
@@ -48,7 +48,7 @@ struct Heap {
 #[derive(Debug, Error)]
 #[error("the transaction was refused: {stop}")]
 pub struct Refused {
-    /// What its body ended with.
+    /// The reason that ended its body.
     pub stop: Stop,
 }
 
@@ -59,7 +59,7 @@ impl From<Refused> for AnyError {
 }
 
 impl Mock {
-    /// A heap of so many bytes.
+    /// Makes a heap of `bytes` bytes.
     pub fn new(bytes: usize) -> Mock {
         let heap = Heap { next: HEADER_BYTES, ..Heap::default() };
         Mock {
@@ -73,33 +73,33 @@ impl Mock {
         }
     }
 
-    /// A heap that answers [`Stop::BadPointer`] to a wrong access, as a pool does, and does not
-    /// panic.
+    /// Makes a heap that returns [`Stop::BadPointer`] for a wrong access, as a pool does, instead
+    /// of panicking.
     pub fn forgiving(bytes: usize) -> Mock {
         Mock { forgiving: true, ..Mock::new(bytes) }
     }
 
-    /// Lets the access after `accesses` more end in [`Stop::Conflict`], once.
+    /// Ends one access, the one after `accesses` more, in [`Stop::Conflict`].
     pub fn conflict_after(&mut self, accesses: u64) {
         self.conflict_after = Some(accesses);
     }
 
-    /// Whether the conflict that was asked for is still to come; takes the wish back.
+    /// Cancels the requested conflict; returns whether it was still pending.
     pub fn take_conflict(&mut self) -> bool {
         self.conflict_after.take().is_some()
     }
 
-    /// How many objects are alive; each block of an array is one.
+    /// Returns the number of live objects; each block of an array is one.
     pub fn objects(&self) -> usize {
         self.heap.live.len()
     }
 
-    /// The first byte and the bytes of every live object, in the order of their addresses.
+    /// Returns the first byte and the size of every live object, in address order.
     pub fn live(&self) -> Vec<(u64, u64)> {
         self.heap.live.iter().map(|(&object, &bytes)| (TAG | object, bytes)).collect()
     }
 
-    /// Bytes in live objects.
+    /// Returns the bytes in live objects.
     pub fn bytes_live(&self) -> u64 {
         self.heap.live.values().sum()
     }
@@ -125,19 +125,19 @@ impl Mock {
         Err(*self.stopped.get_or_insert(stop))
     }
 
-    fn wrong<R>(&mut self, at: Addr, what: &str) -> Result<R, Stop> {
-        assert!(self.forgiving, "{what}: object {:#x}, offset {}", at.object, at.offset);
+    fn wrong<R>(&mut self, at: Addr, problem: &str) -> Result<R, Stop> {
+        assert!(self.forgiving, "{problem}: object {:#x}, offset {}", at.object, at.offset);
         self.stop(Stop::BadPointer)
     }
 
-    /// The index of a word that lies in a live object.
+    /// Returns the index of a word that lies in a live object.
     fn index(&mut self, at: Addr) -> Result<usize, Stop> {
         let object = at.object.wrapping_sub(TAG);
         let Some(&bytes) = self.heap.live.get(&object) else {
-            return self.wrong(at, "no object there");
+            return self.wrong(at, "no live object at this address");
         };
         if !at.offset.is_multiple_of(8) {
-            return self.wrong(at, "not a multiple of 8");
+            return self.wrong(at, "offset is not a multiple of 8");
         }
         if at.offset.checked_add(8).is_none_or(|end| end > bytes.next_multiple_of(8)) {
             return self.wrong(at, "the access leaves its object");
@@ -150,7 +150,7 @@ impl Mock {
         self.words[index] = value;
     }
 
-    /// Takes never-used bytes; answers the first one behind the header.
+    /// Takes never-used memory; returns the first byte after the header.
     fn take(&mut self, bytes: u64) -> Result<u64, Stop> {
         let object = self.heap.next;
         let end = object.checked_add(bytes.next_multiple_of(16) + HEADER_BYTES);
@@ -188,7 +188,7 @@ impl Words for Mock {
         let object = at.object.wrapping_sub(TAG);
         if let Some((blocks, prepared)) = self.heap.runs.get(&object).copied() {
             if at.offset != 0 || bytes != blocks * BLOCK_BYTES {
-                return self.wrong(at, "a run of blocks is given back whole");
+                return self.wrong(at, "a run of blocks must be freed whole");
             }
             self.heap.runs.remove(&object);
             for block in 0..prepared {
@@ -201,7 +201,7 @@ impl Words for Mock {
                 self.heap.live.remove(&object);
                 Ok(())
             }
-            _ => self.wrong(at, "no such object to give back"),
+            _ => self.wrong(at, "free of an object that is not live"),
         }
     }
 }
@@ -214,7 +214,7 @@ impl Allocate for Mock {
         }
         let object = self.take(bytes as u64)?;
         self.heap.live.insert(object, bytes as u64);
-        // What a new object holds is not defined: make sure that nobody takes it for zeros.
+        // The content of a new object is undefined: fill it, so that no test relies on zeros.
         for word in 0..bytes.div_ceil(8) {
             self.put(object as usize / 8 + word, 0xdead_dead_dead_dead);
         }
@@ -226,7 +226,7 @@ impl Allocate for Mock {
         let Some(bytes) = blocks.checked_mul(BLOCK_STRIDE) else {
             return self.stop(Stop::Full);
         };
-        // Behind a header, as in a pool: that is what `block_stride` goes by.
+        // Leave space for a header, as a pool does: `block_stride` depends on the address.
         self.heap.next |= HEADER_BYTES;
         let first = self.take(bytes)?;
         self.heap.runs.insert(first, (blocks, 0));
@@ -237,7 +237,7 @@ impl Allocate for Mock {
         self.count_access()?;
         let object = first.wrapping_sub(TAG);
         let Some((blocks, prepared)) = self.heap.runs.get(&object).copied() else {
-            return self.wrong(Addr::new(first, 0), "no run of blocks there");
+            return self.wrong(Addr::new(first, 0), "no run of blocks at this address");
         };
         let ready = blocks.min(prepared.saturating_add(most));
         for block in prepared..ready {
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the access leaves its object")]
-    fn an_access_that_leaves_its_object_panics() {
+    fn access_outside_object_panics() {
         let mut mock = Mock::new(1 << 12);
         let _ = mock.transact(|tx| {
             let first = tx.allocate(16)?;
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_object_is_gone_and_a_second_free_is_refused() {
+    fn freed_object_is_refused() {
         let mut mock = Mock::forgiving(1 << 12);
         let object: Ptr<u64> = mock.transact(|tx| tx.alloc(7_u64)).unwrap();
         mock.transact(|tx| tx.free(object)).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_transaction_leaves_nothing() {
+    fn refused_transaction_rolls_back() {
         let mut mock = Mock::forgiving(1 << 12);
         let kept: Ptr<u64> = mock.transact(|tx| tx.alloc(7_u64)).unwrap();
         let refused = mock.transact(|tx| {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_swallows_a_stop_cannot_commit() {
+    fn swallowed_stop_cannot_commit() {
         let mut mock = Mock::forgiving(1 << 12);
         let refused = mock.transact(|tx| {
             let _ = tx.get(Ptr::<u64>::from_bits(3));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_runs_the_body_again() {
+    fn conflict_reruns_the_body() {
         let mut mock = Mock::new(1 << 12);
         let object: Ptr<u64> = mock.transact(|tx| tx.alloc(1_u64)).unwrap();
         for accesses in 0..2 {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_heap_says_so() {
+    fn full_heap_is_refused() {
         let mut mock = Mock::new(256);
         let refused = mock.transact(|tx| {
             for _ in 0..100 {

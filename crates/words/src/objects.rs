@@ -1,14 +1,14 @@
-//! Typed access over [`Words`]: values go in and out by copy.
+//! Typed access over [`Words`]: values are copied in and out.
 
 use crate::persist::{from_words, to_words, whole_words, with_buffer};
 use crate::{Addr, Allocate, Persist, Place, Ptr, Stop, View, Words, words_in};
 
-/// Typed access for everything that has words. In scope wherever a transaction is used.
+/// Typed access for every type with words; import it wherever a transaction is used.
 pub trait Objects: Words {
-    /// The value at a place.
+    /// Returns the value at a place.
     ///
     /// # Errors
-    /// As [`Words::read`]; [`Stop::BadValue`] when what is there is no value of the type.
+    /// As [`Words::read`]; [`Stop::BadValue`] when the bits there are no value of the type.
     #[inline]
     fn get<P: Place>(&mut self, place: P) -> Result<P::Value, Stop> {
         const { whole_words(size_of::<P::Value>()) };
@@ -18,7 +18,7 @@ pub trait Objects: Words {
         })
     }
 
-    /// An object of which several fields are read, one by one: [`View`].
+    /// Opens an object of which several fields are read one by one; see [`View`].
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -27,7 +27,7 @@ pub trait Objects: Words {
         View::of(self, object)
     }
 
-    /// Puts a value at a place.
+    /// Writes a value at a place.
     ///
     /// # Errors
     /// As [`Words::write`].
@@ -40,7 +40,7 @@ pub trait Objects: Words {
         })
     }
 
-    /// Replaces the value at a place by what `change` makes of it.
+    /// Replaces the value at a place by the result of `change`.
     ///
     /// # Errors
     /// As [`get`](Objects::get) and [`set`](Objects::set).
@@ -55,7 +55,7 @@ pub trait Objects: Words {
         self.set(place, change(value))
     }
 
-    /// A new object that holds `value`.
+    /// Allocates an object that holds `value`.
     ///
     /// # Errors
     /// As [`Allocate::allocate`].
@@ -70,7 +70,7 @@ pub trait Objects: Words {
         Ok(object)
     }
 
-    /// The root as the object that the program knows it to be; [`Ptr::NULL`] in a new heap.
+    /// Returns the root, typed by the caller; [`Ptr::NULL`] in a new heap.
     ///
     /// # Errors
     /// As [`Allocate::root`].
@@ -82,7 +82,7 @@ pub trait Objects: Words {
         self.root().map(Ptr::from_bits)
     }
 
-    /// Makes an object the root: where the program finds everything again.
+    /// Makes an object the root, from which the program reaches all its data after a restart.
     ///
     /// # Errors
     /// As [`Allocate::set_root`].
@@ -94,10 +94,10 @@ pub trait Objects: Words {
         self.set_root(object.to_bits())
     }
 
-    /// Gives an object back. Its memory is used again after this transaction has committed.
+    /// Frees an object. Its memory is reused after this transaction has committed.
     ///
     /// # Errors
-    /// [`Stop::BadPointer`] when there is no such object (given back before, or never allocated).
+    /// [`Stop::BadPointer`] when the object is not live: freed before, or never allocated.
     #[inline]
     fn free<T: Persist>(&mut self, object: Ptr<T>) -> Result<(), Stop> {
         const { whole_words(size_of::<T>()) };

@@ -1,15 +1,14 @@
-//! Values that can live in a pool.
+//! Values that can be stored in a pool.
 
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::{OBJECT_BYTES_MAX, Stop};
 
-/// A plain value of whole words: no references, no padding, at most
-/// [`OBJECT_BYTES_MAX`] bytes.
+/// A plain value of whole words: no references, no padding, at most [`OBJECT_BYTES_MAX`] bytes.
 ///
-/// It is implemented for every `Copy` type with zerocopy's four derives; that its size is a
-/// multiple of 8 is checked where it is used, at compile time. Enums and `bool`s are checked when
-/// a value is read: a bit pattern that the type does not have is [`Stop::BadValue`].
+/// Every `Copy` type with zerocopy's four derives implements it. A size that is not a multiple of 8
+/// fails to compile where the value is used. Reading checks enums and `bool`s: a bit pattern that
+/// the type does not have is [`Stop::BadValue`].
 ///
 /// ```
 /// use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -23,7 +22,7 @@ use crate::{OBJECT_BYTES_MAX, Stop};
 /// is_persist::<[f64; 4]>();
 /// ```
 ///
-/// A value with padding is refused, because its bytes would not be defined:
+/// A type with padding is refused, because its padding bytes are undefined:
 /// ```compile_fail
 /// # use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 /// #[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -31,33 +30,33 @@ use crate::{OBJECT_BYTES_MAX, Stop};
 /// struct Padded { small: u8, large: u64 }
 /// ```
 ///
-/// So is a type whose values are elsewhere:
+/// A type that owns memory elsewhere is refused too:
 /// ```compile_fail,E0277
 /// fn is_persist<T: words::Persist>() {}
 /// is_persist::<String>();
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in a pool",
-    label = "`{Self}` is no plain value of whole words",
+    label = "`{Self}` is not a plain value of whole words",
     note = "give it `#[repr(C)]` and \
             `#[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]`",
-    note = "for text and for what grows there are `Text`, `Bytes` and `Array`"
+    note = "for text and for data that grows use `Text`, `Bytes` and `Array`"
 )]
 pub trait Persist: TryFromBytes + IntoBytes + Immutable + KnownLayout + Copy {}
 
-// The error names the user's type, not the first of zerocopy's traits that it lacks.
+// Without this the error names the first missing zerocopy trait instead of the user's type.
 #[diagnostic::do_not_recommend]
 impl<T: TryFromBytes + IntoBytes + Immutable + KnownLayout + Copy> Persist for T {}
 
-/// How many words a value takes. Does not compile for a type of another size than whole words.
+/// Returns the number of words of a value. Fails to compile unless the size is whole words.
 pub const fn words_in<T>() -> usize {
     const { whole_words(size_of::<T>()) }
 }
 
-/// How many words a value of so many bytes takes, at compile time.
+/// Returns the number of words of a value of `bytes` bytes, at compile time.
 ///
-/// The compiler reports a wrong size where the function is that needs the words, and names the
-/// caller of that function: so each that a program calls computes them itself, in its first line.
+/// The compiler reports a wrong size inside the function that evaluates this, and names that
+/// function's caller. Each public function therefore evaluates it itself, in its first line.
 #[track_caller]
 pub(crate) const fn whole_words(bytes: usize) -> usize {
     assert!(
@@ -69,10 +68,10 @@ pub(crate) const fn whole_words(bytes: usize) -> usize {
     bytes / 8
 }
 
-/// Calls `with` on a zeroed buffer of the words of `T`, no larger than it must be.
+/// Calls `with` on a zeroed buffer of the words of `T`, as small as one of four sizes allows.
 #[inline]
 pub(crate) fn with_buffer<T, R>(with: impl FnOnce(&mut [u64]) -> R) -> R {
-    // Stable Rust has no arrays of a length computed from a type; clearing 1 KiB for each small
+    // Stable Rust has no arrays of a length computed from a type, and clearing 1 KiB for each small
     // value would cost more than the access itself. The branch is decided at compile time.
     let words = words_in::<T>();
     match words {
@@ -83,16 +82,16 @@ pub(crate) fn with_buffer<T, R>(with: impl FnOnce(&mut [u64]) -> R) -> R {
     }
 }
 
-/// The value that these words hold.
+/// Decodes a value from its words.
 #[inline]
 pub(crate) fn from_words<T: Persist>(words: &[u64]) -> Result<T, Stop> {
     T::try_read_from_bytes(words.as_bytes()).map_err(|_| Stop::BadValue)
 }
 
-/// Lays a value out as words.
+/// Encodes a value as words.
 #[inline]
 pub(crate) fn to_words<T: Persist>(value: &T, words: &mut [u64]) {
-    value.write_to(words.as_mut_bytes()).expect("the buffer was made for this type");
+    value.write_to(words.as_mut_bytes()).expect("the buffer has the size of this type");
 }
 
 #[cfg(test)]
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_comes_back_as_it_was() {
+    fn value_round_trips_through_words() {
         let value = [1_u64, 2, 3];
         let back = with_buffer::<[u64; 3], _>(|words| {
             to_words(&value, words);
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_pattern_that_the_type_does_not_have_is_refused() {
+    fn unknown_bit_pattern_is_refused() {
         assert_eq!(from_words::<Coin>(&[2]), Ok(Coin::Tails));
         assert_eq!(from_words::<Coin>(&[1]), Ok(Coin::Heads));
         assert_eq!(from_words::<Coin>(&[3]), Err(Stop::BadValue));

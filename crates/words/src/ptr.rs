@@ -9,10 +9,10 @@ use crate::{Addr, Persist};
 
 /// A pointer to an object that holds a `T`; itself a value that objects can hold.
 ///
-/// Any bit pattern is allowed, and every access is checked: a pointer that leads out of the heap or
-/// into another pool is [`Stop::BadPointer`](crate::Stop::BadPointer), and so is a write through
-/// one that leads to no live object. That `T` is what lies there is the program's word: reading
-/// through a pointer of another type gives other values, never undefined behaviour.
+/// Any bit pattern is allowed, and every access is checked. Each of these is
+/// [`Stop::BadPointer`](crate::Stop::BadPointer): a pointer out of the heap, a pointer into another
+/// pool, and a write through a pointer to no live object. The type is not checked: reading through
+/// a pointer of another type returns other values, never undefined behaviour.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Ptr<T> {
@@ -21,34 +21,34 @@ pub struct Ptr<T> {
 }
 
 impl<T> Ptr<T> {
-    /// The pointer to nothing. No heap has an object there.
+    /// The null pointer; no heap has an object there.
     pub const NULL: Ptr<T> = Ptr::from_bits(0);
 
-    /// A pointer to the object that [`Addr::object`] names so.
+    /// Makes a pointer from the bits of an [`Addr::object`].
     #[inline]
     pub const fn from_bits(bits: u64) -> Ptr<T> {
         Ptr { bits, target: PhantomData }
     }
 
-    /// The object's address as one number, to be stored where no type is known.
+    /// Returns the object's address as one number, to be stored where no type is known.
     #[inline]
     pub const fn to_bits(self) -> u64 {
         self.bits
     }
 
-    /// Whether this is [`Ptr::NULL`].
+    /// Returns whether this is [`Ptr::NULL`].
     #[inline]
     pub const fn is_null(self) -> bool {
         self.bits == 0
     }
 
-    /// The same object, seen as another type.
+    /// Returns a pointer to the same object, seen as another type.
     #[inline]
     pub const fn cast<U>(self) -> Ptr<U> {
         Ptr::from_bits(self.bits)
     }
 
-    /// A part of the object, `offset` bytes in. [`field!`](crate::field) computes the offset.
+    /// Returns a part of the object, `offset` bytes in; [`field!`](crate::field) computes it.
     #[inline]
     pub const fn field_at<F>(self, offset: usize) -> Field<F> {
         Field::new(Addr::new(self.bits, offset as u64))
@@ -86,13 +86,13 @@ pub struct Field<T> {
 }
 
 impl<T> Field<T> {
-    /// The place at `addr`.
+    /// Makes the place at `addr`.
     #[inline]
     pub const fn new(addr: Addr) -> Field<T> {
         Field { addr, target: PhantomData }
     }
 
-    /// A part of this place, `offset` bytes in; [`field!`](crate::field) computes the offset.
+    /// Returns a part of this place, `offset` bytes in; [`field!`](crate::field) computes it.
     #[inline]
     pub const fn field_at<F>(self, offset: usize) -> Field<F> {
         Field::new(self.addr.plus(offset as u64))
@@ -111,11 +111,11 @@ impl<T> fmt::Debug for Field<T> {
     }
 }
 
-/// What a transaction can read and write as a value: a whole object or a part of one.
+/// A place that a transaction reads and writes as a value: a whole object or a part of one.
 pub trait Place: Copy {
-    /// The value that lives there.
+    /// The type of the value there.
     type Value: Persist;
-    /// Its first word.
+    /// Returns the address of the first word.
     fn addr(self) -> Addr;
 }
 
@@ -135,7 +135,7 @@ impl<T: Persist> Place for Field<T> {
     }
 }
 
-/// The field of the struct that a [`Ptr`] or [`Field`] leads to, as a [`Field`] of the right type.
+/// Returns a field of the struct behind a [`Ptr`] or [`Field`], as a [`Field`] of its type.
 ///
 /// ```
 /// use words::{Field, Place, Ptr, field};
@@ -147,7 +147,7 @@ impl<T: Persist> Place for Field<T> {
 /// let next: Field<Ptr<Node>> = field!(node, Node, next);
 /// assert_eq!(next.addr().offset, 8);
 /// ```
-/// The struct must be the one that the pointer leads to:
+/// The struct must be the pointer's own:
 /// ```compile_fail
 /// # use words::{Ptr, field};
 /// # struct Node { key: u64 }
@@ -155,8 +155,8 @@ impl<T: Persist> Place for Field<T> {
 /// let node: Ptr<Node> = Ptr::from_bits(64);
 /// let wrong = field!(node, Leaf, key);
 /// ```
-/// and the field one that a transaction can read: of whole words, which it begins with. The
-/// compiler says so at the `field!` that is wrong.
+/// The field must be readable by itself: it consists of whole words and begins at one. The compiler
+/// reports a wrong field at its `field!`:
 /// ```compile_fail,E0080
 /// # use words::{Ptr, field};
 /// struct Half { low: u32, high: u32 }
@@ -176,7 +176,7 @@ macro_rules! field {
 
 /// A pointer or field whose target has fields; see [`field!`](crate::field).
 pub trait HasFields<T> {
-    /// The part `offset` bytes in.
+    /// Returns the part `offset` bytes in.
     fn part<F>(self, offset: usize) -> Field<F>;
 }
 
@@ -194,8 +194,8 @@ impl<T> HasFields<T> for Field<T> {
     }
 }
 
-/// What [`field!`](crate::field) evaluates at compile time: the offset, when the field can be read.
-/// The error is reported where the macro is called.
+/// Returns the offset of a readable field; [`field!`](crate::field) evaluates it at compile time.
+/// The compiler reports an error where the macro is called.
 #[doc(hidden)]
 #[track_caller]
 pub const fn field_offset<T, F>(offset: usize, _typed: fn(&T) -> &F) -> usize {
@@ -204,7 +204,7 @@ pub const fn field_offset<T, F>(offset: usize, _typed: fn(&T) -> &F) -> usize {
     offset
 }
 
-/// What [`field!`](crate::field) expands to; `_typed` only tells the compiler the field's type.
+/// The expansion of [`field!`](crate::field); `_typed` only fixes the field's type.
 #[doc(hidden)]
 #[inline]
 pub fn field_of<T, F>(
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_of_a_field_adds_offsets() {
+    fn nested_field_offsets_add_up() {
         #[repr(C)]
         struct Inner {
             a: u64,
@@ -255,14 +255,14 @@ mod tests {
         let of_low = catch_unwind(|| field_offset(8, |half: &Half| &half.low));
         let inside = catch_unwind(|| field_offset(4, |half: &Half| &half.high));
         set_hook(before);
-        // At compile time the compiler says the same: the line of the `field!`.
+        // The compiler reports the same line: that of the `field!`.
         assert!(of_low.is_err() && inside.is_err());
         assert_eq!(*LINES.lock().unwrap(), [line!() - 5, line!() - 4]);
         assert_eq!(field_offset(8, |half: &Half| &half.high), 8);
     }
 
     #[test]
-    fn null_is_no_object() {
+    fn null_points_to_no_object() {
         assert!(Ptr::<u64>::NULL.is_null());
         assert!(!Ptr::<u64>::from_bits(16).is_null());
     }

@@ -1,19 +1,19 @@
-//! Why a transaction's body must end.
+//! The reasons that end an attempt of a transaction.
 
 use thiserror::Error;
 
-/// Ends the current attempt of a transaction; a body hands it on with `?`.
+/// Ends the current attempt of a transaction; a body passes it on with `?`.
 ///
-/// It is sticky: once an access has answered `Stop`, every later access of the same attempt answers
-/// the same, and the attempt cannot commit, even when the body swallows it. Details (which address,
-/// which limit) are in the error that the surrounding `run` returns.
+/// A `Stop` is sticky: after the first, every later access of the same attempt returns the same.
+/// The attempt cannot commit, even when the body swallows it. The error that the surrounding `run`
+/// returns has the details (address, limit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Stop {
-    /// Another transaction was in the way. The body is run again; the program never sees this.
-    #[error("another transaction was in the way")]
+    /// A conflict with another transaction. The body runs again; the program never sees this.
+    #[error("conflict with another transaction")]
     Conflict,
-    /// The heap has no room for what was asked.
+    /// The heap has no room for the allocation.
     #[error("the pool is full")]
     Full,
     /// An address outside the heap, of another pool, not a multiple of 8, or not of a live object.
@@ -25,8 +25,8 @@ pub enum Stop {
     /// An object of no bytes, or of more than an object can have.
     #[error("an object has 1 to 1024 bytes")]
     BadSize,
-    /// The transaction has written more than one may: than its worker's ring, the log, a slot of
-    /// it or memory for copies holds. The error of the surrounding `run` names which.
+    /// The transaction has written more than its worker's ring, the log, a slot of it or the memory
+    /// for copies holds. The error of the surrounding `run` names the limit.
     #[error("the transaction is larger than its worker's ring or part of the log")]
     TooLarge,
     /// A write in a transaction that was begun as read-only.
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_says_what_happened() {
+    fn stop_reasons_have_messages() {
         assert_eq!(Stop::Full.to_string(), "the pool is full");
         assert!(Stop::BadPointer.to_string().contains("no object"));
     }

@@ -1,8 +1,8 @@
-//! The traits: words, allocation, and whoever runs transactions.
+//! The traits of a transaction: words, allocation, and the workers that run transactions.
 
 use crate::{Addr, Seen, Stop};
 
-/// Order of commit. IDs are dense; [`TxId::NONE`] stands before the first.
+/// A transaction ID: its place in commit order. IDs are dense; [`TxId::NONE`] precedes the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxId(pub u64);
 
@@ -10,7 +10,7 @@ impl TxId {
     /// No transaction.
     pub const NONE: TxId = TxId(0);
 
-    /// The ID that follows.
+    /// Returns the ID that follows.
     #[inline]
     pub const fn next(self) -> TxId {
         TxId(self.0 + 1)
@@ -23,48 +23,48 @@ impl std::fmt::Display for TxId {
     }
 }
 
-/// Names a lock for designs that isolate by locks which the program names itself.
+/// The identifier of a lock, for designs that isolate by locks which the program chooses.
 ///
 /// ```text
 ///   63     56 55                                 0
-///   | space   | index: what is locked in it        |     space 255: the allocator's own locks
+///   | space   | index: the thing that is locked    |     space 255: the allocator's own locks
 /// ```
 ///
-/// **The order of locks.** A transaction takes the program's locks in ascending order, all of them
-/// before its first allocation or retirement: then no two wait for each other. The allocator's come
-/// behind, inside of everything: the arena's, then that of the chunks. So whoever holds one of
-/// those waits for none of the program's.
+/// **Lock order.** A transaction takes the program's locks in ascending order, and all of them
+/// before its first allocation or retirement: then no two transactions wait for each other. The
+/// allocator's locks come after them: first the arena's, then the chunks'. A transaction that holds
+/// one of those therefore never waits for one of the program's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockId(pub u64);
 
 impl LockId {
-    /// The number of the first space that is not the program's.
+    /// The first space number that is not the program's.
     pub const SPACE_END: u8 = u8::MAX;
 
-    /// The lock of this index in a space of the program's. Of an index only the lowest 56 bits
-    /// count: two that share them share a lock, which is safe.
+    /// Returns the lock of this index in a space of the program's. Only the lowest 56 bits of an
+    /// index count: two indexes that share them share a lock, which is safe.
     ///
     /// # Panics
-    /// When `space` is the allocator's, 255.
+    /// When `space` is 255, which belongs to the allocator.
     #[inline]
     pub const fn of(space: u8, index: u64) -> LockId {
-        assert!(space < LockId::SPACE_END, "space 255 is the allocator's");
+        assert!(space < LockId::SPACE_END, "lock space 255 belongs to the allocator");
         LockId((space as u64) << 56 | index & ((1 << 56) - 1))
     }
 }
 
-/// A transaction, seen by data structures: persistent words, read and written atomically together.
+/// A transaction as data structures see it: persistent words that are read and written atomically.
 ///
-/// Every method that can answer [`Stop`] answers the same `Stop` ever after (see there).
+/// A [`Stop`] is sticky: after the first, every method returns the same.
 pub trait Words {
     /// Reads one 8-byte word.
     ///
     /// # Errors
-    /// [`Stop::Conflict`] when another transaction is in the way, [`Stop::BadPointer`] when `at`
+    /// [`Stop::Conflict`] on a conflict with another transaction, [`Stop::BadPointer`] when `at`
     /// is outside the heap or not a multiple of 8.
     fn read(&mut self, at: Addr) -> Result<u64, Stop>;
 
-    /// Writes one 8-byte word. Others see it, and it becomes durable, with the whole transaction.
+    /// Writes one 8-byte word. It becomes visible and durable with the whole transaction.
     ///
     /// # Errors
     /// As [`read`](Words::read); also [`Stop::BadPointer`] when `at` is in no live object,
@@ -83,7 +83,7 @@ pub trait Words {
         Ok(())
     }
 
-    /// Finds out which version of an object this transaction reads; see [`View`](crate::View).
+    /// Finds the version of an object that this transaction reads; see [`View`](crate::View).
     ///
     /// # Errors
     /// As [`read`](Words::read).
@@ -92,8 +92,8 @@ pub trait Words {
         Ok(Seen { object, version: 0 })
     }
 
-    /// Reads the word `offset` bytes into an object whose version is known; nothing of the object
-    /// was written since it was found.
+    /// Reads the word `offset` bytes into an object whose version is known. The transaction must
+    /// not have written the object since [`look`](Words::look).
     ///
     /// # Errors
     /// As [`read`](Words::read).
@@ -102,7 +102,8 @@ pub trait Words {
         self.read(Addr::new(seen.object, offset))
     }
 
-    /// The same for neighbouring words.
+    /// Reads neighbouring words of an object whose version is known, as
+    /// [`read_seen`](Words::read_seen) does.
     ///
     /// # Errors
     /// As [`read`](Words::read).
@@ -123,18 +124,18 @@ pub trait Words {
         Ok(())
     }
 
-    /// Isolation for designs that have none of their own (simulated hardware); nothing elsewhere.
+    /// Takes a lock in designs without isolation of their own (simulated hardware); else a no-op.
     ///
     /// # Errors
-    /// [`Stop::Conflict`] when waiting for the lock could never end.
+    /// [`Stop::Conflict`] when waiting for the lock could deadlock.
     #[inline]
     fn lock(&mut self, lock: LockId) -> Result<(), Stop> {
         let _ = lock;
         Ok(())
     }
 
-    /// Adds what was read at `at` to the write set without changing it, where reads alone are not
-    /// enough for serializability (snapshot isolation); nothing elsewhere.
+    /// Adds the word at `at` to the write set without changing it. It matters where a read set
+    /// alone does not give serializability (snapshot isolation); elsewhere it is a no-op.
     ///
     /// # Errors
     /// As [`write`](Words::write).
@@ -144,68 +145,71 @@ pub trait Words {
         Ok(())
     }
 
-    /// A hint: these bytes will be read soon, one read telling where the next one goes. Designs may
-    /// prefetch. Any address is allowed.
+    /// Hints that these bytes will be read soon, each read giving the address of the next. Designs
+    /// may prefetch. Any address is allowed.
     #[inline]
     fn will_read(&mut self, at: Addr, bytes: usize) {
         let _ = (at, bytes);
     }
 
-    /// A hint: these bytes will be written, or read closely together, soon. Designs may prefetch.
-    /// Any address is allowed.
+    /// Hints that these bytes will be written, or read closely together, soon. Designs may
+    /// prefetch. Any address is allowed.
     #[inline]
     fn will_write(&mut self, at: Addr, bytes: usize) {
         let _ = (at, bytes);
     }
 
-    /// The object or run of blocks at `at` is unlinked: its memory may be used again when no
-    /// transaction can still see it. This transaction itself may be given it at once; if it does
-    /// not commit, nothing was retired.
+    /// Retires the unlinked object or run of blocks at `at`: its memory is reused once no
+    /// transaction can still see it. This transaction itself may be given it at once. If it does
+    /// not commit, nothing is retired.
     ///
     /// # Errors
     /// [`Stop::BadPointer`] when nothing was allocated at `at`, or not so many bytes; else as
     /// [`write`](Words::write).
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop>;
 
-    /// Work between memory accesses, in instructions; only a simulated machine counts it.
+    /// Counts work between memory accesses, in instructions; only a simulated machine uses it.
     #[inline]
     fn compute(&mut self, instructions: u32) {
         let _ = instructions;
     }
 
-    /// The next address was computed from the value just read; only a simulated machine waits.
+    /// Notes that the next address depends on the value just read; only a simulated machine waits.
     #[inline]
     fn after_last_read(&mut self) {}
 }
 
-/// [`Words`] whose heap can give out new objects, as part of the transaction: an aborted or lost
+/// [`Words`] whose heap allocates objects as part of the transaction: an aborted or lost
 /// transaction has allocated nothing.
 pub trait Allocate: Words {
-    /// A new object of at least `bytes` (1 to [`OBJECT_BYTES_MAX`](crate::OBJECT_BYTES_MAX));
-    /// answers its first byte. What is in it is not defined: write every word before you read it.
+    /// Allocates an object of at least `bytes` (1 to
+    /// [`OBJECT_BYTES_MAX`](crate::OBJECT_BYTES_MAX)); returns its first byte. Its content is
+    /// undefined: write every word before you read it.
     ///
     /// # Errors
     /// [`Stop::Full`], [`Stop::BadSize`], [`Stop::TooLarge`], [`Stop::Conflict`].
     fn allocate(&mut self, bytes: usize) -> Result<u64, Stop>;
 
-    /// Room for a run of `blocks` objects of [`BLOCK_BYTES`](crate::BLOCK_BYTES) each,
-    /// [`block_stride`](crate::block_stride) apart; answers the first one's first byte. None of
-    /// them may be written before it is prepared.
+    /// Reserves a run of `blocks` objects of [`BLOCK_BYTES`](crate::BLOCK_BYTES) each,
+    /// [`block_stride`](crate::block_stride) apart; returns the first byte of the first. No block
+    /// may be written before it is prepared.
     ///
     /// # Errors
     /// As [`allocate`](Allocate::allocate).
     fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop>;
 
-    /// Makes up to `most` further blocks of the run ready, in order, filled with zeros; answers how
-    /// many are still not ready. A long run is prepared in several transactions, because one must
-    /// fit in the log; how far it has come is part of the pool: a crash loses only the last step.
+    /// Prepares up to `most` further blocks of the run, in order, filled with zeros; returns how
+    /// many remain unprepared.
+    ///
+    /// A long run is prepared in several transactions, because each must fit in the log. The
+    /// progress is part of the pool: a crash loses only the last step.
     ///
     /// # Errors
-    /// [`Stop::BadPointer`] when `first` is no reserved run; else as
+    /// [`Stop::BadPointer`] when `first` is not a reserved run; else as
     /// [`allocate`](Allocate::allocate).
     fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop>;
 
-    /// The object from which the program reaches everything else; 0 in a new heap.
+    /// Returns the object from which the program reaches all others; 0 in a new heap.
     ///
     /// # Errors
     /// [`Stop::Conflict`].
@@ -218,19 +222,19 @@ pub trait Allocate: Words {
     fn set_root(&mut self, object: u64) -> Result<(), Stop>;
 }
 
-/// Whoever runs transactions: one worker of a pool, whatever its design.
+/// One worker of a pool, of whatever design, that runs transactions.
 pub trait Transact {
     /// A transaction of this worker.
     type Tx<'t>: Allocate
     where
         Self: 't;
-    /// Why a transaction could not be done.
+    /// The reason why a transaction failed.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Runs `body` as one transaction, again when it conflicts, until it commits or cannot.
+    /// Runs `body` as one transaction, again after each conflict, until it commits or fails.
     ///
     /// # Errors
-    /// Whatever `body` ended with, other than a conflict; then nothing was written.
+    /// The [`Stop`] of `body`, unless it is a conflict; then nothing was written.
     fn transact<R>(
         &mut self,
         body: impl FnMut(&mut Self::Tx<'_>) -> Result<R, Stop>,

@@ -1,25 +1,25 @@
 //! Reading many fields of one object.
 //!
-//! A design that keeps versions of objects finds out at each access which one the transaction
-//! reads. For an object of which much is read, one by one, that is found out once.
+//! A design that keeps versions of objects looks up, at each access, the version that the
+//! transaction reads. A view does that lookup once for all fields of an object.
 
 use std::marker::PhantomData;
 
 use crate::persist::{from_words, whole_words, with_buffer};
 use crate::{Addr, Place, Ptr, Stop, Words};
 
-/// Which version of an object a transaction reads, as long as it does not write the object.
+/// The version of an object that a transaction reads, valid until it writes the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The object's first byte, as [`Addr::object`] has it.
+    /// The object's first byte, as in [`Addr::object`].
     pub object: u64,
-    /// The design's own; 0 where every access finds the version by itself.
+    /// The design's own reference to the version; 0 where every access finds it by itself.
     pub version: u64,
 }
 
-/// An object that is read field by field, inside a transaction that does nothing else meanwhile.
+/// An object that is read field by field; the transaction does nothing else meanwhile.
 ///
-/// What it answers is what [`Objects::get`](crate::Objects::get) would; under `snapshot` it costs
+/// It returns the same values as [`Objects::get`](crate::Objects::get). Under `snapshot` it costs
 /// less, elsewhere the same.
 ///
 /// ```
@@ -46,7 +46,7 @@ pub struct View<'t, W: ?Sized, T = ()> {
 }
 
 impl<'t, W: Words + ?Sized, T> View<'t, W, T> {
-    /// The object that a pointer leads to.
+    /// Opens the object that a pointer leads to.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -65,7 +65,7 @@ impl<'t, W: Words + ?Sized, T> View<'t, W, T> {
         self.tx.read_seen(self.seen, offset)
     }
 
-    /// The value at a place: of this object, or of another at the price of another.
+    /// Returns the value at a place: of this object, or of another at the cost of a lookup.
     ///
     /// # Errors
     /// As [`Objects::get`](crate::Objects::get).
@@ -83,13 +83,13 @@ impl<'t, W: Words + ?Sized, T> View<'t, W, T> {
         })
     }
 
-    /// A hint for machines that count; see [`Words::compute`].
+    /// Counts work for a simulated machine; see [`Words::compute`].
     #[inline(always)]
     pub fn compute(&mut self, instructions: u32) {
         self.tx.compute(instructions);
     }
 
-    /// A hint for machines that count; see [`Words::after_last_read`].
+    /// Notes a dependent address for a simulated machine; see [`Words::after_last_read`].
     #[inline(always)]
     pub fn after_last_read(&mut self) {
         self.tx.after_last_read();

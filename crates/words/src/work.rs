@@ -1,53 +1,52 @@
-//! What operations cost beside their loads and stores: instructions, for
+//! The instruction counts of operations beside their loads and stores, for
 //! [`Words::compute`](crate::Words::compute).
 //!
-//! One table for all that runs above the waist, no constant fitted to a workload. Counted with
-//! callgrind on the code itself, over a heap in a `Vec<u64>` that checks nothing; what that heap's
-//! reads and writes cost is taken off, and the loop around. docs/instruction-counts.md has the
-//! command, what it prints, how each constant follows from that, and sums of them beside what whole
-//! transactions take.
+//! One table serves all code above `Words`; no constant is fitted to a workload. Each was counted
+//! with callgrind on the code itself, over an unchecked heap in a `Vec<u64>`. The cost of that
+//! heap's reads and writes and of the surrounding loop is subtracted. docs/instruction-counts.md
+//! has the command, its output, the derivation of each constant, and a comparison of their sums
+//! with whole transactions.
 //!
-//! Loads and stores are not in them: the machine charges those itself.
+//! Loads and stores are not included: the simulated machine charges those itself.
 
 /// Hashing a key.
 pub const HASH: u32 = 9;
 
-/// A lookup in a hash table, what it does before its first entry and behind its last: checks of the
-/// table's own value, the place of the first word, the answer.
+/// A lookup in a hash table before its first entry and after its last: checks of the table's own
+/// value, the address of the first word, the result.
 pub const SEARCH: u32 = 80;
 
-/// Going on to an entry of a chain or to a bucket, and comparing its key.
+/// Following a link to a chain entry or bucket, and comparing its key.
 pub const VISIT: u32 = 10;
 
-/// Going down to a node of a binary tree, and comparing its key.
+/// Descending to a node of a binary tree, and comparing its key.
 pub const DESCEND: u32 = 18;
 
 /// Opening a node of a B+-tree.
 pub const NODE: u32 = 25;
 
-/// One of the comparisons by halves in a node.
+/// One comparison of the binary search in a node.
 pub const COMPARE: u32 = 30;
 
-/// Putting an entry into a chain, or taking one out, once its place is found.
+/// Linking an entry into a chain, or unlinking one, once its place is found.
 pub const LINK: u32 = 34;
 
-/// Putting a node into a red-black tree, or taking one out, once its place is found: links,
-/// colours, turns; the mean of all.
+/// Linking a node into a red-black tree, or unlinking one, once its place is found: links, colours,
+/// rotations; the mean of all.
 pub const REPAIR: u32 = 103;
 
-/// Putting an entry into a node of a B+-tree, or taking one out: its place in the order of slots.
+/// Inserting into a node of a B+-tree, or removing: the entry's place in the order of slots.
 pub const ARRANGE: u32 = 575;
 
-/// Putting an entry in at an end of a queue, or taking one out.
+/// Pushing an entry at an end of a queue, or popping one.
 pub const QUEUE: u32 = 60;
 
 /// Allocating an object.
 pub const ALLOCATE: u32 = 102;
 
-/// Giving an object back.
+/// Freeing an object.
 pub const RETIRE: u32 = 96;
 
-/// What a transaction does beside such operations: it draws its parameters, makes up what it
-/// writes, and answers. Once more for each of several things that it is about: a line of an order,
-/// a swap.
+/// The rest of a transaction: it generates its parameters and the values that it writes, and
+/// returns. Charged once more for each of several items, such as an order line or a swap.
 pub const FRAME: u32 = 76;
