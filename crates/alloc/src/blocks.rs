@@ -1,7 +1,7 @@
-//! Runs of blocks: what an array is made of.
+//! Runs of blocks: the memory of arrays.
 //!
-//! A run takes whole chunks. It is reserved at once and prepared in steps, each a transaction of
-//! its own when the run is long; how far it has come stands in its head.
+//! A run takes whole chunks. It is reserved at once and prepared in steps; the steps of a long run
+//! are transactions of their own. The run's head records the progress.
 
 use words::{BLOCK_BYTES, BLOCK_STRIDE, Stop, Words};
 
@@ -11,15 +11,15 @@ use crate::header::{Description, Kind, encode};
 use crate::layout::{CHUNK_BYTES, HEAD, watch};
 use crate::objects::Detached;
 
-/// Blocks whose headers are cleared when a run is freed, so that a write through a pointer that was
-/// forgotten is refused: all of a run of one chunk. Clearing every header of a long run could
-/// outgrow the log; those behind still look live until their memory is used again.
+/// Blocks whose headers are cleared when a run is freed, so that a write through a dangling pointer
+/// is refused: all blocks of a run of one chunk. Clearing every header of a long run could outgrow
+/// the log. The later blocks of such a run look live until their memory is reused.
 const HEADERS_CLEARED: u64 = CHUNK_BYTES / BLOCK_STRIDE;
 
 const ZEROS: [u64; BLOCK_BYTES as usize / 8] = [0; BLOCK_BYTES as usize / 8];
 
 impl Heap {
-    /// Room for a run of `blocks` blocks; answers the first one's first byte, tagged. It takes
+    /// Reserves a run of `blocks` blocks; returns the first byte of the first, tagged. It takes
     /// whole chunks: `blocks` * 272 (line-isolated: 256) + 64 bytes, rounded up to 64 KiB.
     ///
     /// # Errors
@@ -40,12 +40,14 @@ impl Heap {
         Ok(self.tag | first)
     }
 
-    /// Makes up to `most` further blocks of the run ready, in order, filled with zeros; answers how
-    /// many are still not ready. Writes two words, and one a block where the memory was never used,
-    /// else 34; in a line-isolated heap one word, and 32 a block of memory that was used before.
+    /// Prepares up to `most` further blocks of the run, in order, filled with zeros; returns how
+    /// many remain unprepared.
+    ///
+    /// Words written: two, and for each block 34, or one where the memory was never used. In a
+    /// line-isolated heap: one, and 32 for each block whose memory was used before.
     ///
     /// # Errors
-    /// [`Stop::BadPointer`] when `first` is no reserved run; else as [`Words::write`].
+    /// [`Stop::BadPointer`] when `first` is not a reserved run; else as [`Words::write`].
     pub fn prepare_blocks<W: Words>(&self, tx: &mut W, first: u64, most: u64) -> Result<u64, Stop> {
         let object = self.untag(first)?;
         let (chunk, run) = self.read_run(tx, object)?;
@@ -68,7 +70,7 @@ impl Heap {
         Ok(run.blocks - ready)
     }
 
-    /// Gives back a run whose first block is at `object`.
+    /// Frees the run whose first block is at `object`.
     #[cold]
     pub(crate) fn detach_blocks<W: Words>(
         self,
@@ -81,16 +83,16 @@ impl Heap {
             return Err(Stop::BadPointer);
         }
         self.touch_watch(tx, chunk)?;
-        // The first one's header is there even when none is prepared.
+        // The first block has a header even when no block is prepared.
         for index in 0..run.prepared.clamp(1, HEADERS_CLEARED) {
             self.label_block(tx, self.layout.block(chunk, index), 0)?;
         }
-        // It is no run from here on, for who would give it back again.
+        // Clear the run's head now: a second free of the run must not find it.
         self.write_head(tx, chunk, Head::Free { chunks: run.chunks, next: 0 })?;
         Ok(Detached { chunk, chunks: run.chunks })
     }
 
-    /// Writes a block's header where blocks have one.
+    /// Writes a block's header, in layouts whose blocks have one.
     fn label_block<W: Words>(&self, tx: &mut W, object: u64, header: u64) -> Result<(), Stop> {
         if self.layout.has_headers() {
             tx.write(self.header_at(object), header)?;
@@ -98,8 +100,8 @@ impl Heap {
         Ok(())
     }
 
-    /// The run in this chunk is about to change. Nothing rests on it where blocks have no headers;
-    /// there the watches would be lines that arenas share.
+    /// Writes the run's watch, before its head changes. Without headers no transaction relies on
+    /// watches, and they would be lines that arenas share.
     fn touch_watch<W: Words>(&self, tx: &mut W, chunk: u64) -> Result<(), Stop> {
         if self.layout.has_headers() {
             tx.write(self.addr(0, watch(chunk)), 0)?;
@@ -107,13 +109,14 @@ impl Heap {
         Ok(())
     }
 
-    /// The run whose first block is at `object`, and its first chunk.
+    /// Returns the run whose first block is at `object`, and its first chunk.
     fn read_run<W: Words>(&self, tx: &mut W, object: u64) -> Result<(u64, Run), Stop> {
         let chunk = object / CHUNK_BYTES;
         if object != self.layout.block(chunk, 0) {
             return Err(Stop::BadPointer);
         }
-        // Not the frontier: reading that would set this against whoever takes a chunk.
+        // The bound is the heap's size, not the frontier: reading the frontier would conflict
+        // with every transaction that takes a chunk.
         match self.read_head(tx, chunk, self.chunks())? {
             Head::Run { chunks, blocks, prepared, fresh } => {
                 Ok((chunk, Run { chunks, blocks, prepared, fresh }))
@@ -130,7 +133,7 @@ struct Run {
     fresh: bool,
 }
 
-/// The header word of a block.
+/// Returns the header word of a block.
 pub(crate) const fn block_header(object: u64, kind: Kind) -> u64 {
     encode(object, Description { kind, class: 0, bytes: BLOCK_BYTES })
 }

@@ -1,17 +1,17 @@
-//! The check of a whole heap: does every byte belong to exactly one thing.
+//! The check of a whole heap: every byte must belong to exactly one object.
 //!
-//! One pass over the chunks, in order; what is not in order is kept aside: the cursors (at most one
-//! for each arena and class) and one bit for each 16 bytes of heap, set where the pass finds a free
-//! slot and cleared where a free list leads. Time and memory are bounded by the heap's size,
-//! whatever is in it.
+//! One pass visits the chunks in order. Two sets hold the facts that come in another order: the
+//! cursors (at most one for each arena and class), and one bit for each 16 bytes of heap. The pass
+//! sets a bit at each free slot, and the walk of the free lists clears it. The heap's size bounds
+//! time and memory, whatever its content.
 //!
-//! Behind damage the pass goes on where what follows can still be told from what the damage made
-//! look wrong, so that each finding is damage and none an echo of another:
-//! - Behind the head of a chunk that cannot be, at the next chunk that has a head. What is between
-//!   is *unknown*: cursors, free lists and the list of free runs may lead there.
-//! - A slab whose cursor cannot be is known up to its first slot that is none.
-//! - A free list ends where it leads to damage; free slots that no list leads to are found only
-//!   when no list ended so.
+//! After damage the pass continues where it can separate later damage from consequences of the
+//! first, so that each finding is damage and none is an echo of another:
+//! - After an impossible head of a chunk, at the next chunk that has a head. The part between is
+//!   *unknown*: cursors, free lists and the list of free runs may lead there.
+//! - A slab with an impossible cursor is known up to its first slot without a valid label.
+//! - A free list ends where it leads to damage. Free slots on no list are reported only when no
+//!   list ended so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,13 +26,13 @@ use crate::layout::{
 use crate::survey::{Damage, Survey, Usage, Wrong};
 use crate::{ARENAS, Heap};
 
-/// The walk has found all that it may, or cannot go on.
+/// Ends the walk: it has found as much damage as it may, or cannot go on.
 struct Enough;
 
 impl Heap {
-    /// Walks a heap in which no transaction runs and counts what is in it. `word` is asked for
-    /// words inside the heap only, by their offset in bytes. The order of the walk is that of the
-    /// heap, but for the free lists.
+    /// Checks a heap in which no transaction runs, and counts its objects. `word` is called only
+    /// for words inside the heap, by their offset in bytes. The walk is in address order, except
+    /// for the free lists.
     ///
     /// # Errors
     /// The first [`Damage`] it meets; [`survey`](Heap::survey) finds more.
@@ -44,7 +44,7 @@ impl Heap {
         }
     }
 
-    /// Walks a heap as [`check`](Heap::check) does, and goes on behind damage where it can.
+    /// Checks a heap as [`check`](Heap::check) does, and continues after damage where it can.
     pub fn survey(&self, word: impl FnMut(u64) -> u64) -> Survey {
         self.walk(word, Survey::DAMAGE_MAX)
     }
@@ -74,23 +74,23 @@ impl Heap {
     }
 }
 
-/// What damage has made impossible to judge.
+/// The parts of the heap that damage makes impossible to judge.
 #[derive(Default)]
 struct Unknown {
-    /// First chunks of parts between a head that cannot be and the next one, and their ends.
+    /// Parts between an impossible head and the next head: first chunk to end.
     chunks: BTreeMap<u64, u64>,
     /// Slots with a wrong header.
     slots: BTreeSet<u64>,
-    /// Slabs from one slot on, to the chunk's end.
+    /// Slabs from one slot on: that slot to the chunk's end.
     tails: BTreeMap<u64, u64>,
     /// A free list ended at damage.
     lists: bool,
-    /// A cursor cannot be, and slots without headers do not show where it stood.
+    /// A cursor is impossible, and slots without headers do not show its true position.
     cursors: bool,
 }
 
 impl Unknown {
-    /// Whether damage may be hidden. A slot with a wrong header hides none but its own.
+    /// Returns whether damage may be hidden. A slot with a wrong header hides only its own.
     fn hides(&self) -> bool {
         !self.chunks.is_empty() || !self.tails.is_empty() || self.lists || self.cursors
     }
@@ -112,13 +112,14 @@ struct Check<F> {
     word: F,
     usage: Usage,
     damage: Vec<Damage>,
-    /// Findings after which it ends.
+    /// Number of findings that ends the walk.
     most: usize,
-    /// Slab's chunk to its cursor, the cursor's class, and where the cursor stands.
+    /// Slab's chunk to its cursor, the cursor's class, and the cursor's own place.
     cursors: BTreeMap<u64, (u64, usize, u64)>,
-    /// Of each class, cursors that cannot be: so many slabs are not full and do not show where.
+    /// Per class, the number of impossible cursors. Each leaves one slab partly used, up to an
+    /// unknown slot.
     lost_cursors: [usize; CLASSES_MAX],
-    /// Free slots that no free list has led to yet.
+    /// Free slots that no free list has reached yet.
     free: Bits,
     unknown: Unknown,
 }
@@ -145,7 +146,7 @@ impl Bits {
         object.is_multiple_of(16) && bits.is_some_and(|bits| bits & 1 << (object / 16 % 64) != 0)
     }
 
-    /// Clears a bit; answers whether it was set.
+    /// Clears a bit; returns whether it was set.
     fn take(&mut self, object: u64) -> bool {
         let mask = 1 << (object / 16 % 64);
         match self.bits.get_mut((object / 1024) as usize) {
@@ -181,7 +182,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         if self.damage.len() < self.most { Ok(()) } else { Err(Enough) }
     }
 
-    /// Answers whether the word is as it must be.
+    /// Returns whether the word has its expected value.
     fn expect(&mut self, wrong: Wrong, offset: u64, expected: u64) -> Result<bool, Enough> {
         let found = self.read(offset);
         if found != expected {
@@ -190,7 +191,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(found == expected)
     }
 
-    /// The root object and the chunks object; answers the frontier.
+    /// Checks the root object and the chunks object; returns the frontier.
     fn first_chunk(&mut self) -> Result<u64, Enough> {
         let (root, chunks) = (self.layout.root(), self.layout.chunks_object());
         let magic = self.expect(Wrong::Magic, root, self.layout.magic())?;
@@ -201,7 +202,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
             headers &= self.expect(Wrong::OwnHeader, object - 8, own)?;
         }
         if !version || (!magic && !headers) {
-            return Err(Enough); // no heap, or one of another program: nothing else means anything
+            return Err(Enough); // no heap, or another program's: no other word means anything
         }
         for offset in (root + ROOT_USER + 8..root + LINE_PAYLOAD).step_by(8) {
             self.expect(Wrong::Reserved, offset, 0)?;
@@ -213,7 +214,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         let (chunks, found) = (self.heap.chunks(), self.read(offset));
         if found < self.layout.own_chunks() || found > chunks {
             self.found(Damage { wrong: Wrong::Frontier, offset, expected: chunks, found })?;
-            // The arenas do not need it; the chunks do.
+            // The arenas' check works with an unknown frontier; that of the chunks does not.
             self.arenas(chunks)?;
             return Err(Enough);
         }
@@ -221,7 +222,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(found)
     }
 
-    /// The arenas' headers and cursors.
+    /// Checks the arenas' headers and cursors.
     fn arenas(&mut self, frontier: u64) -> Result<(), Enough> {
         for index in 0..ARENAS {
             let object = self.layout.arena(index);
@@ -240,7 +241,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                 let mut place = (cursor, class, offset);
                 if possible {
                     let Some(other) = self.cursors.insert(chunk, place) else { continue };
-                    // One slab, two cursors: the wrong one is that of another class, or the later.
+                    // Two cursors in one slab: the wrong one is of another class, or the later.
                     let of_slab = |place: (u64, usize, u64), slab| place.1 as u64 == slab;
                     let slab = self.read(chunk * CHUNK_BYTES + HEAD + HEAD_CLASS);
                     if of_slab(other, slab) || !of_slab(place, slab) {
@@ -261,10 +262,10 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         self.found(Damage { wrong: Wrong::Cursor, offset, expected: 0, found })
     }
 
-    /// Every chunk below the frontier.
+    /// Checks every chunk below the frontier.
     fn chunks(&mut self, frontier: u64) -> Result<(), Enough> {
         let mut chunk = 0;
-        // The word that leads to the next free run; nothing when that is unknown.
+        // The word that leads to the next free run; `None` when its place is unknown.
         let mut link = Some(self.layout.chunks_object() + FIRST_FREE);
         while chunk < frontier {
             let Some(head) = self.head(chunk, frontier)? else {
@@ -308,14 +309,14 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(())
     }
 
-    /// The head of a chunk; nothing when it cannot be.
+    /// Reads the head of a chunk; `None` when it is impossible.
     fn head(&mut self, chunk: u64, frontier: u64) -> Result<Option<Head>, Enough> {
         let object = chunk * CHUNK_BYTES + HEAD;
         let words = self.head_words(chunk);
         match Head::decode(self.layout, words, chunk, frontier) {
             Ok(mut head) => {
                 if !self.expect(Wrong::OwnHeader, object - 8, head.header(chunk))? {
-                    // Two words name a slab's class, and one is wrong: headers have a check.
+                    // Two words give a slab's class: believe the header, which has a check.
                     let slab = decode(self.read(object - 8), object);
                     let slab = slab.filter(|slab| slab.kind == Kind::Slab);
                     if let (Some(slab), Head::Slab { .. }) = (slab, head)
@@ -339,8 +340,8 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         std::array::from_fn(|i| self.read(chunk * CHUNK_BYTES + HEAD + 8 * i as u64))
     }
 
-    /// The next chunk with a head that is whole, header word and all; the frontier when there is
-    /// none. Data in the chunks of a run pass for one as rarely as for a header.
+    /// Returns the next chunk with an intact head, header word included; the frontier without one.
+    /// Data in the chunks of a run pass for a head as rarely as for a header.
     fn next_head(&mut self, mut chunk: u64, frontier: u64) -> u64 {
         while chunk < frontier {
             let header = self.read(chunk * CHUNK_BYTES + HEAD - 8);
@@ -369,7 +370,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         while object != 0 && object < end {
             if !self.slot(object, class) {
                 if is_full && self.lost_cursors[class] > 0 {
-                    // This is where a cursor was, perhaps: nothing was given out from here on.
+                    // The lost cursor may have stood here: no slot was allocated from here on.
                     self.lost_cursors[class] -= 1;
                     self.unknown.tails.insert(chunk, object);
                     return Ok(());
@@ -384,13 +385,13 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(())
     }
 
-    /// The word that says what a slot is, and its place.
+    /// Returns the word that labels a slot, and its place.
     fn label(&mut self, object: u64) -> (u64, u64) {
         let offset = object.wrapping_add(self.layout.label());
         (offset, self.read(offset))
     }
 
-    /// Counts a slot; answers whether its label is one.
+    /// Counts a slot; returns whether its label is valid.
     fn slot(&mut self, object: u64, class: usize) -> bool {
         let (_, label) = self.label(object);
         if label == self.layout.free_label(object, class) {
@@ -422,7 +423,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(())
     }
 
-    /// Every free list: each step clears a bit or ends it, so all end.
+    /// Walks every free list. Each step clears a bit or ends its list, so all walks end.
     fn free_lists(&mut self) -> Result<(), Enough> {
         for index in 0..ARENAS {
             for class in 0..self.layout.classes() {

@@ -1,8 +1,9 @@
-//! Runs of chunks: first fit over the free ones, merged with their neighbours when they come back.
+//! Runs of chunks: first fit over the free runs, merged with their neighbours when freed.
 //!
-//! Taking and giving back chunks is rare (once for 64 KiB of objects), so it is kept simple: one
-//! list in ascending order, walked from its start. Whoever changes it locks and protects the
-//! chunks object first, so that two of them exclude each other under every isolation.
+//! Chunks are taken and freed rarely, once for 64 KiB of objects, so the structure is simple: one
+//! list in ascending order, searched from its start. A transaction that changes the list first
+//! locks and protects the chunks object. Two such transactions therefore exclude each other under
+//! every isolation level.
 
 use words::{Addr, LockId, Stop, Words};
 
@@ -10,25 +11,25 @@ use crate::head::{HEAD_NEXT, Head};
 use crate::layout::{CHUNK_BYTES, FIRST_FREE, FRONTIER, HEAD};
 use crate::{ARENAS, Heap};
 
-/// The lock of an arena, for designs that isolate by named locks: the last [`ARENAS`] numbers.
+/// Returns an arena's lock, for designs that isolate by named locks: the last [`ARENAS`] numbers.
 #[inline]
 pub(crate) const fn arena_lock(arena: usize) -> LockId {
     LockId(u64::MAX - arena as u64)
 }
 
-/// The lock of the chunks object: the number before.
+/// The lock of the chunks object: the number before the arenas'.
 const CHUNKS_LOCK: LockId = LockId(u64::MAX - ARENAS as u64);
 
 /// A place in the list of free runs.
 struct Place {
-    /// The free run before, with its length; nothing at the list's start.
+    /// The free run before, with its length; `None` at the list's start.
     before: Option<(u64, u64)>,
     /// The free run at this place, or 0 at the end.
     here: u64,
 }
 
 impl Heap {
-    /// Takes `chunks` neighbouring chunks; answers the first, and whether they were never used.
+    /// Takes `chunks` neighbouring chunks; returns the first, and whether they were never used.
     /// The caller writes their head.
     pub(crate) fn take_chunks<W: Words>(
         &self,
@@ -57,7 +58,7 @@ impl Heap {
         Ok((frontier, true))
     }
 
-    /// Gives back what [`Heap::take_chunks`] gave.
+    /// Frees chunks that [`Heap::take_chunks`] returned.
     pub(crate) fn give_chunks<W: Words>(
         &self,
         tx: &mut W,
@@ -80,8 +81,8 @@ impl Heap {
                 (free, next) = (chunks + found, behind);
             }
         }
-        // Its own head says that it is free even when it becomes the tail of the run before, so
-        // that a second attempt to give it back is recognised.
+        // Mark it free in its own head even when it merges into the run before: that is how a
+        // second free of the same chunk is recognised.
         self.write_head(tx, chunk, Head::Free { chunks: free, next })?;
         match place.before {
             Some((before, found)) if before + found > chunk => Err(Stop::BadPointer),
@@ -92,21 +93,21 @@ impl Heap {
         }
     }
 
-    /// The first never-used chunk; from here on nobody else changes the list.
+    /// Locks the list of free runs against changes by others; returns the frontier.
     fn lock_chunks<W: Words>(&self, tx: &mut W) -> Result<u64, Stop> {
         tx.lock(CHUNKS_LOCK)?;
         tx.protect(self.chunks_at(FRONTIER))?;
         self.frontier(tx)
     }
 
-    /// The first never-used chunk.
+    /// Returns the first never-used chunk.
     pub(crate) fn frontier<W: Words>(&self, tx: &mut W) -> Result<u64, Stop> {
         let frontier = tx.read(self.chunks_at(FRONTIER))?;
         let possible = frontier >= self.layout.own_chunks() && frontier <= self.chunks();
         if possible { Ok(frontier) } else { Err(Stop::BadPointer) }
     }
 
-    /// A word of the chunks object.
+    /// Returns the address of a word of the chunks object.
     const fn chunks_at(&self, offset: u64) -> Addr {
         self.addr(self.layout.chunks_object(), offset)
     }
@@ -127,7 +128,7 @@ impl Heap {
         }
     }
 
-    /// Lets the list go on with `run` at this place.
+    /// Links `run` into the list at this place.
     fn link<W: Words>(&self, tx: &mut W, place: &Place, run: u64) -> Result<(), Stop> {
         let at = match place.before {
             Some((before, _)) => self.addr(before * CHUNK_BYTES + HEAD, HEAD_NEXT),

@@ -1,29 +1,30 @@
-//! Size classes: how large the slots of a slab are.
+//! Size classes: the sizes of a slab's slots.
 //!
-//! With its header of 16 bytes a slot takes 32 to 1040 bytes. Sizes are multiples of 16, because
-//! objects are; those from 128 bytes on are multiples of 32 or 64, so that slots start at the same
-//! few places of a cache line (80 and 96 touch two lines wherever they start). The last is not
-//! 1024 + 64: an object of 1024 bytes touches 17 lines either way, and two more fit in a slab.
-//! Beyond rounding an object to 16 bytes a slot wastes at most a quarter (784 in 1040).
+//! With its header of 16 bytes a slot takes 32 to 1040 bytes. Sizes are multiples of 16, as objects
+//! are aligned to 16 bytes. Sizes from 128 bytes on are multiples of 32 or 64, so that slots start
+//! at the same few offsets of a cache line; 80 and 96 touch two lines wherever they start. The last
+//! size is not 1024 + 64: an object of 1024 bytes touches 17 lines either way, and two more slots
+//! fit in a slab. Beyond rounding an object to 16 bytes a slot wastes at most a quarter (784 in
+//! 1040).
 //!
-//! Where objects have no headers and start at cache lines, a slot takes as many whole lines as the
-//! object needs: a class for each multiple of 64 up to 1024.
+//! In the line-isolated layout, objects have no headers and start at cache lines. A slot there
+//! takes as many whole lines as the object needs: a class for each multiple of 64 up to 1024.
 
 use words::{HEADER_BYTES, OBJECT_BYTES_MAX};
 
 use crate::layout::Layout;
 
-/// Number of classes of slots with headers.
+/// Number of size classes of slots with headers.
 pub(crate) const CLASSES: usize = 15;
 
-/// Bytes by which line-isolated slots grow, and number of their classes.
+/// Step of the sizes of line-isolated slots in bytes, and number of their classes.
 const LINE: u64 = 64;
 const LINE_CLASSES: usize = OBJECT_BYTES_MAX / LINE as usize;
 
 /// The most classes that any layout has.
 pub(crate) const CLASSES_MAX: usize = LINE_CLASSES;
 
-/// Bytes of a slot of each class, header included.
+/// Slot size of each class in bytes, header included.
 const SLOT_BYTES: [u64; CLASSES] =
     [32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1040];
 
@@ -43,7 +44,7 @@ const CLASS_OF: [u8; OBJECT_BYTES_MAX / 16 + 1] = {
 };
 
 impl Layout {
-    /// Number of classes.
+    /// Returns the number of classes.
     #[inline(always)]
     pub(crate) const fn classes(self) -> usize {
         match self {
@@ -52,7 +53,7 @@ impl Layout {
         }
     }
 
-    /// The class for an object of so many bytes; nothing when no object has that size.
+    /// Returns the class for an object of `bytes` bytes; `None` when no object has that size.
     #[inline(always)]
     pub(crate) fn class_of(self, bytes: usize) -> Option<usize> {
         let fits = bytes != 0 && bytes <= OBJECT_BYTES_MAX;
@@ -62,7 +63,7 @@ impl Layout {
         })
     }
 
-    /// Bytes of a slot, header included.
+    /// Returns the size of a slot, header included.
     #[inline(always)]
     pub(crate) const fn slot_bytes(self, class: usize) -> u64 {
         match self {
@@ -71,7 +72,7 @@ impl Layout {
         }
     }
 
-    /// Bytes that an object in such a slot can have.
+    /// Returns the largest object that fits in a slot of this class, in bytes.
     #[inline(always)]
     pub(crate) const fn payload_bytes(self, class: usize) -> u64 {
         self.slot_bytes(class) - self.header_bytes()
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_size_has_the_smallest_class_that_holds_it() {
+    fn every_size_gets_its_smallest_class() {
         for layout in [Layout::Ordinary, Layout::LineIsolated] {
             for bytes in 1..=OBJECT_BYTES_MAX {
                 let class = layout.class_of(bytes).unwrap();
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_with_a_header_wastes_at_most_a_quarter_and_one_without_less_than_a_line() {
+    fn slot_waste_is_bounded() {
         for bytes in 1..=OBJECT_BYTES_MAX {
             let slot = |layout: Layout| layout.slot_bytes(layout.class_of(bytes).unwrap());
             let with_header = slot(Layout::Ordinary);

@@ -1,7 +1,7 @@
-//! The head of a chunk: what the chunk is.
+//! The head of a chunk: its kind and its bookkeeping.
 //!
-//! One cache line, drawn with the layouts and the same in both: an object of the allocator's own
-//! with its header. Whoever reads a head gets what it says only if everything in it is possible.
+//! A head is one cache line, pictured with the layouts and the same in both: an object of the
+//! allocator's own, with its header. Decoding returns a head only if every word in it is possible.
 
 use words::{Stop, Words};
 
@@ -9,26 +9,26 @@ use crate::Heap;
 use crate::header::{self, Description, Kind};
 use crate::layout::{CHUNK_BYTES, HEAD, LINE_PAYLOAD, LINE_WORDS, Layout};
 
-/// The word in a slab's head that says of which class it is.
+/// The word in a slab's head that holds its class.
 pub(crate) const HEAD_CLASS: u64 = 16;
 /// Offsets of the words in a chunk's head that are changed alone.
 pub(crate) const HEAD_NEXT: u64 = 16;
 pub(crate) const HEAD_PREPARED: u64 = 24;
 
-/// What a chunk's head says.
+/// The decoded head of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
-    /// The first of the chunks at the heap's start that are the allocator's own, so many.
+    /// The first of the `chunks` chunks at the heap's start that are the allocator's own.
     First { chunks: u64 },
     /// A chunk of objects of one class.
     Slab { class: u64 },
-    /// Blocks in so many chunks; `fresh` when their memory was never used before.
+    /// A run of blocks in `chunks` chunks; `fresh` when their memory was never used before.
     Run { chunks: u64, blocks: u64, prepared: u64, fresh: bool },
-    /// So many chunks in no use; `next` is the next free run or 0.
+    /// A run of `chunks` free chunks; `next` is the next free run or 0.
     Free { chunks: u64, next: u64 },
 }
 
-/// A word that cannot be there: its offset in bytes in the head's object, and what could be.
+/// An impossible word: its offset in bytes in the head's object, and a possible value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadWord {
     pub(crate) offset: u64,
@@ -36,7 +36,7 @@ pub(crate) struct BadWord {
 }
 
 impl Head {
-    /// The header word of a head so described, in this chunk.
+    /// Returns the header word of such a head in this chunk.
     pub(crate) const fn header(self, chunk: u64) -> u64 {
         let object = chunk * CHUNK_BYTES + HEAD;
         match self {
@@ -56,8 +56,8 @@ impl Head {
         }
     }
 
-    /// What the words of a head in `chunk` say, when everything in them is possible in a heap of
-    /// this layout whose frontier is `frontier`.
+    /// Decodes the head of `chunk`. Every word must be possible in a heap of this layout whose
+    /// frontier is `frontier`.
     pub(crate) fn decode(
         layout: Layout,
         words: [u64; LINE_WORDS],
@@ -65,9 +65,9 @@ impl Head {
         frontier: u64,
     ) -> Result<Head, BadWord> {
         let bad = |word: u64, expected| Err(BadWord { offset: 8 * word, expected });
-        let [what, chunks, third, fourth, fifth, _] = words;
-        let head = match what {
-            _ if chunk == 0 && what != 4 => return bad(0, 4),
+        let [kind, chunks, third, fourth, fifth, _] = words;
+        let head = match kind {
+            _ if chunk == 0 && kind != 4 => return bad(0, 4),
             1 if third < layout.classes() as u64 => Head::Slab { class: third },
             1 => return bad(2, layout.classes() as u64 - 1),
             2 => {
@@ -81,7 +81,7 @@ impl Head {
                 Head::Run { chunks, blocks: third, prepared: fourth, fresh: fifth == 1 }
             }
             3 => {
-                // Ascending, and not into this very run: so every walk ends.
+                // Ascending, and not into this very run: every walk of the list ends.
                 let end = chunk.saturating_add(chunks);
                 if third != 0 && (third < end || third >= frontier) {
                     return bad(2, 0);
@@ -102,12 +102,12 @@ impl Head {
     }
 }
 
-/// The header word of one of the allocator's own objects.
+/// Returns the header word of one of the allocator's own objects.
 pub(crate) const fn own_header(object: u64, bytes: u64) -> u64 {
     header::encode(object, Description { kind: Kind::Own, class: 0, bytes })
 }
 
-/// The header word of the head of a slab.
+/// Returns the header word of the head of a slab.
 #[inline]
 pub(crate) const fn slab_header(object: u64, class: u64) -> u64 {
     let (kind, class, bytes) = (Kind::Slab, class as u8, LINE_PAYLOAD);
@@ -128,7 +128,7 @@ impl Heap {
         tx.write_words(self.addr(object, 0), &head.encode())
     }
 
-    /// What the head of a chunk says, checked.
+    /// Reads and checks the head of a chunk.
     pub(crate) fn read_head<W: Words>(
         &self,
         tx: &mut W,

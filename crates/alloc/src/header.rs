@@ -1,4 +1,4 @@
-//! The header of an object: what makes a write through a wrong pointer an error.
+//! The header of an object, which makes a write through a wrong pointer an error.
 //!
 //! # Durable format: object header
 //! ```text
@@ -8,28 +8,28 @@
 //!   object  | payload: as many words as `bytes` needs ...        |
 //! ```
 //! Objects are aligned to 16 bytes. `class` is the size class of a slab's slot and 0 elsewhere.
-//! `bytes` is what was asked for; of a free object, all that its slot can hold. `check` is the
+//! `bytes` is the requested size; of a free object, the capacity of its slot. `check` is the
 //! upper 16 bits of (object's heap offset * 2^16 + the lower 20 bits) * 0x9e3779b97f4a7c15,
 //! modulo 2^64. The kinds:
 //! ```text
 //!   1  free: on a free list, the next one's heap offset in its first word, 0 at the end
 //!   2  first block of a run that is not prepared yet
 //!   3  the allocator's own
-//!   4  the allocator's own: head of a slab, `class` says of which class
+//!   4  the allocator's own: head of a slab of size class `class`
 //!   8  live object of a program
 //!   9  live block of a run
 //! ```
-//! # What it catches
-//! The offset is part of the check, so neither data that looks like a header elsewhere nor a header
-//! that was copied is taken for one. A random word passes once in 2^16; a program that computes
-//! headers itself is not kept out.
+//! # Detected errors
+//! The offset is part of the check. Neither data that resembles a header at another place nor a
+//! copied header passes. A random word passes once in 2^16. A program that computes headers itself
+//! is not stopped.
 
 use words::OBJECT_BYTES_MAX;
 
 use crate::classes::CLASSES;
 use crate::layout::Layout;
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Kind {
@@ -41,20 +41,20 @@ pub enum Kind {
     Own = 3,
     /// The head of a slab, the allocator's own.
     Slab = 4,
-    /// A program's.
+    /// A live object of a program.
     Object = 8,
-    /// A block of a run, a program's.
+    /// A live block of a program's run.
     Block = 9,
 }
 
-/// What a header says about its object.
+/// A decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// What the object is.
+    /// The object's kind.
     pub kind: Kind,
     /// Its size class, in a slab; else 0.
     pub class: u8,
-    /// Its payload.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
@@ -62,7 +62,7 @@ const BYTES: u64 = 0xfff;
 const KIND_SHIFT: u32 = 12;
 const CLASS_SHIFT: u32 = 16;
 const DESCRIPTION: u64 = 0xf_ffff;
-/// The bit that the kinds have which a program may write.
+/// The bit set in those kinds that a program may write.
 const WRITABLE: u64 = 8 << KIND_SHIFT;
 /// 2^64 / golden ratio, odd: the usual multiplicative hash, whose upper bits depend on every bit.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -70,14 +70,14 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 const _: () = assert!(OBJECT_BYTES_MAX as u64 <= BYTES && words::BLOCK_BYTES <= BYTES);
 const _: () = assert!(words::HEADER_BYTES == 16);
 
-/// The header word of the object at heap offset `object_offset` (without tag).
+/// Returns the header word of the object at heap offset `object_offset` (without tag).
 #[inline]
 pub const fn encode(object_offset: u64, description: Description) -> u64 {
     let Description { kind, class, bytes } = description;
     seal(object_offset, (class as u64) << CLASS_SHIFT | (kind as u64) << KIND_SHIFT | bytes)
 }
 
-/// What a header word says, or nothing when it is none of the object at this heap offset.
+/// Decodes a header word; `None` when it is not valid for the object at this heap offset.
 pub const fn decode(header: u64, object_offset: u64) -> Option<Description> {
     let description = header & DESCRIPTION;
     if header != seal(object_offset, description) {
@@ -96,11 +96,11 @@ pub const fn decode(header: u64, object_offset: u64) -> Option<Description> {
     Some(Description { kind, class, bytes: description & BYTES })
 }
 
-/// Whether a program may write the word `offset` bytes into the object at heap offset
-/// `object_offset` (without tag), whose header's second word is `header`.
+/// Returns whether a program may write the word `offset` bytes into an object.
 ///
-/// Only words of live objects and prepared blocks pass; a header word, a free object or one of the
-/// allocator's own never does.
+/// `object_offset` is the object's heap offset without tag, `header` its header's second word. Only
+/// words of live objects and prepared blocks pass: never a header word, a free object or one of the
+/// allocator's own.
 #[inline]
 pub const fn permits(header: u64, object_offset: u64, offset: u64) -> bool {
     let description = header & DESCRIPTION;
@@ -110,9 +110,9 @@ pub const fn permits(header: u64, object_offset: u64, offset: u64) -> bool {
         && offset < description & BYTES
 }
 
-/// How many bytes a program may write of the object at heap offset `object_offset` (without tag),
-/// whose header's second word is `header`: the whole words of a live object or prepared block;
-/// nothing for all else, as with [`permits`].
+/// Returns how many bytes of an object a program may write; arguments as for [`permits`].
+///
+/// These are the whole words of a live object or prepared block. `None` for all else.
 #[inline]
 pub const fn writable_bytes(header: u64, object_offset: u64) -> Option<u64> {
     let description = header & DESCRIPTION;
@@ -123,9 +123,9 @@ pub const fn writable_bytes(header: u64, object_offset: u64) -> Option<u64> {
     }
 }
 
-/// Bytes that the object at heap offset `object_offset` (without tag) may ever have under this
-/// header: all of its slot in a slab, however many were asked for; else what the header says.
-/// Nothing when it is no header of the object.
+/// Returns the largest size that an object may ever have under this header: the capacity of its
+/// slot in a slab, whatever its requested size; else the size in the header. `None` when the
+/// header is not the object's. Arguments as for [`permits`].
 #[inline]
 pub fn extent_bytes(header: u64, object_offset: u64) -> Option<u64> {
     let Description { kind, class, bytes } = decode(header, object_offset)?;
@@ -137,7 +137,7 @@ pub fn extent_bytes(header: u64, object_offset: u64) -> Option<u64> {
     }
 }
 
-/// Whether this header, which [`writable_bytes`] lets pass, is that of a block of a run.
+/// Returns whether a header that [`writable_bytes`] lets pass is that of a block of a run.
 #[inline]
 pub const fn is_block(header: u64) -> bool {
     (header >> KIND_SHIFT) & 0xf == Kind::Block as u64
@@ -157,7 +157,7 @@ mod tests {
     const LIVE: Description = Description { kind: Kind::Object, class: 3, bytes: 60 };
 
     #[test]
-    fn a_header_says_what_was_put_in() {
+    fn header_round_trips() {
         let header = encode(4096, LIVE);
         assert_eq!(decode(header, 4096), Some(LIVE));
         assert_eq!(decode(header, 4112), None);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_words_inside_a_live_object_may_be_written() {
+    fn only_whole_words_of_live_objects_are_writable() {
         let header = encode(4096, LIVE);
         for offset in 0..80 {
             assert_eq!(permits(header, 4096, offset), offset % 8 == 0 && offset < 60, "{offset}");
@@ -174,7 +174,7 @@ mod tests {
             assert!(!permits(header, 4096, before.wrapping_neg()));
         }
         assert_eq!(writable_bytes(header, 4096), Some(64), "60 bytes are 8 words");
-        assert_eq!(writable_bytes(header, 4112), None, "another object's");
+        assert_eq!(writable_bytes(header, 4112), None, "another object's header");
         for kind in [Kind::Free, Kind::Reserved, Kind::Own, Kind::Slab] {
             let header = encode(4096, Description { kind, ..LIVE });
             assert!(!permits(header, 4096, 0), "{kind:?}");
@@ -185,23 +185,23 @@ mod tests {
     }
 
     #[test]
-    fn an_objects_extent_is_its_whole_slot() {
+    fn extent_is_the_whole_slot() {
         let of = |kind, class, bytes| {
             extent_bytes(encode(4096, Description { kind, class, bytes }), 4096)
         };
         assert_eq!(of(Kind::Object, 3, 50), Some(64));
         assert_eq!(of(Kind::Free, 3, 64), Some(64));
         assert_eq!(of(Kind::Block, 0, 256), Some(256));
-        assert_eq!(of(Kind::Slab, 3, 48), Some(48), "its class is that of its slots");
+        assert_eq!(of(Kind::Slab, 3, 48), Some(48), "class 3 is that of the slab's slots");
         assert_eq!(of(Kind::Object, 15, 50), Some(50), "no such class");
         assert_eq!(extent_bytes(encode(4096, LIVE), 4112), None);
         assert_eq!(extent_bytes(0, 4096), None);
     }
 
     #[test]
-    fn a_wrong_header_rarely_passes() {
+    fn wrong_header_rarely_passes() {
         // Every header of one heap of 16 MiB, tried at the 64 places around its own: a check of 16
-        // bits lets about one in 65 536 through.
+        // bits accepts about one in 65 536.
         let mut passed = 0_u64;
         let mut tried = 0_u64;
         for object in (64..16 << 20).step_by(272) {

@@ -1,4 +1,4 @@
-//! Where things stand in the heap: two layouts, the pools' and that of simulated machines.
+//! The layout of the heap, in two forms: that of pools and that of simulated machines.
 //!
 //! # Durable format: heap, version 1
 //! The heap is cut into chunks of 64 KiB. Every word is little-endian; offsets are in bytes from
@@ -12,7 +12,7 @@
 //!       64  | link, header                          | of the root object
 //!       80  | magic: "lw-heap\n"                    |
 //!       88  | version: 1                            |
-//!       96  | the program's root, as it was given   |
+//!       96  | the program's root, unchecked         |
 //!      104  | 0, 0, 0                               |
 //!      128  | link, header                          | of the chunks object
 //!      144  | frontier: first never-used chunk      |
@@ -27,7 +27,7 @@
 //! ```text
 //!     +  0  | link, header                          |
 //!     + 16  | free list: object, or 0               | class 0: slots of 32 bytes
-//!     + 24  | cursor: object not yet given out, or 0|
+//!     + 24  | cursor: next unused object, or 0      |
 //!     + 32  | free list                             | class 1: 48
 //!     + 40  | cursor                                |
 //!      ...  | 64 80 96 128 160 192 256 320 384 512 640 768
@@ -50,18 +50,18 @@
 //!     + 80  | object          | block of 256    |                 |
 //!      ...  | slots           | 272 apart       |                 |
 //! ```
-//! The list of free runs is in ascending order. Blocks are prepared in order; those of a run whose
-//! memory was never used before it are zero without being written.
+//! The list of free runs is in ascending order. Blocks are prepared in order. Blocks in never-used
+//! memory are zero without being written.
 //!
 //! # The line-isolated layout, version 1
-//! For simulated machines that isolate whole cache lines: two transactions that run at the same
-//! time must not write one line. No pool has it; its magic keeps each from being taken for the
-//! other, and it never leaves the memory of a simulated machine. What differs:
-//! - Objects have neither header nor link. The head of their chunk says of which class they are,
-//!   and they start at multiples of 64 bytes: an object shares no line with another one.
-//! - Two words of a slot say that it is free, both on the line that giving it back writes anyway.
-//! - What two arenas write is on pages of their own; so are the root and the chunks object.
-//! - There are no watches: nothing rests on them, and arenas would share their lines.
+//! For simulated machines that isolate whole cache lines: two concurrent transactions must not
+//! write one line. No pool has it, and it never leaves the memory of a simulated machine. Its own
+//! magic keeps either layout from being read as the other. The differences:
+//! - Objects have neither header nor link. The head of their chunk holds their class, and they
+//!   start at multiples of 64 bytes: an object shares no line with another one.
+//! - Two words of a slot mark it free, both on the line that freeing it writes anyway.
+//! - The words that two arenas write are on separate pages; so are the root and the chunks object.
+//! - Watches do not exist: no transaction relies on them, and arenas would share their lines.
 //! ```text
 //!        0  | link, header                          | of the chunk's head
 //!       16  | 4 (first chunk)                       |
@@ -71,7 +71,7 @@
 //!     4096  | link, header                          | of the root object
 //!     4112  | magic: "lw-line\n"                    |
 //!     4120  | version: 1                            |
-//!     4128  | the program's root, as it was given   |
+//!     4128  | the program's root, unchecked         |
 //!     4136  | 0, 0, 0                               |
 //!     4160  | unused                                |
 //!     8192  | link, header                          | of the chunks object
@@ -89,17 +89,18 @@
 //!      ...  | arenas 2 to 127, a page each          | 2240, and from the page's beginning again
 //!   589824  | chunk 9                               |
 //! ```
-//! Every other chunk has the head above. A slab's first slot and a run's first block stand at +64,
-//! the blocks 256 apart. A slot on a free list:
+//! Every other chunk has the head above. A slab's first slot and a run's first block start at +64,
+//! and blocks are 256 apart. A slot on a free list:
 //! ```text
 //!     +  0  | next one of the list, or 0            |
 //!     +  8  | object header: free                   | in a live object a word of the program's
 //! ```
-//! Whoever takes a slot writes 0 to its second word, which so is a header only while it is free:
-//! that is how a second freeing is recognised, as long as nobody has it again. A bitmap of live
-//! slots in the chunk's head would say the same, and which slots were never given out; but it would
-//! put a line that arenas share into the write set of every transaction that allocates or frees.
-//! As it is there are two lines, the arena's and the object's first.
+//! Taking a slot writes 0 to its second word, which so is a header only while the slot is free. A
+//! second free is recognised by that word, as long as the slot is not allocated again. A bitmap of
+//! live slots in the chunk's head would hold the same information, and also the slots that were
+//! never allocated. But it would put a line that arenas share into the write set of every
+//! transaction that allocates or frees. This layout needs two lines: the arena's and the object's
+//! first.
 
 use words::{BLOCK_BYTES, HEADER_BYTES, Stop, Words};
 
@@ -108,13 +109,13 @@ use crate::head::{Head, own_header};
 use crate::header::{Description, Kind, decode, encode};
 use crate::{ARENAS, Heap};
 
-/// Bytes of a chunk: what a heap is made of.
+/// Size of a chunk, the unit that a heap consists of, in bytes.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
-/// The smallest heap that holds anything: the first chunk and one more.
+/// Size of the smallest usable heap: the first chunk and one more.
 pub const HEAP_BYTES_MIN: u64 = 2 * CHUNK_BYTES;
 
-/// The smallest [line-isolated](Heap::line_isolated) heap that holds anything: nine chunks of the
+/// Size of the smallest usable [line-isolated](Heap::line_isolated) heap: nine chunks of the
 /// allocator's own and one more.
 pub const LINE_ISOLATED_BYTES_MIN: u64 = 10 * CHUNK_BYTES;
 
@@ -123,8 +124,8 @@ pub(crate) const VERSION: u64 = 1;
 /// The offset in the root object of the program's root.
 pub(crate) const ROOT_USER: u64 = 16;
 
-/// Offsets in the chunks object, which stands apart from the root, so that who reads the root meets
-/// nobody who takes a chunk.
+/// Offsets in the chunks object. It is apart from the root, so that a transaction that reads the
+/// root does not conflict with one that takes a chunk.
 pub(crate) const FRONTIER: u64 = 0;
 pub(crate) const FIRST_FREE: u64 = 8;
 
@@ -132,27 +133,30 @@ pub(crate) const FIRST_FREE: u64 = 8;
 pub(crate) const LINE_PAYLOAD: u64 = 48;
 pub(crate) const LINE_WORDS: usize = LINE_PAYLOAD as usize / 8;
 
-/// The head of a chunk, from the chunk's first byte.
+/// Offset of a chunk's head from the chunk's first byte.
 pub(crate) const HEAD: u64 = 16;
-/// What the head takes.
+/// Size of the head with its header.
 const HEAD_LINE: u64 = 64;
 
-/// Words of the first chunk that are always 0: see [`watch`].
+/// Start of the words of the first chunk that are always 0: see [`watch`].
 const WATCH_FIRST: u64 = 33 << 10;
 pub(crate) const WATCHES: u64 = 32;
-/// The largest stripe that a design locks: a watch shares it with nothing that changes.
+/// Distance of watches: the largest stripe that a design locks, so that no other word of a watch's
+/// stripe ever changes.
 const WATCH_STRIDE: u64 = 512;
 
 const ARENA_FIRST: u64 = 272;
-/// A power of two: whatever stripe up to this a design locks, two arenas share none.
+/// Distance of arenas. It is a power of two, so that two arenas share no stripe of any size up to
+/// this that a design locks.
 const ARENA_STRIDE: u64 = 256;
 pub(crate) const ARENA_PAYLOAD: u64 = 16 * CLASSES as u64;
 
-/// What a simulated machine may isolate or track as one: its pages.
+/// The largest unit that a simulated machine isolates or tracks: its page.
 const PAGE: u64 = 4096;
 
-/// How far into its page an arena begins: every transaction that allocates writes its arena's first
-/// line, and the channels of a memory have lines in turn. Without this all arenas had one channel.
+/// Returns an arena's offset in its page. Every transaction that allocates writes its arena's first
+/// line, and memory channels interleave lines. At one common offset all arenas would share one
+/// channel.
 const fn colour(arena: usize) -> u64 {
     (arena % 8) as u64 * 5 * 64
 }
@@ -176,34 +180,34 @@ const _: () = assert!(colour(7) + 16 * LINE_ISOLATED.classes() as u64 <= PAGE);
 const _: () = assert!(LINE_ISOLATED.chunks_object() < LINE_ISOLATED.arena(0));
 const _: () = assert!(LINE_ISOLATED_BYTES_MIN == (LINE_ISOLATED.own_chunks() + 1) * CHUNK_BYTES);
 
-/// The word, from the heap's first byte, that stands for the run which starts in `chunk` (and for
-/// some others): whoever prepares or frees the run writes its 0 again, before anything else.
+/// Returns the offset of the watch of the run which starts in `chunk`; several runs share one.
 ///
-/// So a transaction that has it in its read set rests on the run's head without having that there.
+/// Preparing or freeing the run writes the watch's 0 again, before anything else. A transaction
+/// with the watch in its read set therefore relies on the run's head without having the head there.
 /// The head shares its stripe with the run's first elements, which a program may write all the
-/// time. Only an ordinary heap has them.
+/// time. Only an ordinary heap has watches.
 #[inline]
 pub(crate) const fn watch(chunk: u64) -> u64 {
     WATCH_FIRST + chunk % WATCHES * WATCH_STRIDE
 }
 
-/// One of the two layouts, and all that depends on which. Size classes stand with their tables.
+/// One of the two layouts, and all that depends on it. The size classes are in their own module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// A pool's: every object has a header.
     Ordinary,
-    /// A simulated machine's: objects start at lines of their own and have none.
+    /// A simulated machine's: objects have no headers and start at their own cache lines.
     LineIsolated,
 }
 
 impl Layout {
-    /// Whether a program's objects have headers.
+    /// Returns whether a program's objects have headers.
     #[inline(always)]
     pub(crate) const fn has_headers(self) -> bool {
         matches!(self, Layout::Ordinary)
     }
 
-    /// The first word of the root object.
+    /// Returns the first word of the root object.
     pub(crate) const fn magic(self) -> u64 {
         match self {
             Layout::Ordinary => u64::from_le_bytes(*b"lw-heap\n"),
@@ -211,7 +215,7 @@ impl Layout {
         }
     }
 
-    /// Chunks at the heap's start that are the allocator's own.
+    /// Returns the number of chunks at the heap's start that are the allocator's own.
     pub(crate) const fn own_chunks(self) -> u64 {
         match self {
             Layout::Ordinary => 1,
@@ -219,7 +223,7 @@ impl Layout {
         }
     }
 
-    /// The root object.
+    /// Returns the heap offset of the root object.
     #[inline]
     pub(crate) const fn root(self) -> u64 {
         match self {
@@ -228,7 +232,7 @@ impl Layout {
         }
     }
 
-    /// The chunks object.
+    /// Returns the heap offset of the chunks object.
     #[inline]
     pub(crate) const fn chunks_object(self) -> u64 {
         match self {
@@ -237,7 +241,7 @@ impl Layout {
         }
     }
 
-    /// The arena's pairs of words.
+    /// Returns the heap offset of the arena's pairs of words.
     #[inline(always)]
     pub(crate) const fn arena(self, index: usize) -> u64 {
         match self {
@@ -246,8 +250,9 @@ impl Layout {
         }
     }
 
-    /// Arenas that are objects with a header. Where each has a page, formatting would write all of
-    /// those for their headers' sake, which outgrows what some machines hold of a transaction.
+    /// Returns the number of arenas that are objects with a header. Where each arena has a page,
+    /// headers would make formatting write all those pages, more than some machines hold of a
+    /// transaction.
     pub(crate) const fn arenas_with_header(self) -> usize {
         match self {
             Layout::Ordinary => ARENAS,
@@ -255,7 +260,7 @@ impl Layout {
         }
     }
 
-    /// Bytes in front of a program's object that belong to it.
+    /// Returns the bytes in front of a program's object that belong to it.
     #[inline(always)]
     pub(crate) const fn header_bytes(self) -> u64 {
         match self {
@@ -264,41 +269,41 @@ impl Layout {
         }
     }
 
-    /// The first slot or block of a chunk, from the chunk's first byte.
+    /// Returns the offset of the first slot or block of a chunk, from the chunk's first byte.
     #[inline(always)]
     pub(crate) const fn first_slot(self) -> u64 {
         HEAD_LINE + self.header_bytes()
     }
 
-    /// The offset of a block of the run that starts in `chunk`.
+    /// Returns the offset of a block of the run that starts in `chunk`.
     #[inline(always)]
     pub(crate) const fn block(self, chunk: u64, index: u64) -> u64 {
         chunk * CHUNK_BYTES + self.first_slot() + index * self.block_stride()
     }
 
-    /// Distance of neighbouring blocks: [`words::block_stride`] of the first.
+    /// Returns the distance of neighbouring blocks: [`words::block_stride`] of the first.
     #[inline(always)]
     pub(crate) const fn block_stride(self) -> u64 {
         BLOCK_BYTES + self.header_bytes()
     }
 
-    /// Chunks that a run of so many blocks takes; nothing when no heap has so many.
+    /// Returns the number of chunks of a run of `blocks` blocks; `None` when no heap has so many.
     pub(crate) fn chunks_for(self, blocks: u64) -> Option<u64> {
         let bytes = blocks.checked_mul(self.block_stride())?.checked_add(HEAD_LINE)?;
         Some(bytes.div_ceil(CHUNK_BYTES))
     }
 
-    /// Whether `object` is where a slot of a slab of this class can be.
+    /// Returns whether `object` is a possible place of a slot in a slab of this class.
     #[inline(always)]
     pub(crate) fn is_slot(self, object: u64, class: usize) -> bool {
         let within = object % CHUNK_BYTES;
-        // 32 bits: half the cost of a division of 64.
+        // Divide in 32 bits, at half the cost of a division in 64.
         within >= self.first_slot()
             && ((within - self.first_slot()) as u32).is_multiple_of(self.slot_bytes(class) as u32)
             && within + self.payload_bytes(class) <= CHUNK_BYTES
     }
 
-    /// The slot behind the one at `object`, or 0 when it was the slab's last.
+    /// Returns the slot after the one at `object`, or 0 after the slab's last.
     #[inline(always)]
     pub(crate) const fn next_slot(self, object: u64, class: usize) -> u64 {
         let next = object % CHUNK_BYTES + self.slot_bytes(class);
@@ -309,7 +314,8 @@ impl Layout {
         }
     }
 
-    /// The word of a slot that says what it is, from the slot's first byte, wrapping.
+    /// Returns the offset of a slot's label from the slot's first byte, wrapping. The label is the
+    /// word that says whether the slot is free.
     #[inline(always)]
     pub(crate) const fn label(self) -> u64 {
         match self {
@@ -318,14 +324,14 @@ impl Layout {
         }
     }
 
-    /// That word for a slot on a free list.
+    /// Returns the label of a slot on a free list.
     #[inline(always)]
     pub(crate) const fn free_label(self, object: u64, class: usize) -> u64 {
         let bytes = self.payload_bytes(class);
         encode(object, Description { kind: Kind::Free, class: class as u8, bytes })
     }
 
-    /// That word for an object that is handed out.
+    /// Returns the label of an allocated object.
     #[inline(always)]
     pub(crate) const fn live_label(self, object: u64, class: usize, bytes: usize) -> u64 {
         let (kind, class, bytes) = (Kind::Object, class as u8, bytes as u64);
@@ -335,8 +341,8 @@ impl Layout {
         }
     }
 
-    /// Bytes of the live object whose slot, of a slab of this class, is so labelled: those that
-    /// were asked for, as far as they are known; nothing when it is none.
+    /// Returns the size of the live object in a slot with this label, in a slab of this class: the
+    /// requested size, as far as it is known. `None` when the slot is not live.
     pub(crate) fn live_bytes(self, label: u64, object: u64, class: usize) -> Option<u64> {
         let all = self.payload_bytes(class);
         match self {
@@ -351,12 +357,12 @@ impl Layout {
 }
 
 impl Heap {
-    /// Makes a heap of zeros an empty heap, in one transaction of about 150 words; of 13 words on
-    /// three cache lines when it is [line-isolated](Heap::line_isolated).
+    /// Formats a heap of zeros as an empty heap, in one transaction of about 150 words; of 13 words
+    /// on three cache lines when it is [line-isolated](Heap::line_isolated).
     ///
     /// # Errors
     /// [`Stop::Full`] when it is smaller than [`HEAP_BYTES_MIN`] ([`LINE_ISOLATED_BYTES_MIN`]);
-    /// [`Stop::BadValue`] when there is something there already; else as [`Words::write`].
+    /// [`Stop::BadValue`] when the heap is formatted already; else as [`Words::write`].
     pub fn format<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
         let (layout, root, chunks) = (self.layout, self.layout.root(), self.layout.chunks_object());
         if !self.has_room() {

@@ -1,19 +1,19 @@
-//! The transactional allocator: which bytes of the heap are objects.
+//! The transactional allocator: it divides the heap into objects.
 //!
-//! Its metadata are words of the heap, read and written through the caller's transaction. So it
-//! needs no log and no recovery of its own: what an aborted or lost transaction allocated was never
-//! allocated, and no crash leaks.
+//! Its metadata are words of the heap, read and written through the caller's transaction. It
+//! therefore needs no log and no recovery of its own. An aborted or lost transaction has allocated
+//! nothing, and no crash leaks memory.
 //!
 //! ```text
 //!   allocate ->  arena's free list -> arena's cursor -> a free or new chunk -> another arena
-//!   retire   ->  arena's free list (of whoever frees)
+//!   retire   ->  free list of the freeing worker's arena
 //! ```
 //!
 //! * An *arena* belongs to one worker at a time. In the common case an allocation touches the arena
-//!   and the object, nothing that two workers share: two or three words written, no loop.
-//! * The heap is cut into *chunks* of 64 KiB. A *slab* is a chunk of objects of one size class; a
-//!   *run* is one or more chunks of blocks (see [`words::Array`]). A slab stays a slab of its class
-//!   for good; the chunks of a freed run become anything.
+//!   and the object, no word that two workers share: two or three words written, no loop.
+//! * The heap is divided into *chunks* of 64 KiB. A *slab* is a chunk of objects of one size class.
+//!   A *run* is one or more chunks of blocks (see [`words::Array`]). A slab keeps its class for
+//!   ever; the chunks of a freed run are reused for any purpose.
 //!
 //! A heap has one of two layouts, with the same steps and the same methods: the ordinary one, a
 //! pool's, and the [line-isolated](Heap::line_isolated) one of simulated machines.
@@ -22,10 +22,11 @@
 //! - Every chunk below the frontier is the allocator's own, a slab, or part of one run or free run.
 //! - A slot of a slab is live, or on exactly one free list, or not yet reached by the one cursor
 //!   that points into its slab.
-//! - Every offset read from the heap is checked before it is used: a damaged heap gives
+//! - Every offset read from the heap is checked before it is used. A damaged heap gives
 //!   [`Stop::BadPointer`], or wrong objects at worst, never a panic or an endless loop.
 //!
-//! The design below gives the allocator a view of the transaction that skips [`header::permits`]:
+//! A design gives the allocator a view of the transaction that skips [`header::permits`], because a
+//! program may not write header words and the allocator's own objects.
 //! header words and the allocator's own objects are not the program's to write.
 //!
 //! ```
@@ -89,10 +90,10 @@ pub use runs::{Prepared, Runs};
 pub use survey::{Damage, Survey, Usage, Wrong};
 pub use walk::{Live, Walk};
 
-/// Arenas of a heap; workers lease them.
+/// Number of arenas of a heap; each worker leases one.
 pub const ARENAS: usize = 128;
 
-/// The geometry of a heap: what the allocator must know that is not in the heap.
+/// The geometry of a heap, which is not stored in the heap itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heap {
     /// The pool's tag, at its place in an address.
@@ -103,25 +104,25 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// A heap whose pointers carry `tag`, of so many bytes, rounded down to a multiple of
-    /// [`CHUNK_BYTES`]. Below [`HEAP_BYTES_MIN`] there is room for nothing: formatting it is
+    /// Describes a heap whose pointers carry `tag`, of `bytes` bytes, rounded down to a multiple of
+    /// [`CHUNK_BYTES`]. A heap below [`HEAP_BYTES_MIN`] has no room: formatting it is
     /// [`Stop::Full`].
     ///
     /// # Panics
-    /// When `tag` is 0, or `bytes` more than 2^48: an address could not name them.
+    /// When `tag` is 0, or `bytes` more than 2^48, the limit of an address.
     pub const fn new(tag: u16, bytes: u64) -> Heap {
         Heap::laid_out(Layout::Ordinary, tag, bytes)
     }
 
-    /// The same for a simulated machine that isolates whole cache lines: objects and blocks start
-    /// at multiples of 64 bytes, have no header, and share no line with anything; each arena has a
-    /// page of its own. Below [`LINE_ISOLATED_BYTES_MIN`] there is room for nothing.
+    /// Describes a heap for a simulated machine that isolates whole cache lines.
     ///
-    /// Objects take at most twice the memory that they take in an ordinary heap. What cannot be
-    /// told without headers: an object may be given back with any size that fits its slot, and the
-    /// slots of a slab that were not given out yet pass for live ones until a
-    /// [`check`](Heap::check). [`Runs`] are not for these heaps. No pool is laid out so.
+    /// Objects and blocks start at multiples of 64 bytes, have no header, and share no line; each
+    /// arena has a page of its own. A heap below [`LINE_ISOLATED_BYTES_MIN`] has no room. Objects
+    /// take at most twice the memory that they take in an ordinary heap.
     ///
+    /// Without headers some errors stay undetected. An object may be freed with any size that fits
+    /// its slot. Slots of a slab that were never allocated pass for live ones until a
+    /// [`check`](Heap::check). [`Runs`] do not work with these heaps. No pool has this layout.
     /// # Panics
     /// As [`new`](Heap::new).
     pub const fn line_isolated(tag: u16, bytes: u64) -> Heap {
@@ -135,7 +136,7 @@ impl Heap {
         Heap { tag, bytes: bytes / CHUNK_BYTES * CHUNK_BYTES, layout }
     }
 
-    /// The object from which the program reaches everything else; 0 in a new heap.
+    /// Returns the object from which the program reaches all others; 0 in a new heap.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -143,7 +144,7 @@ impl Heap {
         tx.read(self.addr(self.layout.root(), layout::ROOT_USER))
     }
 
-    /// Makes `object` the root. It is the program's word: not followed, not checked.
+    /// Makes `object` the root. The heap does not follow or check it.
     ///
     /// # Errors
     /// As [`Words::write`].
@@ -151,35 +152,35 @@ impl Heap {
         tx.write(self.addr(self.layout.root(), layout::ROOT_USER), object)
     }
 
-    /// The word `offset` bytes into the object at heap offset `object`.
+    /// Returns the address of the word `offset` bytes into the object at heap offset `object`.
     #[inline]
     const fn addr(&self, object: u64, offset: u64) -> Addr {
         Addr::new(self.tag | object, offset)
     }
 
-    /// The word that says what a slot is.
+    /// Returns the address of a slot's label.
     #[inline(always)]
     const fn label_at(&self, object: u64) -> Addr {
         self.addr(object, self.layout.label())
     }
 
-    /// The word that describes an object that has a header.
+    /// Returns the address of the header word that describes an object.
     #[inline]
     const fn header_at(&self, object: u64) -> Addr {
         self.addr(object, (-8_i64) as u64)
     }
 
-    /// The word before it, which designs with versioned objects use.
+    /// Returns the address of the link before it, which designs with versioned objects use.
     #[inline]
     const fn link_at(&self, object: u64) -> Addr {
         self.addr(object, (-16_i64) as u64)
     }
 
-    /// The offset in the heap of an object that a program named.
+    /// Returns the heap offset of an object from its pointer.
     #[inline]
     fn untag(&self, object: u64) -> Result<u64, Stop> {
         let offset = object.wrapping_sub(self.tag);
-        // No object starts below its own header, so what is subtracted later cannot wrap.
+        // No object starts below its own header, so later subtractions cannot wrap.
         let inside =
             offset >= words::HEADER_BYTES && offset < self.bytes && offset.is_multiple_of(16);
         if inside { Ok(offset) } else { Err(Stop::BadPointer) }
@@ -189,7 +190,7 @@ impl Heap {
         self.bytes / CHUNK_BYTES
     }
 
-    /// Whether it is as large as the smallest that holds anything.
+    /// Returns whether the heap is at least the smallest usable one.
     const fn has_room(&self) -> bool {
         self.chunks() > self.layout.own_chunks()
     }

@@ -1,7 +1,7 @@
-//! Objects: allocated from an arena's free list or slab, given back to the freer's arena.
+//! Objects: allocated from an arena's free list or slab, freed to the freeing worker's arena.
 //!
-//! The steps are the same in both layouts. What they ask of the layout folds into constants, since
-//! which one it is gets settled at the entrance (`with`).
+//! The steps are the same in both layouts. `with` fixes the layout once, at the entrance, so that
+//! the compiler folds every question about it into a constant.
 
 use words::{Addr, Stop, Words, work};
 
@@ -12,7 +12,7 @@ use crate::header::{Description, Kind, decode};
 use crate::layout::{CHUNK_BYTES, HEAD, Layout};
 use crate::{ARENAS, Heap};
 
-/// Memory that is nobody's, until it is given back.
+/// A run that is unlinked and not yet free.
 #[derive(Debug)]
 #[must_use = "memory that is not given back is lost"]
 pub struct Detached {
@@ -21,9 +21,9 @@ pub struct Detached {
 }
 
 impl Heap {
-    /// A new object of `bytes` (1 to [`words::OBJECT_BYTES_MAX`]); answers its first byte, tagged.
-    /// What is in it is not defined. Writes two words when one was free, three when it is new (two
-    /// in a line-isolated heap, both on lines that are the arena's or the object's).
+    /// Allocates an object of `bytes` (1 to [`words::OBJECT_BYTES_MAX`]); returns its first byte,
+    /// tagged. Its content is undefined. Writes two words for a slot that was free and three for a
+    /// new one (two in a line-isolated heap, both on the arena's line or the object's).
     ///
     /// # Errors
     /// [`Stop::Full`]; [`Stop::BadSize`] when no object has this size; [`Stop::BadPointer`] when
@@ -40,14 +40,15 @@ impl Heap {
         }
     }
 
-    /// Gives back an object, or a whole run of blocks: `bytes` is what was asked for when it was
-    /// allocated. Answers whether it was a run: objects may come to lie there that begin elsewhere.
-    /// A later allocation may get its memory, even one of the same transaction; a design that
-    /// promises more of runs retires in two steps ([`detach`](Heap::detach)).
+    /// Frees an object, or a whole run of blocks; `bytes` is the size requested at allocation.
+    /// Returns whether it was a run: objects may later lie there that begin elsewhere.
+    ///
+    /// A later allocation may reuse the memory, even one of the same transaction. A design that
+    /// defers the reuse of runs retires in two steps ([`detach`](Heap::detach)).
     ///
     /// # Errors
-    /// [`Stop::BadPointer`] when nothing of this size is live at `at` (given back before, never
-    /// allocated, an address inside something); else as [`Words::write`].
+    /// [`Stop::BadPointer`] when no live object of this size is at `at` (freed before, never
+    /// allocated, an address inside an object); else as [`Words::write`].
     ///
     /// # Panics
     /// When `arena` is not less than [`ARENAS`].
@@ -65,8 +66,8 @@ impl Heap {
         }
     }
 
-    /// As [`retire`](Heap::retire), but that a run is no longer anybody's, and not free yet: the
-    /// transaction has to [`give it back`](Heap::give_back), at its end for instance.
+    /// Retires as [`retire`](Heap::retire) does, except that a run is unlinked and not free yet:
+    /// the transaction must [`give it back`](Heap::give_back) later, at its end for instance.
     ///
     /// # Errors
     /// As [`retire`](Heap::retire).
@@ -88,7 +89,7 @@ impl Heap {
         }
     }
 
-    /// Gives back what [`detach`](Heap::detach) has detached in this transaction.
+    /// Frees a run that [`detach`](Heap::detach) has detached in this transaction.
     ///
     /// # Errors
     /// As [`retire`](Heap::retire).
@@ -97,14 +98,14 @@ impl Heap {
         self.give_chunks(tx, run.chunk, run.chunks)
     }
 
-    /// The same heap, where the compiler knows the layout. What is called with it is inlined, and
-    /// takes the heap by value, so that it need not be in memory.
+    /// Returns the same heap with a layout that the compiler knows. The methods called on it are
+    /// inlined and take the heap by value, so that it need not be in memory.
     #[inline(always)]
     const fn with(self, layout: Layout) -> Heap {
         Heap { layout, ..self }
     }
 
-    /// Out of the way of pools, which have no such heap.
+    /// Allocates in a line-isolated heap; out of line, because pools never do.
     #[cold]
     fn allocate_line_isolated<W: Words>(
         self,
@@ -160,7 +161,7 @@ impl Heap {
         }
     }
 
-    /// The class of the live object of so many bytes; nothing when it may be a run.
+    /// Returns the class of a live object of `bytes` bytes; `None` when it may be a run.
     #[inline(always)]
     fn class_at<W: Words>(
         self,
@@ -182,7 +183,7 @@ impl Heap {
         }
     }
 
-    /// The same without a header: the chunk's head says the class, the slot whether it is free.
+    /// The same without a header: the chunk's head gives the class, the slot's label its state.
     #[inline(always)]
     fn class_by_head<W: Words>(
         self,
@@ -196,7 +197,7 @@ impl Heap {
             Some(Description { kind: Kind::Own, .. }) => return Ok(None),
             _ => return Err(Stop::BadPointer),
         };
-        // Not the class of so many bytes: a full heap gives out larger slots.
+        // Any size up to the slot's: a full heap allocates from larger classes too.
         let fits = (1..=self.layout.payload_bytes(class)).contains(&bytes);
         let live = fits
             && self.layout.is_slot(object, class)
@@ -204,7 +205,7 @@ impl Heap {
         if live { Ok(Some(class)) } else { Err(Stop::BadPointer) }
     }
 
-    /// A slot of the arena's free list, or of its slab.
+    /// Takes a slot from the arena's free list, or from its slab.
     #[inline(always)]
     fn take_slot<W: Words>(
         self,
@@ -247,7 +248,7 @@ impl Heap {
         class: usize,
     ) -> Result<(), Stop> {
         let object = self.untag(self.tag.wrapping_add(cursor))?;
-        // A wrong cursor would give out memory that is somebody's: the slab must say it is one.
+        // A wrong cursor would hand out another object's memory: the slab's head must confirm it.
         let head = object / CHUNK_BYTES * CHUNK_BYTES + HEAD;
         let slab = tx.read(self.header_at(head))? == slab_header(head, class as u64);
         if !slab || !self.layout.is_slot(object, class) {
@@ -257,8 +258,8 @@ impl Heap {
         if self.layout.has_headers() { tx.write(self.link_at(object), 0) } else { Ok(()) }
     }
 
-    /// A slot when the arena has none of this class: of a new slab; else, before the heap is called
-    /// full, whatever another arena has, or a larger class.
+    /// Takes a slot when the arena has none of this class: from a new slab; else, before the heap
+    /// counts as full, from another arena or a larger class.
     #[cold]
     fn take_slot_elsewhere<W: Words>(
         self,
@@ -304,7 +305,7 @@ impl Heap {
         tx.write(list, object)
     }
 
-    /// The head of the arena's free list; the cursor is the word behind it.
+    /// Returns the address of the arena's free list; the cursor is the word after it.
     #[inline(always)]
     fn list<W: Words>(self, tx: &mut W, index: usize, class: usize) -> Result<Addr, Stop> {
         assert!(index < ARENAS, "a heap has {ARENAS} arenas");

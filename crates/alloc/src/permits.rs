@@ -1,7 +1,7 @@
-//! Which words are a program's: of one pointer, in either layout.
+//! Write permission: the words that a program may write, in either layout.
 //!
-//! A header says it of the object behind it. Where there are none, the head of the chunk and
-//! arithmetic do: all but whether a slot was ever given out.
+//! In an ordinary heap an object's header decides. Without headers, the head of the chunk and
+//! arithmetic decide everything except whether a slot was ever allocated.
 
 use words::{Addr, BLOCK_BYTES};
 
@@ -11,9 +11,9 @@ use crate::header::{self, Kind, decode};
 use crate::layout::{CHUNK_BYTES, HEAD, LINE_WORDS, Layout};
 
 impl Heap {
-    /// Whether a program may write the word at `at`: a whole word of a live object or of a prepared
-    /// block. `word` is asked for words inside the heap only, by their offset in bytes; it answers
-    /// what the program's transaction would read.
+    /// Returns whether a program may write the word at `at`: a whole word of a live object or of a
+    /// prepared block. `word` is called only for words inside the heap, by their offset in bytes;
+    /// it must return the word that the program's transaction would read.
     pub fn permits(&self, at: Addr, mut word: impl FnMut(u64) -> u64) -> bool {
         let Ok(object) = self.untag(at.object) else { return false };
         match self.layout {
@@ -25,10 +25,11 @@ impl Heap {
         }
     }
 
-    /// Whether a pointer leads to a live object or to a block of an array, in a heap in which no
-    /// transaction runs; `word` as for [`live`](Heap::live). In an ordinary heap it asks the header
-    /// before it, which says for sure what is not one; in a line-isolated one the head of its
-    /// chunk, which does not know how far a slab's slots were given out.
+    /// Returns whether a pointer leads to a live object or to a block of an array, in a heap in
+    /// which no transaction runs; `word` as for [`live`](Heap::live).
+    ///
+    /// In an ordinary heap the header before the object decides. In a line-isolated heap the head
+    /// of the chunk decides, which cannot exclude slots that were never allocated.
     pub fn is_live_at_rest(&self, object: u64, mut word: impl FnMut(u64) -> u64) -> bool {
         let Ok(offset) = self.untag(object) else { return false };
         let live = |kind| matches!(kind, Kind::Object | Kind::Block | Kind::Reserved);
@@ -42,11 +43,10 @@ impl Heap {
         }
     }
 
-    /// What can stand at this offset of a line-isolated heap, and the bytes of it that a program
-    /// may write.
+    /// Returns the kind of object at this offset of a line-isolated heap, and its writable bytes.
     fn placed(&self, object: u64, word: &mut impl FnMut(u64) -> u64) -> Option<(Kind, u64)> {
         let layout = self.layout;
-        // Behind the first chunk of a run there are no heads; data pass for one very rarely.
+        // After the first chunk of a run no chunk has a head; data pass for one very rarely.
         let chunks = (0..=object / CHUNK_BYTES).rev();
         let mut heads = chunks.map(|chunk| Some((chunk, self.head_at_rest(chunk, word)?)));
         let (chunk, head) = heads.find_map(|found| found)?;
@@ -73,7 +73,7 @@ impl Heap {
         }
     }
 
-    /// What the head of a chunk says, if it is one.
+    /// Decodes the head of a chunk, if it is one.
     fn head_at_rest(&self, chunk: u64, word: &mut impl FnMut(u64) -> u64) -> Option<Head> {
         let object = chunk * CHUNK_BYTES + HEAD;
         let header = word(object - 8);

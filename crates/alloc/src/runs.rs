@@ -1,18 +1,18 @@
-//! Which run a block belongs to, found without the block's header.
+//! A volatile index from blocks to their runs, which replaces a read of each block's header.
 //!
 //! ```text
-//!   object / 64 KiB -> begin: chunk of the run's head -> head: so many blocks are prepared
+//!   object / 64 KiB -> begin: chunk of the run's head -> head: number of prepared blocks
 //!                      in DRAM, 4 bytes a chunk          in the heap, one line for all of the run
 //! ```
 //!
-//! A block of 256 bytes has its header in another cache line than most of its words: who writes one
-//! word here and one there would miss twice each time. The head of a run says for all of its blocks
-//! what their headers say.
+//! A block of 256 bytes has its header in another cache line than most of its words. A program that
+//! writes one word here and one there would miss twice for each write. The head of a run holds for
+//! all of its blocks the facts that their headers hold.
 //!
 //! Invariants:
-//! - A begin is a hint: 0 or wrong does no harm, and it is never made durable. Whoever follows one
-//!   checks that a head is there and that the block is among those it has prepared.
-//! - Only *live* follows from here. Whoever finds nothing looks at the block's header.
+//! - A begin is a hint: 0 or a wrong one does no harm, and it is never made durable. Its user
+//!   checks that a head is there and that the block is among the prepared blocks.
+//! - The index proves only that a block is live. When it does not, the block's header decides.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -22,8 +22,8 @@ use crate::Heap;
 use crate::head::{HEAD_PREPARED, Head, own_header};
 use crate::layout::{self, CHUNK_BYTES, HEAD, LINE_PAYLOAD, Layout, WATCHES};
 
-/// Chunks that one call of [`Runs::learn`] goes back at most. Chosen, not measured: it runs inside
-/// a transaction, and each step is a cache miss.
+/// Chunks that one call of [`Runs::learn`] searches backwards at most. Chosen, not measured: a call
+/// is inside a transaction, and each step is a cache miss.
 const STEPS: usize = 32;
 
 /// The blocks of a run that are prepared.
@@ -31,16 +31,16 @@ const STEPS: usize = 32;
 pub struct Prepared {
     /// Heap offset of the first one.
     first: u64,
-    /// Up to the first one that is not.
+    /// Distance to the first block that is not prepared.
     bytes: u64,
 }
 
 impl Prepared {
-    /// No block at all.
+    /// The empty range.
     pub const NONE: Prepared = Prepared { first: 0, bytes: 0 };
 
-    /// What the head of a run in `begin` says, a chunk that [`Runs::begin`] answered; nothing when
-    /// no run begins there. `load` gives the word so many bytes into the heap.
+    /// Returns the prepared blocks of the run whose head is in `begin`, a result of
+    /// [`Runs::begin`]; `None` when no run begins there. `load` reads the word at a heap offset.
     #[inline]
     pub fn of(begin: u64, mut load: impl FnMut(u64) -> u64) -> Prepared {
         let head = begin * CHUNK_BYTES + HEAD;
@@ -54,13 +54,13 @@ impl Prepared {
         }
     }
 
-    /// The chunk that the run begins in.
+    /// Returns the chunk that the run begins in.
     #[inline]
     pub const fn begin(self) -> u64 {
         self.first / CHUNK_BYTES
     }
 
-    /// Whether the object at this heap offset is one of them.
+    /// Returns whether the object at this heap offset is one of the blocks.
     #[inline]
     pub const fn has(self, object: u64) -> bool {
         let from_first = object.wrapping_sub(self.first);
@@ -68,80 +68,82 @@ impl Prepared {
     }
 }
 
-/// The first word of a run's head, and the offset of the number of its blocks.
+/// The first word of a run's head.
 const RUN: u64 = Head::Run { chunks: 0, blocks: 0, prepared: 0, fresh: false }.encode()[0];
 const HEAD_BLOCKS: u64 = 16;
 
-/// For each chunk of a heap the one in which its run begins, as far as that is known.
+/// For each chunk of a heap, the chunk in which its run begins, as far as it is known.
 #[derive(Debug)]
 pub struct Runs {
-    /// 0: not known. Relaxed throughout: a hint carries nothing with it.
+    /// 0: unknown. Relaxed throughout: a hint publishes no other data.
     begins: Box<[AtomicU32]>,
-    /// For each watch, how often it was written since the pool was opened.
+    /// For each watch, the number of its writes since the pool was opened.
     changes: [AtomicU64; WATCHES as usize],
 }
 
 impl Runs {
-    /// Nothing is known: 4 bytes for every 64 KiB of the heap.
+    /// Makes an empty index: 4 bytes for every 64 KiB of the heap.
     ///
     /// # Panics
-    /// When the heap is line-isolated: its blocks have no headers that one could do without.
+    /// When the heap is line-isolated: its blocks have no headers to avoid.
     pub fn new(heap: &Heap) -> Runs {
-        assert!(heap.layout.has_headers(), "blocks without headers need no runs");
+        assert!(heap.layout.has_headers(), "blocks without headers need no index of runs");
         let begins = (0..heap.chunks()).map(|_| AtomicU32::new(0)).collect();
         Runs { begins, changes: [const { AtomicU64::new(0) }; WATCHES as usize] }
     }
 
-    /// The chunk in which the run of the block at this heap offset may begin.
+    /// Returns the chunk in which the run of the block at this heap offset may begin.
     #[inline]
     pub fn begin(&self, object: u64) -> Option<u64> {
         let begin = self.begins.get((object / CHUNK_BYTES) as usize)?.load(Ordering::Relaxed);
         (begin != 0).then_some(u64::from(begin))
     }
 
-    /// The word, by its offset in the heap, that is written before the head of a run in `begin`
-    /// is: [`Prepared::of`] holds as long as nobody has written it.
+    /// Returns the heap offset of the watch of a run in `begin`, which is written before the run's
+    /// head is: a result of [`Prepared::of`] holds as long as the watch is not written.
     #[inline]
     pub const fn watch(begin: u64) -> u64 {
         layout::watch(begin)
     }
 
-    /// Whether the object is where the first block of a run stands.
+    /// Returns whether the object is where the first block of a run starts.
     #[inline]
     pub const fn may_begin_with(object: u64) -> bool {
         object == Layout::Ordinary.block(object / CHUNK_BYTES, 0)
     }
 
-    /// How often the watch of a run in `begin` was written. Whoever reads it after the watch, in a
-    /// transaction, and finds what it was when [`Prepared::of`] was asked, need not ask again.
+    /// Returns how often the watch of a run in `begin` was written.
+    ///
+    /// A transaction reads this after the watch. If the number is the same as when
+    /// [`Prepared::of`] was called, that result is still valid.
     #[inline]
     pub fn changes(&self, begin: u64) -> u64 {
-        // Relaxed: the watch's ownership record, released behind `changed`, brings the number.
+        // Relaxed: the watch's ownership record, released after `changed`, brings the number.
         self.changes[(begin % WATCHES) as usize].load(Ordering::Relaxed)
     }
 
-    /// The run of the block at this heap offset was prepared or freed: called by the transaction
-    /// that does it, behind the writing of the watch, before anybody can see it.
+    /// Counts a change of the run of the block at this heap offset. The transaction that prepares
+    /// or frees the run calls this after it writes the watch, before that write is visible.
     pub fn changed(&self, object: u64) {
         let watch = object / CHUNK_BYTES % WATCHES;
         self.changes[watch as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Looks for the run of the live block at this heap offset, some chunks at a time: a run is
-    /// known in the end, however long it is.
+    /// Searches for the run of the live block at this heap offset, a bounded number of chunks at a
+    /// time. Repeated calls find every run, however long it is.
     #[cold]
     pub fn learn(&self, object: u64, load: impl Fn(u64) -> u64) {
         let chunk = object / CHUNK_BYTES;
         let mut at = self.begin(object).unwrap_or(chunk);
         for _ in 0..STEPS {
             if at == 0 {
-                break; // the first chunk is of no run
+                break; // the first chunk belongs to no run
             }
             if Prepared::of(at, &load).has(object) {
                 return self.learned(at, load(at * CHUNK_BYTES + HEAD + 8));
             }
             let head = at * CHUNK_BYTES + HEAD;
-            // Another run's that was there before, or a free one's: from the start the next time.
+            // A stale begin, of an earlier run or a free one: search again from the start.
             at = if is_head(load(head - 8), head) { 0 } else { at - 1 };
         }
         if let Some(begin) = self.begins.get(chunk as usize) {
@@ -149,7 +151,7 @@ impl Runs {
         }
     }
 
-    /// All chunks of the run are known at once.
+    /// Records the begin of all chunks of a run at once.
     fn learned(&self, begin: u64, chunks: u64) {
         let chunks = usize::try_from(chunks).unwrap_or(usize::MAX);
         for hint in self.begins.iter().skip(begin as usize).take(chunks) {
@@ -158,7 +160,7 @@ impl Runs {
     }
 }
 
-/// Whether a chunk's head has this header word.
+/// Returns whether a chunk's head has this header word.
 fn is_head(header: u64, head: u64) -> bool {
     header == own_header(head, LINE_PAYLOAD)
 }

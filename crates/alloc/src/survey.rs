@@ -1,10 +1,10 @@
-//! What a check of a heap answers: what is in it, and the damage.
+//! The results of a heap check: usage and damage.
 
 use thiserror::Error;
 
 use crate::layout::CHUNK_BYTES;
 
-/// What is in a heap.
+/// The objects and the free memory of a heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
@@ -12,9 +12,9 @@ pub struct Usage {
     pub chunks: u64,
     /// Chunks that were never used or are free again.
     pub chunks_free: u64,
-    /// Live objects; blocks are counted apart.
+    /// Live objects, without blocks.
     pub objects: u64,
-    /// Bytes that were asked for in live objects; in a line-isolated heap, bytes of their slots.
+    /// Requested bytes of live objects; in a line-isolated heap, bytes of their slots.
     pub object_bytes: u64,
     /// Slots on free lists.
     pub slots_free: u64,
@@ -26,48 +26,48 @@ pub struct Usage {
     pub blocks_prepared: u64,
 }
 
-/// What kind of damage a check found.
+/// The kind of damage that a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Wrong {
     /// The heap is smaller than [`HEAP_BYTES_MIN`](crate::HEAP_BYTES_MIN), or the smallest of its
     /// layout.
-    #[error("the heap is too small to be one")]
+    #[error("the heap is smaller than the minimum")]
     Size,
     /// No heap starts here.
     #[error("no heap starts here (magic)")]
     Magic,
-    /// A format that this program does not know.
+    /// A format version that this program does not support.
     #[error("unknown format version of the heap")]
     Version,
-    /// A header of one of the allocator's own objects.
+    /// A wrong header of one of the allocator's own objects.
     #[error("wrong header of an allocator object")]
     OwnHeader,
-    /// A word that is reserved and not zero.
+    /// A reserved word that is not zero.
     #[error("a reserved word is not zero")]
     Reserved,
-    /// More chunks in use than there are, or none.
+    /// More used chunks than the heap has, or none.
     #[error("impossible number of used chunks")]
     Frontier,
-    /// The head of a chunk says something impossible.
+    /// An impossible word in the head of a chunk.
     #[error("impossible word in the head of a chunk")]
     ChunkHead,
-    /// The list of free runs does not lead to the next free run.
-    #[error("the list of free runs leads elsewhere")]
+    /// A link of the list of free runs that misses the next free run.
+    #[error("the list of free runs misses the next free run")]
     FreeRuns,
-    /// An arena's cursor does not point to a slot of a slab that only it points to.
+    /// An arena's cursor that points to no slab, or to a slab of another cursor.
     #[error("an arena's cursor points to no slab of its own")]
     Cursor,
-    /// A slot's header.
+    /// A wrong header of a slot.
     #[error("wrong header of an object")]
     Object,
-    /// A prepared block's header.
+    /// A wrong header of a prepared block.
     #[error("wrong header of a block")]
     Block,
-    /// A free list leads to something that is no free slot, or was met before.
+    /// A free list that leads to no free slot, or to one that a list has reached already.
     #[error("a free list leads to no free object")]
     FreeList,
-    /// A free slot that no free list leads to.
+    /// A free slot that no free list reaches.
     #[error("a free object on no free list")]
     Lost,
 }
@@ -76,41 +76,41 @@ pub enum Wrong {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{wrong}: heap offset {offset:#x}, expected {expected:#x}, found {found:#x}")]
 pub struct Damage {
-    /// What is wrong.
+    /// Its kind.
     pub wrong: Wrong,
-    /// The word that is wrong, in bytes from the heap's start.
+    /// The wrong word, in bytes from the heap's start.
     pub offset: u64,
-    /// What it should be; of several possibilities, one or a bound.
+    /// Its expected value; of several possible values, one or a bound.
     pub expected: u64,
-    /// What it is.
+    /// Its value.
     pub found: u64,
 }
 
 impl Damage {
-    /// The chunk that it is in.
+    /// Returns the number of the chunk that holds the wrong word.
     pub fn chunk(&self) -> u64 {
         self.offset / CHUNK_BYTES
     }
 
-    /// The program's object or block whose header is wrong, in bytes from the heap's start.
+    /// Returns the object or block with the wrong header, in bytes from the heap's start.
     pub fn object(&self) -> Option<u64> {
         matches!(self.wrong, Wrong::Object | Wrong::Block).then_some(self.offset + 8)
     }
 }
 
-/// All that a check found.
+/// The full result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Survey {
-    /// What is in the heap, as far as it is known.
+    /// The content of the heap, as far as it is known.
     pub usage: Usage,
     /// The damage, in the order of the walk; at most [`Survey::DAMAGE_MAX`].
     pub damage: Vec<Damage>,
-    /// Whether everything was looked at. Damage may hide what lies behind it.
+    /// Whether the whole heap was checked. Damage may hide other damage after it.
     pub complete: bool,
 }
 
 impl Survey {
-    /// The walk ends when it has found so much damage: there is no sense left to be made of it.
+    /// Number of findings that ends the walk; so much damage cannot be interpreted.
     pub const DAMAGE_MAX: usize = 256;
 }

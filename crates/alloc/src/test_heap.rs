@@ -1,4 +1,4 @@
-//! A heap in a `Vec<u64>` for this crate's tests: it rolls back, refuses the n-th access, counts.
+//! A heap in a `Vec<u64>` for tests: it rolls back, injects conflicts and counts accesses.
 
 use words::{Addr, Allocate, Stop, Words};
 
@@ -9,27 +9,27 @@ pub(crate) const TAG: u16 = 0x1a5e;
 
 pub(crate) const LAYOUTS: [Layout; 2] = [Layout::Ordinary, Layout::LineIsolated];
 
-/// One transaction at a time; the view that a design gives the allocator.
+/// The view that a design gives the allocator; one transaction at a time.
 pub(crate) struct TestHeap {
     pub(crate) heap: Heap,
     pub(crate) words: Vec<u64>,
-    /// Whose arena allocates and frees.
+    /// The arena that allocates and frees.
     pub(crate) arena: usize,
     undo: Vec<(usize, u64)>,
     conflict_after: Option<u64>,
     pub(crate) reads: u64,
     pub(crate) writes: u64,
-    /// Words that were touched, in order, reads and writes alike.
+    /// Offsets of accessed words in order, reads and writes alike.
     pub(crate) touched: Vec<u64>,
 }
 
 impl TestHeap {
-    /// A formatted heap of a pool, of so many chunks.
+    /// Makes a formatted heap of a pool, of `chunks` chunks.
     pub(crate) fn new(chunks: u64) -> TestHeap {
         TestHeap::laid_out(Layout::Ordinary, chunks)
     }
 
-    /// A formatted heap with as many chunks for the program as a pool's of so many has.
+    /// Makes a formatted heap with as many chunks for the program as a pool's of `chunks` has.
     pub(crate) fn laid_out(layout: Layout, chunks: u64) -> TestHeap {
         let mut this = TestHeap::zeros(layout, chunks);
         this.run(|tx| tx.format()).unwrap();
@@ -63,7 +63,7 @@ impl TestHeap {
         heap.format(self)
     }
 
-    /// Runs one transaction; when it fails nothing has happened.
+    /// Runs one transaction; a failed one is rolled back.
     pub(crate) fn run<R>(
         &mut self,
         body: impl FnOnce(&mut TestHeap) -> Result<R, Stop>,
@@ -80,8 +80,8 @@ impl TestHeap {
         result
     }
 
-    /// Runs one transaction with [`Stop::Conflict`] at the access after so many; answers whether it
-    /// came to that access.
+    /// Runs one transaction with [`Stop::Conflict`] at the access after so many; returns whether it
+    /// reached that access.
     pub(crate) fn run_with_conflict<R>(
         &mut self,
         accesses: u64,
@@ -90,11 +90,11 @@ impl TestHeap {
         self.conflict_after = Some(accesses);
         let result = self.run(body);
         let met = self.conflict_after.take().is_none();
-        assert_eq!(met, result.err() == Some(Stop::Conflict), "the conflict was handed on");
+        assert_eq!(met, result.err() == Some(Stop::Conflict), "the conflict was passed on");
         met
     }
 
-    /// A write as a program's: only where it may.
+    /// Writes as a program: only where it may.
     pub(crate) fn program_writes(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
         if !self.heap.permits(at, |offset| self.word(offset)) {
             return Err(Stop::BadPointer);
@@ -106,24 +106,24 @@ impl TestHeap {
         self.heap.check(|offset| self.word(offset))
     }
 
-    /// All damage.
+    /// Returns all damage.
     pub(crate) fn survey(&self) -> Survey {
         self.heap.survey(|offset| self.word(offset))
     }
 
-    /// Everything live, in order.
+    /// Returns the live objects in address order.
     pub(crate) fn live(&self) -> Vec<Live> {
         self.heap.live(|offset| self.word(offset)).collect()
     }
 
-    /// The words that the last transaction wrote, in order.
+    /// Returns the words that the last transaction wrote, in order.
     pub(crate) fn written(&self) -> Vec<u64> {
         self.undo.iter().map(|&(index, _)| 8 * index as u64).collect()
     }
 
     pub(crate) fn word(&self, offset: u64) -> u64 {
         let bytes = 8 * self.words.len() as u64;
-        assert!(offset.is_multiple_of(8) && offset < bytes, "only words of the heap are asked for");
+        assert!(offset.is_multiple_of(8) && offset < bytes, "only words of the heap are requested");
         self.words[offset as usize / 8]
     }
 

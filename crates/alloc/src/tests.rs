@@ -1,4 +1,4 @@
-//! What the allocator promises, on a heap that rolls back, refuses accesses and counts them.
+//! The allocator's contract, on a heap that rolls back, injects conflicts and counts accesses.
 
 use words::{Addr, Allocate, Stop, Words};
 
@@ -31,7 +31,7 @@ fn free(heap: &mut TestHeap, object: u64, bytes: u64) -> Result<(), Stop> {
 }
 
 #[test]
-fn a_new_heap_is_empty_and_is_not_formatted_twice() {
+fn new_heap_is_empty_and_formatted_once() {
     for layout in LAYOUTS {
         let mut heap = TestHeap::laid_out(layout, 4);
         let usage = heap.check().unwrap();
@@ -48,7 +48,7 @@ fn a_new_heap_is_empty_and_is_not_formatted_twice() {
 }
 
 #[test]
-fn a_heap_below_the_minimum_is_full_from_the_start() {
+fn heap_below_minimum_is_full() {
     for layout in LAYOUTS {
         let mut heap = TestHeap::zeros(layout, 1);
         assert_eq!(heap.run(|tx| tx.format()), Err(Stop::Full));
@@ -60,7 +60,7 @@ fn a_heap_below_the_minimum_is_full_from_the_start() {
 }
 
 #[test]
-fn no_object_has_no_bytes_or_more_than_a_kibibyte() {
+fn object_size_is_1_to_1024_bytes() {
     for layout in LAYOUTS {
         let mut heap = TestHeap::laid_out(layout, 4);
         for bytes in [0, 1025, usize::MAX] {
@@ -70,7 +70,7 @@ fn no_object_has_no_bytes_or_more_than_a_kibibyte() {
 }
 
 #[test]
-fn the_common_case_writes_two_or_three_words_and_shares_nothing() {
+fn common_allocation_touches_only_its_arena() {
     let mut heap = TestHeap::new(8);
     let first = heap.run(|tx| tx.allocate(64)).unwrap();
     let chunk = first % (1 << 48) / crate::CHUNK_BYTES * crate::CHUNK_BYTES;
@@ -81,7 +81,7 @@ fn the_common_case_writes_two_or_three_words_and_shares_nothing() {
     assert!(heap.touched.iter().all(own), "{:x?}", heap.touched);
 
     heap.run(|tx| tx.retire(Addr::new(carved, 0), 64)).unwrap();
-    assert_eq!((heap.reads, heap.writes), (2, 3), "given back");
+    assert_eq!((heap.reads, heap.writes), (2, 3), "freed");
     assert!(heap.touched.iter().all(own));
 
     assert_eq!(heap.run(|tx| tx.allocate(64)), Ok(carved));
@@ -90,7 +90,7 @@ fn the_common_case_writes_two_or_three_words_and_shares_nothing() {
 }
 
 #[test]
-fn a_heap_that_was_filled_and_freed_is_filled_to_the_same_count() {
+fn freed_heap_refills_to_the_same_count() {
     for (layout, bytes) in LAYOUTS.iter().flat_map(|&l| [1, 64, 100, 1024].map(|b| (l, b))) {
         let mut heap = TestHeap::laid_out(layout, 5);
         let objects = fill(&mut heap, bytes);
@@ -108,7 +108,7 @@ fn a_heap_that_was_filled_and_freed_is_filled_to_the_same_count() {
 }
 
 #[test]
-fn in_a_full_heap_an_arena_gets_what_another_one_freed() {
+fn full_heap_takes_slots_freed_by_another_arena() {
     for layout in LAYOUTS {
         let mut heap = TestHeap::laid_out(layout, 3);
         let objects = fill(&mut heap, 200);
@@ -121,7 +121,7 @@ fn in_a_full_heap_an_arena_gets_what_another_one_freed() {
 }
 
 #[test]
-fn in_a_full_heap_an_arena_gets_the_rest_of_anothers_slab_and_larger_objects() {
+fn full_heap_takes_another_arenas_slab_and_larger_slots() {
     for (layout, slots, least) in [(Layout::Ordinary, 62, 16), (Layout::LineIsolated, 63, 1024)] {
         let mut heap = TestHeap::laid_out(layout, 2);
         let large = heap.run(|tx| tx.allocate(1024)).unwrap();
@@ -140,13 +140,13 @@ fn in_a_full_heap_an_arena_gets_the_rest_of_anothers_slab_and_larger_objects() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_given_back() {
+fn free_of_unallocated_memory_is_refused() {
     for layout in LAYOUTS {
-        give_back_what_is_not_there(TestHeap::laid_out(layout, 4));
+        free_unallocated_memory(TestHeap::laid_out(layout, 4));
     }
 }
 
-fn give_back_what_is_not_there(mut heap: TestHeap) {
+fn free_unallocated_memory(mut heap: TestHeap) {
     let layout = heap.layout();
     let kept = heap.run(|tx| tx.allocate(100)).unwrap();
     let object = heap.run(|tx| tx.allocate(100)).unwrap();
@@ -170,29 +170,29 @@ fn give_back_what_is_not_there(mut heap: TestHeap) {
         (Addr::new((object >> 16 << 16) + 16, 0), 48, "the slab's head"),
         (Addr::new(tag | (layout.own_chunks() + 2) << 16, 0), 100, "never used"),
         (Addr::new(tag | (layout.own_chunks() + 2) << 16 | 64, 0), 100, "never used"),
-        (Addr::new(tag | (layout.own_chunks() + 3) << 16, 0), 100, "behind the heap"),
+        (Addr::new(tag | (layout.own_chunks() + 3) << 16, 0), 100, "past the heap"),
         (Addr::new(u64::MAX - 15, 0), 100, "behind everything"),
     ];
-    // A header says more: which size was asked for, and that a slot was never given out.
+    // A header holds more: the requested size, and that a slot was never allocated.
     let with_header = [
         (Addr::new(object, 0), 99, "a smaller size"),
         (Addr::new(object, 0), 112, "the slot's size"),
-        (Addr::new(object + 128, 0), 100, "not given out yet"),
+        (Addr::new(object + 128, 0), 100, "never allocated"),
     ];
     let with_header = with_header.iter().filter(|_| layout.has_headers());
-    for &(at, bytes, what) in wild.iter().chain(with_header) {
-        assert_eq!(heap.run(|tx| tx.retire(at, bytes)), Err(Stop::BadPointer), "{what}");
+    for &(at, bytes, case) in wild.iter().chain(with_header) {
+        assert_eq!(heap.run(|tx| tx.retire(at, bytes)), Err(Stop::BadPointer), "{case}");
     }
     free(&mut heap, object, 100).unwrap();
-    assert_eq!(free(&mut heap, object, 100), Err(Stop::BadPointer), "given back twice");
+    assert_eq!(free(&mut heap, object, 100), Err(Stop::BadPointer), "freed twice");
     assert_eq!(heap.run(|tx| tx.retire(Addr::new(object, 0), 112)), Err(Stop::BadPointer));
     free(&mut heap, kept, 100).unwrap();
-    assert_eq!(free(&mut heap, object, 100), Err(Stop::BadPointer), "given back twice");
+    assert_eq!(free(&mut heap, object, 100), Err(Stop::BadPointer), "freed twice");
     heap.check().unwrap();
 }
 
 #[test]
-fn a_program_writes_live_objects_only() {
+fn program_writes_live_objects_only() {
     let mut heap = TestHeap::new(4);
     let object = heap.run(|tx| tx.allocate(20)).unwrap();
     let write = |heap: &mut TestHeap, at| heap.run(|tx| tx.program_writes(at, 1)).is_ok();
@@ -211,16 +211,16 @@ fn a_program_writes_live_objects_only() {
 }
 
 #[test]
-fn an_abort_at_any_access_leaves_the_heap_as_it_was() {
+fn abort_at_any_access_restores_the_heap() {
     for (layout, least) in [(Layout::Ordinary, 200), (Layout::LineIsolated, 170)] {
         let attempts = abort_at_any_access(TestHeap::laid_out(layout, 9));
         assert!(attempts > least, "{attempts}");
     }
 }
 
-/// Answers how many attempts were aborted.
+/// Returns how many attempts were aborted.
 fn abort_at_any_access(mut heap: TestHeap) -> u32 {
-    // Each case meets another path: a free slot, a slab's next slot, a new slab, a full heap, a
+    // Each case takes another path: a free slot, a slab's next slot, a new slab, a full heap, a
     // first and a second free object, runs that split and merge.
     let objects: Vec<_> = (0..20).map(|_| heap.run(|tx| tx.allocate(100)).unwrap()).collect();
     let runs: Vec<_> = (0..3).map(|_| heap.run(|tx| tx.reserve_blocks(300)).unwrap()).collect();
@@ -231,10 +231,10 @@ fn abort_at_any_access(mut heap: TestHeap) -> u32 {
     free(&mut heap, objects[0], 100).unwrap();
     free(&mut heap, runs[1], blocks).unwrap();
     let mut attempts = 0;
-    let mut attack = |heap: &mut TestHeap, what: &dyn Fn(&mut TestHeap) -> Result<(), Stop>| {
+    let mut attack = |heap: &mut TestHeap, body: &dyn Fn(&mut TestHeap) -> Result<(), Stop>| {
         let before = heap.words.clone();
         for accesses in 0.. {
-            if !heap.run_with_conflict(accesses, what) {
+            if !heap.run_with_conflict(accesses, body) {
                 return heap.check().unwrap();
             }
             assert!(heap.words == before, "access {accesses}");

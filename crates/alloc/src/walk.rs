@@ -1,7 +1,7 @@
-//! A walk over what is live, in address order.
+//! A walk over the live objects of a heap, in address order.
 //!
-//! For tools that show a heap at rest. It believes what it reads as far as every step goes forward
-//! and stays inside the heap; whether all of it is true is what the check is for.
+//! It serves tools that show a heap at rest. It trusts the words that it reads as far as every step
+//! goes forward and stays inside the heap; the check verifies them.
 
 use std::collections::BTreeMap;
 
@@ -16,38 +16,38 @@ use crate::{ARENAS, Heap};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Live {
-    /// Its pointer, as the program has it.
+    /// Its pointer, as the program holds it.
     pub object: u64,
-    /// Its first byte, from the heap's.
+    /// Its first byte, as an offset in the heap.
     pub offset: u64,
     /// [`Kind::Object`] or [`Kind::Block`].
     pub kind: Kind,
-    /// Bytes that were asked for; in a line-isolated heap, all that it can have.
+    /// Requested bytes; in a line-isolated heap, the capacity of its slot.
     pub bytes: u64,
-    /// Bytes that it takes: its slot of a size class, or its share of a run; header included.
+    /// Bytes that it occupies: its slot of a size class, or its share of a run; header included.
     pub taken_bytes: u64,
 }
 
-/// The walk; see [`Heap::live`].
+/// The iterator of [`Heap::live`].
 #[derive(Clone, Debug)]
 pub struct Walk<F> {
     heap: Heap,
     word: F,
-    /// Chunks that were ever used.
+    /// The first chunk that was never used.
     frontier: u64,
-    /// Slab's chunk to its cursor: slots from there on were not given out yet.
+    /// Slab's chunk to its cursor: slots from there on were never allocated.
     cursors: BTreeMap<u64, u64>,
     /// The chunk whose head is read next.
     chunk: u64,
     place: Place,
 }
 
-/// Where the walk is.
+/// The position of the walk.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// Before a chunk's head.
     Head,
-    /// Before this slot of a slab, if it is before the end.
+    /// Before this slot of a slab, unless it is the end.
     Slab { class: usize, slot: u64, end: u64 },
     /// Before this block of a run.
     Run { first: u64, index: u64, prepared: u64 },
@@ -55,8 +55,8 @@ enum Place {
 
 impl Heap {
     /// Walks a heap in which no transaction runs: every live object and prepared block, in address
-    /// order. `word` is asked for words inside the heap only, by their offset in bytes. Meant for a
-    /// heap that [`check`](Heap::check) found sound; in another it ends where it cannot go on.
+    /// order. `word` is called only for words inside the heap, by their offset in bytes. The heap
+    /// should have passed [`check`](Heap::check); in another the walk ends where it cannot go on.
     pub fn live<F: FnMut(u64) -> u64>(&self, mut word: F) -> Walk<F> {
         let mut cursors = BTreeMap::new();
         let (layout, is_heap) = (self.layout, self.has_room());
@@ -73,7 +73,7 @@ impl Heap {
         Walk { heap: *self, word, frontier, cursors, chunk: 0, place: Place::Head }
     }
 
-    /// The program's root in a heap in which no transaction runs; `word` as for
+    /// Returns the program's root in a heap in which no transaction runs; `word` as for
     /// [`live`](Heap::live).
     pub fn root_at_rest(&self, word: impl FnOnce(u64) -> u64) -> u64 {
         word(self.layout.root() + ROOT_USER)
@@ -81,7 +81,7 @@ impl Heap {
 }
 
 impl<F: FnMut(u64) -> u64> Walk<F> {
-    /// Reads the next chunk's head; nothing when there is none.
+    /// Reads the next chunk's head; `None` at the end.
     fn enter(&mut self) -> Option<()> {
         let chunk = self.chunk;
         if chunk >= self.frontier {
@@ -107,7 +107,7 @@ impl<F: FnMut(u64) -> u64> Walk<F> {
         Some(())
     }
 
-    /// The object in a slot, if it is live.
+    /// Returns the object in a slot, if it is live.
     fn object(&mut self, offset: u64, class: usize) -> Option<Live> {
         let layout = self.heap.layout;
         let label = (self.word)(offset.wrapping_add(layout.label()));
@@ -122,7 +122,7 @@ impl<F: FnMut(u64) -> u64> Walk<F> {
         })
     }
 
-    /// The block of a run, if its header says that it is one.
+    /// Returns the block of a run, if its header confirms it.
     fn block(&mut self, offset: u64) -> Option<Live> {
         let layout = self.heap.layout;
         let bytes = if layout.has_headers() {

@@ -1,4 +1,4 @@
-//! Runs of blocks, and the arrays and strings that are made of them.
+//! Runs of blocks, and the arrays and strings that use them.
 
 use words::block_stride;
 use words::{Addr, Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, Bytes, Objects, Stop, Words};
@@ -8,7 +8,7 @@ use crate::CHUNK_BYTES;
 use crate::layout::Layout;
 use crate::test_heap::{LAYOUTS, TestHeap};
 
-/// The most blocks that so many chunks hold.
+/// Returns the most blocks that `chunks` chunks hold.
 fn most_blocks(layout: Layout, chunks: u64) -> u64 {
     (chunks * CHUNK_BYTES - 64) / layout.block_stride()
 }
@@ -30,7 +30,7 @@ fn scribble(heap: &mut TestHeap, first: u64, blocks: u64) {
 }
 
 #[test]
-fn a_run_prepared_in_steps_and_freed_is_zero_when_it_is_used_again() {
+fn reused_run_is_zero_after_preparation() {
     for layout in LAYOUTS {
         use_a_run_twice(TestHeap::laid_out(layout, 5));
     }
@@ -65,7 +65,7 @@ fn use_a_run_twice(mut heap: TestHeap) {
 }
 
 #[test]
-fn never_used_memory_costs_one_word_a_block_with_a_header_and_none_without() {
+fn preparing_unused_memory_writes_only_headers() {
     let mut bare = TestHeap::laid_out(Layout::LineIsolated, 5);
     let first = bare.run(|tx| tx.reserve_blocks(100)).unwrap();
     bare.run(|tx| tx.prepare_blocks(first, u64::MAX)).unwrap();
@@ -86,7 +86,7 @@ fn never_used_memory_costs_one_word_a_block_with_a_header_and_none_without() {
 }
 
 #[test]
-fn a_run_is_given_back_whole_and_once() {
+fn run_is_freed_whole_and_once() {
     for layout in LAYOUTS {
         give_back_a_run(TestHeap::laid_out(layout, 6));
     }
@@ -113,7 +113,7 @@ fn give_back_a_run(mut heap: TestHeap) {
 }
 
 #[test]
-fn a_run_merged_into_the_one_before_cannot_be_given_back_again() {
+fn merged_run_cannot_be_freed_again() {
     for layout in LAYOUTS {
         merge_and_give_back(TestHeap::laid_out(layout, 6));
     }
@@ -130,7 +130,7 @@ fn merge_and_give_back(mut heap: TestHeap) {
 }
 
 #[test]
-fn runs_that_are_freed_in_any_order_merge_into_one() {
+fn freed_runs_merge_in_any_order() {
     let orders = [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 1, 3], [1, 3, 0, 2], [2, 0, 3, 1]];
     for (layout, order) in LAYOUTS.iter().flat_map(|&layout| orders.map(|order| (layout, order))) {
         let mut heap = TestHeap::laid_out(layout, 9);
@@ -148,7 +148,7 @@ fn runs_that_are_freed_in_any_order_merge_into_one() {
 }
 
 #[test]
-fn the_chunks_of_a_freed_run_become_slabs() {
+fn chunks_of_a_freed_run_become_slabs() {
     for layout in LAYOUTS {
         make_slabs_of_a_run(TestHeap::laid_out(layout, 3));
     }
@@ -166,13 +166,13 @@ fn make_slabs_of_a_run(mut heap: TestHeap) {
     assert_eq!(objects.len() as u64, 2 * ((CHUNK_BYTES - 64) / layout.slot_bytes(0)));
     for object in objects.into_iter().filter(|_| layout.has_headers()) {
         let link = Addr::new(object, (-16_i64) as u64);
-        assert_eq!(heap.run(|tx| tx.read(link)), Ok(0), "no link is left from before");
+        assert_eq!(heap.run(|tx| tx.read(link)), Ok(0), "no stale link is left");
     }
     heap.check().unwrap();
 }
 
 #[test]
-fn no_heap_has_room_for_a_run_of_any_length() {
+fn huge_run_is_refused_as_full() {
     for layout in LAYOUTS {
         ask_for_long_runs(TestHeap::laid_out(layout, 4));
     }

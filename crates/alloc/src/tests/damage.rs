@@ -1,4 +1,4 @@
-//! Damaged heaps: the check names the damage, and nothing panics or runs for ever.
+//! Damaged heaps: the check names the damage, and no operation panics or loops for ever.
 
 use proptest::prelude::*;
 use words::{Addr, Allocate, Stop, Words};
@@ -8,11 +8,11 @@ use crate::layout::Layout;
 use crate::test_heap::{LAYOUTS, TAG, TestHeap};
 use crate::{CHUNK_BYTES, Wrong};
 
-/// Bytes of the objects: of neither layout's first class, and 128 apart in both.
+/// Size of the objects: of neither layout's first class, and 128 apart in both.
 const BYTES: u64 = 100;
 
-/// A slab with live objects 0, 1, 4 and free ones 2 -> 3, a run of three blocks (two prepared), a
-/// free run, a run with nothing prepared; one chunk never used.
+/// Makes a heap: a slab with live objects 0, 1, 4 and free ones 2 -> 3, a run of three blocks (two
+/// prepared), a free run, a run with no block prepared, and one never-used chunk.
 fn heap(layout: Layout) -> TestHeap {
     let mut heap = TestHeap::laid_out(layout, 6);
     let objects = [(); 5].map(|()| heap.run(|tx| tx.allocate(BYTES as usize)).unwrap());
@@ -25,12 +25,12 @@ fn heap(layout: Layout) -> TestHeap {
     heap
 }
 
-/// Where things stand in it.
+/// The offsets of its parts.
 struct Places {
     layout: Layout,
     root: u64,
     chunks: u64,
-    /// The slab's first byte; the others' are in the chunks behind it.
+    /// The slab's first byte; the other parts are in the chunks after it.
     slab: u64,
     run: u64,
     free_run: u64,
@@ -58,12 +58,12 @@ impl Places {
         self.layout.block(self.run / CHUNK_BYTES, index)
     }
 
-    /// The distance of arenas.
+    /// Returns the distance of arenas.
     const fn arenas(&self) -> u64 {
         self.layout.arena(1) - self.layout.arena(0)
     }
 
-    /// Where metadata are.
+    /// Returns offsets of metadata.
     fn metadata(&self) -> [u64; 8] {
         let arena = self.layout.arena(0) / 64 * 64;
         let Places { root, chunks, slab, run, free_run, last_run, .. } = *self;
@@ -71,8 +71,8 @@ impl Places {
     }
 }
 
-/// Every kind of damage to a heap of either layout: where, which word, and its name.
-fn planted(layout: Layout) -> Vec<(u64, u64, Wrong)> {
+/// Returns every kind of damage to a heap of either layout: offset, word, kind.
+fn injected(layout: Layout) -> Vec<(u64, u64, Wrong)> {
     let at = Places::of(layout);
     let Places { root, chunks, slab, run, free_run, list, cursor, .. } = at;
     let number = |place: u64| place / CHUNK_BYTES;
@@ -119,8 +119,8 @@ fn planted(layout: Layout) -> Vec<(u64, u64, Wrong)> {
     ]
 }
 
-/// What else is damage where objects have headers.
-fn planted_headers() -> Vec<(u64, u64, Wrong)> {
+/// Returns the further kinds of damage to a heap with headers.
+fn injected_headers() -> Vec<(u64, u64, Wrong)> {
     let at = Places::of(Layout::Ordinary);
     vec![
         (at.layout.arena(0) - 8, 0, Wrong::OwnHeader),
@@ -134,9 +134,9 @@ fn planted_headers() -> Vec<(u64, u64, Wrong)> {
 }
 
 #[test]
-fn every_kind_of_damage_is_named_with_its_place() {
-    let of = |layout| planted(layout).into_iter().map(move |one| (layout, one));
-    let headers = planted_headers().into_iter().map(|one| (Layout::Ordinary, one));
+fn every_kind_of_damage_is_located() {
+    let of = |layout| injected(layout).into_iter().map(move |one| (layout, one));
+    let headers = injected_headers().into_iter().map(|one| (Layout::Ordinary, one));
     for (layout, (offset, value, wrong)) in LAYOUTS.into_iter().flat_map(of).chain(headers) {
         let mut heap = heap(layout);
         let word = &mut heap.words[offset as usize / 8];
@@ -149,7 +149,7 @@ fn every_kind_of_damage_is_named_with_its_place() {
         let echoes = if both_lost { 1 } else { 0 };
         assert_eq!(all.len(), 1 + echoes, "{value:#x} at {offset:#x}: {all:#x?}");
         assert_eq!(damage.wrong, wrong, "{value:#x} at {offset:#x}: {damage}");
-        // A list that does not reach an object, or a cursor that hides one, shows elsewhere.
+        // A list that misses an object, or a cursor that hides one, is reported at another place.
         if !matches!(wrong, Wrong::Lost | Wrong::FreeList) {
             assert_eq!((damage.offset, damage.found), (offset, value), "{damage}");
             assert_ne!(damage.expected, damage.found);
@@ -159,7 +159,7 @@ fn every_kind_of_damage_is_named_with_its_place() {
 }
 
 #[test]
-fn a_lost_cursor_of_slots_without_headers_hides_what_was_given_out() {
+fn lost_cursor_without_headers_hides_slots() {
     let at = Places::of(Layout::LineIsolated);
     let mut heap = heap(Layout::LineIsolated);
     assert!(heap.survey().complete);
@@ -168,9 +168,9 @@ fn a_lost_cursor_of_slots_without_headers_hides_what_was_given_out() {
 }
 
 #[test]
-fn damage_in_many_places_is_all_found_and_nothing_else_is() {
+fn all_damage_is_found_without_echoes() {
     let at = Places::of(Layout::Ordinary);
-    let planted = [
+    let damages = [
         (at.layout.arena(0) - 8, 0, Wrong::OwnHeader),
         (at.chunks + 40, 1, Wrong::Reserved),
         (at.layout.arena(1) - 8, 5, Wrong::OwnHeader),
@@ -185,31 +185,31 @@ fn damage_in_many_places_is_all_found_and_nothing_else_is() {
         (at.object(3), at.object(0), Wrong::FreeList),
     ];
     let mut heap = heap(Layout::Ordinary);
-    for (offset, value, _) in planted {
+    for (offset, value, _) in damages {
         heap.words[offset as usize / 8] = value;
     }
     let survey = heap.survey();
     let mut found: Vec<_> = survey.damage.iter().map(|one| (one.offset, one.wrong)).collect();
-    // The free list ends at an object whose damage is known already.
-    let mut expected: Vec<_> = planted[..11].iter().map(|one| (one.0, one.2)).collect();
-    // The broken slot is where a lost cursor of its class may have stood, but for the class of the
-    // slab's own cursor, which is there.
-    found.sort_by_key(|one| one.0);
-    expected.sort_by_key(|one| one.0);
+    // The free list ends at an object with damage already known.
+    let mut expected: Vec<_> = damages[..11].iter().map(|damage| (damage.0, damage.2)).collect();
+    // The broken slot is a possible place of a lost cursor of its class, except for the class of
+    // the slab's own cursor, which is intact.
+    found.sort_by_key(|damage| damage.0);
+    expected.sort_by_key(|damage| damage.0);
     assert_eq!(found, expected);
     assert!(!survey.complete);
     assert_eq!((survey.usage.runs, survey.usage.chunks_free), (2, 1));
 }
 
 #[test]
-fn a_lost_cursor_or_head_is_found_once_and_makes_up_nothing_else() {
+fn lost_cursor_or_head_is_reported_once() {
     for (layout, case) in LAYOUTS.into_iter().flat_map(|layout| [0, 1, 2, 3].map(|i| (layout, i))) {
         let at = Places::of(layout);
         let cases = [(at.cursor, 8), (at.slab + 32, 3), (at.slab + 16, 9), (at.run + 16, 9)];
         let (offset, value) = cases[case];
         let mut heap = heap(layout);
         heap.words[offset as usize / 8] = value;
-        // What was never given out is not zero.
+        // Memory that was never allocated is not zero.
         heap.words[at.object(5) as usize / 8 - 1] = 0x1234_5678;
         heap.words[at.object(5) as usize / 8 + 1] = 0x1234_5678;
         heap.words[at.run as usize / 8 + 40] = 0xffff;
@@ -220,7 +220,7 @@ fn a_lost_cursor_or_head_is_found_once_and_makes_up_nothing_else() {
 }
 
 #[test]
-fn the_object_whose_header_is_wrong_is_named() {
+fn object_with_wrong_header_is_named() {
     let (mut heap, at) = (heap(Layout::Ordinary), Places::of(Layout::Ordinary));
     heap.words[at.object(4) as usize / 8 - 1] = 3;
     heap.words[at.object(1) as usize / 8 - 1] = 3;
@@ -229,7 +229,7 @@ fn the_object_whose_header_is_wrong_is_named() {
 }
 
 #[test]
-fn a_survey_of_garbage_ends() {
+fn survey_of_garbage_ends() {
     let (mut heap, at) = (heap(Layout::Ordinary), Places::of(Layout::Ordinary));
     heap.words[at.slab as usize / 8 + 8..at.run as usize / 8].fill(7);
     heap.words[at.cursor as usize / 8] = 0;
@@ -239,7 +239,7 @@ fn a_survey_of_garbage_ends() {
 }
 
 #[test]
-fn a_cursor_that_two_arenas_share_is_damage() {
+fn cursor_shared_by_two_arenas_is_damage() {
     for layout in LAYOUTS {
         let (mut heap, at) = (heap(layout), Places::of(layout));
         heap.words[(at.cursor + at.arenas()) as usize / 8] = heap.words[at.cursor as usize / 8];
@@ -248,7 +248,7 @@ fn a_cursor_that_two_arenas_share_is_damage() {
 }
 
 #[test]
-fn a_heap_that_is_too_small_is_none() {
+fn heap_below_minimum_is_refused() {
     for layout in LAYOUTS {
         assert_eq!(TestHeap::zeros(layout, 1).check().unwrap_err().wrong, Wrong::Size);
         assert_eq!(TestHeap::zeros(layout, 2).check().unwrap_err().wrong, Wrong::Magic);
@@ -256,13 +256,13 @@ fn a_heap_that_is_too_small_is_none() {
 }
 
 #[test]
-fn a_damaged_heap_gives_nothing_away() {
+fn damaged_heap_allocates_nothing() {
     for layout in LAYOUTS {
-        damage_what_leads_to_memory(&Places::of(layout));
+        damage_pointers_to_memory(&Places::of(layout));
     }
 }
 
-fn damage_what_leads_to_memory(places: &Places) {
+fn damage_pointers_to_memory(places: &Places) {
     let Places { layout, root, chunks, slab, free_run, list, cursor, .. } = *places;
     let damaged = |offset: u64, value| {
         let mut heap = heap(layout);
@@ -270,7 +270,7 @@ fn damage_what_leads_to_memory(places: &Places) {
         heap
     };
     let (object, bytes) = (|index| places.object(index), BYTES as usize);
-    // What leads to the next object: the list, then (the list empty) the cursor.
+    // The words that lead to the next object: the list, then (the list empty) the cursor.
     let lists = [object(0), object(2) + 8, object(5), 8, slab, u64::MAX, 1 << 47];
     for bad in lists.into_iter().chain([layout.arena(0)]) {
         let mut heap = damaged(list, bad);
@@ -282,7 +282,7 @@ fn damage_what_leads_to_memory(places: &Places) {
         heap.words[list as usize / 8] = 0;
         assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "cursor {bad:#x}");
     }
-    // What leads to chunks: list of free runs, their heads, the frontier.
+    // The words that lead to chunks: the list of free runs, their heads, the frontier.
     let first = chunks + 8;
     let run = free_run / CHUNK_BYTES;
     let bad = [(first, 1), (first, run + 2), (first, u64::MAX), (chunks, 0), (chunks, 1 << 60)];
@@ -302,7 +302,7 @@ fn damage_what_leads_to_memory(places: &Places) {
     }
 }
 
-/// Everything that a program can ask for, once; answers may be anything, but must come.
+/// Calls everything that a program can call, once; any result is allowed, but each call returns.
 fn use_it(heap: &mut TestHeap) {
     let tag = u64::from(TAG) << 48;
     let places = Places::of(heap.layout());
@@ -322,7 +322,7 @@ fn use_it(heap: &mut TestHeap) {
     }
 }
 
-/// Looks at all of it in every way; the ways agree.
+/// Checks the heap by every method; their results agree.
 fn check_all(heap: &TestHeap) {
     let (checked, survey) = (heap.check(), heap.survey());
     assert_eq!(checked.err(), survey.damage.first().copied());
@@ -330,7 +330,7 @@ fn check_all(heap: &TestHeap) {
     let _ = heap.live();
 }
 
-/// Does it all to a heap and once more to what is left of it.
+/// Checks and uses a heap, and then once more in its changed state.
 fn look_and_use(heap: &mut TestHeap) {
     check_all(heap);
     use_it(heap);
@@ -341,7 +341,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_heap_with_random_words_changed_is_checked_and_used_without_a_panic(
+    fn random_damage_never_panics(
         layout in prop::sample::select(LAYOUTS.to_vec()),
         changes in proptest::collection::vec((any::<usize>(), any::<u64>()), 1..200),
         near in proptest::collection::vec((0..64_usize, 0..8_usize, 0..1_000_000_u64), 0..8),
@@ -351,7 +351,7 @@ proptest! {
         for (index, word) in changes {
             heap.words[index % words] = word;
         }
-        // Small values where the metadata are get further than any random word.
+        // Small values near the metadata get further than random words.
         for (word, place, value) in near {
             heap.words[Places::of(layout).metadata()[place] as usize / 8 + word] = value;
         }
@@ -359,11 +359,11 @@ proptest! {
     }
 
     #[test]
-    fn metadata_moved_about_is_checked_and_used_without_a_panic(
+    fn moved_metadata_never_panic(
         layout in prop::sample::select(LAYOUTS.to_vec()),
         moves in proptest::collection::vec((0..4096_usize, 0..4096_usize), 1..40),
     ) {
-        // Words that were valid somewhere pass more checks than garbage does.
+        // Words that were valid elsewhere pass more checks than garbage does.
         let mut heap = heap(layout);
         let metadata = Places::of(layout).metadata();
         let place = |i: usize| metadata[i % 8] as usize / 8 + i / 8;
@@ -374,7 +374,7 @@ proptest! {
     }
 
     #[test]
-    fn a_heap_of_garbage_is_checked_without_a_panic(
+    fn heap_of_garbage_never_panics(
         layout in prop::sample::select(LAYOUTS.to_vec()),
         seed in any::<u64>(),
     ) {

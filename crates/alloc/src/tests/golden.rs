@@ -1,4 +1,4 @@
-//! A heap written by version 1 of the format, which every later program must read.
+//! A golden heap of format version 1, which every later program must read.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use super::free;
 use crate::layout::Layout;
 use crate::test_heap::TestHeap;
 
-/// One line for each word that is not zero: its offset and its value, hexadecimal.
+/// One line for each non-zero word: its offset and its value, hexadecimal.
 const IMAGE: &str = include_str!("golden-v1.txt");
 const CHUNKS: u64 = 6;
 
-/// Objects live and free in two arenas, a run half prepared, a free run, a root.
+/// Builds a heap: objects live and free in two arenas, a half-prepared run, a free run, a root.
 fn build() -> TestHeap {
     let mut heap = TestHeap::new(CHUNKS);
     let objects = [40, 48, 33].map(|bytes| heap.run(|tx| tx.allocate(bytes)).unwrap());
@@ -61,8 +61,8 @@ fn version_1_is_read_and_used() {
 }
 
 #[test]
-fn the_same_program_still_writes_the_same_image() {
-    // A difference is a change of the format: it needs a version and an image of its own.
+fn heap_image_is_unchanged() {
+    // A difference is a format change: it needs a new version and an image of its own.
     assert_eq!(dump(&build()), IMAGE);
 }
 

@@ -1,4 +1,4 @@
-//! Line-isolated heaps: what shares a cache line, and what can be told without headers.
+//! Line-isolated heaps: sharing of cache lines, and checks without headers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,16 +16,16 @@ fn heap(chunks: u64) -> TestHeap {
     TestHeap::laid_out(Layout::LineIsolated, chunks)
 }
 
-/// The lines of the chunks object and of the root: the only ones that arenas share.
+/// Returns whether arenas share this line: only that of the chunks object and of the root.
 fn is_shared(line: u64) -> bool {
     line == 4096 / LINE || line == 8192 / LINE
 }
 
 #[test]
-fn objects_of_two_arenas_never_share_a_line() {
+fn arenas_never_share_an_object_line() {
     let arenas = [0, 1, 2, 127];
     let mut heap = heap(150);
-    // Whose each line is: by what was handed out, and by what the allocator wrote.
+    // The owner of each line, by allocated objects and by the allocator's writes.
     let mut owners: BTreeMap<u64, usize> = BTreeMap::new();
     let mut own = |arena: usize, line: u64| {
         let owner = *owners.entry(line).or_insert(arena);
@@ -61,11 +61,11 @@ fn objects_of_two_arenas_never_share_a_line() {
     }
     let seen = |arena| owners.values().filter(|&&owner| owner == arena).count();
     assert!(arenas.into_iter().all(|arena| seen(arena) > 1000));
-    assert!(owners.keys().any(|&line| is_shared(line)), "somebody took a chunk");
+    assert!(owners.keys().any(|&line| is_shared(line)), "an arena took a chunk");
 }
 
 #[test]
-fn an_object_starts_at_a_line_and_its_neighbour_at_another() {
+fn objects_start_at_cache_lines() {
     let mut heap = heap(40);
     for bytes in [1, 8, 63, 64, 65, 100, 128, 200, 1000, 1024] {
         let object = heap.run(|tx| tx.allocate(bytes)).unwrap();
@@ -80,13 +80,13 @@ fn an_object_starts_at_a_line_and_its_neighbour_at_another() {
         assert_eq!(at.byte() - first, 8 * i, "blocks leave no gap");
         assert!(at.object.is_multiple_of(LINE));
     }
-    // The chunks behind a run's first are whole: 255 blocks in that, 256 in each of those.
+    // All chunks of a run after its first hold blocks only: 255 in the first, 256 in each other.
     let (one, two) = (heap.heap.layout.chunks_for(255), heap.heap.layout.chunks_for(256));
     assert_eq!((one, two), (Some(1), Some(2)));
 }
 
 #[test]
-fn the_common_case_writes_the_arenas_line_and_the_objects_first_one() {
+fn common_allocation_writes_two_lines() {
     let mut heap = heap(8);
     heap.arena = 3;
     let pairs = heap.layout().arena(3);
@@ -103,7 +103,7 @@ fn the_common_case_writes_the_arenas_line_and_the_objects_first_one() {
     assert_eq!((heap.reads, heap.writes), (3, 2), "from the slab");
     assert_eq!(lines(&heap), expected(carved));
     free(&mut heap, carved, 200).unwrap();
-    assert_eq!((heap.reads, heap.writes), (3, 3), "given back");
+    assert_eq!((heap.reads, heap.writes), (3, 3), "freed");
     assert_eq!(lines(&heap), expected(carved));
     assert_eq!(heap.run(|tx| tx.allocate(200)), Ok(carved));
     assert_eq!((heap.reads, heap.writes), (3, 2), "from the free list");
@@ -121,20 +121,20 @@ fn formatting_writes_three_lines_on_three_pages() {
 }
 
 #[test]
-fn an_object_that_looks_like_a_free_one_before_it_is_written_is_none() {
-    // Its second word said that it was free: who takes it wipes that out.
+fn allocation_clears_the_free_label() {
+    // The second word marked the slot free; taking the slot must clear it.
     let mut heap = heap(4);
     let object = heap.run(|tx| tx.allocate(64)).unwrap();
     for _ in 0..3 {
         free(&mut heap, object, 64).unwrap();
-        assert_eq!(free(&mut heap, object, 64), Err(Stop::BadPointer), "given back twice");
+        assert_eq!(free(&mut heap, object, 64), Err(Stop::BadPointer), "freed twice");
         assert_eq!(heap.run(|tx| tx.allocate(64)), Ok(object));
         assert_eq!(heap.check().unwrap().objects, 1);
     }
 }
 
 #[test]
-fn a_slot_that_was_never_given_out_and_is_given_back_is_found_by_a_check() {
+fn check_finds_free_of_a_never_allocated_slot() {
     let mut heap = heap(4);
     let object = heap.run(|tx| tx.allocate(64)).unwrap();
     free(&mut heap, object + 64, 64).unwrap();
@@ -142,7 +142,7 @@ fn a_slot_that_was_never_given_out_and_is_given_back_is_found_by_a_check() {
 }
 
 #[test]
-fn a_program_writes_slots_and_prepared_blocks_only() {
+fn program_writes_slots_and_prepared_blocks_only() {
     let mut heap = heap(8);
     let object = heap.run(|tx| tx.allocate(20)).unwrap();
     let write = |heap: &mut TestHeap, object, offset| {
@@ -159,7 +159,7 @@ fn a_program_writes_slots_and_prepared_blocks_only() {
         assert!(!write(&mut heap, own, 0), "at {own:#x}");
     }
     free(&mut heap, object, 20).unwrap();
-    assert!((0..64).all(|offset| !write(&mut heap, object, offset)), "given back");
+    assert!((0..64).all(|offset| !write(&mut heap, object, offset)), "freed");
 
     // Its last blocks are in chunks without a head.
     let first = heap.run(|tx| tx.reserve_blocks(700)).unwrap();
@@ -171,17 +171,17 @@ fn a_program_writes_slots_and_prepared_blocks_only() {
         let object = first + block * BLOCK_BYTES;
         assert_eq!(write(&mut heap, object, 248), is_there, "block {block}");
         assert_eq!(at_rest(&heap, object), is_there, "block {block}");
-        assert!(!write(&mut heap, object, 256), "a block ends");
+        assert!(!write(&mut heap, object, 256), "past the block");
         assert!(!write(&mut heap, object + 64, 0), "inside a block");
         assert!(!at_rest(&heap, object + 64));
     }
     free(&mut heap, first, 700 * BLOCK_BYTES).unwrap();
-    assert!(!write(&mut heap, first, 0), "given back");
+    assert!(!write(&mut heap, first, 0), "freed");
     assert!(!at_rest(&heap, first));
 }
 
 #[test]
-fn a_heap_of_one_layout_is_none_of_the_other() {
+fn layouts_are_not_confused() {
     let chunks = 20;
     for (made, other) in [
         (TestHeap::new(chunks), Heap::line_isolated(TAG, chunks * CHUNK_BYTES)),
@@ -196,7 +196,7 @@ fn a_heap_of_one_layout_is_none_of_the_other() {
 }
 
 #[test]
-#[should_panic(expected = "blocks without headers need no runs")]
-fn runs_are_of_heaps_with_headers() {
+#[should_panic(expected = "blocks without headers need no index of runs")]
+fn runs_refuse_a_heap_without_headers() {
     Runs::new(&heap(4).heap);
 }

@@ -1,4 +1,4 @@
-//! Random programs against a model that knows what is allocated.
+//! Random programs against a model of the allocated objects.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ enum Step {
     Allocate {
         bytes: usize,
     },
-    /// Free the live thing with this number, counted round.
+    /// Free the live object or run with this number, modulo their count.
     Free {
         which: usize,
     },
@@ -29,8 +29,7 @@ enum Step {
     },
 }
 
-/// What a live thing is: its bytes and what is written into it, or its blocks and how many are
-/// prepared.
+/// A live object with its size and content, or a live run with its blocks and its prepared ones.
 #[derive(Clone, Debug, PartialEq)]
 enum Live {
     Object { bytes: usize, mark: u64 },
@@ -38,7 +37,7 @@ enum Live {
 }
 
 impl Live {
-    /// Bytes from the header's first, or the object's, to the last that is its own.
+    /// Returns the bytes from the first of the header, or of the object, to its last.
     fn extent(&self, layout: Layout) -> u64 {
         match self {
             Live::Object { bytes, .. } => layout.header_bytes() + *bytes as u64,
@@ -47,7 +46,7 @@ impl Live {
     }
 }
 
-/// Bytes that a check counts for an object: without a header, those of its slot.
+/// Returns the bytes that a check counts for an object: without a header, those of its slot.
 fn counted(heap: &TestHeap, first: u64, bytes: usize) -> u64 {
     let layout = heap.layout();
     if layout.has_headers() {
@@ -55,11 +54,11 @@ fn counted(heap: &TestHeap, first: u64, bytes: usize) -> u64 {
     }
     let chunk = first % (1 << words::ADDRESS_BITS) / CHUNK_BYTES;
     let class = heap.word(chunk * CHUNK_BYTES + HEAD + HEAD_CLASS) as usize;
-    assert!(class >= layout.class_of(bytes).unwrap(), "a full heap gives out larger slots");
+    assert!(class >= layout.class_of(bytes).unwrap(), "a full heap uses larger slots");
     layout.payload_bytes(class)
 }
 
-/// A transaction: its arena, its steps, and whether it is to commit.
+/// A transaction: its arena, its steps, and whether it commits.
 type Transaction = (usize, Vec<Step>, bool);
 
 fn step() -> impl Strategy<Value = Step> {
@@ -78,11 +77,11 @@ fn transactions() -> impl Strategy<Value = Vec<Transaction>> {
     proptest::collection::vec((arena, steps, prop::bool::weighted(0.8)), 1..60)
 }
 
-/// Does a step in both.
+/// Applies a step to the heap and the model.
 fn take(tx: &mut TestHeap, live: &mut BTreeMap<u64, Live>, step: &Step) -> Result<(), Stop> {
     let nth = |live: &BTreeMap<u64, Live>, which: usize| {
-        let (&first, what) = live.iter().nth(which % live.len().max(1))?;
-        Some((first, what.clone()))
+        let (&first, thing) = live.iter().nth(which % live.len().max(1))?;
+        Some((first, thing.clone()))
     };
     match *step {
         Step::Allocate { bytes } => {
@@ -98,8 +97,8 @@ fn take(tx: &mut TestHeap, live: &mut BTreeMap<u64, Live>, step: &Step) -> Resul
             assert_eq!(live.insert(first, Live::Run { blocks, prepared: 0 }), None);
         }
         Step::Free { which } => {
-            let Some((first, what)) = nth(live, which) else { return Ok(()) };
-            let bytes = match what {
+            let Some((first, thing)) = nth(live, which) else { return Ok(()) };
+            let bytes = match thing {
                 Live::Object { bytes, .. } => bytes as u64,
                 Live::Run { blocks, .. } => blocks * BLOCK_BYTES,
             };
@@ -119,20 +118,20 @@ fn take(tx: &mut TestHeap, live: &mut BTreeMap<u64, Live>, step: &Step) -> Resul
     Ok(())
 }
 
-/// Nothing overlaps, everything holds what was written, and the check counts the same.
+/// Asserts that no objects overlap, all hold their written values, and the check's counts agree.
 fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
     let layout = heap.layout();
     let mut end = 0;
     let (mut objects, mut object_bytes, mut runs, mut blocks_all, mut ready) = (0, 0, 0, 0, 0);
-    for (&first, what) in live {
+    for (&first, thing) in live {
         let start = first - layout.header_bytes();
         assert!(first.is_multiple_of(16) && start >= end, "{first:#x} overlaps");
-        end = start + what.extent(layout);
+        end = start + thing.extent(layout);
         if !layout.has_headers() {
             assert!(first.is_multiple_of(64), "{first:#x} starts inside a line");
             end = end.next_multiple_of(64);
         }
-        match *what {
+        match *thing {
             Live::Object { bytes, mark } => {
                 objects += 1;
                 object_bytes += counted(heap, first, bytes);
@@ -154,10 +153,10 @@ fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
     walk_finds(heap, live);
 }
 
-/// A walk meets what is live, each once, in order.
+/// Asserts that a walk visits every live object once, in order.
 fn walk_finds(heap: &TestHeap, live: &BTreeMap<u64, Live>) {
     let layout = heap.layout();
-    let expected = live.iter().flat_map(|(&first, what)| match *what {
+    let expected = live.iter().flat_map(|(&first, thing)| match *thing {
         Live::Object { bytes, .. } => vec![(first, Kind::Object, counted(heap, first, bytes))],
         Live::Run { prepared, .. } => {
             let block = |i| (first + i * block_stride(first), Kind::Block, BLOCK_BYTES);
@@ -173,7 +172,7 @@ fn walk_finds(heap: &TestHeap, live: &BTreeMap<u64, Live>) {
     }
 }
 
-/// Runs transactions; answers how many committed, were aborted, and met a full heap.
+/// Runs transactions; returns how many committed, were aborted, and met a full heap.
 fn play(layout: Layout, transactions: &[Transaction]) -> [usize; 3] {
     let mut heap = TestHeap::laid_out(layout, 12);
     let mut live = BTreeMap::new();
@@ -189,7 +188,7 @@ fn play(layout: Layout, transactions: &[Transaction]) -> [usize; 3] {
             Ok(()) => 0,
             Err(stop) => {
                 live = before;
-                assert!(heap.words == words, "an aborted transaction leaves nothing");
+                assert!(heap.words == words, "an aborted transaction changed the heap");
                 match stop {
                     Stop::Aborted => 1,
                     Stop::Full => 2,
@@ -206,7 +205,7 @@ fn play(layout: Layout, transactions: &[Transaction]) -> [usize; 3] {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn the_heap_agrees_with_a_model_whatever_happens(transactions in transactions()) {
+    fn heap_agrees_with_model(transactions in transactions()) {
         for layout in LAYOUTS {
             play(layout, &transactions);
         }
@@ -214,7 +213,7 @@ proptest! {
 }
 
 #[test]
-fn the_model_test_sees_commits_aborts_and_full_heaps() {
+fn model_test_covers_commits_aborts_and_full_heaps() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     for layout in LAYOUTS {

@@ -1,4 +1,4 @@
-//! Runs that are known without their blocks' headers.
+//! The index of runs, which replaces reads of block headers.
 
 use words::{Addr, Allocate, BLOCK_BYTES, BLOCK_STRIDE, Words};
 
@@ -6,20 +6,20 @@ use super::free;
 use crate::test_heap::{TAG, TestHeap};
 use crate::{CHUNK_BYTES, Prepared, Runs};
 
-/// A run of so many blocks, prepared, and the heap offset of its first one.
+/// Makes a prepared run of `blocks` blocks; returns the heap offset of its first.
 fn run(heap: &mut TestHeap, blocks: u64) -> u64 {
     let first = heap.run(|tx| tx.reserve_blocks(blocks)).unwrap();
     heap.run(|tx| tx.prepare_blocks(first, u64::MAX)).unwrap();
     first - (u64::from(TAG) << words::ADDRESS_BITS)
 }
 
-/// What follows for an object from its begin.
+/// Returns whether the index proves an object live.
 fn prepared(heap: &TestHeap, runs: &Runs, object: u64) -> bool {
     runs.begin(object).is_some_and(|begin| Prepared::of(begin, |at| heap.word(at)).has(object))
 }
 
 #[test]
-fn a_run_however_long_is_known_in_the_end_and_only_its_prepared_blocks_pass() {
+fn long_run_is_learned_in_steps() {
     let mut heap = TestHeap::new(110);
     let (blocks, ready) = (100 * CHUNK_BYTES / BLOCK_STRIDE, 98 * CHUNK_BYTES / BLOCK_STRIDE);
     let tagged = heap.run(|tx| tx.reserve_blocks(blocks)).unwrap();
@@ -27,7 +27,7 @@ fn a_run_however_long_is_known_in_the_end_and_only_its_prepared_blocks_pass() {
     let first = tagged - (u64::from(TAG) << words::ADDRESS_BITS);
     let runs = Runs::new(&heap.heap);
     let last = first + (ready - 1) * BLOCK_STRIDE;
-    assert!(!prepared(&heap, &runs, last), "nothing is known at first");
+    assert!(!prepared(&heap, &runs, last), "the new index is empty");
     let looks = (1..).find(|_| {
         runs.learn(last, |at| heap.word(at));
         prepared(&heap, &runs, last)
@@ -49,7 +49,7 @@ fn a_run_however_long_is_known_in_the_end_and_only_its_prepared_blocks_pass() {
 }
 
 #[test]
-fn a_freed_run_is_none_and_what_takes_its_place_is_learned() {
+fn index_forgets_freed_runs() {
     let mut heap = TestHeap::new(8);
     let per_chunk = CHUNK_BYTES / BLOCK_STRIDE;
     let (one, two) = (run(&mut heap, 2 * per_chunk), run(&mut heap, 2 * per_chunk));
@@ -64,7 +64,7 @@ fn a_freed_run_is_none_and_what_takes_its_place_is_learned() {
         assert!(!prepared(&heap, &runs, first), "freed");
     }
     assert!(!prepared(&heap, &runs, inside), "freed");
-    // One run where there were two: its second half is known by a begin that is none any more.
+    // One run replaces two: the begin known for its second half is stale.
     let whole = run(&mut heap, 4 * per_chunk);
     assert_eq!(whole, one);
     let last = whole + (4 * per_chunk - 1) * BLOCK_STRIDE;
@@ -77,24 +77,24 @@ fn a_freed_run_is_none_and_what_takes_its_place_is_learned() {
 }
 
 #[test]
-fn whoever_prepares_or_frees_a_run_touches_its_watch_before_the_head() {
+fn watch_is_written_before_the_run_head() {
     let mut heap = TestHeap::new(8);
     let first = heap.run(|tx| tx.reserve_blocks(3)).unwrap();
     let begin = (first & ((1 << words::ADDRESS_BITS) - 1)) / CHUNK_BYTES;
     let watch = Runs::watch(begin);
     heap.check().unwrap();
     assert_eq!(heap.word(watch), 0);
-    for what in ["prepare", "free"] {
-        heap.run(|tx| match what {
+    for step in ["prepare", "free"] {
+        heap.run(|tx| match step {
             "prepare" => tx.prepare_blocks(first, 3).map(drop),
             _ => tx.retire(Addr::new(first, 0), 3 * BLOCK_BYTES),
         })
         .unwrap();
         let written = heap.written();
-        let watched = written.iter().position(|&at| at == watch).expect("it is written");
+        let watched = written.iter().position(|&at| at == watch).expect("the watch is written");
         let head = begin * CHUNK_BYTES..begin * CHUNK_BYTES + 64;
-        let changed = written.iter().position(|at| head.contains(at)).expect("so is the head");
-        assert!(watched < changed, "{what}");
+        let changed = written.iter().position(|at| head.contains(at)).expect("the head is written");
+        assert!(watched < changed, "{step}");
         assert_eq!(heap.word(watch), 0);
     }
 }
