@@ -1,5 +1,7 @@
-//! What does it cost to combine a group, and what does it save? A transaction writes runs of some
-//! words at addresses that are uniform, or skewed by Zipf's law as in a session store.
+//! Measures the cost of combining a group, and the share of words that remain.
+//!
+//! A transaction writes runs of some words. Their addresses are uniform, or skewed by Zipf's law as
+//! in a session store.
 //!
 //! `cargo run --release -p lastword-log --example combine`
 
@@ -14,7 +16,7 @@ use words::TxId;
 const HEAP_WORDS: u64 = 1 << 23;
 const ROUNDS: usize = 5;
 
-/// Numbers that look like chance.
+/// A pseudo-random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -23,14 +25,14 @@ impl Dice {
         (self.0 ^ self.0 >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     fn part(&mut self) -> f64 {
         (self.next() >> 16) as f64 / (1_u64 << 32) as f64
     }
 }
 
-/// The runs of some transactions: `length` words each, in `objects` objects; with `skew` as a
-/// continuous Zipf law of an exponent near 1 has them.
+/// Makes the runs of `count` transactions, `length` words each. `skew` draws the objects from a
+/// continuous Zipf law with an exponent near 1, instead of uniformly.
 fn transactions(count: usize, length: usize, skew: bool) -> Vec<Vec<u64>> {
     let mut dice = Dice(7);
     let objects = HEAP_WORDS / length as u64;
@@ -38,7 +40,7 @@ fn transactions(count: usize, length: usize, skew: bool) -> Vec<Vec<u64>> {
         .map(|_| {
             let part = dice.part();
             let rank = if skew { (objects as f64).powf(part) } else { objects as f64 * part };
-            // Neighbours in rank are not neighbours in the heap.
+            // Spread the ranks: neighbours in rank are not neighbours in the heap.
             let object = (rank as u64).wrapping_mul(0x9e37_79b9) % objects;
             let head = run(object * length as u64, length);
             std::iter::once(head).chain((0..length).map(|_| dice.next())).collect()
@@ -54,7 +56,7 @@ fn main() {
             let mut combiner = Combiner::default();
             let mut best = f64::MAX;
             let mut group = Group::new(Buffer::new(0));
-            // Small groups as many times as a large one has transactions.
+            // Repeat small groups until as many transactions ran as in the largest group.
             let repeated = 100_000 / count;
             for _ in 0..ROUNDS {
                 let start = Instant::now();

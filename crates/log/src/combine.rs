@@ -1,17 +1,17 @@
-//! Log combination: of each word that a group's transactions write, the last value alone.
+//! Log combination, which keeps only the last value of each word that a group writes.
 //!
 //! ```text
 //!   records, by ID:    (3: a=1 b=2)  (4: a=5)  (5: c=7 a=6)
 //!   combined group 3..5:             a=6 b=2 c=7, by address, neighbours as one run
 //! ```
 //!
-//! Words are kept in blocks of [`BLOCK_WORDS`] neighbours with a mask of those that were written;
-//! an open-addressed table leads from a block's number to its place. Sorting the blocks puts the
-//! words in order, and the masks are runs already.
+//! Words are kept in blocks of [`BLOCK_WORDS`] neighbours, each with a mask of its written words.
+//! An open-addressed table maps a block's number to its place. Sorting the blocks puts the words in
+//! order, and the masks then give the runs.
 //!
 //! Invariants:
-//! - A later value of a word replaces an earlier one: records are added in ID order.
-//! - The memory is bounded by what was added to the largest group, and used again.
+//! - A later value of a word replaces an earlier one, because records are added in ID order.
+//! - The largest group bounds the memory, which the next groups reuse.
 //!
 //! (DudeTM, section 3.3.)
 
@@ -22,35 +22,40 @@ use words::TxId;
 
 use crate::{GROUP_HEADER_WORDS, Group};
 
-/// Words of a block: a cache line. Measured with 1 (a table from words to values), 8 and 64, ns a
-/// word for groups of 1 000 and 100 000 transactions, `cargo run --release -p lastword-log
-/// --example combine`: runs of 13 words by Zipf 15.6 and 41.7, 3.7 and 31.3, 4.5 and 29.2; the same
-/// uniform 26.0 and 103, 10.1 and 56, 6.8 and 71; single words by Zipf 12.2 and 25.2, 20.9 and
-/// 54.8, 24.7 and 187; the same uniform 15.4 and 51, 25.4 and 220, 35.7 and 305.
+/// Words of a block: a cache line. Measured with `cargo run --release -p lastword-log --example
+/// combine`, in ns a word for groups of 1 000 and 100 000 transactions (a block of one word is a
+/// table from words to values):
+///
+/// | runs              | 1 word        | 8 words       | 64 words      |
+/// |-------------------|---------------|---------------|---------------|
+/// | 13 words, Zipf    | 15.6 and 41.7 | 3.7 and 31.3  | 4.5 and 29.2  |
+/// | 13 words, uniform | 26.0 and 103  | 10.1 and 56   | 6.8 and 71    |
+/// | 1 word, Zipf      | 12.2 and 25.2 | 20.9 and 54.8 | 24.7 and 187  |
+/// | 1 word, uniform   | 15.4 and 51   | 25.4 and 220  | 35.7 and 305  |
 const BLOCK_WORDS: usize = 8;
-/// Places of the smallest table.
+/// Size of the smallest table.
 const TABLE_MIN: usize = 1 << 10;
 
-/// Neighbouring words of which some were written.
+/// Neighbouring words, some of them written.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     /// Index of its first word in blocks.
     number: u64,
-    /// A bit for each word that was written.
+    /// One bit for each written word.
     mask: u64,
     values: [u64; BLOCK_WORDS],
 }
 
-/// Combines the writes of one group after the other.
+/// Combines the writes of one group after another.
 #[derive(Debug)]
 pub struct Combiner {
-    /// In the order in which they were first written.
+    /// In order of first write.
     blocks: Vec<Block>,
-    /// Place of a block and one, or 0; its size is a power of two, at most half of it is used.
+    /// Place of a block plus one, or 0. The size is a power of two, and at most half is used.
     table: Vec<u32>,
     /// Numbers and places of the blocks, sorted when the group ends.
     order: Vec<(u64, u32)>,
-    /// Words that were written, each once.
+    /// Number of distinct words written.
     words: usize,
     /// The place of the block that was written last.
     recent: usize,
@@ -64,12 +69,12 @@ impl Default for Combiner {
 }
 
 impl Combiner {
-    /// Words that a combined payload has at most: each by itself, with its head.
+    /// Returns the largest size of the combined payload in words: each word alone, with its head.
     pub fn words_max(&self) -> usize {
         2 * self.words
     }
 
-    /// Adds a transaction's runs, the next in ID order.
+    /// Adds the runs of the next transaction in ID order.
     pub fn add(&mut self, runs: &[u64]) {
         for piece in Pieces::new(runs) {
             if let Piece::Run(index, mut values) = piece {
@@ -103,7 +108,7 @@ impl Combiner {
         }
     }
 
-    /// The place of a block, which is added if it is not there.
+    /// Returns the place of a block; adds the block first if it is missing.
     fn find(&mut self, number: u64) -> usize {
         if 2 * (self.blocks.len() + 1) > self.table.len() {
             self.rebuild(2 * self.table.len());
@@ -124,7 +129,7 @@ impl Combiner {
         self.blocks.len() - 1
     }
 
-    /// An empty table of this size, with all blocks in it.
+    /// Empties the table, sets its size, and inserts all blocks.
     fn rebuild(&mut self, size: usize) {
         self.table.clear();
         self.table.resize(size, 0);
@@ -137,12 +142,12 @@ impl Combiner {
         }
     }
 
-    /// The combined group of the transactions `first` to `last`, in this memory; nothing of it is
-    /// left here.
+    /// Builds the combined group of the transactions `first` to `last` in `buffer`, and empties the
+    /// combiner.
     pub fn finish(&mut self, first: TxId, last: TxId, buffer: Buffer) -> Group {
         let mut group = Group::new(buffer);
         (group.first, group.last, group.combined) = (first.0, last.0, true);
-        assert!(group.has_bounded_ids(), "a reader refuses a group of more IDs than marks can say");
+        assert!(group.has_bounded_ids(), "a group's ID range exceeds the limit of the format");
         group.buffer.grow(GROUP_HEADER_WORDS + self.words_at_most());
         self.order.clear();
         let numbers = self.blocks.iter().enumerate();
@@ -150,7 +155,7 @@ impl Combiner {
         self.order.sort_unstable();
         let used = self.write(group.buffer.words_mut());
         group.used = used;
-        // The next group is likely as large.
+        // Size the table for a next group that is as large as this one.
         let size = (2 * self.blocks.len()).next_power_of_two().max(TABLE_MIN);
         self.blocks.clear();
         (self.words, self.recent) = (0, 0);
@@ -158,16 +163,16 @@ impl Combiner {
         group
     }
 
-    /// Words of the runs: no more than when none goes on in the next block.
+    /// Returns an upper bound of the words of all runs, reached when no run crosses a block's end.
     fn words_at_most(&self) -> usize {
         let begins = self.blocks.iter().map(|block| (block.mask & !(block.mask << 1)).count_ones());
         begins.sum::<u32>() as usize + self.words / RUN_WORDS_MAX + self.words
     }
 
-    /// Writes the runs behind a header; answers the words that are in use then.
+    /// Writes the runs after the header; returns the number of words then in use.
     fn write(&self, out: &mut [u64]) -> usize {
         let mut used = GROUP_HEADER_WORDS;
-        // Where the head of the run is that is written, and the word that would go on with it.
+        // The head of the current run, and the index of the word that would extend it.
         let (mut head, mut next) = (0, u64::MAX);
         for &(number, place) in &self.order {
             let block = &self.blocks[place as usize];
@@ -190,7 +195,7 @@ impl Combiner {
     }
 }
 
-/// Where the search for a block begins.
+/// Returns the first place of a block's probe sequence.
 #[inline]
 fn start(number: u64, mask: usize) -> usize {
     // The upper bits of the product depend on all bits of the number.
@@ -207,7 +212,7 @@ mod tests {
         let mut all = Vec::new();
         let mut pieces = Pieces::new(payload);
         for piece in pieces.by_ref() {
-            let Piece::Run(index, words) = piece else { panic!("no marks") };
+            let Piece::Run(index, words) = piece else { panic!("a combined payload has no marks") };
             all.extend(words.iter().enumerate().map(|(at, &word)| (index + at as u64, word)));
         }
         assert!(pieces.is_whole());
@@ -215,20 +220,20 @@ mod tests {
     }
 
     #[test]
-    fn the_last_value_of_each_word_stays_and_neighbours_are_one_run() {
+    fn combined_group_keeps_last_values_as_runs() {
         let mut combiner = Combiner::default();
         combiner.add(&[run(30, 1), 1, run(7, 3), 10, 11, 12]);
         combiner.add(&[run(10, 1), 13, run(8, 1), 14]);
         let group = combiner.finish(TxId(3), TxId(4), Buffer::new(0));
         assert_eq!((group.first(), group.last()), (TxId(3), TxId(4)));
         assert_eq!(group.payload(), [run(7, 4), 10, 14, 12, 13, run(30, 1), 1]);
-        // Nothing is left; holes alone are a group too.
+        // The combiner is empty. A group of no-op records alone is a group too.
         let group = combiner.finish(TxId(5), TxId(9), Buffer::new(0));
         assert!(group.payload().is_empty() && !group.is_empty());
     }
 
     #[test]
-    fn a_run_has_as_many_words_as_its_head_can_say() {
+    fn combined_run_length_is_bounded() {
         let mut combiner = Combiner::default();
         let ones = vec![1; RUN_WORDS_MAX];
         for start in [0, RUN_WORDS_MAX as u64] {
@@ -243,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_combined_group_writes_what_its_transactions_have_written(
+        fn combined_group_equals_its_transactions(
             groups in prop::collection::vec(
                 prop::collection::vec((0..20_000_u64, 1..40_usize), 0..200), 1..5),
         ) {

@@ -1,4 +1,4 @@
-//! LZ4 over a group's payload, and the checked way back.
+//! LZ4 compression of a group's payload, with checked decoding.
 //!
 //! ```text
 //!   word   63                   32 31                         0
@@ -15,10 +15,10 @@ use medium::Buffer;
 use medium::mutants::{Mutant, planted};
 use zerocopy::IntoBytes;
 
-/// LZ4's blocks do not grow more than this when they are decoded.
+/// Largest factor by which an LZ4 block grows when it is decoded.
 const RATIO_MAX: usize = 256;
 
-/// What compresses; keeps its table from group to group.
+/// A compressor that keeps its table from group to group.
 pub struct Lz4 {
     table: CompressTable,
 }
@@ -30,17 +30,17 @@ impl Default for Lz4 {
 }
 
 impl Lz4 {
-    /// Writes a payload, compressed, behind the first `at` words of a buffer; answers its words.
+    /// Compresses a payload into a buffer, after its first `at` words; returns the words written.
     pub(crate) fn encode(&mut self, payload: &[u64], out: &mut Buffer, at: usize) -> usize {
         let bytes_max = get_maximum_output_size(8 * payload.len());
         out.grow(at + 1 + bytes_max.div_ceil(8));
-        let (head, rest) = out.words_mut()[at..].split_first_mut().expect("there is room");
+        let (head, rest) = out.words_mut()[at..].split_first_mut().expect("the buffer has grown");
         let bytes = compress_into_with_table(
             payload.as_bytes(),
             &mut rest.as_mut_bytes()[..bytes_max],
             &mut self.table,
         );
-        let bytes = bytes.expect("there is room for any block");
+        let bytes = bytes.expect("the buffer holds the largest block");
         *head = (bytes as u64) << 32 | payload.len() as u64;
         let words = bytes.div_ceil(8);
         rest.as_mut_bytes()[bytes..8 * words].fill(0);
@@ -54,12 +54,14 @@ impl std::fmt::Debug for Lz4 {
     }
 }
 
-/// Decodes a payload that may have been written by anybody, to `words_max` words at most; answers
-/// how many they are, or nothing when it is none. Memory is taken for no more than that.
+/// Decodes an untrusted payload of at most `words_max` words into `out`.
+///
+/// Returns its length in words, or `None` when it is not valid. Allocates no more than `words_max`
+/// words.
 pub(crate) fn decode(stored: &[u64], words_max: usize, out: &mut Buffer) -> Option<usize> {
     let (&head, block) = stored.split_first()?;
     let (bytes, words) = ((head >> 32) as usize, head as u32 as usize);
-    // As it is written and no longer: each payload has one form.
+    // The length must be exact and the padding zero: each payload has one stored form.
     if bytes.div_ceil(8) != block.len() || block.as_bytes()[bytes..].iter().any(|&byte| byte != 0) {
         return None;
     }
@@ -93,12 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_comes_back() {
+    fn compressed_payload_round_trips() {
         let mut lz4 = Lz4::default();
         let mut out = Buffer::new(0);
         for length in [0, 1, 2, 7, 100, 3000, 65536] {
             let payload: Vec<u64> = (0..length as u64).map(|i| i % 37 * 0x1_0001).collect();
-            // One compressor for all: nothing of the one before is left in it.
+            // One compressor for all: its table keeps no trace of earlier payloads.
             let words = lz4.encode(&payload, &mut out, 8);
             assert_eq!(decoded(&out.words()[8..8 + words]).as_deref(), Some(&payload[..]));
             assert!(length < 100 || words < length / 2, "{length} became {words}");
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_bound_takes_no_memory() {
+    fn oversized_length_allocates_no_memory() {
         let mut stored = encoded(&[7; 1000]);
         for words in [1 << 16 | 1, u64::from(u32::MAX)] {
             stored[0] = stored[0] >> 32 << 32 | words;
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_is_not_the_blocks_is_refused() {
+    fn wrong_block_length_is_refused() {
         let stored = encoded(&[7; 1000]);
         for words in [0, 1, 999, 1001, 2000] {
             let mut other = stored.clone();
@@ -134,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_decoded_is_a_value_or_nothing(
+        fn decoding_garbage_never_panics(
             changes in prop::collection::vec((0..200_usize, any::<u64>()), 1..6),
             length in 0..400_usize,
         ) {

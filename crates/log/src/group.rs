@@ -1,4 +1,4 @@
-//! A group: what one append writes, and what is durable or lost together.
+//! A group: the unit of one append, which is durable or lost as a whole.
 //!
 //! # Durable format: a group of the log
 //!
@@ -20,26 +20,26 @@
 //!   payload               for each transaction a mark, then its runs
 //!   payload, combined     runs by address, apart from each other: no marks
 //!   payload, compressed   one of these two as an LZ4 block:
-//!          | bytes of the LZ4 block (32)   | words it decodes to (32)   |
+//!          | bytes of the LZ4 block (32)   | words when decoded (32)    |
 //!          | the LZ4 block, zeros up to a whole word                   |
 //!
 //!   mark   | words of the runs (24) | ID - first ID (24) | 0 (16)      |
 //!   run    | index of first word (48)                    | count (16)  |   then `count` words
 //! ```
 //!
-//! The checksum covers first the payload as it is stored, then the header, with zeros in the
-//! checksum's own place: it is the commit mark of all
-//! the transactions in the group, and an old lap's or an earlier generation's group fails by its
-//! sequence or generation before anything in it is believed. A transaction without writes is a
-//! *hole*: an ID that was drawn and then not used.
+//! The checksum covers first the payload as stored, then the header, with zeros in the checksum's
+//! own place. It is the commit mark of all transactions in the group. A group of an earlier wrap or
+//! generation fails by its sequence or generation before any other word of it is used. A
+//! transaction without writes is a *no-op record*: an ID that was assigned and then not used.
 //!
 //! A *combined* group holds the last value of each word that its transactions have written. Its IDs
-//! are all from the first to the last; which of them wrote what it does not tell, and need not: it
-//! is replayed whole or not at all. The last ID of any group is at most 2^24 - 1 above the first.
+//! are all from the first to the last. It does not record the writer of each word, because it is
+//! replayed as a whole or not at all. The last ID of any group is at most 2^24 - 1 above the first.
 //!
-//! *Not acknowledged* counts units of 64 bytes of the log right before the group that were still
-//! under way when it was sealed. After a crash one of several groups under way may be missing and a
-//! later one whole; what was acknowledged before the later one can not: then the log was damaged.
+//! *Not acknowledged* counts units of 64 bytes of the log right before the group that were still in
+//! flight when it was sealed. After a crash one of several groups in flight may be missing and a
+//! later one intact. A group that was acknowledged before the later one was sealed cannot be
+//! missing: then the log was damaged.
 
 use medium::Buffer;
 use medium::mutants::{Mutant, planted};
@@ -50,9 +50,9 @@ use zerocopy::IntoBytes;
 /// Words before the payload.
 pub const GROUP_HEADER_WORDS: usize = 8;
 
-/// What is not acknowledged is counted in.
+/// Unit of the *not acknowledged* field.
 pub(crate) const UNIT_BYTES: u64 = 64;
-/// Units that stand for any higher number too.
+/// The field's largest value, which stands for any larger count.
 pub(crate) const UNKNOWN: u64 = u32::MAX as u64;
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"LWGROUP3");
@@ -62,18 +62,18 @@ pub(crate) const COMBINED: u64 = 1;
 pub(crate) const COMPRESSED: u64 = 2;
 const DELTA_BITS: u32 = 24;
 const DELTA_MASK: u64 = (1 << DELTA_BITS) - 1;
-/// How far the last ID of a group is from its first at most: what a mark can say. Combined groups
-/// are made of groups with marks, so they keep to it too.
+/// Largest distance of a group's last ID from its first, the limit of a mark. Combined groups keep
+/// to it too, as they are made of groups with marks.
 const SPAN_MAX: u64 = DELTA_MASK;
 
-/// Which log a group belongs to: a group of another pool, stream or generation is not ours.
+/// The log that a group belongs to. A group of another pool, stream or generation is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The pool's ID.
     pub pool: u64,
-    /// The pool's generation: one more at every open, because lost IDs are drawn again.
+    /// The pool's generation: one more at every open, because lost IDs are assigned again.
     pub generation: u64,
-    /// The stream.
+    /// The number of the stream.
     pub stream: u16,
 }
 
@@ -89,53 +89,53 @@ pub struct Group {
 }
 
 impl Group {
-    /// An empty group in this memory.
+    /// Makes an empty group in this memory.
     pub fn new(mut buffer: Buffer) -> Group {
         buffer.grow(GROUP_HEADER_WORDS);
         Group { buffer, used: 0, first: 0, last: 0, combined: false }
     }
 
-    /// Whether it has no transactions.
+    /// Returns whether it has no transactions.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// ID of its first transaction.
+    /// Returns the ID of its first transaction.
     pub fn first(&self) -> TxId {
         TxId(self.first)
     }
 
-    /// ID of its last transaction.
+    /// Returns the ID of its last transaction.
     pub fn last(&self) -> TxId {
         TxId(self.last)
     }
 
-    /// Words in use, header included, padding not.
+    /// Returns the words in use, header included and padding not.
     pub fn words(&self) -> usize {
         self.used
     }
 
-    /// Marks, runs and values, as [`medium::writes`].
+    /// Returns marks, runs and values, as in [`medium::writes`].
     pub fn payload(&self) -> &[u64] {
         &self.buffer.words()[GROUP_HEADER_WORDS.min(self.used)..self.used]
     }
 
-    /// Its transactions: ID and runs of each. A combined group has none.
+    /// Returns the ID and runs of each transaction; none for a combined group.
     pub fn transactions(&self) -> Transactions<'_> {
         Transactions::new(self.payload(), self.first)
     }
 
-    /// Its memory, to be used again.
+    /// Returns its memory for reuse.
     pub fn into_memory(self) -> Buffer {
         self.buffer
     }
 
-    /// Forgets its transactions; the memory stays.
+    /// Removes its transactions and keeps the memory.
     pub fn clear(&mut self) {
         (self.used, self.first, self.last, self.combined) = (0, 0, 0, false);
     }
 
-    /// Whether a transaction's ID and length can be expressed in this group.
+    /// Returns whether a mark of this group can express this transaction ID.
     pub fn can_take(&self, id: TxId) -> bool {
         self.used == 0 || id.0 - self.first <= DELTA_MASK
     }
@@ -145,10 +145,10 @@ impl Group {
         are_bounded(self.first, self.last)
     }
 
-    /// Adds a transaction; answers where its runs of `words` words are to be put.
+    /// Adds a transaction; returns the space for its runs of `words` words.
     ///
     /// # Panics
-    /// When IDs do not ascend: the persist step merges before it writes.
+    /// When IDs do not ascend. The persist step merges records before it writes.
     #[inline]
     pub fn push(&mut self, id: TxId, words: usize) -> &mut [u64] {
         if self.used == 0 {
@@ -170,7 +170,7 @@ impl Group {
     }
 }
 
-/// A group's header, as read back; nothing in it is trusted yet.
+/// A group's header as read back; no field is trusted yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub(crate) identity: Identity,
@@ -179,13 +179,13 @@ pub(crate) struct Header {
     pub(crate) last: u64,
     pub(crate) payload_words: usize,
     pub(crate) flags: u64,
-    /// The sequence behind what was acknowledged when it was sealed.
+    /// The end of the groups that were acknowledged when it was sealed.
     pub(crate) acknowledged: u64,
     checksum: u32,
 }
 
 impl Header {
-    /// The header in these words, if they begin one.
+    /// Decodes the header at the start of these words, if it is one.
     pub(crate) fn read(words: &[u64]) -> Option<Header> {
         let head: &[u64; GROUP_HEADER_WORDS] = words.first_chunk()?;
         let flags = head[2] >> 32 & 0xffff;
@@ -204,25 +204,25 @@ impl Header {
             payload_words: head[2] as u32 as usize,
             flags,
             acknowledged: match head[7] >> 32 {
-                UNKNOWN => 0, // less damage is found, and none is made up
+                UNKNOWN => 0, // less damage is detected, but none is invented
                 units => head[3].saturating_sub(units * UNIT_BYTES),
             },
             checksum: head[7] as u32,
         })
     }
 
-    /// Bytes of the group that it says it begins, padding not; not bounded by anything.
+    /// Returns the bytes of the group without padding, as its header states; not bounded yet.
     pub(crate) fn bytes(&self) -> u64 {
         8 * (GROUP_HEADER_WORDS + self.payload_words) as u64
     }
 
-    /// Whether a group can have these IDs. A combined payload does not tell them, so nothing else
-    /// bounds what transactions would go on from.
+    /// Returns whether the span of IDs is within the limit. A combined payload does not hold its
+    /// IDs, so no other check bounds the IDs that transactions continue from.
     pub(crate) fn has_bounded_ids(&self) -> bool {
         are_bounded(self.first, self.last)
     }
 
-    /// Whether this is the group that belongs at `sequence` of that log.
+    /// Returns whether this is the group at `sequence` of that log.
     pub(crate) fn is_at(&self, identity: Identity, sequence: u64) -> bool {
         let Identity { pool, generation, stream } = self.identity;
         let same_generation =
@@ -232,7 +232,7 @@ impl Header {
         same_log && same_generation && same_sequence && self.first <= self.last
     }
 
-    /// The payload as it is stored, if the whole group (header and payload) is as it was written.
+    /// Returns the payload as stored, if the checksum over header and payload holds.
     pub(crate) fn stored<'a>(&self, words: &'a [u64]) -> Option<&'a [u64]> {
         let (head, rest) = words.split_first_chunk::<GROUP_HEADER_WORDS>()?;
         let payload = rest.get(..self.payload_words)?;
@@ -240,8 +240,8 @@ impl Header {
         (holds || planted(Mutant::ChecksumIgnored)).then_some(payload)
     }
 
-    /// Whether a payload is what these transactions are written as, when it is not compressed (any
-    /// more). Asserted in pairs: what was written must read back so.
+    /// Returns whether a decoded payload is well formed for this header. Asserted in pairs: what
+    /// was written must read back so.
     pub(crate) fn is_well_formed(&self, payload: &[u64]) -> bool {
         if self.flags & COMBINED != 0 {
             return is_combined(payload);
@@ -263,7 +263,7 @@ fn are_bounded(first: u64, last: u64) -> bool {
     last.checked_sub(first).is_some_and(|span| span <= SPAN_MAX)
 }
 
-/// Whether these are runs by address, apart from each other.
+/// Returns whether a payload is disjoint runs in ascending order of address.
 fn is_combined(payload: &[u64]) -> bool {
     let mut behind = 0;
     let mut pieces = Pieces::new(payload);
@@ -278,13 +278,13 @@ fn is_combined(payload: &[u64]) -> bool {
     ascends && pieces.is_whole()
 }
 
-/// The checksum of a group: over its payload as it is stored, whose own is given, and its header.
+/// Returns a group's checksum, from the checksum of its stored payload and its header.
 pub(crate) fn checksum(payload: u32, mut head: [u64; GROUP_HEADER_WORDS]) -> u32 {
     head[7] &= !u64::from(u32::MAX);
     crc32c::crc32c_append(payload, head.as_bytes())
 }
 
-/// The transactions of a payload: ID and runs of each.
+/// An iterator over a payload's transactions: ID and runs of each.
 #[derive(Debug)]
 pub struct Transactions<'a> {
     rest: &'a [u64],
@@ -298,7 +298,7 @@ impl<'a> Transactions<'a> {
         Transactions { rest: payload, first, whole: true }
     }
 
-    /// Whether everything so far was well formed.
+    /// Returns whether all words so far were well formed.
     pub fn is_whole(&self) -> bool {
         self.whole
     }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_reads_back_as_it_was_written() {
+    fn group_round_trips() {
         let words = sealed();
         assert!(accepts(&words));
         let header = Header::read(&words).unwrap();
@@ -372,9 +372,9 @@ mod tests {
         assert_eq!(all, expected);
     }
 
-    /// The bytes as they were when format 3 was set: another result is another format.
+    /// The bytes of format 3. A different result is a different format.
     #[test]
-    fn a_group_is_laid_out_as_format_3_says() {
+    fn group_layout_is_format_3() {
         let golden: [u64; 16] = [
             0x3350_554f_5247_574c,
             0x0000_0000_0000_0003,
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_nobody_knows_is_no_group() {
+    fn group_with_unknown_flag_is_refused() {
         for flag in 2..16 {
             let mut words = sealed();
             words[2] |= 1 << (32 + flag);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_with_any_bit_changed_never_happened() {
+    fn group_with_any_bit_flipped_is_refused() {
         let words = sealed();
         let used = GROUP_HEADER_WORDS + Header::read(&words).unwrap().payload_words;
         for bit in 0..used * 64 {
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_cut_short_never_happened() {
+    fn truncated_group_is_refused() {
         let words = sealed();
         for length in 0..GROUP_HEADER_WORDS + 8 {
             assert!(!accepts(&words[..length]), "{length} words");
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_another_log_or_lap_is_not_taken() {
+    fn group_of_another_log_or_wrap_is_refused() {
         let words = sealed();
         let header = Header::read(&words).unwrap();
         for other in [
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "in ID order")]
-    fn a_group_refuses_ids_out_of_order() {
+    fn group_refuses_ids_out_of_order() {
         let mut group = Group::new(Buffer::new(64));
         group.push(TxId(5), 0);
         group.push(TxId(5), 0);

@@ -1,18 +1,19 @@
-//! The redo log: what carries a committed transaction from memory to the medium.
+//! The redo log, which carries committed transactions from memory to the medium.
 //!
 //! ```text
 //!   worker 0 -> Ring --+
 //!   worker 1 -> Ring --+--> Group --> PersistentRing --> LogMedium
 //!   worker 2 -> Ring --+      |
-//!                             +-----> reproduced at home, then the persistent ring is recycled
+//!                             +-----> applied to the heap image, then recycled
 //! ```
 //!
-//! A worker appends one *record* a transaction to its own volatile [`Ring`]. The persist step
-//! merges records by transaction ID into a [`Group`], which the [`PersistentRing`] appends to the
-//! medium in one write. A [`Combiner`] keeps only the last value of each word of a group, [`Lz4`]
-//! compresses it; [`Packed`] is a group as it goes to the medium. It carries one checksum over
-//! everything, its identity included: that is the commit mark of all its records, so durability
-//! costs one persist barrier a group.
+//! A worker appends one *record* per transaction to its own volatile [`Ring`]. The persist step
+//! merges records by transaction ID into a [`Group`] (group commit), which the [`PersistentRing`]
+//! appends to the medium in one write. A [`Combiner`] keeps only the last value of each word of a
+//! group, and [`Lz4`] compresses the group. [`Packed`] is a group in its stored form.
+//!
+//! A group carries one checksum over everything, its identity included. The checksum is the commit
+//! mark of all its records, so durability costs one persist barrier per group.
 
 mod combine;
 mod compress;

@@ -1,12 +1,12 @@
-//! A group as it goes to the medium: its payload as it is stored, and its memory for home.
+//! A group in its stored form, with the payload that the reproduce step needs.
 //!
 //! ```text
 //!   Group --plain---------------> | header | payload      | zeros |
-//!         --compressed----------> | header | LZ4 | zeros |    and the group as it was, for home
+//!         --compressed----------> | header | LZ4 | zeros |    and the plain group, to reproduce
 //! ```
 //!
-//! What costs time (compressing, the payload's checksum) is done when it is packed, before its
-//! place in the log is known; [`seal`](Packed::seal) is then a few words.
+//! Packing does the slow work (compression, the payload's checksum) before the group's place in the
+//! log is known. [`seal`](Packed::seal) then writes only a few words.
 
 use medium::Buffer;
 use medium::mutants::{Mutant, planted};
@@ -17,40 +17,40 @@ use crate::group::{
 };
 use crate::{Group, Identity, Lz4};
 
-/// A group that is ready for its place.
+/// A group that is ready to be placed in the log.
 #[derive(Debug)]
 pub struct Packed {
-    /// As it goes to the medium.
+    /// The words written to the medium.
     image: Buffer,
     /// Words of the image, whole blocks.
     total: usize,
-    /// Words of the image without the zeros behind.
+    /// Words of the image without its padding.
     used: usize,
     flags: u64,
-    /// The checksum of the payload as it is stored.
+    /// The checksum of the payload as stored.
     payload_checksum: u32,
     first: u64,
     last: u64,
-    /// The group as it was, when the image is compressed.
+    /// The plain group, when the image is compressed.
     plain: Option<Buffer>,
-    /// Words of the group as it was, header included.
+    /// Words of the plain group, header included.
     plain_words: usize,
 }
 
 impl Packed {
-    /// Packs a group as it is, for a medium with blocks of so many words.
+    /// Packs a group without compression, for a medium with blocks of `block_words` words.
     ///
     /// # Panics
-    /// When it is empty: nothing is written then.
+    /// When the group is empty, as an empty group is never written.
     pub fn plain(group: Group, block_words: usize) -> Packed {
-        assert!(!group.is_empty(), "an empty group is not written");
+        assert!(!group.is_empty(), "an empty group is never written");
         let Group { buffer, used, first, last, combined } = group;
         let flags = if combined { COMBINED } else { 0 };
         Packed::of(buffer, used, block_words, flags, (first, last))
     }
 
-    /// Packs a group compressed, into this memory. When that saves no block, it is packed as it is.
-    /// Gives memory back that it did not need.
+    /// Packs a group with compression, into `memory`. If that saves no block, the group is packed
+    /// plain, and `memory` is returned.
     ///
     /// # Panics
     /// As [`plain`](Packed::plain).
@@ -100,53 +100,53 @@ impl Packed {
         }
     }
 
-    /// ID of its first transaction.
+    /// Returns the ID of its first transaction.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// ID of its last transaction.
+    /// Returns the ID of its last transaction.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// Words that go to the medium, whole blocks.
+    /// Returns the number of words written to the medium, whole blocks.
     pub fn words(&self) -> usize {
         self.total
     }
 
-    /// Words that go to the medium, without the zeros behind.
+    /// Returns the number of words written to the medium, without padding.
     pub fn words_used(&self) -> usize {
         self.used
     }
 
-    /// Words of the group that is reproduced, header included.
+    /// Returns the words of the plain group, header included.
     pub fn plain_words(&self) -> usize {
         self.plain_words
     }
 
-    /// The writes of the group that is reproduced.
+    /// Returns the payload of the plain group, which the reproduce step applies.
     pub fn plain_payload(&self) -> &[u64] {
         let plain = self.plain.as_ref().unwrap_or(&self.image);
         &plain.words()[GROUP_HEADER_WORDS..self.plain_words]
     }
 
-    /// The words that go to the medium, once it is sealed.
+    /// Returns the words to write to the medium; valid once the group is sealed.
     pub fn image(&self) -> &[u64] {
         &self.image.words()[..self.total]
     }
 
-    /// What goes to the medium, and the group for home where that is another.
+    /// Returns the image, and the plain group if it is a separate one.
     pub fn into_image(self) -> (Buffer, Option<Buffer>) {
         (self.image, self.plain)
     }
 
-    /// Writes the header for this place. `acknowledged` is the sequence behind the last group that
-    /// is known to be durable.
+    /// Writes the header for the place `sequence`. `acknowledged` is the end of the last group
+    /// known to be durable.
     pub fn seal(&mut self, identity: Identity, sequence: u64, acknowledged: u64) {
         let acknowledged =
             if planted(Mutant::AcknowledgedTooLarge) { sequence } else { acknowledged };
-        let under_way = (sequence - acknowledged).div_ceil(UNIT_BYTES).min(UNKNOWN);
+        let in_flight = (sequence - acknowledged).div_ceil(UNIT_BYTES).min(UNKNOWN);
         let payload_words = (self.used - GROUP_HEADER_WORDS) as u64;
         debug_assert!(payload_words <= u64::from(u32::MAX), "a group's length has 32 bits");
         let mut head = [
@@ -157,7 +157,7 @@ impl Packed {
             self.first,
             self.last,
             identity.pool,
-            under_way << 32,
+            in_flight << 32,
         ];
         head[7] |= u64::from(checksum(self.payload_checksum, head));
         self.image.words_mut()[..GROUP_HEADER_WORDS].copy_from_slice(&head);
@@ -174,7 +174,7 @@ mod tests {
 
     const IDENTITY: Identity = Identity { pool: 9, generation: 3, stream: 0 };
 
-    /// Eight equal words a transaction.
+    /// Makes a group whose transactions write eight equal words each.
     fn group(words: u64) -> Group {
         let mut group = Group::new(Buffer::new(64));
         for id in 0..words / 8 {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_compressed_when_that_saves_a_block() {
+    fn group_is_compressed_if_that_saves_a_block() {
         let mut lz4 = Lz4::default();
         let mut noise = Group::new(Buffer::new(0));
         let runs = noise.push(TxId(5), 101);
@@ -197,9 +197,9 @@ mod tests {
             word ^ word >> 29
         });
         let (packed, spare) = Packed::compressed(noise, 8, &mut lz4, Buffer::new(0));
-        assert!(packed.plain.is_none() && spare.is_some(), "noise is stored as it is");
+        assert!(packed.plain.is_none() && spare.is_some(), "noise is stored plain");
         let (packed, spare) = Packed::compressed(group(8), 512, &mut lz4, Buffer::new(0));
-        assert!(packed.plain.is_none() && spare.is_some(), "a block is a block");
+        assert!(packed.plain.is_none() && spare.is_some(), "a group of one block is stored plain");
         let plain = group(800);
         let payload = plain.payload().to_vec();
         let (mut packed, spare) = Packed::compressed(plain, 8, &mut lz4, Buffer::new(0));
@@ -214,9 +214,9 @@ mod tests {
         assert!(header.is_well_formed(&out.words()[..words]));
     }
 
-    /// The bytes as they were when format 3 was set: another result is another format.
+    /// The bytes of format 3. A different result is a different format.
     #[test]
-    fn a_combined_group_is_laid_out_as_format_3_says() {
+    fn combined_group_layout_is_format_3() {
         let mut combiner = Combiner::default();
         combiner.add(&[run(10, 2), 1, 2]);
         combiner.add(&[run(11, 2), 3, 4]);

@@ -1,17 +1,17 @@
-//! The persistent ring: where groups go on the medium.
+//! The persistent ring, which places groups on the medium.
 //!
 //! ```text
 //!   | group | group | group |      free      | group | group | rest |
 //!   0                       head             tail                   bytes
 //! ```
 //!
-//! A *sequence* counts the bytes of the ring used in this generation; its place is the sequence
-//! modulo the ring's size. A group never wraps: when it does not fit before the end it goes to the
-//! start of the next lap, and the rest stays unused.
+//! A *sequence* counts the bytes of the ring used in this generation. Its place is the sequence
+//! modulo the ring's size. A group never straddles the end: if it does not fit, the rest stays
+//! unused, and the group goes to the start of the next wrap.
 //!
 //! Invariants:
 //! - `tail <= head <= tail + bytes`; each only grows.
-//! - Nothing between tail and head is overwritten: a group is recycled only after it is reproduced
+//! - No byte between tail and head is overwritten. A group is recycled only after it is reproduced
 //!   and that fact is durable.
 
 use medium::mutants::{Mutant, planted};
@@ -20,7 +20,7 @@ use medium::{Buffer, LogMedium};
 
 use crate::{Group, Identity, Packed};
 
-/// One stream of the log: where its next group goes.
+/// One stream of the log, which places its groups one after another.
 pub struct PersistentRing {
     medium: Arc<dyn LogMedium>,
     identity: Identity,
@@ -28,51 +28,51 @@ pub struct PersistentRing {
     padding: u64,
 }
 
-/// Where a group goes.
+/// The place of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Bytes from the start of the log area.
     pub at: u64,
-    /// The sequence behind it.
+    /// The sequence at its end.
     pub end: u64,
 }
 
-/// A group that was sent.
+/// A group handed to the medium.
 #[derive(Debug)]
 pub struct Sent {
-    /// The sequence behind it.
+    /// The sequence at its end.
     pub end: u64,
-    /// Its memory, when it is durable already; else the medium's acknowledgement gives it back.
+    /// Its memory, if it is durable already; else the medium returns it on acknowledgement.
     pub durable: Option<Buffer>,
 }
 
 impl PersistentRing {
-    /// An empty ring; a new generation begins at sequence 0.
+    /// Makes an empty ring; a new generation begins at sequence 0.
     pub fn new(medium: Arc<dyn LogMedium>, identity: Identity) -> PersistentRing {
         PersistentRing { medium, identity, head: 0, padding: 0 }
     }
 
-    /// The sequence behind the last group.
+    /// Returns the sequence at the end of the last group.
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// Bytes that were written or skipped only to fill blocks and laps.
+    /// Returns the bytes written or skipped only to fill blocks and wraps.
     pub fn padding_bytes(&self) -> u64 {
         self.padding
     }
 
-    /// Whether a group of so many words fits, padding or not; `tail` is the sequence up to which
-    /// groups are recycled.
+    /// Returns whether a group of `words` words fits, padding included. Groups are recycled up to
+    /// the sequence `tail`.
     pub fn has_room(&self, words: usize, tail: &AtomicU64) -> bool {
         let (sequence, bytes) = self.next(words);
-        // Acquire: the tail grows only after the recycled groups are reproduced and that is
-        // durable; seeing it must mean seeing that. Pairs with the reproduce step's Release store.
+        // Acquire: pairs with the reproduce step's Release store. The tail grows only after the
+        // recycled groups are reproduced and that is durable; seeing it must mean seeing that.
         sequence + bytes <= tail.load(Ordering::Acquire) + self.medium.bytes()
     }
 
-    /// Gives a group for which there is room its place, and seals it. `acknowledged` is the
-    /// sequence behind the last group that was. Groups get their places in ID order.
+    /// Places and seals a group that fits. `acknowledged` is the end of the last acknowledged
+    /// group. Groups are placed in ID order.
     pub fn place(&mut self, packed: &mut Packed, acknowledged: u64) -> Place {
         let (sequence, bytes) = self.next(packed.words());
         self.padding += sequence - self.head + bytes - 8 * packed.words_used() as u64;
@@ -84,8 +84,8 @@ impl PersistentRing {
         Place { at: sequence % self.medium.bytes(), end: self.head }
     }
 
-    /// Sends a group for which there is room, as it is. It is durable when the medium acknowledges
-    /// it (one persist barrier). `acknowledged` is the sequence behind the last group that was.
+    /// Sends a plain group that fits. It is durable when the medium acknowledges it (one persist
+    /// barrier). `acknowledged` is the end of the last acknowledged group.
     ///
     /// # Errors
     /// The medium's.
@@ -97,15 +97,15 @@ impl PersistentRing {
         Ok(Sent { end, durable })
     }
 
-    /// The sequence and the bytes of the next group.
+    /// Returns the sequence and the bytes of the next group.
     fn next(&self, words: usize) -> (u64, u64) {
         let bytes = (8 * words).next_multiple_of(self.medium.block_bytes()) as u64;
-        (lap_for(self.head, bytes, self.medium.bytes()), bytes)
+        (wrap_for(self.head, bytes, self.medium.bytes()), bytes)
     }
 }
 
-/// The sequence at which so many bytes fit without wrapping: `head`, or the next lap's start.
-pub(crate) fn lap_for(head: u64, bytes: u64, ring_bytes: u64) -> u64 {
+/// Returns the sequence for a group of `bytes` bytes: `head`, or the start of the next wrap.
+pub(crate) fn wrap_for(head: u64, bytes: u64, ring_bytes: u64) -> u64 {
     let left = ring_bytes - head % ring_bytes;
     if bytes <= left { head } else { head + left }
 }
@@ -115,11 +115,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_that_does_not_fit_goes_to_the_next_lap() {
-        assert_eq!(lap_for(0, 100, 100), 0);
-        assert_eq!(lap_for(60, 40, 100), 60);
-        assert_eq!(lap_for(60, 41, 100), 100);
-        assert_eq!(lap_for(100, 100, 100), 100);
-        assert_eq!(lap_for(260, 50, 100), 300);
+    fn group_that_does_not_fit_wraps() {
+        assert_eq!(wrap_for(0, 100, 100), 0);
+        assert_eq!(wrap_for(60, 40, 100), 60);
+        assert_eq!(wrap_for(60, 41, 100), 100);
+        assert_eq!(wrap_for(100, 100, 100), 100);
+        assert_eq!(wrap_for(260, 50, 100), 300);
     }
 }

@@ -1,4 +1,4 @@
-//! The volatile ring: records of one worker on their way to the medium.
+//! The volatile ring, which holds one worker's records until the persist step takes them.
 //!
 //! ```text
 //!   word 0   transaction ID          }
@@ -6,14 +6,14 @@
 //!   word 2.. runs, as in medium::writes
 //! ```
 //!
-//! The cursors count words since the ring was made and never wrap; a word's place is its cursor
+//! The cursors count words since the ring was made and never wrap. A word's place is its cursor
 //! modulo the ring's size.
 //!
 //! Invariants:
 //! - `taken <= written <= taken + capacity`; each only grows.
 //! - Only the worker moves `written`, after the words before it are in place.
-//! - Only whoever holds the persist step's lock moves `taken`, after the words before it were
-//!   copied.
+//! - Only the holder of the persist step's lock moves `taken`, after it has copied the words before
+//!   it.
 //!
 //! (DudeTM, section 3.2: a fixed-length circular buffer for each thread.)
 
@@ -24,28 +24,28 @@ use crate::sync::{AtomicU64, Ordering, prefetch_write};
 /// Words before the runs of a record: its transaction ID and its length.
 pub const RECORD_HEAD_WORDS: usize = 2;
 
-/// Most words a record's runs can have: what the mark of a group has room for.
+/// Most words of a record's runs, the limit of the mark in a group.
 pub const RECORD_WORDS_MAX: usize = (1 << 24) - 1;
 
-/// How far ahead of the cursor a line is fetched for writing. A ring is larger than a cache and its
-/// lines were last read by another core, so a store that waits for its line would hold up the
-/// locked instruction of the next commit. Measured on TATP, one worker: 10 to 15 ns of 190 a
-/// transaction; 32, 64 and 128 words are alike.
+/// Distance of the line prefetched for writing, ahead of the cursor. A ring is larger than a cache,
+/// and another core read its lines last. A store that waits for its line would hold up the locked
+/// instruction of the next commit. Measured on TATP, one worker: 10 to 15 ns of 190 a transaction;
+/// 32, 64 and 128 words are alike.
 const PREFETCH_WORDS: u64 = 128;
 
-/// One worker's records; one thread writes, one at a time takes.
+/// One worker's records: one thread writes, and one thread at a time takes.
 #[derive(Debug)]
 pub struct Ring<S> {
     words: S,
     mask: u64,
-    /// Everything before is published. The worker's line: nobody else writes it.
+    /// End of the published records. Its cache line is written by the worker alone.
     written: CachePadded<AtomicU64>,
-    /// Everything before may be overwritten. The persist step's line.
+    /// End of the records that may be overwritten. Its cache line belongs to the persist step.
     taken: CachePadded<AtomicU64>,
 }
 
 impl<S: AsRef<[AtomicU64]>> Ring<S> {
-    /// A ring over these words.
+    /// Makes a ring over these words.
     ///
     /// # Panics
     /// When their number is not a power of two.
@@ -60,17 +60,17 @@ impl<S: AsRef<[AtomicU64]>> Ring<S> {
         }
     }
 
-    /// Words that it can hold, record heads included.
+    /// Returns the size of the ring in words; records use it with their heads.
     pub fn capacity(&self) -> usize {
         self.words.as_ref().len()
     }
 
-    /// What it is made over.
+    /// Returns the words under the ring.
     pub fn storage(&self) -> &S {
         &self.words
     }
 
-    /// Words published and not yet taken.
+    /// Returns the number of words published and not yet taken.
     pub fn pending(&self) -> u64 {
         self.written().saturating_sub(self.taken.load(Ordering::Relaxed))
     }
@@ -80,19 +80,19 @@ impl<S: AsRef<[AtomicU64]>> Ring<S> {
         &self.words.as_ref()[(at & self.mask) as usize]
     }
 
-    /// The cursor behind the last published record.
+    /// Returns the cursor at the end of the last published record.
     #[inline]
     pub fn written(&self) -> u64 {
-        // Acquire: whoever sees the cursor must see the words before it. Pairs with `publish`.
+        // Acquire: a reader that sees the cursor sees the words before it. Pairs with `publish`.
         self.written.load(Ordering::Acquire)
     }
 
-    /// The cursor of the next record to take.
+    /// Returns the cursor of the next record to take.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// The ID and length of the record at a cursor before [`written`](Ring::written).
+    /// Returns the ID and length of the record at a cursor before [`written`](Ring::written).
     #[inline]
     pub fn head(&self, at: u64) -> (u64, usize) {
         // Relaxed: the Acquire load of `written` came before.
@@ -101,7 +101,7 @@ impl<S: AsRef<[AtomicU64]>> Ring<S> {
         (id, words as usize)
     }
 
-    /// Copies the runs of the record at `at`, whose head said how long it is.
+    /// Copies the runs of the record at `at`; `out` has the length that its head gives.
     #[inline]
     pub fn copy(&self, at: u64, out: &mut [u64]) {
         let first = ((at + RECORD_HEAD_WORDS as u64) & self.mask) as usize;
@@ -116,31 +116,31 @@ impl<S: AsRef<[AtomicU64]>> Ring<S> {
         }
     }
 
-    /// The cursor behind a record of so many words.
+    /// Returns the cursor at the end of a record of `words` words.
     #[inline]
     pub fn behind(at: u64, words: usize) -> u64 {
         at + (RECORD_HEAD_WORDS + words) as u64
     }
 
-    /// Gives the space before `to` back to the worker.
+    /// Returns the space before `to` to the worker.
     pub fn take(&self, to: u64) {
         debug_assert!(to >= self.taken.load(Ordering::Relaxed) && to <= self.written());
-        // Release: the copies out of this space come before it is overwritten. Pairs with
-        // `Writer::has_room`.
+        // Release: the copies out of this space happen before the worker overwrites it. Pairs with
+        // `Writer::refresh`.
         self.taken.store(to, Ordering::Release);
     }
 }
 
-/// The worker's end of a [`Ring`]: knows the cursor without reading shared memory.
+/// The worker's end of a [`Ring`], which knows its cursor without reading shared memory.
 #[derive(Debug, Default)]
 pub struct Writer {
     written: u64,
-    /// `taken` as last seen; it only grows, so this is a safe bound.
+    /// `taken` as last read; the true value only grows, so this is a safe bound.
     taken: u64,
 }
 
 impl Writer {
-    /// Whether a record of so many words fits now. It stays so until this worker writes.
+    /// Returns whether a record of `words` words fits. It stays so until this worker writes.
     #[inline]
     pub fn has_room<S: AsRef<[AtomicU64]>>(&mut self, ring: &Ring<S>, words: usize) -> bool {
         let behind = Ring::<S>::behind(self.written, words);
@@ -151,19 +151,19 @@ impl Writer {
         behind - self.taken <= ring.mask + 1
     }
 
-    /// Looks how much has been taken since.
+    /// Reads `taken` again.
     pub fn refresh<S: AsRef<[AtomicU64]>>(&mut self, ring: &Ring<S>) {
         // Acquire: pairs with `Ring::take`.
         self.taken = ring.taken.load(Ordering::Acquire);
     }
 
-    /// How much of the ring is in use, in words, as far as this worker knows.
+    /// Returns the words in use, as far as this worker knows.
     #[inline]
     pub fn used(&self) -> u64 {
         self.written - self.taken
     }
 
-    /// Begins a record; [`has_room`](Writer::has_room) has said yes for its words.
+    /// Begins a record whose words [`has_room`](Writer::has_room) has confirmed.
     #[inline]
     pub fn record<'r, S: AsRef<[AtomicU64]>>(&'r mut self, ring: &'r Ring<S>) -> Record<'r, S> {
         let at = self.written + RECORD_HEAD_WORDS as u64;
@@ -171,7 +171,7 @@ impl Writer {
     }
 }
 
-/// A record being written. Nobody sees it before [`publish`](Record::publish).
+/// A record in progress, invisible to the persist step until [`publish`](Record::publish).
 #[derive(Debug)]
 pub struct Record<'r, S> {
     ring: &'r Ring<S>,
@@ -187,31 +187,31 @@ impl<S: AsRef<[AtomicU64]>> Record<'_, S> {
         self.at += 1;
     }
 
-    /// Where the next word will stand, to be filled in later by [`set`](Record::set).
+    /// Returns the place of the next word, for [`set`](Record::set), and skips it.
     #[inline]
     pub fn skip(&mut self) -> u64 {
         self.at += 1;
         self.at - 1
     }
 
-    /// Fills in a word that was skipped.
+    /// Writes a word that was skipped.
     #[inline]
     pub fn set(&mut self, at: u64, word: u64) {
         self.ring.word(at).store(word, Ordering::Relaxed);
     }
 
-    /// Shows the record to the persist step.
+    /// Publishes the record to the persist step.
     #[inline]
     pub fn publish(self, id: u64) {
         let head = self.writer.written;
         let words = self.at - head - RECORD_HEAD_WORDS as u64;
-        debug_assert!(self.at - self.writer.taken <= self.ring.mask + 1, "no room was reserved");
+        debug_assert!(self.at - self.writer.taken <= self.ring.mask + 1, "the record has no room");
         self.ring.word(head).store(id, Ordering::Relaxed);
         self.ring.word(head + 1).store(words, Ordering::Relaxed);
         self.writer.written = self.at;
         let ahead = (self.at + PREFETCH_WORDS) & self.ring.mask;
         prefetch_write(self.ring.words.as_ref(), ahead as usize);
-        // Release: whoever sees the cursor sees the record. Pairs with `Ring::written`.
+        // Release: a reader that sees the cursor sees the record. Pairs with `Ring::written`.
         self.ring.written.store(self.at, Ordering::Release);
     }
 }
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_whole_over_many_laps() {
+    fn records_survive_many_ring_wraps() {
         let ring = ring(64);
         let mut writer = Writer::default();
         let (mut taken, mut expected) = (0, 1);
@@ -247,11 +247,11 @@ mod tests {
             }
             record.publish(id);
         }
-        assert!(expected > 900, "only {expected} records were taken back");
+        assert!(expected > 900, "only {expected} records were taken");
     }
 
     #[test]
-    fn an_unpublished_record_is_invisible() {
+    fn unpublished_record_is_invisible() {
         let ring = ring(16);
         let mut writer = Writer::default();
         let mut record = writer.record(&ring);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_has_no_room_until_something_is_taken() {
+    fn full_ring_has_no_room_until_taken() {
         let ring = ring(8);
         let mut writer = Writer::default();
         assert!(writer.has_room(&ring, 6) && !writer.has_room(&ring, 7));

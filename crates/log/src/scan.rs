@@ -1,15 +1,17 @@
-//! Reading a log back: which groups are whole, in order.
+//! Reading a log back: the scan returns its intact groups in order.
 //!
-//! The scan starts where the superblock says that everything before is at home, and follows the
-//! sequence: a group is accepted only at the very place and sequence where the one before ended
-//! (or at the next lap's start), with this pool's identity, the ID that follows, and its checksum.
-//! The first that fails ends the log: what was acknowledged lies before it, because groups are
-//! acknowledged in order. A whole group behind that end that was sealed when what is missing was
-//! acknowledged already is a proof of damage, and not passed over.
+//! The scan starts at the sequence in the superblock, up to which the heap image is complete, and
+//! follows the sequence. It accepts a group only at the exact place and sequence where the one
+//! before ended, or at the start of the next wrap. The group must have this pool's identity, the
+//! next ID, and a valid checksum.
 //!
-//! What is read may have been written by anybody. So nothing is believed before it is bounded, and
-//! the search behind the end, which may meet a header at every block and each of them with a length
-//! up to the log's end, reads so many bytes and no more.
+//! The first group that fails ends the log. Every acknowledged group lies before that end, because
+//! groups are acknowledged in order. An intact group after the end proves damage if it was sealed
+//! when the missing part was acknowledged already. The scan reports it and does not skip it.
+//!
+//! The log is untrusted input. No value is used before it is bounded. The search after the end may
+//! meet a header at every block, each with a length up to the log's end, so a byte budget bounds
+//! its reads.
 
 use std::ops::ControlFlow;
 
@@ -20,10 +22,10 @@ use words::TxId;
 
 use crate::compress;
 use crate::group::{COMBINED, COMPRESSED, Header};
-use crate::persistent::lap_for;
+use crate::persistent::wrap_for;
 use crate::{GROUP_HEADER_WORDS, Identity, Transactions};
 
-/// What lies behind the last group that was read.
+/// The next part of the log, after the group that was read last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A whole group, the next in order; see [`Scan::payload`].
@@ -33,16 +35,16 @@ pub enum Found {
         /// ID of its last transaction.
         last: TxId,
     },
-    /// The log's end: nothing that belongs there.
+    /// The log's end: no group of this log at the place.
     End,
-    /// A header that belongs there with a payload that does not: a write cut short.
+    /// A group whose header belongs there and whose payload does not: a torn write.
     Torn {
         /// Place in the log area, in bytes.
         at: u64,
     },
-    /// A whole group that names words outside the heap, or IDs that do not follow; or the end of
-    /// the log, and a whole group behind it that says that more was acknowledged: no crash does
-    /// this, the file was damaged.
+    /// Damage, which no crash produces. Either an intact group writes outside the heap or has IDs
+    /// that do not follow, or an intact group after the log's end proves that more was
+    /// acknowledged.
     Damaged {
         /// Place in the log area, in bytes.
         at: u64,
@@ -51,12 +53,12 @@ pub enum Found {
 
 /// Bytes of the log read at a time in search of a later group.
 const PIECE_BYTES: usize = 1 << 20;
-/// How many times the log's bytes are read at most to find out which of the headers that a search
-/// meets belong to whole groups. Groups do not overlap, so a log that we have written needs one;
-/// only data that imitate headers need more.
+/// Byte budget of a search for intact groups, in multiples of the log's size. Groups do not
+/// overlap, so a log that Lastword has written needs one. Only data that imitate headers need
+/// more.
 const SEARCH_READS: u64 = 8;
 
-/// A whole group of the log that a replay does not reach.
+/// An intact group of the log that a replay does not reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreached {
     /// Place in the log area, in bytes.
@@ -65,26 +67,26 @@ pub struct Unreached {
     pub first: TxId,
     /// ID of its last transaction.
     pub last: TxId,
-    /// Whether it was sealed when what is missing before it was acknowledged.
+    /// Whether it was sealed when the missing part before it was acknowledged already.
     pub proves_damage: bool,
 }
 
-/// What stands at a place of the log.
+/// The result of reading one place of the log.
 enum Place {
     /// No group of this log and sequence.
     Nothing,
-    /// The header of one, and not the rest.
+    /// The header of such a group without an intact payload.
     Torn,
-    /// One, and the bytes that it takes.
+    /// An intact group, and its size in bytes.
     Whole(Header, u64),
 }
 
-/// Whether a mutant takes a group whose predecessor is missing.
-fn holes_are_skipped() -> bool {
+/// Whether a mutant accepts a group whose predecessor is missing.
+fn gaps_are_skipped() -> bool {
     planted(Mutant::HoleSkipped) || planted(Mutant::BadRecordSkipped)
 }
 
-/// A position in a log that is read back.
+/// A read position in a log.
 pub struct Scan<'a> {
     medium: &'a dyn ReadLog,
     identity: Identity,
@@ -92,14 +94,14 @@ pub struct Scan<'a> {
     last: u64,
     heap_words: u64,
     buffer: Buffer,
-    /// What a compressed payload decodes to.
+    /// The decoded form of a compressed payload.
     decoded: Buffer,
     payload: Payload,
-    /// Words that were decoded since a search asked last.
+    /// Words decoded since [`Scan::take_decoded_words`] was called last.
     decoded_words: u64,
 }
 
-/// Where the payload of the group that was read last is.
+/// Size and encoding of the payload that was read last.
 #[derive(Clone, Copy, Default)]
 struct Payload {
     words: usize,
@@ -109,7 +111,7 @@ struct Payload {
 }
 
 impl<'a> Scan<'a> {
-    /// Reads from `sequence` on, where the transaction after `reproduced` is expected.
+    /// Makes a scan from `sequence`, where the transaction after `reproduced` is expected.
     pub fn new(
         medium: &'a dyn ReadLog,
         identity: Identity,
@@ -132,7 +134,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Looks at what comes next.
+    /// Reads the next group.
     ///
     /// # Errors
     /// The medium's own, when the log cannot be read.
@@ -154,17 +156,17 @@ impl<'a> Scan<'a> {
         if here != Found::End {
             return Ok(here);
         }
-        // A group that did not fit before the lap's end stands at the next lap's start.
-        // Only the ID that follows makes it that group, and not one whose predecessor was lost.
-        let next_lap = lap_for(self.sequence, self.medium.bytes(), self.medium.bytes());
-        if next_lap == self.sequence {
+        // A group that did not fit before the ring's end is at the start of the next wrap. The
+        // ID distinguishes it from a group whose predecessor was lost.
+        let next_wrap = wrap_for(self.sequence, self.medium.bytes(), self.medium.bytes());
+        if next_wrap == self.sequence {
             return Ok(Found::End);
         }
         let (sequence, last) = (self.sequence, self.last);
-        let found = self.group_at(next_lap)?;
+        let found = self.group_at(next_wrap)?;
         let follows = |found: &Found| match found {
-            Found::Group { first, .. } => first.0 == last.wrapping_add(1) || holes_are_skipped(),
-            // Whole, and it names words outside the heap: no other group is looked for.
+            Found::Group { first, .. } => first.0 == last.wrapping_add(1) || gaps_are_skipped(),
+            // An intact group that writes outside the heap: report it, and search for no other.
             Found::Damaged { .. } => Header::read(self.buffer.words())
                 .is_some_and(|header| header.first == last.wrapping_add(1)),
             Found::End | Found::Torn { .. } => false,
@@ -176,7 +178,7 @@ impl<'a> Scan<'a> {
         Ok(Found::End)
     }
 
-    /// The runs and marks of the group that was found last.
+    /// Returns the runs and marks of the group that was found last.
     pub fn payload(&self) -> &[u64] {
         let Payload { words, decoded, .. } = self.payload;
         match decoded {
@@ -185,9 +187,10 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The whole groups of this log that lie behind the place that is looked at, in ID order: what
-    /// a replay does not reach, because something before it is missing or wrong. For tools that say
-    /// what was lost. Reads the whole log.
+    /// Returns the intact groups of this log after the current position, in ID order.
+    ///
+    /// A replay does not reach them, because a part before them is missing or damaged. Tools report
+    /// them as lost. Reads the whole log.
     ///
     /// # Errors
     /// The medium's own.
@@ -204,13 +207,13 @@ impl<'a> Scan<'a> {
         Ok(found)
     }
 
-    /// The place of a whole group of this log that was sealed when the place that is looked at was
-    /// acknowledged.
+    /// Returns the place of an intact group that was sealed when the current position was
+    /// acknowledged already.
     ///
-    /// Several groups are under way at a time, so a crash may leave a later one whole. But one that
-    /// says that what is missing here was acknowledged before it was sealed proves that the log was
-    /// damaged, or that the superblock led to a place that has been overwritten since. Reads the
-    /// whole log, once, when its end is reached.
+    /// Several groups are in flight at a time, so a crash may leave a later one intact. But a group
+    /// sealed after the acknowledgement of the missing part proves damage: the log was changed, or
+    /// the superblock pointed to a place that has been overwritten since. The scan reads the whole
+    /// log for this once, at its end.
     fn later_group(&mut self) -> Result<Option<u64>, medium::Error> {
         let mut later = None;
         let gave_up = self.search(
@@ -223,9 +226,10 @@ impl<'a> Scan<'a> {
         Ok(later.or(gave_up))
     }
 
-    /// Finds the whole groups whose header is wanted, in the order of their places. Answers the
-    /// place where it gave up: there are more headers than groups could be, so they are data that
-    /// imitate them. Nobody's log has that but who means to keep us busy.
+    /// Visits the intact groups whose header is `wanted`, in the order of their places.
+    ///
+    /// Returns the place where the byte budget ran out. The log then has more headers than groups
+    /// could be, so they are data that imitate headers, as an attacker would write.
     fn search(
         &mut self,
         wanted: impl Fn(&Header, u64) -> bool,
@@ -265,19 +269,19 @@ impl<'a> Scan<'a> {
         Ok(None)
     }
 
-    /// Words that were decoded since this was asked last: to decode is to read.
+    /// Returns the words decoded since the last call; decoding counts as reading.
     fn take_decoded_words(&mut self) -> u64 {
         std::mem::take(&mut self.decoded_words)
     }
 
-    /// The group at this place, if it is the one that follows.
+    /// Reads the group at this place, and accepts it if it is the next in order.
     fn group_at(&mut self, sequence: u64) -> Result<Found, medium::Error> {
         let at = sequence % self.medium.bytes();
         match self.read_group(sequence)? {
             Place::Nothing => Ok(Found::End),
             Place::Torn => Ok(Found::Torn { at }),
             Place::Whole(header, total) => {
-                let follows = header.first == self.last.wrapping_add(1) || holes_are_skipped();
+                let follows = header.first == self.last.wrapping_add(1) || gaps_are_skipped();
                 if !follows || !header.has_bounded_ids() || !self.is_inside_heap() {
                     return Ok(Found::Damaged { at });
                 }
@@ -288,7 +292,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// For a mutant: a group in the blocks behind a bad one.
+    /// For a mutant: finds a group in the blocks after a bad one.
     fn behind(&mut self, bad: Found) -> Result<Found, medium::Error> {
         let block = self.medium.block_bytes() as u64;
         let left = self.medium.bytes() - self.sequence % self.medium.bytes();
@@ -300,7 +304,7 @@ impl<'a> Scan<'a> {
         Ok(bad)
     }
 
-    /// Reads what stands where a group of this sequence would.
+    /// Reads the place where a group of this sequence would be.
     fn read_group(&mut self, sequence: u64) -> Result<Place, medium::Error> {
         let (bytes, block) = (self.medium.bytes(), self.medium.block_bytes());
         let at = sequence % bytes;
@@ -310,7 +314,7 @@ impl<'a> Scan<'a> {
         if !header.is_at(self.identity, sequence) {
             return Ok(Place::Nothing);
         }
-        // The length is believed only once the checksum holds; until then it is just bounded.
+        // The length is untrusted until the checksum holds: here it is only bounded.
         let total = header.bytes().next_multiple_of(block as u64);
         if total > bytes - at && !planted(Mutant::LengthTrusted) {
             return Ok(Place::Torn);
@@ -323,8 +327,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Whether the group whose `total` bytes have been read is as it was written; its payload is
-    /// there then, decoded if it is compressed.
+    /// Checks the group whose `total` bytes have been read, and decodes its payload if compressed.
     fn read_payload(&mut self, header: &Header, total: u64) -> bool {
         let Some(stored) = header.stored(&self.buffer.words()[..total as usize / 8]) else {
             return false;
@@ -332,7 +335,7 @@ impl<'a> Scan<'a> {
         let combined = header.flags & COMBINED != 0;
         let decoded = header.flags & COMPRESSED != 0 && !planted(Mutant::CompressedTakenPlain);
         let words = match decoded {
-            // A payload fits in the log before it is compressed.
+            // Bound by the log's size: every payload fits in the log before compression.
             true => compress::decode(stored, self.medium.bytes() as usize / 8, &mut self.decoded),
             false => Some(stored.len()),
         };
@@ -342,7 +345,7 @@ impl<'a> Scan<'a> {
         header.is_well_formed(self.payload())
     }
 
-    /// Whether the group's IDs are dense and its runs stay in the heap.
+    /// Returns whether the group's IDs are dense and its runs stay in the heap.
     fn is_inside_heap(&self) -> bool {
         if self.payload.combined {
             return self.stays_inside(self.payload());
@@ -391,7 +394,7 @@ mod tests {
         }
     }
 
-    /// A log of one combined group of these IDs.
+    /// Makes a log of one combined group of these IDs.
     fn combined(first: u64, last: u64) -> Words {
         let mut combiner = Combiner::default();
         combiner.add(&[run(10, 1), 77]);
@@ -400,7 +403,7 @@ mod tests {
         packed.seal(IDENTITY, 0, 0);
         let mut words = packed.image().to_vec();
         assert_eq!(words[0], MAGIC);
-        // As whoever forges a pool would.
+        // Forge the last ID, with a valid checksum.
         words[5] = last;
         let payload = words[2] as u32 as usize;
         let crc = crc32c::crc32c(words[GROUP_HEADER_WORDS..][..payload].as_bytes());
@@ -411,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_combined_group_of_more_ids_than_a_group_can_have_is_damage() {
+    fn combined_group_with_too_many_ids_is_damage() {
         let found = |last| {
             let log = combined(5, last);
             Scan::new(&log, IDENTITY, 0, TxId(4), 1000).next_group().expect("memory can be read")
