@@ -1,21 +1,21 @@
-//! A singly linked list of entries in ascending order of their keys: what hash tables chain.
+//! A sorted singly linked list, the chain of the hash tables.
 //!
 //! ```text
 //!   a word of the program's   an object of 16 + 8 WORDS bytes
 //!   | link |               -> | 3 | next | value: WORDS words | -> | 7 | next | value | -> 0
 //! ```
 //!
-//! Ascending keys: then a key is there once, the search for one that is not there ends half way,
-//! and a cycle of links breaks the order and is found.
+//! Keys ascend, so a key occurs once, the search for a missing key ends half way, and a cycle of
+//! links breaks the order and is found.
 //!
 //! Invariants:
-//! - Keys ascend strictly; so a walk ends, whatever the heap holds.
-//! - Two transactions that change what the other relied on write the same object, also under
-//!   snapshot isolation (the anomaly is write skew: two neighbours removed, or one removed and a
-//!   key put behind it, and the second change is lost with the entry that it was made in). A
-//!   key is put in, or taken out, by a write to the link before it, and what is taken out is
-//!   written too (it is marked dead before it is given back). What lies before that link decides
-//!   nothing, so nothing needs protection.
+//! - Keys ascend strictly. A walk therefore ends, whatever the heap holds.
+//! - Two transactions that change words that the other relied on write the same object, also under
+//!   snapshot isolation. The anomaly is write skew: two neighbours are removed, or one is removed
+//!   and a key inserted after it, and the second change is lost with the entry that it was made in.
+//!   To prevent it, inserting and removing a key write the link before it, and a removed entry is
+//!   written too (marked dead) before it is freed. Words before that link decide no outcome, so
+//!   none needs protection.
 
 use words::{Addr, Allocate, Seen, Stop, Words, work};
 
@@ -24,10 +24,10 @@ use crate::check::{Checked, Damage};
 const NEXT: u64 = 8;
 const VALUE: u64 = 16;
 
-/// The link of an entry that was taken out: it leads into no heap.
+/// The link of a removed entry, outside every heap.
 const DEAD: u64 = u64::MAX;
 
-/// The list that begins at a link; a new one is a link of 0. Each entry holds a value of so many
+/// The list that begins at a link; an empty one is a link of 0. Each entry holds a value of `WORDS`
 /// words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain<const WORDS: usize> {
@@ -38,43 +38,43 @@ pub struct Chain<const WORDS: usize> {
 #[derive(Clone, Copy)]
 struct Entry {
     at: Addr,
-    /// Which version of it was read.
+    /// The version that was read.
     seen: Seen,
     key: u64,
-    /// The entry behind it; 0 is none.
+    /// The next entry; 0 is none.
     next: u64,
 }
 
-/// Where the search for a key ended.
+/// The end of a search for a key.
 struct Found {
     /// The word that leads, or must lead, to the key's entry.
     link: Addr,
     /// The entry of the first key that is not smaller.
     entry: Option<Entry>,
-    /// Whether that key is the one.
+    /// Whether that key is the searched key.
     exact: bool,
 }
 
 impl<const WORDS: usize> Chain<WORDS> {
-    /// Bytes of an entry's object; 16 bytes of header come on top.
+    /// Size of an entry's object in bytes, without its header of 16 bytes.
     pub const ENTRY_BYTES: usize = VALUE as usize + 8 * WORDS;
 
-    /// The list that begins at this word.
+    /// Makes the list that begins at this word.
     #[inline]
     pub const fn at(link: Addr) -> Chain<WORDS> {
         Chain { link }
     }
 
-    /// Where the value of a key is. It stays there until the key is taken out.
+    /// Returns the place of a key's value, which is valid until the key is removed.
     ///
     /// # Errors
-    /// As [`Words::read`]; [`Stop::BadValue`] in a damaged list, here and in all that follows.
+    /// As [`Words::read`]; [`Stop::BadValue`] in a damaged list, here and in all other methods.
     #[inline]
     pub fn find<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<Addr>, Stop> {
         Ok(self.search_exact(tx, key)?.map(|entry| entry.at.plus(VALUE)))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -84,7 +84,7 @@ impl<const WORDS: usize> Chain<WORDS> {
         found.map(|entry| entry.value(tx)).transpose()
     }
 
-    /// The smallest key, and its value.
+    /// Returns the smallest key and its value.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -98,8 +98,8 @@ impl<const WORDS: usize> Chain<WORDS> {
         Ok(Some((entry.key, entry.value(tx)?)))
     }
 
-    /// Puts a key's value, whether it was there or not; answers whether it is new. Writes the value
-    /// over an old key; a new one's entry and the link to it beside what the allocator writes.
+    /// Inserts a key or replaces its value; returns whether the key is new. Writes the value of a
+    /// present key; for a new one its entry and the link to it, beside the allocator's words.
     ///
     /// # Errors
     /// As [`Words::write`] and [`Allocate::allocate`].
@@ -118,7 +118,7 @@ impl<const WORDS: usize> Chain<WORDS> {
         Ok(!found.exact)
     }
 
-    /// As [`insert`](Chain::insert); answers the value before.
+    /// Inserts as [`insert`](Chain::insert) does; returns the old value.
     ///
     /// # Errors
     /// As [`Words::write`] and [`Allocate::allocate`].
@@ -140,7 +140,7 @@ impl<const WORDS: usize> Chain<WORDS> {
         }
     }
 
-    /// Takes a key out; answers its value. Its entry is given back.
+    /// Removes a key and frees its entry; returns its value.
     ///
     /// # Errors
     /// As [`Words::write`].
@@ -177,8 +177,8 @@ impl<const WORDS: usize> Chain<WORDS> {
         Ok(())
     }
 
-    /// Gives back up to `most` of the first entries; answers how many. Fewer than `most`: the list
-    /// is empty.
+    /// Frees up to `most` of the first entries; returns how many. Fewer than `most` means that the
+    /// list is empty.
     ///
     /// # Errors
     /// As [`Words::write`].
@@ -196,14 +196,14 @@ impl<const WORDS: usize> Chain<WORDS> {
         Ok(freed)
     }
 
-    /// Checks that keys ascend; `stray` says what is wrong with a key that does not belong here.
+    /// Checks that keys ascend; `stray` returns the damage of a key that does not belong here.
     ///
     /// # Errors
-    /// As [`Words::read`]: a wild pointer is not damage in the answer but [`Stop::BadPointer`].
+    /// As [`Words::read`]. A wild pointer is not reported as damage but [`Stop::BadPointer`].
     pub(crate) fn check<W: Words>(
         self,
         tx: &mut W,
-        answer: &mut Checked,
+        checked: &mut Checked,
         stray: impl Fn(u64) -> Option<Damage>,
     ) -> Result<(), Stop> {
         let (mut next, mut last) = (tx.read(self.link)?, None);
@@ -211,13 +211,13 @@ impl<const WORDS: usize> Chain<WORDS> {
             let entry = Entry::open(tx, next)?;
             let (node, key) = (entry.at.object, entry.key);
             if let Some(previous) = last.filter(|&previous| previous >= key) {
-                // What follows may be a cycle.
-                answer.found(Damage::KeyOrder { node, previous, found: key });
+                // The rest may be a cycle.
+                checked.found(Damage::KeyOrder { node, previous, found: key });
                 break;
             }
-            answer.entries += 1;
+            checked.entries += 1;
             if let Some(damage) = stray(key) {
-                answer.found(damage);
+                checked.found(damage);
             }
             (next, last) = (entry.next, Some(key));
         }
@@ -238,7 +238,7 @@ impl<const WORDS: usize> Chain<WORDS> {
         while next != 0 {
             let entry = Entry::open(tx, next)?;
             tx.compute(work::VISIT);
-            // Ascending keys are what makes a walk along a damaged chain end.
+            // Require ascending keys: a walk along a damaged chain ends by that.
             if entry.key < least {
                 return Err(Stop::BadValue);
             }
@@ -252,7 +252,7 @@ impl<const WORDS: usize> Chain<WORDS> {
 }
 
 impl Found {
-    /// Puts a new entry where the search ended.
+    /// Inserts a new entry where the search ended.
     #[inline]
     fn add<W: Allocate>(&self, tx: &mut W, key: u64, value: &[u64]) -> Result<(), Stop> {
         tx.compute(work::LINK);
@@ -265,7 +265,7 @@ impl Found {
 }
 
 impl Entry {
-    /// Reads what stands in front of the value of the entry that a link leads to.
+    /// Reads the words in front of the value of the entry that a link leads to.
     #[inline]
     fn open<W: Words>(tx: &mut W, object: u64) -> Result<Entry, Stop> {
         tx.after_last_read();
@@ -274,7 +274,7 @@ impl Entry {
         Ok(Entry { at, seen, key: words[0], next: words[1] })
     }
 
-    /// Reads the value, as long as nothing was written to the entry.
+    /// Reads the value; the entry must be unwritten since it was found.
     #[inline]
     fn value<W: Words, const WORDS: usize>(self, tx: &mut W) -> Result<[u64; WORDS], Stop> {
         let mut value = [0; WORDS];
@@ -282,8 +282,8 @@ impl Entry {
         Ok(value)
     }
 
-    /// Gives the entry back. It is written first, so that a transaction which changes it at the
-    /// same time conflicts in every design.
+    /// Frees the entry. It is written first, so that a concurrent transaction that changes it
+    /// conflicts in every design.
     #[inline]
     fn discard<W: Words>(self, tx: &mut W, bytes: usize) -> Result<(), Stop> {
         tx.write(self.at.plus(NEXT), DEAD)?;

@@ -1,4 +1,4 @@
-//! A hash map of any number of keys: each chain is a list of entries.
+//! A hash map without a limit of keys, whose chains are lists of entries.
 //!
 //! ```text
 //!   value in the program's object      chains: 32 to a block of 256 bytes, a power of two
@@ -8,12 +8,12 @@
 //!   | key | next | value |             | 3 | next | value | -> | 7 | next | value | -> 0
 //! ```
 //!
-//! The number of chains is fixed, that of the keys is not: with as many keys as chains a lookup
-//! passes one entry in two on average, with four times as many two. Beside the
-//! [`HashMap`](crate::HashMap) it has room for what was not foreseen and pays with an object, and
-//! one miss more, for each key.
+//! The number of chains is fixed, the number of keys is not. With as many keys as chains a lookup
+//! passes half an entry on average, with four times as many two. Compared with the
+//! [`HashMap`](crate::HashMap) it cannot get full, and pays for each key with an object and one
+//! more cache miss.
 //!
-//! Invariants: those of a [`Chain`]; and a key is in the chain that is its home.
+//! Invariants: those of a [`Chain`], and every key is in the chain of its hash.
 
 use words::{Addr, Allocate, Array, Place, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -25,7 +25,7 @@ use crate::hash;
 /// Chains in one block of the array.
 const PER_BLOCK: u64 = words::BLOCK_BYTES / 8;
 
-/// Bytes of an entry's object; 16 bytes of header come on top.
+/// Size of an entry's object in bytes, without its header of 16 bytes.
 pub const ENTRY_BYTES: usize = Chain::<1>::ENTRY_BYTES;
 
 /// A fixed number of chains from `u64` to `u64`; a value of three words that objects can hold.
@@ -37,21 +37,23 @@ pub struct ChainedMap {
 }
 
 impl ChainedMap {
-    /// An empty map of at least `chains` chains (a power of two, 32 or more), in this one
-    /// transaction. Give it as many chains as keys.
+    /// Creates an empty map of at least `chains` chains (a power of two, 32 or more), in this one
+    /// transaction. A good number is the number of keys.
     ///
     /// # Errors
-    /// [`Stop::Full`]; [`Stop::TooLarge`] when one transaction cannot prepare so many: then
-    /// [`reserve`](ChainedMap::reserve) and [`prepare`](ChainedMap::prepare) it step by step.
+    /// [`Stop::Full`]; [`Stop::TooLarge`] when one transaction cannot prepare so many. Use
+    /// [`reserve`](ChainedMap::reserve) and [`prepare`](ChainedMap::prepare) then.
     pub fn create<W: Allocate>(tx: &mut W, chains: u64) -> Result<ChainedMap, Stop> {
         let map = ChainedMap::reserve(tx, chains, 0)?;
         map.prepare(tx, u64::MAX)?;
         Ok(map)
     }
 
-    /// Room for a map of at least `chains` chains (a power of two, 32 or more), which may be used
-    /// once [`prepare`](ChainedMap::prepare) has said so. Store it somewhere reachable in the same
-    /// transaction. A `seed` that outsiders do not know keeps them from choosing keys that collide.
+    /// Reserves a map of at least `chains` chains (a power of two, 32 or more), which is usable
+    /// once [`prepare`](ChainedMap::prepare) returns true.
+    ///
+    /// Store it somewhere reachable in the same transaction. With a secret `seed` an attacker
+    /// cannot choose keys that collide.
     ///
     /// # Errors
     /// [`Stop::Full`].
@@ -63,8 +65,8 @@ impl ChainedMap {
         Ok(ChainedMap { chains: Array::reserve(tx, chains)?, seed })
     }
 
-    /// Makes up to `most_blocks` further blocks of 32 chains ready; answers whether all are. May be
-    /// repeated after a crash.
+    /// Prepares up to `most_blocks` further blocks of 32 chains; returns whether all are prepared.
+    /// The call may be repeated after a crash.
     ///
     /// # Errors
     /// [`Stop::TooLarge`] when `most_blocks` are too many for one transaction.
@@ -72,33 +74,32 @@ impl ChainedMap {
         self.chains.prepare(tx, most_blocks)
     }
 
-    /// Number of chains.
+    /// Returns the number of chains.
     #[inline]
     pub const fn chains(self) -> u64 {
         self.chains.len()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// As [`Words::read`]; [`Stop::BadValue`] in a damaged map, here and in all that follows.
+    /// As [`Words::read`]; [`Stop::BadValue`] in a damaged map, here and in all other methods.
     #[inline]
     pub fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
-        Ok(self.chain_of(tx, key)?.get(tx, key)?.map(|[value]| value))
+        Ok(self.list_of(tx, key)?.get(tx, key)?.map(|[value]| value))
     }
 
-    /// Where the value of a key is. It stays there until the key is taken out.
+    /// Returns the place of a key's value, which is valid until the key is removed.
     ///
     /// # Errors
     /// As [`Words::read`].
     #[inline]
     pub fn find<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<Addr>, Stop> {
-        self.chain_of(tx, key)?.find(tx, key)
+        self.list_of(tx, key)?.find(tx, key)
     }
 
-    /// Puts a key's value, whether it was there or not; answers the value before. Writes 1 word
-    /// over an old key; a new one's entry and the link to it, 4 words, beside what the allocator
-    /// writes.
+    /// Inserts a key or replaces its value; returns the old value. Writes 1 word for a present key;
+    /// for a new one its entry and the link to it, 4 words, beside the allocator's words.
     ///
     /// # Errors
     /// As [`Words::write`] and [`Allocate::allocate`].
@@ -110,11 +111,11 @@ impl ChainedMap {
         value: u64,
     ) -> Result<Option<u64>, Stop> {
         self.will_insert(tx, key);
-        let before = self.chain_of(tx, key)?.replace(tx, key, &[value])?;
+        let before = self.list_of(tx, key)?.replace(tx, key, &[value])?;
         Ok(before.map(|[value]| value))
     }
 
-    /// Replaces the value of a key that is there: 1 word. Answers the value before.
+    /// Replaces the value of a present key and returns the old one. Writes 1 word.
     ///
     /// # Errors
     /// As [`Words::write`].
@@ -125,7 +126,7 @@ impl ChainedMap {
         key: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Stop> {
-        let Some(at) = self.chain_of(tx, key)?.find(tx, key)? else {
+        let Some(at) = self.list_of(tx, key)?.find(tx, key)? else {
             return Ok(None);
         };
         let before = tx.read(at)?;
@@ -133,26 +134,26 @@ impl ChainedMap {
         Ok(Some(before))
     }
 
-    /// Takes a key out; answers its value. Its entry is given back.
+    /// Removes a key and frees its entry; returns its value.
     ///
     /// # Errors
     /// As [`Words::write`].
     pub fn remove<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
         self.will_insert(tx, key);
-        Ok(self.chain_of(tx, key)?.remove(tx, key)?.map(|[value]| value))
+        Ok(self.list_of(tx, key)?.remove(tx, key)?.map(|[value]| value))
     }
 
-    /// A hint that this key will be inserted or removed soon: for many keys in one transaction,
-    /// give it for all of them first.
+    /// Hints that this key will be inserted or removed soon. For many keys in one transaction, give
+    /// the hint for all of them first.
     #[inline]
     pub fn will_insert<W: Words>(self, tx: &mut W, key: u64) {
-        if let Ok(head) = self.home(key).and_then(|chain| self.head(chain)) {
+        if let Ok(head) = self.chain_of(key).and_then(|chain| self.head(chain)) {
             tx.will_write(head, 8);
         }
     }
 
     /// Calls `visit` with the pairs in up to `most` chains from chain `from` on (the first is 0),
-    /// in no order; answers where to go on.
+    /// in no order; returns the next chain.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -172,32 +173,34 @@ impl ChainedMap {
     }
 
     /// Checks up to `most` chains from chain `from` on (the first is 0): every key is in its own
-    /// chain, and ascends there. [`whole`](crate::whole) checks all of it.
+    /// chain, and keys ascend. [`whole`](crate::whole) checks the whole map.
     ///
     /// # Errors
-    /// As [`Words::read`]: a wild pointer is not damage in the answer but [`Stop::BadPointer`].
+    /// As [`Words::read`]. A wild pointer is not reported as damage but [`Stop::BadPointer`].
     pub fn check<W: Words>(self, tx: &mut W, from: u64, most: u64) -> Result<Checked, Stop> {
-        let mut answer = Checked::default();
+        let mut checked = Checked::default();
         let mask = hash::mask(self.chains())?;
         let end = from.saturating_add(most.max(1)).min(self.chains());
         for chain in from..end {
             let stray = |key| {
-                let home = hash::home(key, self.seed, mask);
-                (home != chain).then_some(Damage::Stray { chain, key, home })
+                let expected = hash::place(key, self.seed, mask);
+                (expected != chain).then_some(Damage::Stray { chain, key, expected })
             };
-            self.chain(chain)?.check(tx, &mut answer, stray)?;
+            self.chain(chain)?.check(tx, &mut checked, stray)?;
         }
-        answer.next = (end < self.chains()).then_some(end);
-        Ok(answer)
+        checked.next = (end < self.chains()).then_some(end);
+        Ok(checked)
     }
 
-    /// Gives back up to `most` entries, each chain passed counting as one, from chain `from` on
-    /// (the first is 0); answers where to go on. The array goes last, after which every copy of
-    /// this value leads nowhere. Between the steps the map must not be used for anything else;
-    /// after a crash begin at 0 again.
+    /// Frees up to `most` entries, each chain passed counting as one, from chain `from` on (the
+    /// first is 0); returns the next chain. The array is freed last; every copy of this value
+    /// dangles after that.
+    ///
+    /// Between the steps the map must not be used for anything else. After a crash begin at 0
+    /// again.
     ///
     /// # Errors
-    /// As [`Words::write`]; [`Stop::BadPointer`] when the map was given back before.
+    /// As [`Words::write`]; [`Stop::BadPointer`] when the map was freed before.
     pub fn free<W: Words>(self, tx: &mut W, from: u64, most: u64) -> Result<Option<u64>, Stop> {
         let (mut chain, mut left) = (from, most.max(1));
         while chain < self.chains() {
@@ -214,17 +217,17 @@ impl ChainedMap {
         Ok(None)
     }
 
-    /// The chain where a key belongs.
+    /// Returns the number of a key's chain.
     #[inline]
-    fn home(self, key: u64) -> Result<u64, Stop> {
-        Ok(hash::home(key, self.seed, hash::mask(self.chains())?))
+    fn chain_of(self, key: u64) -> Result<u64, Stop> {
+        Ok(hash::place(key, self.seed, hash::mask(self.chains())?))
     }
 
-    /// The chain where a key belongs, as a list.
+    /// Returns a key's chain as a list.
     #[inline]
-    fn chain_of<W: Words>(self, tx: &mut W, key: u64) -> Result<Chain<1>, Stop> {
+    fn list_of<W: Words>(self, tx: &mut W, key: u64) -> Result<Chain<1>, Stop> {
         tx.compute(work::HASH);
-        self.chain(self.home(key)?)
+        self.chain(self.chain_of(key)?)
     }
 
     #[inline]
@@ -232,7 +235,7 @@ impl ChainedMap {
         self.head(chain).map(Chain::at)
     }
 
-    /// The word that leads to a chain's first entry.
+    /// Returns the word that leads to a chain's first entry.
     #[inline]
     fn head(self, chain: u64) -> Result<Addr, Stop> {
         Ok(self.chains.at(chain)?.addr())

@@ -9,12 +9,12 @@
 //!                                     | key | next | value: WORDS words | -> ...
 //! ```
 //!
-//! Beside the [`ChainedMap`](crate::ChainedMap) the value is larger and stays in its place, so that
-//! a program may change words of it ([`find`](ChainedTable::find)); and any number of chains will
-//! do, one included, which makes it a list. There is no seed: outsiders who choose keys can make
-//! them collide.
+//! Compared with the [`ChainedMap`](crate::ChainedMap) the value is larger and never moves, so that
+//! a program may change words of it ([`find`](ChainedTable::find)). Any number of chains is
+//! allowed; one chain makes a list. The table has no seed, so an attacker can choose keys that
+//! collide.
 //!
-//! Invariants: those of a [`Chain`]; and a key is in the chain that is its home.
+//! Invariants: those of a [`Chain`], and every key is in the chain of its hash.
 
 use words::{Addr, Allocate, Array, Place, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -32,11 +32,11 @@ pub struct ChainedTable<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> ChainedTable<WORDS> {
-    /// Bytes of an entry's object; 16 bytes of header come on top.
+    /// Size of an entry's object in bytes, without its header of 16 bytes.
     pub const ENTRY_BYTES: usize = Chain::<WORDS>::ENTRY_BYTES;
 
-    /// Room for a table of so many chains, at least one, which may be used once
-    /// [`prepare`](ChainedTable::prepare) has said so. Store it somewhere reachable in the same
+    /// Reserves a table of `chains` chains, at least one, which is usable once
+    /// [`prepare`](ChainedTable::prepare) returns true. Store it somewhere reachable in the same
     /// transaction.
     ///
     /// # Errors
@@ -48,8 +48,8 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
         Ok(ChainedTable { chains: Array::reserve(tx, chains.max(1))? })
     }
 
-    /// Makes up to `most_blocks` further blocks of 32 chains ready; answers whether all are. May be
-    /// repeated after a crash.
+    /// Prepares up to `most_blocks` further blocks of 32 chains; returns whether all are prepared.
+    /// The call may be repeated after a crash.
     ///
     /// # Errors
     /// [`Stop::TooLarge`] when `most_blocks` are too many for one transaction.
@@ -57,39 +57,39 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
         self.chains.prepare(tx, most_blocks)
     }
 
-    /// Number of chains.
+    /// Returns the number of chains.
     #[inline]
     pub const fn chains(self) -> u64 {
         self.chains.len()
     }
 
-    /// The chain where a key belongs, below [`chains`](ChainedTable::chains).
+    /// Returns the number of a key's chain, below [`chains`](ChainedTable::chains).
     #[inline]
-    pub fn home(self, key: u64) -> u64 {
+    pub fn chain_of(self, key: u64) -> u64 {
         hash::share(key, self.chains())
     }
 
-    /// Where the value of a key is. It stays there until the key is taken out.
+    /// Returns the place of a key's value, which is valid until the key is removed.
     ///
     /// # Errors
-    /// As [`Words::read`]; [`Stop::BadValue`] in a damaged table, here and in all that follows.
+    /// As [`Words::read`]; [`Stop::BadValue`] in a damaged table, here and in all other methods.
     #[inline]
     pub fn find<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<Addr>, Stop> {
-        self.chain_of(tx, key)?.find(tx, key)
+        self.list_of(tx, key)?.find(tx, key)
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// As [`Words::read`].
     #[inline]
     pub fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<[u64; WORDS]>, Stop> {
-        self.chain_of(tx, key)?.get(tx, key)
+        self.list_of(tx, key)?.get(tx, key)
     }
 
-    /// Puts a key's value, whether it was there or not; answers whether it is new. Writes the value
-    /// over an old key; a new one's entry and the link to it, `WORDS` + 3 words, beside what the
-    /// allocator writes.
+    /// Inserts a key or replaces its value; returns whether the key is new. Writes the value of a
+    /// present key; for a new one its entry and the link to it, `WORDS` + 3 words, beside the
+    /// allocator's words.
     ///
     /// # Errors
     /// As [`Words::write`] and [`Allocate::allocate`].
@@ -100,30 +100,30 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
         key: u64,
         value: &[u64; WORDS],
     ) -> Result<bool, Stop> {
-        self.chain_of(tx, key)?.insert(tx, key, value)
+        self.list_of(tx, key)?.insert(tx, key, value)
     }
 
-    /// Takes a key out; answers its value. Its entry is given back. Writes 2 words: the link
-    /// before it and its own.
+    /// Removes a key and frees its entry; returns its value. Writes 2 words: the link before it and
+    /// its own.
     ///
     /// # Errors
     /// As [`Words::write`].
     #[inline]
     pub fn remove<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<[u64; WORDS]>, Stop> {
-        self.chain_of(tx, key)?.remove(tx, key)
+        self.list_of(tx, key)?.remove(tx, key)
     }
 
-    /// A hint that this key will be looked up soon.
+    /// Hints that this key will be looked up soon.
     #[inline]
     pub fn will_get<W: Words>(self, tx: &mut W, key: u64) {
         tx.compute(work::HASH);
-        if let Ok(head) = self.head(self.home(key)) {
+        if let Ok(head) = self.head(self.chain_of(key)) {
             tx.will_read(head, 8);
         }
     }
 
     /// Calls `visit` with the keys and values in up to `most` chains from chain `from` on (the
-    /// first is 0); answers where to go on.
+    /// first is 0); returns the next chain.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -142,31 +142,33 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
     }
 
     /// Checks up to `most` chains from chain `from` on (the first is 0): every key is in its own
-    /// chain, and ascends there. [`whole`](crate::whole) checks all of it.
+    /// chain, and keys ascend. [`whole`](crate::whole) checks the whole table.
     ///
     /// # Errors
-    /// As [`Words::read`]: a wild pointer is not damage in the answer but [`Stop::BadPointer`].
+    /// As [`Words::read`]. A wild pointer is not reported as damage but [`Stop::BadPointer`].
     pub fn check<W: Words>(self, tx: &mut W, from: u64, most: u64) -> Result<Checked, Stop> {
-        let mut answer = Checked::default();
+        let mut checked = Checked::default();
         let end = from.saturating_add(most.max(1)).min(self.chains());
         for chain in from..end {
             let stray = |key| {
-                let home = self.home(key);
-                (home != chain).then_some(Damage::Stray { chain, key, home })
+                let expected = self.chain_of(key);
+                (expected != chain).then_some(Damage::Stray { chain, key, expected })
             };
-            self.chain(chain)?.check(tx, &mut answer, stray)?;
+            self.chain(chain)?.check(tx, &mut checked, stray)?;
         }
-        answer.next = (end < self.chains()).then_some(end);
-        Ok(answer)
+        checked.next = (end < self.chains()).then_some(end);
+        Ok(checked)
     }
 
-    /// Gives back up to `most` entries, each chain passed counting as one, from chain `from` on
-    /// (the first is 0); answers where to go on. The array goes last, after which every copy of
-    /// this value leads nowhere. The table must be prepared; between the steps it must not be used
-    /// for anything else; after a crash begin at 0 again.
+    /// Frees up to `most` entries, each chain passed counting as one, from chain `from` on (the
+    /// first is 0); returns the next chain. The array is freed last; every copy of this value
+    /// dangles after that.
+    ///
+    /// The table must be prepared. Between the steps it must not be used for anything else. After a
+    /// crash begin at 0 again.
     ///
     /// # Errors
-    /// As [`Words::write`]; [`Stop::BadPointer`] when the table was given back before.
+    /// As [`Words::write`]; [`Stop::BadPointer`] when the table was freed before.
     pub fn free<W: Words>(self, tx: &mut W, from: u64, most: u64) -> Result<Option<u64>, Stop> {
         let (mut chain, mut left) = (from, most.max(1));
         while chain < self.chains() {
@@ -183,11 +185,11 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
         Ok(None)
     }
 
-    /// The chain where a key belongs, as a list.
+    /// Returns a key's chain as a list.
     #[inline]
-    fn chain_of<W: Words>(self, tx: &mut W, key: u64) -> Result<Chain<WORDS>, Stop> {
+    fn list_of<W: Words>(self, tx: &mut W, key: u64) -> Result<Chain<WORDS>, Stop> {
         tx.compute(work::HASH);
-        self.chain(self.home(key))
+        self.chain(self.chain_of(key))
     }
 
     #[inline]
@@ -195,7 +197,7 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
         self.head(chain).map(Chain::at)
     }
 
-    /// The word that leads to a chain's first entry.
+    /// Returns the word that leads to a chain's first entry.
     #[inline]
     fn head(self, chain: u64) -> Result<Addr, Stop> {
         Ok(self.chains.at(chain)?.addr())

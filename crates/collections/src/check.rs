@@ -1,24 +1,24 @@
-//! What the structural validators answer.
+//! The results of the structural validators.
 //!
-//! A validator looks at a part of a structure in one read-only transaction and says where the next
-//! part begins, so that a check of something large needs no large transaction. [`whole`] joins the
-//! parts.
+//! A validator checks a part of a structure in one read-only transaction and returns the start of
+//! the next part. A check of a large structure therefore needs no large transaction. [`whole`]
+//! joins the parts.
 
 use std::fmt;
 
 use words::{Stop, Transact};
 
-/// How many findings one answer holds at most; what is damaged more than that needs no more proof.
+/// Number of findings in one result at most; more would prove no more.
 pub(crate) const DAMAGE_MAX: usize = 100;
 
-/// The answer of a validator about one part of a structure, or about all of it.
+/// The result of a validator for one part of a structure, or for all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Key-value pairs seen.
     pub entries: u64,
-    /// Where to go on: a bucket's or chain's number, or a key. `None`: this was the last part.
+    /// Start of the next part: a bucket's or chain's number, or a key. `None` after the last part.
     pub next: Option<u64>,
-    /// What does not hold; empty in a sound structure, at most 100 findings.
+    /// Violated invariants; empty in a sound structure, at most 100 findings.
     pub damage: Vec<Damage>,
 }
 
@@ -30,20 +30,20 @@ impl Checked {
     }
 }
 
-/// Something in a structure that must not be so.
+/// A violated invariant of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Damage {
-    /// A hash map's key that no lookup finds: a bucket before it in its probe run is empty.
+    /// A hash map's key that no lookup finds, because a bucket before it in its probe run is empty.
     Unreachable {
         /// The bucket that holds the key.
         bucket: u64,
         /// The key.
         key: u64,
-        /// The empty bucket between the key's home and `bucket`.
+        /// The empty bucket between the key's start and `bucket`.
         gap: u64,
     },
-    /// A hash map's key that is there twice.
+    /// A hash map's key that is stored twice.
     Duplicate {
         /// The later bucket in probe order.
         bucket: u64,
@@ -52,14 +52,14 @@ pub enum Damage {
         /// The earlier bucket.
         first: u64,
     },
-    /// A chained map's key that no lookup finds: it is in another key's chain.
+    /// A chained map's key that no lookup finds, because it is in another key's chain.
     Stray {
-        /// The chain where it is.
+        /// The chain that holds it.
         chain: u64,
         /// The key.
         key: u64,
-        /// The chain where it belongs.
-        home: u64,
+        /// The key's own chain.
+        expected: u64,
     },
     /// A tree node with too few or too many entries.
     Count {
@@ -69,7 +69,7 @@ pub enum Damage {
         least: u64,
         /// Most entries allowed.
         most: u64,
-        /// Entries it says it has.
+        /// The count in its head.
         found: u64,
     },
     /// A tree node at the wrong height.
@@ -78,16 +78,16 @@ pub enum Damage {
         node: u64,
         /// Its parent's level less one.
         expected: u64,
-        /// The level it says it has.
+        /// The level in its head.
         found: u64,
     },
-    /// A tree node whose slot order names no slot, or one slot twice.
+    /// A tree node whose slot order has an invalid slot, or one slot twice.
     Order {
         /// The node's object.
         node: u64,
         /// Position in the order, from 0.
         position: u64,
-        /// The slot that stands there.
+        /// The slot at that position.
         found: u64,
     },
     /// The keys of a tree's node, or of a chained map's chain, do not ascend.
@@ -99,7 +99,7 @@ pub enum Damage {
         /// The key that is not greater.
         found: u64,
     },
-    /// A tree node's key outside of what its ancestors promise.
+    /// A tree node's key outside the bounds that its ancestors set.
     Bounds {
         /// The node's object.
         node: u64,
@@ -114,18 +114,18 @@ pub enum Damage {
     Chain {
         /// The leaf's object.
         leaf: u64,
-        /// The next leaf in key order; 0 behind the last.
+        /// The next leaf in key order; 0 after the last.
         expected: u64,
-        /// Where its link leads.
+        /// The target of its link.
         found: u64,
     },
-    /// A red-black tree's node that does not know who leads to it.
+    /// A red-black tree's node with a wrong parent pointer.
     Parent {
         /// The node's object.
         node: u64,
-        /// The node that leads to it; 0 for the root.
+        /// The node whose child it is; 0 for the root.
         expected: u64,
-        /// The parent that it names.
+        /// The target of its parent pointer.
         found: u64,
     },
     /// A red-black tree's node that is neither black nor red, or red where a red one may not be.
@@ -134,34 +134,34 @@ pub enum Damage {
         node: u64,
         /// Black, which is 0.
         expected: u64,
-        /// What it says.
+        /// The colour in its word.
         found: u64,
     },
-    /// A way down a red-black tree that passes more or fewer black nodes than the leftmost one.
+    /// A path of a red-black tree with more or fewer black nodes than the leftmost path.
     Blacks {
-        /// The last node of the way; 0 in an empty tree.
+        /// The last node of the path; 0 in an empty tree.
         node: u64,
-        /// Black nodes of the leftmost way.
+        /// Black nodes of the leftmost path.
         expected: u64,
         /// Black nodes of this one.
         found: u64,
     },
-    /// A queue's slot that does not say what its place demands.
+    /// A queue's slot whose number does not fit its place.
     Slot {
         /// The slot, from 0.
         slot: u64,
-        /// The entry's number plus 1; 0 where there is none.
+        /// The entry's number plus 1; 0 for a free slot.
         expected: u64,
-        /// What stands there.
+        /// The number in the slot.
         found: u64,
     },
-    /// A queue that has taken out more than was put in, or holds more than it has room for.
+    /// A queue with more entries popped than pushed, or with more entries than its capacity.
     Span {
-        /// Entries that it has room for.
+        /// The capacity.
         most: u64,
-        /// Entries ever taken out.
+        /// Entries ever popped.
         first: u64,
-        /// Entries ever put in.
+        /// Entries ever pushed.
         found: u64,
     },
 }
@@ -175,8 +175,8 @@ impl fmt::Display for Damage {
             Damage::Duplicate { bucket, key, first } => {
                 write!(f, "bucket {bucket}: key {key}, expected once, found in {first} too")
             }
-            Damage::Stray { chain, key, home } => {
-                write!(f, "chain {chain}: key {key}, expected in chain {home}, found here")
+            Damage::Stray { chain, key, expected } => {
+                write!(f, "chain {chain}: key {key}, expected in chain {expected}, found here")
             }
             Damage::Count { node, least, most, found } => {
                 write!(f, "node {node:#x}: expected {least} to {most} entries, found {found}")
@@ -206,7 +206,7 @@ impl fmt::Display for Damage {
                 write!(f, "node {node:#x}: expected colour {expected}, found {found}")
             }
             Damage::Blacks { node, expected, found } => {
-                write!(f, "way to {node:#x}: expected {expected} black nodes, found {found}")
+                write!(f, "path to {node:#x}: expected {expected} black nodes, found {found}")
             }
             Damage::Slot { slot, expected, found } => {
                 write!(f, "slot {slot}: expected number {expected}, found {found}")
@@ -214,37 +214,37 @@ impl fmt::Display for Damage {
             Damage::Span { most, first, found } => {
                 write!(
                     f,
-                    "queue: {first} taken out, expected at most {most} more put in, found {found}"
+                    "queue: {first} popped, expected at most {most} more pushed, found {found}"
                 )
             }
         }
     }
 }
 
-/// Runs a validator part by part, each in a transaction of its own, to the end.
+/// Runs a validator part by part, each in its own transaction, to the end.
 ///
 /// ```
 /// # use words::{Transact, mock::Mock};
 /// # let mut worker = Mock::new(1 << 16);
 /// # let tree = worker.transact(|tx| collections::BTreeMap::create(tx))?;
-/// let answer = collections::whole(&mut worker, |tx, from| tree.check(tx, from, 1000))?;
-/// assert!(answer.damage.is_empty());
+/// let checked = collections::whole(&mut worker, |tx, from| tree.check(tx, from, 1000))?;
+/// assert!(checked.damage.is_empty());
 /// # Ok::<(), words::mock::Refused>(())
 /// ```
 ///
 /// # Errors
-/// What a transaction ended with; damage that is a wild pointer ends so.
+/// The error of a transaction. Damage that is a wild pointer is such an error.
 pub fn whole<T: Transact>(
     worker: &mut T,
     mut part: impl FnMut(&mut T::Tx<'_>, u64) -> Result<Checked, Stop>,
 ) -> Result<Checked, T::Error> {
     let mut sum = Checked { next: Some(0), ..Checked::default() };
     while let Some(from) = sum.next {
-        let answer = worker.transact(|tx| part(tx, from))?;
-        sum.entries += answer.entries;
-        // A validator that stands still would go on for ever: parts only go forwards.
-        sum.next = answer.next.filter(|&next| next > from);
-        for damage in answer.damage {
+        let checked = worker.transact(|tx| part(tx, from))?;
+        sum.entries += checked.entries;
+        // Parts only go forwards: a validator that does not advance would loop for ever.
+        sum.next = checked.next.filter(|&next| next > from);
+        for damage in checked.damage {
             sum.found(damage);
         }
     }

@@ -3,22 +3,23 @@
 //! ```text
 //!   value in the program's object       buckets: capacity + 1, 16 to a block of 256 bytes
 //!   | first bucket | buckets | seed |   | key | value | key | value | ... | 0 is there | value |
-//!                                         home(key) ->  next  ->  next      the bucket of key 0
+//!                                        start(key) ->  next  ->  next      the bucket of key 0
 //! ```
 //!
-//! A bucket whose key is 0 is empty, which is how fresh blocks come; key 0 itself therefore has a
-//! bucket of its own behind the others, so every `u64` is a key.
+//! A bucket with key 0 is empty, as fresh blocks are. Key 0 itself therefore has a bucket of its
+//! own after the others, so every `u64` is a key.
 //!
-//! A removed key's bucket is closed by moving later ones of the run back (no tombstones): the table
-//! can never grow, so tombstones that pile up could only be cleared by a transaction over the whole
-//! table. Up to half full, a run has two buckets on average, and a removal moves less than one.
+//! Removal closes the gap by moving later buckets of the run back (no tombstones). The table cannot
+//! grow, so piled-up tombstones could only be cleared by a transaction over the whole table. Up to
+//! half full, a run has two buckets on average, and a removal moves less than one.
 //!
 //! Invariants:
-//! - Between a key's home and its bucket no bucket is empty, and no key is there twice.
+//! - Between a key's *start*, the first bucket of its probe sequence, and its bucket no bucket is
+//!   empty. No key is stored twice.
 //! - A run is followed for at most `capacity` buckets.
-//! - A new key protects the blocks that it passed: under snapshot isolation a removal that opens a
-//!   gap there must not commit beside it (the removal writes the gap's block, so the two collide).
-//!   Everything else that decides an operation lies in a bucket that it writes.
+//! - An insert protects the blocks that it passed. Under snapshot isolation a removal that opens a
+//!   gap there must not commit concurrently; it writes the gap's block, so the two conflict. Every
+//!   other word that decides an operation lies in a bucket that it writes.
 
 use words::{Addr, Allocate, Array, Place, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -29,15 +30,15 @@ use crate::hash;
 /// Buckets in one block of the array.
 const PER_BLOCK: u64 = words::BLOCK_BYTES / 16;
 
-/// What [`HashMap::insert`] did.
+/// The outcome of [`HashMap::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Inserted {
-    /// The key was not there.
+    /// The key is new.
     New,
-    /// The key was there, with this value.
+    /// The key was present, with this value.
     Replaced(u64),
-    /// The key is not there and no bucket is free: nothing was written.
+    /// The key is missing and no bucket is free; the map is unchanged.
     Full,
 }
 
@@ -49,33 +50,34 @@ pub struct HashMap {
     seed: u64,
 }
 
-/// Where the search for a key ended.
+/// The end of a search for a key.
 enum Probe {
-    /// In this bucket, which is here.
+    /// The key's bucket, and its place.
     Found(u64, Addr),
-    /// Nowhere; this bucket is the first empty one.
+    /// The key is missing; the first empty bucket, and its place.
     Free(u64, Addr),
-    /// Nowhere, and no bucket is empty.
+    /// The key is missing, and no bucket is empty.
     Full,
 }
 
 impl HashMap {
-    /// An empty map of at least `capacity` buckets (a power of two, 16 or more), in this one
-    /// transaction. Give it twice as many buckets as keys.
+    /// Creates an empty map of at least `capacity` buckets (a power of two, 16 or more), in this
+    /// one transaction. A good capacity is twice the number of keys.
     ///
     /// # Errors
-    /// [`Stop::Full`]; [`Stop::TooLarge`] when one transaction cannot prepare so many: then
-    /// [`reserve`](HashMap::reserve) and [`prepare`](HashMap::prepare) it step by step.
+    /// [`Stop::Full`]; [`Stop::TooLarge`] when one transaction cannot prepare so many. Use
+    /// [`reserve`](HashMap::reserve) and [`prepare`](HashMap::prepare) in several transactions.
     pub fn create<W: Allocate>(tx: &mut W, capacity: u64) -> Result<HashMap, Stop> {
         let map = HashMap::reserve(tx, capacity, 0)?;
         map.prepare(tx, u64::MAX)?;
         Ok(map)
     }
 
-    /// Room for a map of at least `capacity` buckets (a power of two, 16 or more), which may be
-    /// used once [`prepare`](HashMap::prepare) has said so. Store it somewhere reachable in the
-    /// same transaction. A `seed` that outsiders do not know keeps them from choosing keys that
-    /// collide.
+    /// Reserves a map of at least `capacity` buckets (a power of two, 16 or more), which is usable
+    /// once [`prepare`](HashMap::prepare) returns true.
+    ///
+    /// Store it somewhere reachable in the same transaction. With a secret `seed` an attacker
+    /// cannot choose keys that collide.
     ///
     /// # Errors
     /// [`Stop::Full`].
@@ -87,8 +89,8 @@ impl HashMap {
         Ok(HashMap { buckets: Array::reserve(tx, capacity + 1)?, seed })
     }
 
-    /// Makes up to `most_blocks` further blocks of 16 buckets ready; answers whether all are. May
-    /// be repeated after a crash.
+    /// Prepares up to `most_blocks` further blocks of 16 buckets; returns whether all are prepared.
+    /// The call may be repeated after a crash.
     ///
     /// # Errors
     /// [`Stop::TooLarge`] when `most_blocks` are too many for one transaction.
@@ -96,23 +98,25 @@ impl HashMap {
         self.buckets.prepare(tx, most_blocks)
     }
 
-    /// Number of buckets: keys that it can hold, 0 excepted.
+    /// Returns the number of buckets, which is the number of keys without key 0 that it can hold.
     #[inline]
     pub const fn capacity(self) -> u64 {
         self.buckets.len().saturating_sub(1)
     }
 
-    /// The bucket where the search for a key begins; it ends in one of those that follow, round the
-    /// end, before the last but one, which is key 0's own.
+    /// Returns the bucket where the probe sequence of a key starts.
+    ///
+    /// The sequence continues with the following buckets, round the end. The last but one of the
+    /// array is not part of it, being key 0's own.
     ///
     /// # Errors
-    /// [`Stop::BadValue`] when this is no map that was ever made.
+    /// [`Stop::BadValue`] when this value was never a map.
     #[inline]
-    pub fn home(self, key: u64) -> Result<u64, Stop> {
-        Ok(self.home_of(key, self.mask()?))
+    pub fn start(self, key: u64) -> Result<u64, Stop> {
+        Ok(self.start_of(key, self.mask()?))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -124,15 +128,15 @@ impl HashMap {
         }
     }
 
-    /// Puts a key's value, whether it was there or not. Writes the bucket whole, 2 words in one
-    /// run either way; over a key that is there [`update`](HashMap::update) writes 1.
+    /// Inserts a key or replaces its value. Writes the whole bucket either way, 2 words in one run;
+    /// for a present key [`update`](HashMap::update) writes 1.
     ///
     /// # Errors
-    /// As [`Words::write`]. That no bucket is free is [`Inserted::Full`], not an error.
+    /// As [`Words::write`]. A full map is [`Inserted::Full`], not an error.
     #[inline]
     pub fn insert<W: Words>(self, tx: &mut W, key: u64, value: u64) -> Result<Inserted, Stop> {
-        let home = self.home_to_write(tx, key)?;
-        match self.probe_from(tx, key, home)? {
+        let start = self.start_to_write(tx, key)?;
+        match self.probe_from(tx, key, start)? {
             Probe::Found(_, at) => {
                 let before = tx.read(at.plus(8))?;
                 tx.write_words(at, &[self.mark(key), value])?;
@@ -140,14 +144,14 @@ impl HashMap {
             }
             Probe::Free(bucket, at) => {
                 tx.write_words(at, &[self.mark(key), value])?;
-                self.protect_passed(tx, home, bucket)?;
+                self.protect_passed(tx, start, bucket)?;
                 Ok(Inserted::New)
             }
             Probe::Full => Ok(Inserted::Full),
         }
     }
 
-    /// Replaces the value of a key that is there: 1 word. Answers the value before.
+    /// Replaces the value of a present key and returns the old one. Writes 1 word.
     ///
     /// # Errors
     /// As [`Words::write`].
@@ -158,8 +162,8 @@ impl HashMap {
         key: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Stop> {
-        let home = self.home_to_write(tx, key)?;
-        let Probe::Found(_, at) = self.probe_from(tx, key, home)? else {
+        let start = self.start_to_write(tx, key)?;
+        let Probe::Found(_, at) = self.probe_from(tx, key, start)? else {
             return Ok(None);
         };
         let at = at.plus(8);
@@ -168,42 +172,42 @@ impl HashMap {
         Ok(Some(before))
     }
 
-    /// Takes a key out; answers its value.
+    /// Removes a key; returns its value.
     ///
     /// # Errors
     /// As [`Words::write`].
     pub fn remove<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
-        let home = self.home_to_write(tx, key)?;
-        let Probe::Found(bucket, at) = self.probe_from(tx, key, home)? else {
+        let start = self.start_to_write(tx, key)?;
+        let Probe::Found(bucket, at) = self.probe_from(tx, key, start)? else {
             return Ok(None);
         };
         let value = tx.read(at.plus(8))?;
-        let hole = if key == 0 { bucket } else { self.close(tx, bucket)? };
-        tx.write_words(self.at(hole)?, &[0, 0])?;
+        let gap = if key == 0 { bucket } else { self.close(tx, bucket)? };
+        tx.write_words(self.at(gap)?, &[0, 0])?;
         Ok(Some(value))
     }
 
-    /// A hint that this key will be inserted, updated or removed soon: for many keys in one
-    /// transaction, give it for all of them first.
+    /// Hints that this key will be inserted, updated or removed soon. For many keys in one
+    /// transaction, give the hint for all of them first.
     #[inline]
     pub fn will_insert<W: Words>(self, tx: &mut W, key: u64) {
         tx.compute(work::HASH);
-        if let Ok(at) = self.mask().and_then(|mask| self.at(self.home_of(key, mask))) {
+        if let Ok(at) = self.mask().and_then(|mask| self.at(self.start_of(key, mask))) {
             tx.will_write(at, 16);
         }
     }
 
-    /// A hint that this key will be looked up soon.
+    /// Hints that this key will be looked up soon.
     #[inline]
     pub fn will_get<W: Words>(self, tx: &mut W, key: u64) {
         tx.compute(work::HASH);
-        if let Ok(at) = self.mask().and_then(|mask| self.at(self.home_of(key, mask))) {
+        if let Ok(at) = self.mask().and_then(|mask| self.at(self.start_of(key, mask))) {
             tx.will_read(at, 16);
         }
     }
 
     /// Calls `visit` with the pairs in up to `most` buckets from bucket `from` on (the first is
-    /// 0), in no order; answers where to go on.
+    /// 0), in no order; returns the next bucket.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -226,13 +230,13 @@ impl HashMap {
         Ok((end < self.buckets.len()).then_some(end))
     }
 
-    /// Checks up to `most` buckets from bucket `from` on (the first is 0): every key can be found
-    /// from its home, and is there once. [`whole`](crate::whole) checks all of it.
+    /// Checks up to `most` buckets from bucket `from` on (the first is 0): a lookup reaches every
+    /// key, and no key is stored twice. [`whole`](crate::whole) checks the whole map.
     ///
     /// # Errors
     /// As [`Words::read`].
     pub fn check<W: Words>(self, tx: &mut W, from: u64, most: u64) -> Result<Checked, Stop> {
-        let mut answer = Checked::default();
+        let mut checked = Checked::default();
         self.mask()?;
         let end = from.saturating_add(most.max(1)).min(self.buckets.len());
         for bucket in from..end {
@@ -240,41 +244,41 @@ impl HashMap {
             if key == 0 {
                 continue;
             }
-            answer.entries += 1;
+            checked.entries += 1;
             if bucket < self.capacity() {
-                self.check_run(tx, bucket, key, &mut answer)?;
+                self.check_run(tx, bucket, key, &mut checked)?;
             }
         }
-        answer.next = (end < self.buckets.len()).then_some(end);
-        Ok(answer)
+        checked.next = (end < self.buckets.len()).then_some(end);
+        Ok(checked)
     }
 
-    /// Gives the memory back. Every copy of this value leads nowhere from then on.
+    /// Frees the memory. Every copy of this value dangles from then on.
     ///
     /// # Errors
-    /// [`Stop::BadPointer`] when it was given back before.
+    /// [`Stop::BadPointer`] when the map was freed before.
     pub fn free<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
         self.buckets.free(tx)
     }
 
-    /// The run from the key's home up to its bucket holds neither a gap nor the same key.
+    /// Checks that the run from the key's start up to its bucket holds neither a gap nor the key.
     fn check_run<W: Words>(
         self,
         tx: &mut W,
         bucket: u64,
         key: u64,
-        answer: &mut Checked,
+        checked: &mut Checked,
     ) -> Result<(), Stop> {
         let mask = self.mask()?;
-        let mut at = self.home_of(key, mask);
+        let mut at = self.start_of(key, mask);
         while at != bucket {
             let before = tx.read(self.at(at)?)?;
             if before == 0 {
-                answer.found(Damage::Unreachable { bucket, key, gap: at });
+                checked.found(Damage::Unreachable { bucket, key, gap: at });
                 break;
             }
             if before == key {
-                answer.found(Damage::Duplicate { bucket, key, first: at });
+                checked.found(Damage::Duplicate { bucket, key, first: at });
                 break;
             }
             at = (at + 1) & mask;
@@ -282,11 +286,11 @@ impl HashMap {
         Ok(())
     }
 
-    /// Closes the gap that the key in `bucket` leaves, by moving keys of its run back; answers the
+    /// Closes the gap that the key in `bucket` leaves, by moving keys of its run back; returns the
     /// bucket that must be emptied instead.
     fn close<W: Words>(self, tx: &mut W, bucket: u64) -> Result<u64, Stop> {
         let mask = self.mask()?;
-        let (mut hole, mut at) = (bucket, bucket);
+        let (mut gap, mut at) = (bucket, bucket);
         for _ in 0..mask {
             at = (at + 1) & mask;
             tx.compute(work::VISIT + work::HASH);
@@ -295,26 +299,26 @@ impl HashMap {
             if pair[0] == 0 {
                 break;
             }
-            // It may move when the hole is not before its home, going round.
-            let home = self.home_of(pair[0], mask);
-            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
-                tx.write_words(self.at(hole)?, &pair)?;
-                hole = at;
+            // The key may move if the gap is not before its start, going round.
+            let start = self.start_of(pair[0], mask);
+            if at.wrapping_sub(start) & mask >= at.wrapping_sub(gap) & mask {
+                tx.write_words(self.at(gap)?, &pair)?;
+                gap = at;
             }
         }
-        Ok(hole)
+        Ok(gap)
     }
 
     #[inline]
     fn probe<W: Words>(self, tx: &mut W, key: u64) -> Result<Probe, Stop> {
-        let home = self.home_of(key, self.mask()?);
-        self.probe_from(tx, key, home)
+        let start = self.start_of(key, self.mask()?);
+        self.probe_from(tx, key, start)
     }
 
-    /// Searches from the key's home on.
+    /// Searches from the key's start on.
     #[inline(always)]
-    fn probe_from<W: Words>(self, tx: &mut W, key: u64, home: u64) -> Result<Probe, Stop> {
-        let (mask, mut bucket) = (self.mask()?, home);
+    fn probe_from<W: Words>(self, tx: &mut W, key: u64, start: u64) -> Result<Probe, Stop> {
+        let (mask, mut bucket) = (self.mask()?, start);
         if key == 0 {
             let at = self.at(bucket)?;
             let there = tx.read(at)? != 0;
@@ -336,13 +340,13 @@ impl HashMap {
         Ok(Probe::Full)
     }
 
-    /// Protects the blocks between a new key's home and the bucket that it was put into.
+    /// Protects the blocks between a new key's start and its bucket.
     #[inline]
-    fn protect_passed<W: Words>(self, tx: &mut W, home: u64, bucket: u64) -> Result<(), Stop> {
-        let (mask, mut at) = (self.mask()?, home);
+    fn protect_passed<W: Words>(self, tx: &mut W, start: u64, bucket: u64) -> Result<(), Stop> {
+        let (mask, mut at) = (self.mask()?, start);
         for _ in 0..=mask / PER_BLOCK {
-            // In its block and behind `at`: a nearly full table's run may come round to the block
-            // that it began in.
+            // In the start's block and after `at`: the run of a nearly full table may come round to
+            // the block that it began in.
             if at / PER_BLOCK == bucket / PER_BLOCK && at <= bucket {
                 break;
             }
@@ -352,21 +356,21 @@ impl HashMap {
         Ok(())
     }
 
-    /// The bucket where the search for a key begins.
+    /// Returns the start of a key.
     #[inline]
-    fn home_of(self, key: u64, mask: u64) -> u64 {
+    fn start_of(self, key: u64, mask: u64) -> u64 {
         if key == 0 {
             return mask + 1;
         }
-        hash::home(key, self.seed, mask)
+        hash::place(key, self.seed, mask)
     }
 
-    /// The bucket where the search for a key begins, announced as soon as it is known.
+    /// Returns the start of a key, and announces it as soon as it is known.
     #[inline]
-    fn home_to_write<W: Words>(self, tx: &mut W, key: u64) -> Result<u64, Stop> {
-        let home = self.home_of(key, self.mask()?);
-        tx.will_write(self.at(home)?, 16);
-        Ok(home)
+    fn start_to_write<W: Words>(self, tx: &mut W, key: u64) -> Result<u64, Stop> {
+        let start = self.start_of(key, self.mask()?);
+        tx.will_write(self.at(start)?, 16);
+        Ok(start)
     }
 
     /// Capacity - 1.
@@ -375,7 +379,7 @@ impl HashMap {
         hash::mask(self.capacity())
     }
 
-    /// What stands in the key word of a bucket that holds the key.
+    /// Returns the word that marks a bucket as holding the key.
     #[inline]
     fn mark(self, key: u64) -> u64 {
         if key == 0 { 1 } else { key }

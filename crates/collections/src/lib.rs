@@ -1,4 +1,4 @@
-//! Maps from `u64`, and a queue, over Lastword's waist, for every design below it.
+//! Maps from `u64`, and a queue, over the [`words`] interface, for every design.
 //!
 //! | map | lookup | words written by an insert | ordered |
 //! |---|---|---|---|
@@ -11,9 +11,9 @@
 //!
 //! A [`Queue`] is a ring of entries of one cache line, first in, first out.
 //!
-//! All are small values: a program stores them in its own objects, reads them once, and keeps the
-//! copy; nothing that never changes is read again. They are plain code over
-//! [`Words`](words::Words): what a transaction did to them commits or vanishes with it.
+//! Every collection is a small value. A program stores it in its own objects, reads it once, and
+//! keeps the copy: no operation rereads words that never change. The code uses only
+//! [`Words`](words::Words), so the changes of a transaction commit or roll back with it.
 //!
 //! ```
 //! use collections::{BTreeMap, HashMap, Inserted};
@@ -43,15 +43,15 @@
 //! # Ok::<(), words::mock::Refused>(())
 //! ```
 //!
-//! Invariants of all:
-//! - An operation ends after a number of steps that its structure bounds, whatever the heap holds:
-//!   damaged nodes, cycles and wild pointers answer [`Stop::BadValue`](words::Stop::BadValue) or
+//! Invariants of all collections:
+//! - An operation ends after a number of steps that its structure bounds, whatever the heap holds.
+//!   Damaged nodes, cycles and wild pointers are [`Stop::BadValue`](words::Stop::BadValue) or
 //!   [`Stop::BadPointer`](words::Stop::BadPointer).
 //! - A write goes only to a place that was checked to lie inside the structure's own objects.
-//! - No word is shared by all operations: there is no length to keep, so two inserts meet only when
-//!   they change the same node or bucket.
-//! - Write skew (snapshot isolation) is closed: whatever an operation relied on and does not write,
-//!   it protects.
+//! - No word is shared by all operations, not even a length. Two inserts conflict only when they
+//!   change the same node or bucket.
+//! - Write skew, which snapshot isolation allows, is prevented: an operation protects every word
+//!   that it relied on and does not write.
 
 mod btree;
 mod chain;

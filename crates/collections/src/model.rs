@@ -1,7 +1,7 @@
-//! A tool for testing designs: random operations on a collection of this crate and on the standard
-//! library's, side by side.
+//! Model tests for designs: random operations on a collection of this crate and on the standard
+//! library's, compared step by step.
 //!
-//! Any [`Transact`] will do, so a design shows with one call that reads, writes, allocation and
+//! They work on any [`Transact`]. A design shows with one call that reads, writes, allocation and
 //! retirement work together:
 //!
 //! ```
@@ -14,9 +14,9 @@
 //! # Ok::<(), words::mock::Refused>(())
 //! ```
 //!
-//! The map is reached through a root of its own; the root that was there before is put back, and
-//! everything allocated is given back, so that the caller can check the heap for leaks. A
-//! difference panics and names the seed and the operation.
+//! A test reaches its map through a root of its own. At the end it restores the old root and frees
+//! every object, so that the caller can check the heap for leaks. A difference panics with the seed
+//! and the operation.
 
 use std::collections::{BTreeMap as StdTree, HashMap as StdHash, VecDeque};
 use std::ops::{Bound, ControlFlow};
@@ -25,16 +25,16 @@ use words::{Allocate, Objects, Persist, Ptr, Stop, Transact, Words};
 
 use crate::{BTreeMap, ChainedMap, Checked, HashMap, Inserted, QUEUE_WORDS, Queue, RbTree, whole};
 
-/// Operations between two looks at the whole map.
+/// Operations between two comparisons of the whole map.
 const STRETCH: usize = 64;
 
-/// Buckets of the hash map: small, so that it gets full. Twice as many keys are drawn.
+/// Buckets of the hash map: few, so that it gets full. Twice as many keys are used.
 const CAPACITY: u64 = 64;
 
 /// Chains of the chained map: few, so that they get long.
 const CHAINS: u64 = 32;
 
-/// Random numbers that are the same everywhere (splitmix64).
+/// Pseudo-random numbers, the same on every machine (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -52,34 +52,34 @@ impl Random {
 }
 
 /// Runs `ops` random operations on a [`HashMap`] of 64 buckets, one or a few a transaction, and
-/// compares every answer with the standard library's. The map fills up and empties in turns, and
-/// is opened anew from the root now and then.
+/// compares every result with the standard library's. The map alternately fills up and empties, and
+/// is sometimes reopened from the root.
 ///
 /// # Errors
-/// What a transaction ended with.
+/// The error of a transaction.
 ///
 /// # Panics
-/// When the map answers anything else than the standard library's.
+/// When a result differs from the standard library's.
 pub fn hash_map<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T::Error> {
     unordered::<HashMap, T>(worker, seed, ops)
 }
 
 /// Runs `ops` random operations on a [`ChainedMap`] of 32 chains, one a transaction, and compares
-/// every answer with the standard library's. Chains grow to four entries and shrink in turns; the
-/// map is opened anew from the root now and then.
+/// every result with the standard library's. Chains alternately grow to four entries and shrink;
+/// the map is sometimes reopened from the root.
 ///
 /// # Errors
-/// What a transaction ended with.
+/// The error of a transaction.
 ///
 /// # Panics
-/// When the map answers anything else than the standard library's.
+/// When a result differs from the standard library's.
 pub fn chained_map<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T::Error> {
     unordered::<ChainedMap, T>(worker, seed, ops)
 }
 
-/// What the two hash maps have in common.
+/// The common interface of the two hash maps.
 trait Unordered: Persist {
-    /// Keys other than 0 that it has room for, if that is bounded.
+    /// Largest number of keys other than 0, if it is bounded.
     const ROOM: Option<u64>;
 
     fn create<W: Allocate>(tx: &mut W) -> Result<Self, Stop>;
@@ -98,7 +98,7 @@ trait Unordered: Persist {
     fn free<W: Words>(self, tx: &mut W, from: u64) -> Result<Option<u64>, Stop>;
 }
 
-/// The methods of a map that have the same name and type as the trait's.
+/// Forwards the methods of a map that have the same name and type as the trait's.
 macro_rules! same {
     () => {
         fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
@@ -165,19 +165,19 @@ fn unordered<M: Unordered, T: Transact>(
     let before = worker.transact(|tx| tx.root())?;
     let mut map = publish(worker, |tx| M::create(tx))?;
     for op in 0..ops {
-        let what = format!("{}, seed {seed}, operation {op}", std::any::type_name::<M>());
-        // Growing and shrinking in turns: 3 inserts to 1 removal, then the other way round.
+        let context = format!("{}, seed {seed}, operation {op}", std::any::type_name::<M>());
+        // Growing and shrinking alternate: 3 inserts to 1 removal, then the reverse.
         let grows = (op / 300).is_multiple_of(2);
         let (key, value) = (random.below(2 * CAPACITY), random.next());
         match (random.below(8), grows) {
             (0, _) => {
                 let found = worker.transact(|tx| map.get(tx, key))?;
-                assert_eq!(found, model.get(&key).copied(), "{what}: get {key}");
+                assert_eq!(found, model.get(&key).copied(), "{context}: get {key}");
             }
             (1, _) => {
                 let found = worker.transact(|tx| map.flip(tx, key, value))?;
                 let expected = model.get_mut(&key).map(|old| std::mem::replace(old, *old ^ value));
-                assert_eq!(found, expected, "{what}: update {key}");
+                assert_eq!(found, expected, "{context}: update {key}");
             }
             (2..=5, true) | (2..=3, false) => {
                 let done = worker.transact(|tx| map.insert(tx, key, value))?;
@@ -188,19 +188,19 @@ fn unordered<M: Unordered, T: Transact>(
                     (false, Some(&old)) => Inserted::Replaced(old),
                     (false, None) => Inserted::New,
                 };
-                assert_eq!(done, expected, "{what}: insert {key}");
+                assert_eq!(done, expected, "{context}: insert {key}");
                 if !full {
                     model.insert(key, value);
                 }
             }
             _ => {
                 let found = worker.transact(|tx| map.remove(tx, key))?;
-                assert_eq!(found, model.remove(&key), "{what}: remove {key}");
+                assert_eq!(found, model.remove(&key), "{context}: remove {key}");
             }
         }
         if op % STRETCH == STRETCH - 1 || op + 1 == ops {
             map = reopen(worker)?;
-            compare_unordered(worker, map, &model, &what)?;
+            compare_unordered(worker, map, &model, &context)?;
         }
     }
     let mut from = Some(0);
@@ -210,12 +210,12 @@ fn unordered<M: Unordered, T: Transact>(
     worker.transact(|tx| retract::<M, _>(tx, before))
 }
 
-/// Reads everything, a few buckets or chains at a time.
+/// Compares all pairs, a few buckets or chains at a time.
 fn compare_unordered<M: Unordered, T: Transact>(
     worker: &mut T,
     map: M,
     model: &StdHash<u64, u64>,
-    what: &str,
+    context: &str,
 ) -> Result<(), T::Error> {
     let pairs = worker.transact(|tx| {
         let (mut pairs, mut from) = (StdHash::new(), Some(0));
@@ -226,67 +226,69 @@ fn compare_unordered<M: Unordered, T: Transact>(
         }
         Ok(pairs)
     })?;
-    assert_eq!(pairs, *model, "{what}: all pairs");
-    let answer = whole(worker, |tx, from| map.check(tx, from, 16))?;
-    assert_eq!(answer.damage, [], "{what}");
-    assert_eq!(answer.entries, model.len() as u64, "{what}: entries");
+    assert_eq!(pairs, *model, "{context}: all pairs");
+    let checked = whole(worker, |tx, from| map.check(tx, from, 16))?;
+    assert_eq!(checked.damage, [], "{context}");
+    assert_eq!(checked.entries, model.len() as u64, "{context}: entries");
     Ok(())
 }
 
-/// Runs `ops` random operations on a [`BTreeMap`], one a transaction, and compares every answer
-/// with the standard library's. The tree grows and shrinks in turns of 700, so that nodes split,
-/// share and join; it is opened anew from the root now and then.
+/// Runs `ops` random operations on a [`BTreeMap`], one a transaction, and compares every result
+/// with the standard library's. The tree grows and shrinks in phases of 700, so that nodes split,
+/// share and join; it is sometimes reopened from the root.
 ///
 /// # Errors
-/// What a transaction ended with.
+/// The error of a transaction.
 ///
 /// # Panics
-/// When the map answers anything else than the standard library's.
+/// When a result differs from the standard library's.
 pub fn btree_map<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T::Error> {
     let mut random = Random(seed);
     let mut model = StdTree::new();
     let before = worker.transact(|tx| tx.root())?;
     let mut tree = publish(worker, |tx| BTreeMap::create(tx))?;
     for op in 0..ops {
-        let what = format!("b+-tree, seed {seed}, operation {op}");
+        let context = format!("b+-tree, seed {seed}, operation {op}");
         let grows = (op / 700).is_multiple_of(2);
         let (key, value) = (tree_key(&mut random, op), random.next());
         match (random.below(16), grows) {
             (0, _) => {
                 let found = worker.transact(|tx| tree.get(tx, key))?;
-                assert_eq!(found, model.get(&key).copied(), "{what}: get {key}");
+                assert_eq!(found, model.get(&key).copied(), "{context}: get {key}");
             }
             (1, _) => {
                 let found = worker.transact(|tx| tree.update(tx, key, |old| old ^ value))?;
                 let expected = model.get_mut(&key).map(|old| std::mem::replace(old, *old ^ value));
-                assert_eq!(found, expected, "{what}: update {key}");
+                assert_eq!(found, expected, "{context}: update {key}");
             }
-            (2, _) => compare_range(worker, tree, &model, key, tree_key(&mut random, op), &what)?,
+            (2, _) => {
+                compare_range(worker, tree, &model, key, tree_key(&mut random, op), &context)?
+            }
             (3..=12, true) | (3..=5, false) => {
                 let found = worker.transact(|tx| tree.insert(tx, key, value))?;
-                assert_eq!(found, model.insert(key, value), "{what}: insert {key}");
+                assert_eq!(found, model.insert(key, value), "{context}: insert {key}");
             }
             _ => {
-                // A key that is there, if any is: else a tree of many keys would never shrink.
+                // Prefer a present key: else a tree of many keys would never shrink.
                 let key = model.range(key..).next().map_or(key, |(&there, _)| there);
                 let found = worker.transact(|tx| tree.remove(tx, key))?;
-                assert_eq!(found, model.remove(&key), "{what}: remove {key}");
+                assert_eq!(found, model.remove(&key), "{context}: remove {key}");
             }
         }
         if op % STRETCH == STRETCH - 1 || op + 1 == ops {
             tree = reopen(worker)?;
-            let answer = whole(worker, |tx, from| tree.check(tx, from, 3))?;
-            assert_eq!(answer.damage, [], "{what}");
-            assert_eq!(answer.entries, model.len() as u64, "{what}: entries");
-            compare_all(worker, tree, &model, &what)?;
+            let checked = whole(worker, |tx, from| tree.check(tx, from, 3))?;
+            assert_eq!(checked.damage, [], "{context}");
+            assert_eq!(checked.entries, model.len() as u64, "{context}: entries");
+            compare_all(worker, tree, &model, &context)?;
         }
     }
     while !worker.transact(|tx| tree.free(tx, 5))? {}
     worker.transact(|tx| retract::<BTreeMap, _>(tx, before))
 }
 
-/// Mostly keys from a small range, so that they meet again; ascending ones and the ends of the
-/// range of all keys now and then.
+/// Returns mostly keys from a small range, so that they recur; sometimes ascending ones and the
+/// ends of the range of all keys.
 fn tree_key(random: &mut Random, op: usize) -> u64 {
     match random.below(32) {
         0 => u64::MAX - random.below(2),
@@ -302,7 +304,7 @@ fn compare_range<T: Transact>(
     model: &StdTree<u64, u64>,
     a: u64,
     b: u64,
-    what: &str,
+    context: &str,
 ) -> Result<(), T::Error> {
     let bounds = (Bound::Excluded(a.min(b)), Bound::Included(a.max(b)));
     let found = worker.transact(|tx| {
@@ -318,16 +320,16 @@ fn compare_range<T: Transact>(
     } else {
         model.range(bounds).take(100).map(|(&key, &value)| (key, value)).collect()
     };
-    assert_eq!(found, expected, "{what}: range {bounds:?}");
+    assert_eq!(found, expected, "{context}: range {bounds:?}");
     Ok(())
 }
 
-/// Reads everything through a cursor, a few pairs a transaction.
+/// Compares all pairs through a cursor, a few a transaction.
 fn compare_all<T: Transact>(
     worker: &mut T,
     tree: BTreeMap,
     model: &StdTree<u64, u64>,
-    what: &str,
+    context: &str,
 ) -> Result<(), T::Error> {
     let mut found = Vec::new();
     let mut cursor = tree.cursor(..);
@@ -341,61 +343,61 @@ fn compare_all<T: Transact>(
         cursor = next;
     }
     let expected: Vec<(u64, u64)> = model.iter().map(|(&key, &value)| (key, value)).collect();
-    assert_eq!(found, expected, "{what}: all pairs");
+    assert_eq!(found, expected, "{context}: all pairs");
     Ok(())
 }
 
-/// Runs `ops` random operations on a [`RbTree`], one a transaction, and compares every answer with
-/// the standard library's. The tree grows and shrinks in turns of 700 and is opened anew from the
-/// root now and then.
+/// Runs `ops` random operations on a [`RbTree`], one a transaction, and compares every result with
+/// the standard library's. The tree grows and shrinks in phases of 700 and is sometimes reopened
+/// from the root.
 ///
 /// # Errors
-/// What a transaction ended with.
+/// The error of a transaction.
 ///
 /// # Panics
-/// When the tree answers anything else than the standard library's.
+/// When a result differs from the standard library's.
 pub fn rb_tree<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T::Error> {
     let mut random = Random(seed);
     let mut model = StdTree::new();
     let before = worker.transact(|tx| tx.root())?;
     let mut tree = publish(worker, |tx| RbTree::create(tx))?;
     for op in 0..ops {
-        let what = format!("red-black tree, seed {seed}, operation {op}");
+        let context = format!("red-black tree, seed {seed}, operation {op}");
         let grows = (op / 700).is_multiple_of(2);
         let (key, value) = (tree_key(&mut random, op), random.next());
         match (random.below(16), grows) {
             (0, _) => {
                 let found = worker.transact(|tx| tree.get(tx, key))?;
-                assert_eq!(found, model.get(&key).copied(), "{what}: get {key}");
+                assert_eq!(found, model.get(&key).copied(), "{context}: get {key}");
             }
             (1, _) => {
                 let found = worker.transact(|tx| tree.ceiling(tx, key))?;
                 let expected = model.range(key..).next().map(|(&key, &value)| (key, value));
-                assert_eq!(found, expected, "{what}: ceiling {key}");
+                assert_eq!(found, expected, "{context}: ceiling {key}");
             }
             (2..=11, true) | (2..=4, false) => {
                 let found = worker.transact(|tx| tree.insert(tx, key, value))?;
-                assert_eq!(found, model.insert(key, value), "{what}: insert {key}");
+                assert_eq!(found, model.insert(key, value), "{context}: insert {key}");
             }
             _ => {
-                // A key that is there, if any is: else a tree of many keys would never shrink.
+                // Prefer a present key: else a tree of many keys would never shrink.
                 let key = model.range(key..).next().map_or(key, |(&there, _)| there);
                 let found = worker.transact(|tx| tree.remove(tx, key))?;
-                assert_eq!(found, model.remove(&key), "{what}: remove {key}");
+                assert_eq!(found, model.remove(&key), "{context}: remove {key}");
             }
         }
         if op % STRETCH == STRETCH - 1 || op + 1 == ops {
             tree = reopen(worker)?;
-            let answer = whole(worker, |tx, from| tree.check(tx, from, 50))?;
-            assert_eq!(answer.damage, [], "{what}");
-            assert_eq!(answer.entries, model.len() as u64, "{what}: entries");
+            let checked = whole(worker, |tx, from| tree.check(tx, from, 50))?;
+            assert_eq!(checked.damage, [], "{context}");
+            assert_eq!(checked.entries, model.len() as u64, "{context}: entries");
             let (mut left, mut from) = (model.iter(), Some(0));
             while let Some(key) = from {
                 let found = worker.transact(|tx| tree.ceiling(tx, key))?;
-                assert_eq!(found, left.next().map(|(&key, &value)| (key, value)), "{what}");
+                assert_eq!(found, left.next().map(|(&key, &value)| (key, value)), "{context}");
                 from = found.and_then(|(key, _)| key.checked_add(1));
             }
-            assert_eq!(left.next(), None, "{what}: all pairs");
+            assert_eq!(left.next(), None, "{context}: all pairs");
         }
     }
     while !worker.transact(|tx| tree.free(tx, 5))? {}
@@ -403,14 +405,14 @@ pub fn rb_tree<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(),
 }
 
 /// Runs `ops` random operations on a [`Queue`] for 20 entries, one or two a transaction, and
-/// compares every answer with the standard library's. The queue fills up and empties in turns, and
-/// is opened anew from the root now and then.
+/// compares every result with the standard library's. The queue alternately fills up and empties,
+/// and is sometimes reopened from the root.
 ///
 /// # Errors
-/// What a transaction ended with.
+/// The error of a transaction.
 ///
 /// # Panics
-/// When the queue answers anything else than the standard library's.
+/// When a result differs from the standard library's.
 pub fn queue<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T::Error> {
     const CAPACITY: u64 = 20;
     let mut random = Random(seed);
@@ -418,32 +420,32 @@ pub fn queue<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T
     let before = worker.transact(|tx| tx.root())?;
     let mut queue = publish(worker, |tx| Queue::create(tx, CAPACITY))?;
     for op in 0..ops {
-        let what = format!("queue, seed {seed}, operation {op}");
+        let context = format!("queue, seed {seed}, operation {op}");
         let share = if (op / 100).is_multiple_of(2) { 5 } else { 3 };
         let (pushes, value) = (random.below(8) < share, [random.next(); QUEUE_WORDS]);
         if pushes {
             let is_in = worker.transact(|tx| queue.push(tx, &value))?;
-            assert_eq!(is_in, (model.len() as u64) < CAPACITY, "{what}: push");
+            assert_eq!(is_in, (model.len() as u64) < CAPACITY, "{context}: push");
             if is_in {
                 model.push_back(value);
             }
         } else {
-            // What is put in and what is taken out in one transaction meet there.
+            // A push and a pop of one transaction may meet in the same slot.
             let (is_in, found) =
                 worker.transact(|tx| Ok((queue.push(tx, &value)?, queue.pop(tx)?)))?;
-            assert_eq!(is_in, (model.len() as u64) < CAPACITY, "{what}: push");
+            assert_eq!(is_in, (model.len() as u64) < CAPACITY, "{context}: push");
             if is_in {
                 model.push_back(value);
             }
-            assert_eq!(found, model.pop_front(), "{what}: pop");
+            assert_eq!(found, model.pop_front(), "{context}: pop");
             let found = worker.transact(|tx| queue.pop(tx))?;
-            assert_eq!(found, model.pop_front(), "{what}: pop again");
+            assert_eq!(found, model.pop_front(), "{context}: pop again");
         }
         if op % STRETCH == STRETCH - 1 || op + 1 == ops {
             queue = reopen(worker)?;
-            let answer = whole(worker, |tx, from| queue.check(tx, from, 7))?;
-            assert_eq!(answer.damage, [], "{what}");
-            assert_eq!(answer.entries, model.len() as u64, "{what}: entries");
+            let checked = whole(worker, |tx, from| queue.check(tx, from, 7))?;
+            assert_eq!(checked.damage, [], "{context}");
+            assert_eq!(checked.entries, model.len() as u64, "{context}: entries");
             let (mut found, mut from) = (VecDeque::new(), Some(0));
             while let Some(number) = from {
                 let (values, next) = worker.transact(|tx| {
@@ -454,14 +456,14 @@ pub fn queue<T: Transact>(worker: &mut T, seed: u64, ops: usize) -> Result<(), T
                 found.extend(values);
                 from = next;
             }
-            assert_eq!(found, model, "{what}: all entries");
+            assert_eq!(found, model, "{context}: all entries");
         }
     }
     worker.transact(|tx| queue.free(tx))?;
     worker.transact(|tx| retract::<Queue, _>(tx, before))
 }
 
-/// Makes a map and an object that holds it, the root.
+/// Creates a map and an object that holds it, the root.
 fn publish<T: Transact, M: Persist>(
     worker: &mut T,
     mut create: impl FnMut(&mut T::Tx<'_>) -> Result<M, Stop>,
@@ -481,7 +483,7 @@ fn reopen<T: Transact, M: Persist>(worker: &mut T) -> Result<M, T::Error> {
     })
 }
 
-/// Gives the root object back and makes the one before the root again.
+/// Frees the root object and restores the root before it.
 fn retract<M: Persist, W: Allocate>(tx: &mut W, before: u64) -> Result<(), Stop> {
     let root = tx.root()?;
     tx.free(Ptr::<M>::from_bits(root))?;

@@ -1,23 +1,23 @@
-//! A queue of bounded length: a ring of entries of one cache line each.
+//! A bounded queue: a ring of entries of one cache line each.
 //!
 //! ```text
 //!   value in the program's object     ring: elements of 64 bytes, 4 to a block of 256 bytes
-//!   | ring | first | capacity |       | first | - | - | - |   taken out so far, alone in its line
-//!                                     | last  | - | - | - |   put in so far, alone in its line
+//!   | ring | first | capacity |       | first | - | - | - |   popped so far, alone in its line
+//!                                     | last  | - | - | - |   pushed so far, alone in its line
 //!                                     | number + 1 | value: 7 words |   slot 0
 //!                                     | 0          | ...            |   slot 1: free
 //! ```
 //!
-//! Entry n is in slot n modulo the capacity. What is in a slot says whether the queue is full, or
-//! empty: so whoever puts in does not read what whoever takes out writes, and the two meet in the
-//! slots alone. Putting in writes an entry and a cursor, taking out the mark of an entry and a
-//! cursor. Several queues may share a ring, each at its [part](Queue::part).
+//! Entry n is in slot n modulo the capacity. The slot alone shows whether the queue is full or
+//! empty. A push therefore does not read the word that a pop writes, and the two meet only in the
+//! slots. A push writes an entry and a cursor, a pop the mark of an entry and a cursor. Several
+//! queues may share a ring, each at its [part](Queue::part).
 //!
 //! Invariants:
 //! - `first <= last <= first + capacity`.
-//! - A slot says the number of its entry plus 1, for entries from `first` to `last`; else 0.
-//! - What says that a queue is full or empty is protected: write skew (snapshot isolation) is
-//!   closed.
+//! - A slot holds the number of its entry plus 1, for entries from `first` to `last`; else 0.
+//! - The slot that shows a full or empty queue is protected, which prevents write skew under
+//!   snapshot isolation.
 
 use words::{Addr, Allocate, Array, Place, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -27,7 +27,7 @@ use crate::check::{Checked, Damage};
 /// Words of a value.
 pub const QUEUE_WORDS: usize = 7;
 
-/// Elements in front of the slots, a whole block: the cursors.
+/// Elements in front of the slots, a whole block for the cursors.
 const CURSORS: u64 = 4;
 const FIRST: u64 = 0;
 const LAST: u64 = 1;
@@ -35,7 +35,7 @@ const LAST: u64 = 1;
 /// An element of a ring.
 type Line = [u64; QUEUE_WORDS + 1];
 
-/// A ring, or several of them, one behind the other: a value of two words that objects can hold.
+/// A ring, or several one after another; a value of two words that objects can hold.
 pub type Ring = Array<Line>;
 
 /// A queue; a value of four words that objects can hold.
@@ -49,18 +49,19 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An empty queue with room for `capacity` entries, at least one, in this one transaction.
+    /// Creates an empty queue with room for `capacity` entries, at least one, in this one
+    /// transaction.
     ///
     /// # Errors
-    /// [`Stop::Full`]; [`Stop::TooLarge`] when one transaction cannot prepare so many: then
-    /// reserve the ring, prepare it step by step, and take all of it as a [part](Queue::part).
+    /// [`Stop::Full`]; [`Stop::TooLarge`] when one transaction cannot prepare so many. Reserve the
+    /// ring then, prepare it in several transactions, and use all of it as a [part](Queue::part).
     pub fn create<W: Allocate>(tx: &mut W, capacity: u64) -> Result<Queue, Stop> {
         let capacity = capacity.max(1);
         let ring = Array::create(tx, Queue::elements(capacity).ok_or(Stop::Full)?)?;
         Ok(Queue { ring, begin: 0, capacity })
     }
 
-    /// Elements of a ring that a queue with so much room needs; `None`: more than any heap holds.
+    /// Returns the ring elements of a queue of this capacity; `None` above the size of any heap.
     pub const fn elements(capacity: u64) -> Option<u64> {
         match capacity.checked_next_multiple_of(CURSORS) {
             Some(slots) => slots.checked_add(CURSORS),
@@ -68,8 +69,8 @@ impl Queue {
         }
     }
 
-    /// The `number`-th queue in a ring of queues that have room for `capacity` entries each, empty
-    /// in a ring of zeros. Nothing is read: a queue beyond the ring answers [`Stop::BadPointer`].
+    /// Returns the `number`-th queue in a ring of queues of this capacity, empty in a ring of
+    /// zeros. It reads nothing: using a queue beyond the ring is [`Stop::BadPointer`].
     pub const fn part(ring: Ring, number: u64, capacity: u64) -> Queue {
         let capacity = if capacity == 0 { 1 } else { capacity };
         let begin = match Queue::elements(capacity) {
@@ -79,16 +80,16 @@ impl Queue {
         Queue { ring, begin, capacity }
     }
 
-    /// Puts an entry in behind the last; whether there was room. Writes 9 words.
+    /// Pushes an entry after the last; returns whether it had room. Writes 9 words.
     ///
     /// # Errors
-    /// As [`Words::write`]; [`Stop::BadValue`] in a damaged queue, here and in all that follows.
+    /// As [`Words::write`]; [`Stop::BadValue`] in a damaged queue, here and in all other methods.
     #[inline]
     pub fn push<W: Words>(self, tx: &mut W, value: &[u64; QUEUE_WORDS]) -> Result<bool, Stop> {
         let (cursor, number, slot) = self.next(tx, LAST)?;
         let found = tx.read(slot)?;
         if found != 0 {
-            // The entry of one lap before.
+            // The number that the slot holds if the entry one wrap before is still in it.
             let expected = number.wrapping_sub(self.capacity).wrapping_add(1);
             return if found == expected { tx.protect(slot).map(|()| false) } else { damaged() };
         }
@@ -99,7 +100,7 @@ impl Queue {
         Ok(true)
     }
 
-    /// Takes the first entry out; `None`: there is none. Writes 2 words.
+    /// Pops the first entry; `None` when the queue is empty. Writes 2 words.
     ///
     /// # Errors
     /// As [`Words::write`].
@@ -118,7 +119,7 @@ impl Queue {
         Ok(Some(value))
     }
 
-    /// Entries that were ever taken out, and those that were ever put in.
+    /// Returns how many entries were ever popped, and how many ever pushed.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -126,13 +127,13 @@ impl Queue {
         Ok((tx.read(self.line(FIRST)?)?, tx.read(self.line(LAST)?)?))
     }
 
-    /// Entries that it has room for.
+    /// Returns the capacity in entries.
     pub const fn capacity(self) -> u64 {
         self.capacity
     }
 
-    /// Calls `visit` with the numbers and values of up to `most` entries, the first one first, from
-    /// entry `from` on; answers where to go on.
+    /// Calls `visit` with the numbers and values of up to `most` entries, the oldest first, from
+    /// entry `from` on; returns the next entry.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -159,42 +160,42 @@ impl Queue {
         Ok((end < last).then_some(end))
     }
 
-    /// Checks up to `most` slots from slot `from` on (the first is 0): each says what its place
-    /// demands. [`whole`](crate::whole) checks all of it.
+    /// Checks the numbers of up to `most` slots from slot `from` on (the first is 0).
+    /// [`whole`](crate::whole) checks the whole queue.
     ///
     /// # Errors
     /// As [`Words::read`].
     pub fn check<W: Words>(self, tx: &mut W, from: u64, most: u64) -> Result<Checked, Stop> {
-        let (mut answer, (first, last)) = (Checked::default(), self.span(tx)?);
+        let (mut checked, (first, last)) = (Checked::default(), self.span(tx)?);
         if first > last || last - first > self.capacity {
-            answer.found(Damage::Span { most: self.capacity, first, found: last });
-            return Ok(answer);
+            checked.found(Damage::Span { most: self.capacity, first, found: last });
+            return Ok(checked);
         }
         let end = from.saturating_add(most.max(1)).min(self.capacity);
         for slot in from..end {
-            // The least number from `first` on whose slot it is.
+            // The least number from `first` on that belongs in this slot.
             let ahead = (slot + self.capacity - first % self.capacity) % self.capacity;
             let expected = if ahead < last - first { first + ahead + 1 } else { 0 };
             let found = tx.read(self.line(CURSORS + slot)?)?;
             if found != expected {
-                answer.found(Damage::Slot { slot, expected, found });
+                checked.found(Damage::Slot { slot, expected, found });
             }
-            answer.entries += u64::from(expected != 0);
+            checked.entries += u64::from(expected != 0);
         }
-        answer.next = (end < self.capacity).then_some(end);
-        Ok(answer)
+        checked.next = (end < self.capacity).then_some(end);
+        Ok(checked)
     }
 
-    /// Gives the memory of a queue that has a ring of its own back. Every copy of this value leads
-    /// nowhere from then on.
+    /// Frees the memory of a queue that has a ring of its own. Every copy of this value dangles
+    /// from then on.
     ///
     /// # Errors
-    /// [`Stop::BadPointer`] when it was given back before.
+    /// [`Stop::BadPointer`] when the queue was freed before.
     pub fn free<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
         self.ring.free(tx)
     }
 
-    /// A cursor's place, the number in it, and that number's slot.
+    /// Returns a cursor's place, the number in it, and that number's slot.
     #[inline]
     fn next<W: Words>(self, tx: &mut W, which: u64) -> Result<(Addr, u64, Addr), Stop> {
         tx.compute(work::QUEUE);
@@ -206,12 +207,12 @@ impl Queue {
 
     #[inline]
     fn slot(self, number: u64) -> Result<Addr, Stop> {
-        // A value made of a damaged object may have no room.
+        // A value read from a damaged object may have capacity 0.
         let slot = number.checked_rem(self.capacity).ok_or(Stop::BadValue)?;
         self.line(slot.wrapping_add(CURSORS))
     }
 
-    /// The place of an element.
+    /// Returns the place of an element.
     #[inline]
     fn line(self, element: u64) -> Result<Addr, Stop> {
         Ok(self.ring.at(self.begin.saturating_add(element))?.addr())

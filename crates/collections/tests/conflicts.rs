@@ -1,12 +1,12 @@
-//! A conflict at every single access of an operation: it is run again, and nothing is half done.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+//! Conflicts at every single access of an operation: it runs again, and leaves no half-done change.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use collections::{BTreeMap, ChainedMap, HashMap, Inserted, whole};
 use words::mock::Mock;
 use words::{Stop, Transact};
 
 /// Builds a state with `setup`, then runs `operation` with a conflict at its n-th access, for every
-/// n; afterwards `check` sees the heap. Answers how many accesses there were.
+/// n, and then `check`. Returns the number of accesses.
 fn conflict_everywhere<S: Copy, R: PartialEq + std::fmt::Debug>(
     setup: impl Fn(&mut Mock) -> S,
     operation: impl Fn(&mut Mock, S) -> Result<R, Stop>,
@@ -15,8 +15,8 @@ fn conflict_everywhere<S: Copy, R: PartialEq + std::fmt::Debug>(
 ) -> u64 {
     let mut undisturbed = Mock::new(1 << 20);
     let state = setup(&mut undisturbed);
-    let answer = undisturbed.transact(|tx| operation(tx, state)).unwrap();
-    assert_eq!(answer, expected);
+    let checked = undisturbed.transact(|tx| operation(tx, state)).unwrap();
+    assert_eq!(checked, expected);
     let objects = check(&mut undisturbed, state);
     assert_eq!(undisturbed.objects(), objects, "every object is reachable");
     for access in 0.. {
@@ -24,11 +24,11 @@ fn conflict_everywhere<S: Copy, R: PartialEq + std::fmt::Debug>(
         let state = setup(&mut mock);
         mock.conflict_after(access);
         let mut attempts = 0;
-        let answer = mock.transact(|tx| {
+        let checked = mock.transact(|tx| {
             attempts += 1;
             operation(tx, state)
         });
-        assert_eq!(answer.unwrap(), expected, "conflict at access {access}");
+        assert_eq!(checked.unwrap(), expected, "conflict at access {access}");
         if mock.take_conflict() {
             assert_eq!(attempts, 1);
             return access;
@@ -53,14 +53,14 @@ fn tree_with(keys: impl Iterator<Item = u64> + Clone) -> impl Fn(&mut Mock) -> B
     }
 }
 
-/// The tree is sound and has so many entries; answers how many nodes it gives back.
+/// Checks that the tree is sound and has `entries` entries; returns how many nodes it has.
 fn tree_of(entries: u64) -> impl Fn(&mut Mock, BTreeMap) -> usize {
     move |mock, tree| {
-        let answer = whole(mock, |tx, from| tree.check(tx, from, 2)).unwrap();
-        assert_eq!((answer.entries, answer.damage), (entries, vec![]));
+        let checked = whole(mock, |tx, from| tree.check(tx, from, 2)).unwrap();
+        assert_eq!((checked.entries, checked.damage), (entries, vec![]));
         let objects = mock.objects();
         let mut undone = 0;
-        // Counted in a transaction that is given up, so that the heap stays as it is.
+        // Count in a transaction that aborts, so that the heap stays unchanged.
         let refused = mock.transact(|tx| {
             undone = 0;
             while !tree.free(tx, 1)? {
@@ -76,7 +76,7 @@ fn tree_of(entries: u64) -> impl Fn(&mut Mock, BTreeMap) -> usize {
 }
 
 #[test]
-fn a_tree_insert_that_conflicts_is_done_once_or_not() {
+fn conflicting_tree_insert_is_atomic() {
     let one_leaf = || tree_with((0..20).map(|i| 10 * i));
     let accesses =
         conflict_everywhere(one_leaf(), |tx, tree| tree.insert(tx, 55, 1), None, tree_of(21));
@@ -86,7 +86,7 @@ fn a_tree_insert_that_conflicts_is_done_once_or_not() {
 }
 
 #[test]
-fn a_split_that_conflicts_is_done_whole_or_not() {
+fn conflicting_split_is_atomic() {
     // 28 keys fill the root; the next splits it.
     let accesses = conflict_everywhere(
         tree_with((0..28).map(|i| 10 * i)),
@@ -105,7 +105,7 @@ fn a_split_that_conflicts_is_done_whole_or_not() {
 }
 
 #[test]
-fn a_removal_that_joins_or_shares_and_conflicts_is_done_whole_or_not() {
+fn conflicting_join_and_share_are_atomic() {
     // Leaves of 19 and 10; the second has 9 left, and the neighbour has enough to share.
     let share = |tx: &mut Mock, tree: BTreeMap| tree.remove(tx, 28);
     let setup = tree_with((0..29).chain([])); // 19 + 10
@@ -140,7 +140,7 @@ fn a_removal_that_joins_or_shares_and_conflicts_is_done_whole_or_not() {
         },
         Some(190),
         |mock, tree| {
-            assert_eq!(tree_of(17)(mock, tree), 1, "joined to one node");
+            assert_eq!(tree_of(17)(mock, tree), 1, "joined into one node");
             1
         },
     );
@@ -148,7 +148,7 @@ fn a_removal_that_joins_or_shares_and_conflicts_is_done_whole_or_not() {
 }
 
 #[test]
-fn a_hash_map_operation_that_conflicts_is_done_once_or_not() {
+fn conflicting_hash_map_operation_is_atomic() {
     let setup = |mock: &mut Mock| {
         mock.transact(|tx| {
             let map = HashMap::create(tx, 16)?;
@@ -161,8 +161,8 @@ fn a_hash_map_operation_that_conflicts_is_done_once_or_not() {
     };
     let holds = |entries: u64| {
         move |mock: &mut Mock, map: HashMap| {
-            let answer = whole(mock, |tx, from| map.check(tx, from, 100)).unwrap();
-            assert_eq!((answer.entries, answer.damage), (entries, vec![]));
+            let checked = whole(mock, |tx, from| map.check(tx, from, 100)).unwrap();
+            assert_eq!((checked.entries, checked.damage), (entries, vec![]));
             2
         }
     };
@@ -178,7 +178,7 @@ fn a_hash_map_operation_that_conflicts_is_done_once_or_not() {
 }
 
 #[test]
-fn a_chained_map_operation_that_conflicts_is_done_once_or_not() {
+fn conflicting_chained_map_operation_is_atomic() {
     let setup = |mock: &mut Mock| {
         mock.transact(|tx| {
             let map = ChainedMap::create(tx, 32)?;
@@ -191,8 +191,8 @@ fn a_chained_map_operation_that_conflicts_is_done_once_or_not() {
     };
     let holds = |entries: u64| {
         move |mock: &mut Mock, map: ChainedMap| {
-            let answer = whole(mock, |tx, from| map.check(tx, from, 10)).unwrap();
-            assert_eq!((answer.entries, answer.damage), (entries, vec![]));
+            let checked = whole(mock, |tx, from| map.check(tx, from, 10)).unwrap();
+            assert_eq!((checked.entries, checked.damage), (entries, vec![]));
             1 + entries as usize
         }
     };

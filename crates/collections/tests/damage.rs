@@ -1,5 +1,5 @@
-//! Damaged heaps: every operation ends with an answer or a typed `Stop`, and the validators see it.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+//! Damaged heaps: every operation returns a value or a typed `Stop`, and validators report it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use words::mock::Mock;
 use words::{Addr, BLOCK_STRIDE, Stop, Transact};
 use zerocopy::IntoBytes;
 
-/// The words of a map's value.
+/// Returns the words of a map's value.
 fn words_of(map: &impl CopyBytes) -> Vec<u64> {
     map.bytes().chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
 }
@@ -33,7 +33,7 @@ fn tree(mock: &mut Mock, keys: u64) -> BTreeMap {
     .unwrap()
 }
 
-/// All nodes, the root first, each with its level.
+/// Returns all nodes, the root first, each with its level.
 fn nodes(mock: &mut Mock, tree: BTreeMap) -> Vec<(u64, u64)> {
     let mut found = vec![(words_of(&tree)[0], u64::MAX)];
     let mut next = 0;
@@ -75,8 +75,8 @@ fn damage_of(mock: &mut Mock, tree: BTreeMap) -> Vec<Damage> {
     whole(mock, |tx, from| tree.check(tx, from, 3)).unwrap().damage
 }
 
-/// Random numbers below an end (xorshift).
-fn draws() -> impl FnMut(u64) -> u64 {
+/// Returns a generator of random numbers below an end (xorshift).
+fn random_below() -> impl FnMut(u64) -> u64 {
     let mut random = 88_172_645_463_325_252_u64;
     move |end| {
         random ^= random << 13;
@@ -87,7 +87,7 @@ fn draws() -> impl FnMut(u64) -> u64 {
 }
 
 #[test]
-fn a_sound_tree_has_no_damage_and_each_kind_of_damage_is_found() {
+fn every_kind_of_tree_damage_is_found() {
     let mut mock = Mock::forgiving(1 << 20);
     let tree = tree(&mut mock, 1500);
     let nodes = nodes(&mut mock, tree);
@@ -131,16 +131,16 @@ fn cycles_end_in_a_stop() {
     assert_eq!(stop, Stop::BadValue);
     assert_eq!(mock.transact(|tx| tree.insert(tx, 0, 0)).unwrap_err().stop, Stop::BadValue);
     poke(&mut mock, nodes[1].0, 4, link);
-    // A chain of leaves that goes round.
+    // A cyclic chain of leaves.
     poke(&mut mock, leaves[9], 4, leaves[3]);
     let stop = mock.transact(|tx| tree.range(tx, .., |_, _| ControlFlow::Continue(())));
     assert_eq!(stop.unwrap_err().stop, Stop::BadValue);
 }
 
 #[test]
-fn no_operation_hangs_or_panics_in_a_tree_with_random_damage() {
-    let mut draw = draws();
-    let (mut refused, mut answered) = (0, 0);
+fn damaged_tree_never_hangs_or_panics() {
+    let mut draw = random_below();
+    let (mut refused, mut succeeded) = (0, 0);
     for round in 0..400 {
         let mut mock = Mock::forgiving(1 << 18);
         let tree = tree(&mut mock, 300 + round);
@@ -153,7 +153,7 @@ fn no_operation_hangs_or_panics_in_a_tree_with_random_damage() {
                 [draw(4) as usize];
             poke(&mut mock, node, word, value);
         }
-        let mut count = |done: bool| if done { answered += 1 } else { refused += 1 };
+        let mut count = |done: bool| if done { succeeded += 1 } else { refused += 1 };
         for _ in 0..100 {
             let key = 1000 + draw(700);
             count(mock.transact(|tx| tree.get(tx, key)).is_ok());
@@ -162,7 +162,7 @@ fn no_operation_hangs_or_panics_in_a_tree_with_random_damage() {
         }
         count(mock.transact(|tx| tree.range(tx, .., |_, _| ControlFlow::Continue(()))).is_ok());
         let checked = whole(&mut mock, |tx, from| tree.check(tx, from, 4));
-        count(checked.is_ok_and(|answer| answer.damage.is_empty()));
+        count(checked.is_ok_and(|checked| checked.damage.is_empty()));
         for _ in 0..200 {
             match mock.transact(|tx| tree.free(tx, 3)) {
                 Ok(false) => {}
@@ -170,7 +170,7 @@ fn no_operation_hangs_or_panics_in_a_tree_with_random_damage() {
             }
         }
     }
-    assert!(refused > 1000 && answered > 1000, "{refused} refused, {answered} answered");
+    assert!(refused > 1000 && succeeded > 1000, "{refused} refused, {succeeded} succeeded");
 }
 
 fn table(mock: &mut Mock) -> (HashMap, Vec<u64>) {
@@ -187,7 +187,7 @@ fn table(mock: &mut Mock) -> (HashMap, Vec<u64>) {
 }
 
 #[test]
-fn a_lost_and_a_doubled_key_of_a_hash_map_are_found() {
+fn lost_and_duplicate_hash_map_keys_are_found() {
     let mut mock = Mock::new(1 << 16);
     let (map, blocks) = table(&mut mock);
     let check = |mock: &mut Mock| whole(mock, |tx, from| map.check(tx, from, 7)).unwrap();
@@ -212,7 +212,7 @@ fn a_lost_and_a_doubled_key_of_a_hash_map_are_found() {
 }
 
 #[test]
-fn a_hash_map_value_that_was_never_made_is_refused() {
+fn wild_hash_map_value_is_refused() {
     use zerocopy::FromBytes;
     let mut mock = Mock::forgiving(1 << 16);
     let (map, _) = table(&mut mock);
@@ -234,7 +234,7 @@ fn a_hash_map_value_that_was_never_made_is_refused() {
     assert_eq!(mock.transact(|tx| wrong.get(tx, 1)).unwrap_err().stop, Stop::BadValue);
 }
 
-/// A chained map of long chains, and the objects of each chain.
+/// Makes a chained map of long chains; returns also the objects of each chain.
 fn chains(mock: &mut Mock) -> (ChainedMap, Vec<Vec<u64>>) {
     let map = mock
         .transact(|tx| {
@@ -261,7 +261,7 @@ fn entries(tx: &mut Mock, block: u64, chain: u64) -> Result<Vec<u64>, Stop> {
 }
 
 #[test]
-fn each_kind_of_damage_in_a_chained_map_is_found() {
+fn every_kind_of_chained_map_damage_is_found() {
     let mut mock = Mock::forgiving(1 << 16);
     let (map, chains) = chains(&mut mock);
     let check = |mock: &mut Mock| whole(mock, |tx, from| map.check(tx, from, 7));
@@ -293,9 +293,9 @@ fn each_kind_of_damage_in_a_chained_map_is_found() {
 }
 
 #[test]
-fn no_operation_hangs_or_panics_in_a_chained_map_with_random_damage() {
-    let mut draw = draws();
-    let (mut refused, mut answered) = (0, 0);
+fn damaged_chained_map_never_hangs_or_panics() {
+    let mut draw = random_below();
+    let (mut refused, mut succeeded) = (0, 0);
     for _ in 0..400 {
         let mut mock = Mock::forgiving(1 << 15);
         let (map, chains) = chains(&mut mock);
@@ -306,7 +306,7 @@ fn no_operation_hangs_or_panics_in_a_chained_map_with_random_damage() {
             let value = [victim, other, draw(30_000), draw(u64::MAX)][draw(4) as usize];
             poke(&mut mock, victim, draw(2), value);
         }
-        let mut count = |done: bool| if done { answered += 1 } else { refused += 1 };
+        let mut count = |done: bool| if done { succeeded += 1 } else { refused += 1 };
         for _ in 0..100 {
             let key = draw(200) * draw(200);
             count(mock.transact(|tx| map.get(tx, key)).is_ok());
@@ -315,17 +315,17 @@ fn no_operation_hangs_or_panics_in_a_chained_map_with_random_damage() {
         }
         count(mock.transact(|tx| map.scan(tx, 0, 32, |_, _| ())).is_ok());
         let checked = whole(&mut mock, |tx, from| map.check(tx, from, 4));
-        count(checked.is_ok_and(|answer| answer.damage.is_empty()));
+        count(checked.is_ok_and(|checked| checked.damage.is_empty()));
         let mut from = Some(0);
         while let Some(at) = from {
             from = mock.transact(|tx| map.free(tx, at, 3)).unwrap_or(None);
         }
     }
-    assert!(refused > 1000 && answered > 1000, "{refused} refused, {answered} answered");
+    assert!(refused > 1000 && succeeded > 1000, "{refused} refused, {succeeded} succeeded");
 }
 
 #[test]
-fn a_chained_map_value_that_was_never_made_is_refused() {
+fn wild_chained_map_value_is_refused() {
     use zerocopy::FromBytes;
     let mut mock = Mock::forgiving(1 << 16);
     let (map, _) = chains(&mut mock);

@@ -1,13 +1,13 @@
-//! Red-black trees and queues, whose nodes and entries are cache lines: damage is found and no
-//! operation hangs on it, and a conflict anywhere leaves nothing half done.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+//! Red-black trees and queues, whose nodes and entries are cache lines, under damage and conflicts:
+//! operations find the damage without hanging, and a conflict leaves no half-done change.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use collections::{Damage, QUEUE_WORDS, Queue, RbTree, whole};
 use words::mock::Mock;
 use words::{Addr, Objects, Ptr, Stop, Transact, Words};
 use zerocopy::IntoBytes;
 
-/// A node's words.
+/// Offsets of a node's words.
 const KEY: u64 = 0;
 const LEFT: u64 = 2;
 const PARENT: u64 = 4;
@@ -24,7 +24,7 @@ fn tree(mock: &mut Mock, keys: u64) -> RbTree {
     .unwrap()
 }
 
-/// All nodes, the root first.
+/// Returns all nodes, the root first.
 fn nodes(mock: &mut Mock, tree: RbTree) -> Vec<u64> {
     let anchor = u64::from_le_bytes(tree.as_bytes().try_into().unwrap());
     mock.transact(|tx| {
@@ -57,7 +57,7 @@ fn damage_of(mock: &mut Mock, tree: RbTree) -> Vec<Damage> {
 }
 
 #[test]
-fn each_kind_of_damage_in_a_tree_is_found() {
+fn every_kind_of_rb_tree_damage_is_found() {
     let mut mock = Mock::forgiving(1 << 16);
     let tree = tree(&mut mock, 100);
     assert_eq!(damage_of(&mut mock, tree), []);
@@ -85,7 +85,7 @@ fn each_kind_of_damage_in_a_tree_is_found() {
 }
 
 #[test]
-fn no_operation_hangs_or_panics_in_a_tree_with_random_damage() {
+fn damaged_rb_tree_never_hangs_or_panics() {
     let mut random = 88_172_645_463_325_252_u64;
     let mut below = |end: u64| {
         random ^= random << 13;
@@ -99,7 +99,7 @@ fn no_operation_hangs_or_panics_in_a_tree_with_random_damage() {
         let tree = tree(&mut mock, 60);
         let nodes = nodes(&mut mock, tree);
         for _ in 0..1 + below(3) {
-            // Another node, nothing, a small number: cycles and wrong sides among them.
+            // Another node, no node, a small number: cycles and wrong sides among them.
             let value = match below(3) {
                 0 => nodes[below(60) as usize],
                 1 => below(3),
@@ -114,8 +114,8 @@ fn no_operation_hangs_or_panics_in_a_tree_with_random_damage() {
                 mock.transact(|tx| tree.insert(tx, key, 1)).map(drop),
                 mock.transact(|tx| tree.remove(tx, key)).map(drop),
             ];
-            for answer in answers {
-                let stop = answer.err().map(|refused| refused.stop);
+            for checked in answers {
+                let stop = checked.err().map(|refused| refused.stop);
                 refused += usize::from(stop.is_some());
                 assert!(matches!(stop, None | Some(Stop::BadValue | Stop::BadPointer)), "{stop:?}");
             }
@@ -131,7 +131,7 @@ fn no_operation_hangs_or_panics_in_a_tree_with_random_damage() {
 }
 
 #[test]
-fn a_change_of_a_tree_that_conflicts_is_done_once_or_not() {
+fn conflicting_rb_tree_change_is_atomic() {
     let (mut conflicts, mut access) = (0, 0);
     let mut mock = Mock::new(1 << 20);
     let tree = tree(&mut mock, 200);
@@ -147,17 +147,17 @@ fn a_change_of_a_tree_that_conflicts_is_done_once_or_not() {
         conflicts += usize::from(conflicted);
         access = if conflicted { access + 1 } else { 0 };
         if n % 50 == 0 {
-            let answer = whole(&mut mock, |tx, from| tree.check(tx, from, 20)).unwrap();
-            assert_eq!(answer.damage, []);
+            let checked = whole(&mut mock, |tx, from| tree.check(tx, from, 20)).unwrap();
+            assert_eq!(checked.damage, []);
             // Every node is reachable, and the anchor.
-            assert_eq!(mock.objects() as u64, answer.entries + 1);
+            assert_eq!(mock.objects() as u64, checked.entries + 1);
         }
     }
     assert!(conflicts > 1500, "{conflicts}");
 }
 
 #[test]
-fn what_is_wrong_in_a_queue_is_found_and_refused() {
+fn queue_damage_is_found_and_refused() {
     let mut mock = Mock::forgiving(1 << 16);
     let queue = mock.transact(|tx| Queue::create(tx, 10)).unwrap();
     assert_eq!(mock.transact(|tx| queue.pop(tx)).unwrap(), None);
@@ -174,7 +174,7 @@ fn what_is_wrong_in_a_queue_is_found_and_refused() {
     let poke_line = |mock: &mut Mock, line: u64, value: u64| {
         poke(mock, ring + line / 4 * words::BLOCK_STRIDE, line % 4 * 8, value)
     };
-    // The first entry is in slot 4, behind four lines of cursors.
+    // The first entry is in slot 4, after four lines of cursors.
     for (line, value) in [(4, 3), (8, 0), (8, 6)] {
         let old = poke_line(&mut mock, line, value);
         let found = damage(&mut mock);
@@ -182,7 +182,7 @@ fn what_is_wrong_in_a_queue_is_found_and_refused() {
         assert!(found[0].to_string().contains("expected"));
         poke_line(&mut mock, line, old);
     }
-    // A cursor beyond the other, or too far before it.
+    // One cursor beyond the other, or too far before it.
     for (line, value) in [(0, 11), (1, 30)] {
         let old = poke_line(&mut mock, line, value);
         assert!(matches!(damage(&mut mock)[..], [Damage::Span { .. }]));
@@ -199,7 +199,7 @@ fn what_is_wrong_in_a_queue_is_found_and_refused() {
 }
 
 #[test]
-fn an_empty_or_full_queue_is_protected_where_it_was_seen() {
+fn empty_or_full_queue_is_protected() {
     struct Protecting<'a>(&'a mut Mock, Vec<Addr>);
     impl Words for Protecting<'_> {
         fn read(&mut self, at: Addr) -> Result<u64, Stop> {
@@ -223,7 +223,7 @@ fn an_empty_or_full_queue_is_protected_where_it_was_seen() {
         assert_eq!(queue.pop(&mut tx)?, None);
         assert_eq!(tx.1.len(), 1, "empty");
         assert!(queue.push(&mut tx, &[1; QUEUE_WORDS])?);
-        assert_eq!(tx.1.len(), 1, "what it relied on is written");
+        assert_eq!(tx.1.len(), 1, "the slot that it relied on is written");
         assert!(!queue.push(&mut tx, &[2; QUEUE_WORDS])?);
         assert_eq!(tx.1.len(), 2, "full");
         Ok(())

@@ -1,5 +1,5 @@
-//! Sequences of operations, shrunk to the shortest that fails; and the longer runs of the model.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+//! Property tests of operation sequences, shrunk to the shortest failure, and longer model runs.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::BTreeMap as StdTree;
 use std::ops::ControlFlow;
@@ -30,7 +30,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_hash_map_answers_as_the_standard_one(ops in prop::collection::vec(op(24), 0..120)) {
+    fn hash_map_matches_std(ops in prop::collection::vec(op(24), 0..120)) {
         let mut mock = Mock::new(1 << 14);
         let map = mock.transact(|tx| HashMap::create(tx, 16)).unwrap();
         let mut expected = StdTree::new();
@@ -55,14 +55,14 @@ proptest! {
                     prop_assert_eq!(found, expected.get(&key).copied());
                 }
             }
-            let answer = whole(&mut mock, |tx, from| map.check(tx, from, 5)).unwrap();
-            prop_assert_eq!(answer.damage, []);
-            prop_assert_eq!(answer.entries, expected.len() as u64);
+            let checked = whole(&mut mock, |tx, from| map.check(tx, from, 5)).unwrap();
+            prop_assert_eq!(checked.damage, []);
+            prop_assert_eq!(checked.entries, expected.len() as u64);
         }
     }
 
     #[test]
-    fn a_chained_map_answers_as_the_standard_one(ops in prop::collection::vec(op(300), 0..300)) {
+    fn chained_map_matches_std(ops in prop::collection::vec(op(300), 0..300)) {
         let mut mock = Mock::new(1 << 16);
         let map = mock.transact(|tx| ChainedMap::create(tx, 32)).unwrap();
         let mut expected = StdTree::new();
@@ -83,13 +83,13 @@ proptest! {
             }
             prop_assert_eq!(mock.objects(), 1 + expected.len());
         }
-        let answer = whole(&mut mock, |tx, from| map.check(tx, from, 5)).unwrap();
-        prop_assert_eq!(answer.damage, []);
-        prop_assert_eq!(answer.entries, expected.len() as u64);
+        let checked = whole(&mut mock, |tx, from| map.check(tx, from, 5)).unwrap();
+        prop_assert_eq!(checked.damage, []);
+        prop_assert_eq!(checked.entries, expected.len() as u64);
     }
 
     #[test]
-    fn a_chained_table_answers_as_the_standard_one(
+    fn chained_table_matches_std(
         chains in 1..20_u64,
         ops in prop::collection::vec(op(300), 0..300),
     ) {
@@ -118,8 +118,8 @@ proptest! {
             }
             prop_assert_eq!(mock.objects(), 1 + expected.len());
         }
-        let answer = whole(&mut mock, |tx, from| table.check(tx, from, 3)).unwrap();
-        prop_assert_eq!((answer.damage, answer.entries), (vec![], expected.len() as u64));
+        let checked = whole(&mut mock, |tx, from| table.check(tx, from, 3)).unwrap();
+        prop_assert_eq!((checked.damage, checked.entries), (vec![], expected.len() as u64));
         let (mut found, mut from) = (StdTree::new(), Some(0));
         while let Some(chain) = from {
             let visit = |tx: &mut Mock| table.scan(tx, chain, 2, |key, value| {
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tree_answers_as_the_standard_one(ops in prop::collection::vec(op(300), 0..600)) {
+    fn btree_matches_std(ops in prop::collection::vec(op(300), 0..600)) {
         tree_answers::<15>(&ops)?;
         tree_answers::<28>(&ops)?;
         tree_answers::<31>(&ops)?;
@@ -176,14 +176,14 @@ fn tree_answers<const SLOTS: usize>(ops: &[Op]) -> Result<(), TestCaseError> {
             }
         }
     }
-    let answer = whole(&mut mock, |tx, from| tree.check(tx, from, 2)).unwrap();
-    prop_assert_eq!(answer.damage, []);
-    prop_assert_eq!(answer.entries, expected.len() as u64);
+    let checked = whole(&mut mock, |tx, from| tree.check(tx, from, 2)).unwrap();
+    prop_assert_eq!(checked.damage, []);
+    prop_assert_eq!(checked.entries, expected.len() as u64);
     Ok(())
 }
 
 #[test]
-fn the_model_runs_leave_the_heap_as_it_was() {
+fn model_runs_leave_no_garbage() {
     let mut mock = Mock::new(1 << 26);
     for seed in 0..8 {
         model::hash_map(&mut mock, seed, 3000).unwrap();
@@ -197,7 +197,7 @@ fn the_model_runs_leave_the_heap_as_it_was() {
 }
 
 #[test]
-fn a_tree_of_three_levels_shrinks_to_an_empty_root() {
+fn btree_shrinks_to_an_empty_root() {
     shrinks::<7>();
     shrinks::<15>();
     shrinks::<28>();
@@ -215,8 +215,8 @@ fn shrinks<const SLOTS: usize>() {
     for (i, &key) in keys.iter().enumerate() {
         assert_eq!(mock.transact(|tx| tree.remove(tx, key)).unwrap(), Some(!key));
         if i % 97 == 0 {
-            let answer = whole(&mut mock, |tx, from| tree.check(tx, from, 20)).unwrap();
-            assert_eq!((answer.entries, answer.damage), (2999 - i as u64, vec![]));
+            let checked = whole(&mut mock, |tx, from| tree.check(tx, from, 20)).unwrap();
+            assert_eq!((checked.entries, checked.damage), (2999 - i as u64, vec![]));
         }
     }
     assert_eq!(mock.objects(), 1);
@@ -230,12 +230,12 @@ fn ascending_keys_fill_nodes_to_two_thirds() {
         mock.transact(|tx| tree.insert(tx, key, key)).unwrap();
     }
     assert!(mock.objects() < 1900 / 17, "{} nodes", mock.objects());
-    let answer = whole(&mut mock, |tx, from| tree.check(tx, from, 7)).unwrap();
-    assert_eq!((answer.entries, answer.damage), (1900, vec![]));
+    let checked = whole(&mut mock, |tx, from| tree.check(tx, from, 7)).unwrap();
+    assert_eq!((checked.entries, checked.damage), (1900, vec![]));
 }
 
 #[test]
-fn a_large_table_is_prepared_step_by_step_and_a_full_one_says_so() {
+fn large_hash_map_is_prepared_in_steps() {
     let mut mock = Mock::new(1 << 20);
     let map = mock.transact(|tx| HashMap::reserve(tx, 1000, 77)).unwrap();
     assert_eq!(map.capacity(), 1024);
@@ -254,12 +254,12 @@ fn a_large_table_is_prepared_step_by_step_and_a_full_one_says_so() {
         let expected = if key == 5 { 6 } else { key };
         assert_eq!(mock.transact(|tx| map.remove(tx, key)).unwrap(), Some(expected));
     }
-    let answer = whole(&mut mock, |tx, from| map.check(tx, from, 100)).unwrap();
-    assert_eq!((answer.entries, answer.damage), (0, vec![]));
+    let checked = whole(&mut mock, |tx, from| map.check(tx, from, 100)).unwrap();
+    assert_eq!((checked.entries, checked.damage), (0, vec![]));
 }
 
 #[test]
-fn a_large_chained_map_is_prepared_and_given_back_step_by_step() {
+fn large_chained_map_is_prepared_and_freed_in_steps() {
     let mut mock = Mock::new(1 << 20);
     let map = mock.transact(|tx| ChainedMap::reserve(tx, 1000, 77)).unwrap();
     assert_eq!(map.chains(), 1024);
@@ -287,7 +287,7 @@ fn a_large_chained_map_is_prepared_and_given_back_step_by_step() {
 }
 
 #[test]
-fn keys_of_every_stride_spread_over_the_chains() {
+fn strided_keys_spread_over_chains() {
     // As many keys as chains: a lookup passes 0.5 entries on average before it finds a key.
     for shift in [0, 1, 4, 8, 16, 20, 24, 32, 43, 51] {
         let mut mock = Mock::new(1 << 20);
@@ -310,10 +310,10 @@ fn keys_of_every_stride_spread_over_the_chains() {
     }
 }
 
-/// What makes snapshot isolation enough: reads are not looked at there, writes of one object are.
+/// Snapshot isolation ignores reads and detects only writes of one object.
 #[test]
-fn changes_beside_each_other_in_a_chain_write_the_same_object() {
-    // 32 chains, some 300 keys: every second one is there, so that neighbours come in all kinds.
+fn neighbouring_chain_changes_write_one_object() {
+    // 32 chains, some 300 keys. Every second one is present: neighbours come in all kinds.
     let mut mock = Mock::new(1 << 20);
     let map = mock.transact(|tx| ChainedMap::create(tx, 32)).unwrap();
     for key in (0..600).step_by(2) {
@@ -327,7 +327,7 @@ fn changes_beside_each_other_in_a_chain_write_the_same_object() {
             let mut watching = common::Watching::new(tx);
             change(&mut watching);
             written = watching.written;
-            Err::<(), Stop>(Stop::Aborted) // the map stays as it is
+            Err::<(), Stop>(Stop::Aborted) // the map stays unchanged
         });
         assert_eq!(refused.unwrap_err().stop, Stop::Aborted);
         written
@@ -349,12 +349,12 @@ fn changes_beside_each_other_in_a_chain_write_the_same_object() {
         });
         assert!(other.iter().any(|object| removed.contains(object)), "{key}, {behind}: removals");
         pairs += 1;
-        // Keys that are not there and belong between the two.
+        // Missing keys that belong between the two.
         for between in (key + 1..behind).step_by(2) {
             let new = written(&mut mock, &|tx| {
                 let _ = map.insert(tx, between, 0);
             });
-            // An insert elsewhere meets neither; one here meets the removal of what is before it.
+            // An insert elsewhere meets neither. One here meets the removal of the key before it.
             let here = mock.transact(|tx| neighbours(tx, map, between)).unwrap() == (key, behind);
             if here {
                 assert!(new.iter().any(|object| removed.contains(object)), "{key}, {between}");
@@ -365,7 +365,7 @@ fn changes_beside_each_other_in_a_chain_write_the_same_object() {
     assert!(pairs > 200 && inserts > 100, "{pairs} pairs, {inserts} inserts");
 }
 
-/// The keys before and behind a key that is not there, in its chain; itself at the ends.
+/// Returns the keys before and after a missing key in its chain; the key itself at the ends.
 fn neighbours(tx: &mut Mock, map: ChainedMap, key: u64) -> Result<(u64, u64), Stop> {
     map.insert(tx, key, 0)?;
     let mut order = Vec::new();
@@ -376,7 +376,7 @@ fn neighbours(tx: &mut Mock, map: ChainedMap, key: u64) -> Result<(u64, u64), St
 }
 
 #[test]
-fn keys_of_every_stride_spread_over_the_table() {
+fn strided_keys_spread_over_buckets() {
     // Half full, linear probing passes 0.5 buckets on average before it finds a key.
     for shift in [0, 1, 4, 8, 16, 20, 24, 32, 43, 51] {
         let mut mock = Mock::new(1 << 20);
@@ -404,7 +404,7 @@ fn keys_of_every_stride_spread_over_the_table() {
 }
 
 #[test]
-fn a_new_key_protects_every_block_that_it_read_and_did_not_write() {
+fn insert_protects_passed_blocks() {
     let mut mock = Mock::new(1 << 16);
     let map = mock.transact(|tx| HashMap::create(tx, 32)).unwrap();
     let mut passing = 0;
@@ -421,7 +421,7 @@ fn a_new_key_protects_every_block_that_it_read_and_did_not_write() {
         })
         .unwrap();
     }
-    assert!(passing > 0, "some key did not fit into the block of its home");
+    assert!(passing > 0, "some key is not in the block of its start");
 }
 
 mod common {
@@ -459,7 +459,7 @@ mod common {
         }
     }
 
-    /// What allocation writes is the allocator's and not looked at.
+    /// Not recorded: the allocator's own writes.
     impl<W: Allocate> Allocate for Watching<'_, W> {
         fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
             self.inner.allocate(bytes)

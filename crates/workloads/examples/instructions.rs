@@ -1,5 +1,5 @@
-//! What operations cost in instructions beside their loads and stores: where the constants of
-//! `words::work` come from.
+//! Measures the instructions of operations beside their loads and stores: the constants of
+//! `words::work`.
 //!
 //! ```sh
 //! cargo build --release -p lastword-workloads --example instructions
@@ -9,9 +9,9 @@
 //!     target/release/examples/instructions table
 //! ```
 //!
-//! Each operation is run some thousand times in a function of its own, on a heap in a `Vec<u64>`
-//! that checks nothing but counts; callgrind tells the function's instructions. What a read and a
-//! write of that heap cost is measured the same way, and taken off, and so is the loop.
+//! Each operation runs some thousand times in a function of its own, on a heap in a `Vec<u64>` that
+//! checks nothing and counts accesses. callgrind counts the function's instructions. The costs of
+//! that heap's reads and writes are measured the same way, and subtracted, and so is the loop's.
 #![allow(clippy::unwrap_used, reason = "an example ends by panicking")]
 
 use std::collections::HashMap as StdMap;
@@ -39,7 +39,7 @@ struct Plain {
 struct Counts {
     reads: u64,
     writes: u64,
-    /// What operations said of themselves.
+    /// Instructions that operations announced.
     computed: u64,
 }
 
@@ -53,7 +53,7 @@ impl Plain {
     }
 }
 
-/// The place of a word; there is always one, so nothing is refused.
+/// Returns the place of a word; every place exists, so no access is refused.
 #[inline(always)]
 fn index(at: Addr) -> usize {
     (at.byte() & 0xffff_ffff_ffff) as usize / 8
@@ -128,7 +128,7 @@ impl Transact for Plain {
 /// The measured functions, by name: each does so many operations.
 type Measured = fn(&mut Plain, &mut State) -> u64;
 
-/// What they work on.
+/// The data of the measured functions.
 struct State {
     at: Vec<Addr>,
     map: HashMap,
@@ -144,12 +144,12 @@ struct State {
     objects: Vec<u64>,
 }
 
-/// Keys without a pattern that repeats.
+/// Returns keys without a pattern that repeats.
 fn key(n: u64) -> u64 {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
 }
 
-/// Does something so many times, with one of so many keys each.
+/// Runs `operation` so many times, with one of so many keys each.
 #[inline(always)]
 fn over<R>(times: u64, keys: u64, mut operation: impl FnMut(u64, u64) -> R) -> u64 {
     for n in 0..times {
@@ -224,7 +224,7 @@ fn measured_keys(_tx: &mut Plain, _state: &mut State) -> u64 {
 #[inline(never)]
 fn measured_hash(_tx: &mut Plain, state: &mut State) -> u64 {
     let map = state.map;
-    over(TIMES, 2000, |key, _| map.home(key))
+    over(TIMES, 2000, |key, _| map.start(key))
 }
 
 #[inline(never)]
@@ -335,7 +335,8 @@ fn measured_large_insert(tx: &mut Plain, state: &mut State) -> u64 {
     over(1000, 2000, |key, n| tree.insert(tx, key, n))
 }
 
-/// The list of them, and for each workload one that draws transactions and one that runs them too.
+/// Lists them, and for each workload a function that generates transactions and one that also runs
+/// them.
 macro_rules! measured {
     ($($name:ident)* ; $($draw:ident $run:ident $workload:ty),*) => {
         const OPERATIONS: &[(&str, Measured)] = &[$((stringify!($name), $name)),*];
@@ -354,7 +355,7 @@ macro_rules! measured {
             ) {
                 for _ in 0..TIMES {
                     workload.next(client);
-                    // What gives itself up is not rolled back here.
+                    // A transaction that aborts itself is not rolled back here.
                     if !workload.gives_up(client) {
                         workload.run(client, tx).unwrap();
                     }
@@ -394,11 +395,11 @@ measured!(
     draw_sps run_sps Sps, draw_vacation run_vacation Vacation, draw_ycsb_a run_ycsb_a YcsbA
 );
 
-/// Runs everything; hands on each function's name, its operations and what it counted.
+/// Runs everything; calls `visit` with each function's name, its operations and its counts.
 fn run_all(visit: &mut impl FnMut(&'static str, u64, Counts)) {
     let mut tx = Plain::new(64 << 20);
     let mut state = State::new(&mut tx).unwrap();
-    // The first allocations make slabs; what is measured takes from a list.
+    // The first allocations make slabs; the measured ones take from a free list.
     measured_allocate(&mut tx, &mut state);
     measured_retire(&mut tx, &mut state);
     visit("", 0, Counts::default());
@@ -410,7 +411,7 @@ fn run_all(visit: &mut impl FnMut(&'static str, u64, Counts)) {
     run_workloads(visit);
 }
 
-/// Joins callgrind's instructions, by function, with what was counted.
+/// Joins callgrind's instructions, by function, with the counts.
 fn table() {
     let mut found = StdMap::new();
     for line in stdin().lock().lines() {
@@ -430,7 +431,7 @@ fn table() {
     println!("| operation | instructions | reads | writes | beside them | charged |");
     println!("|---|---|---|---|---|---|");
     run_all(&mut |name, times, counts| {
-        // Two of the operations were run once before: callgrind counts both.
+        // Two of the operations ran once before: callgrind counts both runs.
         let runs = if matches!(name, "measured_allocate" | "measured_retire") { 2 } else { 1 };
         let per = |count: u64| count as f64 / times as f64;
         let (all, reads, writes) =

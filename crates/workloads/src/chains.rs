@@ -8,19 +8,19 @@
 //! | `list` | 1000 | 1 |
 //!
 //! ```text
-//!   numbers of keys   0 ... pairs - 1        there from the beginning, for ever
-//!                     pairs ... 2 pairs - 1  each a worker's own: put in, and taken out again
+//!   numbers of keys   0 ... pairs - 1        loaded, never removed
+//!                     pairs ... 2 pairs - 1  each a worker's own: inserted and removed again
 //! ```
 //!
-//! A search draws one of all numbers evenly, so about half of them find something, and reads the
-//! value whole. Of 100 transactions 20 write (`--update-percent`), half of them inserts, half
-//! removals, in the order that `turns.rs` tells: beside the pairs there are up to 1024 more for
+//! A search draws a uniform number, so about half of the searches succeed, and reads the whole
+//! value. Of 100 transactions 20 write (`--update-percent`), half of them inserts and half
+//! removals, in the order of `turns.rs`. Beside the loaded pairs up to 1024 more are present for
 //! each worker. An insert writes 11 words (key, link, value, and the link to it), a removal 2,
-//! beside what the allocator writes. A key is its number mixed, so that numbers say nothing about
+//! beside the allocator's words. A key is its number mixed, so that numbers do not determine
 //! places.
 //!
-//! Under snapshot isolation, too, nothing more is needed: two changes of one list that touch each
-//! other write the same entry, since a removal writes the one that goes (see `collections::Chain`).
+//! Snapshot isolation suffices without protection. Two neighbouring changes of one list write the
+//! same entry, since a removal writes the removed entry (see `collections::Chain`).
 
 use std::hint::black_box;
 
@@ -39,13 +39,13 @@ use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, lock, scaled, with
 /// Words of a value: 64 bytes.
 const WORDS: usize = 8;
 
-/// Bytes of an entry in the heap: its class of size, header included.
+/// Size of an entry in the heap: its size class, header included.
 const SLOT_BYTES: u64 = 96;
 
-/// Of 100 transactions, those that write when nobody says anything.
+/// Default percentage of transactions that write.
 const UPDATE_PERCENT: u8 = 20;
 
-/// Beyond what any pool holds, and twice of it is a number.
+/// More pairs than any pool holds, doubled without overflow.
 const PAIRS_MAX: u64 = 1 << 40;
 
 /// Blocks that one transaction of loading prepares, and pairs that one inserts.
@@ -54,13 +54,13 @@ const STEP: u64 = 256;
 /// Lists that one transaction of the check reads.
 const CHECKED: u64 = 256;
 
-/// Entries that one transaction gives back.
+/// Entries that one transaction frees.
 const FREED: u64 = 1024;
 
 const _: () =
     assert!(ChainedTable::<WORDS>::ENTRY_BYTES as u64 + words::HEADER_BYTES == SLOT_BYTES);
 
-/// So many pairs in so many lists, at scale 1.
+/// Lists with a number of pairs and of lists at scale 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Lists<const PAIRS: u64, const LISTS: u64> {
     table: ChainedTable<WORDS>,
@@ -119,7 +119,7 @@ impl<const PAIRS: u64, const LISTS: u64> Build for Lists<PAIRS, LISTS> {
     }
 
     fn free<W: Allocate>(table: ChainedTable<WORDS>, tx: &mut W) -> Result<bool, Stop> {
-        // What was never made ready cannot be read. Each list passed counts as an entry.
+        // Unprepared blocks cannot be read. Each list passed counts as an entry.
         Ok(table.prepare(tx, STEP)? && table.free(tx, 0, FREED + table.chains())?.is_none())
     }
 }
@@ -137,7 +137,7 @@ impl<const PAIRS: u64, const LISTS: u64> Workload for Lists<PAIRS, LISTS> {
 
     fn heap_bytes(options: &Options) -> u64 {
         let pairs = Self::pairs(options);
-        // Every number may be there: each run may leave some.
+        // Every number may be present: each run may leave some.
         with_slack(2 * pairs * SLOT_BYTES + (Self::lists(pairs) / 32 + 1) * BLOCK_STRIDE)
     }
 
@@ -184,7 +184,7 @@ impl<const PAIRS: u64, const LISTS: u64> Workload for Lists<PAIRS, LISTS> {
     fn run<W: Allocate>(&self, client: &ListsClient, tx: &mut W) -> Result<(), Stop> {
         tx.compute(work::FRAME);
         let (table, key) = (self.table, mix(client.number));
-        tx.lock(lock::chain(lock::ROWS, table.home(key)))?;
+        tx.lock(lock::chain(lock::ROWS, table.chain_of(key)))?;
         match client.turn {
             None => drop(black_box(table.get(tx, key)?)),
             Some(Turn::In(_)) => put(table, tx, client.number, client.stamp)?,
@@ -197,7 +197,7 @@ impl<const PAIRS: u64, const LISTS: u64> Workload for Lists<PAIRS, LISTS> {
         if client.turn.is_none() {
             return Ok(true);
         }
-        tx.lock(lock::chain(lock::ROWS, self.table.home(mix(client.number))))?;
+        tx.lock(lock::chain(lock::ROWS, self.table.chain_of(mix(client.number))))?;
         client.turns.is_done(client.stamp, |number| {
             let key = mix(self.pairs + number);
             let at = self.table.find(tx, key)?;
@@ -238,7 +238,7 @@ impl<const PAIRS: u64, const LISTS: u64> Lists<PAIRS, LISTS> {
         scaled(PAIRS, options, NUMBERS_MIN)
     }
 
-    /// Lists for so many pairs.
+    /// Returns the number of lists for so many pairs.
     fn lists(pairs: u64) -> u64 {
         if LISTS == 1 { 1 } else { (pairs * LISTS / PAIRS).max(1) }
     }

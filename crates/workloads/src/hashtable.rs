@@ -1,9 +1,9 @@
-//! `hashtable`: insert a random key, or overwrite it, one a transaction (DudeTM, section 5.1).
+//! `hashtable`: inserts a random key or overwrites it, one a transaction (DudeTM, section 5.1).
 //!
-//! 2^22 buckets times the scale, keys from a space half that size, every second one there from the
-//! beginning: a quarter of the buckets are taken, and never more than a half. The paper's table
-//! only ever takes new keys; this one is stationary, and writes a bucket's two words either way.
-//! Those that only read (`--update-percent`) look a key up.
+//! The table has 2^22 buckets times the scale and a key space half that size, of which every second
+//! key is loaded. A quarter of the buckets are used at first, and never more than a half. The
+//! paper's table only takes new keys. This one is stationary, and writes a bucket's two words
+//! either way. Transactions that only read (`--update-percent`) look a key up.
 
 use std::hint::black_box;
 
@@ -23,9 +23,9 @@ const BUCKETS: u64 = 1 << 22;
 /// Blocks that one transaction of loading prepares: 70 KB.
 const BLOCKS: u64 = 256;
 
-/// Buckets that a lock guards; and more than the longest run can pass when all keys are there,
+/// Buckets that a lock guards. It is more than the longest run can pass when all keys are present,
 /// since a run that begins in one lock's buckets may end in the next one's. Keys are never removed,
-/// so none gets longer than `no_run_is_longer_than_what_is_locked` computes: 16 up to scale 1.
+/// so none gets longer than `longest_run_is_below_the_lock_stripe` computes: 16 up to scale 1.
 const LOCKED: u64 = 4096;
 const RUN_MAX: u64 = 256;
 
@@ -41,12 +41,12 @@ pub struct HashTable {
 }
 
 impl HashTable {
-    /// Locks the buckets between which a key is, or comes to be.
+    /// Locks the buckets that a search for the key may visit.
     #[inline]
     fn lock<W: Words>(&self, key: u64, tx: &mut W) -> Result<(), Stop> {
-        let home = self.map.home(key)?;
-        let end = (home + RUN_MAX) % self.map.capacity();
-        let ids = [home, end].map(|bucket| LockId::of(lock::ROWS, bucket / LOCKED));
+        let start = self.map.start(key)?;
+        let end = (start + RUN_MAX) % self.map.capacity();
+        let ids = [start, end].map(|bucket| LockId::of(lock::ROWS, bucket / LOCKED));
         Locks::<2>::of(ids).take(tx)
     }
 }
@@ -178,18 +178,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_run_is_longer_than_what_is_locked() {
+    fn longest_run_is_below_the_lock_stripe() {
         for log2 in 6..=22 {
             let buckets = 1_u64 << log2;
             let mut mock = words::mock::Mock::new(8 * buckets as usize * 3 + 4096);
             let map = mock.transact(|tx| HashMap::reserve(tx, buckets, 0)).unwrap();
-            // Where linear probing puts all keys; in which order they come changes no run.
+            // Simulate linear probing of all keys; their order changes no run.
             let mut taken = vec![false; buckets as usize];
             let mut longest = 0;
             for key in 1..buckets / 2 {
-                let home = map.home(key).unwrap();
+                let start = map.start(key).unwrap();
                 let free = (0..).find(|passed| {
-                    let bucket = (home + passed) % buckets;
+                    let bucket = (start + passed) % buckets;
                     !std::mem::replace(&mut taken[bucket as usize], true)
                 });
                 longest = longest.max(1 + free.unwrap());

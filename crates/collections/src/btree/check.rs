@@ -6,7 +6,7 @@ use super::BTree;
 use super::node::{LEVELS, Node};
 use crate::check::{Checked, Damage};
 
-/// A leaf and the keys that may lie in it.
+/// A leaf and the bounds of its keys.
 struct Place<const SLOTS: usize> {
     leaf: Node<SLOTS>,
     low: u64,
@@ -14,45 +14,46 @@ struct Place<const SLOTS: usize> {
 }
 
 impl<const SLOTS: usize> BTree<SLOTS> {
-    /// Checks up to `most_leaves` leaves from the one where `from` belongs on (the first is 0), and
-    /// the path to each: order, counts, levels, bounds, links. [`whole`](crate::whole) checks all
-    /// of it. Each answer holds for the state that its transaction saw, so the tree may change
-    /// between the parts.
+    /// Checks up to `most_leaves` leaves, beginning at the leaf of key `from` (the first is 0), and
+    /// the path to each: order, counts, levels, bounds, links.
+    ///
+    /// Each result holds for the state that its transaction saw, so the tree may change between the
+    /// parts. [`whole`](crate::whole) checks the whole tree.
     ///
     /// # Errors
-    /// As [`Words::read`]: a wild pointer is not damage in the answer but [`Stop::BadPointer`].
+    /// As [`Words::read`]. A wild pointer is not reported as damage but [`Stop::BadPointer`].
     pub fn check<W: Words>(self, tx: &mut W, from: u64, most_leaves: u64) -> Result<Checked, Stop> {
-        let mut answer = Checked::default();
-        let mut place = self.place(tx, from, &mut answer)?;
+        let mut checked = Checked::default();
+        let mut place = self.place(tx, from, &mut checked)?;
         for _ in 0..most_leaves.max(1) {
             let Some(here) = place else {
-                return Ok(answer); // damaged above: there is no way further
+                return Ok(checked); // damage above: the descent cannot continue
             };
-            answer.entries += count_from(tx, &here, from)?;
-            answer.next = here.high.checked_add(1);
-            let next = match answer.next {
+            checked.entries += count_from(tx, &here, from)?;
+            checked.next = here.high.checked_add(1);
+            let next = match checked.next {
                 None => None,
-                Some(key) => self.place(tx, key, &mut answer)?,
+                Some(key) => self.place(tx, key, &mut checked)?,
             };
             let expected = next.as_ref().map_or(0, |next| next.leaf.object);
-            if here.leaf.link != expected && (next.is_some() || answer.next.is_none()) {
+            if here.leaf.link != expected && (next.is_some() || checked.next.is_none()) {
                 let (leaf, found) = (here.leaf.object, here.leaf.link);
-                answer.found(Damage::Chain { leaf, expected, found });
+                checked.found(Damage::Chain { leaf, expected, found });
             }
             place = next;
             if place.is_none() {
-                answer.next = None;
+                checked.next = None;
             }
         }
-        Ok(answer)
+        Ok(checked)
     }
 
-    /// Descends to the leaf where a key belongs and checks each node on the way.
+    /// Descends to the leaf of a key and checks each node on the path.
     fn place<W: Words>(
         self,
         tx: &mut W,
         key: u64,
-        answer: &mut Checked,
+        checked: &mut Checked,
     ) -> Result<Option<Place<SLOTS>>, Stop> {
         let (mut low, mut high) = (0, u64::MAX);
         let mut node = Node::<SLOTS>::peek(tx, self.root.to_bits())?;
@@ -60,11 +61,11 @@ impl<const SLOTS: usize> BTree<SLOTS> {
         let mut least = usize::from(level > 0);
         if level >= LEVELS {
             let (node, expected) = (node.object, LEVELS as u64 - 1);
-            answer.found(Damage::Level { node, expected, found: level as u64 });
+            checked.found(Damage::Level { node, expected, found: level as u64 });
             return Ok(None);
         }
         loop {
-            if !check_node(tx, &node, level, least, (low, high), answer)? {
+            if !check_node(tx, &node, level, least, (low, high), checked)? {
                 return Ok(None);
             }
             if level == 0 {
@@ -84,8 +85,8 @@ impl<const SLOTS: usize> BTree<SLOTS> {
     }
 }
 
-/// Entries of a leaf from a key on. A part that begins inside a leaf was told so by a tree that has
-/// changed since.
+/// Counts the entries of a leaf from a key on. A part may begin inside a leaf, because the tree has
+/// changed since the part before.
 fn count_from<const SLOTS: usize, W: Words>(
     tx: &mut W,
     place: &Place<SLOTS>,
@@ -99,25 +100,25 @@ fn count_from<const SLOTS: usize, W: Words>(
     Ok((all - found.rank + usize::from(found.exact)) as u64)
 }
 
-/// Checks one node; false when a descent through it makes no sense.
+/// Checks one node; returns false when a descent cannot continue through it.
 fn check_node<const SLOTS: usize, W: Words>(
     tx: &mut W,
     node: &Node<SLOTS>,
     level: usize,
     least: usize,
     (low, high): (u64, u64),
-    answer: &mut Checked,
+    checked: &mut Checked,
 ) -> Result<bool, Stop> {
     let object = node.object;
     let count = node.count();
     if node.level() != level {
         let (expected, found) = (level as u64, node.level() as u64);
-        answer.found(Damage::Level { node: object, expected, found });
+        checked.found(Damage::Level { node: object, expected, found });
         return Ok(false);
     }
     if count < least || count > SLOTS {
         let (least, most, found) = (least as u64, SLOTS as u64, count as u64);
-        answer.found(Damage::Count { node: object, least, most, found });
+        checked.found(Damage::Count { node: object, least, most, found });
         return Ok(false);
     }
     let mut seen = 0_u64;
@@ -125,7 +126,7 @@ fn check_node<const SLOTS: usize, W: Words>(
         let slot = node.raw_slot(position);
         if slot >= SLOTS || seen & (1 << slot) != 0 {
             let (position, found) = (position as u64, slot as u64);
-            answer.found(Damage::Order { node: object, position, found });
+            checked.found(Damage::Order { node: object, position, found });
             return Ok(false);
         }
         seen |= 1 << slot;
@@ -134,11 +135,11 @@ fn check_node<const SLOTS: usize, W: Words>(
     for position in 0..count {
         let (found, _) = node.entry(tx, position)?;
         if let Some(previous) = previous.filter(|&previous| previous >= found) {
-            answer.found(Damage::KeyOrder { node: object, previous, found });
+            checked.found(Damage::KeyOrder { node: object, previous, found });
             return Ok(false);
         }
         if found < low || found > high {
-            answer.found(Damage::Bounds { node: object, low, high, found });
+            checked.found(Damage::Bounds { node: object, low, high, found });
             return Ok(false);
         }
         previous = Some(found);

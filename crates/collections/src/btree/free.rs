@@ -1,4 +1,4 @@
-//! Giving a whole tree back, in steps.
+//! Freeing a whole tree in steps.
 
 use words::{Addr, Stop, Words};
 
@@ -6,12 +6,14 @@ use super::BTree;
 use super::node::{LEVELS, Node};
 
 impl<const SLOTS: usize> BTree<SLOTS> {
-    /// Gives up to `most_nodes` nodes back; answers whether that was the last one, after which
-    /// every copy of this value leads nowhere. Between the steps the tree must not be used for
-    /// anything else; how far it has come is part of the pool, so it goes on after a crash.
+    /// Frees up to `most_nodes` nodes; returns whether that was the last one. Every copy of this
+    /// value dangles after that.
+    ///
+    /// Between the steps the tree must not be used for anything else. The progress is part of the
+    /// pool, so freeing continues after a crash.
     ///
     /// # Errors
-    /// As [`Words::write`]; [`Stop::BadPointer`] when the tree was given back before.
+    /// As [`Words::write`]; [`Stop::BadPointer`] when the tree was freed before.
     pub fn free<W: Words>(self, tx: &mut W, most_nodes: u64) -> Result<bool, Stop> {
         for _ in 0..most_nodes {
             let mut parent: Option<Node<SLOTS>> = None;
@@ -27,7 +29,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
                 return Ok(true);
             };
             match parent.count() {
-                // Its last child is gone: it is an empty leaf, and the next to be given back.
+                // Its last child is freed: it becomes an empty leaf, the next node to free.
                 0 => parent.set_level(0),
                 count => parent.take(count - 1, count),
             }
@@ -37,7 +39,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
     }
 }
 
-/// A node somewhere below `level`: in a tree that is given back, inner nodes become leaves.
+/// Opens a node somewhere below `level`: while a tree is freed, inner nodes become leaves.
 fn open_any<const SLOTS: usize, W: Words>(
     tx: &mut W,
     at: Addr,

@@ -1,4 +1,4 @@
-//! Insertion: into the leaf, and up the path while nodes are full.
+//! Insertion into the leaf, with splits of full nodes up the path.
 
 use words::{Allocate, Stop, Words};
 
@@ -6,8 +6,8 @@ use super::node::{Entry, LEVELS, Node, SLOTS_MOST};
 use super::{BTree, Path};
 
 impl<const SLOTS: usize> BTree<SLOTS> {
-    /// Puts a key's value, whether it was there or not; answers the value before. Writes 1 word
-    /// over an old key; key, value and 1 to 4 words of order for a new one, when no node is split.
+    /// Inserts a key or replaces its value; returns the old value. Writes 1 word for a present key;
+    /// for a new one key, value and 1 to 4 words of order, when no node is split.
     ///
     /// # Errors
     /// As [`Words::write`] and [`Allocate::allocate`].
@@ -35,7 +35,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
         Ok(None)
     }
 
-    /// Replaces the value of a key that is there: 1 word. Answers the value before.
+    /// Replaces the value of a present key and returns the old one. Writes 1 word.
     ///
     /// # Errors
     /// As [`Words::write`].
@@ -57,7 +57,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
         Ok(Some(before))
     }
 
-    /// Puts an entry into a full leaf: splits it, and every full node above it.
+    /// Inserts into a full leaf: splits it, and every full node above it.
     #[cold]
     fn split_up<W: Allocate>(
         self,
@@ -82,9 +82,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
     }
 }
 
-/// The entries of a full node with one more at its place.
-///
-/// The first `SLOTS + 1` of them.
+/// Returns the entries of a full node with a new one at its place, `SLOTS + 1` in total.
 fn with_entry<const SLOTS: usize, W: Words>(
     tx: &mut W,
     node: &Node<SLOTS>,
@@ -98,14 +96,14 @@ fn with_entry<const SLOTS: usize, W: Words>(
     Ok(entries)
 }
 
-/// Entries that stay on the left when a full node gets one more at this place: half of them; but
-/// when the new one is the last, ascending keys fill nodes to two thirds, and the right node has
-/// what every node must have.
+/// Returns how many entries stay on the left when a full node gets a new one at this place. It is
+/// half of them. If the new entry is the last, more stay: ascending keys then fill nodes to two
+/// thirds, and the right node has the minimum.
 fn left_count<const SLOTS: usize>(rank: usize) -> usize {
     if rank == SLOTS { SLOTS - Node::<SLOTS>::LEAST } else { SLOTS.div_ceil(2) }
 }
 
-/// Splits a full node and puts the entry into one of the halves; answers the entry that leads to
+/// Splits a full node and inserts the entry into one of the halves; returns the entry that leads to
 /// the new right half.
 fn split<const SLOTS: usize, W: Allocate>(
     tx: &mut W,
@@ -129,7 +127,7 @@ fn split<const SLOTS: usize, W: Allocate>(
     Ok((entries[left].0, right))
 }
 
-/// The right half of a full node as a node of its own; answers its object.
+/// Creates a node of the right half of a full node; returns its object.
 fn create_right<const SLOTS: usize, W: Allocate>(
     tx: &mut W,
     node: &Node<SLOTS>,
@@ -139,13 +137,13 @@ fn create_right<const SLOTS: usize, W: Allocate>(
     let right = if node.level() == 0 {
         Node::<SLOTS>::create(tx, 0, node.link, &entries[left..])?
     } else {
-        // The middle key goes up, and its child is the leftmost of the right half.
+        // The middle key moves up, and its child becomes the leftmost of the right half.
         Node::<SLOTS>::create(tx, node.level(), entries[left].1, &entries[left + 1..])?
     };
     Ok(right.object)
 }
 
-/// Splits the full root: both halves become new nodes, the root stays where it is.
+/// Splits the full root: both halves become new nodes, and the root keeps its place.
 fn grow<const SLOTS: usize, W: Allocate>(
     tx: &mut W,
     mut root: Node<SLOTS>,

@@ -1,30 +1,35 @@
 //! A B+-tree whose nodes keep their entries in slots and an order over the slots.
 //!
-//! The root node never moves, so a tree is one pointer that is never read again: a full root gets
-//! two new children, a root with one child takes its contents.
+//! The root node never moves, so a tree is one pointer that no operation rereads. A full root gets
+//! two new children, and a root with one child takes its contents.
 //!
-//! Why slots: an insert writes key, value and one or two words of order, where sorted arrays of the
-//! same fill shift 20 words and more. Measured with 2^22 keys, two of three present (ns insert / ns
-//! lookup / words written by an insert; a plain heap, then one with ownership records per line; all
-//! with the node prefetched): 28 slots in 512 bytes 582 / 600 / 3.7 and 698 / 711; sorted arrays of
-//! 30 in 512 bytes 531 / 472 / 11.9 and 679 / 579; 14 slots in 256 bytes 641 / 639 / 2.9 and 819 /
-//! 834; sorted arrays of 14 640 / 608 / 7.0 and 820 / 762. What the sorted ones save in front, a
-//! durable design pays again for three times the words in log and home. Sorted inner nodes above
-//! slotted leaves were not faster than one format for both. A descent announces each node before it
-//! searches it, and only the leaf of a change as one that will be written: otherwise the others
-//! would travel between cores.
+//! Slots exist because an insert then writes key, value and one or two words of order. Sorted
+//! arrays of the same fill shift 20 words and more. Measured with 2^22 keys, two of three present,
+//! the node prefetched, on a plain heap and on one with ownership records per line:
+//!
+//! | node | plain: ns insert / lookup, words per insert | ownership records: ns insert / lookup |
+//! |---|---|---|
+//! | 28 slots, 512 bytes | 582 / 600, 3.7 | 698 / 711 |
+//! | sorted 30, 512 bytes | 531 / 472, 11.9 | 679 / 579 |
+//! | 14 slots, 256 bytes | 641 / 639, 2.9 | 819 / 834 |
+//! | sorted 14 | 640 / 608, 7.0 | 820 / 762 |
+//!
+//! The foreground time that sorted arrays save, a durable design pays again: it writes three times
+//! the words to the log and the heap image. Sorted inner nodes above slotted leaves were not faster
+//! than one format for both. A descent prefetches each node before it searches it, but only the
+//! leaf of a change for writing. Otherwise the other nodes would move between the cores' caches.
 //!
 //! Invariants:
-//! - A node's level is its parent's less one, leaves are level 0; so a descent ends, whatever the
-//!   heap holds.
-//! - A node other than the root has [`LEAST`](BTree::LEAST) entries or more; only the root may be
+//! - A node's level is its parent's less one, and leaves are level 0. A descent therefore ends,
+//!   whatever the heap holds.
+//! - A node other than the root has [`LEAST`](BTree::LEAST) entries or more. Only the root may be
 //!   empty, and only as a leaf.
 //! - Child i of an inner node holds the keys from entry i - 1's key up to, not including, entry
 //!   i's; the link is child 0.
-//! - A leaf's link leads to the leaf with the next greater keys. A scan wants ascending keys, so a
-//!   cycle of links stops it.
-//! - Two transactions that change what the other relied on write the same node, also under
-//!   snapshot isolation: what is merged away is written (marked dead) before it is given back.
+//! - A leaf's link leads to the leaf with the next greater keys. A scan requires ascending keys, so
+//!   a cycle of links stops it.
+//! - Two transactions that change words that the other relied on write the same node, also under
+//!   snapshot isolation: a node merged away is written (marked dead) before it is freed.
 
 mod check;
 mod free;
@@ -39,34 +44,34 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use node::{LEVELS, Node};
 pub use range::Cursor;
 
-/// An ordered map from `u64` to `u64` whose nodes hold so many entries (7 to 38), or one child
-/// more; a value of one word that objects can hold.
+/// An ordered map from `u64` to `u64`; a value of one word that objects can hold. Its nodes hold
+/// `SLOTS` entries (7 to 38), or one more child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct BTree<const SLOTS: usize> {
     root: Ptr<BTree<SLOTS>>,
 }
 
-/// The tree to use: nodes of 512 bytes with their headers.
+/// The default tree, with nodes of 512 bytes including their headers.
 pub type BTreeMap = BTree<28>;
 
-/// At most 16 children: nodes of 288 bytes with their headers, in the allocator's class of 320.
+/// A tree of at most 16 children a node, in 288 bytes with its header (allocator class 320).
 pub type BTree16 = BTree<15>;
 
-/// At most 32 children: nodes of 560 bytes with their headers, in the allocator's class of 640.
+/// A tree of at most 32 children a node, in 560 bytes with its header (allocator class 640).
 pub type BTree32 = BTree<31>;
 
-/// Where a descent passed: at each level the node and how many of its keys are not above the key.
+/// The path of a descent: at each level the node, and how many of its keys are not above the key.
 type Path = [(Addr, usize); LEVELS];
 
 impl<const SLOTS: usize> BTree<SLOTS> {
-    /// Bytes of a node's object; 16 bytes of header come on top.
+    /// Size of a node's object in bytes, without its header of 16 bytes.
     pub const NODE_BYTES: usize = Node::<SLOTS>::BYTES;
 
     /// Fewest entries of a node that is not the root.
     pub const LEAST: usize = Node::<SLOTS>::LEAST;
 
-    /// An empty tree. Store it somewhere reachable in the same transaction.
+    /// Creates an empty tree. Store it somewhere reachable in the same transaction.
     ///
     /// # Errors
     /// As [`Allocate::allocate`].
@@ -74,10 +79,10 @@ impl<const SLOTS: usize> BTree<SLOTS> {
         Ok(BTree { root: Ptr::from_bits(Node::<SLOTS>::create(tx, 0, 0, &[])?.object) })
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// As [`Words::read`]; [`Stop::BadValue`] in a damaged tree, here and in all that follows.
+    /// As [`Words::read`]; [`Stop::BadValue`] in a damaged tree, here and in all other methods.
     #[inline]
     pub fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
         let mut node = Node::<SLOTS>::open_root(tx, self.root())?;
@@ -91,7 +96,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
         if found.exact { node.value(tx, &found).map(Some) } else { Ok(None) }
     }
 
-    /// Where the value of a key is. It stays there until a key is put in or taken out.
+    /// Returns the place of a key's value, which is valid until a key is inserted or removed.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -102,7 +107,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
         Ok(found.exact.then(|| leaf.value_at(found.slot)))
     }
 
-    /// Descends to the leaf where a key belongs, for a change; answers it and the path above.
+    /// Descends to a key's leaf, for a change; returns it and the path above.
     #[inline]
     fn descend<W: Words>(self, tx: &mut W, key: u64) -> Result<(Node<SLOTS>, Path), Stop> {
         let mut path: Path = [(Addr::new(0, 0), 0); LEVELS];

@@ -1,4 +1,4 @@
-//! A node: how it lies in memory, how it is searched and changed.
+//! A node of the B+-tree: its layout, searches and changes.
 //!
 //! ```text
 //!   slots    15  28  31
@@ -14,10 +14,10 @@
 //!           272 496 544  end
 //! ```
 //!
-//! What is behind the last slot of the order is 0. With its 16-byte header a node of 28 slots takes
-//! 512 bytes, and its keys begin at a cache line when the allocator aligns it so; one of 15 takes
-//! 288 (320 in the allocator's classes), one of 31 takes 560 (640). The order names every slot
-//! once: the first `count` in the order of their keys, then the free ones.
+//! The order is padded with 0. With its 16-byte header a node of 28 slots takes 512 bytes, and its
+//! keys begin at a cache line when the allocator aligns it so. A node of 15 takes 288 (allocator
+//! class 320), one of 31 takes 560 (640). The order holds every slot once: first the `count` used
+//! slots in the order of their keys, then the free ones.
 
 use std::hint::select_unpredictable;
 
@@ -29,17 +29,17 @@ const HEAD_MOST: usize = 5;
 /// Entries in the largest full node.
 pub(super) const SLOTS_MOST: usize = 8 * HEAD_MOST - FIRST;
 
-/// Levels of a tree, leaves included: the 6^14 nodes of the least one of 15 slots with more fit in
-/// no machine. Of 7 slots one may end at 2 * 3^14 leaves, ten million, where insertion answers that
-/// it is full; random keys, which fill nodes to two thirds, reach 10^10 before.
+/// Levels of a tree, leaves included. No machine holds the 6^14 nodes of the smallest tree of 15
+/// slots with more. A tree of 7 slots may reach the limit at 2 * 3^14 leaves, ten million, where
+/// insertion reports that it is full; random keys, which fill nodes to two thirds, reach 10^10.
 pub(super) const LEVELS: usize = 16;
 
 const _: () = assert!(Node::<28>::BYTES + words::HEADER_BYTES as usize == 512);
 
-/// The first byte of the order among the head's bytes: count and level stand before it.
+/// Index of the order's first byte in the head, after count and level.
 const FIRST: usize = 2;
 
-/// The count of a node that was merged away.
+/// The count that marks a node that was merged away.
 const DEAD: u64 = 255;
 
 /// A key and its value, or its right child.
@@ -52,26 +52,26 @@ pub(super) struct Node<const SLOTS: usize> {
     pub(super) object: u64,
     /// The next leaf, or the leftmost child; 0 is none.
     pub(super) link: u64,
-    /// Which version of it was read.
+    /// The version that was read.
     seen: Seen,
-    /// The head as it was read, and as it is.
+    /// The head as read.
     before: Head,
     head: Head,
 }
 
-/// Words, of which only the first [`Node::HEAD`] are in the node.
+/// The words of a head, of which the first [`Node::HEAD`] are in the node.
 type Head = [u64; HEAD_MOST];
 
-/// The same as bytes.
+/// The bytes of a head.
 type Order = [u8; 8 * HEAD_MOST];
 
-/// Where a key is in a node.
+/// The place of a key in a node.
 pub(super) struct Found {
-    /// How many of the node's keys are not above the key.
+    /// Number of the node's keys that are not above the key.
     pub(super) rank: usize,
     /// The slot of the last of them; meaningless when there is none.
     pub(super) slot: usize,
-    /// Whether that one is the key itself.
+    /// Whether that key is the searched key.
     pub(super) exact: bool,
 }
 
@@ -86,15 +86,15 @@ impl<const SLOTS: usize> Node<SLOTS> {
     const KEYS: u64 = (Self::LINK + 8).next_multiple_of(16);
     const VALUES: u64 = Self::KEYS + 8 * SLOTS as u64;
 
-    /// Bytes of a node's object; 16 bytes of header come on top.
+    /// Size of a node's object in bytes, without its header of 16 bytes.
     pub(super) const BYTES: usize = Self::VALUES as usize + 8 * SLOTS;
 
-    /// Fewest entries of a node that is not the root. A node that falls below is joined with a
-    /// neighbour when both have at most [`JOINED_MOST`](Self::JOINED_MOST), else they share evenly:
-    /// either way several operations pass before the same nodes are rebuilt again.
+    /// Fewest entries of a node that is not the root. A node below that is joined with a neighbour
+    /// when both have at most [`JOINED_MOST`](Self::JOINED_MOST); else the two share evenly. Either
+    /// way several operations pass before the same nodes are rebuilt again.
     pub(super) const LEAST: usize = SLOTS / 3;
 
-    /// Most entries of two nodes that are joined to one.
+    /// Most entries of two nodes that are joined into one.
     pub(super) const JOINED_MOST: usize = SLOTS * 6 / 7;
 
     /// Reads the head of the node at `at`, which must be at `level`.
@@ -107,7 +107,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Ok(node)
     }
 
-    /// Reads the head of the root, which knows the tree's height.
+    /// Reads the head of the root, which holds the tree's height.
     #[inline(always)]
     pub(super) fn open_root<W: Words>(tx: &mut W, at: Addr) -> Result<Self, Stop> {
         let node = Self::peek(tx, at.object)?;
@@ -117,7 +117,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Ok(node)
     }
 
-    /// Reads a head and trusts nothing in it. Inlined, for a search copies no head then.
+    /// Reads a head and trusts no byte of it. Inlined, so that a search copies no head.
     #[inline(always)]
     pub(super) fn peek<W: Words>(tx: &mut W, object: u64) -> Result<Self, Stop> {
         tx.compute(work::NODE);
@@ -128,7 +128,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Ok(Node { object, link: words[Self::HEAD], seen, before: head, head })
     }
 
-    /// Makes a new node with these entries, at most `SLOTS`, in slots 0, 1, ...
+    /// Creates a node with these entries, at most `SLOTS`, in slots 0, 1, ...
     pub(super) fn create<W: Allocate>(
         tx: &mut W,
         level: usize,
@@ -152,7 +152,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
         tx.write_words(node.addr(), &words[..Self::KEYS as usize / 8])?;
         node.seen = tx.look(object)?;
         if entries.is_empty() {
-            return Ok(node); // a run without words is no access: designs refuse it
+            return Ok(node); // designs refuse a run of no words
         }
         let (mut keys, mut values) = ([0; SLOTS], [0; SLOTS]);
         for (i, (key, value)) in entries.iter().enumerate() {
@@ -163,7 +163,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Ok(node)
     }
 
-    /// A byte of the head.
+    /// Returns a byte of the head.
     #[inline(always)]
     fn byte(&self, number: usize) -> usize {
         (self.head[number / 8] >> (8 * (number % 8))) as u8 as usize
@@ -201,22 +201,22 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Addr::new(self.object, Self::VALUES + 8 * slot as u64)
     }
 
-    /// The slot at a place of the order, as it stands there.
+    /// Returns the slot at a position of the order, unchecked.
     #[inline]
     pub(super) fn raw_slot(&self, position: usize) -> usize {
         if position < SLOTS_MOST { self.byte(FIRST + position) } else { SLOTS_MOST }
     }
 
-    /// The slot at a place of the order. Checked: a write into a slot beyond the node would damage
-    /// another object.
+    /// Returns the slot at a position of the order, checked: a write into a slot beyond the node
+    /// would damage another object.
     #[inline]
     pub(super) fn slot(&self, position: usize) -> Result<usize, Stop> {
         let slot = self.raw_slot(position);
         if slot < SLOTS { Ok(slot) } else { Err(Stop::BadValue) }
     }
 
-    /// Searches by halves: reads 5 keys of a full node of 28, which nothing was written to since
-    /// its head was read.
+    /// Binary search: reads 5 keys of a full node of 28. The node must be unwritten since its head
+    /// was read.
     #[inline]
     pub(super) fn search<W: Words>(&self, tx: &mut W, key: u64) -> Result<Found, Stop> {
         let (mut rank, mut slot, mut exact) = (0, 0, false);
@@ -225,7 +225,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
             let half = left / 2;
             let here = self.slot(rank + half)?;
             let found = tx.read_seen(self.seen, self.key_at(here).offset)?;
-            // No branch on the key: its outcome is a coin toss.
+            // No branch on the key: its outcome is random.
             let not_above = found <= key;
             rank = select_unpredictable(not_above, rank + half + 1, rank);
             left = select_unpredictable(not_above, left - half - 1, half);
@@ -237,7 +237,7 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Ok(Found { rank, slot, exact })
     }
 
-    /// The child where a key that was searched for belongs.
+    /// Returns the child where a searched key belongs.
     #[inline]
     pub(super) fn child<W: Words>(&self, tx: &mut W, found: &Found) -> Result<Addr, Stop> {
         let object = if found.rank == 0 { self.link } else { self.value(tx, found)? };
@@ -245,14 +245,14 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Ok(Addr::new(object, 0))
     }
 
-    /// The value, or the right child, of the entry that a search has found, in a node that nothing
-    /// was written to since.
+    /// Returns the value, or the right child, of the entry that a search has found, in a node that
+    /// is unwritten since.
     #[inline]
     pub(super) fn value<W: Words>(&self, tx: &mut W, found: &Found) -> Result<u64, Stop> {
         tx.read_seen(self.seen, self.value_at(found.slot).offset)
     }
 
-    /// The child before entry `index`; `index == count` is the last child.
+    /// Returns the child before entry `index`; `index == count` is the last child.
     pub(super) fn child_at<W: Words>(&self, tx: &mut W, index: usize) -> Result<Addr, Stop> {
         match index.checked_sub(1) {
             None => Ok(Addr::new(self.link, 0)),
@@ -265,8 +265,8 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Ok((tx.read(self.key_at(slot))?, tx.read(self.value_at(slot))?))
     }
 
-    /// Puts an entry at a place of the order, into a free slot; the head changes in memory only.
-    /// The node must not be full.
+    /// Inserts an entry at a position of the order, into a free slot of a node that is not full.
+    /// The head changes in memory only.
     pub(super) fn put<W: Words>(
         &mut self,
         tx: &mut W,
@@ -288,22 +288,22 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Ok(())
     }
 
-    /// Takes the entries of these places out; their slots are free. In memory only.
+    /// Removes the entries of these positions and frees their slots, in memory only.
     pub(super) fn take(&mut self, from: usize, to: usize) {
         let count = self.count();
-        // `from..to` goes behind the entries that stay, where the free slots begin.
+        // Move `from..to` after the entries that stay, where the free slots begin.
         self.change(|order| {
             order[FIRST + from..FIRST + count].rotate_left(to - from);
             order[0] = (count - (to - from)) as u8;
         });
     }
 
-    /// A leaf becomes an inner node. In memory only.
+    /// Turns a leaf into an inner node, in memory only.
     pub(super) fn set_level(&mut self, level: usize) {
         self.change(|order| order[1] = level as u8);
     }
 
-    /// Writes what changed in the head since it was read.
+    /// Writes the words of the head that changed since it was read.
     pub(super) fn store<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
         tx.compute(work::ARRANGE);
         for (i, (new, old)) in self.head.iter().zip(self.before).enumerate() {
@@ -314,14 +314,14 @@ impl<const SLOTS: usize> Node<SLOTS> {
         Ok(())
     }
 
-    /// Changes the link.
+    /// Writes a new link.
     pub(super) fn store_link<W: Words>(&mut self, tx: &mut W, link: u64) -> Result<(), Stop> {
         self.link = link;
         tx.write(self.addr().plus(Self::LINK), link)
     }
 
-    /// Gives the node back. It is written first, so that a transaction which changes it at the
-    /// same time conflicts in every design.
+    /// Frees the node. It is written first, so that a concurrent transaction that changes it
+    /// conflicts in every design.
     pub(super) fn discard<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
         tx.write(self.addr(), DEAD)?;
         tx.retire(self.addr(), Self::BYTES as u64)

@@ -7,10 +7,10 @@ use words::{Addr, Stop, Words};
 use super::BTree;
 use super::node::Node;
 
-/// A place in a scan that takes several transactions: the keys that are still to come.
+/// A position in a scan that takes several transactions: the range of keys still to visit.
 ///
-/// It names a key, not a node, so it stays right whatever happens to the tree in between. It is a
-/// plain copy: a body that runs again begins again at the same place.
+/// It holds a key, not a node, so it stays valid whatever changes in the tree. It is a plain copy:
+/// a body that runs again starts again at the same position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor<const SLOTS: usize = 28> {
     tree: BTree<SLOTS>,
@@ -19,8 +19,8 @@ pub struct Cursor<const SLOTS: usize = 28> {
 }
 
 impl<const SLOTS: usize> Cursor<SLOTS> {
-    /// Calls `visit` with up to `most` further pairs, in ascending order; answers the place behind
-    /// them, or `None` when there are no more.
+    /// Calls `visit` with up to `most` further pairs, in ascending order; returns the position
+    /// after them, or `None` at the end.
     ///
     /// # Errors
     /// As [`BTree::range`].
@@ -46,8 +46,7 @@ impl<const SLOTS: usize> Cursor<SLOTS> {
 
 impl<const SLOTS: usize> BTree<SLOTS> {
     /// Calls `visit` with the pairs whose keys lie in `bounds`, in ascending order, until it breaks
-    /// or there are no more. For a long scan in several transactions see
-    /// [`cursor`](BTree::cursor).
+    /// or the pairs end. For a long scan in several transactions see [`cursor`](BTree::cursor).
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -65,7 +64,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
         loop {
             while position < leaf.count() {
                 let (key, value) = leaf.entry(tx, position)?;
-                // Ascending keys are what makes a scan over a damaged chain end.
+                // Require ascending keys: a scan over a damaged chain ends by that.
                 if key < least {
                     return Err(Stop::BadValue);
                 }
@@ -87,13 +86,13 @@ impl<const SLOTS: usize> BTree<SLOTS> {
         }
     }
 
-    /// A scan over the keys in `bounds` that may take several transactions; `None` when no key can
-    /// lie there.
+    /// Returns a scan over the keys in `bounds` that may take several transactions; `None` when the
+    /// range is empty.
     pub fn cursor(self, bounds: impl RangeBounds<u64>) -> Option<Cursor<SLOTS>> {
         closed(&bounds).map(|(from, to)| Cursor { tree: self, from, to })
     }
 
-    /// The leaf where `from` belongs, and the place of the first key that is not below it.
+    /// Finds the leaf of `from`, and the position of the first key that is not below it.
     fn first_from<W: Words>(self, tx: &mut W, from: u64) -> Result<(Node<SLOTS>, usize), Stop> {
         let mut node = Node::open_root(tx, self.root())?;
         for level in (0..node.level()).rev() {
@@ -106,7 +105,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
     }
 }
 
-/// First and last key of a range; `None` when it holds none.
+/// Returns the first and last key of a range; `None` when it is empty.
 fn closed(bounds: &impl RangeBounds<u64>) -> Option<(u64, u64)> {
     let from = match bounds.start_bound() {
         Bound::Included(&key) => key,

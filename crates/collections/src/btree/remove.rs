@@ -1,4 +1,4 @@
-//! Removal: from the leaf, and up the path while nodes have too few entries.
+//! Removal from the leaf, with joins and shares up the path.
 
 use words::{Stop, Words};
 
@@ -6,7 +6,7 @@ use super::node::Node;
 use super::{BTree, Path};
 
 impl<const SLOTS: usize> BTree<SLOTS> {
-    /// Takes a key out; answers its value. Nodes that are no longer needed are given back.
+    /// Removes a key; returns its value. Nodes that are no longer needed are freed.
     ///
     /// # Errors
     /// As [`Words::write`].
@@ -25,7 +25,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
         Ok(Some(value))
     }
 
-    /// Fills nodes that have too few entries from a neighbour, from the leaf upwards.
+    /// Refills nodes that have too few entries from a neighbour, from the leaf upwards.
     #[cold]
     fn fill_up<W: Words>(self, tx: &mut W, path: Path) -> Result<(), Stop> {
         for (level, (parent, rank)) in path.into_iter().enumerate().skip(1) {
@@ -33,7 +33,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
             if parent.count() == 0 || rank > parent.count() {
                 return Err(Stop::BadValue);
             }
-            // The entry between the node and its neighbour: the left one unless there is none.
+            // The entry between the node and its left neighbour, or its right one at rank 0.
             let between = rank.saturating_sub(1);
             let left = parent.child_at(tx, between)?;
             let right = parent.child_at(tx, between + 1)?;
@@ -54,7 +54,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
     }
 }
 
-/// Moves everything in `right` to `left`, and takes it out of the parent.
+/// Moves all entries of `right` to `left`, and removes it from the parent.
 fn join<const SLOTS: usize, W: Words>(
     tx: &mut W,
     parent: &mut Node<SLOTS>,
@@ -78,7 +78,7 @@ fn join<const SLOTS: usize, W: Words>(
     parent.store(tx)
 }
 
-/// Moves entries between neighbours until both have as many.
+/// Moves entries between neighbours until both have the same number.
 fn share<const SLOTS: usize, W: Words>(
     tx: &mut W,
     parent: Node<SLOTS>,
@@ -116,7 +116,7 @@ fn share<const SLOTS: usize, W: Words>(
     if right.level() > 0 { right.store_link(tx, right.link) } else { Ok(()) }
 }
 
-/// The root takes what its only child holds.
+/// Moves the contents of the root's only child into the root.
 fn shrink<const SLOTS: usize, W: Words>(tx: &mut W, mut root: Node<SLOTS>) -> Result<(), Stop> {
     let child = root.child_at(tx, 0)?;
     let child = Node::<SLOTS>::open(tx, child, root.level() - 1)?;

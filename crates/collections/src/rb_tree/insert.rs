@@ -1,4 +1,4 @@
-//! Insertion: a red leaf, and what makes the tree red-black again.
+//! Insertion of a red leaf, and the repairs that restore the red-black rules.
 
 use words::{Allocate, Stop, Words, work};
 
@@ -7,7 +7,7 @@ use super::{
 };
 
 impl RbTree {
-    /// Puts a new node at this side of a node, or into the empty tree.
+    /// Adds a new node at this side of a node, or to the empty tree.
     pub(super) fn add<W: Allocate>(
         self,
         tx: &mut W,
@@ -23,12 +23,12 @@ impl RbTree {
         self.repair_red(tx, node, parent)
     }
 
-    /// A red node may have a red parent; nothing else is wrong.
+    /// Repairs a red node whose parent may be red, the only violation.
     fn repair_red<W: Words>(self, tx: &mut W, node: u64, parent: u64) -> Result<(), Stop> {
         let (mut node, mut parent) = (node, parent);
         for _ in 0..DEPTH_MAX {
             if parent == 0 {
-                return Ok(()); // it is the root, and black
+                return Ok(()); // the parent is the root, and black
             }
             if !is_red(tx, parent)? {
                 return protect(tx, parent);
@@ -41,7 +41,7 @@ impl RbTree {
             let uncle = tx.read(word(top, other(side)))?;
             if !is_red(tx, uncle)? {
                 protect(tx, uncle)?;
-                return self.repair_by_turning(tx, node, parent, top, side);
+                return self.rotate_above(tx, node, parent, top, side);
             }
             paint(tx, parent, BLACK)?;
             paint(tx, uncle, BLACK)?;
@@ -56,8 +56,8 @@ impl RbTree {
         Err(Stop::BadValue)
     }
 
-    /// The last step: `parent` stands at this side of `top`, and the other child is black.
-    fn repair_by_turning<W: Words>(
+    /// Rotates at the end: `parent` is at this side of `top`, and the other child is black.
+    fn rotate_above<W: Words>(
         self,
         tx: &mut W,
         node: u64,

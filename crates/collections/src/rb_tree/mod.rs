@@ -10,19 +10,20 @@
 //!                                                            40  colour: 0 black, 1 red
 //! ```
 //!
-//! Beside the [`BTreeMap`](crate::BTreeMap) it reads more lines and writes fewer bytes: an
-//! insertion or a removal changes two nodes, and some more where it recolours and rotates (Cormen
-//! and others, chapter 13). A node never moves; what a removal takes out of the middle of the tree
-//! gets its successor's key and value, and the successor's node goes.
+//! Compared with the [`BTreeMap`](crate::BTreeMap) it reads more lines and writes fewer bytes. An
+//! insertion or a removal changes two nodes, and some more when it recolours and rotates (Cormen
+//! and others, chapter 13). A node never moves. Removing a key in the middle of the tree moves its
+//! successor's key and value into the node, and frees the successor's node.
 //!
 //! Invariants:
-//! - Keys ascend from left to right; no red node has a red parent; every way from the root to a
-//!   missing child passes as many black nodes. So no way is longer than [`DEPTH_MAX`], and a walk
-//!   that is has met damage.
-//! - A child's parent is the node that leads to it; it is checked before a rotation relies on it.
-//! - Two transactions that change what the other relied on write the same node, also under snapshot
-//!   isolation: a node that goes is written (it is marked dead), a key is put in by a write to its
-//!   parent, and a node whose colour decided something and that is not written is protected.
+//! - Keys ascend from left to right. No red node has a red parent. Every path from the root to a
+//!   missing child has the same number of black nodes. No path is therefore longer than
+//!   [`DEPTH_MAX`], and a longer walk has met damage.
+//! - A child's parent pointer leads to the node above; it is checked before a rotation relies on
+//!   it.
+//! - Two transactions that change words that the other relied on write the same node, also under
+//!   snapshot isolation. A freed node is written (marked dead), inserting a key writes its parent,
+//!   and an unwritten node whose colour decided a step is protected.
 
 use words::{Addr, Allocate, Ptr, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -31,7 +32,7 @@ mod check;
 mod insert;
 mod remove;
 
-/// Where a node's words are.
+/// Offsets of a node's words.
 const KEY: u64 = 0;
 const VALUE: u64 = 8;
 const LEFT: u64 = 16;
@@ -43,11 +44,10 @@ const WORDS: usize = 6;
 const BLACK: u64 = 0;
 const RED: u64 = 1;
 
-/// The parent of a node that was taken out: it leads into no heap.
+/// The parent pointer of a freed node, outside every heap.
 const DEAD: u64 = u64::MAX;
 
-/// Nodes on the longest way: twice the logarithm of all nodes that addresses of 48 bits have room
-/// for.
+/// Longest path: twice the logarithm of the number of nodes that 48-bit addresses can hold.
 const DEPTH_MAX: usize = 2 * 43;
 
 /// A tree; a value of one word that objects can hold.
@@ -57,19 +57,19 @@ pub struct RbTree {
     anchor: Ptr<u64>,
 }
 
-/// Where the search for a key ended.
+/// The end of a search for a key.
 enum Found {
-    /// At this node.
+    /// The key's node.
     Here(u64),
-    /// Nowhere; it belongs at this side of this node, which is none in an empty tree.
+    /// The key is missing and belongs at this side of this node, 0 in an empty tree.
     Below(u64, u64),
 }
 
 impl RbTree {
-    /// Bytes of a node's object; 16 bytes of header come on top.
+    /// Size of a node's object in bytes, without its header of 16 bytes.
     pub const NODE_BYTES: usize = 8 * WORDS;
 
-    /// An empty tree. Store it somewhere reachable in the same transaction.
+    /// Creates an empty tree. Store it somewhere reachable in the same transaction.
     ///
     /// # Errors
     /// As [`Allocate::allocate`].
@@ -80,10 +80,10 @@ impl RbTree {
         Ok(tree)
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// As [`Words::read`]; [`Stop::BadValue`] in a damaged tree, here and in all that follows.
+    /// As [`Words::read`]; [`Stop::BadValue`] in a damaged tree, here and in all other methods.
     #[inline]
     pub fn get<W: Words>(self, tx: &mut W, key: u64) -> Result<Option<u64>, Stop> {
         match self.search(tx, key)? {
@@ -92,7 +92,7 @@ impl RbTree {
         }
     }
 
-    /// Where the value of a key is. It stays there until a key is taken out.
+    /// Returns the place of a key's value, which is valid until a key is removed.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -104,7 +104,7 @@ impl RbTree {
         }
     }
 
-    /// The first pair whose key is not smaller.
+    /// Returns the first pair whose key is not smaller.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -126,9 +126,9 @@ impl RbTree {
         Err(Stop::BadValue)
     }
 
-    /// Puts a key's value, whether it was there or not; answers the value before. Writes 1 word
-    /// over an old key; a new one's node, the link to it and what recolouring and rotations change,
-    /// beside what the allocator writes.
+    /// Inserts a key or replaces its value; returns the old value. Writes 1 word for a present key;
+    /// for a new one its node, the link to it, and the words that recolouring and rotations change,
+    /// beside the allocator's words.
     ///
     /// # Errors
     /// As [`Words::write`] and [`Allocate::allocate`].
@@ -152,7 +152,7 @@ impl RbTree {
         }
     }
 
-    /// Takes a key out; answers its value. A node is given back.
+    /// Removes a key and frees a node; returns its value.
     ///
     /// # Errors
     /// As [`Words::write`].
@@ -168,12 +168,14 @@ impl RbTree {
         }
     }
 
-    /// Gives up to `most_nodes` nodes back; answers whether all is gone, the tree itself too, after
-    /// which every copy of this value leads nowhere. Between the steps the tree must not be used
-    /// for anything else; how far it has come is part of the pool, so it goes on after a crash.
+    /// Frees up to `most_nodes` nodes; returns whether that was the last one, and with it the tree
+    /// itself. Every copy of this value dangles after that.
+    ///
+    /// Between the steps the tree must not be used for anything else. The progress is part of the
+    /// pool, so freeing continues after a crash.
     ///
     /// # Errors
-    /// As [`Words::write`]; [`Stop::BadPointer`] when the tree was given back before.
+    /// As [`Words::write`]; [`Stop::BadPointer`] when the tree was freed before.
     pub fn free<W: Words>(self, tx: &mut W, most_nodes: u64) -> Result<bool, Stop> {
         for _ in 0..most_nodes {
             let mut node = tx.read(self.root())?;
@@ -218,14 +220,13 @@ impl RbTree {
         Err(Stop::BadValue)
     }
 
-    /// The word that leads to what stands at this side of a node; to the root, of no node.
+    /// Returns the link at this side of a node; the link to the root for node 0.
     #[inline]
     fn link(self, parent: u64, side: u64) -> Addr {
         if parent == 0 { self.root() } else { word(parent, side) }
     }
 
-    /// Turns the tree so that a node goes down at this side, and its child of the other side takes
-    /// its place.
+    /// Rotates a node down to this side; its child of the other side takes its place.
     fn rotate<W: Words>(self, tx: &mut W, down: u64, side: u64) -> Result<(), Stop> {
         let up = tx.read(word(down, other(side)))?;
         if up == 0 {
@@ -250,7 +251,7 @@ impl RbTree {
     }
 }
 
-/// A node's word.
+/// Returns the address of a node's word.
 #[inline]
 fn word(node: u64, offset: u64) -> Addr {
     Addr::new(node, offset)
@@ -261,7 +262,7 @@ fn other(side: u64) -> u64 {
     LEFT + RIGHT - side
 }
 
-/// The side of a node at which its child is.
+/// Returns the side of a node at which its child is.
 fn side_of<W: Words>(tx: &mut W, parent: u64, child: u64) -> Result<u64, Stop> {
     for side in [LEFT, RIGHT] {
         if tx.read(word(parent, side))? == child {
@@ -271,7 +272,7 @@ fn side_of<W: Words>(tx: &mut W, parent: u64, child: u64) -> Result<u64, Stop> {
     Err(Stop::BadValue)
 }
 
-/// Whether there is a node, and it is red.
+/// Returns whether the node exists and is red.
 #[inline]
 fn is_red<W: Words>(tx: &mut W, node: u64) -> Result<bool, Stop> {
     if node == 0 {
@@ -289,14 +290,14 @@ fn paint<W: Words>(tx: &mut W, node: u64, colour: u64) -> Result<(), Stop> {
     tx.write(word(node, COLOUR), colour)
 }
 
-/// Protects a node, if there is one, whose colour decided something and that may not be written.
+/// Protects a node, unless it is 0, whose colour decided a step and which may stay unwritten.
 #[inline]
 fn protect<W: Words>(tx: &mut W, node: u64) -> Result<(), Stop> {
     if node == 0 { Ok(()) } else { tx.protect(word(node, COLOUR)) }
 }
 
-/// Gives a node back. It is written first, so that a transaction which changes it at the same time
-/// conflicts in every design.
+/// Frees a node. It is written first, so that a concurrent transaction that changes it conflicts in
+/// every design.
 fn discard<W: Words>(tx: &mut W, node: u64) -> Result<(), Stop> {
     tx.write(word(node, PARENT), DEAD)?;
     tx.retire(word(node, KEY), RbTree::NODE_BYTES as u64)

@@ -1,4 +1,4 @@
-//! Removal: a node with at most one child goes, and what makes the tree red-black again.
+//! Removal of a node with at most one child, and the repairs that restore the red-black rules.
 
 use words::{Stop, Words, work};
 
@@ -8,7 +8,7 @@ use super::{
 };
 
 impl RbTree {
-    /// Takes a node's key out: the node goes, or its successor's, whose key and value it gets.
+    /// Removes a node's key: frees the node, or its successor after moving key and value here.
     pub(super) fn take_out<W: Words>(self, tx: &mut W, node: u64) -> Result<(), Stop> {
         let (left, right) = (tx.read(word(node, LEFT))?, tx.read(word(node, RIGHT))?);
         if left == 0 || right == 0 {
@@ -30,7 +30,7 @@ impl RbTree {
         Err(Stop::BadValue)
     }
 
-    /// Puts a node's only child, or nothing, in its place.
+    /// Replaces a node by its only child, or by none.
     fn unlink<W: Words>(self, tx: &mut W, node: u64, child: u64) -> Result<(), Stop> {
         tx.compute(work::REPAIR);
         let parent = tx.read(word(node, PARENT))?;
@@ -38,7 +38,7 @@ impl RbTree {
         let was_red = is_red(tx, node)?;
         tx.write(self.link(parent, side), child)?;
         if child != 0 {
-            // Alone beside nothing, it is red and its parent black: it takes the colour too.
+            // An only child is red and its parent black: the child takes the colour too.
             if was_red || !is_red(tx, child)? {
                 return Err(Stop::BadValue);
             }
@@ -48,12 +48,12 @@ impl RbTree {
         if child == 0 && !was_red { self.repair_black(tx, parent, side) } else { Ok(()) }
     }
 
-    /// Ways through this side of a node pass one black node too few; nothing else is wrong.
+    /// Repairs paths through this side of a node that miss one black node, the only violation.
     fn repair_black<W: Words>(self, tx: &mut W, parent: u64, side: u64) -> Result<(), Stop> {
         let (mut parent, mut side) = (parent, side);
         for _ in 0..DEPTH_MAX {
             if parent == 0 {
-                return Ok(()); // all ways do
+                return Ok(()); // all paths miss it: the tree is balanced
             }
             let mut beside = self.sibling(tx, parent, side)?;
             if is_red(tx, beside)? {
@@ -67,7 +67,7 @@ impl RbTree {
             let (near_is_red, far_is_red) = (is_red(tx, near)?, is_red(tx, far)?);
             if near_is_red || far_is_red {
                 protect(tx, far)?;
-                return self.repair_by_lending(tx, parent, side, beside, far_is_red);
+                return self.rotate_sibling(tx, parent, side, beside, far_is_red);
             }
             protect(tx, near)?;
             protect(tx, far)?;
@@ -83,8 +83,8 @@ impl RbTree {
         Err(Stop::BadValue)
     }
 
-    /// The last step: the sibling is black and has a red child, which makes up for what is missing.
-    fn repair_by_lending<W: Words>(
+    /// Rotates at the end: the sibling is black, and its red child replaces the missing black node.
+    fn rotate_sibling<W: Words>(
         self,
         tx: &mut W,
         parent: u64,
@@ -106,7 +106,7 @@ impl RbTree {
         self.rotate(tx, parent, side)
     }
 
-    /// What stands at the other side of a node; where a black one is missing there is one.
+    /// Returns the child at the other side of a node; it must exist where a black node is missing.
     fn sibling<W: Words>(self, tx: &mut W, parent: u64, side: u64) -> Result<u64, Stop> {
         let beside = tx.read(word(parent, other(side)))?;
         if beside == 0 { Err(Stop::BadValue) } else { Ok(beside) }

@@ -1,4 +1,4 @@
-//! Which locks the three transactions take, for designs that isolate by them.
+//! The locks of the three transactions, for designs that isolate by them.
 
 use words::{Addr, LockId, Stop, Words};
 
@@ -34,7 +34,7 @@ impl Vacation {
     /// Locks a customer and all that it holds.
     #[inline]
     pub(super) fn lock_customer<W: Words>(&self, customer: u64, tx: &mut W) -> Result<(), Stop> {
-        tx.lock(lock::chain(lock::ROWS, self.tables.customers.home(customer)))
+        tx.lock(lock::chain(lock::ROWS, self.tables.customers.chain_of(customer)))
     }
 
     /// Locks the rows of things.
@@ -44,8 +44,7 @@ impl Vacation {
         Locks::<THINGS_MAX>::of(ids).take(tx)
     }
 
-    /// Locks the rows of things, and of what a customer that is locked may have to give back for
-    /// them.
+    /// Locks the rows of things, and those that a locked customer may have to give back for them.
     #[inline]
     pub(super) fn lock_for_reservations<W: Words>(
         &self,
@@ -81,6 +80,6 @@ impl Vacation {
     }
 
     fn thing(&self, kind: usize, id: u64) -> LockId {
-        lock::chain(lock::FURTHER + kind as u8, self.tables.things[kind].home(id))
+        lock::chain(lock::FURTHER + kind as u8, self.tables.things[kind].chain_of(id))
     }
 }
