@@ -1,7 +1,7 @@
-//! What drawing a transaction costs the driver, which does it inside the timed region.
+//! Measures the cost of generating a transaction, which the driver does in the timed region.
 //!
 //! `cargo run --release -p lastword-workloads --example draws`: nanoseconds a transaction of
-//! `btree-update`, keys drawn evenly and by Zipf's law; medians of five rounds.
+//! `btree-update`, with uniform and with Zipf-distributed keys; medians of five rounds.
 #![allow(clippy::unwrap_used, reason = "an example ends by panicking")]
 
 use std::hint::black_box;

@@ -1,6 +1,5 @@
-//! A workload whose type is forgotten, so that whoever loads, runs and checks one is compiled once
-//! and not for each: the bodies are compiled here, over [`ErasedTx`], where an access is a call
-//! through a table.
+//! Type-erased workloads, so that the code that loads, runs and checks a workload is compiled once.
+//! The bodies are compiled here, over [`ErasedTx`], where an access is a virtual call.
 //!
 //! ```
 //! use workloads::{Kind, Options};
@@ -25,10 +24,10 @@ use words::{AnyError, Erased, ErasedTx, Stop};
 
 use crate::{Heeds, NAMES, Options, Violation, Visitor, Workload, by_name};
 
-/// Whoever runs the transactions of a load or a check.
+/// The worker that runs the transactions of a load or a check.
 type Worker<'w> = Erased<'w, AnyError>;
 
-/// What is known of a workload before there is any data: [`Workload`]'s constants and constructors.
+/// A workload without its data: [`Workload`]'s constants and constructors.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// [`Workload::NAME`].
@@ -45,7 +44,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// That of a workload.
+    /// Returns the kind of a workload type.
     pub fn of<W: Workload>() -> Kind {
         Kind {
             name: W::NAME,
@@ -58,12 +57,12 @@ impl Kind {
         }
     }
 
-    /// That of the workload of this name; `None` when there is none.
+    /// Returns the kind with this name; `None` when no workload has it.
     pub fn by_name(name: &str) -> Option<Kind> {
         by_name(name, KindOf)
     }
 
-    /// Those of all workloads.
+    /// Returns all kinds.
     pub fn all() -> impl Iterator<Item = Kind> {
         NAMES.into_iter().filter_map(Kind::by_name)
     }
@@ -110,10 +109,10 @@ impl Visitor for KindOf {
     }
 }
 
-/// A [`Workload`] of any type: its methods do what that one's do.
+/// A type-erased [`Workload`] with the same methods.
 ///
 /// # Panics
-/// They panic when a client is another workload's.
+/// The methods panic when a client is another workload's.
 #[derive(Clone)]
 pub struct AnyWorkload(Arc<dyn Forgotten>);
 
@@ -121,18 +120,18 @@ pub struct AnyWorkload(Arc<dyn Forgotten>);
 pub struct AnyClient(Box<dyn ForgottenClient>);
 
 impl AnyWorkload {
-    /// This workload.
+    /// Erases the type of a workload.
     pub fn new<W: Workload>(workload: W) -> AnyWorkload {
         AnyWorkload(Arc::new(workload))
     }
 
-    /// The workload, if it is of this type.
+    /// Returns the workload, if it is of this type.
     pub fn downcast<W: Workload>(&self) -> Option<&W> {
         let any: &dyn Any = &*self.0;
         any.downcast_ref()
     }
 
-    /// What is known of it without its data.
+    /// Returns the kind of this workload.
     pub fn kind(&self) -> Kind {
         self.0.kind()
     }
@@ -193,24 +192,24 @@ impl AnyWorkload {
 }
 
 impl AnyClient {
-    /// A client of `W`.
+    /// Erases the type of a client of `W`.
     pub fn new<W: Workload>(client: W::Client) -> AnyClient {
         AnyClient(Box::new(client))
     }
 
-    /// The client, if it is one of `W`'s.
+    /// Returns the client, if it is one of `W`'s.
     pub fn downcast<W: Workload>(&self) -> Option<&W::Client> {
         let any: &dyn Any = &*self.0;
         any.downcast_ref()
     }
 
     fn of<W: Workload>(&self) -> &W::Client {
-        self.downcast::<W>().expect("a client of this workload")
+        self.downcast::<W>().expect("the client is of this workload")
     }
 
     fn of_mut<W: Workload>(&mut self) -> &mut W::Client {
         let any: &mut dyn Any = &mut *self.0;
-        any.downcast_mut().expect("a client of this workload")
+        any.downcast_mut().expect("the client is of this workload")
     }
 }
 
@@ -220,7 +219,7 @@ impl Clone for AnyClient {
     }
 }
 
-/// A workload behind a table.
+/// The virtual methods of a workload.
 trait Forgotten: Any + Send + Sync {
     fn kind(&self) -> Kind;
     fn client(&self, index: usize, seed: u64) -> AnyClient;
@@ -276,7 +275,7 @@ impl<W: Workload> Forgotten for W {
     }
 }
 
-/// A client behind a table.
+/// The virtual methods of a client.
 trait ForgottenClient: Any + Send {
     fn copy(&self) -> Box<dyn ForgottenClient>;
 }

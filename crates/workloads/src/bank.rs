@@ -1,8 +1,8 @@
-//! `bank`: transfers between two of many accounts, and a counter of its own for each worker.
+//! `bank`: transfers between two of many accounts, with a counter for each worker.
 //!
-//! Money is neither made nor lost, every transfer is counted in both accounts and in its worker's
-//! counter, and the counter carries the stamp of the worker's last transaction: so what a killed
-//! program acknowledged can be checked exactly.
+//! The sum of all accounts is constant. Every transfer is counted in both accounts and in its
+//! worker's counter, and the counter carries the stamp of the worker's last transaction. The check
+//! therefore verifies exactly which transfers a killed program had acknowledged.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use words::{Allocate, Array, BLOCK_STRIDE, LockId, Objects, Place, Stop, Transact, Words, work};
@@ -18,10 +18,10 @@ use crate::{CLIENTS_MAX, Options, Violation, Workload, scaled, with_slack};
 /// Accounts at scale 1.
 const ACCOUNTS: u64 = 100_000;
 
-/// What an account has at the beginning.
+/// Initial content of an account.
 const CENTS: u64 = 1000;
 
-/// The most that is transferred at once: a few transfers in a row empty an account.
+/// Largest transfer: a few in a row empty an account.
 const CENTS_MAX: u64 = 400;
 
 /// Accounts in a cache line.
@@ -38,7 +38,7 @@ pub(crate) struct Account {
     transfers: u64,
 }
 
-/// One worker's counter, a block of its own: no two workers meet there.
+/// One worker's counter, a block of its own, so that workers do not conflict there.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Counter {
@@ -49,11 +49,11 @@ pub(crate) struct Counter {
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tally {
-    /// The worker's last transaction.
+    /// Stamp of the worker's last transaction.
     stamp: u64,
     /// Its transfers, over all runs.
     done: u64,
-    /// Those for which there was not enough in the account.
+    /// Its transfers declined for lack of money, over all runs.
     declined: u64,
 }
 
@@ -149,7 +149,7 @@ impl Workload for Bank {
     fn next(&self, client: &mut BankClient) {
         let accounts = self.tables.accounts.len().max(2); // fewer only in a damaged pool
         client.from = below(&mut client.rng, accounts);
-        // Any account but that one.
+        // Any account except the first.
         client.to = (client.from + 1 + below(&mut client.rng, accounts - 1)) % accounts;
         client.cents = 1 + below(&mut client.rng, CENTS_MAX);
         let lines = [client.from, client.to].map(|account| account / PER_LINE);

@@ -1,4 +1,4 @@
-//! `writes`, `scatter`: words all over an array, written without being read.
+//! `writes`, `scatter`: blind writes of words all over an array.
 //!
 //! ```text
 //!   the array   | first half:  ... a ......... b ...  | second half:  ... a' ........ b' ...  |
@@ -6,14 +6,14 @@
 //!                                  one transaction writes a, b, ..., then a', b', ...
 //! ```
 //!
-//! `writes`: 200 words of 64 MiB a transaction, for large write sets. `scatter`: 4 words of 432
-//! MiB, which with headers is a heap of 512 MiB, for the way home (reproduce), where no two words
-//! of a batch are neighbours. Both sizes times the scale; places are drawn evenly.
+//! `writes` writes 200 words of 64 MiB a transaction, for large write sets. `scatter` writes 4
+//! words of 432 MiB, which with headers is a heap of 512 MiB. It loads the reproduce step, as no
+//! two words of a batch are neighbours. Both sizes are multiplied by the scale; places are uniform.
 //!
-//! Words half the array apart are a pair, written by the same transactions: at any time both carry
-//! the stamp of the same one. So a transaction of which only a part is there shows, be it the
-//! first or the last part, in the order of writing or of addresses; and nothing need be read to
-//! keep it so. A word that was never written is 0.
+//! Words half the array apart are a pair, written by the same transactions. At any time both carry
+//! the stamp of the same transaction. A transaction of which only a part is present therefore
+//! shows, be it the first or the last part, in the order of writing or of addresses. No read is
+//! needed for this. A word that was never written is 0.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use words::{Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, Place, Stop, Transact, Words, work};
@@ -30,7 +30,7 @@ const BLOCKS: u64 = 256;
 /// Pairs that one transaction of the check reads.
 const CHECKED: u64 = 4096;
 
-/// An array, and so many pairs of words a transaction.
+/// An array with `PAIRS` pairs of words a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Blind<const PAIRS: usize> {
     words: Array<u64>,
@@ -59,7 +59,7 @@ impl<const PAIRS: usize> Build for Blind<PAIRS> {
         Array::reserve(tx, size)
     }
 
-    /// Progress: steps that were made, of which the array itself knows more.
+    /// Progress counts the steps so far; the array itself records the rest.
     fn step<W: Allocate>(
         words: Array<u64>,
         tx: &mut W,
@@ -78,7 +78,7 @@ impl<const PAIRS: usize> Build for Blind<PAIRS> {
 impl<const PAIRS: usize> Workload for Blind<PAIRS> {
     const NAME: &'static str = <Self as Build>::NAME;
     const ABOUT: &'static str = if PAIRS == 2 {
-        "4 words all over a heap of 512 MiB: what the way home costs"
+        "4 words all over a heap of 512 MiB: the cost of the reproduce step"
     } else {
         "200 words all over 64 MiB: a large write set"
     };
@@ -163,14 +163,14 @@ impl<const PAIRS: usize> Workload for Blind<PAIRS> {
 }
 
 impl<const PAIRS: usize> Blind<PAIRS> {
-    /// Words of the array: an even number.
+    /// Returns the number of words of the array, which is even.
     fn len(options: &Options) -> u64 {
         let words = if PAIRS == 2 { 54 << 20 } else { 8 << 20 };
         2 * scaled(words / 2, options, 64)
     }
 }
 
-/// Two words, each with its place: never written, or by the same transaction last.
+/// Checks two words, each with its place: unwritten, or both of the same transaction.
 fn check_pair(one: (u64, u64), other: (u64, u64), violations: &mut Violations) {
     if one.1 == 0 && other.1 == 0 {
         return;

@@ -7,10 +7,10 @@
 //! | `btree-16` | 2 000 000 | 16 | 288 | 20 |
 //! | `btree-32` | 2 000 000 | 32 | 560 | 20 |
 //!
-//! Every second key is there from the beginning. At first every second transaction that writes
-//! inserts a new key (about 7 words with its share of splits); when all keys are there, after some
-//! times as many, each overwrites (1 word). Those that only read (`--update-percent`) look a key
-//! up. Pisces' nodes of 16 children have 256 bytes; these have their order of slots beside keys and
+//! Every second key is loaded. At first every second transaction that writes inserts a new key
+//! (about 7 words with its share of splits). Once all keys are present, after some times as many,
+//! each overwrites (1 word). Transactions that only read (`--update-percent`) look a key up.
+//! Pisces' nodes of 16 children have 256 bytes; these have an order of slots beside keys and
 //! children, and a header.
 
 use std::hint::black_box;
@@ -25,22 +25,22 @@ use crate::tree;
 use crate::violation::Violations;
 use crate::{Heeds, Options, Violation, Workload, lock, scaled, with_slack};
 
-/// Keys at scale 1: DudeTM's.
+/// Keys at scale 1, from DudeTM.
 const KEYS: u64 = 1 << 22;
 
-/// Keys at scale 1 where at most 16 or 32 children are wanted: half of them are Pisces' million.
+/// Keys at scale 1 with at most 16 or 32 children; half of them are Pisces' million.
 const KEYS_PISCES: u64 = 2_000_000;
 
 /// Rounds of loading, as a power of two: later rounds split the leaves that the first one made.
 const ROUNDS_LOG2: u32 = 2;
 
-/// Nodes that one transaction gives back.
+/// Nodes that one transaction frees.
 const FREED: u64 = 256;
 
 /// Pairs that one transaction of the check reads.
 const CHECKED: u64 = 4096;
 
-/// A B+-tree whose nodes hold so many entries.
+/// A B+-tree whose nodes hold `SLOTS` entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree<const SLOTS: usize> {
     tree: BTree<SLOTS>,
@@ -69,7 +69,7 @@ impl<const SLOTS: usize> Build for Tree<SLOTS> {
         BTree::create(tx)
     }
 
-    /// Progress: that of the keys.
+    /// Progress counts batches of keys.
     fn step<W: Allocate>(
         tree: BTree<SLOTS>,
         tx: &mut W,

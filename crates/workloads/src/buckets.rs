@@ -1,4 +1,4 @@
-//! A hash table of chains, each with the stamp of the last change beside its first link.
+//! A hash table of chains, with the stamp of the last change beside each chain's first link.
 //!
 //! ```text
 //!   buckets: 16 to a block of 256 bytes       | entry | stamp | 0 | stamp | entry | stamp | ...
@@ -12,16 +12,16 @@ use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, w
 use zerocopy::transmute;
 
 use crate::Violation;
-use crate::finder::Finder;
 use crate::keys::mix;
+use crate::ticket_map::TicketMap;
 
-/// Blocks that one transaction prepares, and entries that one gives back.
+/// Blocks that one transaction prepares, and entries that one frees.
 const STEP: u64 = 256;
 
 /// Buckets that one transaction of a check reads.
 const CHECKED: u64 = 1024;
 
-/// As many buckets as keys, or some more.
+/// A table with at least as many buckets as keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets {
     buckets: Array<[u64; 2]>,
@@ -30,7 +30,7 @@ pub struct Buckets {
 impl Buckets {
     #[inline]
     fn bucket(self, key: u64) -> Result<Addr, Stop> {
-        // A damaged pool may say that there are none.
+        // The length may be 0 in a damaged pool.
         Ok(self.buckets.at(mix(key) % self.buckets.len().max(1))?.addr())
     }
 
@@ -41,7 +41,7 @@ impl Buckets {
     }
 }
 
-impl Finder for Buckets {
+impl TicketMap for Buckets {
     fn heap_bytes(end: u64) -> u64 {
         (end / 16 + 1) * BLOCK_STRIDE + end * 64
     }
@@ -101,7 +101,7 @@ impl Finder for Buckets {
     }
 
     fn free<W: Allocate>(self, tx: &mut W) -> Result<bool, Stop> {
-        // What was never made ready cannot be read.
+        // Unprepared blocks cannot be read.
         if !self.prepare(tx)? {
             return Ok(false);
         }

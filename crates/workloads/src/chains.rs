@@ -14,7 +14,7 @@
 //!
 //! A search draws a uniform number, so about half of the searches succeed, and reads the whole
 //! value. Of 100 transactions 20 write (`--update-percent`), half of them inserts and half
-//! removals, in the order of `turns.rs`. Beside the loaded pairs up to 1024 more are present for
+//! removals, in the order of `churn.rs`. Beside the loaded pairs up to 1024 more are present for
 //! each worker. An insert writes 11 words (key, link, value, and the link to it), a removal 2,
 //! beside the allocator's words. A key is its number mixed, so that numbers do not determine
 //! places.
@@ -29,10 +29,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use words::{Allocate, BLOCK_STRIDE, Stop, Transact, Words, work};
 
+use crate::churn::{Change, Churn, NUMBERS_MIN, workers_of};
 use crate::keys::{below, generator, mix, unmix};
 use crate::root::{self, Build};
 use crate::stamp::{Stamp, content};
-use crate::turns::{NUMBERS_MIN, Turn, Turns, workers_of};
 use crate::violation::Violations;
 use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, lock, scaled, with_slack};
 
@@ -82,10 +82,10 @@ pub struct ListsClient {
     rng: Xoshiro256PlusPlus,
     index: usize,
     stamp: Stamp,
-    turns: Turns,
+    churn: Churn,
     update_percent: u64,
     /// `None`: the current transaction searches for `number`.
-    turn: Option<Turn>,
+    change: Option<Change>,
     number: u64,
 }
 
@@ -153,31 +153,31 @@ impl<const PAIRS: u64, const LISTS: u64> Workload for Lists<PAIRS, LISTS> {
 
     fn client(&self, index: usize, seed: u64) -> ListsClient {
         let (mut rng, stamp) = (generator(index, seed), Stamp::first(index, seed));
-        let turns = Turns::new(index, CLIENTS_MAX, self.pairs, rng.next_u64());
+        let churn = Churn::new(index, CLIENTS_MAX, self.pairs, rng.next_u64());
         let update_percent = u64::from(UPDATE_PERCENT);
-        ListsClient { rng, index, stamp, turns, update_percent, turn: None, number: 0 }
+        ListsClient { rng, index, stamp, churn, update_percent, change: None, number: 0 }
     }
 
     fn tune(&self, client: &mut ListsClient, options: &Options) {
         let workers = workers_of(client.index, options);
-        client.turns = Turns::new(client.index, workers, self.pairs, client.rng.next_u64());
+        client.churn = Churn::new(client.index, workers, self.pairs, client.rng.next_u64());
         client.update_percent = u64::from(options.update_percent.unwrap_or(UPDATE_PERCENT));
     }
 
     #[inline]
     fn next(&self, client: &mut ListsClient) {
         let updates = below(&mut client.rng, 100) < client.update_percent;
-        client.turn = updates.then(|| client.turns.advance());
-        client.number = match client.turn {
+        client.change = updates.then(|| client.churn.advance());
+        client.number = match client.change {
             None => below(&mut client.rng, 2 * self.pairs),
-            Some(Turn::In(number) | Turn::Out(number)) => self.pairs + number,
+            Some(Change::In(number) | Change::Out(number)) => self.pairs + number,
         };
         client.stamp.advance();
     }
 
     #[inline]
     fn reads_only(&self, client: &ListsClient) -> bool {
-        client.turn.is_none()
+        client.change.is_none()
     }
 
     #[inline]
@@ -185,20 +185,20 @@ impl<const PAIRS: u64, const LISTS: u64> Workload for Lists<PAIRS, LISTS> {
         tx.compute(work::FRAME);
         let (table, key) = (self.table, mix(client.number));
         tx.lock(lock::chain(lock::ROWS, table.chain_of(key)))?;
-        match client.turn {
+        match client.change {
             None => drop(black_box(table.get(tx, key)?)),
-            Some(Turn::In(_)) => put(table, tx, client.number, client.stamp)?,
-            Some(Turn::Out(_)) => drop(table.remove(tx, key)?.ok_or(Stop::BadValue)?),
+            Some(Change::In(_)) => put(table, tx, client.number, client.stamp)?,
+            Some(Change::Out(_)) => drop(table.remove(tx, key)?.ok_or(Stop::BadValue)?),
         }
         Ok(())
     }
 
     fn is_present<W: Words>(&self, client: &ListsClient, tx: &mut W) -> Result<bool, Stop> {
-        if client.turn.is_none() {
+        if client.change.is_none() {
             return Ok(true);
         }
         tx.lock(lock::chain(lock::ROWS, self.table.chain_of(mix(client.number))))?;
-        client.turns.is_done(client.stamp, |number| {
+        client.churn.is_done(client.stamp, |number| {
             let key = mix(self.pairs + number);
             let at = self.table.find(tx, key)?;
             Ok((at.map(|at| tx.read(at)).transpose()?, key))

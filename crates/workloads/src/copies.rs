@@ -1,51 +1,51 @@
-//! Copies of a structure, one a worker, and how large each is.
+//! Copies of a structure, one a worker, and their shape.
 //!
 //! ```text
 //!   a workload's size in its head   | objects | lines of one | copies | keys |
 //!                                      8 bits        16           8       32
 //! ```
 //!
-//! Where a paper runs a program several times over, each worker has a copy of the data to itself,
-//! up to 32 of them; further workers share. What several workers may reach they reach under the
-//! copy's lock, which a worker of its own never waits for.
+//! Where a paper runs several processes, each worker has its own copy of the data, up to 32 copies;
+//! further workers share. A copy has a lock that guards it, which a worker with its own copy never
+//! waits for.
 
 use words::{LockId, Stop, Words};
 
+use crate::churn::{Churn, workers_of};
 use crate::data::{DataSet, LINE_BYTES, OBJECTS_MAX};
-use crate::turns::{Turns, workers_of};
 use crate::{CLIENTS_MAX, Options, lock, scaled};
 
-/// Most copies: what leads to them fits in an object.
+/// Most copies: their links fit in an object.
 pub(crate) const COPIES: usize = 32;
 
-/// Keys of a copy at scale 1 where an object has up to so many bytes: larger ones are fewer, so
+/// Keys of a copy at scale 1 with objects of up to `LARGE_MIN` bytes. Larger objects are fewer, so
 /// that a copy's data are 100 MB.
 const KEYS: u64 = 100_000;
 const LARGE_MIN: u64 = 1024;
 
-/// Fewest keys: as many as a transaction may be about, and some more.
+/// Fewest keys: as many as a transaction uses, and some more.
 const KEYS_MIN: u64 = 96;
 
-/// More keys than any pool holds objects, as a number of bits.
+/// Bits of a key count, for more keys than any pool holds objects.
 const KEYS_BITS: u32 = 32;
 
-/// Numbers that a worker needs, at least, for keys that come and go.
+/// Fewest numbers of a worker for keys that are inserted and removed.
 const NUMBERS_EACH: u64 = 4;
 
-/// How large a workload is.
+/// The shape of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Of each copy, that are always there.
+    /// Keys of each copy that are always present.
     pub(crate) keys: u64,
     pub(crate) copies: u64,
-    /// Of an object.
+    /// Lines of an object.
     pub(crate) lines: u64,
-    /// That a transaction is about.
+    /// Objects of a transaction.
     pub(crate) objects: usize,
 }
 
 impl Shape {
-    /// What the options ask for.
+    /// Returns the shape for these options.
     pub(crate) fn of(options: &Options) -> Shape {
         let data = DataSet::of(options);
         let bytes = (data.lines() * LINE_BYTES).max(LARGE_MIN);
@@ -62,7 +62,7 @@ impl Shape {
         self.keys | self.copies << KEYS_BITS | self.lines << 40 | (self.objects as u64) << 56
     }
 
-    /// What stands in a head; of a damaged one something that leads to no panic.
+    /// Decodes a head's size; a damaged one gives some shape without a panic.
     pub(crate) fn decode(size: u64) -> Shape {
         Shape {
             keys: (size & ((1 << KEYS_BITS) - 1)).max(KEYS_MIN),
@@ -72,12 +72,12 @@ impl Shape {
         }
     }
 
-    /// Whether objects are written whole, and come and go.
+    /// Returns whether objects are written whole, and are inserted and removed.
     pub(crate) fn is_large(self) -> bool {
         self.lines > 1
     }
 
-    /// Numbers of a copy's keys that come and go.
+    /// Returns the numbers of a copy's keys that are inserted and removed.
     pub(crate) fn passing(self) -> u64 {
         if !self.is_large() {
             return 0;
@@ -85,22 +85,22 @@ impl Shape {
         (self.keys / 16).max(NUMBERS_EACH * (CLIENTS_MAX as u64).div_ceil(self.copies))
     }
 
-    /// Objects that a copy has room for.
+    /// Returns the number of objects that a copy has room for.
     pub(crate) fn slots(self) -> u64 {
         if self.is_large() { self.keys + self.passing() + 1 } else { self.keys }
     }
 
-    /// Which copy is a worker's.
+    /// Returns the copy of a worker.
     #[inline]
     pub(crate) fn copy(self, index: usize) -> u64 {
         index as u64 % self.copies
     }
 
-    /// The order in which a worker's own keys come and go.
-    pub(crate) fn turns(self, index: usize, options: Option<&Options>, random: u64) -> Turns {
+    /// Returns the order in which a worker's own keys are inserted and removed.
+    pub(crate) fn churn(self, index: usize, options: Option<&Options>, random: u64) -> Churn {
         let workers = options.map_or(CLIENTS_MAX, |options| workers_of(index, options));
         let (copies, passing) = (self.copies as usize, self.passing().max(NUMBERS_EACH));
-        Turns::in_order(index / copies, workers.div_ceil(copies), passing, random)
+        Churn::in_order(index / copies, workers.div_ceil(copies), passing, random)
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_is_read_as_it_was_written() {
+    fn shape_round_trips() {
         for data in [DataSet::Large { bytes: 16384 }, DataSet::Random { objects: 64 }] {
             let options = Options { data: Some(data), workers: 200, ..Options::default() };
             let shape = Shape::of(&options);

@@ -1,13 +1,13 @@
-//! `cq`: takes the first entry of a queue out and puts one in behind the last, a transaction (LAD,
-//! table 2: 4 cache blocks written).
+//! `cq`: pops the first entry of a queue and pushes one after the last, a transaction (LAD, table
+//! 2: 4 cache blocks written).
 //!
-//! 256 queues times the scale, drawn evenly, each with room for 1024 entries of 64 bytes, and 512
-//! of them in it at any time: 16 MiB, twice the last-level cache of the machines that this is for.
-//! What is written: the entry that comes and the mark of the one that goes, and the cursors behind
-//! the last and at the first, each in a line of its own; 11 words.
+//! 256 queues times the scale, chosen uniformly, each with a capacity of 1024 entries of 64 bytes
+//! and 512 of them in it at any time: 16 MiB, twice the last-level cache of the target machines.
+//! A transaction writes the new entry, the mark of the old one, and both cursors, each in a line of
+//! its own: 11 words.
 //!
-//! The check: each queue's structure and its length, entries whole, and those of one worker in the
-//! order in which it put them in.
+//! The check covers each queue's structure and length, the integrity of its entries, and the order
+//! of each worker's entries.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -28,17 +28,17 @@ const QUEUES: u64 = 256;
 const QUEUES_MIN: u64 = 2;
 const QUEUES_MAX: u64 = 1 << 40;
 
-/// Entries that a queue has room for, and those in it.
+/// Capacity of a queue, and its entries.
 const CAPACITY: u64 = 1024;
 const ENTRIES: u64 = CAPACITY / 2;
 
-/// Elements of the ring for a queue.
+/// Ring elements of a queue.
 const ELEMENTS: u64 = match Queue::elements(CAPACITY) {
     Some(elements) => elements,
-    None => panic!("no heap is so large"),
+    None => panic!("a ring of this capacity exceeds every heap"),
 };
 
-/// Blocks that one transaction of loading prepares, and entries that one puts in.
+/// Blocks that one transaction of loading prepares, and entries that one pushes.
 const STEP: u64 = 256;
 
 /// Entries that one transaction of the check reads.
@@ -59,7 +59,7 @@ pub struct CqClient {
     queue: u64,
 }
 
-/// An entry of a queue.
+/// Makes an entry of a queue.
 fn entry(stamp: Stamp, queue: u64) -> [u64; QUEUE_WORDS] {
     content(stamp.value(queue), queue)
 }
@@ -103,7 +103,7 @@ impl Build for Cq {
 
 impl Workload for Cq {
     const NAME: &'static str = <Cq as Build>::NAME;
-    const ABOUT: &'static str = "queues of 64-byte entries: take the first out, put one in";
+    const ABOUT: &'static str = "queues of 64-byte entries: pop the first, push one";
     type Client = CqClient;
 
     fn heap_bytes(options: &Options) -> u64 {
@@ -145,9 +145,9 @@ impl Workload for Cq {
         tx.lock(LockId::of(lock::ROWS, client.queue))?;
         let (queue, mut found) = (queue(self.ring, client.queue), Vec::new());
         queue.scan(tx, 0, u64::MAX, |_, value| found.push(value[0]))?;
-        // There, or one that the same worker put in later.
+        // The entry is present, or one that the same worker pushed later.
         let is_passed = |&stamp: &u64| client.stamp.is_passed_by(stamp, client.queue);
-        // Or so many later ones of others that it has left again.
+        // Or others pushed so many later that it was popped again.
         let is_later = |&stamp: &u64| client.stamp.is_in(stamp, client.queue);
         Ok(found.iter().any(is_passed) || found.iter().all(is_later))
     }
@@ -160,7 +160,7 @@ impl Workload for Cq {
             violations.expect("entries of a queue", ENTRIES, answer.entries);
             if !answer.damage.is_empty() {
                 violations.add_damage(answer.damage);
-                continue; // a scan of a damaged queue may end in a `Stop` that says less
+                continue; // a scan of a damaged queue may end in a less specific `Stop`
             }
             check_entries(worker, queue, number, &mut violations)?;
         }

@@ -1,29 +1,30 @@
-//! The data sets of ReDU's evaluation (section V): what one transaction writes.
+//! The data sets of ReDU's evaluation (section V), which set the writes of a transaction.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Options;
 
-/// What a transaction of [`vector`](crate::Vector), [`swap`](crate::Swap) and their like writes.
+/// The writes of a transaction of [`vector`](crate::Vector), [`swap`](crate::Swap) and similar
+/// workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataSet {
-    /// One object, written whole; bytes that come and go have their place beside the key.
+    /// One object, written whole, in a slot beside the key.
     Large {
-        /// Of the object: a multiple of 1024 up to 16384.
+        /// Size of the object: a multiple of 1024 up to 16384.
         bytes: u64,
     },
     /// A word in each of several objects of 64 bytes.
     Random {
-        /// How many objects: 1 to 64.
+        /// Number of objects: 1 to 64.
         objects: u64,
     },
 }
 
-/// Bytes of a line, and of an object of which only a word is written.
+/// Size of a line, and of an object of which only a word is written.
 pub(crate) const LINE_BYTES: u64 = 64;
 
-/// Bytes of large objects: a multiple of the least.
+/// Sizes of large objects: multiples of the least.
 const LARGE_MIN: u64 = 1024;
 const LARGE_MAX: u64 = 16384;
 
@@ -31,10 +32,10 @@ const LARGE_MAX: u64 = 16384;
 pub(crate) const OBJECTS_MAX: usize = 64;
 
 impl DataSet {
-    /// What is meant when nobody says anything.
+    /// The data set without an option.
     pub const DEFAULT: DataSet = DataSet::Large { bytes: LARGE_MIN };
 
-    /// What these options say.
+    /// Returns the data set of these options.
     pub(crate) fn of(options: &Options) -> DataSet {
         match options.data.unwrap_or(DataSet::DEFAULT) {
             DataSet::Large { bytes } => {
@@ -47,7 +48,7 @@ impl DataSet {
         }
     }
 
-    /// Lines of an object.
+    /// Returns the lines of an object.
     pub(crate) fn lines(self) -> u64 {
         match self {
             DataSet::Large { bytes } => bytes / LINE_BYTES,
@@ -55,7 +56,7 @@ impl DataSet {
         }
     }
 
-    /// Objects of a transaction.
+    /// Returns the objects of a transaction.
     pub(crate) fn objects(self) -> u64 {
         match self {
             DataSet::Large { .. } => 1,
@@ -76,7 +77,7 @@ impl fmt::Display for DataSet {
 impl FromStr for DataSet {
     type Err = String;
 
-    /// `large:BYTES` or `random:OBJECTS`.
+    /// Parses `large:BYTES` or `random:OBJECTS`.
     fn from_str(text: &str) -> Result<DataSet, String> {
         let form = || format!("`{text}` is neither large:BYTES nor random:OBJECTS");
         let (kind, number) = text.split_once(':').ok_or_else(form)?;
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_data_set_is_read_as_it_is_written() {
+    fn data_set_round_trips() {
         for text in ["large:1024", "large:16384", "random:4", "random:64"] {
             assert_eq!(text.parse::<DataSet>().unwrap().to_string(), text);
         }

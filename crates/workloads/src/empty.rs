@@ -1,4 +1,4 @@
-//! `empty`: transactions that do nothing. What remains is the cost of a transaction itself
+//! `empty`: transactions that access no data, which measure the cost of a transaction itself
 //! (DudeTM, section 5.2.2).
 
 use words::{Allocate, Stop, Transact, Words};
@@ -6,11 +6,11 @@ use words::{Allocate, Stop, Transact, Words};
 use crate::root::{self, Build};
 use crate::{Options, Violation, Workload};
 
-/// Nothing.
+/// The workload without data.
 #[derive(Clone, Copy, Debug)]
 pub struct Empty;
 
-/// A client that has nothing to draw.
+/// A client without parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct EmptyClient;
 
@@ -38,7 +38,7 @@ impl Build for Empty {
 
 impl Workload for Empty {
     const NAME: &'static str = <Empty as Build>::NAME;
-    const ABOUT: &'static str = "empty transactions: what a transaction itself costs";
+    const ABOUT: &'static str = "empty transactions: the cost of a transaction itself";
     type Client = EmptyClient;
 
     fn heap_bytes(_options: &Options) -> u64 {
@@ -66,7 +66,7 @@ impl Workload for Empty {
         Ok(())
     }
 
-    /// Always: nothing is all there.
+    /// Returns true, as an empty transaction leaves no trace.
     fn is_present<W: Words>(&self, _client: &EmptyClient, _tx: &mut W) -> Result<bool, Stop> {
         Ok(true)
     }

@@ -1,4 +1,4 @@
-//! What finds a row by its number: the maps that one workload can be run over.
+//! Indexes from a row's number to its ID, over which one workload can run.
 
 use collections::{BTree, Checked, HashMap, Inserted};
 use words::{Allocate, BLOCK_STRIDE, Stop, Words};
@@ -6,51 +6,51 @@ use zerocopy::transmute;
 
 use crate::tree;
 
-/// Blocks that one transaction prepares, or nodes that one gives back.
+/// Blocks that one transaction prepares, or nodes that one frees.
 const STEP: u64 = 256;
 
 /// Buckets or leaves that one transaction of a check reads.
 const CHECKED: u64 = 4096;
 
-/// A map from numbers to row ids.
+/// A map from numbers to row IDs.
 pub trait Index: Copy + Send + Sync + 'static {
-    /// What a user calls TATP over it.
+    /// The command-line name of TATP over it.
     const TATP_NAME: &'static str;
 
-    /// One line about that.
+    /// A description of that of one line.
     const TATP_ABOUT: &'static str;
 
-    /// What a user calls TPC-C over it.
+    /// The command-line name of TPC-C over it.
     const TPCC_NAME: &'static str;
 
-    /// One line about that.
+    /// A description of that of one line.
     const TPCC_ABOUT: &'static str;
 
-    /// Whether it can be said of a number where it will be put in or taken out.
+    /// Whether the place of a number is known before it is inserted or removed.
     const ANNOUNCES: bool;
 
-    /// Bytes of the heap for so many rows, headers included.
+    /// Returns the heap bytes for so many rows, headers included.
     fn heap_bytes(rows: u64) -> u64;
 
-    /// Room for so many rows.
+    /// Reserves an index for so many rows.
     ///
     /// # Errors
     /// As [`Allocate::allocate`].
     fn reserve<W: Allocate>(tx: &mut W, rows: u64) -> Result<Self, Stop>;
 
-    /// One step of making it ready; whether it is.
+    /// Prepares it by one step; returns whether it is ready.
     ///
     /// # Errors
     /// As [`Allocate::allocate`].
     fn prepare<W: Allocate>(self, tx: &mut W) -> Result<bool, Stop>;
 
-    /// The id of a number.
+    /// Returns the ID of a number.
     ///
     /// # Errors
     /// As [`Words::read`].
     fn get<W: Words>(self, tx: &mut W, number: u64) -> Result<Option<u64>, Stop>;
 
-    /// The ids of several numbers, where they are looked up together; `ids` is as long or longer.
+    /// Looks up the IDs of several numbers together; `ids` is as long or longer.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -61,17 +61,17 @@ pub trait Index: Copy + Send + Sync + 'static {
         ids: &mut [Option<u64>],
     ) -> Result<(), Stop>;
 
-    /// A hint that this number will be inserted or removed soon.
+    /// Hints that this number will be inserted or removed soon.
     fn will_change<W: Words>(self, tx: &mut W, number: u64);
 
-    /// Takes a number out; answers its id.
+    /// Removes a number; returns its ID.
     ///
     /// # Errors
     /// As [`Words::write`].
     fn remove<W: Allocate>(self, tx: &mut W, number: u64) -> Result<Option<u64>, Stop>;
 
-    /// Reads up to some thousand pairs from the place `from` on (the first is 0), calling `visit`;
-    /// answers the place behind them, `None` at the end.
+    /// Calls `visit` with up to some thousand pairs from position `from` on (the first is 0);
+    /// returns the next position, `None` at the end.
     ///
     /// # Errors
     /// As [`Words::read`].
@@ -82,28 +82,28 @@ pub trait Index: Copy + Send + Sync + 'static {
         visit: impl FnMut(u64, u64),
     ) -> Result<Option<u64>, Stop>;
 
-    /// Puts a number that is not there yet.
+    /// Inserts a number that is not present yet.
     ///
     /// # Errors
-    /// As [`Words::write`]; [`Stop::BadValue`] when it is there, or there is no room.
+    /// As [`Words::write`]; [`Stop::BadValue`] when it is present, or the index is full.
     fn insert<W: Allocate>(self, tx: &mut W, number: u64, id: u64) -> Result<(), Stop>;
 
-    /// One part of the structure's own check.
+    /// Checks one part of the structure.
     ///
     /// # Errors
     /// As [`Words::read`].
     fn check<W: Words>(self, tx: &mut W, from: u64) -> Result<Checked, Stop>;
 
-    /// Gives a part back; whether that was all.
+    /// Frees a part; returns whether that was all.
     ///
     /// # Errors
     /// As [`Words::write`].
     fn free<W: Words>(self, tx: &mut W) -> Result<bool, Stop>;
 
-    /// As it stands in the workload's tables: one layout for every index.
+    /// Encodes it for the workload's tables, which have one layout for every index.
     fn to_words(self) -> [u64; 3];
 
-    /// The index that stands there.
+    /// Decodes it from the workload's tables.
     fn from_words(words: [u64; 3]) -> Self;
 }
 
@@ -227,7 +227,7 @@ impl<const SLOTS: usize> Index for BTree<SLOTS> {
         Ok(())
     }
 
-    /// Where it will be is known only on the way there.
+    /// No hint: only the descent finds the place.
     #[inline]
     fn will_change<W: Words>(self, _tx: &mut W, _number: u64) {}
 
@@ -248,7 +248,7 @@ impl<const SLOTS: usize> Index for BTree<SLOTS> {
             last = key;
             visit(key, value);
         })?;
-        Ok(more.map(|_| last + 1)) // there is more, so the last key is not the greatest
+        Ok(more.map(|_| last + 1)) // more keys follow, so the last one is not the greatest
     }
 
     fn insert<W: Allocate>(self, tx: &mut W, number: u64, id: u64) -> Result<(), Stop> {

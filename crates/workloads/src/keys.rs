@@ -1,4 +1,4 @@
-//! Keys: who draws them, and which of them are there from the beginning.
+//! Key generators, and the set of keys that loading inserts.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -19,31 +19,31 @@ pub struct KeyClient {
     pub(crate) key: u64,
     /// Whether the current transaction only reads.
     pub(crate) reads: bool,
-    /// Transactions that write, of 100.
+    /// Percentage of transactions that write.
     update_percent: u8,
-    /// `None`: keys are drawn evenly.
+    /// `None`: keys are uniform.
     zipf: Option<Zipf>,
     /// Whether hot keys are neighbours.
     in_order: bool,
 }
 
 impl KeyClient {
-    /// What most workloads on single keys heed.
+    /// The options that most workloads on single keys support.
     pub(crate) const HEEDS: Heeds = Heeds { update_percent: true, zipf: true, ..Heeds::NOTHING };
 
-    /// Of a worker whose every transaction writes, keys drawn evenly.
+    /// Makes the client of a worker whose every transaction writes, with uniform keys.
     pub(crate) fn new(index: usize, seed: u64) -> KeyClient {
         let (rng, stamp) = (generator(index, seed), Stamp::first(index, seed));
         let (zipf, in_order) = (None, false);
         KeyClient { rng, stamp, key: 0, reads: false, update_percent: 100, zipf, in_order }
     }
 
-    /// The same, and where keys are drawn by Zipf's law the smallest are the hottest.
+    /// Makes the smallest keys the hottest under a Zipf distribution.
     pub(crate) fn in_order(self) -> KeyClient {
         KeyClient { in_order: true, ..self }
     }
 
-    /// Does what the options say, on keys below `end`.
+    /// Applies the options, for keys below `end`.
     pub(crate) fn tune(&mut self, options: &Options, end: u64) {
         self.update_percent = options.update_percent.unwrap_or(self.update_percent).min(100);
         if let Some(exponent) = options.zipf {
@@ -51,7 +51,7 @@ impl KeyClient {
         }
     }
 
-    /// The next transaction, on a key below `end`.
+    /// Generates the next transaction, on a key below `end`.
     #[inline]
     pub(crate) fn advance(&mut self, end: u64) {
         self.key = match &self.zipf {
@@ -65,45 +65,45 @@ impl KeyClient {
         self.stamp.advance();
     }
 
-    /// The value that the current transaction writes under its key.
+    /// Returns the value that the current transaction writes under its key.
     #[inline]
     pub(crate) fn value(&self) -> u64 {
         self.stamp.value(self.key)
     }
 
-    /// Whether a value found under its key is the current transaction's or a later one's; what only
-    /// reads is always there.
+    /// Returns whether a value found under its key is the current transaction's or a later one's;
+    /// true for a transaction that only reads.
     pub(crate) fn is_in(&self, found: Option<u64>) -> bool {
         self.reads || found.is_some_and(|found| self.stamp.is_in(found, self.key))
     }
 }
 
-/// The random numbers of one worker in one run.
+/// Returns the random generator of one worker in one run.
 pub(crate) fn generator(index: usize, seed: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(mix(seed).wrapping_add(index as u64))
 }
 
-/// A number below `end`; the bias of not rejecting is below one in a million for 2^44.
+/// Draws a number below `end`. It rejects no draw; the bias is below one in a million for 2^44.
 #[inline]
 pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, end: u64) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(end)) >> 64) as u64
 }
 
-/// Whether loading inserts this key: about every second one, without a pattern.
+/// Returns whether loading inserts this key: about every second one, without a pattern.
 pub(crate) fn is_loaded(key: u64) -> bool {
     mix(key) & 1 == 0
 }
 
-/// How many of the keys below `end` loading inserts.
+/// Returns how many of the keys below `end` loading inserts.
 pub(crate) fn loaded(end: u64) -> u64 {
     (0..end).filter(|&key| is_loaded(key)).count() as u64
 }
 
-/// The keys of one transaction of loading, from this progress on; and the progress after it,
+/// Returns the keys of one transaction of loading, from this progress on, and the next progress,
 /// `None` at the end.
 ///
-/// Keys come in `1 << rounds_log2` rounds, each an ascending sweep through a share of them without
-/// a pattern: sweeps are quick, and a tree that is filled so has leaves as full as random order
+/// Keys are inserted in `1 << rounds_log2` rounds, each an ascending sweep through a pseudo-random
+/// share of them. Sweeps are quick, and the tree that they fill has leaves as full as random order
 /// would leave them.
 pub(crate) fn batch(progress: u64, end: u64, rounds_log2: u32) -> (Vec<u64>, Option<u64>) {
     let rounds = 1_u64 << rounds_log2;
@@ -119,7 +119,7 @@ pub(crate) fn batch(progress: u64, end: u64, rounds_log2: u32) -> (Vec<u64>, Opt
     (keys, (at < rounds * end).then_some(at))
 }
 
-/// Checks pairs of a table of stamped values; answers how many of the keys loading had inserted.
+/// Checks pairs of a table of stamped values; returns how many of their keys loading inserted.
 pub(crate) fn check_pairs(pairs: &[(u64, u64)], end: u64, violations: &mut Violations) -> u64 {
     let mut loaded = 0;
     for &(key, value) in pairs {
@@ -134,7 +134,7 @@ pub(crate) fn check_pairs(pairs: &[(u64, u64)], end: u64, violations: &mut Viola
     loaded
 }
 
-/// A permutation of all numbers that looks random (the finalizer of splitmix64).
+/// Permutes all numbers, pseudo-randomly (the finalizer of splitmix64).
 pub(crate) fn mix(key: u64) -> u64 {
     let key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -142,7 +142,7 @@ pub(crate) fn mix(key: u64) -> u64 {
     key ^ (key >> 31)
 }
 
-/// The number that [`mix`] makes this of.
+/// Inverts [`mix`].
 pub(crate) fn unmix(mixed: u64) -> u64 {
     let key = (mixed ^ (mixed >> 31) ^ (mixed >> 62)).wrapping_mul(0x3196_42b2_d24d_8ec3);
     let key = (key ^ (key >> 27) ^ (key >> 54)).wrapping_mul(0x96de_1b17_3f11_9089);
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_loaded_key_comes_once_in_whatever_rounds() {
+    fn every_loaded_key_is_loaded_once() {
         for rounds_log2 in [0, 2] {
             let (mut keys, mut progress) = (Vec::new(), Some(0));
             while let Some(at) = progress {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_mixed_can_be_told() {
+    fn unmix_inverts_mix() {
         for n in 0..10_000_u64 {
             let number = n.wrapping_mul(0x1234_5678_9abc_def1);
             assert_eq!(unmix(mix(number)), number);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_reads_and_writes_as_often_as_the_options_say() {
+    fn update_percent_sets_the_share_of_writes() {
         let mut client = KeyClient::new(0, 1);
         client.tune(&Options { update_percent: Some(30), ..Options::default() }, 1000);
         let mut writes = 0;
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drawn_key_lies_below_the_end() {
+    fn drawn_keys_are_uniform_below_the_end() {
         let mut rng = generator(0, 1);
         let mut seen = [0; 10];
         for _ in 0..10_000 {

@@ -1,29 +1,30 @@
-//! `kmeans`: each transaction adds a point to its cluster's next centre, as STAMP's kmeans does
-//! with low contention (Pisces, table 3).
+//! `kmeans`: adds a point to the sums of its nearest centre, as STAMP's kmeans does with low
+//! contention (Pisces, table 3).
 //!
 //! ```text
 //!   points: in DRAM, 24 coordinates each, around 16 places     40 centres
 //!   next():  the nearest centre                                outside of the transaction
 //!   run():   its count + 1, its 24 sums + coordinates          one object of 256 bytes
-//!            the worker's row: its stamp, what it added        another one
+//!            the worker's row: its stamp, its digest           another one
 //! ```
 //!
-//! 16 384 points times the scale (at most 64). A worker takes its share of them in turn, round
-//! after round; **64 rounds, 1 048 576 transactions, are one run of the benchmark**. A run of STAMP
-//! stands still between rounds, and the sums become the next centres; endless clients know no such
-//! moment, so here all rounds use the first centres, and sums are never set back: they wrap round,
-//! and what a round added is the difference. Coordinates are whole numbers, so that the order of
-//! additions is nothing to the sums. STAMP hands points out three at a time, from a counter in
-//! shared memory; here each worker's row is that counter, and makes the run one that a crash may
-//! interrupt. A transaction writes 27 words.
+//! 16 384 points times the scale (at most 64). A worker takes its share of them in order, round
+//! after round; **64 rounds, 1 048 576 transactions, are one run of the benchmark**. Differences
+//! from STAMP:
+//! - STAMP pauses between rounds and churn the sums into the next centres. Endless clients cannot
+//!   pause, so here all rounds use the first centres. Sums are never reset: they wrap round, and a
+//!   round's sums are the difference.
+//! - Coordinates are integers, so that the order of additions does not change the sums.
+//! - STAMP hands points out three at a time, from a counter in shared memory. Here each worker's
+//!   row is that counter, which lets a crash interrupt the run. A transaction writes 27 words.
 //!
-//! The check is a sequential run: a row's stamp says how many points of its share the worker has
-//! added, so each worker's are added again, by plain code, and every centre must be what comes out.
-//! What earlier runs on the same pool have added is known by a sum alone, which each worker keeps,
-//! linear in the coordinates, with factors of its own for each centre and coordinate: what the
-//! sequential run leaves over of the centres must have that sum.
+//! The check repeats the run sequentially. A row's stamp gives how many points of its share the
+//! worker has added. Plain code adds them again, and every centre must equal the result. Earlier
+//! runs on the same pool are known only by a digest that each worker keeps, linear in the
+//! coordinates, with its own factors for each centre and coordinate. The rest of the centres after
+//! the sequential run must have that digest.
 //!
-//! Under snapshot isolation nothing more is needed: a transaction reads only what it writes.
+//! Snapshot isolation suffices without protection: a transaction writes every word that it reads.
 
 use std::sync::Arc;
 
@@ -32,24 +33,24 @@ use words::{
 };
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
+use crate::churn::{Share, workers_of};
 use crate::keys::mix;
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
-use crate::turns::{Share, workers_of};
 use crate::violation::Violations;
 use crate::{CLIENTS_MAX, Options, Violation, Workload, lock, scaled, with_slack};
 
-/// Points at scale 1, and most: as many as handles keep in DRAM, 100 MB.
+/// Points at scale 1, and most: the handles keep those in 100 MB of DRAM.
 const POINTS: u64 = 1 << 14;
 const POINTS_MAX: u64 = 1 << 20;
 
 /// Coordinates of a point.
 const DIMENSIONS: usize = 24;
 
-/// Centres that points are added to: STAMP's for low contention.
+/// Centres, as in STAMP's input of low contention.
 const CENTRES: usize = 40;
 
-/// Places that points lie around.
+/// Places that points are scattered around.
 const PLACES: u64 = 16;
 
 /// The sums of a centre, an object of its own.
@@ -63,9 +64,9 @@ pub(crate) struct Centre {
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Sums {
-    /// Points.
+    /// Number of points added.
     count: u64,
-    /// Their coordinates.
+    /// Sums of their coordinates.
     coordinates: [u64; DIMENSIONS],
 }
 
@@ -81,23 +82,23 @@ pub(crate) struct Row {
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Added {
-    /// The worker's last transaction.
+    /// Stamp of the worker's last transaction.
     stamp: u64,
-    /// Over all that it added, the [`digest`].
+    /// The [`digest`] of all points that it added.
     digest: u64,
 }
 
-/// What a worker has noted at the first transaction of its run.
+/// A worker's record at the first transaction of its run.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Run {
-    /// Over all that was added before, the digest.
+    /// The digest of all points added before.
     earlier: u64,
-    /// How many workers share the points.
+    /// Number of workers that share the points.
     workers: u64,
 }
 
-/// Where the tables are.
+/// The tables of the workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
@@ -124,7 +125,7 @@ struct Points {
 pub struct KmeansClient {
     index: usize,
     stamp: Stamp,
-    /// Of the points.
+    /// Its share of the points.
     share: Share,
     /// The current point, and its nearest centre.
     point: u64,
@@ -178,7 +179,7 @@ impl Workload for Kmeans {
 
     fn client(&self, index: usize, seed: u64) -> KmeansClient {
         let (stamp, share) = (Stamp::first(index, seed), Share::of(index, CLIENTS_MAX));
-        // The first point comes at the first call of `next`.
+        // The first call of `next` draws the first point.
         KmeansClient { index, stamp, share, point: u64::MAX, centre: 0 }
     }
 
@@ -264,7 +265,7 @@ impl Workload for Kmeans {
 impl Sums {
     const NONE: Sums = Sums { count: 0, coordinates: [0; DIMENSIONS] };
 
-    /// Adds a point so many times.
+    /// Adds a point `times` times.
     fn add(&mut self, times: u64, point: &[u16; DIMENSIONS]) {
         self.count = self.count.wrapping_add(times);
         for (sum, &coordinate) in self.coordinates.iter_mut().zip(point) {
@@ -281,7 +282,7 @@ impl Sums {
 }
 
 impl Points {
-    /// So many points; at least one, whatever a damaged root says.
+    /// Makes so many points; at least one, whatever a damaged root says.
     fn new(count: u64) -> Points {
         let count = count.clamp(1, POINTS_MAX);
         let coordinates: Vec<_> = (0..count).map(point).collect();
@@ -295,7 +296,7 @@ impl Points {
         Points { coordinates, centres }
     }
 
-    /// What the centres become of so many points of a share, in turn, without transactions.
+    /// Returns the centres after so many points of a share, added in order by plain code.
     fn add(&self, share: Share, points: u64) -> Vec<Sums> {
         let end = self.coordinates.len() as u64;
         let of_a_round = end.saturating_sub(share.part()).div_ceil(share.parts()).max(1);
@@ -309,7 +310,7 @@ impl Points {
         sums
     }
 
-    /// The centre that is nearest to a point.
+    /// Returns the nearest centre of a point.
     #[inline]
     fn nearest(&self, point: u64) -> usize {
         let mut distances = [0.0_f32; CENTRES];
@@ -328,18 +329,18 @@ impl Points {
     }
 }
 
-/// The coordinates of a point: about a quarter of the range around one of the places.
+/// Returns the coordinates of a point: about a quarter of the range around one of the places.
 fn point(number: u64) -> [u16; DIMENSIONS] {
     let place = mix(number) % PLACES;
     std::array::from_fn(|dimension| {
         let middle = mix(!(place << 8 | dimension as u64)) % (3 << 14);
         let random = mix(number << 8 | dimension as u64);
-        // The sum of two: nearer to the middle more often.
+        // The sum of two uniform numbers is nearer to the middle more often.
         (middle + (random & 0x1fff) + (random >> 32 & 0x1fff)) as u16
     })
 }
 
-/// What stands for so many points with these sums of coordinates in a centre: linear in them.
+/// Returns the digest of a centre with so many points and these sums: linear in them.
 #[inline]
 fn digest(centre: usize, count: u64, coordinates: [u64; DIMENSIONS]) -> u64 {
     let factor = |place: usize| mix((centre * 32 + place) as u64) | 1;
@@ -349,7 +350,7 @@ fn digest(centre: usize, count: u64, coordinates: [u64; DIMENSIONS]) -> u64 {
     })
 }
 
-/// What stands for all centres.
+/// Returns the digest of all centres.
 fn digest_of(centres: &[Sums]) -> u64 {
     let digests = centres.iter().enumerate().map(|(at, it)| digest(at, it.count, it.coordinates));
     digests.fold(0, u64::wrapping_add)
@@ -361,7 +362,7 @@ mod tests {
 
     use super::*;
 
-    /// What plain code, without transactions, makes of one round.
+    /// Returns the centres after one round, by plain code.
     fn sequential(points: &Points) -> Vec<(u64, [u64; DIMENSIONS])> {
         let mut centres = vec![(0, [0; DIMENSIONS]); CENTRES];
         for (number, point) in points.coordinates.iter().enumerate() {
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_of_several_workers_makes_the_centres_of_a_sequential_run() {
+    fn concurrent_round_equals_a_sequential_run() {
         let options = Options { scale: 0.05, workers: 3, ..Options::default() };
         let mut mock = Mock::new(Kmeans::heap_bytes(&options) as usize);
         let kmeans = Kmeans::load(&mut mock, &options).unwrap();
@@ -411,7 +412,7 @@ mod tests {
         assert_eq!(kmeans.check(&mut mock).unwrap(), []);
     }
 
-    /// A pool after so many transactions of one of two workers, in each of some runs.
+    /// Makes a pool after so many transactions of one of two workers, in each of some runs.
     fn after(runs: &[u64]) -> (Mock, Kmeans) {
         let options = Options { scale: 0.05, workers: 2, ..Options::default() };
         let mut mock = Mock::new(Kmeans::heap_bytes(&options) as usize);
@@ -428,16 +429,16 @@ mod tests {
     }
 
     #[test]
-    fn the_check_runs_again_what_the_workers_have_done() {
+    fn check_accepts_completed_runs() {
         for runs in [&[][..], &[1], &[409], &[410], &[1000], &[7, 500, 3]] {
             let (mut mock, kmeans) = after(runs);
             assert_eq!(kmeans.check(&mut mock).unwrap(), [], "{runs:?}");
         }
     }
 
-    /// Both the centre and what the worker has noted say the same, and it is wrong.
+    /// The centre and the worker's row agree on the wrong sums.
     #[test]
-    fn a_point_that_was_added_twice_is_found_whatever_the_worker_has_noted() {
+    fn point_added_twice_is_found() {
         for runs in [&[100][..], &[7, 100]] {
             let (mut mock, kmeans) = after(runs);
             mock.transact(|tx| {

@@ -1,18 +1,17 @@
-//! A B+-tree whose leaves keep their keys sorted, as textbooks have it: what comes in or goes
-//! shifts those behind it.
+//! A B+-tree with sorted leaves, as in textbooks: a change shifts the keys after it.
 //!
 //! ```text
 //! inner nodes: a B+-tree      not a leaf's least key -> leaf      the least of the first one is 0
 //! leaf, an object             | count | 63 keys, ascending | their values |
 //! ```
 //!
-//! The [`BTreeMap`]'s own leaves have an order over slots, so that a change writes few words. Those
-//! of SSP's benchmark write several lines of a page, as sorted leaves do. A full leaf is split in
-//! halves; an empty one goes, but for the first; others are not joined: where keys come and go at
-//! random as many come to each.
+//! The [`BTreeMap`]'s own leaves have an order over slots, so that a change writes few words. SSP's
+//! benchmark writes several lines of a page, as sorted leaves do. A full leaf is split in halves.
+//! An empty leaf is removed, except the first. Others are not joined: under random inserts and
+//! removals each gets as many of either.
 //!
 //! Invariant: each leaf but the first began as a half of a full one, and its range only gets
-//! smaller by further halving; so each has room for [`HALF`] keys in its range.
+//! smaller by further halving. Each therefore has room for [`HALF`] keys in its range.
 
 use std::ops::ControlFlow;
 
@@ -21,8 +20,8 @@ use words::{Addr, Allocate, Stop, Transact, Words, work};
 use zerocopy::transmute;
 
 use crate::Violation;
-use crate::finder::Finder;
 use crate::keys::{mix, unmix};
+use crate::ticket_map::TicketMap;
 use crate::tree;
 use crate::violation::Violations;
 
@@ -30,7 +29,7 @@ use crate::violation::Violations;
 const SLOTS: usize = 63;
 const HALF: usize = SLOTS / 2;
 
-/// Where they are, in bytes.
+/// Offset of the keys, in bytes.
 const KEYS: u64 = 8;
 const VALUES: u64 = KEYS + 8 * SLOTS as u64;
 const BYTES: usize = VALUES as usize + 8 * SLOTS;
@@ -38,7 +37,7 @@ const BYTES: usize = VALUES as usize + 8 * SLOTS;
 /// Bytes of a leaf in the heap, header included.
 const SLOT_BYTES: u64 = 1040;
 
-/// Leaves that one transaction gives back.
+/// Leaves that one transaction frees.
 const STEP: usize = 64;
 
 /// Pairs of the inner nodes that one transaction of a check reads.
@@ -53,7 +52,7 @@ pub struct Leaves {
 /// A leaf that was read.
 struct Leaf {
     object: u64,
-    /// Its least key may be this.
+    /// Lower bound of its keys.
     least: u64,
     count: usize,
 }
@@ -61,7 +60,7 @@ struct Leaf {
 impl Leaf {
     fn create<W: Allocate>(tx: &mut W, least: u64) -> Result<Leaf, Stop> {
         let object = tx.allocate(BYTES)?;
-        // Every word, for the whole leaf is read where it is split.
+        // Write every word: a split reads the whole leaf.
         tx.write_words(Addr::new(object, 0), &[0; BYTES / 8])?;
         Ok(Leaf { object, least, count: 0 })
     }
@@ -74,7 +73,7 @@ impl Leaf {
         Addr::new(self.object, VALUES + 8 * slot as u64)
     }
 
-    /// How many keys are smaller, and whether the next one is this.
+    /// Returns how many keys are smaller, and whether the next one is this.
     fn search<W: Words>(&self, tx: &mut W, key: u64) -> Result<(usize, bool), Stop> {
         let (mut from, mut to) = (0, self.count);
         while from < to {
@@ -89,11 +88,11 @@ impl Leaf {
         Ok((from, false))
     }
 
-    /// Moves what stands from a slot on to another one.
+    /// Moves the slots from `from` on to `to`.
     fn shift<W: Words>(&self, tx: &mut W, from: usize, to: usize) -> Result<(), Stop> {
         let (mut words, len) = ([0; SLOTS], self.count - from);
         if len == 0 {
-            return Ok(()); // a run without words is no access
+            return Ok(()); // designs refuse a run of no words
         }
         for place in [Leaf::key, Leaf::value] {
             tx.read_words(place(self, from), &mut words[..len])?;
@@ -107,7 +106,7 @@ impl Leaf {
         tx.write(Addr::new(self.object, 0), count as u64)
     }
 
-    /// Puts a pair at its place; there is room.
+    /// Inserts a pair at its place; the leaf has room.
     fn put<W: Words>(&mut self, tx: &mut W, key: u64, value: u64) -> Result<(), Stop> {
         tx.compute(work::LINK);
         let (rank, _) = self.search(tx, key)?;
@@ -133,7 +132,7 @@ impl Leaf {
 }
 
 impl Leaves {
-    /// The leaf where a key belongs.
+    /// Returns the leaf where a key belongs.
     fn leaf<W: Words>(self, tx: &mut W, key: u64) -> Result<Leaf, Stop> {
         let mut found = None;
         self.inner.range(tx, !key.., |not_least, object| {
@@ -150,7 +149,7 @@ impl Leaves {
     }
 }
 
-impl Finder for Leaves {
+impl TicketMap for Leaves {
     fn heap_bytes(end: u64) -> u64 {
         let leaves = end / HALF as u64 + 2;
         leaves * SLOT_BYTES + tree::bytes_changing::<28>(leaves)
@@ -228,7 +227,7 @@ impl Finder for Leaves {
             return Ok(None);
         }
         let (mut all, mut end) = (Vec::new(), u64::MAX);
-        // From the greatest down: the inner nodes have what keys are not.
+        // From the greatest down: the first leaf is in no inner node.
         for (least, object) in leaves {
             let pairs = worker.transact(|tx| {
                 let mut words = [0; BYTES / 8];
@@ -284,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_answers_as_the_standard_map_does_and_leaves_nothing() {
+    fn sorted_leaves_match_std() {
         let mut mock = Mock::new(1 << 22);
         let tree = mock.transact(|tx| Leaves::reserve(tx, 0)).unwrap();
         let (mut model, mut random) = (Model::new(), 7_u64);

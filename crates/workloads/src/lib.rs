@@ -1,4 +1,4 @@
-//! Workloads: data, transactions on it, and the check that says whether it is still consistent.
+//! Benchmark workloads: their data, the transactions on it, and a consistency check.
 //!
 //! | name | transaction | words written | check |
 //! |---|---|---|---|
@@ -16,7 +16,7 @@
 //! | `chains`, `chains-sparse` | searches, inserts or removes 64 bytes | 0; 11; 2 | values |
 //! | `list` | the same in one list | 0; 11; 2 | the same |
 //! | `rbt` | inserts or removes a key of a red-black tree | 7, and rotations; 2 | structure, keys |
-//! | `cq` | takes an entry of a queue out, puts one in | 11 | order, number, every entry whole |
+//! | `cq` | pops an entry of a queue, pushes one | 11 | order, number, every entry whole |
 //! | `pc` | overwrites 8 values of a hash table | 32 | structure, values whole |
 //! | `sps` | swaps 8 pairs of elements of an array | 128 | a permutation, elements whole |
 //! | `kmeans` | adds a point to its centre's sums | 27 | all that was added |
@@ -25,30 +25,29 @@
 //! | `records` | overwrites a record of 100 bytes | 13 | structure, every record whole |
 //! | `records-20` | overwrites 10, inserts 10, removes 10 | some 340 | the same |
 //! | `ycsb-a` to `ycsb-f` | YCSB's core workloads | 0; 13; insert: 23 | every record whole |
-//! | `writes` | writes words all over 64 MiB | 200 | words go in pairs |
-//! | `scatter` | writes words all over 512 MiB | 4 | words go in pairs |
+//! | `writes` | writes words all over 64 MiB | 200 | both words of each pair agree |
+//! | `scatter` | writes words all over 512 MiB | 4 | both words of each pair agree |
 //! | `vector`, `hashmap` | puts an object of 1 KiB, or 4 to 64 words | 130 | every object whole |
 //! | `btreemap`, `rbtreemap` | the same | 130 | the same |
 //! | `ycsb-put`, `echo` | the same | 130 | the same |
 //! | `swap` | swaps two objects of 1 KiB, or 2 to 32 pairs of words | 256 | a permutation |
-//! | `rbtree`, `rbtree-zipf` | takes a key out, or puts it in | 12; 14 | structure, keys, values |
+//! | `rbtree`, `rbtree-zipf` | removes a key, or inserts it | 12; 14 | structure, keys, values |
 //! | `bptree`, `bptree-zipf` | the same | 5; 6 | the same |
 //! | `hash`, `hash-zipf` | the same | 6; 4 | the same |
 //! | `sps-1` | swaps two words of an array | 2 | a permutation |
 //! | `memcached` | sets or gets a value of 64 to 1024 bytes | 30 | structure, values whole |
 //!
-//! A workload runs on everything that [`Transact`]s: every design, the simulated machine, the mock.
-//! All are stationary: however long they run, they stay within [`Workload::heap_bytes`].
+//! A workload runs on every [`Transact`]: every design, the simulated machine, the mock. All are
+//! stationary: however long they run, they stay within [`Workload::heap_bytes`].
 //!
-//! # Who knows what was written
+//! # Stamps: recognising lost writes
 //!
-//! The transactions of a client follow from (its index, the seed), so whoever draws the same client
-//! again knows what it had written. Values carry a stamp: the run, the worker, the transaction's
-//! number in that run, and a few bits that depend on the key. A run is named by its seed's
-//! remainder by 16 383, and **the runs on one pool take ascending numbers**; [`next_run`] draws one
-//! durably.
-//! So [`Workload::is_present`] tells a value that this transaction wrote from an older one (lost!)
-//! and from one that came later.
+//! The transactions of a client follow from its index and the seed, so an equal client generates
+//! them again after a crash. Values carry a stamp: the run, the worker, the transaction's number in
+//! that run, and a few bits that depend on the key. A run's number is its seed modulo 16 383, and
+//! **the runs on one pool take ascending numbers**; [`next_run`] assigns one durably.
+//! [`Workload::is_present`] therefore distinguishes a value of this transaction or a later one from
+//! an older one, which means that this transaction was lost.
 //!
 //! ```
 //! use workloads::{HashTable, Options, Workload};
@@ -73,11 +72,11 @@ mod blind;
 mod btree;
 mod buckets;
 mod chains;
+mod churn;
 mod copies;
 mod cq;
 mod data;
 mod empty;
-mod finder;
 mod hashtable;
 mod index;
 mod keys;
@@ -91,17 +90,17 @@ mod rbt;
 mod records;
 mod root;
 mod session;
-mod shelf;
+mod slab;
 mod sps;
 mod ssca2;
 mod stamp;
 mod swap;
 mod tatp;
 mod tatp_mix;
+mod ticket_map;
 mod toggle;
 mod tpcc;
 mod tree;
-mod turns;
 mod vacation;
 mod violation;
 #[cfg(test)]
@@ -142,25 +141,25 @@ pub use vacation::{Vacation, VacationClient};
 pub use violation::Violation;
 pub use ycsb::{Ycsb, YcsbA, YcsbB, YcsbC, YcsbClient, YcsbD, YcsbE, YcsbF};
 
-/// Clients that can tell their values apart; an index is below this.
+/// Number of clients whose values are distinguishable; an index is below this.
 pub const CLIENTS_MAX: usize = 256;
 
-/// How large, how random, how parallel.
+/// Size, randomness and parallelism of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Multiplies the sizes of the tables; 1 is the size that papers use.
+    /// Scale of the tables; 1 is the size in the papers.
     pub scale: f64,
     /// Seed of the clients.
     pub seed: u64,
     /// Workers that will run transactions at the same time.
     pub workers: usize,
-    /// Share of the transactions that write, of 100; the others read. `None`: the workload's own.
+    /// Percentage of the transactions that write; the others read. `None`: the workload's own.
     pub update_percent: Option<u8>,
-    /// Exponent of Zipf's law by which keys are drawn, 0 for evenly. `None`: the workload's own.
+    /// Exponent of the Zipf distribution of keys, 0 for uniform. `None`: the workload's own.
     pub zipf: Option<f64>,
-    /// Whether each worker keeps to a part of the data of its own, as far as the workload can.
+    /// Whether each worker uses its own part of the data, as far as the workload can.
     pub low_conflict: bool,
-    /// What a transaction writes, where a workload has several data sets. `None`: the first.
+    /// The data set, where a workload has several. `None`: the first.
     pub data: Option<DataSet>,
 }
 
@@ -179,8 +178,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The first option about transactions that is given and means nothing to a workload that heeds
-    /// these, by its name on the command line.
+    /// Returns the command-line name of the first transaction option that is given and is not in
+    /// `heeds`, the options that a workload supports.
     pub fn unheeded(&self, heeds: Heeds) -> Option<&'static str> {
         let Heeds { update_percent, zipf, low_conflict, data } = heeds;
         [
@@ -194,7 +193,7 @@ impl Options {
     }
 }
 
-/// Which of the options about transactions mean something to a workload.
+/// The transaction options that a workload supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heeds {
     /// [`Options::update_percent`].
@@ -208,134 +207,134 @@ pub struct Heeds {
 }
 
 impl Heeds {
-    /// None of them.
+    /// No option.
     pub const NOTHING: Heeds =
         Heeds { update_percent: false, zipf: false, low_conflict: false, data: false };
 }
 
-/// Data in a pool, the transactions on it, and its consistency.
+/// Data in a pool, the transactions on it, and its consistency check.
 ///
 /// The value itself is a handle: small, in DRAM, shared by all workers of a process.
 pub trait Workload: Send + Sync + Sized + 'static {
-    /// What a user calls it.
+    /// The name on the command line.
     const NAME: &'static str;
 
-    /// One line about it.
+    /// A description of one line.
     const ABOUT: &'static str;
 
-    /// The options about transactions that it heeds.
+    /// The transaction options that it supports.
     const HEEDS: Heeds = Heeds::NOTHING;
 
-    /// Whether there are transactions that only read.
+    /// Whether some transactions only read.
     const READS: bool = false;
 
-    /// Whether a transaction knows all that it will write before it writes anything, and says so
-    /// ([`Words::will_write`]), the allocator's words apart.
+    /// Whether a transaction announces all that it will write before its first write
+    /// ([`Words::will_write`]), except for the allocator's words.
     const ANNOUNCES: bool = false;
 
-    /// One worker's generator of transactions.
+    /// The transaction generator of one worker.
     type Client: Clone + Send + 'static;
 
-    /// Bytes of a heap that holds it for ever, the allocator's share included.
+    /// Returns the size of a heap that always suffices, the allocator's share included.
     fn heap_bytes(options: &Options) -> u64;
 
-    /// Builds it and fills it, in many transactions of moderate size; makes it the pool's root.
+    /// Loads the data in many transactions of moderate size, and makes it the pool's root.
     ///
-    /// What an interrupted call left is continued; a workload of other size or kind is given back
-    /// first; one that is there already stays as it is.
+    /// An interrupted call is continued. A workload of another size or kind is freed first. Data
+    /// that is loaded already stays unchanged.
     ///
     /// # Errors
-    /// What a transaction ended with; [`Stop::Aborted`] when the root is no workload.
+    /// The error of a transaction; [`Stop::Aborted`] when the root is not a workload's.
     fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Self, T::Error>;
 
-    /// What [`load`](Workload::load) has built in this pool, of whatever size; `None` when there is
-    /// nothing, something else, or something half built.
+    /// Opens the data that [`load`](Workload::load) has built in this pool, of any size. `None` for
+    /// an empty pool, other data, or half-built data.
     ///
     /// # Errors
-    /// What a transaction ended with.
+    /// The error of a transaction.
     fn open<T: Transact>(worker: &mut T) -> Result<Option<Self>, T::Error>;
 
-    /// The client of a worker: equal arguments give equal transactions. `seed` names the run; the
-    /// runs on one pool take ascending ones (see the crate's documentation).
+    /// Returns the client of a worker; equal arguments give equal transactions. `seed` identifies
+    /// the run; the runs on one pool take ascending seeds (see the crate's documentation).
     ///
     /// # Panics
     /// When `index` is not below [`CLIENTS_MAX`].
     fn client(&self, index: usize, seed: u64) -> Self::Client;
 
-    /// Makes a client that has drawn nothing yet do what the options say about transactions: those
-    /// that [`HEEDS`](Workload::HEEDS) names. The client keeps it; a copy of it draws the same.
+    /// Applies those transaction options that [`HEEDS`](Workload::HEEDS) lists to a client that
+    /// has generated no transaction yet. Clones of the client keep them.
     fn tune(&self, client: &mut Self::Client, options: &Options) {
         let _ = (client, options);
     }
 
-    /// Draws the parameters of the client's next transaction, outside of it.
+    /// Generates the parameters of the client's next transaction, outside of it.
     fn next(&self, client: &mut Self::Client);
 
-    /// Whether the client's current transaction only reads: it may be run as one that cannot write.
+    /// Returns whether the client's current transaction only reads and may run as read-only.
     #[inline]
     fn reads_only(&self, client: &Self::Client) -> bool {
         let _ = client;
         false
     }
 
-    /// Whether the client's current transaction gives itself up in the end, as every hundredth
-    /// order of TPC-C does: it ends with [`Stop::Aborted`], and that is no error.
+    /// Returns whether the client's current transaction aborts itself at its end, as every
+    /// hundredth order of TPC-C does. It ends with [`Stop::Aborted`], which is not an error.
     #[inline]
     fn gives_up(&self, client: &Self::Client) -> bool {
         let _ = client;
         false
     }
 
-    /// Instructions that a program does between a transaction's commit and the next one's begin;
-    /// 0: transactions come back to back. Only a simulated machine counts them.
+    /// Returns the instructions of a program between a commit and the next transaction; 0 for
+    /// transactions back to back. Only a simulated machine counts them.
     fn outside_instructions(&self) -> u32 {
         0
     }
 
-    /// The body of the client's current transaction. It may run again: it changes nothing but
-    /// words.
+    /// Runs the body of the client's current transaction. It may run again, and changes only words.
     ///
     /// # Errors
-    /// As [`Words::write`]; [`Stop::BadValue`] when what must be there is not; [`Stop::Aborted`]
-    /// when it [gives up](Workload::gives_up), and only then.
+    /// As [`Words::write`]; [`Stop::BadValue`] when expected data is missing; [`Stop::Aborted`]
+    /// if and only if it [aborts itself](Workload::gives_up).
     fn run<W: Allocate>(&self, client: &Self::Client, tx: &mut W) -> Result<(), Stop>;
 
-    /// Whether what the client's current transaction wrote is there, or was overwritten by a later
-    /// one. Another worker's value of the same run counts as later. One that only reads or gives
-    /// up leaves nothing, and nothing is always there.
+    /// Returns whether the writes of the client's current transaction are present or were
+    /// overwritten later. Another worker's value of the same run counts as later. A transaction
+    /// that only reads or aborts itself is always present.
     ///
     /// # Errors
     /// As [`Words::read`].
     fn is_present<W: Words>(&self, client: &Self::Client, tx: &mut W) -> Result<bool, Stop>;
 
-    /// Checks everything; empty: it holds. No transaction may run meanwhile.
+    /// Checks all data; an empty result means that it is consistent. No transaction may run
+    /// meanwhile.
     ///
     /// # Errors
-    /// What a transaction ended with: a wild pointer in a damaged structure ends so.
+    /// The error of a transaction. A wild pointer in a damaged structure is such an error.
     fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<Violation>, T::Error>;
 }
 
-/// What to do with a workload whose type is known only by name.
+/// An operation on a workload whose type is known only by name.
 pub trait Visitor {
-    /// What comes out of it.
+    /// Its result.
     type Out;
 
-    /// Does it with this one.
+    /// Runs it on this workload.
     fn visit<W: Workload>(self) -> Self::Out;
 }
 
-/// The one list of workloads.
+/// Defines the list of workloads.
 macro_rules! workloads {
     (timed: $($timed:ty),*; simulated: $($simulated:ty),*) => {
         workloads!($($timed,)* $($simulated),*);
 
-        /// Whether it is one of those that papers time as software: see [`timed_by_name`].
+        /// Returns whether papers time this workload as software: see [`timed_by_name`].
         pub fn is_timed(name: &str) -> bool {
             [$(<$timed>::NAME),*].contains(&name)
         }
 
-        /// As [`by_name`], but `None` for those that papers simulate only, too: for what is
-        /// compiled for every pair of a design and a workload.
+        /// As [`by_name`], but `None` for workloads that papers only simulate. It serves code
+        /// that is compiled for every pair of a design and a workload.
         pub fn timed_by_name<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
             $(if name == <$timed>::NAME {
                 return Some(visitor.visit::<$timed>());
@@ -347,7 +346,7 @@ macro_rules! workloads {
         /// The names of all workloads.
         pub const NAMES: [&str; [$(<$workload>::NAME),*].len()] = [$(<$workload>::NAME),*];
 
-        /// Calls `visitor` with the workload of this name; `None` when there is none.
+        /// Calls `visitor` with the workload of this name; `None` when no workload has it.
         ///
         /// ```
         /// struct About;
@@ -367,7 +366,7 @@ macro_rules! workloads {
             None
         }
 
-        /// Gives back a part of the workload whose head says this name; whether all is gone.
+        /// Frees a part of the workload whose head has this name; returns whether all is freed.
         fn free_by_name<W: Allocate>(tx: &mut W, head: &root::Head) -> Result<bool, Stop> {
             $(if head.is_of(<$workload>::NAME) {
                 return root::free_parts::<$workload, W>(tx, head);
@@ -432,14 +431,14 @@ workloads!(
     Memcached
 );
 
-/// `count` times the scale, at least `least`.
+/// Returns `count` times the scale, at least `least`.
 fn scaled(count: u64, options: &Options, least: u64) -> u64 {
-    // A float beyond the integers becomes the nearest one; 2^40 of anything fit in no pool.
+    // A float beyond the integers becomes the nearest one; no pool holds 2^40 of anything.
     ((count as f64 * options.scale).round() as u64).clamp(least, 1 << 40)
 }
 
-/// Heap for `bytes` of objects with their headers: chunks that arenas have begun, one of each of
-/// the few sizes for each of 128 arenas, and the allocator's own.
+/// Returns the heap for `bytes` of objects with their headers. It adds the chunks that arenas have
+/// begun, one of each of the few sizes for each of 128 arenas, and the allocator's own chunks.
 fn with_slack(bytes: u64) -> u64 {
     bytes + bytes / 16 + (24 << 20)
 }

@@ -1,47 +1,45 @@
-//! The locks that workloads take, for designs that isolate by them and by nothing else (simulated
-//! hardware); no-ops on all others.
+//! The locks of workloads, for designs that isolate by locks alone (simulated hardware); no-ops on
+//! all others.
 //!
 //! Rules:
-//! - What two workers may reach in the same transactions, one of them writing, both reach under a
-//!   common lock, unless it never changes once it is loaded.
-//! - What one lock guards shares no cache line of 64 bytes with what another one guards, where
+//! - A common lock guards data that two workers may access in the same transactions, if one of them
+//!   writes. Data that never changes after loading needs none.
+//! - Data under one lock shares no cache line of 64 bytes with data under another one, where
 //!   objects begin at a line: hardware isolates by lines.
-//! - Locks are taken in ascending order, before anything is allocated or given back ([`LockId`]).
-//!   So none waits in a circle. Those that are known beforehand are the first thing that a
-//!   transaction does.
+//! - Locks are taken in ascending order, before any allocation or retirement ([`LockId`]), so that
+//!   no cycle of waiting workers arises. A transaction first takes the locks that it knows before.
 //!
-//! A pool holds one workload, so spaces only part what one workload locks.
+//! A pool holds one workload, so lock spaces only divide the data of one workload.
 
 use words::{LockId, Stop, Words};
 
-/// All of a workload's data, where transactions cross every border that smaller locks could have.
+/// All of a workload's data, where transactions cross every border of smaller locks.
 pub(crate) const ALL: LockId = LockId::of(0, 0);
 
-/// Rows, and whatever else is found by one number.
+/// Rows, and other data found by one number.
 pub(crate) const ROWS: u8 = 1;
 
-/// What is locked behind the rows.
+/// Data locked after the rows.
 pub(crate) const FURTHER: u8 = 2;
 
-/// Locks that guard many things between them: so many that 15 workers that hold 16 each seldom
-/// meet (one in 17 locks taken is another's).
+/// Locks that many rows share. With so many, 15 workers that hold 16 each seldom collide (one in 17
+/// locks taken is another's).
 const STRIPES: u64 = 4096;
 
-/// The lock of the stripe of rows that one belongs to, where a row fills its lines.
+/// Returns the lock of a row's stripe, where a row fills its lines.
 #[inline]
 pub(crate) fn stripe(row: u64) -> LockId {
     LockId::of(ROWS, row % STRIPES)
 }
 
-/// The lock of a chain of entries that are objects: the words that lead to the first ones of eight
-/// chains share a line.
+/// Returns the lock of a chain of objects. The head words of eight chains share a line, and hence
+/// a lock.
 #[inline]
 pub(crate) fn chain(space: u8, home: u64) -> LockId {
     LockId::of(space, home / 8)
 }
 
-/// Up to so many locks in the order in which they are taken; one may stand there twice, and is
-/// taken once.
+/// Up to `MOST` locks in the order in which they are taken; a repeated lock is taken once.
 #[derive(Clone, Debug)]
 pub(crate) struct Locks<const MOST: usize> {
     ids: [LockId; MOST],
@@ -51,7 +49,7 @@ pub(crate) struct Locks<const MOST: usize> {
 impl<const MOST: usize> Locks<MOST> {
     pub(crate) const NONE: Locks<MOST> = Locks { ids: [ALL; MOST], count: 0 };
 
-    /// The first `MOST` of these.
+    /// Sorts the first `MOST` of these locks.
     #[inline]
     pub(crate) fn of(ids: impl IntoIterator<Item = LockId>) -> Locks<MOST> {
         let mut locks = Locks::NONE;
@@ -64,7 +62,7 @@ impl<const MOST: usize> Locks<MOST> {
         locks
     }
 
-    /// Takes them all.
+    /// Takes all of them.
     #[inline]
     pub(crate) fn take<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
         let mut last = None;
@@ -87,7 +85,7 @@ mod tests {
     use crate::{NAMES, Options, Visitor, Workload, by_name};
 
     #[test]
-    fn locks_are_taken_in_ascending_order_each_once() {
+    fn locks_are_taken_once_in_ascending_order() {
         struct Taken(Vec<u64>);
         impl Words for Taken {
             fn read(&mut self, _at: Addr) -> Result<u64, Stop> {
@@ -110,7 +108,7 @@ mod tests {
         assert_eq!(taken.0, [1, 3, 5, 9, 0]);
     }
 
-    /// Runs a small workload; as many workers as share whatever may be shared.
+    /// Runs a small workload with as many workers as share all shareable data.
     struct Run {
         forgets: bool,
     }
@@ -145,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_locks_of_every_workload_isolate_words_and_lines_and_make_no_circle() {
+    fn workload_locks_isolate_words_and_lines() {
         let mut several = Vec::new();
         for name in NAMES {
             let (watch, announces) = by_name(name, Run { forgets: false }).unwrap();
@@ -153,7 +151,7 @@ mod tests {
             if watch.orders() > 0 {
                 several.push(name);
             }
-            // The buckets of TPC-C's indexes are announced by their home: some keys stand behind.
+            // TPC-C's hash indexes announce the start of a key: some keys are in later buckets.
             let least = if name == "tpcc-hash" { watch.written * 85 / 100 } else { watch.written };
             let (written, announced) = (watch.written, watch.announced);
             assert!(!announces || announced >= least, "{name}: {announced} of {written} lines");
@@ -163,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_that_forgets_its_locks_is_caught() {
+    fn workload_without_locks_is_caught() {
         let of_their_own = ["empty", "ycsb-c"];
         for name in NAMES {
             let (watch, _) = by_name(name, Run { forgets: true }).unwrap();
@@ -172,8 +170,7 @@ mod tests {
         }
     }
 
-    /// Two workers, each with its locks, in the order in which it takes them, and the word that it
-    /// writes under them.
+    /// Runs two workers: each takes its locks in this order, and writes its word under them.
     fn watched(workers: [(&[u64], u64); 2]) -> Vec<Finding> {
         let (mut mock, mut watch) = (Mock::new(4096), Watch::default());
         let object = mock.transact(|tx| tx.allocate(128)).unwrap();
@@ -190,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_locks_is_found() {
+    fn lock_violations_are_found() {
         assert_eq!(watched([(&[1, 2], 0), (&[2, 3], 0)]), []);
         let found = watched([(&[1], 0), (&[2], 0)]);
         assert!(matches!(found[..], [Finding::Word(0, 1, ..), Finding::Line(0, 1, ..)]));

@@ -1,5 +1,5 @@
-//! `memcached`: a cache of values of 64 to 1024 bytes, of which the least recently used go; 90 of
-//! 100 operations set (SSP, section 5.1: memslap, four clients).
+//! `memcached`: a least-recently-used cache of values of 64 to 1024 bytes; 90 of 100 operations set
+//! (SSP, section 5.1: memslap, four clients).
 //!
 //! ```text
 //!   a copy   buckets: key -> ticket of an item     (the hash table of `hash`)
@@ -8,22 +8,21 @@
 //!                     | 8 words of the value | up to 16 such lines |
 //! ```
 //!
-//! 50 000 items times the scale, all taken at any time, and 51 keys for each 50 of them, drawn
-//! evenly (`--zipf` draws them by that law). A value has 1, 2, 4, 8 or 16 lines: of 31 of them 16,
-//! 8, 4, 2 and 1. An operation is a transaction:
+//! 50 000 items times the scale, all used at any time, and 51 keys for each 50 of them, uniform
+//! (`--zipf` sets an exponent). A value has 1, 2, 4, 8 or 16 lines: of 31 of them 16, 8, 4, 2 and
+//! 1. An operation is a transaction:
 //!
 //! | | of 100 | |
 //! |---|---|---|
-//! | set, the key is there | 88 | overwrites the value in its item |
-//! | set, it is not | 2 | takes the item that was used least recently, which loses its key |
+//! | set, the key is present | 88 | overwrites the value in its item |
+//! | set, the key is missing | 2 | takes over the least recently used item, whose key is evicted |
 //! | get | 9 | reads the value |
-//! | get that renews | 1 | makes its item the first of the list, as memcached does once a minute |
+//! | get with renewal | 1 | makes its item the first of the list, as memcached does once a minute |
 //!
-//! With `--low-conflict` each worker has a copy and its share of the items; else all have one,
-//! under one lock. Between two operations pass 3000 instructions, for what a server does with
-//! requests.
+//! With `--low-conflict` each worker has a copy and its share of the items; else all share one copy
+//! under one lock. Between two operations 3000 instructions stand for a server's work on requests.
 //!
-//! The check: the hash table and the list have the same items, each once, values whole.
+//! The check: the hash table and the list have the same items, each once, with whole values.
 
 use std::hint::black_box;
 
@@ -33,11 +32,11 @@ use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::buckets::Buckets;
 use crate::copies::{COPIES, Shape, lock_copy};
-use crate::finder::Finder;
 use crate::keys::{below, generator};
 use crate::root::{self, Build};
-use crate::shelf::{Line, WORDS};
+use crate::slab::{Line, WORDS};
 use crate::stamp::{Stamp, content};
+use crate::ticket_map::TicketMap;
 use crate::violation::Violations;
 use crate::zipf::Zipf;
 use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
@@ -45,14 +44,14 @@ use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
 /// Items at scale 1.
 const ITEMS: u64 = 50_000;
 
-/// One key in so many is not there.
+/// One key in so many is missing.
 const MISSING: u64 = 51;
 
-/// Operations of 100 that set, and gets of 100 that make their item the first.
+/// Percentage of operations that set, and of gets that make their item the first.
 const SETS_PERCENT: u64 = 90;
 const BUMPS_PERCENT: u64 = 10;
 
-/// What the length of a value is drawn from, and the lines of the longest one's item.
+/// Range from which a value's length is drawn, and the lines of the longest item.
 const LENGTHS: u64 = 32;
 const ITEM_LINES: u64 = 1 + LENGTHS / 2;
 
@@ -62,10 +61,10 @@ const RECENT_LINES: u64 = 64;
 /// Instructions between two operations.
 const OUTSIDE: u32 = 3000;
 
-/// Blocks that one transaction prepares, items that one loads, and those that one of a check reads.
+/// Blocks that one transaction prepares, items that one loads, and items that one of a check reads.
 const STEP: u64 = 128;
 
-/// What stands in an item's first line, and in the list's.
+/// Offsets in an item's first line, and in the list's.
 const KEY: u64 = 8;
 const NEWER: u64 = 16;
 const OLDER: u64 = 24;
@@ -74,19 +73,19 @@ const LAST: u64 = 8;
 const CHANGED: u64 = 16;
 const MISSES: u64 = 24;
 
-/// What the list is stamped for.
+/// The key for the list's stamp.
 const MARK: u64 = 0;
 
-/// Bits of a key that say which line of its value one is.
+/// First bit of the line's number in the key of a value's line.
 const PART_SHIFT: u32 = 48;
 
-/// Where everything is.
+/// The tables of the workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
     items: Array<Line>,
     recent: Array<Line>,
-    /// Copies that were given back.
+    /// Number of copies freed.
     freed: Array<u64>,
     buckets: [[u64; 3]; COPIES],
 }
@@ -100,7 +99,7 @@ pub struct Memcached {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    /// Of so many lines.
+    /// A set of a value of so many lines.
     Set(u64),
     Get,
     Bump,
@@ -126,12 +125,12 @@ struct Cache {
     copy: u64,
 }
 
-/// Keys of a copy with so many items.
+/// Returns the number of keys of a copy with so many items.
 fn keys(shape: Shape) -> u64 {
     shape.keys + shape.keys / (MISSING - 1) + 1
 }
 
-/// A line of a value; line 0 has the stamp of all.
+/// Makes a line of a value; line 0 has the stamp of all.
 fn line_of(stamp: Stamp, key: u64, line: u64) -> Line {
     let part = key | line << PART_SHIFT;
     content(stamp.value(part), part)
@@ -153,7 +152,7 @@ impl Cache {
         Ok(self.tables.recent.at(self.copy * RECENT_LINES)?.addr().plus(field))
     }
 
-    /// A link of an item's, or the list's end where there is none.
+    /// Returns the address of an item's link, or of the list's end for item 0.
     #[inline]
     fn link(&self, ticket: u64, field: u64) -> Result<Addr, Stop> {
         match (ticket, field) {
@@ -173,7 +172,7 @@ impl Cache {
         Ok(Some(ticket))
     }
 
-    /// Writes a value and what is said of it.
+    /// Writes a value and its item's header.
     #[inline]
     fn put<W: Words>(
         &self,
@@ -193,7 +192,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes an item out of the list and makes it the first.
+    /// Moves an item to the front of the list.
     #[inline(never)]
     fn make_first<W: Words>(&self, tx: &mut W, ticket: u64) -> Result<(), Stop> {
         let first = tx.read(self.recent(FIRST)?)?;
@@ -210,7 +209,7 @@ impl Cache {
         tx.write(self.recent(FIRST)?, ticket)
     }
 
-    /// Sets a key that has no item: that of the last in the list.
+    /// Sets a missing key: takes over the last item of the list.
     #[inline(never)]
     fn set_new<W: Allocate>(&self, tx: &mut W, value: (Stamp, u64, u64)) -> Result<(), Stop> {
         let (stamp, key, _) = value;
@@ -224,7 +223,7 @@ impl Cache {
         tx.write(self.recent(CHANGED)?, stamp.value(MARK))
     }
 
-    /// Makes the item of a key the first of the list; counts it when there is none.
+    /// Moves the item of a key to the front of the list; counts a missing key.
     #[inline(never)]
     fn bump<W: Words>(&self, tx: &mut W, stamp: Stamp, key: u64) -> Result<(), Stop> {
         match self.find(tx, key)? {
@@ -256,7 +255,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Checks an item; answers the key that it has.
+    /// Checks an item; returns its key.
     fn check<W: Words>(
         &self,
         tx: &mut W,
@@ -389,7 +388,7 @@ impl Workload for Memcached {
     fn next(&self, client: &mut MemcachedClient) {
         let rng = &mut client.rng;
         let (sets, bumps) = (below(rng, 100) < SETS_PERCENT, below(rng, 100) < BUMPS_PERCENT);
-        // A number below 32 that is not 0: half of them have five digits, a quarter four.
+        // A number from 1 to 31: half of them have five bits, a quarter four.
         let lines = 1 << (1 + below(rng, LENGTHS - 1)).leading_zeros().saturating_sub(59);
         client.task = match (sets, bumps) {
             (true, _) => Task::Set(lines),
@@ -438,7 +437,7 @@ impl Workload for Memcached {
                 let found = tx.read(cache.item(ticket, 0)?)?;
                 Ok(client.stamp.is_in(found, client.key))
             }
-            // Who took the item for another key has changed the list since.
+            // If another key took over the item, the list has changed since.
             _ => Ok(client.stamp.is_in(tx.read(cache.recent(CHANGED)?)?, MARK)),
         }
     }
@@ -487,7 +486,7 @@ impl Memcached {
             })?;
             found.into_iter().for_each(|violation| violations.add(violation));
         }
-        // Each item names the one before it: so none is there twice.
+        // Each item names the one before it: so none is linked twice.
         let (mut newer, mut counted) = (0, 0);
         let mut next = worker.transact(|tx| tx.read(cache.recent(FIRST)?))?;
         while next != 0 && counted < items {

@@ -1,10 +1,10 @@
-//! `pc`: eight values of a hash table, overwritten in one transaction (LAD, table 2: 8 cache blocks
+//! `pc`: overwrites eight values of a hash table in one transaction (LAD, table 2: 8 cache blocks
 //! written).
 //!
-//! 2^18 keys times the scale, in as many chains; an entry is key, link and a value of 32 bytes,
-//! which with its header is a cache line: 16 MiB, twice the last-level cache of the machines that
-//! this is for, beside 2 MiB of links. Keys are 0, 1, 2, ..., all of them always there, drawn
-//! evenly; entries never move. So a transaction finds all eight, announces them, and writes 32
+//! 2^18 keys times the scale, in as many chains. An entry is key, link and a value of 32 bytes,
+//! which with its header is a cache line: 16 MiB, twice the target machines' last-level cache,
+//! beside 2 MiB of links. Keys are 0, 1, 2, ..., all of them always present, drawn uniformly;
+//! entries never move. A transaction first finds all eight, then announces them, and then writes 32
 //! words.
 
 use collections::{ChainedTable, whole};
@@ -28,7 +28,7 @@ const VALUES: usize = 8;
 const WORDS: usize = 4;
 type Value = [u64; WORDS];
 
-/// Bytes of an entry in the heap: its class of size, header included.
+/// Size of an entry in the heap: its size class, header included.
 const SLOT_BYTES: u64 = 64;
 
 /// Blocks that one transaction of loading prepares, and keys that one inserts.
@@ -37,7 +37,7 @@ const STEP: u64 = 256;
 /// Chains that one transaction of the check reads.
 const CHECKED: u64 = 1024;
 
-/// Entries that one transaction gives back, each chain passed counting as one.
+/// Entries that one transaction frees, each chain passed counting as one.
 const FREED: u64 = 1024;
 
 const _: () =
@@ -90,7 +90,7 @@ impl Build for Pc {
     }
 
     fn free<W: Allocate>(table: ChainedTable<WORDS>, tx: &mut W) -> Result<bool, Stop> {
-        // What was never made ready cannot be read. Each chain passed counts as an entry.
+        // Unprepared blocks cannot be read. Each chain passed counts as an entry.
         Ok(table.prepare(tx, STEP)? && table.free(tx, 0, FREED + table.chains())?.is_none())
     }
 }

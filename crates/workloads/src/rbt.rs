@@ -1,42 +1,42 @@
-//! `rbt`: puts a key into a red-black tree or takes one out, in turns, one a transaction (LAD,
+//! `rbt`: alternately inserts a key into a red-black tree and removes one, one a transaction (LAD,
 //! table 2: 2 to 10 cache blocks written).
 //!
 //! ```text
 //!   32 trees; worker w has tree w modulo 32 to itself, up to 32 workers
-//!   numbers of a tree's keys   0 ... nodes - 1           there from the beginning, for ever
-//!                              nodes ... 2 nodes - 1     put in, and taken out again
+//!   numbers of a tree's keys   0 ... nodes - 1           loaded, never removed
+//!                              nodes ... 2 nodes - 1     inserted, and removed again
 //! ```
 //!
-//! 1024 nodes of a cache line each times the scale stay in a tree; beside them come and go, in the
-//! order that `turns.rs` tells, up to a sixteenth as many. 15 workers' trees are 1 MiB: resident in
-//! the last-level cache of the machines that this is for. A key is its number mixed, so that
-//! numbers say nothing about places.
+//! 1024 nodes of a cache line each times the scale stay in a tree. Up to a sixteenth as many more
+//! are inserted and removed, in the order of `churn.rs`. 15 workers' trees are 1 MiB: resident in
+//! the last-level cache of the target machines. A key is its number mixed, so that numbers do not
+//! determine places.
 
 use collections::{RbTree, whole};
 use rand_xoshiro::rand_core::Rng;
 use words::{Allocate, Array, LockId, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
+use crate::churn::{Change, Churn, workers_of};
 use crate::keys::{generator, mix, unmix};
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
-use crate::turns::{Turn, Turns, workers_of};
 use crate::violation::Violations;
 use crate::{CLIENTS_MAX, Options, Violation, Workload, lock, scaled, with_slack};
 
-/// Trees: the parts fit in an object, and no machine that this is for has more cores.
+/// Trees: their handles fit in an object, and no target machine has more cores.
 const TREES: usize = 32;
 
-/// Nodes of a tree at scale 1; fewest, such that workers of one tree share out its numbers; and
+/// Nodes of a tree at scale 1; fewest, such that workers of one tree can share its numbers; and
 /// more than any pool holds.
 const NODES: u64 = 1024;
 const NODES_MIN: u64 = 32;
 const NODES_MAX: u64 = 1 << 40;
 
-/// Bytes of a node in the heap: its class of size, header included.
+/// Size of a node in the heap: its size class, header included.
 const SLOT_BYTES: u64 = 64;
 
-/// Keys that one transaction of loading inserts, and nodes that one gives back.
+/// Keys that one transaction of loading inserts, and nodes that one frees.
 const STEP: u64 = 128;
 
 /// Nodes that one transaction of the check reads.
@@ -44,12 +44,12 @@ const CHECKED: u64 = 256;
 
 const _: () = assert!(RbTree::NODE_BYTES as u64 + words::HEADER_BYTES == SLOT_BYTES);
 
-/// Where the trees are.
+/// The tables of the workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
     trees: [RbTree; TREES],
-    /// Trees that were given back.
+    /// Number of trees freed.
     freed: Array<u64>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Tables {
 #[derive(Clone, Copy, Debug)]
 pub struct Rbt {
     trees: [RbTree; TREES],
-    /// Of each tree, that stay.
+    /// Nodes of each tree that stay.
     nodes: u64,
 }
 
@@ -67,8 +67,8 @@ pub struct RbtClient {
     index: usize,
     stamp: Stamp,
     random: u64,
-    turns: Turns,
-    turn: Turn,
+    churn: Churn,
+    change: Change,
 }
 
 impl Build for Rbt {
@@ -117,7 +117,7 @@ impl Workload for Rbt {
     type Client = RbtClient;
 
     fn heap_bytes(options: &Options) -> u64 {
-        // Every number may be there: each run may leave some.
+        // Every number may be present: each run may leave some.
         with_slack(2 * Self::nodes(options) * TREES as u64 * SLOT_BYTES)
     }
 
@@ -133,17 +133,17 @@ impl Workload for Rbt {
 
     fn client(&self, index: usize, seed: u64) -> RbtClient {
         let (random, stamp) = (generator(index, seed).next_u64(), Stamp::first(index, seed));
-        let turns = self.turns(index, CLIENTS_MAX, random);
-        RbtClient { index, stamp, random, turns, turn: Turn::In(0) }
+        let churn = self.churn(index, CLIENTS_MAX, random);
+        RbtClient { index, stamp, random, churn, change: Change::In(0) }
     }
 
     fn tune(&self, client: &mut RbtClient, options: &Options) {
-        client.turns = self.turns(client.index, workers_of(client.index, options), client.random);
+        client.churn = self.churn(client.index, workers_of(client.index, options), client.random);
     }
 
     #[inline]
     fn next(&self, client: &mut RbtClient) {
-        client.turn = client.turns.advance();
+        client.change = client.churn.advance();
         client.stamp.advance();
     }
 
@@ -151,12 +151,12 @@ impl Workload for Rbt {
     fn run<W: Allocate>(&self, client: &RbtClient, tx: &mut W) -> Result<(), Stop> {
         tx.compute(work::FRAME);
         let tree = self.tree(client, tx)?;
-        match client.turn {
-            Turn::In(number) => {
+        match client.change {
+            Change::In(number) => {
                 let key = mix(self.nodes + number);
                 tree.insert(tx, key, client.stamp.value(key))?;
             }
-            Turn::Out(number) => {
+            Change::Out(number) => {
                 tree.remove(tx, mix(self.nodes + number))?.ok_or(Stop::BadValue)?;
             }
         }
@@ -165,7 +165,7 @@ impl Workload for Rbt {
 
     fn is_present<W: Words>(&self, client: &RbtClient, tx: &mut W) -> Result<bool, Stop> {
         let tree = self.tree(client, tx)?;
-        client.turns.is_done(client.stamp, |number| {
+        client.churn.is_done(client.stamp, |number| {
             let key = mix(self.nodes + number);
             Ok((tree.get(tx, key)?, key))
         })
@@ -176,7 +176,7 @@ impl Workload for Rbt {
         for tree in self.trees {
             let answer = whole(worker, |tx, from| tree.check(tx, from, CHECKED))?;
             if !answer.damage.is_empty() {
-                // A scan of a damaged tree may end in a `Stop` that says less.
+                // A scan of a damaged tree may end in a less specific `Stop`.
                 violations.add_damage(answer.damage);
                 continue;
             }
@@ -191,12 +191,12 @@ impl Rbt {
         scaled(NODES, options, NODES_MIN)
     }
 
-    /// The order in which a worker's keys come and go, when there are so many workers.
-    fn turns(&self, index: usize, workers: usize, random: u64) -> Turns {
-        Turns::new(index / TREES, workers.div_ceil(TREES), self.nodes, random)
+    /// Returns the order in which a worker's keys are inserted and removed, with so many workers.
+    fn churn(&self, index: usize, workers: usize, random: u64) -> Churn {
+        Churn::new(index / TREES, workers.div_ceil(TREES), self.nodes, random)
     }
 
-    /// The client's tree, locked.
+    /// Returns the client's tree, locked.
     #[inline]
     fn tree<W: Words>(&self, client: &RbtClient, tx: &mut W) -> Result<RbTree, Stop> {
         let tree = client.index % TREES;

@@ -1,22 +1,22 @@
-//! `records`, `records-20`: what embedded stores are measured with, records of 100 bytes.
+//! `records`, `records-20`: records of 100 bytes, as embedded stores are measured with.
 //!
 //! ```text
 //!   b+-tree: key -> address       record, an object of 13 words
 //!                                 | stamp | 92 bytes that follow from it and the key | 4 zeros |
 //!
-//!   numbers of keys   0 ... count - 1                 records that are updated, always there
-//!                     count + 2 s, count + 2 s + 1    slot s: one of the two is there
+//!   numbers of keys   0 ... count - 1                 records that are updated, always present
+//!                     count + 2 s, count + 2 s + 1    slot s: one of the two is present
 //! ```
 //!
-//! `records` overwrites the value of one key, drawn evenly, a transaction. `records-20` overwrites
-//! ten and inserts ten: the next ten slots, going round, each of which loses the key it has and
-//! gets its other one. So the store stays as large as it is, and beside 10 updates and 10 inserts
-//! a transaction does 10 removals, which the stores' own benchmarks do not. 100 000 records times
-//! the scale, in `records-20` as many slots.
+//! `records` overwrites the value of one key, drawn uniformly, a transaction. `records-20`
+//! overwrites ten and inserts ten: each of the next ten slots, going round, loses its key and gets
+//! its other one. The store keeps its size, and beside 10 updates and 10 inserts a transaction does
+//! 10 removals, which the stores' own benchmarks do not. 100 000 records times the scale, in
+//! `records-20` as many slots.
 //!
-//! A tree and not a hash map, because the stores that this is to be compared with (LMDB, redb,
-//! SQLite, RocksDB) keep their records in the order of their keys. A key is its number times an odd
-//! constant: neighbours in number are far apart in the tree, and the number can be told from it.
+//! The index is a tree, not a hash map, because the stores in the comparison (LMDB, redb, SQLite,
+//! RocksDB) keep their records in key order. A key is its number times an odd constant: neighbours
+//! in number are far apart in the tree, and the number can be computed back.
 
 use std::ops::ControlFlow;
 
@@ -37,28 +37,28 @@ const COUNT: u64 = 100_000;
 /// Words of a record: 100 bytes and 4 more.
 pub(crate) const WORDS: usize = 13;
 
-/// Bytes of a record in the heap: its class of size, header included.
+/// Size of a record in the heap: its size class, header included.
 pub(crate) const SLOT_BYTES: u64 = 128;
 
-/// Records that one transaction of loading inserts, or that one gives back.
+/// Records that one transaction of loading inserts, or that one frees.
 const STEP: u64 = 128;
 
 /// Records that one transaction of the check reads.
 const CHECKED: u64 = 1024;
 
-/// What turns a key back into its number.
+/// The factor from a key back to its number.
 pub(crate) const GATHER: u64 = 0xf1de_83e1_9937_733d;
 
 const _: () = assert!(SPREAD.wrapping_mul(GATHER) == 1);
 
-/// A store of records, so many updates and so many inserts a transaction.
+/// A store of records with so many updates and so many inserts a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Store<const UPDATES: usize, const INSERTS: usize> {
     tree: BTreeMap,
     count: u64,
 }
 
-/// A store of which one record is updated a transaction.
+/// A store with one update a transaction.
 pub type Records = Store<1, 0>;
 
 /// A store with 10 updates and 10 inserts a transaction.
@@ -69,7 +69,7 @@ pub type Records20 = Store<10, 10>;
 pub struct StoreClient<const UPDATES: usize> {
     rng: Xoshiro256PlusPlus,
     stamp: Stamp,
-    /// Keys.
+    /// Keys to update.
     updated: [u64; UPDATES],
     /// The slot where the client began, and how many it has passed since.
     first: u64,
@@ -80,11 +80,11 @@ pub(crate) fn key(number: u64) -> u64 {
     number.wrapping_mul(SPREAD)
 }
 
-/// A record's words.
+/// Returns a record's words.
 #[inline]
 fn content(stamp: u64, key: u64) -> [u64; WORDS] {
     let mut words = stamp::content::<WORDS>(stamp, key);
-    words[WORDS - 1] >>= 32; // the last half word is not the record's
+    words[WORDS - 1] >>= 32; // the last half word is not part of the record
     words
 }
 
@@ -113,7 +113,7 @@ impl<const UPDATES: usize, const INSERTS: usize> Build for Store<UPDATES, INSERT
         BTreeMap::create(tx)
     }
 
-    /// Progress n: the n-th record is next; behind the records come the slots.
+    /// Progress n: the n-th record is next; the slots follow the records.
     fn step<W: Allocate>(
         tree: BTreeMap,
         tx: &mut W,
@@ -139,9 +139,9 @@ impl<const UPDATES: usize, const INSERTS: usize> Build for Store<UPDATES, INSERT
 impl<const UPDATES: usize, const INSERTS: usize> Workload for Store<UPDATES, INSERTS> {
     const NAME: &'static str = <Self as Build>::NAME;
     const ABOUT: &'static str = if INSERTS == 0 {
-        "a store of 100-byte records: overwrite one, drawn evenly"
+        "a store of 100-byte records: overwrite one, drawn uniformly"
     } else {
-        "a store of 100-byte records: overwrite 10 and insert 10 (10 others go)"
+        "a store of 100-byte records: overwrite 10 and insert 10 (10 others are removed)"
     };
     type Client = StoreClient<UPDATES>;
 
@@ -188,7 +188,7 @@ impl<const UPDATES: usize, const INSERTS: usize> Workload for Store<UPDATES, INS
         }
         for n in 0..INSERTS as u64 {
             let [expected, other] = self.slot(client, n);
-            // The object passes from the key that goes to the one that comes.
+            // The removed key's object becomes the inserted key's.
             let (object, comes) = match self.tree.remove(tx, expected)? {
                 Some(object) => (object, other),
                 None => (self.tree.remove(tx, other)?.ok_or(Stop::BadValue)?, expected),
@@ -255,29 +255,29 @@ impl<const UPDATES: usize, const INSERTS: usize> Store<UPDATES, INSERTS> {
         scaled(COUNT, options, 32)
     }
 
-    /// Inserts change nodes that every other transaction passes.
+    /// Locks the whole store: inserts change nodes that every other transaction passes.
     #[inline]
     fn lock(client: &StoreClient<UPDATES>) -> LockId {
         if INSERTS == 0 { LockId::of(lock::ROWS, client.updated[0]) } else { lock::ALL }
     }
 
-    /// Records in a store of this size, those in slots included.
+    /// Returns the records in a store of this size, slots included.
     fn total(count: u64) -> u64 {
         if INSERTS == 0 { count } else { 2 * count }
     }
 
-    /// The keys of the n-th slot of a client's transaction; the one that is expected there first,
-    /// which is so as long as this client alone has gone round.
+    /// Returns the keys of the n-th slot of a client's transaction, the one expected in it first.
+    /// The expectation holds as long as this client alone has gone round.
     #[inline]
     fn slot(&self, client: &StoreClient<UPDATES>, n: u64) -> [u64; 2] {
         let passed = client.passed - INSERTS as u64 + n;
         let slot = (client.first + passed) % self.count;
-        let turn = (passed / self.count) & 1;
-        [turn, turn ^ 1].map(|turn| key(self.count + 2 * slot + turn))
+        let parity = (passed / self.count) & 1;
+        [parity, parity ^ 1].map(|parity| key(self.count + 2 * slot + parity))
     }
 }
 
-/// Gives some records and their places in the tree back; whether all of it is gone.
+/// Frees some records and their entries in the tree; returns whether all are freed.
 pub(crate) fn free_records<W: Allocate>(tree: BTreeMap, tx: &mut W) -> Result<bool, Stop> {
     let mut pairs = Vec::new();
     tree.range(tx, .., |key, object| {

@@ -1,19 +1,19 @@
-//! The pool's root under every workload, and the steps that build and give back what hangs on it.
+//! The pool's root under every workload, and the steps that build and free its data.
 //!
 //! ```text
-//!   root -> head: which workload, how large, how far      parts: its maps and arrays
+//!   root -> head: kind, size, progress                    parts: its maps and arrays
 //!   byte  0  magic                                         (another object, its layout is the
 //!         8  name, 16 bytes, padded with zeros              workload's)
-//!        24  state: 1 loading, 2 ready, 3 being given back
+//!        24  state: 1 loading, 2 ready, 3 being freed
 //!        32  size: the one number that the tables' sizes follow from
-//!        40  progress of loading; what it counts is the workload's
+//!        40  progress of loading; its unit is the workload's
 //!        48  runs begun
 //!        56  address of the parts
 //! ```
 //!
 //! Invariants:
-//! - Loading is a chain of transactions; each reads in the head where it is, does one step, and
-//!   writes where it is then. So a killed load goes on where it was, and nothing is lost.
+//! - Loading is a chain of transactions. Each reads its progress in the head, does one step, and
+//!   writes the new progress. A killed load therefore continues where it was, and loses no work.
 //! - Everything allocated is reachable from the head in the same transaction.
 
 use words::{Addr, Allocate, Array, Objects, Persist, Ptr, Stop, Transact, field};
@@ -32,7 +32,7 @@ enum State {
     Freeing = 3,
 }
 
-/// What every workload's root holds.
+/// The root object of every workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Head {
@@ -46,7 +46,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Whether it is the head of the workload of this name.
+    /// Returns whether it is the head of the workload of this name.
     pub(crate) fn is_of(&self, name: &str) -> bool {
         self.name == padded(name)
     }
@@ -59,11 +59,11 @@ pub(crate) trait Build {
     /// Its maps and arrays: a value that is fixed from the first transaction on.
     type Parts: Persist;
 
-    /// Room for everything, in one transaction.
+    /// Reserves all tables, in one transaction.
     fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<Self::Parts, Stop>;
 
-    /// One step of loading, in one transaction, from this progress (0 is the beginning); answers
-    /// the progress after it, or `None` when all is there.
+    /// Loads one step, in one transaction, from this progress (0 is the beginning); returns the
+    /// progress after it, or `None` when all is loaded.
     fn step<W: Allocate>(
         parts: Self::Parts,
         tx: &mut W,
@@ -71,12 +71,12 @@ pub(crate) trait Build {
         progress: u64,
     ) -> Result<Option<u64>, Stop>;
 
-    /// Gives a part back, in one transaction, also when loading had not finished; whether that was
+    /// Frees a part, in one transaction, also after an unfinished load; returns whether that was
     /// all.
     fn free<W: Allocate>(parts: Self::Parts, tx: &mut W) -> Result<bool, Stop>;
 }
 
-/// Builds a workload of this size, or what is missing of it; answers its parts.
+/// Builds a workload of this size, or its missing rest; returns its parts.
 pub(crate) fn load<B: Build, T: Transact>(worker: &mut T, size: u64) -> Result<B::Parts, T::Error> {
     loop {
         if let Some(parts) = worker.transact(|tx| advance::<B, _>(tx, size))? {
@@ -85,7 +85,7 @@ pub(crate) fn load<B: Build, T: Transact>(worker: &mut T, size: u64) -> Result<B
     }
 }
 
-/// A step of preparing two arrays, which is all that such a workload loads.
+/// Prepares one step of two arrays, for workloads that load nothing else.
 ///
 /// Progress 0: the first one; from 1 on: steps of the second.
 pub(crate) fn prepare_both<W: Allocate, A: Persist, B: Persist>(
@@ -101,7 +101,7 @@ pub(crate) fn prepare_both<W: Allocate, A: Persist, B: Persist>(
     Ok((!is_prepared).then_some(progress + 1))
 }
 
-/// The size and the parts of a workload that is there.
+/// Returns the size and the parts of a loaded workload.
 pub(crate) fn open<B: Build, T: Transact>(
     worker: &mut T,
 ) -> Result<Option<(u64, B::Parts)>, T::Error> {
@@ -113,21 +113,21 @@ pub(crate) fn open<B: Build, T: Transact>(
     })
 }
 
-/// The name of the workload whose data this pool holds, whole or half built.
+/// Returns the name of the workload whose data this pool holds, whole or half built.
 ///
 /// # Errors
-/// What the transaction ended with.
+/// The transaction's error.
 pub fn name_in<T: Transact>(worker: &mut T) -> Result<Option<&'static str>, T::Error> {
     let head = worker.transact(|tx| Ok(head(tx)?.map(|(_, head)| head)))?;
     Ok(head.and_then(|head| crate::NAMES.into_iter().find(|name| head.is_of(name))))
 }
 
-/// Draws the number of a new run on this pool, durably with its transaction: 1, 2, ... `None` when
-/// the root is no workload. Use it as the seed of the run's clients, or as a part of it that makes
-/// the seeds' remainders by 16 383 ascend.
+/// Assigns the number of a new run on this pool, durably with its transaction: 1, 2, ... Returns
+/// `None` when the root is not a workload's. Use it as the seed of the run's clients, or as a part
+/// of it that makes the seeds modulo 16 383 ascend.
 ///
 /// # Errors
-/// What the transaction ended with.
+/// The transaction's error.
 pub fn next_run<T: Transact>(worker: &mut T) -> Result<Option<u64>, T::Error> {
     worker.transact(|tx| {
         let Some((root, head)) = head(tx)? else {
@@ -139,11 +139,11 @@ pub fn next_run<T: Transact>(worker: &mut T) -> Result<Option<u64>, T::Error> {
     })
 }
 
-/// One transaction on the way to a loaded workload; its parts when it is there.
+/// Runs one transaction of a load; returns the parts once they are loaded.
 fn advance<B: Build, W: Allocate>(tx: &mut W, size: u64) -> Result<Option<B::Parts>, Stop> {
     let Some((root, head)) = head(tx)? else {
         if tx.root()? != 0 {
-            return Err(Stop::Aborted); // somebody's data, which we cannot give back
+            return Err(Stop::Aborted); // another program's data, which we cannot free
         }
         create::<B, W>(tx, size)?;
         return Ok(None);
@@ -175,7 +175,7 @@ fn create<B: Build, W: Allocate>(tx: &mut W, size: u64) -> Result<(), Stop> {
     tx.set_root(root.to_bits())
 }
 
-/// Gives back some of what hangs on a head; whether all of it is gone, the parts object too.
+/// Frees some of the data under a head; returns whether all of it is freed, the parts object too.
 pub(crate) fn free_parts<B: Build, W: Allocate>(tx: &mut W, head: &Head) -> Result<bool, Stop> {
     let object = Ptr::<B::Parts>::from_bits(head.parts);
     let parts = tx.get(object)?;
@@ -186,7 +186,7 @@ pub(crate) fn free_parts<B: Build, W: Allocate>(tx: &mut W, head: &Head) -> Resu
     Ok(done)
 }
 
-/// The root, when it is a workload's head.
+/// Returns the root, when it is a workload's head.
 fn head<W: Allocate>(tx: &mut W) -> Result<Option<(Ptr<Head>, Head)>, Stop> {
     let root = tx.root()?;
     // The magic first: another program's root may be smaller than a head.

@@ -1,15 +1,15 @@
-//! `session-store`, `btree-update`: 64-bit values in a B+-tree, read or overwritten, one a
-//! transaction, drawn by Zipf's law (DudeTM, sections 5.4 and 5.5).
+//! `session-store`, `btree-update`: 64-bit values in a B+-tree with Zipf-distributed keys, read or
+//! overwritten one a transaction (DudeTM, sections 5.4 and 5.5).
 //!
 //! | | keys at scale 1 | write, of 100 | words written |
 //! |---|---|---|---|
 //! | `session-store` | 10 000 | 50 | 1 |
 //! | `btree-update` | 23 000 000: a tree of 650 MB in a heap of 1 GB | 100 | 1 |
 //!
-//! Keys are 0, 1, 2, ..., and all of them are always there. Zipf's exponent is 0.99 unless
-//! `--zipf` says something else; hot keys are not neighbours. The first is what log combination is
-//! measured with, so values look random, as that experiment has them: a value is the stamp of its
-//! transaction, mixed so that it can be told again. The second is what paging is measured with.
+//! Keys are 0, 1, 2, ..., all of them always present. Zipf's exponent is 0.99 unless `--zipf` sets
+//! another; hot keys are not neighbours. `session-store` measures log combination. Its values look
+//! random, as in that experiment: a value is the stamp of its transaction, mixed invertibly.
+//! `btree-update` measures paging.
 
 use std::hint::black_box;
 
@@ -33,13 +33,13 @@ const UPDATED: u64 = 23_000_000;
 /// The heap of `btree-update` at scale 1.
 const UPDATED_BYTES: u64 = 1 << 30;
 
-/// What options say about transactions when nobody says anything.
+/// Default exponent of the Zipf distribution.
 const ZIPF: f64 = 0.99;
 
 /// Keys that one transaction of loading inserts.
 const BATCH: u64 = 256;
 
-/// Nodes that one transaction gives back.
+/// Nodes that one transaction frees.
 const FREED: u64 = 256;
 
 /// Pairs that one transaction of the check reads.
@@ -59,7 +59,7 @@ pub type SessionStore = Sessions<false>;
 /// 650 MB, overwritten.
 pub type BtreeUpdate = Sessions<true>;
 
-/// What stands in the tree for a stamped value.
+/// Returns the tree's value for a stamped value.
 #[inline]
 fn disguised(value: u64, key: u64) -> u64 {
     mix(value ^ key.rotate_left(17))
@@ -100,7 +100,7 @@ impl<const LARGE: bool> Build for Sessions<LARGE> {
 impl<const LARGE: bool> Workload for Sessions<LARGE> {
     const NAME: &'static str = <Self as Build>::NAME;
     const ABOUT: &'static str = if LARGE {
-        "b+-tree of 650 MB: overwrite a key by Zipf's law (what paging is measured with)"
+        "b+-tree of 650 MB: overwrite a key by Zipf's law (measures paging)"
     } else {
         "10 000 keys in a b+-tree: read or overwrite one by Zipf's law"
     };

@@ -3,13 +3,13 @@
 //!
 //! ```text
 //!   the array   | element | element | ...        4 to a block of 256 bytes, each a cache line
-//!                   | the stamp of who put it here, for this place
+//!                   | the stamp of its last writer, for this place
 //!                   | its number, and 6 words that follow from it
 //! ```
 //!
-//! 2^18 elements times the scale, 16 MiB: twice the last-level cache of the machines that this is
-//! for. In the beginning element n stands at place n; swaps permute them, so all are always there.
-//! A transaction writes 128 words, none of which is what it was.
+//! 2^18 elements times the scale, 16 MiB: twice the last-level cache of the target machines. At
+//! first element n is at place n; swaps permute them, so all are always present. A transaction
+//! writes 128 words and changes each of them.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, work};
@@ -48,12 +48,12 @@ pub struct Sps {
 pub struct SpsClient {
     rng: Xoshiro256PlusPlus,
     stamp: Stamp,
-    /// The places whose elements change places.
+    /// The pairs of places to swap.
     swaps: [[u64; 2]; SWAPS],
     locks: Locks<{ 2 * SWAPS }>,
 }
 
-/// An element, put at a place by a transaction.
+/// Makes an element, put at a place by a transaction.
 fn element(number: u64, stamp: Stamp, place: u64) -> Element {
     let mut words = [stamp.value(place); WORDS];
     words[1..].copy_from_slice(&content::<{ WORDS - 1 }>(number, number));
@@ -120,7 +120,7 @@ impl Workload for Sps {
         let len = self.elements.len().max(2); // fewer only in a damaged pool
         for [one, other] in &mut client.swaps {
             *one = below(&mut client.rng, len);
-            // Any place but that one.
+            // Any place except the first.
             *other = (*one + 1 + below(&mut client.rng, len - 1)) % len;
         }
         client.locks = Locks::of(client.swaps.as_flattened().iter().map(|&at| lock::stripe(at)));

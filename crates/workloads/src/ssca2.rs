@@ -1,31 +1,31 @@
-//! `ssca2`: each transaction adds an edge to a node's array of neighbours, as the first kernel of
+//! `ssca2`: adds an edge to a node's array of neighbours, one a transaction, as the first kernel of
 //! STAMP's ssca2 builds its graph (Pisces, table 4).
 //!
 //! ```text
 //!   counts   a word a node: edges that were ever added to it
 //!   edges    64 slots a node: the n-th edge is in slot n modulo 64
-//!            | n (32 bits) | number of the edge (32 bits) | the stamp of who added it |
+//!            | n (32 bits) | number of the edge (32 bits) | the stamp of its writer |
 //! ```
 //!
-//! 2^18 nodes times the scale, each with 42 edges from it, to nodes that are drawn evenly: **11 010
-//! 048 edges, as many transactions, are one run of the benchmark** (`--scale 0.03125` has 2^13
-//! nodes and 344 064 edges). The list of edges is fixed and computed; a worker takes its share of
-//! it in order, and when it is through begins again. Where a node has 64 edges, the next takes the
-//! place of the oldest: in the first run none does but some hundred thousandths. A transaction
-//! reads the count and writes it and an edge: 3 words in 2 objects.
+//! 2^18 nodes times the scale, each with 42 edges from it, to uniform nodes: **11 010 048 edges, as
+//! many transactions, are one run of the benchmark** (`--scale 0.03125` has 2^13 nodes and 344 064
+//! edges). The list of edges is fixed and computed. A worker takes its share of it in order, and at
+//! the end begins again. At a node with 64 edges the next edge replaces the oldest: in the first
+//! run only some hundred thousandths are replaced. A transaction reads the count and writes it and
+//! an edge: 3 words in 2 objects.
 //!
-//! The check compares the graph with the list: each slot holds the edge that the count says was put
-//! there last, which leads to this node, and nothing else.
+//! The check compares the graph with the list. Each slot must hold the edge that the count puts
+//! there last, which leads to this node, and no other edge is in the graph.
 //!
-//! Under snapshot isolation nothing more is needed: all that is read is written.
+//! Snapshot isolation suffices without protection: a transaction writes every word that it reads.
 
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, LockId, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
+use crate::churn::{Share, workers_of};
 use crate::keys::mix;
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
-use crate::turns::{Share, workers_of};
 use crate::violation::Violations;
 use crate::{CLIENTS_MAX, Options, Violation, Workload, lock, scaled, with_slack};
 
@@ -37,7 +37,7 @@ const NODES_MAX: u64 = 1 << 26;
 /// Edges from a node: 11 million in all.
 const DEGREE: u64 = 42;
 
-/// Edges to a node that are kept.
+/// Edges kept at a node.
 const KEPT: u64 = 64;
 
 /// Counts in a cache line.
@@ -50,7 +50,7 @@ const BLOCK_WORDS: usize = 32;
 /// Nodes that one transaction of the check reads.
 const CHECKED: u64 = 64;
 
-/// Where the graph is.
+/// The tables of the workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
@@ -70,7 +70,7 @@ pub struct Ssca2 {
 pub struct Ssca2Client {
     index: usize,
     stamp: Stamp,
-    /// Of the edges.
+    /// Its share of the edges.
     share: Share,
     /// The current edge, and the node that it leads to.
     edge: u64,
@@ -125,7 +125,7 @@ impl Workload for Ssca2 {
 
     fn client(&self, index: usize, seed: u64) -> Ssca2Client {
         let (stamp, share) = (Stamp::first(index, seed), Share::of(index, CLIENTS_MAX));
-        // The first edge comes at the first call of `next`.
+        // The first call of `next` draws the first edge.
         Ssca2Client { index, stamp, share, edge: u64::MAX, node: 0 }
     }
 
@@ -159,9 +159,9 @@ impl Workload for Ssca2 {
         tx.lock(LockId::of(lock::ROWS, client.node / COUNTS_IN_LINE))?;
         let (_, slots) = self.read(client.node, tx)?;
         let found = slots.map(|[first, stamp]| (stamp, first & 0xffff_ffff));
-        // There, or one that the same worker added later.
+        // The edge is present, or one that the same worker added later.
         let mut own = found.iter().map(|&(stamp, edge)| client.stamp.is_passed_by(stamp, edge));
-        // Or so many later ones of others that it has left again.
+        // Or others added so many later that it was replaced.
         let mut later = found.iter().map(|&(stamp, edge)| client.stamp.is_in(stamp, edge));
         Ok(own.any(|is_there| is_there) || later.all(|is_later| is_later))
     }
@@ -186,13 +186,13 @@ impl Ssca2 {
         scaled(NODES, options, NODES_MIN).min(NODES_MAX)
     }
 
-    /// The node that an edge leads to.
+    /// Returns the node that an edge leads to.
     #[inline]
     fn to(&self, edge: u64) -> u64 {
         ((u128::from(mix(edge)) * u128::from(self.nodes)) >> 64) as u64
     }
 
-    /// A node's count and all its slots.
+    /// Reads a node's count and all its slots.
     fn read<W: Words>(
         &self,
         node: u64,
@@ -223,7 +223,7 @@ impl Ssca2 {
                 violations.expect("an edge that was never added", 0, first | stamp);
                 continue;
             }
-            // The last number below the count that ends so.
+            // The last number below the count that belongs in this slot.
             let number = count - 1 - (count - 1 - slot) % KEPT;
             let edge = first & 0xffff_ffff;
             violations.expect("the number of an edge at its node", number << 32 >> 32, first >> 32);
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_run_of_several_workers_builds_the_graph_of_the_list() {
+    fn concurrent_run_builds_the_listed_graph() {
         let options = Options { scale: 0.001, workers: 3, ..Options::default() };
         let mut mock = Mock::new(Ssca2::heap_bytes(&options) as usize);
         let graph = Ssca2::load(&mut mock, &options).unwrap();
@@ -259,7 +259,7 @@ mod tests {
                 mock.transact(|tx| graph.run(&client, tx)).unwrap();
             }
             graph.next(&mut client);
-            assert_eq!(client.edge, index as u64, "the list is through");
+            assert_eq!(client.edge, index as u64, "the client has gone through the list");
         }
         let mut expected = vec![0; graph.nodes as usize];
         (0..edges).for_each(|edge| expected[graph.to(edge) as usize] += 1);
@@ -270,7 +270,7 @@ mod tests {
             found.truncate(count as usize);
             found.sort_unstable();
             found.dedup();
-            assert_eq!(found.len() as u64, count.min(KEPT), "an edge is there once");
+            assert_eq!(found.len() as u64, count.min(KEPT), "an edge is stored once");
         }
         assert_eq!(graph.check(&mut mock).unwrap(), []);
     }

@@ -1,12 +1,12 @@
-//! Values that say who wrote them.
+//! Stamps: values that identify the transaction that wrote them.
 //!
 //! ```text
 //!   63      58 57           44 43      36 35                        0
 //!   | check   | run           | worker   | transaction in this run   |
 //! ```
 //!
-//! Run 0 is loading. The check bits depend on the rest and on the key, so a value that strayed to
-//! another key, or was never written, is recognised 63 times out of 64.
+//! Run 0 is loading. The check bits depend on the rest and on the key. A value that strayed to
+//! another key, or was never written, is therefore recognised 63 times out of 64.
 
 use crate::CLIENTS_MAX;
 
@@ -25,10 +25,10 @@ const _: () = assert!(CLIENTS_MAX == 1 << WORKER_BITS && CHECK_SHIFT == 58);
 pub(crate) struct Stamp(u64);
 
 impl Stamp {
-    /// What loading writes.
+    /// The stamp of loading.
     pub(crate) const LOADED: Stamp = Stamp(0);
 
-    /// Before the first transaction of a client.
+    /// Returns the stamp before the first transaction of a client.
     pub(crate) fn first(index: usize, seed: u64) -> Stamp {
         assert!(index < CLIENTS_MAX, "client {index} of {CLIENTS_MAX}");
         // Never 0, which is loading's.
@@ -36,27 +36,27 @@ impl Stamp {
         Stamp((run << WORKER_BITS | index as u64) << SEQUENCE_BITS)
     }
 
-    /// The client's next transaction. After 2^36 of them (hours at any rate) they start again.
+    /// Advances to the client's next transaction. After 2^36 (hours at any rate) they start again.
     #[inline]
     pub(crate) fn advance(&mut self) {
         let sequence = (self.sequence() + 1) & ((1 << SEQUENCE_BITS) - 1);
         self.0 = self.0 >> SEQUENCE_BITS << SEQUENCE_BITS | sequence;
     }
 
-    /// The value to write under a key.
+    /// Returns the value to write under a key.
     #[inline]
     pub(crate) fn value(self, key: u64) -> u64 {
         self.0 | check_bits(self.0, key) << CHECK_SHIFT
     }
 
-    /// The stamp in a value found under a key; `None` when no transaction wrote it there.
+    /// Returns the stamp in a value found under a key; `None` when no transaction wrote it there.
     #[inline]
     pub(crate) fn of(value: u64, key: u64) -> Option<Stamp> {
         let stamp = Stamp(value & ((1 << CHECK_SHIFT) - 1));
         (stamp.value(key) == value).then_some(stamp)
     }
 
-    /// Whether `found` under the key is this transaction's value or a later one's.
+    /// Returns whether `found` under the key is this transaction's value or a later one's.
     pub(crate) fn is_in(self, found: u64, key: u64) -> bool {
         Stamp::of(found, key).is_some_and(|found| {
             if found.run() != self.run() {
@@ -67,17 +67,17 @@ impl Stamp {
         })
     }
 
-    /// Whether `found` under the key is this transaction's value, or shows that the same worker's
-    /// later transactions were done, or that a later run began: unlike [`is_in`](Stamp::is_in)
-    /// other workers of the run show nothing.
+    /// Returns whether `found` under the key is this transaction's value, or proves that the same
+    /// worker committed a later transaction or a later run began. Unlike with
+    /// [`is_in`](Stamp::is_in), other workers of the run prove nothing.
     pub(crate) fn is_passed_by(self, found: u64, key: u64) -> bool {
         self.is_in(found, key)
             && Stamp::of(found, key)
                 .is_some_and(|found| found.run() > self.run() || found.worker() == self.worker())
     }
 
-    /// Whether this transaction is the first of its client to write under the key, where no other
-    /// client writes at the same time and `found` was written before.
+    /// Returns whether this transaction is its client's first write under the key, where no other
+    /// client writes at the same time. `found` was written before.
     pub(crate) fn begins_a_run(self, found: u64, key: u64) -> bool {
         Stamp::of(found, key).is_none_or(|found| {
             (found.run(), found.worker()) != (self.run(), self.worker())
@@ -93,19 +93,19 @@ impl Stamp {
         self.0 >> SEQUENCE_BITS & ((1 << WORKER_BITS) - 1)
     }
 
-    /// Worker and run, as one number; 0 is loading's.
+    /// Returns worker and run as one number; 0 is loading's.
     pub(crate) fn author(self) -> u64 {
         self.0 >> SEQUENCE_BITS
     }
 
-    /// How many transactions its client has drawn, with this one.
+    /// Returns how many transactions its client has generated, with this one.
     pub(crate) fn sequence(self) -> u64 {
         self.0 & ((1 << SEQUENCE_BITS) - 1)
     }
 }
 
-/// The words of a value that is larger than its stamp, which is the first: all follow from it and
-/// the key.
+/// Returns the words of a value that is larger than its stamp. The stamp is the first; all follow
+/// from it and the key.
 #[inline]
 pub(crate) fn content<const WORDS: usize>(stamped: u64, key: u64) -> [u64; WORDS] {
     let mut words = [0; WORDS];
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_present_until_something_older_stands_there() {
+    fn value_is_present_until_an_older_one_replaces_it() {
         let mine = nth(3, 7, 10);
         assert!(mine.is_in(mine.value(99), 99));
         assert!(mine.is_in(nth(3, 7, 11).value(99), 99), "my later transaction");
@@ -140,13 +140,13 @@ mod tests {
         assert!(mine.is_in(nth(3, 8, 1).value(99), 99), "a later run");
         assert!(!mine.is_in(nth(3, 7, 9).value(99), 99), "my earlier transaction");
         assert!(!mine.is_in(nth(4, 6, 50).value(99), 99), "an earlier run");
-        assert!(!mine.is_in(Stamp::LOADED.value(99), 99), "what loading wrote");
+        assert!(!mine.is_in(Stamp::LOADED.value(99), 99), "loading's value");
         assert!(!nth(0, 0, 1).is_in(Stamp::LOADED.value(99), 99), "run 0 is loading's alone");
         assert!(!nth(5, 16_383, 1).is_in(Stamp::LOADED.value(99), 99));
     }
 
     #[test]
-    fn a_value_that_strayed_is_recognised() {
+    fn stray_value_is_recognised() {
         let mut passed = 0;
         for key in 0..1000 {
             let value = nth(1, 1, key).value(key);

@@ -12,15 +12,16 @@
 //! ```
 //!
 //! `swap` has the data sets and the sizes of `vector` ([`puts`](crate::puts)): a copy for each
-//! worker, up to 32, of 100 MB, or of 100 000 objects of 64 bytes; a transaction writes both
+//! worker, up to 32, of 100 MB, or of 100 000 objects of 64 bytes. A transaction writes both
 //! entries whole, or a word in each of N objects. `sps-1` has 2^20 words a copy times the scale, 8
-//! MiB, and a copy for each worker only with `--low-conflict`; else all have one.
+//! MiB; with `--low-conflict` each worker has a copy, else all share one.
 //!
-//! A word has its number, and beside it so much of the stamp of who put it here as has room: the
-//! run modulo 255 and the sequence modulo 2^20, which are compared going round. So a transaction is
-//! told from those before it as long as fewer than half a million others of its worker lie between.
+//! A word has its number, and beside it as much of its last writer's stamp as fits: the run modulo
+//! 255 and the sequence modulo 2^20, which are compared going round. A transaction is therefore
+//! distinguished from earlier ones as long as fewer than half a million others of its worker lie
+//! between.
 //!
-//! Entries are always there, in another order: the check looks for a permutation.
+//! Entries are always present, in another order: the check looks for a permutation.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, work};
@@ -29,7 +30,7 @@ use crate::copies::{COPIES, Shape, lock_copy};
 use crate::data::OBJECTS_MAX;
 use crate::keys::{below, generator};
 use crate::root::{self, Build};
-use crate::shelf::{Line, WORDS};
+use crate::slab::{Line, WORDS};
 use crate::stamp::{SPREAD, Stamp, content};
 use crate::violation::Violations;
 use crate::zipf::Zipf;
@@ -38,7 +39,7 @@ use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
 /// Words of `sps-1` at scale 1.
 const ELEMENTS: u64 = 1 << 20;
 
-/// Bits of a number, of a sequence, of a worker.
+/// Widths of a number, of a sequence, of a worker, in bits.
 const NUMBER_BITS: u32 = 22;
 const SEQUENCE_BITS: u32 = 20;
 const WORKER_BITS: u32 = 8;
@@ -46,18 +47,18 @@ const WORKER_SHIFT: u32 = NUMBER_BITS + SEQUENCE_BITS;
 const RUN_SHIFT: u32 = WORKER_SHIFT + WORKER_BITS;
 const CHECK_SHIFT: u32 = RUN_SHIFT + 8;
 
-/// Runs that are told apart; 0 is loading's.
+/// Distinguishable runs; 0 is loading's.
 const RUNS: u64 = 255;
 
 const _: () = assert!(CHECK_SHIFT == 58 && 1 << WORKER_BITS == crate::CLIENTS_MAX);
 
-/// Blocks that one transaction of loading prepares; four lines each, that one writes.
+/// Blocks that one transaction of loading prepares; it writes four lines of each.
 const STEP: u64 = 256;
 
 /// Lines that one transaction of the check reads.
 const CHECKED: u64 = 1024;
 
-/// Arrays of entries, in copies; of single words or not.
+/// Arrays of entries, in copies; of single words if `SINGLE`.
 #[derive(Clone, Copy, Debug)]
 pub struct Swaps<const SINGLE: bool> {
     lines: Array<Line>,
@@ -79,11 +80,11 @@ pub struct SwapClient {
     update_percent: u64,
     zipf: Option<Zipf>,
     writes: bool,
-    /// Entries that change places, two and two.
+    /// The entries to swap, in pairs.
     entries: [u64; OBJECTS_MAX],
 }
 
-/// A word that a transaction has put at a place.
+/// Makes the word that a transaction puts at a place.
 fn word(number: u64, stamp: Stamp, place: u64) -> u64 {
     let run = if stamp == Stamp::LOADED { 0 } else { 1 + (stamp.run() - 1) % RUNS };
     let sequence = stamp.sequence() % (1 << SEQUENCE_BITS);
@@ -95,13 +96,13 @@ fn check(word: u64, place: u64) -> u64 {
     (word ^ place.rotate_left(32)).wrapping_add(1).wrapping_mul(SPREAD) >> CHECK_SHIFT
 }
 
-/// The number of a word; `None` when no transaction has put it at this place.
+/// Returns the number of a word; `None` when no transaction has put it at this place.
 fn number_of(found: u64, place: u64) -> Option<u64> {
     let word = found & ((1 << CHECK_SHIFT) - 1);
     (check(word, place) == found >> CHECK_SHIFT).then_some(word & ((1 << NUMBER_BITS) - 1))
 }
 
-/// Whether a word found at a place is this transaction's or a later one's.
+/// Returns whether a word found at a place is this transaction's or a later one's.
 fn is_in(stamp: Stamp, found: u64, place: u64) -> bool {
     let mine = word(0, stamp, place);
     let run = |word: u64| word >> RUN_SHIFT & 0xff;
@@ -118,14 +119,14 @@ fn is_in(stamp: Stamp, found: u64, place: u64) -> bool {
     }
 }
 
-/// A line of a large entry, put at a place by a transaction.
+/// Makes a line of a large entry, put at a place by a transaction.
 fn line(number: u64, stamp: Stamp, place: u64) -> Line {
     let mut words = [stamp.value(place); WORDS];
     words[1..].copy_from_slice(&content::<{ WORDS - 1 }>(number, number));
     words
 }
 
-/// A line of which one word changes places.
+/// Makes a line of a small entry.
 fn small(number: u64) -> Line {
     let mut words = content(number, !number);
     words[0] = word(number, Stamp::LOADED, number);
@@ -143,19 +144,19 @@ impl<const SINGLE: bool> Swaps<SINGLE> {
         Shape { keys, copies, lines: 1, objects: 2 }
     }
 
-    /// Lines of a copy; copies share no block of four.
+    /// Returns the lines of a copy; copies share no block of four.
     fn lines(shape: Shape) -> u64 {
         let lines = if SINGLE { shape.keys.div_ceil(8) } else { shape.keys * shape.lines };
         lines.next_multiple_of(4)
     }
 
-    /// Where a line is, counted through a copy.
+    /// Returns the place of a line, counted through a copy.
     #[inline]
     fn line(&self, copy: u64, line: u64) -> Result<Addr, Stop> {
         Ok(self.lines.at(copy * Self::lines(self.shape) + line)?.addr())
     }
 
-    /// Where the word of a small entry is.
+    /// Returns the place of the word of a small entry.
     #[inline]
     fn word(&self, copy: u64, entry: u64) -> Result<Addr, Stop> {
         match SINGLE {
@@ -164,7 +165,7 @@ impl<const SINGLE: bool> Swaps<SINGLE> {
         }
     }
 
-    /// The entries of a transaction.
+    /// Returns the entries of a transaction.
     #[inline]
     fn about<'c>(&self, client: &'c SwapClient) -> &'c [u64] {
         // A pair at least; of large entries one.
@@ -233,7 +234,7 @@ impl<const SINGLE: bool> Swaps<SINGLE> {
         Ok(())
     }
 
-    /// Checks a line; adds the numbers that it has.
+    /// Checks a line; adds its numbers to those found.
     fn check_line(
         &self,
         place: u64,
@@ -368,7 +369,7 @@ impl<const SINGLE: bool> Workload for Swaps<SINGLE> {
                 None => below(&mut client.rng, self.shape.keys),
                 Some(zipf) => zipf.scattered(&mut client.rng),
             };
-            // There are more entries than a transaction is about.
+            // The loop ends: a copy has more entries than a transaction uses.
             while client.entries[..place].contains(&entry) {
                 entry = (entry + 1) % self.shape.keys;
             }
@@ -446,7 +447,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_tells_its_number_and_whether_something_later_was_put_there() {
+    fn word_identifies_its_last_writer() {
         let nth = |index, seed, sequence: u64| {
             let mut stamp = Stamp::first(index, seed);
             (0..sequence).for_each(|_| stamp.advance());
@@ -460,7 +461,7 @@ mod tests {
         assert!(is_in(mine, word(5, nth(3, 8, 1), 99), 99), "a later run");
         assert!(!is_in(mine, word(5, nth(3, 7, 9), 99), 99), "my earlier transaction");
         assert!(!is_in(mine, word(5, nth(4, 6, 50), 99), 99), "an earlier run");
-        assert!(!is_in(mine, word(5, Stamp::LOADED, 99), 99), "what loading wrote");
+        assert!(!is_in(mine, word(5, Stamp::LOADED, 99), 99), "loading's word");
         assert!(!is_in(nth(1, 254, 1), word(5, Stamp::LOADED, 99), 99), "run 255 is not loading's");
         let strayed = (0..1000).filter(|&at| number_of(word(at, mine, at), at + 1).is_some());
         assert!(strayed.count() < 50);

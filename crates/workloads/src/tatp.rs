@@ -1,9 +1,9 @@
 //! `tatp-hash`, `tatp-btree`: Update Location of the TATP benchmark, over a hash map and over a
 //! B+-tree (DudeTM, section 5.1).
 //!
-//! A mobile phone network records the cell in which a subscriber is. The transaction gets the
-//! number that was dialled, looks up the subscriber, and writes one field of its record. 100 000
-//! subscribers times the scale, drawn evenly.
+//! A mobile phone network records the cell of each subscriber. The transaction gets the dialled
+//! number, looks up the subscriber, and writes one field of its record. 100 000 subscribers times
+//! the scale, drawn uniformly.
 
 use collections::{BTreeMap, HashMap, whole};
 use words::{
@@ -35,21 +35,21 @@ pub(crate) struct Subscriber {
     number: u64,
     /// Ten flags, ten half bytes and ten bytes of the benchmark's table.
     flags: [u8; 24],
-    /// The exchange, a field that this transaction leaves alone.
+    /// The exchange, which this transaction does not change.
     exchange: u64,
-    /// The cell where the subscriber is: what is updated.
+    /// The cell of the subscriber, which is updated.
     cell: u64,
-    /// Nothing.
+    /// Unused.
     reserved: u64,
 }
 
-/// Where the tables are.
+/// The tables of the workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
-    /// The index from phone number to id.
+    /// The index from phone number to ID.
     by_number: [u64; 3],
-    /// By id, less one.
+    /// By ID minus one.
     subscribers: Array<Subscriber>,
 }
 
@@ -66,7 +66,7 @@ pub type TatpHash = Tatp<HashMap>;
 /// A network of subscribers in a B+-tree.
 pub type TatpBtree = Tatp<BTreeMap>;
 
-/// The phone number of a subscriber: 15 digits, without a pattern, one for each id.
+/// Returns the phone number of a subscriber: 15 digits, without a pattern, one for each ID.
 pub(crate) fn number(id: u64) -> u64 {
     // An odd factor permutes the numbers of 49 bits.
     id.wrapping_mul(0x1_2345_6789_abcd) & ((1 << 49) - 1)
@@ -201,12 +201,12 @@ impl<I: Index> Tatp<I> {
         Tatp { by_number: I::from_words(by_number), subscribers }
     }
 
-    /// Looks the client's number up; answers the place of the subscriber's cell.
+    /// Looks the client's number up; returns the place of the subscriber's cell.
     #[inline]
     fn cell<W: Words>(&self, client: &KeyClient, tx: &mut W) -> Result<Field<u64>, Stop> {
         let id = self.by_number.get(tx, number(client.key + 1))?.unwrap_or(0);
         tx.after_last_read();
-        // An id of 0 wraps round and is refused like one that is too large.
+        // An ID of 0 wraps round and is refused like one that is too large.
         let row = self.subscribers.at(id.wrapping_sub(1))?;
         let cell = field!(row, Subscriber, cell);
         tx.will_write(cell.addr(), 8);

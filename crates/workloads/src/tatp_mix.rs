@@ -5,15 +5,15 @@
 //! |---|---|---|
 //! | Get Subscriber Data | 36 | a row by its id |
 //! | Get New Destination | 10 | an active facility, and where calls go at an hour |
-//! | Get Access Data | 36 | a row by id and type, if it is there |
+//! | Get Access Data | 36 | a row by ID and type, if present |
 //! | Update Subscriber Data | 2 | a bit of a subscriber, and data of one of its facilities |
 //! | Update Location | 14 | a field of a subscriber, found by its number |
 //! | Insert, Delete Call Forwarding | 1 and 1 | found by the number; a pair in one tree |
 //!
 //! The benchmark has seven transactions: 35, 10 and 35 of 100 read, 2, 14, 2 and 2 write. The paper
-//! has three that read and three that write, 18 of 100: that is all but the removal. Insertion
-//! alone would fill the table, so here it takes turns with removal, 2 of 100 together; what is
-//! missing to 100 is given to the reads. `--update-percent` changes the 18.
+//! has three that read and three that write, 18 of 100, that is all but the removal. Insertion
+//! alone would fill the table, so here it alternates with removal, 2 of 100 together. The reads get
+//! the remainder to 100. `--update-percent` changes the 18.
 //!
 //! ```text
 //!   numbers (tree)             number -> id
@@ -24,13 +24,13 @@
 //! ```
 //!
 //! 200 000 subscribers times the scale. One has 1 to 4 rows of access data and 1 to 4 facilities,
-//! each with up to two forwardings, at 0 and 8 o'clock, there for ever. At 16 o'clock of each
-//! subscriber's first facility they come and go, each a worker's own, in the order that `turns.rs`
-//! tells. A transaction that writes writes 1 word (Update Location), 2 (Update Subscriber Data) or
+//! each with up to two forwardings, at 0 and 8 o'clock, never removed. Those at 16 o'clock of each
+//! subscriber's first facility are inserted and removed, each a worker's own, in the order of
+//! `churn.rs`. A writing transaction writes 1 word (Update Location), 2 (Update Subscriber Data) or
 //! some 7 (an insertion; a removal 3).
 //!
-//! Under snapshot isolation nothing needs protection: what an update reads elsewhere (the number of
-//! a subscriber, that a facility is there) never changes, and changes of the tree write the nodes
+//! Snapshot isolation suffices without protection. An update's other reads (the number of a
+//! subscriber, the presence of a facility) never change, and changes of the tree write the nodes
 //! that they rely on.
 
 use std::hint::black_box;
@@ -42,12 +42,12 @@ use rand_xoshiro::rand_core::Rng;
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
+use crate::churn::{Change, Churn, NUMBERS_MIN, workers_of};
 use crate::keys::{below, generator, mix};
 use crate::root::{self, Build};
 use crate::stamp::{Stamp, content};
 use crate::tatp::number;
 use crate::tree;
-use crate::turns::{NUMBERS_MIN, Turn, Turns, workers_of};
 use crate::violation::Violations;
 use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, lock, scaled, with_slack};
 
@@ -55,11 +55,11 @@ use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, lock, scaled, with
 const SUBSCRIBERS: u64 = 200_000;
 const SUBSCRIBERS_MAX: u64 = 1 << 32;
 
-/// Of 100 transactions, those that write when nobody says anything.
+/// Default percentage of transactions that write.
 const UPDATE_PERCENT: u8 = 18;
 
 /// Blocks that one transaction of loading prepares, subscribers that one inserts or checks, and
-/// nodes that one gives back.
+/// nodes that one frees.
 const STEP: u64 = 64;
 
 /// Leaves that one transaction of the check reads.
@@ -68,18 +68,18 @@ const LEAVES: u64 = 256;
 /// Trees: numbers, subscribers, access, facilities, forwardings.
 const TREES: usize = 5;
 
-/// Words of a subscriber's row: the stamps of its bits and of its cell, and what never changes.
+/// Words of a subscriber's row: the stamps of its bits and of its cell, and the fixed words.
 const ROW_WORDS: usize = 8;
 type Row = [u64; ROW_WORDS];
 
-/// The words that are updated.
+/// Indexes of the updated words.
 const BITS: u64 = 0;
 const CELL: u64 = 8;
 
-/// The rest.
+/// Index of the fixed words.
 const FIXED: usize = 6;
 
-/// Where the tables are.
+/// The tables of the workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
@@ -88,13 +88,13 @@ pub(crate) struct Tables {
     access: BTree32,
     facilities: BTree32,
     forwardings: BTree32,
-    /// By id, less one.
+    /// By ID minus one.
     rows: Array<Row>,
     /// By [`place`].
     access_rows: Array<[u64; 2]>,
-    /// By [`place`]: the stamp of the data, and what never changes.
+    /// By [`place`]: the stamp of the data, and the fixed word.
     facility_rows: Array<[u64; 2]>,
-    /// Trees that were given back.
+    /// Number of trees freed.
     freed: Array<u64>,
 }
 
@@ -111,7 +111,7 @@ pub struct TatpMixClient {
     rng: Xoshiro256PlusPlus,
     index: usize,
     stamp: Stamp,
-    turns: Turns,
+    churn: Churn,
     update_percent: u64,
     task: Task,
     /// The subscriber's id; a type from 1 to 4; an hour.
@@ -127,10 +127,10 @@ enum Task {
     GetAccess,
     UpdateSubscriber,
     UpdateLocation,
-    Forward(Turn),
+    Forward(Change),
 }
 
-/// The key, and less four the place, of a row by id and type.
+/// Returns the key of a row by ID and type; its place is the key minus four.
 fn key(id: u64, kind: u64) -> u64 {
     id << 2 | (kind - 1)
 }
@@ -139,40 +139,40 @@ fn place(key: u64) -> u64 {
     key.wrapping_sub(4)
 }
 
-/// Of a facility, at an hour.
+/// Returns the key of a facility's forwarding at an hour.
 fn forwarding(facility: u64, hour: u64) -> u64 {
     (facility << 2) | (hour / 8)
 }
 
-/// Which types of access data, or of facilities, a subscriber has: four bits, one at least.
+/// Returns a subscriber's types of access data, or of facilities: four bits, one at least.
 fn kinds(id: u64, table: u64) -> u64 {
-    // 1 to 4 of them, as often: a subset of that size, turned round.
+    // 1 to 4 of them, equally often: a subset of that size, rotated.
     let random = mix(id << 1 | table);
     let some = (2_u64 << (random % 4)) - 1;
-    let turn = random >> 32 & 3;
-    (some << turn | some >> (4 - turn)) & 15
+    let rotation = random >> 32 & 3;
+    (some << rotation | some >> (4 - rotation)) & 15
 }
 
 fn has(kinds: u64, kind: u64) -> bool {
     kinds >> (kind - 1) & 1 == 1
 }
 
-/// The first facility of a subscriber.
+/// Returns the first facility of a subscriber.
 fn first_facility(id: u64) -> u64 {
     key(id, 1 + u64::from(kinds(id, 1).trailing_zeros()))
 }
 
-/// Whether a facility forwards at this hour from the beginning.
+/// Returns whether a facility's forwarding at this hour is loaded.
 fn is_forwarded(facility: u64, hour: u64) -> bool {
     hour < 16 && mix(forwarding(facility, hour)) & 1 == 0
 }
 
-/// Words of access data and facilities that never change.
+/// Returns the fixed words of access data and facilities.
 fn fixed(key: u64) -> u64 {
     mix(!key)
 }
 
-/// Whether a facility is active: 85 of 100 are.
+/// Returns whether a facility is active: 85 of 100 are.
 fn is_active(fixed: u64) -> bool {
     fixed % 100 < 85
 }
@@ -267,7 +267,7 @@ fn load_subscriber<W: Allocate>(tables: &Tables, tx: &mut W, id: u64) -> Result<
     Ok(())
 }
 
-/// The words of a subscriber's row.
+/// Makes the words of a subscriber's row.
 fn row(id: u64, bits: u64, cell: u64) -> Row {
     let mut row = [bits, cell, 0, 0, 0, 0, 0, 0];
     row[ROW_WORDS - FIXED..].copy_from_slice(&content::<FIXED>(id, number(id)));
@@ -303,15 +303,15 @@ impl Workload for TatpMix {
 
     fn client(&self, index: usize, seed: u64) -> TatpMixClient {
         let (mut rng, stamp) = (generator(index, seed), Stamp::first(index, seed));
-        let turns = Turns::new(index, CLIENTS_MAX, self.count, rng.next_u64());
+        let churn = Churn::new(index, CLIENTS_MAX, self.count, rng.next_u64());
         let update_percent = u64::from(UPDATE_PERCENT);
         let (task, id, kind, hour) = (Task::GetSubscriber, 1, 1, 0);
-        TatpMixClient { rng, index, stamp, turns, update_percent, task, id, kind, hour }
+        TatpMixClient { rng, index, stamp, churn, update_percent, task, id, kind, hour }
     }
 
     fn tune(&self, client: &mut TatpMixClient, options: &Options) {
         let workers = workers_of(client.index, options);
-        client.turns = Turns::new(client.index, workers, self.count, client.rng.next_u64());
+        client.churn = Churn::new(client.index, workers, self.count, client.rng.next_u64());
         client.update_percent = u64::from(options.update_percent.unwrap_or(UPDATE_PERCENT));
     }
 
@@ -324,7 +324,7 @@ impl Workload for TatpMix {
         client.task = match below(rng, 100) < client.update_percent {
             true => match below(rng, 18) {
                 0..2 => Task::UpdateSubscriber,
-                2..4 => Task::Forward(client.turns.advance()),
+                2..4 => Task::Forward(client.churn.advance()),
                 _ => Task::UpdateLocation,
             },
             false => match below(rng, 82) {
@@ -333,7 +333,7 @@ impl Workload for TatpMix {
                 _ => Task::GetAccess,
             },
         };
-        if let Task::Forward(Turn::In(own) | Turn::Out(own)) = client.task {
+        if let Task::Forward(Change::In(own) | Change::Out(own)) = client.task {
             client.id = 1 + own;
         }
         client.stamp.advance();
@@ -374,17 +374,17 @@ impl Workload for TatpMix {
                 let row = self.row(id, tx)?;
                 tx.write(row.plus(CELL), client.stamp.value(id))
             }
-            Task::Forward(turn) => {
+            Task::Forward(change) => {
                 let id = self.id(client, tx)?;
                 let facility = first_facility(id);
                 tables.facilities.get(tx, facility)?.ok_or(Stop::BadValue)?;
                 let forwarding = forwarding(facility, 16);
-                match turn {
-                    Turn::In(_) => {
+                match change {
+                    Change::In(_) => {
                         let to = client.stamp.value(forwarding);
                         tables.forwardings.insert(tx, forwarding, to).map(drop)
                     }
-                    Turn::Out(_) => {
+                    Change::Out(_) => {
                         let gone = tables.forwardings.remove(tx, forwarding)?;
                         gone.map(drop).ok_or(Stop::BadValue)
                     }
@@ -397,7 +397,7 @@ impl Workload for TatpMix {
         tx.lock(lock::ALL)?;
         let word = match client.task {
             Task::Forward(_) => {
-                return client.turns.is_done(client.stamp, |own| {
+                return client.churn.is_done(client.stamp, |own| {
                     let forwarding = forwarding(first_facility(1 + own), 16);
                     Ok((self.tables.forwardings.get(tx, forwarding)?, forwarding))
                 });
@@ -420,7 +420,7 @@ impl TatpMix {
         scaled(SUBSCRIBERS, options, NUMBERS_MIN)
     }
 
-    /// The id of the client's subscriber, looked up by its number.
+    /// Returns the ID of the client's subscriber, looked up by its number.
     #[inline]
     fn id<W: Words>(&self, client: &TatpMixClient, tx: &mut W) -> Result<u64, Stop> {
         let id = self.tables.numbers.get(tx, number(client.id))?.ok_or(Stop::BadValue)?;
@@ -428,7 +428,7 @@ impl TatpMix {
         if id == client.id { Ok(id) } else { Err(Stop::BadValue) }
     }
 
-    /// Where a subscriber's row is.
+    /// Returns the place of a subscriber's row.
     #[inline]
     fn row<W: Words>(&self, id: u64, tx: &mut W) -> Result<Addr, Stop> {
         let place = self.tables.subscribers.get(tx, id)?.ok_or(Stop::BadValue)?;
@@ -438,7 +438,7 @@ impl TatpMix {
         Ok(at)
     }
 
-    /// Where a facility forwards calls to at an hour, when it is active.
+    /// Returns the target of a facility's forwarding at an hour, when it is active.
     #[inline]
     fn get_destination<W: Words>(&self, client: &TatpMixClient, tx: &mut W) -> Result<(), Stop> {
         let (tables, facility) = (&self.tables, key(client.id, client.kind));
@@ -456,7 +456,7 @@ impl TatpMix {
         })
     }
 
-    /// Writes a subscriber's bits, and the data of a facility if it is there.
+    /// Writes a subscriber's bits, and the data of a facility if present.
     #[inline]
     fn update_subscriber<W: Words>(&self, client: &TatpMixClient, tx: &mut W) -> Result<(), Stop> {
         let (id, facility) = (client.id, key(client.id, client.kind));
@@ -478,7 +478,7 @@ impl TatpMix {
             *entries = answer.entries;
         }
         if !violations.0.is_empty() {
-            return Ok(violations.0); // a lookup would end in a `Stop` that says less
+            return Ok(violations.0); // a lookup would end in a less specific `Stop`
         }
         let mut expected = [self.count, self.count, 0, 0, 0];
         for first in (1..=self.count).step_by(STEP as usize) {
@@ -500,7 +500,7 @@ impl TatpMix {
         Ok(violations.0)
     }
 
-    /// Checks all that belongs to a subscriber, and counts it, by tree.
+    /// Checks all rows of a subscriber, and counts them by tree.
     fn check_subscriber<W: Words>(
         &self,
         id: u64,

@@ -1,21 +1,21 @@
-//! `rbtree`, `bptree`, `hash`: searches a random key, takes it out if it is there, else puts it in
-//! (SSP, table 3); `rbtree-zipf`, `bptree-zipf`, `hash-zipf`: most of them a few keys.
+//! `rbtree`, `bptree`, `hash`: searches a random key and removes it if present, else inserts it
+//! (SSP, table 3); `rbtree-zipf`, `bptree-zipf`, `hash-zipf`: the same with skewed keys.
 //!
 //! ```text
-//!   a copy   header | keys that are there | stamp of the last transaction |     trees
+//!   a copy   header | number of keys | stamp of the last transaction |          trees
 //!                     a line in a page of its own
 //!            bucket | first entry | stamp of the last transaction on it |       hash tables
 //! ```
 //!
-//! Keys and values have 8 bytes. Of a million keys times the scale every second one is there from
-//! the beginning, and about as many at any time. The zipfian ones draw them by Zipf's law, with the
-//! exponent by which 80 of 100 draws fall on 15 of 100 keys, however many there are (`--zipf` is
-//! another one); the smallest keys are the hottest, so hot keys are neighbours. With
-//! `--low-conflict` each worker has a copy of its own, up to 32; else all have one, under one lock.
+//! Keys and values have 8 bytes. Of a million keys times the scale every second one is loaded, and
+//! about as many are present at any time. The zipfian workloads draw keys from a Zipf distribution
+//! in which 15 of 100 keys get 80 of 100 draws, whatever their number (`--zipf` sets another
+//! exponent). The smallest keys are the hottest, so hot keys are neighbours. With `--low-conflict`
+//! each worker has its own copy, up to 32; else all share one, under one lock.
 //!
-//! What tells whether a transaction was done, also when it took a key out, is a stamp beside the
-//! number of keys that a tree keeps; or in a hash table beside the link of the key's bucket, where
-//! it takes no line more.
+//! A stamp shows whether a transaction committed, also when it removed a key. It is beside the
+//! number of keys that a tree keeps; in a hash table it is beside the link of the key's bucket,
+//! where it takes no additional line.
 //!
 //! The check: structures, values under their keys, numbers of keys.
 
@@ -28,12 +28,12 @@ use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::buckets::Buckets;
 use crate::copies::{COPIES, Shape, lock_copy};
-use crate::finder::Finder;
 use crate::keys::{self, KeyClient};
 use crate::leaves::Leaves;
 use crate::root::{self, Build};
-use crate::shelf::Line;
+use crate::slab::Line;
 use crate::stamp::Stamp;
+use crate::ticket_map::TicketMap;
 use crate::violation::Violations;
 use crate::zipf::exponent;
 use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
@@ -41,7 +41,7 @@ use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
 /// Keys at scale 1.
 const KEYS: u64 = 1_000_000;
 
-/// What of the keys is hot, and what of the draws falls on it.
+/// The share of keys that is hot, and the share of draws that it gets.
 const HOT: f64 = 0.15;
 const DRAWN: f64 = 0.8;
 
@@ -51,13 +51,13 @@ const HEADER_LINES: u64 = 64;
 /// Blocks that one transaction prepares.
 const STEP: u64 = 256;
 
-/// What keys are in.
+/// The structure of a workload's keys.
 pub trait Kind: Copy + Debug + Send + Sync + 'static {
     /// The structure.
-    type Finder: Finder;
-    /// What a user calls it, keys drawn evenly or by Zipf's law.
+    type Map: TicketMap;
+    /// The command-line names, with uniform and with Zipf-distributed keys.
     const NAMES: [&'static str; 2];
-    /// One line about each.
+    /// A description of each of one line.
     const ABOUT: [&'static str; 2];
 }
 
@@ -74,56 +74,56 @@ pub struct InBpTree;
 pub struct InHash;
 
 impl Kind for InRbTree {
-    type Finder = RbTree;
+    type Map = RbTree;
     const NAMES: [&'static str; 2] = ["rbtree", "rbtree-zipf"];
     const ABOUT: [&'static str; 2] = [
-        "a red-black tree: take a random key out, or put it in",
-        "a red-black tree: take a key out or put it in, 80 % on 15 % of them",
+        "a red-black tree: remove a random key, or insert it",
+        "a red-black tree: remove a key or insert it, 80 % on 15 % of them",
     ];
 }
 
 impl Kind for InBpTree {
-    type Finder = Leaves;
+    type Map = Leaves;
     const NAMES: [&'static str; 2] = ["bptree", "bptree-zipf"];
     const ABOUT: [&'static str; 2] = [
-        "a b+-tree: take a random key out, or put it in",
-        "a b+-tree: take a key out or put it in, 80 % on 15 % of them",
+        "a b+-tree: remove a random key, or insert it",
+        "a b+-tree: remove a key or insert it, 80 % on 15 % of them",
     ];
 }
 
 impl Kind for InHash {
-    type Finder = Buckets;
+    type Map = Buckets;
     const NAMES: [&'static str; 2] = ["hash", "hash-zipf"];
     const ABOUT: [&'static str; 2] = [
-        "a hash table: take a random key out, or put it in",
-        "a hash table: take a key out or put it in, 80 % on 15 % of them",
+        "a hash table: remove a random key, or insert it",
+        "a hash table: remove a key or insert it, 80 % on 15 % of them",
     ];
 }
 
-/// Keys of a red-black tree, drawn evenly.
+/// Uniform keys of a red-black tree.
 pub type RbTreeRand = Toggles<InRbTree, false>;
-/// Keys of a red-black tree, by Zipf's law.
+/// Zipf-distributed keys of a red-black tree.
 pub type RbTreeZipf = Toggles<InRbTree, true>;
-/// Keys of a B+-tree, drawn evenly.
+/// Uniform keys of a B+-tree.
 pub type BpTreeRand = Toggles<InBpTree, false>;
-/// Keys of a B+-tree, by Zipf's law.
+/// Zipf-distributed keys of a B+-tree.
 pub type BpTreeZipf = Toggles<InBpTree, true>;
-/// Keys of a hash table, drawn evenly.
+/// Uniform keys of a hash table.
 pub type HashRand = Toggles<InHash, false>;
-/// Keys of a hash table, by Zipf's law.
+/// Zipf-distributed keys of a hash table.
 pub type HashZipf = Toggles<InHash, true>;
 
-/// Where everything is.
+/// The tables of the workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
     headers: Array<Line>,
-    /// Copies that were given back.
+    /// Number of copies freed.
     freed: Array<u64>,
-    finders: [[u64; 3]; COPIES],
+    maps: [[u64; 3]; COPIES],
 }
 
-/// Keys that come and go, in copies.
+/// Keys that are inserted and removed, in copies.
 #[derive(Debug)]
 pub struct Toggles<K, const SKEWED: bool> {
     tables: Tables,
@@ -147,20 +147,20 @@ pub struct ToggleClient {
 
 impl Tables {
     #[inline]
-    fn finder<K: Kind>(&self, copy: u64) -> K::Finder {
-        K::Finder::from_words(self.finders[copy as usize % COPIES])
+    fn map_of<K: Kind>(&self, copy: u64) -> K::Map {
+        K::Map::from_words(self.maps[copy as usize % COPIES])
     }
 
-    /// Where a tree's number of keys is; its stamp is behind.
+    /// Returns the place of a tree's number of keys; its stamp follows.
     #[inline]
     fn header(&self, copy: u64) -> Result<Addr, Stop> {
         Ok(self.headers.at(copy * HEADER_LINES)?.addr())
     }
 
-    /// Where the stamp of the last transaction on a key is, or of a later one on others.
+    /// Returns the place of the stamp of the last transaction on a key, or a later one on others.
     #[inline]
     fn stamp<K: Kind>(&self, copy: u64, key: u64) -> Result<Addr, Stop> {
-        match self.finder::<K>(copy).mark(key)? {
+        match self.map_of::<K>(copy).mark(key)? {
             Some(mark) => Ok(mark),
             None => Ok(self.header(copy)?.plus(8)),
         }
@@ -174,14 +174,14 @@ impl<K: Kind, const SKEWED: bool> Build for Toggles<K, SKEWED> {
     fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<Tables, Stop> {
         let shape = Shape::decode(size);
         let headers = Array::reserve(tx, shape.copies * HEADER_LINES)?;
-        let mut finders = [[0; 3]; COPIES];
-        for finder in &mut finders[..shape.copies as usize] {
-            *finder = K::Finder::reserve(tx, shape.keys)?.to_words();
+        let mut maps = [[0; 3]; COPIES];
+        for map in &mut maps[..shape.copies as usize] {
+            *map = K::Map::reserve(tx, shape.keys)?.to_words();
         }
-        Ok(Tables { headers, freed: Array::create(tx, 1)?, finders })
+        Ok(Tables { headers, freed: Array::create(tx, 1)?, maps })
     }
 
-    /// Progress 0: preparing; 1 + n: where loading is, each copy as far as a multiple of the keys.
+    /// Progress 0: preparing; 1 + n: loading's position, a multiple of the keys for each copy.
     fn step<W: Allocate>(
         tables: Tables,
         tx: &mut W,
@@ -191,7 +191,7 @@ impl<K: Kind, const SKEWED: bool> Build for Toggles<K, SKEWED> {
         let shape = Shape::decode(size);
         let Some(first) = progress.checked_sub(1) else {
             for copy in 0..shape.copies {
-                if !tables.finder::<K>(copy).prepare(tx)? {
+                if !tables.map_of::<K>(copy).prepare(tx)? {
                     return Ok(Some(0));
                 }
             }
@@ -199,9 +199,9 @@ impl<K: Kind, const SKEWED: bool> Build for Toggles<K, SKEWED> {
         };
         let (copy, at) = (first / shape.keys, first % shape.keys);
         let (keys, next) = keys::batch(at, shape.keys, 0);
-        let finder = tables.finder::<K>(copy);
+        let map = tables.map_of::<K>(copy);
         for &key in &keys {
-            finder.insert(tx, key, Stamp::LOADED.value(key))?;
+            map.insert(tx, key, Stamp::LOADED.value(key))?;
         }
         let count = tables.header(copy)?;
         let before = tx.read(count)?;
@@ -214,12 +214,12 @@ impl<K: Kind, const SKEWED: bool> Build for Toggles<K, SKEWED> {
     fn free<W: Allocate>(tables: Tables, tx: &mut W) -> Result<bool, Stop> {
         let freed = tables.freed.at(0)?.addr();
         let count = tx.read(freed)?;
-        let is_copy = tables.finders.get(count as usize).is_some_and(|words| *words != [0; 3]);
+        let is_copy = tables.maps.get(count as usize).is_some_and(|words| *words != [0; 3]);
         if !is_copy {
             tables.headers.free(tx)?;
             return tables.freed.free(tx).map(|()| true);
         }
-        let is_gone = tables.finder::<K>(count).free(tx)?;
+        let is_gone = tables.map_of::<K>(count).free(tx)?;
         tx.write(freed, count + u64::from(is_gone))?;
         Ok(false)
     }
@@ -234,7 +234,7 @@ impl<K: Kind, const SKEWED: bool> Workload for Toggles<K, SKEWED> {
     fn heap_bytes(options: &Options) -> u64 {
         let shape = Self::shape(options);
         let headers = shape.copies * HEADER_LINES / 4 * BLOCK_STRIDE;
-        with_slack(headers + shape.copies * K::Finder::heap_bytes(shape.keys))
+        with_slack(headers + shape.copies * K::Map::heap_bytes(shape.keys))
     }
 
     fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Self, T::Error> {
@@ -277,7 +277,7 @@ impl<K: Kind, const SKEWED: bool> Workload for Toggles<K, SKEWED> {
         lock_copy(tx, copy)?;
         let mark = self.tables.stamp::<K>(copy, client.keys.key)?;
         let count = self.tables.header(copy)?;
-        toggle(self.tables.finder::<K>(copy), (mark, count), &client.keys, tx)
+        toggle(self.tables.map_of::<K>(copy), (mark, count), &client.keys, tx)
     }
 
     fn is_present<W: Words>(&self, client: &ToggleClient, tx: &mut W) -> Result<bool, Stop> {
@@ -290,21 +290,21 @@ impl<K: Kind, const SKEWED: bool> Workload for Toggles<K, SKEWED> {
     fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<Violation>, T::Error> {
         let (mut violations, end) = (Violations::default(), self.shape.keys);
         for copy in 0..self.shape.copies {
-            let finder = self.tables.finder::<K>(copy);
-            let Some(pairs) = finder.pairs(worker, &mut violations.0)? else {
+            let map = self.tables.map_of::<K>(copy);
+            let Some(pairs) = map.pairs(worker, &mut violations.0)? else {
                 continue;
             };
             keys::check_pairs(&pairs, end, &mut violations);
-            let marks: Vec<Addr> = match finder.mark(0) {
+            let marks: Vec<Addr> = match map.mark(0) {
                 Ok(None) => self.tables.stamp::<K>(copy, 0).into_iter().collect(),
-                _ => (0..end).filter_map(|key| finder.mark(key).ok().flatten()).collect(),
+                _ => (0..end).filter_map(|key| map.mark(key).ok().flatten()).collect(),
             };
             let count = self.tables.header(copy);
             let (count, found) = worker.transact(|tx| {
                 let found: Result<Vec<u64>, Stop> = marks.iter().map(|&at| tx.read(at)).collect();
                 Ok((tx.read(count?)?, found?))
             })?;
-            if finder.mark(0) == Ok(None) {
+            if map.mark(0) == Ok(None) {
                 violations.expect("keys that a tree counts", pairs.len() as u64, count);
             }
             for found in found.into_iter().filter(|&found| found != 0) {
@@ -317,7 +317,7 @@ impl<K: Kind, const SKEWED: bool> Workload for Toggles<K, SKEWED> {
     }
 }
 
-/// What marks are stamped for.
+/// The key of the stamps.
 const MARK: u64 = 0;
 
 impl<K: Kind, const SKEWED: bool> Toggles<K, SKEWED> {
@@ -328,21 +328,21 @@ impl<K: Kind, const SKEWED: bool> Toggles<K, SKEWED> {
     }
 }
 
-/// Searches the key; takes it out if it is there, else puts it in.
+/// Searches the key; removes it if present, else inserts it.
 #[inline(never)]
-fn toggle<F: Finder, W: Allocate>(
-    finder: F,
+fn toggle<F: TicketMap, W: Allocate>(
+    map: F,
     (mark, count): (Addr, Addr),
     client: &KeyClient,
     tx: &mut W,
 ) -> Result<(), Stop> {
-    let is_there = finder.find(tx, client.key)?.is_some();
+    let is_there = map.find(tx, client.key)?.is_some();
     if is_there {
-        finder.remove(tx, client.key)?.ok_or(Stop::BadValue)?;
+        map.remove(tx, client.key)?.ok_or(Stop::BadValue)?;
     } else {
-        finder.insert(tx, client.key, client.value())?;
+        map.insert(tx, client.key, client.value())?;
     }
-    // What has a mark of its own for each key keeps no count.
+    // A structure with a stamp for each key keeps no count.
     if mark == count.plus(8) {
         let before = tx.read(count)?;
         let change = if is_there { u64::MAX } else { 1 };

@@ -1,25 +1,25 @@
-//! What the workloads over a B+-tree have in common: how large one gets, how one is read through.
+//! Sizes and scans of B+-trees, shared by the workloads over them.
 
 use collections::{BTree, whole};
 use words::{HEADER_BYTES, Transact};
 
 use crate::violation::Violations;
 
-/// The allocator's classes of size, headers included: multiples of 64 up to here, of 128 from here.
+/// Allocator size classes, headers included, are multiples of 64 up to here, of 128 from here.
 const CLASS_BYTES: u64 = 384;
 
 /// Leaves that one transaction of a check reads.
 const LEAVES: u64 = 256;
 
-/// Bytes of the heap for a tree of so many entries, headers included.
+/// Returns the heap bytes of a tree of so many entries, headers included.
 pub(crate) fn bytes<const SLOTS: usize>(entries: u64) -> u64 {
-    // Fewest entries that splitting leaves in a node on average: half of a full one.
+    // Splitting leaves a node half full at least, on average.
     bytes_at::<SLOTS>(entries, SLOTS as u64 / 2 - 1)
 }
 
 /// The same for a tree whose keys were inserted in ascending order and stay.
 pub(crate) fn bytes_ascending<const SLOTS: usize>(entries: u64) -> u64 {
-    // What that leaves in every node but the last ones.
+    // Such insertion leaves this many in every node but the last ones.
     bytes_at::<SLOTS>(entries, (SLOTS - BTree::<SLOTS>::LEAST) as u64)
 }
 
@@ -36,8 +36,8 @@ fn bytes_at<const SLOTS: usize>(entries: u64, per_node: u64) -> u64 {
     nodes * node.next_multiple_of(if node <= CLASS_BYTES { 64 } else { 128 })
 }
 
-/// Checks a tree's structure, and hands its pairs to `visit`, up to `most` at a time; whether they
-/// were read.
+/// Checks a tree's structure, and calls `visit` with its pairs, up to `most` at a time; returns
+/// whether they were read.
 pub(crate) fn check<const SLOTS: usize, T: Transact>(
     worker: &mut T,
     tree: BTree<SLOTS>,
@@ -47,7 +47,7 @@ pub(crate) fn check<const SLOTS: usize, T: Transact>(
 ) -> Result<bool, T::Error> {
     let answer = whole(worker, |tx, from| tree.check(tx, from, LEAVES))?;
     if !answer.damage.is_empty() {
-        // A scan of a damaged tree may end in a `Stop` that says less than this.
+        // A scan of a damaged tree may end in a less specific `Stop`.
         violations.add_damage(answer.damage);
         return Ok(false);
     }

@@ -1,10 +1,10 @@
-//! What a workload's check finds.
+//! The findings of a workload's check.
 
 use std::fmt;
 
 use collections::Damage;
 
-/// Something that must hold and does not.
+/// A violated invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
@@ -12,11 +12,11 @@ pub enum Violation {
     Structure(Damage),
     /// Two numbers that must be equal are not.
     Count {
-        /// What was counted.
+        /// The counted quantity.
         what: &'static str,
-        /// What it must be.
+        /// Its expected value.
         expected: u64,
-        /// What it is.
+        /// Its value.
         found: u64,
     },
     /// A key that no transaction inserts.
@@ -30,18 +30,18 @@ pub enum Violation {
     Value {
         /// The key.
         key: u64,
-        /// The value, in no way what a stamp for this key looks like.
+        /// The value, whose check bits do not fit this key.
         found: u64,
     },
-    /// A record that is not whole: a word does not follow from its stamp.
+    /// A torn record: a word does not follow from its stamp.
     Record {
         /// The key.
         key: u64,
         /// The word, from 0.
         word: usize,
-        /// What it must be.
+        /// Its expected value.
         expected: u64,
-        /// What it is.
+        /// Its value.
         found: u64,
     },
     /// A consistency condition of TPC-C (clause 3.3.2 of its specification).
@@ -50,13 +50,12 @@ pub enum Violation {
         number: u8,
         /// The district, or the warehouse where the condition is about one; from 1.
         place: u64,
-        /// What it must be.
+        /// The expected value.
         expected: u64,
-        /// What it is.
+        /// The value.
         found: u64,
     },
-    /// A transaction of which only a part is there: words that are always written together carry
-    /// different stamps.
+    /// A partial transaction: words that are always written together carry different stamps.
     Pair {
         /// The word's place.
         key: u64,
@@ -98,10 +97,10 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How many violations a check lists at most.
+/// Number of violations that a check lists at most.
 const VIOLATIONS_MAX: usize = 100;
 
-/// Collects violations, the first of them.
+/// Collects the first violations.
 #[derive(Default)]
 pub(crate) struct Violations(pub(crate) Vec<Violation>);
 

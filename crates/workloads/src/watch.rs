@@ -1,16 +1,16 @@
-//! Tests of locks: which are held at each access, and whether they are enough.
+//! Lock tests: the locks held at each access, and whether they suffice.
 //!
-//! Workers take turns on the mock, a transaction each. What is reported does not depend on the
-//! turns that they happened to take:
-//! - a word that a worker writes and another one accesses, and no lock is held at both;
-//! - a line of 64 bytes that two workers write, and no lock is held at both;
-//! - locks that are taken in a circle, and one that is taken after something was allocated or given
-//!   back: then the allocator's locks may be held, which come last;
+//! Workers alternate on the mock, a transaction each. These findings do not depend on the
+//! interleaving:
+//! - a word that a worker writes and another one accesses, without a common lock;
+//! - a line of 64 bytes that two workers write, without a common lock;
+//! - a cycle in the order of locks, or a lock taken after an allocation or retirement, when the
+//!   allocator's locks, which come last, may be held;
 //! - in a workload that announces: a line that is written and was not announced before the first
 //!   write.
 //!
-//! Lines are an object's: objects begin at a line, where the hardware is that this is for. The
-//! allocator's words and locks are not seen: the mock has none.
+//! Lines are counted inside an object, as objects begin at a line on the target hardware. The
+//! allocator's words and locks are not observed: the mock has none.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,23 +19,23 @@ use words::{Addr, Allocate, LockId, Stop, Transact, Words};
 
 const LINE_BYTES: u64 = 64;
 
-/// What was found.
+/// A finding.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// Two workers, the object and the byte in it.
     Word(usize, usize, u64, u64),
     /// Two workers, the object and the line in it.
     Line(usize, usize, u64, u64),
-    /// Locks none of which comes first.
+    /// A cycle of locks.
     Circle(Vec<LockId>),
     /// A lock taken after an allocation.
     Late(LockId),
 }
 
-/// Accesses to one word or line by worker, kind, and the locks that were held: their set's number.
+/// Accesses to one word or line: worker, kind, and the number of the set of locks held.
 type Accesses = BTreeSet<(usize, bool, usize)>;
 
-/// What all workers have done.
+/// The history of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     words: HashMap<(u64, u64), Accesses>,
@@ -43,11 +43,11 @@ pub(crate) struct Watch {
     /// Sets of locks, and the number of each.
     sets: Vec<BTreeSet<LockId>>,
     numbers: HashMap<BTreeSet<LockId>, usize>,
-    /// What was held when a lock was taken, and that lock.
+    /// Pairs of a held lock and a lock taken then.
     order: HashSet<(LockId, LockId)>,
     /// The first lock that was taken after an allocation.
     late: Option<LockId>,
-    /// Lines that transactions have written, and those of them that were announced in time.
+    /// Lines that transactions have written, and those of them announced in time.
     pub(crate) written: u64,
     pub(crate) announced: u64,
     /// Most lines that one transaction has written, and fewest.
@@ -60,7 +60,7 @@ pub(crate) struct Watched<'a> {
     pub(crate) mock: &'a mut Mock,
     pub(crate) watch: &'a mut Watch,
     pub(crate) worker: usize,
-    /// Whether it forgets to take locks.
+    /// Whether it skips its locks.
     pub(crate) forgets: bool,
 }
 
@@ -75,13 +75,13 @@ pub(crate) struct WatchedTx<'a> {
     number: usize,
     announced: HashSet<(u64, u64)>,
     written: HashSet<(u64, u64)>,
-    /// Whether the allocator writes, whose words nobody announces.
+    /// Whether the allocator writes, whose words are never announced.
     retires: bool,
     has_allocated: bool,
 }
 
 impl Watched<'_> {
-    /// As [`Transact::transact`], which cannot be told of a worker that borrows.
+    /// As [`Transact::transact`], which a borrowing worker cannot implement.
     pub(crate) fn transact<R>(
         &mut self,
         mut body: impl FnMut(&mut WatchedTx<'_>) -> Result<R, Stop>,
@@ -158,7 +158,7 @@ impl Words for WatchedTx<'_> {
         }
     }
 
-    /// The allocator writes to what is given back.
+    /// Retires memory, which the allocator writes to.
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
         (self.has_allocated, self.retires) = (true, true);
         for offset in (0..bytes).step_by(8) {
@@ -193,7 +193,7 @@ impl Allocate for WatchedTx<'_> {
 }
 
 impl Watch {
-    /// What is wrong: the first word, the first line and the circle, as far as there are any.
+    /// Returns the first word, the first line and the cycle found, if any.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let first = |places: &HashMap<(u64, u64), Accesses>, both_write| {
             let races = places.iter().filter_map(|(&place, accesses)| {
@@ -211,7 +211,7 @@ impl Watch {
         [word, line, circle, late].into_iter().flatten().collect()
     }
 
-    /// Locks that were taken with others held.
+    /// Returns how many pairs of locks were taken in order.
     pub(crate) fn orders(&self) -> usize {
         self.order.len()
     }
@@ -225,7 +225,7 @@ impl Watch {
         self.sets.len() - 1
     }
 
-    /// Two workers that had no lock in common, one of them writing, or both.
+    /// Returns two workers without a common lock, one of them writing, or both.
     fn race(&self, accesses: &Accesses, both_write: bool) -> Option<(usize, usize)> {
         let all = accesses.iter().map(|&(.., number)| &self.sets[number]);
         if { all }.next().is_some_and(|first| {
@@ -246,8 +246,7 @@ impl Watch {
         None
     }
 
-    /// Locks that stay when those that nobody takes after another one of the rest are left out,
-    /// again and again.
+    /// Returns the cycle of locks: repeatedly removes locks that are taken after no remaining one.
     fn circle(&self) -> Vec<LockId> {
         let mut before: BTreeMap<LockId, HashSet<LockId>> = BTreeMap::new();
         let mut behind: HashMap<LockId, Vec<LockId>> = HashMap::new();

@@ -10,21 +10,20 @@
 //! | e | 95 scan 1 to 100 records, 5 insert | scan from: Zipf 0.99, scattered |
 //! | f | 50 read, 50 read, modify and write | Zipf 0.99, scattered |
 //!
-//! `--update-percent` is the share of what writes, whatever that is in the workload; `--zipf` is
-//! another exponent, 0 draws evenly. Records are those of `records`: 100 bytes, that follow from a
-//! stamp and the key; 1 000 000 times the scale. YCSB's own have ten fields of 100 bytes, of which
-//! an update writes one: here the record is that field. A key is its number spread over all keys,
-//! as YCSB's hashed ones, so that records inserted one after the other are not neighbours in the
-//! tree.
+//! `--update-percent` is the percentage of the workload's writes; `--zipf` sets another exponent, 0
+//! for uniform. Records are those of `records`: 100 bytes that follow from a stamp and the key; 1
+//! 000 000 times the scale. YCSB's own have ten fields of 100 bytes, of which an update writes one:
+//! here the record is that field. A key is its number spread over all keys, as YCSB's hashed ones,
+//! so that records inserted one after another are not neighbours in the tree.
 //!
 //! ```text
-//!   numbers   ... | newest - count ... newest - 1 |          there are always as many records
-//!                   the next insert takes this       and adds number `newest`
+//!   numbers   ... | newest - count ... newest - 1 |          the number of records is constant
+//!                   the next insert removes this     and adds number `newest`
 //! ```
 //!
-//! An insert takes out the oldest record and gives its memory to the new one, so that the store is
-//! stationary. The number of the newest is a word of the pool, which every insert writes, and in
-//! `ycsb-d` and `ycsb-e` every other transaction reads. Each worker has a word of its own with the
+//! An insert removes the oldest record and reuses its memory for the new one, so that the store is
+//! stationary. The number of the newest is a word of the pool. Every insert writes it, and in
+//! `ycsb-d` and `ycsb-e` every other transaction reads it. Each worker has its own word with the
 //! stamp of its last insert.
 
 use std::hint::black_box;
@@ -49,7 +48,7 @@ use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, lock, scaled, with
 /// Records at scale 1.
 const COUNT: u64 = 1_000_000;
 
-/// The exponent of YCSB.
+/// YCSB's exponent.
 const ZIPF: f64 = 0.99;
 
 /// Most records that one transaction scans.
@@ -61,18 +60,18 @@ const STEP: u64 = 128;
 /// Records that one transaction of the check reads.
 const CHECKED: u64 = 1024;
 
-/// A word all by itself, so that its neighbours' writers are in nobody's way.
+/// A word in a block of its own, which avoids false sharing.
 type Alone = [u64; 32];
 
-/// The block of [`Tables::newest`] that is used: between two that nobody uses.
+/// The used block of [`Tables::newest`], between two unused ones.
 const NEWEST: u64 = 1;
 
-/// Where everything is.
+/// The tables of the workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
     tree: BTreeMap,
-    /// Numbers of records end here.
+    /// End of the numbers of records.
     newest: Array<Alone>,
     /// Stamps of the workers' last inserts.
     inserted: Array<Alone>,
@@ -95,7 +94,7 @@ pub type YcsbC = Ycsb<'c'>;
 pub type YcsbD = Ycsb<'d'>;
 /// Short scans, few inserts.
 pub type YcsbE = Ycsb<'e'>;
-/// Half reads, half changes of what was read.
+/// Half reads, half read-modify-writes.
 pub type YcsbF = Ycsb<'f'>;
 
 /// One worker's transactions on a store.
@@ -105,13 +104,13 @@ pub struct YcsbClient {
     index: u64,
     stamp: Stamp,
     update_percent: u64,
-    /// `None`: drawn evenly.
+    /// `None`: uniform.
     zipf: Option<Zipf>,
-    /// The current transaction.
+    /// Whether the current transaction writes.
     writes: bool,
-    /// Which record: from the oldest on, or in `ycsb-d` from the newest back.
+    /// Its record: from the oldest on, or in `ycsb-d` from the newest back.
     place: u64,
-    /// Records to be scanned.
+    /// Number of records to scan.
     length: usize,
 }
 
@@ -260,17 +259,17 @@ impl<const LETTER: char> Workload for Ycsb<LETTER> {
 }
 
 impl<const LETTER: char> Ycsb<LETTER> {
-    /// Whether what writes inserts.
+    /// Whether writing transactions insert.
     const INSERTS: bool = LETTER == 'd' || LETTER == 'e';
 
-    /// Inserts change nodes that every other transaction passes.
+    /// Locks the whole store: inserts change nodes that every other transaction passes.
     #[inline]
     fn lock(client: &YcsbClient) -> LockId {
         if Self::INSERTS { lock::ALL } else { LockId::of(lock::ROWS, client.place) }
     }
 }
 
-// Six workloads share what follows: each is compiled once for a design, and a call is nothing
+// Six workloads share these functions: each is compiled once for a design, and a call costs little
 // beside a lookup.
 
 #[inline(never)]
@@ -293,7 +292,7 @@ fn load<W: Allocate>(
     Ok((end < size).then_some(1 + end))
 }
 
-/// Reads a record; of the latest ones if that is wanted.
+/// Reads a record; in `ycsb-d` one of the latest.
 #[inline(never)]
 fn look_up<W: Words>(
     tables: Tables,
@@ -310,7 +309,7 @@ fn look_up<W: Words>(
     Ok(())
 }
 
-/// Overwrites a record, having read it if that is wanted.
+/// Overwrites a record; in `ycsb-f` after reading it.
 #[inline(never)]
 fn update<W: Words>(
     tables: Tables,
@@ -327,7 +326,7 @@ fn update<W: Words>(
     put(tx, object, client.stamp, key)
 }
 
-/// Adds a record in the place of the oldest.
+/// Inserts a record in the place of the oldest.
 #[inline(never)]
 fn insert<W: Allocate>(
     tables: Tables,
@@ -399,7 +398,7 @@ fn check<T: Transact>(
     Ok(violations.0)
 }
 
-/// Where a worker's last insert is counted: neighbours in number are far apart.
+/// Returns the place of a worker's last insert; neighbours in number are far apart.
 fn inserted(tables: Tables, index: u64) -> Result<Addr, Stop> {
     let place = index.reverse_bits() >> (u64::BITS - CLIENTS_MAX.trailing_zeros());
     Ok(tables.inserted.at(place)?.addr())

@@ -5,12 +5,12 @@
 //!   buckets   one each        the rest, each some 1.5 % longer than the one before
 //! ```
 //!
-//! A bucket is drawn by its share (an alias table: one random number, one comparison), and in it a
-//! rank evenly. So the law is exact for the hottest ranks, and for each bucket behind them; inside
-//! one, where the law falls by some 1.5 %, it is a step. No power is computed and no outcome is
-//! branched on: a scattered draw takes 10 to 16 ns more than an even one, which with the stamp
-//! takes 6 to 8; with branches it takes 40 to 50 more (`cargo run --release -p lastword-workloads
-//! --example draws`, on a busy machine).
+//! The sampler draws a bucket by its share (an alias table: one random number, one comparison), and
+//! in it a rank uniformly. The law is therefore exact for the hottest ranks and for each later
+//! bucket. Inside a bucket, where the law falls by some 1.5 %, it is a step. No power is computed,
+//! and no branch depends on an outcome. A scattered draw takes 10 to 16 ns more than a uniform one,
+//! which with the stamp takes 6 to 8; branches would add 40 to 50 (`cargo run --release -p
+//! lastword-workloads --example draws`, on a busy machine).
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use rand_xoshiro::rand_core::Rng;
 
 use crate::keys::below;
 
-/// Buckets, as a power of two: their tables fit in the second-level cache with much else.
+/// Buckets, as a power of two: their tables fit in the second-level cache with room to spare.
 const BUCKETS_LOG2: u32 = 10;
 const BUCKETS: usize = 1 << BUCKETS_LOG2;
 
 /// Ranks that have a bucket of their own.
 const SINGLE: u64 = 256;
 
-/// Draws ranks by Zipf's law; a cheap copy.
+/// A sampler of ranks under Zipf's law; a clone is cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf {
     tables: Arc<Tables>,
@@ -37,7 +37,7 @@ struct Tables {
     slots: Vec<Slot>,
     /// First rank and number of ranks.
     buckets: Vec<(u64, u64)>,
-    /// What [`Zipf::scattered`] multiplies by.
+    /// The factor of [`Zipf::scattered`].
     factor: u64,
     ranks: u64,
 }
@@ -53,7 +53,7 @@ struct Slot {
 const WHOLE: f64 = (1_u64 << 32) as f64;
 
 impl Zipf {
-    /// The law over so many ranks, at least one, with this exponent above 0.
+    /// Makes the law over so many ranks, at least one, with this exponent above 0.
     pub(crate) fn new(ranks: u64, exponent: f64) -> Zipf {
         let buckets = buckets(ranks.max(1));
         let mut shares: Vec<f64> = buckets
@@ -70,29 +70,29 @@ impl Zipf {
         Zipf { tables: Arc::new(Tables { slots, buckets, factor, ranks: ranks.max(1) }) }
     }
 
-    /// A rank; 0 is the hottest.
+    /// Draws a rank; 0 is the hottest.
     #[inline]
     pub(crate) fn rank(&self, rng: &mut Xoshiro256PlusPlus) -> u64 {
         let tables = &*self.tables;
         let random = rng.next_u64();
         let own = random >> (64 - BUCKETS_LOG2);
         let slot = tables.slots[own as usize];
-        // No branch on what is drawn: its outcome is a coin toss.
+        // No branch on the draw: its outcome is random.
         let is_own = u64::from(random & 0xffff_ffff < slot.cut).wrapping_neg();
         let bucket = (slot.other ^ ((own ^ slot.other) & is_own)) as usize;
         let (first, len) = tables.buckets[bucket & (BUCKETS - 1)];
         first + below(rng, len)
     }
 
-    /// A number below the number of ranks, such that hot ones are not neighbours: each rank has
-    /// one, far from those of the ranks beside it.
+    /// Draws a number below the number of ranks. Hot numbers are not neighbours: each rank maps to
+    /// one number, far from those of the ranks beside it.
     #[inline]
     pub(crate) fn scattered(&self, rng: &mut Xoshiro256PlusPlus) -> u64 {
         scatter(self.rank(rng), self.tables.factor, self.tables.ranks)
     }
 }
 
-/// The exponent by which the hottest `hot` of so many ranks get `share` of the draws, both of 1.
+/// Returns the exponent by which the hottest `hot` of the ranks get `share` of the draws, of 1.
 pub(crate) fn exponent(ranks: u64, hot: f64, share: f64) -> f64 {
     let first = (hot * ranks as f64) as u64;
     let weight = |ranks: u64, exponent: f64| {
@@ -111,7 +111,7 @@ pub(crate) fn exponent(ranks: u64, hot: f64, share: f64) -> f64 {
     high
 }
 
-/// Of `end` numbers, permuted, the one at this place; `factor` is [`scattering`]'s.
+/// Permutes the numbers below `end`; `factor` is [`scattering`]'s.
 #[inline]
 pub(crate) fn scatter(place: u64, factor: u64, end: u64) -> u64 {
     if end <= 1 << 32 {
@@ -121,8 +121,8 @@ pub(crate) fn scatter(place: u64, factor: u64, end: u64) -> u64 {
     }
 }
 
-/// A factor that permutes the numbers below `end`: without a common divisor, and near the golden
-/// section of `end`, whose multiples keep as far apart as multiples can.
+/// Returns a factor that permutes the numbers below `end`. It has no common divisor with `end` and
+/// is near its golden section, whose multiples are as far apart as possible.
 pub(crate) fn scattering(end: u64) -> u64 {
     let golden = (end as f64 * 0.618_033_988_749_894_9) as u64;
     (golden.max(1)..).find(|&factor| divisor(factor, end) == 1).unwrap_or(1)
@@ -132,14 +132,14 @@ fn divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
 
-/// First rank and number of ranks of every bucket; buckets that are left over have none.
+/// Returns first rank and number of ranks of every bucket; surplus buckets have none.
 fn buckets(ranks: u64) -> Vec<(u64, u64)> {
     let single = ranks.min(SINGLE);
     let mut buckets: Vec<(u64, u64)> = (0..single).map(|rank| (rank, 1)).collect();
     let mut first = single;
     while buckets.len() < BUCKETS {
         let left = (BUCKETS - buckets.len()) as f64;
-        // The ratio that reaches the end with the buckets that are left.
+        // The ratio that reaches the end with the remaining buckets.
         let end = first as f64 * (ranks as f64 / first as f64).powf(left.recip());
         let end = if left <= 1.0 { ranks } else { (end as u64).max(first + 1).min(ranks) };
         let len = end.saturating_sub(first);
@@ -149,7 +149,7 @@ fn buckets(ranks: u64) -> Vec<(u64, u64)> {
     buckets
 }
 
-/// The integral of x^-s.
+/// Returns the integral of x^-s.
 fn integral(from: f64, to: f64, exponent: f64) -> f64 {
     let power = 1.0 - exponent;
     if power.abs() < 1e-9 {
@@ -158,8 +158,8 @@ fn integral(from: f64, to: f64, exponent: f64) -> f64 {
     (to.powf(power) - from.powf(power)) / power
 }
 
-/// The alias table of shares whose mean is 1 (Vose's method): each slot is filled up to 1 by one
-/// bucket whose share is larger.
+/// Returns the alias table of shares whose mean is 1 (Vose's method): one bucket with a larger
+/// share fills each slot up to 1.
 fn alias(mut shares: Vec<f64>) -> Vec<Slot> {
     let mut slots: Vec<Slot> =
         (0..shares.len()).map(|own| Slot { cut: WHOLE as u64, other: own as u64 }).collect();
@@ -183,7 +183,7 @@ mod tests {
     use crate::keys::generator;
 
     #[test]
-    fn ranks_are_drawn_as_the_law_says() {
+    fn ranks_follow_zipfs_law() {
         const DRAWS: u64 = 2_000_000;
         for (ranks, exponent) in [(10_u64, 0.99), (3000, 1.0), (100_000, 0.99), (100_000, 1.07)] {
             let zipf = Zipf::new(ranks, exponent);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exponent_gives_the_hottest_ranks_their_share() {
+    fn exponent_gives_hot_ranks_their_share() {
         const DRAWS: u64 = 400_000;
         for ranks in [128, 8192, 1_000_000] {
             let zipf = Zipf::new(ranks, exponent(ranks, 0.15, 0.8));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_law_over_few_ranks_is_a_law() {
+    fn zipf_over_few_ranks_stays_in_range() {
         for ranks in 1..=600 {
             let zipf = Zipf::new(ranks, 0.99);
             let mut rng = generator(0, ranks);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn scattering_is_a_permutation_and_keeps_hot_ones_apart() {
+    fn scattering_permutes_and_separates_hot_ranks() {
         for end in [1, 2, 3, 64, 97, 10_000] {
             let factor = scattering(end);
             let mut all: Vec<u64> = (0..end).map(|place| scatter(place, factor, end)).collect();

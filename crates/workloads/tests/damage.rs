@@ -1,4 +1,4 @@
-//! The checks of workloads find words that were changed, and transactions of which a part is there.
+//! Fault injection: the checks of workloads find changed words and torn transactions.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -15,8 +15,8 @@ use workloads::{
     YcsbE, YcsbPut,
 };
 
-/// Changes words one after the other and back, and counts how often the check sees it. A word that
-/// the check cannot know (free slots, spare fields) passes, so only a share must be seen.
+/// Changes words one after another and back, and counts how often the check finds it. The check
+/// cannot verify some words (free slots, spare fields), so only a share must be found.
 fn finds_damage<W: Workload>(share: f64) -> Vec<Violation> {
     finds_damage_of(Kind::by_name(W::NAME).unwrap(), share)
 }
@@ -28,8 +28,8 @@ fn finds_damage_of(kind: Kind, share: f64) -> Vec<Violation> {
     run(&mut mock, &workload, &mut clients, 500);
     let (mut tried, mut seen, mut violations) = (0, 0, Vec::new());
     let all = addresses(&mock);
-    // The first words densely: a small workload's tables may lie there whole.
-    // An odd step meets every field of a row.
+    // The first words densely: a small workload's tables may be there whole. The odd step meets
+    // every field of a row.
     for at in all[..60].iter().chain(all.iter().step_by((all.len() / 150) | 1)) {
         let old = mock.transact(|tx| tx.read(*at)).unwrap();
         mock.transact(|tx| tx.write(*at, old ^ 0x41)).unwrap();
@@ -57,14 +57,14 @@ fn finds_damage_of(kind: Kind, share: f64) -> Vec<Violation> {
     violations
 }
 
-/// How often this count is wrong.
+/// Returns how often this count is wrong.
 fn count(found: &[Violation], what: &str) -> usize {
     let is_it = |v: &&Violation| matches!(v, Violation::Count { what: w, .. } if *w == what);
     found.iter().filter(is_it).count()
 }
 
 #[test]
-fn the_checks_find_planted_damage() {
+fn checks_find_injected_damage() {
     let found = finds_damage::<Bank>(0.01);
     assert!(count(&found, "cents in all accounts") > 0, "{found:?}");
     assert!(count(&found, "transfers in all accounts") > 0, "{found:?}");
@@ -121,7 +121,7 @@ fn the_checks_find_planted_damage() {
 }
 
 #[test]
-fn the_checks_of_stores_and_keys_find_planted_damage() {
+fn checks_of_stores_and_keys_find_injected_damage() {
     let found = [finds_damage::<Vector>(0.1), finds_damage::<Swap>(0.9)];
     assert!(found.iter().flatten().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
     for found in [
@@ -150,13 +150,13 @@ fn the_checks_of_stores_and_keys_find_planted_damage() {
     assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
 }
 
-/// A transaction that stops after every number of its writes but all, and is not rolled back.
-fn shows_what_is_torn<W: Workload>(expected: fn(&Violation) -> bool) {
-    shows_what_is_torn_of(Kind::by_name(W::NAME).unwrap(), expected);
+/// Ends a transaction after every number of its writes but all, without rollback.
+fn finds_torn_transactions<W: Workload>(expected: fn(&Violation) -> bool) {
+    finds_torn_transactions_of(Kind::by_name(W::NAME).unwrap(), expected);
 }
 
-fn shows_what_is_torn_of(kind: Kind, expected: fn(&Violation) -> bool) {
-    // Runs a transaction of which this many writes are done; answers how many were asked for.
+fn finds_torn_transactions_of(kind: Kind, expected: fn(&Violation) -> bool) {
+    // Runs a transaction with only this many writes done; returns how many were requested.
     let tear = |writes: usize| {
         let (mut mock, workload) = loaded(kind, &SMALL);
         let mut client = workload.client(0, 1);
@@ -175,7 +175,7 @@ fn shows_what_is_torn_of(kind: Kind, expected: fn(&Violation) -> bool) {
     let mut shown = 0;
     for writes in 1..all {
         let (_, present, found) = tear(writes);
-        // It may be whole when what is missing was written before: a place that was drawn twice.
+        // It may be whole if the missing writes changed no value: a place that was drawn twice.
         let torn = found.iter().any(expected);
         assert!(torn || present, "{}, {writes} of {all} writes: {found:?}", kind.name);
         shown += usize::from(torn);
@@ -184,9 +184,9 @@ fn shows_what_is_torn_of(kind: Kind, expected: fn(&Violation) -> bool) {
 }
 
 #[test]
-fn the_checks_find_a_torn_transaction_wherever_it_is_torn() {
-    shows_what_is_torn::<Records>(|v| matches!(v, Violation::Record { .. }));
-    shows_what_is_torn::<Writes>(|v| matches!(v, Violation::Pair { .. }));
-    shows_what_is_torn::<Kmeans>(|v| matches!(v, Violation::Count { .. }));
-    shows_what_is_torn::<Scatter>(|v| matches!(v, Violation::Pair { .. }));
+fn torn_transaction_is_found() {
+    finds_torn_transactions::<Records>(|v| matches!(v, Violation::Record { .. }));
+    finds_torn_transactions::<Writes>(|v| matches!(v, Violation::Pair { .. }));
+    finds_torn_transactions::<Kmeans>(|v| matches!(v, Violation::Count { .. }));
+    finds_torn_transactions::<Scatter>(|v| matches!(v, Violation::Pair { .. }));
 }

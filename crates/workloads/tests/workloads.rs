@@ -1,4 +1,4 @@
-//! Every workload on the mock: loads, runs, holds, knows what it wrote, and finds damage.
+//! Every workload on the mock: loading, runs, checks, and recognition of its own writes.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -26,7 +26,7 @@ fn holds_after_many_transactions(kind: Kind) {
 }
 
 #[test]
-fn every_workload_holds_after_many_transactions() {
+fn every_workload_is_consistent_after_many_transactions() {
     Kind::all().for_each(holds_after_many_transactions);
 }
 
@@ -39,12 +39,12 @@ fn opens(kind: Kind) {
     let opened = open(kind, &mut mock).unwrap();
     assert!(is_present(&mut mock, &opened, &client), "{}", kind.name);
     assert_eq!(check(&opened, &mut mock), [], "{}", kind.name);
-    // The opened handle draws the same transactions.
+    // The opened handle generates the same transactions.
     let (mut ours, mut theirs) = (workload.client(1, 2), opened.client(1, 2));
     run(&mut mock, &workload, std::slice::from_mut(&mut ours), 20);
     (0..20).for_each(|_| opened.next(&mut theirs));
     assert!(is_present(&mut mock, &opened, &theirs), "{}", kind.name);
-    // Loading again leaves it as it is.
+    // Loading again changes nothing.
     let objects = mock.objects();
     let again = load(kind, &mut mock, &SMALL);
     assert!(is_present(&mut mock, &again, &ours), "{}", kind.name);
@@ -52,7 +52,7 @@ fn opens(kind: Kind) {
 }
 
 #[test]
-fn what_load_made_open_finds() {
+fn loaded_workload_is_reopened() {
     Kind::all().for_each(opens);
 }
 
@@ -82,7 +82,7 @@ fn holds_with_every_data_set(kind: Kind) {
         assert_eq!(check(&workload, &mut mock), [], "{} {data}", kind.name);
         let opened = open(kind, &mut mock).unwrap();
         assert!(is_present(&mut mock, &opened, &clients[0]), "{} {data}", kind.name);
-        // Each transaction is told from those before it.
+        // Each transaction is distinguished from those before it.
         for _ in 0..50 {
             opened.next(&mut clients[0]);
             let present = is_present(&mut mock, &opened, &clients[0]);
@@ -95,11 +95,11 @@ fn holds_with_every_data_set(kind: Kind) {
 }
 
 #[test]
-fn every_data_set_holds() {
+fn every_data_set_is_consistent() {
     Kind::all().filter(|kind| kind.heeds.data).for_each(holds_with_every_data_set);
 }
 
-/// Every workload that writes often enough, and something.
+/// Returns every workload whose transactions write often enough.
 fn all_that_write() -> impl Iterator<Item = Kind> {
     Kind::all().filter(|kind| !["empty", "ycsb-b", "ycsb-c", "ycsb-e"].contains(&kind.name))
 }
@@ -118,9 +118,9 @@ fn is_sharp(kind: Kind) {
         run_one(&mut mock, &workload, &client);
         assert!(is_present(&mut mock, &workload, &client), "{}: ran", kind.name);
     }
-    // What the earlier run wrote is there, or was overwritten by the later one.
+    // The earlier run's values are present, or the later one overwrote them.
     assert!(is_present(&mut mock, &workload, &earlier), "{}", kind.name);
-    // A transaction that was given up is not there.
+    // An aborted transaction is not present.
     workload.next(&mut client);
     while workload.reads_only(&client) || workload.gives_up(&client) {
         workload.next(&mut client);
@@ -130,12 +130,12 @@ fn is_sharp(kind: Kind) {
         Err::<(), Stop>(Stop::Aborted)
     });
     assert_eq!(given_up.unwrap_err().stop, Stop::Aborted);
-    assert!(!is_present(&mut mock, &workload, &client), "{}: given up", kind.name);
+    assert!(!is_present(&mut mock, &workload, &client), "{}: aborted", kind.name);
     assert_eq!(check(&workload, &mut mock), [], "{}", kind.name);
 }
 
 #[test]
-fn a_transaction_that_never_ran_is_not_present() {
+fn unexecuted_transaction_is_not_present() {
     all_that_write().for_each(is_sharp);
 }
 
@@ -157,18 +157,18 @@ fn replays(kind: Kind) {
     assert_eq!(words_of(&mut mock), words_of(&mut other), "{}", kind.name);
 }
 
-/// All words of live objects, in the order of their addresses.
+/// Returns all words of live objects, in address order.
 fn words_of(mock: &mut Mock) -> Vec<u64> {
     let all = addresses(mock);
     mock.transact(|tx| all.iter().map(|&at| tx.read(at)).collect()).unwrap()
 }
 
 #[test]
-fn equal_clients_do_equal_transactions() {
+fn equal_clients_run_equal_transactions() {
     Kind::all().for_each(replays);
 }
 
-/// Stops loading after every number of transactions that is tried, then loads to the end.
+/// Kills loading after every number of transactions, then loads to the end.
 fn survives_interrupted_loading(kind: Kind) {
     let tiny = Options { scale: 0.0002, ..SMALL };
     let (mut whole, workload) = loaded(kind, &tiny);
@@ -183,13 +183,13 @@ fn survives_interrupted_loading(kind: Kind) {
         }
         match open(kind, &mut mock) {
             None => unfinished += 1,
-            // Killed when all was done, before it could be said.
+            // Killed after the end, before the result was returned.
             Some(opened) => assert_eq!(check(&opened, &mut mock), [], "{}", kind.name),
         }
         let again = load(kind, &mut mock, &tiny);
         assert_eq!(check(&again, &mut mock), [], "{}: step {steps}", kind.name);
         assert_eq!(mock.objects(), objects, "{}: step {steps}", kind.name);
-        // Another workload in its place, from half built and from whole, leaks nothing either.
+        // Another workload in its place, from half built and from whole, leaks no memory either.
         for _ in 0..2 {
             Empty::load(&mut mock, &tiny).unwrap();
             assert_eq!(mock.objects(), 2, "{}: step {steps}", kind.name);
@@ -202,7 +202,7 @@ fn survives_interrupted_loading(kind: Kind) {
     assert_eq!(check(&workload, &mut whole), []);
 }
 
-/// A worker that is killed when so many transactions have committed.
+/// A worker that is killed after so many committed transactions.
 struct Killed<'a> {
     mock: &'a mut Mock,
     left: usize,
@@ -237,12 +237,12 @@ impl Transact for Killed<'_> {
 }
 
 #[test]
-fn interrupted_loading_goes_on_and_leaks_nothing() {
+fn interrupted_loading_continues_without_leaks() {
     Kind::all().for_each(survives_interrupted_loading);
 }
 
 #[test]
-fn a_root_of_another_program_is_left_alone() {
+fn root_of_another_program_is_refused() {
     let mut mock = Mock::new(1 << 20);
     let theirs: Ptr<u64> = mock.transact(|tx| tx.alloc(5_u64)).unwrap();
     mock.transact(|tx| tx.set_root(theirs.to_bits())).unwrap();
@@ -259,7 +259,7 @@ fn runs_take_ascending_numbers() {
     assert_eq!(next_run(&mut mock).unwrap(), Some(2));
 }
 
-/// A conflict at every access of a transaction.
+/// Injects a conflict at every access of a transaction.
 fn is_done_once(kind: Kind) {
     let (mut mock, workload) = loaded(kind, &SMALL);
     let mut client = workload.client(0, 1);
@@ -280,7 +280,7 @@ fn is_done_once(kind: Kind) {
 }
 
 #[test]
-fn a_transaction_that_conflicts_is_done_once() {
+fn conflicting_transaction_is_done_once() {
     all_that_write().for_each(is_done_once);
 }
 
@@ -293,7 +293,7 @@ impl Visitor for NameOf {
 }
 
 #[test]
-fn every_name_leads_to_its_workload() {
+fn every_workload_is_found_by_name() {
     let names = "empty bank hashtable btree btree-16 btree-32 btree-update session-store \
                  tatp-hash tatp-btree tatp-mix tpcc-hash tpcc-btree tpcc-btree-32 tpcc-rows \
                  chains chains-sparse list kmeans ssca2 vacation records records-20 ycsb-a ycsb-b \

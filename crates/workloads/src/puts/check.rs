@@ -6,9 +6,9 @@ use words::{Place, Transact, Words};
 
 use super::{Kind, Puts, buffer_lines};
 use crate::Violation;
-use crate::finder::Finder;
-use crate::shelf::WORDS;
+use crate::slab::WORDS;
 use crate::stamp::Stamp;
+use crate::ticket_map::TicketMap;
 use crate::violation::Violations;
 
 /// Objects that one transaction reads.
@@ -18,11 +18,11 @@ pub(super) fn check<K: Kind, T: Transact>(
     store: &Puts<K>,
     worker: &mut T,
 ) -> Result<Violations, T::Error> {
-    let (mut violations, shape, shelf) = (Violations::default(), store.shape, store.tables.shelf);
+    let (mut violations, shape, slab) = (Violations::default(), store.shape, store.tables.slab);
     let end = shape.keys + shape.passing();
     for copy in 0..shape.copies {
-        let finder = store.tables.finder::<K>(copy);
-        let Some(pairs) = finder.pairs(worker, &mut violations.0)? else {
+        let map = store.tables.map_of::<K>(copy);
+        let Some(pairs) = map.pairs(worker, &mut violations.0)? else {
             continue;
         };
         let (mut taken, mut always) = (HashSet::new(), 0);
@@ -37,20 +37,20 @@ pub(super) fn check<K: Kind, T: Transact>(
         }
         violations.expect("keys that are always there", shape.keys, always);
         if !violations.0.is_empty() {
-            continue; // objects would not be found
+            continue; // the objects would not be found
         }
         for pairs in pairs.chunks(CHECKED) {
             let found = worker.transact(|tx| {
                 let mut found = Violations::default();
                 for &pair in pairs {
-                    shelf.check(tx, (shape, copy), pair, &mut found)?;
+                    slab.check(tx, (shape, copy), pair, &mut found)?;
                 }
                 Ok(found.0)
             })?;
             found.into_iter().for_each(|violation| violations.add(violation));
         }
         if shape.is_large() {
-            let free = worker.transact(|tx| shelf.free_tickets(tx, shape, copy))?;
+            let free = worker.transact(|tx| slab.free_tickets(tx, shape, copy))?;
             let all = |ticket: &u64| (1..=shape.slots()).contains(ticket);
             let free = free.into_iter().filter(|ticket| all(ticket) && taken.insert(*ticket));
             let free = free.count() as u64;

@@ -1,35 +1,35 @@
-//! `vector`, `hashmap`, `btreemap`, `rbtreemap`, `ycsb-put`, `echo`: stores of objects that
-//! transactions put (ReDU, section V, table III).
+//! `vector`, `hashmap`, `btreemap`, `rbtreemap`, `ycsb-put`, `echo`: object stores with put
+//! transactions (ReDU, section V, table III).
 //!
-//! | | leads to the objects | inserts, of 100 puts | keys | what reads |
+//! | | index of the objects | inserts, of 100 puts | keys | a get |
 //! |---|---|---|---|---|
-//! | `vector` | an array | 50, at the end | evenly | reads |
-//! | `hashmap` | a hash table of chains | 50 | evenly | reads |
-//! | `btreemap` | a B-tree of order 8 | 50 | evenly | reads |
-//! | `rbtreemap` | a red-black tree | 50 | evenly | reads |
+//! | `vector` | an array | 50, at the end | uniform | reads |
+//! | `hashmap` | a hash table of chains | 50 | uniform | reads |
+//! | `btreemap` | a B-tree of order 8 | 50 | uniform | reads |
+//! | `rbtreemap` | a red-black tree | 50 | uniform | reads |
 //! | `ycsb-put` | a hash table of chains | 20 | Zipf 0.99 | reads |
-//! | `echo` | a hash table of chains | 50 | evenly | copies to a persistent buffer |
+//! | `echo` | a hash table of chains | 50 | uniform | copies to a persistent buffer |
 //!
-//! Each worker has a copy of the store to itself, up to 32 of them. Keys have 8 bytes. What a
-//! transaction writes is the option `data`:
+//! Each worker has its own copy of the store, up to 32 of them. Keys have 8 bytes. The option
+//! `data` sets the writes of a transaction:
 //!
-//! - `large:BYTES`: an object of 1 to 16 KiB, whole. An update takes a free place, writes the
-//!   object there, and gives the old one's place back; an insert puts a new key in and takes the
-//!   one out that was put in longest ago, so that the store stays as large as it is. A copy has 100
-//!   000 keys times the scale, of 1 KiB; fewer of larger objects, so that it is always 100 MB.
-//! - `random:N`: the first word of N different objects of 64 bytes, which are found by N keys;
-//!   100 000 keys a copy. Nothing is put in or taken out.
+//! - `large:BYTES`: an object of 1 to 16 KiB, whole. An update takes a free slot, writes the object
+//!   there, and frees the old slot. An insert adds a new key and removes the oldest one, so that
+//!   the store keeps its size. A copy has 100 000 keys times the scale, of 1 KiB; fewer of larger
+//!   objects, so that it is always 100 MB.
+//! - `random:N`: the first word of N different objects of 64 bytes, found by N keys; 100 000 keys a
+//!   copy. No key is inserted or removed.
 //!
-//! So with four workers `--scale 0.32 --data large:1024` has objects of 128 MB between them, and
-//! `--scale 5.2 --data random:N` as much of 64 bytes. `--update-percent` is the share of puts, of
-//! 100: 0 reads only, and `--update-percent 50 --zipf 0.8` is the mix of the paper's section V-F.
+//! With four workers, `--scale 0.32 --data large:1024` has objects of 128 MB between them, and
+//! `--scale 5.2 --data random:N` as much of 64 bytes. `--update-percent` is the percentage of puts:
+//! 0 reads only, and `--update-percent 50 --zipf 0.8` is the mix of the paper's section V-F.
 //!
-//! `echo`, after the store of that name: a worker collects its puts outside of the transaction,
-//! then merges them in one, which also writes the time of its copy; a get copies the objects that
+//! `echo` follows the store of that name. A worker collects its puts outside of the transaction,
+//! then merges them in one, which also writes the time of its copy. A get copies the objects that
 //! it found into a persistent buffer of its copy, and writes that time, so that gets write too.
 //!
-//! The check: the structures; every object stands under its key, whole; each place of an object is
-//! used once or free once; buffers are what was copied.
+//! The check: the structures are sound; every object is under its key, whole; each slot is used
+//! once or free once; buffers match the copied objects.
 
 mod check;
 mod run;
@@ -43,48 +43,48 @@ use rand_xoshiro::rand_core::Rng;
 use words::{Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
+use crate::churn::{Change, Churn};
 use crate::copies::{COPIES, Shape, lock_copy};
 use crate::data::OBJECTS_MAX;
-use crate::finder::{Finder, Order8};
 use crate::keys::{below, generator};
 use crate::root::{self, Build};
-use crate::shelf::{Line, Shelf};
+use crate::slab::{Line, Slab};
 use crate::stamp::Stamp;
-use crate::turns::{Turn, Turns};
+use crate::ticket_map::{Order8, TicketMap};
 use crate::zipf::Zipf;
 use crate::{Heeds, Options, Violation, Workload, with_slack};
 
-/// Lines that one transaction of loading writes, about; of small objects half as many.
+/// Lines that one transaction of loading writes, about; half as many of small objects.
 const STEP_LINES: u64 = 256;
 const STEP_MOST: u64 = 128;
 
-/// What a store is like.
+/// A kind of store.
 pub trait Kind: Copy + Debug + Send + Sync + 'static {
-    /// What leads to its objects.
-    type Finder: Finder;
-    /// What a user calls it.
+    /// The index of its objects.
+    type Map: TicketMap;
+    /// The command-line name.
     const NAME: &'static str;
-    /// One line about it.
+    /// A description of one line.
     const ABOUT: &'static str;
-    /// Of 100 puts of large objects, those that insert.
+    /// Percentage of puts of large objects that insert.
     const INSERTS: u64 = 50;
-    /// Exponent of Zipf's law by which keys are drawn, 0 for evenly.
+    /// Exponent of the Zipf distribution of keys, 0 for uniform.
     const ZIPF: f64 = 0.0;
-    /// Whether gets copy what they find, and puts are collected first.
+    /// Whether gets copy the objects that they find, and puts are collected first.
     const MERGES: bool = false;
-    /// Whether all that a transaction writes is known before.
+    /// Whether all writes of a transaction are known before its first.
     const ANNOUNCES: bool = false;
 }
 
 macro_rules! kinds {
-    ($($kind:ident $alias:ident $finder:ty, $name:literal, $about:literal, { $($more:tt)* })*) => {
+    ($($kind:ident $alias:ident $map:ty, $name:literal, $about:literal, { $($more:tt)* })*) => {
         $(
             /// A kind of store.
             #[derive(Clone, Copy, Debug)]
             pub struct $kind;
 
             impl Kind for $kind {
-                type Finder = $finder;
+                type Map = $map;
                 const NAME: &'static str = $name;
                 const ABOUT: &'static str = $about;
                 $($more)*
@@ -114,16 +114,16 @@ kinds! {
         { const MERGES: bool = true; }
 }
 
-/// Where everything is.
+/// The tables of the workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
-    shelf: Shelf,
-    /// Of each copy: its time and a check of what was copied, then what was.
+    slab: Slab,
+    /// Of each copy: its time and a checksum of the copied words, then the words.
     buffers: Array<Line>,
-    /// Copies that were given back.
+    /// Number of copies freed.
     freed: Array<u64>,
-    finders: [[u64; 3]; COPIES],
+    maps: [[u64; 3]; COPIES],
 }
 
 /// A store of objects, in copies.
@@ -141,12 +141,12 @@ impl<K> Clone for Puts<K> {
 }
 impl<K> Copy for Puts<K> {}
 
-/// What a transaction does.
+/// The operation of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Get,
     Update,
-    /// Numbers of the key that comes and of the one that goes, if one does.
+    /// The numbers of the inserted key and of the removed one, if any.
     Insert(u64, Option<u64>),
 }
 
@@ -159,15 +159,15 @@ pub struct PutsClient {
     random: u64,
     update_percent: u64,
     zipf: Option<Zipf>,
-    turns: Turns,
+    churn: Churn,
     task: Task,
-    /// Of keys that are always there: the first so many as a transaction is about.
+    /// Keys that are always present: the first so many as a transaction uses.
     numbers: [u64; OBJECTS_MAX],
 }
 
-/// Lines of a copy's buffer: the time, and what was copied.
+/// Returns the lines of a copy's buffer: the time, and the copied words.
 fn buffer_lines(shape: Shape) -> u64 {
-    // Copies share no block of four.
+    // Round up to blocks of four: copies share none.
     (1 + shape.lines.max(OBJECTS_MAX as u64 / 8)).next_multiple_of(4)
 }
 
@@ -177,14 +177,14 @@ impl<K: Kind> Build for Puts<K> {
 
     fn reserve<W: Allocate>(tx: &mut W, size: u64) -> Result<Tables, Stop> {
         let shape = Shape::decode(size);
-        let mut finders = [[0; 3]; COPIES];
-        for finder in &mut finders[..shape.copies as usize] {
-            *finder = K::Finder::reserve(tx, shape.keys + shape.passing())?.to_words();
+        let mut maps = [[0; 3]; COPIES];
+        for map in &mut maps[..shape.copies as usize] {
+            *map = K::Map::reserve(tx, shape.keys + shape.passing())?.to_words();
         }
-        let shelf = Shelf::reserve(tx, shape)?;
+        let slab = Slab::reserve(tx, shape)?;
         let buffers = if K::MERGES { shape.copies * buffer_lines(shape) } else { 0 };
         let buffers = Array::reserve(tx, buffers)?;
-        Ok(Tables { shelf, buffers, freed: Array::create(tx, 1)?, finders })
+        Ok(Tables { slab, buffers, freed: Array::create(tx, 1)?, maps })
     }
 
     /// Progress 0: preparing; 1 + n: slot n is next, counted through all copies.
@@ -203,14 +203,14 @@ impl<K: Kind> Build for Puts<K> {
         for slot in first..end {
             let (copy, slot) = (slot / shape.slots(), slot % shape.slots());
             if let Some(free) = slot.checked_sub(shape.keys) {
-                tables.shelf.load_free(tx, shape, copy, free)?;
+                tables.slab.load_free(tx, shape, copy, free)?;
                 continue;
             }
-            tables.finder::<K>(copy).insert(tx, slot, 1 + slot)?;
+            tables.map_of::<K>(copy).insert(tx, slot, 1 + slot)?;
             if shape.is_large() {
-                tables.shelf.put(tx, (shape, copy), 1 + slot, (Stamp::LOADED, slot))?;
+                tables.slab.put(tx, (shape, copy), 1 + slot, (Stamp::LOADED, slot))?;
             } else {
-                tables.shelf.load_small(tx, (shape, copy), slot)?;
+                tables.slab.load_small(tx, (shape, copy), slot)?;
             }
         }
         Ok((end < total).then_some(1 + end))
@@ -219,33 +219,33 @@ impl<K: Kind> Build for Puts<K> {
     fn free<W: Allocate>(tables: Tables, tx: &mut W) -> Result<bool, Stop> {
         let freed = tables.freed.at(0)?.addr();
         let count = tx.read(freed)?;
-        let is_copy = tables.finders.get(count as usize).is_some_and(|words| *words != [0; 3]);
+        let is_copy = tables.maps.get(count as usize).is_some_and(|words| *words != [0; 3]);
         if !is_copy {
-            tables.shelf.give_back(tx)?;
+            tables.slab.give_back(tx)?;
             tables.buffers.free(tx)?;
             return tables.freed.free(tx).map(|()| true);
         }
-        let is_gone = tables.finder::<K>(count).free(tx)?;
+        let is_gone = tables.map_of::<K>(count).free(tx)?;
         tx.write(freed, count + u64::from(is_gone))?;
         Ok(false)
     }
 }
 
-/// A step of making everything ready; whether it is.
+/// Prepares the tables by one step; returns whether all are ready.
 fn prepare<K: Kind, W: Allocate>(tables: &Tables, shape: Shape, tx: &mut W) -> Result<bool, Stop> {
     for copy in 0..shape.copies {
-        if !tables.finder::<K>(copy).prepare(tx)? {
+        if !tables.map_of::<K>(copy).prepare(tx)? {
             return Ok(false);
         }
     }
-    Ok(tables.buffers.prepare(tx, STEP_LINES)? && tables.shelf.prepare(tx)?)
+    Ok(tables.buffers.prepare(tx, STEP_LINES)? && tables.slab.prepare(tx)?)
 }
 
 impl Tables {
-    /// What leads to the objects of a copy.
+    /// Returns the index of a copy's objects.
     #[inline]
-    fn finder<K: Kind>(&self, copy: u64) -> K::Finder {
-        K::Finder::from_words(self.finders[copy as usize % COPIES])
+    fn map_of<K: Kind>(&self, copy: u64) -> K::Map {
+        K::Map::from_words(self.maps[copy as usize % COPIES])
     }
 }
 
@@ -259,9 +259,9 @@ impl<K: Kind> Workload for Puts<K> {
 
     fn heap_bytes(options: &Options) -> u64 {
         let shape = Shape::of(options);
-        let finder = K::Finder::heap_bytes(shape.keys + shape.passing());
+        let map = K::Map::heap_bytes(shape.keys + shape.passing());
         let buffers = if K::MERGES { buffer_lines(shape) / 4 * BLOCK_STRIDE } else { 0 };
-        with_slack(Shelf::bytes(shape) + shape.copies * (finder + buffers))
+        with_slack(Slab::bytes(shape) + shape.copies * (map + buffers))
     }
 
     fn load<T: Transact>(worker: &mut T, options: &Options) -> Result<Self, T::Error> {
@@ -289,7 +289,7 @@ impl<K: Kind> Workload for Puts<K> {
             random,
             update_percent: 100,
             zipf: (K::ZIPF > 0.0).then(|| Zipf::new(self.shape.keys, K::ZIPF)),
-            turns: self.shape.turns(index, None, random),
+            churn: self.shape.churn(index, None, random),
             task: Task::Get,
             numbers: [0; OBJECTS_MAX],
         }
@@ -299,7 +299,7 @@ impl<K: Kind> Workload for Puts<K> {
         client.update_percent = u64::from(options.update_percent.unwrap_or(100));
         let exponent = options.zipf.unwrap_or(K::ZIPF);
         client.zipf = (exponent > 0.0).then(|| Zipf::new(self.shape.keys, exponent));
-        client.turns = self.shape.turns(client.index, Some(options), client.random);
+        client.churn = self.shape.churn(client.index, Some(options), client.random);
     }
 
     #[inline]
@@ -320,7 +320,7 @@ impl<K: Kind> Workload for Puts<K> {
         !K::MERGES && client.task == Task::Get
     }
 
-    /// What collecting a batch takes: each key's place in a volatile hash table.
+    /// Counts the collection of a batch: each key's place in a volatile hash table.
     fn outside_instructions(&self) -> u32 {
         let each = work::HASH + work::SEARCH + work::LINK + work::ALLOCATE + work::RETIRE;
         if K::MERGES { self.shape.objects as u32 * each } else { 0 }
@@ -333,9 +333,9 @@ impl<K: Kind> Workload for Puts<K> {
         lock_copy(tx, copy)?;
         let merged = K::MERGES.then_some(client.stamp.value(copy));
         let store = run::Store {
-            shelf: self.tables.shelf,
+            slab: self.tables.slab,
             buffers: self.tables.buffers,
-            finder: self.tables.finder::<K>(copy),
+            map: self.tables.map_of::<K>(copy),
             shape: self.shape,
             copy,
             merged,
@@ -356,16 +356,16 @@ impl<K: Kind> Workload for Puts<K> {
             let time = self.tables.buffers.at(copy * buffer_lines(shape))?;
             return Ok(client.stamp.is_in(tx.read(time.addr())?, copy));
         }
-        let (shelf, finder) = (self.tables.shelf, self.tables.finder::<K>(copy));
+        let (slab, map) = (self.tables.slab, self.tables.map_of::<K>(copy));
         let mut found = |number: u64| {
-            let ticket = run::ticket_of(finder, tx, number)?;
-            let at = ticket.map(|ticket| shelf.line(shape, copy, ticket, 0)).transpose()?;
+            let ticket = run::ticket_of(map, tx, number)?;
+            let at = ticket.map(|ticket| slab.line(shape, copy, ticket, 0)).transpose()?;
             Ok::<_, Stop>((at.map(|at| tx.read(at)).transpose()?, number))
         };
         match client.task {
             Task::Get => Ok(true),
             Task::Insert(..) => {
-                client.turns.is_done(client.stamp, |passing| found(shape.keys + passing))
+                client.churn.is_done(client.stamp, |passing| found(shape.keys + passing))
             }
             Task::Update => {
                 for &number in client.about(shape) {
@@ -389,13 +389,13 @@ impl<K: Kind> Workload for Puts<K> {
 }
 
 impl PutsClient {
-    /// The keys that a transaction is about, all of them always there.
+    /// Returns the keys of a transaction, all of them always present.
     #[inline]
     fn about(&self, shape: Shape) -> &[u64] {
         &self.numbers[..shape.objects]
     }
 
-    /// Draws them, each another one.
+    /// Draws different keys.
     #[inline]
     fn draw(&mut self, shape: Shape) {
         for place in 0..shape.objects {
@@ -403,7 +403,7 @@ impl PutsClient {
                 None => below(&mut self.rng, shape.keys),
                 Some(zipf) => zipf.scattered(&mut self.rng),
             };
-            // There are more keys than a transaction is about.
+            // The loop ends: a copy has more keys than a transaction uses.
             while self.numbers[..place].contains(&number) {
                 number = (number + 1) % shape.keys;
             }
@@ -411,12 +411,12 @@ impl PutsClient {
         }
     }
 
-    /// The next key that comes, and the one that goes for it.
+    /// Returns the next inserted key, and the one that it replaces.
     fn insertion(&mut self) -> Task {
-        match self.turns.advance() {
-            Turn::In(comes) => Task::Insert(comes, None),
-            Turn::Out(goes) => match self.turns.advance() {
-                Turn::In(comes) | Turn::Out(comes) => Task::Insert(comes, Some(goes)),
+        match self.churn.advance() {
+            Change::In(comes) => Task::Insert(comes, None),
+            Change::Out(goes) => match self.churn.advance() {
+                Change::In(comes) | Change::Out(comes) => Task::Insert(comes, Some(goes)),
             },
         }
     }

@@ -1,4 +1,4 @@
-//! The check: structure, the specification's conditions, and what else must hold.
+//! The check: structure, the specification's conditions, and further invariants.
 
 use collections::whole;
 use words::{Array, Objects, Persist, Stop, Transact, Words};
@@ -15,7 +15,7 @@ use crate::violation::Violations;
 /// Placed orders that one transaction reads.
 const ORDERS: u64 = 256;
 
-/// Where keys come from.
+/// The source of keys.
 #[derive(Clone, Copy, Debug)]
 enum Source<I> {
     Index(I),
@@ -31,7 +31,7 @@ enum OfOwn {
     Lines,
 }
 
-/// Numbers of orders, as an index has them.
+/// The numbers of orders in an index.
 #[derive(Clone, Copy, Debug, Default)]
 struct Numbers {
     count: u64,
@@ -46,25 +46,25 @@ impl Numbers {
         self.count += 1;
     }
 
-    /// How many there would be without a gap.
+    /// Returns how many a range without gaps would have.
     fn span(self) -> u64 {
         if self.count == 0 { 0 } else { self.most - self.least + 1 }
     }
 }
 
-/// What was seen of a district.
+/// The findings of a district.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfDistrict {
     next_order: u64,
     year_to_date: u64,
     orders: Numbers,
     new_orders: Numbers,
-    /// As many as the orders say.
+    /// The sum of the line counts in its orders.
     lines_said: u64,
     lines: u64,
 }
 
-/// What was seen of the order in a slot.
+/// The findings of the order in a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfOrder {
     id: u64,
@@ -75,14 +75,14 @@ struct OfOrder {
     is_loaded: bool,
 }
 
-/// What was seen of the lines for a row of stock, loaded ones excepted.
+/// The findings of the lines for a row of stock, without the loaded ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfStock {
     lines: u64,
     pieces: u64,
 }
 
-/// Everything that was seen.
+/// All findings.
 struct Seen {
     districts: Vec<OfDistrict>,
     /// By the order's slot.
@@ -93,7 +93,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// The district with this id, if there is one.
+    /// Returns the district with this ID, if it exists.
     fn district(&mut self, id: u64) -> Option<&mut OfDistrict> {
         self.districts.get_mut(usize::try_from(id.checked_sub(1)?).ok()?)
     }
@@ -113,7 +113,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         };
         self.check_structure(worker, &mut seen.violations)?;
         if !seen.violations.0.is_empty() {
-            // A walk over a damaged index may end in a `Stop` that says less than this.
+            // A walk over a damaged index may end in a less specific `Stop`.
             return Ok(seen.violations.0);
         }
         self.check_districts(worker, &mut seen)?;
@@ -147,7 +147,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         Ok(())
     }
 
-    /// Some keys from `from` on, with what is there for them, and where the next ones are.
+    /// Reads some keys from `from` on, with their rows, and returns the next position.
     fn scan<W: Words>(
         &self,
         tx: &mut W,
@@ -187,8 +187,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         Ok((next < end).then_some(next))
     }
 
-    /// Hands all rows to `with`, each with its key; a row that is not where it belongs is a
-    /// violation.
+    /// Calls `with` for all rows, each with its key; a row in a wrong place is a violation.
     fn visit<T: Transact, R: Persist>(
         &self,
         worker: &mut T,
@@ -417,7 +416,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         stock.pieces += u64::from(row.quantity);
     }
 
-    /// Stock against what was ordered, and against the workers' terminals.
+    /// Checks stock against the orders, and against the workers' terminals.
     fn check_stock_and_terminals<T: Transact>(
         &self,
         worker: &mut T,
@@ -466,17 +465,17 @@ fn in_range(id: u64, end: u64) -> Option<u64> {
     (1..=end).contains(&id).then_some(id)
 }
 
-/// The district, if it is one of this warehouse's.
+/// Returns the district, if it is one of this warehouse's.
 fn of_warehouse(district: u64, warehouse: u64) -> Option<u64> {
     (district.checked_sub(1)? / DISTRICTS + 1 == warehouse).then_some(district)
 }
 
-/// The row of stock of this key, against the lines that are kept.
+/// Checks the row of stock of this key against the lines that are kept.
 fn check_stock(key: u64, row: &Stock, kept: OfStock, seen: &mut Seen) {
     let (level, violations) = (row.level, &mut seen.violations);
     let quantity = level.quantity();
     violations.expect("a quantity in stock", quantity.clamp(10, 100), quantity);
-    // What comes in are 91 pieces at a time.
+    // Stock is refilled by 91 pieces at a time.
     let left = (Stock::quantity(key) + 91 - level.ordered() % 91) % 91;
     violations.expect("a quantity in stock, modulo 91", left, quantity % 91);
     for (district, info) in row.infos.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a client draws: clauses 2.4.1 and 2.1.6 of the specification.
+//! The parameters of a client's orders: clauses 2.4.1 and 2.1.6 of the specification.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
@@ -10,8 +10,8 @@ use crate::keys::{below, generator};
 use crate::lock::{self, Locks};
 use crate::stamp::Stamp;
 
-/// The constants C of the specification's `NURand`, one for customers and one for items: any
-/// numbers do.
+/// The constants C of the specification's `NURand`, one for customers and one for items; any
+/// number is allowed.
 const C_CUSTOMER: u64 = 259;
 const C_ITEM: u64 = 7911;
 
@@ -21,24 +21,24 @@ pub struct TpccClient {
     rng: Xoshiro256PlusPlus,
     pub(super) index: u64,
     pub(super) stamp: Stamp,
-    /// The home warehouse.
+    /// The client's own warehouse (TPC-C: home warehouse).
     pub(super) warehouse: u64,
     /// The one district that it serves, in its warehouse, from 0; `None`: any.
     only: Option<u64>,
-    /// Whether other warehouses deliver a line now and then.
+    /// Whether other warehouses deliver some lines.
     sends_away: bool,
-    /// Through all warehouses.
+    /// The district's number through all warehouses.
     pub(super) district: u64,
     pub(super) customer: u64,
     pub(super) has_unused_item: bool,
     count: usize,
     lines: [Wanted; LINES_MAX],
-    /// All that an order writes is a warehouse's: its own, or one's that delivers a line; or its
-    /// worker's alone.
+    /// The locks of the order: those of its own warehouse and of the delivering ones. Its other
+    /// writes are its worker's alone.
     pub(super) locks: Locks<{ 1 + LINES_MAX }>,
 }
 
-/// A line of an order, as the customer says it.
+/// A line of an order, as the customer requests it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) item: u64,
@@ -65,15 +65,15 @@ impl TpccClient {
         }
     }
 
-    /// Serves one district for ever, from its own warehouse, if that is wanted: another one than
-    /// other workers do, while there are enough.
+    /// Restricts the client to one district of its own warehouse, if wanted: a different one for
+    /// each worker, while enough exist.
     pub(super) fn keep_to_one_district(&mut self, is_wanted: bool, shape: Shape) {
         self.sends_away = !is_wanted;
-        // Neighbours in number are in different warehouses, if there are several.
-        let turn = self.index / shape.warehouses % DISTRICTS;
-        // First every other district: of two that follow each other in an index one inserts where
-        // the other removes, in one leaf of a tree.
-        self.only = is_wanted.then_some((2 * turn + turn / (DISTRICTS / 2)) % DISTRICTS);
+        // Neighbours in number are in different warehouses, if several exist.
+        let rank = self.index / shape.warehouses % DISTRICTS;
+        // First every other district: of two districts next to each other in an index one would
+        // insert where the other removes, in one leaf of a tree.
+        self.only = is_wanted.then_some((2 * rank + rank / (DISTRICTS / 2)) % DISTRICTS);
     }
 
     pub(super) fn lines(&self) -> &[Wanted] {
@@ -111,7 +111,7 @@ impl TpccClient {
     }
 }
 
-/// `NURand(a, 1, end)`: some numbers from 1 to `end` more often than others.
+/// Draws `NURand(a, 1, end)`: some numbers from 1 to `end` more often than others.
 #[inline]
 fn uneven(rng: &mut Xoshiro256PlusPlus, a: u64, c: u64, end: u64) -> u64 {
     let random = rng.next_u64();

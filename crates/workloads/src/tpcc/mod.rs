@@ -12,47 +12,48 @@
 //!
 //!   of each warehouse
 //!   orders       w, d, o                         O                    slot o modulo kept
-//!   new orders   w, d, o                         nothing but its key
+//!   new orders   w, d, o                         only its key
 //!   lines        w, d, o, number                 L                    16 slots an order
 //! ```
 //!
-//! The three indexes that orders change are each warehouse's own, as where tables are parted by
-//! warehouse, which their keys begin with; the others are only read.
+//! The three indexes that orders change are each warehouse's own, as in tables partitioned by
+//! warehouse, with which their keys begin. The other indexes are only read.
 //!
 //! Loaded as the specification says (clause 4.3): a warehouse has 10 districts, each of 3000
 //! customers and 3000 orders, and stock of 100 000 items; some 150 MB and some seconds of loading.
-//! The scale is the number of warehouses; a fraction of one has fewer rows of everything, districts
-//! excepted, and with [`Options::low_conflict`] it is divided into a warehouse for each worker.
-//! Money is cents, taxes and discounts are basis points.
+//! The scale is the number of warehouses. A fraction of one has fewer rows of everything except
+//! districts, and with [`Options::low_conflict`] it is divided into a warehouse for each worker.
+//! Money is in cents, taxes and discounts in basis points.
 //!
 //! # The transaction (clause 2.4)
 //!
-//! 5 to 15 lines; customers and items are drawn by `NURand`, the district evenly; of 100 lines one
-//! is delivered by another warehouse, if there is one; of 100 orders one ends with an unused item
-//! and rolls back, having done all the rest ([`Workload::gives_up`]). What only appears on the
-//! terminal is not computed (names, "brand" or "generic"), the order's total is. Rows are looked up
-//! before anything is written, so that a district is taken for as short as can be.
+//! An order has 5 to 15 lines. Customers and items are drawn by `NURand`, the district uniformly.
+//! Of 100 lines one is delivered by another warehouse, if several exist. Of 100 orders one ends
+//! with an unused item and rolls back, after all other work ([`Workload::gives_up`]). Text that
+//! only appears on the terminal is not computed (names, "brand" or "generic"); the order's total
+//! is. Rows are looked up before the first write, so that a district is locked as briefly as
+//! possible.
 //!
-//! New Order alone makes the tables grow for ever. Here a district keeps its last 3000 orders: each
-//! new one takes out the oldest, its lines and its row of the new orders, as if it had been
-//! delivered and forgotten long ago. The rows of the new one stand where those of the old one were;
-//! the indexes do three kinds of inserts and of removals. All orders are undelivered, also the
-//! loaded ones (in the specification's load 2100 of 3000 are delivered).
+//! New Order alone would make the tables grow for ever. Here a district keeps its last 3000 orders:
+//! each new one removes the oldest, its lines and its row of the new orders, as if it had been
+//! delivered long ago. The rows of the new one take the places of the old one's; the indexes do
+//! three kinds of inserts and of removals. All orders are undelivered, also the loaded ones (in the
+//! specification's load 2100 of 3000 are delivered).
 //!
 //! A transaction writes 156 words over hash maps and 181 over trees (`lastword run tpcc-hash
 //! --design volatile`); the paper counts 156.5 and 183.5.
 //!
-//! Each worker has a row of its own, its *terminal*, with the stamp of its last order, and totals
-//! that the stock must agree with: 6 words more.
+//! Each worker has its own row, its *terminal*, with the stamp of its last order, and totals that
+//! the stock must agree with: 6 words more.
 //!
-//! `tpcc-rows` has no indexes of what orders change: an order and its lines stand where their
-//! numbers say, which is where the others have their rows, too, and an order without a carrier is a
-//! new order. It writes the rows alone, 13 to 33 lines of 64 bytes (LAD: 10 to 35); what is only
-//! read is found through trees.
+//! `tpcc-rows` has no indexes of the tables that orders change. An order and its lines are placed
+//! by their numbers, where the other variants have their rows, too. An order without a carrier is a
+//! new order. It writes the rows alone, 13 to 33 lines of 64 bytes (LAD: 10 to 35). Rows that are
+//! only read are found through trees.
 //!
 //! With [`Options::low_conflict`] each worker serves one district (DudeTM, section 5.6), and its
-//! own warehouse delivers all lines. With as many warehouses as workers (`--scale`) each has one
-//! of its own, and no two write the same object (Pisces, section 5.3). `tpcc-btree-32` is that
+//! own warehouse delivers all lines. With as many warehouses as workers (`--scale`) each worker has
+//! its own, and no two write the same object (Pisces, section 5.3). `tpcc-btree-32` is that
 //! paper's: its trees' nodes have at most 32 children.
 //!
 //! # The consistency conditions (clause 3.3.2)
@@ -62,7 +63,7 @@
 //! | 1 | a warehouse's year to date is the sum of its districts' | untouched by New Order |
 //! | 2 | the next order less one is the greatest order, and the greatest new order | |
 //! | 3 | new orders have no gap | |
-//! | 4 | a district's orders have as many lines as they say, in sum | |
+//! | 4 | the sum of the line counts in a district's orders is its number of lines | |
 //! | 5 | an order has no carrier if and only if it is a new order | all are |
 //! | 6 | each order has as many lines as it says | |
 //! | 7 | a line has no date of delivery if and only if its order has no carrier | |
@@ -71,9 +72,9 @@
 //! | 11 | orders - new orders = 2100, here 0: all are undelivered | |
 //! | 12 | balance + payments = lines delivered: 0 | none is delivered |
 //!
-//! Checked besides: the maps' structure; stock quantities between 10 and 100 that follow from what
-//! was ordered; sums of stock against terminals, and terminals against districts' next orders; each
-//! line's amount against the item's price, and the lines that are kept against the stock's counts.
+//! Checked besides: the maps' structure; stock quantities between 10 and 100 that follow from the
+//! orders; sums of stock against terminals, and terminals against districts' next orders; each
+//! line's amount against the item's price, and the kept lines against the stock's counts.
 
 mod check;
 mod client;
@@ -103,8 +104,8 @@ const LINES_MAX: usize = 15;
 /// Slots for the lines of an order: four blocks of four.
 const LINE_SLOTS: u64 = 16;
 
-/// A wholesale supplier whose tables are found through such maps; but what orders change has its
-/// place by its number, if that is wanted.
+/// A wholesale supplier whose tables are found through maps of type `I`. If `PLACED`, orders and
+/// their lines are placed by their numbers instead.
 #[derive(Clone, Copy, Debug)]
 pub struct Tpcc<I, const PLACED: bool = false> {
     shape: Shape,
@@ -205,7 +206,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         Tpcc { shape, tables, warehouses, districts, customers, items, stock }
     }
 
-    /// The own indexes of a warehouse, counted from 1; `None`: what they would find is placed.
+    /// Returns the own indexes of a warehouse, counted from 1; `None` where rows are placed.
     #[inline]
     fn own<W: Words>(&self, tx: &mut W, warehouse: u64) -> Result<Option<Own<I>>, Stop> {
         if PLACED {
@@ -217,8 +218,8 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
     }
 }
 
-/// Where a worker's terminal stands: neighbours in number are far apart, since two blocks that
-/// stand side by side share a stripe of the transactional memory.
+/// Returns the place of a worker's terminal. Neighbours in number are far apart, because two blocks
+/// side by side share a stripe of the transactional memory.
 fn place_of_terminal(index: u64) -> u64 {
     const BITS: u32 = CLIENTS_MAX.trailing_zeros();
     index.reverse_bits() >> (u64::BITS - BITS)
@@ -239,17 +240,17 @@ mod key {
         district << 44 | order
     }
 
-    /// `number` from 1 to 15.
+    /// Returns the key of a line; `number` is from 1 to 15.
     pub(super) fn line(district: u64, order: u64, number: u64) -> u64 {
         district << 48 | order << 4 | number
     }
 
-    /// District and order of an order's key.
+    /// Returns district and order of an order's key.
     pub(super) fn of_order(key: u64) -> (u64, u64) {
         (key >> 44, key & ((1 << 44) - 1))
     }
 
-    /// District, order and number of a line's key.
+    /// Returns district, order and number of a line's key.
     pub(super) fn of_line(key: u64) -> (u64, u64, u64) {
         (key >> 48, key << 16 >> 20, key & 15)
     }

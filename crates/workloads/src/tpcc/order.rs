@@ -19,7 +19,7 @@ struct Found {
 }
 
 impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
-    /// The body. It is large, and a call is nothing beside it: one copy does for all callers.
+    /// Runs the body. It is large, and a call costs little beside it: all callers share one copy.
     #[inline(never)]
     pub(super) fn new_order<W: Allocate>(
         &self,
@@ -52,7 +52,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
 
         let mut done = Done::default();
         for (n, wanted) in client.lines().iter().enumerate() {
-            // All before is done by now: an unused item takes it back.
+            // Only now, after all other work, an unused item rolls the order back.
             let (Some(item), Some(stock)) = (found.items[n], found.stock[n]) else {
                 return Err(if client.has_unused_item { Stop::Aborted } else { Stop::BadValue });
             };
@@ -90,7 +90,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         Ok(found)
     }
 
-    /// Says of the rows of all lines that they will be used.
+    /// Announces reads and writes of the rows of all lines.
     #[inline]
     fn announce<W: Words>(
         &self,
@@ -111,8 +111,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         Ok(())
     }
 
-    /// Says of all that an order's own rows change that it will be written, in the place of the old
-    /// one.
+    /// Announces the writes of the order's own rows, in the place of the old one.
     #[inline]
     fn announce_order<W: Words>(
         &self,
@@ -142,7 +141,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         Ok(())
     }
 
-    /// Puts the new order where the oldest one of its district was, which goes with its lines.
+    /// Writes the new order in the place of the district's oldest one, and removes that one.
     #[inline]
     fn replace_order<W: Allocate>(
         &self,
@@ -179,7 +178,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         own.new_orders.insert(tx, key, id)
     }
 
-    /// Takes a line's pieces out of the stock and writes the line; answers its place and amount.
+    /// Takes a line's pieces from the stock and writes the line; returns its place and amount.
     #[inline]
     fn add_line<W: Words>(
         &self,

@@ -1,5 +1,5 @@
-//! The rows, as large as the specification's (clause 1.3), of whole words; and what loading puts
-//! into them, which follows from their keys.
+//! The rows, of the specification's sizes (clause 1.3) in whole words, and their loaded content,
+//! which follows from their keys.
 
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
@@ -25,11 +25,11 @@ pub(super) struct Warehouse {
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct District {
-    /// What every order of the district takes.
+    /// The ID of the district's next order.
     pub(super) next_order: u64,
     /// Basis points.
     pub(super) tax: u64,
-    /// Through all warehouses, from 1.
+    /// Number through all warehouses, from 1.
     pub(super) id: u64,
     /// Cents.
     pub(super) year_to_date: u64,
@@ -65,7 +65,7 @@ pub(super) struct Item {
     pub(super) id: u64,
     /// Image, name.
     text: [u8; 32],
-    /// Text in which the word "ORIGINAL" may stand.
+    /// Text in which the word "ORIGINAL" may occur.
     data: [u8; 48],
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Item {
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Level {
-    /// What is there, 10 to 100, in the lowest byte; above it, what was ever ordered.
+    /// Pieces in stock, 10 to 100, in the lowest byte; above it, pieces ever ordered.
     amounts: u64,
     /// Orders, and those from other warehouses.
     pub(super) orders: u32,
@@ -84,7 +84,7 @@ pub(super) struct Level {
 #[repr(C)]
 pub(super) struct Stock {
     pub(super) level: Level,
-    /// For each district of the warehouse.
+    /// The texts for each district of the warehouse.
     pub(super) infos: [Info; 10],
 }
 
@@ -95,7 +95,7 @@ pub(super) type StockText = [u64; 7];
 #[repr(C)]
 pub(super) struct Order {
     pub(super) id: u64,
-    /// The date: the stamp of the transaction, which is as good.
+    /// The date: the stamp of the transaction stands for it.
     pub(super) entered: u64,
     pub(super) customer: u32,
     pub(super) district: u32,
@@ -122,11 +122,11 @@ pub(super) struct Line {
     pub(super) info: Info,
 }
 
-/// What one worker has done, a block of its own.
+/// One worker's totals, a block of its own.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Terminal {
-    /// Its last order.
+    /// Stamp of its last order.
     pub(super) stamp: u64,
     pub(super) done: Done,
     reserved: [u64; 26],
@@ -157,7 +157,7 @@ impl Level {
         self.amounts >> 8
     }
 
-    /// Takes so many pieces out; when fewer than 10 would be left, 91 come in.
+    /// Takes so many pieces; refills by 91 when fewer than 10 would be left.
     #[inline]
     pub(super) fn take(self, pieces: u64, is_remote: bool) -> Level {
         let there = self.quantity();
@@ -220,7 +220,7 @@ impl Stock {
         10 + mix(key) % 91
     }
 
-    /// The text of a district, from 0.
+    /// Returns the text of a district, from 0.
     pub(super) fn info(key: u64, district: u64) -> Info {
         let bytes: [u8; 24] = text(key << 4 | district);
         zerocopy::transmute!(bytes)
@@ -258,7 +258,7 @@ impl Terminal {
     }
 }
 
-/// Letters that follow from a number; `BYTES` is a multiple of 8.
+/// Returns letters that follow from a number; `BYTES` is a multiple of 8.
 pub(super) fn text<const BYTES: usize>(from: u64) -> [u8; BYTES] {
     let mut text = [0; BYTES];
     for (i, chunk) in text.chunks_exact_mut(8).enumerate() {

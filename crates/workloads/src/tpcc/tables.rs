@@ -1,4 +1,4 @@
-//! How large the tables are, where they are, and how they are loaded.
+//! The sizes of the tables, their places, and their loading.
 
 use words::{Allocate, Array, BLOCK_BYTES, BLOCK_STRIDE, Objects, Persist, Stop, Words};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -18,10 +18,10 @@ use crate::{CLIENTS_MAX, Options};
 /// Customers of a district, and orders that it keeps, at scale 1.
 const CUSTOMERS: u64 = 3000;
 
-/// The fewest.
+/// Fewest customers of a district.
 const CUSTOMERS_MIN: u64 = 4;
 
-/// Items for so many customers of a district: 100 000 for 3000.
+/// Items for each 3 customers of a district: 100 000 for 3000.
 const ITEMS_EACH_3: u64 = 100;
 
 /// Most warehouses: a supplier is stored in 16 bits, a district in a key's upper 16.
@@ -33,20 +33,20 @@ const BLOCKS: u64 = 256;
 /// Rows that one transaction of loading fills; an order with its lines counts as one.
 const ROWS: u64 = 32;
 
-/// The place of a district's row: so far from the next one that no two share a stripe of the
-/// transactional memory.
+/// Distance of the rows of two districts, such that no two share a stripe of the transactional
+/// memory.
 const DISTRICT_STRIDE: u64 = 3;
 
-/// Indexes that all warehouses have in common: orders change none of them.
+/// Indexes that all warehouses share: orders do not change them.
 const COMMON: usize = 5;
 
-/// Indexes that each warehouse has of its own.
+/// Indexes of each warehouse.
 const OWN: u64 = 3;
 
 /// Arrays that loading prepares.
 const ARRAYS: u64 = 11;
 
-/// How large everything is.
+/// The sizes of all tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) warehouses: u64,
@@ -54,8 +54,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// As many warehouses as the scale says, rounded up, or of a fraction of one as there are
-    /// workers that keep to their own; each with its share of the rows.
+    /// Returns the shape for these options. The scale gives the number of warehouses, rounded up. A
+    /// fraction of one warehouse is divided among the workers that keep to their own.
     pub(super) fn of(options: &Options) -> Shape {
         let Options { scale, workers, low_conflict, .. } = *options;
         let own = if low_conflict && scale < 1.0 { workers as f64 } else { 1.0 };
@@ -65,19 +65,19 @@ impl Shape {
         Shape { warehouses: warehouses as u64, customers }
     }
 
-    /// The number in the root that all follows from.
+    /// Returns the number in the root that determines the shape.
     pub(super) fn size(self) -> u64 {
         self.warehouses << 32 | self.customers
     }
 
-    /// The shape of this number, whatever a damaged root says: no product of two overflows.
+    /// Decodes that number; for any value of a damaged root, no product of two fields overflows.
     pub(super) fn of_size(size: u64) -> Shape {
         let warehouses = (size >> 32).clamp(1, WAREHOUSES_MAX);
         let customers = (size & 0xffff_ffff).clamp(CUSTOMERS_MIN, CUSTOMERS);
         Shape { warehouses, customers }
     }
 
-    /// Of one district.
+    /// Customers of one district.
     pub(super) fn customers(self) -> u64 {
         self.customers
     }
@@ -87,12 +87,12 @@ impl Shape {
         self.customers
     }
 
-    /// Of all warehouses.
+    /// Items, the same in all warehouses.
     pub(super) fn items(self) -> u64 {
         self.customers * ITEMS_EACH_3 / 3
     }
 
-    /// Of all warehouses.
+    /// Districts of all warehouses.
     pub(super) fn districts(self) -> u64 {
         self.warehouses * DISTRICTS
     }
@@ -109,36 +109,36 @@ impl Shape {
         [warehouses, districts, districts * customers, items, warehouses * items]
     }
 
-    /// Rows of each of a warehouse's own indexes, at most.
+    /// Most rows of each of a warehouse's own indexes.
     fn indexed_each(self) -> [u64; OWN as usize] {
         let orders = DISTRICTS * self.kept();
         [orders, orders, orders * LINES_MAX as u64]
     }
 
-    /// What loading prepares: arrays, then indexes; where orders are placed the common ones.
+    /// Tables that loading prepares: arrays, then indexes; only the common ones if rows are placed.
     fn prepared(self, placed: bool) -> u64 {
         ARRAYS + COMMON as u64 + if placed { 0 } else { OWN * self.warehouses }
     }
 
-    /// The place of an order's row.
+    /// Returns the place of an order's row.
     pub(super) fn slot(self, district: u64, order: u64) -> u64 {
         (district - 1) * self.kept() + order % self.kept()
     }
 }
 
-/// An index as it stands in the tables.
+/// An index, as encoded in the tables.
 pub(super) type Place = [u64; 3];
 
-/// One that was not made yet.
+/// An index that is not made yet.
 const NOWHERE: Place = [0; 3];
 
-/// Where the tables are.
+/// The tables of the workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
     /// Warehouses, districts, customers, items, stock.
     pub(super) indexes: [Place; COMMON],
-    /// Of each warehouse: orders, new orders, lines.
+    /// For each warehouse: orders, new orders, lines.
     pub(super) own: Array<[Place; OWN as usize]>,
     pub(super) warehouses: Array<Warehouse>,
     pub(super) districts: Array<District>,
@@ -150,12 +150,12 @@ pub(crate) struct Tables {
     pub(super) orders: Array<Order>,
     pub(super) lines: Array<Line>,
     pub(super) terminals: Array<Terminal>,
-    /// Indexes that were given back.
+    /// Number of indexes freed.
     freed: Array<u64>,
 }
 
 impl Tables {
-    /// An index by its number, the common ones first; nothing when there are not so many.
+    /// Returns an index by its number, the common ones first; `None` after the last.
     fn index<W: Words>(&self, tx: &mut W, number: u64) -> Result<Option<Place>, Stop> {
         let Some(own) = number.checked_sub(COMMON as u64) else {
             return Ok(Some(self.indexes[number as usize]));
@@ -167,7 +167,7 @@ impl Tables {
     }
 }
 
-/// Bytes of the heap, headers included; where orders are placed they have no indexes.
+/// Returns the heap bytes, headers included; where orders are placed they have no indexes.
 pub(super) fn bytes<I: Index>(shape: Shape, placed: bool) -> u64 {
     fn rows<T>(rows: u64) -> u64 {
         rows.div_ceil(BLOCK_BYTES / size_of::<T>() as u64) * BLOCK_STRIDE
@@ -221,7 +221,7 @@ impl<I: Index, const PLACED: bool> Build for Tpcc<I, PLACED> {
         })
     }
 
-    /// Progress below [`Shape::prepared`]: what is being prepared; from there on: the next row.
+    /// Progress below [`Shape::prepared`]: the table that is prepared; from there on: the next row.
     fn step<W: Allocate>(
         tables: Tables,
         tx: &mut W,
@@ -245,7 +245,7 @@ impl<I: Index, const PLACED: bool> Build for Tpcc<I, PLACED> {
     fn free<W: Allocate>(tables: Tables, tx: &mut W) -> Result<bool, Stop> {
         let freed = tables.freed.at(0)?;
         let count = tx.get(freed)?;
-        // What was never made ready cannot be read.
+        // An unprepared array cannot be read.
         if !tables.own.prepare(tx, BLOCKS)? {
             return Ok(false);
         }
@@ -270,13 +270,13 @@ impl<I: Index, const PLACED: bool> Build for Tpcc<I, PLACED> {
     }
 }
 
-/// The place of a district's row.
+/// Returns the place of a district's row.
 pub(super) fn place_of_district(id: u64) -> u64 {
     id.wrapping_sub(1).wrapping_mul(DISTRICT_STRIDE)
 }
 
 impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
-    /// A step of preparing an index or an array; whether it is ready.
+    /// Prepares an index or an array by one step; returns whether it is ready.
     fn prepare<W: Allocate>(&self, tx: &mut W, which: u64) -> Result<bool, Stop> {
         fn array<W: Allocate, T: Persist>(tx: &mut W, array: Array<T>) -> Result<bool, Stop> {
             array.prepare(tx, BLOCKS)
@@ -298,7 +298,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         }
     }
 
-    /// The same of an index by its number; a warehouse's own one is made first.
+    /// Prepares an index by its number; makes a warehouse's own one first.
     fn prepare_index<W: Allocate>(&self, tx: &mut W, number: u64) -> Result<bool, Stop> {
         let found = self.tables.index(tx, number)?.ok_or(Stop::BadValue)?;
         if found != NOWHERE {
@@ -313,7 +313,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         Ok(false)
     }
 
-    /// Loads a row, counted through all tables; whether there is one.
+    /// Loads a row, counted through all tables; returns whether it exists.
     fn load_row<W: Allocate>(&self, tx: &mut W, row: u64) -> Result<bool, Stop> {
         let mut left = row;
         let rows = self.shape.indexed().into_iter().chain([self.shape.orders()]);
@@ -373,13 +373,13 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         tx.set(self.tables.stock_texts.at(row)?, zerocopy::transmute!(bytes))
     }
 
-    /// An order, its row of the new orders and its lines.
+    /// Loads an order, its row of the new orders and its lines.
     fn load_order<W: Allocate>(&self, tx: &mut W, row: u64) -> Result<(), Stop> {
         let kept = self.shape.kept();
         let (district, id) = (row / kept + 1, row % kept + 1);
         let key = key::order(district, id);
         let slot = self.shape.slot(district, id);
-        // Each customer has one, without a pattern.
+        // Each customer has one order, in a scattered sequence.
         let customer = 1 + scatter((id + district) % kept, scattering(kept), kept);
         let order = Order::loaded(key, id, district, customer);
         let supplier = (district - 1) / DISTRICTS + 1;
@@ -412,7 +412,7 @@ impl<I: Index, const PLACED: bool> Tpcc<I, PLACED> {
         Ok(())
     }
 
-    /// Whether a stamp is what loading wrote into an order of this key.
+    /// Returns whether a stamp is loading's for an order of this key.
     pub(super) fn is_loaded(entered: u64, key: u64) -> bool {
         entered == Stamp::LOADED.value(key)
     }

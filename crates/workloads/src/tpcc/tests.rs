@@ -1,4 +1,4 @@
-//! Each condition is found when it is broken, and what only several warehouses have.
+//! Each broken condition is found; the cases of several warehouses.
 
 use words::mock::Mock;
 use words::{Field, Objects, Persist, Transact};
@@ -13,7 +13,7 @@ fn loaded<I: Index>(scale: f64) -> (Mock, Tpcc<I>) {
     (mock, tpcc)
 }
 
-/// Runs a client's orders; answers how many gave up.
+/// Runs a client's orders; returns how many aborted themselves.
 fn run<I: Index>(mock: &mut Mock, tpcc: &Tpcc<I>, client: &mut TpccClient, orders: u64) -> u64 {
     let mut given_up = 0;
     for _ in 0..orders {
@@ -34,7 +34,7 @@ fn change<P: Persist>(mock: &mut Mock, place: Field<P>, change: impl Fn(&mut P))
     .unwrap();
 }
 
-/// The conditions that are broken when this was done to a supplier that was sound.
+/// Returns the conditions that break when `damage` is done to a sound supplier.
 fn broken(damage: impl Fn(&mut Mock, &Tpcc<HashMap>)) -> Vec<u8> {
     let (mut mock, tpcc) = loaded::<HashMap>(0.002);
     run(&mut mock, &tpcc, &mut tpcc.client(0, 1), 200);
@@ -50,7 +50,7 @@ fn broken(damage: impl Fn(&mut Mock, &Tpcc<HashMap>)) -> Vec<u8> {
     numbers
 }
 
-/// The third district's last order.
+/// Returns the third district's last order.
 fn last_order(mock: &mut Mock, tpcc: &Tpcc<HashMap>) -> (u64, u64) {
     let row = tpcc.tables.districts.at(tables::place_of_district(3)).unwrap();
     let next = mock.transact(|tx| tx.get(field!(row, rows::District, next_order))).unwrap();
@@ -58,7 +58,7 @@ fn last_order(mock: &mut Mock, tpcc: &Tpcc<HashMap>) -> (u64, u64) {
 }
 
 #[test]
-fn every_condition_of_the_specification_is_found_broken() {
+fn every_broken_tpcc_condition_is_found() {
     let year = |mock: &mut Mock, tpcc: &Tpcc<HashMap>| {
         change(mock, tpcc.tables.warehouses.at(0).unwrap(), |row: &mut Warehouse| {
             row.year_to_date += 1;
@@ -116,9 +116,9 @@ fn every_condition_of_the_specification_is_found_broken() {
     assert!(broken(order).contains(&11));
 }
 
-/// A row that another program, or a lost write, left as zeros is a violation and no panic.
+/// A row of zeros, from a lost write or another program, is a violation and not a panic.
 #[test]
-fn a_line_of_zeros_is_found() {
+fn line_of_zeros_is_found() {
     for whole in [false, true] {
         let (mut mock, tpcc) = loaded::<HashMap>(0.002);
         run(&mut mock, &tpcc, &mut tpcc.client(0, 1), 20);
@@ -149,7 +149,7 @@ fn stock_is_found_wrong(damage: impl Fn(&mut rows::Level), what: &str) {
 }
 
 #[test]
-fn stock_that_does_not_follow_from_the_orders_is_found() {
+fn stock_that_disagrees_with_orders_is_found() {
     stock_is_found_wrong(|level| *level = level.take(3, false), "orders in all rows of stock");
     stock_is_found_wrong(|level| level.remote += 1, "remote orders in the stock");
     stock_is_found_wrong(
@@ -162,7 +162,7 @@ fn stock_that_does_not_follow_from_the_orders_is_found() {
     );
 }
 
-/// As many warehouses, and rows of each, as this number says; few of both.
+/// Loads a supplier whose size is this number: warehouses, and rows of each, both few.
 fn loaded_with<I: Index>(size: u64) -> (Mock, Tpcc<I>) {
     let options = Options { scale: 0.01, ..Options::default() };
     let mut mock = Mock::new(Tpcc::<I>::heap_bytes(&options) as usize);
@@ -170,7 +170,7 @@ fn loaded_with<I: Index>(size: u64) -> (Mock, Tpcc<I>) {
     (mock, Tpcc::<I>::of(Shape::of_size(size), tables))
 }
 
-/// Two warehouses of few rows.
+/// Runs two warehouses of few rows.
 fn several_warehouses_hold<I: Index>() {
     let (mut mock, tpcc) = loaded_with::<I>(2 << 32 | 8);
     let mut clients = [0, 1].map(|index| tpcc.client(index, 1));
@@ -188,13 +188,13 @@ fn several_warehouses_hold<I: Index>() {
 }
 
 #[test]
-fn several_warehouses_hold_and_deliver_for_each_other() {
+fn several_warehouses_deliver_for_each_other() {
     several_warehouses_hold::<HashMap>();
     several_warehouses_hold::<BTreeMap>();
 }
 
 #[test]
-fn the_locks_of_warehouses_isolate_what_orders_write() {
+fn warehouse_locks_isolate_orders() {
     use crate::watch::{Finding, Watch, Watched};
     for forgets in [false, true] {
         let (mut mock, tpcc) = loaded_with::<HashMap>(3 << 32 | 7);
@@ -218,7 +218,7 @@ fn the_locks_of_warehouses_isolate_what_orders_write() {
 
 /// An order in the index of a warehouse that it does not belong to.
 #[test]
-fn an_order_of_another_warehouse_is_found() {
+fn order_in_another_warehouse_is_found() {
     let (mut mock, tpcc) = loaded_with::<HashMap>(2 << 32 | 4);
     mock.transact(|tx| {
         let [own, other] = [tpcc.own(tx, 1)?.unwrap(), tpcc.own(tx, 2)?.unwrap()];
@@ -237,10 +237,10 @@ fn an_order_of_another_warehouse_is_found() {
 }
 
 #[test]
-fn a_worker_that_keeps_to_one_district_serves_no_other() {
+fn worker_serves_only_its_district() {
     let (mut mock, tpcc) = loaded::<BTreeMap>(0.002);
     let options = Options { low_conflict: true, ..Options::default() };
-    // Every other one first; each is somebody's.
+    // Every other district first; each has one worker.
     let mut served = Vec::new();
     for index in 0..10 {
         let mut client = tpcc.client(index, 1);
@@ -275,7 +275,7 @@ impl Written {
     }
 }
 
-/// A transaction that notes the objects it writes.
+/// A transaction that records the objects it writes.
 struct Noting<'a> {
     tx: &'a mut Mock,
     written: std::collections::HashSet<u64>,
@@ -290,7 +290,7 @@ impl Words for Noting<'_> {
         self.tx.write(at, value)
     }
     fn retire(&mut self, at: words::Addr, bytes: u64) -> Result<(), Stop> {
-        self.written.remove(&at.object); // another worker may make something of it
+        self.written.remove(&at.object); // another worker may reuse its memory
         self.tx.retire(at, bytes)
     }
 }
@@ -314,7 +314,7 @@ impl Allocate for Noting<'_> {
 }
 
 #[test]
-fn workers_with_a_warehouse_of_their_own_write_nothing_in_common() {
+fn workers_with_own_warehouses_share_no_writes() {
     let options = Options { scale: 1.01, workers: 2, low_conflict: true, ..Options::default() };
     let mut mock = Mock::forgiving(Tpcc::<BTree32>::heap_bytes(&options) as usize);
     let mut shape = Shape::of(&options);
@@ -338,7 +338,7 @@ fn workers_with_a_warehouse_of_their_own_write_nothing_in_common() {
 }
 
 #[test]
-fn placed_orders_hold_and_one_that_is_not_what_its_place_says_is_found() {
+fn misplaced_order_is_found() {
     let options = Options { scale: 0.002, ..Options::default() };
     let mut mock = Mock::forgiving(TpccRows::heap_bytes(&options) as usize);
     let tpcc = TpccRows::load(&mut mock, &options).unwrap();
@@ -352,7 +352,7 @@ fn placed_orders_hold_and_one_that_is_not_what_its_place_says_is_found() {
     // An order 1000 rounds of them later has the same place.
     assert_eq!(tpcc.shape.kept(), 6);
     let place = tpcc.tables.orders.at(tpcc.shape.slot(3, 2)).unwrap();
-    // A greater order than the district has given; a line of an older order; one order less.
+    // A greater order than the district has assigned; a line of an older order; one order less.
     let damages: [fn(&mut Order); 3] =
         [|row| row.id += 6000, |row| row.lines += 1, |row| row.carrier = 7];
     for (which, damage) in damages.into_iter().enumerate() {
@@ -365,7 +365,7 @@ fn placed_orders_hold_and_one_that_is_not_what_its_place_says_is_found() {
 }
 
 #[test]
-fn an_order_that_gives_up_has_done_everything_before() {
+fn aborting_order_does_all_its_work() {
     let (mut mock, tpcc) = loaded::<HashMap>(0.002);
     let mut client = tpcc.client(0, 1);
     while !tpcc.gives_up(&client) {
@@ -374,7 +374,7 @@ fn an_order_that_gives_up_has_done_everything_before() {
     let row = tpcc.tables.districts.at(tables::place_of_district(client.district)).unwrap();
     let next_order = field!(row, rows::District, next_order);
     let before = mock.transact(|tx| tx.get(next_order)).unwrap();
-    // A body that swallows the end shows what was done by then.
+    // A body that swallows the abort shows the work done by then.
     mock.transact(|tx| {
         assert_eq!(tpcc.run(&client, tx), Err(Stop::Aborted));
         assert_eq!(tx.get(next_order), Ok(before + 1));
@@ -388,7 +388,7 @@ fn an_order_that_gives_up_has_done_everything_before() {
 }
 
 #[test]
-fn shapes_follow_from_the_scale() {
+fn shape_follows_from_the_scale() {
     let shape = |scale| Shape::of(&Options { scale, ..Options::default() });
     assert_eq!((shape(1.0).warehouses, shape(1.0).customers()), (1, 3000));
     assert_eq!(shape(1.0).items(), 100_000);

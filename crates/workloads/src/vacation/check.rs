@@ -1,4 +1,4 @@
-//! The consistency check: what is used is what customers hold.
+//! The consistency check: used places must equal the customers' reservations.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::{CLIENTS_MAX, Violation};
 /// Chains that one transaction reads.
 const CHECKED: u64 = 256;
 
-/// Checks everything.
+/// Checks all tables.
 pub(super) fn check<T: Transact>(
     vacation: &Vacation,
     worker: &mut T,
@@ -28,7 +28,7 @@ pub(super) fn check<T: Transact>(
     let answer = whole(worker, |tx, from| customers.check(tx, from, CHECKED))?;
     violations.add_damage(answer.damage);
     if !violations.0.is_empty() {
-        return Ok(violations.0); // a scan would end in a `Stop` that says less
+        return Ok(violations.0); // a scan would end in a less specific `Stop`
     }
     let mut used = check_rows(vacation, worker, &mut violations)?;
     let mut from = Some(0);
@@ -57,7 +57,7 @@ pub(super) fn check<T: Transact>(
         from = next;
     }
     for (_, left) in used {
-        violations.expect("places used that nobody reserved", 0, left);
+        violations.expect("places used without a reservation", 0, left);
     }
     for index in 0..CLIENTS_MAX as u64 {
         let found = worker.transact(|tx| tx.read(mark(tables, index)?.addr()))?;
@@ -68,7 +68,7 @@ pub(super) fn check<T: Transact>(
     Ok(violations.0)
 }
 
-/// Checks the rows of cars, flights and rooms; answers the places used of each.
+/// Checks the rows of cars, flights and rooms; returns the places used of each.
 fn check_rows<T: Transact>(
     vacation: &Vacation,
     worker: &mut T,

@@ -6,39 +6,40 @@
 //!   customers (a hash table)                     id -> reservations | how many
 //!                                                        |
 //!                     a list, in order of kind and id:   -> kind, id | price -> ... -> 0
-//!   marks: a word for each worker, the stamp of its last transaction
+//!   stamps: a word for each worker, the stamp of its last transaction
 //! ```
 //!
 //! 65 536 rows in each of the four tables times the scale, between STAMP's small input (16 384) and
 //! its large one (1 048 576, `--scale 16`); as many chains as rows. Of 100 transactions (STAMP's
-//! `-n2 -q90 -u98`), each about one or two things, drawn evenly from the first 90 of 100 rows:
+//! `-n2 -q90 -u98`), each on one or two things, drawn uniformly from the first 90 of 100 rows:
 //!
 //! | | |
 //! |---|---|
 //! | 98 | look at things; of each kind reserve the dearest, in the name of one customer |
-//! | 1 | delete a customer, give back what it has reserved |
-//! | 1 | of things: add 100 places at another price, or take 100 away; rows come and go so |
+//! | 1 | delete a customer and release its reservations |
+//! | 1 | of things: add 100 places at another price, or remove 100; rows appear and disappear so |
 //!
-//! **400 000 transactions are one run of the benchmark.** In STAMP's longest runs a customer comes
-//! to hold dozens of reservations, here at most 16: for the next one its first goes back. In one
+//! **400 000 transactions are one run of the benchmark.** In STAMP's longest runs a customer holds
+//! dozens of reservations. Here it holds at most 16, and the next one releases its first. In one
 //! run that is rare (some 10 a customer). A transaction writes some 14 words.
 //!
-//! The check: chains and lists are sound, used + free = total in each row, and what is used is what
-//! customers hold, row by row.
+//! The check: chains and lists are sound, used + free = total in each row, and the used places are
+//! the customers' reservations, row by row.
 //!
 //! # Locks
 //!
-//! A customer's chain, which guards its reservations too; then the chains of rows, those that the
-//! transaction is about and those that it may give back, which the customer's list tells.
+//! First a customer's chain, which guards its reservations too. Then the chains of rows: those that
+//! the transaction uses, and those that it may release, which the customer's list gives.
 //!
 //! # Snapshot isolation
 //!
-//! Nothing needs protection. Every change of a customer writes its entry (how many it holds), so a
-//! reservation meets the deletion of its customer, and another reservation for it; an entry that
-//! goes is written, so a reservation meets the removal of its row; a customer or row that is put in
-//! twice writes the same link. What is read of a row and not written is its price and that it is
-//! there: two reservations that each take another of the same two rows read nothing that the other
-//! changes (the places that are free are read of the row that is taken, and written).
+//! Snapshot isolation suffices without protection. Every change of a customer writes its entry (the
+//! number of reservations), so a reservation conflicts with the deletion of its customer, and with
+//! another reservation for it. A removed entry is written, so a reservation conflicts with the
+//! removal of its row. Two inserts of a customer or row write the same link. The unwritten reads of
+//! a row are its price and its presence: two reservations that each take another of the same two
+//! rows read no word that the other changes (free places are read in the row that is taken, and
+//! written).
 
 mod check;
 mod locks;
@@ -57,19 +58,19 @@ use tables::{Tables, mark};
 /// Cars, flights, rooms.
 const KINDS: usize = 3;
 
-/// Most things that a transaction is about.
+/// Most things of a transaction.
 const THINGS_MAX: usize = 2;
 
-/// Of 100 rows, those that transactions are about.
+/// Percentage of the rows that transactions use.
 const QUERIED_PERCENT: u64 = 90;
 
-/// Of 100 transactions, those that reserve.
+/// Percentage of transactions that reserve.
 const RESERVED_PERCENT: u64 = 98;
 
 /// Most reservations of a customer.
 const HELD_MAX: u64 = 16;
 
-/// Places that are added or taken away at once.
+/// Places that are added or removed at once.
 const PLACES: u64 = 100;
 
 /// A travel agency.
@@ -99,12 +100,12 @@ enum Task {
     Change,
 }
 
-/// A row that a transaction is about.
+/// A row of a transaction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Thing {
     kind: usize,
     id: u64,
-    /// The price with which places are added; `None`: they are taken away.
+    /// The price with which places are added; `None`: they are removed.
     price: Option<u64>,
 }
 
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn customers_hold_all_they_may_and_rows_and_customers_come_and_go() {
+    fn rows_and_customers_appear_and_disappear() {
         let options = Options { scale: 1e-6, ..Options::default() };
         let mut mock = Mock::new(Vacation::heap_bytes(&options) as usize);
         let vacation = Vacation::load(&mut mock, &options).unwrap();

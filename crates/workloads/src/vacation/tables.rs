@@ -1,4 +1,4 @@
-//! How large the tables are, where they are, and how they are loaded and given back.
+//! The sizes of the tables, their places, and their loading and freeing.
 
 use collections::{Chain, ChainedTable};
 use words::{Allocate, Array, BLOCK_STRIDE, Field, Place, Stop, Words};
@@ -17,31 +17,31 @@ pub(super) const ROWS_MAX: u64 = 1 << 40;
 /// Blocks that one transaction of loading prepares, and rows that one fills.
 const STEP: u64 = 128;
 
-/// Chains whose customers one transaction takes the reservations from, and entries that one gives
-/// back, each chain counting as one.
+/// Chains whose reservations one transaction frees, and entries that one frees, each chain counting
+/// as one.
 const FREED_CHAINS: u64 = 32;
 const FREED: u64 = 1024;
 
-/// The stage of giving back stands above the place in it.
+/// First bit of the stage of freeing; the position in it is below.
 const STAGE_SHIFT: u32 = 48;
 
 /// Used, free, total, price.
 pub(super) type Row = [u64; 4];
 
-/// Where a row's words are in its value.
+/// Offsets of a row's words in its value.
 pub(super) const FREE: u64 = 8;
 pub(super) const PRICE: u64 = 24;
 
-/// Where a customer's value says how many reservations it holds; the link to the first is before.
+/// Offset of a customer's number of reservations in its value; the link to the first precedes it.
 pub(super) const HELD: u64 = 8;
 
 /// A customer's reservations: by kind and id, the price.
 pub(super) type Reservations = Chain<1>;
 
-/// A word all by itself.
+/// A word in a block of its own.
 type Alone = [u64; 32];
 
-/// Where the tables are.
+/// The tables of the workload.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Tables {
@@ -49,26 +49,26 @@ pub(crate) struct Tables {
     pub(super) things: [ChainedTable<4>; KINDS],
     pub(super) customers: ChainedTable<2>,
     marks: Array<Alone>,
-    /// How far giving back has come.
+    /// Progress of freeing.
     freed: Array<u64>,
 }
 
-/// A reservation's key in the list of its customer.
+/// Returns a reservation's key in the list of its customer.
 pub(super) fn key(kind: usize, id: u64) -> u64 {
     (kind as u64) << 48 | id
 }
 
-/// Kind and id of a key; the kind may be none in a damaged pool.
+/// Returns kind and ID of a key; the kind may be invalid in a damaged pool.
 pub(super) fn of_key(key: u64) -> (usize, u64) {
     ((key >> 48) as usize, key & ((1 << 48) - 1))
 }
 
-/// Rows of each table.
+/// Returns the rows of each table.
 pub(super) fn rows(options: &Options) -> u64 {
     scaled(ROWS, options, ROWS_MIN)
 }
 
-/// Bytes of the heap, headers included; 16 and 32 for a link and a header are in the classes.
+/// Returns the heap bytes, headers included; the classes include 16 and 32 for link and header.
 pub(super) fn bytes(rows: u64) -> u64 {
     let heads = (KINDS as u64 + 1) * (rows / 32 + 1) * BLOCK_STRIDE;
     let blocks = (CLIENTS_MAX as u64 + 1) * BLOCK_STRIDE;
@@ -76,7 +76,7 @@ pub(super) fn bytes(rows: u64) -> u64 {
     rows * (KINDS as u64 * 64 + 48 + HELD_MAX * 48) + heads + blocks
 }
 
-/// Where a worker's mark is.
+/// Returns the place of a worker's stamp.
 pub(super) fn mark(tables: &Tables, index: u64) -> Result<Field<Alone>, Stop> {
     // Neighbours in number are far apart.
     let place = index.reverse_bits() >> (u64::BITS - CLIENTS_MAX.trailing_zeros());
@@ -124,7 +124,7 @@ impl Build for Vacation {
         let freed = tables.freed.at(0)?.addr();
         let (stage, from) = of_progress(tx.read(freed)?);
         let next = match stage {
-            // What was never made ready cannot be read.
+            // Unprepared blocks cannot be read.
             0 => (!prepare(&tables, tx)?).then_some(0),
             1 => free_reservations(&tables, tx, from)?,
             2 => tables.customers.free(tx, from, FREED)?,
@@ -149,13 +149,13 @@ fn of_progress(progress: u64) -> (u64, u64) {
     (progress >> STAGE_SHIFT, progress & ((1 << STAGE_SHIFT) - 1))
 }
 
-/// A row as it is in the beginning.
+/// Returns a row as loaded.
 fn loaded(key: u64) -> Row {
     let places = PLACES * (1 + mix(key) % 5);
     [0, places, places, 50 + 10 * (mix(!key) % 5)]
 }
 
-/// A step of making the tables ready; whether they are.
+/// Prepares the tables by one step; returns whether they are ready.
 fn prepare<W: Allocate>(tables: &Tables, tx: &mut W) -> Result<bool, Stop> {
     for things in tables.things {
         if !things.prepare(tx, STEP)? {
@@ -165,7 +165,7 @@ fn prepare<W: Allocate>(tables: &Tables, tx: &mut W) -> Result<bool, Stop> {
     Ok(tables.customers.prepare(tx, STEP)? && tables.marks.prepare(tx, 2 * STEP)?)
 }
 
-/// Gives the reservations of some customers back, from a chain on; answers where to go on.
+/// Frees the reservations of some customers, from a chain on; returns the next chain.
 fn free_reservations<W: Words>(
     tables: &Tables,
     tx: &mut W,

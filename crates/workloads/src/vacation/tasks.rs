@@ -6,12 +6,12 @@ use super::locks::Held;
 use super::tables::{FREE, HELD, PRICE, Reservations, key, of_key};
 use super::{HELD_MAX, KINDS, PLACES, Thing, Vacation};
 
-/// The dearest of a kind that was seen: its price, its id, and where its row is.
+/// The dearest thing of a kind so far: its price, its ID, and the place of its row.
 type Dearest = Option<(u64, u64, Addr)>;
 
 impl Vacation {
-    /// Looks at things and reserves the dearest of each kind, if it has a place left and the
-    /// customer has none yet. A customer that is not there is added when anything was found.
+    /// Looks at things and reserves the dearest of each kind, if it has a free place and the
+    /// customer has no reservation of it. A missing customer is added when anything was found.
     #[inline(never)]
     pub(super) fn reserve<W: Allocate>(
         &self,
@@ -75,7 +75,7 @@ impl Vacation {
         if held < HELD_MAX {
             tx.write(customer.plus(HELD), held + 1)?;
         } else {
-            // As many as before: but the customer is written, so that its deletion meets this.
+            // The count stays, but the customer is written, so that its deletion conflicts.
             let (first, _) = reservations.first(tx)?.ok_or(Stop::BadValue)?;
             reservations.remove(tx, first)?;
             self.give_back(first, tx)?;
@@ -87,7 +87,7 @@ impl Vacation {
         tx.write_words(row, &[places[0].wrapping_add(1), places[1].wrapping_sub(1)])
     }
 
-    /// One place of a thing is free again.
+    /// Frees one place of a thing.
     #[inline]
     fn give_back<W: Words>(&self, key: u64, tx: &mut W) -> Result<(), Stop> {
         let (kind, id) = of_key(key);
@@ -98,7 +98,7 @@ impl Vacation {
         tx.write_words(row, &[places[0].wrapping_sub(1), places[1].wrapping_add(1)])
     }
 
-    /// Takes a customer out, if it is there, and gives back what it has reserved.
+    /// Removes a customer, if present, and releases its reservations.
     #[inline(never)]
     pub(super) fn delete<W: Words>(&self, customer: u64, tx: &mut W) -> Result<(), Stop> {
         self.lock_customer(customer, tx)?;
@@ -115,8 +115,8 @@ impl Vacation {
         Ok(())
     }
 
-    /// Adds places to things, or takes places away, where so many are free; a thing without any
-    /// goes.
+    /// Adds places to things, or removes places where so many are free; a thing without any is
+    /// removed.
     #[inline(never)]
     pub(super) fn change<W: Allocate>(&self, things: &[Thing], tx: &mut W) -> Result<(), Stop> {
         self.lock_things(things, tx)?;

@@ -1,4 +1,4 @@
-//! Workloads on the mock.
+//! Helpers: workloads on the mock.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part")]
 
@@ -16,7 +16,7 @@ pub(crate) const SMALL: Options = Options {
     data: None,
 };
 
-/// A loaded heap.
+/// Loads a workload into a heap.
 pub(crate) fn loaded(kind: Kind, options: &Options) -> (Mock, AnyWorkload) {
     let mut mock = Mock::forgiving(kind.heap_bytes(options) as usize);
     let workload = load(kind, &mut mock, options);
@@ -35,7 +35,7 @@ pub(crate) fn check(workload: &AnyWorkload, mock: &mut Mock) -> Vec<Violation> {
     workload.check(&mut Erased::any(mock)).unwrap()
 }
 
-/// Runs transactions of these clients in turns.
+/// Alternates transactions of these clients.
 pub(crate) fn run(
     mock: &mut Mock,
     workload: &AnyWorkload,
@@ -50,7 +50,7 @@ pub(crate) fn run(
     }
 }
 
-/// Runs the client's transaction, which does what the workload says of it.
+/// Runs the client's transaction, which must end as the workload declares.
 pub(crate) fn run_one(mock: &mut Mock, workload: &AnyWorkload, client: &AnyClient) {
     let name = workload.kind().name;
     let mut written = 0;
@@ -76,7 +76,7 @@ pub(crate) fn addresses(mock: &Mock) -> Vec<Addr> {
     mock.live().into_iter().flat_map(words).collect()
 }
 
-/// A heap whose transaction writes only so many words, and forgets the rest.
+/// A heap that keeps only so many of a transaction's writes, and drops the rest.
 pub(crate) struct Torn<'a> {
     pub(crate) mock: &'a mut Mock,
     pub(crate) left: usize,

@@ -1,14 +1,14 @@
-//! Room for objects of one size, some lines each, in copies; and which places are free.
+//! A slab of objects of one size, some lines each, in copies, with a stack of free slots.
 //!
 //! ```text
 //!   lines   copy 0: slot 0 | slot 1 | ...        copy 1: slot 0 | ...        one array of lines
 //!   free    copy 0: free slots' number | a stack of their tickets | ...      copy 1: ...
 //! ```
 //!
-//! An object of up to 16 KiB is larger than an object of the heap, and lies in one piece here. A
-//! slot's *ticket* is its number plus 1; 0 is none. Whoever puts an object in takes the slot that
-//! was given back last, and gives back another: then the number of free slots stays, and of the
-//! stack one word is written, whose place is known beforehand.
+//! An object of up to 16 KiB is larger than an object of the heap, and is contiguous here. A slot's
+//! *ticket* is its number plus 1; 0 is none. An insert takes the slot freed last, and a removal
+//! frees another. The number of free slots then stays, and one word of the stack is written, whose
+//! place is known beforehand.
 
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Words};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -25,16 +25,16 @@ pub(crate) type Line = [u64; WORDS];
 /// Blocks that one transaction prepares.
 const STEP: u64 = 256;
 
-/// Words in a block: copies share none.
+/// Words in a block; copies share no block.
 const PER_BLOCK: u64 = words::BLOCK_BYTES / 8;
 
-/// Bits of a number that say which line of its object one is.
+/// First bit of the line's number in the key of an object's line.
 const PART_SHIFT: u32 = 48;
 
 /// The arrays.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct Shelf {
+pub(crate) struct Slab {
     lines: Array<Line>,
     free: Array<u64>,
 }
@@ -43,38 +43,38 @@ pub(crate) struct Shelf {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Top {
     pub(crate) ticket: u64,
-    /// How many are free.
+    /// Number of free slots.
     free: u64,
 }
 
-/// What stands under a key's number in a line of its object.
+/// Returns the stamp key of a line of an object, from its key's number.
 fn part(number: u64, line: u64) -> u64 {
     number | line << PART_SHIFT
 }
 
-/// Words of one copy's stack.
+/// Returns the words of one copy's stack.
 fn stack(shape: Shape) -> u64 {
     (1 + shape.slots()).next_multiple_of(PER_BLOCK)
 }
 
-impl Shelf {
-    /// Bytes of the heap, headers included.
+impl Slab {
+    /// Returns the heap bytes, headers included.
     pub(crate) fn bytes(shape: Shape) -> u64 {
         let lines = (shape.copies * shape.slots() * shape.lines).div_ceil(4);
         (lines + shape.copies * stack(shape) / PER_BLOCK) * BLOCK_STRIDE
     }
 
-    pub(crate) fn reserve<W: Allocate>(tx: &mut W, shape: Shape) -> Result<Shelf, Stop> {
+    pub(crate) fn reserve<W: Allocate>(tx: &mut W, shape: Shape) -> Result<Slab, Stop> {
         let lines = Array::reserve(tx, shape.copies * shape.slots() * shape.lines)?;
-        Ok(Shelf { lines, free: Array::reserve(tx, shape.copies * stack(shape))? })
+        Ok(Slab { lines, free: Array::reserve(tx, shape.copies * stack(shape))? })
     }
 
-    /// A step of making it ready; whether it is.
+    /// Prepares it by one step; returns whether it is ready.
     pub(crate) fn prepare<W: Allocate>(self, tx: &mut W) -> Result<bool, Stop> {
         Ok(self.lines.prepare(tx, STEP)? && self.free.prepare(tx, STEP)?)
     }
 
-    /// Puts a slot that was never used on a copy's stack, at this place of it.
+    /// Pushes a slot that was never used on a copy's stack, at this place of it.
     pub(crate) fn load_free<W: Words>(
         self,
         tx: &mut W,
@@ -91,7 +91,7 @@ impl Shelf {
         self.free.free(tx)
     }
 
-    /// The slot of a copy that is taken next.
+    /// Returns the slot of a copy that is taken next.
     #[inline]
     pub(crate) fn top<W: Words>(self, tx: &mut W, shape: Shape, copy: u64) -> Result<Top, Stop> {
         let free = tx.read(self.stacked(shape, copy, 0)?)?;
@@ -102,7 +102,7 @@ impl Shelf {
         Ok(Top { ticket: tx.read(self.stacked(shape, copy, free)?)?, free })
     }
 
-    /// Announces that the top is taken, and as many are given back as said, none to two.
+    /// Announces that the top is taken and `back` slots are freed, none to two.
     #[inline]
     pub(crate) fn will_take<W: Words>(
         self,
@@ -121,7 +121,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// Takes the top, and gives these back, up to two.
+    /// Takes the top, and frees these slots, up to two.
     #[inline]
     pub(crate) fn take<W: Words>(
         self,
@@ -170,7 +170,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// An object of one line, of which transactions write the first word only.
+    /// Writes an object of one line, of which transactions write the first word only.
     pub(crate) fn load_small<W: Words>(
         self,
         tx: &mut W,
@@ -182,7 +182,7 @@ impl Shelf {
         tx.write_words(self.line(shape, copy, 1 + number, 0)?, &words)
     }
 
-    /// Where a line of an object is; the first word of the first one is its stamp.
+    /// Returns the place of a line of an object; the first word of the first line is its stamp.
     #[inline]
     pub(crate) fn line(
         self,
@@ -199,7 +199,7 @@ impl Shelf {
         Ok(self.lines.at(first + line)?.addr())
     }
 
-    /// Checks the object that stands under a key's number.
+    /// Checks the object under a key's number.
     pub(crate) fn check<W: Words>(
         self,
         tx: &mut W,
@@ -231,7 +231,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// The tickets on a copy's stack.
+    /// Returns the tickets on a copy's stack.
     pub(crate) fn free_tickets<W: Words>(
         self,
         tx: &mut W,
@@ -245,7 +245,7 @@ impl Shelf {
         (1..=free).map(|place| tx.read(self.stacked(shape, copy, place)?)).collect()
     }
 
-    /// A word of a copy's stack; the first says how many are free.
+    /// Returns the place of a word of a copy's stack; the first holds the number of free slots.
     #[inline]
     fn stacked(self, shape: Shape, copy: u64, place: u64) -> Result<Addr, Stop> {
         if place > shape.slots() {
@@ -255,7 +255,7 @@ impl Shelf {
     }
 }
 
-/// The words of a small object, that follow from its key's number alone but for the first.
+/// Returns the words of a small object, which follow from its key's number except for the first.
 fn small(number: u64) -> Line {
     content(number, !number)
 }

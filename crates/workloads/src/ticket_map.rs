@@ -1,5 +1,4 @@
-//! What leads from a key's number to the ticket of its object: the structures that one workload can
-//! be run over.
+//! Indexes from a key's number to the ticket of its object, over which one workload can run.
 
 use collections::{BTree, ChainedMap, RbTree, whole};
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words};
@@ -10,7 +9,7 @@ use crate::keys::{mix, unmix};
 use crate::tree;
 use crate::violation::Violations;
 
-/// Blocks or nodes that one transaction prepares or gives back.
+/// Blocks or nodes that one transaction prepares or frees.
 const STEP: u64 = 256;
 
 /// Chains, leaves or nodes that one transaction of a check reads.
@@ -20,31 +19,31 @@ const CHECKED: u64 = 1024;
 pub(crate) type Order8 = BTree<7>;
 
 /// A map from numbers to tickets, which are never 0.
-pub trait Finder: Copy + Send + Sync + 'static {
-    /// Bytes of the heap for numbers below `end`, headers included.
+pub trait TicketMap: Copy + Send + Sync + 'static {
+    /// Returns the heap bytes for numbers below `end`, headers included.
     fn heap_bytes(end: u64) -> u64;
 
-    /// Room for numbers below `end`.
+    /// Reserves an index for numbers below `end`.
     ///
     /// # Errors
     /// As [`Allocate::allocate`].
     fn reserve<W: Allocate>(tx: &mut W, end: u64) -> Result<Self, Stop>;
 
-    /// One step of making it ready; whether it is.
+    /// Prepares it by one step; returns whether it is ready.
     ///
     /// # Errors
     /// As [`Allocate::allocate`].
     fn prepare<W: Allocate>(self, tx: &mut W) -> Result<bool, Stop>;
 
-    /// Where the ticket of a number is until the next change; what stands there may be 0, which is
-    /// none.
+    /// Returns the place of a number's ticket, which is valid until the next change; a ticket of 0
+    /// means that the number is missing.
     ///
     /// # Errors
     /// As [`Words::read`].
     fn find<W: Words>(self, tx: &mut W, number: u64) -> Result<Option<Addr>, Stop>;
 
-    /// Where a word is that nobody uses, on a line that each change of this number writes anyway;
-    /// `None`: there is no such line.
+    /// Returns the place of an unused word, on a line that each change of this number writes
+    /// anyway; `None` without such a line.
     ///
     /// # Errors
     /// [`Stop::BadPointer`] in a damaged structure.
@@ -54,50 +53,50 @@ pub trait Finder: Copy + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// A hint that this number will be put in or taken out soon.
+    /// Hints that this number will be inserted or removed soon.
     #[inline]
     fn will_change<W: Words>(self, tx: &mut W, number: u64) {
         let _ = (tx, number);
     }
 
-    /// Puts a number's ticket; answers the one before.
+    /// Inserts a number's ticket; returns the old one.
     ///
     /// # Errors
     /// As [`Words::write`] and [`Allocate::allocate`].
     fn insert<W: Allocate>(self, tx: &mut W, number: u64, ticket: u64)
     -> Result<Option<u64>, Stop>;
 
-    /// Takes a number out; answers its ticket.
+    /// Removes a number; returns its ticket.
     ///
     /// # Errors
     /// As [`Words::write`].
     fn remove<W: Words>(self, tx: &mut W, number: u64) -> Result<Option<u64>, Stop>;
 
-    /// Checks the structure; answers all numbers and tickets, `None` when it is damaged.
+    /// Checks the structure; returns all numbers and tickets, `None` for a damaged one.
     ///
     /// # Errors
-    /// What a transaction ended with.
+    /// The error of a transaction.
     fn pairs<T: Transact>(
         self,
         worker: &mut T,
         violations: &mut Vec<Violation>,
     ) -> Result<Option<Vec<(u64, u64)>>, T::Error>;
 
-    /// Gives a part back, of what may not be ready yet; whether that was all.
+    /// Frees a part, prepared or not; returns whether that was all.
     ///
     /// # Errors
     /// As [`Words::write`].
     fn free<W: Allocate>(self, tx: &mut W) -> Result<bool, Stop>;
 
-    /// As it stands in the workload's tables: one layout for every structure.
+    /// Encodes it for the workload's tables, which have one layout for every structure.
     fn to_words(self) -> [u64; 3];
 
-    /// The structure that stands there.
+    /// Decodes it from the workload's tables.
     fn from_words(words: [u64; 3]) -> Self;
 }
 
-/// A vector: a number is a place.
-impl Finder for Array<u64> {
+/// A vector: a number is an index into it.
+impl TicketMap for Array<u64> {
     fn heap_bytes(end: u64) -> u64 {
         end.div_ceil(32) * BLOCK_STRIDE
     }
@@ -175,7 +174,7 @@ impl Finder for Array<u64> {
 }
 
 /// A hash table of chains.
-impl Finder for ChainedMap {
+impl TicketMap for ChainedMap {
     fn heap_bytes(end: u64) -> u64 {
         let chains = end.next_power_of_two().max(32);
         chains / 32 * BLOCK_STRIDE + end * 64
@@ -222,7 +221,7 @@ impl Finder for ChainedMap {
         let answer = whole(worker, |tx, from| self.check(tx, from, CHECKED))?;
         if !answer.damage.is_empty() {
             violations.extend(answer.damage.into_iter().map(Violation::Structure));
-            return Ok(None); // a scan may end in a `Stop` that says less
+            return Ok(None); // a scan may end in a less specific `Stop`
         }
         let (mut all, mut from) = (Vec::new(), Some(0));
         while let Some(chain) = from {
@@ -239,7 +238,7 @@ impl Finder for ChainedMap {
     }
 
     fn free<W: Allocate>(self, tx: &mut W) -> Result<bool, Stop> {
-        // What was never made ready cannot be read. Each chain passed counts as an entry.
+        // Unprepared blocks cannot be read. Each chain passed counts as an entry.
         Ok(self.prepare(tx, STEP)? && self.free(tx, 0, STEP + self.chains())?.is_none())
     }
 
@@ -253,7 +252,7 @@ impl Finder for ChainedMap {
 }
 
 /// A B+-tree. Its keys are numbers mixed, so that neighbours in number are far apart.
-impl<const SLOTS: usize> Finder for BTree<SLOTS> {
+impl<const SLOTS: usize> TicketMap for BTree<SLOTS> {
     fn heap_bytes(end: u64) -> u64 {
         tree::bytes_changing::<SLOTS>(end)
     }
@@ -315,7 +314,7 @@ impl<const SLOTS: usize> Finder for BTree<SLOTS> {
 }
 
 /// A red-black tree. Its keys are numbers mixed.
-impl Finder for RbTree {
+impl TicketMap for RbTree {
     fn heap_bytes(end: u64) -> u64 {
         end * 64
     }
