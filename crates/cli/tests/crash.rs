@@ -41,10 +41,10 @@ fn a_trace_is_gone_again_and_told() {
 #[test]
 fn what_makes_no_sense_is_told() {
     for (says, arguments) in [
-        ("`medium=stone` is no part of a case", ["replay", "medium=stone choices=0"]),
-        ("`x` is no choice", ["replay", "medium=file choices=0,x"]),
+        ("`medium=stone` is not a valid part of a case", ["replay", "medium=stone choices=0"]),
+        ("`x` is not a choice", ["replay", "medium=file choices=0,x"]),
         ("no such design or workload", ["replay", "design=none choices=0"]),
-        ("`colour=1` is no part of a case", ["explore", "--with=colour=1"]),
+        ("`colour=1` is not a valid part of a case", ["explore", "--with=colour=1"]),
     ] {
         Room::new().refuse(says, &["crash", arguments[0], arguments[1]]);
     }

@@ -1,4 +1,4 @@
-//! What is explored: a design, a workload, a medium, and how they run. One line of text says it.
+//! A case: design, workload, medium and options of an exploration, written as one line of text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,32 +10,32 @@ use thiserror::Error;
 
 use crate::workload::Scenario;
 
-/// The model of what makes bytes durable (docs/crash-model.md).
+/// The model of the medium's durability (docs/crash-model.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediumModel {
     /// Mapped memory behind a cache.
     Memory,
-    /// Mapped memory whose cache is kept.
+    /// Mapped memory whose cache is durable.
     Cache,
     /// Files.
     File,
 }
 
 impl MediumModel {
-    /// All of them, with the names that they have in traces and on the command line.
+    /// All models, with their names in traces and on the command line.
     pub const ALL: [(&'static str, MediumModel); 3] = [
         ("memory", MediumModel::Memory),
         ("cache", MediumModel::Cache),
         ("file", MediumModel::File),
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         let named = MediumModel::ALL.iter().find(|(_, model)| *model == self);
-        named.expect("all are in the table").0
+        named.expect("every model is in the table").0
     }
 
-    /// The medium that a pool is opened with.
+    /// Returns the medium that a pool is opened with.
     pub(crate) fn medium(self) -> Medium {
         match self {
             MediumModel::Memory => Medium::Dax,
@@ -45,7 +45,7 @@ impl MediumModel {
     }
 }
 
-/// One thing to explore. Two equal cases have equal executions for equal choices.
+/// One case to explore. Equal cases have equal executions for equal choices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// The design's name.
@@ -54,41 +54,42 @@ pub struct Case {
     pub workload: String,
     /// The medium's model.
     pub medium: MediumModel,
-    /// Whether a commit returns when it is durable.
+    /// Whether a commit returns only when it is durable.
     pub sync: bool,
-    /// Whether the shadow is a copy-on-write mapping, where the design does not say what it is.
+    /// Whether the shadow is a copy-on-write mapping, where the design does not fix it.
     pub cow: bool,
     /// Whether each boot opens the pool under any design.
     pub switch: bool,
-    /// Whether the pool is made under the explorer's eyes, instead of being there already.
+    /// Whether the explorer also crashes during the pool's creation.
     pub create: bool,
-    /// Parts of home.
+    /// Partitions of the heap image.
     pub partitions: usize,
-    /// Transactions of a combined group; 0: groups are as they come.
+    /// Transactions of a combined group; 0: groups are not combined.
     pub group: usize,
-    /// Records behind which a worker of `snapshot` tries to free the log; 0: when it is full.
+    /// Records after which a worker of `snapshot` tries to free the log; 0: when it is full.
     pub recycle: usize,
     /// Whether groups are compressed.
     pub compress: bool,
-    /// Groups that may be made ready at a time. All by one thread here, which packs and stores a
-    /// group apart from the others when there may be several.
+    /// Groups that may be prepared at a time. One thread prepares all of them here; with several
+    /// it packs and stores a group in separate moves.
     pub persist_threads: usize,
-    /// Workers, which take turns.
+    /// Workers, which alternate.
     pub workers: usize,
-    /// Transactions that are committed at most.
+    /// Limit of committed transactions.
     pub transactions: usize,
-    /// Moves at most: transactions, steps, waits and others.
+    /// Limit of moves: transactions, steps, waits and others.
     pub moves: usize,
-    /// Whether moves are chosen beyond the simplest: aborts, reads, bursts, other workers.
+    /// Whether the picker also chooses other moves than the simplest: aborts, reads, bursts, other
+    /// workers.
     pub all_moves: bool,
-    /// What the machine asks about.
+    /// The choices of the machine.
     pub model: Model,
-    /// The bug that is planted.
+    /// The injected bug.
     pub plant: Option<String>,
 }
 
 impl Case {
-    /// Three transactions on four words, in memory, one crash: the smallest.
+    /// Returns the smallest case: three transactions on four words, in memory, one crash.
     pub fn new(design: &str, workload: &str, medium: MediumModel) -> Case {
         Case {
             design: design.into(),
@@ -112,10 +113,10 @@ impl Case {
         }
     }
 
-    /// Changes what the text names, as in `sync=1 crashes=2`.
+    /// Changes the named fields, as in `sync=1 crashes=2`.
     ///
     /// # Errors
-    /// A part that says nothing.
+    /// A part that names no field or has a wrong value.
     pub fn change(&mut self, text: &str) -> Result<(), BadCase> {
         for part in text.split_whitespace() {
             let bad = || BadCase { part: part.to_owned() };
@@ -125,11 +126,11 @@ impl Case {
         Ok(())
     }
 
-    /// The pool's options under a design, but for its system.
+    /// Returns the pool's options under a design, except for its system.
     pub(crate) fn options(&self, design: &str, Sizes { heap_bytes, log_bytes }: Sizes) -> Options {
         let durability = if self.sync { Durability::Sync } else { Durability::Async };
         let log_bytes = match design {
-            // Of a smaller one a slot is too small for the larger scenarios.
+            // A smaller log has slots too small for the larger scenarios.
             "undo" | "redo" | "snapshot" => log_bytes.max(256 << 10),
             _ => log_bytes,
         };
@@ -148,7 +149,7 @@ impl Case {
             .reproduce_threads(self.partitions)
             .group(self.group as u64)
             .recycle_every(self.recycle as u64)
-            // What a clock says would not be the same on the same way again.
+            // A clock would make replays differ.
             .group_time(Duration::MAX)
             .compress(self.compress)
             .persist_threads(self.persist_threads)
@@ -156,7 +157,7 @@ impl Case {
     }
 }
 
-/// Sizes of a scenario's pool.
+/// The sizes of a scenario's pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) heap_bytes: u64,
@@ -169,8 +170,8 @@ impl Sizes {
     }
 }
 
-/// A shadow that the transactions here fit into, and not much more. Large heaps are those of
-/// workloads that load many pages in one transaction.
+/// Returns a shadow that just holds these transactions. Large heaps belong to workloads that load
+/// many pages in one transaction.
 fn bounded(shadow: Shadow, heap_bytes: u64) -> Options {
     let pages = if heap_bytes < 512 << 10 { 8 } else { heap_bytes >> 14 };
     Options::new().shadow(shadow).shadow_bytes(pages * 4096)
@@ -218,9 +219,9 @@ macro_rules! fields {
     };
 }
 
-/// What a field is made of.
+/// A numeric field.
 trait Number {
-    /// Answers whether the field can have this value.
+    /// Sets the field; returns whether it can have this value.
     fn put(&mut self, number: usize) -> bool;
 }
 
@@ -231,7 +232,7 @@ impl Number for bool {
     }
 }
 
-/// More workers, transactions, moves or crashes than anybody explores.
+/// Limit of workers, transactions, moves and crashes, far above every practical case.
 const NUMBER_MAX: usize = 10_000;
 
 impl Number for usize {
@@ -268,9 +269,9 @@ fields! {
     "naming": model.naming,
 }
 
-/// A part of a case that says nothing.
+/// A part of a case that names no field or has a wrong value.
 #[derive(Debug, Error)]
-#[error("`{part}` is no part of a case; see `lastword crash explore --help`")]
+#[error("`{part}` is not a valid part of a case; see `lastword crash explore --help`")]
 pub struct BadCase {
     part: String,
 }
@@ -290,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_says_itself_in_a_line() {
+    fn case_round_trips_as_text() {
         let mut case = Case::new("decoupled", "bank", MediumModel::File);
         assert_eq!(case.to_string(), "design=decoupled workload=bank medium=file");
         assert_eq!(case.to_string().parse::<Case>().unwrap(), case);

@@ -1,4 +1,4 @@
-//! The table of designs: a row here, and a design is crash-tested.
+//! The table of crash-tested designs; a row is all that a design needs.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use lastword::{
     Decoupled, DecoupledEvicting, DecoupledSoftware, Redo, Snapshot, Undo, perform::Serial,
 };
 
-/// A design: how to make or open a pool of it.
+/// A design, with the functions that create or open a pool of it.
 #[derive(Debug)]
 pub(crate) struct AnyDesign {
     pub(crate) name: &'static str,
@@ -26,7 +26,7 @@ impl AnyDesign {
         }
     }
 
-    /// The design of this name; `None` when there is none.
+    /// Returns the design of this name; `None` when no design has it.
     pub(crate) fn by_name(name: &str) -> Option<&'static AnyDesign> {
         DESIGNS.iter().find(|design| design.name == name)
     }
@@ -34,7 +34,7 @@ impl AnyDesign {
 
 macro_rules! designs {
     ($($name:literal: $design:ty,)*) => {
-        /// The names of all designs that keep anything.
+        /// The names of all durable designs.
         pub const NAMES: &[&str] = &[$($name),*];
 
         const DESIGNS: &[AnyDesign] = &[$(AnyDesign::of::<$design>($name)),*];

@@ -1,4 +1,4 @@
-//! One way through a case: boot after boot, until it has ended in good order or broken a promise.
+//! One execution of a case: boot after boot, until it ends in a clean shutdown or a violation.
 
 mod moves;
 mod noting;
@@ -23,7 +23,7 @@ const PATH: &str = "/pool";
 /// The number of the worker that loads.
 const LOADER: usize = usize::MAX;
 
-/// What a case starts from, made once: the disk, and what is in the pool.
+/// The initial state of a case, made once: the disk, and the content of the pool.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     design: &'static AnyDesign,
@@ -31,7 +31,7 @@ pub struct Prepared {
     start: Option<(u64, Words)>,
 }
 
-/// Never crashes, and asks nobody.
+/// Choices without crashes.
 struct Quiet;
 
 impl Choose for Quiet {
@@ -40,31 +40,31 @@ impl Choose for Quiet {
     }
 }
 
-/// How a crash turned out for what was committed and not acknowledged.
+/// The outcomes of crashes for transactions that were committed and not acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Crashes that left everything.
+    /// Crashes that kept all.
     pub all_present: u64,
-    /// Crashes that left a part.
+    /// Crashes that lost a part.
     pub some_lost: u64,
-    /// Crashes that left nothing of it, and something was.
+    /// Crashes that lost all, of at least one.
     pub none: u64,
 }
 
-/// What an execution has seen.
+/// The observations of an execution.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// How its crashes turned out.
+    /// The outcomes of its crashes.
     pub outcome: Outcome,
-    /// Openings after a crash that went through.
+    /// Successful openings after a crash.
     pub recoveries: u64,
     /// Crashes while the pool was being opened.
     pub nested_crashes: u64,
     /// Calls that failed.
     pub faults: u64,
-    /// What was durable when recoveries had ended: equal numbers, equal images.
+    /// Hashes of the durable images after recoveries; equal hashes mean equal images.
     pub images: Vec<u64>,
-    /// The promise that was broken.
+    /// The violation that ended it.
     pub violation: Option<Violation>,
 }
 
@@ -86,19 +86,19 @@ impl workload::Visitor for Prepare<'_> {
         S::load(&mut pool.any_worker()?.erased())?;
         let start = Some((pool.committed_id().0, words_of(&*pool)));
         pool.close()?;
-        // What a design has stored that a crash may take or leave is not on its way for ever.
+        // Make the prepared pool fully durable: no write of it stays uncertain.
         recorder.rest();
         Ok(Prepared { design, image: recorder.image(), start })
     }
 }
 
 impl Prepared {
-    /// Prepares a case. `None`: it names a design or a workload that there is not.
+    /// Prepares a case; `None` when it names an unknown design or workload.
     pub fn new(case: &Case) -> Option<Result<Prepared, Error>> {
         workload::by_name(&case.workload, Prepare(case, AnyDesign::by_name(&case.design)?))
     }
 
-    /// One execution; answers what it has seen, and the picker with what was chosen.
+    /// Runs one execution; returns its report, and the picker with the choices made.
     pub fn run(&self, case: &Case, picker: Picker) -> (Report, Picker) {
         let picker = Shared::new(picker);
         let run = Run { case, prepared: self, picker: &picker };
@@ -143,48 +143,48 @@ impl workload::Visitor for Run<'_> {
     }
 }
 
-/// What is known while it goes on.
+/// The state of an execution.
 struct Execution<'a> {
     case: &'a Case,
-    /// The case's design, and the one under which it is booted.
+    /// The case's design, and the one of the current boot.
     first: &'static AnyDesign,
     design: &'static AnyDesign,
     picker: &'a Shared,
     recorder: Recorder,
     /// `None` until the pool has been open once.
     states: Option<States>,
-    /// The pool was made: it must be there.
+    /// Whether the pool was created, so that it must exist.
     made: bool,
     transactions: usize,
     moves: usize,
-    /// The worker whose turn it is.
+    /// The worker that runs next.
     turn: usize,
-    /// Calls that had failed when the pool was opened: only one that has failed since is an excuse.
+    /// Failed calls when the pool was opened. Only a later failure excuses an error.
     faults: u64,
     report: Report,
 }
 
-/// How a boot ended.
+/// The end of a boot.
 enum End {
     /// The pool was closed.
     Closed,
-    /// The power went.
+    /// The power failed.
     PowerCut,
     /// A call of the system failed: the program ends, and is started again.
     Broken,
 }
 
-/// What came of opening the pool.
+/// The result of opening the pool.
 enum Opened {
     Pool(Box<dyn AnyPool>),
-    /// The power went.
+    /// The power failed.
     PowerCut,
-    /// A call failed, as it was asked to.
+    /// A call failed, as injected.
     Broken,
 }
 
 impl Execution<'_> {
-    /// Boot after boot.
+    /// Runs boot after boot.
     fn boots<S: Scenario>(&mut self) -> Result<(), Violation> {
         let mut cuts = 0;
         loop {
@@ -194,15 +194,15 @@ impl Execution<'_> {
                 self.switch();
             }
             match self.boot::<S>(after_crash)? {
-                // Closed is closed, whatever comes.
+                // After a clean shutdown no crash may change anything.
                 End::Closed if self.recorder.may_crash() => {}
                 End::Closed => break,
                 End::PowerCut => {}
                 End::Broken => self.recorder.exit(),
             }
         }
-        // Once more, with nothing going wrong: everything is there, and nothing is to be done.
-        self.picker.tell(format_args!("the pool is opened for the last time"));
+        // A last opening without faults: everything is present, and recovery has no work.
+        self.picker.log(format_args!("the pool is opened for the last time"));
         self.recorder.set_model(Model::calm);
         self.design = self.first;
         let Opened::Pool(pool) = self.open::<S>(false)? else {
@@ -211,11 +211,11 @@ impl Execution<'_> {
         self.check_end(&*pool)
     }
 
-    /// The next boot is under any design: it recovers what the one before has left.
+    /// Picks any design for the next boot: it must recover the state that the last one left.
     fn switch(&mut self) {
         let name = designs::NAMES[self.picker.pick(designs::NAMES.len())];
-        self.picker.tell(format_args!("under {name}"));
-        self.design = AnyDesign::by_name(name).expect("it is one of the names");
+        self.picker.log(format_args!("under {name}"));
+        self.design = AnyDesign::by_name(name).expect("the name is in the table");
     }
 
     fn check_end(&mut self, pool: &dyn AnyPool) -> Result<(), Violation> {
@@ -227,9 +227,9 @@ impl Execution<'_> {
         self.recovered(pool).map(drop)
     }
 
-    /// From opening the pool to its end, or the machine's.
+    /// Runs from opening the pool to its end, or the machine's.
     fn boot<S: Scenario>(&mut self, after_crash: bool) -> Result<End, Violation> {
-        self.picker.tell(format_args!("the pool is opened"));
+        self.picker.log(format_args!("the pool is opened"));
         let pool = match self.open::<S>(after_crash)? {
             Opened::PowerCut => return Ok(End::PowerCut),
             Opened::Broken => return Ok(End::Broken),
@@ -243,8 +243,8 @@ impl Execution<'_> {
             let workers = workers.map_err(|error| self.broken("worker", &error))?;
             self.live(&*pool, &scenario, workers, boots)
         }));
-        // A transaction may have committed before the power went while it was made durable, and
-        // another thread may have been told by then that it is.
+        // A transaction may have committed before the power failed while it was made durable, and
+        // another thread may have acknowledged it by then.
         self.note_commit(&*pool);
         self.states().acknowledge(pool.durable_id().0);
         let end = match lived {
@@ -258,7 +258,7 @@ impl Execution<'_> {
     }
 
     fn close(&mut self, pool: Box<dyn AnyPool>) -> Result<End, Violation> {
-        self.picker.tell(format_args!("the pool is closed"));
+        self.picker.log(format_args!("the pool is closed"));
         let committed = pool.committed_id().0;
         match catch_unwind(AssertUnwindSafe(|| pool.close())) {
             Ok(Ok(())) => {
@@ -273,7 +273,7 @@ impl Execution<'_> {
         }
     }
 
-    /// A power cut is how it goes; any other panic is not.
+    /// Turns a power failure into its end; any other panic is a violation.
     fn caught(&self, panic: Box<dyn std::any::Any + Send>) -> Result<End, Violation> {
         if panic.is::<PowerCut>() {
             return Ok(End::PowerCut);
@@ -283,7 +283,7 @@ impl Execution<'_> {
         Err(Violation::Panic { message: text.unwrap_or("something").to_owned() })
     }
 
-    /// An error is one of the faults that were asked for, or there was none to ask for.
+    /// Accepts an error after an injected fault; any other error is a violation.
     fn broken(&self, operation: &'static str, error: &Error) -> Stopped {
         if self.recorder.faults() > self.faults {
             return Stopped::Broken;
@@ -291,7 +291,7 @@ impl Execution<'_> {
         Stopped::Violation(Violation::Failed { operation, error: error.to_string() })
     }
 
-    /// Opens the pool, or makes it.
+    /// Opens the pool, or creates it.
     fn open<S: Scenario>(&mut self, after_crash: bool) -> Result<Opened, Violation> {
         let options =
             || self.case.options(self.design.name, Sizes::of::<S>()).system(self.recorder.system());
@@ -321,14 +321,14 @@ impl Execution<'_> {
             self.report.recoveries += 1;
             self.report.images.push(self.recorder.digest());
         }
-        // Dropped, it would be closed, and the power could go meanwhile.
+        // Close it explicitly below: a drop would close it too, and the power could fail in it.
         let recovered = self.recovered(&*pool).map(|left| {
             if after_crash {
                 self.count_outcome(left);
             }
         });
         match recovered {
-            // What was shown stays, whatever comes.
+            // The state that was shown must survive all further crashes.
             Ok(()) if self.recorder.may_crash() => {
                 pool.abandon();
                 Ok(Opened::PowerCut)
@@ -344,17 +344,17 @@ impl Execution<'_> {
     fn count_outcome(&mut self, left: Left) {
         let outcome = &mut self.report.outcome;
         *match left {
-            Left { of: 0, .. } => return, // nothing was there to be lost
+            Left { of: 0, .. } => return, // no transaction was at risk
             Left { there: 0, .. } => &mut outcome.none,
             Left { there, of } if there == of => &mut outcome.all_present,
             _ => &mut outcome.some_lost,
         } += 1;
     }
 
-    /// Checks what an opening shows.
+    /// Checks the state that an opening shows.
     fn recovered(&mut self, pool: &dyn AnyPool) -> Result<Left, Violation> {
         let found = pool.committed_id().0;
-        self.picker.tell(format_args!("  it shows the transactions up to {found}"));
+        self.picker.log(format_args!("  it shows the transactions up to {found}"));
         let left = match &mut self.states {
             Some(states) => states.recovered(found, pool.heap_words().into_iter())?,
             None => {
@@ -367,7 +367,7 @@ impl Execution<'_> {
         Ok(left)
     }
 
-    /// The workload, loaded if it is not, and checked.
+    /// Returns the workload, loaded if necessary, and checked.
     fn scenario<S: Scenario>(&mut self, pool: &dyn AnyPool) -> Result<S, Stopped> {
         let mut worker = pool.any_worker().map_err(|error| self.broken("worker", &error))?;
         self.turn = LOADER;
@@ -399,12 +399,12 @@ impl Execution<'_> {
         }
     }
 
-    /// Whether a worker's transactions are durable some at a time.
+    /// Returns whether a worker's transactions become durable in groups.
     fn is_grouped(&self) -> bool {
         self.case.group > 0 && self.design.name == "snapshot"
     }
 
-    /// Whether of those of several workers any may be.
+    /// Returns whether each of several workers has its own groups.
     fn is_apart(&self) -> bool {
         self.is_grouped() && self.case.workers > 1
     }
@@ -414,9 +414,9 @@ impl Execution<'_> {
     }
 }
 
-/// Why moving on makes no sense.
+/// The reason to stop a boot.
 enum Stopped {
-    /// A call of the system failed, as it was asked to.
+    /// A call of the system failed, as injected.
     Broken,
     Violation(Violation),
 }
@@ -427,7 +427,7 @@ impl From<Violation> for Stopped {
     }
 }
 
-/// The words of an open pool's heap, copied.
+/// Copies the words of an open pool's heap.
 fn words_of(pool: &dyn AnyPool) -> Words {
     pool.heap_words().into()
 }

@@ -1,14 +1,14 @@
-//! Tier D: guided by coverage. A fuzzer's bytes are the choices: the first says which case, the
-//! others are used up one by one ([`Policy::Bytes`]).
+//! Tier D: coverage-guided exploration. A fuzzer's bytes are the choices. The first byte selects
+//! the case, and each further byte is one choice ([`Policy::Bytes`]).
 //!
-//! The body of the fuzz target `explore`; `cargo test` runs it over the committed corpus and over
-//! seeded random inputs.
+//! This is the body of the fuzz target `explore`. `cargo test` runs it over the committed corpus
+//! and over seeded random inputs.
 
 use std::sync::OnceLock;
 
 use crate::{Case, Picker, Policy, Prepared, Report, Trace};
 
-/// The cases, each by its number here; findings name it by its first byte.
+/// The cases; the first byte of an input is an index into them.
 pub const CASES: [&str; 12] = [
     "workload=cells medium=memory workers=2 crashes=3",
     "workload=cells medium=memory cow=1 sync=1 crashes=3 kills=1 every_word=0",
@@ -24,22 +24,22 @@ pub const CASES: [&str; 12] = [
     "design=decoupled-serial workload=append medium=file crashes=3 kills=1",
 ];
 
-/// Transactions, and moves, at most.
+/// Limits of transactions and of moves.
 const LENGTH: (usize, usize) = (12, 40);
 
-/// Goes the way that the input says.
+/// Runs the execution that the input selects.
 ///
 /// # Panics
-/// When a promise is broken; with the trace.
+/// On a violation, with the trace.
 pub fn explore(input: &[u8]) {
-    let (case, report, choices) = way(input);
+    let (case, report, choices) = execute(input);
     if let Some(violation) = report.violation {
         panic!("{violation}\n{}", Trace { case: case.clone(), choices });
     }
 }
 
-/// One execution: what was seen, and what was chosen.
-pub fn way(input: &[u8]) -> (&'static Case, Report, Vec<u16>) {
+/// Runs one execution; returns its case, its report and its choices.
+pub fn execute(input: &[u8]) -> (&'static Case, Report, Vec<u16>) {
     let (first, rest) = input.split_first().unwrap_or((&0, &[]));
     let (case, prepared) = &cases()[usize::from(*first) % CASES.len()];
     let picker = Picker::new(Vec::new(), Policy::Bytes(rest.iter().copied().collect()));
@@ -54,8 +54,8 @@ fn cases() -> &'static [(Case, Prepared)] {
             let mut case: Case = line.parse().expect("the table's lines are cases");
             (case.transactions, case.moves) = LENGTH;
             case.all_moves = true;
-            let prepared = Prepared::new(&case).expect("the table names what there is");
-            (case, prepared.expect("nothing goes wrong while a pool is prepared"))
+            let prepared = Prepared::new(&case).expect("the design and workload are known");
+            (case, prepared.expect("a pool is prepared without faults"))
         });
         cases.collect()
     })

@@ -1,29 +1,29 @@
-//! Crash tests: every state that a crash may leave, and what must be true of it.
+//! Crash tests: they explore the states that a crash may leave, and check each of them.
 //!
 //! ```text
-//!   case -----> execution: open, move, move, ... | the power goes | open, check, move, ... | close
+//!   case -----> execution: open, move, move, ... | power failure | open, check, move, ... | close
 //!                  |              ^
-//!                  | asks         | answers, and remembers them
+//!                  | asks         | returns a choice, and records it
 //!                  v              |
-//!               picker (choices) <- search: all of them, those near a policy, or by chance
+//!               picker (choices) <- search: all executions, those near a policy, or random ones
 //! ```
 //!
-//! An *execution* runs a pool on a recorded machine ([`medium::recording`]) whose power may go at
-//! any persist barrier and acknowledgement, in a single thread: background steps are moves among
-//! others. Everything that is not the program's doing is a choice, and the choices are its trace:
+//! An *execution* runs a pool on a recorded machine ([`medium::recording`]), whose power may fail
+//! at any persist barrier and acknowledgement, in a single thread. Background steps are moves like
+//! others. Every event outside the program is a choice, and the choices are the execution's trace:
 //! a line of text that can be replayed, and shrunk.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
-//! | `case` | what is explored: design, workload, medium, options |
-//! | `workload` | what runs |
-//! | `execution` | one way through it |
-//! | `oracle` | what must be true after it |
-//! | `picker`, `search` | which ways are gone: A (all), B (near four policies), C (by chance) |
-//! | `shrink`, `trace` | what is told about a way that fails |
+//! | `case` | the explored case: design, workload, medium, options |
+//! | `workload` | the transactions |
+//! | `execution` | one execution of a case |
+//! | `oracle` | the invariants after a crash |
+//! | `picker`, `search` | the explored executions: A (all), B (near four policies), C (random) |
+//! | `shrink`, `trace` | the report of a failing execution |
 //!
-//! A design is explored by its row in [`designs`]. [`guided`] is tier D: a fuzzer's bytes are the
-//! choices. [`hostile`] are files that lie.
+//! A row in [`designs`] makes a design explorable. [`guided`] is tier D, in which a fuzzer's bytes
+//! are the choices. [`hostile`] tests corrupt files.
 
 pub mod designs;
 pub mod guided;

@@ -1,4 +1,4 @@
-//! The one generator that drives every choice, and remembers them: the choices are the trace.
+//! The picker: it makes every choice of an execution and records it; the choices are the trace.
 
 use std::collections::VecDeque;
 
@@ -10,42 +10,42 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// A choice that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// What was asked.
+    /// The question.
     pub ask: Ask,
-    /// How many answers there were.
+    /// The number of options.
     pub options: u16,
-    /// The answer.
+    /// The chosen option.
     pub chosen: u16,
 }
 
-/// How choices are made that nobody has laid down.
+/// The policy for choices beyond the given ones.
 #[derive(Clone, Debug)]
 pub enum Policy {
-    /// The quietest: no crash, and of what is uncertain nothing is there.
+    /// No crash, and no uncertain content survives.
     AllOld,
-    /// Of what is uncertain everything is there.
+    /// All uncertain content survives.
     AllNew,
-    /// Only what was written last is there.
+    /// Only the last write survives.
     OnlyNewest,
-    /// Everything but what was written last is there.
+    /// All but the last write survive.
     AllButNewest,
-    /// By chance.
+    /// Random.
     Chance(Box<Chance>),
-    /// By bytes, one for each choice; the quietest when they are used up.
+    /// One byte per choice; after the last byte as [`AllOld`](Policy::AllOld).
     Bytes(VecDeque<u8>),
 }
 
-/// Random choices: the whole execution has one temper, so that long ways are gone too.
+/// Random choices; the rates are constant in one execution, so that some executions get long.
 #[derive(Clone, Debug)]
 pub struct Chance {
     random: Xoshiro256PlusPlus,
-    /// A crash at one of so many crash points.
+    /// One crash in so many crash points.
     crash_in: u32,
-    /// A fault at one of so many calls.
+    /// One fault in so many calls.
     fault_in: u32,
-    /// Another move than the simplest at one of so many.
+    /// One unusual move in so many.
     other_in: u32,
-    /// How uncertain contents turn out after the last crash.
+    /// The fate of uncertain content at the last crash.
     contents: Contents,
 }
 
@@ -57,7 +57,7 @@ enum Contents {
 }
 
 impl Chance {
-    /// The choices of a seed.
+    /// Makes the choices of a seed.
     pub fn new(seed: u64) -> Chance {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let crash_in = 2 << random.random_range(0..6);
@@ -121,7 +121,8 @@ impl Policy {
     }
 }
 
-/// A choice from 0 to `last`. Most bytes let things go well, so that long ways are gone too.
+/// Turns a byte into a choice from 0 to `last`. Most bytes cause no fault, so that some executions
+/// get long.
 fn by_byte(byte: u8, ask: Ask, last: usize) -> usize {
     let bad = byte.checked_sub(224).map(usize::from);
     match ask {
@@ -130,57 +131,57 @@ fn by_byte(byte: u8, ask: Ask, last: usize) -> usize {
     }
 }
 
-/// Makes choices: first those laid down, then by its policy.
+/// A source of choices: first the given ones, then those of its policy.
 #[derive(Clone, Debug)]
 pub struct Picker {
     laid_down: Vec<u16>,
     policy: Policy,
     made: Vec<Made>,
-    /// What was heard, when somebody wants to know.
-    heard: Option<Vec<String>>,
+    /// The recorded events, when recording is on.
+    events: Option<Vec<String>>,
 }
 
 impl Picker {
-    /// The choices of `laid_down`, then by `policy`.
+    /// Makes a picker with the choices of `laid_down`, then of `policy`.
     pub fn new(laid_down: Vec<u16>, policy: Policy) -> Picker {
-        Picker { laid_down, policy, made: Vec::new(), heard: None }
+        Picker { laid_down, policy, made: Vec::new(), events: None }
     }
 
-    /// The same, and keeps what happens.
-    pub fn listening(self) -> Picker {
-        Picker { heard: Some(Vec::new()), ..self }
+    /// Turns on the recording of events.
+    pub fn recording(self) -> Picker {
+        Picker { events: Some(Vec::new()), ..self }
     }
 
-    /// What was chosen.
+    /// Returns the choices made.
     pub fn made(&self) -> &[Made] {
         &self.made
     }
 
-    /// What has happened, line by line; empty unless it listens.
-    pub fn heard(&self) -> &[String] {
-        self.heard.as_deref().unwrap_or_default()
+    /// Returns the recorded events, a line each; empty unless recording is on.
+    pub fn events(&self) -> &[String] {
+        self.events.as_deref().unwrap_or_default()
     }
 
     fn pick(&mut self, question: Question) -> usize {
         let laid_down = self.laid_down.get(self.made.len()).map(|&choice| usize::from(choice));
-        // A choice that is too large comes from a trace that was shortened: the last one, then.
+        // A choice that is out of range comes from a shortened trace: take the last option.
         let chosen = match laid_down {
             Some(choice) => choice.min(question.options - 1),
             None => self.policy.choose(question),
         };
         let (options, chosen_16) = (question.options as u16, chosen as u16);
         self.made.push(Made { ask: question.ask, options, chosen: chosen_16 });
-        if let Some(heard) = &mut self.heard
+        if let Some(events) = &mut self.events
             && chosen > 0
             && !matches!(question.ask, Ask::Tester)
         {
-            heard.push(format!("  [{:?}: {chosen} of {}]", question.ask, question.options));
+            events.push(format!("  [{:?}: {chosen} of {}]", question.ask, question.options));
         }
         chosen
     }
 }
 
-/// A picker that machine and tester share.
+/// A picker that machine and explorer share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared(Arc<Mutex<Picker>>);
 
@@ -190,7 +191,7 @@ impl Shared {
         Shared(Arc::new(Mutex::new(picker)))
     }
 
-    /// A choice of the tester's own.
+    /// Makes a choice of the explorer's own.
     pub(crate) fn pick(&self, options: usize) -> usize {
         if options < 2 {
             return 0;
@@ -198,14 +199,14 @@ impl Shared {
         lock(&self.0).pick(Question { ask: Ask::Tester, options, newest: false })
     }
 
-    /// Tells what happens.
-    pub(crate) fn tell(&self, what: std::fmt::Arguments<'_>) {
-        if let Some(heard) = &mut lock(&self.0).heard {
-            heard.push(what.to_string());
+    /// Records an event.
+    pub(crate) fn log(&self, message: std::fmt::Arguments<'_>) {
+        if let Some(events) = &mut lock(&self.0).events {
+            events.push(message.to_string());
         }
     }
 
-    /// Looks at the picker.
+    /// Gives access to the picker.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&Picker) -> R) -> R {
         look(&lock(&self.0))
     }
@@ -217,16 +218,16 @@ impl Choose for Shared {
     }
 
     fn listens(&self) -> bool {
-        lock(&self.0).heard.is_some()
+        lock(&self.0).events.is_some()
     }
 
-    fn hear(&mut self, what: std::fmt::Arguments<'_>) {
+    fn hear(&mut self, message: std::fmt::Arguments<'_>) {
         let place = place();
-        self.tell(format_args!("  {what}{place}"));
+        self.log(format_args!("  {message}{place}"));
     }
 }
 
-/// Where in the product this happens, as well as the symbols tell.
+/// Returns the source location of the event, as far as symbols give it.
 fn place() -> String {
     let trace = std::backtrace::Backtrace::force_capture().to_string();
     let ours = ["crates/lastword/src", "crates/log/src"];

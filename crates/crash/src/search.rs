@@ -1,15 +1,15 @@
-//! Which ways through a case are gone.
+//! The search: it selects the executions of a case to explore.
 //!
-//! | tier | ways | for |
+//! | tier | executions | for |
 //! |---|---|---|
 //! | A | all of them | the smallest cases |
 //! | B | those that differ in few contents from a policy; every crash and order | more |
 //! | C | random ones, from a seed | anything |
 //!
-//! Tiers A and B are one search: an execution makes its choices by its policy from where the laid
-//! down ones end, and each choice that it made there could have been another one, which is laid
-//! down next. So every vector of choices is gone once, and nothing but vectors is kept. In tier B a
-//! content other than the policy's counts, and only so many of them are laid down.
+//! Tiers A and B are one search. An execution follows a prefix of given choices and then a policy.
+//! For each choice that the policy made, every other option gives a new prefix to explore. Each
+//! vector of choices is therefore explored once, and only vectors are stored. In tier B a content
+//! other than the policy's is a deviation, and a prefix has a limited number of them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,31 +21,31 @@ use rustc_hash::FxHashSet;
 
 use crate::{Case, Chance, Made, Outcome, Picker, Policy, Prepared, Report, Trace, Violation};
 
-/// How ways are chosen.
+/// The selection of executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// All.
     A,
     /// At most so many contents other than the policy's.
     B {
-        /// How many.
+        /// The limit.
         deviations: u32,
     },
-    /// By chance.
+    /// Random.
     C {
-        /// The first execution's seed; each takes the one that follows.
+        /// The first execution's seed; each next one adds one.
         seed: u64,
     },
 }
 
-/// When to stop, at the latest with the first violation.
+/// The limits of a search, which also ends at the first violation.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Executions at most.
+    /// Limit of executions.
     pub executions: u64,
-    /// Time at most.
+    /// Limit of time.
     pub time: Option<Duration>,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
@@ -55,35 +55,35 @@ impl Default for Limits {
     }
 }
 
-/// What was seen.
+/// The counts of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
     /// Executions.
     pub executions: u64,
-    /// Images that recoveries have ended with, each counted once.
+    /// Distinct images at the end of recoveries.
     pub distinct_images: u64,
-    /// Openings after a crash that went through.
+    /// Successful openings after a crash.
     pub recoveries: u64,
     /// Crashes while the pool was being opened.
     pub nested_crashes: u64,
     /// Calls that failed.
     pub faults: u64,
-    /// How crashes turned out for what was not acknowledged.
+    /// The outcomes of crashes for transactions that were not acknowledged.
     pub outcome: Outcome,
-    /// Whether every way was gone (tiers A and B).
+    /// Whether every execution was explored (tiers A and B).
     pub complete: bool,
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What was seen.
+    /// Its counts.
     pub statistics: Statistics,
-    /// The first violation, and how to get there again.
+    /// The first violation, and its trace.
     pub violation: Option<(Violation, Trace)>,
 }
 
-/// Ways to go, and what came of those that were gone.
+/// The state of a search: prefixes to explore, and results.
 struct Search<'a> {
     case: &'a Case,
     prepared: &'a Prepared,
@@ -92,19 +92,19 @@ struct Search<'a> {
     started: Instant,
     begun: AtomicU64,
     stop: AtomicBool,
-    ways: Mutex<Ways>,
+    prefixes: Mutex<Prefixes>,
     seen: Mutex<Seen>,
 }
 
 #[derive(Default)]
-struct Ways {
-    ahead: VecDeque<Way>,
-    /// Threads that are on a way, and may find more.
+struct Prefixes {
+    ahead: VecDeque<Prefix>,
+    /// Threads that run an execution, and may add prefixes.
     busy: usize,
 }
 
-/// Choices that are laid down, and how many of them count as deviations.
-struct Way {
+/// A prefix of choices, and how many of them are deviations.
+struct Prefix {
     policy: Policy,
     laid_down: Vec<u16>,
     deviations: u32,
@@ -117,7 +117,7 @@ struct Seen {
     violation: Option<(Violation, Trace)>,
 }
 
-/// Goes ways through a case until there are no more, a limit is reached, or a promise is broken.
+/// Explores executions of a case until all are done, a limit is reached, or a violation is found.
 pub fn explore(case: &Case, prepared: &Prepared, tier: Tier, limits: Limits) -> Found {
     let policies = match tier {
         Tier::A => vec![Policy::AllOld],
@@ -126,7 +126,7 @@ pub fn explore(case: &Case, prepared: &Prepared, tier: Tier, limits: Limits) -> 
         }
         Tier::C { .. } => Vec::new(),
     };
-    let first = |policy| Way { policy, laid_down: Vec::new(), deviations: 0 };
+    let first = |policy| Prefix { policy, laid_down: Vec::new(), deviations: 0 };
     let ahead = policies.into_iter().map(first).collect();
     let search = Search {
         case,
@@ -136,7 +136,7 @@ pub fn explore(case: &Case, prepared: &Prepared, tier: Tier, limits: Limits) -> 
         started: Instant::now(),
         begun: AtomicU64::new(0),
         stop: AtomicBool::new(false),
-        ways: Mutex::new(Ways { ahead, busy: 0 }),
+        prefixes: Mutex::new(Prefixes { ahead, busy: 0 }),
         seen: Mutex::default(),
     };
     std::thread::scope(|scope| {
@@ -147,7 +147,7 @@ pub fn explore(case: &Case, prepared: &Prepared, tier: Tier, limits: Limits) -> 
     });
     let mut seen = search.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     seen.statistics.distinct_images = seen.images.len() as u64;
-    let ahead = search.ways.into_inner().unwrap_or_else(PoisonError::into_inner).ahead;
+    let ahead = search.prefixes.into_inner().unwrap_or_else(PoisonError::into_inner).ahead;
     let stopped = search.stop.into_inner();
     seen.statistics.complete = !stopped && ahead.is_empty() && !matches!(tier, Tier::C { .. });
     Found { statistics: seen.statistics, violation: seen.violation }
@@ -155,10 +155,10 @@ pub fn explore(case: &Case, prepared: &Prepared, tier: Tier, limits: Limits) -> 
 
 impl Search<'_> {
     fn go(&self) {
-        while let Some(way) = self.next() {
-            let laid_down = way.laid_down.len();
-            let picker = Picker::new(way.laid_down.clone(), way.policy.clone());
-            // A panic of ours must not leave the others waiting for more ways.
+        while let Some(prefix) = self.next() {
+            let laid_down = prefix.laid_down.len();
+            let picker = Picker::new(prefix.laid_down.clone(), prefix.policy.clone());
+            // After a panic of the explorer itself, wake the other threads: they wait for prefixes.
             let run = || self.prepared.run(self.case, picker);
             let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
             let (report, picker) = run.unwrap_or_else(|panic| {
@@ -166,14 +166,14 @@ impl Search<'_> {
                 std::panic::resume_unwind(panic)
             });
             self.add(report, picker.made());
-            self.branch(&way, laid_down, picker.made());
+            self.branch(&prefix, laid_down, picker.made());
         }
     }
 
-    /// The next way; `None` when it is time to stop.
-    fn next(&self) -> Option<Way> {
+    /// Returns the next prefix; `None` when the search ends.
+    fn next(&self) -> Option<Prefix> {
         loop {
-            // Relaxed: flags and numbers that carry nothing with them.
+            // Relaxed: flags and counters that publish no other data.
             let late = self.limits.time.is_some_and(|time| self.started.elapsed() >= time);
             if late || self.stop.load(Ordering::Relaxed) {
                 self.stop.store(true, Ordering::Relaxed);
@@ -187,11 +187,11 @@ impl Search<'_> {
                     return None;
                 }
                 return match (taken, self.tier) {
-                    (Some(way), _) => Some(way),
+                    (Some(prefix), _) => Some(prefix),
                     (None, Tier::C { seed }) => {
                         let chance = Chance::new(seed.wrapping_add(number));
                         let policy = Policy::Chance(Box::new(chance));
-                        Some(Way { policy, laid_down: Vec::new(), deviations: 0 })
+                        Some(Prefix { policy, laid_down: Vec::new(), deviations: 0 })
                     }
                     (None, _) => None,
                 };
@@ -200,49 +200,53 @@ impl Search<'_> {
         }
     }
 
-    /// A way from the heap: `Some(None)` when there is none and there will be none, `None` when
-    /// another thread may find some.
-    fn take(&self) -> Option<Option<Way>> {
+    /// Takes a prefix from the queue: `Some(None)` at the end, `None` while another thread may
+    /// still add some.
+    fn take(&self) -> Option<Option<Prefix>> {
         if matches!(self.tier, Tier::C { .. }) {
             return Some(None);
         }
-        let mut ways = lock(&self.ways);
-        let way = match self.tier {
-            // What is nearest to the policies first, each of them in turn.
-            Tier::B { .. } => ways.ahead.pop_front(),
-            _ => ways.ahead.pop_back(),
+        let mut prefixes = lock(&self.prefixes);
+        let prefix = match self.tier {
+            // Those nearest to the policies first, each policy in turn.
+            Tier::B { .. } => prefixes.ahead.pop_front(),
+            _ => prefixes.ahead.pop_back(),
         };
-        match way {
-            Some(way) => {
-                ways.busy += 1;
-                Some(Some(way))
+        match prefix {
+            Some(prefix) => {
+                prefixes.busy += 1;
+                Some(Some(prefix))
             }
-            None if ways.busy == 0 => Some(None),
+            None if prefixes.busy == 0 => Some(None),
             None => None,
         }
     }
 
-    /// Lays down what could have been chosen instead.
-    fn branch(&self, way: &Way, laid_down: usize, made: &[Made]) {
+    /// Adds a prefix for every other option of the choices that the policy made.
+    fn branch(&self, prefix: &Prefix, laid_down: usize, made: &[Made]) {
         if matches!(self.tier, Tier::C { .. }) {
             return;
         }
-        let mut ways = lock(&self.ways);
-        ways.busy -= 1;
+        let mut prefixes = lock(&self.prefixes);
+        prefixes.busy -= 1;
         let most = match self.tier {
             Tier::B { deviations } => deviations,
             _ => u32::MAX,
         };
         for (at, choice) in made.iter().enumerate().skip(laid_down) {
             let costs = matches!(choice.ask, Ask::Content | Ask::Word | Ask::Name);
-            let deviations = way.deviations + u32::from(costs);
+            let deviations = prefix.deviations + u32::from(costs);
             if deviations > most {
                 continue;
             }
             for other in (0..choice.options).filter(|other| *other != choice.chosen) {
                 let before = made[..at].iter().map(|made| made.chosen);
                 let laid_down = before.chain([other]).collect();
-                ways.ahead.push_back(Way { policy: way.policy.clone(), laid_down, deviations });
+                prefixes.ahead.push_back(Prefix {
+                    policy: prefix.policy.clone(),
+                    laid_down,
+                    deviations,
+                });
             }
         }
     }

@@ -1,11 +1,11 @@
-//! Makes a failing way shorter, as long as it fails in the same manner.
+//! Shrinking: it shortens a failing execution that keeps the same kind of violation.
 
 use std::mem::discriminant;
 
 use crate::{Picker, Policy, Prepared, Trace, Violation};
 
-/// A trace that is no longer than this one and ends with the same kind of violation: fewer moves,
-/// fewer choices other than 0, earlier ends.
+/// Returns a trace, no longer than this one, that ends with the same kind of violation. It has
+/// fewer moves, fewer choices other than 0, or an earlier end.
 pub fn shrink(trace: &Trace, prepared: &Prepared, violation: &Violation) -> Trace {
     let mut best = trace.clone();
     let fails = |trace: &Trace| {
@@ -31,7 +31,7 @@ pub fn shrink(trace: &Trace, prepared: &Prepared, violation: &Violation) -> Trac
     }
 }
 
-/// What shrinking makes smaller.
+/// Returns the measure that shrinking reduces.
 fn size(trace: &Trace) -> (usize, usize, usize, usize, u64) {
     let not_zero = trace.choices.iter().filter(|choice| **choice > 0).count();
     let sum = trace.choices.iter().map(|choice| u64::from(*choice)).sum();
@@ -39,7 +39,7 @@ fn size(trace: &Trace) -> (usize, usize, usize, usize, u64) {
     (case.transactions, case.moves, not_zero, choices.len(), sum)
 }
 
-/// Traces that are a little smaller.
+/// Returns slightly smaller traces.
 fn candidates(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
     let fewer = [(1, 0), (0, 1)].into_iter().filter_map(|(transactions, moves)| {
         let mut fewer = trace.clone();
@@ -64,7 +64,7 @@ fn candidates(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
     fewer.chain(cut).chain(zero).chain(without)
 }
 
-/// Without the zeros at the end, which come by themselves.
+/// Removes the zeros at the end, which are the default.
 fn trimmed(mut choices: Vec<u16>) -> Vec<u16> {
     while choices.pop_if(|choice| *choice == 0).is_some() {}
     choices

@@ -1,11 +1,11 @@
-//! A failing way in one line: the case, and the choices.
+//! A trace: a failing execution in one line, as its case and its choices.
 //!
 //! ```text
 //!   design=decoupled workload=cells medium=file choices=0*12,1,0*3,2
 //! ```
 //!
-//! `0*12` is twelve times 0. What the choices say depends on the program: a trace belongs to the
-//! commit that it was found at, and one that is kept as a regression test says what it tests.
+//! `0*12` is twelve times 0. The meaning of the choices depends on the program. A trace belongs to
+//! the commit that it was found at, and a regression trace says in a comment what it tests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,53 +14,53 @@ use thiserror::Error;
 
 use crate::{BadCase, Case, Picker, Policy, Prepared, Report};
 
-/// A way through a case.
+/// An execution of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     /// The case.
     pub case: Case,
-    /// The choices, in order; behind their end, the quietest.
+    /// The choices, in order; the quiet policy follows.
     pub choices: Vec<u16>,
 }
 
-/// A line that is no trace.
+/// A line that is not a trace.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BadTrace {
-    /// A part of the case says nothing.
+    /// A part of the case is invalid.
     #[error(transparent)]
     Case(#[from] BadCase),
-    /// A choice is no number.
+    /// A choice is not a number.
     #[error(
-        "`{choice}` is no choice: a trace ends with choices= and numbers, or number*times, with \
+        "`{choice}` is not a choice: a trace ends with choices= and numbers, or number*times, with \
          commas between"
     )]
     Choice {
-        /// What stands there.
+        /// The choice.
         choice: String,
     },
-    /// The case names a design or a workload that there is not.
+    /// The case names an unknown design or workload.
     #[error("no such design or workload: {case}; see `lastword crash explore --help`")]
     Unknown {
         /// The case.
         case: String,
     },
-    /// The pool that the case starts from cannot be made.
+    /// The case's initial pool cannot be made.
     #[error("{0}")]
     Prepare(#[from] lastword::Error),
 }
 
 impl Trace {
-    /// Goes this way again; answers what was seen, and what happened, line by line.
+    /// Runs this execution again; returns its report, and its events, a line each.
     ///
     /// # Errors
     /// [`BadTrace::Unknown`], [`BadTrace::Prepare`].
     pub fn replay(&self) -> Result<(Report, Vec<String>), BadTrace> {
         let prepared = Prepared::new(&self.case)
             .ok_or_else(|| BadTrace::Unknown { case: self.case.to_string() })??;
-        let picker = Picker::new(self.choices.clone(), Policy::AllOld).listening();
+        let picker = Picker::new(self.choices.clone(), Policy::AllOld).recording();
         let (report, picker) = prepared.run(&self.case, picker);
-        Ok((report, picker.heard().to_vec()))
+        Ok((report, picker.events().to_vec()))
     }
 }
 
@@ -78,14 +78,14 @@ impl fmt::Display for Trace {
     }
 }
 
-/// More choices than any way has.
+/// Limit of the choices of an execution.
 const CHOICES_MAX: usize = 1 << 20;
 
 impl FromStr for Trace {
     type Err = BadTrace;
 
     fn from_str(line: &str) -> Result<Trace, BadTrace> {
-        // As in a file of a trace, with comments before it.
+        // Skip the comments of a trace file.
         let line = line.lines().map(str::trim).find(|line| !line.starts_with('#')).unwrap_or("");
         let (case, choices) = line
             .rsplit_once("choices=")
@@ -111,7 +111,7 @@ mod tests {
     use crate::MediumModel;
 
     #[test]
-    fn a_trace_is_a_line() {
+    fn trace_round_trips_as_a_line() {
         let case = Case::new("decoupled", "cells", MediumModel::File);
         for choices in [vec![], vec![1], vec![0, 0, 0, 2, 1, 1], vec![7; 1000]] {
             let trace = Trace { case: case.clone(), choices };

@@ -1,55 +1,55 @@
-//! What must not happen.
+//! The violations that the explorer reports.
 
 use std::fmt;
 
-/// A promise that was broken.
+/// A violated promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// An acknowledged transaction is gone.
+    /// An acknowledged transaction is lost.
     Lost {
-        /// The last transaction that is there.
+        /// The last transaction that is present.
         found: u64,
-        /// The last one that was acknowledged, or shown by an earlier recovery.
+        /// The last transaction acknowledged, or shown by an earlier recovery.
         acknowledged: u64,
     },
-    /// A transaction is there that was never run.
+    /// A transaction is present that was never run.
     Invented {
-        /// The last transaction that is there.
+        /// The last transaction that is present.
         found: u64,
-        /// The last one that was committed.
+        /// The last transaction that was committed.
         committed: u64,
     },
-    /// The heap is not what the transactions up to the last one that is there have made of it.
+    /// The heap differs from the writes of the transactions that are present.
     Torn {
-        /// The last transaction that is there.
+        /// The last transaction that is present.
         found: u64,
         /// The first word that differs.
         word: usize,
-        /// What it must be.
+        /// Its expected value.
         expected: u64,
-        /// What it is.
+        /// Its value.
         value: u64,
     },
-    /// The pool cannot be opened, or not made.
+    /// The pool cannot be opened, or not created.
     Refused {
-        /// What it says.
+        /// The error's text.
         error: String,
     },
-    /// A pool that was made is gone.
+    /// A pool that was created is missing.
     Vanished,
-    /// An operation fails although nothing has gone wrong.
+    /// An operation fails without a fault.
     Failed {
-        /// Which.
+        /// The operation.
         operation: &'static str,
-        /// What it says.
+        /// The error's text.
         error: String,
     },
-    /// What is committed never becomes durable.
+    /// A committed transaction never becomes durable.
     Stalled {
         /// The last transaction that is durable.
         durable: u64,
-        /// The one that is waited for.
+        /// The awaited transaction.
         awaited: u64,
     },
     /// `reproduced <= durable <= committed` does not hold.
@@ -59,17 +59,17 @@ pub enum Violation {
     },
     /// The allocator's check has found damage.
     Heap {
-        /// What it says.
+        /// Its text.
         damage: String,
     },
-    /// The workload's own check has.
+    /// The workload's check has found damage.
     Workload {
-        /// What it says.
+        /// Its text.
         wrong: String,
     },
     /// The program panicked.
     Panic {
-        /// What it said.
+        /// The panic message.
         message: String,
     },
 }
@@ -78,23 +78,20 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Violation::Lost { found, acknowledged } => {
-                write!(
-                    f,
-                    "lost: {acknowledged} was acknowledged, the last that is there is {found}"
-                )
+                write!(f, "lost: {acknowledged} was acknowledged, the last recovered is {found}")
             }
             Violation::Invented { found, committed } => {
-                write!(f, "invented: {found} is there, the last that was committed is {committed}")
+                write!(f, "invented: {found} was recovered, the last committed is {committed}")
             }
             Violation::Torn { found, word, expected, value } => {
-                write!(f, "torn: after transaction {found} word {word} must be {expected:#x}")?;
-                write!(f, " and is {value:#x}")
+                write!(f, "torn: after transaction {found} word {word} is {value:#x},")?;
+                write!(f, " expected {expected:#x}")
             }
             Violation::Refused { error } => write!(f, "refused: {error}"),
-            Violation::Vanished => f.write_str("vanished: the pool that was made is not there"),
+            Violation::Vanished => f.write_str("vanished: the pool that was created is missing"),
             Violation::Failed { operation, error } => write!(f, "failed: {operation}: {error}"),
             Violation::Stalled { durable, awaited } => {
-                write!(f, "stalled: {awaited} is waited for, and nothing happens at {durable}")
+                write!(f, "stalled: {awaited} is awaited, but durability stays at {durable}")
             }
             Violation::Order { ids: [reproduced, durable, committed] } => {
                 write!(f, "order: reproduced {reproduced}, durable {durable}, ")?;

@@ -4,7 +4,7 @@
 
 use crash::hostile::agree;
 
-/// Another seed by `LASTWORD_SEED`, so many times as long by `LASTWORD_ROUNDS`.
+/// Reads a setting: another seed from `LASTWORD_SEED`, a longer run from `LASTWORD_ROUNDS`.
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
 }

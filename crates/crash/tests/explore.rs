@@ -1,12 +1,12 @@
-//! The explorer on everything that there is: no promise is broken, and crashes both took and left
-//! what nobody had acknowledged.
+//! The explorer on every design and workload: no promise is violated, and crashes both lost and
+//! kept transactions that were not acknowledged.
 //!
-//! Short and seeded; `lastword crash explore` goes on for as long as you like.
-#![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
+//! Short and seeded; `lastword crash explore` runs as long as you like.
+#![allow(clippy::unwrap_used, reason = "a test fails best by its panic message")]
 
 use crash::{Case, Limits, Outcome, Prepared, Statistics, Tier, designs, explore, workload};
 
-/// Goes ways through a case; panics with a trace when a promise is broken.
+/// Explores executions of a case; panics with a trace on a violation.
 fn go(case: &str, tier: Tier, executions: u64) -> Statistics {
     let case: Case = case.parse().unwrap();
     let prepared = Prepared::new(&case).unwrap().unwrap();
@@ -16,21 +16,21 @@ fn go(case: &str, tier: Tier, executions: u64) -> Statistics {
         panic!("{violation}\nlastword crash replay '{trace}'");
     }
     let Statistics { executions, distinct_images, recoveries, outcome, .. } = found.statistics;
-    println!("{case}: {executions} ways, {distinct_images} images, {recoveries} recoveries");
+    println!("{case}: {executions} executions, {distinct_images} images, {recoveries} recoveries");
     println!("  {outcome:?}");
     found.statistics
 }
 
-/// That crashes have done both: left all, and taken something.
+/// Asserts that crashes have done both: kept all, and lost a transaction.
 fn both(statistics: &Statistics) {
     let outcome = statistics.outcome;
-    assert!(outcome.all_present > 0, "no crash left anything that nobody had acknowledged");
-    assert!(outcome.none + outcome.some_lost > 0, "no crash took anything");
+    assert!(outcome.all_present > 0, "no crash kept an unacknowledged transaction");
+    assert!(outcome.none + outcome.some_lost > 0, "no crash lost a transaction");
 }
 
-/// Tier A: all of it, for cases that are small enough.
+/// Tier A: all executions of cases that are small enough.
 #[test]
-fn every_crash_of_the_smallest_cases_is_survived() {
+fn smallest_cases_survive_every_crash() {
     for case in [
         "medium=file transactions=2 moves=3",
         "medium=file transactions=1 moves=2 crashes=2",
@@ -49,21 +49,21 @@ fn every_crash_of_the_smallest_cases_is_survived() {
         "design=redo medium=cache transactions=1 moves=2",
     ] {
         let statistics = go(case, Tier::A, u64::MAX);
-        assert!(statistics.complete, "{case}: some ways were not gone");
+        assert!(statistics.complete, "{case}: some executions were not explored");
         both(&statistics);
     }
 }
 
-/// Tier A again, from the pool's creation on: there is none, or a whole one.
+/// Tier A from the pool's creation on: the pool is missing or whole.
 #[test]
-fn a_pool_is_there_whole_or_not_at_all_after_every_crash_of_its_creation() {
+fn crash_during_creation_leaves_no_pool_or_a_whole_one() {
     for case in [
         "medium=file create=1 transactions=0 moves=0 crashes=2",
         "medium=file create=1 transactions=0 moves=0 kills=1 crashes=1",
         "medium=memory create=1 transactions=0 moves=0 crashes=1 every_word=0",
     ] {
         let statistics = go(case, Tier::A, u64::MAX);
-        assert!(statistics.complete, "{case}: some ways were not gone");
+        assert!(statistics.complete, "{case}: some executions were not explored");
         assert!(statistics.recoveries > 100, "{case}: nothing was recovered");
     }
 }
@@ -76,10 +76,10 @@ fn creation_without_safe_renames_survives_every_crash() {
         "medium=memory create=1 transactions=0 moves=0 crashes=1 every_word=0 naming=0",
     ] {
         let statistics = go(case, Tier::A, u64::MAX);
-        assert!(statistics.complete, "{case}: some ways were not gone");
+        assert!(statistics.complete, "{case}: some executions were not explored");
         assert!(statistics.recoveries > 50, "{case}: nothing was recovered");
     }
-    // A second crash or a kill in the creation that follows: too many ways for all of them.
+    // A second crash or a kill during creation: too many executions for all of them.
     for case in [
         "medium=file create=1 transactions=0 moves=0 crashes=2 naming=0",
         "medium=file create=1 transactions=0 moves=0 kills=1 crashes=1 naming=0",
@@ -89,10 +89,10 @@ fn creation_without_safe_renames_survives_every_crash() {
     }
 }
 
-/// A debug mode that crashes at every store and write finds no image that crashes before barriers
-/// do not: between two barriers what may be lost only grows.
+/// Crashing at every store and write finds no image that crashes before barriers do not find:
+/// between two barriers the uncertain content only grows.
 #[test]
-fn crashes_at_every_store_leave_nothing_new() {
+fn crashes_at_every_store_find_no_new_image() {
     for medium in ["file", "memory"] {
         let case = format!("workload=append medium={medium} transactions=1 moves=2");
         let sparse = go(&format!("{case} every_word=0"), Tier::A, u64::MAX);
@@ -105,7 +105,7 @@ fn crashes_at_every_store_leave_nothing_new() {
 
 /// Tier B: near four policies, with two crashes.
 #[test]
-fn what_is_near_the_four_policies_is_survived() {
+fn executions_near_the_four_policies_survive() {
     for case in [
         "workload=append medium=file transactions=3 moves=6 crashes=2",
         "workload=append medium=memory transactions=3 moves=6 crashes=2",
@@ -114,7 +114,7 @@ fn what_is_near_the_four_policies_is_survived() {
     }
 }
 
-/// Random ways through every one of these options on every medium; of each the crashes did both.
+/// Explores random executions with each of these options on every medium; crashes do both in each.
 fn at_random(case: &str, media: &[&str], options: &[&str], executions: u64) {
     let mut all = Statistics::default();
     let cases = media.iter().flat_map(|medium| options.iter().map(move |more| (medium, more)));
@@ -129,31 +129,31 @@ fn at_random(case: &str, media: &[&str], options: &[&str], executions: u64) {
     both(&all);
 }
 
-/// The designs that everything else builds on.
+/// The designs that all others build on.
 const FIRST: [&str; 2] = ["decoupled", "decoupled-serial"];
 
 const MEDIA: &[&str] = &["file", "memory", "cache"];
 
-/// The workloads of which one execution takes milliseconds.
+/// Returns the workloads of which one execution takes milliseconds.
 fn small() -> impl Iterator<Item = &'static str> {
     workload::NAMES.into_iter().filter(|name| !name.starts_with("tpcc"))
 }
 
-/// Tier C: every design and every small workload, in all options, by chance.
+/// Tier C: every design and every small workload, in all options, at random.
 #[test]
 fn every_design_and_workload_survives_random_crashes() {
     let options = ["", "sync=1", "cow=1", "create=1 kills=1", "kills=2 garbage=1"];
     for design in designs::NAMES {
         for workload in small() {
             let case = format!("design={design} workload={workload} transactions=8 moves=24");
-            // All together a minute; `lastword crash explore` goes further.
+            // All together take a minute; `lastword crash explore` goes further.
             let executions = if FIRST.contains(design) { 12 } else { 3 };
             at_random(&case, MEDIA, &options, executions);
         }
     }
 }
 
-/// Tier C: TPC-C over each kind of shadow; a slot of so small a log does not hold what loads it.
+/// Tier C: TPC-C over each kind of shadow; a slot of so small a log does not hold its loading.
 #[test]
 fn tpcc_survives_random_crashes() {
     for design in designs::NAMES.iter().filter(|name| name.starts_with("decoupled")) {
@@ -164,10 +164,10 @@ fn tpcc_survives_random_crashes() {
     }
 }
 
-/// Tier C: groups that are combined, compressed, packed and stored apart, in laps and bursts, with
-/// faults.
+/// Tier C: groups that are combined, compressed, packed and stored separately, with log wraps,
+/// bursts and faults.
 #[test]
-fn groups_of_every_kind_are_whole_or_never_happened() {
+fn groups_of_every_kind_are_atomic() {
     let options = [
         "group=1",
         "group=4",
@@ -185,10 +185,9 @@ fn groups_of_every_kind_are_whole_or_never_happened() {
     }
 }
 
-/// Transactions of one worker that end together, by whatever ends them; of several workers each has
-/// its own.
+/// Groups of one worker, ended by any cause; of several workers each has its own.
 #[test]
-fn groups_of_workers_are_whole_or_never_happened() {
+fn worker_groups_are_atomic() {
     for workload in ["cells", "churn", "append", "sides"] {
         let case = format!("design=snapshot workload={workload} transactions=12 moves=40");
         let options = [
@@ -207,18 +206,18 @@ fn groups_of_workers_are_whole_or_never_happened() {
 
 /// Every crash of the smallest case in which two workers have a group each.
 #[test]
-fn of_the_groups_of_two_workers_a_crash_may_take_either() {
+fn crash_may_lose_either_workers_group() {
     let case =
         "design=snapshot workload=sides medium=cache workers=2 group=2 transactions=2 moves=2";
     let statistics = go(case, Tier::A, u64::MAX);
-    assert!(statistics.complete, "some ways were not gone");
+    assert!(statistics.complete, "some executions were not explored");
     both(&statistics);
     assert!(statistics.outcome.some_lost > 0, "{:?}", statistics.outcome);
 }
 
-/// Each boot opens the pool under another design, or the same: each recovers what another has left.
+/// Each boot opens the pool under another design, or the same, and recovers the last one's state.
 #[test]
-fn designs_that_follow_each_other_recover_what_is_there() {
+fn designs_recover_each_others_pools() {
     for workload in ["cells", "churn"] {
         for medium in ["file", "memory", "cache"] {
             for options in ["", "sync=1 kills=1", "create=1"] {
@@ -234,7 +233,7 @@ fn designs_that_follow_each_other_recover_what_is_there() {
 
 /// Calls that fail, once and for good, with crashes before and after.
 #[test]
-fn calls_that_fail_lose_nothing() {
+fn failed_calls_lose_nothing() {
     let everything = "transactions=8 moves=24 workers=2 all_moves=1 crashes=2 kills=1";
     for workload in ["cells", "bulk"] {
         for medium in ["file", "memory"] {
@@ -249,8 +248,8 @@ fn calls_that_fail_lose_nothing() {
     }
 }
 
-/// File systems that refuse direct writes, durable ones, or both: groups go by blocking writes
-/// after the first, with others still in the queue.
+/// File systems that refuse direct writes, durable ones, or both: groups use blocking writes after
+/// the first refusal, with others still in the queue.
 #[test]
 fn refused_kinds_of_writes_lose_nothing() {
     let everything = "medium=file transactions=8 moves=24 workers=2 all_moves=1 crashes=2 kills=1";
@@ -264,9 +263,9 @@ fn refused_kinds_of_writes_lose_nothing() {
     }
 }
 
-/// Home in parts, few and as many as there are pages: every crash between them.
+/// A partitioned heap image, with few partitions and one per page: every crash between them.
 #[test]
-fn home_in_parts_survives_random_crashes() {
+fn partitioned_heap_image_survives_random_crashes() {
     for partitions in [2, 16] {
         for workload in ["churn", "bulk"] {
             let case =
@@ -276,10 +275,10 @@ fn home_in_parts_survives_random_crashes() {
     }
 }
 
-/// Background steps that are not taken: a group or more are under way when the power goes, and of
-/// several transactions the last ones are lost.
+/// Background steps that are not taken: groups are in flight when the power fails, and the last of
+/// several transactions are lost.
 #[test]
-fn a_crash_may_take_the_last_of_several_groups() {
+fn crash_may_lose_the_last_of_several_groups() {
     let case = "workload=cells medium=file transactions=12 moves=40 all_moves=1 crashes=2";
     let statistics = go(case, Tier::C { seed: 1 }, 4_000);
     assert!(statistics.outcome.some_lost > 0, "{:?}", statistics.outcome);

@@ -8,7 +8,7 @@ use crash::hostile::TARGETS;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Another seed by `LASTWORD_SEED`, so many times as long by `LASTWORD_ROUNDS`.
+/// Reads a setting: another seed from `LASTWORD_SEED`, a longer run from `LASTWORD_ROUNDS`.
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
 }
@@ -18,7 +18,7 @@ fn corpus(target: &str) -> PathBuf {
 }
 
 #[test]
-fn the_corpus_gives_a_value_or_a_typed_error() {
+fn corpus_gives_a_value_or_a_typed_error() {
     for (name, run) in TARGETS {
         let mut entries: Vec<_> =
             std::fs::read_dir(corpus(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -32,7 +32,7 @@ fn the_corpus_gives_a_value_or_a_typed_error() {
     }
 }
 
-/// Random inputs of every length up to some, the short ones most often.
+/// Runs random inputs of every length up to a limit, mostly short ones.
 fn random_inputs(target: usize, inputs: u64) {
     let (name, run) = TARGETS[target];
     let (seed, rounds) = (setting("LASTWORD_SEED", 1), setting("LASTWORD_ROUNDS", 1));

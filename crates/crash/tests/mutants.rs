@@ -1,8 +1,9 @@
-//! Every bug that can be planted is found, and without it the same tests find nothing.
+//! Mutation tests: every injectable bug is found, and without it the same tests find no violation.
 //!
 //! A row of the table in `kills` names a bug and a cheap way to find it: a case with a tier,
-//! searched for at most [`EXECUTIONS`] executions, or a test of a part by itself. The last lines of
-//! output say what killed what; docs/mutants.md has them, and what is argued about the rest.
+//! searched for at most [`EXECUTIONS`] executions, or a unit test of one part. The last lines of
+//! output list each bug with the row that killed it. docs/mutants.md has them, and the arguments
+//! about the rest.
 #![allow(clippy::unwrap_used, reason = "a test program")]
 
 #[path = "mutants/hostile.rs"]
@@ -19,14 +20,14 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crash::{Case, Found, Limits, Prepared, Tier, explore};
-use kills::{KILLS, Kill, Way};
+use kills::{KILLS, Kill, Method};
 use libtest_mimic::{Arguments, Failed, Trial};
 use medium::mutants::Mutant;
 
-/// Executions of a case, at most.
+/// Limit of executions of a case.
 const EXECUTIONS: u64 = 5000;
 
-/// The lines of the table that have killed, by their place in `KILLS`.
+/// The rows of the table that have killed, by their place in `KILLS`.
 type Rows = Arc<Mutex<BTreeMap<usize, String>>>;
 
 fn main() -> ExitCode {
@@ -40,18 +41,18 @@ fn main() -> ExitCode {
     hush();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list && arguments.filter.is_none() {
-        tell(&rows.lock().unwrap_or_else(PoisonError::into_inner));
+        report(&rows.lock().unwrap_or_else(PoisonError::into_inner));
     }
     conclusion.exit_code()
 }
 
-/// Panics are what planted bugs end with; the test that meets one tells.
+/// Silences panics, which are the usual result of an injected bug; the tests report them.
 fn hush() {
     std::panic::set_hook(Box::new(|_| ()));
 }
 
-/// The table, and how many are dead: a bug is when every way to find it has found it.
-fn tell(rows: &BTreeMap<usize, String>) {
+/// Prints the table, and the number of dead mutants: those that every row for them has found.
+fn report(rows: &BTreeMap<usize, String>) {
     println!("| number | name | what it breaks | found by | after | as |");
     println!("|---|---|---|---|---|---|");
     rows.values().for_each(|row| println!("{row}"));
@@ -71,32 +72,32 @@ fn every_bug_is_in_the_table() -> Result<(), Failed> {
 fn search(case: &str, tier: Tier, planted: Option<Mutant>, executions: u64) -> Found {
     let mut case: Case = case.parse().unwrap();
     case.plant = planted.map(|mutant| mutant.name().to_owned());
-    let prepared = Prepared::new(&case).expect("design and workload are there").unwrap();
+    let prepared = Prepared::new(&case).expect("the design and workload are known").unwrap();
     explore(&case, &prepared, tier, Limits { executions, ..Limits::default() })
 }
 
-/// What a way finds, with the bug and without it, and after how many executions.
-fn found(way: &Way, mutant: Mutant) -> (Option<String>, Option<String>, u64) {
-    match way {
-        Way::Case(case, tier) => {
+/// Returns the findings of a row with the bug and without it, and the number of executions.
+fn found(method: &Method, mutant: Mutant) -> (Option<String>, Option<String>, u64) {
+    match method {
+        Method::Case(case, tier) => {
             let Found { statistics, violation } = search(case, *tier, Some(mutant), EXECUTIONS);
             let violation = violation.map(|(violation, _)| violation.to_string());
-            // The same ways again: it was the planted bug that was found.
+            // The same executions without the bug: it was the injected bug that was found.
             let clean = search(case, *tier, None, statistics.executions).violation;
             let clean = clean.map(|(violation, trace)| format!("{violation}\n{trace}"));
             (violation, clean, statistics.executions)
         }
-        Way::Part(_, find) => (find(Some(mutant.name())), find(None), 1),
+        Method::Part(_, find) => (find(Some(mutant.name())), find(None), 1),
     }
 }
 
 fn dies(number: usize, rows: &Rows) -> Result<(), Failed> {
-    let Kill { mutant, way } = &KILLS[number];
-    let by = match way {
-        Way::Case(case, tier) => format!("{case}; {}", named(*tier)),
-        Way::Part(name, _) => (*name).to_owned(),
+    let Kill { mutant, method } = &KILLS[number];
+    let by = match method {
+        Method::Case(case, tier) => format!("{case}; {}", named(*tier)),
+        Method::Part(name, _) => (*name).to_owned(),
     };
-    let (violation, clean, after) = found(way, *mutant);
+    let (violation, clean, after) = found(method, *mutant);
     if let Some(wrong) = clean {
         return Err(format!("without the bug {by} finds: {wrong}").into());
     }

@@ -1,4 +1,4 @@
-//! What is checked before a pool's files are read: names, kinds, locks, lengths.
+//! The checks before a pool's files are read: names, kinds, locks, lengths.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -17,7 +17,7 @@ fn made(kind: Kind) -> Files {
     files
 }
 
-/// What everything that takes a path answers.
+/// Returns the result of every function that takes a path.
 fn all(path: &Path) -> [Result<(), Error>; 5] {
     [
         Pool::open(path, options()).map(drop),
@@ -29,7 +29,7 @@ fn all(path: &Path) -> [Result<(), Error>; 5] {
 }
 
 #[test]
-fn a_link_a_directory_or_a_socket_is_no_pool_and_no_log() {
+fn link_directory_or_socket_is_refused() {
     let files = made(OWN_LOG);
     let aside = files.path().with_file_name("aside");
     for file in [files.path(), files.log_path()] {
@@ -51,7 +51,7 @@ fn a_link_a_directory_or_a_socket_is_no_pool_and_no_log() {
                 assert!(refused, "{} {answer:?}", file.display());
             }
         }
-        assert!(fs::read(&aside).unwrap() == before, "what the link leads to was not touched");
+        assert!(fs::read(&aside).unwrap() == before, "the link's target was changed");
         let _ = fs::remove_file(&file).or_else(|_| fs::remove_dir(&file));
         fs::rename(&aside, &file).unwrap();
     }
@@ -59,7 +59,7 @@ fn a_link_a_directory_or_a_socket_is_no_pool_and_no_log() {
 }
 
 #[test]
-fn nothing_is_created_through_a_link() {
+fn creation_follows_no_link() {
     let dir = tempfile::tempdir().unwrap();
     let (path, precious) = (dir.path().join("new.pool"), dir.path().join("precious"));
     fs::write(&precious, "precious").unwrap();
@@ -70,13 +70,13 @@ fn nothing_is_created_through_a_link() {
         assert!(Pool::create(&path, options()).is_err(), "{name}");
         assert_eq!(fs::read(&precious).unwrap(), b"precious");
         fs::remove_file(&link).unwrap();
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "{name}: nothing is left behind");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "{name}: no file is left");
     }
     Pool::create(&path, options()).unwrap().close().unwrap();
 }
 
 #[test]
-fn an_open_pool_is_its_owners_alone_and_is_not_inherited() {
+fn open_pool_file_is_private_and_not_inherited() {
     const CLOSE_ON_EXEC: u32 = 0o2_000_000;
     for kind in Kind::ALL {
         let files = made(kind);
@@ -103,7 +103,7 @@ fn an_open_pool_is_its_owners_alone_and_is_not_inherited() {
 }
 
 #[test]
-fn a_pool_that_is_open_is_refused_by_any_name() {
+fn open_pool_is_refused_by_any_name() {
     for kind in Kind::ALL {
         let files = made(kind);
         let other = files.path().with_file_name("other.pool");
@@ -122,9 +122,9 @@ fn a_pool_that_is_open_is_refused_by_any_name() {
     }
 }
 
-/// Its length is right, and nothing is in it: whoever sends it must not cost us its size.
+/// A sparse file of the right length without content must not cost us its size.
 #[test]
-fn a_huge_pool_of_nothing_takes_no_time_and_no_memory() {
+fn huge_empty_pool_takes_no_time_or_memory() {
     const HEAP_BYTES: u64 = 64 << 30;
     let mut files = made(Kind { mapped: false, clean: true });
     for copy in [0, 512] {

@@ -1,35 +1,35 @@
-//! Each kind of damage, planted: a check finds it and names it, opening the pool does what is
-//! documented, and a repair mends it or leaves it with a reason.
+//! Every kind of injected damage: a check finds and names it, opening the pool does as documented,
+//! and a repair fixes it or leaves it with a reason.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crash::hostile::{Files, Kind, examine, seal};
 use lastword::{Problem, Report, Severity, Shadow, TxId};
 
-/// Words of the second copy, from the first's.
+/// Distance of the second copy from the first, in words.
 const COPY: usize = 512;
 const CHUNK_WORDS: usize = 8192;
 
-/// What is done to the files besides their words: other lengths, and whether the log goes.
+/// Damage outside the files' words: other lengths, and whether the log is removed.
 type Outside = (Vec<(usize, u64)>, bool);
 
 const NOTHING: Outside = (Vec::new(), false);
 
-/// Where a kind of damage can be.
+/// The pools that a kind of damage applies to.
 #[derive(Clone, Copy, PartialEq)]
 enum On {
     Any,
     /// The log has its own file.
     OwnLog,
-    /// The log waits to be replayed.
+    /// The log is to be replayed.
     Unclean,
-    /// Everything is at home.
+    /// The heap image is complete.
     Clean,
 }
 
 struct Plant {
     on: On,
     plant: fn(&mut Files) -> Outside,
-    /// Names of all that is found.
+    /// The names of all findings.
     found: &'static [&'static str],
     worst: Severity,
     mended: bool,
@@ -53,7 +53,7 @@ const fn mended(
     Plant { on, plant, found, worst, mended: true }
 }
 
-/// Changes a word of a copy and puts its checksum right again.
+/// Changes a word of a copy and fixes its checksum.
 fn forge(files: &mut Files, file: usize, copy: usize, word: usize, change: fn(u64) -> u64) {
     let words = &mut files.copies(file).words[copy * COPY..];
     words[word] = change(words[word]);
@@ -73,7 +73,7 @@ fn spoil(files: &mut Files, file: usize, copies: &[usize]) -> Outside {
     NOTHING
 }
 
-/// The first words of the groups in the log, in the order of their places.
+/// Returns the first words of the groups in the log, in the order of their places.
 fn groups(files: &mut Files) -> Vec<usize> {
     let unit = files.unit_words();
     let words = &files.log().words;
@@ -96,7 +96,7 @@ fn set_heap(files: &mut Files, word: usize, value: u64) -> Outside {
     NOTHING
 }
 
-/// The head of a free list that is not empty.
+/// Returns the head of a free list that is not empty.
 fn free_list(files: &mut Files) -> usize {
     let words = &files.heap().words;
     let mut lists =
@@ -113,8 +113,8 @@ const SUPERBLOCKS: &[Plant] = &[
     mended(Any, Spare, &["superblock_copy"], |files| spoil(files, 0, &[0])),
     mended(Any, Spare, &["superblock_copy"], |files| spoil(files, 0, &[1])),
     row(Any, Refused, &["no_superblock"], |files| spoil(files, 0, &[0, 1])),
-    // An update that a crash has interrupted, whichever copy came first; and one that has missed
-    // several.
+    // An update that a crash has interrupted, after either copy; and a copy that missed several
+    // updates.
     mended(Any, Harmless, &["superblock_behind"], |files| {
         forge(files, 0, 0, 2, |edition| edition + 1);
         NOTHING
@@ -147,7 +147,7 @@ const SUPERBLOCKS: &[Plant] = &[
     row(Any, Refused, &["areas"], |files| forge_both(files, 0, 13, |offset| offset + 4096)),
     row(Any, Refused, &["areas"], |files| forge_both(files, 0, 14, |_| u64::MAX - 0xffff)),
     row(Any, Refused, &["areas"], |files| forge_both(files, 0, 20, |sequence| sequence + 8)),
-    // A number that the next update would make one that nobody reads.
+    // A number that the next update would increase beyond the range of readers.
     row(Any, Refused, &["areas"], |files| forge_both(files, 0, 2, |_| 1 << 62)),
     row(Any, Refused, &["areas"], |files| forge_both(files, 0, 19, |_| (1 << 61) + 1)),
     row(Any, Refused, &["unknown_design", UNCHECKED], |files| {
@@ -164,7 +164,7 @@ const SUPERBLOCKS: &[Plant] = &[
     row(Any, Refused, &["no_superblock"], |_| (vec![(0, 0)], false)),
 ];
 
-/// Where the pool was closed in good order its heap is whole and checked, whatever the log is.
+/// A cleanly closed pool has a complete and checked heap, whatever the log's state.
 const LOGS: &[Plant] = &[
     row(OwnLog, Refused, &["log_missing"], |_| (vec![], true)),
     row(OwnLog, Refused, &["log_length"], |files| (vec![(1, files.length(1) - 4096)], false)),
@@ -185,7 +185,7 @@ const LOGS: &[Plant] = &[
     }),
     mended(OwnLog, Spare, &["log_head_copy"], |files| spoil(files, 1, &[0])),
     mended(OwnLog, Spare, &["log_head_copy"], |files| spoil(files, 1, &[1])),
-    // An open that got as far as the log's first head.
+    // An interrupted open, which wrote the log's first head.
     mended(OwnLog, Harmless, &["log_head_behind"], |files| {
         forge(files, 1, 0, 2, |edition| edition + 1);
         forge(files, 1, 0, 4, |generation| generation + 1);
@@ -200,10 +200,10 @@ const LOGS: &[Plant] = &[
 const CONTENTS: &[Plant] = &[
     row(Unclean, Refused, &["log_groups", UNCHECKED], |files| spoil_group(files, 3)),
     row(Unclean, Refused, &["log_groups", UNCHECKED], |files| spoil_group(files, 1)),
-    // The last one looks like a write cut short: documented, and no damage.
+    // Damage to the last group looks like a torn write: documented, and not reported as damage.
     row(Unclean, Harmless, &["torn_end"], |files| spoil_group(files, 0)),
     row(Unclean, Refused, &["log_group", UNCHECKED], |files| {
-        // A whole group that names an ID twice.
+        // An intact group that has an ID twice.
         let groups = groups(files);
         let at = groups[groups.len() - 2];
         let words = &mut files.log().words[at..];
@@ -220,14 +220,14 @@ const CONTENTS: &[Plant] = &[
         let list = free_list(files);
         set_heap(files, list, 8)
     }),
-    // Two places, and a root into the void.
+    // Two places, and a root to an invalid address.
     row(Clean, Damage, &["heap", "heap", "root"], |files| {
         set_heap(files, 33, 5);
         set_heap(files, CHUNK_WORDS + 9, 5);
         set_heap(files, 12, 4096)
     }),
     row(Clean, Damage, &["root"], |files| set_heap(files, 12, u64::MAX)),
-    // Two of two kinds: the copy is left, for what else is wrong may be understood by it.
+    // Damage of two kinds: the copy is not repaired, because it may explain the other damage.
     row(Clean, Damage, &["superblock_copy", "heap"], |files| {
         set_heap(files, 33, 5);
         spoil(files, 0, &[0])
@@ -255,7 +255,7 @@ fn plant_all(plants: &[Plant]) {
     }
 }
 
-fn found_and_dealt_with(files: &mut Files, plant: &Plant, what: &str) {
+fn found_and_dealt_with(files: &mut Files, plant: &Plant, context: &str) {
     files.reset();
     let (lengths, no_log) = (plant.plant)(files);
     files.write(&lengths, no_log);
@@ -263,50 +263,50 @@ fn found_and_dealt_with(files: &mut Files, plant: &Plant, what: &str) {
         |files: &Files| [files.path(), files.log_path()].map(|path| std::fs::read(path).ok());
     let before = bytes(files);
     let report = lastword::check(files.path()).unwrap();
-    // A heap that waits for a log that cannot be replayed is not judged; that is said too.
+    // A heap that waits for a damaged log is not checked; the check reports that too.
     let mut expected = plant.found.to_vec();
     if plant.on == OwnLog && plant.worst == Refused && !files.kind().clean {
         expected.push(UNCHECKED);
     }
-    assert_eq!(names(&report), expected, "{what}: {:?}", report.findings);
-    assert_eq!(report.severity(), plant.worst, "{what}");
-    assert_eq!(report.opens(), plant.worst != Refused, "{what}");
-    assert!(bytes(files) == before, "{what}: a check writes nothing");
+    assert_eq!(names(&report), expected, "{context}: {:?}", report.findings);
+    assert_eq!(report.severity(), plant.worst, "{context}");
+    assert_eq!(report.opens(), plant.worst != Refused, "{context}");
+    assert!(bytes(files) == before, "{context}: a check wrote");
 
     let repair = lastword::repair(files.path()).unwrap();
-    assert_eq!(repair.left.is_empty(), plant.mended, "{what}: {:?}", repair.left);
+    assert_eq!(repair.left.is_empty(), plant.mended, "{context}: {:?}", repair.left);
     assert!(repair.left.iter().all(|(_, why)| !why.is_empty()));
     if plant.mended {
-        assert!(repair.after.findings.is_empty(), "{what}: {:?}", repair.after.findings);
-        assert_eq!(repair.after.checked, report.checked, "{what}: it changes nothing that counts");
+        assert!(repair.after.findings.is_empty(), "{context}: {:?}", repair.after.findings);
+        assert_eq!(repair.after.checked, report.checked, "{context}: a repair changed valid data");
         let again = lastword::repair(files.path()).unwrap();
-        assert!(again.mended.is_empty() && again.left.is_empty(), "{what}");
+        assert!(again.mended.is_empty() && again.left.is_empty(), "{context}");
     } else {
-        assert!(repair.mended.is_empty() && bytes(files) == before, "{what}: it is left");
+        assert!(repair.mended.is_empty() && bytes(files) == before, "{context}: it was changed");
     }
-    // Opening says the same, and goes on where it can; from the start, and mended.
+    // Opening agrees, and continues where it can; both unrepaired and repaired.
     let _ = examine(files, Shadow::Full, false);
     files.write(&lengths, no_log);
     let _ = examine(files, Shadow::CopyOnWrite, false);
 }
 
 #[test]
-fn every_damage_to_superblocks_and_lengths_is_found_and_dealt_with() {
+fn damage_to_superblocks_and_lengths_is_found() {
     plant_all(SUPERBLOCKS);
 }
 
 #[test]
-fn every_damage_to_a_logs_file_and_head_is_found_and_dealt_with() {
+fn damage_to_log_file_and_head_is_found() {
     plant_all(LOGS);
 }
 
 #[test]
-fn every_damage_to_groups_allocator_and_root_is_found_and_dealt_with() {
+fn damage_to_groups_allocator_and_root_is_found() {
     plant_all(CONTENTS);
 }
 
 #[test]
-fn a_damaged_group_names_the_transactions_that_are_lost() {
+fn damaged_group_names_lost_transactions() {
     for kind in Kind::ALL.into_iter().filter(|kind| !kind.clean) {
         let mut files = Files::make(kind);
         files.write(&[], false);
@@ -319,7 +319,7 @@ fn a_damaged_group_names_the_transactions_that_are_lost() {
         assert_eq!(report.findings[0].problem, Problem::LogGroups { lost, unreached });
         let affected = report.findings[0].problem.affected();
         assert!(affected.contains(&format!("transactions {} are lost", last - 3)), "{affected}");
-        // And one more: two gaps.
+        // Damage one more: two gaps.
         spoil_group(&mut files, 1);
         files.write(&[], false);
         let report = lastword::check(files.path()).unwrap();
@@ -329,9 +329,9 @@ fn a_damaged_group_names_the_transactions_that_are_lost() {
     }
 }
 
-/// What carries a checksum: any bit of it that changes is found.
+/// Every bit under a checksum is protected.
 #[test]
-fn any_changed_bit_of_a_superblock_a_log_head_or_an_acknowledged_group_is_found() {
+fn any_flipped_bit_under_a_checksum_is_found() {
     for kind in Kind::ALL.into_iter().filter(|kind| !kind.clean) {
         let mut files = Files::make(kind);
         let heads = if kind.mapped { 1 } else { 2 };
@@ -362,7 +362,7 @@ fn any_changed_bit_of_a_superblock_a_log_head_or_an_acknowledged_group_is_found(
 
 /// A repair writes a copy; a crash leaves any of its words old or new.
 #[test]
-fn a_repair_that_a_crash_cuts_short_has_changed_nothing_and_is_done_again() {
+fn interrupted_repair_is_harmless_and_repeatable() {
     let mut files = Files::make(Kind { mapped: false, clean: false });
     for file in [0, 1] {
         for stale in [false, true] {
@@ -377,7 +377,7 @@ fn a_repair_that_a_crash_cuts_short_has_changed_nothing_and_is_done_again() {
             files.write(&[], false);
             let shown = lastword::check(files.path()).unwrap().checked.unwrap();
             let mut mended = 0;
-            // Each prefix, and each pattern of every third word and the like.
+            // Each prefix, and patterns such as every third word.
             for cut in 0..=64 {
                 for pattern in [1, 2, 3] {
                     for word in 0..64 {
@@ -392,14 +392,14 @@ fn a_repair_that_a_crash_cuts_short_has_changed_nothing_and_is_done_again() {
                     mended += repair.mended.len();
                 }
             }
-            assert!((100..3 * 65).contains(&mended), "{mended}: not when it was whole");
+            assert!((100..3 * 65).contains(&mended), "{mended} repairs, none of an intact copy");
         }
     }
 }
 
-/// Home pages carry no checksum: said in the help of `pool check` and in docs/durability.md.
+/// Heap pages carry no checksum: see the help of `pool check` and docs/durability.md.
 #[test]
-fn a_changed_value_at_home_is_not_found() {
+fn changed_heap_value_is_not_found() {
     let mut files = Files::make(Kind { mapped: false, clean: true });
     // The first word of the first block of the array.
     files.heap().words[CHUNK_WORDS + 10] ^= 1;

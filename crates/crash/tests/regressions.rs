@@ -1,15 +1,15 @@
-//! Ways that once broke a promise, gone again: nothing is broken on them any more.
+//! Executions that once violated a promise, run again without a violation.
 //!
-//! A trace belongs to the program that it was found with: what its choices say changes when the
-//! program does. It goes on to be a way near the one that failed.
-#![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
+//! A trace belongs to the program that it was found with: the meaning of its choices changes with
+//! the program. It then selects an execution near the one that failed.
+#![allow(clippy::unwrap_used, reason = "a test fails best by its panic message")]
 
 use std::fs;
 use std::path::Path;
 
 use crash::{Limits, Prepared, Tier, Trace, explore};
 
-/// The traces, each with the name of its file.
+/// Returns the traces, each with the name of its file.
 fn traces() -> Vec<(String, Trace)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions");
     let mut files: Vec<_> =
@@ -24,18 +24,18 @@ fn traces() -> Vec<(String, Trace)> {
 }
 
 #[test]
-fn what_was_mended_stays_mended() {
+fn fixed_bugs_stay_fixed() {
     let traces = traces();
-    assert!(traces.len() >= 4, "the traces are not there");
+    assert!(traces.len() >= 4, "traces are missing");
     for (name, trace) in traces {
-        let (report, heard) = trace.replay().unwrap();
-        assert_eq!(report.violation, None, "{name}\n{}", heard.join("\n"));
+        let (report, events) = trace.replay().unwrap();
+        assert_eq!(report.violation, None, "{name}\n{}", events.join("\n"));
     }
 }
 
-/// The way itself may have moved: what is near it is gone too.
+/// The failing execution may have moved: explore those near it too.
 #[test]
-fn the_cases_of_mended_bugs_hold() {
+fn cases_of_fixed_bugs_hold() {
     for (name, trace) in traces() {
         let prepared = Prepared::new(&trace.case).unwrap().unwrap();
         let limits = Limits { executions: 300, ..Limits::default() };

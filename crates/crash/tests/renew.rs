@@ -1,5 +1,5 @@
-//! A pool that was closed cleanly and has lost its log gets a new one, and power fails anywhere
-//! meanwhile: no transaction is lost, and the pool opens again.
+//! A pool that was closed cleanly and has lost its log gets a new one, under power failure at every
+//! point: no transaction is lost, and the pool opens again.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 const POOL: &str = "/test.pool";
 const LOG: &str = "/test.pool.log";
 
-/// Power fails at this crash point; of what is uncertain then, each part is there or not.
+/// Power failure at this crash point; each part of uncertain content survives or not.
 struct Cut {
     points_left: u64,
     random: Xoshiro256PlusPlus,
@@ -52,14 +52,14 @@ fn options(system: System) -> Options {
     options.medium(Medium::File).background(false).system(system)
 }
 
-/// What has become of the log.
+/// The state of the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lost {
     Missing,
     Damaged,
 }
 
-/// A machine with a pool of one object that has lost its log.
+/// Makes a machine with a pool of one object that has lost its log.
 fn damaged(lost: Lost) -> (Image, Ptr<u64>) {
     let machine = machine(&Image::default(), u64::MAX, 0);
     let pool = Pool::create(POOL, options(machine.system())).unwrap();
@@ -87,18 +87,18 @@ fn go_on(machine: &Recorder, object: Ptr<u64>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where power failed.
+/// The counts of power failures by their result.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     /// The pool had its log again.
     with_log: u64,
-    /// It still needed a new one.
+    /// The pool still needed a new log.
     without: u64,
-    /// Refused for good: a transaction was lost, or the pool was.
+    /// Violations: a transaction was lost, or the pool does not open.
     broken: u64,
 }
 
-/// Cuts the power at each crash point of opening without the log and a transaction, some times.
+/// Cuts the power at each crash point of opening without the log and of a transaction.
 fn cut_everywhere(lost: Lost) -> Seen {
     let (image, object) = damaged(lost);
     let mut seen = Seen::default();
@@ -110,7 +110,7 @@ fn cut_everywhere(lost: Lost) -> Seen {
                 Ok(done) => {
                     done.unwrap();
                     if machine.cuts() == 0 {
-                        return seen; // behind the last crash point
+                        return seen; // after the last crash point
                     }
                 }
                 Err(panic) => PowerCut::expect(panic),
@@ -136,7 +136,7 @@ fn cut_everywhere(lost: Lost) -> Seen {
 }
 
 #[test]
-fn crash_while_log_is_made_anew_loses_nothing() {
+fn crash_during_log_renewal_loses_nothing() {
     for lost in [Lost::Missing, Lost::Damaged] {
         let seen = cut_everywhere(lost);
         println!("{lost:?}: {seen:?}");
@@ -146,7 +146,7 @@ fn crash_while_log_is_made_anew_loses_nothing() {
 }
 
 #[test]
-fn new_log_whose_name_is_not_durable_is_found() {
+fn new_log_without_durable_name_is_found() {
     let _planted = plant(Some(Mutant::DirectoryNotSynced.name()));
     let seen = cut_everywhere(Lost::Missing);
     assert!(seen.broken > 0, "{seen:?}");

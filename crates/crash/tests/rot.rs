@@ -1,5 +1,5 @@
-//! Bits that rot where there are checksums: what is shown is a prefix of what was committed, and a
-//! loss that can be proved is told, never passed over.
+//! Bit rot under checksums: the pool shows a prefix of the committed transactions, and a provable
+//! loss is always reported.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crash::hostile::{Area, Files, Input, Kind, Part, options};
@@ -7,10 +7,10 @@ use lastword::{Objects, Pool, Problem, Ptr, Severity};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// What the last of the transactions that fill the pool has put into the root; they count.
+/// The root's value after the last of the transactions that fill the pool; they count.
 const LAST: u64 = 11;
 
-/// The number of the last transaction that the pool shows, all of whose words fit it.
+/// Returns the number of the last transaction that the pool shows, if all its words agree.
 fn shown(pool: &Pool) -> Option<u64> {
     let read = pool.run(|tx| {
         let root: Ptr<[u64; 4]> = tx.root_ptr()?;
@@ -25,7 +25,7 @@ fn shown(pool: &Pool) -> Option<u64> {
 }
 
 #[test]
-fn rot_in_superblocks_and_log_is_found_or_shows_a_prefix() {
+fn rot_under_checksums_is_found_or_shows_a_prefix() {
     let seed = std::env::var("LASTWORD_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     println!("LASTWORD_SEED={seed}");
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -41,7 +41,7 @@ fn rot_in_superblocks_and_log_is_found_or_shows_a_prefix() {
             for _ in 0..1 + random.next_u64() % 3 {
                 let part = (random.next_u64() % rotten.len() as u64) as usize;
                 let Part { words, area, .. } = &mut *rotten[part];
-                // Where something is: a log is mostly empty, and so are the pages of two copies.
+                // Choose a used part: a log is mostly empty, and so are the pages of two copies.
                 let range = match area {
                     Area::Copies if random.next_u64() % 2 == 0 => 0..64,
                     Area::Copies => 512..576,
@@ -68,7 +68,7 @@ fn rot_in_superblocks_and_log_is_found_or_shows_a_prefix() {
                 continue;
             }
             shorter += 1;
-            // All behind it is gone: with a whole group left there the loss would have been proved.
+            // All later groups are lost too: an intact one would have proved the loss.
             let unproved = |problem: &Problem| !matches!(problem, Problem::LogGroups { .. });
             assert!(report.findings.iter().all(|finding| unproved(&finding.problem)));
         }

@@ -1,12 +1,11 @@
-//! Real threads: workers append to lists at the same time, with the pool's own threads behind them,
-//! and the power goes in whichever of them it does. What was read before must be strictly
-//! serializable, or as isolated as the design says; what is left afterwards is a prefix of it that
-//! nothing acknowledged is missing from; then life goes on with that.
+//! Real threads: workers append to lists concurrently, with the pool's own background threads, and
+//! the power fails in any of them. The reads before must be strictly serializable, or as isolated
+//! as the design promises. The state afterwards must be a prefix with every acknowledged
+//! transaction; the next boot continues from it.
 //!
-//! The seed decides when the power goes and what it leaves; who runs when is the operating system's
-//! affair, so a seed does not replay a run. What a failure can be found out from is the history,
-//! which is printed. That the checker finds what is wrong is tested beside it, on histories written
-//! by hand (`oracle::history`).
+//! The seed decides when the power fails and which content survives. The operating system schedules
+//! the threads, so a seed does not replay a run. A failure is analysed by the printed history. The
+//! checker has its own tests, on histories written by hand (`oracle::history`).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "threads/sharing.rs"]
@@ -36,12 +35,12 @@ const TRANSACTIONS: usize = 30;
 const BOOTS: u64 = 3;
 const LISTS: u64 = 3;
 
-/// Another seed by `LASTWORD_SEED`, so many times as long by `LASTWORD_ROUNDS`.
+/// Reads a setting: another seed from `LASTWORD_SEED`, a longer run from `LASTWORD_ROUNDS`.
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
 }
 
-/// By chance: a crash at one of so many points, and everything old, everything new, or mixed.
+/// A crash at one of so many points; its content survives not at all, completely, or mixed.
 struct Chance {
     random: Xoshiro256PlusPlus,
     crash_in: u32,
@@ -60,29 +59,29 @@ impl Choose for Chance {
     }
 }
 
-/// One way to run a pool.
+/// One setup of a pool.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Setup {
     medium: Medium,
     durability: Durability,
     shadow: Shadow,
-    /// Whether it holds a part of the heap only.
+    /// Whether the shadow holds only a part of the heap.
     bounded: bool,
     reproduce_threads: usize,
     groups: Groups,
     level: Level,
-    /// Whether a group is shown when it is durable.
+    /// Whether a group becomes visible only when it is durable.
     shown_by_groups: bool,
 }
 
-/// How groups are made: transactions that are combined, whether they are compressed, threads.
+/// The groups: transactions that are combined, whether they are compressed, threads.
 type Groups = (u64, bool, usize);
 
 const GROUPS: [Groups; 4] = [(0, false, 1), (0, false, 2), (3, true, 2), (50, false, 3)];
 
-impl Way {
-    /// What is promised. Where `snapshot` has groups, others see a transaction when its group has
-    /// ended, after it was answered.
+impl Setup {
+    /// Returns the promised isolation. With groups under `snapshot`, other workers see a
+    /// transaction when its group has ended, which is after its commit returned.
     fn level(self) -> Level {
         let is_grouped = self.groups.0 > 1 && self.durability == Durability::Async;
         match self.level {
@@ -113,27 +112,27 @@ impl Way {
     }
 }
 
-/// What a worker has seen of a transaction: its body at least.
+/// The observations of a worker about a transaction, at least of its body.
 #[derive(Clone, Default)]
 struct Done {
     transaction: Transaction,
     acknowledged: bool,
-    /// It was told that it has committed.
+    /// Its commit returned.
     answered: bool,
 }
 
-/// Transactions that were not acknowledged, after crashes.
+/// Unacknowledged transactions after crashes.
 #[derive(Debug, Default)]
 struct Seen {
     kept: u64,
     lost: u64,
-    /// Crashes in the middle of work.
+    /// Crashes during transactions.
     cut: u64,
 }
 
-/// What the workers of one boot share.
+/// The state shared by the workers of one boot.
 struct Boot<'a, D: Design> {
-    way: Way,
+    setup: Setup,
     number: u64,
     pool: &'a Pool<D>,
     clock: AtomicU64,
@@ -141,16 +140,16 @@ struct Boot<'a, D: Design> {
 }
 
 impl<D: Design> Boot<'_, D> {
-    /// The time; it only grows.
+    /// Returns the time of the shared clock, which only grows.
     fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// One worker's transactions, until there are enough or the machine is off.
+    /// Runs one worker's transactions, until the limit or the power failure.
     fn work<S: Appends>(&self, number: usize) {
         let Ok(mut worker) = self.pool.worker() else { return };
         let Ok(append) = S::open(&mut worker) else { return };
-        let append = append.expect("it was loaded");
+        let append = append.expect("the workload is loaded");
         let mut client = append.client(number, 1 + self.number);
         for round in 0..TRANSACTIONS {
             append.next(&mut client);
@@ -171,14 +170,14 @@ impl<D: Design> Boot<'_, D> {
             let Ok(committed) = ran else { return };
             let end = self.now();
             note(&|done| (done.transaction.span.1, done.answered) = (end, true));
-            let waits = self.way.durability == Durability::Sync || round % 5 == number;
+            let waits = self.setup.durability == Durability::Sync || round % 5 == number;
             if waits && committed.ticket.wait().is_ok() {
                 note(&|done| done.acknowledged = true);
             }
         }
     }
 
-    /// All workers, until the end or the power's. Answers what they have done.
+    /// Runs all workers until the end or the power failure; returns their transactions.
     fn live<S: Appends>(self) -> Vec<Done> {
         std::thread::scope(|scope| {
             for number in 0..WORKERS {
@@ -193,7 +192,7 @@ impl<D: Design> Boot<'_, D> {
     }
 }
 
-/// The lists as they stand in the heap, which no transaction can read when the machine is off.
+/// Returns the lists in the heap, which no transaction can read after the power failure.
 fn lists<D: Design, S: Appends>(pool: &Pool<D>, root: u64) -> Lists {
     let in_heap = (1 << words::ADDRESS_BITS) - 1;
     let word = |at: u64| pool.design().observe((at & in_heap) as usize / 8);
@@ -209,8 +208,8 @@ fn lists<D: Design, S: Appends>(pool: &Pool<D>, root: u64) -> Lists {
     (0..LISTS).map(list).collect()
 }
 
-/// What has happened, as the checker wants it: first what was there, as one transaction; then what
-/// was answered, and of the rest what can be seen to have been committed.
+/// Makes the history for the checker: first the initial state as one transaction, then the returned
+/// transactions, and those others whose commit is visible.
 fn history(base: &Lists, done: Vec<Done>, last: Lists) -> (History, Vec<bool>) {
     let appends = base.iter().flat_map(|(&key, list)| list.iter().map(move |&value| (key, value)));
     let base = Transaction { appends: appends.collect(), ..Transaction::default() };
@@ -225,26 +224,26 @@ fn history(base: &Lists, done: Vec<Done>, last: Lists) -> (History, Vec<bool>) {
     (History { transactions, last }, acknowledged)
 }
 
-/// Boots one after the other, each ended by the power; the last opening only looks.
-fn run<D: Design, S: Appends>(way: Way, seed: u64, seen: &mut Seen) {
+/// Runs boots, each ended by a power failure; the last opening only reads.
+fn run<D: Design, S: Appends>(setup: Setup, seed: u64, seen: &mut Seen) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (crash_in, temper) = (4 << random.random_range(0..7), random.random_range(0..3));
     let chooser = Chance { random, crash_in, temper };
     let calm = Model { crashes: 0, every_word: false, ..Model::default() };
     let recorder = Recorder::new(calm, Box::new(chooser));
-    let pool = Pool::<D>::create_as(PATH, way.options(&recorder)).unwrap();
+    let pool = Pool::<D>::create_as(PATH, setup.options(&recorder)).unwrap();
     S::load(&mut pool.worker().unwrap()).unwrap();
     pool.close().unwrap();
     let mut before: Option<(History, Vec<bool>)> = None;
     for number in 0..=BOOTS {
-        let pool = Pool::<D>::open_as(PATH, way.options(&recorder)).unwrap();
+        let pool = Pool::<D>::open_as(PATH, setup.options(&recorder)).unwrap();
         let root = pool.run(|tx| words::Allocate::root(tx)).unwrap().value;
         let base = lists::<D, S>(&pool, root);
         pool.check_heap().unwrap();
         if let Some((history, acknowledged)) = before.take() {
             let there = history.after_crash(&base, &acknowledged);
             let there = there.unwrap_or_else(|damage| {
-                panic!("{way:?} seed {seed} boot {number}: {damage}\n{history:?}\nleft {base:?}")
+                panic!("{setup:?} seed {seed} boot {number}: {damage}\n{history:?}\nleft {base:?}")
             });
             let open = there.iter().zip(&acknowledged).filter(|(_, told)| !**told);
             let kept = open.clone().filter(|(there, _)| **there).count() as u64;
@@ -257,7 +256,7 @@ fn run<D: Design, S: Appends>(way: Way, seed: u64, seen: &mut Seen) {
             return pool.close().unwrap();
         }
         let (clock, done) = (AtomicU64::new(1), Mutex::default());
-        let done = Boot { way, number, pool: &pool, clock, done }.live::<S>();
+        let done = Boot { setup, number, pool: &pool, clock, done }.live::<S>();
         seen.cut += recorder.boots() - boots;
         if recorder.boots() == boots {
             recorder.crash();
@@ -266,14 +265,14 @@ fn run<D: Design, S: Appends>(way: Way, seed: u64, seen: &mut Seen) {
         pool.abandon();
         recorder.set_model(Model::calm);
         let (history, acknowledged) = history(&base, done, last);
-        history.check(way.level()).unwrap_or_else(|anomaly| {
-            panic!("{way:?} seed {seed} boot {number}: {anomaly}\n{history:?}")
+        history.check(setup.level()).unwrap_or_else(|anomaly| {
+            panic!("{setup:?} seed {seed} boot {number}: {anomaly}\n{history:?}")
         });
         before = Some((history, acknowledged));
     }
 }
 
-/// Runs of one design on one medium in all its ways: over these shadows, with a bound or without.
+/// Runs one design on one medium in all setups: over these shadows, bounded or not.
 fn runs<D: Design>(medium: Medium, rounds: u64, shadows: &[Shadow], bounded: bool) {
     runs_on::<D, Append>(medium, rounds, shadows, bounded, Level::Strict);
 }
@@ -286,7 +285,11 @@ fn runs_on<D: Design, S: Appends>(
     level: Level,
 ) {
     let (seed, more) = (setting("LASTWORD_SEED", 1), setting("LASTWORD_ROUNDS", 1));
-    println!("{} on {medium:?}: LASTWORD_SEED={seed}, {} runs of each way", D::NAME, rounds * more);
+    println!(
+        "{} on {medium:?}: LASTWORD_SEED={seed}, {} runs of each setup",
+        D::NAME,
+        rounds * more
+    );
     let mut seen = Seen::default();
     for seed in seed..seed + rounds * more {
         for durability in [Durability::Async, Durability::Sync] {
@@ -294,7 +297,7 @@ fn runs_on<D: Design, S: Appends>(
                 let reproduce_threads = 1 + seed as usize % 3;
                 let groups = GROUPS[seed as usize % GROUPS.len()];
                 let shown_by_groups = D::NAME == Snapshot::NAME;
-                let way = Way {
+                let setup = Setup {
                     medium,
                     durability,
                     shadow,
@@ -304,7 +307,7 @@ fn runs_on<D: Design, S: Appends>(
                     level,
                     shown_by_groups,
                 };
-                run::<D, S>(way, seed, &mut seen);
+                run::<D, S>(setup, seed, &mut seen);
             }
         }
     }
@@ -315,41 +318,41 @@ fn runs_on<D: Design, S: Appends>(
 const UNBOUNDED: &[Shadow] = &[Shadow::Full, Shadow::CopyOnWrite];
 
 #[test]
-fn threads_on_files_lose_a_suffix_and_nothing_acknowledged() {
+fn threads_on_files_lose_only_an_unacknowledged_suffix() {
     runs::<Decoupled>(Medium::File, 30, UNBOUNDED, false);
 }
 
 #[test]
-fn threads_on_memory_lose_a_suffix_and_nothing_acknowledged() {
+fn threads_on_memory_lose_only_an_unacknowledged_suffix() {
     runs::<Decoupled>(Medium::Dax, 30, UNBOUNDED, false);
 }
 
 #[test]
-fn threads_on_memory_with_a_durable_cache_lose_a_suffix_and_nothing_acknowledged() {
+fn threads_on_durable_cache_lose_only_an_unacknowledged_suffix() {
     runs::<Decoupled>(Medium::PersistentCache, 30, UNBOUNDED, false);
 }
 
 #[test]
-fn threads_over_shadows_with_a_bound_lose_a_suffix_and_nothing_acknowledged() {
+fn threads_over_bounded_shadows_lose_only_an_unacknowledged_suffix() {
     for medium in [Medium::File, Medium::Dax] {
         runs::<DecoupledSoftware>(medium, 20, &[Shadow::Software], true);
         runs::<DecoupledEvicting>(medium, 20, &[Shadow::CopyOnWrite], true);
     }
 }
 
-/// Whoever asks is told at once that what it has committed is durable: with `redo` not even what
-/// the heap shows would say what that is.
+/// `undo` acknowledges each commit at once, so only uncommitted transactions may be lost. Under
+/// `redo` not even the heap would show which commits are durable.
 #[test]
-fn threads_that_undo_lose_what_was_not_committed() {
+fn undo_threads_lose_only_uncommitted_transactions() {
     for medium in [Medium::File, Medium::Dax] {
         runs::<Undo>(medium, 20, &[Shadow::Full], false);
     }
 }
 
-/// What was written is in place until it is taken back: others see all of that, or nothing.
+/// Undo writes in place until an abort restores the old values: others see all of them or none.
 #[test]
-fn who_is_taken_back_when_the_power_goes_leaves_nothing_by_halves() {
-    let way = Way {
+fn abort_interrupted_by_power_failure_leaves_no_partial_state() {
+    let setup = Setup {
         medium: Medium::Dax,
         durability: Durability::Sync,
         shadow: Shadow::Full,
@@ -364,7 +367,7 @@ fn who_is_taken_back_when_the_power_goes_leaves_nothing_by_halves() {
         Model { crashes: 0, ..Model::default() },
         Box::new(Chance { random, crash_in: 1, temper: 0 }),
     );
-    let pool = Pool::<Undo>::create_as(PATH, way.options(&recorder)).unwrap();
+    let pool = Pool::<Undo>::create_as(PATH, setup.options(&recorder)).unwrap();
     Append::load(&mut pool.worker().unwrap()).unwrap();
     let root = pool.run(|tx| words::Allocate::root(tx)).unwrap().value;
     let before = lists::<_, Append>(&pool, root);
@@ -386,9 +389,9 @@ fn who_is_taken_back_when_the_power_goes_leaves_nothing_by_halves() {
     assert_eq!(left, before);
 }
 
-/// As `undo`; each transaction has seen one moment, which its own writes hold on to.
+/// As `undo`; each transaction reads the state of one moment, which its own writes preserve.
 #[test]
-fn threads_with_snapshots_lose_what_was_not_committed() {
+fn snapshot_threads_lose_only_uncommitted_transactions() {
     for medium in [Medium::File, Medium::Dax, Medium::PersistentCache] {
         let (full, level) = (&[Shadow::Full], Level::StrictSnapshot);
         runs_on::<Snapshot, Apart<false>>(medium, 20, full, false, level);
@@ -397,7 +400,7 @@ fn threads_with_snapshots_lose_what_was_not_committed() {
 }
 
 #[test]
-fn threads_with_snapshots_that_protect_what_they_read_are_serializable() {
+fn snapshot_threads_with_protect_are_serializable() {
     for medium in [Medium::File, Medium::Dax] {
         runs_on::<Snapshot, Apart<true>>(medium, 10, &[Shadow::Full], false, Level::Strict);
     }

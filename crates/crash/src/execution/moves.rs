@@ -1,4 +1,4 @@
-//! What a boot does while the power is on: one move after the other, each chosen by the picker.
+//! The moves of a boot while the power is on, each chosen by the picker.
 
 use lastword::{Allocate, AnyPool, AnyWorker, ErasedTx, Error};
 
@@ -7,7 +7,7 @@ use crate::Violation;
 use crate::workload::Scenario;
 
 impl Execution<'_> {
-    /// Moves until there are enough.
+    /// Makes moves until a limit is reached.
     pub(super) fn live<'p, S: Scenario>(
         &mut self,
         pool: &'p dyn AnyPool,
@@ -44,7 +44,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// A transaction, acknowledged at once if that is how the pool was opened.
+    /// Commits a transaction, and acknowledges it if the pool is opened with `sync`.
     fn transaction<S: Scenario>(
         &mut self,
         pool: &dyn AnyPool,
@@ -58,20 +58,20 @@ impl Execution<'_> {
         self.transactions += 1;
         scenario.next(client);
         if self.is_apart() {
-            // What comes may rest on all that is durable by now.
+            // Later transactions may rely on all that is durable now.
             self.states().acknowledge(pool.durable_id().0);
         }
         let done = worker.run_any(false, &mut |tx| scenario.run(client, &mut ErasedTx::new(tx)));
         self.note_commit(pool);
         let id = done.map_err(|error| self.broken("transaction", &error))?.0;
-        self.picker.tell(format_args!("transaction {id} is committed"));
+        self.picker.log(format_args!("transaction {id} is committed"));
         if self.case.sync {
             self.acknowledged(id);
         }
         Ok(())
     }
 
-    /// Transactions, each of them sent at once: several groups are under way.
+    /// Sends several transactions at once, so that several groups are in flight.
     fn burst<S: Scenario>(
         &mut self,
         pool: &dyn AnyPool,
@@ -88,7 +88,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// A transaction that takes itself back after it has written; its ID is a hole.
+    /// Aborts a transaction after its writes; its ID becomes a no-op record.
     fn abort<S: Scenario>(
         &mut self,
         pool: &dyn AnyPool,
@@ -102,30 +102,30 @@ impl Execution<'_> {
         match worker.abort_any("as asked", &mut body) {
             Err(Error::Aborted { .. }) if words_of(pool) == before => Ok(()),
             Err(Error::Aborted { .. }) => {
-                let wrong = "an abort has left something".to_owned();
+                let wrong = "an abort has left a change".to_owned();
                 Err(Violation::Workload { wrong }.into())
             }
             Err(error) => Err(self.broken("abort", &error)),
         }
     }
 
-    /// A transaction that only reads; when its ticket says so, what it has seen is acknowledged.
+    /// Runs a read-only transaction; its ticket acknowledges the transactions that it has read.
     fn read(&mut self, pool: &dyn AnyPool, worker: &mut dyn AnyWorker) -> Result<(), Stopped> {
         let seen = worker.run_any(true, &mut |tx| tx.root().map(drop));
         let seen = seen.map_err(|error| self.broken("read", &error))?;
         if seen <= pool.durable_id() {
-            // It has seen all that is committed, and of other workers' groups those that are shown.
+            // It has read all committed transactions; of other workers' groups, the visible ones.
             let known = if self.is_apart() { seen.0 } else { pool.committed_id().0 };
             self.acknowledged(known);
         }
         Ok(())
     }
 
-    /// Waits for everything that is committed, as a program does that must be sure.
+    /// Waits until every committed transaction is durable, as a program does.
     fn wait(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
         let awaited = pool.committed_id().0;
-        // First by steps, which must get there: `flush` would wait for ever. But a combined group
-        // waits for more until somebody waits for it, and steps alone do not.
+        // First by steps, which must suffice, since `flush` would wait for ever. A combined group
+        // is an exception: it waits for more transactions until a caller waits for it.
         let by_steps = !self.case.sync && self.case.group == 0;
         let mut idle = 0;
         while by_steps && pool.steps().first() == Some(&"persist") && idle < 3 {
@@ -147,10 +147,10 @@ impl Execution<'_> {
     }
 
     fn step(&mut self, pool: &dyn AnyPool, step: usize) -> Result<(), Stopped> {
-        self.picker.tell(format_args!("step: {}", pool.steps()[step]));
+        self.picker.log(format_args!("step: {}", pool.steps()[step]));
         let stepped = pool.step(step);
         stepped.map_err(|error| self.broken("step", &error))?;
-        // Whoever asks is told: that is an acknowledgement.
+        // Reading the durable ID is an acknowledgement.
         let durable = pool.durable_id().0;
         if durable > self.states().acknowledged() {
             self.acknowledged(durable);
@@ -165,9 +165,9 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// The program was told: a moment at which the power may go.
+    /// Marks an acknowledgement, at which the power may fail.
     fn acknowledged(&mut self, id: u64) {
-        self.picker.tell(format_args!("up to {id} is acknowledged"));
+        self.picker.log(format_args!("up to {id} is acknowledged"));
         self.states().acknowledge(id);
         self.recorder.crash_point();
     }

@@ -1,10 +1,10 @@
-//! Loading under the eyes of the oracle.
+//! Loading with every commit recorded for the oracle.
 
 use lastword::{AnyPool, AnyWorker, ErasedTx, Error, Stop, Transact};
 
 use super::Execution;
 
-/// A worker whose every commit is noted.
+/// A worker whose every commit is recorded.
 pub(super) struct Noting<'n, 'e> {
     pub(super) worker: &'n mut dyn AnyWorker,
     pub(super) pool: &'n dyn AnyPool,
@@ -22,12 +22,12 @@ impl Transact for Noting<'_, '_> {
         &mut self,
         mut body: impl FnMut(&mut ErasedTx<'_>) -> Result<R, Stop>,
     ) -> Result<R, Error> {
-        let mut answer = None;
+        let mut result = None;
         let done = self.worker.run_any(false, &mut |tx| {
-            answer = Some(body(&mut ErasedTx::new(tx))?);
+            result = Some(body(&mut ErasedTx::new(tx))?);
             Ok(())
         });
         self.execution.note_commit(self.pool);
-        done.map(|_| answer.expect("a transaction that commits has an answer"))
+        done.map(|_| result.expect("a transaction that commits has a result"))
     }
 }

@@ -1,14 +1,15 @@
 //! Agreement of describe, check, dump, repair and open on the same damaged files.
 //!
-//! Pools of all designs, on files and mapped, closed and abandoned, are edited at random: words and
-//! names of superblocks and log heads with their checksums put right again or not, words of log and
-//! heap, lengths, a log that is missing, zeroed, of another pool or of another time. Then:
+//! Pools of all designs, on files and mapped, closed and abandoned, are edited at random. Edits
+//! change words and names of superblocks and log heads with their checksums fixed or not, words of
+//! log and heap, or lengths. They also remove or zero a log, or take one of another pool or time.
+//! Then:
 //!
-//! - the pool opens if and only if a check says so, and only then it can be described;
-//! - what is refused is refused by the same words;
+//! - the pool opens if and only if a check says so, and only then describe succeeds;
+//! - all refusals of a pool have the same text;
 //! - a dump shows the pool if and only if a check without the log finds its heap sound;
 //! - a repair changes neither;
-//! - a pool that is refused for what its files say of themselves is left as it was.
+//! - a pool refused for the content of its metadata is unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +25,7 @@ use crate::designs::AnyDesign;
 
 const DESIGNS: [&str; 4] = ["decoupled", "undo", "redo", "snapshot"];
 const LAYOUT: (&str, u64) = ("ledger", 3);
-/// What is put in place of a name, in its first bytes.
+/// Replacements of a name's first bytes.
 const NAMES: [&[u8]; 16] = [
     b"ledger",
     b"",
@@ -43,7 +44,7 @@ const NAMES: [&[u8]; 16] = [
     b"emulated",
     b"clay",
 ];
-/// Words of a superblock in which names begin, and how many words each has.
+/// Words of a superblock where names begin, and the length of each in words.
 const PLACES: [(usize, usize); 3] = [(6, 2), (8, 4), (21, 2)];
 const COPY_BYTES: usize = 4096;
 const BLOCK_WORDS: usize = 64;
@@ -84,7 +85,7 @@ fn options(medium: Option<Medium>) -> Options {
 impl Place {
     fn new() -> Place {
         let in_memory = tempfile::tempdir_in("/dev/shm");
-        let dir = in_memory.or_else(|_| tempfile::tempdir()).expect("there is a place for files");
+        let dir = in_memory.or_else(|_| tempfile::tempdir()).expect("a temporary directory");
         let mut place = Place { dir, sound: Vec::new() };
         let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
         for design in DESIGNS {
@@ -106,14 +107,14 @@ impl Place {
         self.files().map(|file| fs::read(file).ok())
     }
 
-    /// Puts these files in the place of all that is there.
+    /// Replaces all files by these.
     fn write(&self, contents: &[Option<Vec<u8>>; 2]) {
-        for entry in fs::read_dir(self.dir.path()).expect("the directory is there") {
+        for entry in fs::read_dir(self.dir.path()).expect("the directory exists") {
             fs::remove_file(entry.expect("it is readable").path()).expect("it can be emptied");
         }
         for (file, bytes) in self.files().iter().zip(contents) {
             if let Some(bytes) = bytes {
-                fs::write(file, bytes).expect("there is room");
+                fs::write(file, bytes).expect("the disk has room");
             }
         }
     }
@@ -122,7 +123,7 @@ impl Place {
         let works = "a small pool can be made and filled";
         self.write(&[None, None]);
         let path = &self.files()[0];
-        let design = AnyDesign::by_name(design).expect("it is in the table");
+        let design = AnyDesign::by_name(design).expect("the design is in the table");
         (design.create)(path, options(Some(medium))).expect(works).close().expect(works);
         let early = self.read();
         for turn in 0..3_u64 {
@@ -144,10 +145,10 @@ impl Place {
     }
 }
 
-/// Edits pools so often, and compares the results.
+/// Edits pools `edits` times, and compares the results.
 ///
 /// # Panics
-/// When two of them disagree.
+/// When two results disagree.
 pub fn run(seed: u64, edits: u64) -> Tally {
     let place = Place::new();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -160,9 +161,9 @@ pub fn run(seed: u64, edits: u64) -> Tally {
             (0..1 + draw.below(3)).map(|_| draw.edit(&place, sound, &mut files)).collect();
         place.write(&files);
         let (repairs, without_log) = (draw.below(2) == 0, draw.below(2) == 0);
-        let what = format!("seed {seed}, edit {edit} of {}: {done:?}", sound.design.name);
+        let context = format!("seed {seed}, edit {edit} of {}: {done:?}", sound.design.name);
         let opens = DESIGNS[draw.below(DESIGNS.len())];
-        compare(&place, opens, repairs, without_log, &what, &mut tally);
+        compare(&place, opens, repairs, without_log, &context, &mut tally);
     }
     tally
 }
@@ -174,7 +175,7 @@ impl Draw<'_> {
         (self.0.next_u64() % end as u64) as usize
     }
 
-    /// A value in place of another.
+    /// Returns a replacement of a value.
     fn value(&mut self, old: u64) -> u64 {
         match self.below(8) {
             0 => 0,
@@ -188,7 +189,7 @@ impl Draw<'_> {
         }
     }
 
-    /// One edit; says what it was.
+    /// Makes one edit; returns its description.
     fn edit(
         &mut self,
         place: &Place,
@@ -216,7 +217,7 @@ impl Draw<'_> {
                 "a name"
             }
             (5..=7, Some(bytes)) => {
-                // Where something is: a word in a block that is not all zeros.
+                // Choose a word in a block that is not all zeros.
                 let blocks = bytes.len() / COPY_BYTES;
                 let start = self.below(blocks.max(1));
                 let full = |block: &usize| {
@@ -263,7 +264,7 @@ impl Draw<'_> {
         word.map_or(0, |word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
     }
 
-    /// Sets words of one copy or both; the checksum is put right again, most of the time.
+    /// Sets words of one copy or both; usually fixes the checksum.
     fn forge(&mut self, bytes: &mut [u8], first: usize, new: &[u64]) {
         let (copies, seals) = (1 + self.below(3), self.below(8) > 0);
         for copy in (0..2).filter(|copy| copies & 1 << copy != 0) {
@@ -287,7 +288,7 @@ fn text<T>(result: &Result<T, Error>) -> Option<String> {
     result.as_ref().err().map(Error::to_string)
 }
 
-/// What keeps a pool from being opened, as a check says it.
+/// Returns the check's reason why the pool does not open.
 fn refusal(report: &Report) -> Option<String> {
     let refused = report.findings.iter().any(|one| one.severity() == lastword::Severity::Refused);
     assert_eq!(refused, !report.opens(), "{:?}", report.findings);
@@ -299,49 +300,49 @@ fn compare(
     design: &str,
     repairs: bool,
     without_log: bool,
-    what: &str,
+    context: &str,
     tally: &mut Tally,
 ) {
     let path = &place.files()[0];
     let options = options(None).without_log(without_log);
     let expected = CheckOptions::from(&options);
-    let look = "a file that is there and not in use can be looked at";
+    let look = "an existing file that is not in use can be checked";
     let report = lastword::check_with(path, &expected).expect(look);
     let refused = refusal(&report);
     let info = lastword::inspect_with(path, &expected);
-    assert_eq!(text(&info), refused, "info and check: {what}");
+    assert_eq!(text(&info), refused, "info and check: {context}");
     let anyhow = CheckOptions::new().without_log(true);
     let sound = lastword::check_with(path, &anyhow).expect(look).sound();
     let dump = lastword::HeapAtRest::load(path);
-    assert_eq!(text(&dump), text(&sound), "dump and check: {what}");
+    assert_eq!(text(&dump), text(&sound), "dump and check: {context}");
     if refused.is_none() {
         let damaged = report.findings.iter().any(|one| one.problem.name() == "heap");
         assert_eq!(
             dump.is_err(),
             damaged,
-            "what opens can be dumped, if its heap is sound: {what}"
+            "a pool that opens can be dumped, if its heap is sound: {context}"
         );
     }
     let mut renewed = report.findings.iter().any(|one| one.problem.name() == "log_lost");
     if repairs {
         let repair = lastword::repair_with(path, &expected).expect(look);
-        assert_eq!(refusal(&repair.after), refused, "repair and check: {what}");
+        assert_eq!(refusal(&repair.after), refused, "repair and check: {context}");
         renewed &= repair.left.iter().any(|(one, _)| one.problem.name() == "log_lost");
     }
     let before = place.read();
-    let design = AnyDesign::by_name(design).expect("it is in the table");
+    let design = AnyDesign::by_name(design).expect("the design is in the table");
     let opened = (design.open)(path, options);
-    assert_eq!(text(&opened), refused, "open and check: {what}");
+    assert_eq!(text(&opened), refused, "open and check: {context}");
     match opened {
         Ok(pool) => {
-            pool.close().unwrap_or_else(|error| panic!("{error}: {what}"));
+            pool.close().unwrap_or_else(|error| panic!("{error}: {context}"));
             tally.opened += 1;
             tally.renewed += u64::from(renewed);
         }
         Err(error) => {
-            // What is in the log's groups is found while they are replayed, which is no harm.
+            // Damage in the log's groups is found only during replay, which may have written.
             let replayed = matches!(error, Error::DamagedLog { .. });
-            assert!(replayed || place.read() == before, "a refused pool was written: {what}");
+            assert!(replayed || place.read() == before, "a refused pool was written: {context}");
             let worst = report.findings.iter().max_by_key(|one| one.severity());
             let worst = worst.expect("a refusal has its finding").problem.name();
             *tally.refused.entry(worst).or_default() += 1;

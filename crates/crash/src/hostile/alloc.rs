@@ -1,4 +1,4 @@
-//! The allocator over a heap that lies.
+//! The allocator over a corrupt heap.
 
 use lw_alloc::{ARENAS, CHUNK_BYTES, Heap, Survey};
 use words::{ADDRESS_BITS, Addr, Stop, Words};
@@ -8,7 +8,7 @@ use super::Input;
 const TAG: u16 = 0x5a5a;
 const CHUNKS: u64 = 6;
 
-/// A heap in memory, without isolation; what is written stays.
+/// A heap in memory, without isolation or rollback.
 struct Bare {
     words: Vec<u64>,
     heap: Heap,
@@ -21,7 +21,7 @@ impl Bare {
     }
 
     fn word(&self, offset: u64) -> u64 {
-        assert!(offset.is_multiple_of(8), "words are asked for, not parts of them");
+        assert!(offset.is_multiple_of(8), "only whole words are requested");
         self.words[(offset / 8) as usize]
     }
 }
@@ -42,8 +42,8 @@ impl Words for Bare {
     }
 }
 
-/// A sound heap with something of everything: live and free objects of several classes and arenas,
-/// arrays whole, in part and not prepared, a free run.
+/// Makes a sound heap with every kind of content: live and free objects of several classes and
+/// arenas, arrays whole, in part and not prepared, a free run.
 fn sound() -> Bare {
     let heap = Heap::new(TAG, CHUNKS * CHUNK_BYTES);
     let words = vec![0; (CHUNKS * CHUNK_BYTES / 8) as usize];
@@ -61,7 +61,7 @@ fn sound() -> Bare {
     bare
 }
 
-/// The first byte says whether it begins sound or as the input's own words.
+/// Runs the target. The first byte selects a sound heap or one of the input's own words.
 pub fn alloc(input: &[u8]) {
     let mut input = Input::new(input);
     let mut bare = sound();
@@ -75,7 +75,7 @@ pub fn alloc(input: &[u8]) {
     }
     while !input.is_empty() {
         match input.byte() % 4 {
-            // Where metadata are, small numbers get further than any random word.
+            // In the metadata small numbers get further than random words.
             0 | 1 => {
                 let chunk = input.below(CHUNKS) as usize * (CHUNK_BYTES / 8) as usize;
                 input.change(&mut bare.words[chunk..chunk + 64]);
@@ -91,7 +91,7 @@ pub fn alloc(input: &[u8]) {
     look(&bare);
 }
 
-/// Looks at all of it in every way; the ways agree.
+/// Checks the heap by every method; their results agree.
 fn look(bare: &Bare) {
     let heap = bare.heap;
     let (checked, survey) = (heap.check(|at| bare.word(at)), heap.survey(|at| bare.word(at)));
@@ -100,7 +100,7 @@ fn look(bare: &Bare) {
     let live = heap.live(|at| bare.word(at)).take(1 << 20).count() as u64;
     if let Ok(usage) = checked {
         assert_eq!(usage, survey.usage);
-        assert_eq!(usage.objects + usage.blocks_prepared, live, "the walk finds what is counted");
+        assert_eq!(usage.objects + usage.blocks_prepared, live, "walk and check disagree");
         assert!(survey.complete);
     }
     assert!(live <= CHUNKS * CHUNK_BYTES / 16, "objects overlap");
@@ -108,7 +108,7 @@ fn look(bare: &Bare) {
     let _ = heap.is_live_at_rest(root, |at| bare.word(at));
 }
 
-/// Something that a program can ask for; the answer may be anything, but must come.
+/// Calls one of a program's operations; any result is allowed, but it must return.
 fn act(bare: &mut Bare, input: &mut Input<'_>) {
     let heap = bare.heap;
     let arena = input.byte() as usize % ARENAS;

@@ -1,4 +1,4 @@
-//! The files of a pool, as words: made once, changed, written, and put back.
+//! The files of a pool as words: made once, changed, written, and restored.
 
 use std::fs::File;
 use std::io;
@@ -10,12 +10,12 @@ use tempfile::TempDir;
 
 use super::seal;
 
-/// The pool's ID, so that the same input is the same files.
+/// The pool's ID, fixed so that equal inputs give equal files.
 const POOL: u64 = 0x0123_4567_89ab_cdef;
-/// Where the heap begins in every pool that is on files, and the log in one that is mapped.
+/// Start of the heap in every pool on files, and of the log in a mapped one.
 const AREA: u64 = 2 << 20;
 const LOG_BYTES: u64 = 128 << 10;
-/// Where the log begins in its own file.
+/// Start of the log in its own file.
 const LOG_OFFSET: u64 = 8192;
 
 /// A pool to begin with.
@@ -23,12 +23,12 @@ const LOG_OFFSET: u64 = 8192;
 pub struct Kind {
     /// Whether the log is in the pool's own file.
     pub mapped: bool,
-    /// Whether it was closed in good order; else its log waits to be replayed.
+    /// Whether it was shut down cleanly; else its log is to be replayed.
     pub clean: bool,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 4] = [
         Kind { mapped: false, clean: false },
         Kind { mapped: false, clean: true },
@@ -37,13 +37,13 @@ impl Kind {
     ];
 }
 
-/// Options of such a pool: nothing happens in the background, so that nothing depends on time.
+/// Returns the options of such a pool, without background work, whose timing could differ.
 pub fn options() -> Options {
     let options = Options::new().bytes(256 << 10).log_bytes(LOG_BYTES).ring_entries(1 << 10);
     options.background(false)
 }
 
-/// A pool's files in a directory of their own: what they were, and what they are to be.
+/// A pool's files in a directory of their own, original and changed.
 #[derive(Debug)]
 pub struct Files {
     dir: TempDir,
@@ -63,20 +63,20 @@ pub struct Part {
     pub file: usize,
     /// Its first byte.
     pub at: u64,
-    /// What is there.
+    /// Its content.
     pub words: Vec<u64>,
-    /// What it is.
+    /// Its kind.
     pub area: Area,
 }
 
-/// What a part of a file is.
+/// The kind of a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     /// The two copies of a superblock, or of a log's head.
     Copies,
     /// Groups.
     Log,
-    /// Home.
+    /// The heap image.
     Heap,
 }
 
@@ -90,8 +90,8 @@ fn bytes(words: &[u64]) -> Vec<u8> {
 }
 
 impl Files {
-    /// Makes a pool with some transactions in it, below the system's directory for such things, or
-    /// in memory where there is a place for that.
+    /// Makes a pool with some transactions in it, in the temporary directory, or in memory if the
+    /// system has such a place.
     ///
     /// # Panics
     /// When it cannot.
@@ -125,44 +125,44 @@ impl Files {
         self.dir.path().join("test.pool")
     }
 
-    /// The log's own file, whether there is one or not.
+    /// Returns the path of the log's own file, which may not exist.
     pub fn log_path(&self) -> PathBuf {
         self.dir.path().join("test.pool.log")
     }
 
-    /// What it began as.
+    /// Returns the kind of the original pool.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The part of the file with the log that has the groups.
+    /// Returns the part with the log's groups.
     pub fn log(&mut self) -> &mut Part {
-        self.parts.iter_mut().find(|part| part.area == Area::Log).expect("each pool has one")
+        self.parts.iter_mut().find(|part| part.area == Area::Log).expect("each pool has a log")
     }
 
-    /// The heap at home.
+    /// Returns the heap image.
     pub fn heap(&mut self) -> &mut Part {
-        self.parts.iter_mut().find(|part| part.area == Area::Heap).expect("each pool has one")
+        self.parts.iter_mut().find(|part| part.area == Area::Heap).expect("each pool has a heap")
     }
 
-    /// The copies in the pool's file (0) or the log's own (1).
+    /// Returns the copies in the pool's file (0) or the log's own (1).
     pub fn copies(&mut self, file: usize) -> &mut Part {
         let mut parts = self.parts.iter_mut();
         let copies = parts.find(|part| part.file == file && part.area == Area::Copies);
-        copies.expect("a file that is there has them")
+        copies.expect("an existing file has copies")
     }
 
-    /// Forgets every change.
+    /// Undoes every change.
     pub fn reset(&mut self) {
         self.parts.clone_from(&self.sound);
     }
 
-    /// Words of a block of the log, which groups are padded to.
+    /// Returns the words of a block of the log, to which groups are padded.
     pub fn unit_words(&self) -> usize {
         if self.kind.mapped { 8 } else { 512 }
     }
 
-    /// Puts the checksums right again.
+    /// Fixes the checksums.
     pub fn seal(&mut self) {
         let unit = self.unit_words();
         for part in &mut self.parts {
@@ -177,8 +177,8 @@ impl Files {
         }
     }
 
-    /// Writes the files as they are to be; `lengths` are other lengths of files, and `no_log`
-    /// leaves the log's own away.
+    /// Writes the changed files. `lengths` sets other lengths of files, and `no_log` removes the
+    /// log's own.
     ///
     /// # Panics
     /// When it cannot.
@@ -190,18 +190,18 @@ impl Files {
                 let _ = std::fs::remove_file(path);
                 continue;
             }
-            let to = open(&path).expect("the directory is there");
+            let to = open(&path).expect("the directory exists");
             for part in self.parts.iter().filter(|part| part.file == file) {
-                to.write_all_at(&bytes(&part.words), part.at).expect("there is room");
+                to.write_all_at(&bytes(&part.words), part.at).expect("the disk has room");
             }
             for &(_, other) in lengths.iter().filter(|(of, _)| *of == file) {
                 length = other;
             }
-            to.set_len(length).expect("there is room");
+            to.set_len(length).expect("the disk has room");
         }
     }
 
-    /// Reads the files as they are.
+    /// Reads the files from disk.
     ///
     /// # Panics
     /// When it cannot.
@@ -218,15 +218,15 @@ impl Files {
         self.parts.clear();
         for (file, at, length, area) in areas.into_iter().flatten() {
             let path = [self.path(), self.log_path()][file].clone();
-            let from = open(&path).expect("it is there");
-            self.lengths[file] = from.metadata().expect("it is there").len();
+            let from = open(&path).expect("the file exists");
+            self.lengths[file] = from.metadata().expect("the file exists").len();
             let mut found = vec![0; length as usize];
-            from.read_exact_at(&mut found, at).expect("it is as long as its areas");
+            from.read_exact_at(&mut found, at).expect("the file contains its areas");
             self.parts.push(Part { file, at, words: words(&found), area });
         }
     }
 
-    /// Length of the pool's file (0) or the log's own (1), as it was.
+    /// Returns the original length of the pool's file (0) or the log's own (1).
     pub fn length(&self, file: usize) -> u64 {
         self.lengths[file]
     }
@@ -236,7 +236,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create(true).truncate(false).open(path)
 }
 
-/// Some transactions: a root, objects that come and go, an array; each a group of its own.
+/// Runs some transactions: a root, objects allocated and freed, an array; each in its own group.
 fn fill(path: &Path, clean: bool) {
     let works = "a small pool has room for a few objects";
     let pool = Pool::open(path, options()).expect(works);
@@ -247,7 +247,7 @@ fn fill(path: &Path, clean: bool) {
         Ok(root)
     });
     let root: Ptr<[u64; 4]> = root.expect(works).value;
-    // At home already, whatever is in the log.
+    // Reproduce these; the log also still holds them.
     pool.bring_home().expect(works);
     for n in 0..12_u64 {
         let done = pool.run(|tx| {

@@ -1,5 +1,5 @@
-//! The bytes that drive a target: decisions, read one after the other. When they are used up, every
-//! further decision is 0, so that short inputs are simple.
+//! The bytes that drive a target: decisions, read one after another. After the last byte every
+//! decision is 0, so that short inputs are simple.
 
 /// A position in the bytes.
 #[derive(Clone, Debug)]
@@ -13,12 +13,12 @@ impl<'a> Input<'a> {
         Input { rest: bytes }
     }
 
-    /// Whether nothing is left.
+    /// Returns whether all bytes are used.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// What is left.
+    /// Returns the unused bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -51,7 +51,7 @@ impl<'a> Input<'a> {
         u64::from(u32::from_le_bytes(self.take())) % end
     }
 
-    /// A word in place of `old`: one that has often been wrong, or any.
+    /// Returns a replacement of `old`: a word that often exposes bugs, or any.
     pub fn value(&mut self, old: u64) -> u64 {
         match self.byte() % 12 {
             0 => 0,
@@ -69,7 +69,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Changes some of the words: one, a swap of two, or a whole part that comes from elsewhere.
+    /// Changes some words: one, a swap of two, or a whole part copied from elsewhere.
     pub fn change(&mut self, words: &mut [u64]) {
         let length = words.len() as u64;
         if length == 0 {

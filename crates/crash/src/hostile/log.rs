@@ -1,4 +1,4 @@
-//! The scan of a log that lies.
+//! The scan of a corrupt log.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ const IDENTITY: Identity = Identity { pool: 0x0123_4567_89ab_cdef, generation: 3
 const HEAP_WORDS: u64 = 1 << 14;
 const LOG_WORDS: usize = 4096;
 
-/// A log in memory that counts what is read of it.
+/// A log in memory that counts its reads.
 struct Bare {
     words: Vec<u64>,
     block_bytes: usize,
@@ -45,7 +45,7 @@ impl ReadLog for Bare {
     }
 }
 
-/// A log in memory that is written, durable at once.
+/// A log in memory whose writes are durable at once.
 struct Written {
     words: Mutex<Vec<u64>>,
     block_bytes: usize,
@@ -61,7 +61,7 @@ impl ReadLog for Written {
     }
 
     fn read(&self, _at: u64, _out: &mut [u64]) -> Result<(), medium::Error> {
-        unreachable!("it is only written")
+        unreachable!("the log is only written")
     }
 }
 
@@ -91,8 +91,8 @@ impl LogMedium for Written {
     }
 }
 
-/// A log of some groups, the sequence where the oldest that was not overwritten begins, and the
-/// transaction before it.
+/// Makes a log of some groups; returns it, the sequence of the oldest group not overwritten, and
+/// the transaction before it.
 fn valid(input: &mut Input<'_>, block_bytes: usize) -> (Vec<u64>, u64, u64) {
     let words = Mutex::new(vec![0; LOG_WORDS]);
     let medium = Arc::new(Written { words, block_bytes });
@@ -116,11 +116,11 @@ fn valid(input: &mut Input<'_>, block_bytes: usize) -> (Vec<u64>, u64, u64) {
         let place = ring.place(&mut packed, acknowledged);
         let words = packed.words();
         let stored = medium.append(place.at, packed.into_image().0, words);
-        stored.expect("memory takes everything");
+        stored.expect("memory has room");
         starts.push((place.end, before));
     }
     let log = medium.words.lock().expect("no writer panics").clone();
-    // Where a group ended the next begins, but at a lap's end; the scan finds that by itself.
+    // Each group begins where the last ended, except at a wrap, which the scan finds by itself.
     let (head, bytes) = (ring.head(), 8 * LOG_WORDS as u64);
     let kept = starts.windows(2).find(|pair| pair[0].0 + bytes >= head + bytes / 4);
     let (sequence, last) = match kept {
@@ -130,7 +130,7 @@ fn valid(input: &mut Input<'_>, block_bytes: usize) -> (Vec<u64>, u64, u64) {
     (log, sequence, last)
 }
 
-/// A group as it comes, combined, compressed, or both.
+/// Packs a group plain, combined, compressed, or both.
 fn packed(group: Group, kind: u64, block_words: usize) -> Packed {
     let mut group = group;
     if kind & 1 != 0 {
@@ -145,7 +145,7 @@ fn packed(group: Group, kind: u64, block_words: usize) -> Packed {
     }
 }
 
-/// The first byte says how the log begins; the rest changes it.
+/// Runs the target. The first byte selects the initial log; the others change it.
 pub fn log(input: &[u8]) {
     let mut input = Input::new(input);
     let block_bytes = if input.bit() { 64 } else { 4096 };
@@ -175,7 +175,7 @@ pub fn log(input: &[u8]) {
     scan(&Bare { words, block_bytes, read: Cell::new(0) }, sequence, last % (1 << 62));
 }
 
-/// Follows the log to its end; everything found is what a replay may rely on.
+/// Scans the log to its end; a replay may rely on every group found.
 fn scan(log: &Bare, sequence: u64, mut last: u64) {
     let mut scan = Scan::new(log, IDENTITY, sequence, TxId(last), HEAP_WORDS);
     let mut groups = 0;
@@ -202,13 +202,13 @@ fn scan(log: &Bare, sequence: u64, mut last: u64) {
     };
     let most = log.bytes() / log.block_bytes() as u64;
     assert!(groups <= most, "{groups} groups in {most} blocks");
-    // Each block is read once to follow the groups and once for each place that is none; the
-    // search behind the end is bounded.
+    // Each block is read once to follow the groups and once for each place without a group;
+    // the search after the end is bounded.
     assert!(log.read.get() <= 16 * log.bytes() + 65536, "{} bytes read", log.read.get());
-    let unreached = scan.unreached().expect("it is memory");
+    let unreached = scan.unreached().expect("memory can be read");
     assert!(unreached.is_sorted_by_key(|group| group.first));
     let proof = unreached.iter().any(|group| group.proves_damage);
-    assert!(refused || !proof, "damage that is proved is not passed over");
+    assert!(refused || !proof, "proven damage was skipped");
 }
 
 #[cfg(test)]
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_valid_log_is_read_to_its_end() {
+    fn valid_log_is_scanned_to_its_end() {
         for laps in [&[5, 0, 0, 0, 7, 0, 0, 0][..], &[0; 8], &[9; 600]] {
             for block_bytes in [64, 4096] {
                 let (words, sequence, last) = valid(&mut Input::new(laps), block_bytes);
@@ -230,10 +230,10 @@ mod tests {
         }
     }
 
-    /// Each header claims all that is behind it: read for each of them the log would be read half
-    /// as often as it has blocks.
+    /// Each header claims the whole rest of the log. Reading that for each header would read the
+    /// log half as often as it has blocks.
     #[test]
-    fn a_log_full_of_headers_is_read_a_few_times_and_refused() {
+    fn log_full_of_headers_is_refused_in_bounded_time() {
         let (header, bytes) = (u64::from_le_bytes(*b"LWGROUP3"), 1_u64 << 20);
         let mut words = vec![0; (bytes / 8) as usize];
         for at in (64..bytes).step_by(64) {

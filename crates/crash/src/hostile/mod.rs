@@ -1,20 +1,20 @@
-//! Files that lie: whatever is in them, each answer is a value or a typed error, after bounded
+//! Corrupt files: whatever their content, each call returns a value or a typed error after bounded
 //! work.
 //!
 //! The bodies of the fuzz targets in `fuzz/` are here, so that `cargo test` runs them too, over the
 //! committed corpus and over seeded random inputs.
 //!
-//! | target | what the input drives |
+//! | target | the input drives |
 //! |---|---|
 //! | [`superblock`] | words of superblocks and log heads, in both copies or one |
 //! | [`log`] | a log of arbitrary bytes, or a valid one with changes |
-//! | [`alloc`] | a heap of arbitrary words, or a valid one with changes, and what is done with it |
-//! | [`pool`] | changes anywhere in a pool's files, then everything that can be done with a pool |
+//! | [`alloc`] | a heap of arbitrary words, or a valid one with changes, and operations on it |
+//! | [`pool`] | changes anywhere in a pool's files, then every operation on a pool |
 //!
-//! A checksum would hide everything behind it, so half of the time it is put right again after the
+//! A checksum would hide all code after it, so half of the time the checksums are fixed after the
 //! changes ([`seal`]).
 //!
-//! Each panics when something is not as it must be, which is how a fuzzer knows.
+//! Each target panics on a violation, which a fuzzer recognises.
 
 pub mod agree;
 mod alloc;

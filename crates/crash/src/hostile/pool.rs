@@ -1,4 +1,4 @@
-//! Everything that can be done with a pool, on files that lie.
+//! Every operation on a pool with corrupt files.
 
 use std::cell::RefCell;
 
@@ -8,12 +8,12 @@ use super::files::{Area, Files, Kind, Part, options};
 use super::input::Input;
 
 thread_local! {
-    /// The pools to begin with, made once in each thread.
+    /// The initial pools, made once in each thread.
     static POOLS: RefCell<Vec<Files>> = RefCell::new(Kind::ALL.map(Files::make).into());
 }
 
-/// The first byte says which pool it is, and whether checksums are put right again; the rest
-/// changes the files anywhere.
+/// Runs the target. The first byte selects the pool and whether checksums are fixed; the others
+/// change the files anywhere.
 pub fn pool(input: &[u8]) {
     let mut input = Input::new(input);
     with_pool(&mut input, |files, input| {
@@ -28,7 +28,7 @@ pub fn pool(input: &[u8]) {
             match input.byte() % 16 {
                 0 => lengths.push(length(files, input)),
                 1 => no_log = input.byte().is_multiple_of(4),
-                // Where most is: the first words of a block of the log, of a chunk, of a copy.
+                // The densest words: the first of a block of the log, of a chunk, of a copy.
                 2..=8 => {
                     let block = input.below(words.len() as u64 / 512) as usize * 512;
                     input.change(&mut words[block..block + 64]);
@@ -43,8 +43,8 @@ pub fn pool(input: &[u8]) {
     });
 }
 
-/// The first byte as for [`pool`]; the rest are words of superblocks and log heads: which one, what
-/// it becomes, and whether in both copies.
+/// Runs the target. The first byte is as for [`pool`]. The others change words of superblocks and
+/// log heads: the word, its new value, and whether in both copies.
 pub fn superblock(input: &[u8]) {
     let mut input = Input::new(input);
     with_pool(&mut input, |files, input| {
@@ -69,7 +69,7 @@ pub fn superblock(input: &[u8]) {
     });
 }
 
-/// Another length of a file.
+/// Returns another length of a file.
 fn length(files: &Files, input: &mut Input<'_>) -> (usize, u64) {
     let file = usize::from(input.bit() && !files.kind().mapped);
     let length = match input.byte() % 4 {
@@ -81,7 +81,7 @@ fn length(files: &Files, input: &mut Input<'_>) -> (usize, u64) {
     (file, length)
 }
 
-/// Lets the files be changed, and does all that can be done.
+/// Changes the files with `change`, and runs every operation.
 fn with_pool(
     input: &mut Input<'_>,
     change: impl FnOnce(&mut Files, &mut Input<'_>) -> (Vec<(usize, u64)>, bool),
@@ -100,13 +100,13 @@ fn with_pool(
     });
 }
 
-/// Checks, describes, repairs if asked to, opens, uses, closes: the answers agree with each other.
+/// Checks, describes, repairs if asked to, opens, uses and closes; the results must agree.
 ///
 /// # Panics
 /// When they do not.
 pub fn examine(files: &Files, shadow: Shadow, repairs: bool) -> Report {
     let path = files.path();
-    let report = lastword::check(&path).expect("it can be looked at");
+    let report = lastword::check(&path).expect("the file can be checked");
     assert!(report.opens() || report.severity() == Severity::Refused, "{:?}", report.findings);
     for finding in &report.findings {
         let problem = &finding.problem;
@@ -120,24 +120,24 @@ pub fn examine(files: &Files, shadow: Shadow, repairs: bool) -> Report {
         snapshot.objects().map(|live| snapshot.words(&live).fold(0, u64::wrapping_add)).max()
     });
     if repairs {
-        let repair = lastword::repair(&path).expect("it can be written");
-        assert_eq!(repair.after.opens(), report.opens(), "a repair opens or closes nothing");
+        let repair = lastword::repair(&path).expect("the file can be written");
+        assert_eq!(repair.after.opens(), report.opens(), "a repair changed whether the pool opens");
         let left = repair.left.len() + repair.mended.len();
-        assert_eq!(left, report.findings.len(), "each is mended or left with a reason");
-        assert_eq!(repair.after.checked, report.checked, "a repair changes nothing that counts");
+        assert_eq!(left, report.findings.len(), "each finding is repaired or left with a reason");
+        assert_eq!(repair.after.checked, report.checked, "a repair changed valid data");
     }
-    // With the layout that it says it has, as whoever made it would.
+    // Use the layout that the file states, as its creator would.
     let layout = report.layout.clone().unwrap_or_default();
     let opened = Pool::open(&path, options().shadow(shadow).layout(&layout.0, layout.1));
     match (opened, &report.refusal) {
         (Ok(pool), None) => use_it(pool),
         (Err(error), Some(refusal)) => assert_eq!(error.to_string(), refusal.to_string()),
-        (Ok(_), Some(refusal)) => panic!("it opens, and the check said: {refusal}"),
-        (Err(error), None) => panic!("the check said that it opens: {error}"),
+        (Ok(_), Some(refusal)) => panic!("the pool opens, but the check refused it: {refusal}"),
+        (Err(error), None) => panic!("the check accepted the pool, but it does not open: {error}"),
     }
     if report.opens() {
-        let after = lastword::check(&path).expect("it can be looked at");
-        // What counts goes on counting; a number that was the largest possible is too large then.
+        let after = lastword::check(&path).expect("the file can be checked");
+        // Counters continue; one at its maximum is then out of range.
         let too_large =
             [&Problem::Areas, &Problem::NoLogHead { needed_after: None }].map(|one| one.name());
         let is_known = |one: &Finding| too_large.contains(&one.problem.name());
@@ -148,7 +148,7 @@ pub fn examine(files: &Files, shadow: Shadow, repairs: bool) -> Report {
     report
 }
 
-/// A few transactions; the answers may be anything, but must come. Then what was committed is
+/// Runs a few transactions; any result is allowed, but each must return. Committed ones must be
 /// durable.
 fn use_it(pool: Pool) {
     let root = pool.run(|tx| tx.root()).map(|done| done.value).unwrap_or(0);

@@ -1,26 +1,26 @@
-//! What a crash may leave where each worker's transactions are made durable by themselves, some of
-//! them at a time.
+//! The states that a crash may leave where each worker makes its own transactions durable, in
+//! groups.
 //!
 //! ```text
-//!   worker 0   a1   a2 | a3        each worker's first ones, as many as there are of it
-//!   worker 1   b1 | b2             what was acknowledged is there
-//!                                  who has overwritten another is there with that one
-//!   heap       what was there before, and what these have written, in the order of their commits
+//!   worker 0   a1   a2 | a3        a prefix of each worker's groups
+//!   worker 1   b1 | b2             all acknowledged ones are present
+//!                                  with a transaction, those that it has overwritten are present
+//!   heap       the state before, and the writes of these, in commit order
 //! ```
 //!
-//! All such sets are tried. Transactions of a worker with one ID are of one group, and there
-//! together: no time was drawn between them. That a set is closed under what was written is checked
-//! here, word by word; that it is under what was read is for the workload's own check.
+//! The oracle tries all such sets. Transactions of a worker with one ID are of one group, and are
+//! present together, since no timestamp was assigned between them. This module checks, word by
+//! word, that a set is closed under overwritten writes. The workload's own check covers reads.
 
 use std::collections::BTreeMap;
 
 use super::{Left, State, Words};
 use crate::Violation;
 
-/// What transactions have written: words and their values.
+/// The writes of transactions: words and their values.
 type Writes = BTreeMap<usize, u64>;
 
-/// What is there of these transactions, the first of which is the state before them.
+/// Finds which of these transactions are present; the first entry is the state before them.
 pub(super) fn left(
     states: &[State],
     acknowledged: u64,
@@ -32,7 +32,7 @@ pub(super) fn left(
     let made = &states[1..];
     let (mut lost, mut best) = (false, None);
     for set in sets(made) {
-        // IDs go on above all that are there.
+        // New IDs are above all that are present.
         let is_known = made.iter().zip(&set).all(|(state, is_in)| !is_in || state.id <= found);
         if !is_known
             || !is_closed(&set, &writes)
@@ -58,13 +58,13 @@ pub(super) fn left(
     }
 }
 
-/// What a transaction has written, between two states.
+/// Returns the writes of a transaction, from the states before and after it.
 fn written(before: &State, after: &State) -> Writes {
     let both = before.words.iter().zip(after.words.iter()).enumerate();
     both.filter(|(_, (before, after))| before != after).map(|(at, (_, &word))| (at, word)).collect()
 }
 
-/// All sets that have of each worker its first groups.
+/// Returns all sets with a prefix of each worker's groups.
 fn sets(made: &[State]) -> Vec<Vec<bool>> {
     let mut workers: Vec<usize> = made.iter().map(|state| state.worker).collect();
     workers.sort_unstable();
@@ -89,7 +89,7 @@ fn sets(made: &[State]) -> Vec<Vec<bool>> {
     sets
 }
 
-/// Whether who has written a word is there only with all who had written it before.
+/// Returns whether every last writer of a word is present only with all earlier writers.
 fn is_closed(set: &[bool], writes: &[Writes]) -> bool {
     (0..set.len()).filter(|&later| set[later]).all(|later| {
         let meets = |earlier: &Writes| writes[later].keys().any(|word| earlier.contains_key(word));
@@ -97,7 +97,8 @@ fn is_closed(set: &[bool], writes: &[Writes]) -> bool {
     })
 }
 
-/// The first word that is not what these transactions have made of it, and what that is.
+/// Returns the first word that differs from the writes of these transactions, and its expected
+/// value.
 fn first_wrong(
     set: &[bool],
     writes: &[Writes],
@@ -117,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// The states behind transactions, each of a worker, that write one word of four each.
+    /// Returns the states after transactions, each of a worker, that write one word of four each.
     fn states(writes: &[(usize, usize, u64)]) -> Vec<State> {
         let mut words = vec![0; 4];
         let mut states = vec![State { id: 10, worker: 0, words: Arc::new(words.clone()) }];
@@ -137,21 +138,21 @@ mod tests {
     }
 
     #[test]
-    fn each_worker_may_lose_its_last_ones() {
+    fn crash_may_lose_each_workers_last_groups() {
         let writes = [(0, 0, 1), (1, 1, 2), (0, 2, 3)];
         let left = |there| Ok(Left { there, of: 3 });
         assert_eq!(judge(&writes, 10, [0; 4]), left(0));
         assert_eq!(judge(&writes, 10, [1, 0, 3, 0]), left(2));
         assert_eq!(judge(&writes, 10, [0, 2, 0, 0]), left(1));
         assert_eq!(judge(&writes, 10, [1, 2, 3, 0]), left(3));
-        // Not the first one's second without its first.
+        // Not the first worker's second transaction without its first.
         assert!(matches!(judge(&writes, 10, [0, 0, 3, 0]), Err(Violation::Torn { word: 0, .. })));
-        // Nor anything that nobody wrote.
+        // Nor a value without a writer.
         assert!(matches!(judge(&writes, 10, [1, 2, 3, 4]), Err(Violation::Torn { word: 3, .. })));
     }
 
     #[test]
-    fn a_group_is_there_whole_or_not_at_all_and_below_what_is_said_to_be_there() {
+    fn group_is_recovered_whole_or_not_at_all() {
         let mut states = states(&[(0, 0, 1), (1, 1, 2), (0, 2, 3)]);
         states.iter_mut().skip(1).for_each(|state| state.id = 11);
         let judge = |found, words: [u64; 4]| left(&states, 10, found, &Arc::new(words.to_vec()));
@@ -162,20 +163,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_is_there_whoever_it_is_of() {
+    fn acknowledged_transaction_of_any_worker_survives() {
         let writes = [(0, 0, 1), (1, 1, 2), (0, 2, 3)];
         assert!(matches!(judge(&writes, 12, [1, 0, 3, 0]), Err(Violation::Lost { .. })));
         assert_eq!(judge(&writes, 12, [1, 2, 0, 0]), Ok(Left { there: 0, of: 1 }));
     }
 
     #[test]
-    fn who_has_overwritten_is_there_with_what_was_overwritten() {
-        // The second writes what the first wrote, and then something else.
+    fn overwriting_transaction_needs_the_overwritten_one() {
+        // The second overwrites the first's word, and writes another.
         let writes = [(0, 0, 1), (1, 0, 2), (1, 2, 3), (0, 1, 4)];
         assert_eq!(judge(&writes, 10, [2, 0, 3, 0]), Ok(Left { there: 3, of: 4 }));
-        // As if the second had been replayed, and the first behind it.
+        // As if the second had been replayed before the first.
         assert!(matches!(judge(&writes, 10, [1, 0, 3, 0]), Err(Violation::Torn { .. })));
-        // The second is gone, and what its worker did behind it is not.
+        // The second is lost, but its worker's next transaction is not.
         assert!(matches!(judge(&writes, 10, [0, 0, 3, 0]), Err(Violation::Torn { .. })));
     }
 }

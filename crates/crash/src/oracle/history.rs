@@ -1,17 +1,17 @@
-//! Whether a history of transactions over lists is isolated as promised, and what a crash may take.
+//! A checker of transaction histories over lists: isolation level, and states after a crash.
 //!
-//! Transactions read whole lists and append values, each value once in a history. So a list names
-//! the transactions that made it in their order, and what each transaction must come before and
-//! after follows from what was read:
+//! Transactions read whole lists and append values, each value once in a history. A list therefore
+//! gives the order of the transactions that made it. The reads then determine the transactions that
+//! each one must precede and follow:
 //!
 //! ```text
 //!   list of a key    ... | u by A | v by B | w by C |        T has read it up to v
-//!   A --ww--> B          B has appended behind A
-//!   B --wr--> T          T has seen what B appended
-//!   T --rw--> C          T has not seen what C appended
+//!   A --ww--> B          B has appended after A
+//!   B --wr--> T          T has read B's append
+//!   T --rw--> C          T has not read C's append
 //! ```
 //!
-//! A cycle of these edges has no serial order. What it is called, and who allows it:
+//! A cycle of these edges has no serial order. Its name, and the levels that allow it:
 //!
 //! | cycle | of | serializable | snapshot isolation |
 //! |---|---|---|---|
@@ -30,73 +30,73 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt;
 
-/// Names a list.
+/// The identifier of a list.
 pub type Key = u64;
-/// Lists and what is in them; one that is empty may be missing.
+/// Lists and their values; an empty list may be missing.
 pub type Lists = BTreeMap<Key, Vec<u64>>;
 
 /// A transaction that committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// Lists that it has read, as they stood before its own appends.
+    /// Lists that it has read, as they were before its own appends.
     pub reads: Vec<(Key, Vec<u64>)>,
-    /// What it has appended, in its order.
+    /// Its appends, in order.
     pub appends: Vec<(Key, u64)>,
-    /// Before it began, and after its commit was answered, on a clock that all share.
+    /// Before its begin, and after its commit returned, on a shared clock.
     pub span: (u64, u64),
 }
 
-/// What has happened.
+/// A history.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In any order; results name transactions by their place here.
+    /// In any order; results identify transactions by their index here.
     pub transactions: Vec<Transaction>,
-    /// All lists, read when nobody wrote any more.
+    /// All lists, read after the last write.
     pub last: Lists,
 }
 
-/// What was promised.
+/// A promised isolation level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Serializable, and who began after another's answer comes after it.
+    /// Serializable, and a transaction that began after another returned comes after it.
     Strict,
-    /// As if one had run after the other, in some order.
+    /// Equivalent to some serial order.
     Serializable,
-    /// As [`Snapshot`](Level::Snapshot), and that moment was not before it began: it has seen all
-    /// that had been answered.
+    /// As [`Snapshot`](Level::Snapshot), at a moment not before its begin: it has read all
+    /// transactions that had returned.
     StrictSnapshot,
-    /// Each has read one moment and has overwritten nothing that it has not seen.
+    /// Each has read the state of one moment, and has overwritten only values that it has read.
     Snapshot,
-    /// As [`Snapshot`](Level::Snapshot), but two may see what two others did beside each other in
+    /// As [`Snapshot`](Level::Snapshot), but two transactions may see two concurrent ones in
     /// different orders (*long fork*): each worker sees its own before others do.
     ParallelSnapshot,
 }
 
-/// Why one transaction comes before another.
+/// The reason why one transaction precedes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// The second has appended behind the first.
+    /// The second has appended after the first.
     WriteWrite,
-    /// The second has read what the first appended.
+    /// The second has read the first's append.
     WriteRead,
-    /// The second has appended what the first has not read.
+    /// The second has appended a value that the first has not read.
     ReadWrite,
-    /// The second began after the first was over.
+    /// The second began after the first returned.
     RealTime,
 }
 
-/// One transaction comes before another.
+/// An edge: one transaction precedes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
     /// The earlier.
     pub from: usize,
-    /// Why.
+    /// The reason.
     pub why: Why,
     /// The later.
     pub to: usize,
 }
 
-/// The table of the module.
+/// The kinds of cycles in the module's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Writes only.
@@ -107,7 +107,7 @@ pub enum Kind {
     Single,
     /// Several such, never two in a row.
     NonAdjacent,
-    /// Two in a row: what snapshot isolation allows.
+    /// Two in a row, which snapshot isolation allows.
     WriteSkew,
 }
 
@@ -122,22 +122,22 @@ pub struct At {
     pub value: u64,
 }
 
-/// What is wrong with a history.
+/// An anomaly of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anomaly {
-    /// The value stands in the list twice, or was appended twice.
+    /// The value occurs twice in the list, or was appended twice.
     Twice(Key, u64),
-    /// The value was read, and no transaction that committed has appended it (G1a).
+    /// The value was read, and no committed transaction has appended it (G1a).
     Unknown(At),
-    /// The value was read, and not what the same transaction has appended behind it (G1b).
+    /// The value was read without a later append of the same transaction (G1b).
     Intermediate(At),
-    /// The value was read by who appended it, and before.
+    /// Its own writer read the value before it appended it.
     FromItself(At),
-    /// The list was read up to the value, and was no beginning of what it has become.
+    /// The list was read up to the value, and is not a prefix of its final state.
     Forked(At),
-    /// The value was appended and is not in the list at the end.
+    /// The value was appended and is missing in the list at the end.
     Lost(At),
-    /// No order is possible.
+    /// No serial order exists.
     Cycle(Kind, Vec<Edge>),
 }
 
@@ -147,16 +147,16 @@ impl fmt::Display for Anomaly {
     }
 }
 
-/// What is wrong with what a crash has left.
+/// A violation in the state after a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// The list has what is not the beginning of what it had become.
+    /// The list is not a prefix of its final state.
     NotAPrefix(Key),
-    /// Some of the transaction's appends are there and some are not.
+    /// Some of the transaction's appends are present and some are missing.
     Torn(usize),
-    /// The transaction was acknowledged, and is gone.
+    /// The transaction was acknowledged, and is lost.
     Forgotten(usize),
-    /// The first is gone. The second rests on it, and is there, or has only read and was
+    /// The first is lost. The second depends on it, and is present, or only read and was
     /// acknowledged.
     Unfounded(Edge),
 }
@@ -168,11 +168,11 @@ impl fmt::Display for Damage {
 }
 
 impl History {
-    /// Checks that the history is as isolated as promised. Costs time in proportion to what was
-    /// read, and for [`Level::Strict`] to the square of the number of transactions.
+    /// Checks that the history has the promised isolation. Its time is proportional to the size of
+    /// all reads, and for [`Level::Strict`] to the square of the number of transactions.
     ///
     /// # Errors
-    /// What is wrong; of several things the worst, with as few transactions as show it.
+    /// The worst anomaly, shown by as few transactions as possible.
     pub fn check(&self, level: Level) -> Result<(), Anomaly> {
         let mut edges = self.edges()?;
         if matches!(level, Level::Strict | Level::StrictSnapshot) {
@@ -196,16 +196,17 @@ impl History {
         Ok(())
     }
 
-    /// Checks the lists that a crash has left: each transaction is there whole or not at all, with
-    /// everything that it rests on, and all that were acknowledged are there (one that only read:
-    /// what it has read is). Answers which transactions are there; those that only read are if they
-    /// were acknowledged.
+    /// Checks the lists after a crash, and returns which transactions survived.
+    ///
+    /// Each transaction must be present whole or not at all, with all that it depends on, and all
+    /// acknowledged ones must be present (of a read-only one, all that it has read). A read-only
+    /// transaction counts as surviving if it was acknowledged.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The violation.
     ///
     /// # Panics
-    /// When the history itself is not in order; [`check`](History::check) says that before.
+    /// When the history itself is invalid; [`check`](History::check) reports that before.
     pub fn after_crash(&self, left: &Lists, acknowledged: &[bool]) -> Result<Vec<bool>, Damage> {
         for (&key, list) in left {
             let whole = self.last.get(&key).map_or(&[][..], Vec::as_slice);
@@ -234,7 +235,7 @@ impl History {
         }
     }
 
-    /// All edges but those of real time.
+    /// Returns all edges except those of real time.
     fn edges(&self) -> Result<Vec<Edge>, Anomaly> {
         let writers = self.writers()?;
         let writer = |key: Key, value: u64| writers.get(&(key, value)).copied();
@@ -278,7 +279,7 @@ impl History {
         Ok(edges.into_iter().collect())
     }
 
-    /// Who has appended each value.
+    /// Returns the writer of each value.
     fn writers(&self) -> Result<HashMap<(Key, u64), usize>, Anomaly> {
         let mut last = HashSet::new();
         for (&key, list) in &self.last {
@@ -324,7 +325,7 @@ impl Graph {
         Graph { leaving }
     }
 
-    /// Takes away what nothing comes before, until nothing is left, or only what is behind cycles.
+    /// Removes transactions without predecessors repeatedly; returns whether none remain.
     fn is_acyclic(&self) -> bool {
         let mut before = vec![0_usize; self.leaving.len()];
         self.leaving.iter().flatten().for_each(|edge| before[edge.to] += 1);
@@ -342,10 +343,10 @@ impl Graph {
         taken == before.len()
     }
 
-    /// A shortest cycle of this kind or of one before it.
+    /// Returns a shortest cycle of this kind or of one before it.
     fn shortest(&self, kind: Kind) -> Option<Vec<Edge>> {
-        // Where the kind has exactly one edge that misses a write, it is the first. Where no two
-        // are neighbours, the first is another, so that end and beginning need no look.
+        // If the kind has exactly one edge that misses a write, start with it. If no two such edges
+        // are neighbours, start with another one, so that the ends need no check.
         let first = |why: Why| match kind {
             Kind::Single => why == Why::ReadWrite,
             Kind::WriteSkew => true,
@@ -362,9 +363,9 @@ impl Graph {
         firsts.filter_map(|&edge| self.back(edge, next)).min_by_key(Vec::len)
     }
 
-    /// A shortest cycle that begins with this edge.
+    /// Returns a shortest cycle that begins with this edge.
     fn back(&self, first: Edge, next: impl Fn(Why, Why) -> bool) -> Option<Vec<Edge>> {
-        // What matters about a place is where it is and whether a missed write has led there.
+        // The search state is the transaction, and whether a missed write has led to it.
         let place = |edge: &Edge| (edge.to, edge.why == Why::ReadWrite);
         let mut reached = HashMap::from([(place(&first), (first, None))]);
         let mut queue = VecDeque::from([first]);
@@ -392,7 +393,7 @@ impl Graph {
 
 #[cfg(test)]
 mod tests {
-    //! Histories written by hand: each anomaly is found and called by its name.
+    //! Histories written by hand: each anomaly is found and classified.
 
     use super::*;
 
@@ -413,7 +414,7 @@ mod tests {
         lists.iter().map(|&(key, list)| (key, list.to_vec())).collect()
     }
 
-    /// What is wrong with it when it should be serializable, and when it should be a snapshot.
+    /// Returns its anomalies as a serializable history, and as a snapshot history.
     fn kinds(history: &History) -> [Option<Kind>; 2] {
         [Level::Serializable, Level::Snapshot].map(|level| match history.check(level) {
             Ok(()) => None,
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_serial_history_is_in_order() {
+    fn serial_history_is_accepted() {
         let all = vec![
             tx(&[(X, &[1]), (Y, &[])], &[(Y, 2)]),
             tx(&[(X, &[])], &[(X, 1)]),
@@ -447,32 +448,32 @@ mod tests {
     }
 
     #[test]
-    fn two_that_see_each_other_are_g1c() {
+    fn mutual_reads_are_g1c() {
         let all = vec![tx(&[(Y, &[2])], &[(X, 1)]), tx(&[(X, &[1])], &[(Y, 2)])];
         assert_eq!(kinds(&history(all, &[(X, &[1]), (Y, &[2])])), [Some(Kind::G1c); 2]);
     }
 
     #[test]
-    fn a_torn_read_is_g_single() {
+    fn torn_read_is_g_single() {
         let all = vec![tx(&[], &[(X, 1), (Y, 2)]), tx(&[(X, &[1]), (Y, &[])], &[])];
         assert_eq!(kinds(&history(all, &[(X, &[1]), (Y, &[2])])), [Some(Kind::Single); 2]);
     }
 
     #[test]
-    fn a_lost_update_is_g_single() {
+    fn lost_update_is_g_single() {
         let all = vec![tx(&[(X, &[])], &[(X, 1)]), tx(&[(X, &[])], &[(X, 2)])];
         assert_eq!(kinds(&history(all, &[(X, &[1, 2])])), [Some(Kind::Single); 2]);
     }
 
     #[test]
-    fn write_skew_is_allowed_to_snapshots_alone() {
+    fn write_skew_is_allowed_under_snapshots_only() {
         let all = vec![tx(&[(X, &[]), (Y, &[])], &[(X, 1)]), tx(&[(X, &[]), (Y, &[])], &[(Y, 2)])];
         assert_eq!(kinds(&history(all, &[(X, &[1]), (Y, &[2])])), [Some(Kind::WriteSkew), None]);
     }
 
-    /// A reader makes a history that was serializable without it into one that is not.
+    /// A read-only transaction makes a serializable history unserializable.
     #[test]
-    fn the_read_only_anomaly_is_write_skew() {
+    fn read_only_anomaly_is_write_skew() {
         let all = vec![
             tx(&[(X, &[]), (Y, &[])], &[(X, 1)]),
             tx(&[(Y, &[])], &[(Y, 2)]),
@@ -483,7 +484,7 @@ mod tests {
 
     /// Two readers that see two writers in different orders.
     #[test]
-    fn a_long_fork_is_not_adjacent_and_forbidden_to_snapshots_too() {
+    fn long_fork_is_forbidden_under_snapshots() {
         let all = vec![
             tx(&[], &[(X, 1)]),
             tx(&[], &[(Y, 2)]),
@@ -493,9 +494,9 @@ mod tests {
         assert_eq!(kinds(&history(all, &[(X, &[1]), (Y, &[2])])), [Some(Kind::NonAdjacent); 2]);
     }
 
-    /// The cycle of three that snapshots allow stands beside one of six that they do not.
+    /// A cycle of three that snapshots allow, beside one of six that they do not.
     #[test]
-    fn the_worst_of_several_cycles_is_told() {
+    fn worst_of_several_cycles_is_reported() {
         let skew = [tx(&[(X, &[]), (Y, &[])], &[(X, 1)]), tx(&[(X, &[]), (Y, &[])], &[(Y, 2)])];
         let torn = [tx(&[], &[(Z, 3), (3, 4)]), tx(&[(Z, &[3]), (3, &[])], &[])];
         let all = skew.into_iter().chain(torn).collect();
@@ -503,9 +504,9 @@ mod tests {
         assert_eq!(kinds(&all), [Some(Kind::Single); 2]);
     }
 
-    /// What was answered before a snapshot began is in it.
+    /// A strict snapshot contains every transaction that returned before its begin.
     #[test]
-    fn an_old_snapshot_is_none_of_those_that_are_strict() {
+    fn old_snapshot_is_not_strict() {
         let timed = |mut it: Transaction, span| {
             it.span = span;
             it
@@ -518,7 +519,7 @@ mod tests {
         assert_eq!(all(4).check(Level::Snapshot), Ok(()));
         let stale = all(4).check(Level::StrictSnapshot);
         assert!(matches!(stale, Err(Anomaly::Cycle(Kind::Single, _))), "{stale:?}");
-        // And skew is allowed to both.
+        // Both levels allow write skew.
         let skew = [tx(&[(X, &[])], &[(Y, 2)]), tx(&[(Y, &[])], &[(X, 1)])];
         let skew = skew.map(|it| timed(it, (1, 2)));
         let skew = history(skew.to_vec(), &[(X, &[1]), (Y, &[2])]);
@@ -526,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_read_breaks_real_time_and_nothing_else() {
+    fn stale_read_violates_only_real_time() {
         let mut all = vec![tx(&[], &[(X, 1)]), tx(&[(X, &[])], &[])];
         (all[0].span, all[1].span) = ((1, 2), (3, 4));
         let all = history(all, &[(X, &[1])]);
@@ -538,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_without_a_cycle_is_found_too() {
+    fn anomalies_without_cycles_are_found() {
         let check = |transactions, last| history(transactions, last).check(Level::Snapshot);
         let at = At { transaction: 0, key: X, value: 1 };
         assert_eq!(check(vec![tx(&[(X, &[1])], &[])], &[(X, &[1])]), Err(Anomaly::Unknown(at)));
@@ -560,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_takes_whole_transactions_that_nobody_rests_on() {
+    fn crash_may_lose_whole_unread_transactions() {
         let all = vec![
             tx(&[], &[(X, 1), (Y, 2)]),
             tx(&[(X, &[1])], &[(Z, 3)]),

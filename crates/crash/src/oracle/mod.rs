@@ -1,15 +1,14 @@
-//! What must be true: the states that transactions have made, and which of them a crash may leave.
+//! The oracle: the states that transactions have made, and which of them a crash may leave.
 //!
-//! The explorer runs one transaction after the other, so the state behind each is known to the
-//! last word: it is copied when the transaction has committed. What a recovery shows must be one of
-//! these states, no older than what was acknowledged or shown before. That says at once that
-//! transactions are whole, that those which are there are a prefix of the commit order, and that
-//! they were replayed rightly; the allocator's words are among the words that are compared.
+//! The explorer runs one transaction after another, so the state after each is fully known: it is
+//! copied when the transaction has committed. Recovery must show one of these states, no older than
+//! the last one acknowledged or shown before. This verifies three facts at once: transactions are
+//! atomic, the surviving ones are a prefix of the commit order, and their replay is correct. The
+//! comparison includes the allocator's words.
 //!
-//! Where each worker commits its own transactions in groups, what is left need not be a prefix of
-//! the commit order: [`apart`] says what else it may be.
-//!
-//! Where transactions run at the same time, [`history`] judges what they have read.
+//! Where each worker commits its own transactions in groups, the surviving ones need not be a
+//! prefix of the commit order; [`apart`] has the rules. Where transactions run concurrently,
+//! [`history`] checks their reads.
 
 mod apart;
 pub mod history;
@@ -21,7 +20,7 @@ use crate::Violation;
 /// The words of a heap.
 pub(crate) type Words = Arc<Vec<u64>>;
 
-/// A committed transaction that is not known to be lost, and the state behind it.
+/// A committed transaction that is not known to be lost, and the state after it.
 #[derive(Clone, Debug)]
 struct State {
     id: u64,
@@ -29,30 +28,30 @@ struct State {
     words: Words,
 }
 
-/// What a recovery has found of what was committed and not acknowledged.
+/// The number of survivors among transactions committed and not acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// Transactions that are there.
+    /// Surviving transactions.
     pub(crate) there: usize,
-    /// Of so many.
+    /// Their number before the crash.
     pub(crate) of: usize,
 }
 
-/// The states that may be there.
+/// The states that recovery may show.
 #[derive(Clone, Debug)]
 pub(crate) struct States {
-    /// In order. The first is what was last shown, or there from the beginning.
+    /// In order. The first is the initial state, or the last one shown.
     states: Vec<State>,
-    /// A crash may take any worker's last ones.
+    /// Whether a crash may lose the last groups of each worker separately.
     apart: bool,
     /// The last transaction that was acknowledged, or shown by a recovery.
     acknowledged: u64,
-    /// The last ID that was drawn.
+    /// The last ID that was assigned.
     committed: u64,
 }
 
 impl States {
-    /// What there is at first: nothing but this.
+    /// Makes the oracle of an initial state.
     pub(crate) fn new(id: u64, words: Words) -> States {
         let states = vec![State { id, worker: 0, words }];
         States { states, apart: false, acknowledged: id, committed: id }
@@ -62,12 +61,12 @@ impl States {
         self.acknowledged
     }
 
-    /// The last ID that was drawn.
+    /// Returns the last ID that was assigned.
     pub(crate) fn committed(&self) -> u64 {
         self.committed
     }
 
-    /// Committed up to this ID; if that is a later one than before, this is the state behind it.
+    /// Notes that this ID has committed; `words` returns the state after it, if it is a new ID.
     pub(crate) fn commit(&mut self, id: u64, words: impl FnOnce() -> Words) {
         if id > self.committed {
             self.committed = id;
@@ -75,8 +74,8 @@ impl States {
         }
     }
 
-    /// As [`commit`](States::commit), where transactions that are durable together may have one ID:
-    /// this is the state behind the last of them.
+    /// As [`commit`](States::commit), where transactions of one group may share an ID: `words`
+    /// returns the state after the last of them.
     pub(crate) fn commit_again(&mut self, id: u64, words: impl FnOnce() -> Words) {
         if id == self.committed && id > self.acknowledged {
             self.states.pop_if(|last| last.id == id);
@@ -85,23 +84,23 @@ impl States {
         self.commit(id, words);
     }
 
-    /// As [`commit`](States::commit), by a worker whose transactions are durable apart from those
-    /// of others.
+    /// As [`commit`](States::commit), by a worker whose transactions become durable separately
+    /// from those of others.
     pub(crate) fn commit_apart(&mut self, worker: usize, id: u64, words: Words) {
         self.apart = true;
-        let last = self.states.last().expect("there is always a first");
+        let last = self.states.last().expect("the initial state stays");
         if words != last.words {
             self.states.push(State { id, worker, words });
         }
         self.committed = self.committed.max(id);
     }
 
-    /// Acknowledged up to this ID.
+    /// Notes that transactions up to this ID are acknowledged.
     pub(crate) fn acknowledge(&mut self, id: u64) {
         self.acknowledged = self.acknowledged.max(id);
     }
 
-    /// A recovery shows the transactions up to this ID. What came after never happened.
+    /// Checks a recovery that shows the transactions up to this ID, and drops all later states.
     pub(crate) fn recovered(
         &mut self,
         found: u64,
@@ -110,7 +109,7 @@ impl States {
         if found < self.acknowledged {
             return Err(Violation::Lost { found, acknowledged: self.acknowledged });
         }
-        // The ends of groups are counted when they end: later than their transactions.
+        // The ends of groups are counted when they end, later than their transactions.
         if found > self.committed && !self.apart {
             return Err(Violation::Invented { found, committed: self.committed });
         }
@@ -120,12 +119,12 @@ impl States {
             *self = States::new(found, words);
             return Ok(left);
         }
-        // An ID without a state of its own is one that an abort has used up.
+        // An ID without its own state was used by an abort.
         let open = |states: &[State]| states.iter().filter(|it| it.id > self.acknowledged).count();
         let of = open(&self.states);
         self.states.retain(|state| state.id <= found);
         let left = Left { there: open(&self.states), of };
-        let expected = self.states.pop().expect("the first is never later than that").words;
+        let expected = self.states.pop().expect("the first state is never later").words;
         let mut both = expected.iter().zip(words).enumerate();
         if let Some((word, (&expected, value))) = both.find(|(_, (a, b))| *a != b) {
             return Err(Violation::Torn { found, word, expected, value });
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_from_what_was_acknowledged_on_may_be_there_and_nothing_else() {
+    fn recovery_shows_a_prefix_with_all_acknowledged() {
         let mut states = States::new(10, words(0));
         states.commit(11, || words(1));
         states.commit(13, || words(3)); // 12 was an abort's
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_of_one_id_are_there_together() {
+    fn transactions_of_one_id_survive_together() {
         let mut states = States::new(10, words(0));
         states.commit_again(11, || words(1));
         states.commit_again(11, || words(2));
@@ -170,11 +169,11 @@ mod tests {
         assert!(recovered(10, 0).is_ok() && recovered(11, 2).is_ok());
         assert!(matches!(recovered(11, 1), Err(Violation::Torn { .. })));
         states.acknowledge(11);
-        states.commit_again(11, || panic!("what is acknowledged does not change"));
+        states.commit_again(11, || panic!("an acknowledged state does not change"));
     }
 
     #[test]
-    fn what_a_recovery_has_shown_is_acknowledged() {
+    fn recovered_state_counts_as_acknowledged() {
         let mut states = States::new(10, words(0));
         states.commit(11, || words(1));
         states.recovered(11, words(1).iter().copied()).unwrap();

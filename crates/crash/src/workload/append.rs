@@ -1,13 +1,13 @@
-//! `append`: a few lists; a transaction reads one and appends a value of its own to another. Who
-//! has read what tells in which order transactions can have happened.
+//! `append`: a few lists; a transaction reads one and appends a unique value to another. The reads
+//! reveal the possible orders of transactions.
 //!
-//! | | heads of the lists | of two transactions at the same time |
+//! | | heads of the lists | two concurrent transactions |
 //! |---|---|---|
-//! | [`Append`] | in one object | one is in the other's way |
-//! | [`Apart`] | each an object of its own | those that append to the same list are |
+//! | [`Append`] | in one object | always conflict |
+//! | [`Apart`] | each an object of its own | conflict if they append to the same list |
 //!
-//! Where a design isolates objects, transactions on the second can see too little of each other.
-//! What one has read nobody may change meanwhile where that is `protect`ed, too.
+//! Where a design isolates objects, transactions on the second can miss each other's writes. If
+//! reads are `protect`ed, no concurrent transaction may change them.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -16,7 +16,7 @@ use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use super::{Scenario, generator};
 
-/// Lists.
+/// Number of lists.
 const LISTS: usize = 3;
 
 /// An element of a list; the last one comes first.
@@ -30,11 +30,11 @@ struct Node {
 type Table = [Ptr<Node>; LISTS];
 type Heads = [Ptr<Ptr<Node>>; LISTS];
 
-/// Where the lists are.
+/// The lists in one object.
 #[derive(Clone, Copy, Debug)]
 pub struct Append(Ptr<Table>);
 
-/// Where the lists are that share no object; with `PROTECTS` nobody changes what another reads.
+/// The lists in separate objects; with `PROTECTS` each transaction protects its reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Apart<const PROTECTS: bool>(Heads);
 
@@ -42,11 +42,11 @@ pub struct Apart<const PROTECTS: bool>(Heads);
 #[derive(Clone, Debug)]
 pub struct Appender {
     random: Xoshiro256PlusPlus,
-    /// The list that is read.
+    /// The list to read.
     pub read: usize,
-    /// The list that is appended to.
+    /// The list to append to.
     pub append: usize,
-    /// What is appended; no other transaction appends it.
+    /// The value to append, which no other transaction appends.
     pub value: u64,
 }
 
@@ -63,22 +63,22 @@ impl Appender {
     }
 }
 
-/// What a transaction saw.
+/// The reads of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// The list that it has read, in order.
     pub list: Vec<u64>,
 }
 
-/// A few lists, in one of two ways.
+/// A few lists, in one of the two layouts.
 pub trait Appends: Scenario<Client = Appender> {
-    /// The body, for who keeps what it saw.
+    /// Runs the body and returns its reads.
     ///
     /// # Errors
     /// As [`Scenario::run`].
     fn observe<W: Allocate>(&self, client: &Appender, tx: &mut W) -> Result<Observed, Stop>;
 
-    /// Where the head of a list stands, for who only sees words: in bytes. `root` is the pool's.
+    /// Returns the byte address of a list's head, from plain words. `root` is the pool's.
     fn head(root: u64, list: usize, word: impl Fn(u64) -> u64) -> u64;
 }
 
@@ -98,7 +98,7 @@ impl Appends for Append {
 }
 
 impl Append {
-    /// All lists.
+    /// Returns all lists.
     ///
     /// # Errors
     /// As [`words::Words::read`].
@@ -112,7 +112,7 @@ impl Append {
     }
 }
 
-/// The values from the first one on.
+/// Returns the values from the first one on.
 fn list<W: Allocate>(tx: &mut W, head: Ptr<Node>) -> Result<Vec<u64>, Stop> {
     let (mut values, mut at) = (Vec::new(), head);
     while !at.is_null() {
@@ -158,17 +158,17 @@ impl Scenario for Append {
     }
 }
 
-/// What is there twice.
+/// Reports values that occur twice.
 fn twice(mut all: Vec<u64>) -> Vec<String> {
     let count = all.len();
     all.sort_unstable();
     all.dedup();
     let twice = count - all.len();
-    if twice == 0 { Vec::new() } else { vec![format!("{twice} values are there twice")] }
+    if twice == 0 { Vec::new() } else { vec![format!("{twice} values occur twice")] }
 }
 
 impl<const PROTECTS: bool> Apart<PROTECTS> {
-    /// Reads the list that the transaction will read, and does nothing else.
+    /// Reads the list that the transaction will read, and has no other effect.
     ///
     /// # Errors
     /// As [`Scenario::run`].

@@ -1,5 +1,5 @@
 //! `bulk`: an array that each transaction overwrites as a whole, so that a few of them fill the
-//! log, and its next lap overwrites what was recycled.
+//! log, and its next wrap overwrites recycled groups.
 
 use words::{Allocate, Objects, Ptr, Stop, Transact};
 
@@ -12,7 +12,7 @@ const PART_WORDS: usize = 128;
 type Part = [u64; PART_WORDS];
 type Table = [Ptr<Part>; PARTS];
 
-/// Where the parts are.
+/// The array.
 #[derive(Clone, Copy, Debug)]
 pub struct Bulk(Ptr<Table>);
 

@@ -1,5 +1,5 @@
-//! `cells`: four words in one object, two of them and their sum written by each transaction. Small
-//! enough for every crash and every content to be tried.
+//! `cells`: four words in one object; each transaction writes two of them and their sum. It is
+//! small enough to try every crash and every content.
 
 use words::{Allocate, Objects, Ptr, Stop, Transact};
 
@@ -7,14 +7,14 @@ use super::Scenario;
 
 const CELLS: usize = 4;
 
-/// The cells, and their sum: whoever loses a part of a transaction breaks it.
+/// The cells, and their sum, which a torn transaction breaks.
 type Table = [u64; CELLS + 1];
 
-/// Where the cells are.
+/// The object of the cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Cells(Ptr<Table>);
 
-/// Writes values that no other transaction writes.
+/// A generator of transactions whose values are unique.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer {
     value: u64,

@@ -1,4 +1,4 @@
-//! `churn`: objects of several sizes come and go; each holds its size in every word.
+//! `churn`: objects of several sizes are allocated and freed; each holds its size in every word.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -9,18 +9,18 @@ use super::{Scenario, generator};
 const SLOTS: usize = 12;
 const SIZES: [u64; 2] = [16, 1024];
 
-/// An address and a number of bytes for each slot; 0 when it is empty.
+/// An address and a size in bytes for each slot; 0 when it is empty.
 type Table = [[u64; 2]; SLOTS];
 
-/// Where the slots are.
+/// The table of slots.
 #[derive(Clone, Copy, Debug)]
 pub struct Churn(Ptr<Table>);
 
-/// Which slots change, and what comes.
+/// A generator of changes of slots.
 #[derive(Clone, Debug)]
 pub struct Client {
     random: Xoshiro256PlusPlus,
-    /// Slots to be changed, and the bytes of what comes into each that is empty.
+    /// The slots to change, and the size to allocate in each that is empty.
     changes: [(usize, u64); 2],
 }
 

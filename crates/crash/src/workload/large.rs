@@ -1,11 +1,11 @@
-//! The workloads of the `workloads` crate, as small as they get; compiled once for all designs.
+//! The workloads of the `workloads` crate at their smallest size, compiled once for all designs.
 
 use words::{Allocate, Erased, ErasedTx, Stop, Transact};
 use workloads::{Options, Workload};
 
 use super::Scenario;
 
-/// A workload, in a heap of so many KiB.
+/// A workload in a heap of `KIB` KiB.
 #[derive(Clone, Debug)]
 pub struct Of<W, const KIB: u64>(W);
 
@@ -16,7 +16,7 @@ impl<W: Workload, const KIB: u64> Scenario for Of<W, KIB> {
     type Client = W::Client;
 
     fn load<T: Transact>(worker: &mut T) -> Result<(), T::Error> {
-        // The smallest that there is.
+        // The scale is clamped to the smallest size.
         W::load(&mut Erased::new(worker), &Options { scale: 1e-9, ..Options::default() }).map(drop)
     }
 
@@ -28,7 +28,7 @@ impl<W: Workload, const KIB: u64> Scenario for Of<W, KIB> {
         self.0.client(worker, seed)
     }
 
-    /// Those that give themselves up are passed over: the explorer has aborts of its own.
+    /// Skips transactions that abort themselves: the explorer has its own aborts.
     fn next(&self, client: &mut W::Client) {
         self.0.next(client);
         while self.0.gives_up(client) {

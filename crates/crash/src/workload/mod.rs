@@ -1,11 +1,11 @@
-//! What runs while the power may go: small versions of workloads.
+//! The workloads of the explorer: small, so that a crash can hit every point of a transaction.
 //!
 //! | name | transaction | for |
 //! |---|---|---|
 //! | [`cells`](Cells) | writes two of four words and their sum | every crash and content |
 //! | [`churn`](Churn) | allocates or frees an object of one of several sizes | the allocator |
 //! | [`append`](Append) | reads a list, appends to another | histories: order and isolation |
-//! | [`bulk`](Bulk) | overwrites an array of 10 KiB | laps of the log, groups of many lines |
+//! | [`bulk`](Bulk) | overwrites an array of 10 KiB | wraps of the log, groups of many lines |
 //! | [`pages`](Pages) | changes two counters, each in a page of its own | shadows with a bound |
 //! | [`sides`](Sides) | changes a worker's own object, at times a shared one | groups of workers |
 //! | `bank`, `hashtable`, `btree`, `tpcc-…` | those of the `workloads` crate | structures |
@@ -30,65 +30,65 @@ pub use large::Of;
 pub use pages::Pages;
 pub use sides::Sides;
 
-/// Data in a pool, small transactions on it, and what must be true of it.
+/// Data in a pool, small transactions on it, and its invariants.
 pub trait Scenario: Sized {
     /// Its name.
     const NAME: &'static str;
-    /// Bytes of a heap that holds it.
+    /// Size of a sufficient heap, in bytes.
     const HEAP_BYTES: u64;
-    /// Bytes of a log that holds each of its transactions: as few as there may be, so that it is
-    /// soon full.
+    /// Size of a log, in bytes, that just holds each of its transactions, so that it fills up
+    /// quickly.
     const LOG_BYTES: u64 = 128 << 10;
     /// One worker's generator of transactions.
     type Client;
 
-    /// Builds it in an empty pool.
+    /// Loads it into an empty pool.
     ///
     /// # Errors
-    /// What a transaction ended with.
+    /// The error of a transaction.
     fn load<T: Transact>(worker: &mut T) -> Result<(), T::Error>;
 
-    /// What was loaded; `None` when nothing was.
+    /// Opens it; `None` when it is not loaded.
     ///
     /// # Errors
-    /// What a transaction ended with.
+    /// The error of a transaction.
     fn open<T: Transact>(worker: &mut T) -> Result<Option<Self>, T::Error>;
 
-    /// The generator of a worker: equal arguments give equal transactions.
+    /// Returns the generator of a worker; equal arguments give equal transactions.
     fn client(&self, worker: usize, seed: u64) -> Self::Client;
 
-    /// Draws the next transaction.
+    /// Generates the next transaction.
     fn next(&self, client: &mut Self::Client);
 
-    /// The body of the current transaction.
+    /// Runs the body of the current transaction.
     ///
     /// # Errors
     /// As [`words::Words::write`].
     fn run<W: Allocate>(&self, client: &Self::Client, tx: &mut W) -> Result<(), Stop>;
 
-    /// What is wrong with it, in words.
+    /// Returns the violated invariants, as text.
     ///
     /// # Errors
-    /// What a transaction ended with.
+    /// The error of a transaction.
     fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<String>, T::Error>;
 }
 
-/// What to do with a scenario that is known only by name.
+/// An operation on a scenario whose type is known only by name.
 pub trait Visitor {
-    /// What comes out of it.
+    /// Its result.
     type Out;
 
-    /// Does it with this one.
+    /// Runs it on this scenario.
     fn visit<S: Scenario>(self) -> Self::Out;
 }
 
-/// The one list of scenarios.
+/// Defines the list of scenarios.
 macro_rules! scenarios {
     ($($scenario:ty),*) => {
         /// The names of all scenarios.
         pub const NAMES: [&str; [$(<$scenario>::NAME),*].len()] = [$(<$scenario>::NAME),*];
 
-        /// Calls `visitor` with the scenario of this name; `None` when there is none.
+        /// Calls `visitor` with the scenario of this name; `None` when no scenario has it.
         pub fn by_name<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
             $(if name == <$scenario>::NAME {
                 return Some(visitor.visit::<$scenario>());
@@ -112,7 +112,7 @@ scenarios!(
     Of<workloads::TpccBtree, 2048>
 );
 
-/// Random numbers that follow from a worker and a seed.
+/// Returns the random generator of a worker and a seed.
 fn generator(worker: usize, seed: u64) -> rand_xoshiro::Xoshiro256PlusPlus {
     use rand::SeedableRng;
     rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed << 8 | worker as u64)

@@ -1,5 +1,5 @@
-//! `pages`: counters on more pages than a small shadow has; each transaction moves one from one
-//! counter to another.
+//! `pages`: counters on more pages than a small shadow holds; each transaction moves one unit from
+//! one counter to another.
 
 use words::{Allocate, Objects, Ptr, Stop, Transact};
 
@@ -7,15 +7,15 @@ use super::Scenario;
 
 /// Counters, each in a page of its own.
 const PARTS: usize = 14;
-/// Objects of 1 KiB in a page, of which the last is a counter.
+/// Objects of 1 KiB in a page; the last one is a counter.
 const OBJECTS: usize = 4;
 const PART_WORDS: usize = 128;
 
-/// A counter is all of its words.
+/// A counter, repeated in all of its words.
 type Part = [u64; PART_WORDS];
 type Table = [Ptr<Part>; PARTS];
 
-/// Where the parts are.
+/// The table of counters.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages(Ptr<Table>);
 
@@ -25,7 +25,7 @@ impl Scenario for Pages {
     type Client = u64;
 
     fn load<T: Transact>(worker: &mut T) -> Result<(), T::Error> {
-        // By steps: no transaction writes many pages.
+        // In steps: no transaction may write many pages.
         let table = worker.transact(|tx| match tx.root_ptr::<Table>()? {
             table if table.is_null() => {
                 let table = tx.alloc([Ptr::NULL; PARTS])?;
@@ -62,7 +62,7 @@ impl Scenario for Pages {
     }
 
     fn next(&self, client: &mut u64) {
-        // A generator that visits all: the numbers of parts come from its high bits.
+        // The part numbers come from the generator's high bits, so that all parts are visited.
         *client = client.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     }
 

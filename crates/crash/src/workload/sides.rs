@@ -1,7 +1,6 @@
-//! `sides`: an object of each worker's own, which also notes what it has read of another's, and one
-//! that they share. Where each worker commits its
-//! own transactions in groups, several groups are under way, until one of them has the shared one
-//! and another wants it.
+//! `sides`: an object for each worker, which also records a read of another worker's, and one that
+//! all share. Where each worker commits its own transactions in groups, several groups are in
+//! flight until a group writes the shared object and another worker accesses it.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -10,32 +9,32 @@ use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use super::{Scenario, generator};
 
-/// Sides; workers beyond that share them.
+/// Worker objects; further workers share them.
 const SIDES: usize = 3;
 
-/// A worker's own.
+/// A worker's object.
 #[derive(Clone, Copy, Debug, Default, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Side {
     /// Transactions.
     count: u64,
-    /// Of these, the ones that have written the middle.
+    /// Of these, the ones that have written the shared object.
     shares: u64,
-    /// What it has last read of the next side's count.
+    /// The next side's count when last read.
     next: u64,
 }
 
-/// What they share.
+/// The shared object.
 #[derive(Clone, Copy, Debug, Default, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Middle {
     /// Transactions that have written it.
     total: u64,
-    /// The count of each side when it did so for the last time.
+    /// Each side's count when it last wrote this object.
     counts: [u64; SIDES],
 }
 
-/// Where they are.
+/// The table of the objects.
 #[derive(Clone, Copy, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Sides {
@@ -48,7 +47,7 @@ pub struct Sides {
 pub struct Sharer {
     random: Xoshiro256PlusPlus,
     side: usize,
-    /// Whether the current one writes the middle, too.
+    /// Whether the current one also writes the shared object.
     shares: bool,
 }
 
@@ -109,7 +108,7 @@ impl Scenario for Sides {
         })?;
         let shares: u64 = sides.iter().map(|side| side.shares).sum();
         let known = sides.iter().zip(middle.counts).all(|(side, count)| count <= side.count);
-        // What was read is there.
+        // A count that was read has survived.
         let read = (0..SIDES).all(|side| sides[side].next <= sides[(side + 1) % SIDES].count);
         Ok(match shares == middle.total && known && read {
             true => Vec::new(),

@@ -1,21 +1,21 @@
-//! What finds which bug.
+//! The table of mutants and of the tests that kill them.
 
 use crash::Tier;
 use medium::mutants::Mutant;
 
 use crate::{hostile, parts, snapshots};
 
-/// A bug, and a way to find it.
+/// A mutant, and a test that kills it.
 pub(crate) struct Kill {
     pub(crate) mutant: Mutant,
-    pub(crate) way: Way,
+    pub(crate) method: Method,
 }
 
-/// How a bug is found.
-pub(crate) enum Way {
-    /// By the explorer.
+/// The test that kills a mutant.
+pub(crate) enum Method {
+    /// An exploration.
     Case(&'static str, Tier),
-    /// By a test of a part.
+    /// A unit test of one part.
     Part(&'static str, fn(Option<&str>) -> Option<String>),
 }
 
@@ -27,16 +27,16 @@ const BLOCKING: &str =
 /// No write is durable when it returns: the log's groups and superblocks need a sync each.
 const NO_DSYNC: &str =
     "workload=cells medium=file dsync=0 transactions=6 moves=16 all_moves=1 crashes=3";
-/// Bursts: several groups are under way.
-const FLIGHTS: &str = "workload=cells medium=file transactions=12 moves=16 all_moves=1 crashes=1";
-/// Several laps of the log.
-const LAPS: &str =
+/// Bursts: several groups are in flight.
+const IN_FLIGHT: &str = "workload=cells medium=file transactions=12 moves=16 all_moves=1 crashes=1";
+/// Several wraps of the log.
+const WRAPS: &str =
     "workload=bulk medium=memory every_word=0 sync=1 transactions=30 moves=40 crashes=1";
-/// As one finds it when a file's log goes round.
-const FILE_LAPS: &str = "workload=bulk medium=file transactions=30 moves=80 crashes=1";
+/// A case in which a file's log wraps.
+const FILE_WRAPS: &str = "workload=bulk medium=file transactions=30 moves=80 crashes=1";
 const ALLOCATOR: &str = "workload=churn medium=cache transactions=6 moves=12 crashes=1";
 const CREATION: &str = "workload=cells medium=file create=1 transactions=3 moves=6 crashes=2";
-/// Superblocks are torn, and nothing else: the rest is mapped.
+/// Only superblocks are torn: the rest is mapped.
 const GARBAGE: &str =
     "workload=cells medium=memory garbage=1 transactions=6 moves=16 all_moves=1 crashes=2";
 const FAULT: &str = "workload=cells medium=file transactions=1 moves=1 crashes=1 faults=1";
@@ -52,7 +52,7 @@ const CREATION_KILLED: &str =
     "workload=cells medium=file create=1 transactions=3 moves=6 crashes=2 kills=1";
 const TWICE_KILLED: &str = "workload=cells medium=file transactions=2 moves=4 crashes=2 kills=2";
 
-/// Of several transactions a group.
+/// Groups of several transactions.
 const COMBINED: &str =
     "workload=cells medium=memory group=4 transactions=8 moves=20 all_moves=1 crashes=3";
 const FILE_COMBINED: &str = "workload=cells medium=file group=4 persist_threads=2 transactions=8 \
@@ -62,7 +62,7 @@ const COMPRESSED: &str =
     "workload=bulk medium=memory compress=1 every_word=0 transactions=10 moves=20 crashes=1";
 const FILE_COMPRESSED: &str =
     "workload=bulk medium=file compress=1 transactions=10 moves=20 crashes=1";
-/// Home in parts, each with a page or more; with five the last one has what is written.
+/// A partitioned heap image, each part a page or more; of five parts the last one is written.
 const PARTS_MEMORY: &str =
     "workload=bulk medium=memory every_word=0 partitions=16 transactions=6 moves=16 crashes=2";
 const PARTS_CACHE: &str =
@@ -109,7 +109,7 @@ const SNAPSHOT_FILE_GROUPS: &str = "design=snapshot workload=sides medium=file w
      transactions=6 moves=16 all_moves=1 crashes=3";
 const SNAPSHOT_LAPS: &str = "design=snapshot workload=bulk medium=memory every_word=0 sync=1 \
      transactions=30 moves=40 crashes=1";
-/// More pages are written than a shadow has.
+/// A case that writes more pages than the shadow holds.
 const SOFTWARE: &str = "design=decoupled-software workload=pages medium=file transactions=12 \
                         moves=24 all_moves=1 crashes=2";
 const SOFTWARE_MEMORY: &str = "design=decoupled-software workload=pages medium=cache \
@@ -122,7 +122,7 @@ const EVICTING_MEMORY: &str = "design=decoupled-evicting workload=pages medium=c
 const C: Tier = Tier::C { seed: 1 };
 
 const fn case(mutant: Mutant, case: &'static str, tier: Tier) -> Kill {
-    Kill { mutant, way: Way::Case(case, tier) }
+    Kill { mutant, method: Method::Case(case, tier) }
 }
 
 const fn part(
@@ -130,7 +130,7 @@ const fn part(
     name: &'static str,
     find: fn(Option<&str>) -> Option<String>,
 ) -> Kill {
-    Kill { mutant, way: Way::Part(name, find) }
+    Kill { mutant, method: Method::Part(name, find) }
 }
 
 /// The table.
@@ -147,21 +147,21 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::HomeBarrierSkipped, MEMORY, Tier::A),
     case(Mutant::HomeBarrierSkipped, CACHE, Tier::A),
     case(Mutant::HomeBarrierSkipped, FILE, Tier::A),
-    case(Mutant::RecycledFirst, LAPS, C),
-    case(Mutant::RecyclingNotSynced, LAPS, Tier::A),
-    case(Mutant::RecyclingNotSynced, FILE_LAPS, Tier::B { deviations: 1 }),
+    case(Mutant::RecycledFirst, WRAPS, C),
+    case(Mutant::RecyclingNotSynced, WRAPS, Tier::A),
+    case(Mutant::RecyclingNotSynced, FILE_WRAPS, Tier::B { deviations: 1 }),
     case(Mutant::HeadBeforeHome, CACHE, C),
     case(Mutant::HeadBeforeHome, FILE, C),
-    part(Mutant::FenceLeftToBarrier, "home of two threads", parts::home_of_two_threads),
+    part(Mutant::FenceLeftToBarrier, "heap image of two threads", parts::heap_image_of_two_threads),
     part(
         Mutant::FenceLeftToBarrier,
-        "combined home of two threads",
-        parts::combined_home_of_two_threads,
+        "combined heap image of two threads",
+        parts::combined_heap_image_of_two_threads,
     ),
     case(Mutant::GroupNotFenced, MEMORY, C),
-    case(Mutant::ChecksumIgnored, LAPS, C),
-    case(Mutant::SequenceIgnored, FILE_LAPS, C),
-    case(Mutant::SequenceIgnored, LAPS, C),
+    case(Mutant::ChecksumIgnored, WRAPS, C),
+    case(Mutant::SequenceIgnored, FILE_WRAPS, C),
+    case(Mutant::SequenceIgnored, WRAPS, C),
     case(Mutant::GenerationIgnored, MEMORY, C),
     case(Mutant::GenerationIgnored, FILE, C),
     part(Mutant::LengthTrusted, "a header that lies", parts::a_header_that_lies),
@@ -174,8 +174,8 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::AllocatorNotLogged, ALLOCATOR, C),
     case(Mutant::ReadNotCovered, MEMORY, C),
     case(Mutant::ReadNotCovered, FILE, C),
-    case(Mutant::TakenOutOfOrder, FLIGHTS, C),
-    part(Mutant::HoleSkipped, "a lap that ends too early", parts::a_lap_that_ends_too_early),
+    case(Mutant::TakenOutOfOrder, IN_FLIGHT, C),
+    part(Mutant::HoleSkipped, "a wrap that ends too early", parts::a_wrap_that_ends_too_early),
     case(Mutant::HoleNotRecorded, FILE, C),
     part(Mutant::GrowthNotSynced, "a published file", parts::a_published_file),
     case(Mutant::FailedSyncRetried, FAULT, Tier::A),
@@ -190,7 +190,7 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::SecondCopyNotSynced, GARBAGE, Tier::A),
     case(Mutant::LogHeadLast, FILE, Tier::A),
     part(Mutant::AcknowledgedTooLarge, "a group that never was", parts::a_group_that_never_was),
-    case(Mutant::AcknowledgedTooLarge, FLIGHTS, C),
+    case(Mutant::AcknowledgedTooLarge, IN_FLIGHT, C),
     part(Mutant::AcknowledgedIgnored, "a group that is gone", parts::a_group_that_is_gone),
     case(Mutant::GenerationKept, MEMORY, Tier::A),
     case(Mutant::GenerationKept, FILE, Tier::A),

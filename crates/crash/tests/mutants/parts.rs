@@ -1,5 +1,5 @@
-//! What finds bugs that no case shows: a part by itself, on a recorded machine or in memory. Each
-//! takes the name of the bug that is planted, and answers what is wrong.
+//! Tests of mutants that no case exposes: one part, on a recorded machine or in memory. Each takes
+//! the name of the injected bug, and returns the violation.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ use medium::{
 };
 use words::TxId;
 
-/// Of what is uncertain nothing is there.
+/// Choices by which no uncertain content survives.
 struct AllOld;
 
 impl Choose for AllOld {
@@ -26,7 +26,7 @@ pub(crate) fn machine() -> Recorder {
     Recorder::new(Model { crashes: 0, ..Model::default() }, Box::new(AllOld))
 }
 
-/// What is wrong with words that must have survived, one in each line from `at` on.
+/// Reports the loss of words that must have survived, one in each line from `at` on.
 fn missing(recorder: &Recorder, at: u64, lines: u64) -> Option<String> {
     let mut words = vec![0; 8 * lines as usize];
     let file = PoolFile::open_on(&recorder.system(), "/part");
@@ -37,20 +37,20 @@ fn missing(recorder: &Recorder, at: u64, lines: u64) -> Option<String> {
     Some(format!("lost: the word of line {lost}"))
 }
 
-/// Lines of a home: more than can wait while they are combined.
+/// Lines of a heap image: more than combining holds back.
 const LINES: u64 = 8192;
 
-/// One thread stores words home, another calls the barrier.
-pub(crate) fn home_of_two_threads(bug: Option<&str>) -> Option<String> {
-    home_with(Combining::Never, bug)
+/// One thread stores words to the heap image, another calls the barrier.
+pub(crate) fn heap_image_of_two_threads(bug: Option<&str>) -> Option<String> {
+    heap_image_with(Combining::Never, bug)
 }
 
 /// The same, while lines are combined.
-pub(crate) fn combined_home_of_two_threads(bug: Option<&str>) -> Option<String> {
-    home_with(Combining::Always, bug)
+pub(crate) fn combined_heap_image_of_two_threads(bug: Option<&str>) -> Option<String> {
+    heap_image_with(Combining::Always, bug)
 }
 
-fn home_with(combining: Combining, bug: Option<&str>) -> Option<String> {
+fn heap_image_with(combining: Combining, bug: Option<&str>) -> Option<String> {
     let _planted = plant(bug);
     let (recorder, bytes) = (machine(), 64 * LINES);
     let file = PoolFile::create_on(&recorder.system(), "/part", bytes, Prewrite::No).unwrap();
@@ -66,7 +66,7 @@ fn home_with(combining: Combining, bug: Option<&str>) -> Option<String> {
     missing(&recorder, 0, LINES)
 }
 
-/// Two threads have a part of home each, and every word of every page is written.
+/// Two threads have a partition of the heap image each, and every word of every page is written.
 pub(crate) fn a_page_between_parts(bug: Option<&str>) -> Option<String> {
     const PAGES: u64 = 64;
     let _planted = plant(bug);
@@ -76,12 +76,12 @@ pub(crate) fn a_page_between_parts(bug: Option<&str>) -> Option<String> {
     let words = (0..PAGES * 512).flat_map(|word| [writes::run(word, 1), 42]);
     home.write_back(&words.collect::<Vec<_>>()).unwrap();
     home.barrier().unwrap();
-    // Each part writes whole pages; what two have written, one may have read before the other.
+    // Each part writes whole pages; of a page that both write, one may have read the other's early.
     let written = home.counts().bytes / 4096;
     (written != PAGES).then(|| format!("torn: {PAGES} pages, and {written} were written"))
 }
 
-/// A file gets contents and its name, and the power goes.
+/// A file gets contents and its name, and the power fails.
 pub(crate) fn a_published_file(bug: Option<&str>) -> Option<String> {
     let _planted = plant(bug);
     let recorder = machine();
@@ -99,8 +99,8 @@ const IDENTITY: Identity = Identity { pool: 9, generation: 3, stream: 0 };
 struct Log(Mutex<Vec<u64>>);
 
 impl Log {
-    /// Groups of so many words each; `acknowledged` says how many of those before each were
-    /// acknowledged when it was sealed. Then `damage`.
+    /// Writes groups of so many words each, then applies `damage`. `acknowledged` gives for each
+    /// group how many of those before it were acknowledged when it was sealed.
     fn damaged(
         groups: &[usize],
         acknowledged: fn(usize) -> usize,
@@ -125,7 +125,7 @@ impl Log {
         self.scanned_from(0, 0)
     }
 
-    /// What follows the transaction `last`, which ends at this sequence.
+    /// Scans for the group after the transaction `last`, from this sequence.
     fn scanned_from(&self, sequence: u64, last: u64) -> Result<Found, Error> {
         Scan::new(self, IDENTITY, sequence, TxId(last), 1000).next_group()
     }
@@ -181,7 +181,7 @@ pub(crate) fn a_header_that_lies(bug: Option<&str>) -> Option<String> {
     }
 }
 
-/// A compressed group decodes to more than a log of this size ever held.
+/// A compressed group decodes to more than a log of this size can hold.
 pub(crate) fn a_payload_that_explodes(bug: Option<&str>) -> Option<String> {
     let _planted = plant(bug);
     let log = Log::damaged(&[], |before| before, |_| ());
@@ -200,7 +200,7 @@ pub(crate) fn a_payload_that_explodes(bug: Option<&str>) -> Option<String> {
     }
 }
 
-/// The first group is gone, and the second knows that it was acknowledged.
+/// The first group is lost, and the second records its acknowledgement.
 pub(crate) fn a_group_that_is_gone(bug: Option<&str>) -> Option<String> {
     let _planted = plant(bug);
     let log = Log::damaged(&[1, 1], |before| before, |words| words[..16].fill(0));
@@ -210,7 +210,7 @@ pub(crate) fn a_group_that_is_gone(bug: Option<&str>) -> Option<String> {
     }
 }
 
-/// Two groups are under way, and a crash leaves the second.
+/// Two groups are in flight, and a crash keeps only the second.
 pub(crate) fn a_group_that_never_was(bug: Option<&str>) -> Option<String> {
     let _planted = plant(bug);
     let log = Log::damaged(&[1, 1], |_| 0, |words| words[..16].fill(0));
@@ -221,9 +221,9 @@ pub(crate) fn a_group_that_never_was(bug: Option<&str>) -> Option<String> {
     }
 }
 
-/// Two groups are under way, the last of a lap and the first of the next, and a crash leaves the
-/// second.
-pub(crate) fn a_lap_that_ends_too_early(bug: Option<&str>) -> Option<String> {
+/// Two groups are in flight, the last of a wrap and the first of the next, and a crash keeps only
+/// the second.
+pub(crate) fn a_wrap_that_ends_too_early(bug: Option<&str>) -> Option<String> {
     let _planted = plant(bug);
     let gone = |words: &mut [u64]| words[2 * 312..3 * 312].fill(0);
     let log = Log::damaged(&[302; 4], |before| before.min(2), gone);

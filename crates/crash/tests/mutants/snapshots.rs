@@ -1,5 +1,5 @@
-//! What finds bugs of `snapshot` that need a transaction that stays open while others commit: what
-//! they have written is durable, and not at home.
+//! Tests of `snapshot` mutants that need a transaction that stays open while others commit, whose
+//! writes are durable and not applied to the heap image.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use medium::recording::Recorder;
 
 use crate::parts::machine;
 
-/// Objects that are written, one a transaction: more than a slot has room for.
+/// Objects, one written per transaction: more than a slot has room for.
 const OBJECTS: usize = 100;
-/// Words of each, nearly the most that one may have.
+/// Words of each, nearly the limit of an object.
 const WORDS: usize = 120;
 
 type Object = Ptr<[u64; WORDS]>;
 
 fn options(recorder: &Recorder) -> Options {
     let options = Options::new().bytes(1 << 20).log_bytes(128 << 10).ring_entries(1 << 15);
-    // Who waits for room gives up at once.
+    // A wait for room fails at once.
     let options = options.patience(Duration::ZERO).medium(Medium::Dax);
     options.system(recorder.system())
 }
 
-/// Each object gets its number, while a reader needs what was there before, until a slot is full;
-/// then the power goes. Answers what was acknowledged and is gone.
+/// Writes each object's number while a reader needs the old values, until a slot is full. Then the
+/// power fails. Returns the acknowledged writes that were lost.
 pub(crate) fn a_reader_that_stays(bug: Option<&str>) -> Option<String> {
     let recorder = machine();
     let pool = Pool::<Snapshot>::create_as("/pool", options(&recorder)).unwrap();

@@ -1,5 +1,5 @@
-//! Workers of `snapshot` that share records on a file, until the power goes. Each has an object of
-//! its own, so that all of them commit at the same time.
+//! Workers of `snapshot` that share records on a file, until the power fails. Each has its own
+//! object, so that all of them commit concurrently.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -17,7 +17,7 @@ const EACH: u64 = 30;
 
 type Object = Ptr<[u64; 4]>;
 
-/// A machine whose writes take so long that others come meanwhile.
+/// A machine whose writes are slow, so that other transactions join them.
 struct Slow(Chance);
 
 impl Choose for Slow {
@@ -29,12 +29,12 @@ impl Choose for Slow {
     }
 }
 
-/// Transactions that were under way when the power went, and records.
+/// Transactions in flight at the power failure, and records.
 #[derive(Debug, Default)]
 struct Seen {
     kept: u64,
     lost: u64,
-    /// Transactions that were acknowledged and had no block of the log of their own.
+    /// Acknowledged transactions without their own block of the log.
     shared: u64,
 }
 
@@ -44,8 +44,8 @@ fn options(recorder: &Recorder) -> Options {
     options.medium(Medium::File).system(recorder.system())
 }
 
-/// Writes to its object one number after the other, from behind `last` on. Answers the last one
-/// that it was told to be durable.
+/// Writes one number after another to its object, from after `last` on. Returns the last
+/// acknowledged one.
 fn write(pool: &Pool<Snapshot>, at: Object, last: u64) -> u64 {
     let mut acknowledged = last;
     let worked = catch_unwind(AssertUnwindSafe(|| {
@@ -61,7 +61,7 @@ fn write(pool: &Pool<Snapshot>, at: Object, last: u64) -> u64 {
     acknowledged
 }
 
-/// One boot after the other, each ended by the power.
+/// Runs boots, each ended by a power failure.
 fn run(seed: u64, seen: &mut Seen) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (crash_in, temper) = (4 << random.random_range(0..7), random.random_range(0..3));
@@ -117,7 +117,7 @@ fn run(seed: u64, seen: &mut Seen) {
 }
 
 #[test]
-fn threads_that_share_records_lose_nothing_acknowledged_and_nothing_by_halves() {
+fn threads_sharing_records_lose_nothing_acknowledged() {
     let (seed, more) = (setting("LASTWORD_SEED", 1), setting("LASTWORD_ROUNDS", 1));
     println!("LASTWORD_SEED={seed}");
     let mut seen = Seen::default();

@@ -1,5 +1,5 @@
-//! Write skew, made to happen: two transactions read a list each and append to the other's, one
-//! in the middle of the other.
+//! Write skew by construction: two transactions read a list each and append to the other's, one in
+//! the middle of the other.
 
 use std::sync::mpsc;
 use std::thread::scope;
@@ -11,7 +11,7 @@ use medium::recording::{Choose, Model, Question, Recorder};
 
 use super::lists;
 
-/// No power goes.
+/// A machine without power failures.
 struct Calm;
 
 impl Choose for Calm {
@@ -20,18 +20,18 @@ impl Choose for Calm {
     }
 }
 
-/// What two workers have done, and how often each was run again.
+/// The transactions of two workers, and how often each was run again.
 struct Pair {
     history: History,
     again: [u64; 2],
 }
 
-/// When the second transaction comes.
+/// The time of the second transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comes {
-    /// When the first has read, and before it writes and protects what it will protect.
+    /// After the first's reads, and before its writes and protects.
     Early,
-    /// When the first has done everything but commit.
+    /// After all of the first but its commit.
     Late,
 }
 
@@ -63,7 +63,7 @@ fn pair<D: Design, const PROTECTS: bool>(comes: Comes) -> Pair {
                 let done = worker.run(|tx| {
                     let observed = append.observe(client, tx);
                     if observed.is_err() {
-                        // Its first try is over, and the other need not wait for more.
+                        // Its first attempt has ended; the other need not wait for more.
                         let _ = told.send(());
                     }
                     *second_seen = observed?.list;
@@ -80,7 +80,7 @@ fn pair<D: Design, const PROTECTS: bool>(comes: Comes) -> Pair {
         });
         let done = worker.run(|tx| {
             if comes == Comes::Early {
-                // What it will do has the same snapshot.
+                // Its later operations use the same snapshot.
                 *first_seen = append.read(&clients[0], tx)?;
                 other.take().into_iter().for_each(|other| other());
             }
@@ -104,12 +104,12 @@ fn pair<D: Design, const PROTECTS: bool>(comes: Comes) -> Pair {
     Pair { history, again }
 }
 
-/// Both commit at once, neither has seen the other.
+/// Both commit at the first attempt, and neither has read the other's writes.
 #[test]
-fn write_skew_happens_with_snapshots_where_nothing_is_protected() {
+fn write_skew_is_allowed_without_protect() {
     for comes in [Comes::Early, Comes::Late] {
         let Pair { history, again } = pair::<Snapshot, false>(comes);
-        assert_eq!(again, [0, 0], "{comes:?}: nobody is in the other's way");
+        assert_eq!(again, [0, 0], "{comes:?}: the transactions conflicted");
         let skewed = history.check(Level::Serializable);
         let Err(Anomaly::Cycle(Kind::WriteSkew, _)) = skewed else {
             panic!("{comes:?}: {skewed:?}\n{history:?}")
@@ -118,9 +118,9 @@ fn write_skew_happens_with_snapshots_where_nothing_is_protected() {
     }
 }
 
-/// One of the two is run again, whichever came second, and sees the other.
+/// One of the two is run again, whichever came second, and reads the other's writes.
 #[test]
-fn who_protects_what_it_reads_has_no_write_skew() {
+fn protect_prevents_write_skew() {
     for (comes, again) in [(Comes::Early, [true, false]), (Comes::Late, [false, true])] {
         let pair = pair::<Snapshot, true>(comes);
         assert_eq!(pair.again.map(|times| times > 0), again, "{comes:?}: {:?}", pair.again);
@@ -128,12 +128,12 @@ fn who_protects_what_it_reads_has_no_write_skew() {
     }
 }
 
-/// What a serializable design does with the same two.
+/// A serializable design with the same two transactions.
 #[test]
-fn write_skew_does_not_happen_where_transactions_are_serializable() {
+fn serializable_designs_prevent_write_skew() {
     for comes in [Comes::Early, Comes::Late] {
         let Pair { history, again } = pair::<Redo, false>(comes);
-        assert!(again != [0, 0], "{comes:?}: one is in the other's way");
+        assert!(again != [0, 0], "{comes:?}: no conflict");
         history.check(Level::Serializable).unwrap();
     }
 }
