@@ -1,13 +1,13 @@
-//! Which crate may depend on which, read from the manifests.
+//! The allowed dependencies between crates, checked in the manifests.
 //!
-//! The hourglass: data structures stand above `words`, designs below, and neither imports the
-//! other. A crate is called by its folder's name.
+//! Data structures are above `words` and designs below it, and neither depends on the other. A
+//! crate is identified by its folder's name.
 
 use toml::{Table, Value};
 
 use crate::Finding;
 
-/// Each crate and those of ours that it may depend on. `"*"` is any.
+/// Each crate and the workspace crates that it may depend on; `"*"` allows any.
 pub const ALLOWED: [(&str, &[&str]); 13] = [
     ("words", &[]),
     ("medium", &["words"]),
@@ -24,13 +24,13 @@ pub const ALLOWED: [(&str, &[&str]); 13] = [
     ("tidy", &[]),
 ];
 
-/// What tests may take besides.
+/// Further crates that tests may depend on.
 pub const ALLOWED_IN_TESTS: [&str; 4] = ["words", "alloc", "workloads", "collections"];
 
 const RULE: &str = "arrows";
 
-/// The arrows of one crate that are not allowed. `workspace` is the text of the root manifest,
-/// which says what the names of shared dependencies stand for.
+/// Returns the forbidden dependencies of one crate. `workspace` is the text of the root manifest,
+/// which defines the shared dependencies.
 pub fn check(name: &str, manifest: &str, workspace: &str) -> Vec<Finding> {
     let file = format!("crates/{name}/Cargo.toml");
     let at = |line, what| Finding { file: file.clone(), line, rule: RULE, what };
@@ -61,7 +61,7 @@ pub fn check(name: &str, manifest: &str, workspace: &str) -> Vec<Finding> {
     found
 }
 
-/// Every dependency: its section, its key and its value; those of one target too.
+/// Returns every dependency: section, key and value; those of one target too.
 fn dependencies(table: &Table) -> Vec<(&'static str, &String, &Value)> {
     let targets = table.get("target").and_then(Value::as_table);
     let tables = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
@@ -75,7 +75,7 @@ fn dependencies(table: &Table) -> Vec<(&'static str, &String, &Value)> {
     all
 }
 
-/// The folder of the crate of ours that a dependency names; nothing when it is not ours.
+/// Returns the folder of a workspace crate that a dependency names; `None` for other crates.
 fn ours(key: &str, value: &Value, workspace: &Table) -> Option<String> {
     let shared = || workspace.get("workspace")?.get("dependencies")?.get(key);
     let is_shared = value.get("workspace").and_then(Value::as_bool) == Some(true);
@@ -87,7 +87,7 @@ fn ours(key: &str, value: &Value, workspace: &Table) -> Option<String> {
     }
 }
 
-/// The line of a dependency, for the message; its section's when it is written another way.
+/// Returns the line of a dependency, for the message; its section's line in other notations.
 fn line_of(manifest: &str, kind: &str, key: &str) -> usize {
     let mut here = false;
     let mut section = 1;

@@ -3,7 +3,7 @@
 //! A section starts in a file's module docs with a heading `# Durable format: <title>` and ends at
 //! the next heading or with the docs.
 
-/// Where the page is.
+/// The path of the page.
 pub const PATH: &str = "docs/format.md";
 
 const HEADING: &str = "# Durable format:";
@@ -19,13 +19,13 @@ a test compares this page with them. Everything is little-endian.
 /// One format: its title and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What the heading says behind the colon.
+    /// The heading's text after the colon.
     pub title: String,
     /// The lines below it.
     pub text: String,
 }
 
-/// The page for these sources (path and text), in this order.
+/// Returns the page for these sources (path and text), in this order.
 pub fn page(sources: &[(String, String)]) -> String {
     let mut page = HEAD.to_owned();
     for (path, text) in sources {
@@ -37,7 +37,7 @@ pub fn page(sources: &[(String, String)]) -> String {
     page
 }
 
-/// The formats that the module docs of a file describe.
+/// Returns the formats that the module docs of a file describe.
 pub fn sections(source: &str) -> Vec<Section> {
     let docs = source
         .lines()
@@ -68,7 +68,7 @@ pub fn sections(source: &str) -> Vec<Section> {
     sections
 }
 
-/// The first line in which two texts differ, from 1; nothing when they are the same.
+/// Returns the first line in which two texts differ, from 1; `None` when they are equal.
 pub fn first_difference(a: &str, b: &str) -> Option<usize> {
     let lines = a.lines().zip(b.lines()).take_while(|(a, b)| a == b).count();
     (a != b).then_some(lines + 1)

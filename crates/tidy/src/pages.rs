@@ -1,28 +1,28 @@
-//! Pages for readers (README.md, docs/ and others): what they name is there.
+//! Pages for readers (README.md, docs/ and others): every name in them must exist.
 //!
 //! ```text
 //!   [text](path)                    a file or folder, from the page's own folder
 //!   `slots/undo.rs`                 a file whose path ends so
 //!   `a_name_of_five_words_or_more`  a test: some function's name begins so
 //! ```
-//! A name that has gone with a change of the sources is found where it stands. CHANGELOG.md is no
-//! such page: it names removed files.
+//! A name that a change of the sources has removed is reported at its line. CHANGELOG.md is
+//! excluded, because it names removed files.
 
 use std::io;
 use std::path::Path;
 
 use crate::Finding;
 
-/// Files that are looked for when a page names them.
+/// Endings of file names that are checked in pages.
 const ENDINGS: [&str; 8] = [".rs", ".md", ".toml", ".h", ".hpp", ".cpp", ".py", ".sh"];
 
-/// Words of the shortest name that is taken for a test's.
+/// Words of the shortest name that counts as a test's.
 const TEST_WORDS: usize = 5;
 
-/// Folders that hold nothing of ours: what builds leave, and workspaces with pages of their own.
+/// Folders to skip: build output, and workspaces with their own pages.
 const SKIPPED: [&str; 3] = ["target", "peers", "node_modules"];
 
-/// The repository's pages: each one's path from `root` and its text.
+/// Returns the repository's pages: the path of each from `root`, and its text.
 ///
 /// # Errors
 /// When a file cannot be read.
@@ -32,7 +32,7 @@ pub fn pages(root: &Path) -> io::Result<Vec<(String, String)>> {
     files(root)?.into_iter().filter(is_page).map(read).collect()
 }
 
-/// Every file of the repository, by its path from `root`, in order.
+/// Returns every file of the repository, by its path from `root`, in order.
 ///
 /// # Errors
 /// When a folder cannot be read.
@@ -55,8 +55,8 @@ pub fn files(root: &Path) -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// What a page names that is not there. `files` are the repository's, `names` the words of its
-/// sources, in order.
+/// Returns the names in a page that do not exist. `files` are the repository's, `names` the words
+/// of its sources, in order.
 pub fn check(page: &str, text: &str, files: &[String], names: &[&str]) -> Vec<Finding> {
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut found = Vec::new();
@@ -79,7 +79,7 @@ pub fn check(page: &str, text: &str, files: &[String], names: &[&str]) -> Vec<Fi
     found
 }
 
-/// The words of sources that can be names of tests, in order.
+/// Returns the words of sources that can be names of tests, in order.
 pub fn names<'t>(sources: impl IntoIterator<Item = &'t str>) -> Vec<&'t str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = sources.into_iter().flat_map(|text| text.split(move |c| !is_part(c)));
@@ -89,7 +89,7 @@ pub fn names<'t>(sources: impl IntoIterator<Item = &'t str>) -> Vec<&'t str> {
     names
 }
 
-/// Targets of links that stay in the repository.
+/// Returns the targets of links within the repository.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
     targets.filter(|target| !target.is_empty() && !target.contains("://"))

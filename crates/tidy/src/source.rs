@@ -1,16 +1,17 @@
-//! A Rust file, line by line, split into code, comments and the contents of strings.
+//! A Rust file, line by line, with code and comments separated.
 //!
-//! This is a scan, not a parser. It knows line and nested block comments, strings with escapes, raw
-//! strings, character literals and lifetimes. Strings are empty in the code. The scan expands no
-//! macros and does not see the functions that they define. It takes a brace in a signature (a const
-//! generic's `{ N + 1 }`) for the function's body, so the function's length comes out short.
+//! This is a scan, not a parser. It handles line and nested block comments, strings with escapes,
+//! raw strings, character literals and lifetimes. The content of strings is blanked out of the
+//! code. Macros are not expanded, so functions in a macro's output are not found. A brace in a
+//! signature (a const generic's `{ N + 1 }`) counts as the function's body, so its length comes out
+//! short.
 
 /// One line.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// As it stands in the file.
+    /// The line as in the file.
     pub raw: String,
-    /// Its code: strings are empty, comments gone.
+    /// Its code without comments and the content of strings.
     pub code: String,
     /// Its comments, with their slashes.
     pub comment: String,
@@ -18,7 +19,7 @@ pub struct Line {
     pub text: String,
 }
 
-/// A file.
+/// A scanned file.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Its path from the repository's root.
@@ -65,12 +66,12 @@ impl Source {
         Source { path: path.to_owned(), lines: scan.lines }
     }
 
-    /// The name of the crate that the file belongs to, as its folder is called.
+    /// Returns the folder name of the crate that the file belongs to.
     pub fn crate_name(&self) -> &str {
         self.path.split('/').nth(1).unwrap_or_default()
     }
 
-    /// Every function with a body.
+    /// Returns every function with a body.
     pub fn functions(&self) -> Vec<Function> {
         let code: Vec<(usize, char)> = self
             .lines
@@ -82,7 +83,7 @@ impl Source {
         for (i, name) in words(&code).filter(|(_, name)| name == "fn") {
             let after = &code[i + name.len()..];
             let Some((_, name)) = words(after).next() else { continue };
-            // `fn` of a type is followed by a parenthesis.
+            // In a function type a parenthesis follows `fn`.
             if after.iter().find(|(_, c)| !c.is_whitespace()).is_none_or(|&(_, c)| !is_word(c)) {
                 continue;
             }
@@ -95,7 +96,7 @@ impl Source {
     }
 }
 
-/// Whether `code` has this word, whole.
+/// Returns whether `code` contains this whole word.
 pub fn has_word(code: &str, word: &str) -> bool {
     let chars: Vec<(usize, char)> = code.chars().map(|c| (0, c)).collect();
     words(&chars).any(|(_, found)| found == word)
@@ -105,14 +106,14 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The words of a text with the index of their first characters.
+/// Returns the words of a text with the index of their first characters.
 fn words(chars: &[(usize, char)]) -> impl Iterator<Item = (usize, String)> {
     let starts =
         (0..chars.len()).filter(|&i| is_word(chars[i].1) && (i == 0 || !is_word(chars[i - 1].1)));
     starts.map(|i| (i, chars[i..].iter().map(|&(_, c)| c).take_while(|&c| is_word(c)).collect()))
 }
 
-/// The line of the brace that closes the first body; nothing for a declaration.
+/// Returns the line of the brace that closes the first body; `None` for a declaration.
 fn body_end(code: &[(usize, char)]) -> Option<usize> {
     let (mut braces, mut brackets) = (0, 0);
     for &(line, c) in code {
@@ -227,7 +228,7 @@ impl Scan {
             }
             ('r', '"' | '#') if !in_word => self.raw_text_or_code(),
             ('\'', '\\') => {
-                // The character behind the backslash may be a quote itself.
+                // Skip the character after the backslash too: it may be a quote.
                 self.take(3, |_| None);
                 while !matches!(self.peek(0), '\'' | '\0') {
                     self.take(1, |_| None);
@@ -239,7 +240,7 @@ impl Scan {
         }
     }
 
-    /// At an `r`: a raw string, a raw identifier, or just a letter.
+    /// Continues at an `r`: a raw string, a raw identifier, or a plain letter.
     fn raw_text_or_code(&mut self) {
         let hashes = (1..).take_while(|&ahead| self.peek(ahead) == '#').count();
         let text = self.peek(1 + hashes) == '"';
