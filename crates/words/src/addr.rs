@@ -10,7 +10,7 @@
 //! comparison that also checks the bound. A design that works on words adds `object` and `offset`.
 //! A design that versions objects keeps them apart, because it needs the object of each field.
 
-/// Width of an address's heap offset, in bits; the pool's tag fills the bits above.
+/// Width of an address's heap offset in bits. The pool's tag fills the bits above.
 pub const ADDRESS_BITS: u32 = 48;
 
 /// Bytes before each object that belong to the allocator and the design: two words.
@@ -19,7 +19,7 @@ pub const ADDRESS_BITS: u32 = 48;
 /// object (size, state, check), so that a write through a wrong pointer is refused.
 pub const HEADER_BYTES: u64 = 16;
 
-/// The size limit of an object in bytes; larger data is an [`Array`](crate::Array).
+/// The size limit of an object in bytes. Larger data is an [`Array`](crate::Array).
 pub const OBJECT_BYTES_MAX: usize = 1024;
 
 /// Bytes of data in one block of an [`Array`](crate::Array).
@@ -51,7 +51,7 @@ pub struct Addr {
 }
 
 impl Addr {
-    /// Makes an address from its parts, unchecked; every access checks it.
+    /// Makes an address from its parts. Only its accesses check it.
     #[inline]
     pub const fn new(object: u64, offset: u64) -> Addr {
         Addr { object, offset }

@@ -8,7 +8,7 @@
 //! An element never straddles two blocks, so it belongs to one object. Blocks are a fixed distance
 //! apart and hold a constant number of elements. An element's address is therefore one
 //! multiplication and one shift, without a table or a division. In a heap whose objects have no
-//! headers the distance is 256 bytes; [`block_stride`] derives it from the first block's address.
+//! headers the distance is 256 bytes. [`block_stride`] derives it from the first block's address.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Addr, Allocate, BLOCK_BYTES, Field, Persist, Stop, Words, block_stride};
 
-/// A fixed number of elements in blocks of 256 bytes; a value of two words that objects can hold.
+/// A fixed number of elements in blocks of 256 bytes. Objects can hold it as a value of two words.
 ///
 /// An array never moves. An element has at most 256 bytes.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -29,7 +29,7 @@ pub struct Array<T> {
 }
 
 impl<T: Persist> Array<T> {
-    /// The array without elements; it owns no memory.
+    /// The array without elements, which owns no memory.
     pub const EMPTY: Array<T> = Array::from_parts(0, 0);
 
     const PER_BLOCK: u64 = {
@@ -48,7 +48,7 @@ impl<T: Persist> Array<T> {
         Ok(array)
     }
 
-    /// Reserves memory for `len` elements; they are usable once [`prepare`](Array::prepare)
+    /// Reserves memory for `len` elements, which are usable once [`prepare`](Array::prepare)
     /// returns true.
     ///
     /// Store the array somewhere reachable in the same transaction: the memory belongs to the
@@ -62,7 +62,7 @@ impl<T: Persist> Array<T> {
         Ok(Array::from_parts(first, len))
     }
 
-    /// Prepares up to `most_blocks` further blocks; returns whether all are prepared.
+    /// Prepares up to `most_blocks` further blocks and returns whether all are prepared.
     ///
     /// The call may be repeated after a crash.
     ///

@@ -1,7 +1,7 @@
 //! Byte strings as heap objects.
 //!
-//! A string of up to 1 KiB is one object; a longer one is an array of blocks. The length decides
-//! which, so the handle of a string is two words.
+//! A string of up to 1 KiB is one object, and a longer one is an array of blocks. The length
+//! decides which, so the handle of a string is two words.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -18,7 +18,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// The empty string; it owns no memory.
+    /// The empty string, which owns no memory.
     pub const EMPTY: Bytes = Bytes { first: 0, len: 0 };
 
     /// Allocates a string and copies `bytes` into it.
@@ -54,7 +54,7 @@ impl Bytes {
     /// Returns a copy of the string's bytes.
     ///
     /// # Errors
-    /// As [`Words::read`]; [`Stop::BadPointer`] when [`Bytes::new`] did not make this value.
+    /// As [`Words::read`], and [`Stop::BadPointer`] when [`Bytes::new`] did not make this value.
     pub fn read<W: Words>(self, tx: &mut W) -> Result<Vec<u8>, Stop> {
         let mut out = Vec::new(); // grows with the bytes really read: the length is not trusted
         let mut left = usize::try_from(self.len).map_err(|_| Stop::BadPointer)?;
@@ -115,7 +115,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// The empty string; it owns no memory.
+    /// The empty string, which owns no memory.
     pub const EMPTY: Text = Text { bytes: Bytes::EMPTY };
 
     /// Allocates a string and copies `text` into it.
@@ -129,7 +129,7 @@ impl Text {
     /// Returns a copy of the string.
     ///
     /// # Errors
-    /// As [`Bytes::read`]; [`Stop::BadValue`] when it is not UTF-8.
+    /// As [`Bytes::read`], and [`Stop::BadValue`] when it is not UTF-8.
     pub fn read<W: Words>(self, tx: &mut W) -> Result<String, Stop> {
         String::from_utf8(self.bytes.read(tx)?).map_err(|_| Stop::BadValue)
     }

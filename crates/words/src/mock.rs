@@ -84,12 +84,12 @@ impl Mock {
         self.conflict_after = Some(accesses);
     }
 
-    /// Cancels the requested conflict; returns whether it was still pending.
+    /// Cancels the requested conflict and returns whether it was still pending.
     pub fn take_conflict(&mut self) -> bool {
         self.conflict_after.take().is_some()
     }
 
-    /// Returns the number of live objects; each block of an array is one.
+    /// Returns the number of live objects, of which each block of an array is one.
     pub fn objects(&self) -> usize {
         self.heap.live.len()
     }
@@ -150,7 +150,7 @@ impl Mock {
         self.words[index] = value;
     }
 
-    /// Takes never-used memory; returns the first byte after the header.
+    /// Takes never-used memory and returns the first byte after the header.
     fn take(&mut self, bytes: u64) -> Result<u64, Stop> {
         let object = self.heap.next;
         let end = object.checked_add(bytes.next_multiple_of(16) + HEADER_BYTES);

@@ -3,12 +3,12 @@
 use crate::persist::{from_words, to_words, whole_words, with_buffer};
 use crate::{Addr, Allocate, Persist, Place, Ptr, Stop, View, Words, words_in};
 
-/// Typed access for every type with words; import it wherever a transaction is used.
+/// Typed access for every type with words. Import it wherever a transaction is used.
 pub trait Objects: Words {
     /// Returns the value at a place.
     ///
     /// # Errors
-    /// As [`Words::read`]; [`Stop::BadValue`] when the bits there are no value of the type.
+    /// As [`Words::read`], and [`Stop::BadValue`] when the bits there are no value of the type.
     #[inline]
     fn get<P: Place>(&mut self, place: P) -> Result<P::Value, Stop> {
         const { whole_words(size_of::<P::Value>()) };
@@ -70,7 +70,7 @@ pub trait Objects: Words {
         Ok(object)
     }
 
-    /// Returns the root, typed by the caller; [`Ptr::NULL`] in a new heap.
+    /// Returns the root, typed by the caller, or [`Ptr::NULL`] in a new heap.
     ///
     /// # Errors
     /// As [`Allocate::root`].

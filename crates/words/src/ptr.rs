@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Addr, Persist};
 
-/// A pointer to an object that holds a `T`; itself a value that objects can hold.
+/// A pointer to an object that holds a `T`, and itself a value that objects can hold.
 ///
 /// Any bit pattern is allowed, and every access is checked. Each of these is
 /// [`Stop::BadPointer`](crate::Stop::BadPointer): a pointer out of the heap, a pointer into another
@@ -21,7 +21,7 @@ pub struct Ptr<T> {
 }
 
 impl<T> Ptr<T> {
-    /// The null pointer; no heap has an object there.
+    /// The null pointer, to which no heap has an object.
     pub const NULL: Ptr<T> = Ptr::from_bits(0);
 
     /// Makes a pointer from the bits of an [`Addr::object`].
@@ -48,7 +48,7 @@ impl<T> Ptr<T> {
         Ptr::from_bits(self.bits)
     }
 
-    /// Returns a part of the object, `offset` bytes in; [`field!`](crate::field) computes it.
+    /// Returns a part of the object, `offset` bytes in, as [`field!`](crate::field) computes it.
     #[inline]
     pub const fn field_at<F>(self, offset: usize) -> Field<F> {
         Field::new(Addr::new(self.bits, offset as u64))
@@ -92,7 +92,7 @@ impl<T> Field<T> {
         Field { addr, target: PhantomData }
     }
 
-    /// Returns a part of this place, `offset` bytes in; [`field!`](crate::field) computes it.
+    /// Returns a part of this place, `offset` bytes in, as [`field!`](crate::field) computes it.
     #[inline]
     pub const fn field_at<F>(self, offset: usize) -> Field<F> {
         Field::new(self.addr.plus(offset as u64))
@@ -111,7 +111,7 @@ impl<T> fmt::Debug for Field<T> {
     }
 }
 
-/// A place that a transaction reads and writes as a value: a whole object or a part of one.
+/// A whole object or a part of one, which a transaction reads and writes as a value.
 pub trait Place: Copy {
     /// The type of the value there.
     type Value: Persist;
@@ -155,7 +155,7 @@ impl<T: Persist> Place for Field<T> {
 /// let node: Ptr<Node> = Ptr::from_bits(64);
 /// let wrong = field!(node, Leaf, key);
 /// ```
-/// The field must be readable by itself: it consists of whole words and begins at one. The compiler
+/// The field must be readable by itself, as whole words from a whole word on. The compiler
 /// reports a wrong field at its `field!`:
 /// ```compile_fail,E0080
 /// # use words::{Ptr, field};
@@ -204,7 +204,7 @@ pub const fn field_offset<T, F>(offset: usize, _typed: fn(&T) -> &F) -> usize {
     offset
 }
 
-/// The expansion of [`field!`](crate::field); `_typed` only fixes the field's type.
+/// The expansion of [`field!`](crate::field), in which `_typed` only fixes the field's type.
 #[doc(hidden)]
 #[inline]
 pub fn field_of<T, F>(

@@ -13,11 +13,11 @@ use crate::{Addr, Place, Ptr, Stop, Words};
 pub struct Seen {
     /// The object's first byte, as in [`Addr::object`].
     pub object: u64,
-    /// The design's own reference to the version; 0 where every access finds it by itself.
+    /// The design's own reference to the version, or 0 where every access finds it by itself.
     pub version: u64,
 }
 
-/// An object that is read field by field; the transaction does nothing else meanwhile.
+/// An object that is read field by field, while the transaction does nothing else.
 ///
 /// It returns the same values as [`Objects::get`](crate::Objects::get). Under `snapshot` it costs
 /// less, elsewhere the same.
@@ -65,7 +65,7 @@ impl<'t, W: Words + ?Sized, T> View<'t, W, T> {
         self.tx.read_seen(self.seen, offset)
     }
 
-    /// Returns the value at a place: of this object, or of another at the cost of a lookup.
+    /// Returns the value at a place of this object, or of another at the cost of a lookup.
     ///
     /// # Errors
     /// As [`Objects::get`](crate::Objects::get).

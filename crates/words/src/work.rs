@@ -1,13 +1,13 @@
 //! The instruction counts of operations beside their loads and stores, for
 //! [`Words::compute`](crate::Words::compute).
 //!
-//! One table serves all code above `Words`; no constant is fitted to a workload. Each was counted
+//! One table serves all code above `Words`. No constant is fitted to a workload. Each was counted
 //! with callgrind on the code itself, over an unchecked heap in a `Vec<u64>`. The cost of that
 //! heap's reads and writes and of the surrounding loop is subtracted. docs/instruction-counts.md
 //! has the command, its output, the derivation of each constant, and a comparison of their sums
 //! with whole transactions.
 //!
-//! Loads and stores are not included: the simulated machine charges those itself.
+//! Loads and stores are not included, as the simulated machine charges those itself.
 
 /// Hashing a key.
 pub const HASH: u32 = 9;
@@ -35,7 +35,7 @@ pub const LINK: u32 = 34;
 /// rotations; the mean of all.
 pub const REPAIR: u32 = 103;
 
-/// Inserting into a node of a B+-tree, or removing: the entry's place in the order of slots.
+/// Inserting into a node of a B+-tree, or removing, with the update of the order of slots.
 pub const ARRANGE: u32 = 575;
 
 /// Pushing an entry at an end of a queue, or popping one.
