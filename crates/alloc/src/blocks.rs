@@ -1,6 +1,6 @@
-//! Runs of blocks: the memory of arrays.
+//! Runs of blocks, the memory of arrays.
 //!
-//! A run takes whole chunks. It is reserved at once and prepared in steps; the steps of a long run
+//! A run takes whole chunks. It is reserved at once and prepared in steps. The steps of a long run
 //! are transactions of their own. The run's head records the progress.
 
 use words::{BLOCK_BYTES, BLOCK_STRIDE, Stop, Words};
@@ -24,7 +24,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`Stop::Full`]; [`Stop::BadSize`] when `blocks` is 0; [`Stop::BadPointer`] when the heap is
-    /// damaged; else as [`Words::write`].
+    /// damaged. Otherwise as [`Words::write`].
     pub fn reserve_blocks<W: Words>(&self, tx: &mut W, blocks: u64) -> Result<u64, Stop> {
         if blocks == 0 {
             return Err(Stop::BadSize);
@@ -47,7 +47,7 @@ impl Heap {
     /// line-isolated heap: one, and 32 for each block whose memory was used before.
     ///
     /// # Errors
-    /// [`Stop::BadPointer`] when `first` is not a reserved run; else as [`Words::write`].
+    /// [`Stop::BadPointer`] when `first` is not a reserved run. Otherwise as [`Words::write`].
     pub fn prepare_blocks<W: Words>(&self, tx: &mut W, first: u64, most: u64) -> Result<u64, Stop> {
         let object = self.untag(first)?;
         let (chunk, run) = self.read_run(tx, object)?;

@@ -1,6 +1,6 @@
 //! Runs of chunks: first fit over the free runs, merged with their neighbours when freed.
 //!
-//! Chunks are taken and freed rarely, once for 64 KiB of objects, so the structure is simple: one
+//! Chunks are taken and freed rarely, once for 64 KiB of objects, so the structure is simple, one
 //! list in ascending order, searched from its start. A transaction that changes the list first
 //! locks and protects the chunks object. Two such transactions therefore exclude each other under
 //! every isolation level.
@@ -22,14 +22,14 @@ const CHUNKS_LOCK: LockId = LockId(u64::MAX - ARENAS as u64);
 
 /// A place in the list of free runs.
 struct Place {
-    /// The free run before, with its length; `None` at the list's start.
+    /// The free run before, with its length, or `None` at the list's start.
     before: Option<(u64, u64)>,
     /// The free run at this place, or 0 at the end.
     here: u64,
 }
 
 impl Heap {
-    /// Takes `chunks` neighbouring chunks; returns the first, and whether they were never used.
+    /// Takes `chunks` neighbouring chunks. Returns the first, and whether they were never used.
     /// The caller writes their head.
     pub(crate) fn take_chunks<W: Words>(
         &self,
@@ -42,6 +42,7 @@ impl Heap {
             let chunk = place.here;
             let (found, next) = self.read_free(tx, chunk, frontier)?;
             if found >= chunks {
+                // Take the front: the rest then keeps its place in the ascending list.
                 let rest = if found == chunks { next } else { chunk + chunks };
                 if found != chunks {
                     self.write_head(tx, rest, Head::Free { chunks: found - chunks, next })?;
@@ -93,7 +94,7 @@ impl Heap {
         }
     }
 
-    /// Locks the list of free runs against changes by others; returns the frontier.
+    /// Locks the list of free runs against changes by others, and returns the frontier.
     fn lock_chunks<W: Words>(&self, tx: &mut W) -> Result<u64, Stop> {
         tx.lock(CHUNKS_LOCK)?;
         tx.protect(self.chunks_at(FRONTIER))?;

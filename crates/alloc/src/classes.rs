@@ -1,4 +1,4 @@
-//! Size classes: the sizes of a slab's slots.
+//! Size classes, the sizes of a slab's slots.
 //!
 //! With its header of 16 bytes a slot takes 32 to 1040 bytes. Sizes are multiples of 16, as objects
 //! are aligned to 16 bytes. Sizes from 128 bytes on are multiples of 32 or 64, so that slots start
@@ -53,7 +53,7 @@ impl Layout {
         }
     }
 
-    /// Returns the class for an object of `bytes` bytes; `None` when no object has that size.
+    /// Returns the class for an object of `bytes` bytes, or `None` when no object has that size.
     #[inline(always)]
     pub(crate) fn class_of(self, bytes: usize) -> Option<usize> {
         let fits = bytes != 0 && bytes <= OBJECT_BYTES_MAX;

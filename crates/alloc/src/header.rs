@@ -8,7 +8,7 @@
 //!   object  | payload: as many words as `bytes` needs ...        |
 //! ```
 //! Objects are aligned to 16 bytes. `class` is the size class of a slab's slot and 0 elsewhere.
-//! `bytes` is the requested size; of a free object, the capacity of its slot. `check` is the
+//! `bytes` is the requested size, or of a free object the capacity of its slot. `check` is the
 //! upper 16 bits of (object's heap offset * 2^16 + the lower 20 bits) * 0x9e3779b97f4a7c15,
 //! modulo 2^64. The kinds:
 //! ```text
@@ -52,7 +52,7 @@ pub enum Kind {
 pub struct Description {
     /// The object's kind.
     pub kind: Kind,
-    /// Its size class, in a slab; else 0.
+    /// Its size class in a slab, else 0.
     pub class: u8,
     /// Its size in bytes.
     pub bytes: u64,
@@ -77,7 +77,7 @@ pub const fn encode(object_offset: u64, description: Description) -> u64 {
     seal(object_offset, (class as u64) << CLASS_SHIFT | (kind as u64) << KIND_SHIFT | bytes)
 }
 
-/// Decodes a header word; `None` when it is not valid for the object at this heap offset.
+/// Decodes a header word, if it is valid for the object at this heap offset.
 pub const fn decode(header: u64, object_offset: u64) -> Option<Description> {
     let description = header & DESCRIPTION;
     if header != seal(object_offset, description) {
@@ -110,7 +110,7 @@ pub const fn permits(header: u64, object_offset: u64, offset: u64) -> bool {
         && offset < description & BYTES
 }
 
-/// Returns how many bytes of an object a program may write; arguments as for [`permits`].
+/// Returns how many bytes of an object a program may write. The arguments are those of [`permits`].
 ///
 /// These are the whole words of a live object or prepared block. `None` for all else.
 #[inline]
@@ -145,7 +145,7 @@ pub const fn is_block(header: u64) -> bool {
 
 #[inline]
 const fn seal(object_offset: u64, description: u64) -> u64 {
-    // Offsets are multiples of 16, so the two do not overlap; one multiplication mixes both.
+    // Offsets are multiples of 16, so the two do not overlap, and one multiplication mixes both.
     let check = (object_offset << 16 ^ description).wrapping_mul(MULTIPLIER) >> 48;
     check << 48 | description
 }

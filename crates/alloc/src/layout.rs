@@ -1,4 +1,4 @@
-//! The layout of the heap, in two forms: that of pools and that of simulated machines.
+//! The layout of the heap, in one form for pools and one for simulated machines.
 //!
 //! # Durable format: heap, version 1
 //! The heap is cut into chunks of 64 KiB. Every word is little-endian; offsets are in bytes from
@@ -60,7 +60,7 @@
 //! - Objects have neither header nor link. The head of their chunk holds their class, and they
 //!   start at multiples of 64 bytes: an object shares no line with another one.
 //! - Two words of a slot mark it free, both on the line that freeing it writes anyway.
-//! - The words that two arenas write are on separate pages; so are the root and the chunks object.
+//! - The words that two arenas write are on separate pages, as are the root and the chunks object.
 //! - Watches do not exist: no transaction relies on them, and arenas would share their lines.
 //! ```text
 //!        0  | link, header                          | of the chunk's head
@@ -151,7 +151,7 @@ const ARENA_FIRST: u64 = 272;
 const ARENA_STRIDE: u64 = 256;
 pub(crate) const ARENA_PAYLOAD: u64 = 16 * CLASSES as u64;
 
-/// The largest unit that a simulated machine isolates or tracks: its page.
+/// The largest unit that a simulated machine isolates or tracks, which is its page.
 const PAGE: u64 = 4096;
 
 /// Returns an arena's offset in its page. Every transaction that allocates writes its arena's first
@@ -180,7 +180,7 @@ const _: () = assert!(colour(7) + 16 * LINE_ISOLATED.classes() as u64 <= PAGE);
 const _: () = assert!(LINE_ISOLATED.chunks_object() < LINE_ISOLATED.arena(0));
 const _: () = assert!(LINE_ISOLATED_BYTES_MIN == (LINE_ISOLATED.own_chunks() + 1) * CHUNK_BYTES);
 
-/// Returns the offset of the watch of the run which starts in `chunk`; several runs share one.
+/// Returns the offset of the watch of the run which starts in `chunk`. Several runs share one.
 ///
 /// Preparing or freeing the run writes the watch's 0 again, before anything else. A transaction
 /// with the watch in its read set therefore relies on the run's head without having the head there.
@@ -287,7 +287,7 @@ impl Layout {
         BLOCK_BYTES + self.header_bytes()
     }
 
-    /// Returns the number of chunks of a run of `blocks` blocks; `None` when no heap has so many.
+    /// Returns the number of chunks of a run of `blocks` blocks, or `None` beyond every heap.
     pub(crate) fn chunks_for(self, blocks: u64) -> Option<u64> {
         let bytes = blocks.checked_mul(self.block_stride())?.checked_add(HEAD_LINE)?;
         Some(bytes.div_ceil(CHUNK_BYTES))
@@ -362,7 +362,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`Stop::Full`] when it is smaller than [`HEAP_BYTES_MIN`] ([`LINE_ISOLATED_BYTES_MIN`]);
-    /// [`Stop::BadValue`] when the heap is formatted already; else as [`Words::write`].
+    /// [`Stop::BadValue`] when the heap is formatted already. Otherwise as [`Words::write`].
     pub fn format<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
         let (layout, root, chunks) = (self.layout, self.layout.root(), self.layout.chunks_object());
         if !self.has_room() {

@@ -1,4 +1,4 @@
-//! The transactional allocator: it divides the heap into objects.
+//! The transactional allocator, which divides the heap into objects.
 //!
 //! Its metadata are words of the heap, read and written through the caller's transaction. It
 //! therefore needs no log and no recovery of its own. An aborted or lost transaction has allocated
@@ -13,7 +13,7 @@
 //!   and the object, no word that two workers share: two or three words written, no loop.
 //! * The heap is divided into *chunks* of 64 KiB. A *slab* is a chunk of objects of one size class.
 //!   A *run* is one or more chunks of blocks (see [`words::Array`]). A slab keeps its class for
-//!   ever; the chunks of a freed run are reused for any purpose.
+//!   ever, and the chunks of a freed run are reused for any purpose.
 //!
 //! A heap has one of two layouts, with the same steps and the same methods: the ordinary one, a
 //! pool's, and the [line-isolated](Heap::line_isolated) one of simulated machines.
@@ -27,7 +27,6 @@
 //!
 //! A design gives the allocator a view of the transaction that skips [`header::permits`], because a
 //! program may not write header words and the allocator's own objects.
-//! header words and the allocator's own objects are not the program's to write.
 //!
 //! ```
 //! use lw_alloc::{HEAP_BYTES_MIN, Heap};
@@ -90,7 +89,7 @@ pub use runs::{Prepared, Runs};
 pub use survey::{Damage, Survey, Usage, Wrong};
 pub use walk::{Live, Walk};
 
-/// Number of arenas of a heap; each worker leases one.
+/// Number of arenas of a heap, of which each worker leases one.
 pub const ARENAS: usize = 128;
 
 /// The geometry of a heap, which is not stored in the heap itself.
@@ -136,7 +135,7 @@ impl Heap {
         Heap { tag, bytes: bytes / CHUNK_BYTES * CHUNK_BYTES, layout }
     }
 
-    /// Returns the object from which the program reaches all others; 0 in a new heap.
+    /// Returns the object from which the program reaches all others, or 0 in a new heap.
     ///
     /// # Errors
     /// As [`Words::read`].

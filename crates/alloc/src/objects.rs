@@ -1,4 +1,4 @@
-//! Objects: allocated from an arena's free list or slab, freed to the freeing worker's arena.
+//! Objects, allocated from an arena's free list or slab, and freed to the freeing worker's arena.
 //!
 //! The steps are the same in both layouts. `with` fixes the layout once, at the entrance, so that
 //! the compiler folds every question about it into a constant.
@@ -14,7 +14,7 @@ use crate::{ARENAS, Heap};
 
 /// A run that is unlinked and not yet free.
 #[derive(Debug)]
-#[must_use = "memory that is not given back is lost"]
+#[must_use = "a detached run that is not given back is leaked"]
 pub struct Detached {
     pub(crate) chunk: u64,
     pub(crate) chunks: u64,
@@ -27,7 +27,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`Stop::Full`]; [`Stop::BadSize`] when no object has this size; [`Stop::BadPointer`] when
-    /// the heap is damaged; else as [`Words::write`].
+    /// the heap is damaged. Otherwise as [`Words::write`].
     ///
     /// # Panics
     /// When `arena` is not less than [`ARENAS`].
@@ -40,15 +40,15 @@ impl Heap {
         }
     }
 
-    /// Frees an object, or a whole run of blocks; `bytes` is the size requested at allocation.
-    /// Returns whether it was a run: objects may later lie there that begin elsewhere.
+    /// Frees an object, or a whole run of blocks. `bytes` is the size requested at allocation.
+    /// Returns whether it was a run, because objects may later lie there that begin elsewhere.
     ///
     /// A later allocation may reuse the memory, even one of the same transaction. A design that
     /// defers the reuse of runs retires in two steps ([`detach`](Heap::detach)).
     ///
     /// # Errors
     /// [`Stop::BadPointer`] when no live object of this size is at `at` (freed before, never
-    /// allocated, an address inside an object); else as [`Words::write`].
+    /// allocated, an address inside an object). Otherwise as [`Words::write`].
     ///
     /// # Panics
     /// When `arena` is not less than [`ARENAS`].
@@ -105,7 +105,7 @@ impl Heap {
         Heap { layout, ..self }
     }
 
-    /// Allocates in a line-isolated heap; out of line, because pools never do.
+    /// Allocates in a line-isolated heap. It is out of line, because pools never do that.
     #[cold]
     fn allocate_line_isolated<W: Words>(
         self,
@@ -161,7 +161,7 @@ impl Heap {
         }
     }
 
-    /// Returns the class of a live object of `bytes` bytes; `None` when it may be a run.
+    /// Returns the class of a live object of `bytes` bytes, or `None` when it may be a run.
     #[inline(always)]
     fn class_at<W: Words>(
         self,
@@ -197,7 +197,7 @@ impl Heap {
             Some(Description { kind: Kind::Own, .. }) => return Ok(None),
             _ => return Err(Stop::BadPointer),
         };
-        // Any size up to the slot's: a full heap allocates from larger classes too.
+        // Any size up to the slot's, because a full heap allocates from larger classes too.
         let fits = (1..=self.layout.payload_bytes(class)).contains(&bytes);
         let live = fits
             && self.layout.is_slot(object, class)
@@ -231,6 +231,7 @@ impl Heap {
     #[inline(always)]
     fn pop<W: Words>(self, tx: &mut W, list: Addr, first: u64, class: usize) -> Result<(), Stop> {
         let object = self.untag(self.tag.wrapping_add(first))?;
+        // No link of the heap is trusted: the slot's own label must confirm that it is free.
         if tx.read(self.label_at(object))? != self.layout.free_label(object, class) {
             return Err(Stop::BadPointer);
         }
@@ -255,11 +256,12 @@ impl Heap {
             return Err(Stop::BadPointer);
         }
         tx.write(cursor_at, self.layout.next_slot(object, class))?;
+        // The chunk may have been a run's before: clear the link that its last use left here.
         if self.layout.has_headers() { tx.write(self.link_at(object), 0) } else { Ok(()) }
     }
 
-    /// Takes a slot when the arena has none of this class: from a new slab; else, before the heap
-    /// counts as full, from another arena or a larger class.
+    /// Takes a slot when the arena has none of this class. It tries a new slab first, and then,
+    /// before the heap counts as full, another arena or a larger class.
     #[cold]
     fn take_slot_elsewhere<W: Words>(
         self,
@@ -278,6 +280,7 @@ impl Heap {
             Err(Stop::Full) => {}
             Err(stop) => return Err(stop),
         }
+        // Every arena before the next class, because a larger slot wastes memory.
         for larger in class..self.layout.classes() {
             for step in 0..ARENAS {
                 let other = (index + step) % ARENAS;
@@ -305,7 +308,7 @@ impl Heap {
         tx.write(list, object)
     }
 
-    /// Returns the address of the arena's free list; the cursor is the word after it.
+    /// Returns the address of the arena's free list. The cursor is the word after it.
     #[inline(always)]
     fn list<W: Words>(self, tx: &mut W, index: usize, class: usize) -> Result<Addr, Stop> {
         assert!(index < ARENAS, "a heap has {ARENAS} arenas");

@@ -1,4 +1,4 @@
-//! Write permission: the words that a program may write, in either layout.
+//! Write permission for a program's words, in either layout.
 //!
 //! In an ordinary heap an object's header decides. Without headers, the head of the chunk and
 //! arithmetic decide everything except whether a slot was ever allocated.
@@ -46,7 +46,7 @@ impl Heap {
     /// Returns the kind of object at this offset of a line-isolated heap, and its writable bytes.
     fn placed(&self, object: u64, word: &mut impl FnMut(u64) -> u64) -> Option<(Kind, u64)> {
         let layout = self.layout;
-        // After the first chunk of a run no chunk has a head; data pass for one very rarely.
+        // After the first chunk of a run no chunk has a head. Data pass for one very rarely.
         let chunks = (0..=object / CHUNK_BYTES).rev();
         let mut heads = chunks.map(|chunk| Some((chunk, self.head_at_rest(chunk, word)?)));
         let (chunk, head) = heads.find_map(|found| found)?;

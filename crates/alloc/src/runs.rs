@@ -82,10 +82,10 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Makes an empty index: 4 bytes for every 64 KiB of the heap.
+    /// Makes an empty index, of 4 bytes for every 64 KiB of the heap.
     ///
     /// # Panics
-    /// When the heap is line-isolated: its blocks have no headers to avoid.
+    /// When the heap is line-isolated, because its blocks have no headers to avoid.
     pub fn new(heap: &Heap) -> Runs {
         assert!(heap.layout.has_headers(), "blocks without headers need no index of runs");
         let begins = (0..heap.chunks()).map(|_| AtomicU32::new(0)).collect();

@@ -171,7 +171,7 @@ fn free_unallocated_memory(mut heap: TestHeap) {
         (Addr::new(tag | (layout.own_chunks() + 2) << 16, 0), 100, "never used"),
         (Addr::new(tag | (layout.own_chunks() + 2) << 16 | 64, 0), 100, "never used"),
         (Addr::new(tag | (layout.own_chunks() + 3) << 16, 0), 100, "past the heap"),
-        (Addr::new(u64::MAX - 15, 0), 100, "behind everything"),
+        (Addr::new(u64::MAX - 15, 0), 100, "past the address space"),
     ];
     // A header holds more: the requested size, and that a slot was never allocated.
     let with_header = [
