@@ -106,8 +106,8 @@ impl HashMap {
 
     /// Returns the bucket where the probe sequence of a key starts.
     ///
-    /// The sequence continues with the following buckets, round the end. The last but one of the
-    /// array is not part of it, being key 0's own.
+    /// The sequence continues with the following buckets and wraps round before the last bucket of
+    /// the array, which belongs to key 0 alone.
     ///
     /// # Errors
     /// [`Stop::BadValue`] when this value was never a map.

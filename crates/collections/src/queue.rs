@@ -91,6 +91,7 @@ impl Queue {
         if found != 0 {
             // The number that the slot holds if the entry one wrap before is still in it.
             let expected = number.wrapping_sub(self.capacity).wrapping_add(1);
+            // Full: protect the slot, since this transaction relies on it and does not write it.
             return if found == expected { tx.protect(slot).map(|()| false) } else { damaged() };
         }
         let mut line = [number.wrapping_add(1); QUEUE_WORDS + 1];
@@ -110,6 +111,7 @@ impl Queue {
         let mut line = [0; QUEUE_WORDS + 1];
         tx.read_words(slot, &mut line)?;
         if line[0] != number.wrapping_add(1) {
+            // Empty: protect the slot, since this transaction relies on it and does not write it.
             return if line[0] == 0 { tx.protect(slot).map(|()| None) } else { damaged() };
         }
         tx.write(slot, 0)?;

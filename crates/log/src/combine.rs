@@ -93,6 +93,7 @@ impl Combiner {
     /// Puts neighbouring words into one block.
     #[inline]
     fn put(&mut self, number: u64, first: usize, values: &[u64]) {
+        // Most writes follow their neighbours: try the last block before a lookup.
         if self.blocks.get(self.recent).is_none_or(|block| block.number != number) {
             self.recent = self.find(number);
         }
@@ -110,6 +111,7 @@ impl Combiner {
 
     /// Returns the place of a block; adds the block first if it is missing.
     fn find(&mut self, number: u64) -> usize {
+        // At most half full, so that probe sequences stay short.
         if 2 * (self.blocks.len() + 1) > self.table.len() {
             self.rebuild(2 * self.table.len());
         }
@@ -181,6 +183,7 @@ impl Combiner {
                 let inside = mask.trailing_zeros() as usize;
                 mask &= mask - 1;
                 let index = number * BLOCK_WORDS as u64 + inside as u64;
+                // A run's count is bounded: after that many words it continues under a new head.
                 if index == next && used - head <= RUN_WORDS_MAX {
                     out[head] += 1; // the count is in the lowest bits
                 } else {

@@ -61,6 +61,7 @@ impl Packed {
         mut memory: Buffer,
     ) -> (Packed, Option<Buffer>) {
         let blocks = group.words().div_ceil(block_words);
+        // The header alone takes this many blocks, so compression cannot save one.
         if blocks <= GROUP_HEADER_WORDS.div_ceil(block_words) {
             return (Packed::plain(group, block_words), Some(memory));
         }

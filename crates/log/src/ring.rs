@@ -106,6 +106,7 @@ impl<S: AsRef<[AtomicU64]>> Ring<S> {
     pub fn copy(&self, at: u64, out: &mut [u64]) {
         let first = ((at + RECORD_HEAD_WORDS as u64) & self.mask) as usize;
         let words = self.words.as_ref();
+        // A record may wrap round the end of the ring, so copy it in two parts.
         let before_end = out.len().min(words.len() - first);
         let (left, right) = out.split_at_mut(before_end);
         for (to, from) in left.iter_mut().zip(&words[first..]) {
@@ -147,6 +148,7 @@ impl Writer {
         if behind - self.taken <= ring.mask + 1 {
             return true;
         }
+        // Read the shared cursor only now: its line belongs to the persist step.
         self.refresh(ring);
         behind - self.taken <= ring.mask + 1
     }
@@ -206,6 +208,7 @@ impl<S: AsRef<[AtomicU64]>> Record<'_, S> {
         let head = self.writer.written;
         let words = self.at - head - RECORD_HEAD_WORDS as u64;
         debug_assert!(self.at - self.writer.taken <= self.ring.mask + 1, "the record has no room");
+        // Relaxed: the Release store of `written` below publishes the head and the runs together.
         self.ring.word(head).store(id, Ordering::Relaxed);
         self.ring.word(head + 1).store(words, Ordering::Relaxed);
         self.writer.written = self.at;

@@ -174,6 +174,7 @@ impl<'a> Scan<'a> {
         if follows(&found) {
             return Ok(found);
         }
+        // Not the next group: go back to the end of the last one.
         (self.sequence, self.last) = (sequence, last);
         Ok(Found::End)
     }
@@ -255,6 +256,7 @@ impl<'a> Scan<'a> {
                 let proves_damage = header.acknowledged > self.sequence;
                 let group = Unreached { at, first, last, proves_damage };
                 let costs = header.bytes().min(bytes - at);
+                // Charge the budget before the read: the length is the header's claim.
                 if costs > left {
                     return Ok(Some(at));
                 }
