@@ -137,13 +137,13 @@ proptest! {
 
     #[test]
     fn btree_matches_std(ops in prop::collection::vec(op(300), 0..600)) {
-        tree_answers::<15>(&ops)?;
-        tree_answers::<28>(&ops)?;
-        tree_answers::<31>(&ops)?;
+        tree_matches_std::<15>(&ops)?;
+        tree_matches_std::<28>(&ops)?;
+        tree_matches_std::<31>(&ops)?;
     }
 }
 
-fn tree_answers<const SLOTS: usize>(ops: &[Op]) -> Result<(), TestCaseError> {
+fn tree_matches_std<const SLOTS: usize>(ops: &[Op]) -> Result<(), TestCaseError> {
     let mut mock = Mock::new(1 << 18);
     let tree = mock.transact(BTree::<SLOTS>::create).unwrap();
     let mut expected = StdTree::new();

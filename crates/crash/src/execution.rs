@@ -120,7 +120,7 @@ impl workload::Visitor for Run<'_> {
 
     fn visit<S: Scenario>(self) -> Report {
         let Run { case, prepared, picker } = self;
-        let planted = medium::mutants::plant(case.plant.as_deref());
+        let injected = medium::mutants::plant(case.plant.as_deref());
         let recorder = Recorder::from_image(&prepared.image, case.model, Box::new(picker.clone()));
         let mut execution = Execution {
             case,
@@ -138,7 +138,7 @@ impl workload::Visitor for Run<'_> {
         };
         execution.report.violation = execution.boots::<S>().err();
         execution.report.faults = execution.recorder.faults();
-        drop(planted);
+        drop(injected);
         execution.report
     }
 }

@@ -69,9 +69,9 @@ fn every_bug_is_in_the_table() -> Result<(), Failed> {
     missing.map_or(Ok(()), |mutant| Err(format!("{mutant:?} is not in `KILLS`").into()))
 }
 
-fn search(case: &str, tier: Tier, planted: Option<Mutant>, executions: u64) -> Found {
+fn search(case: &str, tier: Tier, injected: Option<Mutant>, executions: u64) -> Found {
     let mut case: Case = case.parse().unwrap();
-    case.plant = planted.map(|mutant| mutant.name().to_owned());
+    case.plant = injected.map(|mutant| mutant.name().to_owned());
     let prepared = Prepared::new(&case).expect("the design and workload are known").unwrap();
     explore(&case, &prepared, tier, Limits { executions, ..Limits::default() })
 }

@@ -45,10 +45,10 @@ fn link_directory_or_socket_is_refused() {
                 let _ = fs::remove_file(&file).or_else(|_| fs::remove_dir(&file));
                 make(&file);
             }
-            for answer in all(&files.path()) {
-                let refused = matches!(&answer, Err(Error::Medium(MediumError::NotAFile { path }))
+            for result in all(&files.path()) {
+                let refused = matches!(&result, Err(Error::Medium(MediumError::NotAFile { path }))
                     if *path == file);
-                assert!(refused, "{} {answer:?}", file.display());
+                assert!(refused, "{} {result:?}", file.display());
             }
         }
         assert!(fs::read(&aside).unwrap() == before, "the link's target was changed");
@@ -111,9 +111,9 @@ fn open_pool_is_refused_by_any_name() {
         fs::hard_link(files.path(), &other).unwrap();
         let pool = Pool::open(files.path(), options()).unwrap();
         for path in [&files.path(), &other] {
-            for answer in all(path) {
-                let in_use = matches!(answer, Err(Error::Medium(MediumError::InUse { .. })));
-                assert!(in_use, "{} {answer:?}", path.display());
+            for result in all(path) {
+                let in_use = matches!(result, Err(Error::Medium(MediumError::InUse { .. })));
+                assert!(in_use, "{} {result:?}", path.display());
             }
         }
         pool.close().unwrap();

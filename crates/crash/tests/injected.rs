@@ -26,31 +26,31 @@ enum On {
     Clean,
 }
 
-struct Plant {
+struct Injection {
     on: On,
-    plant: fn(&mut Files) -> Outside,
+    inject: fn(&mut Files) -> Outside,
     /// The names of all findings.
     found: &'static [&'static str],
     worst: Severity,
-    mended: bool,
+    repaired: bool,
 }
 
 const fn row(
     on: On,
     worst: Severity,
     found: &'static [&'static str],
-    plant: fn(&mut Files) -> Outside,
-) -> Plant {
-    Plant { on, plant, found, worst, mended: false }
+    inject: fn(&mut Files) -> Outside,
+) -> Injection {
+    Injection { on, inject, found, worst, repaired: false }
 }
 
-const fn mended(
+const fn repaired(
     on: On,
     worst: Severity,
     found: &'static [&'static str],
-    plant: fn(&mut Files) -> Outside,
-) -> Plant {
-    Plant { on, plant, found, worst, mended: true }
+    inject: fn(&mut Files) -> Outside,
+) -> Injection {
+    Injection { on, inject, found, worst, repaired: true }
 }
 
 /// Changes a word of a copy and fixes its checksum.
@@ -109,21 +109,21 @@ use Severity::{Damage, Harmless, Refused, Spare};
 
 const UNCHECKED: &str = "heap_unchecked";
 
-const SUPERBLOCKS: &[Plant] = &[
-    mended(Any, Spare, &["superblock_copy"], |files| spoil(files, 0, &[0])),
-    mended(Any, Spare, &["superblock_copy"], |files| spoil(files, 0, &[1])),
+const SUPERBLOCKS: &[Injection] = &[
+    repaired(Any, Spare, &["superblock_copy"], |files| spoil(files, 0, &[0])),
+    repaired(Any, Spare, &["superblock_copy"], |files| spoil(files, 0, &[1])),
     row(Any, Refused, &["no_superblock"], |files| spoil(files, 0, &[0, 1])),
     // An update that a crash has interrupted, after either copy; and a copy that missed several
     // updates.
-    mended(Any, Harmless, &["superblock_behind"], |files| {
+    repaired(Any, Harmless, &["superblock_behind"], |files| {
         forge(files, 0, 0, 2, |edition| edition + 1);
         NOTHING
     }),
-    mended(Any, Harmless, &["superblock_behind"], |files| {
+    repaired(Any, Harmless, &["superblock_behind"], |files| {
         forge(files, 0, 1, 2, |edition| edition + 1);
         NOTHING
     }),
-    mended(Any, Spare, &["superblock_behind"], |files| {
+    repaired(Any, Spare, &["superblock_behind"], |files| {
         forge(files, 0, 1, 2, |edition| edition + 2);
         NOTHING
     }),
@@ -165,7 +165,7 @@ const SUPERBLOCKS: &[Plant] = &[
 ];
 
 /// A cleanly closed pool has a complete and checked heap, whatever the log's state.
-const LOGS: &[Plant] = &[
+const LOGS: &[Injection] = &[
     row(OwnLog, Refused, &["log_missing"], |_| (vec![], true)),
     row(OwnLog, Refused, &["log_length"], |files| (vec![(1, files.length(1) - 4096)], false)),
     row(OwnLog, Refused, &["log_length"], |files| (vec![(1, files.length(1) + 1)], false)),
@@ -183,21 +183,21 @@ const LOGS: &[Plant] = &[
         forge(files, 1, 0, 4, |generation| generation + 1);
         NOTHING
     }),
-    mended(OwnLog, Spare, &["log_head_copy"], |files| spoil(files, 1, &[0])),
-    mended(OwnLog, Spare, &["log_head_copy"], |files| spoil(files, 1, &[1])),
+    repaired(OwnLog, Spare, &["log_head_copy"], |files| spoil(files, 1, &[0])),
+    repaired(OwnLog, Spare, &["log_head_copy"], |files| spoil(files, 1, &[1])),
     // An interrupted open, which wrote the log's first head.
-    mended(OwnLog, Harmless, &["log_head_behind"], |files| {
+    repaired(OwnLog, Harmless, &["log_head_behind"], |files| {
         forge(files, 1, 0, 2, |edition| edition + 1);
         forge(files, 1, 0, 4, |generation| generation + 1);
         NOTHING
     }),
-    mended(OwnLog, Spare, &["superblock_copy", "log_head_copy"], |files| {
+    repaired(OwnLog, Spare, &["superblock_copy", "log_head_copy"], |files| {
         spoil(files, 0, &[1]);
         spoil(files, 1, &[0])
     }),
 ];
 
-const CONTENTS: &[Plant] = &[
+const CONTENTS: &[Injection] = &[
     row(Unclean, Refused, &["log_groups", UNCHECKED], |files| spoil_group(files, 3)),
     row(Unclean, Refused, &["log_groups", UNCHECKED], |files| spoil_group(files, 1)),
     // Damage to the last group looks like a torn write: documented, and not reported as damage.
@@ -238,45 +238,45 @@ fn names(report: &Report) -> Vec<&'static str> {
     report.findings.iter().map(|finding| finding.problem.name()).collect()
 }
 
-fn plant_all(plants: &[Plant]) {
+fn inject_all(injections: &[Injection]) {
     for kind in Kind::ALL {
         let mut files = Files::make(kind);
-        for (number, plant) in plants.iter().enumerate() {
-            let fits = match plant.on {
+        for (number, injection) in injections.iter().enumerate() {
+            let fits = match injection.on {
                 Any => true,
                 OwnLog => !kind.mapped,
                 Unclean => !kind.clean,
                 Clean => kind.clean,
             };
             if fits {
-                found_and_dealt_with(&mut files, plant, &format!("{number} on {kind:?}"));
+                check_injection(&mut files, injection, &format!("{number} on {kind:?}"));
             }
         }
     }
 }
 
-fn found_and_dealt_with(files: &mut Files, plant: &Plant, context: &str) {
+fn check_injection(files: &mut Files, injection: &Injection, context: &str) {
     files.reset();
-    let (lengths, no_log) = (plant.plant)(files);
+    let (lengths, no_log) = (injection.inject)(files);
     files.write(&lengths, no_log);
     let bytes =
         |files: &Files| [files.path(), files.log_path()].map(|path| std::fs::read(path).ok());
     let before = bytes(files);
     let report = lastword::check(files.path()).unwrap();
     // A heap that waits for a damaged log is not checked; the check reports that too.
-    let mut expected = plant.found.to_vec();
-    if plant.on == OwnLog && plant.worst == Refused && !files.kind().clean {
+    let mut expected = injection.found.to_vec();
+    if injection.on == OwnLog && injection.worst == Refused && !files.kind().clean {
         expected.push(UNCHECKED);
     }
     assert_eq!(names(&report), expected, "{context}: {:?}", report.findings);
-    assert_eq!(report.severity(), plant.worst, "{context}");
-    assert_eq!(report.opens(), plant.worst != Refused, "{context}");
+    assert_eq!(report.severity(), injection.worst, "{context}");
+    assert_eq!(report.opens(), injection.worst != Refused, "{context}");
     assert!(bytes(files) == before, "{context}: a check wrote");
 
     let repair = lastword::repair(files.path()).unwrap();
-    assert_eq!(repair.left.is_empty(), plant.mended, "{context}: {:?}", repair.left);
+    assert_eq!(repair.left.is_empty(), injection.repaired, "{context}: {:?}", repair.left);
     assert!(repair.left.iter().all(|(_, why)| !why.is_empty()));
-    if plant.mended {
+    if injection.repaired {
         assert!(repair.after.findings.is_empty(), "{context}: {:?}", repair.after.findings);
         assert_eq!(repair.after.checked, report.checked, "{context}: a repair changed valid data");
         let again = lastword::repair(files.path()).unwrap();
@@ -292,17 +292,17 @@ fn found_and_dealt_with(files: &mut Files, plant: &Plant, context: &str) {
 
 #[test]
 fn damage_to_superblocks_and_lengths_is_found() {
-    plant_all(SUPERBLOCKS);
+    inject_all(SUPERBLOCKS);
 }
 
 #[test]
 fn damage_to_log_file_and_head_is_found() {
-    plant_all(LOGS);
+    inject_all(LOGS);
 }
 
 #[test]
 fn damage_to_groups_allocator_and_root_is_found() {
-    plant_all(CONTENTS);
+    inject_all(CONTENTS);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn interrupted_repair_is_harmless_and_repeatable() {
             let bad = files.copies(file).words[COPY..COPY + 64].to_vec();
             files.write(&[], false);
             let shown = lastword::check(files.path()).unwrap().checked.unwrap();
-            let mut mended = 0;
+            let mut repairs = 0;
             // Each prefix, and patterns such as every third word.
             for cut in 0..=64 {
                 for pattern in [1, 2, 3] {
@@ -389,10 +389,10 @@ fn interrupted_repair_is_harmless_and_repeatable() {
                     let repair = lastword::repair(files.path()).unwrap();
                     assert_eq!(repair.after.checked.as_ref(), Some(&shown), "{cut} {pattern}");
                     assert!(repair.after.findings.is_empty() && repair.left.is_empty());
-                    mended += repair.mended.len();
+                    repairs += repair.mended.len();
                 }
             }
-            assert!((100..3 * 65).contains(&mended), "{mended} repairs, none of an intact copy");
+            assert!((100..3 * 65).contains(&repairs), "{repairs} repairs, none of an intact copy");
         }
     }
 }
