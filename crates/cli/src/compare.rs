@@ -11,23 +11,15 @@
 //! many as it can have, and its row says how many.
 
 use crate::args::{Compare, Format};
-use crate::designs::DesignName;
 use crate::driver::Limit;
 use crate::failure::{Failure, Verdict};
-use crate::lap::{How, Lap, lap};
+use crate::lap::{How, lap};
 use crate::latency::Sampling;
-use crate::report::{self, CompareReport, Conditions, json, progress, table};
+use crate::report::{self, CompareReport, Conditions, Laps, json, progress, table};
 use crate::shadow::check_bound;
 
 /// Seconds of the first design when nothing is said.
 const SECONDS: f64 = 1.0;
-
-/// All rounds of one design.
-#[derive(Clone, Debug)]
-pub(crate) struct Laps {
-    pub(crate) design: DesignName,
-    pub(crate) laps: Vec<Lap>,
-}
 
 /// Runs it and prints the report.
 ///
@@ -53,7 +45,7 @@ pub(crate) fn run(arguments: &Compare) -> Result<Verdict, Failure> {
         Some(transactions) => transactions,
         None => {
             let limit = Limit::Seconds(load.seconds.unwrap_or(SECONDS));
-            lap(name, baseline, load, how(limit, false))?.lap.transactions.max(1)
+            lap(name, baseline, load, how(limit, false))?.trial.transactions.max(1)
         }
     };
     let limit = Limit::Transactions(transactions);
@@ -66,7 +58,7 @@ pub(crate) fn run(arguments: &Compare) -> Result<Verdict, Failure> {
         for step in 0..all.len() {
             let laps = &mut all[(round as usize + step) % designs.len()];
             let done = lap(name, laps.design, load, how(limit, is_last))?;
-            laps.laps.push(done.lap);
+            laps.laps.push(done.trial);
             report::complain(&done.violations);
             held &= done.violations.is_empty();
             medium = medium.or(done.medium);

@@ -15,13 +15,14 @@ use medium::PoolFile;
 use rand::RngExt;
 use workloads::{AnyClient, Bank, Kind, TatpHash, Workload};
 
-use crate::args::{Command, CommandLine, Demo, Load};
+use crate::args::{Command, CommandLine, Demo};
 use crate::driver::{Measured, Position};
 use crate::erased::{AnyDesign, own};
 use crate::failure::{Failure, Verdict};
 use crate::kill;
 use crate::kill_round::{Outcome, When};
 use crate::latency::Latencies;
+use crate::load::Load;
 use crate::presence;
 use crate::report::table::{grouped, short};
 use crate::report::{complain, median, print, progress, ratio};

@@ -12,9 +12,10 @@ use lastword::{
 };
 use sim::design::ALL;
 
-use crate::args::{DurabilityName, Load};
 use crate::erased::AnyDesign;
-use crate::shadow::Paging;
+use crate::failure::Failure;
+use crate::load::{DurabilityName, Load};
+use crate::shadow::{Paging, check_bound};
 
 /// A design over the shadow that a load asks for: only `decoupled` has several.
 trait Over: Design {
@@ -124,6 +125,22 @@ designs! {
     #[value(hide = true)]
     "Lists of versions in memory"
     Mvcc "mvcc": Mvcc, |_| ();
+}
+
+impl Load {
+    /// That its shadow can be had with a design.
+    ///
+    /// # Errors
+    /// What is to be left out of the command line.
+    pub(crate) fn check_shadow(&self, design: DesignName) -> Result<(), Failure> {
+        check_bound(self.shadow, self.shadow_bytes)?;
+        match self.bounded_by() {
+            Some(option) if !design.has_bounded_shadows() => {
+                Err(Failure::NoBound { design: design.name(), option })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Reads a name; who asks here for a design of the simulated machine is told where it is.

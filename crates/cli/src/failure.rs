@@ -48,7 +48,10 @@ pub(crate) enum Failure {
     )]
     SmallHeap { workload: &'static str, needed: u64 },
 
-    #[error("{option} means nothing to {workload}: leave it out, or run a workload that heeds it")]
+    #[error(
+        "{option} is not supported by workload `{workload}`: leave it out, or run a workload that \
+         supports it"
+    )]
     Unheeded { workload: &'static str, option: &'static str },
 
     #[error("{readers} of {threads} workers cannot only read: give more --threads")]
@@ -59,12 +62,6 @@ pub(crate) enum Failure {
 
     #[error("{path} exists and is not left from an earlier demo: move it away")]
     DemoInTheWay { path: PathBuf },
-
-    #[error(
-        "another `lastword reproduce` writes {path}: wait for it, or name another directory with \
-         --out"
-    )]
-    LapsInUse { path: PathBuf },
 
     #[error("{path} holds no workload: load one, as in `lastword run bank --pool {path}`")]
     NoWorkload { path: PathBuf },
@@ -90,14 +87,8 @@ pub(crate) enum Failure {
     #[error("compare needs two designs or more, as in `--designs volatile,decoupled`")]
     OneDesign,
 
-    #[error("no paper `{name}` is built in")]
-    NoPaper { name: String },
-
-    #[error("{paper} has no experiment {id}: it has {known}")]
-    NoExperiment { paper: String, id: String, known: String },
-
-    #[error("{path}: {problem}; give what `peers durable --format json` has printed")]
-    NotPeers { path: PathBuf, problem: String },
+    #[error(transparent)]
+    Paper(#[from] papers::Error),
 
     #[error(
         "the stack of {limit} bytes (`ulimit -s`) is too small, and a thread with a larger one \
@@ -122,12 +113,6 @@ pub(crate) enum Failure {
 
     #[error(transparent)]
     Sweep(#[from] sim::sweep::SweepError),
-
-    #[error("data: {problem}")]
-    BadData { problem: String },
-
-    #[error("there is no workload `{name}`; there are: {known}")]
-    NoSuchWorkload { name: String, known: String },
 
     #[error("machine {machine} has {has} cores, not {cores}: add `--set cores={cores}`")]
     TooManyCores { machine: String, has: usize, cores: usize },

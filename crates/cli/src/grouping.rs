@@ -6,7 +6,7 @@ use clap::Args;
 use lastword::Options;
 use serde::Serialize;
 
-use crate::args::quantity::{microseconds, milliseconds};
+use crate::quantity::{microseconds, milliseconds};
 
 /// How groups of the log are made.
 #[derive(Clone, Copy, Debug, Args, Serialize)]

@@ -27,16 +27,18 @@ mod kill_round;
 mod kill_writer;
 mod lap;
 mod latency;
+mod load;
 mod machine;
 mod manual;
 mod measure;
 mod media;
 mod output;
 mod pace;
-mod paper;
 mod pool;
 mod presence;
+mod quantity;
 mod report;
+mod reproduce;
 mod run;
 mod setup;
 mod shadow;
@@ -94,7 +96,7 @@ fn run() -> Result<Verdict, Failure> {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
-        Command::Reproduce(arguments) => paper::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Pool(command) => pool::run(&command),
         Command::Measure(command) => measure::run(&command),
         Command::Crash(command) => crash::run(&command),

@@ -2,11 +2,12 @@
 
 use workloads::{AnyClient, Kind};
 
-use crate::args::{Format, Load, Run};
+use crate::args::{Format, Run};
 use crate::designs::DesignName;
 use crate::driver::{self, Limit, Manner, Measured, Position};
 use crate::failure::{Failure, Verdict};
 use crate::latency::Sampling;
+use crate::load::Load;
 use crate::machine;
 use crate::presence;
 use crate::report::{self, Conditions, RunReport, json, progress, table};

@@ -5,17 +5,13 @@ use std::path::{Path, PathBuf};
 use lastword::{AnyPool, Erased, Options, Stop};
 use workloads::{AnyClient, AnyWorkload, Kind};
 
-use crate::args::Load;
 use crate::driver::Position;
 use crate::erased::{AnyDesign, Timed, own};
 use crate::failure::Failure;
+use crate::load::Load;
 use crate::media::MediumName;
 use crate::report::progress;
 use crate::temporary::Temporary;
-
-/// Runs on one pool have ascending numbers; a client's seed is one whose remainder by this is the
-/// run's (see `workloads`), so that any `--seed` gives other transactions.
-const RUNS: u64 = 16_383;
 
 /// Where a pool is.
 #[derive(Debug)]
@@ -132,14 +128,9 @@ fn fill(
     Ok((workload, run))
 }
 
-/// The seed of the clients of a run.
-pub(crate) fn client_seed(seed: u64, run: u64) -> u64 {
-    (seed & ((1 << 40) - 1)) * RUNS + run % RUNS
-}
-
 /// The clients of a run, at their beginning.
 pub(crate) fn clients(workload: &AnyWorkload, load: &Load, run: u64) -> Vec<Position<AnyClient>> {
-    let seed = client_seed(load.seed, run);
+    let seed = workloads::client_seed(load.seed, run);
     (0..load.threads)
         .map(|index| {
             let mut client = workload.client(index, seed);

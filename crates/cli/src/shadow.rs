@@ -1,10 +1,8 @@
 //! Shadows by name: the memory in front of the heap, and which design has it.
 
 use clap::ValueEnum;
-use lastword::{Options, Shadow};
+use lastword::Shadow;
 
-use crate::args::Load;
-use crate::designs::DesignName;
 use crate::failure::Failure;
 
 /// What the memory in front of the heap begins as.
@@ -55,44 +53,4 @@ pub(crate) enum Paging {
     None,
     Software,
     Evicting,
-}
-
-impl Load {
-    /// How its shadow is kept within a bound.
-    pub(crate) fn paging(&self) -> Paging {
-        match (self.shadow, self.shadow_bytes) {
-            (ShadowName::Software, _) => Paging::Software,
-            (ShadowName::Cow, Some(_)) => Paging::Evicting,
-            (ShadowName::Full | ShadowName::Cow, _) => Paging::None,
-        }
-    }
-
-    /// That its shadow can be had with a design.
-    ///
-    /// # Errors
-    /// What is to be left out of the command line.
-    pub(crate) fn check_shadow(&self, design: DesignName) -> Result<(), Failure> {
-        check_bound(self.shadow, self.shadow_bytes)?;
-        match self.bounded_by() {
-            Some(option) if !design.has_bounded_shadows() => {
-                Err(Failure::NoBound { design: design.name(), option })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// What of the command line puts a bound on its shadow.
-    pub(crate) fn bounded_by(&self) -> Option<&'static str> {
-        match self.paging() {
-            Paging::None => None,
-            Paging::Software => Some("--shadow software"),
-            Paging::Evicting => Some("--shadow-bytes"),
-        }
-    }
-
-    /// The options with the shadow that was asked for.
-    pub(crate) fn with_shadow(&self, options: Options) -> Options {
-        let options = options.shadow(self.shadow.into());
-        self.shadow_bytes.map_or(options.clone(), |bytes| options.shadow_bytes(bytes))
-    }
 }

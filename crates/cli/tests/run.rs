@@ -550,8 +550,11 @@ fn options_about_transactions_are_heeded_or_refused() {
         let found = report["writes_per_transaction"].as_f64().unwrap();
         assert!(writes.contains(&found), "{what:?}: {found} words a transaction");
     }
-    room.refuse("--zipf means nothing to bank", &["run", "bank", "--zipf", "0.99"]);
-    room.refuse("--low-conflict means nothing to btree", &["run", "btree", "--low-conflict"]);
+    room.refuse("--zipf is not supported by workload `bank`", &["run", "bank", "--zipf", "0.99"]);
+    room.refuse(
+        "--low-conflict is not supported by workload `btree`",
+        &["run", "btree", "--low-conflict"],
+    );
     room.refuse("it must not be negative", &["run", "btree", "--zipf=-1"]);
 }
 

@@ -240,7 +240,10 @@ fn a_list_says_which_points_cannot_be_run() {
         ("machine = \"lad\"\ndesign = \"ssp\"", "`ssp` cannot run on the machine `lad`: "),
         ("design = \"volatile\"\npower_cuts = 10", "`volatile` makes nothing durable"),
         ("design = \"volatile\"\ndata = \"large:63\"", "data: `large:63`: bytes must be"),
-        ("design = \"volatile\"\ndata = \"large:1024\"", "--data means nothing to hashtable"),
+        (
+            "design = \"volatile\"\ndata = \"large:1024\"",
+            "--data is not supported by workload `hashtable`",
+        ),
         ("design = \"volatile\"\nscale = 1e6", "GiB, of at most 64"),
     ] {
         let more = format!("[[points]]\ndesign = \"volatile\"\n[[points]]\n{group}\n");

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::Finding;
 
 /// Each crate and the workspace crates that it may depend on; `"*"` allows any.
-pub const ALLOWED: [(&str, &[&str]); 13] = [
+pub const ALLOWED: [(&str, &[&str]); 14] = [
     ("words", &[]),
     ("medium", &["words"]),
     ("log", &["medium", "words"]),
@@ -19,6 +19,7 @@ pub const ALLOWED: [(&str, &[&str]); 13] = [
     ("sim", &["words", "alloc"]),
     ("crash", &["lastword", "log", "medium", "words", "alloc", "collections", "workloads"]),
     ("models", &["medium", "log", "lastword"]),
+    ("papers", &["medium", "sim", "words", "workloads"]),
     ("capi", &["lastword"]),
     ("cli", &["*"]),
     ("tidy", &[]),

@@ -126,7 +126,7 @@ pub use pc::{Pc, PcClient};
 pub use puts::{Btreemap, Echo, Hashmap, Puts, PutsClient, Rbtreemap, Vector, YcsbPut};
 pub use rbt::{Rbt, RbtClient};
 pub use records::{Records, Records20, Store, StoreClient};
-pub use root::{name_in, next_run};
+pub use root::{client_seed, name_in, next_run};
 pub use session::{BtreeUpdate, SessionStore, Sessions};
 pub use sps::{Sps, SpsClient};
 pub use ssca2::{Ssca2, Ssca2Client};

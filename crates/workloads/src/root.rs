@@ -139,6 +139,15 @@ pub fn next_run<T: Transact>(worker: &mut T) -> Result<Option<u64>, T::Error> {
     })
 }
 
+/// Modulus of the runs in clients' seeds.
+const RUNS: u64 = 16_383;
+
+/// Returns the seed of the clients of a run. Its remainder by 16 383 is the run's, so that runs on
+/// one pool ascend and any `seed` gives other transactions.
+pub fn client_seed(seed: u64, run: u64) -> u64 {
+    (seed & ((1 << 40) - 1)) * RUNS + run % RUNS
+}
+
 /// Runs one transaction of a load; returns the parts once they are loaded.
 fn advance<B: Build, W: Allocate>(tx: &mut W, size: u64) -> Result<Option<B::Parts>, Stop> {
     let Some((root, head)) = head(tx)? else {

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::quantity::seconds;
-use super::{Load, Output, at_least_one};
+use super::Output;
+use crate::load::Load;
+use crate::quantity::{at_least_one, seconds};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CrashCommand {

@@ -6,7 +6,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use sim::sweep::Slice;
 
-use super::{Output, WorkloadName, at_least_one, positive, zipf};
+use super::{Output, WorkloadName};
+use crate::quantity::{at_least_one, positive, zipf};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {

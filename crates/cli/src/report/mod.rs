@@ -2,6 +2,7 @@
 //!
 //! The names of the fields are the keys of the JSON: others script against them.
 
+pub(crate) mod format;
 pub(crate) mod json;
 pub(crate) mod progress;
 pub(crate) mod table;
@@ -9,18 +10,18 @@ pub(crate) mod table;
 use std::io::{self, Write};
 
 use lastword::Medium;
-use serde::{Deserialize, Serialize};
+use papers::Trial;
+use serde::Serialize;
 
-use crate::args::Load;
-use crate::compare::Laps;
 use crate::designs::DesignName;
 use crate::driver::Measured;
 use crate::grouping::Grouping;
-use crate::lap::Lap;
 use crate::latency::Latencies;
+use crate::load::Load;
 use crate::machine::{self, Machine};
 use crate::media::MediumName;
 pub(crate) use crate::output::print;
+pub(crate) use papers::statistics::{OverRounds, Quantiles, median, ratio, sorted};
 
 /// Under what conditions it was measured.
 #[derive(Clone, Debug, Serialize)]
@@ -88,31 +89,6 @@ pub(crate) struct CpuSeconds {
     pub(crate) emulated_delay: f64,
     /// The rest of the process.
     pub(crate) other: f64,
-}
-
-/// Latencies; nothing where too few were measured to say.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Quantiles {
-    /// Transactions that were timed. Results of earlier versions do not have it.
-    #[serde(default)]
-    pub(crate) samples: u64,
-    pub(crate) p50: Option<u64>,
-    pub(crate) p90: Option<u64>,
-    pub(crate) p99: Option<u64>,
-    pub(crate) max: Option<u64>,
-}
-
-impl Quantiles {
-    pub(crate) fn of(histogram: &hdrhistogram::Histogram<u64>) -> Quantiles {
-        let samples = histogram.len();
-        // A quantile has a sample beyond it: with fewer it is the greatest under another name.
-        let at = |percent: u64| {
-            let is_supported = samples * (100 - percent) >= 100;
-            is_supported.then(|| histogram.value_at_quantile(percent as f64 / 100.0))
-        };
-        let max = (samples > 0).then(|| histogram.max());
-        Quantiles { samples, p50: at(50), p90: at(90), p99: at(99), max }
-    }
 }
 
 /// `lastword run`.
@@ -256,6 +232,13 @@ fn cpu_seconds(measured: &Measured) -> CpuSeconds {
     }
 }
 
+/// All rounds of one design.
+#[derive(Clone, Debug)]
+pub(crate) struct Laps {
+    pub(crate) design: DesignName,
+    pub(crate) laps: Vec<Trial>,
+}
+
 /// One design of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
@@ -313,16 +296,16 @@ impl CompareReport {
     }
 }
 
-fn row(laps: &Laps, baseline: &[Lap]) -> Row {
-    let each = |value: &dyn Fn(&Lap) -> f64| sorted(laps.laps.iter().map(value).collect());
-    let pairs = |value: &dyn Fn(&Lap, &Lap) -> f64| {
+fn row(laps: &Laps, baseline: &[Trial]) -> Row {
+    let each = |value: &dyn Fn(&Trial) -> f64| sorted(laps.laps.iter().map(value).collect());
+    let pairs = |value: &dyn Fn(&Trial, &Trial) -> f64| {
         sorted(laps.laps.iter().zip(baseline).map(|(lap, base)| value(lap, base)).collect())
     };
-    let count = |lap: &Lap| lap.transactions as f64;
-    let rate = |lap: &Lap| ratio(count(lap), lap.seconds);
-    let durable_rate = |lap: &Lap| ratio(count(lap), lap.durable_seconds);
+    let count = |lap: &Trial| lap.transactions as f64;
+    let rate = |lap: &Trial| ratio(count(lap), lap.seconds);
+    let durable_rate = |lap: &Trial| ratio(count(lap), lap.durable_seconds);
     let ratios = pairs(&|lap, base| ratio(rate(lap), rate(base)));
-    let worker_ns = |lap: &Lap| ratio(1e9 * lap.seconds * lap.workers as f64, count(lap));
+    let worker_ns = |lap: &Trial| ratio(1e9 * lap.seconds * lap.workers as f64, count(lap));
     Row {
         design: laps.design.name(),
         threads: laps.laps.first().map_or(0, |lap| lap.workers),
@@ -346,48 +329,6 @@ fn row(laps: &Laps, baseline: &[Lap]) -> Row {
     }
 }
 
-pub(crate) fn sorted(mut values: Vec<f64>) -> Vec<f64> {
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-/// One figure over rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct OverRounds {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl OverRounds {
-    /// Of one value a round; 0 when there was no round.
-    pub(crate) fn of(values: Vec<f64>) -> OverRounds {
-        let values = sorted(values);
-        let at = |value: Option<&f64>| value.copied().unwrap_or(0.0);
-        OverRounds {
-            median: median(&values).unwrap_or(0.0),
-            min: at(values.first()),
-            max: at(values.last()),
-        }
-    }
-
-    /// As `median (min to max)`.
-    pub(crate) fn show(&self, each: impl Fn(f64) -> String) -> String {
-        format!("{} ({} to {})", each(self.median), each(self.min), each(self.max))
-    }
-}
-
-/// The middle of sorted values; between two middles, their mean.
-pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
-    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted[sorted.len() / 2]);
-    Some((low + high) / 2.0)
-}
-
-/// 0 where there is nothing to divide by: JSON has no infinity.
-pub(crate) fn ratio(part: f64, of: f64) -> f64 {
-    if of > 0.0 { part / of } else { 0.0 }
-}
-
 /// Nothing where there is nothing to divide by.
 fn some_ratio(part: f64, of: f64) -> Option<f64> {
     (of > 0.0).then(|| part / of)
@@ -405,46 +346,18 @@ pub(crate) fn complain(lines: &[String]) {
 mod tests {
     use super::*;
     use crate::designs::DesignName;
-    use crate::lap;
 
     fn laps(design: DesignName, seconds: &[f64]) -> Laps {
-        let lap = |&seconds: &f64| Lap {
+        let lap = |&seconds: &f64| Trial {
             transactions: 1000,
             workers: 2,
             seconds,
             durable_seconds: 2.0 * seconds,
             cpu_ns: 5_000_000,
             workers_cpu_ns: 4_000_000,
-            ..lap::SAMPLE
+            ..Trial::SAMPLE
         };
         Laps { design, laps: seconds.iter().map(lap).collect() }
-    }
-
-    #[test]
-    fn a_median_is_the_middle() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[3.0]), Some(3.0));
-        assert_eq!(median(&[1.0, 2.0]), Some(1.5));
-        assert_eq!(median(&[1.0, 2.0, 9.0]), Some(2.0));
-    }
-
-    #[test]
-    fn quantiles_need_samples_beyond_them() {
-        let of = |samples: u64| {
-            let mut latencies = Latencies::new();
-            (0..samples).for_each(|_| latencies.commit.saturating_record(100));
-            let Quantiles { samples: counted, p50, p90, p99, max } =
-                Quantiles::of(&latencies.commit);
-            assert_eq!(counted, samples);
-            [p50, p90, p99, max].map(|value| value.is_some())
-        };
-        assert_eq!(of(0), [false; 4]);
-        assert_eq!(of(1), [false, false, false, true]);
-        assert_eq!(of(2), [true, false, false, true]);
-        assert_eq!(of(9), [true, false, false, true]);
-        assert_eq!(of(10), [true, true, false, true]);
-        assert_eq!(of(99), [true, true, false, true]);
-        assert_eq!(of(100), [true; 4]);
     }
 
     #[test]

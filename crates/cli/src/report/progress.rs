@@ -162,6 +162,24 @@ impl Progress {
     }
 }
 
+impl papers::Progress for Progress {
+    fn begins(&self, step: &str) {
+        self.begins(step);
+    }
+
+    fn inc(&self) {
+        self.inc();
+    }
+
+    fn alive(&self) {
+        self.alive();
+    }
+
+    fn finish(&self) {
+        self.finish();
+    }
+}
+
 /// What was printed of some work.
 struct Lines {
     /// What is done.

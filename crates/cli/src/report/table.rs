@@ -9,20 +9,12 @@ use super::{CompareReport, Conditions, Quantiles, RunReport};
 /// What stands where there is no number.
 pub(crate) const NONE: &str = "-";
 
-/// Letters in a line where no terminal says how many.
-const WIDTH: usize = 100;
-
 /// A table with lines on a terminal, with spaces elsewhere.
 fn table() -> Table {
     let mut table = Table::new();
     let is_terminal = std::io::stdout().is_terminal();
     table.load_style(if is_terminal { presets::UTF8_FULL_CONDENSED } else { presets::NOTHING });
     table
-}
-
-/// Letters in a line of the terminal.
-pub(crate) fn width() -> usize {
-    table().width().map_or(WIDTH, usize::from)
 }
 
 /// Names and what they stand for.

@@ -1,9 +1,8 @@
 //! `lastword sim`: workloads on a simulated machine; see the `sim` crate and docs/simulator.md.
 
 mod merge;
-mod program;
 mod rare;
-pub(crate) mod sweep;
+mod sweep;
 mod table;
 
 use serde::Serialize;
@@ -46,7 +45,7 @@ fn run_one(arguments: &SimRun) -> Result<Verdict, Failure> {
         data: arguments.data,
     };
     let kind = Kind::by_name(&arguments.workload.name).expect("the parser knows the names");
-    let program = program::Unloaded::new(kind, options)?;
+    let program = papers::program::Unloaded::new(kind, options)?;
     let shown = progress::bar(TRANSACTIONS, setup.transactions);
     let outcome = sim::run(&setup, &program, &mut |at| match at {
         Progress::Transactions(done) => shown.at(TRANSACTIONS, done, setup.transactions),
@@ -86,7 +85,7 @@ impl<'r> Told<'r> {
     fn of(arguments: &SimRun, outcome: &'r Outcome) -> Told<'r> {
         let &SimRun { transactions, scale, data, update_percent, zipf, shared, .. } = arguments;
         let data = data.map(|data| data.to_string());
-        let (program, transactions_asked) = (&*sweep::PROGRAM, transactions);
+        let (program, transactions_asked) = (&*papers::points::PROGRAM, transactions);
         Told { outcome, program, transactions_asked, scale, data, update_percent, zipf, shared }
     }
 }
