@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   arrows    which crate may depend on which                      every Cargo.toml under crates/
+//!   circles   modules that import each other                       every .rs file under src/
 //!   rules     file length, columns, unfinished work, module docs   every .rs file under crates/
 //!   language  the words and openings that GLOSSARY.md replaces     sources, pages, scripts
 //!   format    docs/format.md against the sources it comes from
@@ -17,6 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub mod arrows;
+pub mod circles;
 pub mod format;
 pub mod language;
 pub mod pages;

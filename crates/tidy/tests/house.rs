@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tidy::language::{self, Language};
 use tidy::source::Source;
-use tidy::{Finding, arrows, crates, format, pages, repository, rules, sources, subjects};
+use tidy::{Finding, arrows, circles, crates, format, pages, repository, rules, sources, subjects};
 
 fn report(found: &[Finding]) {
     let lines: Vec<String> = found.iter().map(Finding::to_string).collect();
@@ -102,6 +102,15 @@ fn dependencies_follow_the_arrows() {
         found.extend(arrows::check(&name, &manifest, &workspace));
     }
     report(&found);
+}
+
+#[test]
+fn import_circles_stay_small() {
+    let all = all_sources();
+    let sources: Vec<Source> = all.iter().map(|(path, text)| Source::new(path, text)).collect();
+    let names = crates(&repository()).expect("the repository can be read");
+    let check = |name: &String| circles::check(name, &sources);
+    report(&names.iter().flat_map(check).collect::<Vec<_>>());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use tidy::rules::{self, COLUMNS_MAX, FILE_LINES_MAX, MARKS};
 use tidy::source::{Function, Source};
-use tidy::{Finding, arrows, format, pages};
+use tidy::{Finding, arrows, circles, format, pages};
 
 fn source(text: &str) -> Source {
     Source::new("crates/words/src/sample.rs", text)
@@ -161,4 +161,43 @@ fn format_ends_at_next_heading_and_drift_is_found() {
     let line = before.lines().position(|line| line.contains("magic")).map(|i| i + 1);
     assert_eq!(format::first_difference(&before, &after), line);
     assert_eq!(format::first_difference(&before, &before), None);
+}
+
+#[test]
+fn import_circle_is_found_through_every_kind_of_path() {
+    let of = |files: &[(&str, &str)]| {
+        let path = |file: &str| format!("crates/words/src/{file}.rs");
+        let sources: Vec<Source> =
+            files.iter().map(|(file, text)| Source::new(&path(file), text)).collect();
+        let circle = circles::largest(&circles::graph("words", &sources));
+        circle.iter().map(|path| path.join("::")).collect::<Vec<_>>()
+    };
+    let lib = ("lib", "mod a;\nmod b;\nmod c;\n");
+    let a = ("a/mod", "mod deep;\nuse crate::{b::B, c::{self, C}};\n");
+    let none: [&str; 0] = [];
+    assert_eq!(of(&[lib, a, ("b", "use std::fmt;\n"), ("c", "")]), none);
+    // A group, a path in code, a parent, a child.
+    let b = ("b", "fn f() -> crate::c::C { todo!() }\n");
+    let c = ("c", "use super::a::deep::D;\n");
+    let deep = ("a/deep", "use super::A;\n");
+    assert_eq!(of(&[lib, a, b, c, deep]), ["a", "a::deep", "b", "c"]);
+    assert_eq!(of(&[lib, ("a/mod", "pub use deep::D;\n"), ("a/deep", "use super::A;\n")]).len(), 2);
+    // Tests, comments and strings import nothing.
+    let tests = "// crate::a\nconst S: &str = \"crate::a\";\n#[cfg(test)]\nmod tests {\n    \
+                 use crate::a::A;\n}\n";
+    assert_eq!(of(&[lib, a, ("b", tests), ("c", "")]), none);
+    let module = ("b", "#[cfg(test)]\nmod tests;\n");
+    assert_eq!(of(&[lib, a, module, ("b/tests", "use crate::a::A;\n"), ("c", "")]), none);
+}
+
+#[test]
+fn large_import_circle_is_reported() {
+    let file = |at: usize| {
+        let next = (at + 1) % (circles::LIMIT + 1);
+        Source::new(&format!("crates/words/src/m{at}.rs"), &format!("use crate::m{next}::X;\n"))
+    };
+    let sources: Vec<Source> = (0..=circles::LIMIT).map(file).collect();
+    let found = circles::check("words", &sources);
+    assert!(found[0].to_string().contains("11 modules import each other, at most 10"));
+    assert!(circles::check("words", &sources[1..]).is_empty());
 }
