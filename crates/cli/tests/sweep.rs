@@ -331,9 +331,9 @@ fn what_makes_no_sense_is_told() {
 }
 
 #[test]
-fn the_sweeps_that_come_with_it_can_be_run() {
+fn shipped_sweeps_can_run() {
     let room = Room::new();
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/sweeps");
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../papers/sweeps");
     let mut count = 0;
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
