@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::workload::Scenario;
 
-/// The model of what makes bytes durable (docs/crash-model.md).
+/// The model of what makes bytes durable (docs/internals/crash-model.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediumModel {
     /// Mapped memory behind a cache.

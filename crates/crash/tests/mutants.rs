@@ -2,7 +2,8 @@
 //!
 //! A row of the table in `kills` names a bug and a cheap way to find it: a case with a tier,
 //! searched for at most [`EXECUTIONS`] executions, or a test of a part by itself. The last lines of
-//! output say what killed what; docs/mutants.md has them, and what is argued about the rest.
+//! output say what killed what; docs/internals/mutants.md has them, and what is argued about the
+//! rest.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test program")]
 

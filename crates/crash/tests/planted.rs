@@ -397,7 +397,8 @@ fn a_repair_that_a_crash_cuts_short_has_changed_nothing_and_is_done_again() {
     }
 }
 
-/// Home pages carry no checksum: said in the help of `pool check` and in docs/durability.md.
+/// Home pages carry no checksum: said in the help of `pool check` and in
+/// docs/operating/durability.md.
 #[test]
 fn a_changed_value_at_home_is_not_found() {
     let mut files = Files::make(Kind { mapped: false, clean: true });

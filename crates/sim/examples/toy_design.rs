@@ -16,7 +16,7 @@
 //! than the first word, newest first.
 //!
 //! `cargo run --release -p lastword-sim --example toy_design` runs it beside two others;
-//! docs/add-a-design.md goes through it.
+//! docs/research/add-a-design.md goes through it.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -12,7 +12,7 @@
 //! | [`report`] | what it has found |
 //! | [`sweep`] | many simulations |
 //!
-//! docs/simulator.md says what is modelled, and what each number of a machine is.
+//! docs/research/simulator.md says what is modelled, and what each number of a machine is.
 //!
 //! All that happens has a time, in cycles of the cores' clock. Equal programs on equal machines
 //! have equal results, to the last bit: nothing here depends on the host.

@@ -4,7 +4,7 @@
 //! (this crate's own tests have it) the answer is `false` when the program is compiled, and nothing
 //! of this is left. A bug is planted in one thread.
 //!
-//! docs/mutants.md has what finds each.
+//! docs/internals/mutants.md has what finds each.
 
 /// The one list: a variant, its name, and what it breaks.
 macro_rules! mutants {

@@ -3,7 +3,7 @@
 //! ```text
 //!   arrows    which crate may depend on which                      every Cargo.toml under crates/
 //!   rules     sizes, unsafe code, left-over marks, module docs     every .rs file under crates/
-//!   format    docs/format.md against the sources it comes from
+//!   format    docs/reference/format.md against the sources it comes from
 //!   pages     files, links and tests that a page names            every .md file
 //! ```
 //! `cargo test -p lastword-tidy` runs them on the repository, and each one on a planted sample, so

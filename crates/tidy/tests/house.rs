@@ -36,11 +36,21 @@ fn pages_name_what_is_there() {
     let root = repository();
     let files = pages::files(&root).expect("the repository can be read");
     let all = pages::pages(&root).expect("the repository can be read");
-    assert!(all.iter().any(|(path, _)| path == "docs/durability.md"), "it was looked at");
+    assert!(all.iter().any(|(path, _)| path == "docs/operating/durability.md"), "it was looked at");
     let sources = all_sources();
     let names = pages::names(sources.iter().map(|(_, text)| text.as_str()));
     let check = |(path, text): &(String, String)| pages::check(path, text, &files, &names);
-    report(&all.iter().flat_map(check).collect::<Vec<_>>());
+    let mut found: Vec<Finding> = all.iter().flat_map(check).collect();
+    found.extend(all.iter().flat_map(|(path, text)| pages::check_anchors(path, text, &all)));
+    report(&found);
+}
+
+#[test]
+fn every_page_is_a_chapter_of_the_book() {
+    let root = repository();
+    let files = pages::files(&root).expect("the repository can be read");
+    assert!(files.iter().filter(|file| file.starts_with("docs/")).count() > 20, "it was looked at");
+    report(&pages::missing_chapters(&read(root.join(pages::SUMMARY)), &files));
 }
 
 #[test]
@@ -72,16 +82,4 @@ fn the_page_of_formats_is_what_the_sources_say() {
         let file = format::PATH.to_owned();
         report(&[Finding { file, line, rule: "format-drift", what: what.to_owned() }]);
     }
-}
-
-/// Who looks for a design begins there.
-#[test]
-fn the_first_page_leads_to_the_page_of_every_design() {
-    let (first, folder) = (read(repository().join("README.md")), "docs/designs");
-    let pages = std::fs::read_dir(repository().join(folder)).expect("there are pages");
-    let pages = pages.map(|page| page.expect("it can be read").file_name());
-    let mut missing: Vec<String> = pages.filter_map(|name| name.into_string().ok()).collect();
-    assert!(missing.len() > 10, "{missing:?}");
-    missing.retain(|name| !first.contains(&format!("]({folder}/{name})")));
-    assert!(missing.is_empty(), "README.md has no link to {missing:?}");
 }

@@ -3,9 +3,9 @@
 //!
 //! One table for all that runs above the waist, no constant fitted to a workload. Counted with
 //! callgrind on the code itself, over a heap in a `Vec<u64>` that checks nothing; what that heap's
-//! reads and writes cost is taken off, and the loop around. docs/instruction-counts.md has the
-//! command, what it prints, how each constant follows from that, and sums of them beside what whole
-//! transactions take.
+//! reads and writes cost is taken off, and the loop around. docs/research/instruction-counts.md has
+//! the command, what it prints, how each constant follows from that, and sums of them beside what
+//! whole transactions take.
 //!
 //! Loads and stores are not in them: the machine charges those itself.
 

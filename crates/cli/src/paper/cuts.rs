@@ -34,7 +34,7 @@ pub(super) fn ssp(rows: &mut Rows<'_>) {
 /// C2: planted bugs.
 pub(super) fn planted(rows: &mut Rows<'_>) {
     let why = "Nothing is run here: tests plant bugs, `cargo test -p lastword-sim --lib crash`; \
-               docs/mutants.md lists them.";
+               docs/internals/mutants.md lists them.";
     rows.none("found", why);
 }
 

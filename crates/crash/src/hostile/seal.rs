@@ -1,5 +1,5 @@
 //! Putting checksums right again after changes, as whoever forges a pool would. Written from
-//! docs/format.md, and not with the code that is tested.
+//! docs/reference/format.md, and not with the code that is tested.
 
 const MAGIC_GROUP: u64 = u64::from_le_bytes(*b"LWGROUP3");
 /// Words of a superblock or log head.

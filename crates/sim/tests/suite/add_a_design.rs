@@ -1,4 +1,4 @@
-//! docs/add-a-design.md and the design that it goes through, in step; and that this one works.
+//! docs/research/add-a-design.md quotes its example design as it is, and that design works.
 
 #[allow(dead_code, reason = "its `main` is not called here")]
 #[path = "../../examples/toy_design.rs"]
@@ -6,7 +6,7 @@ mod toy;
 
 use std::collections::BTreeSet;
 
-const PAGE: &str = include_str!("../../../../docs/add-a-design.md");
+const PAGE: &str = include_str!("../../../../docs/research/add-a-design.md");
 const TOY: &str = include_str!("../../examples/toy_design.rs");
 const DESIGN: &str = include_str!("../../src/design/mod.rs");
 
@@ -18,7 +18,7 @@ fn the_page_quotes_the_toy_as_it_is() {
     for block in blocks {
         assert!(
             TOY.contains(block),
-            "docs/add-a-design.md quotes what is not in the toy:\n{block}"
+            "docs/research/add-a-design.md quotes what is not in the toy:\n{block}"
         );
     }
 }

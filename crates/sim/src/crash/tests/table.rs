@@ -1,4 +1,5 @@
-//! The part of docs/mutants.md about the simulated machine: every bug is there, with what finds it.
+//! The part of docs/internals/mutants.md about the simulated machine: every bug is there, with the
+//! test that finds it.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -126,7 +127,7 @@ fn the_page_of_mutants_says_what_finds_them() {
                 .unwrap();
         }
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mutants.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/mutants.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let before = page.split("## The simulated machine").next().unwrap();
     let expected = format!("{before}{part}");
@@ -134,5 +135,5 @@ fn the_page_of_mutants_says_what_finds_them() {
         std::fs::write(&path, &expected).unwrap();
         return;
     }
-    assert!(page == expected, "docs/mutants.md is not what the rows say: UPDATE=1");
+    assert!(page == expected, "docs/internals/mutants.md is not what the rows say: UPDATE=1");
 }

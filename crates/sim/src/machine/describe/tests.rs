@@ -332,7 +332,7 @@ fn the_text_has_a_line_for_each_key_in_order() {
 
 #[test]
 fn the_page_has_every_key_and_every_machine_and_no_other_key() {
-    let page = include_str!("../../../../../docs/simulator.md");
+    let page = include_str!("../../../../../docs/research/simulator.md");
     let keys = NAMES.iter().flat_map(|name| builtin(name).leaves().into_keys());
     let mut missing: Vec<String> = keys.chain(NAMES.map(str::to_owned)).collect();
     missing.retain(|name| !page.contains(&format!("`{name}`")));
