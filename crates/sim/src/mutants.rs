@@ -1,6 +1,6 @@
 //! Bugs to plant, each by its name: the proof that what looks for such bugs finds them.
 //!
-//! A place that keeps a promise asks [`planted`] whether to break it. Without the feature `mutants`
+//! A place that keeps a promise asks `planted` whether to break it. Without the feature `mutants`
 //! (this crate's own tests have it) the answer is `false` when the program is compiled, and nothing
 //! of this is left. A bug is planted in one thread.
 //!

@@ -100,9 +100,9 @@ pub fn files(root: &Path) -> io::Result<Vec<String>> {
 pub fn check(page: &str, text: &str, files: &[String], names: &[&str]) -> Vec<Finding> {
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut found = Vec::new();
-    for (number, line) in text.lines().enumerate() {
+    for (number, line) in prose(text) {
         let mut add = |rule, what| {
-            found.push(Finding { file: page.to_owned(), line: number + 1, rule, what });
+            found.push(Finding { file: page.to_owned(), line: number, rule, what });
         };
         let paths = links(line).filter_map(|link| link.split('#').next());
         for target in paths.filter(|target| !is_there(folder, target, files)) {

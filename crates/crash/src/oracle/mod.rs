@@ -7,7 +7,7 @@
 //! they were replayed rightly; the allocator's words are among the words that are compared.
 //!
 //! Where each worker commits its own transactions in groups, what is left need not be a prefix of
-//! the commit order: [`apart`] says what else it may be.
+//! the commit order: `apart` says what else it may be.
 //!
 //! Where transactions run at the same time, [`history`] judges what they have read.
 

@@ -64,7 +64,7 @@ pub enum Tell {
     Nobody,
     /// This core; the token is told when the answer is back there.
     Core(usize, When),
-    /// The design, with a tag: [`Design::accepted`] and [`Design::durable`].
+    /// The design, with a tag: [`Design::accepted`] and [`Design::told`].
     Design(usize, u64),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It runs as a coroutine that owns the machine while it runs, and hands it on whenever it must
 //! not go on: because something else happens before, or because it does not know yet how long it
-//! waits. [`Hart`] has the core's instructions; data structures see a [`Transaction`] of it.
+//! waits. [`Hart`] has the core's instructions; data structures see a `Transaction` of it.
 
 use corosensei::Yielder;
 use lw_alloc::Heap;
