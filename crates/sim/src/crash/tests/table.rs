@@ -10,18 +10,17 @@ use crate::mutants::Mutant;
 /// What stands before the table.
 const HEAD: &str = "## The simulated machine
 
-Bugs of the simulated machine and of its designs, which are another list
-(`crates/sim/src/mutants.rs`). Those of designs are found in runs whose power is cut: by what
-recovery leaves, by the comparison of each line that comes from memory, or because a machine cannot
-go on. Each is found on the machine of its paper and on the tiny one, where the same run without the
-bug shows nothing. Settings that make a large machine take the path are beside the rows, in
-`crates/sim/src/crash/tests`. One is found by the tests of a part alone: what designs do in front of
-it hides it.
+Bugs of the simulated machine and of its designs, a list of their own (`crates/sim/src/mutants.rs`).
+Power cuts find those of designs: by recovery's result, by the comparison of each line that comes
+from memory, or because a machine cannot continue. Each is found on the machine of its paper and on
+the tiny one, where the same run without the bug shows nothing. `crates/sim/src/crash/tests` has the
+settings that make a large machine take the path. The tests of a part alone find one bug: designs
+hide it by their own checks.
 
     cargo test -p lastword-sim --lib crash
     cargo test -p lastword-sim --lib every_bug
 
-The table is written by `UPDATE=1 cargo test -p lastword-sim --lib page_of_mutants`.
+`UPDATE=1 cargo test -p lastword-sim --lib page_of_mutants` writes the table.
 
 | name | what it breaks | design | machines | found by |
 |---|---|---|---|---|
