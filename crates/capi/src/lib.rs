@@ -13,7 +13,7 @@
 //! ended into a number. Nothing unwinds into C: a panic is caught and is [`status::PANIC`].
 //!
 //! The header is written by hand and is the documentation; `tests/header.rs` compares it with what
-//! is here. docs: crates/capi/README.md.
+//! is here. docs: docs/guide/c.md.
 #![allow(clippy::missing_safety_doc, reason = "the header says what each function asks for")]
 #![allow(clippy::missing_errors_doc, reason = "the header says it")]
 

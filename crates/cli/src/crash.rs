@@ -1,5 +1,5 @@
 //! `lastword crash`: every state that a crash may leave, on a recorded machine; see the `crash`
-//! crate and docs/crash-model.md.
+//! crate and docs/internals/crash-model.md.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};

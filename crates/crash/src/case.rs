@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::workload::Scenario;
 
-/// The model of the medium's durability (docs/crash-model.md).
+/// The model of the medium's durability (docs/internals/crash-model.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediumModel {
     /// Mapped memory behind a cache.

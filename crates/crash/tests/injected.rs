@@ -397,7 +397,7 @@ fn interrupted_repair_is_harmless_and_repeatable() {
     }
 }
 
-/// Heap pages carry no checksum: see the help of `pool check` and docs/durability.md.
+/// Heap pages carry no checksum: see the help of `pool check` and docs/operating/durability.md.
 #[test]
 fn changed_heap_value_is_not_found() {
     let mut files = Files::make(Kind { mapped: false, clean: true });

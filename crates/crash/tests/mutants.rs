@@ -2,8 +2,8 @@
 //!
 //! A row of the table in `kills` names a bug and a cheap way to find it: a case with a tier,
 //! searched for at most [`EXECUTIONS`] executions, or a unit test of one part. The last lines of
-//! output list each bug with the row that killed it. docs/mutants.md has them, and the arguments
-//! about the rest.
+//! output list each bug with the row that killed it. docs/internals/mutants.md has them, and the
+//! arguments about the rest.
 #![allow(clippy::unwrap_used, reason = "a test program")]
 
 #[path = "mutants/hostile.rs"]

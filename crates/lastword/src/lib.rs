@@ -107,7 +107,21 @@ pub use words::{
     OBJECT_BYTES_MAX, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId, View, Words, field,
 };
 
-/// The example in the README compiles.
+/// The examples of the README and of the book compile.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/start/first-program.md")]
+    struct FirstProgram;
+    #[doc = include_str!("../../../docs/concepts/designs.md")]
+    struct Designs;
+    #[doc = include_str!("../../../docs/guide/rust.md")]
+    struct Rust;
+    #[doc = include_str!("../../../docs/guide/larger-than-memory.md")]
+    struct LargerThanMemory;
+    #[doc = include_str!("../../../docs/guide/async.md")]
+    struct Async;
+    #[doc = include_str!("../../../docs/guide/collections.md")]
+    struct Collections;
+}

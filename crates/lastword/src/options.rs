@@ -132,11 +132,11 @@ const GROUP_TIME: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Threads that make groups ready. On two cores a second one brought nothing on files and cost up
-/// to an eighth of the rate on `emulated`: docs/performance.md, "Threads behind".
+/// to an eighth of the rate on `emulated`: docs/operating/performance.md, "Background threads".
 const PERSIST_THREADS: usize = 1;
 
 /// Threads that bring home, unless told otherwise. On two cores two were now better, now worse,
-/// and took more CPU for each word: docs/performance.md, "Threads behind".
+/// and took more CPU for each word: docs/operating/performance.md, "Background threads".
 const REPRODUCE_THREADS: usize = 1;
 
 impl Default for Options {

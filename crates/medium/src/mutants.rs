@@ -4,8 +4,9 @@
 //! the answer is `false` when the program is compiled, and nothing of this is left; only tests
 //! enable it. A bug is planted in one thread.
 //!
-//! docs/mutants.md has what kills each, and what is argued about those that are not here. Numbers
-//! up to 42 are the ones of the list there; two bugs have one where it happens in two places.
+//! docs/internals/mutants.md has what kills each, and what is argued about those that are not here.
+//! Numbers up to 42 are the ones of the list there; two bugs have one where it happens in two
+//! places.
 
 /// The one list: a variant, its number and name, and what it breaks.
 macro_rules! mutants {
@@ -26,7 +27,7 @@ macro_rules! mutants {
                 match self { $(Mutant::$variant => $name,)* }
             }
 
-            /// Its number in docs/mutants.md.
+            /// Its number in docs/internals/mutants.md.
             pub fn number(self) -> u32 {
                 match self { $(Mutant::$variant => $number,)* }
             }

@@ -173,7 +173,7 @@ impl Folder {
 pub(crate) struct Mutant {
     /// The name of its test, which says what is wrong.
     pub(crate) name: &'static str,
-    /// Its number in the list of mutants in docs/mutants.md.
+    /// Its number in the list of mutants in docs/internals/mutants.md.
     pub(crate) number: Option<u8>,
     /// The tool that must detect it.
     pub(crate) tool: Tool,

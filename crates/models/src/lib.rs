@@ -36,7 +36,7 @@
 //! test is what counts.
 //!
 //! Each test program ends with a line per mutant: its number in the list of mutants in
-//! docs/mutants.md, the model that has killed it, and the number of executions.
+//! docs/internals/mutants.md, the model that has killed it, and the number of executions.
 //!
 //! shuttle's model `lists` runs the whole of `decoupled` over a machine whose power may fail at any
 //! time. [`history`] judges the transactions' reads and the state after each crash.

@@ -18,7 +18,7 @@ pub type Model = (&'static str, fn());
 pub struct Mutant {
     /// The name, which says what is wrong.
     pub name: &'static str,
-    /// Its number in docs/mutants.md, if it is listed there.
+    /// Its number in docs/internals/mutants.md, if it is listed there.
     pub number: Option<u8>,
     /// The model that must detect it.
     pub model: &'static str,

@@ -35,7 +35,7 @@ pub(super) fn ssp(rows: &mut Rows<'_>) {
 /// C2: injected bugs.
 pub(super) fn injected(rows: &mut Rows<'_>) {
     let why = "Nothing is run here: tests inject bugs, `cargo test -p lastword-sim --lib crash`; \
-               docs/mutants.md lists them.";
+               docs/internals/mutants.md lists them.";
     rows.none("found", why);
 }
 

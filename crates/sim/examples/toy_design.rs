@@ -17,7 +17,7 @@
 //! stores the old values of that transaction's entries back, newest first.
 //!
 //! `cargo run --release -p lastword-sim --example toy_design` runs the design next to two others.
-//! docs/add-a-design.md explains it.
+//! docs/research/add-a-design.md explains it.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -12,7 +12,7 @@
 //! | [`report`] | the results of a run |
 //! | [`sweep`] | many simulations |
 //!
-//! docs/simulator.md describes the model and each number of a machine.
+//! docs/research/simulator.md describes the model and each number of a machine.
 //!
 //! Every event has a time in cycles of the cores' clock. Equal programs on equal machines have
 //! equal results, bit by bit, because nothing here depends on the host.

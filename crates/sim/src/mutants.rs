@@ -4,7 +4,7 @@
 //! tests enable the feature `mutants`; without it, the call is a constant `false` and leaves no
 //! code. A mutant is injected into one thread.
 //!
-//! docs/mutants.md lists the test that detects each mutant.
+//! docs/internals/mutants.md lists the test that detects each mutant.
 
 /// The registry: each mutant's variant, its name, and the promise that it breaks.
 macro_rules! mutants {

@@ -1,10 +1,10 @@
-//! docs/format.md: every durable format, from the module that encodes it.
+//! docs/reference/format.md: every durable format, from the module that encodes it.
 //!
 //! A section starts in a file's module docs with a heading `# Durable format: <title>` and ends at
 //! the next heading or with the docs.
 
 /// The path of the page.
-pub const PATH: &str = "docs/format.md";
+pub const PATH: &str = "docs/reference/format.md";
 
 const HEADING: &str = "# Durable format:";
 

@@ -5,7 +5,7 @@
 //!   circles   modules that import each other                       every .rs file under src/
 //!   rules     file length, columns, unfinished work, module docs   every .rs file under crates/
 //!   language  the words and openings that GLOSSARY.md replaces     sources, pages, scripts
-//!   format    docs/format.md against the sources it comes from
+//!   format    docs/reference/format.md against the sources it comes from
 //!   pages     files, links and tests that a page names             every .md file
 //!   subjects  `area: Imperative summary`                           commits since the rule
 //! ```

@@ -1,12 +1,13 @@
-//! Pages for readers (README.md, docs/ and others): every name in them must exist.
+//! Pages for readers (README.md, docs/ and others): links lead somewhere, names exist.
 //!
 //! ```text
 //!   [text](path)                    a file or folder, from the page's own folder
+//!   [text](page.md#heading)         a heading of that page; `#heading` of this one
 //!   `slots/undo.rs`                 a file whose path ends so
 //!   `a_name_of_five_words_or_more`  a test: some function's name begins so
 //! ```
-//! A name that a change of the sources has removed is reported at its line. CHANGELOG.md is
-//! excluded, because it names removed files.
+//! Every page under docs/ is a chapter of the book: docs/SUMMARY.md links it. CHANGELOG.md is not
+//! checked, because it names removed files.
 
 use std::io;
 use std::path::Path;
@@ -32,7 +33,46 @@ pub fn pages(root: &Path) -> io::Result<Vec<(String, String)>> {
     files(root)?.into_iter().filter(is_page).map(read).collect()
 }
 
-/// Returns every file of the repository, by its path from `root`, in order.
+/// The book's table of contents.
+pub const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// Pages under docs/ that the book leaves out: a page without a link in its table of contents.
+pub fn missing_chapters(summary: &str, files: &[String]) -> Vec<Finding> {
+    let chapters: Vec<String> = summary
+        .lines()
+        .flat_map(links)
+        .filter_map(|target| resolve("docs", target.split('#').next().unwrap_or(target)))
+        .collect();
+    let is_page = |file: &&String| file.starts_with("docs/") && file.ends_with(".md");
+    let pages = files.iter().filter(is_page).filter(|file| *file != SUMMARY);
+    let missing = pages.filter(|file| !chapters.contains(file));
+    let finding = |file: &String| {
+        let what = format!("`{file}` is no chapter of the book: add a line to this file");
+        Finding { file: SUMMARY.to_owned(), line: 1, rule: "chapter", what }
+    };
+    missing.map(finding).collect()
+}
+
+/// Links of a page to headings that their target does not have. `pages` are all pages, by path.
+pub fn check_anchors(page: &str, text: &str, pages: &[(String, String)]) -> Vec<Finding> {
+    let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut found = Vec::new();
+    for (number, line) in prose(text) {
+        for link in links(line) {
+            let Some((target, anchor)) = link.split_once('#') else { continue };
+            let path = if target.is_empty() { Some(page.into()) } else { resolve(folder, target) };
+            let of = |(other, _): &&(String, String)| Some(other) == path.as_ref();
+            let Some((_, text)) = pages.iter().find(of) else { continue };
+            if !anchors(text).iter().any(|other| other == anchor) {
+                let what = format!("`{link}`: the page has no such heading: correct the link");
+                found.push(Finding { file: page.to_owned(), line: number, rule: "anchor", what });
+            }
+        }
+    }
+    found
+}
+
+/// Every file of the repository, by its path from `root`, in order.
 ///
 /// # Errors
 /// When a folder cannot be read.
@@ -60,11 +100,12 @@ pub fn files(root: &Path) -> io::Result<Vec<String>> {
 pub fn check(page: &str, text: &str, files: &[String], names: &[&str]) -> Vec<Finding> {
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut found = Vec::new();
-    for (number, line) in text.lines().enumerate() {
+    for (number, line) in prose(text) {
         let mut add = |rule, what| {
-            found.push(Finding { file: page.to_owned(), line: number + 1, rule, what });
+            found.push(Finding { file: page.to_owned(), line: number, rule, what });
         };
-        for target in links(line).filter(|target| !is_there(folder, target, files)) {
+        let paths = links(line).filter_map(|link| link.split('#').next());
+        for target in paths.filter(|target| !is_there(folder, target, files)) {
             add("link", format!("`{target}` is not there: correct the link"));
         }
         for name in line.split('`').skip(1).step_by(2) {
@@ -89,23 +130,55 @@ pub fn names<'t>(sources: impl IntoIterator<Item = &'t str>) -> Vec<&'t str> {
     names
 }
 
-/// Returns the targets of links within the repository.
+/// Targets of links that stay in the repository, with their anchors.
 fn links(line: &str) -> impl Iterator<Item = &str> {
-    let targets = line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+    let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.is_empty() && !target.contains("://"))
 }
 
-fn is_there(folder: &str, target: &str, files: &[String]) -> bool {
+/// The lines of a page outside of its code blocks, each with its number, from 1.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        !fenced && !is_fence
+    })
+}
+
+/// The anchors of a page's headings, as mdBook and GitHub make them: lower case, a hyphen for each
+/// space, other punctuation dropped.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let kept = heading.trim().chars().filter_map(|c| match c {
+            c if c.is_alphanumeric() || c == '_' || c == '-' => Some(c.to_ascii_lowercase()),
+            c if c.is_whitespace() => Some('-'),
+            _ => None,
+        });
+        kept.collect()
+    };
+    headings.map(|(_, line)| anchor(line.trim_start_matches('#'))).collect()
+}
+
+/// A link's path from the repository's root; nothing when it leads out of the repository.
+fn resolve(folder: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in target.split('/') {
         match part {
             "" | "." => (),
-            ".." if parts.pop().is_none() => return false,
-            ".." => (),
+            ".." => drop(parts.pop()?),
             part => parts.push(part),
         }
     }
-    let path = parts.join("/");
+    Some(parts.join("/"))
+}
+
+fn is_there(folder: &str, target: &str, files: &[String]) -> bool {
+    if target.is_empty() {
+        return true;
+    }
+    let Some(path) = resolve(folder, target) else { return false };
     path.is_empty()
         || files.iter().any(|file| {
             file.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -44,6 +44,25 @@ fn missing_file_link_or_test_is_found() {
 }
 
 #[test]
+fn link_to_a_missing_heading_is_found() {
+    let page = "# One *page*: `a`\n\n```\n# no heading [x](#y)\n```\n## Two, three";
+    let pages = [("docs/a.md", page), ("docs/sub/b.md", "# B")];
+    let pages = pages.map(|(path, text)| (path.to_owned(), text.to_owned()));
+    let of = |text: &str| pages::check_anchors("docs/a.md", text, &pages).len();
+    assert_eq!(of("[x](#two-three) [x](a.md#one-page-a) [x](sub/b.md#b) [x](sub/b.md)"), 0);
+    assert_eq!(of("[x](#two) [x](sub/b.md#c) [x](#no-heading-xy)"), 3);
+}
+
+#[test]
+fn page_outside_the_book_is_found() {
+    let files = ["README.md", "docs/SUMMARY.md", "docs/a.md", "docs/sub/b.md", "docs/x.svg"];
+    let files = files.map(str::to_owned);
+    let of = |summary: &str| pages::missing_chapters(summary, &files).len();
+    assert_eq!(of("- [A](a.md)\n  - [B](./sub/b.md)"), 0);
+    assert_eq!(of("- [A](a.md)"), 1);
+}
+
+#[test]
 fn long_file_is_found() {
     assert_eq!(lines(rules::file_length, &"\n".repeat(FILE_LINES_MAX)), []);
     let one_more = FILE_LINES_MAX + 1;

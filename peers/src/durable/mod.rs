@@ -79,7 +79,7 @@ impl System {
         }
     }
 
-    /// How many times libpmemobj's rate the design notes ask for.
+    /// The goal, as a multiple of libpmemobj's rate.
     fn mark(self, work: Work) -> Option<f64> {
         match self {
             System::Decoupled => Some(5.0),

@@ -14,7 +14,7 @@ pub(crate) enum SimCommand {
     /// Run a workload on a simulated machine, with a design that may be in its hardware
     ///
     /// Equal arguments give equal results, but for the time that it takes here. See
-    /// docs/simulator.md.
+    /// docs/research/simulator.md.
     ///
     /// Exit code: 0 it ran, and what --check looks at held; 1 it did not hold, 2 it could not be
     /// run.
@@ -24,7 +24,7 @@ pub(crate) enum SimCommand {
     /// A point is a workload on a design and a machine; its name is a hash of everything that its
     /// result depends on, this program's version too. With --out each result is a file of its own,
     /// and a point whose file is there is not run again: any scheduler may run slices, in any
-    /// order, and repeat them. See docs/simulator.md, "Many simulations".
+    /// order, and repeat them. See docs/research/simulator.md, "Many simulations".
     ///
     /// Exit code: 0 all were run; 1 some failed, the others were run (with --list: could not be
     /// run); 2 none could be run.

@@ -1,4 +1,5 @@
-//! `lastword sim`: workloads on a simulated machine; see the `sim` crate and docs/simulator.md.
+//! `lastword sim`: workloads on a simulated machine; see the `sim` crate and
+//! docs/research/simulator.md.
 
 mod merge;
 mod rare;

@@ -1,4 +1,4 @@
-//! Fixing checksums after changes, as an attacker would. It is written from docs/format.md, and
+//! Fixing checksums after changes, as an attacker would. It follows docs/reference/format.md and is
 //! independent of the tested code.
 
 const MAGIC_GROUP: u64 = u64::from_le_bytes(*b"LWGROUP3");

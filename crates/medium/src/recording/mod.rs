@@ -9,8 +9,8 @@
 //! It stands below the back ends, in place of the kernel and of memory, so that the code that is
 //! tested is the code that runs. Every sector and every line knows what is certainly durable and
 //! what may be; when the power goes, a [`Choose`]r says which of it is, but only of what is read
-//! afterwards, and only where there is a difference. docs/crash-model.md numbers the assumptions
-//! (A1 to A12); the files here cite them.
+//! afterwards, and only where there is a difference. docs/internals/crash-model.md numbers the
+//! assumptions (A1 to A12); the files here cite them.
 //!
 //! | file | what it models |
 //! |---|---|

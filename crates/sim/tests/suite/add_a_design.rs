@@ -1,4 +1,5 @@
-//! Tests that docs/add-a-design.md and its example design agree, and that the example works.
+//! Tests that docs/research/add-a-design.md and its example design agree, and that the example
+//! works.
 
 #[allow(dead_code, reason = "its `main` is not called here")]
 #[path = "../../examples/toy_design.rs"]
@@ -6,7 +7,7 @@ mod toy;
 
 use std::collections::BTreeSet;
 
-const PAGE: &str = include_str!("../../../../docs/add-a-design.md");
+const PAGE: &str = include_str!("../../../../docs/research/add-a-design.md");
 const TOY: &str = include_str!("../../examples/toy_design.rs");
 const DESIGN: &str = include_str!("../../src/design/mod.rs");
 
@@ -18,7 +19,7 @@ fn page_quotes_the_toy_design() {
     for block in blocks {
         assert!(
             TOY.contains(block),
-            "docs/add-a-design.md has a block that is not in the toy:\n{block}"
+            "docs/research/add-a-design.md has a block that is not in the toy:\n{block}"
         );
     }
 }

@@ -1,6 +1,6 @@
 //! What a crash of a recorded machine may leave, and what it may not: for each assumption of
-//! docs/crash-model.md all choices are made, and what was read then is compared with the set that
-//! the assumption allows.
+//! docs/internals/crash-model.md all choices are made, and what was read then is compared with the
+//! set that the assumption allows.
 
 mod back_ends;
 mod files;

@@ -1,5 +1,5 @@
-//! The part of docs/mutants.md about the simulated machine: every mutant and the tests that detect
-//! it.
+//! The part of docs/internals/mutants.md about the simulated machine: every mutant and the tests
+//! that detect it.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -21,7 +21,7 @@ designs mask it.
     cargo test -p lastword-sim --lib crash
     cargo test -p lastword-sim --lib every_machine_mutant
 
-The table is written by `UPDATE=1 cargo test -p lastword-sim --lib page_of_mutants`.
+`UPDATE=1 cargo test -p lastword-sim --lib page_of_mutants` writes the table.
 
 | name | what it breaks | design | machines | found by |
 |---|---|---|---|---|
@@ -131,7 +131,7 @@ fn page_of_mutants_is_current() {
             writeln!(part, "| {name} | {what} | {} | {machines} | {} |", it.design, it.by).unwrap();
         }
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mutants.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/mutants.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let before = page.split("## The simulated machine").next().unwrap();
     let expected = format!("{before}{part}");
@@ -139,5 +139,6 @@ fn page_of_mutants_is_current() {
         std::fs::write(&path, &expected).unwrap();
         return;
     }
-    assert!(page == expected, "docs/mutants.md differs from the rows: run the test with UPDATE=1");
+    let problem = "docs/internals/mutants.md differs from the rows: run the test with UPDATE=1";
+    assert!(page == expected, "{problem}");
 }

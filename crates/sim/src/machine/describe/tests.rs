@@ -332,7 +332,7 @@ fn canonical_text_has_sorted_lines() {
 
 #[test]
 fn simulator_page_lists_all_keys_and_machines() {
-    let page = include_str!("../../../../../docs/simulator.md");
+    let page = include_str!("../../../../../docs/research/simulator.md");
     let keys = NAMES.iter().flat_map(|name| builtin(name).leaves().into_keys());
     let mut missing: Vec<String> = keys.chain(NAMES.map(str::to_owned)).collect();
     missing.retain(|name| !page.contains(&format!("`{name}`")));
