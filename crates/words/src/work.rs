@@ -4,8 +4,8 @@
 //! One table serves all code above `Words`. No constant is fitted to a workload. Each was counted
 //! with callgrind on the code itself, over an unchecked heap in a `Vec<u64>`. The cost of that
 //! heap's reads and writes and of the surrounding loop is subtracted.
-//! docs/research/instruction-counts.md has the command, its output, the derivation of each constant,
-//! and a comparison of their sums with whole transactions.
+//! docs/research/instruction-counts.md has the command, its output, the derivation of each
+//! constant, and a comparison of their sums with whole transactions.
 //!
 //! Loads and stores are not included, as the simulated machine charges those itself.
 
