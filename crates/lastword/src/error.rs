@@ -2,6 +2,7 @@
 
 mod limit;
 mod lost_file;
+mod mismatch;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use words::{AnyError, TxId};
 pub use self::limit::Limit;
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
+pub use self::mismatch::LogMismatch;
 use crate::Reason;
 
 /// Why a pool cannot do what was asked.
@@ -430,8 +432,8 @@ pub enum Error {
         instead: &'static str,
     },
 
-    /// A transaction that has lost very often runs alone, and does not end: its body is long, or the
-    /// program has forgotten it. This one has had no effect.
+    /// Another transaction runs alone after many lost attempts and does not end: its body is long,
+    /// or the program has forgotten it. This transaction has had no effect.
     #[error(
         "worker {worker} has a transaction that keeps all others from beginning, and {waited:?} \
          did not change that: end it or drop its worker (a forgotten one leaves when the pool is \
@@ -554,50 +556,6 @@ impl From<Error> for AnyError {
     fn from(error: Error) -> AnyError {
         AnyError::new(error)
     }
-}
-
-/// Why a log file does not belong to a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum LogMismatch {
-    /// Neither copy of its head is valid.
-    #[error("both copies of its head are damaged")]
-    Damaged,
-    /// Both copies of its head are whole, and no update has left one beside the other.
-    #[error("the copies of its head contradict each other")]
-    Contradiction,
-    /// Its format is of another version of Lastword.
-    #[error("it has format version {found:#x}, this program reads version {expected}")]
-    Version {
-        /// The version and features that it names.
-        found: u64,
-        /// The version that this program knows.
-        expected: u64,
-    },
-    /// It belongs to another pool.
-    #[error("it belongs to pool {found:016x}, this is pool {expected:016x}")]
-    OtherPool {
-        /// The pool that it names.
-        found: u64,
-        /// This pool.
-        expected: u64,
-    },
-    /// It is of another time than the pool.
-    #[error("it is of generation {found}, the pool is of generation {expected}")]
-    Generation {
-        /// Its generation.
-        found: u64,
-        /// The pool's.
-        expected: u64,
-    },
-    /// It is shorter or longer than the pool says.
-    #[error("it has {found} bytes, not {expected}")]
-    Length {
-        /// Bytes it has.
-        found: u64,
-        /// Bytes it must have.
-        expected: u64,
-    },
 }
 
 #[cfg(test)]

@@ -32,9 +32,8 @@ pub struct Info {
     pub log_bytes: u64,
     /// Size of each worker's volatile ring.
     pub ring_bytes: u64,
-    /// Ownership records: of an open pool those that it has, of a closed one those that it gets on
-    /// this machine by default; see [`Options::ownership_records`]. `None` for designs without them, and for
-    /// designs that keep nothing.
+    /// Ownership records: of an open pool its own, of a closed one this machine's default; see
+    /// [`Options::ownership_records`]. `None` for designs without them or without a file.
     pub ownership_records: Option<u64>,
     /// The memory that transactions work on.
     pub shadow: Shadow,

@@ -25,8 +25,8 @@
 //!   as before again: a write past its end restores the length and leaves zeros between. So the
 //!   first cut that a look finds is kept, and every later result is [`Error::Cut`]. A cut does not
 //!   poison the pool either. Under `decoupled`, closing writes all commits to the heap image from
-//!   memory, so a cut log loses nothing. Otherwise closing leaves the pool as a crash would: a clean
-//!   superblock would make zeros pass for words.
+//!   memory, so a cut log loses nothing. Otherwise closing leaves the pool as a crash would,
+//!   because a clean superblock would make zeros pass for words.
 //! - Only a loss that is certain counts: a file that was renamed has a name, and a failing call
 //!   says nothing.
 

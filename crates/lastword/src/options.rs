@@ -433,11 +433,11 @@ impl Options {
         self
     }
 
-    /// How long a worker waits for a transaction of another worker that has to run alone, because
-    /// it has lost so often, before [`Error::GateClosed`](crate::Error::GateClosed); under
-    /// `snapshot` also for what one keeps (room, or an object's old version), before
-    /// [`Error::HeldUp`](crate::Error::HeldUp). Time in which the process does not run (a signal or a debugger has stopped it, the machine is suspended) does
-    /// not count: each stop adds a 64th of this at most. Default: 10 s.
+    /// Bounds two waits of a worker. One is for a transaction of another worker that runs alone
+    /// after many lost attempts: [`Error::GateClosed`](crate::Error::GateClosed). The other, under
+    /// `snapshot`, is for log space or an object's version that another transaction keeps:
+    /// [`Error::HeldUp`](crate::Error::HeldUp). Time in which the process does not run (SIGSTOP, a
+    /// debugger, a suspended machine) does not count: each stop adds at most a 64th. Default: 10 s.
     pub fn patience(mut self, patience: Duration) -> Options {
         self.patience = patience;
         self

@@ -240,8 +240,8 @@ fn sparse_copy_on_full_disk_is_refused_at_open() {
     }
 }
 
-/// On files a write without room is an error, so a copy with holes opens, is read, and goes on until
-/// it meets one. File systems that compress show every file as such a copy.
+/// On files a write without room is an error, so a copy with holes opens, is read, and goes on
+/// until it meets one. File systems that compress show every file as such a copy.
 #[test]
 fn sparse_copy_on_full_disk_opens_on_files() {
     const NAME: &str = "full::sparse_copy_on_full_disk_opens_on_files";
