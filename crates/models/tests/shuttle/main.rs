@@ -86,6 +86,10 @@ fn main() -> ExitCode {
                 "starving::starving_transaction_commits_before_gate_closes",
                 starving::starving_transaction_commits_before_gate_closes,
             ),
+            (
+                "starving::starving_transaction_in_parts_closes_gate",
+                starving::starving_transaction_in_parts_closes_gate,
+            ),
         ],
         twins::ALL,
     )
