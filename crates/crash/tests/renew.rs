@@ -37,14 +37,12 @@ impl Choose for Cut {
     }
 }
 
-fn model(crashes: usize) -> Model {
-    Model { crashes, every_store: true, ..Model::default() }
-}
-
-fn machine(image: &Image, points_left: u64, seed: u64) -> Recorder {
+/// `naming`: whether the file system can rename a file without overwriting another.
+fn machine(naming: bool, image: &Image, points_left: u64, seed: u64) -> Recorder {
     let random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let crashes = usize::from(points_left < u64::MAX);
-    Recorder::from_image(image, model(crashes), Box::new(Cut { points_left, random }))
+    let model = Model { crashes, naming, every_store: true, ..Model::default() };
+    Recorder::from_image(image, model, Box::new(Cut { points_left, random }))
 }
 
 fn options(system: System) -> Options {
@@ -60,8 +58,8 @@ enum Lost {
 }
 
 /// Makes a machine with a pool of one object that has lost its log.
-fn damaged(lost: Lost) -> (Image, Ptr<u64>) {
-    let machine = machine(&Image::default(), u64::MAX, 0);
+fn damaged(naming: bool, lost: Lost) -> (Image, Ptr<u64>) {
+    let machine = machine(naming, &Image::default(), u64::MAX, 0);
     let pool = Pool::create(POOL, options(machine.system())).unwrap();
     let object = pool.run(|tx| tx.alloc(42_u64)).unwrap().value;
     pool.close().unwrap();
@@ -99,12 +97,12 @@ struct Seen {
 }
 
 /// Cuts the power at each crash point of opening without the log and of a transaction.
-fn cut_everywhere(lost: Lost) -> Seen {
-    let (image, object) = damaged(lost);
+fn cut_everywhere(naming: bool, lost: Lost) -> Seen {
+    let (image, object) = damaged(naming, lost);
     let mut seen = Seen::default();
     for point in 0.. {
         for seed in 0..8 {
-            let machine = machine(&image, point, seed);
+            let machine = machine(naming, &image, point, seed);
             let done = catch_unwind(AssertUnwindSafe(|| go_on(&machine, object)));
             match done {
                 Ok(done) => {
@@ -138,16 +136,37 @@ fn cut_everywhere(lost: Lost) -> Seen {
 #[test]
 fn crash_during_log_renewal_loses_nothing() {
     for lost in [Lost::Missing, Lost::Damaged] {
-        let seen = cut_everywhere(lost);
+        let seen = cut_everywhere(true, lost);
         println!("{lost:?}: {seen:?}");
         assert_eq!(seen.broken, 0, "{lost:?}: {seen:?}");
         assert!(seen.with_log > 0 && seen.without > 0, "{lost:?}: {seen:?}");
     }
 }
 
+/// An empty file takes the log's name first, and the log's own file then replaces that placeholder.
+#[test]
+fn crash_while_log_is_renewed_without_safe_renames_loses_nothing() {
+    for lost in [Lost::Missing, Lost::Damaged] {
+        let seen = cut_everywhere(false, lost);
+        println!("{lost:?}: {seen:?}");
+        assert_eq!(seen.broken, 0, "{lost:?}: {seen:?}");
+        assert!(seen.with_log > 0 && seen.without > 0, "{lost:?}: {seen:?}");
+    }
+}
+
+/// Power fails between the placeholder and the rename over it: the next renewal finds it.
+#[test]
+fn placeholder_of_an_interrupted_renewal_is_found_if_kept() {
+    let _planted = plant(Some(Mutant::PlaceholderKept.name()));
+    for lost in [Lost::Missing, Lost::Damaged] {
+        let seen = cut_everywhere(false, lost);
+        assert!(seen.broken > 0, "{lost:?}: {seen:?}");
+    }
+}
+
 #[test]
 fn new_log_without_durable_name_is_found() {
     let _planted = plant(Some(Mutant::DirectoryNotSynced.name()));
-    let seen = cut_everywhere(Lost::Missing);
+    let seen = cut_everywhere(true, Lost::Missing);
     assert!(seen.broken > 0, "{seen:?}");
 }

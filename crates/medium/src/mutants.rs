@@ -207,6 +207,8 @@ mutants! {
         "An open does not allocate the holes of a sparse copy.",
     StopCounted 114 "stop-counted"
         "A waiter counts the time in which its process was stopped.",
+    PlaceholderKept 115 "placeholder-kept"
+        "A renewal keeps the empty file that an interrupted one has left in the log's place.",
 }
 
 /// Whether this bug is planted here.

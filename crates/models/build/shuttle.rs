@@ -107,6 +107,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ..STARVING
     },
     Mutant {
+        name: "losses_of_a_transaction_in_parts_are_forgotten",
+        file: "perform/contention.rs",
+        changes: &[("let losses = fortune.losses - PATIENCE;", "let losses = 0;")],
+        check: "starving_transaction_in_parts_closes_gate",
+        ..STARVING
+    },
+    Mutant {
+        name: "transaction_in_parts_closes_no_gate",
+        file: "perform/contention.rs",
+        changes: &[(" || self.losses > RESERVATIONS {", " {")],
+        check: "starving_transaction_in_parts_closes_gate",
+        ..STARVING
+    },
+    Mutant {
         name: "a_serial_memory_that_never_waits",
         file: "perform/serial.rs",
         changes: &[(

@@ -1,5 +1,5 @@
-//! Checks that find bugs on a real file system: what a fork, another program, a copy or a stop does
-//! to a pool. Each takes the name of the bug that is planted, and returns what is wrong.
+//! Checks that find bugs on a real file system: what a fork, another program, a copy, a stop or a
+//! crash does to a pool. Each takes the name of the bug that is planted, and returns what is wrong.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use lastword::{Error, Medium, Options, Pool};
 use medium::mutants::plant;
-use medium::{Patience, Process};
+use medium::{Call, Fault, Faults, Patience, Process, System};
 
 const BLOCK: usize = 4096;
 
@@ -81,4 +81,18 @@ pub(crate) fn a_stopped_process(bug: Option<&str>) -> Option<String> {
     let is_over =
         [0, 3600].map(|seconds| patience.is_over_at(start + Duration::from_secs(seconds)));
     (is_over != [false; 2]).then(|| "held: a stop counts as waiting".into())
+}
+
+/// A crash has left a placeholder in the log's place, where renaming and linking are missing.
+pub(crate) fn an_interrupted_renewal(bug: Option<&str>) -> Option<String> {
+    let _planted = plant(bug);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    Pool::create(&path, options()).unwrap().close().unwrap();
+    let faults = Faults::without(&[Call::Rename, Call::Link], u64::MAX, Fault::Io, false);
+    let options = options().system(System::kernel().failing(faults)).without_log(true);
+    std::fs::write(dir.path().join("pool.log"), "").unwrap();
+    std::fs::write(dir.path().join(".pool.log.lastword-new"), "a whole log").unwrap();
+    let opened = Pool::open(&path, options);
+    opened.err().map(|error| format!("refused: {error}"))
 }

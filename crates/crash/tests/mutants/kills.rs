@@ -275,4 +275,5 @@ pub(crate) const KILLS: &[Kill] = &[
     part(Mutant::NamesIgnored, "a removed pool", hostile::a_removed_pool),
     part(Mutant::HolesKept, "a sparse copy", hostile::a_sparse_copy),
     part(Mutant::StopCounted, "a stopped process", hostile::a_stopped_process),
+    part(Mutant::PlaceholderKept, "an interrupted renewal", hostile::an_interrupted_renewal),
 ];

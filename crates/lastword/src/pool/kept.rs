@@ -139,7 +139,9 @@ impl<D: Design> Drop for Lent<'_, D> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, Barrier, mpsc};
+    use std::sync::mpsc::{self, RecvTimeoutError};
+    use std::sync::{Arc, Barrier};
+    use std::time::Duration;
 
     use super::*;
     use crate::design::{Plain, Volatile};
@@ -169,8 +171,24 @@ mod tests {
         assert_eq!(lock(&pool.numbers).used.iter().filter(|used| **used).count(), most);
     }
 
+    /// Runs a check that would wait for ever where it fails; it is ended then.
+    fn ends(check: impl FnOnce() + Send + 'static) {
+        let (end, ended) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            check();
+            let _ = end.send(());
+        });
+        let ended = ended.recv_timeout(Duration::from_secs(60));
+        assert!(ended != Err(RecvTimeoutError::Timeout), "a call waits for ever");
+        thread.join().unwrap();
+    }
+
     #[test]
     fn call_without_a_free_worker_waits_for_another() {
+        ends(wait_for_another_call);
+    }
+
+    fn wait_for_another_call() {
         let pool = pool::<Plain>();
         let (state, started) = (&pool.kept.state, Barrier::new(2));
         let ended = AtomicBool::new(false);
@@ -214,35 +232,39 @@ mod tests {
         let _ = pool.run(|_| Ok(())).unwrap();
     }
 
-    /// The second member ends the group, so the callback runs in its call. That holds a worker.
     #[test]
     fn call_in_a_callback_has_a_worker_or_an_error() {
         for others in [0, Snapshot::WORKERS_MAX - 1] {
-            let dir = tempfile::tempdir().unwrap();
-            let options = Options::new().bytes(4 << 20).log_bytes(4 << 20).group(2);
-            let options = options.background(false);
-            let made = Pool::<Snapshot>::create_as(dir.path().join("pool"), options);
-            let pool = Arc::new(made.unwrap());
-            let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
-            pool.flush().unwrap();
-            let first = pool.run(|tx| tx.set(count, 1)).unwrap().ticket;
-            let ((sender, called), own) = (mpsc::channel(), Arc::clone(&pool));
-            let callback = move |durable: Result<(), Error>| {
-                durable.unwrap();
-                let calls = CALLS.get();
-                sender.send((calls, own.run(|tx| tx.get(count)).map(|done| done.value))).unwrap();
-            };
-            first.on_durable(callback).unwrap();
-            let workers: Vec<_> = (0..others).map(|_| pool.worker().unwrap()).collect();
-            let _ = pool.run(|tx| tx.set(count, 2)).unwrap();
-            let (calls, nested) = called.try_recv().expect("the callback ran in the call");
-            assert_eq!(calls, 1);
-            match (others, nested) {
-                (0, Ok(2)) | (1.., Err(Error::TooManyWorkers { .. })) => {}
-                (_, nested) => panic!("{others} workers: {nested:?}"),
-            }
-            drop(workers);
+            ends(move || call_in_a_callback(others));
         }
+    }
+
+    /// The second member ends the group, so the callback runs in its call. That holds a worker.
+    fn call_in_a_callback(others: usize) {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().bytes(4 << 20).log_bytes(4 << 20).group(2);
+        let options = options.background(false);
+        let made = Pool::<Snapshot>::create_as(dir.path().join("pool"), options);
+        let pool = Arc::new(made.unwrap());
+        let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
+        pool.flush().unwrap();
+        let first = pool.run(|tx| tx.set(count, 1)).unwrap().ticket;
+        let ((sender, called), own) = (mpsc::channel(), Arc::clone(&pool));
+        let callback = move |durable: Result<(), Error>| {
+            durable.unwrap();
+            let calls = CALLS.get();
+            sender.send((calls, own.run(|tx| tx.get(count)).map(|done| done.value))).unwrap();
+        };
+        first.on_durable(callback).unwrap();
+        let workers: Vec<_> = (0..others).map(|_| pool.worker().unwrap()).collect();
+        let _ = pool.run(|tx| tx.set(count, 2)).unwrap();
+        let (calls, nested) = called.try_recv().expect("the callback ran in the call");
+        assert_eq!(calls, 1);
+        match (others, nested) {
+            (0, Ok(2)) | (1.., Err(Error::TooManyWorkers { .. })) => {}
+            (_, nested) => panic!("{others} workers: {nested:?}"),
+        }
+        drop(workers);
     }
 
     #[test]

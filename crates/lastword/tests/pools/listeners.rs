@@ -154,3 +154,59 @@ fn polled_future_keeps_one_waker_in_the_pool() {
     let _ = (ran.unwrap(), &wakers);
     assert_eq!((pool.design().listeners(), held()), (0, 2), "the future was dropped");
 }
+
+/// Fills most of a worker's log while another worker's group is pending, and runs a transaction
+/// that finds no room in it. The `nth` call of the pool and all after it fail.
+///
+/// Returns the number of calls before that transaction, and its result. An error comes with whether
+/// the listeners of the pending group were notified by then.
+fn make_room(nth: u64) -> (u64, Result<(), (Error, bool)>) {
+    const WORDS: u64 = 1 << 12;
+    let (_dir, path) = place();
+    let faults = Faults::nth(nth, Fault::Io, true);
+    let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).group(2).background(false);
+    let options = options.system(System::kernel().failing(Arc::clone(&faults)));
+    let pool = Pool::<Snapshot>::create_as(&path, options).unwrap();
+    let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
+    let array = pool.run(|tx| Array::<u64>::reserve(tx, WORDS)).unwrap().value;
+    while !pool.run(|tx| array.prepare(tx, WORDS)).unwrap().value {}
+    pool.bring_home().unwrap();
+    // A little more than a quarter of the log: the fourth record finds no room. The third leaves an
+    // eighth of the log free, so it does not truncate ahead of the next transaction.
+    let words = pool.design().words_max() as u64 * 53 / 100;
+    assert!(words <= WORDS, "{words}");
+    let (mut other, mut worker) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let mut wide =
+        || worker.run(|tx| (0..words).try_for_each(|at| tx.set(array.at(at)?, at))).map(drop);
+    // Two transactions are a group, and a record.
+    (0..2).for_each(|_| wide().unwrap());
+    let ticket = other.run(|tx| tx.set(count, 1)).unwrap().ticket;
+    let ((sender, outcomes), task) = (mpsc::channel(), Arc::new(Task::default()));
+    let callback = move |outcome: Result<(), Error>| {
+        // The pool is dropped without a failure in the end, and the receiver is gone.
+        let _ = sender.send(outcome.is_ok());
+    };
+    ticket.on_durable(callback).unwrap();
+    let waker = Waker::from(Arc::clone(&task));
+    pool.design().listen(ticket.id(), &waker, &mut Registration::default()).unwrap();
+    (0..4).for_each(|_| wide().unwrap());
+    let calls = faults.calls();
+    let done = wide();
+    let is_notified = outcomes.try_recv().is_ok() && task.0.load(Ordering::Relaxed) == 1;
+    (calls, done.map_err(|error| (error, is_notified)))
+}
+
+/// The worker truncates the log to make room, and each call of that fails once.
+#[test]
+fn failure_while_room_is_made_notifies_other_groups() {
+    let (calls, done) = make_room(u64::MAX);
+    done.unwrap();
+    let mut failed = 0;
+    for nth in calls.. {
+        let (_, Err((error, is_notified))) = make_room(nth) else { break };
+        assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+        assert!(is_notified, "call {nth} of {calls}: {error}");
+        failed += 1;
+    }
+    assert!(failed > 2, "{failed} calls failed");
+}

@@ -9,7 +9,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use lastword::{Decoupled, Design, Error, Medium, Objects, Options, Pool, Snapshot};
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, setrlimit, waitpid,
+};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 /// Set in the child, to the directory of its pool.
 const CHILD: &str = "LASTWORD_TEST_PROCESS";
@@ -18,7 +24,7 @@ const CHILD: &str = "LASTWORD_TEST_PROCESS";
 const WAITS: &str = "it waits";
 
 /// More than the patience, whatever the child does before and after it is stopped.
-const STOP: Duration = Duration::from_millis(1500);
+const STOP: Timespec = Timespec { tv_sec: 1, tv_nsec: 500_000_000 };
 const PATIENCE: Duration = Duration::from_millis(1000);
 
 fn options() -> Options {
@@ -78,8 +84,13 @@ fn stopped_process_is_not_held_up() {
     assert!(lines.by_ref().any(|line| line.contains(WAITS)), "it ended");
     let pid = Pid::from_child(&child);
     kill_process(pid, Signal::STOP).unwrap();
-    // The clock goes on without the process: that is what is tested, not something to wait for.
-    std::thread::sleep(STOP);
+    let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+    assert!(status.stopped(), "{status:?}");
+    // The length of the stop is this test's input: nothing is to happen meanwhile.
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).unwrap();
+    let stop = Itimerspec { it_interval: Timespec::default(), it_value: STOP };
+    let _ = timerfd_settime(&timer, TimerfdTimerFlags::empty(), &stop).unwrap();
+    assert_eq!(rustix::io::read(&timer, &mut [0; 8]).unwrap(), 8, "the timer expires");
     kill_process(pid, Signal::CONT).unwrap();
     child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
     let rest: Vec<String> = lines.collect();

@@ -90,7 +90,8 @@ impl PoolFile {
         let (files, temporary) = (system.files(), temporary_of(path)?);
         let directory = open_directory(files, path)?;
         check_name(&*directory, path, temporary_bytes(path))?;
-        if files.stat(path).is_ok_and(|stat| stat.bytes == 0) {
+        let is_empty = files.stat(path).is_ok_and(|stat| stat.bytes == 0);
+        if is_empty && !planted(Mutant::PlaceholderKept) {
             // An empty file that is none of ours is moved aside as any other.
             remove_interrupted(files, &*directory, &temporary, path)?;
         }

@@ -85,6 +85,10 @@ fn main() -> ExitCode {
                 "starving::starving_transaction_commits_before_pool_waits",
                 starving::starving_transaction_commits_before_pool_waits,
             ),
+            (
+                "starving::starving_transaction_in_parts_closes_gate",
+                starving::starving_transaction_in_parts_closes_gate,
+            ),
         ],
         generated::ALL,
     )
