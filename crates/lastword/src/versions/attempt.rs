@@ -1,5 +1,6 @@
-//! One worker's running transaction: begin, take back. (Pisces, section 3.1, algorithm 1, lines 1
-//! to 5.)
+//! The running transaction of one worker: begin and rollback.
+//!
+//! Source: Pisces, section 3.1, algorithm 1, lines 1 to 5.
 
 use std::collections::VecDeque;
 
@@ -15,45 +16,45 @@ use super::{Home, Versions, link_of};
 use crate::perform::Obstacle;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// What one worker keeps of its transactions.
+/// State of one worker's transactions, reused from attempt to attempt.
 pub(crate) struct Attempt {
-    /// `attempt` counts attempts of this worker that have written, this one included once it does.
+    /// `owned.attempt` counts this worker's writing attempts, including this one once it writes.
     pub(super) owned: Owned,
     pub(super) start: u64,
     /// The entry that was written last.
     pub(super) last: usize,
     /// New objects, which have no link yet: the entry of each, and the place of its copy.
     pub(super) fresh: FxHashMap<usize, (usize, usize)>,
-    /// Different words written.
+    /// Distinct words written.
     pub(super) words: usize,
-    /// What it shares with others of its group.
+    /// State of this attempt as a member of a group.
     pub(super) member: Member,
     pub(super) space: Space,
-    /// Attempts up to the first number are over and have no link since before this time: their
-    /// space is free when no transaction runs that began before it.
+    /// Pairs of an attempt number and a timestamp. Attempts up to the number have had no link since
+    /// the timestamp. Their space is free when every transaction that began before it has ended.
     pub(super) unlinked: VecDeque<(u64, u64)>,
-    /// The last attempt that is known to have no link.
-    pub(super) home_up_to: u64,
+    /// The last attempt whose links, and all earlier ones, are known to be removed.
+    pub(super) applied_up_to: u64,
     /// The last attempt in `unlinked`.
     pub(super) timed_up_to: u64,
-    /// So many of its next commits wait longer for the end of their grace period.
+    /// Number of next commits that wait longer for the end of their grace period.
     pub(super) patient: u32,
-    /// What it could not have.
+    /// The obstacle to wait for before the next attempt.
     pub(super) blocked: Option<Blocked>,
-    /// The worker that has what it could not have.
+    /// The worker whose lock stopped the last attempt.
     pub(super) held_by: Option<usize>,
-    /// Why its last attempt ended with a conflict.
+    /// The reason for the last attempt's conflict.
     pub(super) obstacle: Obstacle,
-    /// It has read a copy of this worker's that is not home.
+    /// A worker whose copy it has read, because the heap lacks that version.
     pub(super) met: Option<usize>,
 }
 
-/// Why an attempt could not go on, where waiting helps.
+/// An obstacle that waiting removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
-    /// There was no room for copies.
+    /// Memory for copies was full.
     Space,
-    /// This object is written, and its copy is not home.
+    /// The object is locked by a transaction whose copy is not in the heap yet.
     Link { object: usize, link: u64 },
 }
 
@@ -68,7 +69,7 @@ impl Attempt {
             member: Member::default(),
             space,
             unlinked: VecDeque::new(),
-            home_up_to: 0,
+            applied_up_to: 0,
             timed_up_to: 0,
             patient: PATIENT,
             blocked: None,
@@ -78,81 +79,82 @@ impl Attempt {
         }
     }
 
-    /// The last transaction that it may have seen.
+    /// Returns the last transaction that it may have seen.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// What it has to itself.
+    /// Returns the objects that it has locked.
     #[inline(always)]
     pub(crate) fn owned(&self) -> &Owned {
         &self.owned
     }
 
-    /// How many different words it has written.
+    /// Returns the number of distinct words written.
     #[inline(always)]
     pub(crate) fn words_written(&self) -> usize {
         self.words
     }
 
-    /// Whether it has nothing to itself.
+    /// Whether it has locked no object.
     #[inline(always)]
     pub(crate) fn is_read_only(&self) -> bool {
         self.owned.entries.is_empty()
     }
 
-    /// Whether all that it has to itself is what it has protected; what its group has is not.
+    /// Whether it has written nothing and only protects objects; false with members before it in
+    /// its group.
     #[inline(always)]
     pub(crate) fn only_protects(&self) -> bool {
         self.words == 0 && self.member.first == 0
     }
 
-    /// Whether it could not go on for something that has to be waited for.
+    /// Whether it must wait for an obstacle.
     #[inline(always)]
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked.is_some()
     }
 
-    /// It does not wait any longer: what it runs next may need something else.
+    /// Stops waiting for the obstacle: the next transaction may not need it.
     pub(crate) fn gives_up(&mut self) {
         self.blocked = None;
     }
 
-    /// Whether it could not go on for what another worker has.
+    /// Whether another worker stopped the last attempt.
     #[inline(always)]
     pub(crate) fn has_met_others(&self) -> bool {
         self.blocked.is_some() || self.held_by.is_some()
     }
 
-    /// How often it looks for the end of its grace period: more often when it has lately met
-    /// objects that it had written itself, and not waited for.
+    /// Returns how often a commit polls for the end of its grace period. A worker that has lately
+    /// met its own unapplied copies polls more often.
     pub(crate) fn looks(&self) -> u32 {
         if self.patient > 0 { LOOKS_MAX } else { LOOKS }
     }
 
-    /// Another worker has ended the group that it was to join.
+    /// Returns a conflict: another thread has ended the group that this attempt was to join.
     pub(crate) fn lost_its_group(&mut self) -> Stop {
         self.obstacle = Obstacle::Untracked;
         Stop::Conflict
     }
 
-    /// Why its last attempt ended with a conflict, if it is asked for the first time.
+    /// Returns and clears the reason for the last attempt's conflict.
     pub(crate) fn obstacle(&mut self) -> Obstacle {
         std::mem::take(&mut self.obstacle)
     }
 
-    /// The worker whose object it could not have, if it is asked for the first time.
+    /// Returns and clears the worker whose lock stopped the last attempt.
     #[inline(always)]
     pub(crate) fn was_held_by(&mut self) -> Option<usize> {
         self.held_by.take()
     }
 
-    /// Memory will come back in which objects may begin elsewhere.
+    /// Notes that the attempt frees chunks, in which objects may later begin elsewhere.
     pub(crate) fn gives_chunks_back(&mut self) {
         self.owned.gives_chunks_back = true;
     }
 
-    /// Forgets what it has done.
+    /// Resets the attempt.
     pub(super) fn clear(&mut self) {
         self.owned.entries.clear();
         self.fresh.clear();
@@ -163,18 +165,19 @@ impl Attempt {
 }
 
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
-    /// Begins an attempt. Waits for nobody.
+    /// Begins an attempt. Does not wait.
     #[inline(always)]
     pub(crate) fn begin(&self, attempt: &mut Attempt) {
         attempt.start = self.seats.seat(attempt.owned.number).begin(&self.clock);
     }
 
-    /// Takes the attempt back. Answers the last transaction that it may have seen.
+    /// Rolls the attempt back. Returns the last transaction that it may have seen.
     pub(crate) fn roll_back(&self, home: &impl Home, attempt: &mut Attempt) -> u64 {
-        // Who finds no link finds what others have brought home, as this one did when it locked.
+        // Release: this attempt acquired the words that others applied when it locked the object. A
+        // reader that finds no link must see them, too.
         fence(Ordering::Release);
         for entry in attempt.owned.entries.iter().filter(|entry| !entry.fresh) {
-            // Its space is not used again before nobody can have the link.
+            // Safe: the copy's space is not reused while a reader may hold this link.
             home.store(link_of(entry.object), EMPTY);
         }
         attempt.clear();
@@ -182,7 +185,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         attempt.start
     }
 
-    /// Where a worker's copies are.
+    /// Returns the memory for a worker's copies.
     #[inline(always)]
     pub(super) fn memory(&self, number: usize) -> &[AtomicU64] {
         self.seats.seat(number).copies.get().map_or(&[], |memory| memory.as_ref())

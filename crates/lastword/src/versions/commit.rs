@@ -1,5 +1,6 @@
-//! The second and third stage of commit, and who helps whom. (Pisces, section 3.1, algorithm 1,
-//! lines 42 to 59; section 3.2.)
+//! The second and third stage of commit, and helping other workers with theirs.
+//!
+//! Source: Pisces, section 3.1, algorithm 1, lines 42 to 59, and section 3.2.
 
 use crossbeam_utils::CachePadded;
 use words::Stop;
@@ -16,47 +17,47 @@ use crate::Error;
 use crate::perform::{Gate, Obstacle};
 use crate::sync::{AtomicU64, Ordering, lock, spin_loop, thread, try_lock};
 
-/// How often a worker looks for the end of a grace period before it goes on without: some
-/// microseconds, which most transactions take less than. Chosen, not measured.
+/// Polls for the end of a grace period before a worker continues without it: some microseconds,
+/// longer than most transactions take. Chosen, not measured.
 pub(crate) const LOOKS: u32 = if cfg!(test) { 2 } else { 1 << 8 };
-/// The same for a worker that needs its objects again at once: else its next transaction runs in
-/// vain while another's is longer than that. (With TPC-C and two workers a third of all attempts
-/// did.) From `LOOKS` on it gives its core away at each.
+/// The same for a worker that needs its objects again at once. Otherwise its next transaction runs
+/// in vain while another worker's is longer than that. (With TPC-C and two workers a third of all
+/// attempts did.) From `LOOKS` polls on it yields its core at each.
 pub(super) const LOOKS_MAX: u32 = 4 * LOOKS;
-/// Commits of such a worker that look so often. At first each does.
+/// Commits of such a worker that poll longer. Initially each one does.
 pub(super) const PATIENT: u32 = 1 << 14;
-/// How often it waits for one and the same transaction: beside a long one each commit would.
+/// Limit on waits for the same transaction: beside a long one each commit would wait.
 const IN_VAIN_MAX: u32 = 16;
 
 /// All versions of a heap's objects, and their order.
 pub(crate) struct Versions<M> {
-    /// The time of the last transaction that ended or is about to.
+    /// The timestamp of the last transaction that has ended or is about to.
     pub(super) clock: CachePadded<AtomicU64>,
     pub(super) links: Links,
     pub(super) seats: Seats<M>,
-    /// Alone on its line: it is read at each begin and seldom written.
+    /// On a line of its own: read at each begin and seldom written.
     pub(super) gate: CachePadded<Gate>,
 }
 
-/// How far a worker's transactions are home.
+/// Progress of a worker's write-back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
-    /// The last attempt that has no link, nor one before it.
-    home_up_to: u64,
-    /// Where the oldest running transaction began.
+    /// The last attempt such that it and all before it have no link.
+    applied_up_to: u64,
+    /// Start of the oldest running transaction.
     oldest: u64,
-    /// When that was known, or was given up; by the caller's clock.
+    /// When the wait ended or was given up, by the caller's clock.
     pub(crate) known: u64,
 }
 
-/// What has to be waited for before an attempt.
+/// The obstacle to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
-    /// Nothing.
+    /// No obstacle.
     Yes,
-    /// Who has the object that it needs, or who needs its old version.
+    /// A transaction has locked the object that the attempt needs, or still needs its old version.
     Locked,
-    /// Who may have links to the copies that fill its memory.
+    /// Transactions may have links to the copies that fill the worker's memory.
     NoRoom,
 }
 
@@ -65,7 +66,7 @@ fn is_running(copy: Copy<'_>) -> bool {
 }
 
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
-    /// Versions of a heap whose last transaction was `last`, for so many workers.
+    /// Creates the versions of a heap whose last transaction was `last`.
     pub(crate) fn new(workers: usize, last: u64, generation: u64) -> Versions<M> {
         Versions {
             clock: CachePadded::new(AtomicU64::new(last)),
@@ -75,7 +76,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
     }
 
-    /// A worker comes; `memory` is where its copies will be, all of them in so many words.
+    /// Registers a worker; `memory` makes the memory for its copies.
     pub(crate) fn enter(
         &self,
         number: usize,
@@ -84,17 +85,18 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.seats.enter(number, memory)
     }
 
-    /// What the worker keeps; `kept` is what the last one of this number has left.
+    /// Returns the state for a worker's attempts; `kept` is that of the last worker with this
+    /// number.
     pub(crate) fn attempt(&self, number: usize, kept: Option<Attempt>) -> Attempt {
         kept.unwrap_or_else(|| Attempt::new(number, Space::new(self.memory(number).len())))
     }
 
-    /// What is left to a worker that has gone.
+    /// Returns the placeholder state of a departed worker.
     pub(crate) fn attempt_without_space(&self, number: usize) -> Attempt {
         Attempt::new(number, Space::new(0))
     }
 
-    /// Numbers from this one on were never a worker's.
+    /// Returns a bound on worker numbers: those from it on were never used.
     pub(crate) fn workers(&self) -> usize {
         self.seats.used().count()
     }
@@ -110,18 +112,18 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Whether the object still has this link, of a transaction that has not ended.
     pub(crate) fn is_held(&self, home: &impl Home, object: u64, link: u64) -> bool {
         let object = object as usize;
-        // Acquire: the link shows the copy that it leads to.
+        // Acquire: shows the copy that the link leads to.
         home.words()[link_of(object)].load(Ordering::Acquire) == link
             && self.linked(object, link).is_some_and(|(_, copy)| is_running(copy))
     }
 
-    /// Where the oldest running transaction began; the clock when there is none.
+    /// Returns the start of the oldest running transaction, or the clock if none runs.
     pub(crate) fn oldest(&self) -> u64 {
         self.seats.oldest().min(self.clock.load(Ordering::Relaxed))
     }
 
-    /// See `seats`. What the forgotten attempts have locked stays locked: their links are void in
-    /// the next generation.
+    /// See `seats`. Objects locked by leaked attempts stay locked; their links are void in the next
+    /// generation.
     pub(crate) fn forget_running(&self) {
         self.seats.forget_running();
     }
@@ -131,7 +133,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.seats.frontier(&self.clock)
     }
 
-    /// The attempt has read and changed nothing.
+    /// Ends an attempt that has changed nothing.
     #[inline(always)]
     pub(crate) fn leave(&self, home: &impl Home, attempt: &mut Attempt) {
         self.seats.seat(attempt.owned.number).over();
@@ -140,8 +142,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
     }
 
-    /// What this reader has met may be left by a worker that does nothing any more: then everybody
-    /// would go by its links for ever.
+    /// Helps a worker whose copy this reader has met, if the worker is idle. Otherwise every reader
+    /// would follow its links for ever.
     #[cold]
     fn clean_up(&self, home: &impl Home, worker: usize) {
         let seat = self.seats.seat(worker);
@@ -150,41 +152,42 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
     }
 
-    /// The attempt reads no more.
+    /// Ends the attempt's reads.
     #[inline]
     pub(crate) fn over(&self, attempt: &Attempt) {
         self.seats.seat(attempt.owned.number).over();
     }
 
-    /// The attempt reads no more. From here on it commits.
+    /// Ends the attempt's reads and starts its commit.
     #[inline]
     pub(crate) fn commits(&self, attempt: &Attempt) {
         self.seats.seat(attempt.owned.number).commit(attempt.start);
     }
 
-    /// Second stage: shows all that was written; answers its time. It is durable by now.
+    /// Second stage: shows all copies and returns their timestamp. The changes are durable by now.
     #[inline]
     pub(crate) fn show(&self, home: &impl Home, owned: &Owned) -> u64 {
         for entry in owned.entries.iter().filter(|entry| entry.fresh) {
-            // Nobody knows of it, so nobody can have locked it: whatever is there is no link. Who
-            // follows this one has seen the end that is told below, and with it the copy.
+            // No other transaction knows of a new object, so its link position is unlocked and
+            // holds no link. A reader that follows this link has seen the end stored below, and
+            // with it the copy.
             home.store(link_of(entry.object), self.links.to(owned.number, entry.place()));
         }
         let place = owned.end.expect("an attempt that has written has an end");
         end::show(&self.memory(owned.number)[place], &self.clock)
     }
 
-    /// At this time, which was just drawn for the worker, attempts up to `home_up_to` had no link.
+    /// Notes that attempts up to `applied_up_to` had no link at this time, which was just assigned.
     #[inline]
     fn time(&self, attempt: &mut Attempt, time: u64) {
-        if attempt.home_up_to > attempt.timed_up_to {
-            attempt.unlinked.push_back((attempt.home_up_to, time));
-            attempt.timed_up_to = attempt.home_up_to;
+        if attempt.applied_up_to > attempt.timed_up_to {
+            attempt.unlinked.push_back((attempt.applied_up_to, time));
+            attempt.timed_up_to = attempt.applied_up_to;
         }
     }
 
-    /// Third stage: brings home what was changed, now or later. `(end, most)`: when it ended, and
-    /// how often this looks for the end of the grace period at most. Empties `batch`.
+    /// Third stage: applies the changes to the heap, now or later. `(end, most)` is the timestamp
+    /// and the maximum polls for the end of the grace period. Empties `batch`.
     #[inline]
     pub(crate) fn finish(
         &self,
@@ -199,8 +202,10 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         let mut done = queue.place();
         (done.attempt, done.start, done.end) = (owned.attempt, owned.start, end);
         done.gives_chunks_back = owned.gives_chunks_back;
+        // Swapped, so that both vectors keep their memory for reuse.
         std::mem::swap(&mut done.batch, batch);
         done.objects.extend(owned.entries.iter().map(|entry| entry.object));
+        // In this order, so that a search from left to right does not miss it; see `seats`.
         queue.push(done);
         seat.waits_from(queue.start());
         seat.committed();
@@ -209,9 +214,10 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         loop {
             let oldest = self.seats.oldest();
             looks += 1;
-            // Who was waited for in vain is not waited for again, unless there is a need.
+            // A transaction that outlasted earlier waits is not waited for again.
             let in_vain = oldest == queue.waited_for && queue.in_vain >= patience;
             let is_last = oldest >= end || looks == most || in_vain;
+            // Before the write-back, which is no part of the grace period.
             let known = if is_last { now() } else { 0 };
             self.write_back(home, owned.number, seat, &mut queue, oldest);
             if is_last || queue.is_empty() {
@@ -219,8 +225,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
                 let again = waited_for == queue.waited_for;
                 queue.in_vain = if again { queue.in_vain.saturating_add(1) } else { 1 };
                 queue.waited_for = waited_for;
-                let home_up_to = queue.home_up_to(owned.attempt);
-                return Finished { home_up_to, oldest, known };
+                let applied_up_to = queue.applied_up_to(owned.attempt);
+                return Finished { applied_up_to, oldest, known };
             }
             if looks < LOOKS {
                 spin_loop();
@@ -230,23 +236,25 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
     }
 
-    /// How far the worker's queue is home, where another has worked on it.
+    /// Returns the progress of a worker's queue, which another thread may have advanced.
     pub(super) fn look_at_queue(&self, owned: &Owned) -> Finished {
-        let home_up_to = lock(&self.seats.seat(owned.number).queue).home_up_to(owned.attempt);
-        Finished { home_up_to, oldest: self.seats.oldest(), known: 0 }
+        let applied_up_to = lock(&self.seats.seat(owned.number).queue).applied_up_to(owned.attempt);
+        Finished { applied_up_to, oldest: self.seats.oldest(), known: 0 }
     }
 
-    /// The worker's attempt is over, which ended at this time.
+    /// Ends a worker's attempt with this timestamp, and frees its space when possible.
     #[inline]
     pub(crate) fn ended(&self, attempt: &mut Attempt, end: u64, finished: Finished) {
+        // With the previous `applied_up_to`: only those links were removed before `end` was
+        // assigned.
         self.time(attempt, end);
-        attempt.home_up_to = finished.home_up_to;
+        attempt.applied_up_to = finished.applied_up_to;
         attempt.patient = attempt.patient.saturating_sub(1);
         attempt.clear();
         self.give_back(attempt, finished.oldest);
     }
 
-    /// Brings home what may come of a queue.
+    /// Applies the transactions of a queue whose grace period is over.
     #[inline]
     fn write_back(
         &self,
@@ -260,7 +268,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         seat.waits_from(queue.start());
     }
 
-    /// Space that nobody can have a link into is free.
+    /// Frees space into which no transaction can have a link.
     #[inline]
     fn give_back(&self, attempt: &mut Attempt, oldest: u64) {
         while let Some(&(number, time)) = attempt.unlinked.front()
@@ -271,22 +279,23 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
     }
 
-    /// Looks for space that is free by now.
+    /// Frees the space that has become free meanwhile.
     #[cold]
     pub(super) fn reclaim(&self, attempt: &mut Attempt) {
         let oldest = self.seats.oldest();
         self.give_back(attempt, oldest);
     }
 
-    /// Works on a worker's queue, if nobody else does.
+    /// Works on a worker's queue, unless another thread does.
     fn help(&self, home: &impl Home, seat: &Seat<M>, number: usize) {
+        // A thread that holds the lock does the same work, so this one does not wait for it.
         if let Some(mut queue) = try_lock(&seat.queue) {
             let oldest = self.seats.oldest();
             self.write_back(home, number, seat, &mut queue, oldest);
         }
     }
 
-    /// Works on all queues. Answers whether all are empty.
+    /// Works on all queues. Returns whether all are empty.
     pub(crate) fn help_all(&self, home: &impl Home) -> bool {
         let mut empty = true;
         for (number, seat) in self.seats.used().enumerate() {
@@ -296,8 +305,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         empty
     }
 
-    /// An object is locked by another transaction, or its copy is not home: goes on when that has
-    /// changed.
+    /// Handles a lock found on an object. Returns if the lock has been released; otherwise
+    /// conflicts and notes the obstacle.
     #[cold]
     pub(super) fn give_way_or_help(
         &self,
@@ -315,9 +324,9 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             return Err(Stop::Conflict);
         }
         if end <= attempt.start {
-            // Looked at once: two that waited here could wait for each other's beginnings. (With
-            // 256 looks 6 700 attempts of TPC-C were vain where without them 21 700 were, and 490
-            // where the commit looks longer: `LOOKS_MAX`.)
+            // Tried once: two workers that waited here could each wait for the other's transaction
+            // to end. (With 256 polls 6 700 attempts of TPC-C were in vain, without them 21 700,
+            // and 490 if the commit polls longer: `LOOKS_MAX`.)
             self.help(home, self.seats.seat(worker), worker);
             if home.words()[link_of(object)].load(Ordering::Acquire) != link {
                 return Ok(());
@@ -326,14 +335,15 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         if worker == attempt.owned.number {
             attempt.patient = PATIENT;
         }
-        // Who came first has committed; or somebody who began even before needs the old version.
+        // The lock's owner has committed after this attempt began, or an older transaction still
+        // needs the old version.
         attempt.blocked = Some(Blocked::Link { object, link });
         attempt.obstacle = Obstacle::Changed { key: object as u64 };
         Err(Stop::Conflict)
     }
 
-    /// Whether an attempt can begin, after one that could not go on. Called while none is under
-    /// way; helps.
+    /// Returns whether an attempt can begin after one that met an obstacle, and helps to remove it.
+    /// Called while no attempt runs.
     #[cold]
     pub(crate) fn ready(&self, home: &impl Home, attempt: &mut Attempt) -> Ready {
         match attempt.blocked {
@@ -350,10 +360,10 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
                 let Owned { number, attempt: last, .. } = attempt.owned;
                 let seat = self.seats.seat(number);
                 self.help(home, seat, number);
-                attempt.home_up_to = lock(&seat.queue).home_up_to(last);
-                if attempt.home_up_to > attempt.timed_up_to {
-                    // Without a commit the clock would stand, and readers that begin at the same
-                    // time as those of before would keep the space for ever.
+                attempt.applied_up_to = lock(&seat.queue).applied_up_to(last);
+                if attempt.applied_up_to > attempt.timed_up_to {
+                    // Without commits the clock would stand still. Readers that begin at the same
+                    // time as earlier ones would then keep the space for ever.
                     let time = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
                     self.time(attempt, time);
                 }
@@ -367,12 +377,12 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Ready::Yes
     }
 
-    /// Lets an attempt have committed that was unwound meanwhile, for who observes a test: for
-    /// nobody else, as nobody knows whether it is durable. It never comes home.
+    /// Shows an attempt that was unwound during its commit, to observers in tests alone, because
+    /// its durability is unknown. It is never applied to the heap.
     pub(crate) fn force(&self, owned: &Owned, batch: &[u64]) {
         let end = owned.end.map(|end| &self.memory(owned.number)[end]);
         if end.is_none_or(|end| when(end) != end::RUNNING) {
-            return; // it stands in the queue
+            return; // it is in the queue
         }
         let seat = self.seats.seat(owned.number);
         let mut queue = lock(&seat.queue);
@@ -384,7 +394,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         seat.waits_from(queue.start());
     }
 
-    /// A word as the next transaction would read it, for who observes a test.
+    /// Returns a word as the next transaction would read it, for observers in tests.
     pub(crate) fn observe(&self, home: &impl Home, index: usize) -> u64 {
         let waits = |seat: &Seat<M>| match seat.is_empty() {
             true => None,

@@ -1,4 +1,4 @@
-//! Where copies are: memory of the worker that writes them, which every worker reads.
+//! Memory for copies: each worker writes its own, and every worker reads all of it.
 //!
 //! ```text
 //!   segment of 4 KiB   | end | object, shape, header, payload | object, ... | end | ...
@@ -6,16 +6,16 @@
 //!                        when its transaction ended: one word for all of its copies
 //! ```
 //!
-//! Only its worker takes space; what it has taken it gives back in the order of its attempts, when
-//! nobody can have a link into them any more. The segment that came back last is taken first, so
-//! that a worker goes on in memory that its cache has, whatever it is allowed to use.
+//! Only the owning worker allocates. It frees segments in the order of its attempts, when no
+//! transaction can hold a link into them. The last freed segment is allocated first, so a worker
+//! stays in memory that its cache holds, however much it may use.
 
 use std::collections::VecDeque;
 
 use super::link::PLACES_MAX;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Words of a segment: room for several of the largest copies.
+/// Words of a segment, which holds several of the largest copies.
 const SEGMENT_WORDS: usize = 512;
 /// Words before an object's header in its copy.
 pub(super) const COPY_HEAD_WORDS: usize = 2;
@@ -24,33 +24,33 @@ pub(super) const COPY_WORDS_MAX: usize = COPY_HEAD_WORDS + 1 + words::OBJECT_BYT
 
 const _: () = assert!(COPY_WORDS_MAX < SEGMENT_WORDS && PLACES_MAX.is_multiple_of(SEGMENT_WORDS));
 
-/// Bits of the number of a copy's words in its shape.
+/// Bits of a copy's length in its shape.
 const WORDS_BITS: u32 = 8;
 /// Bits of a place.
 const PLACE_BITS: u32 = PLACES_MAX.trailing_zeros();
 
 const _: () = assert!(COPY_WORDS_MAX < 1 << WORDS_BITS && 2 * PLACE_BITS + WORDS_BITS <= 64);
 
-/// A copy that was found: it is of the object that was asked for, and inside the memory.
+/// A copy that was found: of the requested object, and inside the memory.
 #[derive(Clone, Copy)]
 pub(super) struct Copy<'m> {
     memory: &'m [AtomicU64],
-    /// The place of its header word.
+    /// Place of its header word.
     pub(super) at: usize,
-    /// Header and payload.
+    /// Length of header and payload.
     pub(super) words: usize,
-    /// The place of its transaction's end.
+    /// Place of its transaction's end word.
     pub(super) end: usize,
-    /// Its number among those of its attempt.
+    /// Its number among the copies of its attempt.
     pub(super) entry: usize,
 }
 
 impl<'m> Copy<'m> {
-    /// The copy of this object at a place that a link names. The link may be any number.
+    /// Returns the copy of this object at the place in a link. The link may be any number.
     #[inline]
     pub(super) fn find(memory: &'m [AtomicU64], place: usize, object: usize) -> Option<Copy<'m>> {
         let [source, shape] = [memory.get(place)?, memory.get(place + 1)?];
-        // Relaxed: both were stored before the link was, which whoever comes here has acquired.
+        // Relaxed: both words were stored before the link, which the caller has acquired.
         if source.load(Ordering::Relaxed) != object as u64 {
             return None;
         }
@@ -77,32 +77,33 @@ impl<'m> Copy<'m> {
         memory[place + 1].store(shape, Ordering::Relaxed);
     }
 
-    /// The word that says when its transaction ended.
+    /// Returns the word that holds its transaction's end.
     #[inline]
     pub(super) fn end_word(self) -> &'m AtomicU64 {
         &self.memory[self.end]
     }
 
-    /// Words of the copy from `from` on, which counts from the header; nothing when it has none.
+    /// Returns the words of the copy from `from` on, counted from the header. `None` if there are
+    /// none.
     #[inline]
     pub(super) fn words_from(self, from: usize) -> Option<&'m [AtomicU64]> {
         self.memory[self.at..self.at + self.words].get(from..).filter(|words| !words.is_empty())
     }
 }
 
-/// What is free in a worker's memory for copies.
+/// Free space in a worker's memory for copies.
 #[derive(Debug)]
 pub(super) struct Space {
     segments: usize,
     /// Segments from this one on were never taken.
     fresh: usize,
     free: Vec<usize>,
-    /// Segments that are full, each with the last attempt that has something in it.
+    /// Full segments, each with the last attempt that has copies in it.
     full: VecDeque<(usize, u64)>,
     /// The free words of the segment that is being filled.
     at: usize,
     end: usize,
-    /// The last attempt that has something in it.
+    /// The last attempt with copies in that segment.
     last: u64,
 }
 
@@ -113,7 +114,7 @@ impl Space {
         Space { segments, fresh: 0, free, full, at: 0, end: 0, last: 0 }
     }
 
-    /// Room for neighbouring words, for the attempt of this number; attempts ascend.
+    /// Allocates neighbouring words for this attempt. Attempt numbers ascend.
     #[inline]
     pub(super) fn take(&mut self, words: usize, attempt: u64) -> Option<usize> {
         debug_assert!(words <= COPY_WORDS_MAX);
@@ -142,12 +143,12 @@ impl Space {
         Some(())
     }
 
-    /// Whether there is a segment to take.
+    /// Whether a segment is free.
     pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty() || self.fresh < self.segments
     }
 
-    /// Nobody can have a link into what attempts up to this one have taken.
+    /// Frees the segments of attempts up to this one. No transaction may hold a link into them.
     #[inline]
     pub(super) fn give_back(&mut self, attempt: u64) {
         while let Some(&(segment, last)) = self.full.front()
@@ -158,12 +159,12 @@ impl Space {
         }
     }
 
-    /// Whether all that is taken is that of this attempt, so that waiting brings nothing.
+    /// Whether all taken space belongs to this attempt, so that waiting frees none.
     pub(super) fn is_all_of(&self, attempt: u64) -> bool {
         self.full.front().is_none_or(|(_, last)| *last >= attempt)
     }
 
-    /// Words of all segments that were ever taken.
+    /// Returns the words of all segments that were ever taken.
     #[cfg(test)]
     fn touched(&self) -> usize {
         self.fresh * SEGMENT_WORDS
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_back_is_taken_first() {
+    fn freed_segment_is_reused_first() {
         let mut space = Space::new(1 << 20);
         for attempt in 1..10_000 {
             for _ in 0..3 {
@@ -187,22 +188,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_twice_before_it_came_back() {
+    fn taken_space_is_disjoint_until_freed() {
         let mut space = Space::new(4 * SEGMENT_WORDS);
         let taken: Vec<usize> = (1..).map_while(|attempt| space.take(100, attempt)).collect();
-        assert_eq!(taken.len(), 20, "five to a segment");
+        assert_eq!(taken.len(), 20, "five allocations per segment");
         for (n, at) in taken.iter().enumerate() {
             assert!(taken[..n].iter().all(|other| other.abs_diff(*at) >= 100));
         }
         assert!(!space.is_all_of(20) && space.is_all_of(1));
         space.give_back(4);
-        assert_eq!(space.take(100, 21), None, "the fifth has a part of the first segment");
+        assert_eq!(space.take(100, 21), None, "the fifth attempt uses a part of the first segment");
         space.give_back(5);
         assert_eq!(space.take(100, 21), Some(taken[0]));
     }
 
     #[test]
-    fn a_made_up_link_finds_no_copy() {
+    fn forged_link_finds_no_copy() {
         let memory: Vec<AtomicU64> = (0..64).map(AtomicU64::new).collect();
         Copy::begin(&memory, 8, 500, (6, 3, 2));
         let copy = Copy::find(&memory, 8, 500).unwrap();
@@ -212,6 +213,6 @@ mod tests {
         assert!(Copy::find(&memory, 8, 501).is_none());
         assert!(Copy::find(&memory, 63, 63).is_none() && Copy::find(&memory, 64, 0).is_none());
         Copy::begin(&memory, 8, 500, (60, 3, 0));
-        assert!(Copy::find(&memory, 8, 500).is_none(), "longer than the memory");
+        assert!(Copy::find(&memory, 8, 500).is_none(), "the copy exceeds the memory");
     }
 }

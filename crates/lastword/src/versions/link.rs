@@ -5,19 +5,21 @@
 //!   | generation      | 1 | worker | word in the worker's copies |        0: there is no copy
 //! ```
 //!
-//! Links are never followed across a crash: the generation is another one then, and the link is
-//! void. So recovery need not look for what a crash has left of them. 31 bits of a number that
-//! grows by one with each opening do not come round. A link may also be any other word that the
-//! memory was used for before; whoever follows one asks the copy whose it is.
+//! Links are void after a crash, because the generation has changed by then. So recovery does not
+//! need to find the links that a crash left in the heap. The generation grows by one with each
+//! opening, and 31 bits of it do not wrap.
+//!
+//! A link may also be stale data of an earlier use of the memory. So a reader checks that the copy
+//! at the link belongs to the object.
 
 /// Bits of the place of a copy.
 const PLACE_BITS: u32 = 26;
 /// Bits of a worker's number.
 const WORKER_BITS: u32 = 6;
 
-/// Workers that links can name.
+/// Maximum number of workers that a link can address.
 pub(crate) const WORKERS_MAX: usize = 1 << WORKER_BITS;
-/// Words of a worker's copies that links can name.
+/// Maximum words of a worker's copies that a link can address.
 pub(super) const PLACES_MAX: usize = 1 << PLACE_BITS;
 
 /// No copy.
@@ -39,7 +41,7 @@ impl Links {
         self.tag | (worker as u64) << PLACE_BITS | place as u64
     }
 
-    /// Worker and place; nothing for a void link.
+    /// Returns the worker and the place, or `None` for a void link.
     #[inline(always)]
     pub(super) fn follow(self, link: u64) -> Option<(usize, usize)> {
         let place = (link & (PLACES_MAX as u64 - 1)) as usize;
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_leads_where_it_was_made_to_and_is_void_in_another_generation() {
+    fn link_of_another_generation_is_void() {
         for (worker, place) in [(0, 0), (1, 7), (WORKERS_MAX - 1, PLACES_MAX - 1)] {
             for generation in [0, 1, 77, 1 << 40] {
                 let link = Links::new(generation).to(worker, place);

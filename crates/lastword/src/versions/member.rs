@@ -1,4 +1,4 @@
-//! Transactions of one worker that end together: a group.
+//! Group commit: transactions of one worker that end together.
 //!
 //! ```text
 //!   first member    begin  write           over | not ended
@@ -6,17 +6,18 @@
 //!   last                                        |                           | begin  write  end
 //! ```
 //!
-//! All members have one end, so all of their copies are shown at once, and one write-back brings
-//! them home. Until then the objects stay locked, others read what was there before, and the worker
-//! reads its own copies. A member that is taken back takes back what it has changed of its
-//! predecessors' copies, and no more.
+//! All members share one end, so one store shows all of their copies, and one write-back applies
+//! them. Until then the objects stay locked. Other workers read the old versions, and the worker
+//! reads its own copies. A member that rolls back undoes its own changes to its predecessors'
+//! copies, and no more.
 //!
-//! Between two members the group lies where anybody can end it ([`Owned`], lent by its attempt).
-//! The worker may begin and read meanwhile: it goes by the end's place, which it has kept, so it
-//! sees its group whether another ends it or not, and home cannot change under it, as it began
-//! before that end. Who wants to write takes the group back first, and gives way if it is over.
+//! Between two members the group lies where any thread can end it ([`Owned`], lent by its attempt).
+//! The worker may begin and read meanwhile. It recognizes its group's copies by the place of their
+//! end, which it has kept, so it sees them whether another thread ends the group or not. The heap
+//! cannot change under it, because it began before that end. To write, it first takes the group
+//! back, and it conflicts if the group has ended.
 //!
-//! (Pisces, section 4, *group commit*.)
+//! Source: Pisces, section 4, *group commit*.
 
 use super::copies::COPY_HEAD_WORDS;
 use super::end::{RUNNING, when};
@@ -25,27 +26,27 @@ use super::owned::{Entry, MASKS, Owned};
 use super::{Attempt, Home, Versions, link_of};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// What a transaction shares with those before it in its group.
+/// State that a transaction shares with earlier members of its group.
 #[derive(Default)]
 pub(super) struct Member {
-    /// Entries of those before it.
+    /// Number of entries of earlier members.
     pub(super) first: usize,
-    /// The group lies where others can end it.
+    /// Whether the group lies where other threads can end it.
     lent: bool,
-    /// The ID of the last one before it.
+    /// The ID of the previous member.
     id: u64,
-    /// What it has changed of theirs, as it was.
+    /// Old values of its changes to earlier members' copies.
     saved: Vec<Saved>,
     words: Vec<u64>,
 }
 
-/// An entry as it was.
+/// An entry as it was before the member changed it.
 struct Saved {
     entry: usize,
     at: usize,
     words: usize,
     mask: [u64; MASKS],
-    /// Its words are from this one on in the member's.
+    /// Index of its words in `Member::words`.
     from: usize,
 }
 
@@ -58,24 +59,24 @@ impl Member {
 }
 
 impl Attempt {
-    /// Whether its group lies where others can end it.
+    /// Whether its group lies where other threads can end it.
     #[inline(always)]
     pub(crate) fn is_lent(&self) -> bool {
         self.member.lent
     }
 
-    /// Whether it has its group, and others in it before it.
+    /// Whether it has its group, with earlier members in it.
     #[inline(always)]
     pub(crate) fn joins(&self) -> bool {
         self.member.first > 0
     }
 
-    /// The last ID that it may have seen.
+    /// Returns the last ID that it may have seen.
     pub(crate) fn seen(&self) -> u64 {
         self.start.max(self.member.id)
     }
 
-    /// Gives its group away, to be ended by anybody.
+    /// Gives its group away, so that any thread can end it.
     pub(crate) fn lend(&mut self) -> Owned {
         let Owned { number, attempt, end, .. } = self.owned;
         let id = self.member.id;
@@ -93,7 +94,7 @@ impl Attempt {
         self.owned = owned;
     }
 
-    /// The member is over and stays in its group, by this ID.
+    /// Ends the member, which stays in its group with this ID.
     pub(crate) fn stays(&mut self, id: u64) {
         self.member.id = id;
         for saved in self.member.saved.drain(..) {
@@ -106,7 +107,7 @@ impl Attempt {
 }
 
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
-    /// Keeps what an entry is that a member is about to change.
+    /// Saves an entry that the member is about to change.
     #[inline]
     pub(super) fn save(&self, attempt: &mut Attempt, number: usize) {
         if number < attempt.member.first && !attempt.owned.entries[number].is_saved {
@@ -122,12 +123,11 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         member.saved.push(Saved { entry: number, at, words, mask, from: member.words.len() });
         let copy = memory[at..at + words].iter();
         member.words.extend(copy.map(|word| word.load(Ordering::Relaxed)));
-        // So that the words of each member are counted by themselves.
+        // Cleared, so that each member counts its own words.
         (entry.is_saved, entry.mask) = (true, [0; MASKS]);
     }
 
-    /// Takes back what a member has done, and no more. Answers the last transaction that it may
-    /// have seen.
+    /// Rolls back one member. Returns the last transaction that it may have seen.
     pub(crate) fn roll_back_member(&self, home: &impl Home, attempt: &mut Attempt) -> u64 {
         let (number, first) = (attempt.owned.number, attempt.member.first);
         // As in `roll_back`.
@@ -157,55 +157,55 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
         attempt.member.words = words;
         attempt.member.words.clear();
-        // A group ends with who gives chunks back, so none before it does.
+        // A member that frees chunks is the last of its group, so no earlier one does.
         attempt.owned.gives_chunks_back = false;
         self.seats.seat(number).over();
         attempt.seen()
     }
 
-    /// Leads an object's link to where its copy is by now.
+    /// Updates an object's link to its copy's new place.
     pub(super) fn relink(&self, home: &impl Home, entry: &Entry, number: usize) {
         let at = link_of(entry.object);
-        // An exchange for its Release: whoever follows the link finds the copy's head.
+        // An exchange for its Release: a reader that follows the link sees the copy's head.
         let link = home.words()[at].load(Ordering::Relaxed);
         let done = home.exchange(at, link, self.links.to(number, entry.at - COPY_HEAD_WORDS));
-        done.expect("nobody else changes the link of an object that is locked");
+        done.expect("only its owner changes the link of a locked object");
     }
 
-    /// Whether the group that an attempt has lent was ended by somebody.
+    /// Whether another thread has ended the group that the attempt has lent.
     #[inline]
     pub(crate) fn is_over(&self, attempt: &Attempt) -> bool {
         self.end_of(&attempt.owned) != RUNNING
     }
 
-    /// When it ended; waits while its time is drawn.
+    /// Returns when it ended; waits while its timestamp is assigned.
     fn end_of(&self, owned: &Owned) -> u64 {
         owned.end.map_or(RUNNING, |place| when(&self.memory(owned.number)[place]))
     }
 
-    /// A member commits, the first of its group: from here on its words are on their way. Answers
-    /// its ID; see `seats`.
+    /// Commits the first member of a group: from here on its words await durability. Returns its
+    /// ID; see `seats`.
     pub(crate) fn pends(&self, owned: &Owned) -> u64 {
         self.seats.seat(owned.number).pends(owned.start, &self.clock)
     }
 
-    /// The ID of a later member.
+    /// Returns the ID of a later member.
     pub(crate) fn goes_on(&self, owned: &Owned) -> u64 {
         self.seats.seat(owned.number).goes_on(&self.clock)
     }
 
-    /// A group commits, by whatever thread.
+    /// Starts the commit of a group, on any thread.
     pub(crate) fn group_commits(&self, owned: &Owned) {
         self.seats.seat(owned.number).commit_apart(owned.start, &self.clock);
     }
 
-    /// It is durable, and shown.
+    /// Ends the commit of a group, which is durable and shown.
     pub(crate) fn group_is_shown(&self, owned: &Owned) {
         self.seats.seat(owned.number).group_is_shown();
     }
 
-    /// The worker has noticed that its group is over, and nobody is at it any more: the lock that
-    /// who ends it holds was taken since. `entries` is memory for reuse.
+    /// Notes that the worker's group has ended. The thread that ended it has finished: the caller
+    /// has taken the lock that it held. `entries` is memory for reuse.
     pub(crate) fn group_is_over(&self, attempt: &mut Attempt, entries: Vec<Entry>) {
         let end = self.end_of(&attempt.owned);
         debug_assert!(end != RUNNING);
@@ -214,25 +214,26 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.ended(attempt, end, finished);
     }
 
-    /// The ID before the first one of the worker's group, if there is one that is not durable.
+    /// Returns the ID before the first one of the worker's group, if it has a group that is not
+    /// durable.
     pub(crate) fn pending(&self, number: usize) -> Option<u64> {
         self.seats.seat(number).pending()
     }
 
-    /// The largest ID that anybody was given.
+    /// Returns the largest ID ever assigned.
     pub(crate) fn given(&self) -> u64 {
         self.seats.given(&self.clock)
     }
 
-    /// The largest ID such that it and all before it are durable.
+    /// Returns the durable watermark: the largest ID such that it and all before it are durable.
     pub(crate) fn durable(&self) -> u64 {
         self.seats.durable(&self.clock)
     }
 
-    /// A word that a group has written, if that has not ended.
+    /// Returns the value of a word that a group has written, if the group has not ended.
     pub(crate) fn written(&self, owned: &Owned, index: usize) -> Option<u64> {
         if self.end_of(owned) != RUNNING {
-            return None; // its end was unwound later: the queue has it, or it is home
+            return None; // unwound after its end: the queue or the heap has it
         }
         let memory = self.memory(owned.number);
         owned.entries.iter().find_map(|entry| {

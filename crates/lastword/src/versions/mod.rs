@@ -1,51 +1,55 @@
 //! Dual-version concurrency control: an object has at most one newer copy, linked from its header.
 //!
 //! ```text
-//!   heap     | link | header | payload ...          the version of before, while anyone needs it
+//!   heap     | link | header | payload ...          the old version, while a transaction needs it
 //!                |
 //!                v
 //!   copies   | object, shape | header | payload ... | the version that a transaction makes
 //!                 |
 //!                 v
-//!             | end |                               running, or when that transaction ended
+//!             | end |                               RUNNING, or the transaction's timestamp
 //! ```
 //!
-//! - *Read*: no link, the object as it is; else the copy, if it is mine or its transaction ended
-//!   before mine began; else the object as it is.
-//! - *Write*: the link is the object's lock. Who has set it has the object to itself until it is
-//!   home or taken back; who finds it set gives way.
-//! - *Commit* never fails. Three stages: what was changed becomes durable (the caller's); all
-//!   copies become visible at once (`end`); when nobody needs the old versions any more, the new
-//!   ones are written over them and the links taken away (`write_back`).
-//!
-//! What this gives is snapshot isolation: a transaction reads the moment at which it began, and its
-//! own writes; of two that write the same object and run at the same time one gives way. Two that
-//! each read what the other writes both commit (write skew): who must not `protect`s what it has
-//! read.
-//!
-//! | file | what it is |
+//! | operation | rule |
 //! |---|---|
-//! | `link` | the word in the header |
-//! | `copies` | where copies are |
+//! | read | takes its own copy, or one that ended before its start; else the object in the heap |
+//! | write | locks the object by setting its link; conflicts if another transaction has set it |
+//! | commit | never fails; three stages, below |
+//!
+//! The link stays set until the copy is in the heap or rolled back. The stages of a commit:
+//! 1. The caller makes the changes durable.
+//! 2. All copies become visible at once (`end`).
+//! 3. After the grace period, when no transaction needs the old versions, the new ones overwrite
+//!    them and the links are removed (`write_back`).
+//!
+//! Isolation is snapshot isolation. A transaction reads the state at its start, and its own writes.
+//! If two concurrent transactions write the same object, one of them gives way. If each reads an
+//! object that the other writes, both commit (write skew). A transaction avoids that with
+//! `protect`.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `link` | the link word in an object's header |
+//! | `copies` | memory for copies |
 //! | `end` | when a transaction ended |
-//! | `seats` | what workers show each other: the grace period, the frontier |
-//! | `attempt` | one worker's running transaction: begin, take back |
-//! | `read`, `write` | what it does with objects |
-//! | `owned` | what it has to itself |
-//! | `member` | transactions that end together |
-//! | `commit` | the second and third stage, and who helps |
-//! | `write_back` | the queue of what is not home |
+//! | `seats` | the transaction table: grace period, durable watermark, frontier |
+//! | `attempt` | one worker's running transaction: begin, roll back |
+//! | `read`, `write` | access to objects |
+//! | `owned` | the objects that an attempt has locked |
+//! | `member` | group commit: transactions that end together |
+//! | `commit` | the second and third stage, and helping |
+//! | `write_back` | the queue of committed transactions that the heap lacks |
 //!
-//! *Objects that are new.* Memory that was never an object has no header, and it may be handed out
-//! as zeros later: a link there that a crash leaves would be found as data. So a new object gets
-//! its link when its transaction is durable; until then only its writer knows of it.
+//! *New objects.* Memory that was never an object has no header, and the allocator may hand it out
+//! later as zeros. A link that a crash leaves there would be read as data. So a new object gets its
+//! link when its transaction is durable. Until then only its writer knows of it.
 //!
-//! *When a copy's space is used again* (P-1): who may have a link to it has begun before a commit
-//! of its worker that came after the link was taken away. So that commit's time goes with the
-//! space, and when no transaction runs that began before it the space is free. That holds for
-//! attempts that were taken back too: a reader may have met their links.
+//! *Reuse of a copy's space* (P-1). A transaction with a link to a copy began before every commit of
+//! the copy's worker that followed the link's removal. So the space is tagged with the timestamp of
+//! the first such commit. It is free when every transaction that began before the timestamp has
+//! ended. Rolled-back attempts follow the same rule, because a reader may have followed their links.
 //!
-//! (Pisces, sections 2.2 and 3.)
+//! Source: Pisces, sections 2.2 and 3.
 
 mod attempt;
 mod commit;
@@ -67,28 +71,28 @@ pub(crate) use write_back::store;
 
 use crate::perform::Heap;
 
-/// Where the objects are.
+/// The heap that holds the objects.
 pub(crate) trait Home {
-    /// The words, to be loaded.
+    /// Returns the words, for loads.
     fn words(&self) -> &Heap;
 
     /// Stores a word. Relaxed.
     fn store(&self, index: usize, value: u64);
 
-    /// Stores a word if `current` is there. AcqRel, and Acquire where it is not.
+    /// Stores a word if `current` is there: AcqRel on success, Acquire on failure.
     ///
     /// # Errors
-    /// What is there instead.
+    /// The value that is there instead.
     fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64>;
 }
 
-/// Where the link of an object is.
+/// Returns the position of an object's link.
 #[inline(always)]
 const fn link_of(object: usize) -> usize {
     object - 2
 }
 
-/// Where the header word of an object is: its copy begins with it.
+/// Returns the position of an object's header word, with which its copy begins.
 #[inline(always)]
 const fn header_of(object: usize) -> usize {
     object - 1

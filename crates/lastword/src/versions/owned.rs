@@ -1,4 +1,4 @@
-//! What an attempt has to itself: copies of objects, and which of their words it has written.
+//! The objects that an attempt has locked: their copies, and the words written in each.
 
 use medium::writes::run;
 
@@ -6,33 +6,34 @@ use super::copies::{COPY_HEAD_WORDS, COPY_WORDS_MAX};
 use super::{Versions, header_of};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Words of a set of a copy's words.
+/// Words of a bitmap over a copy's words.
 pub(super) const MASKS: usize = COPY_WORDS_MAX.div_ceil(64);
 
-/// What an attempt has to itself, until it is home or taken back: of one transaction, or of a group
-/// of one worker's that end together.
+/// The locked objects of an attempt, or of a group of one worker's transactions that end together.
+///
+/// They stay locked until they are applied to the heap or rolled back.
 pub(crate) struct Owned {
-    /// Whose it is.
+    /// The worker.
     pub(super) number: usize,
     /// The number of its attempt; see `Attempt`.
     pub(super) attempt: u64,
-    /// Where it began, or the first of its group.
+    /// Start of the attempt, or of the first one of its group.
     pub(super) start: u64,
-    /// The place of its end, once it writes.
+    /// Place of its end word, from the first write on.
     pub(super) end: Option<usize>,
     pub(super) entries: Vec<Entry>,
     pub(super) gives_chunks_back: bool,
 }
 
-/// An object that the attempt has to itself.
+/// A locked object.
 pub(crate) struct Entry {
     pub(super) object: usize,
-    /// The place of its copy's header word.
+    /// Place of its copy's header word.
     pub(super) at: usize,
     pub(super) words: usize,
-    /// It has no link yet.
+    /// Whether the object is new and has no link yet.
     pub(super) fresh: bool,
-    /// What it was before this transaction is kept; see `member`.
+    /// Whether its state before this transaction is saved; see `member`.
     pub(super) is_saved: bool,
     /// Bit i: word i of the copy was written.
     pub(super) mask: [u64; MASKS],
@@ -43,39 +44,39 @@ impl Owned {
         Owned { number, attempt, start: 0, end: None, entries, gives_chunks_back: false }
     }
 
-    /// Where it began, or the first of its group.
+    /// Returns the start of the attempt, or of the first one of its group.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// Whether memory comes back in which objects may begin elsewhere.
+    /// Whether it frees chunks, in which objects may later begin elsewhere.
     pub(crate) fn gives_chunks_back(&self) -> bool {
         self.gives_chunks_back
     }
 
-    /// The memory of its entries, for reuse.
+    /// Returns the memory of its entries for reuse.
     pub(crate) fn into_entries(self) -> Vec<Entry> {
         let mut entries = self.entries;
         entries.clear();
         entries
     }
 
-    /// Words of runs that make all of it durable, at most.
+    /// Returns an upper bound on the words of runs that make all of it durable.
     pub(crate) fn words_max(&self) -> usize {
-        // Every second word is a run of its own, or all of them are one.
+        // Worst case: one run of all words, or every second word a run of its own.
         self.entries.iter().map(|entry| 1 + entry.words).sum()
     }
 }
 
 impl Entry {
-    /// The place that its link leads to.
+    /// Returns the place that its link leads to.
     #[inline(always)]
     pub(super) fn place(&self) -> usize {
         self.at - COPY_HEAD_WORDS
     }
 
-    /// Calls `take` with each run of neighbouring words that were written: the first, counted from
-    /// the header, and how many.
+    /// Calls `take` with each run of written words: the first word, counted from the header, and
+    /// the length.
     #[inline]
     fn runs(&self, mut take: impl FnMut(usize, usize)) {
         let mut at = 0;
@@ -85,7 +86,7 @@ impl Entry {
         }
     }
 
-    /// The first word from `at` on that was written, or was not.
+    /// Returns the first word from `at` on that was written, or was not.
     #[inline]
     fn next(&self, at: usize, written: bool) -> Option<usize> {
         let mut word = at / 64;
@@ -101,7 +102,7 @@ impl Entry {
         None
     }
 
-    /// Notes that words were written; answers how many were not before.
+    /// Marks words as written. Returns how many were not marked before.
     #[inline(always)]
     pub(super) fn note(&mut self, first: usize, words: usize) -> usize {
         if words == 1 {
@@ -129,7 +130,7 @@ impl Entry {
 }
 
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
-    /// Appends what was changed, or with `whole` all of every object.
+    /// Appends the changed words to a batch, or with `whole` all words of every object.
     #[inline]
     pub(crate) fn changes(&self, owned: &Owned, whole: bool, batch: &mut Vec<u64>) {
         let memory = self.memory(owned.number);
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_what_was_written() {
+    fn runs_cover_exactly_written_words() {
         let (fresh, is_saved, mask) = (false, false, [0; MASKS]);
         let mut entry = Entry { object: 2, at: 0, words: 129, fresh, is_saved, mask };
         let runs = |entry: &Entry| {

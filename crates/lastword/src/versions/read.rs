@@ -1,10 +1,11 @@
-//! Which version of an object a transaction reads. (Pisces, section 3.1, algorithm 1, lines 7 to
-//! 18.)
+//! Reads: which version of an object a transaction sees.
+//!
+//! Source: Pisces, section 3.1, algorithm 1, lines 7 to 18.
 
 use super::copies::{COPY_HEAD_WORDS, Copy};
 use super::end::when;
 use super::link::EMPTY;
-use super::write::extent_at_home;
+use super::write::extent_in_heap;
 use super::{Attempt, Home, Versions, header_of, link_of};
 use crate::design::At;
 use crate::perform::Heap;
@@ -15,7 +16,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline(always)]
     pub(crate) fn read(&self, home: &impl Home, attempt: &mut Attempt, at: At) -> u64 {
         let words = home.words();
-        // Acquire: no link since a copy came home shows the words that came.
+        // Acquire: an empty link after a write-back shows the words that were written back.
         let link = words[link_of(at.object)].load(Ordering::Acquire);
         if link != EMPTY || is_fresh(words, attempt, at.object) {
             let mut word = 0;
@@ -46,7 +47,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
     }
 
-    /// Which version of the object the attempt reads, until it writes it: 0 for the one at home.
+    /// Returns the version of the object that the attempt reads until it writes it: 0 for the one
+    /// in the heap.
     #[inline(always)]
     pub(crate) fn look(&self, home: &impl Home, attempt: &mut Attempt, object: usize) -> u64 {
         let words = home.words();
@@ -100,15 +102,15 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Some(())
     }
 
-    /// The words of the version from one on; nothing for the version at home.
+    /// Returns the words of the version from one on, or `None` for the version in the heap.
     #[inline]
     fn copied(&self, version: u64, at: At) -> Option<&[AtomicU64]> {
         let (_, copy) = self.linked(at.object, version)?;
         copy.words_from(at.index.wrapping_sub(header_of(at.object)))
     }
 
-    /// Reads from the object's copy, if the snapshot has one. Words beyond the object are not
-    /// there: they are left as they are.
+    /// Reads from the object's copy, if the snapshot includes one, and returns whether it did.
+    /// Leaves words beyond the object's end unchanged.
     #[inline(never)]
     fn read_copy(&self, attempt: &mut Attempt, at: At, link: u64, out: &mut [u64]) -> bool {
         let Some((_, copy)) = self.visible(attempt, at.object, link) else { return false };
@@ -120,7 +122,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         true
     }
 
-    /// The copy of the object that the attempt sees, and whose it is.
+    /// Returns the copy of the object that the attempt sees, with its worker.
     #[inline]
     fn visible(
         &self,
@@ -143,8 +145,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Some((worker, copy))
     }
 
-    /// The copy that a link leads to, and whose it is. Nothing for a void link: of another
-    /// generation, or a word that was never one.
+    /// Returns the copy that a link leads to, with its worker. `None` for a void link: of another
+    /// generation, or stale data.
     #[inline]
     pub(super) fn linked(&self, object: usize, link: u64) -> Option<(usize, Copy<'_>)> {
         let (worker, place) = self.links.follow(link)?;
@@ -153,7 +155,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 }
 
-/// Whether the object may be one that the attempt has made: it has no header at home.
+/// Whether the attempt may have made the object: the heap has no header for it.
 #[inline(always)]
 fn is_fresh(words: &Heap, attempt: &Attempt, object: usize) -> bool {
     !attempt.fresh.is_empty() && is_no_object(words, object)
@@ -161,5 +163,5 @@ fn is_fresh(words: &Heap, attempt: &Attempt, object: usize) -> bool {
 
 #[inline(never)]
 fn is_no_object(words: &Heap, object: usize) -> bool {
-    extent_at_home(words, object).is_none()
+    extent_in_heap(words, object).is_none()
 }

@@ -1,21 +1,21 @@
-//! What workers show each other, and what follows from it: who may still need an old version, and
-//! what is not at home yet.
+//! The transaction table: one entry per worker, and the grace period, watermark and frontier it
+//! gives.
 //!
 //! ```text
-//!   worker             begins      commits              all of it is at home
+//!   worker             begins      commits              the heap has all of it
 //!   active      idle | start .................. | idle
 //!   committing  idle           | start ........ | idle       until it is in `waiting`
 //!   waiting     idle                      | start ..... | idle
 //! ```
 //!
-//! A value stands in the next word before it leaves the one before, and who looks goes from left to
-//! right, so nobody is missed.
+//! A transaction sets its next word before it clears the previous one. Readers of the table load
+//! the words from left to right, so they miss no transaction.
 //!
-//! *The grace period.* Who has committed at time `end` may overwrite home when every transaction
-//! that began before `end` is over. Either it sees that one's `active`, or that one sees a clock of
-//! `end` at least: both store, then a `SeqCst` fence, then load what the other has stored. A
-//! transaction that does not see `end` yet needs home as it is; one that does reads the copy.
-//! (Pisces, section 3.1, algorithm 1, lines 2 to 4 and 52 to 54.)
+//! *Grace period.* A transaction that committed at time `end` may overwrite the heap when every
+//! transaction that began before `end` is over. Either it sees such a transaction's `active`, or
+//! that transaction sees a clock of `end` or later. Each side stores, runs a `SeqCst` fence, then
+//! loads the word that the other stored. A transaction that does not see `end` yet needs the heap
+//! unchanged; one that does reads the copy. (Section 3.1, algorithm 1, lines 2 to 4 and 52 to 54.)
 //!
 //! *Groups.* (See `member`.)
 //!
@@ -27,17 +27,22 @@
 //!   pending     idle              | clock ....................... | idle    it is shown
 //! ```
 //!
-//! A member's ID is the clock when it commits, plus one: no more than the time at which its group
-//! will end, and more than that of all that it may have seen of others. So IDs of different workers
-//! are equal only where neither knows of the other. What is durable is everything up to the clock,
-//! but no more than any `pending`: either whoever asks sees `pending`, or the first member's ID was
-//! read from the clock later than what is answered, by the same fences as below.
+//! A member's ID is the clock when it commits, plus one. It is at most the timestamp at which the
+//! group will end, and above the IDs of all that the member may have seen of others. So IDs of
+//! different workers are equal only for independent transactions.
 //!
-//! *The frontier.* A record's stamp is above the start of its transaction. So every record up to
-//! the smallest start of what is not at home, and up to the clock as it was before looking, is at
-//! home: a transaction that was not seen has loaded the clock later, by the same fences. So has a
-//! group, which announces `committing` before its stamp is read. (P-2 of
-//! section 3.2; a worker with nothing unfinished does not count, however long it is idle.)
+//! *Durable watermark.* Everything up to the clock is durable, but nothing above any `pending`.
+//! Either a reader of the table sees `pending`, or the first member's ID was read from the clock
+//! later than the reader's result. The same fences order them.
+//!
+//! *Frontier.* A record's stamp is above the start of its transaction. Take the smallest start of a
+//! transaction that the heap lacks, and the clock from before the search. The heap has every record
+//! up to the lesser of them: a transaction that the search missed has loaded the clock later, by
+//! the same fences. A group announces `committing` before its stamp is read, so the same holds for
+//! it. A worker without unfinished transactions does not count, however long it is idle. (P-2 of
+//! section 3.2.)
+//!
+//! Source: Pisces, sections 3.1, 3.2 and 4.
 
 use crossbeam_utils::CachePadded;
 
@@ -50,22 +55,22 @@ use std::sync::OnceLock;
 /// No transaction.
 pub(super) const IDLE: u64 = u64::MAX;
 
-/// What one worker shows.
+/// The table entry of one worker.
 pub(super) struct Seat<M> {
-    /// Where the running attempt began; a little earlier while it begins.
+    /// Start of the running attempt; slightly earlier while it begins.
     active: AtomicU64,
     committing: AtomicU64,
-    /// Where the first of those began that are in `queue`.
+    /// Start of the first transaction in `queue`.
     waiting: AtomicU64,
-    /// Where the first transaction of its group began that has not ended.
+    /// Start of the first transaction of its pending group.
     grouped: AtomicU64,
-    /// The clock before that one committed, or a little earlier.
+    /// The clock when the group's first member committed, or slightly earlier.
     pending: AtomicU64,
-    /// The last ID that a member of its groups was given.
+    /// The last ID assigned to a member of its groups.
     given: AtomicU64,
-    /// Its committed transactions that are not at home, in their order.
+    /// Its committed transactions that the heap lacks, in commit order.
     pub(super) queue: Mutex<Waiting>,
-    /// The words of its copies, from its first worker on.
+    /// Memory for its copies, from the first worker with this number on.
     pub(super) copies: OnceLock<M>,
 }
 
@@ -83,43 +88,43 @@ impl<M> Seat<M> {
         }
     }
 
-    /// A transaction begins; answers where.
+    /// Announces a transaction and returns its start.
     #[inline(always)]
     pub(super) fn begin(&self, clock: &AtomicU64) -> u64 {
         let early = clock.load(Ordering::Relaxed);
         announce(&self.active, early);
-        // SeqCst, as what is announced: see the module.
+        // SeqCst, like the announcement: see the module.
         let start = clock.load(Ordering::SeqCst);
         if start != early {
-            // Nobody is kept longer than needed; who has seen the earlier time looks again.
+            // Keeps no version longer than needed. A thread that saw the earlier time looks again.
             self.active.store(start, Ordering::Release);
         }
         start
     }
 
-    /// It reads no more, and changes nothing.
+    /// Ends the attempt's reads; it changes nothing.
     #[inline(always)]
     pub(super) fn over(&self) {
-        // Release: what it has read was loaded before home may be overwritten.
+        // Release: its loads come before the heap is overwritten.
         self.active.store(IDLE, Ordering::Release);
     }
 
-    /// It reads no more, and commits what it has changed.
+    /// Ends the attempt's reads and starts the commit of its changes.
     #[inline(always)]
     pub(super) fn commit(&self, start: u64) {
         self.committing.store(start, Ordering::Release);
         self.over();
     }
 
-    /// The first transaction of a group commits, which began at `start`. Answers its ID: see the
-    /// module.
+    /// Announces a group whose first member began at `start` and commits. Returns the member's ID:
+    /// see the module.
     #[inline]
     pub(super) fn pends(&self, start: u64, clock: &AtomicU64) -> u64 {
-        // Before it leaves `active`.
+        // Before `over` clears `active`.
         self.grouped.store(start, Ordering::Release);
         let early = clock.load(Ordering::Relaxed);
         announce(&self.pending, early);
-        // SeqCst, as what is announced.
+        // SeqCst, like the announcement.
         let now = clock.load(Ordering::SeqCst);
         if now != early {
             self.pending.store(now, Ordering::Release);
@@ -127,7 +132,7 @@ impl<M> Seat<M> {
         self.gives(now + 1)
     }
 
-    /// The ID of a later member of the group.
+    /// Returns the ID of a later member of the group.
     #[inline]
     pub(super) fn goes_on(&self, clock: &AtomicU64) -> u64 {
         self.gives(clock.load(Ordering::SeqCst) + 1)
@@ -139,48 +144,49 @@ impl<M> Seat<M> {
         id
     }
 
-    /// A group commits that began at `start`, whosever thread this is.
+    /// Starts the commit of a group that began at `start`, on any thread.
     #[inline]
     pub(super) fn commit_apart(&self, start: u64, clock: &AtomicU64) {
         announce(&self.committing, start);
-        // SeqCst: the stamp, which is read from the clock later, is above every frontier that does
-        // not count this one, as in `begin`.
+        // SeqCst: the stamp, read from the clock later, is above every frontier that does not count
+        // this group, as in `begin`.
         clock.load(Ordering::SeqCst);
     }
 
-    /// The group is durable, and shown.
+    /// Ends the group, which is durable and shown.
     #[inline]
     pub(super) fn group_is_shown(&self) {
         self.grouped.store(IDLE, Ordering::Release);
-        // Release: who counts on what is durable sees what it was.
+        // Release: a thread that relies on durability sees the group's effects.
         self.pending.store(IDLE, Ordering::Release);
     }
 
-    /// The ID before the first one of its group, if there is one that is not durable.
+    /// Returns the ID before the first one of its group, if it has a group that is not durable.
     #[inline]
     pub(super) fn pending(&self) -> Option<u64> {
         Some(self.pending.load(Ordering::SeqCst)).filter(|pending| *pending != IDLE)
     }
 
-    /// It stands in the queue, or will never be at home by itself.
+    /// Ends the commit: the transaction is in the queue, or will never be applied to the heap.
     #[inline(always)]
     pub(super) fn committed(&self) {
         self.committing.store(IDLE, Ordering::Release);
     }
 
-    /// Where the first transaction in the queue began. Called by who has the queue.
+    /// Publishes the start of the first transaction in the queue. The caller holds the queue's
+    /// lock.
     #[inline(always)]
     pub(super) fn waits_from(&self, start: Option<u64>) {
         self.waiting.store(start.unwrap_or(IDLE), Ordering::Release);
     }
 
-    /// Whether nothing stands in its queue.
+    /// Whether its queue is empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::Acquire) == IDLE
     }
 
-    /// Whether it runs nothing and has left something in its queue.
+    /// Whether it runs nothing and its queue is not empty.
     #[inline]
     pub(super) fn has_left(&self) -> bool {
         !self.is_empty()
@@ -188,7 +194,7 @@ impl<M> Seat<M> {
             && self.committing.load(Ordering::Relaxed) == IDLE
     }
 
-    /// The smallest start of what is not at home.
+    /// Returns the smallest start of a transaction that the heap lacks.
     fn unfinished(&self) -> u64 {
         // Acquire, in this order: see the module.
         let active = self.active.load(Ordering::Acquire);
@@ -198,21 +204,21 @@ impl<M> Seat<M> {
 }
 
 impl<M> Seat<M> {
-    /// As `unfinished`, and what waits in a group.
+    /// Does the same as `unfinished`, and includes the pending group.
     fn unfinished_or_grouped(&self) -> u64 {
-        // Acquire, and in the order in which a group goes: see the module.
+        // Acquire, in the order in which a group moves: see the module.
         let active = self.active.load(Ordering::Acquire);
         let grouped = self.grouped.load(Ordering::Acquire);
         active.min(grouped).min(self.unfinished())
     }
 }
 
-/// All workers.
+/// The transaction table of a heap.
 pub(super) struct Seats<M> {
     seats: Box<[CachePadded<Seat<M>>]>,
-    /// Seats from this one on were never used.
+    /// Entries from this one on were never used.
     used: AtomicUsize,
-    /// The largest ID that was ever said to be durable.
+    /// The largest durable watermark ever reported.
     told: AtomicU64,
 }
 
@@ -222,7 +228,7 @@ impl<M> Seats<M> {
         Seats { seats: seats.collect(), used: AtomicUsize::new(0), told: AtomicU64::new(0) }
     }
 
-    /// A worker takes the seat of its number; `copies` makes its memory, once.
+    /// Registers a worker in the entry of its number. `copies` makes the entry's memory, once.
     pub(super) fn enter(
         &self,
         number: usize,
@@ -230,11 +236,11 @@ impl<M> Seats<M> {
     ) -> Result<(), Error> {
         let seat = &self.seats[number];
         if seat.copies.get().is_none() {
-            // One worker has this number at a time, so nobody else has set it since.
+            // One worker at a time has this number, so no other has set it meanwhile.
             let _ = seat.copies.set(copies()?);
         }
-        // Before its first transaction announces itself: who looks after that counts it. SeqCst, as
-        // what is announced.
+        // Before the first transaction announces itself, so that a later search includes it.
+        // SeqCst, like the announcement.
         self.used.fetch_max(number + 1, Ordering::SeqCst);
         Ok(())
     }
@@ -249,14 +255,14 @@ impl<M> Seats<M> {
         &self.seats[number]
     }
 
-    /// The seats that a worker has ever had.
+    /// Iterates over the entries that ever had a worker.
     #[inline]
     pub(super) fn used(&self) -> impl Iterator<Item = &Seat<M>> {
         self.seats[..self.used.load(Ordering::Acquire)].iter().map(|seat| &**seat)
     }
 
-    /// Where the oldest running transaction began: who ended at this time or before may overwrite
-    /// home. Called behind the addition that drew that time.
+    /// Returns the start of the oldest running transaction. A transaction that ended at this time
+    /// or earlier may overwrite the heap. Called after the addition that assigned that time.
     #[inline]
     pub(super) fn oldest(&self) -> u64 {
         fence(Ordering::SeqCst);
@@ -265,42 +271,41 @@ impl<M> Seats<M> {
         active.min().unwrap_or(IDLE)
     }
 
-    /// No worker is left, so an attempt that still shows as running was forgotten by its program.
-    /// It would keep old versions, and records from its beginning on, for ever.
+    /// Ends the attempts that still appear to run although no worker is left: the program has
+    /// leaked them. They would keep old versions, and the records after their start, for ever.
     pub(super) fn forget_running(&self) {
         self.used().for_each(Seat::over);
     }
 
-    /// The largest stamp such that all records up to it are at home.
+    /// Returns the frontier: the largest stamp such that the heap has all records up to it.
     pub(super) fn frontier(&self, clock: &AtomicU64) -> u64 {
         let now = clock.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
         self.used().map(Seat::unfinished).min().unwrap_or(IDLE).min(now)
     }
 
-    /// Where the oldest transaction began that is not over with all that it does, of all workers
-    /// but this one.
+    /// Returns the start of the oldest transaction of other workers that is not entirely finished.
     pub(super) fn oldest_beside(&self, number: usize) -> u64 {
         fence(Ordering::SeqCst);
         let others = self.used().enumerate().filter(|(other, _)| *other != number);
         others.map(|(_, seat)| seat.unfinished_or_grouped()).min().unwrap_or(IDLE)
     }
 
-    /// The largest ID that anybody was given. Those of members that are pending are not drawn from
-    /// the clock yet; when their group has ended the clock is there, too.
+    /// Returns the largest ID ever assigned. IDs of pending members are ahead of the clock; the
+    /// clock catches up when their group ends.
     pub(super) fn given(&self, clock: &AtomicU64) -> u64 {
         let given = self.used().map(|seat| seat.given.load(Ordering::Acquire)).max();
         given.unwrap_or(0).max(clock.load(Ordering::Acquire))
     }
 
-    /// The largest ID such that it and all before it are durable.
+    /// Returns the durable watermark: the largest ID such that it and all before it are durable.
     pub(super) fn durable(&self, clock: &AtomicU64) -> u64 {
         let now = clock.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
         // Acquire: pairs with `group_is_shown`.
         let pending = self.used().map(|seat| seat.pending.load(Ordering::Acquire));
         let known = pending.min().unwrap_or(IDLE).min(now);
-        // What is announced first may be earlier than what was told before.
+        // A first announcement may be earlier than a watermark that was already reported.
         self.told.fetch_max(known, Ordering::AcqRel).max(known)
     }
 }

@@ -1,5 +1,6 @@
-//! Writing: an object is locked and copied, and its copy is written. (Pisces, section 3.1,
-//! algorithm 1, lines 20 to 30.)
+//! Writes: an object is locked and copied, and its copy is written.
+//!
+//! Source: Pisces, section 3.1, algorithm 1, lines 20 to 30.
 
 use words::Stop;
 
@@ -41,7 +42,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.save(attempt, entry);
         let memory = self.memory(attempt.owned.number);
         let entry = &mut attempt.owned.entries[entry];
-        // The transaction has checked that it is inside the object; what it names may be more.
+        // The transaction has checked the range against the object, but the index in `at` may be
+        // forged.
         let end = first.checked_add(values.len()).filter(|end| *end <= entry.words);
         let Some(end) = end else { return Err(Stop::BadPointer) };
         for (word, value) in memory[entry.at + first..entry.at + end].iter().zip(values) {
@@ -51,7 +53,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Ok(())
     }
 
-    /// Takes the object to itself, as if it was written.
+    /// Locks the object as a write would, without changing it.
     #[inline]
     pub(crate) fn protect(
         &self,
@@ -62,8 +64,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.own(home, attempt, object, None).map(drop)
     }
 
-    /// The entry of an object that the attempt has to itself; `header`, if that is about to be
-    /// written.
+    /// Returns the entry of an object, which it locks first if needed. `header` is the header word
+    /// if that is about to be written.
     #[inline(always)]
     fn own(
         &self,
@@ -109,7 +111,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
     }
 
-    /// Locks an object and copies it. `extent`: words that it will have at least.
+    /// Locks an object and copies it. `extent` is the minimum length of the copy.
     fn take(
         &self,
         home: &impl Home,
@@ -127,7 +129,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
                 }
             }
         };
-        let found = extent_at_home(words, object);
+        let found = extent_in_heap(words, object);
         let fresh = found.is_none();
         let size = found.unwrap_or(0).max(extent);
         if size == 0 || header_of(object) + size > words.len() {
@@ -142,6 +144,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         let place = self.room(attempt, COPY_HEAD_WORDS + size)?;
         let (number, entry) = (attempt.owned.number, attempt.owned.entries.len());
         let memory = self.memory(number);
+        // The copy's head before the link, which the exchange below publishes.
         Copy::begin(memory, place, object, (size, end, entry));
         if !fresh {
             let mine = self.links.to(number, place);
@@ -149,8 +152,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
                 attempt.obstacle = Obstacle::Held { key, seen };
                 return Err(Stop::Conflict);
             }
-            if extent_at_home(words, object) != found {
-                // It became another one while it was nobody's.
+            if extent_in_heap(words, object) != found {
+                // Another transaction replaced the object between the first look and the lock.
                 fence(Ordering::Release);
                 home.store(link_of(object), EMPTY);
                 attempt.obstacle = Obstacle::Changed { key };
@@ -160,7 +163,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             attempt.fresh.insert(object, (entry, place + COPY_HEAD_WORDS));
         }
         let at = place + COPY_HEAD_WORDS;
-        // Who holds the lock is the only one that home may change by.
+        // After the link: no reader looks into a copy before its end is set. The lock protects the
+        // words in the heap, which only its owner's write-back changes.
         for (to, from) in memory[at..at + size].iter().zip(&words[header_of(object)..]) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -169,7 +173,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Ok(entry)
     }
 
-    /// The object becomes a larger one: it moves to a larger copy.
+    /// Moves an object that grows to a larger copy.
     #[cold]
     fn enlarge(
         &self,
@@ -205,7 +209,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Ok(number)
     }
 
-    /// The place of the attempt's end, which begins with its first write.
+    /// Returns the place of the attempt's end, which the first write allocates.
     #[inline]
     fn end(&self, attempt: &mut Attempt) -> Result<usize, Stop> {
         if let Some(end) = attempt.owned.end {
@@ -218,7 +222,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Ok(end)
     }
 
-    /// Room for a copy.
+    /// Allocates space for a copy.
     #[inline]
     fn room(&self, attempt: &mut Attempt, words: usize) -> Result<usize, Stop> {
         let number = attempt.owned.attempt;
@@ -237,9 +241,9 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 }
 
-/// Words of the object's copy by its header at home: header and payload.
+/// Returns the length of the object's copy by the header in the heap: header and payload.
 #[inline]
-pub(super) fn extent_at_home(words: &Heap, object: usize) -> Option<usize> {
+pub(super) fn extent_in_heap(words: &Heap, object: usize) -> Option<usize> {
     extent(words[header_of(object)].load(Ordering::Relaxed), object)
 }
 

@@ -1,28 +1,28 @@
-//! Write-back: what has committed comes home when nobody needs what home has, and links are taken
-//! away. (Pisces, section 3.1, algorithm 1, lines 51 to 59.)
+//! Write-back: applies committed copies to the heap after their grace period, and removes their
+//! links.
 //!
 //! ```text
 //!   first in the queue:   ended at 7     oldest running began at 7 or later?
-//!                         stores its words at home
-//!                         release
-//!                         takes its links away        who finds no link finds the words
+//!                         stores its words in the heap
+//!                         release fence
+//!                         removes its links        a reader without a link finds the words
 //! ```
 //!
-//! The paper's worker waits here for the grace period. Ours waits a little, then leaves the
-//! transaction in its queue and goes on: what was committed is durable and can be read, through its
-//! links. So a transaction that stays open for long costs memory for copies, and keeps others from
-//! writing what was written since it began; nothing else. Whoever needs the queue empty works on it
-//! (the next commit, who meets a link, the frontier's), for its worker may have gone.
+//! The paper's worker waits here for its grace period. This one waits briefly, then leaves the
+//! transaction in its queue and continues: the transaction is durable, and readers follow its
+//! links. So a long transaction costs only memory for copies, and conflicts for writers of objects
+//! that were written since it began. Any thread that needs the queue empty works on it, because its
+//! worker may be gone: the next commit, a writer that meets a link, truncation.
 //!
-//! *Order.* By the queue's worker, in the order of commits: two of them may have written the same
-//! object only if the first was home before the second began to. Queues of different workers hold
-//! different objects.
+//! *Order.* A queue is processed in commit order. A transaction locks an object only after the
+//! earlier one's words are in the heap, so order matters only within a queue. Queues of different
+//! workers hold different objects.
 //!
-//! *Chunks.* A transaction that gives chunks back waits for more: until every other one that began
-//! before its end is over with all that it does. One of these may have written a block of the run
-//! that was given back, and comes home later, when the memory may have become something else. (An
-//! object of a slab has a link, and stays where it is, whatever becomes of it.) Nobody waits for
-//! each other here: who gives chunks back holds the chunks' object until it is home.
+//! *Chunks.* A transaction that frees chunks waits longer, until every other transaction that began
+//! before its end is completely finished. One of those may have written a block in the freed run,
+//! and may be applied later, when the memory serves other objects. (An object of a slab has a link,
+//! and keeps its place whatever the memory becomes.) This wait cannot deadlock: a transaction that
+//! frees chunks keeps the chunks' object locked until it is applied.
 
 use std::collections::VecDeque;
 
@@ -32,36 +32,36 @@ use super::Home;
 use super::link::EMPTY;
 use crate::sync::{Ordering, fence};
 
-/// A transaction that has committed.
+/// A committed transaction.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     /// The number of its attempt.
     pub(super) attempt: u64,
     pub(super) start: u64,
     pub(super) end: u64,
-    /// What it has changed.
+    /// Its changes: runs of words.
     pub(super) batch: Vec<u64>,
-    /// The objects that have a link to it.
+    /// The objects with a link to its copies.
     pub(super) objects: Vec<usize>,
     pub(super) gives_chunks_back: bool,
-    /// Nobody but an observer may see it.
+    /// Only an observer may see it, so it is never applied.
     pub(super) stays: bool,
 }
 
-/// One worker's queue.
+/// The queue of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     queue: VecDeque<Done>,
-    /// Where the transaction began that the last one here waited for in vain, if it did.
+    /// Start of the transaction that the last commit waited for in vain, if it did.
     pub(super) waited_for: u64,
-    /// How often.
+    /// How often commits have waited for that one.
     pub(super) in_vain: u32,
-    /// For reuse.
+    /// Memory for reuse.
     spare: Vec<Done>,
 }
 
 impl Waiting {
-    /// A place to fill for a transaction that has committed: empty, with memory.
+    /// Returns an empty entry for a committed transaction, with reused memory.
     pub(super) fn place(&mut self) -> Done {
         self.spare.pop().unwrap_or_default()
     }
@@ -74,18 +74,20 @@ impl Waiting {
         self.queue.is_empty()
     }
 
-    /// Where the first one began.
+    /// Returns the start of the first transaction.
     pub(super) fn start(&self) -> Option<u64> {
         self.queue.front().map(|done| done.start)
     }
 
-    /// The last attempt that nothing before or at is in the queue of; `last` when it is empty.
-    pub(super) fn home_up_to(&self, last: u64) -> u64 {
+    /// Returns the last attempt such that the queue has none up to it; `last` if the queue is
+    /// empty.
+    pub(super) fn applied_up_to(&self, last: u64) -> u64 {
         self.queue.front().map_or(last, |done| done.attempt - 1)
     }
 
-    /// Brings home what may come. `oldest`: where the oldest running transaction began; `beside`
-    /// says where the oldest of other workers did that is not over with everything.
+    /// Applies the transactions whose grace period is over. `oldest` is the start of the oldest
+    /// running transaction. `beside` returns the start of the oldest unfinished transaction of
+    /// other workers.
     pub(super) fn write_back(&mut self, home: &impl Home, oldest: u64, beside: impl Fn() -> u64) {
         while let Some(done) = self.queue.front_mut() {
             let is_needed = done.end > oldest || done.gives_chunks_back && done.end > beside();
@@ -93,15 +95,16 @@ impl Waiting {
                 return;
             }
             store(home, &done.batch);
-            // It is home. Others change these words as soon as their link is gone, and whoever
-            // observes a machine whose power goes between two links would take ours for newer.
+            // The words are in the heap, and other transactions change them as soon as the link is
+            // removed. An observer of a power failure between two removals must not take this batch
+            // for newer.
             done.batch.clear();
-            // Who finds no link finds these words.
+            // Release: a reader that finds no link sees these words.
             fence(Ordering::Release);
             for object in &done.objects {
                 home.store(super::link_of(*object), EMPTY);
             }
-            let mut done = self.queue.pop_front().expect("it was looked at");
+            let mut done = self.queue.pop_front().expect("the loop condition found it");
             done.objects.clear();
             done.gives_chunks_back = false;
             if self.spare.len() < SPARE {
@@ -110,7 +113,8 @@ impl Waiting {
         }
     }
 
-    /// What a word will be when all of this is home, if it is changed.
+    /// Returns the value that a word gets from this queue, and its timestamp, if the queue changes
+    /// it.
     pub(super) fn will_be(&self, index: usize) -> Option<(u64, u64)> {
         let word = |done: &Done| {
             Pieces::new(&done.batch)
@@ -126,7 +130,7 @@ impl Waiting {
     }
 }
 
-/// Stores what a batch says.
+/// Stores the words of a batch in the heap.
 #[inline]
 pub(crate) fn store(home: &impl Home, batch: &[u64]) {
     for piece in Pieces::new(batch) {
@@ -137,7 +141,7 @@ pub(crate) fn store(home: &impl Home, batch: &[u64]) {
     }
 }
 
-/// Places that are kept.
+/// Entries kept for reuse.
 const SPARE: usize = 8;
 
 #[cfg(test)]
@@ -150,7 +154,7 @@ mod tests {
     use crate::perform::Heap;
     use crate::sync::AtomicU64;
 
-    /// A home whose power goes with the second link that is taken away.
+    /// A heap with a power failure at the second link that is removed.
     struct Cut {
         words: Box<Heap>,
         links: AtomicU64,
@@ -163,7 +167,7 @@ mod tests {
 
         fn store(&self, index: usize, value: u64) {
             if value == EMPTY && self.links.fetch_add(1, Ordering::Relaxed) == 1 {
-                panic!("the power goes");
+                panic!("injected power failure");
             }
             self.words[index].store(value, Ordering::Relaxed);
         }
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_home_is_not_waiting_whatever_becomes_of_its_links() {
+    fn applied_batch_is_empty_when_power_fails_at_links() {
         let words = (0..16).map(|_| AtomicU64::new(0)).collect();
         let home = Cut { words, links: AtomicU64::new(0) };
         let mut waiting = Waiting::default();
@@ -187,7 +191,7 @@ mod tests {
         });
         assert_eq!(waiting.will_be(4), Some((1, 7)));
         let cut = AssertUnwindSafe(|| waiting.write_back(&home, 1, || 1));
-        catch_unwind(cut).expect_err("the power went");
+        catch_unwind(cut).expect_err("the injected failure panics");
         assert_eq!(home.words[4].load(Ordering::Relaxed), 7);
         assert_eq!(waiting.will_be(4), None);
     }
