@@ -1,5 +1,7 @@
-//! `mvcc`: what comes to mind first for snapshot isolation, a list of versions for each object.
-//! Nothing is durable: it is here to be compared with, as in figure 9b of the Pisces paper.
+//! `mvcc`: snapshot isolation by the textbook method, a list of versions per object.
+//!
+//! The design is not durable. It exists for comparison with `snapshot`, as in figure 9b of the
+//! Pisces paper.
 //!
 //! ```text
 //!   heads    by object ID      version             version
@@ -7,23 +9,26 @@
 //!                              | header, words |      | header, words |
 //! ```
 //!
-//! A read takes the newest version that is not newer than its transaction's start, by way of the
-//! list's head: two memory accesses more than the word itself. The first write to an object copies
-//! all of it. A commit locks the objects that it has copied, refuses where somebody else has
-//! committed a version since its start, draws its time, puts the copies into the lists, and
-//! unlocks. A reader waits at an object that is locked, for it cannot know which time its writer
-//! will draw. What no version is of is read from the heap, which only [`settle`](Design::settle)
-//! writes.
+//! | operation | steps |
+//! |---|---|
+//! | read | follows the list from its head to the newest version not newer than the start |
+//! | first write to an object | copies the whole object |
+//! | commit | locks the written objects, validates, takes a timestamp, links, unlocks |
 //!
-//! Isolation is snapshot isolation. An object's ID is the place of its first word by 16 bytes; how
-//! far it extends says its header, which is in its versions like every other word of it.
+//! A read costs two memory accesses more than the word itself. A commit conflicts if another
+//! transaction has committed a version of a written object since its start. A reader waits at a
+//! locked object, because the writer's timestamp is not known yet. Objects without a version are
+//! read from the heap, which only [`settle`](Design::settle) writes.
+//!
+//! An object's ID is the address of its first word divided by 16 bytes. Its header word gives its
+//! extent and is part of each version.
 //!
 //! Invariants:
-//! - An object has a lock and a time drawn for it only between a commit's first lock and its last
-//!   unlock; who holds locks waits for nobody.
+//! - An object is locked only between a commit's first lock and its last unlock. A transaction that
+//!   holds locks never waits.
 //! - A version stays until no transaction can read it: see [`versions`] and [`running`].
 //!
-//! (Pisces, section 2.2.)
+//! Source: Pisces, section 2.2.
 
 mod running;
 #[cfg(test)]
@@ -46,28 +51,28 @@ use running::Running;
 use versions::{Store, Version, Versions, WORDS_MAX};
 use writes::{Write, Writes};
 
-/// Words between two objects' IDs.
+/// Words between the IDs of two objects.
 const ID_WORDS: usize = 2;
 
-/// The bit of a head that says that its object is being committed.
+/// The bit of a head that is set while a commit holds its object.
 const LOCKED: u64 = 1;
 
-/// How often who waits for a lock looks before it leaves its core to others.
+/// Polls before a thread that waits for a lock yields its core.
 const SPINS: u32 = 100;
 
 /// Multi-version concurrency control in memory.
 pub struct Mvcc {
     home: ShadowHeap,
-    /// For each ID the newest version of its object, and a lock.
+    /// For each ID the newest version of its object, and a lock bit.
     heads: ShadowHeap,
     versions: Versions,
     running: Running,
-    /// Of workers that have left.
+    /// Version stores that departed workers have left for reuse.
     stores: Mutex<Vec<Store>>,
     gate: Gate,
 }
 
-/// What one worker owns.
+/// State of one worker.
 pub struct Local {
     worker: usize,
     start: u64,
@@ -75,29 +80,30 @@ pub struct Local {
     store: Store,
 }
 
-/// The ID of an object.
+/// Returns the ID of an object.
 #[inline(always)]
 fn id_of(at: At) -> usize {
     at.object / ID_WORDS
 }
 
-/// Where a word is in a version of the object: far away if it is none of its words.
+/// Returns the position of a word in the object's versions; out of range if the object has no such
+/// word.
 #[inline(always)]
 fn within(id: usize, index: usize) -> usize {
     index.wrapping_sub(header_at(id))
 }
 
-/// Where the header word of an object is: the first word of its versions.
+/// Returns the position of an object's header word, the first word of its versions.
 #[inline(always)]
 fn header_at(id: usize) -> usize {
     ID_WORDS * id - 1
 }
 
 impl Mvcc {
-    /// The newest version of an object; waits until nobody commits it.
+    /// Returns the newest version of an object, after any commit that holds it.
     #[inline(always)]
     fn newest(&self, id: usize) -> Version {
-        // Acquire: pairs with the Release of whoever has put it there, so that its words are seen.
+        // Acquire: pairs with the Release in `publish`, so that the version's words are seen.
         let head = self.heads.heap()[id].load(Ordering::Acquire);
         Version::of_head(if head & LOCKED == 0 { head } else { self.unlocked(id) })
     }
@@ -114,7 +120,7 @@ impl Mvcc {
         unreachable!("a commit ends")
     }
 
-    /// The version that a transaction reads.
+    /// Returns the version that a transaction started at `start` reads.
     #[inline(always)]
     fn visible(&self, id: usize, start: u64) -> Version {
         let mut version = self.newest(id);
@@ -124,7 +130,7 @@ impl Mvcc {
         version
     }
 
-    /// The version or copy that a transaction reads.
+    /// Returns the version that a transaction reads: its own copy, if it has one.
     #[inline(always)]
     fn seen(&self, local: &Local, id: usize) -> Version {
         match local.writes.find(id) {
@@ -133,7 +139,7 @@ impl Mvcc {
         }
     }
 
-    /// A word of the object, or where it has no version, of the heap.
+    /// Returns a word of the version, or of the heap if the version has no such word.
     #[inline(always)]
     fn word(&self, version: Version, id: usize, index: usize) -> u64 {
         if version.is_some()
@@ -144,8 +150,8 @@ impl Mvcc {
         self.peek(index)
     }
 
-    /// Where the object's copy is among those of the transaction: made if it is not there.
-    /// `header`: the header that is about to be written.
+    /// Returns the place of the object's copy in the write set, which it makes if absent. `header`
+    /// is the header word about to be written.
     #[inline]
     fn own(&self, local: &mut Local, at: At, header: Option<u64>) -> Result<usize, Stop> {
         let id = id_of(at);
@@ -157,7 +163,7 @@ impl Mvcc {
             None => {
                 let newest = self.newest(id);
                 if newest.is_some() && self.versions.time(newest) > start {
-                    return Err(Stop::Conflict); // the first one to commit has won
+                    return Err(Stop::Conflict); // the first committer wins
                 }
                 (newest, newest)
             }
@@ -166,7 +172,8 @@ impl Mvcc {
         let words = header.and_then(extent);
         let words = words.or_else(|| extent(self.word(seen, id, header_at(id))));
         let words = match found {
-            // It becomes another object, maybe, or none.
+            // The header's write may resize the object or free it. An unchanged length keeps the
+            // copy.
             Some(at) if words.is_none_or(|words| words == self.versions.words(seen)) => {
                 return Ok(at);
             }
@@ -179,7 +186,7 @@ impl Mvcc {
         }
         Ok(match found {
             Some(at) => {
-                store.drop_unseen(&self.versions, seen);
+                store.discard(&self.versions, seen);
                 writes.replace(at, copy);
                 at
             }
@@ -187,8 +194,8 @@ impl Mvcc {
         })
     }
 
-    /// Words of an object with this header, the header word included, if it is one that the heap
-    /// has room for and no longer than any.
+    /// Returns the words of an object with this header, header word included. `None` if the header
+    /// is invalid, or the object is too long or exceeds the heap.
     fn words_of(&self, id: usize, header: u64) -> Option<usize> {
         let bytes = extent_bytes(header, 8 * (ID_WORDS * id) as u64)?;
         let words = 1 + bytes.div_ceil(8) as usize;
@@ -196,20 +203,20 @@ impl Mvcc {
         fits.then_some(words)
     }
 
-    /// Locks the object for its commit, if the version that was copied is still the newest.
+    /// Locks the object for its commit, if the copied version is still the newest.
     #[inline]
     fn lock(&self, write: &Write) -> bool {
         let (open, head) = (write.from.as_head(), &self.heads.heap()[write.id]);
-        // The version cannot have gone and come again meanwhile: this transaction keeps it.
-        // Acquire: pairs with who has unlocked it last.
+        // No ABA problem: this transaction's start keeps the version from reuse. Acquire: pairs
+        // with the last unlock.
         head.compare_exchange(open, open | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Puts the copies, whose objects are locked, into the lists.
+    /// Links the copies into the lists and unlocks their objects.
     fn publish(&self, local: &mut Local, time: u64) {
         for write in local.writes.all() {
             self.versions.set_time(write.copy, time);
-            // Release: who finds the copy sees its words.
+            // Release: a reader that finds the copy sees its words.
             self.heads.heap()[write.id].store(write.copy.as_head(), Ordering::Release);
             if write.from.is_some() {
                 local.store.supersede(write.from, time);
@@ -317,7 +324,7 @@ impl Design for Mvcc {
 
     #[inline]
     fn will_read(&self, index: usize, words: usize) {
-        // The first word of an object, mostly: its list is what is read first.
+        // Usually the first word of an object, whose list head is read first.
         medium::cpu::prefetch_read(self.heads.heap(), index / ID_WORDS);
         let _ = words;
     }
@@ -340,14 +347,16 @@ impl Design for Mvcc {
             return Ok(TxId(local.start));
         }
         if let Some(refused) = all.iter().position(|write| !self.lock(write)) {
+            // Releases the locks taken so far. `roll_back` frees the copies.
             for write in &all[..refused] {
                 let head = &self.heads.heap()[write.id];
                 head.store(write.from.as_head(), Ordering::Release);
             }
             return Err(Stop::Conflict);
         }
-        let time = self.running.draw();
+        let time = self.running.next_time();
         self.publish(local, time);
+        // Ended before the search, so that its own start does not hold versions back.
         self.end(local);
         if local.store.is_due() {
             local.store.reclaim(&self.versions, self.running.oldest());
@@ -357,7 +366,7 @@ impl Design for Mvcc {
 
     fn roll_back(&self, local: &mut Local) -> TxId {
         for write in local.writes.all() {
-            local.store.drop_unseen(&self.versions, write.copy);
+            local.store.discard(&self.versions, write.copy);
         }
         self.end(local);
         TxId(local.start)
@@ -371,10 +380,10 @@ impl Design for Mvcc {
         let newest = (1..self.heads.heap().len()).map(|id| (id, self.newest(id)));
         let mut all: Vec<(usize, Version)> =
             newest.filter(|(_, version)| version.is_some()).collect();
-        // Memory may have been of other objects before: who has it has written it last.
+        // Memory may have held other objects before. Its present object has the newest version.
         all.sort_unstable_by_key(|(_, version)| self.versions.time(*version));
         for (id, version) in all {
-            self.poke(header_at(id) - 1, 0); // the link before the header, which is in no version
+            self.poke(header_at(id) - 1, 0); // the link before the header belongs to no version
             for (word, value) in self.versions.object(version).iter().enumerate() {
                 self.poke(header_at(id) + word, value.load(Ordering::Relaxed));
             }

@@ -1,20 +1,21 @@
-//! Who runs, and since when: what old versions are kept for.
+//! The clock and the start times of running transactions, which bound the versions that must be
+//! kept.
 
 use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Workers at a time.
+/// Maximum number of workers at a time.
 pub(super) const WORKERS_MAX: usize = 1024;
 
-/// No transaction runs here.
+/// No transaction runs on this worker.
 const IDLE: u64 = u64::MAX;
 
-/// The clock, and for each worker a time at which its transaction had not started.
+/// The clock, and per worker a lower bound on the start of its transaction.
 pub(super) struct Running {
     clock: CachePadded<AtomicU64>,
     since: Box<[CachePadded<AtomicU64>]>,
-    /// Workers with higher numbers have never been.
+    /// Workers from this number on have never run.
     workers: AtomicUsize,
 }
 
@@ -28,45 +29,47 @@ impl Running {
         }
     }
 
-    /// There is such a worker.
+    /// Registers a worker.
     pub(super) fn enter(&self, worker: usize) {
         self.workers.fetch_max(worker + 1, Ordering::SeqCst);
     }
 
-    /// A transaction starts; answers its time.
+    /// Starts a transaction and returns its start time.
     #[inline]
     pub(super) fn start(&self, worker: usize) -> u64 {
-        // Release: whoever sees it may write over what the transactions before this have read.
+        // Release: a thread that sees it may reuse versions that this worker's earlier transactions
+        // read.
         self.since[worker].store(self.clock.load(Ordering::Relaxed), Ordering::Release);
-        // Pairs with the fence of `oldest`: who has not seen this worker's time has read the clock
-        // before, and this transaction starts then or later. Without it a version could go that it
-        // is about to read.
+        // Pairs with the fence of `oldest`. A thread that misses this worker's bound has read the
+        // clock before, so this transaction starts at that clock or later. Without the fence that
+        // thread could free a version that this transaction is about to read.
         fence(Ordering::SeqCst);
-        // Acquire: whatever committed until then has locked what it writes, and this sees it.
+        // Acquire: commits up to this time have locked the objects they write, and this thread sees
+        // the locks.
         self.clock.load(Ordering::Acquire)
     }
 
-    /// The transaction has ended.
+    /// Ends the transaction.
     #[inline]
     pub(super) fn end(&self, worker: usize) {
         // Release: as in `start`.
         self.since[worker].store(IDLE, Ordering::Release);
     }
 
-    /// The time of the next commit, whose objects are locked.
+    /// Assigns the timestamp of a commit whose objects are locked.
     #[inline]
-    pub(super) fn draw(&self) -> u64 {
-        // Release: who starts at this time or later sees the locks. Acquire: and those of whoever
-        // has drawn before.
+    pub(super) fn next_time(&self) -> u64 {
+        // Release: a transaction that starts at this time or later sees the locks. Acquire: so that
+        // it also sees those of earlier commits.
         self.clock.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// The time of the last commit.
+    /// Returns the timestamp of the last commit.
     pub(super) fn now(&self) -> u64 {
         self.clock.load(Ordering::Acquire)
     }
 
-    /// No transaction runs that started before, and none will start.
+    /// Returns a time such that no transaction that started before it runs or will run.
     pub(super) fn oldest(&self) -> u64 {
         let now = self.clock.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
@@ -82,13 +85,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_is_the_first_that_started() {
+    fn oldest_is_earliest_running_start() {
         let running = Running::new();
         running.enter(3);
         assert_eq!(running.oldest(), 0);
-        assert_eq!((running.draw(), running.start(3)), (1, 1));
-        assert_eq!((running.draw(), running.start(0)), (2, 2));
-        assert_eq!((running.draw(), running.oldest()), (3, 1));
+        assert_eq!((running.next_time(), running.start(3)), (1, 1));
+        assert_eq!((running.next_time(), running.start(0)), (2, 2));
+        assert_eq!((running.next_time(), running.oldest()), (3, 1));
         running.end(3);
         assert_eq!(running.oldest(), 2);
         running.end(0);

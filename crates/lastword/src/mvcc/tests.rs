@@ -1,11 +1,11 @@
-//! `mvcc`: transactions inside one another, and workers beside one another.
+//! Tests of `mvcc` with interleaved and with concurrent transactions.
 
 use super::*;
 use crate::sync::AtomicBool;
 use crate::{Array, Objects, Place, Pool, Ptr};
 
-/// Two counters and a pool of theirs; workers of the design itself, so that transactions can run
-/// one inside the other.
+/// A pool with two counters. Its workers belong to the design itself, so that one thread can
+/// interleave transactions.
 struct Table {
     pool: Pool<Mvcc>,
     counters: [Ptr<u64>; 2],
@@ -52,7 +52,7 @@ impl Table {
 }
 
 #[test]
-fn a_transaction_reads_what_was_there_when_it_started() {
+fn reader_sees_versions_of_its_start() {
     let table = Table::new();
     let [mut reader, mut writer] = [1, 2].map(|number| table.worker(number));
     table.begin(&mut reader);
@@ -70,7 +70,7 @@ fn a_transaction_reads_what_was_there_when_it_started() {
 }
 
 #[test]
-fn of_two_that_write_one_object_the_first_to_commit_wins() {
+fn first_committer_wins() {
     let table = Table::new();
     let [mut first, mut second] = [1, 2].map(|number| table.worker(number));
     for value in 0..2 {
@@ -82,18 +82,22 @@ fn of_two_that_write_one_object_the_first_to_commit_wins() {
         table.commit(&mut first).unwrap();
         assert_eq!(table.commit(&mut second), Err(Stop::Conflict));
         table.pool.design().roll_back(&mut second);
-        // Too late to begin with it, too.
+        // A write that comes after the other commit conflicts at once.
         table.begin(&mut second);
         table.set(&mut first, 1, value);
         assert_eq!(table.write(&mut second, 1, 7), Err(Stop::Conflict));
         table.pool.design().roll_back(&mut second);
     }
     table.begin(&mut second);
-    assert_eq!([0, 1].map(|counter| table.read(&mut second, counter)), [10, 1], "nothing is left");
+    assert_eq!(
+        [0, 1].map(|counter| table.read(&mut second, counter)),
+        [10, 1],
+        "the rollbacks leave no write"
+    );
 }
 
-/// Each sees the other's counter as it was and changes its own; one after the other, the second
-/// would have seen a change.
+/// Two transactions each read both counters and write their own. In any serial order the second
+/// would have read the first one's write.
 fn skew(protect: bool) -> [Result<TxId, Stop>; 2] {
     let table = Table::new();
     let mut workers = [1, 2].map(|number| table.worker(number));
@@ -115,13 +119,13 @@ fn skew(protect: bool) -> [Result<TxId, Stop>; 2] {
 }
 
 #[test]
-fn write_skew_happens_unless_what_is_read_is_protected() {
+fn write_skew_is_allowed_without_protect() {
     assert!(matches!(skew(false), [Ok(_), Ok(_)]));
     assert!(matches!(skew(true), [Ok(_), Err(Stop::Conflict)]));
 }
 
 #[test]
-fn old_versions_are_kept_for_who_can_read_them_and_no_longer() {
+fn old_versions_live_as_long_as_their_readers() {
     let table = Table::new();
     let [mut reader, mut writer] = [1, 2].map(|number| table.worker(number));
     let taken = || table.pool.design().versions.taken();
@@ -132,7 +136,7 @@ fn old_versions_are_kept_for_who_can_read_them_and_no_longer() {
     for value in 0..100_000 {
         table.set(&mut writer, 0, value);
     }
-    assert_eq!(taken(), before, "memory is used again");
+    assert_eq!(taken(), before, "memory is reused");
     table.begin(&mut reader);
     for value in 0..20_000 {
         table.set(&mut writer, 0, value);
@@ -144,20 +148,20 @@ fn old_versions_are_kept_for_who_can_read_them_and_no_longer() {
     for value in 0..20_000 {
         table.set(&mut writer, 0, value);
     }
-    assert_eq!(taken(), most, "and used again when nobody can read them");
+    assert_eq!(taken(), most, "and reused after the reader ends");
 }
 
 #[test]
-fn a_reader_waits_until_the_object_is_committed() {
+fn reader_waits_for_locked_object() {
     let table = Table::new();
     let design = table.pool.design();
     let [mut reader, mut writer] = [1, 2].map(|number| table.worker(number));
     table.begin(&mut writer);
     table.write(&mut writer, 0, 77).unwrap();
     assert!(design.lock(&writer.writes.all()[0]));
-    let time = design.running.draw();
+    let time = design.running.next_time();
     table.begin(&mut reader);
-    assert_eq!(reader.start, time, "what is in no list yet is what it is to see");
+    assert_eq!(reader.start, time, "the reader must see the unpublished version");
     let reads = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -167,7 +171,7 @@ fn a_reader_waits_until_the_object_is_committed() {
         while !reads.load(Ordering::Relaxed) {
             thread::yield_now();
         }
-        (0..10_000).for_each(|_| spin_loop()); // it has most likely come to the lock by now
+        (0..10_000).for_each(|_| spin_loop()); // the reader most likely waits at the lock by now
         design.publish(&mut writer, time);
         assert_eq!(reader.join().unwrap(), 77);
     });
@@ -175,7 +179,7 @@ fn a_reader_waits_until_the_object_is_committed() {
 }
 
 #[test]
-fn memory_that_becomes_another_object_has_its_extent() {
+fn reused_memory_has_new_objects_extent() {
     let options = Options::new().bytes(1 << 20);
     let pool = Pool::<Mvcc>::create_as("nowhere", options).unwrap();
     for round in 0..20_u64 {
@@ -200,7 +204,7 @@ fn memory_that_becomes_another_object_has_its_extent() {
 }
 
 #[test]
-fn workers_see_sums_that_stay() {
+fn transfers_keep_the_sum() {
     let table = Table::new();
     let (pool, [a, b]) = (&table.pool, table.counters);
     std::thread::scope(|scope| {

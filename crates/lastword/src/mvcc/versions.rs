@@ -1,19 +1,21 @@
-//! Versions of objects, and their memory.
+//! Versions of objects, and the memory they live in.
 //!
 //! ```text
-//!   version   0 | time of the commit that made it; 0: of none yet        |
-//!             1 | words (16) | the version before it, 0: none (48)       |
+//!   version   0 | timestamp of its commit; 0 before that                 |
+//!             1 | words (16) | the previous version, 0: none (48)        |
 //!             2 | the object's header word                               |
 //!             3 | its payload ...                                        |
 //! ```
 //!
-//! A version is known by its first word's index. Each worker has memory of its own to make versions
-//! in, and what its commits have superseded, until nobody can read that any more.
+//! A version is identified by the index of its first word. Each worker allocates versions from
+//! memory of its own. It keeps the versions that its commits supersede until no transaction can
+//! read them.
 //!
 //! Invariants:
-//! - A version of an object has a lower time than the one that points to it, and no transaction
-//!   that started at the higher one or later follows the pointer.
-//! - What was superseded at a time is free when no transaction runs that started before it.
+//! - A version's timestamp is lower than that of the version that points to it. A transaction that
+//!   started at the higher timestamp or later does not follow the pointer.
+//! - A version superseded at a timestamp is free when every transaction that started before it has
+//!   ended.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,24 +25,24 @@ use medium::Memory;
 use crate::Error;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bytes of memory for versions, by those of the heap: the smallest object takes 32 bytes there
-/// and 40 here, so that each may have one, with room for as many more. Pages that are never touched
-/// cost nothing.
+/// Bytes of memory for versions per byte of the heap. The smallest object takes 32 bytes in the
+/// heap and 40 here, so each object may have a version, and as many more fit. Untouched pages cost
+/// nothing.
 const BY_HEAP: u64 = 4;
 
 /// Words that a worker takes at a time: 128 KiB.
 const TAKEN: u64 = 16 << 10;
 
-/// Superseded versions between two looks at who still runs. Chosen, not measured.
+/// Superseded versions between two searches for the oldest transaction. Chosen, not measured.
 const LOOK: usize = 64;
 
 /// Words of a version before the object's.
 const HEAD_WORDS: usize = 2;
-/// Words of the longest object, and its header word.
+/// Words of the longest object with its header word.
 pub(super) const WORDS_MAX: usize = words::OBJECT_BYTES_MAX / 8 + 1;
 const BEFORE_BITS: u32 = 48;
 
-/// A version, or none.
+/// The index of a version, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version(u64);
 
@@ -51,28 +53,28 @@ impl Version {
         self != Version::NONE
     }
 
-    /// As the head of an object's list has it: even, so that its lowest bit is a lock.
+    /// Returns the list head for this version: even, because the lowest bit is the lock.
     pub(super) fn as_head(self) -> u64 {
         self.0 << 1
     }
 
-    /// What the head of an object's list says, locked or not.
+    /// Returns the version of a list head, locked or not.
     pub(super) fn of_head(head: u64) -> Version {
         Version(head >> 1)
     }
 }
 
-/// All versions.
+/// The memory of all versions.
 pub(super) struct Versions {
     memory: Memory,
-    /// The first word that nobody has taken.
+    /// The first word that no worker has taken.
     next: AtomicU64,
 }
 
 impl Versions {
     pub(super) fn new(heap_bytes: u64) -> Result<Versions, Error> {
         let memory = Memory::unreserved(BY_HEAP * heap_bytes)?;
-        Ok(Versions { memory, next: AtomicU64::new(1) }) // 0 is none
+        Ok(Versions { memory, next: AtomicU64::new(1) }) // word 0 stands for no version
     }
 
     #[inline(always)]
@@ -80,10 +82,11 @@ impl Versions {
         &self.memory.words()[version.0 as usize + word]
     }
 
-    /// When it was committed.
+    /// Returns the timestamp of the commit that made the version.
     #[inline(always)]
     pub(super) fn time(&self, version: Version) -> u64 {
-        // Relaxed, here and below: who has found it in a list has acquired the list's head.
+        // Relaxed, here and below: a thread that finds the version in a list has acquired the
+        // list's head.
         self.at(version, 0).load(Ordering::Relaxed)
     }
 
@@ -91,27 +94,27 @@ impl Versions {
         self.at(version, 0).store(time, Ordering::Relaxed);
     }
 
-    /// The version before it.
+    /// Returns the previous version of the object.
     #[inline(always)]
     pub(super) fn before(&self, version: Version) -> Version {
         let word = self.at(version, 1).load(Ordering::Relaxed);
         Version(word & ((1 << BEFORE_BITS) - 1))
     }
 
-    /// Words of the object, its header word included.
+    /// Returns the object's length in words, header word included.
     #[inline(always)]
     pub(super) fn words(&self, version: Version) -> usize {
         (self.at(version, 1).load(Ordering::Relaxed) >> BEFORE_BITS) as usize
     }
 
-    /// The object's words.
+    /// Returns the words of the object.
     #[inline(always)]
     pub(super) fn object(&self, version: Version) -> &[AtomicU64] {
         let first = version.0 as usize + HEAD_WORDS;
         &self.memory.words()[first..first + self.words(version)]
     }
 
-    /// Words that somebody has taken.
+    /// Returns the words that workers have taken.
     #[cfg(test)]
     pub(super) fn taken(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
@@ -123,7 +126,7 @@ impl Versions {
         if end <= self.memory.words().len() as u64 {
             return Some(first..end);
         }
-        // Given back, so that asking again and again does not go round the number.
+        // Undone, so that repeated failures do not overflow the counter.
         self.next.fetch_sub(TAKEN, Ordering::Relaxed);
         None
     }
@@ -132,12 +135,12 @@ impl Versions {
 /// One worker's memory for versions.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// By words of the object.
+    /// Free versions, by words of the object.
     free: Vec<Vec<Version>>,
     fresh: Range<u64>,
-    /// With the time when each was superseded, in ascending order.
+    /// Each with the timestamp at which it was superseded, in ascending order.
     superseded: VecDeque<(u64, Version)>,
-    /// How many of those there are at the next look.
+    /// Length of `superseded` at which the next search is due.
     look_at: usize,
 }
 
@@ -147,7 +150,8 @@ impl Store {
         Store { free, fresh: 0..0, superseded: VecDeque::new(), look_at: LOOK }
     }
 
-    /// Memory for so many words of an object that has `before`; nothing when all is in use.
+    /// Allocates a version for an object of `words` words whose previous version is `before`.
+    /// `None` if all memory is in use.
     #[inline]
     pub(super) fn make(
         &mut self,
@@ -166,31 +170,31 @@ impl Store {
 
     fn carve(&mut self, versions: &Versions, words: u64) -> Option<Version> {
         if self.fresh.end - self.fresh.start < words {
-            self.fresh = versions.take()?; // what is left is less than the longest version
+            self.fresh = versions.take()?; // wastes less than the longest version
         }
         let version = Version(self.fresh.start);
         self.fresh.start += words;
         Some(version)
     }
 
-    /// The version was never in a list.
-    pub(super) fn drop_unseen(&mut self, versions: &Versions, version: Version) {
+    /// Frees a version that was never in a list.
+    pub(super) fn discard(&mut self, versions: &Versions, version: Version) {
         self.free[versions.words(version)].push(version);
     }
 
-    /// The version was superseded at this time.
+    /// Keeps a version that was superseded at this timestamp.
     #[inline]
     pub(super) fn supersede(&mut self, version: Version, time: u64) {
         self.superseded.push_back((time, version));
     }
 
-    /// Whether it is time to ask who still runs.
+    /// Whether it is time to look for the oldest transaction.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.superseded.len() >= self.look_at
     }
 
-    /// Frees what transactions that started at `oldest` or later cannot reach.
+    /// Frees the versions that transactions started at `oldest` or later cannot reach.
     pub(super) fn reclaim(&mut self, versions: &Versions, oldest: u64) {
         while let Some(&(time, version)) = self.superseded.front().filter(|old| old.0 <= oldest) {
             debug_assert!(versions.time(version) < time, "superseded by a later one");
@@ -206,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_when_nobody_runs_who_started_before() {
+    fn superseded_version_is_freed_after_older_readers() {
         let versions = Versions::new(1 << 20).unwrap();
         let mut store = Store::new();
         let [first, second] = [10, 10].map(|words| {
@@ -223,16 +227,20 @@ mod tests {
         assert_eq!(store.free[10], [first]);
         assert_eq!(store.make(&versions, 10, second), Some(first));
         assert_eq!(versions.before(first), second);
-        assert_ne!(store.make(&versions, 10, Version::NONE), Some(second), "still to be read");
+        assert_ne!(
+            store.make(&versions, 10, Version::NONE),
+            Some(second),
+            "a reader may still need it"
+        );
     }
 
     #[test]
-    fn there_is_an_end_to_it() {
+    fn exhausted_memory_fails_allocation() {
         let versions = Versions::new(128 << 10).unwrap();
         let mut store = Store::new();
         let make = |store: &mut Store| store.make(&versions, WORDS_MAX, Version::NONE);
         let made = std::iter::from_fn(|| make(&mut store)).count();
-        assert!((300..500).contains(&made), "512 KiB hold {made} of a KiB");
+        assert!((300..500).contains(&made), "512 KiB hold {made} versions of 1 KiB");
         assert_eq!(make(&mut Store::new()), None);
         assert_eq!(make(&mut store), None);
     }

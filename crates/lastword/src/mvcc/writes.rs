@@ -1,19 +1,18 @@
-//! What one transaction has written: a copy of each object, found by the object's ID.
+//! The write set of one transaction: a copy of each written object, found by the object's ID.
 //!
-//! Every read of a transaction that writes asks it: a filter of 64 bits answers most that are of no
-//! object here, then an index by linear probing, at most half full.
+//! Every read of a writing transaction searches it. A 64-bit filter rejects most objects that are
+//! not in the set. Then an index decides, by linear probing and at most half full.
 
 use super::versions::Version;
 
-/// Nothing is in a place: no transaction has this stamp.
+/// An empty place: no transaction has this stamp.
 const EMPTY: (u32, u32) = (0, 0);
-/// Places of the index in the beginning.
+/// Initial places of the index.
 const PLACES: usize = 256;
 
 /// The copy of one object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
-    /// The object.
     pub(super) id: usize,
     /// The copy, in no list before the commit.
     pub(super) copy: Version,
@@ -27,11 +26,11 @@ pub(super) struct Write {
 #[derive(Debug)]
 pub(super) struct Writes {
     filter: u64,
-    /// Stamp, and place of the object: nothing unless the stamp is that of this transaction.
+    /// The stamp and the place of each object. An entry is empty unless it has the current stamp.
     index: Vec<(u32, u32)>,
     stamp: u32,
     all: Vec<Write>,
-    /// Different words.
+    /// Distinct words written.
     words: usize,
 }
 
@@ -49,12 +48,12 @@ impl Writes {
         &self.all
     }
 
-    /// How many different words were written.
+    /// Returns the number of distinct words written.
     pub(super) fn words(&self) -> usize {
         self.words
     }
 
-    /// Where the object's copy is among all, if it has one.
+    /// Returns the place of the object's copy in the write set, if it has one.
     #[inline(always)]
     pub(super) fn find(&self, id: usize) -> Option<usize> {
         let hash = hash(id);
@@ -64,7 +63,7 @@ impl Writes {
         self.probe(id).ok()
     }
 
-    /// Where it is among all, or else the free place of the index.
+    /// Returns the place of the object's copy in the write set, or the free place of the index.
     #[inline]
     fn probe(&self, id: usize) -> Result<usize, usize> {
         let mut place = (hash(id) >> 32) as usize & (self.index.len() - 1);
@@ -80,7 +79,7 @@ impl Writes {
         }
     }
 
-    /// Adds the copy of an object that has none; answers where it is among all.
+    /// Adds the copy of an object that has none. Returns its place in the write set.
     pub(super) fn add(&mut self, id: usize, copy: Version, from: Version) -> usize {
         if 2 * (self.all.len() + 1) > self.index.len() {
             self.grow();
@@ -93,12 +92,12 @@ impl Writes {
         at
     }
 
-    /// Another copy in the place of this one, of another length.
+    /// Replaces a copy by one of another length.
     pub(super) fn replace(&mut self, at: usize, copy: Version) {
         self.all[at].copy = copy;
     }
 
-    /// A word of the copy is written.
+    /// Marks a word of the copy as written.
     #[inline]
     pub(super) fn mark(&mut self, at: usize, word: usize) {
         let (bits, bit) = (&mut self.all[at].written[word / 64], 1 << (word % 64));
@@ -115,7 +114,7 @@ impl Writes {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all objects, in constant time: a new stamp empties the index.
     #[inline]
     pub(super) fn clear(&mut self) {
         if self.all.is_empty() {
@@ -125,7 +124,8 @@ impl Writes {
         (self.filter, self.words) = (0, 0);
         self.stamp = self.stamp.wrapping_add(1);
         if self.stamp == 0 {
-            // Every place may have had every stamp.
+            // The stamp has wrapped: entries of old transactions may have any stamp, so none may
+            // stay.
             self.index.fill(EMPTY);
             self.stamp = 1;
         }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_object_is_found_once_and_nothing_of_the_last_transaction() {
+    fn clear_forgets_all_objects() {
         let mut writes = Writes::new();
         for objects in [1, 300, 5, 1000] {
             for id in 0..objects {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_counts_once() {
+    fn rewritten_word_counts_once() {
         let mut writes = Writes::new();
         let at = writes.add(9, Version::NONE, Version::NONE);
         for word in [0, 128, 0, 64] {
