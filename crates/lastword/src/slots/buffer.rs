@@ -1,34 +1,35 @@
-//! What a transaction of `redo` has written: a buffer by lines, with an index by hash.
+//! The write buffer of a `redo` transaction: written cache lines, indexed by a hash table.
 //!
 //! ```text
 //!   filter   64 bits: bit h of the hash of each line in the buffer
 //!   index    hash -> place of the line, by linear probing; at most half full
-//!   lines    number, which words were written, the words
+//!   lines    number, mask of written words, the words
 //! ```
 //!
-//! Every read of the transaction asks it. Most are of lines that are not here: the filter says so
-//! at the cost of a multiplication, while few lines were written; then the index does.
+//! Every read of the transaction searches the buffer, and most lines are not in it. While the
+//! transaction has written few lines, the filter rejects those at the cost of one multiplication.
+//! Otherwise the index decides.
 
 use crate::perform::Heap;
 use crate::sync::Ordering;
 use medium::cpu::LINE_WORDS;
 
-/// No line is here.
+/// No line.
 const NONE: u32 = u32::MAX;
-/// Nothing is in a place: no transaction has this stamp.
+/// An empty place: no transaction has this stamp.
 const EMPTY: (u32, u32) = (0, NONE);
-/// Places of the index in the beginning.
+/// Initial places of the index.
 const PLACES: usize = 256;
 
-/// The words that a transaction has written and nobody else can see.
+/// The words that a transaction has written, private to it until commit.
 #[derive(Debug)]
 pub(super) struct Buffer {
     filter: u64,
-    /// Stamp, and place of the line: nothing unless the stamp is that of this transaction.
+    /// The stamp and the place of each line. An entry is empty unless it has the current stamp.
     index: Vec<(u32, u32)>,
     stamp: u32,
     lines: Vec<Line>,
-    /// The line that was written last: its place.
+    /// The place of the line written last.
     last: u32,
 }
 
@@ -50,7 +51,7 @@ impl Buffer {
         Buffer { filter: 0, index: vec![EMPTY; PLACES], stamp: 1, lines: Vec::new(), last: NONE }
     }
 
-    /// Where the search for a line begins.
+    /// Returns the place where the search for a line begins.
     #[inline(always)]
     fn place(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.index.len() - 1)
@@ -79,7 +80,7 @@ impl Buffer {
         }
     }
 
-    /// The word, as the transaction sees it.
+    /// Returns the word as the transaction sees it.
     #[inline(always)]
     pub(super) fn load(&self, heap: &Heap, index: usize) -> u64 {
         let number = index / LINE_WORDS;
@@ -93,7 +94,7 @@ impl Buffer {
         heap[index].load(Ordering::Relaxed)
     }
 
-    /// Neighbouring words, as the transaction sees them.
+    /// Reads neighbouring words as the transaction sees them.
     #[inline]
     pub(super) fn load_run(&self, heap: &Heap, index: usize, out: &mut [u64]) {
         let words = &heap[index..index + out.len()];
@@ -122,7 +123,7 @@ impl Buffer {
         }
     }
 
-    /// Keeps a word.
+    /// Writes a word to the buffer.
     #[inline(always)]
     pub(super) fn store(&mut self, index: usize, value: u64) {
         let number = index / LINE_WORDS;
@@ -134,7 +135,7 @@ impl Buffer {
         line.words[index % LINE_WORDS] = value;
     }
 
-    /// The place of a line, which is made if it is not there.
+    /// Returns the place of a line, which it adds if absent.
     fn enter(&mut self, number: usize) -> u32 {
         if 2 * (self.lines.len() + 1) > self.index.len() {
             self.grow();
@@ -167,7 +168,7 @@ impl Buffer {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all words, in constant time: a new stamp empties the index.
     #[inline]
     pub(super) fn clear(&mut self) {
         if self.lines.is_empty() {
@@ -177,7 +178,8 @@ impl Buffer {
         (self.filter, self.last) = (0, NONE);
         self.stamp = self.stamp.wrapping_add(1);
         if self.stamp == 0 {
-            // Every place may have had every stamp.
+            // The stamp has wrapped: entries of old transactions may have any stamp, so none may
+            // stay.
             self.index.fill(EMPTY);
             self.stamp = 1;
         }
@@ -191,7 +193,7 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn a_transaction_sees_what_it_has_written_and_else_the_heap() {
+    fn buffer_returns_own_writes_over_heap() {
         let heap: Vec<AtomicU64> = (0..40_000).map(AtomicU64::new).collect();
         let mut buffer = Buffer::new();
         let mut at = 1_usize;
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_that_comes_again_finds_no_old_line() {
+    fn wrapped_stamp_finds_no_stale_line() {
         let heap: Vec<AtomicU64> = (0..64).map(AtomicU64::new).collect();
         let mut buffer = Buffer::new();
         buffer.store(9, 1);

@@ -1,11 +1,10 @@
-//! What is in the log area of a pool that was last written by `undo`, `redo` or
-//! `snapshot`.
+//! The durable format of the log area under `undo`, `redo` and `snapshot`.
 //!
 //! # Durable format: slots
 //!
-//! The log area is cut into equal slots, one for each worker: as many as there are pieces of
-//! 64 KiB in it, at least 4 and at most 64, each a whole number of pages. A slot has two copies of
-//! its head, in pages of their own, and then records:
+//! The log area is divided into equal slots, one for each worker. Their number is the log's size in
+//! pieces of 64 KiB, at least 4 and at most 64. Each slot is a whole number of pages. A slot holds
+//! two copies of its head, each in a page of its own, followed by records:
 //!
 //! ```text
 //!   bytes  0          | slot head, copy 0                                 |
@@ -15,8 +14,9 @@
 //!
 //! # Durable format: slot head
 //!
-//! Each change goes to the copy that is its sequence modulo 2; the valid copy with the higher
-//! sequence counts. A head of another pool, generation or slot is none: sequence 0, transaction 0.
+//! Each change is written to the copy whose index is its sequence modulo 2. The valid copy with the
+//! higher sequence counts. A head of another pool, generation or slot is invalid; without a valid
+//! head the slot has sequence 0 and transaction 0.
 //!
 //! ```text
 //!   word   0      | "LWSLOTHD"                                         |
@@ -29,15 +29,16 @@
 //!          7      | 0 (32)                 | CRC-32C of words 0..6     |
 //! ```
 //!
-//! `undo`: all records with this sequence or a lower one are of transactions that are over, of
-//! which the last one of this slot was `transaction ID`. `redo`: only the head of slot 0 is used;
-//! of all slots, every record of a transaction up to `transaction ID` is at home. `snapshot`: the
-//! same by the records' stamps; no transaction whose record is at home has an ID above `last ID`.
+//! | design | meaning of a head |
+//! |---|---|
+//! | `undo` | records up to this sequence are finished; `transaction ID` is the slot's last |
+//! | `redo` | in slot 0 alone: the heap image has all slots' records up to `transaction ID` |
+//! | `snapshot` | as `redo`, by stamps; `last ID` bounds the IDs of applied transactions |
 //!
 //! # Durable format: slot record
 //!
-//! A record begins at a multiple of 64 bytes, and of 4096 in a log of its own; what is left of the
-//! last such block is undefined.
+//! A record begins at a multiple of 64 bytes, or of 4096 in a log file of its own. The rest of its
+//! last block is undefined.
 //!
 //! ```text
 //!   word   0      | generation (low 16)    | sequence (48)             |
@@ -46,36 +47,39 @@
 //! ```
 //!
 //! The checksum covers pool ID, generation, slot, the record's place, word 0, and the batch.
-//! `undo`: the batch holds what words were before the transaction; its sequence is one more than
-//! that of the head. `redo`: the batch begins with a mark that carries the transaction's ID less
-//! the superblock's reproduced ID, and holds what words become; the sequence is one more than that
-//! of the record before. `snapshot`: as `redo`, with the record's stamp in place of an ID; on
-//! `file` a record may have several workers' transactions, and that mark before the words of each.
+//!
+//! | design | batch | sequence |
+//! |---|---|---|
+//! | `undo` | the old values of words | one more than the head's |
+//! | `redo` | a mark, then the new values | one more than the previous record's |
+//! | `snapshot` | as `redo`, with the record's stamp in place of the ID | as `redo` |
+//!
+//! A mark holds the transaction's ID minus the superblock's reproduced ID. On `file` a `snapshot`
+//! record may hold transactions of several workers, each preceded by that mark.
 
 use medium::mutants::{Mutant, planted};
 use zerocopy::IntoBytes;
 
-/// Slots at most: workers at a time.
+/// Maximum slots, and so workers at a time.
 pub(super) const SLOTS_MAX: usize = 64;
-/// Slots at least: the smallest log has 128 KiB.
+/// Minimum slots: the smallest log has 128 KiB.
 const SLOTS_MIN: usize = 4;
-/// No slot is smaller than this, where there are more.
+/// Minimum size of a slot in a log of more than [`SLOTS_MIN`] slots.
 const SLOT_BYTES_MIN: u64 = 64 << 10;
-/// What the copies of a head are aligned to, so that no device write holds two.
+/// Alignment of the copies of a head, so that no device write covers both.
 const HEAD_BYTES: u64 = 4096;
-/// Where records begin in a slot.
+/// Offset of the records in a slot.
 const RECORDS_AT: u64 = 2 * HEAD_BYTES;
-/// Words of a head.
 pub(super) const HEAD_WORDS: usize = 8;
 /// Words of a record before its batch.
 pub(super) const RECORD_HEAD_WORDS: usize = 2;
-/// Records begin at multiples of this.
+/// Alignment of records.
 pub(super) const UNIT_WORDS: usize = 8;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LWSLOTHD");
 const SEQUENCE_BITS: u32 = 48;
 
-/// How a log area is cut into slots.
+/// The division of a log area into slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) slots: usize,
@@ -88,23 +92,23 @@ impl Layout {
         Layout { slots: slots as usize, slot_bytes: (log_bytes / slots) & !(HEAD_BYTES - 1) }
     }
 
-    /// Where a copy of a slot's head is in the log area.
+    /// Returns the offset in the log area of the copy of a slot's head that this sequence uses.
     pub(super) fn head_at(self, slot: usize, sequence: u64) -> u64 {
         slot as u64 * self.slot_bytes + sequence % 2 * HEAD_BYTES
     }
 
-    /// Where a slot's records are in the log area.
+    /// Returns the offset of a slot's records in the log area.
     pub(super) fn records_at(self, slot: usize) -> u64 {
         slot as u64 * self.slot_bytes + RECORDS_AT
     }
 
-    /// Words of a slot for records.
+    /// Returns the words for records in a slot.
     pub(super) fn record_words(self) -> usize {
         (self.slot_bytes.saturating_sub(RECORDS_AT) / 8) as usize
     }
 }
 
-/// What a slot's head says.
+/// The fields of a slot's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) sequence: u64,
@@ -112,13 +116,13 @@ pub(super) struct Head {
     pub(super) last: u64,
 }
 
-/// What every head and record of a slot is sealed with.
+/// The identity that seals every head and record of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pool: u64,
     generation: u64,
     slot: u64,
-    /// CRC-32C of the three.
+    /// CRC-32C of the three fields above.
     seed: u32,
 }
 
@@ -150,8 +154,7 @@ impl Key {
         crc32c::crc32c_append(crc, batch.as_bytes())
     }
 
-    /// Seals a record that begins at word `at` of the slot's records; its batch stands behind two
-    /// words that are filled in here.
+    /// Seals a record at word `at` of the slot's records: fills in the two words before its batch.
     #[inline]
     pub(super) fn seal(&self, at: usize, sequence: u64, record: &mut [u64]) {
         let (head, batch) = record.split_at_mut(RECORD_HEAD_WORDS);
@@ -160,8 +163,8 @@ impl Key {
         head.copy_from_slice(&[first, (batch.len() as u64) << 32 | u64::from(crc)]);
     }
 
-    /// The record that is said to begin at word `at` of a slot's records, if one of this key is;
-    /// nothing of it is checked.
+    /// Returns the record that claims to begin at word `at` of a slot's records and to be of this
+    /// generation. Verifies nothing else.
     pub(super) fn claimed<'r>(&self, at: usize, records: &'r [u64]) -> Option<Record<'r>> {
         let [first, second, rest @ ..] = records.get(at..)? else { return None };
         let batch = rest.get(..(second >> 32) as usize)?;
@@ -171,12 +174,12 @@ impl Key {
         Some(Record { sequence: first & ((1 << SEQUENCE_BITS) - 1), batch })
     }
 
-    /// The record at word `at` of a slot's records, if one of this key is there, whole.
+    /// Returns the record at word `at` of a slot's records, if a whole one with this key is there.
     pub(super) fn open<'r>(&self, at: usize, records: &'r [u64]) -> Option<Record<'r>> {
         self.open_part(0, at, records)
     }
 
-    /// The same, where `records` begin at word `first` of the slot's.
+    /// Does the same as [`open`](Key::open), where `records` begin at word `first` of the slot's.
     pub(super) fn open_part<'r>(
         &self,
         first: usize,
@@ -189,7 +192,7 @@ impl Key {
         whole.then_some(record)
     }
 
-    /// Whether a record of this key was begun at word `at`, with this sequence.
+    /// Whether word `at` holds the first word of a record with this key and sequence.
     pub(super) fn is_begun(&self, at: usize, sequence: u64, records: &[u64]) -> bool {
         records.get(at).is_some_and(|&first| first == self.first_word(sequence))
     }
@@ -203,7 +206,7 @@ pub(super) struct Record<'r> {
 }
 
 impl Record<'_> {
-    /// Its words, head included.
+    /// Returns the record's words, head included.
     pub(super) fn words(&self) -> usize {
         RECORD_HEAD_WORDS + self.batch.len()
     }
@@ -217,7 +220,7 @@ mod tests {
     const POOL: u64 = 0x1234_5678_9abc_def0;
 
     #[test]
-    fn slots_cover_a_log_and_lie_apart() {
+    fn slots_fit_the_log_without_overlap() {
         for log_bytes in [128 << 10, 4 << 20, 64 << 20, (1 << 30) + 4096] {
             let layout = Layout::of(log_bytes);
             assert!(layout.slots >= 4 && layout.record_words() >= 2048, "{layout:?}");
@@ -230,9 +233,9 @@ mod tests {
         }
     }
 
-    /// The words as they were when format 3 was set: another result is another format.
+    /// Golden words of format 3: any other result is another format.
     #[test]
-    fn heads_and_records_are_laid_out_as_format_3_says() {
+    fn heads_and_records_match_format_3() {
         let key = Key::new(POOL, 3, 2);
         let golden = [
             0x4448_544f_4c53_574c,
@@ -252,12 +255,12 @@ mod tests {
     }
 
     #[test]
-    fn a_record_or_head_with_any_bit_changed_or_of_anything_else_is_none() {
+    fn flipped_bit_or_foreign_key_is_rejected() {
         let key = Key::new(POOL, 3, 2);
         let mut records = [0; 16];
         records[10..13].copy_from_slice(&[mark(99), run(5, 1), 42]);
         key.seal(8, 7, &mut records[8..13]);
-        let record = key.open(8, &records).expect("it is whole");
+        let record = key.open(8, &records).expect("the record is intact");
         assert_eq!((record.sequence, record.batch.len(), record.words()), (7, 3, 5));
         assert!(key.is_begun(8, 7, &records) && !key.is_begun(8, 8, &records));
         for bit in 0..5 * 64 {
@@ -277,7 +280,7 @@ mod tests {
             assert_eq!(other.open(8, &records), None);
             assert_eq!(other.open_head(&head), None);
         }
-        // A generation that has the same low bits.
+        // A generation with the same low 16 bits.
         assert_eq!(Key::new(POOL, 3 + (1 << 16), 2).open(8, &records), None);
     }
 }

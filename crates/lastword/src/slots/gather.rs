@@ -1,36 +1,40 @@
-//! Workers that commit at the same time share a record, and the one write that makes it durable.
+//! Group commit across workers: concurrent commits share one record and one durable write.
+//!
+//! On `file` a durable write takes far longer than a commit's other work. Workers that commit while
+//! a write is in flight queue their batches, and a leader writes the queued batches in one record.
 //!
 //! ```text
 //!   a worker with a batch
-//!   1 do fewer lead than may?  it leads: 3
-//!   2 else the batch waits in the queue, and the worker sleeps until it is told:
-//!     "durable" or "failed", and it is done; "lead", and it leads
+//!   1 fewer leaders than the limit?  the worker leads: step 3
+//!   2 otherwise its batch joins the queue, and it sleeps until it is notified:
+//!     "durable" or "failed" ends its wait; "lead" makes it a leader
 //!
-//!   who leads, its own batch in hand
-//!   3 takes batches from the queue, oldest first, as long as there is room behind its own
+//!   a leader, with its own batch
+//!   3 takes batches from the queue, oldest first, while they fit after its own
 //!   4 writes one record of all of them                                               barrier
-//!   5 gives back what it has taken, and tells "durable" or "failed"
-//!   6 lets the oldest that waits lead in its place; leads no more, where none waits
+//!   5 returns the batches and notifies their workers: "durable" or "failed"
+//!   6 makes the oldest waiting worker a leader in its place, or steps down
 //! ```
 //!
 //! Invariants:
-//! - A batch has one owner: its worker, the queue, or who has taken it. It is moved from one to the
-//!   next, so it is in one record.
-//! - While a batch waits, as many lead as may: 1 and 2 are one step under the queue's lock, and so
-//!   is 6. Each of them comes to 6, whatever its write does. So nobody sleeps for ever, and in the
-//!   order of the queue: who is let lead has its own batch in the next record.
-//! - "Durable" is told behind the write that had the batch. Where the write fails or panics the
-//!   pool is poisoned before anybody is told, and who leads afterwards writes nothing.
-//! - All batches of a record came to 1 before it is made (3 comes before 4): whatever their workers
-//!   have seen and shown before is seen by who makes it.
+//! - A batch has one owner: its worker, the queue, or the leader that has taken it. It is moved
+//!   between them, so it is in exactly one record.
+//! - While a batch waits, the number of leaders is at its limit. Steps 1 and 2 are one critical
+//!   section of the queue's lock, and so is 6. Every leader reaches 6, whatever its write does. So
+//!   no worker sleeps for ever, and the queue is served in order: a new leader's own batch is in
+//!   the next record.
+//! - "Durable" follows the write that contained the batch. If the write fails or panics, the pool
+//!   is poisoned before any worker is notified, and later leaders write nothing.
+//! - All batches of a record passed step 1 before the record is made, because 3 comes before 4. So
+//!   the leader sees everything that their workers saw or published before.
 //!
-//! A record is whole or it never happened, so its batches are durable together, or none is. They
-//! are of transactions that have all locked what they write, and none of which can be seen before
-//! it is told: they know nothing of each other, so their order in the record is no matter.
+//! A record is whole or absent, so its batches become durable together. Their transactions hold
+//! locks on all that they write and none is visible before its notification. They are independent
+//! of each other, so their order in the record does not matter.
 //!
-//! Who is alone leads at once, writes its batch alone, and waits for nobody: two locks that nobody
-//! has are all that it pays. Nothing is allocated once a worker has met its largest group: batches
-//! are moved, and come back.
+//! A worker that commits alone leads at once, writes its own batch and never waits. It pays for two
+//! uncontended locks. Batches are moved and returned, so a worker allocates nothing after its
+//! largest group.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -41,18 +45,25 @@ use crate::Error;
 use crate::poison::Poison;
 use crate::sync::{Condvar, Mutex, lock};
 
-/// Records under way at a time. Measured, `lastword run tatp-hash --design snapshot --medium file
-/// --threads T` on two busy cores, by a record for each transaction: with one 2 and 4 workers have
-/// 0.77 of the rate, with two .9 to 1.1; 16 and 64 have 1.5 to 3.2 with either. With four as many
-/// workers share nothing.
+/// Records in flight at a time.
+///
+/// Measured with `lastword run tatp-hash --design snapshot --medium file --threads T` on two busy
+/// cores, relative to one record per transaction:
+///
+/// | leaders | 2 and 4 workers | 16 and 64 workers |
+/// |---|---|---|
+/// | 1 | 0.77 of the rate | 1.5 to 3.2 |
+/// | 2 | 0.9 to 1.1 | 1.5 to 3.2 |
+///
+/// With four leaders, four workers share no record.
 pub(super) const LEADERS: usize = 2;
-/// Words of a record at most, if its leader's own batch has no more: what others lead meanwhile is
-/// durable sooner than what comes behind it in one long write.
+/// Maximum words of a record, unless its leader's own batch has more. Other leaders' records become
+/// durable earlier than batches at the end of one long write would.
 const RECORD_WORDS: usize = 1 << 17;
-/// What a batch takes in a record besides its words.
+/// Words that a batch takes in a record besides its own.
 const BESIDES: usize = 1;
 
-/// The batches of workers that commit, until they are durable.
+/// The queue of batches whose workers are committing.
 #[derive(Debug)]
 pub(super) struct Gather {
     queue: CachePadded<Mutex<Queue>>,
@@ -60,7 +71,7 @@ pub(super) struct Gather {
     leaders: usize,
 }
 
-/// Another worker's batch.
+/// The batch of a worker other than the leader.
 #[derive(Debug)]
 pub(super) struct Member {
     worker: usize,
@@ -70,29 +81,29 @@ pub(super) struct Member {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Member>,
-    /// How many lead.
+    /// Workers that lead at present.
     leading: usize,
 }
 
-/// Where one worker sleeps.
+/// The place where one worker sleeps.
 #[derive(Debug, Default)]
 struct Place {
-    told: Mutex<Option<(Told, Vec<u64>)>>,
+    outcome: Mutex<Option<(Outcome, Vec<u64>)>>,
     bell: Condvar,
-    /// What it has taken while it leads; nobody else looks.
+    /// The batches it has taken as a leader; only this worker uses it.
     taken: Mutex<Vec<Member>>,
 }
 
-/// What a worker is told, with its batch.
+/// The outcome that a waiting worker is notified of, together with its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Outcome {
     Lead,
     Durable,
     Failed,
 }
 
 impl Gather {
-    /// For so many workers, of whom so many lead at a time.
+    /// Creates a queue for `workers`, of which at most `leaders` lead at a time.
     pub(super) fn new(workers: usize, leaders: usize) -> Gather {
         let queue = Queue { waiting: VecDeque::with_capacity(workers), leading: 0 };
         Gather {
@@ -102,12 +113,14 @@ impl Gather {
         }
     }
 
-    /// Makes a worker's batch durable, in a record that `write` makes of it and those of others, or
-    /// in another worker's. `write` has room for so many words, of which each batch takes its own
-    /// and one more; its own has room. It comes back with the worker's own batch in any case.
+    /// Makes a worker's batch durable: in a record that `write` makes of it and other workers'
+    /// batches, or in another leader's record. `room` is the words available to `write`: each batch
+    /// takes its own words and one more, and the worker's own batch must fit. The batch is returned
+    /// in every case.
     ///
     /// # Errors
-    /// Those of `write`, of whoever has called it, or of an earlier one: the pool is poisoned then.
+    /// Those of `write`, of the leader that wrote the batch, or of an earlier failure: the pool is
+    /// poisoned then.
     pub(super) fn persist(
         &self,
         poison: &Poison,
@@ -117,15 +130,16 @@ impl Gather {
         write: impl FnOnce(&[u64], &[Member]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         match self.join(worker, batch) {
-            Told::Durable => return Ok(()),
-            Told::Failed => {
-                return Err(poison.check().expect_err("who fails poisons the pool first"));
+            Outcome::Durable => return Ok(()),
+            Outcome::Failed => {
+                return Err(poison.check().expect_err("a failed leader poisons the pool first"));
             }
-            Told::Lead => {}
+            Outcome::Lead => {}
         }
         let mut taken = lock(&self.places[worker].taken);
         let mut lead = Lead { gather: self, taken: &mut taken, durable: false };
-        // It is dropped before `lead`: a write that panics poisons before anybody is told.
+        // Dropped before `lead`, so a write that panics poisons the pool before any worker is
+        // notified.
         let guard = poison.on_panic("commit");
         let done = poison.check().and_then(|()| {
             lead.take(room.min(RECORD_WORDS).saturating_sub(batch.len() + BESIDES));
@@ -138,35 +152,36 @@ impl Gather {
     }
 
     /// Steps 1 and 2.
-    fn join(&self, worker: usize, batch: &mut Vec<u64>) -> Told {
+    fn join(&self, worker: usize, batch: &mut Vec<u64>) -> Outcome {
         {
             let mut queue = lock(&self.queue);
             if queue.leading < self.leaders {
                 queue.leading += 1;
-                return Told::Lead;
+                return Outcome::Lead;
             }
             queue.waiting.push_back(Member { worker, batch: std::mem::take(batch) });
         }
         let place = &self.places[worker];
-        let mut told = lock(&place.told);
+        let mut outcome = lock(&place.outcome);
         loop {
-            if let Some((told, given_back)) = told.take() {
+            if let Some((outcome, given_back)) = outcome.take() {
                 *batch = given_back;
-                return told;
+                return outcome;
             }
-            told = place.bell.wait(told).unwrap_or_else(PoisonError::into_inner);
+            outcome = place.bell.wait(outcome).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn tell(&self, member: Member, told: Told) {
+    fn notify(&self, member: Member, outcome: Outcome) {
         let place = &self.places[member.worker];
-        *lock(&place.told) = Some((told, member.batch));
-        // Behind the lock: who wakes finds it free. Who has not slept yet finds what it is told.
+        *lock(&place.outcome) = Some((outcome, member.batch));
+        // After the lock is released, so that the woken worker finds it free. A worker that has not
+        // slept yet finds the outcome instead.
         place.bell.notify_all();
     }
 }
 
-/// Who leads, from its step 3 on; steps 5 and 6 come when it goes, however it does.
+/// A leader from step 3 on. Its drop runs steps 5 and 6, also when the write fails or panics.
 struct Lead<'g> {
     gather: &'g Gather,
     taken: &'g mut Vec<Member>,
@@ -193,18 +208,18 @@ impl Lead<'_> {
             queue.leading -= usize::from(next.is_none());
             next
         };
-        next.into_iter().for_each(|next| self.gather.tell(next, Told::Lead));
+        next.into_iter().for_each(|next| self.gather.notify(next, Outcome::Lead));
     }
 }
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        let told = if self.durable { Told::Durable } else { Told::Failed };
+        let outcome = if self.durable { Outcome::Durable } else { Outcome::Failed };
         for member in self.taken.drain(..) {
-            self.gather.tell(member, told);
+            self.gather.notify(member, outcome);
         }
-        // Last: who has been told may come again into the next record. The other way round records
-        // have two thirds as many batches (measured, 16 and 64 workers).
+        // Last: a notified worker may commit again and join the next record. In the other order
+        // records have two thirds as many batches (measured, 16 and 64 workers).
         self.hand_on();
     }
 }
@@ -215,7 +230,8 @@ mod tests {
 
     use super::*;
 
-    /// What some workers of one leader have written: the batches of each record.
+    /// The records written by a group of workers with one leader at a time: the batches of each
+    /// record.
     struct Log {
         gather: Gather,
         poison: Poison,
@@ -223,8 +239,8 @@ mod tests {
     }
 
     impl Log {
-        /// Every worker's batch, of this many words; the first worker leads, and its write ends as
-        /// `first` says when all others wait. Answers how it ended for each.
+        /// Commits one batch of `words` words per worker. The first worker leads, and its write
+        /// returns `first()` once all others wait. Returns each worker's result.
         fn run(
             workers: usize,
             words: usize,
@@ -241,24 +257,25 @@ mod tests {
             let ended = std::thread::scope(|scope| {
                 let first = scope.spawn(move || {
                     this.persist(0, words, room, || {
-                        leads.send(()).expect("the others wait for it");
+                        leads.send(()).expect("the main thread receives it");
                         while lock(&this.gather.queue).waiting.len() < workers - 1 {
                             std::thread::yield_now();
                         }
                         first()
                     })
                 });
-                is_led.recv().expect("somebody leads");
+                is_led.recv().expect("the first worker leads");
                 let others = (1..workers)
                     .map(|worker| scope.spawn(move || this.persist(worker, words, room, || Ok(()))))
                     .collect::<Vec<_>>();
                 let all = std::iter::once(first).chain(others);
-                all.map(|thread| thread.join().expect("it catches its panic")).collect()
+                all.map(|thread| thread.join().expect("the worker catches its panic")).collect()
             });
             (log, ended)
         }
 
-        /// How it ended, or `None` for a panic. The batch comes back in any case.
+        /// Returns the result of the commit, or `None` for a panic. The batch is returned in every
+        /// case.
         fn persist(
             &self,
             worker: usize,
@@ -281,12 +298,15 @@ mod tests {
             ended
         }
 
-        /// How many batches each record has. Each worker's is in one.
+        /// Returns the number of batches in each record. Each worker's batch is in exactly one.
         fn sizes(&self) -> Vec<usize> {
             let records = lock(&self.records);
             let mut workers: Vec<u64> = records.iter().flatten().map(|batch| batch[0]).collect();
             workers.sort_unstable();
-            assert!(workers.windows(2).all(|two| two[0] < two[1]), "in one record: {workers:?}");
+            assert!(
+                workers.windows(2).all(|two| two[0] < two[1]),
+                "a batch is in two records: {workers:?}"
+            );
             let nothing = lock(&self.gather.queue);
             assert_eq!((nothing.waiting.len(), nothing.leading), (0, 0));
             records.iter().map(Vec::len).collect()
@@ -294,37 +314,37 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_commit_while_a_record_is_written_share_the_next() {
+    fn batches_queued_during_write_share_next_record() {
         let (log, ended) = Log::run(12, 3, 1000, || Ok(()));
         assert!(ended.iter().all(|ended| matches!(ended, Some(Ok(())))));
         assert_eq!(log.sizes(), [1, 11]);
     }
 
     #[test]
-    fn a_record_has_as_many_as_its_leader_has_room_for() {
-        // Three words and one each: four find room in 18.
+    fn record_size_is_bounded_by_leaders_room() {
+        // Three words and one more each: four batches fit in 18.
         let (log, ended) = Log::run(12, 3, 18, || Ok(()));
         assert!(ended.iter().all(|ended| matches!(ended, Some(Ok(())))));
         assert_eq!(log.sizes(), [1, 4, 4, 3]);
-        // However large a leader's own batch is.
+        // A leader's own batch may be of any size.
         let (log, _) = Log::run(3, RECORD_WORDS, RECORD_WORDS + BESIDES, || Ok(()));
         assert_eq!(log.sizes(), [1, 1, 1]);
     }
 
     #[test]
-    fn behind_a_write_that_fails_nothing_is_written_and_nobody_is_left_asleep() {
+    fn failed_write_wakes_all_and_stops_writes() {
         let fails = || Err(Error::InsideTransaction { call: "a write" });
         let (log, ended) = Log::run(5, 3, 1000, fails);
         for ended in ended {
-            let told = ended.expect("nobody panics").expect_err("it has failed").to_string();
-            assert!(told.contains("a write"), "{told}");
+            let error = ended.expect("no worker panics").expect_err("the write failed").to_string();
+            assert!(error.contains("a write"), "{error}");
         }
         assert_eq!(log.sizes(), [1]);
     }
 
     #[test]
-    fn behind_a_write_that_panics_nothing_is_written_and_nobody_is_left_asleep() {
-        let (log, ended) = Log::run(5, 3, 1000, || panic!("on purpose"));
+    fn panicking_write_wakes_all_and_stops_writes() {
+        let (log, ended) = Log::run(5, 3, 1000, || panic!("injected panic"));
         assert!(ended[0].is_none());
         for ended in &ended[1..] {
             assert!(matches!(ended, Some(Err(Error::Poisoned { .. }))), "{ended:?}");
@@ -333,13 +353,13 @@ mod tests {
     }
 
     #[test]
-    fn who_has_been_taken_is_told_of_a_write_that_fails() {
+    fn taken_batch_is_notified_of_failed_write() {
         let log =
             Log { gather: Gather::new(2, 1), poison: Poison::default(), records: Mutex::default() };
         lock(&log.gather.queue).waiting.push_back(Member { worker: 1, batch: vec![1] });
-        let ended = log.persist(0, 1, 4, || panic!("on purpose"));
+        let ended = log.persist(0, 1, 4, || panic!("injected panic"));
         assert!(ended.is_none());
-        assert_eq!(*lock(&log.gather.places[1].told), Some((Told::Failed, vec![1])));
+        assert_eq!(*lock(&log.gather.places[1].outcome), Some((Outcome::Failed, vec![1])));
         assert_eq!(log.sizes(), [2]);
         assert!(log.poison.check().is_err());
     }

@@ -1,34 +1,36 @@
-//! Designs whose workers make their own transactions durable, each by a slot of the log: what
-//! people had before, to compare with, and `snapshot`.
+//! Designs that keep one log per worker: `undo`, `redo` and `snapshot`.
 //!
-//! | design | transactions write | logged | before | persist barriers |
+//! Each worker makes its own transactions durable in its own slot of the log area. `undo` and
+//! `redo` are baselines to compare with, as earlier systems do it; `snapshot` is Pisces.
+//!
+//! | design | transactions write to | logged | record durable before | persist barriers |
 //! |---|---|---|---|---|
-//! | [`Undo`] | in place | what words were | each word's first write | one a piece, two at commit |
-//! | [`Redo`] | to a buffer, which each read searches | what words become | home | one at commit |
-//! | [`Snapshot`] | to copies of objects | what words become | home | one at commit |
+//! | [`Undo`] | the heap | old values | a word's first write | 1 a record, 2 at commit |
+//! | [`Redo`] | a buffer that reads search | new values | the heap image | 1 at commit |
+//! | [`Snapshot`] | copies of objects | new values | the heap image | 1 at commit |
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `undo`, `redo`, `snapshot` | the designs: which order, and why |
-//! | `buffer` | the buffer |
-//! | `gather` | one record of all that commit at the same time, on `file` |
-//! | `ground` | where words and records are, on each medium |
-//! | `workers` | who is committing, and so what is durable |
-//! | `format` | slots, heads, records |
-//! | `truncation` | from the slots to home |
-//! | `recover` | what a crash left |
+//! | `undo`, `redo`, `snapshot` | the designs and their write orders |
+//! | `buffer` | the write buffer of `redo` |
+//! | `gather` | group commit across workers, on `file` |
+//! | `store` | the slot store: heap and log slots on each medium |
+//! | `workers` | the transaction table and the durable watermark |
+//! | `format` | layout of slots, heads and records |
+//! | `truncation` | applies records to the heap image and frees their slots |
+//! | `recover` | recovery from the slots after a crash |
 //!
-//! All are durable on return: a transaction is acknowledged when it and all before it are durable,
-//! and nobody can read what is not durable yet: ownership records are released, and copies shown,
-//! only then.
+//! All three are durable on return: a commit returns when the transaction and every earlier one are
+//! durable. No transaction reads a value before it is durable, because a commit releases its
+//! ownership records, or shows its copies, only after that.
 
 mod buffer;
 mod format;
 mod gather;
-mod ground;
 mod recover;
 mod redo;
 mod snapshot;
+mod store;
 mod truncation;
 mod undo;
 mod workers;

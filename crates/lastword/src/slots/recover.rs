@@ -1,15 +1,20 @@
-//! What a crash left in the slots of a log.
+//! Recovery of `undo`, `redo` and `snapshot` from the slots of a log.
 //!
-//! `undo`: a slot has the records of at most one transaction that is not over; they are taken back,
-//! newest first. Transactions that are not over have taken different ownership records, so slots
-//! need no order. `redo`: whole records are replayed in the order of their IDs, over all slots,
-//! from the first that the head of slot 0 does not say to be at home.
+//! | design | recovery |
+//! |---|---|
+//! | `undo` | rolls back the unfinished transaction of each slot, newest record first |
+//! | `redo`, `snapshot` | replays whole records of all slots by ID or stamp, from slot 0's head |
 //!
-//! Both write what words are to be, whatever they are: a crash meanwhile is a crash like any other.
-//! The log is emptied by who calls this: the superblock's next generation makes every record and
-//! head void at once, when home is durable.
+//! Under `undo` a slot has records of at most one unfinished transaction. Unfinished transactions
+//! hold different ownership records, so the slots need no order among themselves.
 //!
-//! What is found at a place decides by tables. (DudeTM, section 2.2.)
+//! Both write absolute values, so recovery is idempotent: it may crash and run again. The caller
+//! empties the log afterwards. When the heap image is durable, the superblock's next generation
+//! voids every record and head at once.
+//!
+//! A table decides about each place where a record may begin.
+//!
+//! Source: DudeTM, section 2.2.
 
 use std::path::Path;
 
@@ -23,37 +28,37 @@ use crate::Error;
 use crate::recover::Replayed;
 use crate::superblock::{Superblock, can_begin_behind};
 
-/// How many times a slot's words are read at most to find out which of the records that a search
-/// meets are whole. Records do not overlap, so a slot that we have written needs one; only data
+/// Bound on the words that a search for later records checksums, in multiples of the slot's size.
+/// Records do not overlap, so one pass suffices for a slot that this program has written. Only data
 /// that imitate records need more.
 const SEARCH_READS: usize = 8;
 
-/// What lies where the next record would.
+/// The finding at the place where the next record may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lies {
-    /// A whole record with the sequence that follows, of words of the heap.
+    /// A whole record with the next sequence, and a sound batch.
     Next,
-    /// The begin of one, and not the end.
+    /// The first word of that record without the rest.
     Begun,
-    /// Anything else, but a whole record that follows later stands behind it.
+    /// No such record, but a later one that must not be missed.
     Gap,
-    /// Anything else: nothing, or what is older.
+    /// No such record and no later one: unwritten space or old data.
     Nothing,
-    /// A whole record that says what none says.
+    /// A whole record with contents that no design writes.
     Nonsense,
 }
 
-/// What to do about it.
+/// The decision about a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// Take it, and look further.
+    /// Take the record and continue.
     Take,
     /// The slot ends here.
     End,
-    /// The slot ends here, in a write cut short: its barrier did not return, so no word that it is
-    /// about was stored, and nobody was told.
+    /// The slot ends here, in a torn write. Its barrier did not return, so none of its words was
+    /// stored and no caller was notified.
     Torn,
-    /// No crash leaves this.
+    /// No crash leaves this state.
     Refuse,
 }
 
@@ -61,7 +66,7 @@ const TABLE: [(Lies, Then); 5] = [
     (Lies::Next, Then::Take),
     (Lies::Begun, Then::Torn),
     (Lies::Nothing, Then::End),
-    // A record is written when the one before is durable: something that was is not.
+    // A record is written after the previous one is durable, so a durable record is missing.
     (Lies::Gap, Then::Refuse),
     (Lies::Nonsense, Then::Refuse),
 ];
@@ -71,14 +76,14 @@ fn decide(lies: Lies) -> Then {
     row.map_or(Then::Refuse, |(_, then)| *then)
 }
 
-/// A slot as it was read.
+/// A slot as read from the log.
 struct Slot {
     key: Key,
     head: Head,
     records: Vec<u64>,
-    /// Bytes of the log before its records.
+    /// Offset of its records in the log.
     at: u64,
-    /// What a record takes is rounded up to this.
+    /// Records are rounded up to this many words.
     unit: usize,
 }
 
@@ -107,8 +112,9 @@ impl Slot {
         Ok(Slot { key, head, records, at, unit })
     }
 
-    /// The records from this sequence on, `None` for whatever the first one has, and whether they
-    /// end in a torn one. `counts` says of a whole record that it must not be missed.
+    /// Returns the slot's records from sequence `from` on, and whether a torn record ends them.
+    /// `None` accepts the sequence of the first record. `counts` says whether a whole record must
+    /// not be missed.
     fn taken(
         &self,
         from: Option<u64>,
@@ -135,7 +141,7 @@ impl Slot {
                 (Then::Take, Some(record)) => {
                     taken.push(record);
                     at += record.words().next_multiple_of(self.unit);
-                    // Records of one transaction of `undo` have one sequence.
+                    // All records of a transaction of `undo` have the same sequence.
                     next = Some(if from.is_some() { sequence } else { sequence + 1 });
                 }
                 (Then::Torn, _) => return Ok((taken, true)),
@@ -145,13 +151,14 @@ impl Slot {
         }
     }
 
-    /// Whether a whole record that must not be missed stands at word `at` or behind it; also when
-    /// there are more that say so than records could be: they are data that imitate them. Nobody's
-    /// slot has that but who means to keep us busy.
+    /// Whether a whole record that must not be missed begins at word `at` or later. Also true if
+    /// more places claim to be records than records could be. Only a crafted log has that, and it
+    /// must not keep recovery busy.
     fn follows(&self, at: usize, counts: impl Fn(&Record<'_>) -> bool) -> bool {
         let mut left = SEARCH_READS * self.records.len();
         for at in (at..self.records.len()).step_by(self.unit) {
-            // What need not be there is not read: of what was overwritten, most is left.
+            // Old records fill most of the slot. They need not be there, so they are not
+            // checksummed.
             let Some(claimed) = self.key.claimed(at, &self.records).filter(&counts) else {
                 continue;
             };
@@ -165,13 +172,13 @@ impl Slot {
     }
 }
 
-/// For errors: where the log is damaged.
+/// Returns the error for damage at an offset of the log.
 fn damaged<'a>(superblock: &'a Superblock, path: &'a Path) -> impl Fn(u64) -> Error + 'a {
     |at| Error::DamagedLog { path: path.into(), at: superblock.log_offset + at }
 }
 
-/// `undo`: takes back what transactions that were not over have written. Durable on return: one
-/// persist barrier, none when there was nothing to take back.
+/// Rolls back the unfinished transactions of `undo`. Durable on return: one persist barrier, or
+/// none if every transaction was finished.
 pub(crate) fn take_back(
     superblock: &Superblock,
     log: &dyn ReadLog,
@@ -191,6 +198,7 @@ pub(crate) fn take_back(
         replayed.torn |= torn;
         replayed.transactions += u64::from(!records.is_empty());
         if !planted(Mutant::OldestFirst) {
+            // Newest first: a granule's oldest record has the value from before the transaction.
             records.reverse();
         }
         for record in records {
@@ -203,7 +211,7 @@ pub(crate) fn take_back(
     Ok(replayed)
 }
 
-/// A batch with its runs in reverse: on `file` all of a transaction's are in one record.
+/// Returns a batch with its runs reversed. On `file` one record holds all runs of a transaction.
 fn newest_first(batch: &[u64]) -> Vec<u64> {
     let pieces: Vec<Piece<'_>> = Pieces::new(batch).collect();
     let mut reversed = Vec::with_capacity(batch.len());
@@ -220,8 +228,8 @@ fn newest_first(batch: &[u64]) -> Vec<u64> {
     reversed
 }
 
-/// `redo`, `snapshot`: brings home what records say that are not known to be there. Durable on
-/// return: one persist barrier, none when there was nothing to replay.
+/// Replays the records of `redo` and `snapshot` that the heap image may lack. Durable on return:
+/// one persist barrier, or none if no record was replayed.
 pub(crate) fn replay(
     superblock: &Superblock,
     log: &dyn ReadLog,
@@ -232,12 +240,13 @@ pub(crate) fn replay(
     let base = superblock.reproduced;
     let (mut known, mut last) = (base, base);
     let mut torn = false;
-    // The batches of what is replayed, and ID and place of each record: not all slots at a time.
+    // Only batches to replay are kept, with the ID and place of each, so one slot's records are in
+    // memory at a time.
     let (mut batches, mut places) = (Vec::new(), Vec::new());
     for number in 0..Layout::of(superblock.log_bytes).slots {
         let slot = Slot::read(superblock, log, number, &damaged)?;
         if number == 0 {
-            // The others have none.
+            // Only slot 0 has a head.
             (known, last) = (known.max(slot.head.id), last.max(slot.head.last));
         }
         let is_sound = |record: &Record<'_>| {
@@ -255,6 +264,7 @@ pub(crate) fn replay(
         }
     }
     if !planted(Mutant::SlotOrder) {
+        // Over all slots: a word's newest value must be stored last.
         places.sort_unstable_by_key(|(id, _)| *id);
     }
     let mut replayed = Replayed { last: TxId(known), transactions: 0, torn };
@@ -262,11 +272,12 @@ pub(crate) fn replay(
         let batch = &batches[place];
         home.write_back(batch)?;
         replayed.last = replayed.last.max(TxId(id));
-        // `snapshot`: of several workers.
+        // A record of `snapshot` may hold transactions of several workers, one mark each.
         let marks = Pieces::new(batch).filter(|piece| matches!(piece, Piece::Mark(_)));
         replayed.transactions += marks.count() as u64;
     }
-    // `snapshot`: a stamp is no larger than its transaction's ID, and may be less.
+    // The head's `last` matters under `snapshot`: a stamp may be less than its transaction's ID,
+    // never more.
     replayed.last = replayed.last.max(TxId(last.saturating_add(replayed.transactions)));
     if replayed.transactions > 0 && !planted(Mutant::ReplayBarrierSkipped) {
         home.barrier()?;
@@ -274,14 +285,14 @@ pub(crate) fn replay(
     Ok(replayed)
 }
 
-/// Whether a record that was not reached is one to replay. All of ours begin with an ID: without
-/// that condition a row of keys passes for records without end. (In `tpcc-btree` the lines of
-/// district 1 have keys that begin as records of generation 1 do.)
+/// Whether a record that the scan did not reach should have been replayed. Every real record begins
+/// with an ID. Without that condition a row of keys passes for any number of records: in
+/// `tpcc-btree` the order lines of district 1 have keys that begin like records of generation 1.
 fn is_missed(record: &Record<'_>, base: u64, known: u64) -> bool {
     id_of(record, base).is_some_and(|id| id > known)
 }
 
-/// The ID that a record of `redo` carries, over that of the superblock.
+/// Returns the absolute ID that a record of `redo` carries.
 fn id_of(record: &Record<'_>, base: u64) -> Option<u64> {
     match Pieces::new(record.batch).next() {
         Some(Piece::Mark(id)) => base.checked_add(id),
@@ -295,9 +306,9 @@ mod tests {
 
     use super::*;
 
-    /// A sound pool was refused after a crash, for what its objects held.
+    /// Regression test: recovery rejected a sound pool because of keys in its objects.
     #[test]
-    fn keys_that_begin_as_records_do_are_no_missing_records() {
+    fn keys_that_imitate_records_are_ignored() {
         let (key, unit, words) = (Key::new(7, 1, 0), UNIT_WORDS, 1 << 18);
         let mut records: Vec<u64> = (0..words).map(|n| 1 << 48 | n).collect();
         records[..6].copy_from_slice(&[0, 0, mark(9), run(5, 2), 42, 43]);
@@ -310,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_with_an_id_to_replay_is_missed_behind_a_gap() {
+    fn replayable_record_after_gap_is_damage() {
         let (key, unit) = (Key::new(7, 1, 0), UNIT_WORDS);
         let mut records = vec![0; 64];
         records[32..38].copy_from_slice(&[0, 0, mark(9), run(5, 2), 42, 43]);
@@ -322,15 +333,15 @@ mod tests {
             slot.taken(None, |_| true, counts, &damaged).map(|(taken, _)| taken.len())
         };
         assert!(matches!(of(8), Err(Error::DamagedLog { .. })));
-        assert_eq!(of(9).unwrap(), 0, "what is known to be at home may be gone");
+        assert_eq!(of(9).unwrap(), 0, "a record in the heap image may be missing");
     }
 
     #[test]
-    fn a_search_gives_up_when_more_says_that_it_is_a_record_than_could_be() {
+    fn search_stops_at_too_many_imitated_records() {
         let (key, unit, words) = (Key::new(7, 3, 0), UNIT_WORDS, 1 << 12);
         let mut slot = Slot { key, head: Head::default(), records: vec![0; words], at: 0, unit };
         let counts = |record: &Record<'_>| record.sequence >= 5;
-        // So many that begin somewhere and say that they fill the rest of the slot.
+        // Writes heads that claim a record as long as the rest of the slot.
         let mut imitate = |sequence, most| {
             for at in (0..words).step_by(unit).take(most) {
                 let mut record = vec![1; words - at];
@@ -341,7 +352,7 @@ mod tests {
             slot.follows(0, counts)
         };
         assert!(!imitate(5, 8));
-        // What need not be there costs nothing.
+        // Claims that need not be there cost no checksum.
         assert!(!imitate(4, words));
         assert!(imitate(5, 9) && imitate(5, words));
     }

@@ -1,35 +1,37 @@
-//! `redo`: run in a buffer; what words become is durable before they are written home.
+//! `redo`: transactions write to a buffer; new values are durable before they are stored.
 //!
 //! ```text
 //!   write      to the buffer, which every read searches
-//!   commit     record: ID, what words become      -> slot      barrier
+//!   commit     record: ID, new values             -> slot          barrier
 //!              store the words
 //!              release the ownership records, return
-//!   slot full  lines written back, of every slot  -> home      barrier     } truncation,
-//!              head: up to this ID it is at home               barrier     } once a slot
+//!   slot full  lines written back, of every slot  -> heap image    barrier     } truncation,
+//!              head: the image has all up to this ID               barrier     } once per slot
 //! ```
 //!
-//! This is how Mnemosyne does it: a write-back transactional memory (here `stm` over a buffer:
-//! ownership records taken at the first write), one barrier a transaction, the record's checksum as
-//! its commit mark, and truncation later, which Mnemosyne's asynchronous mode leaves to another
-//! thread. Here it falls to the worker whose slot is full: nothing of it is left out of what is
-//! measured, and a line that many transactions have written is written back once.
+//! Mnemosyne works this way, over a write-back transactional memory. Here that is `stm` over a
+//! buffer, with ownership records taken at the first write. A transaction costs one barrier,
+//! because the record's checksum serves as its commit mark. Mnemosyne's asynchronous mode leaves
+//! truncation to another thread. Here the worker whose slot is full truncates, so measurements
+//! include its whole cost. A line that many transactions have written is written back once.
 //!
-//! Orders, and what goes wrong without them:
-//! - The record is durable before the words are stored: on mapped media the cache may write them
-//!   home at any time (A1), and a crash would leave a part of a transaction.
-//! - Words are stored before ownership records are released, or others would read old ones.
-//! - Ownership records are released when the record is durable: what another transaction has read
-//!   is durable before that one is.
-//! - Home is durable before the head says so, and that before a slot is written again from its
-//!   beginning: a crash would find words neither here nor there.
-//! - Truncation goes by ID over all slots, up to the frontier. By slots it would lose: this slot's
-//!   newer value of a word is home and forgotten, an older one of another slot is replayed over it.
+//! Write orders, and the failure without each:
+//! - The record is durable before its words are stored. On mapped media the cache may write them
+//!   back at any time (A1), and a crash would leave a part of a transaction.
+//! - The words are stored before ownership records are released. Otherwise other transactions read
+//!   old values.
+//! - The record is durable before ownership records are released. So a value that another
+//!   transaction reads is durable before that transaction is.
+//! - The heap image is durable before the head says so, and the head before a slot restarts from
+//!   its beginning. Otherwise a crash finds words in neither place.
+//! - Truncation goes by ID over all slots, up to the frontier. Slot by slot, the newer value of a
+//!   word could be applied and freed in one slot; recovery would then replay an older value from
+//!   another.
 //!
-//! On `file` transactions see an image in memory, whose words are all durable in the log: what goes
-//! home at truncation is what it holds by then, once for each page.
+//! On `file` transactions work on a copy of the heap image in memory, whose words are all durable
+//! in the log. Truncation writes their current values, once per page.
 //!
-//! (DudeTM, sections 2.2 and 5.2.2.)
+//! Source: DudeTM, sections 2.2 and 5.2.2.
 
 use std::path::Path;
 
@@ -39,7 +41,7 @@ use words::{Stop, TxId};
 
 use super::buffer::Buffer;
 use super::format::{Key, RECORD_HEAD_WORDS};
-use super::ground::{Ground, Words};
+use super::store::{SlotStore, Words};
 use super::truncation::Truncation;
 use super::undo::batch_of;
 use super::workers::Workers;
@@ -58,38 +60,38 @@ const BEFORE_RUNS: usize = RECORD_HEAD_WORDS + 1;
 /// Redo logging over a write buffer, with the transactional memory `stm`.
 pub struct Redo {
     memory: Stm,
-    ground: Ground,
+    store: SlotStore,
     workers: Workers,
     truncation: Mutex<Truncation>,
 }
 
-/// What one worker owns.
+/// State of one worker.
 pub struct Local {
     attempt: <Stm as Tm>::Attempt,
     buffer: Buffer,
     log: Log,
 }
 
-/// One worker's records.
+/// The records of one worker.
 struct Log {
     slot: usize,
     key: Key,
-    /// That of the next record.
+    /// The sequence of the next record.
     sequence: u64,
-    /// Words of records that are in the slot.
+    /// Words of records in the slot.
     at: usize,
-    /// Words of a record that found no room.
+    /// Words of a record that did not fit.
     wanted: usize,
     record: Vec<u64>,
-    /// An ID was drawn for the attempt.
-    drawn: bool,
-    /// The commit is not over; if the attempt ends so, it was unwound.
+    /// Whether the attempt was assigned an ID.
+    has_id: bool,
+    /// Whether a commit has begun and not finished. An attempt that ends in this state was unwound.
     committing: bool,
 }
 
-/// The words, as one transaction sees them.
+/// The heap as one transaction sees it.
 struct Buffered<'a> {
-    ground: &'a Ground,
+    store: &'a SlotStore,
     buffer: &'a mut Buffer,
 }
 
@@ -101,7 +103,7 @@ impl Space for Buffered<'_> {
 
     #[inline(always)]
     fn load_run(&mut self, index: usize, out: &mut [u64]) -> Result<(), Stop> {
-        self.buffer.load_run(self.ground.heap(), index, out);
+        self.buffer.load_run(self.store.heap(), index, out);
         Ok(())
     }
 
@@ -112,19 +114,19 @@ impl Space for Buffered<'_> {
 
     #[inline(always)]
     fn peek(&self, index: usize) -> u64 {
-        self.buffer.load(self.ground.heap(), index)
+        self.buffer.load(self.store.heap(), index)
     }
 }
 
 impl Log {
-    /// Words that are left in the slot, in whole units, but for the room of one hole.
+    /// Whether `words` words of runs fit in the slot, with space left for one no-op record.
     #[inline]
-    fn has_room(&self, ground: &Ground, words: usize) -> bool {
-        let hole = ground.room(BEFORE_RUNS);
-        self.at + ground.room(BEFORE_RUNS + words) + hole <= ground.layout.record_words()
+    fn has_room(&self, store: &SlotStore, words: usize) -> bool {
+        let no_op = store.room(BEFORE_RUNS);
+        self.at + store.room(BEFORE_RUNS + words) + no_op <= store.layout.record_words()
     }
 
-    /// Makes a transaction durable and shows it: one persist barrier.
+    /// Makes a transaction durable, then stores its words. One persist barrier.
     #[inline]
     fn end(
         &mut self,
@@ -132,42 +134,43 @@ impl Log {
         id: TxId,
         written: &Written<'_, impl Space>,
     ) -> Result<(), Error> {
-        let Redo { ground, workers, .. } = redo;
+        let Redo { store, workers, .. } = redo;
         let slot = workers.slot(self.slot);
         slot.drawn(id.0);
         workers.poison.check()?;
         self.record.clear();
-        self.record.extend([0, 0, mark(id.0 - ground.base())]);
+        self.record.extend([0, 0, mark(id.0 - store.base())]);
         batch_of(written, &mut self.record);
         self.key.seal(self.at, self.sequence, &mut self.record);
         let words = self.record.len();
-        self.record.resize(ground.room(words), 0);
+        self.record.resize(store.room(words), 0);
         slot.meter.payload(words);
         if planted(Mutant::ShownFirst) {
-            show(ground, &self.record[BEFORE_RUNS..words]);
+            show(store, &self.record[BEFORE_RUNS..words]);
         }
-        ground.write_record(self.slot, self.at, &self.record, &slot.meter)?;
-        show(ground, &self.record[BEFORE_RUNS..words]);
+        store.write_record(self.slot, self.at, &self.record, &slot.meter)?;
+        // Only now may the cache write the words back (A1): their record is durable.
+        show(store, &self.record[BEFORE_RUNS..words]);
         self.sequence += 1;
         self.at += self.record.len();
-        // Release: whoever truncates up to this ID finds the record; see `Workers::frontier`.
+        // Release: a thread that truncates up to this ID finds the record; see `Workers::frontier`.
         slot.filled.store(self.at, Ordering::Release);
         Ok(())
     }
 }
 
-/// Stores a batch for others to see.
+/// Stores a batch where other threads see it.
 #[inline]
-fn show(ground: &Ground, batch: &[u64]) {
+fn show(store: &SlotStore, batch: &[u64]) {
     for piece in Pieces::new(batch) {
         let Piece::Run(index, words) = piece else { continue };
         for (value, index) in words.iter().zip(index as usize..) {
-            ground.store(index, *value);
+            store.store(index, *value);
         }
     }
 }
 
-/// What the transactional memory calls at the end of an attempt that has written.
+/// Receives the end of a writing attempt from the transactional memory.
 struct End<'a> {
     redo: &'a Redo,
     log: &'a mut Log,
@@ -176,7 +179,7 @@ struct End<'a> {
 impl Recorder for End<'_> {
     #[inline]
     fn has_room(&mut self, words: usize) -> bool {
-        let fits = self.log.has_room(&self.redo.ground, words);
+        let fits = self.log.has_room(&self.redo.store, words);
         if !fits {
             self.log.wanted = words;
         }
@@ -185,7 +188,7 @@ impl Recorder for End<'_> {
 
     #[inline]
     fn drawing(&mut self, clock: u64) {
-        (self.log.drawn, self.log.committing) = (true, true);
+        (self.log.has_id, self.log.committing) = (true, true);
         self.redo.workers.slot(self.log.slot).drawing(clock);
     }
 
@@ -207,28 +210,28 @@ impl Redo {
         let Begun { storage, words: (words, memory), last } =
             opened.begin(Self::NAME, open, |_| ())?;
         let shape = Shape::of(&storage, options);
-        let ground = Ground::new(storage, words);
+        let store = SlotStore::new(storage, words);
         let memory = memory.starting_after(last);
-        let workers = Workers::new(ground.layout.slots, last.0);
-        let truncation = Mutex::new(Truncation::new(&ground, last.0));
-        Ok((Redo { memory, ground, workers, truncation }, shape))
+        let workers = Workers::new(store.layout.slots, last.0);
+        let truncation = Mutex::new(Truncation::new(&store, last.0));
+        Ok((Redo { memory, store, workers, truncation }, shape))
     }
 
     fn clock(&self) -> &AtomicU64 {
         self.memory.clock()
     }
 
-    /// As in `undo`.
+    /// Does the same as `Undo::settle`.
     #[inline]
     fn settle(&self, log: &mut Log) -> bool {
-        let durable = !log.drawn || self.workers.poison.check().is_ok();
-        if std::mem::take(&mut log.drawn) && durable {
+        let durable = !log.has_id || self.workers.poison.check().is_ok();
+        if std::mem::take(&mut log.has_id) && durable {
             self.workers.slot(log.slot).idle();
         }
         durable
     }
 
-    /// Makes room in a worker's slot, whose records are all at home then.
+    /// Frees a worker's slot by truncation: the heap image has all of its records then.
     #[cold]
     fn make_room(&self, log: &mut Log) -> Result<(), Error> {
         let slot = self.workers.slot(log.slot);
@@ -241,14 +244,14 @@ impl Redo {
                 log.at = 0;
                 return Ok(());
             }
-            // A commit with a lower ID is under way.
+            // A commit with a lower ID is in flight.
             drop(truncation);
             spin_loop();
             thread::yield_now();
         }
     }
 
-    /// Brings home what records up to the frontier say, and forgets them: two persist barriers.
+    /// Truncates the records of all slots up to the frontier. Two persist barriers.
     fn truncate(&self, truncation: &mut MutexGuard<'_, Truncation>) -> Result<(), Error> {
         self.workers.poison.check()?;
         let guard = self.workers.poison.on_panic("truncation");
@@ -258,12 +261,12 @@ impl Redo {
     }
 
     fn forget(&self, truncation: &mut Truncation) -> Result<(), Error> {
-        // The largest frontier that was ever computed: the frontier itself may go back (see
-        // `workers`), and a head that goes back lets a crash replay what newer heads have passed,
-        // whose slots may be written again from their beginning by then. All up to it is durable:
-        // who computed it saw so, and `durable` shows us what that one has seen.
+        // The largest frontier ever computed, because the frontier itself may decrease (see
+        // `workers`). If the head decreased, recovery would replay records that newer heads had
+        // passed, from slots that may have restarted by then. All up to this value is durable: the
+        // thread that computed it saw so, and `durable` acquires what that thread saw.
         let frontier = self.workers.durable(self.clock());
-        truncation.forget(&self.ground, &self.workers, frontier, || 0)
+        truncation.forget(&self.store, &self.workers, frontier, || 0)
     }
 }
 
@@ -284,16 +287,16 @@ impl Design for Redo {
 
     #[inline]
     fn words(&self) -> usize {
-        self.ground.heap().len()
+        self.store.heap().len()
     }
 
     #[inline]
     fn peek(&self, index: usize) -> u64 {
-        self.ground.heap()[index].load(Ordering::Relaxed)
+        self.store.heap()[index].load(Ordering::Relaxed)
     }
 
     fn poke(&self, index: usize, value: u64) {
-        self.ground.store(index, value);
+        self.store.store(index, value);
     }
 
     fn local(&self, number: usize) -> Result<Local, Error> {
@@ -301,12 +304,12 @@ impl Design for Redo {
         let slot = self.workers.slot(number);
         let log = Log {
             slot: number,
-            key: self.ground.key(number),
+            key: self.store.key(number),
             sequence: 1 + *lock(&slot.sequence),
             at: slot.filled.load(Ordering::Acquire),
             wanted: 0,
             record: Vec::new(),
-            drawn: false,
+            has_id: false,
             committing: false,
         };
         Ok(Local { attempt: self.memory.attempt(number), buffer: Buffer::new(), log })
@@ -317,8 +320,8 @@ impl Design for Redo {
     }
 
     fn words_max(&self) -> usize {
-        let words = self.ground.layout.record_words();
-        let left = words.saturating_sub(2 * self.ground.room(BEFORE_RUNS));
+        let words = self.store.layout.record_words();
+        let left = words.saturating_sub(2 * self.store.room(BEFORE_RUNS));
         left / 2 // each word a run of its own
     }
 
@@ -330,10 +333,10 @@ impl Design for Redo {
     #[inline]
     fn begin(&self, local: &mut Local, read_only: bool) -> Result<(), Error> {
         self.check()?;
-        // Room for a hole, always: an attempt that rolls back needs one, and must not wait.
-        // What was wanted is forgotten: another transaction may want less.
+        // A rollback writes a no-op record and must not wait, so space for one is reserved here.
+        // `wanted` is reset: the next transaction may be smaller.
         let wanted = std::mem::take(&mut local.log.wanted);
-        if !local.log.has_room(&self.ground, wanted) {
+        if !local.log.has_room(&self.store, wanted) {
             self.make_room(&mut local.log)?;
         }
         match read_only {
@@ -357,36 +360,36 @@ impl Design for Redo {
 
     #[inline(always)]
     fn read(&self, local: &mut Local, at: At) -> Result<u64, Stop> {
-        let space = Buffered { ground: &self.ground, buffer: &mut local.buffer };
+        let space = Buffered { store: &self.store, buffer: &mut local.buffer };
         self.memory.read(&mut local.attempt, space, at.index)
     }
 
     #[inline]
     fn read_run(&self, local: &mut Local, at: At, out: &mut [u64]) -> Result<(), Stop> {
-        let space = Buffered { ground: &self.ground, buffer: &mut local.buffer };
+        let space = Buffered { store: &self.store, buffer: &mut local.buffer };
         self.memory.read_run(&mut local.attempt, space, at.index, out)
     }
 
     #[inline(always)]
     fn write(&self, local: &mut Local, at: At, value: u64) -> Result<(), Stop> {
-        let space = Buffered { ground: &self.ground, buffer: &mut local.buffer };
+        let space = Buffered { store: &self.store, buffer: &mut local.buffer };
         self.memory.write(&mut local.attempt, space, at.index, value)
     }
 
     #[inline(always)]
     fn write_run(&self, local: &mut Local, at: At, values: &[u64]) -> Result<(), Stop> {
-        let space = Buffered { ground: &self.ground, buffer: &mut local.buffer };
+        let space = Buffered { store: &self.store, buffer: &mut local.buffer };
         self.memory.write_run(&mut local.attempt, space, at.index, values)
     }
 
     #[inline]
     fn will_read(&self, index: usize, words: usize) {
-        self.memory.will_read(self.ground.heap(), index, words);
+        self.memory.will_read(self.store.heap(), index, words);
     }
 
     #[inline]
     fn will_write(&self, index: usize, words: usize) {
-        self.memory.will_write(self.ground.heap(), index, words);
+        self.memory.will_write(self.store.heap(), index, words);
     }
 
     #[inline]
@@ -395,25 +398,25 @@ impl Design for Redo {
     }
 
     fn why_too_large(&self, _local: &Local) -> Option<Error> {
-        Some(self.ground.slot_too_small(Self::NAME))
+        Some(self.store.slot_too_small(Self::NAME))
     }
 
     fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {
         let Local { attempt, buffer, log } = local;
-        let space = Buffered { ground: &self.ground, buffer };
+        let space = Buffered { store: &self.store, buffer };
         let mut end = End { redo: self, log };
         let committed = self.memory.commit(attempt, space, &mut end);
-        let drew = log.drawn;
+        let assigned = log.has_id;
         if !self.settle(log) {
-            return Err(Stop::Conflict); // the next attempt does not begin, and says why
+            return Err(Stop::Conflict); // the next attempt fails to begin, with the error
         }
         let id = committed?;
         buffer.clear();
-        if drew {
-            // Acknowledged is what is durable with all before it.
+        if assigned {
+            // A commit is acknowledged when all earlier IDs are durable, too.
             let slot = self.workers.slot(log.slot);
-            let told = self.workers.acknowledge(slot, self.clock(), id.0);
-            told.map_err(|_| Stop::Conflict)?;
+            let acknowledged = self.workers.acknowledge(slot, self.clock(), id.0);
+            acknowledged.map_err(|_| Stop::Conflict)?;
         }
         Ok(id)
     }
@@ -421,17 +424,18 @@ impl Design for Redo {
     fn roll_back(&self, local: &mut Local) -> TxId {
         let Local { attempt, buffer, log } = local;
         if log.committing {
-            // Unwound while it was made durable: as in `undo`. A tester whose machine's power went
-            // wants to know what others would have seen.
-            if self.ground.is_apart() {
+            // Unwound while it was made durable: as in `undo`. After a simulated power failure a
+            // test observes the heap as other transactions would have seen it, so the words are
+            // shown here.
+            if self.store.is_detached() {
                 let record = &log.record;
                 let words =
                     RECORD_HEAD_WORDS + record.get(1).map_or(0, |word| *word >> 32) as usize;
-                show(&self.ground, record.get(BEFORE_RUNS..words).unwrap_or_default());
+                show(&self.store, record.get(BEFORE_RUNS..words).unwrap_or_default());
             }
             return self.committed_id();
         }
-        let space = Buffered { ground: &self.ground, buffer };
+        let space = Buffered { store: &self.store, buffer };
         let mut end = End { redo: self, log };
         let seen = self.memory.roll_back(attempt, space, &mut end);
         self.settle(log);
@@ -478,7 +482,7 @@ impl Design for Redo {
 
     fn close(&mut self) -> Result<(), Error> {
         self.bring_home()?;
-        self.ground.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
+        self.store.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
     }
 
     fn metrics(&self) -> Metrics {
@@ -504,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_never_goes_back() {
+    fn head_never_moves_backwards() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         let (redo, _) = Redo::create(&path, &options()).unwrap();
@@ -520,7 +524,7 @@ mod tests {
         (6..=10).for_each(|value| write(&redo, &mut local, value));
         let head = truncate();
         assert_eq!(head.id, clock + 5);
-        // It has read the clock, and waited until here.
+        // This worker has read the clock before the commits above and stores it only here.
         redo.workers.slot(1).drawing(clock);
         assert_eq!(redo.workers.frontier(redo.clock()), clock);
         assert_eq!(truncate(), head);
@@ -531,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_a_mark_cannot_hold_come_back() {
+    fn ids_beyond_a_marks_range_are_recovered() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         drop(Redo::create(&path, &options()).unwrap());

@@ -1,35 +1,35 @@
-//! `undo`: run in place; what words were is durable before they are written.
+//! `undo`: transactions write in place, after the old values are durable.
 //!
 //! ```text
-//!   first write of a granule   record: what it was  -> slot      barrier
+//!   first write of a granule   record: old values       -> slot          barrier
 //!                              store the words, in place
-//!   commit                     lines written back   -> home      barrier
-//!                              head: the records are void        barrier
+//!   commit                     lines written back       -> heap image    barrier
+//!                              head: the records are void                barrier
 //!                              release the ownership records, return
 //! ```
 //!
-//! This is how NVML (libpmemobj) does it, without its waste: a granule is a cache line, so
-//! neighbouring words and words written many times cost one record, and words of one write that
-//! span lines cost one record and one barrier together.
+//! NVML (libpmemobj) works this way. A granule here is a cache line, so neighbouring words and
+//! repeated writes share one record. One write that spans lines costs one record and one barrier.
 //!
-//! On `file` nothing that is stored can get home by itself, so the first barrier may wait: all
-//! records of a transaction are one, written at commit before the first page goes home.
+//! On `file` a stored word reaches the heap image only when the design writes it, so the first
+//! barrier may wait. A transaction then has a single record, written at commit before its first
+//! page.
 //!
-//! Orders, and what goes wrong without them:
-//! - The record is durable before the word is stored: the cache may write the word home at any time
-//!   (A1), and a crash would leave it there without what it was.
-//! - Words at home are durable before the head says that the records are void: a crash would lose
-//!   them.
-//! - The head is durable before ownership records are released: another transaction could read and
-//!   acknowledge what a crash takes back; and it could write the words, so that taking back this
-//!   transaction would destroy that one.
-//! - A transaction that rolls back writes the old words home in the same order.
+//! Write orders, and the failure without each:
+//! - The record is durable before its words are stored. The cache may write a word back at any time
+//!   (A1), and a crash would leave it without its old value.
+//! - The words are durable in the heap image before the head voids the records. Otherwise a crash
+//!   loses them.
+//! - The head is durable before ownership records are released. Otherwise another transaction could
+//!   read and acknowledge values that recovery rolls back. It could also write the words, and the
+//!   rollback would destroy its writes.
+//! - A rollback writes the old values to the heap image in the same order.
 //!
-//! What is taken back is taken back newest first: a granule may be recorded twice (the table that
-//! says which granules are recorded is small, and forgets), and the older record has what was there
-//! before the transaction.
+//! Rollback applies records newest first. A granule may be recorded twice, because the table of
+//! recorded granules is small and evicts entries. The older record has the values from before the
+//! transaction.
 //!
-//! (DudeTM, sections 2.2 and 5.2.2.)
+//! Source: DudeTM, sections 2.2 and 5.2.2.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ use medium::writes::run;
 use words::{Stop, TxId};
 
 use super::format::{Head, Key, RECORD_HEAD_WORDS};
-use super::ground::{Ground, Words};
+use super::store::{SlotStore, Words};
 use super::workers::Workers;
 use crate::design::{At, Design};
 use crate::metrics::Metrics;
@@ -51,40 +51,41 @@ use crate::{Error, Options};
 
 /// Words of a granule: a cache line.
 const GRANULE_WORDS: usize = 8;
-/// Granules that are known to be recorded.
+/// Entries of the table of recorded granules.
 const KNOWN: usize = 64;
-/// Words of a record that holds a stripe of the transactional memory: no first write is longer.
+/// Maximum words of a record: it holds a stripe of the transactional memory, and no first write is
+/// longer.
 const RECORD_WORDS_MAX: usize = (RECORD_HEAD_WORDS + 1 + STRIPE_WORDS).next_multiple_of(8);
 
 /// Undo logging in place, over the transactional memory `stm`.
 pub struct Undo {
     memory: Stm,
-    ground: Ground,
+    store: SlotStore,
     workers: Workers,
 }
 
-/// What one worker owns.
+/// State of one worker.
 pub struct Local {
     attempt: <Stm as Tm>::Attempt,
     log: Log,
 }
 
-/// One worker's records.
+/// The records of one worker.
 struct Log {
     slot: usize,
     key: Key,
-    /// That of the transaction that runs.
+    /// The sequence of the running transaction.
     sequence: u64,
-    /// Words that are in the slot; on files, that will be.
+    /// Words of records in the slot; on `file`, words that commit will write.
     at: usize,
-    /// What was recorded: first word and how many.
+    /// First word and length of each recorded run.
     runs: Vec<(usize, usize)>,
     known: Box<[Granule; KNOWN]>,
-    /// On files, the record that is written at commit.
+    /// On `file`, the record that commit writes.
     record: Vec<u64>,
-    /// An ID was drawn for the attempt.
-    drawn: bool,
-    /// The commit is not over; if the attempt ends so, it was unwound.
+    /// Whether the attempt was assigned an ID.
+    has_id: bool,
+    /// Whether a commit has begun and not finished. An attempt that ends in this state was unwound.
     committing: bool,
 }
 
@@ -95,14 +96,14 @@ struct Granule {
     sequence: u64,
 }
 
-/// The words, while a body runs.
+/// The heap, while a transaction body runs.
 struct Running<'a> {
     undo: &'a Undo,
     log: &'a mut Log,
 }
 
-/// The words, at the end of an attempt.
-struct Ending<'a>(&'a Ground);
+/// The heap, at the end of an attempt.
+struct Ending<'a>(&'a SlotStore);
 
 impl Space for Running<'_> {
     #[inline(always)]
@@ -112,7 +113,7 @@ impl Space for Running<'_> {
 
     #[inline(always)]
     fn load_run(&mut self, index: usize, out: &mut [u64]) -> Result<(), Stop> {
-        Space::load_run(&mut self.undo.ground.heap(), index, out)
+        Space::load_run(&mut self.undo.store.heap(), index, out)
     }
 
     #[inline(always)]
@@ -126,12 +127,12 @@ impl Space for Running<'_> {
 
     #[inline(always)]
     fn store(&mut self, index: usize, value: u64) {
-        self.undo.ground.store(index, value);
+        self.undo.store.store(index, value);
     }
 
     #[inline(always)]
     fn peek(&self, index: usize) -> u64 {
-        self.undo.ground.heap()[index].load(Ordering::Relaxed)
+        self.undo.store.heap()[index].load(Ordering::Relaxed)
     }
 }
 
@@ -163,25 +164,26 @@ impl Log {
         known.number == granule && known.sequence == self.sequence
     }
 
-    /// Records what granules are. Where words are stored at home, the record is durable on return:
-    /// one persist barrier.
+    /// Records the current values of granules. On mapped media the record is durable on return: one
+    /// persist barrier.
     #[inline(never)]
     fn keep(&mut self, undo: &Undo, first: usize, last: usize) -> Result<(), Stop> {
-        let Undo { ground, workers, .. } = undo;
-        // After a commit that failed its ownership records are released, and its words are in place
-        // and not durable: a record of them would bring them home, behind what takes them back. The
-        // failure is put before they are released, so whoever takes them sees it.
+        let Undo { store, workers, .. } = undo;
+        // A failed commit has released its ownership records, while its words are in place and not
+        // durable. A record of such words, written after the record that rolls them back, would
+        // restore them at recovery. The failure is stored before the release, so a transaction that
+        // owns the words now sees it.
         if workers.poison.check().is_err() {
-            return Err(Stop::Conflict); // the next attempt does not begin
+            return Err(Stop::Conflict); // the next attempt fails to begin
         }
         let (index, words) = (first * GRANULE_WORDS, (last + 1 - first) * GRANULE_WORDS);
         let batch = [run(index as u64, words)].into_iter();
-        let was = ground.heap()[index..index + words].iter();
+        let was = store.heap()[index..index + words].iter();
         let batch = batch.chain(was.map(|word| word.load(Ordering::Relaxed)));
-        let capacity = ground.layout.record_words();
-        if ground.is_home() {
+        let capacity = store.layout.record_words();
+        if store.is_in_place() {
             let mut record = [0; RECORD_WORDS_MAX];
-            let record = &mut record[..ground.room(RECORD_HEAD_WORDS + 1 + words)];
+            let record = &mut record[..store.room(RECORD_HEAD_WORDS + 1 + words)];
             if self.at + record.len() > capacity {
                 return Err(Stop::TooLarge);
             }
@@ -190,15 +192,15 @@ impl Log {
             self.key.seal(self.at, self.sequence, sealed);
             let meter = &workers.slot(self.slot).meter;
             meter.payload(sealed.len());
-            if let Err(error) = ground.write_record(self.slot, self.at, record, meter) {
+            if let Err(error) = store.write_record(self.slot, self.at, record, meter) {
                 workers.poison.put(error);
-                return Err(Stop::Conflict); // the next attempt does not begin
+                return Err(Stop::Conflict); // the next attempt fails to begin
             }
             self.at += record.len();
-            // Release: see `Undo::is_open_in_place`.
+            // Release: pairs with `Undo::is_open_in_place`.
             workers.slot(self.slot).filled.store(self.at, Ordering::Release);
         } else {
-            if ground.room(self.record.len() + 1 + words) > capacity {
+            if store.room(self.record.len() + 1 + words) > capacity {
                 return Err(Stop::TooLarge);
             }
             self.record.extend(batch);
@@ -210,35 +212,37 @@ impl Log {
         Ok(())
     }
 
-    /// Makes the end of an attempt durable, whatever it was: three persist barriers on files, two
-    /// elsewhere, one when it has changed nothing.
+    /// Makes the end of an attempt durable, commit or rollback. Three persist barriers on `file`,
+    /// two on mapped media, one if nothing has changed.
     fn end(&mut self, undo: &Undo, id: TxId, new: &[u64]) -> Result<(), Error> {
-        let Undo { ground, workers, .. } = undo;
+        let Undo { store, workers, .. } = undo;
         let slot = workers.slot(self.slot);
         slot.drawn(id.0);
         workers.poison.check()?;
         let head = Head { sequence: self.sequence, id: id.0, last: 0 };
         if planted(Mutant::EntriesDroppedFirst) {
-            ground.write_head(self.slot, &self.key, head, &slot.meter)?;
+            store.write_head(self.slot, &self.key, head, &slot.meter)?;
         }
-        if ground.is_home() {
-            let lines = self.runs.iter().map(|&(index, words)| ground.write_back(index, words));
+        if store.is_in_place() {
+            let lines = self.runs.iter().map(|&(index, words)| store.write_back(index, words));
             match lines.sum() {
                 0 => {}
-                lines => ground.lines_home(lines, &slot.meter)?,
+                lines => store.flush_lines(lines, &slot.meter)?,
             }
         } else if !new.is_empty() {
             let words = self.record.len();
             self.key.seal(0, self.sequence, &mut self.record);
-            self.record.resize(ground.room(words), 0);
+            self.record.resize(store.room(words), 0);
             slot.meter.payload(words);
             if planted(Mutant::InPlaceFirst) {
-                ground.pages_home(&[new], &slot.meter)?;
+                store.write_pages(&[new], &slot.meter)?;
             }
-            ground.write_record(self.slot, 0, &self.record, &slot.meter)?;
-            ground.pages_home(&[new], &slot.meter)?;
+            // The record before the pages: a crash between them rolls the transaction back.
+            store.write_record(self.slot, 0, &self.record, &slot.meter)?;
+            store.write_pages(&[new], &slot.meter)?;
         }
-        ground.write_head(self.slot, &self.key, head, &slot.meter)?;
+        // Last: it voids the records, so the words must be durable before it.
+        store.write_head(self.slot, &self.key, head, &slot.meter)?;
         self.sequence += 1;
         self.reset();
         slot.filled.store(0, Ordering::Release);
@@ -253,7 +257,7 @@ impl Log {
     }
 }
 
-/// What the transactional memory calls at the end of an attempt that has written.
+/// Receives the end of a writing attempt from the transactional memory.
 struct End<'a> {
     undo: &'a Undo,
     log: &'a mut Log,
@@ -262,12 +266,12 @@ struct End<'a> {
 impl Recorder for End<'_> {
     #[inline]
     fn has_room(&mut self, _words: usize) -> bool {
-        true // looked for at each write
+        true // checked at each write
     }
 
     #[inline]
     fn drawing(&mut self, clock: u64) {
-        (self.log.drawn, self.log.committing) = (true, true);
+        (self.log.has_id, self.log.committing) = (true, true);
         self.undo.workers.slot(self.log.slot).drawing(clock);
     }
 
@@ -276,7 +280,7 @@ impl Recorder for End<'_> {
         let End { undo, log } = self;
         let guard = undo.workers.poison.on_panic("commit");
         let mut new = Vec::new();
-        if !undo.ground.is_home() {
+        if !undo.store.is_in_place() {
             batch_of(&written, &mut new);
         }
         if let Err(error) = log.end(undo, id, &new) {
@@ -287,7 +291,7 @@ impl Recorder for End<'_> {
     }
 }
 
-/// What a transaction has written, as a batch.
+/// Appends a transaction's writes to a batch.
 pub(super) fn batch_of(written: &Written<'_, impl Space>, batch: &mut Vec<u64>) {
     written.runs(
         batch,
@@ -306,10 +310,10 @@ impl Undo {
         let Begun { storage, words: (words, memory), last } =
             opened.begin(Self::NAME, open, |_| ())?;
         let shape = Shape::of(&storage, options);
-        let ground = Ground::new(storage, words);
+        let store = SlotStore::new(storage, words);
         let memory = memory.starting_after(last);
-        let workers = Workers::new(ground.layout.slots, last.0);
-        Ok((Undo { memory, ground, workers }, shape))
+        let workers = Workers::new(store.layout.slots, last.0);
+        Ok((Undo { memory, store, workers }, shape))
     }
 
     fn clock(&self) -> &AtomicU64 {
@@ -317,18 +321,18 @@ impl Undo {
     }
 
     /// Whether a slot has records of a transaction in flight, whose words may be in the heap image.
-    /// Asked when no worker is left: a program has forgotten a worker in the middle of it. Acquire:
-    /// pairs with the stores behind a record and behind the head that makes it void.
+    /// Called when no worker is left; the program has then leaked a worker in the middle of a
+    /// transaction. Acquire: pairs with the stores after a record and after the head that voids it.
     fn is_open_in_place(&self) -> bool {
         self.workers.used().any(|slot| slot.filled.load(Ordering::Acquire) > 0)
     }
 
-    /// After an ID was drawn: it is told, unless it could not be made durable; then it is under way
-    /// for ever, and nothing that needs it is ever acknowledged. Answers whether it is durable.
+    /// Reports an assigned ID as finished, if it was made durable. Otherwise the ID stays in flight
+    /// for ever, so no transaction that needs it is acknowledged. Returns whether it is durable.
     #[inline]
     fn settle(&self, log: &mut Log) -> bool {
-        let durable = !log.drawn || self.workers.poison.check().is_ok();
-        if std::mem::take(&mut log.drawn) && durable {
+        let durable = !log.has_id || self.workers.poison.check().is_ok();
+        if std::mem::take(&mut log.has_id) && durable {
             self.workers.slot(log.slot).idle();
         }
         durable
@@ -352,16 +356,16 @@ impl Design for Undo {
 
     #[inline]
     fn words(&self) -> usize {
-        self.ground.heap().len()
+        self.store.heap().len()
     }
 
     #[inline]
     fn peek(&self, index: usize) -> u64 {
-        self.ground.heap()[index].load(Ordering::Relaxed)
+        self.store.heap()[index].load(Ordering::Relaxed)
     }
 
     fn poke(&self, index: usize, value: u64) {
-        self.ground.store(index, value);
+        self.store.store(index, value);
     }
 
     fn local(&self, number: usize) -> Result<Local, Error> {
@@ -369,13 +373,13 @@ impl Design for Undo {
         let sequence = 1 + *crate::sync::lock(&self.workers.slot(number).sequence);
         let mut log = Log {
             slot: number,
-            key: self.ground.key(number),
+            key: self.store.key(number),
             sequence,
             at: 0,
             runs: Vec::new(),
             known: Box::new([Granule::default(); KNOWN]),
             record: Vec::new(),
-            drawn: false,
+            has_id: false,
             committing: false,
         };
         log.reset();
@@ -388,8 +392,9 @@ impl Design for Undo {
     }
 
     fn words_max(&self) -> usize {
-        // More do not fit however they lie; each granule is looked at when it is recorded.
-        self.ground.layout.record_words()
+        // An upper bound for any placement of the words; `Log::keep` checks each granule as it
+        // records it.
+        self.store.layout.record_words()
     }
 
     #[inline]
@@ -421,12 +426,12 @@ impl Design for Undo {
 
     #[inline(always)]
     fn read(&self, local: &mut Local, at: At) -> Result<u64, Stop> {
-        self.memory.read(&mut local.attempt, self.ground.heap(), at.index)
+        self.memory.read(&mut local.attempt, self.store.heap(), at.index)
     }
 
     #[inline]
     fn read_run(&self, local: &mut Local, at: At, out: &mut [u64]) -> Result<(), Stop> {
-        self.memory.read_run(&mut local.attempt, self.ground.heap(), at.index, out)
+        self.memory.read_run(&mut local.attempt, self.store.heap(), at.index, out)
     }
 
     #[inline(always)]
@@ -443,12 +448,12 @@ impl Design for Undo {
 
     #[inline]
     fn will_read(&self, index: usize, words: usize) {
-        self.memory.will_read(self.ground.heap(), index, words);
+        self.memory.will_read(self.store.heap(), index, words);
     }
 
     #[inline]
     fn will_write(&self, index: usize, words: usize) {
-        self.memory.will_write(self.ground.heap(), index, words);
+        self.memory.will_write(self.store.heap(), index, words);
     }
 
     #[inline]
@@ -457,23 +462,23 @@ impl Design for Undo {
     }
 
     fn why_too_large(&self, _local: &Local) -> Option<Error> {
-        Some(self.ground.slot_too_small(Self::NAME))
+        Some(self.store.slot_too_small(Self::NAME))
     }
 
     fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {
         let Local { attempt, log } = local;
         let mut end = End { undo: self, log };
-        let committed = self.memory.commit(attempt, Ending(&self.ground), &mut end);
-        let drew = log.drawn;
+        let committed = self.memory.commit(attempt, Ending(&self.store), &mut end);
+        let assigned = log.has_id;
         if !self.settle(log) {
-            return Err(Stop::Conflict); // the next attempt does not begin, and says why
+            return Err(Stop::Conflict); // the next attempt fails to begin, with the error
         }
         let id = committed?;
-        if drew {
-            // Acknowledged is what is durable with all before it.
+        if assigned {
+            // A commit is acknowledged when all earlier IDs are durable, too.
             let slot = self.workers.slot(log.slot);
-            let told = self.workers.acknowledge(slot, self.clock(), id.0);
-            told.map_err(|_| Stop::Conflict)?;
+            let acknowledged = self.workers.acknowledge(slot, self.clock(), id.0);
+            acknowledged.map_err(|_| Stop::Conflict)?;
         }
         Ok(id)
     }
@@ -481,12 +486,12 @@ impl Design for Undo {
     fn roll_back(&self, local: &mut Local) -> TxId {
         let Local { attempt, log } = local;
         if log.committing {
-            // Unwound while it was made durable: nobody knows what a crash would leave. Its words
-            // stay taken, and the pool is poisoned.
+            // Unwound while it was made durable, so its fate after a crash is unknown. Its
+            // ownership records stay taken, and the pool is poisoned.
             return self.committed_id();
         }
         let mut end = End { undo: self, log };
-        let seen = self.memory.roll_back(attempt, Ending(&self.ground), &mut end);
+        let seen = self.memory.roll_back(attempt, Ending(&self.store), &mut end);
         self.settle(log);
         seen
     }
@@ -526,11 +531,11 @@ impl Design for Undo {
     fn close(&mut self) -> Result<(), Error> {
         self.wait(self.committed_id())?;
         if self.is_open_in_place() {
-            // With the mark of a clean shutdown its words would stay. Without, opening the pool
-            // takes them back by these records, as after a crash.
+            // With the mark of a clean shutdown its words would stay. Without it, opening the pool
+            // rolls them back from these records, as after a crash.
             return Ok(());
         }
-        self.ground.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
+        self.store.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
     }
 
     fn metrics(&self) -> Metrics {
@@ -545,16 +550,16 @@ mod tests {
     use crate::Medium;
 
     #[test]
-    fn a_head_with_an_id_that_no_superblock_can_hold_is_damage() {
+    fn head_with_oversized_id_is_reported_as_damage() {
         let options = Options::new().bytes(1 << 20).log_bytes(256 << 10);
         let options = options.medium(Medium::PersistentCache);
         let opened = |id| {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("pool");
-            let (Undo { ground, .. }, _) = Undo::create(&path, &options).unwrap();
+            let (Undo { store, .. }, _) = Undo::create(&path, &options).unwrap();
             let head = Head { sequence: 1, id, last: 0 };
-            ground.write_head(2, &ground.key(2), head, &Meter::default()).unwrap();
-            drop(ground);
+            store.write_head(2, &store.key(2), head, &Meter::default()).unwrap();
+            drop(store);
             Undo::open(&path, &options).map(|(undo, _)| undo.committed_id().0)
         };
         assert_eq!(opened(1 << 61).unwrap(), 1 << 61);

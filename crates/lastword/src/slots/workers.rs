@@ -1,23 +1,29 @@
-//! Workers that make their transactions durable themselves, and what may be said of all of them.
+//! The workers of a slot store: their commit state, the durable watermark, and their counters.
+//!
+//! Each worker makes its own transactions durable, so durability is known per worker. A commit may
+//! return only when every earlier ID is durable too. This module computes that watermark from one
+//! word per worker.
 //!
 //! ```text
-//!   worker                                    whoever asks what is durable
+//!   committing worker                         thread that reads the watermark
 //!   1 committing := clock seen                a read the clock
-//!   2 draw ID (locked add)                    b read every `committing`
+//!   2 assign the ID (locked add)              b read every `committing`
 //!   3 committing := ID - 1
 //!   4 the transaction is durable
 //!   5 ownership records released
 //!   6 committing := idle
 //! ```
 //!
-//! Everything up to min(clock of a, every `committing` of b) is durable, by the argument of
-//! `persist/frontier.rs`: an ID up to the clock of a was drawn before a, so 1 is visible at b; if b
-//! sees 1 or 3, the minimum is below the ID; else it sees 6 or a later 1, which come after 4. That
-//! minimum may seem to go back (a worker that waits between reading the clock and 1), so what is
-//! told is the largest that was ever told, or that a worker has acknowledged.
-//!
-//! Why what is durable is closed under dependencies: 5 comes after 4, so what another transaction
-//! has read of this one is durable before that one can draw its ID.
+//! Invariants:
+//! - Every ID up to min(clock of a, every `committing` of b) is durable; `persist/frontier.rs` has
+//!   the argument. An ID up to the clock of a was assigned before a, so step 1 is visible at b. If
+//!   b sees 1 or 3, the minimum is below the ID. Otherwise b sees 6 or a later 1, and both come
+//!   after 4.
+//! - The reported watermark never decreases. The minimum itself can: a worker may pause between
+//!   reading the clock and step 1. So [`Workers::durable`] returns the largest value that was ever
+//!   reported or that a worker has acknowledged.
+//! - The durable transactions are closed under dependencies. Step 5 comes after 4, so a value that
+//!   another transaction reads is durable before that transaction is assigned its ID.
 
 use crossbeam_utils::CachePadded;
 
@@ -27,20 +33,20 @@ use crate::metrics::Metrics;
 use crate::poison::Poison;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, spin_loop, thread};
 
-/// No commit is under way.
+/// No commit is in flight.
 const IDLE: u64 = u64::MAX;
-/// Looks at the others before the core is given to them.
+/// Polls before a waiting worker yields its core.
 const SPINS: u32 = 1 << 10;
 
-/// What a slot's worker shows to others.
+/// The state of one slot's worker that other threads read.
 #[derive(Debug)]
 pub(super) struct Slot {
     committing: AtomicU64,
-    /// The last ID that its worker was told to be durable, with all before it.
+    /// The last ID that this worker has acknowledged as durable, with all before it.
     acknowledged: AtomicU64,
-    /// Words of records that are durable; see `redo`. Under `undo`, of the transaction that runs.
+    /// Words of durable records; see `redo`. Under `undo`, those of the running transaction.
     pub(super) filled: AtomicUsize,
-    /// What its next worker goes on with.
+    /// The last sequence used in the slot, from which the next worker continues.
     pub(super) sequence: Mutex<u64>,
     pub(super) meter: Meter,
 }
@@ -72,14 +78,16 @@ impl Workers {
         }
     }
 
-    /// A worker takes the slot of its number.
+    /// Registers the worker with this number.
     pub(super) fn enter(&self, design: &'static str, number: usize) -> Result<(), Error> {
         if number >= self.slots.len() {
-            // With more slots the pool has refused before.
+            // The pool has already refused numbers beyond the design's limit, so the log is too
+            // small here.
             let instead = "create the pool with a larger log (`log_bytes`: 64 KiB for each worker)";
             return Err(Error::TooManyWorkers { design, max: self.slots.len(), instead });
         }
-        // Release: whoever draws an ID afterwards is counted; see `frontier`.
+        // Release: a thread that sees an ID assigned after this also counts this worker; see
+        // `frontier`.
         self.used.fetch_max(number + 1, Ordering::Release);
         Ok(())
     }
@@ -89,32 +97,32 @@ impl Workers {
         &self.slots[number]
     }
 
-    /// The slots that a worker has ever had.
+    /// Returns the slots that ever had a worker.
     pub(super) fn used(&self) -> impl Iterator<Item = &Slot> {
         self.slots[..self.used.load(Ordering::Acquire)].iter().map(|slot| &**slot)
     }
 
-    /// Step a and b.
+    /// Steps a and b.
     #[inline]
     pub(super) fn frontier(&self, clock: &AtomicU64) -> u64 {
-        // Acquire: pairs with the addition that draws an ID, behind step 1.
+        // Acquire: pairs with the addition that assigns an ID, which comes after step 1.
         let now = clock.load(Ordering::Acquire);
-        // Acquire: pairs with steps 1 and 6, behind step 4 of what was before.
+        // Acquire: pairs with steps 1 and 6; the worker's previous step 4 comes before either.
         let committing = self.used().map(|slot| slot.committing.load(Ordering::Acquire));
         committing.min().unwrap_or(IDLE).min(now)
     }
 
-    /// The largest ID such that it and all before it are durable.
+    /// Returns the durable watermark: the largest ID such that it and all before it are durable.
     pub(super) fn durable(&self, clock: &AtomicU64) -> u64 {
-        // Acquire: shows what is durable to whoever is told so.
+        // Acquire: a caller that learns of a durable transaction also sees its effects.
         let acknowledged = self.used().map(|slot| slot.acknowledged.load(Ordering::Acquire)).max();
         let known = self.frontier(clock).max(acknowledged.unwrap_or(0));
         self.durable.fetch_max(known, Ordering::AcqRel).max(known)
     }
 
-    /// Waits until `id`, of this slot's worker, and all before it are durable: others are
-    /// committing. What is [`durable`](Workers::durable) is no less afterwards, and that costs a
-    /// store to the worker's own line where one place for all would go from core to core.
+    /// Waits until `id`, of this slot's worker, and all before it are durable. Afterwards
+    /// [`durable`](Workers::durable) returns at least `id`. That costs a store to the worker's own
+    /// line; one shared watermark would move from core to core with each commit.
     pub(super) fn acknowledge(&self, slot: &Slot, clock: &AtomicU64, id: u64) -> Result<(), Error> {
         self.wait_for(id, || self.frontier(clock))?;
         slot.acknowledged.store(id, Ordering::Release);
@@ -151,11 +159,12 @@ impl Slot {
     /// Step 1.
     #[inline(always)]
     pub(super) fn drawing(&self, clock: u64) {
-        // Release: may be seen in place of the idle mark before it; must show what that one shows.
+        // Release: a reader may see this store instead of the idle mark before it, so it must
+        // publish everything that the mark publishes.
         self.committing.store(clock, Ordering::Release);
     }
 
-    /// Step 3: others need not wait for more than this ID.
+    /// Step 3: other workers need not wait for more than this ID.
     #[inline(always)]
     pub(super) fn drawn(&self, id: u64) {
         self.committing.store(id - 1, Ordering::Release);
@@ -168,7 +177,7 @@ impl Slot {
     }
 }
 
-/// What one worker has done. It alone counts, so a load and a store are enough.
+/// Counters of one worker. Only that worker writes them, so a load and a store suffice.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     log_payload: AtomicU64,
@@ -202,7 +211,7 @@ impl Meter {
         add(&self.home_bytes, bytes);
     }
 
-    /// A barrier behind so many lines.
+    /// Counts a barrier and the lines that it waited for.
     #[inline(always)]
     pub(super) fn barrier(&self, lines: u64, delay_cycles: u64) {
         add(&self.device_writes, lines);
@@ -210,7 +219,7 @@ impl Meter {
         add(&self.delay_cycles, delay_cycles);
     }
 
-    /// The end of a grace period was waited for.
+    /// Counts a timed grace period.
     #[inline(always)]
     pub(super) fn grace(&self, cycles: u64) {
         add(&self.grace_periods, 1);
@@ -236,7 +245,7 @@ impl Meter {
         sum.grace_cycles += of(&self.grace_cycles);
         let delay_ns = medium::cpu::cycles_to_ns(of(&self.delay_cycles));
         sum.emulated_delay_ns += delay_ns;
-        // Workers spin for the device themselves: that is not their work.
+        // Workers spin while the emulated device is busy: that is no CPU work.
         sum.helped_cpu_ns += delay_ns;
     }
 }
@@ -246,12 +255,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_acknowledged_is_durable_whoever_begins() {
+    fn acknowledged_id_stays_durable_when_a_commit_starts() {
         let workers = Workers::new(2, 0);
         (0..2).for_each(|number| workers.enter("a design", number).unwrap());
         let clock = AtomicU64::new(6);
         workers.acknowledge(workers.slot(0), &clock, 6).unwrap();
-        // It has read the clock before, and waited until here.
+        // This worker has read the clock before the commits above and stores it only here.
         workers.slot(1).drawing(5);
         assert_eq!((workers.frontier(&clock), workers.durable(&clock)), (5, 6));
         workers.wait(&clock, 6).unwrap();

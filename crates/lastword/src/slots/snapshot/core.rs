@@ -4,7 +4,7 @@ use medium::{Memory, cpu};
 use words::TxId;
 
 use super::super::gather::Gather;
-use super::super::ground::Ground;
+use super::super::store::SlotStore;
 use super::super::truncation::Truncation;
 use super::super::workers::Workers;
 use super::Local;
@@ -13,18 +13,19 @@ use crate::Options;
 use crate::sync::{AtomicU64, Mutex};
 use crate::versions::{Attempt, Finished, Owned, Versions};
 
-/// One grace period in so many is timed: reading the counter takes as long as a short one.
+/// One grace period in this many is timed, because reading the cycle counter takes as long as a
+/// short one.
 const TIMED_EVERY: u64 = 8;
 
-/// State shared by the workers and the threads that end their groups.
+/// State shared by the workers and by the threads that end their groups.
 pub(super) struct Core {
     pub(super) versions: Versions<Memory>,
-    pub(super) ground: Ground,
+    pub(super) store: SlotStore,
     pub(super) workers: Workers,
     pub(super) gather: Gather,
     pub(super) truncation: Mutex<Truncation>,
-    /// IDs up to this one are of transactions that are durable for sure: all of them, until one was
-    /// unwound while it was made durable.
+    /// Transactions up to this ID are certainly durable. `u64::MAX` until a transaction is unwound
+    /// while it is made durable.
     pub(super) sure: AtomicU64,
     /// The attempt that the last worker of each number left to the next one.
     pub(super) kept: Box<[Mutex<Option<Attempt>>]>,
@@ -39,22 +40,22 @@ impl Core {
 
     /// Commits a transaction that only protected objects. It logs nothing and shows nothing, but it
     /// counts as a write from here on, so it gets an end. A transaction that began earlier and then
-    /// writes one of these objects has read a version that this reader takes for older. Returns the
-    /// moment that the transaction has seen; the time that it takes is no transaction's ID.
+    /// writes one of these objects conflicts with it. Returns the last ID that the transaction has
+    /// seen; the timestamp that it consumes is no transaction's ID.
     #[cold]
     pub(super) fn commit_protected(&self, local: &mut Local) -> TxId {
         let Local { number, attempt, .. } = local;
         let seen = attempt.seen();
         self.versions.commits(attempt);
-        let end = self.versions.show(&self.ground, attempt.owned());
+        let end = self.versions.show(&self.store, attempt.owned());
         let ends = (end, attempt.looks());
         let finished = self.finish(*number, attempt.owned(), ends, &mut Vec::new());
         self.versions.ended(attempt, end, finished);
         TxId(seen)
     }
 
-    /// Applies versions that ended at this time to the heap image, now or later. Now and then times
-    /// the grace period.
+    /// Applies versions that ended at this time to the heap, now or later. Times the grace period
+    /// of one transaction in [`TIMED_EVERY`].
     #[inline(always)]
     pub(super) fn finish(
         &self,
@@ -66,7 +67,7 @@ impl Core {
         let timed = end.is_multiple_of(TIMED_EVERY);
         let now = || if timed { cpu::cycles() } else { 0 };
         let began = now();
-        let finished = self.versions.finish(&self.ground, owned, (end, looks), batch, now);
+        let finished = self.versions.finish(&self.store, owned, (end, looks), batch, now);
         if timed {
             self.workers.slot(slot).meter.grace(finished.known.saturating_sub(began));
         }

@@ -1,27 +1,28 @@
-//! Group commit: transactions of one worker that are made durable, shown and brought home together.
+//! Group commit: transactions of one worker that become durable and visible together.
 //!
 //! ```text
 //!   worker         member | not durable, its objects locked | member | ...
 //!   place          empty  | group                           | empty  | group
-//!   who ends it    the worker, when it has enough
-//!                  in between anybody: who waits for it, who wants one of its objects, the timer
+//!   ended by       the worker, when the group is full
+//!                  in between any thread: a waiter, a writer of a locked object, the timer
 //! ```
 //!
-//! A member's commit returns before it is durable, and before other workers can see it; its own
-//! worker sees it (`versions::member`). The group lies in its worker's *place* between two members,
-//! under a lock that whoever ends it holds. Who finds the place empty, because a member is running,
-//! says that the group is wanted, and the worker ends it when that member is over.
+//! A member's commit returns before the member is durable, and before other workers see it. Its own
+//! worker sees it (`versions::member`). Between two members the group lies in its worker's *place*,
+//! under a lock that a thread holds while it ends the group. A thread that finds the place empty,
+//! because a member is running, marks the group as wanted. The worker ends it after that member.
 //!
-//! Orders, and what goes wrong without them:
-//! - `pending` is announced before the first member is over, and taken away when the group is
-//!   durable and shown: what is said to be durable would not be. (`versions::seats`)
-//! - A group that lies there has room for its record: who ends it waits for nobody. So nobody who
-//!   waits, for room or for an object, waits for a group that waits for it.
-//! - The worker that has wanted room holds no group meanwhile.
+//! Invariants, and the failure without each:
+//! - `pending` is announced before the first member is over, and cleared when the group is durable
+//!   and shown. Otherwise the durable watermark would include transactions that are not durable
+//!   (`versions::seats`).
+//! - A group in its place has space for its record, so ending it never waits. Otherwise a thread
+//!   that waits for space or for an object could wait for a group that waits for it.
+//! - A worker holds no group while it waits for space.
 //!
-//! (Pisces, section 4, *group commit*. There the thread itself ends its group, at the next
-//! transaction that fills it or needs an object of it; one that does not come back would keep its
-//! objects for ever.)
+//! Source: Pisces, section 4, *group commit*. There a thread ends its own group, at the next
+//! transaction that fills it or needs one of its objects. A thread without further transactions
+//! would keep its objects locked for ever.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -39,50 +40,52 @@ use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, fence, l
 use crate::versions::{Attempt, Entry, LOOKS, Owned};
 use crate::{Error, Options};
 
-/// What there is for groups, where there are any.
+/// State of group commit in a pool that uses it.
 pub(super) struct Groups {
-    /// Transactions of a group.
+    /// Transactions per group.
     members: u64,
     pub(super) time: Duration,
     places: Box<[CachePadded<Mutex<Place>>]>,
     listeners: Mutex<Listeners>,
-    /// How many of these there are, and of threads that sleep until a group has ended, at least.
+    /// Upper bound on the listeners and the threads that sleep until a group ends.
     listening: AtomicUsize,
+    /// A group has ended.
     ended: Event,
-    /// There is a group; see `timer`.
+    /// A group has begun; see `timer`.
     pub(super) begun: Event,
-    /// The timer waits for the first group.
+    /// Whether the timer sleeps until a group begins.
     pub(super) asleep: AtomicBool,
     pub(super) closing: AtomicBool,
 }
 
-/// Who sleeps looks again after that time: a pool that has failed wakes nobody.
+/// Sleeping threads poll at this interval, because a failing pool does not wake them.
 const NAP: Duration = Duration::from_millis(10);
 
-/// Where a worker's group lies.
+/// The place where a worker's group lies between two members.
 #[derive(Default)]
 struct Place {
-    /// From its first worker on.
+    /// Present once the slot has had a worker.
     log: Option<Log>,
     group: Option<Owned>,
     /// Transactions in the group.
     members: u64,
-    /// Somebody waits for its end.
+    /// A thread waits for the group's end.
     wanted: bool,
-    /// For reuse.
+    /// Memory for reuse.
     spare: Vec<Entry>,
 }
 
-/// What has become of a member.
+/// The outcome of a member's commit.
 pub(super) enum Member {
-    /// Its ID.
+    /// The member joined the group, with this ID.
     Stays(u64),
-    /// There is no room for its group's record with it. Words that it wants if it is alone.
+    /// The group's record would not fit with this member. Holds the words that the member needs if
+    /// it is the group's first.
     NoRoom(Option<usize>),
 }
 
 impl Groups {
-    /// Groups as the options ask for; nothing where each transaction stands for itself.
+    /// Creates the state that the options ask for, or `None` if each transaction commits by itself.
     pub(super) fn new(slots: usize, options: &Options) -> Option<Groups> {
         let is_waited_for = options.durability == Durability::Sync;
         (options.group > 1 && !is_waited_for).then(|| Groups {
@@ -102,28 +105,29 @@ impl Groups {
         lock(&self.places[number])
     }
 
-    /// A worker comes.
+    /// Creates the log of a worker's slot, unless an earlier worker left one.
     pub(super) fn enter(&self, number: usize, log: impl FnOnce() -> Log) {
         self.place(number).log.get_or_insert_with(log);
     }
 
-    /// Has a worker's log for as long as no group of it lies there.
+    /// Runs `work` on a worker's log, while the place is empty.
     pub(super) fn with_log<R>(
         &self,
         number: usize,
         work: impl FnOnce(&mut Log) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let log = self.place(number).log.take();
-        let mut log = log.expect("a worker that has come has a log");
+        let mut log = log.expect("an entered worker has a log");
         let done = work(&mut log);
         self.place(number).log = Some(log);
         done
     }
 
-    /// Takes the group back that the worker wants to write in.
+    /// Takes the group back from its place, so that the worker can write in it.
     #[cold]
     pub(super) fn join(&self, attempt: &mut Attempt, number: usize) -> Result<(), Stop> {
-        // Somebody has ended it: what this one has read of it is of another time than its start.
+        // Another thread has ended the group. The reads of it so far belong to a later time than
+        // the start.
         let Some(group) = self.place(number).group.take() else {
             return Err(attempt.lost_its_group());
         };
@@ -131,7 +135,7 @@ impl Groups {
         Ok(())
     }
 
-    /// What a word will be when a group has ended that lies somewhere.
+    /// Returns the value of a word after its pending group ends, if one in a place has written it.
     pub(super) fn written(&self, core: &Core, index: usize) -> Option<u64> {
         let places = self.places.iter();
         places.rev().find_map(|place| core.versions.written(lock(place).group.as_ref()?, index))
@@ -139,7 +143,7 @@ impl Groups {
 }
 
 impl Core {
-    /// The attempt is about to write: it has its group.
+    /// Takes the worker's group back before the attempt's first write.
     #[inline(always)]
     pub(super) fn join(&self, local: &mut Local) -> Result<(), Stop> {
         match &self.groups {
@@ -150,7 +154,7 @@ impl Core {
         }
     }
 
-    /// A transaction of a group commits, or leaves it.
+    /// Commits a member of a group, or reports that it does not fit.
     pub(super) fn commit_member(&self, groups: &Groups, local: &mut Local) -> Result<TxId, Stop> {
         let Local { number, attempt, wanted, .. } = local;
         match self.member_commits(groups, attempt, *number) {
@@ -159,37 +163,38 @@ impl Core {
                 Err(Stop::Conflict)
             }
             Member::Stays(id) => {
-                self.versions.leave(&self.ground, attempt);
+                self.versions.leave(&self.store, attempt);
                 Ok(TxId(id))
             }
         }
     }
 
-    /// What has written nothing that counts is over. Answers the last ID that it may have seen.
+    /// Ends a member that changed nothing or rolls back. Returns the last ID that it may have seen.
     pub(super) fn leave_group(&self, groups: &Groups, local: &mut Local) -> TxId {
         let Local { number, attempt, wanted, .. } = local;
         if attempt.joins() {
             self.member_leaves(groups, attempt, *number, *wanted > 0)
         } else if attempt.is_lent() {
-            self.versions.leave(&self.ground, attempt);
+            self.versions.leave(&self.store, attempt);
             TxId(attempt.seen())
         } else {
-            TxId(self.versions.roll_back(&self.ground, attempt))
+            TxId(self.versions.roll_back(&self.store, attempt))
         }
     }
 
-    /// The attempt goes on behind its group; begins again where that has ended meanwhile.
+    /// Checks the worker's group at the beginning of an attempt. If it has ended, the attempt
+    /// begins again.
     #[inline]
     pub(super) fn look_after_group(&self, groups: &Groups, attempt: &mut Attempt, number: usize) {
         if self.versions.is_over(attempt) {
             let entries = std::mem::take(&mut groups.place(number).spare);
             self.versions.group_is_over(attempt, entries);
-            // It may have begun before that end, and not see what this worker has committed.
+            // The attempt may have begun before that end, and would miss its worker's own commits.
             self.versions.begin(attempt);
         }
     }
 
-    /// A transaction of a group commits.
+    /// Adds a committing member to its worker's group, and ends the group if it is full.
     pub(super) fn member_commits(
         &self,
         groups: &Groups,
@@ -198,17 +203,20 @@ impl Core {
     ) -> Member {
         let mut place = groups.place(number);
         let Place { log, members, .. } = &mut *place;
-        let log = log.as_mut().expect("a worker that has come has a log");
-        let (joins, has_room) = (attempt.joins(), |words| log.has_room(&self.ground, words));
+        let log = log.as_mut().expect("an entered worker has a log");
+        let (joins, has_room) = (attempt.joins(), |words| log.has_room(&self.store, words));
+        // The upper bound is cheap. The exact size matters only to a group's first member.
         let stays = has_room(attempt.owned().words_max());
         if !stays {
             if joins {
+                // The group ends without this member, which runs again as the first of the next
+                // group.
                 return Member::NoRoom(None);
             }
             log.batch.clear();
             let whole = !self.options.flush_diff;
             self.versions.changes(attempt.owned(), whole, &mut log.batch);
-            if !log.has_room(&self.ground, log.batch.len()) {
+            if !log.has_room(&self.store, log.batch.len()) {
                 return Member::NoRoom(Some(log.batch.len()));
             }
         }
@@ -217,25 +225,27 @@ impl Core {
             false => self.versions.pends(attempt.owned()),
         };
         *members += 1;
-        // Another member could make other objects of the memory that comes back.
+        // A later member could reuse the chunks that this one frees for other objects, so the group
+        // ends here.
         let is_last = attempt.owned().gives_chunks_back();
         let is_full = !stays || is_last || *members >= groups.members;
         attempt.stays(id);
-        // Before the group may end: that waits for all that run.
+        // Over before the group may end, because that waits for every running transaction.
         self.versions.over(attempt);
         let ended = self.put_back(groups, attempt, place, is_full);
         if !ended && !joins {
             if groups.asleep.load(Ordering::SeqCst) {
                 groups.begun.notify();
             }
-            // What was announced first may have been too early for one of them.
-            self.tell_listeners(groups);
+            // The first announcement of `pending` may have been too early for a listener; see
+            // `pends`.
+            self.notify_listeners(groups);
         }
         Member::Stays(id)
     }
 
-    /// The worker's group lies where others can end it; ends it if somebody has waited for that.
-    /// Answers whether it has ended.
+    /// Puts the worker's group into its place, and ends it if `at_once` or if a thread waits for
+    /// that. Returns whether it has ended.
     fn put_back(
         &self,
         groups: &Groups,
@@ -243,21 +253,21 @@ impl Core {
         place: MutexGuard<'_, Place>,
         at_once: bool,
     ) -> bool {
-        let told = Told { core: self, groups }; // dropped after the lock
+        let notify = NotifyOnDrop { core: self, groups }; // drops after the lock
         let mut place = place;
         place.group = Some(attempt.lend());
-        // While the thread panics it could panic again: others end the group then.
+        // A panicking thread could panic again here, so it leaves the group to other threads.
         let ends = (at_once || place.wanted) && !std::thread::panicking();
-        // An error is kept by the pool: the next transaction does not begin, and says why.
+        // The pool keeps the error, and the next transaction fails to begin with it.
         let ended = ends && self.end(&mut place).is_ok();
         drop(place);
         if !ends {
-            told.not_needed();
+            notify.cancel();
         }
         ended
     }
 
-    /// A member that was taken back leaves its group; with `at_once` that ends.
+    /// Removes a rolled-back member from its group. With `at_once` the group then ends.
     pub(super) fn member_leaves(
         &self,
         groups: &Groups,
@@ -265,20 +275,22 @@ impl Core {
         number: usize,
         at_once: bool,
     ) -> TxId {
-        let seen = self.versions.roll_back_member(&self.ground, attempt);
+        let seen = self.versions.roll_back_member(&self.store, attempt);
         self.put_back(groups, attempt, groups.place(number), at_once);
         TxId(seen)
     }
 
-    /// Makes a group durable, shows it and brings it home, if one lies there.
+    /// Makes the group in a place durable, shows it and applies it to the heap. Does nothing if
+    /// there is none.
     fn end(&self, place: &mut Place) -> Result<(), Error> {
         let Place { log, group, members, wanted, spare } = place;
         let Some(owned) = group else { return Ok(()) };
         self.workers.poison.check()?;
         let guard = self.workers.poison.on_panic("commit");
-        let log = log.as_mut().expect("a worker that has come has a log");
+        let log = log.as_mut().expect("an entered worker has a log");
         log.batch.clear();
         self.versions.changes(owned, !self.options.flush_diff, &mut log.batch);
+        // Announced before the record's stamp is read: see `versions::seats`.
         self.versions.group_commits(owned);
         if planted(Mutant::GroupToldFirst) {
             self.versions.group_is_shown(owned);
@@ -289,42 +301,43 @@ impl Core {
             guard.disarm();
             return Err(self.workers.poison.put(error));
         }
-        let end = self.versions.show(&self.ground, owned);
+        let end = self.versions.show(&self.store, owned);
         self.finish(log.slot, owned, (end, LOOKS), &mut log.batch);
         self.versions.group_is_shown(owned);
         guard.disarm();
         (*members, *wanted) = (0, false);
         *spare = group.take().map(Owned::into_entries).unwrap_or_default();
         if log.is_short() {
-            // The group is durable whatever comes of it; an error is kept by the pool.
+            // The group is durable whatever this returns; the pool keeps an error.
             let _ = self.look_ahead(log);
         }
         Ok(())
     }
 
-    /// Ends the group of a worker, or lets the worker know that somebody waits for that. Answers
-    /// whether there is nothing to wait for.
+    /// Ends the group of a worker, or marks it as wanted while a member runs. Returns whether the
+    /// group was in its place.
     pub(super) fn end_group(&self, groups: &Groups, number: usize) -> Result<bool, Error> {
-        let _told = Told { core: self, groups }; // dropped after the lock
+        let _notify = NotifyOnDrop { core: self, groups }; // drops after the lock
         let mut place = groups.place(number);
         let is_there = place.group.is_some();
         place.wanted = !is_there && self.versions.pending(number).is_some();
         self.end(&mut place).map(|()| is_there)
     }
 
-    /// As [`end_group`](Core::end_group), unless somebody is at it.
+    /// Does the same as [`end_group`](Core::end_group), unless another thread holds the place.
     pub(super) fn want_group(&self, groups: &Groups, number: usize) {
-        let told = Told { core: self, groups }; // dropped after the lock
+        let notify = NotifyOnDrop { core: self, groups }; // drops after the lock
         match try_lock(&groups.places[number]) {
             Some(mut place) => {
                 place.wanted = place.group.is_none() && self.versions.pending(number).is_some();
-                let _ = self.end(&mut place); // an error is kept by the pool
+                let _ = self.end(&mut place); // the pool keeps the error
             }
-            None => told.not_needed(),
+            None => notify.cancel(),
         }
     }
 
-    /// Ends all groups of transactions up to this ID that lie somewhere; the others are wanted.
+    /// Ends all groups that lie in their places and have transactions up to this ID. Marks the
+    /// others as wanted.
     pub(super) fn end_groups(&self, groups: &Groups, id: u64) -> Result<(), Error> {
         for number in 0..self.versions.workers() {
             if self.versions.pending(number).is_some_and(|before| before < id) {
@@ -334,24 +347,24 @@ impl Core {
         Ok(())
     }
 
-    /// As [`end_groups`](Core::end_groups), of all there are.
+    /// Ends or marks all groups.
     pub(super) fn end_all_groups(&self) -> Result<(), Error> {
         self.groups.as_ref().map_or(Ok(()), |groups| self.end_groups(groups, u64::MAX))
     }
 
-    /// Whether the pool can go on. If not, the listeners are notified.
+    /// Returns the error of a poisoned pool, after notifying its listeners.
     #[inline]
     pub(super) fn check(&self) -> Result<(), Error> {
-        self.workers.poison.check().inspect_err(|_| drop(self.told()))
+        self.workers.poison.check().inspect_err(|_| drop(self.notify_on_drop()))
     }
 
-    /// Notifies the listeners when it is dropped, whatever comes before: an error, or a panic, that
-    /// has poisoned the pool. To be dropped where this thread holds no lock.
-    pub(super) fn told(&self) -> Option<Told<'_>> {
-        self.groups.as_ref().map(|groups| Told { core: self, groups })
+    /// Returns a guard that notifies the listeners when it is dropped, also after an error or a
+    /// panic that has poisoned the pool. Drop it where this thread holds no lock.
+    pub(super) fn notify_on_drop(&self) -> Option<NotifyOnDrop<'_>> {
+        self.groups.as_ref().map(|groups| NotifyOnDrop { core: self, groups })
     }
 
-    /// Waits until all up to this ID are durable.
+    /// Waits until all transactions up to this ID are durable.
     pub(super) fn wait_for_groups(&self, groups: &Groups, id: u64) -> Result<(), Error> {
         let mut waiting = Waiting::begin(self);
         let is_durable = || {
@@ -366,7 +379,7 @@ impl Core {
         Ok(())
     }
 
-    /// Sleeps until groups have ended such that it is so: a member of one of them is running.
+    /// Sleeps until `is_so` returns true. A member of an awaited group is running.
     #[cold]
     fn sleep_until(
         &self,
@@ -374,7 +387,7 @@ impl Core {
         is_so: impl Fn() -> Result<bool, Error>,
     ) -> Result<(), Error> {
         groups.listening.fetch_add(1, Ordering::Relaxed);
-        // What `is_so` looks at it looks at behind a fence: see `tell_listeners`.
+        // `is_so` reads its state after a fence: see `notify_listeners`.
         let done = loop {
             let epoch = groups.ended.epoch();
             match is_so().and_then(|so| self.workers.poison.check().map(|()| so)) {
@@ -386,15 +399,15 @@ impl Core {
         done
     }
 
-    /// Notifies the listener when the outcome of `id` is known, at once if it is.
-    pub(super) fn tell(&self, groups: &Groups, id: u64, listener: Listener) {
+    /// Notifies the listener when the outcome of `id` is known, at once if it already is.
+    pub(super) fn add_listener(&self, groups: &Groups, id: u64, listener: Listener) {
         groups.listening.fetch_add(1, Ordering::Relaxed);
         lock(&groups.listeners).add(id, listener);
-        self.tell_listeners(groups);
+        self.notify_listeners(groups);
     }
 
-    /// Has a future's task woken when the outcome of `id` is known: registers the waker, or
-    /// replaces the one that this future has registered before.
+    /// Registers a future's waker for the outcome of `id`, or replaces the waker that the same
+    /// future has registered before.
     pub(super) fn listen(
         &self,
         groups: &Groups,
@@ -405,26 +418,26 @@ impl Core {
         if let Some(serial) = registration.serial() {
             let replaced = lock(&groups.listeners).replace(id, serial, waker);
             match replaced {
-                // Nothing to look at: the registration was followed by a look, behind the fence,
-                // and what has ended since then has seen it.
+                // No check is needed. One followed the registration, after the fence, and every
+                // group that ended since then has seen the registration.
                 Ok(unneeded) => return drop(unneeded),
                 Err(new) => waker = new,
             }
         }
         groups.listening.fetch_add(1, Ordering::Relaxed);
         registration.set(lock(&groups.listeners).add(id, Listener::Task(waker)));
-        self.tell_listeners(groups);
+        self.notify_listeners(groups);
     }
 
-    /// Notifies the listeners of what is known by now, and wakes the threads that sleep.
-    pub(super) fn tell_listeners(&self, groups: &Groups) {
-        // Either this thread sees the listener, or the listener sees what this one has done.
+    /// Notifies the listeners whose outcome is known, and wakes the sleeping threads.
+    pub(super) fn notify_listeners(&self, groups: &Groups) {
+        // Either this thread sees the listener, or the listener sees this thread's stores.
         fence(Ordering::SeqCst);
         if groups.listening.load(Ordering::Relaxed) == 0 {
             return;
         }
         groups.ended.notify();
-        // Durable first: what was durable before a failure is durable.
+        // Read before the failure: transactions durable before a failure stay durable.
         let durable = self.versions.durable();
         let failed = self.workers.poison.check().is_err();
         let known = lock(&groups.listeners).take(|id| failed || id <= durable);
@@ -437,7 +450,7 @@ impl Core {
 }
 
 impl Groups {
-    /// Removes a future's waker: the future is dropped.
+    /// Removes the waker of a dropped future.
     pub(super) fn forget(&self, id: u64, registration: &Registration) {
         let Some(serial) = registration.serial() else { return };
         let removed = lock(&self.listeners).remove(id, serial);
@@ -446,27 +459,27 @@ impl Groups {
         }
     }
 
-    /// Listeners that have not been notified.
+    /// Returns the number of listeners that have not been notified.
     pub(super) fn listeners(&self) -> usize {
         lock(&self.listeners).len()
     }
 }
 
-/// See [`Core::told`].
-pub(super) struct Told<'c> {
+/// A guard that notifies the listeners; see [`Core::notify_on_drop`].
+pub(super) struct NotifyOnDrop<'c> {
     core: &'c Core,
     groups: &'c Groups,
 }
 
-impl Told<'_> {
-    /// Nothing has ended.
-    fn not_needed(self) {
+impl NotifyOnDrop<'_> {
+    /// Drops the guard without notifying: no group has ended.
+    fn cancel(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for Told<'_> {
+impl Drop for NotifyOnDrop<'_> {
     fn drop(&mut self) {
-        self.core.tell_listeners(self.groups);
+        self.core.notify_listeners(self.groups);
     }
 }

@@ -1,37 +1,44 @@
-//! `snapshot`: objects with two versions; readers wait neither for writers nor for the medium.
+//! `snapshot`: dual-version concurrency control (Pisces), made durable by redo records.
+//!
+//! Each object has at most two versions. Readers wait neither for writers nor for the medium.
 //!
 //! ```text
 //!   write      to a copy of the object, linked from its header (see `versions`)
-//!   commit  1  record: stamp, what has changed          -> slot      barrier     durable
-//!           2  all copies are visible at once
-//!           3  when nobody needs what was there before: words home, links away
+//!   commit  1  record: stamp, new values             -> slot          barrier     durable
+//!           2  all copies become visible at once
+//!           3  after the grace period: words to the heap, links removed
 //!              return
-//!   slot full  lines written back, of every slot        -> home      barrier     } truncation,
-//!              head: up to this stamp it is at home                  barrier     } once a slot
+//!   slot full  lines written back, of every slot     -> heap image    barrier     } truncation,
+//!              head: the image has all up to this stamp               barrier     } once per slot
 //! ```
 //!
-//! A transaction is durable before anybody else can see it, so what was read is durable always, and
-//! a ticket has nothing to wait for, unless there are groups (`group`).
+//! A transaction is durable before any other worker sees it. So every value read is durable, and a
+//! ticket has nothing to wait for, unless transactions form groups (`group`).
 //!
-//! *The order of records.* A record's stamp is the clock when it is made, plus one. A transaction
-//! that depends on another began when that one was visible, so its stamp is larger; transactions
-//! with equal stamps know nothing of each other, and have written different objects. So recovery
-//! replays by stamps. (Pisces, section 3.4.)
+//! *Order of records.* A record's stamp is the clock when the record is made, plus one. A
+//! transaction that depends on another began after that one was visible, so its stamp is larger.
+//! Transactions with equal stamps are independent and have written different objects. So recovery
+//! replays by stamps (section 3.4).
 //!
-//! Orders, and what goes wrong without them:
-//! - The record is durable before the copies are visible: another transaction could read and
-//!   acknowledge what a crash takes back.
-//! - Words are stored at home when their record is durable: on mapped media the cache may write
-//!   them home at any time (A1), and a crash would leave a part of a transaction.
-//! - Truncation goes by stamps, up to the smallest start of what is not at home (`seats`): a record
-//!   that is forgotten too early is lost, and one that is kept when a newer one of the same object
-//!   is forgotten is replayed over it. (P-2 of section 3.2. The paper's thread gives its log back
-//!   after three transactions, and an idle one keeps everybody's; here whoever needs room forgets
-//!   for all, which costs two barriers a slot instead of stores by everybody, all the time.)
-//! - A link is stored at home like any word, and a crash may leave it. It is void then: see
-//!   `versions::link`.
+//! Write orders, and the failure without each:
+//! - The record is durable before the copies are visible. Otherwise another transaction could read
+//!   and acknowledge values that a crash loses.
+//! - The record is durable before its words are stored in the heap. On mapped media the cache may
+//!   write them back at any time (A1), and a crash would leave a part of a transaction.
+//! - Truncation goes by stamps, up to the smallest start of a transaction that the heap image does
+//!   not have (`versions::seats`). A record freed too early is lost. A record kept after a newer
+//!   one of the same object was freed is replayed over it. (P-2 of section 3.2.)
+//! - A link is stored in the heap like any word, and a crash may leave it there. It is void then:
+//!   see `versions::link`.
 //!
-//! On `file` transactions see an image in memory, whose words are all durable in the log.
+//! The paper's threads reclaim their own logs after three transactions, and an idle one keeps every
+//! log. Here the worker that needs space truncates all slots. That costs two barriers per slot
+//! instead of constant stores by every worker.
+//!
+//! On `file` transactions work on a copy of the heap image in memory, whose words are all durable
+//! in the log.
+//!
+//! Source: Pisces, sections 3 and 4.
 
 mod core;
 mod group;
@@ -53,7 +60,7 @@ use self::timer::Timer;
 use self::waiting::Waiting;
 use super::format::SLOTS_MAX;
 use super::gather::{Gather, LEADERS};
-use super::ground::{Ground, Words};
+use super::store::{SlotStore, Words};
 use super::truncation::Truncation;
 use super::workers::Workers;
 use crate::design::{At, Design};
@@ -66,44 +73,48 @@ use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::versions::{Attempt, Home, Versions};
 use crate::{Error, Options};
 
-/// Words of a worker's copies at least: enough for who frees or prepares a run of blocks.
+/// Minimum words of a worker's copies: enough to free or prepare a run of blocks in one
+/// transaction.
 const COPIES_MIN: usize = 1 << 17;
-/// What the superblock names as its design where nothing is logged: nobody opens that.
+/// The design name in the superblock of an unlogged pool. No design has it, so the pool cannot be
+/// reopened.
 const UNLOGGED: &str = "unlogged";
 
 const _: () = assert!(SLOTS_MAX <= crate::versions::WORKERS_MAX);
 
 /// Dual-version concurrency control, made durable by redo records.
 ///
-/// Transactions are isolated as *snapshot isolation* says, which is less than serializable: each
-/// reads the heap as it was when it began, and of two that write the same object at the same time
-/// one is run again. But two that each read what the other writes may both commit (*write skew*).
-/// Where that would break an invariant, [`protect`](words::Words::protect) what the decision rests
-/// on. The collections of this project do so.
+/// Isolation is *snapshot isolation*, which is weaker than serializable. Each transaction reads the
+/// heap as it was when it began. If two transactions write the same object at the same time, one of
+/// them runs again. If each reads an object that the other writes, both may commit (*write skew*).
+/// Where that would break an invariant, [`protect`](words::Words::protect) the objects that the
+/// decision rests on. The collections of this project do so.
 ///
-/// Durable on return, whatever [`Options::durability`] says: one persist barrier a transaction that
-/// has changed anything. With [`Options::group`] of two or more the ticket tells when it is
-/// durable, and other workers see it then and not before: one persist barrier a group. Isolation is
-/// *parallel* snapshot isolation then: each worker sees its own transactions before others do, so
-/// two may see what two did beside each other in different orders.
+/// Durable on return, whatever [`Options::durability`] says: one persist barrier for each
+/// transaction that changes anything. With [`Options::group`] of two or more, a commit returns
+/// earlier. The ticket reports durability, and other workers see the transaction only from then on:
+/// one persist barrier per group. Isolation is then *parallel* snapshot isolation: a worker sees
+/// its own transactions before others do, so two workers may see concurrent transactions in
+/// different orders.
 pub struct Snapshot {
     core: Arc<Core>,
     timer: Option<Timer>,
 }
 
-/// What one worker owns.
+/// State of one worker.
 pub struct Local {
     number: usize,
     attempt: Attempt,
-    /// Where there are groups it lies with them.
+    /// `None` with groups, which keep it in the worker's place.
     log: Option<Log>,
-    /// Words of runs that found no room.
+    /// Words of runs that did not fit.
     wanted: usize,
-    /// The commit is not over; if the attempt ends so, it was unwound or could not be made durable.
+    /// Whether a commit has begun and not finished. An attempt that ends in this state was unwound
+    /// or could not be made durable.
     committing: bool,
 }
 
-impl Home for Ground {
+impl Home for SlotStore {
     #[inline(always)]
     fn words(&self) -> &Heap {
         self.heap()
@@ -111,12 +122,12 @@ impl Home for Ground {
 
     #[inline(always)]
     fn store(&self, index: usize, value: u64) {
-        Ground::store(self, index, value);
+        SlotStore::store(self, index, value);
     }
 
     #[inline(always)]
     fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
-        Ground::exchange(self, index, current, new)
+        SlotStore::exchange(self, index, current, new)
     }
 }
 
@@ -126,7 +137,7 @@ impl Snapshot {
             return Err(Error::BadOption {
                 option: "unlogged",
                 value: 1,
-                must: "nothing of it is durable, so it is for `emulated` alone",
+                must: "supported by medium `emulated` alone, because nothing is durable",
             });
         }
         let name = if options.unlogged { UNLOGGED } else { Self::NAME };
@@ -134,12 +145,12 @@ impl Snapshot {
             opened.begin(name, |storage| Words::open(storage, options), |_| ())?;
         let shape = Shape::of(&storage, options);
         let generation = storage.superblocks.current().generation;
-        let ground = Ground::new(storage, words);
-        let slots = ground.layout.slots;
-        let truncation = Mutex::new(Truncation::new(&ground, last.0));
+        let store = SlotStore::new(storage, words);
+        let slots = store.layout.slots;
+        let truncation = Mutex::new(Truncation::new(&store, last.0));
         let core = Arc::new(Core {
             versions: Versions::new(slots, last.0, generation),
-            ground,
+            store,
             workers: Workers::new(slots, last.0),
             gather: Gather::new(slots, LEADERS),
             truncation,
@@ -180,22 +191,22 @@ impl Design for Snapshot {
 
     #[inline]
     fn words(&self) -> usize {
-        self.core.ground.heap().len()
+        self.core.store.heap().len()
     }
 
     #[inline]
     fn peek(&self, index: usize) -> u64 {
-        self.core.ground.heap()[index].load(Ordering::Relaxed)
+        self.core.store.heap()[index].load(Ordering::Relaxed)
     }
 
     fn observe(&self, index: usize) -> u64 {
         let core = &*self.core;
         let grouped = core.groups.as_ref().and_then(|groups| groups.written(core, index));
-        grouped.unwrap_or_else(|| core.versions.observe(&core.ground, index))
+        grouped.unwrap_or_else(|| core.versions.observe(&core.store, index))
     }
 
     fn poke(&self, index: usize, value: u64) {
-        self.core.ground.store(index, value);
+        self.core.store.store(index, value);
     }
 
     fn local(&self, number: usize) -> Result<Local, Error> {
@@ -223,8 +234,8 @@ impl Design for Snapshot {
         if let Some(groups) = &self.core.groups
             && !std::thread::panicking()
         {
-            // An error is kept by the pool. While the thread panics it could panic again: others
-            // end the group then.
+            // The pool keeps an error. A panicking thread could panic again here, so it leaves the
+            // group to other workers or the timer.
             let _ = self.core.end_group(groups, *number);
         }
         let next = self.core.versions.attempt_without_space(*number);
@@ -232,8 +243,8 @@ impl Design for Snapshot {
     }
 
     fn words_max(&self) -> usize {
-        let words = self.core.ground.layout.record_words();
-        words.saturating_sub(self.core.ground.room(BEFORE_RUNS)) / 2 // each word a run of its own
+        let words = self.core.store.layout.record_words();
+        words.saturating_sub(self.core.store.room(BEFORE_RUNS)) / 2 // worst case: a run per word
     }
 
     #[inline]
@@ -272,7 +283,7 @@ impl Design for Snapshot {
         if *wanted > 0 {
             return Obstacle::Room;
         }
-        // Before the wait: a group that has the object ends when it is wanted.
+        // Before the wait, so that a group that holds the object ends soon.
         if let Some(groups) = &self.core.groups
             && let Some(holder) = attempt.was_held_by()
         {
@@ -282,28 +293,28 @@ impl Design for Snapshot {
     }
 
     fn is_held(&self, key: u64, seen: u64) -> bool {
-        self.core.versions.is_held(&self.core.ground, key, seen)
+        self.core.versions.is_held(&self.core.store, key, seen)
     }
 
     #[inline(always)]
     fn read(&self, local: &mut Local, at: At) -> Result<u64, Stop> {
-        Ok(self.core.versions.read(&self.core.ground, &mut local.attempt, at))
+        Ok(self.core.versions.read(&self.core.store, &mut local.attempt, at))
     }
 
     #[inline(always)]
     fn read_run(&self, local: &mut Local, at: At, out: &mut [u64]) -> Result<(), Stop> {
-        self.core.versions.read_run(&self.core.ground, &mut local.attempt, at, out);
+        self.core.versions.read_run(&self.core.store, &mut local.attempt, at, out);
         Ok(())
     }
 
     #[inline(always)]
     fn look(&self, local: &mut Local, object: usize) -> u64 {
-        self.core.versions.look(&self.core.ground, &mut local.attempt, object)
+        self.core.versions.look(&self.core.store, &mut local.attempt, object)
     }
 
     #[inline(always)]
     fn read_seen(&self, _local: &mut Local, version: u64, at: At) -> Result<u64, Stop> {
-        Ok(self.core.versions.read_seen(&self.core.ground, version, at))
+        Ok(self.core.versions.read_seen(&self.core.store, version, at))
     }
 
     #[inline(always)]
@@ -314,26 +325,26 @@ impl Design for Snapshot {
         at: At,
         out: &mut [u64],
     ) -> Result<(), Stop> {
-        self.core.versions.read_run_seen(&self.core.ground, version, at, out);
+        self.core.versions.read_run_seen(&self.core.store, version, at, out);
         Ok(())
     }
 
     #[inline(always)]
     fn write(&self, local: &mut Local, at: At, value: u64) -> Result<(), Stop> {
         self.core.join(local)?;
-        self.core.versions.write(&self.core.ground, &mut local.attempt, at, value)
+        self.core.versions.write(&self.core.store, &mut local.attempt, at, value)
     }
 
     #[inline(always)]
     fn write_run(&self, local: &mut Local, at: At, values: &[u64]) -> Result<(), Stop> {
         self.core.join(local)?;
-        self.core.versions.write_run(&self.core.ground, &mut local.attempt, at, values)
+        self.core.versions.write_run(&self.core.store, &mut local.attempt, at, values)
     }
 
     #[inline]
     fn protect(&self, local: &mut Local, at: At) -> Result<(), Stop> {
         self.core.join(local)?;
-        self.core.versions.protect(&self.core.ground, &mut local.attempt, at.object)
+        self.core.versions.protect(&self.core.store, &mut local.attempt, at.object)
     }
 
     #[inline]
@@ -343,8 +354,8 @@ impl Design for Snapshot {
 
     #[inline]
     fn will_read(&self, index: usize, words: usize) {
-        let heap = self.core.ground.heap();
-        let first = index.saturating_sub(2); // the link stands before an object's first word
+        let heap = self.core.store.heap();
+        let first = index.saturating_sub(2); // the link precedes an object's header word
         for line in (first..index + words).step_by(cpu::LINE_WORDS) {
             cpu::prefetch_read(heap, line);
         }
@@ -361,10 +372,10 @@ impl Design for Snapshot {
     }
 
     fn why_too_large(&self, local: &Local) -> Option<Error> {
-        // Words are counted as they are written, against the slot; only memory for copies ends an
-        // attempt before that.
+        // Each write checks its words against the slot. Before that limit only the memory for
+        // copies ends an attempt.
         Some(match local.attempt.words_written() > self.words_max() {
-            true => self.core.ground.slot_too_small(Self::NAME),
+            true => self.core.store.slot_too_small(Self::NAME),
             false => Error::CopiesTooSmall { copies_bytes: self.core.copies_bytes() },
         })
     }
@@ -373,7 +384,7 @@ impl Design for Snapshot {
     fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {
         let core = &*self.core;
         if local.attempt.is_read_only() {
-            core.versions.leave(&core.ground, &mut local.attempt);
+            core.versions.leave(&core.store, &mut local.attempt);
             return Ok(TxId(local.attempt.seen()));
         }
         if local.attempt.only_protects() {
@@ -387,7 +398,7 @@ impl Design for Snapshot {
         log.batch.clear();
         core.versions.changes(attempt.owned(), !core.options.flush_diff, &mut log.batch);
         let logs = !core.options.unlogged;
-        if logs && !log.has_room(&core.ground, log.batch.len()) {
+        if logs && !log.has_room(&core.store, log.batch.len()) {
             *wanted = log.batch.len();
             return Err(Stop::Conflict);
         }
@@ -397,9 +408,9 @@ impl Design for Snapshot {
         if logs && let Err(error) = log.persist(core, attempt.start()) {
             core.workers.poison.put(error);
             guard.disarm();
-            return Err(Stop::Conflict); // the next attempt does not begin, and says why
+            return Err(Stop::Conflict); // the next attempt fails to begin, with the error
         }
-        let end = core.versions.show(&core.ground, attempt.owned());
+        let end = core.versions.show(&core.store, attempt.owned());
         let ends = (end, attempt.looks());
         let finished = core.finish(log.slot, attempt.owned(), ends, &mut log.batch);
         core.versions.ended(attempt, end, finished);
@@ -415,10 +426,11 @@ impl Design for Snapshot {
         }
         let Local { attempt, log, committing, .. } = local;
         if *committing {
-            // Unwound while it was made durable: nobody knows what a crash would leave. Its objects
-            // stay locked, and the pool is poisoned. A tester whose machine's power went wants to
-            // know what others would have seen.
-            if core.ground.is_apart()
+            // Unwound while it was made durable, so its fate after a crash is unknown. Its objects
+            // stay locked, and the pool is poisoned. After a simulated power failure a test
+            // observes the heap as other transactions would have seen it, so the copies are shown
+            // here.
+            if core.store.is_detached()
                 && let Some(log) = log
             {
                 core.sure.fetch_min(self.committed_id().0, Ordering::Relaxed);
@@ -426,7 +438,7 @@ impl Design for Snapshot {
             }
             return self.committed_id();
         }
-        TxId(core.versions.roll_back(&core.ground, attempt))
+        TxId(core.versions.roll_back(&core.store, attempt))
     }
 
     fn committed_id(&self) -> TxId {
@@ -439,7 +451,7 @@ impl Design for Snapshot {
     fn durable_id(&self) -> TxId {
         let durable = match &self.core.groups {
             Some(_) => self.core.versions.durable(),
-            // What has an ID was durable before.
+            // A transaction is durable before it is assigned its ID.
             None => self.core.clock().load(Ordering::Acquire),
         };
         TxId(durable.min(self.core.sure.load(Ordering::Relaxed)))
@@ -448,7 +460,7 @@ impl Design for Snapshot {
     fn reproduced_id(&self) -> TxId {
         let forgotten = TxId(lock(&self.core.truncation).head().id);
         match &self.core.groups {
-            // What is durable beside a group that is not has a later ID than its members.
+            // A durable transaction beside a pending group has a later ID than the group's members.
             Some(_) => forgotten.min(self.durable_id()),
             None => forgotten,
         }
@@ -470,7 +482,7 @@ impl Design for Snapshot {
 
     fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
         match &self.core.groups {
-            Some(groups) => self.core.tell(groups, id.0, listener),
+            Some(groups) => self.core.add_listener(groups, id.0, listener),
             None => listener.tell(Ok(())),
         }
         Ok(())
@@ -500,18 +512,18 @@ impl Design for Snapshot {
 
     fn hurry(&self, id: TxId) {
         if let Some(groups) = &self.core.groups {
-            let _ = self.core.end_groups(groups, id.0); // an error is kept by the pool
+            let _ = self.core.end_groups(groups, id.0); // the pool keeps the error
         }
     }
 
     fn bring_home(&self) -> Result<(), Error> {
         let core = &*self.core;
-        let _told = core.told(); // dropped after the truncation's lock
+        let _notify = core.notify_on_drop(); // drops after the truncation lock
         let committed = self.committed_id();
         self.wait(committed)?;
         let mut waiting = Waiting::begin(core);
         while self.reproduced_id() < committed {
-            core.versions.help_all(&core.ground);
+            core.versions.help_all(&core.store);
             core.truncate(&mut lock(&core.truncation))?;
             if self.reproduced_id() < committed {
                 core.end_all_groups()?;
@@ -534,7 +546,7 @@ impl Design for Snapshot {
             return Err(Error::WorkerForgotten { durable: TxId(core.versions.durable()) });
         }
         self.bring_home()?;
-        core.ground.close(self.committed_id().0).map_err(|error| core.workers.poison.put(error))
+        core.store.close(self.committed_id().0).map_err(|error| core.workers.poison.put(error))
     }
 
     fn abandon(&mut self) {
@@ -554,7 +566,7 @@ impl Design for Snapshot {
     }
 
     fn settle(&self) {
-        self.core.versions.help_all(&self.core.ground);
+        self.core.versions.help_all(&self.core.store);
     }
 
     fn metrics(&self) -> Metrics {

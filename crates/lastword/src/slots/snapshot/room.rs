@@ -1,5 +1,7 @@
-//! What a worker waits for before it begins: room in its slot or for copies, an object's old
-//! version that somebody needs. It holds nothing meanwhile.
+//! Waits before an attempt begins: for space in the slot or for copies, or for an object's old
+//! version.
+//!
+//! A waiting worker holds no object and no group, so waits cannot form a cycle.
 
 use medium::mutants::{Mutant, planted};
 
@@ -13,17 +15,17 @@ use crate::sync::{Ordering, lock};
 use crate::versions::{Attempt, Ready};
 
 impl Core {
-    /// Bytes of a worker's memory for copies.
+    /// Returns the bytes of a worker's memory for copies.
     pub(super) fn copies_bytes(&self) -> u64 {
         8 * self.options.ring_words().max(COPIES_MIN) as u64
     }
 
-    /// Waits for what an attempt could not have, holding nothing.
+    /// Waits until the obstacle of the last attempt is gone. The worker holds nothing meanwhile.
     #[cold]
     fn wait_until_ready(&self, attempt: &mut Attempt) -> Result<(), Error> {
         let mut waiting = Waiting::begin(self);
         loop {
-            match self.versions.ready(&self.ground, attempt) {
+            match self.versions.ready(&self.store, attempt) {
                 Ready::Yes => return Ok(()),
                 Ready::NoRoom => waiting.go_on(
                     "the memory for a worker's copies is full",
@@ -31,7 +33,7 @@ impl Core {
                     "open the pool with more `ring_entries` (16 bytes each)",
                 )?,
                 Ready::Locked => waiting.go_on(
-                    "an object that is to be written has a newer version that is not at home",
+                    "an object to be written has a newer version that is not in the heap yet",
                     None,
                     "open the pool with more `patience`",
                 )?,
@@ -39,16 +41,18 @@ impl Core {
         }
     }
 
-    /// Makes room in a worker's slot, whose records are all at home then.
+    /// Frees a worker's slot by truncation, and waits for transactions whose records are still
+    /// needed.
     #[cold]
     fn make_room(&self, log: &mut Log) -> Result<(), Error> {
         if self.options.unlogged {
+            // Without records the slot is always empty.
             log.at = 0;
             return Ok(());
         }
         let mut waiting = Waiting::begin(self);
-        let bytes = 8 * self.ground.layout.record_words() as u64;
-        while !self.empties(log)? {
+        let bytes = 8 * self.store.layout.record_words() as u64;
+        while !self.try_empty(log)? {
             waiting.go_on(
                 "a worker's part of the log is full",
                 Some(bytes),
@@ -58,31 +62,32 @@ impl Core {
         Ok(())
     }
 
-    /// Empties a worker's slot, if all that it says may be forgotten.
-    fn empties(&self, log: &mut Log) -> Result<bool, Error> {
-        self.versions.help_all(&self.ground);
+    /// Frees a worker's slot if truncation can free all of its records. Returns whether it did.
+    fn try_empty(&self, log: &mut Log) -> Result<bool, Error> {
+        // Transactions in the queues hold the frontier back, so they are applied first.
+        self.versions.help_all(&self.store);
         let mut truncation = lock(&self.truncation);
         if truncation.tail(log.slot) < log.at {
             self.truncate(&mut truncation)?;
         }
         let is_empty = truncation.restart(log.slot, log.at, &self.workers.slot(log.slot).filled);
         if is_empty {
-            log.begin_again(&self.ground);
+            log.restart(&self.store);
         }
         Ok(is_empty)
     }
 
-    /// Empties a slot in which the next transaction is likely to find no room, before it runs in
-    /// vain. Waits for no transaction.
+    /// Frees a slot in which the next batch may not fit, before a transaction runs in vain. Does
+    /// not wait for other transactions.
     #[cold]
     pub(super) fn look_ahead(&self, log: &mut Log) -> Result<(), Error> {
-        if !self.empties(log)? {
-            log.has_tried();
+        if !self.try_empty(log)? {
+            log.freeing_failed();
         }
         Ok(())
     }
 
-    /// Brings home what records up to the frontier say, and forgets them: two persist barriers.
+    /// Truncates the records of all slots up to the frontier. Two persist barriers.
     pub(super) fn truncate(&self, truncation: &mut Truncation) -> Result<(), Error> {
         self.workers.poison.check()?;
         let guard = self.workers.poison.on_panic("truncation");
@@ -91,39 +96,42 @@ impl Core {
             false => self.versions.frontier(),
             true => last(),
         };
-        let done = truncation.forget(&self.ground, &self.workers, frontier, last);
+        let done = truncation.forget(&self.store, &self.workers, frontier, last);
         let done = done.map_err(|error| self.workers.poison.put(error));
         guard.disarm();
         done
     }
 
-    /// What did not find room has room in a log now, or never.
+    /// Frees space in a log for a batch that did not fit. Fails if it never can.
     #[cold]
     fn room_for(&self, log: &mut Log, wanted: usize) -> Result<(), Error> {
-        if BEFORE_RUNS + wanted > self.ground.layout.record_words() {
-            // Whole objects are more than the words that were counted.
-            return Err(self.ground.slot_too_small(Snapshot::NAME));
+        if BEFORE_RUNS + wanted > self.store.layout.record_words() {
+            // A batch has whole objects, while `words_max` counts written words.
+            return Err(self.store.slot_too_small(Snapshot::NAME));
         }
-        if log.has_room(&self.ground, wanted) { Ok(()) } else { self.make_room(log) }
+        if log.has_room(&self.store, wanted) { Ok(()) } else { self.make_room(log) }
     }
 
-    /// What an attempt could not have is there now; the worker holds nothing meanwhile.
+    /// Waits until an attempt that could not go on can begin again. The worker holds nothing
+    /// meanwhile.
     #[cold]
     pub(super) fn let_it_begin(&self, local: &mut Local) -> Result<(), Error> {
-        // What makes room may fail, or panic, and poison the pool.
-        let _told = self.told();
+        // Freeing space may fail, or panic, and poison the pool.
+        let _notify = self.notify_on_drop();
         let Local { number, attempt, log, wanted, .. } = local;
-        // What was wanted is forgotten: another transaction may want less.
+        // `wanted` is reset: the next transaction may be smaller.
         let (wanted, holder) = (std::mem::take(wanted), attempt.was_held_by());
         if let Some(groups) = &self.groups {
             if let Some(holder) = holder {
                 self.want_group(groups, holder);
             }
             if wanted > 0 || attempt.is_blocked() {
+                // Other workers may wait for the group's objects while this one waits.
                 self.end_group(groups, *number)?;
                 if attempt.is_lent() {
+                    // Notes the group's end. That begins an attempt, which `leave` ends at once.
                     self.look_after_group(groups, attempt, *number);
-                    self.versions.leave(&self.ground, attempt);
+                    self.versions.leave(&self.store, attempt);
                 }
             }
             if wanted > 0 {

@@ -1,16 +1,17 @@
-//! The thread that ends groups which nobody fills or waits for.
+//! The timer thread: ends groups that have waited for [`Options::group_time`](crate::Options).
 //!
-//! | state | until | costs |
+//! | state | until | cost |
 //! |---|---|---|
-//! | asleep | the next group begins, the pool closes | nothing |
-//! | looking | there is no group | a wake-up each `Options::group_time` |
+//! | asleep | the next group begins, the pool closes | none |
+//! | polling | no group is left | a wake-up each `Options::group_time` |
 //!
-//! A group that lies there at two looks is ended: after the time at least, twice the time at most.
-//! It is known by its `pending`, which no other group of its worker has: its end moves the clock.
+//! A group that two polls in a row find is ended: after `group_time` at least, twice that at most.
+//! The timer identifies a group by its `pending` value. No other group of the same worker has it,
+//! because a group's end moves the clock.
 //!
-//! A worker wakes a sleeping timer with one load a group. Neither can miss the other: the timer
-//! says that it sleeps and then looks for groups, the worker announces its group and then looks
-//! whether the timer sleeps, all in one order.
+//! A worker wakes a sleeping timer with one load per group. No wake-up is lost: the timer announces
+//! that it sleeps and then looks for groups; the worker announces its group and then looks whether
+//! the timer sleeps. A `SeqCst` fence and `SeqCst` accesses put all four in one order.
 
 use std::time::Duration;
 
@@ -19,39 +20,40 @@ use super::group::Groups;
 use crate::Error;
 use crate::sync::{Arc, Ordering, fence, thread};
 
-/// The thread of one pool.
+/// The timer thread of one pool.
 pub(super) struct Timer {
     thread: thread::JoinHandle<()>,
 }
 
 impl Timer {
-    /// Starts it.
+    /// Starts the thread.
     pub(super) fn start(core: &Arc<Core>) -> Result<Timer, Error> {
         let core = Arc::clone(core);
         let builder = thread::Builder::new().name("lastword-groups".into());
         let thread = builder.spawn(move || {
             medium::signals::block_size_signal();
             if let Some(groups) = &core.groups {
-                look_on(&core, groups);
+                poll_groups(&core, groups);
             }
         });
         Ok(Timer { thread: thread.map_err(|source| Error::Thread { source })? })
     }
 
-    /// Stops it, and waits for its end.
+    /// Stops the thread and joins it.
     pub(super) fn stop(self, groups: &Groups) {
-        // Release and then notify: a thread that wakes sees it.
+        // Release, and before the notification, so that the woken thread sees it.
         groups.closing.store(true, Ordering::Release);
         groups.begun.notify();
-        // A callback that dropped the pool: this thread ends when it is through with it.
+        // A callback may drop the pool on this thread. The thread then ends by itself after the
+        // callback.
         if self.thread.thread().id() != thread::current().id() {
-            // What it panicked with was printed, and has poisoned the pool.
+            // The panic message was printed, and the panic has poisoned the pool.
             let _ = self.thread.join();
         }
     }
 }
 
-fn look_on(core: &Core, groups: &Groups) {
+fn poll_groups(core: &Core, groups: &Groups) {
     let mut seen = Vec::new();
     loop {
         let epoch = groups.begun.epoch();
@@ -59,10 +61,11 @@ fn look_on(core: &Core, groups: &Groups) {
             return;
         }
         match core.end_old_groups(groups, &mut seen) {
-            // The pool keeps it. The next look notifies the listeners and ends this thread.
+            // The pool keeps the error. The next poll notifies the listeners and ends this thread.
             Err(_) => continue,
             Ok(true) => groups.begun.wait(epoch, Some(groups.time)),
             Ok(false) => {
+                // Announced before the search for groups: see the module.
                 groups.asleep.store(true, Ordering::Relaxed);
                 fence(Ordering::SeqCst);
                 if !core.has_groups() {
@@ -75,12 +78,12 @@ fn look_on(core: &Core, groups: &Groups) {
 }
 
 impl Core {
-    /// Whether there is a group.
+    /// Whether any worker has a group.
     pub(super) fn has_groups(&self) -> bool {
         (0..self.versions.workers()).any(|number| self.versions.pending(number).is_some())
     }
 
-    /// Ends groups that were `seen` before; answers whether there are others.
+    /// Ends the groups that the last poll has `seen`. Returns whether any group was pending.
     fn end_old_groups(&self, groups: &Groups, seen: &mut Vec<Option<u64>>) -> Result<bool, Error> {
         let mut others = false;
         seen.resize(self.versions.workers(), None);
@@ -96,7 +99,7 @@ impl Core {
     }
 }
 
-/// Whether groups end by themselves.
+/// Whether groups end by time.
 pub(super) fn is_wanted(groups: Option<&Groups>, background: bool) -> bool {
     background && groups.is_some_and(|groups| groups.time < Duration::MAX)
 }

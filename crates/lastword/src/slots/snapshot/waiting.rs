@@ -1,4 +1,4 @@
-//! A worker that waits for others, for as long as its pool has patience.
+//! Waits of a worker for other threads, bounded by the pool's patience.
 
 use medium::Patience;
 use words::TxId;
@@ -7,10 +7,10 @@ use super::Core;
 use crate::Error;
 use crate::sync::{spin_loop, thread};
 
-/// How often a worker looks before it gives its core to others.
+/// Polls before a waiting worker yields its core.
 const SPINS: u32 = 1 << 8;
 
-/// A worker that waits for others.
+/// A wait in progress: the polls so far and the remaining patience.
 pub(super) struct Waiting<'s> {
     core: &'s Core,
     looks: u32,
@@ -33,13 +33,14 @@ impl<'s> Waiting<'s> {
         Ok(())
     }
 
-    /// Looks again, and says whether that was often enough to sleep from here on.
+    /// Polls again. Returns whether the caller should sleep from here on.
     pub(super) fn has_spun(&mut self) -> Result<bool, Error> {
         self.look_again()?;
         Ok(self.looks >= SPINS)
     }
 
-    /// For who cannot go on at all.
+    /// Polls on behalf of a worker that cannot continue. Fails when the pool's patience is over;
+    /// the arguments describe the obstacle for [`Error::HeldUp`].
     pub(super) fn go_on(
         &mut self,
         what: &'static str,
@@ -50,7 +51,8 @@ impl<'s> Waiting<'s> {
         if self.looks < SPINS {
             return Ok(());
         }
-        // Memory that changes its blocks waits for groups, too; seldom, for nobody else does.
+        // Memory whose chunks change hands waits for groups, too. Other waits do not, so groups end
+        // rarely here.
         if self.looks.is_power_of_two() {
             self.core.end_all_groups()?;
         }

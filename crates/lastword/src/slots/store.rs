@@ -1,13 +1,15 @@
-//! What `undo`, `redo` and `snapshot` stand on: words that transactions work on, and a log that
-//! each worker writes by itself.
+//! The slot store: the heap that transactions work on, and one log slot per worker.
 //!
-//! | medium | transactions work on | a record is durable by | words come home by |
+//! `undo`, `redo` and `snapshot` share it. It hides the medium from them:
+//!
+//! | medium | transactions work on | a record becomes durable by | the heap image is written by |
 //! |---|---|---|---|
-//! | mapped | home itself | stores past the cache and a fence | lines written back, a fence |
-//! | `file` | an image of home in memory | one write with `RWF_DSYNC` | pages, one sync |
+//! | mapped | the heap image | non-temporal stores, a fence | line write-backs, a fence |
+//! | `file` | a copy of it in memory | one write with `RWF_DSYNC` | page writes, one sync |
 //!
-//! On `file` no undurable word can leave memory by itself; on mapped media any word that is stored
-//! can (A1), so there the order of stores and barriers is everything: see the designs.
+//! On `file` no word leaves memory before the design writes it. On mapped media the cache may write
+//! back any stored word at any time (A1), so correctness rests on the order of stores and barriers.
+//! Each design documents its order.
 
 use std::path::PathBuf;
 
@@ -23,43 +25,45 @@ use crate::superblock::{Superblock, Superblocks};
 use crate::sync::{Arc, Mutex, Ordering, lock};
 use crate::{Error, Medium, Options};
 
-/// Words in a block of a log file: what one write shares with no other.
+/// Words in a block of a log file. A record fills whole blocks, so no write shares one with
+/// another.
 const BLOCK_WORDS: usize = 512;
 
-/// Where an open pool's words and records are.
-pub(super) struct Ground {
-    /// What has the words: home, or an image of it. Here, whatever the place, so that a load asks
-    /// nothing before it.
+/// The heap and the log slots of an open pool.
+pub(super) struct SlotStore {
+    /// The heap: the image itself, or a copy of it. Kept outside `place` so that a load does not
+    /// branch on the medium.
     memory: Arc<Memory>,
     place: Place,
     superblocks: Mutex<Superblocks>,
     superblock: Superblock,
-    /// The file that has the log, for errors.
+    /// The file that holds the log, for errors.
     log_path: PathBuf,
     pub(super) layout: Layout,
 }
 
 enum Place {
-    /// Mapped media.
-    Mapped { heap: InPlace, log: InPlace },
-    /// Files.
+    Mapped {
+        heap: InPlace,
+        log: InPlace,
+    },
     Files {
         home: Mutex<Parts>,
         log: Arc<PoolFile>,
-        /// Has the lock on the log's file.
+        /// Holds the lock on the log's file.
         _log: Arc<dyn LogMedium>,
     },
 }
 
-/// The words that transactions will work on, of a pool whose home is in order.
+/// The heap that transactions will work on, of a pool whose heap image is consistent.
 pub(super) enum Words {
-    /// Home, and the log.
+    /// The mapped heap image and the mapped log.
     Mapped(Box<(InPlace, InPlace)>),
     Image(ShadowHeap),
 }
 
 impl Words {
-    /// Words as [`open`](Words::open), and a transactional memory for them.
+    /// Opens the heap as [`open`](Words::open) does, and creates a transactional memory for it.
     pub(super) fn with_records(
         storage: &Storage,
         options: &Options,
@@ -69,7 +73,7 @@ impl Words {
         Ok((words, Stm::sized(heap_words, options.ownership_records)?))
     }
 
-    /// Bytes of anonymous memory that [`open`](Words::open) asks for.
+    /// Returns the bytes of anonymous memory that [`open`](Words::open) allocates.
     pub(super) fn memory_bytes(options: &Options, medium: Medium, heap_bytes: u64) -> u64 {
         match medium {
             Medium::File => ShadowHeap::memory_bytes(options, heap_bytes),
@@ -77,7 +81,7 @@ impl Words {
         }
     }
 
-    /// Maps home and log, or reads home.
+    /// Maps the heap image and the log, or reads the heap image into memory.
     pub(super) fn open(storage: &Storage, options: &Options) -> Result<Words, Error> {
         ShadowHeap::check(options)?;
         let superblock = storage.superblocks.current();
@@ -97,8 +101,8 @@ impl Words {
     }
 }
 
-impl Ground {
-    pub(super) fn new(storage: Storage, words: Words) -> Ground {
+impl SlotStore {
+    pub(super) fn new(storage: Storage, words: Words) -> SlotStore {
         let superblock = *storage.superblocks.current();
         let log_path = storage.log_path().to_path_buf();
         let (memory, place) = match words {
@@ -117,22 +121,22 @@ impl Ground {
         };
         let superblocks = Mutex::new(storage.superblocks);
         let layout = Layout::of(superblock.log_bytes);
-        Ground { memory, place, superblocks, superblock, log_path, layout }
+        SlotStore { memory, place, superblocks, superblock, log_path, layout }
     }
 
-    /// Whether transactions work on home itself.
+    /// Whether transactions work on the heap image itself.
     #[inline(always)]
-    pub(super) fn is_home(&self) -> bool {
+    pub(super) fn is_in_place(&self) -> bool {
         matches!(self.place, Place::Mapped { .. })
     }
 
-    /// The words.
+    /// Returns the words of the heap.
     #[inline(always)]
     pub(super) fn heap(&self) -> &Heap {
         self.memory.words()
     }
 
-    /// Stores a word for others to see.
+    /// Stores a word where other threads see it.
     #[inline(always)]
     pub(super) fn store(&self, index: usize, value: u64) {
         match &self.place {
@@ -141,7 +145,8 @@ impl Ground {
         }
     }
 
-    /// Stores a word for others to see if `current` is there; see [`InPlace::exchange`].
+    /// Stores a word where other threads see it if it still holds `current`; see
+    /// [`InPlace::exchange`].
     #[inline(always)]
     pub(super) fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
         match &self.place {
@@ -155,36 +160,38 @@ impl Ground {
         }
     }
 
-    /// Whether what is stored reaches nothing durable any more, or never by itself.
-    pub(super) fn is_apart(&self) -> bool {
+    /// Whether stores no longer reach the medium (a simulated power failure), or never do by
+    /// themselves.
+    pub(super) fn is_detached(&self) -> bool {
         match &self.place {
             Place::Mapped { heap, .. } => heap.is_off(),
             Place::Files { .. } => true,
         }
     }
 
-    /// The last transaction before this generation: what the marks of `redo` count from, which have
-    /// no room for a whole ID.
+    /// Returns the last transaction of earlier generations. A mark of `redo` holds an ID relative
+    /// to it, because a whole ID does not fit.
     #[inline(always)]
     pub(super) fn base(&self) -> u64 {
         self.superblock.reproduced
     }
 
-    /// Why a transaction's records find no room, however empty their slot is.
+    /// Returns the error for a transaction whose records do not fit even into an empty slot.
     pub(super) fn slot_too_small(&self, design: &'static str) -> Error {
         let (slots, slot_bytes) = (self.layout.slots, 8 * self.layout.record_words() as u64);
         Error::SlotTooSmall { design, slot_bytes, slots, log_bytes: self.superblock.log_bytes }
     }
 
-    /// What seals the records of a slot.
+    /// Returns the key that seals the records of a slot.
     pub(super) fn key(&self, slot: usize) -> Key {
         Key::new(self.superblock.pool, self.superblock.generation, slot)
     }
 
-    /// Words that a record takes in its slot: whole units of what one write may share with another.
+    /// Returns the words that a record occupies in its slot: whole units, so that no write shares a
+    /// unit with another.
     #[inline(always)]
     pub(super) fn room(&self, words: usize) -> usize {
-        words.next_multiple_of(if self.is_home() { UNIT_WORDS } else { BLOCK_WORDS })
+        words.next_multiple_of(if self.is_in_place() { UNIT_WORDS } else { BLOCK_WORDS })
     }
 
     /// Writes a record, in whole units, to word `at` of a slot's records. Durable on return: one
@@ -216,7 +223,7 @@ impl Ground {
         self.write_log(at, &key.head(head), meter, waits)
     }
 
-    /// Writes to the log; whoever does not wait is a mutant.
+    /// Writes to the log. Only mutants pass `waits: false` and skip the barrier.
     #[inline(always)]
     fn write_log(&self, at: u64, words: &[u64], meter: &Meter, waits: bool) -> Result<(), Error> {
         match &self.place {
@@ -260,15 +267,15 @@ impl Ground {
         Ok(())
     }
 
-    /// The error of a record at word `at` of a slot's records that is not what was written there.
+    /// Returns the error for a record at word `at` of a slot that has changed since it was written.
     #[cold]
     pub(super) fn changed_record(&self, slot: usize, at: usize) -> Error {
         let at = self.superblock.log_offset + self.layout.records_at(slot) + 8 * at as u64;
         Error::Changed { path: self.log_path.clone(), at }
     }
 
-    /// Starts to write home words back that were stored, where they were stored at home; answers
-    /// how many lines they are.
+    /// Starts the write-back of words stored in the heap image. Returns the number of cache lines,
+    /// which is 0 on `file`.
     #[inline]
     pub(super) fn write_back(&self, first: usize, words: usize) -> u64 {
         let Place::Mapped { heap, .. } = &self.place else { return 0 };
@@ -279,17 +286,18 @@ impl Ground {
         (last_line - first_line + 1) as u64
     }
 
-    /// Makes durable what this thread has written back: so many lines. One persist barrier.
+    /// Waits until the `lines` that this thread has written back are durable. One persist barrier.
     #[inline]
-    pub(super) fn lines_home(&self, lines: u64, meter: &Meter) -> Result<(), Error> {
+    pub(super) fn flush_lines(&self, lines: u64, meter: &Meter) -> Result<(), Error> {
         let Place::Mapped { heap, .. } = &self.place else { return Ok(()) };
         meter.home(lines * 64);
         meter.barrier(lines, heap.barrier(lines)?);
         Ok(())
     }
 
-    /// Brings a batch home, past the image. Durable on return: one persist barrier.
-    pub(super) fn pages_home(&self, batches: &[&[u64]], meter: &Meter) -> Result<(), Error> {
+    /// Writes batches to the heap image, bypassing the copy in memory. Durable on return: one
+    /// persist barrier.
+    pub(super) fn write_pages(&self, batches: &[&[u64]], meter: &Meter) -> Result<(), Error> {
         let Place::Files { home, .. } = &self.place else { return Ok(()) };
         let mut home = lock(home);
         let before = home.counts();
@@ -304,7 +312,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Marks the pool as left in good order: everything up to `last` is at home. Two persist
+    /// Records a clean shutdown: everything up to `last` is in the heap image. Two persist
     /// barriers.
     pub(super) fn close(&self, last: u64) -> Result<(), Error> {
         let mut superblocks = lock(&self.superblocks);
