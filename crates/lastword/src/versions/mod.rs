@@ -44,10 +44,11 @@
 //! later as zeros. A link that a crash leaves there would be read as data. So a new object gets its
 //! link when its transaction is durable. Until then only its writer knows of it.
 //!
-//! *Reuse of a copy's space* (P-1). A transaction with a link to a copy began before every commit of
-//! the copy's worker that followed the link's removal. So the space is tagged with the timestamp of
-//! the first such commit. It is free when every transaction that began before the timestamp has
-//! ended. Rolled-back attempts follow the same rule, because a reader may have followed their links.
+//! *Reuse of a copy's space* (P-1). A transaction with a link to a copy began before every commit
+//! of the copy's worker that followed the link's removal. So the space is tagged with the timestamp
+//! of the first such commit. It is free when every transaction that began before the timestamp has
+//! ended. Rolled-back attempts follow the same rule, because a reader may have followed their
+//! links.
 //!
 //! Source: Pisces, sections 2.2 and 3.
 

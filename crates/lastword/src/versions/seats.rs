@@ -1,5 +1,7 @@
-//! The transaction table: one entry per worker, and the grace period, watermark and frontier it
-//! gives.
+//! The transaction table: the state of each worker's transactions, readable by every thread.
+//!
+//! Grace periods, the durable watermark and the frontier of truncation follow from it. Each worker
+//! writes its own entry, and a search loads all of them.
 //!
 //! ```text
 //!   worker             begins      commits              the heap has all of it
