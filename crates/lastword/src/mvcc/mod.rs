@@ -62,7 +62,7 @@ const SPINS: u32 = 100;
 
 /// Multi-version concurrency control in memory.
 pub struct Mvcc {
-    home: ShadowHeap,
+    heap: ShadowHeap,
     /// For each ID the newest version of its object, and a lock bit.
     heads: ShadowHeap,
     versions: Versions,
@@ -238,12 +238,12 @@ impl Design for Mvcc {
     type Local = Local;
 
     fn create(_path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
-        let (home, shape) = Shape::in_memory(options)?;
-        let bytes = 8 * home.heap().len() as u64;
+        let (heap, shape) = Shape::in_memory(options)?;
+        let bytes = 8 * heap.heap().len() as u64;
         let heads = ShadowHeap::zeros(bytes / ID_WORDS as u64)?;
         let (versions, running) = (Versions::new(bytes)?, Running::new());
         let (stores, gate) = (Mutex::default(), Gate::default());
-        Ok((Mvcc { home, heads, versions, running, stores, gate }, shape))
+        Ok((Mvcc { heap, heads, versions, running, stores, gate }, shape))
     }
 
     fn open(_path: &Path, _options: &Options) -> Result<(Self, Shape), Error> {
@@ -252,16 +252,16 @@ impl Design for Mvcc {
 
     #[inline]
     fn words(&self) -> usize {
-        self.home.heap().len()
+        self.heap.heap().len()
     }
 
     #[inline]
     fn peek(&self, index: usize) -> u64 {
-        self.home.heap()[index].load(Ordering::Relaxed)
+        self.heap.heap()[index].load(Ordering::Relaxed)
     }
 
     fn poke(&self, index: usize, value: u64) {
-        self.home.heap()[index].store(value, Ordering::Relaxed);
+        self.heap.heap()[index].store(value, Ordering::Relaxed);
     }
 
     fn local(&self, number: usize) -> Result<Local, Error> {
