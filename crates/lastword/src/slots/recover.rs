@@ -35,22 +35,22 @@ const SEARCH_READS: usize = 8;
 
 /// The finding at the place where the next record may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lies {
+enum Finding {
     /// A whole record with the next sequence, and a sound batch.
     Next,
     /// The first word of that record without the rest.
-    Begun,
+    Partial,
     /// No such record, but a later one that must not be missed.
     Gap,
     /// No such record and no later one: unwritten space or old data.
     Nothing,
     /// A whole record with contents that no design writes.
-    Nonsense,
+    Invalid,
 }
 
 /// The decision about a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+enum Action {
     /// Take the record and continue.
     Take,
     /// The slot ends here.
@@ -59,21 +59,21 @@ enum Then {
     /// stored and no caller was notified.
     Torn,
     /// No crash leaves this state.
-    Refuse,
+    Reject,
 }
 
-const TABLE: [(Lies, Then); 5] = [
-    (Lies::Next, Then::Take),
-    (Lies::Begun, Then::Torn),
-    (Lies::Nothing, Then::End),
+const TABLE: [(Finding, Action); 5] = [
+    (Finding::Next, Action::Take),
+    (Finding::Partial, Action::Torn),
+    (Finding::Nothing, Action::End),
     // A record is written after the previous one is durable, so a durable record is missing.
-    (Lies::Gap, Then::Refuse),
-    (Lies::Nonsense, Then::Refuse),
+    (Finding::Gap, Action::Reject),
+    (Finding::Invalid, Action::Reject),
 ];
 
-fn decide(lies: Lies) -> Then {
-    let row = TABLE.iter().find(|(row, _)| *row == lies);
-    row.map_or(Then::Refuse, |(_, then)| *then)
+fn decide(finding: Finding) -> Action {
+    let row = TABLE.iter().find(|(row, _)| *row == finding);
+    row.map_or(Action::Reject, |(_, action)| *action)
 }
 
 /// A slot as read from the log.
@@ -126,26 +126,26 @@ impl Slot {
         loop {
             let record = self.key.open(at, &self.records);
             let sequence = next.or(record.map(|record| record.sequence)).unwrap_or(0);
-            let lies = match record {
+            let finding = match record {
                 Some(record) if record.sequence == sequence => match is_sound(&record) {
-                    true => Lies::Next,
-                    false => Lies::Nonsense,
+                    true => Finding::Next,
+                    false => Finding::Invalid,
                 },
-                _ if self.follows(at, &counts) => Lies::Gap,
+                _ if self.follows(at, &counts) => Finding::Gap,
                 _ if next.is_some() && self.key.is_begun(at, sequence, &self.records) => {
-                    Lies::Begun
+                    Finding::Partial
                 }
-                _ => Lies::Nothing,
+                _ => Finding::Nothing,
             };
-            match (decide(lies), record) {
-                (Then::Take, Some(record)) => {
+            match (decide(finding), record) {
+                (Action::Take, Some(record)) => {
                     taken.push(record);
                     at += record.words().next_multiple_of(self.unit);
                     // All records of a transaction of `undo` have the same sequence.
                     next = Some(if from.is_some() { sequence } else { sequence + 1 });
                 }
-                (Then::Torn, _) => return Ok((taken, true)),
-                (Then::End, _) => return Ok((taken, false)),
+                (Action::Torn, _) => return Ok((taken, true)),
+                (Action::End, _) => return Ok((taken, false)),
                 _ => return Err(damaged(self.at + 8 * at as u64)),
             }
         }
@@ -182,7 +182,7 @@ fn damaged<'a>(superblock: &'a Superblock, path: &'a Path) -> impl Fn(u64) -> Er
 pub(crate) fn take_back(
     superblock: &Superblock,
     log: &dyn ReadLog,
-    home: &mut dyn HomeMedium,
+    image: &mut dyn HomeMedium,
     path: &Path,
 ) -> Result<Replayed, Error> {
     let (heap_words, damaged) = (superblock.heap_bytes / 8, damaged(superblock, path));
@@ -202,11 +202,11 @@ pub(crate) fn take_back(
             records.reverse();
         }
         for record in records {
-            home.write_back(&newest_first(record.batch))?;
+            image.write_back(&newest_first(record.batch))?;
         }
     }
     if replayed.transactions > 0 && !planted(Mutant::ReplayBarrierSkipped) {
-        home.barrier()?;
+        image.barrier()?;
     }
     Ok(replayed)
 }
@@ -233,7 +233,7 @@ fn newest_first(batch: &[u64]) -> Vec<u64> {
 pub(crate) fn replay(
     superblock: &Superblock,
     log: &dyn ReadLog,
-    home: &mut dyn HomeMedium,
+    image: &mut dyn HomeMedium,
     path: &Path,
 ) -> Result<Replayed, Error> {
     let (heap_words, damaged) = (superblock.heap_bytes / 8, damaged(superblock, path));
@@ -270,7 +270,7 @@ pub(crate) fn replay(
     let mut replayed = Replayed { last: TxId(known), transactions: 0, torn };
     for (id, place) in places {
         let batch = &batches[place];
-        home.write_back(batch)?;
+        image.write_back(batch)?;
         replayed.last = replayed.last.max(TxId(id));
         // A record of `snapshot` may hold transactions of several workers, one mark each.
         let marks = Pieces::new(batch).filter(|piece| matches!(piece, Piece::Mark(_)));
@@ -280,7 +280,7 @@ pub(crate) fn replay(
     // never more.
     replayed.last = replayed.last.max(TxId(last.saturating_add(replayed.transactions)));
     if replayed.transactions > 0 && !planted(Mutant::ReplayBarrierSkipped) {
-        home.barrier()?;
+        image.barrier()?;
     }
     Ok(replayed)
 }

@@ -48,7 +48,7 @@ enum Place {
         log: InPlace,
     },
     Files {
-        home: Mutex<Parts>,
+        image: Mutex<Parts>,
         log: Arc<PoolFile>,
         /// Holds the lock on the log's file.
         _log: Arc<dyn LogMedium>,
@@ -112,7 +112,7 @@ impl SlotStore {
             }
             Words::Image(image) => {
                 let place = Place::Files {
-                    home: Mutex::new(storage.home),
+                    image: Mutex::new(storage.home),
                     log: storage.log_file.unwrap_or(storage.file),
                     _log: storage.log,
                 };
@@ -290,7 +290,7 @@ impl SlotStore {
     #[inline]
     pub(super) fn flush_lines(&self, lines: u64, meter: &Meter) -> Result<(), Error> {
         let Place::Mapped { heap, .. } = &self.place else { return Ok(()) };
-        meter.home(lines * 64);
+        meter.applied(lines * 64);
         meter.barrier(lines, heap.barrier(lines)?);
         Ok(())
     }
@@ -298,15 +298,15 @@ impl SlotStore {
     /// Writes batches to the heap image, bypassing the copy in memory. Durable on return: one
     /// persist barrier.
     pub(super) fn write_pages(&self, batches: &[&[u64]], meter: &Meter) -> Result<(), Error> {
-        let Place::Files { home, .. } = &self.place else { return Ok(()) };
-        let mut home = lock(home);
-        let before = home.counts();
+        let Place::Files { image, .. } = &self.place else { return Ok(()) };
+        let mut image = lock(image);
+        let before = image.counts();
         for batch in batches {
-            home.write_back(batch)?;
+            image.write_back(batch)?;
         }
-        home.barrier()?;
-        let after = home.counts();
-        meter.home(after.bytes - before.bytes);
+        image.barrier()?;
+        let after = image.counts();
+        meter.applied(after.bytes - before.bytes);
         meter.device(after.device_writes - before.device_writes);
         meter.barriers(after.persist_barriers - before.persist_barriers);
         Ok(())

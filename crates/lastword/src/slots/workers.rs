@@ -207,7 +207,7 @@ impl Meter {
     }
 
     #[inline(always)]
-    pub(super) fn home(&self, bytes: u64) {
+    pub(super) fn applied(&self, bytes: u64) {
         add(&self.home_bytes, bytes);
     }
 

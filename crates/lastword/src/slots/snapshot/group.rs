@@ -237,8 +237,8 @@ impl Core {
             if groups.asleep.load(Ordering::SeqCst) {
                 groups.begun.notify();
             }
-            // The first announcement of `pending` may have been too early for a listener; see
-            // `pends`.
+            // An early announcement of `pending` may have lowered the watermark that a listener was
+            // checked against; see `pends`.
             self.notify_listeners(groups);
         }
         Member::Stays(id)

@@ -43,7 +43,7 @@ impl<'s> Waiting<'s> {
     /// the arguments describe the obstacle for [`Error::HeldUp`].
     pub(super) fn go_on(
         &mut self,
-        what: &'static str,
+        problem: &'static str,
         limit_bytes: Option<u64>,
         instead: &'static str,
     ) -> Result<(), Error> {
@@ -60,6 +60,6 @@ impl<'s> Waiting<'s> {
             return Ok(());
         }
         let (since, waited) = (TxId(self.core.versions.oldest()), self.patience.spent());
-        Err(Error::HeldUp { what, limit_bytes, since, waited, instead })
+        Err(Error::HeldUp { what: problem, limit_bytes, since, waited, instead })
     }
 }
