@@ -200,7 +200,7 @@ impl Description {
         };
         let layout = match self.layout.as_str() {
             "" => "none".into(),
-            name => format!("{name}, version {}", self.layout_version),
+            name => format!("{}, version {}", lastword::printable(name), self.layout_version),
         };
         let place = self.file_system.unwrap_or("a file system of unknown name");
         let mut rows = vec![

@@ -51,6 +51,19 @@ fn open(room: &Room, name: &str) -> File {
     OpenOptions::new().write(true).open(room.path(name)).unwrap()
 }
 
+/// A name from a file must not reach the terminal as an escape sequence, and keeps its identity.
+#[test]
+fn control_characters_of_a_layout_are_escaped() {
+    let room = Room::new();
+    let layout = "\u{1b}[2Jbank";
+    room.expect(0, &common::with(&["pool", "create", "a.pool", "--layout", layout], &SMALL));
+    let text = room.expect(0, &["pool", "info", "a.pool"]);
+    assert!(text.contains("\\u{1b}[2Jbank, version 0") && !text.contains('\u{1b}'), "{text}");
+    let found = lastword::inspect(room.path("a.pool")).unwrap().layout;
+    assert_eq!(found, (layout.to_owned(), 0));
+    Pool::open(room.path("a.pool"), Options::new().layout(&found.0, found.1)).unwrap();
+}
+
 #[test]
 fn size_limit_is_an_error_without_signal() {
     let room = Room::new();

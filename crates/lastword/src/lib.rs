@@ -95,6 +95,7 @@ pub use open::Open;
 pub use options::{Durability, Medium, Options, Shadow};
 pub use pool::{Pool, Shape};
 pub use shadow::{Evicting, ShadowCounts, ShadowHeap, ShadowMemory, Software};
+pub use superblock::printable;
 pub use ticket::{Durable, Ticket};
 pub use tx::{AbortReason, Reason, Tx};
 pub use worker::{Committed, Worker};

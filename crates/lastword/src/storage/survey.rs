@@ -29,7 +29,7 @@ use crate::inspect::{CheckOptions, Finding, Problem};
 use crate::recover::decide::{Action, LogState, decide};
 use crate::superblock::{
     COPIES_BYTES, COPY_BYTES, Copies, FORMAT_VERSION, Invalid, LogHead, Paired, Superblock,
-    Superblocks, name, padded,
+    Superblocks, exact_name, name, padded,
 };
 use crate::{Error, LogMismatch, Medium};
 
@@ -115,7 +115,7 @@ impl Survey {
     /// Name and version of the pool's layout, when a superblock is valid.
     pub(crate) fn layout_found(&self) -> Option<(String, u64)> {
         let superblock = self.superblocks.as_ref()?.current().ok()?;
-        Some((name(&superblock.layout), superblock.layout_version))
+        Some((exact_name(&superblock.layout), superblock.layout_version))
     }
 
     /// The file that holds the log, or the pool's where there is none.
@@ -272,7 +272,7 @@ impl Survey {
         if (asked, version) == (Some(superblock.layout), superblock.layout_version) {
             return;
         }
-        let (found, found_version) = (name(&superblock.layout), superblock.layout_version);
+        let (found, found_version) = (exact_name(&superblock.layout), superblock.layout_version);
         let (expected, expected_version) = (layout.to_owned(), version);
         let problem = Problem::Layout {
             found: found.clone(),

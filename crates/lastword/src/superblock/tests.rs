@@ -37,6 +37,7 @@ fn control_characters_of_names_are_escaped() {
     assert_eq!(shown, "\\u{1b}[2Jb\u{e4}nk\\r\\n\\u{9b}1m\\u{202e}");
     assert_eq!(name(b"\xff\x07\0"), "\u{fffd}\\u{7}");
     assert_eq!(name("my \"pool\" \\ one".as_bytes()), "my \"pool\" \\ one");
+    assert_eq!(exact_name(b"\x1b[2J\0rest"), "\u{1b}[2J");
 }
 
 /// The words as they were when format 3 was set: another result is another format.
