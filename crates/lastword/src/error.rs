@@ -1,4 +1,4 @@
-//! What can go wrong with a pool, and what to do about it.
+//! Errors of a pool: what failed, on which file, and what to do about it.
 
 mod limit;
 mod lost_file;
@@ -19,67 +19,71 @@ use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
 use crate::Reason;
 
-/// Why a pool cannot do what was asked.
+/// The reason why an operation on a pool failed.
 ///
-/// `Debug` shows the same text as `Display`, so that a `main` that returns it says what to do.
+/// `Debug` shows the same text as `Display`, so a `main` that returns this error prints the remedy,
+/// too.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The medium's: a file that cannot be opened, a full disk, a failed write.
+    /// An error of the medium: a file that cannot be opened, a full disk, a failed write.
     #[error(transparent)]
     Medium(#[from] medium::Error),
 
     /// The file has no valid superblock.
     #[error(
         "{path} is not a Lastword pool, or both its superblocks are damaged: \
-         restore it from a copy, or create a new pool under another name"
+         restore it from a backup, or create a new pool under another name"
     )]
     NotAPool {
         /// The file.
         path: PathBuf,
     },
 
-    /// Both superblocks are whole, and no update has left one beside the other.
+    /// Both superblocks have valid checksums, and no update leaves such a pair.
     #[error(
-        "the two superblocks of {path} contradict each other, and either could be the true one: \
-         restore the pool from a copy"
+        "the two superblocks of {path} contradict each other, so the current one is unknown: \
+         restore the pool from a backup"
     )]
     Contradiction {
         /// The file.
         path: PathBuf,
     },
 
-    /// The file's format is of another version of Lastword.
-    #[error("{path} has format version {found:#x}; this program reads version {expected}")]
+    /// The file has the format of another version of Lastword.
+    #[error(
+        "{path} has format version {found:#x}, and this program reads version {expected}: open it \
+         with the version of Lastword that wrote it"
+    )]
     FormatVersion {
         /// The file.
         path: PathBuf,
-        /// The version and features that the file names.
+        /// The version and feature bits in the file.
         found: u64,
-        /// The version that this program knows.
+        /// The version that this program reads.
         expected: u64,
     },
 
-    /// The pool was made for another program, or another version of it.
+    /// The pool was created for another program, or for another version of it.
     #[error(
         "{path} has layout {found:?} version {found_version}, not {expected:?} version \
-         {expected_version}: open it with the program that made it"
+         {expected_version}: open it with the program that created it"
     )]
     Layout {
         /// The file.
         path: PathBuf,
-        /// What the pool says.
+        /// The pool's layout name.
         found: String,
-        /// Its version.
+        /// The pool's layout version.
         found_version: u64,
-        /// What was asked for.
+        /// The requested layout name.
         expected: String,
-        /// Its version.
+        /// The requested layout version.
         expected_version: u64,
     },
 
-    /// A medium was asked for that is not the one that the pool was created on.
-    #[error("the pool was created on medium `{own}` and can only be opened on it")]
+    /// The pool cannot change from its medium to the requested one.
+    #[error("the pool cannot leave medium `{own}` for the requested one: open it on `{own}`")]
     WrongMedium {
         /// The pool's medium.
         own: &'static str,
@@ -87,288 +91,286 @@ pub enum Error {
 
     /// The superblock describes areas that the file does not have.
     #[error(
-        "{path} has {found} bytes but its superblock needs {expected}: it was truncated; \
-         restore it from a copy"
+        "{path} has {found} bytes, but its superblock requires {expected}: the file was truncated; \
+         restore it from a backup"
     )]
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Bytes it must have.
+        /// The required length in bytes.
         expected: u64,
-        /// Bytes it has.
+        /// The actual length in bytes.
         found: u64,
     },
 
     /// The file has more bytes than its superblock describes.
     #[error(
-        "{path} has {found} bytes but its superblock describes {expected}: if something was added \
-         at its end, cut that off (`truncate -s {expected} {path}`); if its superblock is of \
-         another time, restore both files from one copy"
+        "{path} has {found} bytes, but its superblock describes {expected}: remove what was \
+         appended (`truncate -s {expected} {path}`); if the superblock is from another backup, \
+         restore both files from the same backup"
     )]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// Bytes it must have.
+        /// The required length in bytes.
         expected: u64,
-        /// Bytes it has.
+        /// The actual length in bytes.
         found: u64,
     },
 
-    /// The superblock describes areas, or has numbers, that no pool has.
+    /// The superblock has a valid checksum, but describes areas or numbers that no pool has.
     #[error(
-        "the superblock of {path} is whole, and describes areas or has numbers that no pool has: \
-         restore both files from one copy"
+        "the superblock of {path} has a valid checksum, but describes areas or numbers that no \
+         pool has: restore both files from the same backup"
     )]
     BadAreas {
         /// The file.
         path: PathBuf,
     },
 
-    /// The log file that belongs to the pool is not there.
+    /// The pool's log file does not exist.
     #[error("{path} is missing{}", without(*needed_after))]
     LogMissing {
         /// The log file.
         path: PathBuf,
-        /// Transactions after this one may be in the log alone; nothing when the pool was closed
-        /// cleanly.
+        /// Transactions after this one may be in the log alone; `None` after a clean shutdown.
         needed_after: Option<TxId>,
     },
 
-    /// The log file is damaged, or of another pool or another time.
+    /// The log file is damaged, or belongs to another pool or another generation of this pool.
     #[error("{path} is not the log of this pool ({why}){}", not_ours(path, why, *needed_after))]
     WrongLog {
         /// The log file.
         path: PathBuf,
-        /// What does not fit.
+        /// The mismatch.
         why: LogMismatch,
         /// As in [`Error::LogMissing`].
         needed_after: Option<TxId>,
     },
 
-    /// The log holds a whole group that no crash could have left.
+    /// The log holds a group with a valid checksum that no crash leaves.
     #[error(
-        "{path} is damaged at byte {at}: a whole log group names words outside the heap or a \
-         transaction out of order; restore both files from one copy"
+        "{path} is damaged at byte {at}: an intact log group addresses words outside the heap or \
+         holds a transaction out of order; restore both files from the same backup"
     )]
     DamagedLog {
         /// The file that holds the log.
         path: PathBuf,
-        /// Place in the file.
+        /// The byte offset in the file.
         at: u64,
     },
 
-    /// The allocator's metadata do not fit together.
+    /// The allocator's metadata are inconsistent.
     #[error("{path}: the heap is damaged: {damage}")]
     DamagedHeap {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The first damage found.
         damage: lw_alloc::Damage,
     },
 
-    /// A shadow was asked for that is another design's.
-    #[error("a shadow `{asked}` is not this design's: use `Pool::<{design}>` for it")]
+    /// The requested shadow belongs to another design.
+    #[error("this design does not support shadow `{asked}`: use `Pool::<{design}>` for it")]
     OtherShadow {
-        /// The shadow.
+        /// The requested shadow.
         asked: &'static str,
-        /// The design that has it.
+        /// The design that supports it.
         design: &'static str,
     },
 
-    /// Reproduction that writes nothing home was asked for where something would be lost by it.
+    /// `ideal_reproduce` was requested for a pool that needs its heap image.
     #[doc(hidden)]
     #[error(
-        "`ideal_reproduce` writes nothing home, so that a pool is lost when it is closed: it is \
-         for experiments on medium `emulated` with all of the heap in memory, not for {found}"
+        "`ideal_reproduce` does not support {found}: it never writes the heap image, so closing \
+         the pool loses its content; use it for experiments on medium `emulated`, with the whole \
+         heap in memory"
     )]
     NotForIdeal {
-        /// What was asked for.
+        /// The medium or shadow that rules it out.
         found: &'static str,
     },
 
-    /// The pool was run by a reproduction that writes nothing home.
+    /// The pool was last run with `ideal_reproduce`.
     #[doc(hidden)]
     #[error(
-        "{path} was run with `ideal_reproduce`, which writes nothing home: what was in it is gone; \
-         create a new pool"
+        "{path} was last run with `ideal_reproduce`, which never writes the heap image: its \
+         content is lost; create a new pool"
     )]
     NotAtHome {
         /// The file.
         path: PathBuf,
     },
 
-    /// A transaction wrote to more pages than the shadow has room for at once.
+    /// A transaction wrote to more pages than the shadow can hold at once.
     #[error(
         "a transaction writes to more pages than a shadow of {shadow_bytes} bytes holds: split it, \
          or open the pool with a larger `shadow_bytes`"
     )]
     ShadowTooSmall {
-        /// Size of the shadow.
+        /// Size of the shadow in bytes.
         shadow_bytes: u64,
     },
 
-    /// A size or name in the options that no pool can have.
+    /// An option has a value that no pool can have.
     #[error("{option} is {value}: {must}")]
     BadOption {
-        /// Which option.
+        /// The option.
         option: &'static str,
-        /// What was asked for.
+        /// The requested value.
         value: u64,
-        /// What it must be.
+        /// The rule that it violates.
         must: &'static str,
     },
 
     /// The heap has no room left.
     #[error(
         "the pool is full: its heap of {heap_bytes} bytes has no room for {} (its log has \
-         {log_bytes} bytes); free something, or create a pool with more `bytes`",
+         {log_bytes} bytes); free some objects, or create a pool with more `bytes`",
         wanted(*wanted_bytes)
     )]
     Full {
-        /// What was asked for; 0 where that is not known.
+        /// The requested size; 0 where it is unknown.
         wanted_bytes: u64,
-        /// Size of the heap.
+        /// Size of the heap in bytes.
         heap_bytes: u64,
-        /// Size of the log.
+        /// Size of the log in bytes.
         log_bytes: u64,
     },
 
-    /// `decoupled`: a transaction wrote more than its worker's ring or the log can hold.
+    /// `decoupled`: a transaction wrote more than its worker's ring or the log holds.
     #[error(
-        "a transaction may write {} bytes here, the limit of {}",
+        "the transaction is too large: it may write at most {} bytes, the limit of {}",
         8 * words_max, limit.advice(*log_bytes, *ring_bytes)
     )]
     TransactionTooLarge {
-        /// Which of them it met.
+        /// The limit that it exceeded.
         limit: Limit,
-        /// Most words that one transaction may write.
+        /// The greatest number of words that one transaction may write.
         words_max: usize,
-        /// Size of the log.
+        /// Size of the log in bytes.
         log_bytes: u64,
-        /// Size of a worker's volatile ring.
+        /// Size of a worker's volatile ring in bytes.
         ring_bytes: u64,
     },
 
-    /// A transaction wrote more than its worker's slot of the log can hold.
+    /// A transaction wrote more than its worker's slot of the log holds.
     #[error(
         "a transaction writes more than its worker's slot of {slot_bytes} bytes holds (design \
-         `{design}` cuts the log of {log_bytes} bytes into {slots} slots): split it, or create the \
-         pool with more `log_bytes`"
+         `{design}` divides the log of {log_bytes} bytes into {slots} slots): split it, or create \
+         the pool with more `log_bytes`"
     )]
     SlotTooSmall {
         /// The design.
         design: &'static str,
-        /// Bytes of a slot that records may fill.
+        /// Bytes of a slot that hold records.
         slot_bytes: u64,
-        /// Slots of the log.
+        /// The number of slots in the log.
         slots: usize,
-        /// Size of the log.
+        /// Size of the log in bytes.
         log_bytes: u64,
     },
 
-    /// `snapshot`: a transaction writes or protects more objects than its worker has memory for:
-    /// of each it makes a copy.
+    /// `snapshot`: a transaction wrote or protected more objects than its worker has memory for. It
+    /// makes a copy of each.
     #[error(
         "a transaction writes or protects more objects than its worker's memory for copies of \
          {copies_bytes} bytes holds: split it, or open the pool with more `ring_entries` (16 bytes \
          each; {} are in use)", copies_bytes / 16
     )]
     CopiesTooSmall {
-        /// Bytes of that memory.
+        /// Size of that memory in bytes.
         copies_bytes: u64,
     },
 
-    /// A pointer that leads to no object of this pool.
+    /// A pointer does not lead to a live object of this pool.
     #[error(
         "object {object:#x}, offset {offset}: no such word in a live object of this pool (a wild \
          or freed pointer, or one of another pool)"
     )]
     BadPointer {
-        /// The address's object.
+        /// The object part of the address.
         object: u64,
-        /// The offset inside it.
+        /// The offset in bytes inside the object.
         offset: u64,
     },
 
-    /// A stored value that its type does not allow.
-    #[error("a stored value is no value of its type: written through a pointer of another type?")]
+    /// A stored value is not valid for its type.
+    #[error("a stored value is not valid for its type: was it written through another type?")]
     BadValue,
 
-    /// The body answered a stop of its own that says nothing more.
+    /// The body returned a [`Stop`](words::Stop) of its own without a further reason.
     #[error("the transaction was stopped: {stop}")]
     Stopped {
-        /// What the body answered.
+        /// The value that the body returned.
         stop: words::Stop,
     },
 
-    /// A write inside [`Worker::read`](crate::Worker::read).
+    /// A body wrote inside [`Worker::read`](crate::Worker::read).
     #[error("a write in a read-only transaction: use `run` instead of `read`")]
     ReadOnly,
 
     /// The body ended its transaction with [`Tx::abort`](crate::Tx::abort).
     #[error("ended by the program: {reason}")]
     Aborted {
-        /// What the body gave as its reason.
+        /// The reason that the body gave.
         reason: Reason,
-        /// The moment that the body saw, to wait for before telling the world about it.
+        /// The greatest ID that the body may have seen. Wait for it before you report what the body
+        /// read.
         seen: TxId,
     },
 
-    /// A call that may not be made while a transaction's body runs on this thread.
+    /// A call that is not allowed while a transaction's body runs on this thread.
     #[error(
         "`{call}` was called while a transaction is open on this thread: a body may run again, \
          and must not wait; a transaction that was begun and forgotten ends when its worker begins \
          another or is dropped"
     )]
     InsideTransaction {
-        /// The call.
+        /// The name of the call.
         call: &'static str,
     },
 
-    /// The pool was written by a design that this program does not know.
-    #[error("{path} was written by design {found:?}, which this program does not know")]
+    /// The pool was written by a design that this program does not support.
+    #[error("{path} has the unknown design {found:?}: open it with the program that wrote it")]
     UnknownDesign {
         /// The file.
         path: PathBuf,
-        /// The design that the superblock names.
+        /// The design in the superblock.
         found: String,
     },
 
-    /// The pool was last on a medium that this program does not know, or that does not fit where
-    /// its log is.
-    #[error(
-        "{path} was last on medium {found:?}, which this program cannot open: use the one that did"
-    )]
+    /// The pool's last medium is unknown to this program, or does not fit the place of its log.
+    #[error("{path} has the unknown medium {found:?}: open it with the program that wrote it")]
     UnknownMedium {
         /// The file.
         path: PathBuf,
-        /// The medium that the superblock names.
+        /// The medium in the superblock.
         found: String,
     },
 
-    /// No memory for the ownership records of the transactional memory. The pool is as it was.
+    /// The transactional memory's ownership records do not fit in memory. The pool is unchanged.
     #[error(
-        "no memory for {records} ownership records ({bytes} bytes): ask for fewer with \
+        "no memory for {records} ownership records ({bytes} bytes): request fewer with \
          `Options::ownership_records` (`ownership_records` of `lw_options`, `--ownership-records` \
          on the command line), or give the process more memory"
     )]
     NoRecords {
-        /// How many.
+        /// The number of records.
         records: u64,
-        /// Bytes of them.
+        /// Their size in bytes.
         bytes: u64,
     },
 
-    /// A step of the pool's own panicked: a bug in Lastword. The panic's message says more.
-    #[error("the {step} step panicked")]
+    /// A step of the pool panicked: a bug in Lastword. The panic's message has the details.
+    #[error("the {step} step panicked, which is a bug in Lastword")]
     StepPanicked {
-        /// Which step.
+        /// The step.
         step: &'static str,
     },
 
     /// A thread could not be started.
     #[error(
-        "cannot start a thread: {source}; raise the limit of processes (`ulimit -u`, the pids \
+        "cannot start a thread: {source}; raise the limit on processes (`ulimit -u`, the pids \
          cgroup), or use fewer threads"
     )]
     Thread {
@@ -376,109 +378,103 @@ pub enum Error {
         source: std::io::Error,
     },
 
-    /// An ID that the pool has not given out.
-    #[error(
-        "transaction {id} is not of this pool: the last one that it has given out is {committed}"
-    )]
+    /// The pool has not assigned this ID.
+    #[error("transaction {id} does not exist: the last ID that this pool assigned is {committed}")]
     NoSuchTransaction {
-        /// The ID that was asked for.
+        /// The requested ID.
         id: TxId,
-        /// The last one drawn.
+        /// The last assigned ID.
         committed: TxId,
     },
 
-    /// A design that keeps nothing was asked when something is durable.
-    #[error("design `{design}` is not durable: nothing of it survives its process")]
+    /// A durability call on a design whose data does not survive its process.
+    #[error("design `{design}` is not durable: its data does not survive the process")]
     NotDurable {
         /// The design.
         design: &'static str,
     },
 
-    /// The design has no room for another worker: `plain` has no isolation, so it has one; `undo`,
-    /// `redo` and `snapshot` have as many as the log has slots.
+    /// The design has no room for another worker. `plain` has no isolation and one worker; `undo`,
+    /// `redo` and `snapshot` have at most one worker for each slot of the log.
     #[error(
-        "design `{design}` has no free worker, and can have no more than {max}: drop \
-         a `Worker`, wait until a `Pool::run` has returned, or {instead}"
+        "design `{design}` has no free worker, and its limit is {max}: drop a `Worker`, wait until \
+         a `Pool::run` returns, or {instead}"
     )]
     TooManyWorkers {
         /// The design.
         design: &'static str,
-        /// Workers that it can have at a time.
+        /// The greatest number of workers at one time.
         max: usize,
-        /// What to do else.
+        /// Another remedy.
         instead: &'static str,
     },
 
-    /// `snapshot`: a transaction that does not end still needs what was there before others
-    /// committed, and one that was to begin cannot go on without what that keeps. It has had no
-    /// effect; what was acknowledged is safe.
+    /// `snapshot`: a long-running transaction retains old versions, and this one needs their room.
+    /// It had no effect, and acknowledged transactions are safe.
     #[error(
-        "{what}{}, and {waited:?} did not change that: a transaction that began when {since} was \
-         the last ID has not ended, and keeps everything that was committed since. End it, or \
-         {instead}",
+        "{what}{}, even after a wait of {waited:?}: a transaction that began when {since} was the \
+         last ID still runs and retains everything committed since. End it, or {instead}",
         limit_bytes.map(|bytes| format!(" ({bytes} bytes)")).unwrap_or_default()
     )]
     HeldUp {
-        /// What there is no room for, or cannot be written.
+        /// The resource that is exhausted, or the object that cannot be written.
         what: &'static str,
-        /// How much room there is, where that is the limit.
+        /// Size of that resource in bytes, where it has one.
         limit_bytes: Option<u64>,
-        /// Where the oldest running transaction began.
+        /// The last ID when the oldest running transaction began.
         since: TxId,
-        /// How long the worker has waited while the process ran:
-        /// [`Options::patience`](crate::Options::patience).
+        /// How long this worker waited; see [`Options::patience`](crate::Options::patience).
         waited: Duration,
-        /// What to do else.
+        /// Another remedy.
         instead: &'static str,
     },
 
-    /// Another transaction runs alone after many lost attempts and does not end: its body is long,
-    /// or the program has forgotten it. This transaction has had no effect.
+    /// A starving transaction runs alone and does not end: its body is long, or the program forgot
+    /// it. This transaction had no effect.
     #[error(
-        "worker {worker} has a transaction that keeps all others from beginning, and {waited:?} \
-         did not change that: end it or drop its worker (a forgotten one leaves when the pool is \
-         closed), or wait longer (`Options::patience`)"
+        "the transaction of worker {worker} runs alone and did not end within {waited:?}: end it \
+         or drop its worker (a forgotten one leaves when the pool is closed), or wait longer \
+         (`Options::patience`)"
     )]
     GateClosed {
-        /// The worker's number: the first one of a pool is 0.
+        /// Number of the worker, counted from 0.
         worker: usize,
-        /// How long was waited while the process ran:
-        /// [`Options::patience`](crate::Options::patience).
+        /// How long this worker waited; see [`Options::patience`](crate::Options::patience).
         waited: Duration,
     },
 
-    /// A process that was forked while the pool was open uses its parent's pool. Nothing was done.
+    /// A forked child used its parent's pool. The call had no effect.
     #[error(
         "`{call}` was called in a forked child: the pool belongs to the process that opened it; \
          use it there, or have the child open a pool of its own"
     )]
     Forked {
-        /// The call.
+        /// The name of the call.
         call: &'static str,
     },
 
-    /// A worker was forgotten ([`std::mem::forget`]) inside a transaction of a group: committed
-    /// transactions of that group were with it. The pool is as a crash would leave it.
+    /// A worker was forgotten ([`std::mem::forget`]) inside a transaction, and a group of it holds
+    /// committed transactions. The pool is left as a crash would leave it.
     #[error(
         "closed without the transactions after {durable} of a worker that was forgotten inside a \
          transaction: their group was never made durable; drop each worker before its pool"
     )]
     WorkerForgotten {
-        /// The last transaction that is durable with all before it.
+        /// The durable watermark: this transaction and all before it are durable.
         durable: TxId,
     },
 
-    /// An object of no bytes, or of more than an object can have.
-    #[error("an object has 1 to 1024 bytes: put what is larger into an `Array` or `Bytes`")]
+    /// A request for an object of 0 bytes, or of more than the maximum.
+    #[error("an object has 1 to 1024 bytes: store larger data in an `Array` or `Bytes`")]
     BadSize,
 
-    /// A file of an open pool was removed, or another has its name. The pool goes on; what was
-    /// acknowledged is in its files.
+    /// A file of an open pool was removed, or its name belongs to another file. The pool still
+    /// works, and its open files hold every acknowledged transaction.
     #[error("{}; {}", sentences(.files, *.closed), rescue(.files, *.closed))]
     NameLost {
-        /// Each of them.
+        /// The files.
         files: Vec<LostFile>,
-        /// The pool is closed, with a clean shutdown. Descriptors of files without a name
+        /// Whether the pool is closed, with a clean shutdown. Descriptors of files without a name
         /// stay open until the process ends.
         closed: bool,
     },
@@ -493,20 +489,20 @@ pub enum Error {
         closed: bool,
     },
 
-    /// A log record that was read back is not what was written.
+    /// A log record that was read back differs from the record that was written.
     #[error(
-        "{path} is not what was written to it at byte {at}: another program has changed it while \
-         the pool was open, or the disk has lost a write"
+        "{path} does not hold what was written at byte {at}: another program changed it while the \
+         pool was open, or the disk lost a write"
     )]
     Changed {
         /// The file that holds the log.
         path: PathBuf,
-        /// Place in the file.
+        /// The byte offset in the file.
         at: u64,
     },
 
-    /// An earlier write or sync failed.
-    #[error("the pool cannot go on, because: {cause}. {}", after_failure(cause))]
+    /// An earlier write or sync failed. Every later operation returns this error.
+    #[error("the pool cannot go on: {cause}. {}", after_failure(cause))]
     Poisoned {
         /// The first failure.
         cause: Arc<Error>,
@@ -514,31 +510,31 @@ pub enum Error {
 }
 
 fn wanted(bytes: u64) -> String {
-    if bytes == 0 { "what was asked".into() } else { format!("{bytes} bytes more") }
+    if bytes == 0 { "the request".into() } else { format!("{bytes} bytes more") }
 }
 
-/// What can be done about a pool without its log.
+/// Returns the remedy for a pool without its log.
 fn without(needed_after: Option<TxId>) -> String {
     let Some(last) = needed_after else {
-        return "; the pool was closed cleanly, so its heap is whole: bring the log back, or open \
+        return "; the pool was closed cleanly, so its heap is whole: put the log back, or open \
                 the pool with the option `without_log` (`lastword pool check --repair \
                 --without-log`), which makes a new log"
             .into();
     };
     format!(
         ", and the pool was not closed cleanly: transactions after {last} may be in its log alone; \
-         bring the log back, or restore both files from one copy"
+         put the log back, or restore both files from the same backup"
     )
 }
 
-/// What can be done about a pool with a file in place of its log.
+/// Returns the remedy for a pool whose log file is another file.
 fn not_ours(path: &Path, why: &LogMismatch, needed_after: Option<TxId>) -> String {
     match why {
         LogMismatch::Version { .. } => {
-            ": open the pool with the program that has written it".into()
+            ": open the pool with the version of Lastword that wrote it".into()
         }
         LogMismatch::Length { found, expected } if found > expected => format!(
-            ": if something was added at its end, cut that off (`truncate -s {expected} {}`){}",
+            ": remove what was appended (`truncate -s {expected} {}`){}",
             path.display(),
             without(needed_after)
         ),

@@ -1,19 +1,22 @@
-//! Ideal reproduction: the log is freed and nothing is written home, as if the log had no end. It
-//! shows what bringing home costs (the Pisces paper's DudeTM-ideal, section 5.2, figure 7).
+//! Ideal reproduction: frees the log without writing the heap image, as if the log were endless.
 //!
-//! Such a pool is its shadow in memory and nothing else: what leaves the log is in no file. So it
-//! is for [`Medium::Emulated`] alone, with a shadow that never reads home again; from its first
-//! transaction on its superblock names a design that nobody opens, however it is closed; and it is
-//! never marked as left in good order.
+//! It measures the cost of reproduction: the Pisces paper's DudeTM-ideal (section 5.2, figure 7).
+//!
+//! Such a pool exists only in its shadow: no file holds a transaction that has left the log. Three
+//! rules follow:
+//! - It runs on [`Medium::Emulated`] alone, with a shadow that never rereads the heap image.
+//! - Its superblock names a design that no program opens, from its first transaction on and
+//!   whatever way it is closed.
+//! - It is never marked as cleanly shut down.
 
 use medium::{Counts, HomeMedium};
 
 use crate::{Error, Medium, Options, Shadow};
 
-/// What the superblock of such a pool names as its design.
+/// The design in the superblock of such a pool.
 pub(crate) const NAME: &str = "decoupled-ideal";
 
-/// Refuses where something would be lost that somebody rests on.
+/// Refuses a medium or shadow on which data would be lost unexpectedly.
 ///
 /// # Errors
 /// [`Error::NotForIdeal`].
@@ -21,17 +24,17 @@ pub(crate) fn check(options: &Options, medium: Medium) -> Result<(), Error> {
     if !options.ideal_reproduce {
         return Ok(());
     }
-    let reads_home = options.shadow == Shadow::Software || options.shadow_bytes.is_some();
+    let rereads_heap = options.shadow == Shadow::Software || options.shadow_bytes.is_some();
     match medium {
-        Medium::Emulated { .. } if reads_home => {
-            Err(Error::NotForIdeal { found: "a shadow that reads home again" })
+        Medium::Emulated { .. } if rereads_heap => {
+            Err(Error::NotForIdeal { found: "a shadow that rereads the heap image" })
         }
         Medium::Emulated { .. } => Ok(()),
         medium => Err(Error::NotForIdeal { found: medium.name() }),
     }
 }
 
-/// A home that keeps nothing.
+/// A heap image that discards every write.
 pub(crate) struct Nowhere;
 
 impl HomeMedium for Nowhere {

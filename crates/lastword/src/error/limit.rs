@@ -2,7 +2,7 @@
 
 use crate::persist::Persist;
 
-/// The limit of a transaction's size under `decoupled`, and so the option that moves it.
+/// The limit on a transaction's size under `decoupled`, which selects the option that raises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
@@ -11,15 +11,15 @@ pub enum Limit {
     Ring,
     /// Half the log: [`Options::log_bytes`](crate::Options::log_bytes), when the pool is created.
     Log,
-    /// What one record of the log holds. No option moves it.
+    /// The capacity of one log record. No option raises it.
     Record,
 }
 
 impl Limit {
-    /// Which one bounds transactions with this log and ring.
+    /// Returns the limit that applies with this log and ring.
     pub(crate) fn of(log_bytes: u64, ring_bytes: u64) -> Limit {
         let words = |log_bytes, ring_bytes| Persist::words_max(log_bytes, ring_bytes as usize / 8);
-        // More than any of them has, so that it bounds nothing.
+        // Beyond every real log and ring, so it removes that limit from the comparison.
         let much = 1 << 48;
         let bound = words(log_bytes, ring_bytes);
         match () {
@@ -40,7 +40,7 @@ impl Limit {
                 "half the log of {log_bytes} bytes: split it, or create the pool with more \
                  `log_bytes`"
             ),
-            Limit::Record => "a record of the log, which no option moves: split it".into(),
+            Limit::Record => "one log record, which no option raises: split it".into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Files of a pool that lost their names or a part of their content, and what can be kept.
+//! Files of an open pool that lost their name or part of their content, and how to rescue the rest.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,17 @@ use medium::LostName;
 
 use super::Error;
 
-/// A pool's file that lost its name.
+/// A file of a pool that lost its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostFile {
-    /// The name.
+    /// The name that it had.
     pub path: PathBuf,
-    /// What became of the file.
+    /// How it lost its name.
     pub how: LostName,
 }
 
-/// What became of each file.
+/// Describes the loss of each file.
 pub(super) fn sentences(files: &[LostFile], closed: bool) -> String {
     let when = if closed { "was" } else { "is" };
     let sentence = |LostFile { path, how }: &LostFile| {
@@ -24,7 +24,7 @@ pub(super) fn sentences(files: &[LostFile], closed: bool) -> String {
         match how {
             LostName::Replaced => {
                 format!(
-                    "{path} is another file's name: the pool's was renamed while it {when} open"
+                    "{path} is another file: the pool's file was renamed while the pool {when} open"
                 )
             }
             LostName::Unlinked { descriptor: None } => {
@@ -40,65 +40,63 @@ pub(super) fn sentences(files: &[LostFile], closed: bool) -> String {
     files.iter().map(sentence).collect::<Vec<_>>().join("; ")
 }
 
-/// What to do about names that are lost.
+/// Returns the remedy for files that lost their names.
 pub(super) fn rescue(files: &[LostFile], closed: bool) -> &'static str {
     match (files.iter().any(|file| file.how != LostName::Replaced), closed) {
-        (false, _) => "give each file its name back",
+        (false, _) => "rename each file back",
         (true, false) => {
-            "stop all transactions, flush, and copy what each /proc/.../fd/... holds to its name \
-             before this process ends"
+            "stop all transactions, flush, and copy each /proc/.../fd/... to its old name before \
+             this process ends"
         }
-        (true, true) => {
-            "copy what each /proc/.../fd/... holds to its name before this process ends"
-        }
+        (true, true) => "copy each /proc/.../fd/... to its old name before this process ends",
     }
 }
 
-/// A pool's file that was cut short while the pool was open.
+/// A file of a pool that was cut short while the pool was open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CutFile {
-    /// Its name.
+    /// The file's name.
     pub path: PathBuf,
-    /// Bytes it must have.
+    /// The required length in bytes.
     pub expected: u64,
-    /// Bytes it had when the cut was seen.
+    /// The length in bytes when the cut was found.
     pub found: u64,
-    /// Whether it is the log's file.
+    /// Whether it is the log file.
     pub is_log: bool,
 }
 
-/// What is lost with a cut file, and what to do.
+/// Describes the loss, and returns the remedy.
 pub(super) fn after_cut(file: &CutFile, closed: bool) -> &'static str {
     match (file.is_log, closed) {
         (true, false) => {
-            "the log is no longer whole, and a crash now could lose what was acknowledged; stop \
+            "the log is no longer whole, and a crash now may lose acknowledged transactions; stop \
              all transactions; under `decoupled` close the pool, which writes all of them to the \
              heap's file; under other designs copy the objects into another pool first"
         }
         (true, true) => {
-            "a pool of `decoupled` has all that was committed in the heap's file: open it with the \
-             option `without_log` (`lastword pool check --repair --without-log`); one of another \
-             design was left as a crash would leave it: restore both files from one copy"
+            "a pool of `decoupled` has every commit in the heap's file: open it with the option \
+             `without_log` (`lastword pool check --repair --without-log`); a pool of another \
+             design was left as a crash would leave it: restore both files from the same backup"
         }
         (false, false) => {
-            "what lay behind is no longer in the file; stop all transactions, and copy what this \
-             process can still read into another pool before it ends"
+            "the data past the cut is no longer in the file; stop all transactions, and copy what \
+             this process can still read into another pool before it ends"
         }
         (false, true) => {
-            "what lay behind is lost, and the pool was left as a crash would leave it; restore \
-             both files from one copy"
+            "the data past the cut is lost, and the pool was left as a crash would leave it; \
+             restore both files from the same backup"
         }
     }
 }
 
-/// What is safe after the failure that poisoned a pool, and what to do.
+/// Returns what is safe after the failure that poisoned a pool, and the remedy.
 pub(super) fn after_failure(cause: &Error) -> &'static str {
     match cause {
         Error::Changed { .. } | Error::Medium(medium::Error::Truncated { .. }) => {
-            "What was acknowledged may be lost; copy what this process can still read into \
-             another pool, or restore both files from one copy"
+            "Acknowledged transactions may be lost; copy what this process can still read into \
+             another pool, or restore both files from the same backup"
         }
-        _ => "What was acknowledged is safe; close the pool, mend the cause and open it again",
+        _ => "Acknowledged transactions are safe; close the pool, fix the cause and open it again",
     }
 }

@@ -2,46 +2,46 @@
 
 use thiserror::Error;
 
-/// Why a log file does not belong to a pool.
+/// The reason why a log file does not belong to a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LogMismatch {
-    /// Neither copy of the log's head is valid.
+    /// Neither copy of its head is valid.
     #[error("both copies of its head are damaged")]
     Damaged,
-    /// Both copies of its head are whole, but no update leaves one beside the other.
+    /// Both copies of its head have valid checksums, and no update leaves such a pair.
     #[error("the copies of its head contradict each other")]
     Contradiction,
-    /// Another version of Lastword wrote its format.
-    #[error("it has format version {found:#x}, this program reads version {expected}")]
+    /// It has the format of another version of Lastword.
+    #[error("it has format version {found:#x}, and this program reads version {expected}")]
     Version {
-        /// The version and features in the log's head.
+        /// The version and feature bits in the file.
         found: u64,
         /// The version that this program reads.
         expected: u64,
     },
-    /// The log belongs to another pool.
-    #[error("it belongs to pool {found:016x}, this is pool {expected:016x}")]
+    /// It belongs to another pool.
+    #[error("it belongs to pool {found:016x}, and this is pool {expected:016x}")]
     OtherPool {
-        /// The pool in the log's head.
+        /// The pool ID in the log head.
         found: u64,
-        /// This pool.
+        /// The ID of this pool.
         expected: u64,
     },
-    /// The log is older or newer than the pool.
-    #[error("it is of generation {found}, the pool is of generation {expected}")]
+    /// It belongs to another generation of the pool.
+    #[error("it has generation {found}, and the pool has generation {expected}")]
     Generation {
         /// The log's generation.
         found: u64,
         /// The pool's generation.
         expected: u64,
     },
-    /// The log is shorter or longer than the pool's superblock says.
+    /// Its length differs from the superblock's.
     #[error("it has {found} bytes, not {expected}")]
     Length {
-        /// The log's length.
+        /// The actual length in bytes.
         found: u64,
-        /// The length in the superblock.
+        /// The required length in bytes.
         expected: u64,
     },
 }

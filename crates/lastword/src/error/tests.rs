@@ -1,4 +1,4 @@
-//! The limit that an error names.
+//! Tests of the limit that an error reports.
 
 use super::*;
 use crate::persist::Persist;
