@@ -1,7 +1,7 @@
-//! A pool and a worker whose design is forgotten: for programs that choose one while they run, and
-//! so that code which is not in a hurry is compiled once and not for each design.
+//! Pools and workers without a design parameter, for programs that choose the design at run time.
 //!
-//! An access of an erased transaction is a call through a table: some nanoseconds more.
+//! Code behind these traits is compiled once, not once for each design. An access of an erased
+//! transaction is a virtual call and costs some nanoseconds more.
 
 use words::{Allocate, Stop, TxId};
 
@@ -66,7 +66,7 @@ pub trait AnyPool: Send + Sync {
     /// As [`Pool::info`].
     fn info(&self) -> Info;
 
-    /// [`Design::STEPS`].
+    /// Returns [`Design::STEPS`].
     fn steps(&self) -> &'static [&'static str];
 
     /// As [`Design::step`].
@@ -75,8 +75,8 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn step(&self, step: usize) -> Result<bool, Error>;
 
-    /// All words of the heap as the next transaction would read them, links as 0. No transaction
-    /// may run meanwhile.
+    /// Returns all words of the heap as the next transaction would read them, with links as 0. No
+    /// transaction may run during the call.
     fn heap_words(&self) -> Vec<u64>;
 
     /// As [`Pool::close`].
@@ -142,7 +142,7 @@ impl<D: Design> AnyPool for Pool<D> {
                 let object = 8 * (link as u64 + 2);
                 lw_alloc::header::extent_bytes(words[link + 1], object).is_some()
             };
-            // No transaction reads a link, and a crash may leave one.
+            // Links are excluded: no transaction reads one, and a crash may leave any value there.
             if words[link] != 0 && is_link() {
                 words[link] = 0;
             }
@@ -159,25 +159,25 @@ impl<D: Design> AnyPool for Pool<D> {
     }
 }
 
-/// What a transaction of an [`AnyWorker`] does.
+/// The body of a transaction that an [`AnyWorker`] runs.
 pub type AnyBody<'b> = dyn FnMut(&mut dyn Allocate) -> Result<(), Stop> + 'b;
 
 /// A [`Worker`] of any design.
 pub trait AnyWorker: Send {
-    /// For what is generic over who runs transactions, and needs no IDs.
+    /// Returns the worker for code that is generic over the type of transaction and needs no IDs.
     fn erased(&mut self) -> Erased<'_, Error>;
 
-    /// Runs `body` as one transaction and answers its ID. `reads_only`: as [`Worker::read`], else
+    /// Runs `body` as one transaction and returns its ID: as [`Worker::read`] if `reads_only`, else
     /// as [`Worker::run`].
     ///
     /// # Errors
     /// As there.
     fn run_any(&mut self, reads_only: bool, body: &mut AnyBody<'_>) -> Result<TxId, Error>;
 
-    /// Runs `body`, and then takes all of it back with [`Tx::abort`](crate::Tx::abort).
+    /// Runs `body`, and then rolls it back with [`Tx::abort`](crate::Tx::abort).
     ///
     /// # Errors
-    /// Always: [`Error::Aborted`], or what kept it from getting there.
+    /// Always: [`Error::Aborted`], or the error that ended the transaction earlier.
     fn abort_any(
         &mut self,
         reason: &'static str,

@@ -1,4 +1,4 @@
-//! What a pool says about itself.
+//! A pool's description and its memory use.
 
 use std::path::PathBuf;
 
@@ -7,22 +7,22 @@ use words::TxId;
 
 use crate::perform::records_of;
 use crate::shadow::PAGE_BYTES;
-use crate::superblock::{Superblock, exact_name, name};
+use crate::superblock::{Superblock, name};
 use crate::{Decoupled, Design, Error, Medium, Options, Redo, Shadow, Undo};
 
-/// A pool's description. Sizes in bytes.
+/// A pool's description. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
-    /// The pool's file; empty for designs that keep nothing.
+    /// The pool's file; empty for designs that are not durable.
     pub path: PathBuf,
-    /// Its medium; `None` for designs that keep nothing.
+    /// The medium; `None` for designs that are not durable.
     pub medium: Option<Medium>,
     /// The pool's ID.
     pub pool_id: u64,
-    /// How often it was opened.
+    /// How often the pool was opened.
     pub generation: u64,
-    /// The design that wrote it last.
+    /// The design that wrote the pool last.
     pub design: String,
     /// Layout name and version.
     pub layout: (String, u64),
@@ -32,42 +32,47 @@ pub struct Info {
     pub log_bytes: u64,
     /// Size of each worker's volatile ring.
     pub ring_bytes: u64,
-    /// Ownership records: of an open pool its own, of a closed one this machine's default; see
-    /// [`Options::ownership_records`]. `None` for designs without them or without a file.
+    /// Number of ownership records: for an open pool the actual number, for a closed one the
+    /// default on this machine; see [`Options::ownership_records`]. `None` for designs without
+    /// them.
     pub ownership_records: Option<u64>,
     /// The memory that transactions work on.
     pub shadow: Shadow,
-    /// Its bound; `None` for the heap's size.
+    /// Bound of the shadow; `None` for the heap's size.
     pub shadow_bytes: Option<u64>,
-    /// The last transaction that is at home, as of the superblock.
+    /// The reproduced watermark, as of the superblock.
     pub reproduced_id: TxId,
-    /// Whether it is closed, in good order; otherwise opening it recovers. False while it is open.
+    /// Whether the last shutdown was clean; otherwise opening the pool recovers. False while it is
+    /// open.
     pub clean: bool,
-    /// The file system that it is on.
+    /// The file system of the pool's file.
     pub file_system: Option<&'static str>,
-    /// Whether what is on that file system and medium outlives the machine's power, as far as disk
-    /// or memory keep what they promise. A mapped file is only said to where it lies in persistent
-    /// memory: what a battery keeps no program can find out.
+    /// Whether commits survive a power failure on this file system and medium, provided that the
+    /// disk or memory keeps its promises. A mapped file counts only in persistent memory: no
+    /// program can verify a battery.
     pub survives_power_loss: bool,
-    /// How groups get to the log: by io_uring or not, past the page cache or not. `None` where the
-    /// log is mapped.
+    /// The path of log writes: by io_uring or not, past the page cache or not. `None` where the log
+    /// is mapped.
     pub log_path: Option<LogPath>,
-    /// Why groups do not go past the page cache, where the log is a file and they do not: they are
-    /// as durable, but slower.
+    /// Why log writes go through the page cache, if they do. They are as durable, but slower.
     pub page_cache: Option<String>,
-    /// Transactions that are combined into one group of the log, since it was last opened; 0 where
-    /// groups are written as they come.
+    /// Transactions combined into one group of the log since the last opening; 0 without
+    /// combination.
     pub group: u64,
-    /// Whether groups are compressed, where that helps.
+    /// Whether groups are compressed where that saves blocks.
     pub compress: bool,
 }
 
-/// Memory that an open `decoupled` pool takes, part by part. What is not here is small: a word for
-/// each stripe of 512 bytes up to 2 MiB a core (see [`Options::ownership_records`]), a group of 256
-/// KiB, on a file 4 bytes for each page of 4 KiB and each thread that reproduces. With combination
-/// each persist thread has 16 MiB of writes besides, and up to five times as much while it combines
-/// them; with several reproduce threads each keeps what it picked out of its largest batch. (`undo`
-/// and `redo` have neither rings nor a queue, and on mapped media no shadow.)
+/// Memory of an open `decoupled` pool, part by part. The remaining parts are small:
+/// - a word for each stripe of 512 bytes, up to 2 MiB for each core (see
+///   [`Options::ownership_records`]);
+/// - a group of 256 KiB;
+/// - on a file, 4 bytes for each page of 4 KiB and each reproduce thread;
+/// - with combination, 16 MiB of writes for each persist thread, and up to five times as much while
+///   it combines them;
+/// - with several reproduce threads, for each the words of its pages in its largest batch.
+///
+/// `undo` and `redo` have neither rings nor a queue, and no shadow on mapped media.
 ///
 /// ```
 /// use lastword::{Options, Pool};
@@ -82,25 +87,25 @@ pub struct Info {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
-    /// The shadow: as large as the heap, or its bound; with a copy-on-write shadow at most that,
+    /// The shadow: as large as the heap or its bound. A copy-on-write shadow takes at most that,
     /// for the pages that were written.
     pub heap_bytes: u64,
-    /// What a shadow with a bound knows of the heap's pages: 8 bytes for each with a copy-on-write
-    /// one, with a software one 24, and 16 for each that fits in the bound.
+    /// The page table of a bounded shadow. For each page of the heap: 8 bytes if copy-on-write, 24
+    /// if software. A software shadow adds 16 for each page that fits in the bound.
     pub table_bytes: u64,
-    /// The volatile ring of each worker, when it was gone round once.
+    /// The volatile ring of each worker, after its first wrap.
     pub ring_bytes: u64,
-    /// Writes that are in the log and not at home yet: at most as much as the log holds, also where
-    /// it is compressed, since a group counts as what it decodes to.
+    /// Writes in the log that are not yet in the heap image: at most the size of the log. A
+    /// compressed group counts with its decompressed size.
     pub queue_bytes_max: u64,
-    /// Pages gathered on their way home: those of the heap, up to a bound.
+    /// Pages gathered for the heap image: at most the heap, up to a bound.
     pub gathered_bytes_max: u64,
-    /// The pool's files, where the file system keeps them in memory.
+    /// The pool's files, where the file system is in memory.
     pub file_bytes: u64,
 }
 
 impl MemoryUse {
-    /// The sum, with so many workers.
+    /// Returns the sum with this number of workers.
     pub fn total_bytes_max(&self, workers: u64) -> u64 {
         let rings = self.ring_bytes.saturating_mul(workers);
         let (queue, gathered) = (self.queue_bytes_max, self.gathered_bytes_max);
@@ -110,13 +115,13 @@ impl MemoryUse {
 }
 
 impl Info {
-    /// The same pool with another shadow, to ask what memory it would take.
+    /// Returns the description with another shadow, to compute the memory that it would take.
     #[must_use]
     pub fn with_shadow(self, shadow: Shadow, shadow_bytes: Option<u64>) -> Info {
         Info { shadow, shadow_bytes, ..self }
     }
 
-    /// Bytes of the shadow, and of what it knows of pages.
+    /// Returns the bytes of the shadow and of its page table.
     fn shadow_memory(&self) -> (u64, u64) {
         let bound = self.shadow_bytes.unwrap_or(self.heap_bytes).min(self.heap_bytes);
         let pages = self.heap_bytes / PAGE_BYTES;
@@ -128,7 +133,7 @@ impl Info {
         }
     }
 
-    /// The memory that it takes when it is open.
+    /// Returns the memory that the pool takes while it is open.
     pub fn memory(&self) -> MemoryUse {
         let gathers = self.medium == Some(Medium::File);
         let in_memory = matches!(self.file_system, Some("tmpfs" | "ramfs"));
@@ -147,14 +152,14 @@ impl Info {
         }
     }
 
-    /// The same pool, whose groups get to the log by another way since it was opened.
-    pub(crate) fn written_by(self, path: LogPath) -> Info {
+    /// Returns the description with another path of log writes.
+    pub(crate) fn with_log_path(self, path: LogPath) -> Info {
         let refused = || "the file system refused a direct write".to_owned();
         let page_cache = (!path.direct).then(|| self.page_cache.unwrap_or_else(refused));
         Info { log_path: Some(path), page_cache, ..self }
     }
 
-    /// `log`: the file that groups are written to, and how.
+    /// Describes a pool. `log` is the log file and the path of writes to it.
     pub(crate) fn of(
         file: &PoolFile,
         superblock: &Superblock,
@@ -169,7 +174,7 @@ impl Info {
             pool_id: superblock.pool,
             generation: superblock.generation,
             design: name(&superblock.design),
-            layout: (exact_name(&superblock.layout), superblock.layout_version),
+            layout: (name(&superblock.layout), superblock.layout_version),
             heap_bytes: superblock.heap_bytes,
             log_bytes: superblock.log_bytes,
             ring_bytes: 8 * Options::new().ring_words() as u64,

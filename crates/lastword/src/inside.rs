@@ -1,8 +1,8 @@
-//! Whether a transaction's body runs on this thread.
+//! Detects calls from inside a transaction's body.
 //!
-//! A body may run again, and it holds locks of the transactional memory: running another
-//! transaction inside it, or waiting for durability, would repeat effects or wait for itself. So
-//! such calls are refused, and callbacks, which may make them, run when the body has ended.
+//! A body may run again, and it holds locks of the transactional memory. A nested transaction or a
+//! wait for durability inside it would repeat its effects or deadlock. Such calls return an error.
+//! Callbacks, which may make them, are deferred until the body has ended.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::Error;
 
 thread_local! {
-    /// The mark of the transaction that is open on this thread, with [`AWAITED`], or [`NONE`].
+    /// The mark of this thread's open transaction, combined with [`AWAITED`], or [`NONE`].
     static INSIDE: Cell<u64> = const { Cell::new(NONE) };
     static DEFERRED: RefCell<Deferred> = const { RefCell::new(Deferred(Vec::new())) };
 }
@@ -20,29 +20,29 @@ thread_local! {
 /// No transaction.
 const NONE: u64 = 0;
 
-/// Work waits for the end of this thread's transaction. A bit that no mark has.
+/// Deferred work waits for the end of this thread's transaction. No mark uses this bit.
 const AWAITED: u64 = 1;
 
 /// Work that waits for the end of a body.
 struct Deferred(Vec<Box<dyn FnOnce() + Send>>);
 
-/// Marks of forgotten transactions that another thread has ended, so that the thread that forgot
-/// them still has them in `INSIDE`. A mark stays until that thread begins or waits again; one of a
-/// thread that never does so costs eight bytes.
+/// Marks of forgotten transactions that another thread ended, while `INSIDE` of the forgetting
+/// thread still holds them. A mark is removed when that thread begins or waits again; a thread that
+/// never does leaks eight bytes.
 static ENDED_ELSEWHERE: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
-/// What `INSIDE` holds while a worker's transaction is open. No two workers of the process share
-/// one, and a worker takes another when a transaction that it has begun was forgotten.
+/// The value of `INSIDE` during a worker's transaction. Unique in the process; a worker takes a new
+/// one after a forgotten transaction.
 #[derive(Debug)]
 pub(crate) struct Mark(u64);
 
 impl Mark {
     pub(crate) fn new() -> Mark {
         static NEXT: AtomicU64 = AtomicU64::new(NONE + 2);
-        Mark(NEXT.fetch_add(2, Ordering::Relaxed)) // only its being unique counts
+        Mark(NEXT.fetch_add(2, Ordering::Relaxed)) // only uniqueness matters
     }
 
-    /// The transaction of this mark was forgotten, and has been rolled back by this thread.
+    /// Records that this thread rolled back the forgotten transaction of this mark.
     pub(crate) fn ended(&mut self) {
         let Mark(mark) = std::mem::replace(self, Mark::new());
         if INSIDE.get() & !AWAITED == mark {
@@ -53,13 +53,13 @@ impl Mark {
     }
 }
 
-/// Held while a transaction is open. Not `Send`: another thread's drop would leave this thread
-/// inside.
+/// A guard for the duration of a transaction. Not `Send`: a drop on another thread would leave this
+/// thread inside.
 #[derive(Debug)]
 pub(crate) struct Inside(PhantomData<*const ()>);
 
 impl Inside {
-    /// Enters, unless a transaction is open already. `call` is named in the error.
+    /// Enters, unless a transaction is open. `call` appears in the error.
     #[inline]
     pub(crate) fn enter(call: &'static str, mark: &Mark) -> Result<Inside, Error> {
         let before = INSIDE.replace(mark.0);
@@ -70,15 +70,15 @@ impl Inside {
         Ok(Inside(PhantomData))
     }
 
-    /// Refuses a call that may not be made inside.
+    /// Refuses a call that is not allowed inside a transaction.
     #[inline]
     pub(crate) fn refuse(call: &'static str) -> Result<(), Error> {
         let mark = INSIDE.get();
         if mark == NONE { Ok(()) } else { leave_ended(call, mark) }
     }
 
-    /// Runs `work` at once, or when the transaction that is open on this thread has ended, all its
-    /// attempts included. It must not panic.
+    /// Runs `work` now, or after this thread's open transaction with all its attempts. `work` must
+    /// not panic.
     pub(crate) fn after(work: impl FnOnce() + Send + 'static) {
         if Inside::refuse("callback").is_ok() {
             return work();
@@ -88,7 +88,7 @@ impl Inside {
             deferred.borrow_mut().0.extend(work.take().map(|work| Box::new(work) as Box<_>));
         });
         match (kept, work) {
-            // The thread is ending, and has forgotten the transaction.
+            // The thread is ending and forgot the transaction: run now.
             (Err(_), Some(work)) => work(),
             _ => INSIDE.set(INSIDE.get() | AWAITED),
         }
@@ -103,8 +103,8 @@ impl Drop for Inside {
 }
 
 impl Drop for Deferred {
-    /// The thread ends and has forgotten a transaction that it had begun. The work runs outside of
-    /// it, as it does elsewhere; what rolls the transaction back may still come.
+    /// Runs when the thread ends with a forgotten transaction. The work runs as if outside it; the
+    /// roll-back of the transaction may follow later.
     fn drop(&mut self) {
         let inside = INSIDE.replace(NONE);
         std::mem::take(&mut self.0).into_iter().for_each(|work| work());
@@ -112,7 +112,7 @@ impl Drop for Deferred {
     }
 }
 
-/// This thread's transaction is over.
+/// Ends this thread's transaction.
 #[inline]
 fn leave() {
     if INSIDE.replace(NONE) & AWAITED != 0 {
@@ -122,17 +122,17 @@ fn leave() {
 
 #[cold]
 fn run_deferred() {
-    // Taken first: the work may run transactions, whose ends come here too.
+    // Take the list first: the work may run transactions, and their ends reach this function, too.
     let deferred = DEFERRED.try_with(|deferred| std::mem::take(&mut deferred.borrow_mut().0));
-    // An error: the thread ends, and has run them.
+    // On an error the thread is ending, and its destructor ran the work.
     deferred.into_iter().flatten().for_each(|work| work());
 }
 
-/// Leaves a transaction that another thread has ended, and refuses `call` in one that is open.
+/// Leaves a transaction that another thread ended; refuses `call` if it is still open.
 #[cold]
 #[inline(never)]
 fn leave_ended(call: &'static str, inside: u64) -> Result<(), Error> {
-    // `enter` has replaced it.
+    // `enter` has replaced the mark: restore it.
     INSIDE.set(inside);
     if is_open(inside & !AWAITED) {
         return Err(Error::InsideTransaction { call });
@@ -141,7 +141,7 @@ fn leave_ended(call: &'static str, inside: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether this thread's transaction is still open: another thread may have ended it.
+/// Whether this thread's transaction is still open; another thread may have ended it.
 fn is_open(mark: u64) -> bool {
     let mut ended = ENDED_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner);
     let found = ended.iter().position(|other| *other == mark);
@@ -174,7 +174,7 @@ mod tests {
             scope.spawn(end).join().unwrap();
         });
         assert!(Inside::refuse("wait").is_ok());
-        // The next one has another mark: this thread's is not taken for the one that has ended.
+        // The next transaction has a new mark, so the thread is not taken out of it.
         std::mem::forget(Inside::enter("begin", &mark).unwrap());
         assert!(Inside::refuse("wait").is_err());
         mark.ended();
@@ -183,30 +183,30 @@ mod tests {
 
     #[test]
     fn deferred_work_runs_outside_of_the_body() {
-        let (told, ear) = mpsc::channel();
+        let (sender, results) = mpsc::channel();
         let work = |name: &'static str| {
-            let told = told.clone();
-            move || told.send((name, Inside::enter("run", &Mark::new()).is_ok())).unwrap()
+            let sender = sender.clone();
+            move || sender.send((name, Inside::enter("run", &Mark::new()).is_ok())).unwrap()
         };
         Inside::after(work("no body"));
         let inside = Inside::enter("run", &Mark::new()).unwrap();
         Inside::after(work("first"));
         Inside::after(work("second"));
-        assert_eq!(ear.try_iter().collect::<Vec<_>>(), [("no body", true)]);
+        assert_eq!(results.try_iter().collect::<Vec<_>>(), [("no body", true)]);
         drop(inside);
-        assert_eq!(ear.try_iter().collect::<Vec<_>>(), [("first", true), ("second", true)]);
+        assert_eq!(results.try_iter().collect::<Vec<_>>(), [("first", true), ("second", true)]);
         drop(Inside::enter("run", &Mark::new()).unwrap());
-        assert!(ear.try_recv().is_err(), "it runs once");
+        assert!(results.try_recv().is_err(), "work runs once");
     }
 
     #[test]
     fn deferred_work_of_a_forgotten_body_runs_when_its_thread_ends() {
-        let (told, ear) = mpsc::channel();
+        let (sender, results) = mpsc::channel();
         let forgets = move || {
             std::mem::forget(Inside::enter("run", &Mark::new()).unwrap());
-            Inside::after(move || told.send(Inside::refuse("wait").is_ok()).unwrap());
+            Inside::after(move || sender.send(Inside::refuse("wait").is_ok()).unwrap());
         };
         std::thread::spawn(forgets).join().unwrap();
-        assert_eq!(ear.recv(), Ok(true));
+        assert_eq!(results.recv(), Ok(true));
     }
 }

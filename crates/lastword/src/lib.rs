@@ -1,7 +1,8 @@
 //! Durable memory transactions.
 //!
-//! Data lives in a *pool*; a program reads and writes it inside transactions, at the speed of
-//! memory; what is committed and acknowledged survives a crash, a `kill -9` or a power cut, whole.
+//! A *pool* holds persistent data. A program reads and writes it inside transactions, at the speed
+//! of memory. A transaction that is committed and acknowledged survives a crash, a `kill -9` or a
+//! power failure, always as a whole.
 //!
 //! ```
 //! use lastword::{Objects, Options, Pool, Ptr, field};
@@ -37,19 +38,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What is to be found again is reached from the root: `tx.set_root_ptr(object)` once, and
-//! `tx.root_ptr::<Account>()` after [`Pool::open`], which also recovers what a crash left.
+//! The *root* leads to the data after a restart. A program sets it once with
+//! `tx.set_root_ptr(object)` and reads it with `tx.root_ptr::<Account>()` after [`Pool::open`],
+//! which also recovers the pool after a crash.
 //!
-//! How atomic durability is reached is a [*design*](design). The folders of this crate are its
-//! steps: `perform`, `shadow`, `persist`, `reproduce`, `recover`; those of designs whose workers do
-//! all of them are `slots` and `versions`. Transactions are serializable, but under [`Snapshot`],
-//! which promises snapshot isolation, and under [`Plain`], which has one worker.
+//! A [*design*](design) is one way to reach atomic durability. Each step of `decoupled` has a
+//! folder in this crate: `perform`, `shadow`, `persist`, `reproduce`, `recover`. The designs whose
+//! workers run every step themselves are in `slots` and `versions`. Transactions are serializable,
+//! with two exceptions: [`Snapshot`] provides snapshot isolation, and [`Plain`] has only one
+//! worker.
 //!
 //! ```text
-//!   [ reproduced at home | durable in the log | committed, volatile | running ]  transaction ID ->
+//!   [ in the heap image  | durable in the log | committed, volatile | running ]  transaction ID ->
 //!   0              reproduced ID         durable ID           committed ID
 //!      recover() replays this  ^^^^^^^^^^^^^^^^     lost in a crash ^^^^^^^^^^
 //! ```
+#![forbid(unsafe_code)]
 
 mod any;
 pub mod design;
@@ -95,7 +99,6 @@ pub use open::Open;
 pub use options::{Durability, Medium, Options, Shadow};
 pub use pool::{Pool, Shape};
 pub use shadow::{Evicting, ShadowCounts, ShadowHeap, ShadowMemory, Software};
-pub use superblock::printable;
 pub use ticket::{Durable, Ticket};
 pub use tx::{AbortReason, Reason, Tx};
 pub use worker::{Committed, Worker};
@@ -108,21 +111,7 @@ pub use words::{
     OBJECT_BYTES_MAX, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId, View, Words, field,
 };
 
-/// The examples of the README and of the book compile.
+/// Compiles the example in the README.
 #[cfg(doctest)]
-mod pages {
-    #[doc = include_str!("../../../README.md")]
-    struct Readme;
-    #[doc = include_str!("../../../docs/start/first-program.md")]
-    struct FirstProgram;
-    #[doc = include_str!("../../../docs/concepts/designs.md")]
-    struct Designs;
-    #[doc = include_str!("../../../docs/guide/rust.md")]
-    struct Rust;
-    #[doc = include_str!("../../../docs/guide/larger-than-memory.md")]
-    struct LargerThanMemory;
-    #[doc = include_str!("../../../docs/guide/async.md")]
-    struct Async;
-    #[doc = include_str!("../../../docs/guide/collections.md")]
-    struct Collections;
-}
+#[doc = include_str!("../../../README.md")]
+struct Readme;

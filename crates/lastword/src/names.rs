@@ -1,34 +1,34 @@
-//! Whether the names of an open pool's files still lead to them, and the files are whole.
+//! Checks that the names of an open pool's files still lead to them, and that the files are whole.
 //!
 //! A backup tool that renames a copy over a pool, or `rm`, leaves an open pool working on files
-//! without a name. Reads, writes and syncs of such files succeed, and the kernel frees them when
-//! they are closed. So calls that report durability check the names, too:
+//! without a name. Reads, writes and syncs of such files succeed, and the kernel frees them at
+//! their last close. Calls that report durability therefore check the names, too:
 //!
 //! | call | checks |
 //! |---|---|
 //! | `flush`, `bring_home`, `close` | always |
-//! | a ticket's `wait`, `await` and callback; `run` with `Durability::Sync` | now and then |
+//! | a ticket's `wait`, `await` and callback; `run` with `Durability::Sync` | periodically |
 //! | `is_durable`, `durable_id` | never: a load |
 //!
-//! A ticket looks when [`IDS_DISK`] or [`IDS_MEMORY`] IDs have passed since the last look, and
-//! always after a look that found a loss. A look is two system calls a file, two microseconds for
-//! both files: an eighth of a microsecond for each transaction on a disk, less on memory. With
-//! group commit a disk write carries many transactions, and a look comes more often than a write.
+//! A ticket checks after [`IDS_DISK`] or [`IDS_MEMORY`] IDs, and always after a check that found a
+//! loss. A check costs two system calls for each file, two microseconds for both files: an eighth
+//! of a microsecond for each transaction on a disk, less in memory. With group commit a disk write
+//! carries many transactions, so checks are more frequent than writes.
 //!
 //! Invariants:
-//! - A loss does not poison the pool. Its transactions go on and are durable in its files; each
-//!   call above returns an error until the names are back. So a program can stop its transactions
-//!   and have the files' content copied, which is all there is to rescue.
-//! - [`check_closed`](Names::check_closed) keeps a descriptor of each file without a name open
-//!   until the process ends. The pool was closed cleanly by then, and its content can be copied.
-//! - The same look compares lengths. A file that was cut has lost content, even when it is as long
-//!   as before again: a write past its end restores the length and leaves zeros between. So the
-//!   first cut that a look finds is kept, and every later result is [`Error::Cut`]. A cut does not
-//!   poison the pool either. Under `decoupled`, closing writes all commits to the heap image from
-//!   memory, so a cut log loses nothing. Otherwise closing leaves the pool as a crash would,
-//!   because a clean superblock would make zeros pass for words.
-//! - Only a loss that is certain counts: a file that was renamed has a name, and a failing call
-//!   says nothing.
+//! - A loss does not poison the pool. Its transactions continue and are durable in its files. Each
+//!   call above returns an error until the names are restored, so that a program can stop its
+//!   transactions and have the files copied.
+//! - [`check_closed`](Names::check_closed) keeps a descriptor of each unnamed file open until the
+//!   process ends. The pool was closed cleanly by then, and its content can be copied.
+//! - The same check compares lengths. A file that was cut has lost content, even if a later write
+//!   past its end restores the length and leaves zeros between. So the first cut is sticky: every
+//!   later result is [`Error::Cut`].
+//! - A cut does not poison the pool either. Under `decoupled`, closing writes all commits to the
+//!   heap image from memory, so a cut log loses nothing. Otherwise closing leaves the pool as a
+//!   crash would: a clean superblock would make zeros pass for words.
+//! - Only a certain loss counts. A renamed file still has a name, and a failing call proves
+//!   nothing.
 
 use std::path::PathBuf;
 
@@ -42,22 +42,22 @@ use crate::storage::Storage;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::{Error, Medium};
 
-/// IDs between two looks of tickets, where a commit costs a write to a disk.
+/// IDs between two checks by tickets, where a commit costs a disk write.
 const IDS_DISK: u64 = 16;
 
-/// IDs between two looks of tickets, where a commit costs stores to memory.
+/// IDs between two checks by tickets, where a commit costs stores to memory.
 const IDS_MEMORY: u64 = 1024;
 
-/// The files of a pool and the names that they had when it was opened.
+/// The files of a pool, and their names at the time of opening.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     files: Vec<(Arc<PoolFile>, PathBuf)>,
     ids: u64,
-    /// The ID of the last look.
+    /// The ID of the last check.
     looked: AtomicU64,
-    /// Whether the last look found a loss.
+    /// Whether the last check found a loss.
     lost: AtomicBool,
-    /// The first cut that was seen.
+    /// The first cut found.
     cut: Mutex<Option<CutFile>>,
 }
 
@@ -65,10 +65,9 @@ impl Names {
     pub(crate) fn of(storage: &Storage) -> Names {
         let files = [Some(&storage.file), storage.log_file.as_ref()].into_iter().flatten();
         let files = files.filter_map(|file| {
-            // A relative path leads elsewhere once the program changes its directory.
+            // A relative path changes its meaning with the working directory.
             let path = std::path::absolute(file.path()).ok()?;
-            // Where the file system's numbers say that the file is another one from the first,
-            // they say nothing.
+            // Skip a file system whose numbers call the file another one from the start.
             file.lost(&path).0.is_none().then(|| (Arc::clone(file), path))
         });
         let files = files.collect();
@@ -78,14 +77,15 @@ impl Names {
         Names { files, ids, ..Names::default() }
     }
 
-    /// Checks the names if it is time to. For a caller that reports `id` as durable.
+    /// Checks the names if enough IDs have passed since the last check. For a caller that reports
+    /// `id` as durable.
     ///
     /// # Errors
     /// [`Error::NameLost`], [`Error::Cut`].
     #[inline]
     pub(crate) fn check_sometimes(&self, id: TxId) -> Result<(), Error> {
-        // Relaxed: neither says anything of other memory. Two threads that both find it time look
-        // twice; a thread that sees a loss late returns the result of an earlier look.
+        // Relaxed: no other memory depends on these values. Two threads may check at the same time,
+        // and a thread that sees a loss late returns the result of an earlier check.
         let is_lost = self.lost.load(Ordering::Relaxed);
         if !is_lost && id.0 < self.looked.load(Ordering::Relaxed).saturating_add(self.ids) {
             return Ok(());
@@ -93,7 +93,7 @@ impl Names {
         self.check(id)
     }
 
-    /// Looks.
+    /// Checks names and lengths.
     ///
     /// # Errors
     /// [`Error::NameLost`], [`Error::Cut`].
@@ -108,7 +108,7 @@ impl Names {
         if files.is_empty() { Ok(()) } else { Err(Error::NameLost { files, closed: false }) }
     }
 
-    /// Looks, and keeps what has no name open until the process ends. The pool is closed.
+    /// Checks after the pool is closed, and keeps unnamed files open until the process ends.
     ///
     /// # Errors
     /// [`Error::NameLost`], [`Error::Cut`].
@@ -129,13 +129,13 @@ impl Names {
         Err(Error::NameLost { files: lost, closed: true })
     }
 
-    /// Gives up the locks: the pool was closed cleanly, and nothing is in flight. A forked child
-    /// that lives on has copies of the descriptors, and with them the locks would stay.
+    /// Releases the locks after a clean shutdown with nothing in flight. A forked child shares the
+    /// descriptors, and its copies would keep the locks.
     pub(crate) fn unlock(&self) {
         self.files.iter().for_each(|(file, _)| file.unlock());
     }
 
-    /// Whether a file was cut that the heap image needs: then closing the pool must not mark it as
+    /// Whether the heap image needs a file that was cut, so that closing must not mark the pool
     /// clean. Only `decoupled` reproduces from memory; the other designs read their log again.
     pub(crate) fn must_abandon(&self, design: &str) -> bool {
         self.lost().1.is_some_and(|cut| !cut.is_log || design != <Decoupled>::NAME)
@@ -146,7 +146,7 @@ impl Names {
             return (Vec::new(), None);
         }
         let mut lost = Vec::new();
-        // Held over the look: a thread that returns after another has seen a cut sees it, too.
+        // Held during the check: once a thread has returned with a cut, every later check sees it.
         let mut cut = lock(&self.cut);
         for (number, (file, name)) in self.files.iter().enumerate() {
             let (how, found) = file.lost(name);
@@ -154,7 +154,7 @@ impl Names {
             if let Some(found) = found {
                 let (path, expected, is_log) = (file.path().into(), file.len(), number > 0);
                 let seen = CutFile { path, expected, found, is_log };
-                // The heap's outweighs the log's.
+                // A cut of the heap replaces a cut of the log.
                 if cut.as_ref().is_none_or(|cut| cut.is_log && !seen.is_log) {
                     *cut = Some(seen);
                 }

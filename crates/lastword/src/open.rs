@@ -1,7 +1,7 @@
-//! Transactions in parts: begun, gone on with and ended by separate calls.
+//! Transactions in parts: separate calls begin, continue and end them.
 //!
-//! A body that is run ([`Worker::run`]) is the better way: it cannot be left open, and conflicts
-//! are met there. This is for bindings to languages in which a body is not a function.
+//! Prefer a body ([`Worker::run`]): it cannot be left open, and it retries on a conflict.
+//! Transactions in parts serve bindings to languages in which a body is not a function.
 
 use words::{Stop, TxId};
 
@@ -9,23 +9,25 @@ use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::options::Durability;
 use crate::perform::{Fortune, Turn};
-use crate::worker::{Phase, Seat, arena, conclude, pass};
+use crate::worker::{Phase, WorkerState, arena, conclude, pass};
 use crate::{Error, Pool, Ticket, Tx, Worker};
 
-/// A transaction that has begun. Dropping it takes it back.
+/// A transaction that has begun. Dropping it rolls it back.
 ///
-/// While it is open this thread can begin no other, and whoever needs what it has written runs
-/// again and again: end it soon. A transaction that has lost many times reserves what it needs
-/// until it ends, as a body does that is run again; but where a body keeps its reservations, this
-/// gives them up at each conflict, so that it may lose again.
+/// End it soon. While it is open, its thread can begin no other transaction, and transactions that
+/// need its writes retry. A starving transaction reserves the records that it needs until it ends.
+/// A body keeps its reservations across its retries, but this type gives them up at each conflict,
+/// so it may lose again.
 ///
-/// A transaction that is forgotten ([`forget`](std::mem::forget)) stays open until its worker
-/// begins another or is dropped, which rolls it back. Until then it keeps what it has locked and
-/// reserved, and the thread that began it can begin no other. If the worker is forgotten, too, that
-/// lasts until the pool is closed: what it has written is never committed, but transactions that
-/// need the same objects run again and again, and under [`Snapshot`](crate::Snapshot) the log
-/// cannot be emptied. If it has lost so often that it has to run alone, every other transaction
-/// ends with [`Error::GateClosed`] after [`Options::patience`](crate::Options::patience).
+/// A forgotten transaction ([`forget`](std::mem::forget)) stays open until its worker begins
+/// another one or is dropped, which rolls it back. Until then it keeps its locks and reservations,
+/// and the thread that began it can begin no other. If the worker is forgotten, too, this state
+/// lasts until the pool is closed:
+/// - Its writes are never committed, and transactions that need the same objects retry without
+///   success.
+/// - Under [`Snapshot`](crate::Snapshot) the log cannot be truncated.
+/// - If it was starving and runs alone, every other transaction ends with [`Error::GateClosed`]
+///   after [`Options::patience`](crate::Options::patience).
 ///
 /// ```
 /// use lastword::{Objects, Options, Pool};
@@ -61,7 +63,7 @@ pub struct Open<'w, 'p, D: Design = Decoupled> {
     _inside: Inside,
 }
 
-/// The transaction, and where its worker sees how far it is.
+/// A transaction, and the phase that its worker sees.
 struct Begun<'w, D: Design> {
     tx: Tx<'w, D>,
     phase: &'w mut Phase,
@@ -74,12 +76,13 @@ impl<'w, D: Design> Begun<'w, D> {
         Begun { tx, phase }
     }
 
-    /// Ends it, by a roll-back if `end` leaves it open. If that panics, the worker begins no other.
+    /// Ends the transaction, by a roll-back if `end` leaves it open. If that panics, the worker can
+    /// begin no other one.
     #[inline(always)]
     fn end<R>(&mut self, end: impl FnOnce(&mut Tx<'w, D>) -> R) -> R {
         *self.phase = Phase::Ending;
         let done = end(&mut self.tx);
-        self.tx.take_back_if_open();
+        self.tx.roll_back_if_open();
         *self.phase = Phase::Over;
         done
     }
@@ -94,19 +97,18 @@ impl<D: Design> Drop for Begun<'_, D> {
 }
 
 impl<'p, D: Design> Worker<'p, D> {
-    /// Begins a transaction; see [`Open`]. `read_only`: as [`Worker::read`]. Waits where another
-    /// transaction has lost so often that it has to be alone, and after a conflict for up to 2 ms
-    /// until what was in the way is free.
+    /// Begins a transaction; see [`Open`]. `read_only`: as [`Worker::read`]. Waits while a starving
+    /// transaction runs alone, and after a conflict up to 2 ms for the obstacle.
     ///
     /// # Errors
-    /// [`Error::InsideTransaction`] when this thread has one; [`Error::Poisoned`] and
+    /// [`Error::InsideTransaction`] if this thread has an open transaction. [`Error::Poisoned`],
     /// [`Error::HeldUp`] and [`Error::GateClosed`] as [`Worker::run`].
     #[inline]
     pub fn begin(&mut self, read_only: bool) -> Result<Open<'_, 'p, D>, Error> {
         let pool = self.pool();
-        let seat = self.ready()?;
-        let inside = Inside::enter("begin", &seat.mark)?;
-        let Seat { local, number, fortune, known, phase, conflicts, writes, .. } = seat;
+        let state = self.ready()?;
+        let inside = Inside::enter("begin", &state.mark)?;
+        let WorkerState { local, number, fortune, known, phase, conflicts, writes, .. } = state;
         let waits = !(read_only && D::READS_PASS);
         let (design, mut turn) = (pool.design(), None);
         let passed = if waits { pass(pool, local, fortune, &mut turn) } else { Ok(()) };
@@ -123,18 +125,17 @@ impl<'p, D: Design> Worker<'p, D> {
 }
 
 impl<'w, 'p, D: Design> Open<'w, 'p, D> {
-    /// The transaction, to read and write in.
+    /// Returns the transaction, for reads and writes.
     #[inline]
     pub fn tx(&mut self) -> &mut Tx<'w, D> {
         &mut self.begun.tx
     }
 
-    /// Commits. `None`: another transaction was in the way; this one has had no effect, and is to
-    /// be begun again.
+    /// Commits. `None` reports a conflict: this transaction had no effect; begin it again.
     ///
     /// # Errors
-    /// As [`Worker::run`]: what an access was stopped by; or [`Error::Poisoned`], and then the
-    /// transaction may be committed all the same, and could not be made durable.
+    /// As [`Worker::run`], including the error that stopped an access. With [`Error::Poisoned`] the
+    /// transaction may be committed without being durable.
     #[inline]
     pub fn commit(self) -> Result<Option<Ticket<'p, D>>, Error> {
         self.pool.own_process("commit")?;
@@ -143,7 +144,7 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
         let done = begun.end(|tx| conclude(tx, Ok(())));
         match done {
             Ok(((), id, words)) => {
-                std::mem::forget(begun); // nothing is left in it to drop
+                std::mem::forget(begun); // committed: skip the roll-back in `drop`
                 *writes += words as u64;
                 fortune.reset();
                 drop((turn, inside));
@@ -154,14 +155,15 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
                 Ok(Some(ticket))
             }
             Err(None) => {
-                // What could not be made durable ends so too, and is no conflict.
+                // A poisoned pool ends an attempt as a conflict does. Report its error here.
                 if let Err(error) = pool.design().check() {
                     drop((turn, inside));
                     return Err(error);
                 }
                 *conflicts += 1;
                 fortune.give_way();
-                // The turn first: what has waited for the end of this body may begin another.
+                // Drop `turn` first: a callback that waits for the end of this body may begin a
+                // transaction.
                 drop((turn, inside));
                 Ok(None)
             }
@@ -173,11 +175,11 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
         }
     }
 
-    /// Takes it back. Answers the last transaction that it may have seen: to be durable before the
-    /// world is told of what was read.
+    /// Rolls the transaction back. Returns the last ID that it may have seen. Wait for that ID
+    /// before you report what the transaction read.
     ///
     /// # Errors
-    /// [`Error::Poisoned`], in sync mode: what it has seen could not be made durable.
+    /// [`Error::Poisoned`], in sync mode: that ID could not be made durable.
     pub fn abort(self) -> Result<TxId, Error> {
         let Open { mut begun, pool, fortune, conflicts, _turn: turn, _inside: inside, .. } = self;
         if begun.tx.stopped() == Some(Stop::Conflict) {
@@ -187,7 +189,7 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
             drop((turn, inside));
             return Ok(TxId::NONE);
         }
-        let seen = begun.end(Tx::take_back);
+        let seen = begun.end(Tx::roll_back);
         fortune.reset();
         drop((turn, inside));
         if pool.durability == Durability::Sync && D::DURABLE {

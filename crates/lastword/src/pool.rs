@@ -1,4 +1,7 @@
-//! Pools: create, open, use, close.
+//! Pools: create, open, run transactions, close.
+//!
+//! A [`Pool`] owns a design and the state that all designs share: the heap's shape, the worker
+//! numbers, and the idle workers that [`Pool::run`] lends out.
 
 mod kept;
 
@@ -19,16 +22,16 @@ use crate::options::Durability;
 use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
 use crate::sync::{Arc, Mutex, Ordering, lock};
-use crate::worker::{Phase, Seat};
+use crate::worker::{Phase, WorkerState};
 use crate::{Committed, Error, Info, Options, Ticket, Tx, Worker};
 use kept::{Kept, Lent};
 
 /// A pool of durable objects, open in this process and in no other.
 ///
-/// Dropping it makes everything committed durable and closes it in good order;
-/// [`close`](Pool::close) does the same and tells what went wrong.
+/// Dropping it makes every commit durable and shuts the pool down cleanly. [`close`](Pool::close)
+/// does the same and returns the error, if any.
 pub struct Pool<D: Design = Decoupled> {
-    /// `None` only while it is dropped.
+    /// `None` only inside `drop` and the calls that consume the pool.
     design: Option<D>,
     pub(crate) shape: Shape,
     pub(crate) durability: Durability,
@@ -37,14 +40,14 @@ pub struct Pool<D: Design = Decoupled> {
     kept: Kept<D>,
 }
 
-/// What a pool is like, whatever its design.
+/// The state of a pool that does not depend on its design.
 #[derive(Debug)]
 pub struct Shape {
     heap: lw_alloc::Heap,
     runs: lw_alloc::Runs,
     base: u64,
     info: Info,
-    /// Says how groups get to the log. Not owned: the log's file is closed when the design is.
+    /// Reports the path of log writes. Weak, because the log file closes with the design.
     log: Option<Weak<dyn LogMedium>>,
     names: Arc<Names>,
     process: Process,
@@ -66,7 +69,7 @@ impl Shape {
         Shape { log: Some(Arc::downgrade(&storage.log)), ..shape }
     }
 
-    /// A heap that dies with the process, formatted.
+    /// Makes a formatted heap in memory, which does not survive the process.
     pub(crate) fn in_memory(options: &Options) -> Result<(ShadowHeap, Shape), Error> {
         const TAG: u16 = 0xfade;
         <ShadowHeap as ShadowMemory>::check(options)?;
@@ -86,7 +89,7 @@ impl Shape {
         Shape { heap, runs, base, info, log: None, names, process: Process::current() }
     }
 
-    /// Whether the files have their names; `Arc` for tickets that outlive the caller.
+    /// Returns the check of the files' names. An `Arc`, since tickets outlive the caller.
     #[inline]
     pub(crate) fn names(&self) -> &Arc<Names> {
         &self.names
@@ -113,22 +116,22 @@ impl Shape {
         self.base
     }
 
-    /// What the pool was like when it was opened.
+    /// Returns the pool's description at the time of opening.
     pub(crate) fn info(&self) -> &Info {
         &self.info
     }
 
-    /// The same, with the way that groups get to the log by now.
+    /// Returns the description with the current path of log writes.
     fn info_now(&self) -> Info {
         let written = self.log.as_ref().and_then(Weak::upgrade).and_then(|log| log.written());
         match written {
-            Some(path) if self.info.log_path.is_some() => self.info.clone().written_by(path),
+            Some(path) if self.info.log_path.is_some() => self.info.clone().with_log_path(path),
             _ => self.info.clone(),
         }
     }
 }
 
-/// Numbers of living workers: the smallest free one is given out.
+/// Numbers of live workers. The smallest free one is assigned next.
 #[derive(Debug, Default)]
 struct Numbers {
     used: Vec<bool>,
@@ -147,30 +150,30 @@ impl Numbers {
 }
 
 impl Pool {
-    /// Makes a new pool of the default design at `path` and opens it. Durable on return: a crash
-    /// before leaves no pool.
+    /// Creates a new pool of the default design at `path` and opens it. The pool is durable on
+    /// return. A crash before the return leaves no pool.
     ///
     /// # Errors
-    /// A file of that name exists; the disk is full (at creation, not at commit: everything is
-    /// allocated here); an option that no pool can have.
+    /// A file of that name exists, the disk is full, or an option has an invalid value. Creation
+    /// allocates all disk space, so no commit fails for lack of it.
     pub fn create(path: impl AsRef<Path>, options: Options) -> Result<Pool, Error> {
         Pool::create_as(path, options)
     }
 
-    /// Opens a pool, recovering what a crash left. `options` that belong to creation (sizes) are
-    /// taken from the pool.
+    /// Opens a pool and recovers it after a crash. Options that belong to creation (sizes) are
+    /// ignored.
     ///
     /// # Errors
-    /// It is in use; it is no pool, truncated, or damaged; it has another layout; its log is
-    /// missing or another's. Nothing has been changed then.
+    /// The pool is in use. The file is no pool, truncated or damaged. The pool has another layout.
+    /// Its log is missing or belongs to another pool. No file is changed in these cases.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Pool, Error> {
         Pool::open_as(path, options)
     }
 }
 
 impl<D: Design> Pool<D> {
-    /// Makes a new pool of design `D`; see [`Pool::create`]. Designs that keep nothing make no
-    /// file.
+    /// Creates a new pool of design `D`; see [`Pool::create`]. Designs that are not durable create
+    /// no file.
     ///
     /// # Errors
     /// As [`Pool::create`].
@@ -182,7 +185,7 @@ impl<D: Design> Pool<D> {
     /// Opens a pool as design `D`; see [`Pool::open`].
     ///
     /// # Errors
-    /// As [`Pool::open`]; [`Error::NotDurable`] for designs that keep nothing.
+    /// As [`Pool::open`]; [`Error::NotDurable`] for designs that are not durable.
     pub fn open_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
         let opened = D::open(path.as_ref(), &options)?;
         Ok(Pool::new(opened, &options))
@@ -199,30 +202,30 @@ impl<D: Design> Pool<D> {
         }
     }
 
-    /// The design behind it: what is particular to one is there.
+    /// Returns the design, for operations that belong to one design.
     #[inline]
     pub fn design(&self) -> &D {
         self.design.as_ref().expect("a pool has its design until it is dropped")
     }
 
-    /// A worker for one thread. Takes a volatile ring; for a few transactions now and then use
-    /// [`run`](Pool::run). When no number or no memory is left, takes one that the pool keeps for
-    /// `run`.
+    /// Registers a worker, for one thread. A worker of `decoupled` takes a volatile ring; for
+    /// occasional transactions use [`run`](Pool::run). If no number or no memory is left, takes an
+    /// idle worker that the pool keeps for `run`.
     ///
     /// # Errors
     /// No memory for its ring; [`Error::TooManyWorkers`].
     pub fn worker(&self) -> Result<Worker<'_, D>, Error> {
         self.own_process("worker")?;
-        let seat = self.register().or_else(|error| {
-            let mut seat = self.kept.take().ok_or(error)?;
-            (seat.conflicts, seat.writes) = (0, 0);
-            Ok(seat)
+        let state = self.register().or_else(|error| {
+            let mut state = self.kept.take().ok_or(error)?;
+            (state.conflicts, state.writes) = (0, 0);
+            Ok(state)
         });
-        seat.map(|seat| Worker::new(self, seat))
+        state.map(|state| Worker::new(self, state))
     }
 
-    /// Registers a worker under a number of its own.
-    fn register(&self) -> Result<Seat<D>, Error> {
+    /// Registers a worker under a new number.
+    fn register(&self) -> Result<WorkerState<D>, Error> {
         let number = {
             let mut numbers = lock(&self.numbers);
             if numbers.used.iter().filter(|used| **used).count() >= D::WORKERS_MAX {
@@ -233,7 +236,7 @@ impl<D: Design> Pool<D> {
             numbers.take()
         };
         match self.design().local(number) {
-            Ok(local) => Ok(Seat::new(local, number)),
+            Ok(local) => Ok(WorkerState::new(local, number)),
             Err(error) => {
                 lock(&self.numbers).used[number] = false;
                 Err(error)
@@ -241,12 +244,12 @@ impl<D: Design> Pool<D> {
         }
     }
 
-    /// Runs one transaction on a worker that the pool keeps for this, whichever thread calls; see
-    /// [`Worker::run`]. The pool keeps as many idle workers as threads can run at a time. When it
-    /// can have no other worker, waits until another call of this returns.
+    /// Runs one transaction on a worker that the pool keeps, from any thread; see [`Worker::run`].
+    /// The pool keeps at most as many idle workers as threads can run at a time. If it can register
+    /// no other worker, the call waits until another such call returns.
     ///
     /// # Errors
-    /// As [`Worker::run`]; as [`worker`](Pool::worker), when no other call runs.
+    /// As [`Worker::run`]. As [`worker`](Pool::worker) if no other call is running.
     pub fn run<R>(
         &self,
         body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
@@ -255,8 +258,9 @@ impl<D: Design> Pool<D> {
         Lent::new(self)?.worker().run(body)
     }
 
-    /// What to tell about a transaction that failed: with [`Durability::Sync`], what an aborted
-    /// body has seen is durable before the program can tell anybody about it.
+    /// Returns the error of a failed transaction for the program. With [`Durability::Sync`] it
+    /// first waits until the state that an aborted body read is durable: the program may report
+    /// that state.
     pub(crate) fn settle(&self, error: Error) -> Error {
         match error {
             Error::Aborted { seen, .. } if self.durability == Durability::Sync && D::DURABLE => {
@@ -266,41 +270,44 @@ impl<D: Design> Pool<D> {
         }
     }
 
-    /// A worker is gone; its number may be used again, unless something of a transaction is left
-    /// that cannot be rolled back: the next worker of that number would take it for its own.
-    pub(crate) fn leave(&self, seat: &mut Seat<D>) {
+    /// Unregisters a worker and frees its number. The number stays in use if a forgotten
+    /// transaction cannot be rolled back: the next worker of that number would take its locks for
+    /// its own.
+    pub(crate) fn leave(&self, state: &mut WorkerState<D>) {
         if self.shape.is_forked() {
             return; // what it has left is its parent's to roll back
         }
-        if seat.phase != Phase::Over && seat.roll_back_left(self).is_err() {
+        if state.phase != Phase::Over && state.roll_back_left(self).is_err() {
             return;
         }
-        self.design().close_local(&mut seat.local);
-        lock(&self.numbers).used[seat.number] = false;
+        self.design().close_local(&mut state.local);
+        lock(&self.numbers).used[state.number] = false;
     }
 
-    /// The last transaction that has an ID. All up to it are visible when no worker is committing.
+    /// Returns the last assigned ID. All transactions up to it are visible when no worker is
+    /// committing.
     pub fn committed_id(&self) -> TxId {
         self.design().committed_id()
     }
 
-    /// The largest ID such that its transaction and all before it survive a crash. Costs a load;
-    /// under `snapshot` with groups a fence and a look at every worker.
+    /// Returns the durable watermark: the greatest ID such that it and all IDs before it survive a
+    /// crash. Costs a load; under `snapshot` with groups, a fence and a scan of all workers.
     #[inline]
     pub fn durable_id(&self) -> TxId {
         self.design().durable_id()
     }
 
-    /// The last transaction whose words are at home: recovery begins after it.
+    /// Returns the reproduced watermark: the heap image holds every transaction up to this ID, and
+    /// recovery replays the log after it.
     pub fn reproduced_id(&self) -> TxId {
         self.design().reproduced_id()
     }
 
-    /// Waits until the transaction `id` is durable, for programs that keep IDs and not tickets.
+    /// Waits until the transaction `id` is durable, for programs that store IDs and not tickets.
     ///
     /// # Errors
     /// As [`Ticket::wait`](crate::Ticket::wait); [`Error::NoSuchTransaction`] for an ID that this
-    /// pool has not given out.
+    /// pool has not assigned.
     pub fn wait_for(&self, id: TxId) -> Result<(), Error> {
         self.may_call("wait_for")?;
         let committed = self.committed_id();
@@ -311,10 +318,10 @@ impl<D: Design> Pool<D> {
         self.names().check_sometimes(id)
     }
 
-    /// The ticket of the transaction `id`, for programs that keep IDs.
+    /// Returns the ticket of the transaction `id`, for programs that store IDs.
     ///
     /// # Errors
-    /// [`Error::NoSuchTransaction`] for an ID that this pool has not given out.
+    /// [`Error::NoSuchTransaction`] for an ID that this pool has not assigned.
     pub fn ticket(&self, id: TxId) -> Result<Ticket<'_, D>, Error> {
         let committed = self.committed_id();
         if id > committed {
@@ -323,23 +330,25 @@ impl<D: Design> Pool<D> {
         Ok(Ticket::new(self, id))
     }
 
-    /// Makes everything committed before durable.
+    /// Makes every earlier commit durable.
     ///
     /// # Errors
-    /// As [`Ticket::wait`](crate::Ticket::wait); [`Error::NameLost`] when a file of the pool was
-    /// removed or replaced: then everything is durable in a file that is freed when it is closed.
+    /// As [`Ticket::wait`](crate::Ticket::wait). [`Error::NameLost`] when a file of the pool was
+    /// removed or replaced: the commits are durable in a file that the kernel frees when it is
+    /// closed.
     pub fn flush(&self) -> Result<(), Error> {
         self.may_call("flush")?;
         let committed = self.committed_id();
         self.design().wait(committed)?;
-        // A pool can fail after its last commit is durable: then its log is not what was written.
+        // A pool can fail after its last commit is durable, for example when a reproduce step reads
+        // back a changed log.
         self.design().check()?;
         self.names().check(committed)
     }
 
-    /// Makes everything committed before durable and brings it home, so that opening the pool
-    /// after a crash has nothing of it to replay. [`close`](Pool::close) does the same; this is for
-    /// measuring the whole cost of a transaction, what is done behind included.
+    /// Makes every earlier commit durable and applies it to the heap image, so that recovery has
+    /// none of it to replay. [`close`](Pool::close) does the same. For measuring the whole cost of
+    /// a transaction, background work included.
     ///
     /// # Errors
     /// As [`flush`](Pool::flush).
@@ -349,8 +358,8 @@ impl<D: Design> Pool<D> {
         self.names().check(self.committed_id())
     }
 
-    /// Checks that live and free objects make up the whole heap, and counts them. Takes as long as
-    /// reading the heap; no transaction may run meanwhile.
+    /// Checks that live and free objects cover the whole heap, and counts them. Takes as long as
+    /// reading the heap. No transaction may run during the call.
     ///
     /// # Errors
     /// The first damage found.
@@ -359,59 +368,59 @@ impl<D: Design> Pool<D> {
         self.shape.heap.check(|offset| self.design().peek(offset as usize / 8))
     }
 
-    /// What it has done and cost since it was opened.
+    /// Returns the operations and costs of the pool since it was opened.
     pub fn metrics(&self) -> Metrics {
         self.design().metrics()
     }
 
-    /// The names of its files.
+    /// Returns the check of the files' names.
     #[inline]
     pub(crate) fn names(&self) -> &Arc<Names> {
         self.shape.names()
     }
 
-    /// What it is like. [`Info::log_path`] is the way that groups get to the log by now: the system
-    /// may have refused the way that was chosen at opening.
+    /// Returns the pool's description. [`Info::log_path`] is the current path of log writes: the
+    /// system may have refused the path chosen at opening.
     pub fn info(&self) -> Info {
         self.shape.info_now()
     }
 
-    /// Makes everything durable and closes the pool in good order, so that opening it recovers
-    /// nothing.
+    /// Makes every commit durable and shuts the pool down cleanly, so that opening it needs no
+    /// recovery.
     ///
     /// # Errors
-    /// The medium's: then the pool is as a crash would leave it, and opening it recovers.
-    /// [`Error::NameLost`] when a file of the pool was removed or replaced: it was closed in good
-    /// order, and the error says where its content can be copied from. [`Error::Cut`] when one was
-    /// cut short: of a cut log nothing is needed any more, after a cut of the heap the pool is left
-    /// as a crash would leave it.
+    /// - An error of the medium leaves the pool as a crash would, and opening it recovers.
+    /// - [`Error::NameLost`]: a file of the pool was removed or replaced. The shutdown was clean,
+    ///   and the error says where the content can be copied from.
+    /// - [`Error::Cut`]: a file was cut short. The heap image needs nothing more from a cut log.
+    ///   After a cut of the heap the pool is left as a crash would leave it.
     pub fn close(mut self) -> Result<(), Error> {
         self.may_call("close")?;
-        self.leave_seats();
+        self.leave_kept();
         let mut design = self.design.take().expect("a pool has its design until it is dropped");
         if self.names().must_abandon(D::NAME) {
             design.abandon();
             return self.names().check_closed();
         }
         design.close()?;
-        // The log's own file looks at that when it is dropped.
+        // The log file checks its lock when it is dropped, so unlock before that.
         self.names().unlock();
         drop(design);
         self.names().check_closed()
     }
 
-    /// Leaves the pool as a crash of the process would: nothing more is made durable. For tests and
-    /// for programs that want to see what recovery finds.
+    /// Leaves the pool as a crash of the process would: nothing more becomes durable. For tests,
+    /// and for programs that test their recovery.
     pub fn abandon(mut self) {
         if self.shape.is_forked() {
             return; // `drop` leaves the parent's files alone
         }
-        // Its own workers do not leave: that may make something durable.
+        // Kept workers do not leave: closing one may make a group durable.
         drop(self.kept.take_all());
         self.design.take().expect("a pool has its design until it is dropped").abandon();
     }
 
-    /// Refuses a call inside a body, and in a forked child.
+    /// Refuses a call inside a body and in a forked child.
     #[inline]
     pub(crate) fn may_call(&self, call: &'static str) -> Result<(), Error> {
         Inside::refuse(call)?;
@@ -424,9 +433,9 @@ impl<D: Design> Pool<D> {
         if self.shape.is_forked() { Err(Error::Forked { call }) } else { Ok(()) }
     }
 
-    fn leave_seats(&self) {
-        for mut seat in self.kept.take_all() {
-            self.leave(&mut seat);
+    fn leave_kept(&self) {
+        for mut state in self.kept.take_all() {
+            self.leave(&mut state);
         }
     }
 }
@@ -434,20 +443,20 @@ impl<D: Design> Pool<D> {
 impl<D: Design> Drop for Pool<D> {
     fn drop(&mut self) {
         if self.shape.is_forked() {
-            // The child has no threads to join, and the files are its parent's. Its memory goes
-            // with the process; dropping it would wait for locks that no thread of the child holds.
+            // A forked child has no threads to join, and the files belong to its parent. Leak the
+            // design: dropping it would wait for locks that no thread of the child holds.
             std::mem::forget(self.design.take());
             return;
         }
         if self.design.is_some() {
-            self.leave_seats();
+            self.leave_kept();
         }
         if let Some(mut design) = self.design.take() {
             if self.names().must_abandon(D::NAME) {
                 return design.abandon();
             }
-            // `close` is for programs that want to know of errors. Nothing acknowledged is lost:
-            // opening the pool recovers it.
+            // `close` reports errors. Here they are ignored: opening the pool recovers every
+            // acknowledged transaction.
             if design.close().is_ok() {
                 self.names().unlock();
             }

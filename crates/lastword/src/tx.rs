@@ -1,8 +1,11 @@
 //! A running transaction, as its body sees it.
 //!
-//! Every access is checked here, once for all designs: the address against the pool (tag, alignment
-//! and bound in one comparison), a write against the object's header, and the transaction's size
-//! against the log. A wrong one ends the attempt; nothing can reach outside the pool.
+//! This type checks every access, once for all designs:
+//! - the address against the pool: tag, alignment and bound in one comparison;
+//! - a write against the object's header;
+//! - the transaction's size against the log.
+//!
+//! An invalid access ends the attempt, and no access reaches outside the pool.
 
 mod live;
 
@@ -17,16 +20,16 @@ use crate::design::{At, Decoupled, Design};
 use crate::pool::Shape;
 use crate::{Error, Limit};
 
-/// Words of the header before an object.
+/// Words of an object's header, which precedes the object.
 const HEADER_WORDS: u64 = HEADER_BYTES / 8;
 
-/// Where an object's link stands: the first word of its header.
+/// Offset of an object's link: the first word of its header.
 const LINK: u64 = HEADER_BYTES.wrapping_neg();
 
-/// A reason to end a transaction: any value of the program with a text for its user.
+/// A reason to end a transaction: any value with a text for the user.
 ///
-/// [`Error::Aborted`] shows that text, so the bound is `Display`. A text (`&'static str`, `String`)
-/// is a reason, and so is every error type; [`Reason::get`] gives the value back.
+/// [`Error::Aborted`] shows that text, so the bound is `Display`. Strings (`&'static str`,
+/// `String`) and all error types qualify. [`Reason::get`] returns the value.
 ///
 /// ```
 /// use lastword::{Error, Options, Pool, Volatile};
@@ -46,7 +49,7 @@ const LINK: u64 = HEADER_BYTES.wrapping_neg();
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// A type without `Display` is refused where it is given:
+/// The compiler rejects a type without `Display`:
 /// ```compile_fail,E0277
 /// # use lastword::{Error, Options, Pool, Volatile};
 /// struct Silent;
@@ -58,11 +61,11 @@ pub trait AbortReason: Any + fmt::Display + Send + Sync {}
 
 impl<T: Any + fmt::Display + Send + Sync> AbortReason for T {}
 
-/// The reason that a body gave to [`Tx::abort`]. `Debug` and `Display` both show its text.
+/// The reason that a body passed to [`Tx::abort`]. `Debug` and `Display` both show its text.
 pub struct Reason(Box<dyn AbortReason>);
 
 impl Reason {
-    /// The reason itself, when it is of this type.
+    /// Returns the reason if it has this type.
     pub fn get<T: Any>(&self) -> Option<&T> {
         let any: &dyn Any = &*self.0;
         any.downcast_ref()
@@ -81,7 +84,7 @@ impl fmt::Debug for Reason {
     }
 }
 
-/// A run that a worker has found to be live, and how often its watch had been written by then.
+/// A run that a worker found to be live, and the change count of its watch word at that time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     run: Prepared,
@@ -98,41 +101,42 @@ pub struct Tx<'t, D: Design = Decoupled> {
     local: &'t mut D::Local,
     shape: &'t Shape,
     arena: usize,
-    /// The pool's tag, where an address has it.
+    /// The pool's tag, in the bits of an address that hold it.
     base: u64,
-    /// Words of the heap; 0 once the attempt has ended, so that every later access meets `refuse`.
+    /// Words of the heap. 0 after the attempt has ended, so that every later access takes the path
+    /// to `refuse`.
     bound: u64,
-    /// The object that was last found to be live, and its size: its header is in the read set, so
-    /// that it stays so until the commit is checked there.
+    /// The last object found to be live, and its size. Its header is in the read set, so the commit
+    /// verifies that the object is still live.
     live: (u64, u64),
-    /// The run whose block was last found to be live: its watch is in the read set.
+    /// The run of the last block found to be live. Its watch word is in the read set.
     run: Prepared,
-    /// The same from an earlier transaction: to be believed once the watch is read.
+    /// The run found by an earlier transaction. Valid only after its watch word is read again.
     known: &'t mut Known,
-    /// Whether this transaction itself has prepared or freed a run: then what it sees of runs is
-    /// not to be remembered, for it may be rolled back.
+    /// Whether this transaction prepared or freed a run. Its view of runs must then not be kept,
+    /// since it may roll back.
     changes_runs: bool,
-    /// Runs that it gives back when the body is over.
+    /// Runs to give back after the body.
     detached: Vec<Detached>,
     read_only: bool,
     stop: Option<Stop>,
-    /// What it was refused: an address, or with [`Stop::Full`] as many bytes as its offset.
+    /// The refused address. With [`Stop::Full`], its offset is the requested size in bytes.
     wild: Addr,
     reason: Option<Reason>,
-    /// Unless it is over, dropping it rolls back.
+    /// Dropping the transaction rolls back unless this is `Over`.
     stage: Stage,
 }
 
-/// How far a transaction is.
+/// The progress of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// In its commit. If it is dropped so, the commit has panicked; the roll-back that follows is
-    /// the design's to make harmless.
+    /// In its commit. If it is dropped in this stage, the commit panicked, and the design must make
+    /// the following roll-back harmless.
     Committing,
-    /// In its roll-back. If it is dropped so, that has panicked and is not repeated.
+    /// In its roll-back. If it is dropped in this stage, the roll-back panicked and is not
+    /// repeated.
     RollingBack,
-    /// Committed or rolled back.
     Over,
 }
 
@@ -170,9 +174,8 @@ impl<'t, D: Design> Tx<'t, D> {
         }
     }
 
-    /// Ends the transaction without any effect: `return tx.abort(reason)`. `run` returns
-    /// [`Error::Aborted`] with this reason, whose text the error shows, and with the moment that
-    /// the body has seen.
+    /// Ends the transaction without any effect: `return tx.abort(reason)`. `run` then returns
+    /// [`Error::Aborted`] with this reason and with the last ID that the body may have seen.
     ///
     /// # Errors
     /// Always: [`Stop::Aborted`].
@@ -183,19 +186,17 @@ impl<'t, D: Design> Tx<'t, D> {
         Err(self.end(Stop::Aborted))
     }
 
-    /// The stop that the attempt has met, if any.
     #[inline]
     pub(crate) fn stopped(&self) -> Option<Stop> {
         self.stop
     }
 
-    /// How many different words were written.
     #[inline]
     pub(crate) fn words_written(&self) -> usize {
         self.design.words_written(self.local)
     }
 
-    /// Does what it has put off, when the body is over.
+    /// Gives back the runs that the body freed. Called after the body.
     ///
     /// # Errors
     /// As [`Words::retire`].
@@ -216,44 +217,44 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(())
     }
 
-    /// Commits; a conflict rolls back.
+    /// Commits. After a conflict, dropping the transaction rolls it back.
     #[inline]
     pub(crate) fn commit(&mut self) -> Result<TxId, Stop> {
         self.stage = Stage::Committing;
         let committed = self.design.commit(self.local);
-        // On a conflict, dropping rolls back.
+        // A conflict leaves the transaction open, so that `drop` rolls it back.
         self.stage = if committed.is_ok() { Stage::Over } else { Stage::Open };
         committed
     }
 
-    /// Whether it ends. Asked when it is dropped, that says that its end has panicked.
+    /// Whether a commit or roll-back is running. During `drop` this means that it panicked.
     #[inline]
     pub(crate) fn is_ending(&self) -> bool {
         matches!(self.stage, Stage::Committing | Stage::RollingBack)
     }
 
-    /// Rolls back. Answers the last transaction that it may have seen.
-    pub(crate) fn take_back(&mut self) -> TxId {
+    /// Rolls back. Returns the last ID that the transaction may have seen.
+    pub(crate) fn roll_back(&mut self) -> TxId {
         self.stage = Stage::RollingBack;
         let seen = self.design.roll_back(self.local);
         self.stage = Stage::Over;
         seen
     }
 
-    /// Rolls back unless it has ended.
+    /// Rolls back unless the transaction has ended.
     #[inline]
-    pub(crate) fn take_back_if_open(&mut self) {
-        // In a forked child the heap may be its parent's, which goes on with this transaction.
+    pub(crate) fn roll_back_if_open(&mut self) {
+        // In a forked child the heap may belong to the parent, which continues this transaction.
         if matches!(self.stage, Stage::Open | Stage::Committing) && !self.shape.is_forked() {
-            self.take_back();
+            self.roll_back();
         }
     }
 
-    /// Rolls back and says why, for the program.
+    /// Rolls back and returns the error for the program.
     #[cold]
     pub(crate) fn fail(&mut self, stop: Stop) -> Error {
         let too_large = self.design.why_too_large(self.local);
-        let seen = self.take_back();
+        let seen = self.roll_back();
         let info = self.shape.info();
         match (stop, self.reason.take()) {
             (Stop::Aborted, Some(reason)) => Error::Aborted { reason, seen },
@@ -279,14 +280,14 @@ impl<'t, D: Design> Tx<'t, D> {
         }
     }
 
-    /// The attempt has ended: every later access answers the same.
+    /// Ends the attempt: every later access returns the same stop.
     #[cold]
     fn end(&mut self, stop: Stop) -> Stop {
         self.bound = 0;
         *self.stop.get_or_insert(stop)
     }
 
-    /// The attempt has ended at a wish for so many bytes.
+    /// Ends the attempt at a request for this many bytes.
     #[cold]
     fn end_wanting(&mut self, stop: Stop, bytes: u64) -> Stop {
         if self.stop.is_none() {
@@ -303,7 +304,7 @@ impl<'t, D: Design> Tx<'t, D> {
         self.end(Stop::BadPointer)
     }
 
-    /// Where a word of the heap is.
+    /// Checks an address and returns the place of its word in the heap.
     #[inline(always)]
     fn place(&mut self, at: Addr) -> Result<At, Stop> {
         // A foreign tag, a negative offset or an odd byte all come out far above the bound: the
@@ -315,7 +316,7 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(At { object: self.object(at)?, index: index as usize })
     }
 
-    /// Where some neighbouring words of the heap are.
+    /// Checks an address and returns the place of neighboring words in the heap.
     #[inline(always)]
     fn run_place(&mut self, at: Addr, words: usize) -> Result<At, Stop> {
         let index = at.byte().wrapping_sub(self.base).rotate_right(3);
@@ -325,7 +326,7 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(At { object: self.object(at)?, index: index as usize })
     }
 
-    /// The same, of an object that was looked at.
+    /// Checks an address inside an object that `look` returned.
     #[inline(always)]
     fn seen_place(&mut self, at: Addr, words: usize) -> Result<At, Stop> {
         let index = at.byte().wrapping_sub(self.base).rotate_right(3);
@@ -336,19 +337,19 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(At { object, index: index as usize })
     }
 
-    /// Where the object of a word is, for a design that asks: it has its header before it.
+    /// Returns the index of the object, for designs that isolate objects. An object has its header
+    /// before it.
     #[inline(always)]
     fn object(&mut self, at: Addr) -> Result<usize, Stop> {
         if !D::BY_OBJECT {
             return Ok(0);
         }
         let object = at.object.wrapping_sub(self.base).rotate_right(3);
-        // The last word of a header that is there is below the bound too.
+        // An object within these bounds has all of its header inside the heap.
         let is_there = object.wrapping_sub(HEADER_WORDS) < self.bound.wrapping_sub(HEADER_WORDS);
         if is_there { Ok(object as usize) } else { Err(self.refuse(at)) }
     }
 
-    /// Writes a word of the heap.
     #[inline(always)]
     fn put(&mut self, at: At, value: u64) -> Result<(), Stop> {
         if self.read_only {
@@ -358,7 +359,7 @@ impl<'t, D: Design> Tx<'t, D> {
         self.check_size(done)
     }
 
-    /// After a write: whether it was done, and the log still has room for the transaction.
+    /// Ends the attempt if a write failed, or if the transaction exceeds the log.
     #[inline(always)]
     fn check_size(&mut self, done: Result<(), Stop>) -> Result<(), Stop> {
         if let Err(stop) = done {
@@ -370,7 +371,7 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(())
     }
 
-    /// Takes the object to itself, where that adds anything to having read it.
+    /// Locks the object, where the design isolates by object and a read alone does not protect it.
     #[inline(always)]
     fn protect_object(&mut self, at: Addr) -> Result<(), Stop> {
         if !D::BY_OBJECT || self.read_only {
@@ -381,7 +382,7 @@ impl<'t, D: Design> Tx<'t, D> {
         self.check_size(done)
     }
 
-    /// The index of the first of some words and their number, when all of them are in the heap: for
+    /// Returns the index of the first word and the number of words, if all are in the heap. For
     /// hints, which may be wrong.
     #[inline]
     fn hint(&self, at: Addr, bytes: usize) -> Option<(usize, usize)> {
@@ -395,7 +396,7 @@ impl<'t, D: Design> Tx<'t, D> {
 impl<D: Design> Drop for Tx<'_, D> {
     #[inline]
     fn drop(&mut self) {
-        self.take_back_if_open();
+        self.roll_back_if_open();
     }
 }
 
@@ -486,7 +487,7 @@ impl<D: Design> Words for Tx<'_, D> {
         if let Some((index, words)) = self.hint(at, bytes) {
             self.design.will_write(index, words);
         }
-        // The first write will look at it, unless the run's head will do.
+        // The first write reads the header, unless the head of the run suffices.
         if self.shape.runs().begin(at.object.wrapping_sub(self.base)).is_none()
             && let Some((index, words)) = self.hint(header_of(at), 8)
         {
@@ -513,8 +514,8 @@ impl<D: Design> Words for Tx<'_, D> {
         let Some(run) = detached else { return Ok(()) };
         self.design.gives_chunks_back(self.local);
         if D::BY_OBJECT {
-            // Who still reads the run reads it at home, where the links of new objects would lie in
-            // the middle of its words.
+            // Concurrent readers still read the run in the heap image, and links of new objects
+            // would lie among its words. Give it back after the body.
             self.detached.push(run);
             return Ok(());
         }
@@ -557,14 +558,14 @@ impl<D: Design> Allocate for Tx<'_, D> {
     }
 }
 
-/// Where the header of an object stands: its second word, right before the object.
+/// Returns the address of an object's header: its second word, right before the object.
 #[inline]
 fn header_of(at: Addr) -> Addr {
     Addr::new(at.object, 8_u64.wrapping_neg())
 }
 
-/// The allocator's view of a transaction: it writes headers and its own objects, which a program
-/// may not.
+/// The allocator's view of a transaction. Unlike a program, it writes headers and the allocator's
+/// own objects.
 struct Metadata<'a, 't, D: Design>(&'a mut Tx<'t, D>);
 
 impl<D: Design> Words for Metadata<'_, '_, D> {
@@ -576,7 +577,7 @@ impl<D: Design> Words for Metadata<'_, '_, D> {
     #[inline]
     fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
         if D::BY_OBJECT && (at.offset == LINK || at.object == self.0.base) {
-            // Links are the design's. What a watch tells others, who has the object knows.
+            // The design owns the links. The object's lock replaces the watch word.
             return Ok(());
         }
         let place = self.0.place(at)?;

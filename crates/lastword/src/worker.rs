@@ -1,4 +1,8 @@
-//! Workers: one per thread, they run transactions.
+//! Workers: handles, one for each thread, that run transactions.
+//!
+//! A worker runs a body as a loop of attempts. Each attempt begins, executes the body and commits;
+//! a conflict rolls it back, and the worker backs off and tries again. The loop is the same for all
+//! designs.
 
 use std::fmt;
 
@@ -13,30 +17,31 @@ use crate::perform::{Closed, Fortune, Turn};
 use crate::tx::Known;
 use crate::{Error, Pool, Ticket, Tx};
 
-/// One thread's handle to a pool: its log ring and its statistics.
+/// A thread's handle to a pool, with its log ring and its statistics.
 ///
-/// Dropping it loses nothing: what it has committed is made durable like everything else.
+/// Dropping it loses nothing: its commits become durable like all others.
 pub struct Worker<'p, D: Design = Decoupled> {
     pool: &'p Pool<D>,
-    seat: Option<Seat<D>>,
+    state: Option<WorkerState<D>>,
 }
 
-/// The phase of a transaction that a worker has begun in parts. It outlives [`Open`](crate::Open),
-/// which a program may forget. The worker rolls back a forgotten transaction before it begins
-/// another, or leaves. A transaction that is run cannot be forgotten; it only reaches `Ending`.
+/// The phase of a transaction between [`Worker::begin`] and its end. It outlives
+/// [`Open`](crate::Open), which a program may forget. The worker rolls a forgotten transaction back
+/// before it begins another one or leaves. A transaction under [`Worker::run`] cannot be forgotten
+/// and only reaches `Ending`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It has ended, or there was none.
+    /// No transaction is open.
     Over,
-    /// It has begun.
+    /// A transaction has begun.
     Open,
-    /// It ends. If it stays so, the commit or the roll-back panicked, and nothing is known of what
-    /// it has locked and written.
+    /// The transaction is ending. If this phase remains, the commit or the roll-back panicked, and
+    /// the state of its locks and writes is unknown.
     Ending,
 }
 
-/// What a worker owns; the pool keeps some for [`Pool::run`].
-pub(crate) struct Seat<D: Design> {
+/// The state of one worker. The pool keeps some of them for [`Pool::run`].
+pub(crate) struct WorkerState<D: Design> {
     pub(crate) local: D::Local,
     pub(crate) number: usize,
     pub(crate) fortune: Fortune,
@@ -47,17 +52,18 @@ pub(crate) struct Seat<D: Design> {
     pub(crate) writes: u64,
 }
 
-impl<D: Design> Seat<D> {
-    pub(crate) fn new(local: D::Local, number: usize) -> Seat<D> {
+impl<D: Design> WorkerState<D> {
+    pub(crate) fn new(local: D::Local, number: usize) -> WorkerState<D> {
         let (fortune, known) = (Fortune::new(number), Known::NOTHING);
         let (phase, mark) = (Phase::Over, Mark::new());
-        Seat { local, number, fortune, known, phase, mark, conflicts: 0, writes: 0 }
+        WorkerState { local, number, fortune, known, phase, mark, conflicts: 0, writes: 0 }
     }
 
-    /// Rolls back a transaction that was forgotten: its writes would be the next one's.
+    /// Rolls back a forgotten transaction, whose writes would otherwise become part of the next
+    /// one.
     ///
     /// # Errors
-    /// [`Error::StepPanicked`]: its end has panicked before.
+    /// [`Error::StepPanicked`] if its end panicked before.
     #[cold]
     #[inline(never)]
     pub(crate) fn roll_back_left(&mut self, pool: &Pool<D>) -> Result<(), Error> {
@@ -65,7 +71,8 @@ impl<D: Design> Seat<D> {
             return Err(Error::StepPanicked { step: "commit or roll-back" });
         }
         self.phase = Phase::Ending;
-        // The starvation lock first: a panic below must not leave it closed for all workers.
+        // Release the starvation lock first: a panic below must not leave it closed for all
+        // workers.
         pool.design().gate().leave(self.number);
         pool.design().roll_back(&mut self.local);
         self.phase = Phase::Over;
@@ -75,12 +82,12 @@ impl<D: Design> Seat<D> {
     }
 }
 
-/// What a committed transaction answers.
-#[must_use = "committed is not durable: keep the ticket, or say `.value` if you need not know"]
+/// The result of a committed transaction.
+#[must_use = "a commit is not durable yet: keep the ticket, or take `.value` to ignore durability"]
 pub struct Committed<'p, R, D: Design = Decoupled> {
-    /// What the body answered.
+    /// The value that the body returned.
     pub value: R,
-    /// Tells when the transaction is durable.
+    /// The ticket, which reports durability.
     pub ticket: Ticket<'p, D>,
 }
 
@@ -94,63 +101,65 @@ impl<R: fmt::Debug, D: Design> fmt::Debug for Committed<'_, R, D> {
 }
 
 impl<'p, D: Design> Worker<'p, D> {
-    pub(crate) fn new(pool: &'p Pool<D>, seat: Seat<D>) -> Worker<'p, D> {
-        Worker { pool, seat: Some(seat) }
+    pub(crate) fn new(pool: &'p Pool<D>, state: WorkerState<D>) -> Worker<'p, D> {
+        Worker { pool, state: Some(state) }
     }
 
-    /// Whether the end of a transaction has panicked, so that the worker runs no other.
+    /// Whether the end of a transaction panicked, so that the worker can run no other.
     pub(crate) fn is_lost(&self) -> bool {
-        self.seat.as_ref().is_none_or(|seat| seat.phase == Phase::Ending)
+        self.state.as_ref().is_none_or(|state| state.phase == Phase::Ending)
     }
 
-    /// Gives the seat back without closing it.
-    pub(crate) fn into_seat(mut self) -> Seat<D> {
-        self.seat.take().expect("a worker has its seat until it is dropped")
+    /// Returns the state without unregistering the worker.
+    pub(crate) fn into_state(mut self) -> WorkerState<D> {
+        self.state.take().expect("a worker has its state until it is dropped")
     }
 
     pub(crate) fn pool(&self) -> &'p Pool<D> {
         self.pool
     }
 
-    pub(crate) fn seat(&mut self) -> &mut Seat<D> {
-        self.seat.as_mut().expect("a worker has its seat until it is dropped")
+    pub(crate) fn state(&mut self) -> &mut WorkerState<D> {
+        self.state.as_mut().expect("a worker has its state until it is dropped")
     }
 
-    /// The worker's state, in which no transaction is open.
+    /// Returns the worker's state after rolling back a forgotten transaction.
     ///
     /// # Errors
-    /// As [`Seat::roll_back_left`].
+    /// As [`WorkerState::roll_back_left`].
     #[inline]
-    pub(crate) fn ready(&mut self) -> Result<&mut Seat<D>, Error> {
+    pub(crate) fn ready(&mut self) -> Result<&mut WorkerState<D>, Error> {
         let pool = self.pool;
         pool.own_process("run")?;
-        let seat = self.seat();
-        if seat.phase != Phase::Over {
-            seat.roll_back_left(pool)?;
+        let state = self.state();
+        if state.phase != Phase::Over {
+            state.roll_back_left(pool)?;
         }
-        Ok(seat)
+        Ok(state)
     }
 
-    /// Runs `body` as one transaction: all of it or nothing, isolated from every other as the
-    /// design promises: serializable, under [`Snapshot`](crate::Snapshot) snapshot isolation, under
-    /// [`Plain`](crate::Plain) not at all. When another transaction is in the way the body is run
-    /// again, so it should change nothing but the pool.
+    /// Runs `body` as one transaction, atomically and in isolation. Isolation is serializable, with
+    /// two exceptions: [`Snapshot`](crate::Snapshot) provides snapshot isolation, and
+    /// [`Plain`](crate::Plain) none. On a conflict the body runs again, so it should have no side
+    /// effects outside the pool.
     ///
-    /// With [`Durability::Async`] the transaction is visible on return, and durable when the ticket
-    /// says so; with [`Durability::Sync`] it is durable on return. Designs whose workers make their
-    /// own transactions durable ([`Undo`](crate::Undo), [`Redo`](crate::Redo),
-    /// [`Snapshot`](crate::Snapshot) without [groups](crate::Options::group)) do so before they
-    /// return in either case.
+    /// With [`Durability::Async`] the transaction is visible on return, and the ticket reports its
+    /// durability. With [`Durability::Sync`] it is durable on return. [`Undo`](crate::Undo),
+    /// [`Redo`](crate::Redo) and [`Snapshot`](crate::Snapshot) without
+    /// [groups](crate::Options::group) persist in the worker, so they are durable on return in both
+    /// modes.
     ///
-    /// A panic in the body takes the transaction back and goes on unwinding.
+    /// A panic in the body rolls the transaction back and continues to unwind.
     ///
     /// # Errors
-    /// What the body ended with ([`Error::Aborted`], [`Error::Full`], [`Error::BadPointer`], ...):
-    /// then the transaction had no effect. [`Error::InsideTransaction`] in another body.
-    /// [`Error::Poisoned`] when the medium has failed: in sync mode also when the transaction is
-    /// committed but could not be made durable. [`Error::HeldUp`] under
-    /// [`Snapshot`](crate::Snapshot), when a transaction that does not end keeps what this one
-    /// needs. [`Error::GateClosed`] when one that has to run alone does not end.
+    /// - The body's error ([`Error::Aborted`], [`Error::Full`], [`Error::BadPointer`], ...): the
+    ///   transaction had no effect.
+    /// - [`Error::InsideTransaction`]: the call is inside another body.
+    /// - [`Error::Poisoned`]: the medium has failed. In sync mode the transaction may be committed
+    ///   but could not be made durable.
+    /// - [`Error::HeldUp`], under [`Snapshot`](crate::Snapshot): a long-running transaction retains
+    ///   resources that this one needs.
+    /// - [`Error::GateClosed`]: a starving transaction runs alone and does not end.
     #[inline]
     pub fn run<R>(
         &mut self,
@@ -159,9 +168,9 @@ impl<'p, D: Design> Worker<'p, D> {
         self.attempts(body, false)
     }
 
-    /// Runs `body` as one transaction that only reads: what it sees is the state of one moment,
-    /// under every design but [`Plain`](crate::Plain). The ticket is that of this moment: wait for
-    /// it before you show the world what you have read.
+    /// Runs `body` as a read-only transaction. It reads one consistent snapshot under every design
+    /// but [`Plain`](crate::Plain). The ticket covers that snapshot: wait for it before you report
+    /// what the body read.
     ///
     /// # Errors
     /// As [`run`](Worker::run); [`Error::ReadOnly`] when the body writes.
@@ -173,15 +182,15 @@ impl<'p, D: Design> Worker<'p, D> {
         self.attempts(body, true)
     }
 
-    /// How often a transaction of this worker was run again: because another was in the way, or its
-    /// ring had no room.
+    /// Returns how often this worker ran a transaction again, after a conflict or for lack of room
+    /// in its ring.
     pub fn conflicts(&self) -> u64 {
-        self.seat.as_ref().map_or(0, |seat| seat.conflicts)
+        self.state.as_ref().map_or(0, |state| state.conflicts)
     }
 
-    /// Different words that this worker's committed transactions have written.
+    /// Returns the number of different words that this worker's committed transactions wrote.
     pub fn words_written(&self) -> u64 {
-        self.seat.as_ref().map_or(0, |seat| seat.writes)
+        self.state.as_ref().map_or(0, |state| state.writes)
     }
 
     #[inline]
@@ -191,33 +200,34 @@ impl<'p, D: Design> Worker<'p, D> {
         read_only: bool,
     ) -> Result<Committed<'p, R, D>, Error> {
         let pool = self.pool;
-        let seat = self.ready()?;
-        let inside = Inside::enter(if read_only { "read" } else { "run" }, &seat.mark)?;
-        // A transaction that starves keeps its turn until it ends, retries included.
+        let state = self.ready()?;
+        let inside = Inside::enter(if read_only { "read" } else { "run" }, &state.mark)?;
+        // A starving transaction keeps its place in the queue across its retries.
         let waits = !(read_only && D::READS_PASS);
         let mut turn = None;
         if waits {
-            pass(pool, &mut seat.local, &mut seat.fortune, &mut turn)?;
+            pass(pool, &mut state.local, &mut state.fortune, &mut turn)?;
         }
         let (value, id) = loop {
-            match attempt(pool, seat, &mut body, read_only) {
+            match attempt(pool, state, &mut body, read_only) {
                 Ok(done) => break done,
                 Err(Some(error)) => {
-                    seat.fortune.reset();
+                    state.fortune.reset();
                     drop((turn, inside));
                     return Err(pool.settle(error));
                 }
                 Err(None) => {
-                    seat.conflicts += 1;
-                    seat.fortune.give_way();
-                    if let Err(error) = pass(pool, &mut seat.local, &mut seat.fortune, &mut turn) {
-                        seat.fortune.reset();
+                    state.conflicts += 1;
+                    state.fortune.give_way();
+                    if let Err(error) = pass(pool, &mut state.local, &mut state.fortune, &mut turn)
+                    {
+                        state.fortune.reset();
                         return Err(error);
                     }
                 }
             }
         };
-        seat.fortune.reset();
+        state.fortune.reset();
         drop(turn);
         drop(inside);
         let covers_reads = !read_only || !planted(Mutant::ReadNotCovered);
@@ -229,16 +239,16 @@ impl<'p, D: Design> Worker<'p, D> {
     }
 }
 
-/// The arena of a worker: its number with the bits in reverse, so that the first workers' arenas
-/// lie far apart. Two neighbours share a stripe of the transactional memory, sixteen of them a
-/// cache line of its records (two workers that allocate and free: 290 ns where they share one,
-/// 130 ns where they do not).
+/// Returns the allocator arena of a worker. The bits of its number are reversed, so that the arenas
+/// of the first workers lie far apart. Two neighboring arenas share a stripe of the transactional
+/// memory, and sixteen share a cache line of its records. (Two workers that allocate and free: 290
+/// ns with a shared line, 130 ns without.)
 #[inline]
 pub(crate) fn arena(number: usize) -> usize {
     (number % lw_alloc::ARENAS).reverse_bits() >> (usize::BITS - lw_alloc::ARENAS.trailing_zeros())
 }
 
-/// Passes the starvation lock before an attempt, and waits for the last obstacle.
+/// Waits for the last obstacle, and for the starvation lock, before an attempt.
 ///
 /// # Errors
 /// [`Error::GateClosed`].
@@ -252,7 +262,7 @@ pub(crate) fn pass<'p, D: Design>(
     let design = pool.design();
     let met = || design.obstacle(local);
     let is_held = |key, seen| design.is_held(key, seen);
-    // Of the worker that has closed the gate: one after the other may have to run alone.
+    // Counts the wait for one lock owner. Several transactions may have to run alone in succession.
     let mut waited: Option<(usize, Patience)> = None;
     let gives_up = |worker| match &mut waited {
         Some((same, patience)) if *same == worker => patience.is_over(),
@@ -265,50 +275,49 @@ pub(crate) fn pass<'p, D: Design>(
     passed.map_err(|Closed { worker }| Error::GateClosed { worker, waited: pool.patience })
 }
 
-/// One attempt. `Err(None)`: another transaction was in the way.
+/// Runs one attempt. `Err(None)` reports a conflict.
 #[inline]
 fn attempt<R, D: Design>(
     pool: &Pool<D>,
-    seat: &mut Seat<D>,
+    state: &mut WorkerState<D>,
     body: &mut impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
     read_only: bool,
 ) -> Result<(R, TxId), Option<Error>> {
     let design = pool.design();
-    design.begin(&mut seat.local, read_only && seat.fortune.is_good())?;
-    let arena = arena(seat.number);
-    let tx = Tx::new(design, &mut seat.local, &mut seat.known, &pool.shape, arena, read_only);
-    let mut running = Running { tx, phase: &mut seat.phase };
+    design.begin(&mut state.local, read_only && state.fortune.is_good())?;
+    let arena = arena(state.number);
+    let tx = Tx::new(design, &mut state.local, &mut state.known, &pool.shape, arena, read_only);
+    let mut running = Running { tx, phase: &mut state.phase };
     let value = body(&mut running.tx);
     let (value, id, words) = conclude(&mut running.tx, value)?;
-    std::mem::forget(running); // nothing to take back, and no reason to drop
-    seat.writes += words as u64;
+    std::mem::forget(running); // committed: skip the roll-back in `drop`
+    state.writes += words as u64;
     Ok((value, id))
 }
 
-/// A transaction that is run. Dropped when it has not committed: it stops, or it unwinds.
+/// A running attempt. Dropped only if it has not committed: by a stop or a panic.
 struct Running<'t, D: Design> {
     tx: Tx<'t, D>,
     phase: &'t mut Phase,
 }
 
 impl<D: Design> Drop for Running<'_, D> {
-    /// Rolls back. If that panics, or the end of the transaction has panicked before, the worker
-    /// stays in its last phase and runs no other: nothing is known of what it has locked and
-    /// written. The phase is written here alone, so a commit that returns does not pay for it.
+    /// Rolls back. If that panics, or the commit panicked before, the worker stays in phase
+    /// `Ending` and runs no other transaction: the state of its locks and writes is unknown. Only
+    /// `drop` writes the phase, so a commit that returns does not pay for it.
     #[inline]
     fn drop(&mut self) {
         *self.phase = Phase::Ending;
         let has_panicked = self.tx.is_ending();
-        self.tx.take_back_if_open();
+        self.tx.roll_back_if_open();
         if !has_panicked {
             *self.phase = Phase::Over;
         }
     }
 }
 
-/// Ends an attempt: commits it with this value. Returns the value, its ID, and how many words it
-/// has written. After an error the caller drops `tx`, which rolls back what is open. `Err(None)`:
-/// another transaction was in the way.
+/// Ends an attempt by a commit with this value. Returns the value, the ID, and the number of words
+/// written. On an error the caller drops `tx`, which rolls back. `Err(None)` reports a conflict.
 #[inline(always)]
 pub(crate) fn conclude<R, D: Design>(
     tx: &mut Tx<'_, D>,
@@ -321,7 +330,7 @@ pub(crate) fn conclude<R, D: Design>(
             let id = tx.commit().map_err(|_| None)?;
             return Ok((value, id, words));
         }
-        // Sticky: also when the body has swallowed it.
+        // The first stop is sticky: the body may have ignored it.
         (_, Some(stop)) | (Err(stop), None) => stop,
     };
     if stop == Stop::Conflict { Err(None) } else { Err(Some(tx.fail(stop))) }
@@ -329,8 +338,8 @@ pub(crate) fn conclude<R, D: Design>(
 
 impl<D: Design> Drop for Worker<'_, D> {
     fn drop(&mut self) {
-        if let Some(mut seat) = self.seat.take() {
-            self.pool.leave(&mut seat);
+        if let Some(mut state) = self.state.take() {
+            self.pool.leave(&mut state);
         }
     }
 }
@@ -359,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_worker_has_an_arena_of_its_own_and_the_first_ones_no_neighbour() {
+    fn workers_have_distinct_distant_arenas() {
         let arenas: Vec<usize> = (0..lw_alloc::ARENAS).map(arena).collect();
         assert!(arenas[..64].iter().all(|arena| arena % 2 == 0), "{arenas:?}");
         assert!(arenas[..8].iter().all(|arena| arena % 16 == 0), "{arenas:?}");

@@ -1,4 +1,4 @@
-//! Workers that a pool keeps for [`Pool::run`], whichever thread calls it.
+//! Workers that a pool keeps for [`Pool::run`] and lends to any thread.
 //!
 //! ```text
 //!   register --> lent --> idle --> lent --> ... --> leave    more than `most` are idle
@@ -6,44 +6,44 @@
 //!                           +--> Pool::worker                no number or memory is left
 //! ```
 //!
-//! Each worker has a number, and under `decoupled` a ring, so a peak of calls must not keep them.
-//! As many stay as threads can run at a time; the others leave when their call returns. When no
-//! worker can be registered, a call waits until another returns.
+//! Each worker has a number, and under `decoupled` a ring, so a peak of calls must not retain its
+//! workers. At most as many stay idle as threads can run at a time; the others leave when their
+//! call returns. If no worker can be registered, a call waits until another one returns.
 
 use std::cell::Cell;
 
 use super::Pool;
 use crate::design::Design;
 use crate::sync::{Condvar, Mutex, lock};
-use crate::worker::Seat;
+use crate::worker::WorkerState;
 use crate::{Error, Worker};
 
 thread_local! {
-    /// Calls of this thread that have a worker. More than one: a callback that runs in a call, when
-    /// its body has ended, makes another.
+    /// Running calls of this thread. More than one if a callback, which runs inside a call after
+    /// its body, calls again.
     static CALLS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The workers of one pool that belong to no thread.
+/// The workers of a pool that are not bound to a thread.
 pub(super) struct Kept<D: Design> {
     state: Mutex<State<D>>,
     returned: Condvar,
-    /// Most workers that stay idle while no call waits.
+    /// The greatest number of idle workers while no call waits.
     most: usize,
 }
 
 struct State<D: Design> {
-    idle: Vec<Seat<D>>,
-    /// Workers that run a transaction of a call.
+    idle: Vec<WorkerState<D>>,
+    /// Workers that are running a call.
     lent: usize,
-    /// How many calls have returned.
+    /// The number of calls that have returned.
     returns: u64,
-    /// Calls that wait for another to return.
+    /// Calls that wait for another one to return.
     waiting: usize,
 }
 
-/// A worker that runs one call. It goes back when this is dropped, also by a panic of the body,
-/// whose transaction has been rolled back by then.
+/// A worker on loan to one call. Dropping it returns the worker. A panic of the body does so, too,
+/// after the roll-back of its transaction.
 pub(super) struct Lent<'p, D: Design> {
     pool: &'p Pool<D>,
     worker: Option<Worker<'p, D>>,
@@ -56,39 +56,39 @@ impl<D: Design> Kept<D> {
         Kept { state: Mutex::new(state), returned: Condvar::new(), most }
     }
 
-    /// Takes an idle worker, which no call uses any more.
-    pub(super) fn take(&self) -> Option<Seat<D>> {
+    /// Takes an idle worker out of the pool.
+    pub(super) fn take(&self) -> Option<WorkerState<D>> {
         lock(&self.state).idle.pop()
     }
 
     /// Takes all idle workers.
-    pub(super) fn take_all(&self) -> Vec<Seat<D>> {
+    pub(super) fn take_all(&self) -> Vec<WorkerState<D>> {
         std::mem::take(&mut lock(&self.state).idle)
     }
 }
 
 impl<'p, D: Design> Lent<'p, D> {
-    /// Lends an idle worker, or registers one. When that fails and calls of other threads run,
-    /// waits until one of them returns: it does, because a body may not wait. A call within a call
-    /// does not wait: the outer one returns after it, and two threads would wait for each other.
+    /// Lends an idle worker, or registers one. If that fails while other threads' calls run, waits
+    /// until one of them returns; it returns, since a body must not wait. A nested call does not
+    /// wait: its outer call returns only after it, so two threads could wait for each other.
     ///
     /// # Errors
-    /// As [`Pool::worker`], when no other call runs.
+    /// As [`Pool::worker`], if no other call is running.
     pub(super) fn new(pool: &'p Pool<D>) -> Result<Lent<'p, D>, Error> {
         let Kept { state, returned, .. } = &pool.kept;
         let mut kept = lock(state);
-        let seat = loop {
-            if let Some(seat) = kept.idle.pop() {
-                break seat;
+        let worker = loop {
+            if let Some(worker) = kept.idle.pop() {
+                break worker;
             }
             let returns = kept.returns;
-            // A ring is mapped here: no other call waits for that.
+            // Unlock: registration maps a ring, and other calls must not wait for that.
             drop(kept);
             let registered = pool.register();
             kept = lock(state);
             match registered {
-                Ok(seat) => break seat,
-                // One has returned since: its worker is idle, or has left.
+                Ok(worker) => break worker,
+                // A call has returned meanwhile: its worker is idle, or has left.
                 Err(_) if kept.returns != returns => {}
                 Err(error) if kept.lent == 0 || CALLS.get() > 0 => return Err(error),
                 Err(_) => {
@@ -101,7 +101,7 @@ impl<'p, D: Design> Lent<'p, D> {
         kept.lent += 1;
         drop(kept);
         CALLS.set(CALLS.get() + 1);
-        Ok(Lent { pool, worker: Some(Worker::new(pool, seat)) })
+        Ok(Lent { pool, worker: Some(Worker::new(pool, worker)) })
     }
 
     pub(super) fn worker(&mut self) -> &mut Worker<'p, D> {
@@ -114,11 +114,11 @@ impl<D: Design> Drop for Lent<'_, D> {
         let Kept { state, returned, most } = &self.pool.kept;
         let mut kept = lock(state);
         if let Some(worker) = self.worker.take() {
-            // One whose commit panicked leaves, and its number with it.
+            // A worker whose commit panicked leaves and retires its number.
             if !worker.is_lost() && (kept.waiting > 0 || kept.idle.len() < *most) {
-                kept.idle.push(worker.into_seat());
+                kept.idle.push(worker.into_state());
             } else {
-                // It has left before it counts as returned: its number is free then.
+                // Leave before the return counts, so that a waiting call finds the number free.
                 drop(kept);
                 drop(worker);
                 kept = lock(state);
@@ -130,7 +130,8 @@ impl<D: Design> Drop for Lent<'_, D> {
         let is_waited_for = kept.waiting > 0;
         drop(kept);
         if is_waited_for {
-            // All: one that cannot register a worker goes on to wait, or returns its error.
+            // Wake all: a call that still cannot register a worker waits again or returns its
+            // error.
             returned.notify_all();
         }
     }
@@ -139,9 +140,7 @@ impl<D: Design> Drop for Lent<'_, D> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::mpsc::{self, RecvTimeoutError};
-    use std::sync::{Arc, Barrier};
-    use std::time::Duration;
+    use std::sync::{Arc, Barrier, mpsc};
 
     use super::*;
     use crate::design::{Plain, Volatile};
@@ -171,24 +170,8 @@ mod tests {
         assert_eq!(lock(&pool.numbers).used.iter().filter(|used| **used).count(), most);
     }
 
-    /// Runs a check that would wait for ever where it fails; it is ended then.
-    fn ends(check: impl FnOnce() + Send + 'static) {
-        let (end, ended) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            check();
-            let _ = end.send(());
-        });
-        let ended = ended.recv_timeout(Duration::from_secs(60));
-        assert!(ended != Err(RecvTimeoutError::Timeout), "a call waits for ever");
-        thread.join().unwrap();
-    }
-
     #[test]
     fn call_without_a_free_worker_waits_for_another() {
-        ends(wait_for_another_call);
-    }
-
-    fn wait_for_another_call() {
         let pool = pool::<Plain>();
         let (state, started) = (&pool.kept.state, Barrier::new(2));
         let ended = AtomicBool::new(false);
@@ -196,7 +179,7 @@ mod tests {
             let first = scope.spawn(|| {
                 let first = pool.run(|_| {
                     started.wait();
-                    // Only a call that has found no worker waits. One that was refused has ended.
+                    // Only a call that found no worker waits. The flag covers a refused call.
                     while lock(state).waiting == 0 && !ended.load(Ordering::Relaxed) {
                         std::thread::yield_now();
                     }
@@ -223,7 +206,7 @@ mod tests {
         }
         let _ = pool.run(|_| Ok(())).unwrap();
         assert_eq!((idle(&pool), lock(&pool.kept.state).lent), (1, 0));
-        // A worker of its own takes the one that is idle, with nothing counted of what that ran.
+        // `Pool::worker` takes the idle worker, with its statistics reset.
         let worker = pool.worker().unwrap();
         assert_eq!((idle(&pool), worker.words_written()), (0, 0));
         let refused = pool.run(|_| Ok(())).map(drop);
@@ -232,39 +215,36 @@ mod tests {
         let _ = pool.run(|_| Ok(())).unwrap();
     }
 
+    /// The second member ends the group, so the callback runs inside its call, which holds a
+    /// worker.
     #[test]
     fn call_in_a_callback_has_a_worker_or_an_error() {
         for others in [0, Snapshot::WORKERS_MAX - 1] {
-            ends(move || call_in_a_callback(others));
+            let dir = tempfile::tempdir().unwrap();
+            let options = Options::new().bytes(4 << 20).log_bytes(4 << 20).group(2);
+            let options = options.background(false);
+            let made = Pool::<Snapshot>::create_as(dir.path().join("pool"), options);
+            let pool = Arc::new(made.unwrap());
+            let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
+            pool.flush().unwrap();
+            let first = pool.run(|tx| tx.set(count, 1)).unwrap().ticket;
+            let ((sender, called), own) = (mpsc::channel(), Arc::clone(&pool));
+            let callback = move |durable: Result<(), Error>| {
+                durable.unwrap();
+                let calls = CALLS.get();
+                sender.send((calls, own.run(|tx| tx.get(count)).map(|done| done.value))).unwrap();
+            };
+            first.on_durable(callback).unwrap();
+            let workers: Vec<_> = (0..others).map(|_| pool.worker().unwrap()).collect();
+            let _ = pool.run(|tx| tx.set(count, 2)).unwrap();
+            let (calls, nested) = called.try_recv().expect("the callback ran in the call");
+            assert_eq!(calls, 1);
+            match (others, nested) {
+                (0, Ok(2)) | (1.., Err(Error::TooManyWorkers { .. })) => {}
+                (_, nested) => panic!("{others} workers: {nested:?}"),
+            }
+            drop(workers);
         }
-    }
-
-    /// The second member ends the group, so the callback runs in its call. That holds a worker.
-    fn call_in_a_callback(others: usize) {
-        let dir = tempfile::tempdir().unwrap();
-        let options = Options::new().bytes(4 << 20).log_bytes(4 << 20).group(2);
-        let options = options.background(false);
-        let made = Pool::<Snapshot>::create_as(dir.path().join("pool"), options);
-        let pool = Arc::new(made.unwrap());
-        let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
-        pool.flush().unwrap();
-        let first = pool.run(|tx| tx.set(count, 1)).unwrap().ticket;
-        let ((sender, called), own) = (mpsc::channel(), Arc::clone(&pool));
-        let callback = move |durable: Result<(), Error>| {
-            durable.unwrap();
-            let calls = CALLS.get();
-            sender.send((calls, own.run(|tx| tx.get(count)).map(|done| done.value))).unwrap();
-        };
-        first.on_durable(callback).unwrap();
-        let workers: Vec<_> = (0..others).map(|_| pool.worker().unwrap()).collect();
-        let _ = pool.run(|tx| tx.set(count, 2)).unwrap();
-        let (calls, nested) = called.try_recv().expect("the callback ran in the call");
-        assert_eq!(calls, 1);
-        match (others, nested) {
-            (0, Ok(2)) | (1.., Err(Error::TooManyWorkers { .. })) => {}
-            (_, nested) => panic!("{others} workers: {nested:?}"),
-        }
-        drop(workers);
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! Whether what a program is about to write is in a live object.
+//! Checks that a program writes only to live objects.
+//!
+//! The check reads in the transaction, so the commit verifies its result. It has three levels, from
+//! cheap to expensive: the last object, the run of a block, and the object's header.
 
 use lw_alloc::{Prepared, Runs};
 use words::{Addr, BLOCK_BYTES, Stop};
@@ -7,14 +10,14 @@ use super::{Known, Tx, header_of};
 use crate::design::{At, Design};
 
 impl<D: Design> Tx<'_, D> {
-    /// Whether the program may write these words, of which the first has this index: they are in a
-    /// live object.
+    /// Checks that these words, the first with this index, are in a live object.
     #[inline(always)]
     pub(super) fn check_live(&mut self, at: Addr, index: usize, bytes: u64) -> Result<(), Stop> {
         if at.object == self.live.0 && at.offset.saturating_add(bytes) <= self.live.1 {
             return Ok(());
         }
-        // Who takes whole objects touches the header anyway, and rests on nothing else.
+        // A design that isolates objects reads the header anyway, and its lock needs no other
+        // proof.
         if !D::BY_OBJECT
             && at.offset.saturating_add(bytes) <= BLOCK_BYTES
             && (self.run.has(at.object.wrapping_sub(self.base)) || self.look_at_run(at)?)
@@ -24,8 +27,8 @@ impl<D: Design> Tx<'_, D> {
         self.look_at_header(at, index, bytes)
     }
 
-    /// Whether the object is a block of a live run, as far as is known without its header: a block
-    /// all by itself in memory would cost a cache miss for the header and one for the word.
+    /// Whether the object is a block of a live run, as far as is known without its header. A lone
+    /// block in memory would cost one cache miss for the header and one for the word.
     #[inline(always)]
     fn look_at_run(&mut self, at: Addr) -> Result<bool, Stop> {
         let object = at.object.wrapping_sub(self.base);
@@ -50,9 +53,9 @@ impl<D: Design> Tx<'_, D> {
         if self.changes_runs {
             return self.look_at_own_head(object, begin);
         }
-        // Past the transaction, and yet as if in it: who changes the head has written the watch
-        // before. What was seen of a change is refused by the second look at the watch, whose
-        // Acquire fence stands behind these loads; a change after it is a conflict at the commit.
+        // These loads bypass the transaction, but count as its reads. A writer of the head writes
+        // the watch word first. The second read of the watch refuses a change that these loads saw:
+        // its Acquire fence follows them. A later change is a conflict at commit.
         let load = |offset: u64| self.design.peek((offset / 8) as usize);
         let run = Prepared::of(begin, load);
         let changes = self.shape.runs().changes(begin);
@@ -62,7 +65,7 @@ impl<D: Design> Tx<'_, D> {
         Ok(run.has(object))
     }
 
-    /// The same by reads of the transaction, which may have written the head itself: not every
+    /// Looks at the head through reads of the transaction, which may have written it: not every
     /// design writes in place.
     #[cold]
     fn look_at_own_head(&mut self, object: u64, begin: u64) -> Result<bool, Stop> {
@@ -89,7 +92,8 @@ impl<D: Design> Tx<'_, D> {
         self.design.read(self.local, at).map_err(|stop| self.end(stop)).map(drop)
     }
 
-    /// If a run begins with this object, the transaction has prepared or freed it.
+    /// Notes that the transaction prepared or freed the run that begins with this object, if one
+    /// does.
     #[inline]
     pub(super) fn changed(&mut self, first: u64) {
         let object = first.wrapping_sub(self.base);
@@ -103,15 +107,15 @@ impl<D: Design> Tx<'_, D> {
 
     #[inline(never)]
     fn look_at_header(&mut self, at: Addr, index: usize, bytes: u64) -> Result<(), Stop> {
-        // What is to be written comes while the header does, not after it.
+        // Prefetch the word to be written while the header is loaded.
         self.design.will_write(index, 1);
         let object = at.object.wrapping_sub(self.base);
         let header_at = self.place(header_of(at)).map_err(|stop| self.blame(at, stop))?;
-        // Read in the transaction: that the object is live is part of what the commit rests on. A
-        // look past the transaction would let a write pass that comes after another's free, and end
-        // in the allocator's free list.
+        // Read in the transaction: the commit depends on the object being live. A read outside it
+        // would accept a write after another transaction's free, and the write would corrupt the
+        // allocator's free list.
         let header = self.design.read(self.local, header_at).map_err(|stop| self.end(stop))?;
-        // Both bytes are multiples of 8, the object's and the first one to be written.
+        // Both are multiples of 8: the object's address and the first byte to be written.
         match lw_alloc::header::writable_bytes(header, object) {
             Some(size) if at.offset.saturating_add(bytes) <= size => {
                 self.live = (at.object, size);
@@ -125,7 +129,7 @@ impl<D: Design> Tx<'_, D> {
         }
     }
 
-    /// Names the access that the program made, not the header's.
+    /// Reports the program's access instead of the header's.
     fn blame(&mut self, at: Addr, stop: Stop) -> Stop {
         self.wild = at;
         stop

@@ -1,4 +1,4 @@
-//! Workers whose commit or roll-back has panicked: nothing of theirs reaches another worker.
+//! Tests that a panicking commit or roll-back does not affect other workers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +8,8 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::{Error, Options, Pool, Stop, TxId, Worker};
 use words::Allocate;
 
-/// A transactional memory whose next commit or roll-back panics on demand, with records taken.
+/// A transactional memory whose next commit or roll-back panics on demand, before it releases its
+/// records.
 struct Panicking {
     stm: Stm,
     commit: AtomicBool,
@@ -115,7 +116,7 @@ impl Tm for Panicking {
 
 type Panics = Volatile<Panicking>;
 
-/// Lets the next commit, or the next roll-back, of the pool panic.
+/// Makes the pool's next commit or roll-back panic.
 fn arm(pool: &Pool<Panics>, in_commit: bool) {
     let memory = pool.design().memory();
     let flag = if in_commit { &memory.commit } else { &memory.roll_back };
@@ -126,7 +127,7 @@ fn pool() -> Pool<Panics> {
     Pool::create_as("", Options::new().bytes(1 << 20)).unwrap()
 }
 
-/// A body whose end panics: by its commit, or by its roll-back.
+/// Runs a transaction whose commit or roll-back panics.
 fn panics(worker: &mut Worker<'_, Panics>, pool: &Pool<Panics>, in_commit: bool) {
     arm(pool, in_commit);
     let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -140,8 +141,8 @@ fn panics(worker: &mut Worker<'_, Panics>, pool: &Pool<Panics>, in_commit: bool)
 }
 
 fn numbers_used(pool: &Pool<Panics>) -> usize {
-    // The first free number says how many are not given out again.
-    pool.worker().unwrap().seat().number
+    // The first free number equals the count of retired ones.
+    pool.worker().unwrap().state().number
 }
 
 #[test]
@@ -173,7 +174,7 @@ fn call_whose_commit_panicked_keeps_no_worker() {
             drop(done.map(drop));
         }));
         assert!(ended.is_err());
-        // The next calls have another worker.
+        // The next calls run on another worker.
         for _ in 0..3 {
             let _ = pool.run(|_| Ok(())).unwrap();
         }
